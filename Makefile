@@ -91,11 +91,11 @@ test-minimum:
 	  JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)-minimum/compiled \
 	  TESTS='-W default tests/test_minimum.py tests/geometry'
 
-# What the classes of the newest transformers do with positions: see tests/parity/README.md. NEWEST is
+# What the classes of the newest transformers do with positions: see tools/parity/README.md. NEWEST is
 # a Python that has them, and torch for the processor.
 rope-goldens:
-	$(or $(NEWEST),$(error NEWEST: a python with the newest transformers and torch)) tests/parity/make_rope_classes.py
-	$(NEWEST) tests/parity/make_rope_mutations.py
+	$(or $(NEWEST),$(error NEWEST: a python with the newest transformers and torch)) tools/parity/make_rope_classes.py
+	$(NEWEST) tools/parity/make_rope_mutations.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jaxpe needs Python >= 3.11, not " + sys.version.split()[0] + "; try make PYTHON=python3.12")'

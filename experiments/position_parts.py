@@ -12,14 +12,21 @@ import numpy as np
 from common import compacted  # pyrefly: ignore
 
 import jaxpe
-from jaxpe._core.progress import SILENT
 from jaxpe.analysis.corpus.held_out import HALVINGS
-from jaxpe.analysis.corpus.noise import defined_intervals, intervals_of, plug_in_trace
+from jaxpe.analysis.corpus.noise import defined_intervals, plug_in_trace
 from jaxpe.data import TokenCorpus
-from jaxpe.geometry import PositionGeometry, PositionHalves, position_rank
-from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
-from jaxpe.geometry.noise.halves import drawn_halves, halvable_tokens
-from jaxpe.geometry.noise.position import null_keys, position_of_tokens
+from jaxpe.geometry import (
+    PositionGeometry,
+    PositionHalves,
+    disjoint_position_geometries,
+    position_geometry,
+    position_intervals,
+    position_rank,
+    token_lists,
+    variance_shares,
+)
+from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
+from jaxpe.geometry.noise.position import null_keys
 from jaxpe.geometry.noise.significant_rank import weighted_gram
 
 FOLDS = 16
@@ -81,20 +88,13 @@ def shuffled_within(documents: Documents, *, seed: int) -> Documents:
 def parts_of(documents: Documents, *, splits: int = 8, half_splits: int = 8) -> Parts:
     """The geometry of position and the halves its intervals come from, as the report has them."""
     ids, counted, groups, vocab_size = documents
-    tokens = halvable_tokens(ids, counted, groups, vocab_size=vocab_size, folds=FOLDS)
+    sizes = {"vocab_size": vocab_size, "mask": counted, "groups": groups, "folds": FOLDS}
     keys = jax.random.split(jax.random.key(0), 3)  # as `analyse_tokens` at seed 0
-    halving, shuffles = null_keys(keys[0])
-    parts = drawn_halves(halving, folds=FOLDS, splits=splits)
-    geometry = position_of_tokens(tokens, counted, groups, parts, shuffles, progress=SILENT)
-    halves = disjoint_position_halves(
-        tokens,
-        counted,
-        groups,
-        key=keys[2],
-        keys=shuffles[:DEFAULT_HALF_NULLS],
-        splits=half_splits,
-        halvings=HALVINGS,
-        progress=SILENT,
+    geometry = position_geometry(ids, key=keys[0], splits=splits, **sizes)
+    tokens = token_lists(ids, **sizes)
+    nulls = [tokens.shuffled(key) for key in null_keys(keys[0])[1][:DEFAULT_HALF_NULLS]]
+    halves = disjoint_position_geometries(
+        tokens, nulls, key=keys[2], splits=half_splits, halvings=HALVINGS
     )
     return Parts(geometry, halves)
 
@@ -109,7 +109,8 @@ def measured_parts(documents: Documents, parts: Parts) -> dict[str, Any]:
     merged = documents.counts.merged()
     rank = position_rank(geometry)
     observed = plug_in_trace(merged, geometry.present)
-    shares, intervals = intervals_of(geometry, halves, observed)
+    shares = variance_shares(geometry, halves, observed)
+    intervals = position_intervals(geometry, halves)
     reach = np.asarray(geometry.per_position)[np.asarray(geometry.present)]
     composition = geometry.split_half._replace(
         gram=geometry.split_half.gram - geometry.gram,

@@ -17,7 +17,6 @@ from position_corpora import VOCAB, Corpus, Documents, N, large, small  # pyrefl
 
 import jaxpe
 from jaxpe import geometry
-from jaxpe._core.progress import SILENT
 from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS
 from jaxpe.analysis.corpus.noise import plug_in_trace
 from jaxpe.analysis.corpus.vectors import fixed_vectors, scored_entries
@@ -25,9 +24,8 @@ from jaxpe.geometry import PositionGeometry, PositionHalves, SplitHalfGeometry
 from jaxpe.geometry.counts.position_counts import content_labels
 from jaxpe.geometry.distances.matrices import gram_from_squared
 from jaxpe.geometry.distances.nearness import position_statistics
-from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
-from jaxpe.geometry.noise.halves import drawn_halves, halvable_tokens
-from jaxpe.geometry.noise.position import null_keys, position_of_tokens
+from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
+from jaxpe.geometry.noise.position import null_keys
 from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
 
 SEEDS, QUICK_SEEDS = 300, 2
@@ -112,19 +110,13 @@ _content_labels = jax.jit(content_labels)
 def report_geometries(drawn: Drawn, key: jax.Array, vocab_size: int) -> tuple[Any, ...]:
     """Geometries of all documents and of halves, as a report has them; and what else is needed."""
     halving, shuffling = null_keys(key)
-    documents = (drawn.mask, drawn.groups)
-    sizes = {"vocab_size": vocab_size, "folds": DEFAULT_FOLDS}
-    tokens = halvable_tokens(drawn.ids, *documents, **sizes)
-    parts = drawn_halves(halving, folds=DEFAULT_FOLDS, splits=DEFAULT_SPLITS)
-    whole = position_of_tokens(tokens, *documents, parts, shuffling, progress=SILENT)
-    halves = disjoint_position_halves(
-        tokens,
-        *documents,
-        key=jax.random.fold_in(key, 1),
-        keys=shuffling[:DEFAULT_HALF_NULLS],
-        splits=SPLITS,
-        halvings=HALVINGS,
-        progress=SILENT,
+    sizes: dict[str, Any] = {"vocab_size": vocab_size, "folds": DEFAULT_FOLDS}
+    sizes |= {"mask": drawn.mask, "groups": drawn.groups}
+    whole = geometry.position_geometry(drawn.ids, key=key, splits=DEFAULT_SPLITS, **sizes)
+    tokens = geometry.token_lists(drawn.ids, **sizes)
+    nulls = [tokens.shuffled(key) for key in shuffling[:DEFAULT_HALF_NULLS]]
+    halves = geometry.disjoint_position_geometries(
+        tokens, nulls, key=jax.random.fold_in(key, 1), splits=SPLITS, halvings=HALVINGS
     )
     return whole, halves, halving, shuffling
 

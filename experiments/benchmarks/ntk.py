@@ -3,7 +3,7 @@
     python experiments/benchmarks/ntk.py [--peer PYTHON] [--rounds N] [--quick] [--save]
 
 An MLP of three layers of 512, a convolutional network and a transformer block, with ten outputs,
-traced, in float32: the same parameters and inputs on both sides (`tests/parity/ntk_networks.py`).
+traced, in float32: the same parameters and inputs on both sides (`tools/parity/ntk_networks.py`).
 The peer is the faster of neural-tangents' implementations that run, under a Python that has it
 (`--peer`; this one by default). Each contestant is a process of its own; they take turns, round by
 round, after a warm-up, and both have glibc keep freed memory (see `_machine.py`). Memory is how far
@@ -34,7 +34,7 @@ from _machine import CORES, KEEP_FREED, keep_freed_memory, write_result  # pyref
 
 HERE = Path(__file__).parent
 OUT = HERE.parent / "results" / "benchmark_ntk.json"
-sys.path.insert(0, str(HERE.parent.parent / "tests" / "parity"))
+sys.path.insert(0, str(HERE.parent.parent / "tools" / "parity"))
 
 
 class Problem(NamedTuple):

@@ -26,6 +26,7 @@ from jaxpe.geometry.counts.position_counts import (
     stack_corpora,
 )
 from jaxpe.geometry.counts.sparse import SparseCounts, sparse_counts, sparse_counts_from_cells
+from jaxpe.geometry.counts.token_lists import TokenLists, token_lists
 from jaxpe.geometry.distances.matrices import (
     Distances,
     as_distances,
@@ -164,6 +165,7 @@ __all__ = [
     "SplitHalfGeometry",
     "StackedCorpora",
     "StochasticMDS",
+    "TokenLists",
     "VarianceShares",
     "add_documents",
     "as_distances",
@@ -244,6 +246,7 @@ __all__ = [
     "thinned_mask",
     "toeplitz_projection",
     "toeplitz_residual",
+    "token_lists",
     "variance_shares",
     "weighted_gram",
 ]  # fmt: skip

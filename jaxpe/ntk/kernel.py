@@ -11,7 +11,6 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float
 
 from jaxpe._core.arrays import is_traced
-from jaxpe._core.compiled import compiled
 from jaxpe.ntk import _blocks
 from jaxpe.ntk._checks import (
     Apply,
@@ -105,17 +104,20 @@ def empirical_ntk(
     return _compiled_kernel(params, x1, x2, f=f, mesh=mesh, **options)
 
 
-@compiled("f", static=("axes", "implementation", "block_size", "mesh"))
+@partial(jax.jit, static_argnames=("f", "axes", "implementation", "block_size", "mesh"))
 def _compiled_kernel(
     params: Params,
     x1: Inputs,
     x2: Inputs | None,
     *,
+    f: Apply,
     axes: OutputAxes,
+    implementation: Choice,
+    block_size: int | None,
     mesh: Mesh | None,
-    **how: Any,
 ) -> Array:
-    kernel = partial(_kernel, axes=axes, **how)
+    options = {"f": f, "axes": axes, "implementation": implementation, "block_size": block_size}
+    kernel: Any = partial(_kernel, **options)
     if mesh is None:
         return _in_order(kernel(params, x1, x2), axes)
     return _in_order(_on_mesh(kernel, mesh, params, x1, x2, axes), axes)

@@ -5,6 +5,7 @@ Shapes as in `jaxpe.encodings.base`: queries and keys `[..., n, heads, head_dim]
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -13,7 +14,6 @@ from jax import Array
 from jaxtyping import Bool, Complex, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe._core.trees import tree_add
 from jaxpe.encodings.attention import Keys, Queries
 from jaxpe.encodings.base import (
@@ -311,7 +311,7 @@ def pair_logits(
     return PairLogits(scale * gram.real, scale * rest, _full(bias, rest))
 
 
-@one_program
+@partial(jax.jit, static_argnames="causal")
 def sum_parts(
     parts: LogitParts, mask: Bool[ArrayLike, "... n"] | None = None, *, causal: bool = False
 ) -> PartSums:
@@ -365,7 +365,7 @@ def sum_parts(
     )
 
 
-@one_program
+@jax.jit
 def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
     """Share of each part in the mean squared logits of each head, and its Toeplitz residual.
 

@@ -358,20 +358,5 @@ def test_of_the_shard_in_the_middle_what_was_counted_must_be_the_same(tmp_path):
 
 def test_columns_that_are_not_there_are_refused_before_anything_is_read(shards):
     for field in ("text_field", "group_field"):
-        with pytest.raises(InputError, match=rf"0\.txt has no columns for `{field}` 'zz'"):
+        with pytest.raises(InputError, match=rf"0\.txt has no columns; leave `{field}` out"):
             token_batches(Reading(shards, **{field: "zz"}), BYTES, length=6)
-
-
-def test_documents_that_are_too_long_for_a_batch(tmp_path, monkeypatch):
-    from jaxpe.data.tokens import batches
-
-    monkeypatch.setattr(batches, "_LARGEST_BATCH", 10_000)
-    shards = long_shards(tmp_path)
-    with pytest.raises(InputError, match=r"`batch_size` is 200, and .* documents have more than"):
-        list(token_batches(Reading(shards, batch_size=200), BYTES, length=6))
-    assert last_place(Reading(shards, batch_size=100))["documents"] == [3000] * 3
-    for number in range(2):  # each shard within the limit, and both together not
-        (tmp_path / f"part{number}.txt").write_text("\n".join(["x" * 100] * 60))
-    parts = find_shards([tmp_path / "part?.txt"])
-    with pytest.raises(InputError, match=r"`batch_size` is 200, and 120 documents have more than"):
-        list(token_batches(Reading(parts, batch_size=200), BYTES, length=6))

@@ -12,9 +12,9 @@ from jaxpe._core.gguf import read_gguf
 from jaxpe.data import open_tokenizer
 from jaxpe.data.tokens import gguf_tokenizer
 from jaxpe.data.tokens.pretrained import open_pretrained
-from tests.parity.make_gguf_tokenizers import RULES, TEXTS
-from tests.parity.make_llama import REAL
 from tests.parity.test_transformers_models import real_directory
+from tools.parity.make_gguf_tokenizers import RULES, TEXTS
+from tools.parity.make_llama import REAL
 
 STORED = json.loads(
     Path(__file__).parents[1].joinpath("parity", "gguf_tokenizers.json").read_text()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import jaxpe
-from jaxpe._core.progress import SILENT
 from jaxpe.geometry import (
     count_tokens,
     cross_validated_mds,
@@ -20,8 +19,6 @@ from jaxpe.geometry import (
     sparse_counts,
     split_half_geometry,
 )
-from jaxpe.geometry.noise.cross_validation import disjoint_halves
-from jaxpe.geometry.noise.halves import halvable_tokens
 
 N, VOCAB, FOLDS = 6, 40, 8
 
@@ -191,18 +188,3 @@ def test_split_halves_are_what_they_were():
         own = np.diagonal(products)
         errors.append(np.abs(own[:, None] + own - 2 * products - found.squared_distances).max())
     assert min(errors) < 1e-5
-
-
-@pytest.mark.parametrize("halvings", [1, 4, 5])
-def test_halves_of_documents_are_those_of_their_counts(halvings):
-    """Sets of halvings that are not full, and calls that are not."""
-    ids = np.random.default_rng(3).integers(0, 40, (300, 5))
-    mask, groups = np.ones(ids.shape, bool), np.arange(300)
-    sizes = {"vocab_size": 40, "folds": 9, "groups": groups}
-    counts = count_tokens(ids, mask=mask, **sizes)
-    drawn = {"key": jax.random.key(2), "splits": 3, "halvings": halvings}
-    expected = disjoint_geometries(counts, **drawn)
-    tokens = halvable_tokens(ids, mask, **sizes)
-    found = disjoint_halves(tokens, mask, **drawn, progress=SILENT)
-    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
-    jax.tree.map(close, found, expected)

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe._core.progress import SILENT
 from jaxpe.geometry import (
     SplitHalfGeometry,
     cohort_of,
@@ -27,9 +26,8 @@ from jaxpe.geometry import (
     sparse_counts,
     stress,
     thinned_mask,
+    token_lists,
 )
-from jaxpe.geometry.noise.cross_validation import disjoint_position_halves
-from jaxpe.geometry.noise.halves import halvable_tokens
 from jaxpe.geometry.noise.position import null_keys, position_part
 
 KEY = jax.random.key(0)
@@ -70,10 +68,9 @@ def of_documents(ids, mask, key=KEY, groups=GROUPS):
 
 def halves_of(ids, mask, key=KEY):
     """Disjoint halves, with three of the shuffles of `of_documents`."""
-    tokens = halvable_tokens(ids, mask, GROUPS, vocab_size=VOCAB, folds=FOLDS)
-    keys = null_keys(key, nulls=NULLS)[1][:3]
-    drawn: dict[str, Any] = {"key": key, "keys": keys, "splits": 7, "halvings": 2}
-    return disjoint_position_halves(tokens, mask, GROUPS, progress=SILENT, **drawn)
+    tokens = token_lists(ids, mask=mask, groups=GROUPS, vocab_size=VOCAB, folds=FOLDS)
+    nulls = [tokens.shuffled(key) for key in null_keys(key, nulls=NULLS)[1][:3]]
+    return disjoint_position_geometries(tokens, nulls, key=key, splits=7, halvings=2)
 
 
 @functools.cache

@@ -1,7 +1,7 @@
-"""The documents by which the attention logits and heads of a subject are looked at.
+"""Documents for the analysis of attention: full rows for logits, padded ones for ablation.
 
-Logits are looked at on rows that text fills from end to end, so that every pair of positions has
-all documents behind it; heads are ablated on documents as they come.
+Text fills the rows for logits from end to end, so that all documents count at every pair of
+positions. Heads are ablated on documents of any length.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -62,7 +62,7 @@ def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
     corpus = subject.documents.corpus
     rows = _full_rows(corpus, examples=examples, seed=seed)
     text = _text_places(rows, corpus, subject.source)
-    score = score_of(subject)
+    score = ablation_score(subject)
     scored = _scored(subject, score, examples=examples, seed=seed)
     return Sample(subject.module, score, rows, text, scored, seed)
 
@@ -76,7 +76,7 @@ def check_sample(*, length: int, examples: int, seed: int, layers: int = 1, head
     check_bytes(needed, what=f"`length={length}`", remedy="pass a smaller one")
 
 
-def score_of(subject: Subject) -> Score:
+def ablation_score(subject: Subject) -> Score:
     """Score that ablation of heads is measured by."""
     if isinstance(subject.module, Transformer | Bert):
         return "embedding"
@@ -129,15 +129,15 @@ def _scored(subject: Subject, score: Score, *, examples: int, seed: int) -> dict
         chosen["labels"] = subject.documents.labels[rows]
     if score == "masked":
         mask_id = subject.vocabulary.mask_id
-        chosen |= _to_guess(chosen["ids"], text[rows], mask_id=mask_id, rng=rng)
+        chosen |= guessed_tokens(chosen["ids"], text[rows], mask_id=mask_id, rng=rng)
     n = int(chosen["mask"].sum(axis=1).max())
     return {k: v[:, :n] if k in ("ids", "mask") else v for k, v in chosen.items()}
 
 
-def _to_guess(
+def guessed_tokens(
     ids: np.ndarray, text: np.ndarray, *, mask_id: int | None, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """[MASK] in place of some tokens of text, and their places."""
+    """Rows with [MASK] at some places of text, and the tokens that stood there."""
     places, guessed = some_places(text, rng=rng)
     return {
         "ids": with_mask(ids, places, mask_id=mask_id, counted=guessed),

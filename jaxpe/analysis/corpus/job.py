@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,13 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe._core.hub import local_model_options
 from jaxpe._core.options import Choice
 from jaxpe._core.progress import SILENT, Clock, Progress
-from jaxpe._core.threads import side_by_side
 from jaxpe.analysis.corpus.held_out import (
     HALVINGS,
     SPLITS,
@@ -29,7 +26,6 @@ from jaxpe.analysis.corpus.noise import (
     compacted,
     composition_correlation,
     defined_intervals,
-    intervals_of,
     plug_in_trace,
     position_of,
     rare_positions,
@@ -61,13 +57,18 @@ from jaxpe.geometry import (
     PositionGeometry,
     PositionHalves,
     cohort_of,
+    disjoint_position_geometries,
+    position_geometry,
+    position_geometry_from_counts,
+    position_intervals,
     position_rank,
     regroup_folds,
+    token_lists,
+    variance_shares,
 )
-from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS, disjoint_position_halves
-from jaxpe.geometry.noise.halves import drawn_halves, halvable_tokens
-from jaxpe.geometry.noise.position import null_keys, position_of_tokens
-from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
+from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
+from jaxpe.geometry.noise.position import null_keys
+from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS, FoldedCounts
 
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import StoredCounts
@@ -203,28 +204,24 @@ def analyse_tokens(
     if cohort:
         compact = _cohort(compact)
     _check_size(compact)
-    clock, keys = Clock(), _keys(seed)
+    clock, keys = Clock(progress), _keys(seed)
     groups = compact.groups()
     clock.lap("grouping")
     counts = _counts(compact)
-    sizes: dict[str, Any] = {"vocab_size": compact.vocab_size, "folds": DEFAULT_FOLDS}
-    tokens = halvable_tokens(compact.ids, compact.mask, groups, **sizes)
     clock.lap("counts")
-    halving, shuffling = keys.position
-    parts = drawn_halves(halving, folds=DEFAULT_FOLDS, splits=splits)
-    documents = (tokens, compact.mask, groups)
-    of_position = _OfPosition(
-        partial(position_of_tokens, *documents, parts, shuffling, progress=progress),
-        partial(
-            disjoint_position_halves,
-            *documents,
-            key=keys.held_out,
-            keys=shuffling,
-            splits=SPLITS,
-            halvings=HALVINGS,
-            progress=progress,
-        ),
-    )
+    documents: dict[str, Any] = {
+        "vocab_size": compact.vocab_size,
+        "mask": compact.mask,
+        "groups": groups,
+        "folds": DEFAULT_FOLDS,
+    }
+    drawn: dict[str, Any] = {"key": keys.position, "splits": splits, "progress": progress}
+    with clock.stage("position"):
+        geometry = position_geometry(compact.ids, **documents, **drawn)
+    with clock.stage("held-out halves"):
+        tokens = token_lists(compact.ids, **documents)
+        shuffling = null_keys(keys.position)[1][:DEFAULT_HALF_NULLS]
+        halves = _halves(tokens, [tokens.shuffled(key) for key in shuffling], keys, progress)
     known = {
         "source": corpus.name,
         "tokenizer": corpus.tokenizer,
@@ -242,7 +239,7 @@ def analyse_tokens(
         "top_tokens": _top_tokens(counts, compact.tokens),
     }
     options = _Options(dim, empty, splits, seed, encodings, progress)
-    return _analysis(known, counts, used, of_position, keys, options, clock=clock)
+    return _analysis(known, counts, used, geometry, halves, keys, options, clock=clock)
 
 
 def _neighbours(corpus: TokenCorpus, groups: np.ndarray) -> NeighbourSimilarity | None:
@@ -305,32 +302,18 @@ def analyse_counts(
             "20 nulls and 16 folds"
         )
     check_numbers(length=settings.rows, dim=dim, splits=splits, seed=seed)
-    clock, keys = Clock(), _keys(seed)
+    clock, keys = Clock(progress), _keys(seed)
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
     folded = stored._replace(table=stored.table[..., used]).counts
     counts = jax.tree.map(np.asarray, folded.merged())
     grouped = regroup_folds(folded, folds=settings.null_folds)
     nulls = [grouped._replace(tokens=jnp.asarray(null[..., used])) for null in stored.nulls]
-    shown: dict[str, Any] = {"progress": progress}
-    of_position = _OfPosition(
-        partial(
-            jaxpe.geometry.position_geometry_from_counts,
-            grouped,
-            nulls,
-            key=keys.position[0],
-            splits=splits,
-            **shown,
-        ),
-        partial(
-            jaxpe.geometry.disjoint_position_geometries,
-            grouped,
-            nulls[:DEFAULT_HALF_NULLS],
-            key=keys.held_out,
-            splits=SPLITS,
-            halvings=HALVINGS,
-            **shown,
-        ),
-    )
+    drawn: dict[str, Any] = {"splits": splits, "progress": progress}
+    with clock.stage("position"):
+        halving = null_keys(keys.position)[0]
+        geometry = position_geometry_from_counts(grouped, nulls, key=halving, **drawn)
+    with clock.stage("held-out halves"):
+        halves = _halves(grouped, nulls[:DEFAULT_HALF_NULLS], keys, progress)
     known = {
         "source": _name_of(stored),
         "tokenizer": settings.tokenizer,
@@ -347,7 +330,7 @@ def analyse_counts(
         "top_tokens": _top_tokens(counts, [stored.tokens[i] for i in np.flatnonzero(used)]),
     }
     options = _Options(dim, empty, splits, seed, encodings, progress)
-    return _analysis(known, counts, used, of_position, keys, options, clock=clock)
+    return _analysis(known, counts, used, geometry, halves, keys, options, clock=clock)
 
 
 class _Keys(NamedTuple):
@@ -359,26 +342,21 @@ class _Keys(NamedTuple):
         held_out: of held-out halves.
     """
 
-    position: tuple[jax.Array, jax.Array]
+    position: jax.Array
     encodings: jax.Array
     held_out: jax.Array
 
 
 def _keys(seed: int) -> _Keys:
-    return _keys_of(np.uint32(seed))
+    return _Keys(*jax.random.split(jax.random.key(np.uint32(seed)), 3))
 
 
-@compiled()
-def _keys_of(seed: ArrayLike | np.uint32) -> _Keys:
-    position, encodings, held_out = jax.random.split(jax.random.key(seed), 3)
-    return _Keys(null_keys(position), encodings, held_out)
-
-
-class _OfPosition(NamedTuple):
-    """Geometries of position, made when they are asked for."""
-
-    whole: Callable[[], PositionGeometry]
-    halves: Callable[[], PositionHalves]  # of halves with no document in common
+def _halves(
+    counts: FoldedCounts, nulls: Sequence[FoldedCounts], keys: _Keys, progress: Progress
+) -> PositionHalves:
+    """Geometries of position of halves with no document in common."""
+    drawn: dict[str, Any] = {"splits": SPLITS, "halvings": HALVINGS, "progress": progress}
+    return disjoint_position_geometries(counts, nulls, key=keys.held_out, **drawn)
 
 
 class _Options(NamedTuple):
@@ -435,7 +413,7 @@ def _all_words(
     return whole, empty
 
 
-@compiled(static=("empty",))
+@partial(jax.jit, static_argnames="empty")
 def _plug_in_geometry(
     whole: PositionCounts, *, empty: EmptyPolicy
 ) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS]:
@@ -445,7 +423,7 @@ def _plug_in_geometry(
     return jaxpe.geometry.distances_from_gram(gram, present=mu.present), mds
 
 
-@compiled()
+@jax.jit
 def _of_geometry(counts: PositionCounts, geometry: PositionGeometry) -> tuple[jax.Array, ...]:
     """Eigenvalues, MDS coordinates and more of the geometry of position; the plug-in trace."""
     width = max(3, min(WIDEST, len(geometry.gram)))
@@ -471,32 +449,28 @@ def _analysis(
     known: dict[str, Any],
     counts: PositionCounts,
     used: np.ndarray,
-    of_position: _OfPosition,
+    geometry: PositionGeometry,
+    halves: PositionHalves,
     keys: _Keys,
     options: _Options,
     *,
     clock: Clock,
 ) -> CorpusAnalysis:
     """The result, from counts and the geometries of position."""
-    laps = Clock(options.progress)
-
-    def position() -> tuple[PositionGeometry, PositionHalves]:
-        with laps.stage("position"):
-            whole = jax.block_until_ready(of_position.whole())
-        with laps.stage("held-out halves"):
-            return whole, of_position.halves()
-
-    plug_in, (geometry, halves) = side_by_side(partial(_plug_in, counts, used, options), position)
-    with laps.stage("encodings"):
+    plug_in = _plug_in(counts, used, options)
+    clock.lap("plug-in")
+    with clock.stage("encodings"):
         encodings = score_encodings(
             plug_in.D, geometry, plug_in.mds, plug_in.refined, keys.encodings, options.encodings
         )
-    with laps.stage("held-out halves"):
+    with clock.stage("held-out halves"):
         rank = position_rank(geometry)
         eigenvalues, coordinates, error, correlation, trace = map(
             np.asarray, _of_geometry(counts, geometry)
         )
-        shares, intervals = jax.device_get(intervals_of(geometry, halves, trace))
+        shares, intervals = jax.device_get(
+            (variance_shares(geometry, halves, trace), position_intervals(geometry, halves))
+        )
         tested = held_out_halves(halves.position, options.dim, options.encodings)
         held_out = held_out_scores(
             tested, coordinates, rank=max(int(rank.rank), 0), dim=options.dim
@@ -529,7 +503,7 @@ def _analysis(
         encodings=encodings,
         stress_by_dimension=plug_in.by_dimension,
         held_out=held_out,
-        seconds=clock.laps | plug_in.seconds | laps.laps,
+        seconds=clock.laps | plug_in.seconds,
     )
 
 

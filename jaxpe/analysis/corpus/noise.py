@@ -7,30 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from jaxpe._core.arrays import ArrayLike, rounded_size
-from jaxpe._core.compiled import compiled
+from jaxpe._core.arrays import rounded_size
 from jaxpe.analysis.corpus.result import Interval, Position
 from jaxpe.data import TokenCorpus
 from jaxpe.geometry import (
     Estimate,
     PositionCounts,
     PositionGeometry,
-    PositionIntervals,
     SignificantRank,
     VarianceShares,
-    position_intervals,
-    variance_shares,
 )
 from jaxpe.geometry.distances.matrices import centre_rows, hellinger_roots
-from jaxpe.geometry.noise.cross_validation import PositionHalves
-
-
-@compiled()
-def intervals_of(
-    geometry: PositionGeometry, halves: PositionHalves, observed: ArrayLike
-) -> tuple[VarianceShares, PositionIntervals]:
-    """Shares of the observed variance and other intervals, by one program."""
-    return variance_shares(geometry, halves, observed), position_intervals(geometry, halves)
 
 
 def defined_intervals(shares: VarianceShares, nearness: Estimate) -> dict[str, Interval]:
@@ -43,7 +30,7 @@ def defined_intervals(shares: VarianceShares, nearness: Estimate) -> dict[str, I
     return {name: own for name, own in found.items() if math.isfinite(sum(own))}
 
 
-@compiled()
+@jax.jit
 def plug_in_trace(counts: PositionCounts, present: jax.Array) -> jax.Array:
     """Trace of the plug-in Gram matrix of the positions that are present alone."""
     roots = hellinger_roots(jaxpe.positional_distributions(counts))[0]

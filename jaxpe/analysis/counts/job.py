@@ -42,9 +42,9 @@ class CountOptions:
     Re-run the same command to resume an interrupted count.
 
     Attributes:
-        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, .json, each also .gz,
+        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, each also .gz,
             .bz2, .xz, .zst, of .parquet, .arrow, .array_record, of `jaxpe export` folders and of
-            Hugging Face datasets saved to disk; of token ids, .bin with .idx or a stream, .npy, and
+            Hugging Face datasets saved to disk; of token ids, .bin, .npy, and
             lists of integers in .parquet and .arrow; stdlib, sst2, imdb. A .csv may have quoted
             fields. A .tsv is read so where all its quotation marks quote fields; rename it to .csv
             to force that.

@@ -1,14 +1,9 @@
 """Several processes as one run: how they find each other, and what they tell each other."""
 
 import contextlib
-import ctypes
 import itertools
 import json
-import os
 import re
-import signal
-import sys
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
@@ -28,7 +23,6 @@ _GO_ON = "see the messages of the others, and start all processes again to resum
 # Names in the errors of collectives and of the service that connects processes.
 _OF_OTHERS = re.compile("Gloo|NCCL|UNAVAILABLE|DEADLINE_EXCEEDED|oordination")
 _MEETINGS = itertools.count()
-_HANDLERS: list[Any] = []  # functions that C has the addresses of
 Result = TypeVar("Result")
 
 
@@ -42,8 +36,7 @@ def start_processes(
     """Join the processes of one run; to be called before anything else of JAX.
 
     Under SLURM, GKE and Open MPI nothing needs to be passed: `jax.distributed.initialize` finds
-    out. Where a process ends or does not start, JAX ends the others within a minute, by `abort`,
-    which `one_line_process_errors` makes one line and exit status 2.
+    out. Where a process ends or does not start, JAX ends the others within a minute.
 
     Args:
         coordinator: host and port of process 0.
@@ -158,51 +151,18 @@ def _difference(name: str, process: int, first: Any, other: Any) -> str:
 
 @contextlib.contextmanager
 def one_line_process_errors() -> Iterator[None]:
-    """Exit with 2 and one line of message where another process ends, hangs or does not connect.
+    """Raise `InputError` where another process ended, hangs or cannot be reached.
 
-    To be entered before `start_processes`. JAX ends a process whose coordinator is gone, or whose
-    service says that another has stopped, by `abort` and a page of log from a thread of its own,
-    and has no setting for that. So what is logged beneath Python goes to a file until the end,
-    which the line names, and `abort` ends here. For commands only: standard error is theirs.
+    It shows first in whatever was under way with it, such as a collective or a save. JAX itself
+    ends a process whose coordinator is gone, by `abort`.
 
     >>> with one_line_process_errors():  # doctest: +SKIP
     ...     start_processes("10.0.0.1:1234", processes=2, process=0)
     """
-    log, path = tempfile.mkstemp(prefix="jaxpe-", suffix=".log")
-    console, before, told = os.dup(2), sys.stderr, []
-    line = f"jaxpe: {_LOST} (log: {path}); {_GO_ON}\n".encode(errors="backslashreplace")
-
-    def end(_: int) -> None:
-        if not told:
-            os.write(console, line)
-        os._exit(2)
-
-    sys.stderr.flush()
-    sys.stderr = open(console, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
-    os.dup2(log, 2)
-    os.close(log)
-    _on_abort(end)
     try:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:  # InputError, and some of compiling
-        # A peer that is gone shows first in whatever was under way with it, such as a save.
         reason = (str(error.__cause__ or error).splitlines() or [""])[0]
         if not _OF_OTHERS.search(reason):
             raise
         raise InputError(f"{_LOST} ({reason:.200}); {_GO_ON}") from error
-    finally:
-        told.append(True)  # by whatever is raised here
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        if not jax.distributed.is_initialized():  # else JAX waits for the others at the very end
-            os.dup2(console, 2)
-            sys.stderr.close()
-            sys.stderr = before
-            _on_abort(None)
-
-
-def _on_abort(handler: Callable[[int], None] | None) -> None:
-    """Set the C handler of SIGABRT. Python's own handlers run too late, in the main thread."""
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
-    _HANDLERS.append(kind(handler) if handler else kind())  # the default is at address 0
-    ctypes.CDLL(None).signal(signal.SIGABRT, _HANDLERS[-1])

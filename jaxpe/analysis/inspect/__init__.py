@@ -13,30 +13,30 @@ from jaxpe.analysis.inspect.options import STAGES, InspectOptions
 from jaxpe.analysis.inspect.position_ablation import ablate_positions, moved_positions
 from jaxpe.analysis.inspect.position_probe import hidden_states, probe_layers, probed_layers
 from jaxpe.analysis.inspect.result import (
-    AblationFound,
-    AttentionFound,
-    EncodingFound,
-    FarLoss,
-    GeometryFound,
+    AblationStage,
+    AttentionStage,
+    EncodingStage,
+    FarContextGain,
+    GeometryStage,
     InspectFacts,
     InspectResult,
     LearnedTable,
-    LossFound,
+    LossStage,
     Means,
-    Moved,
-    NeedlesFound,
-    ProbeFound,
+    NeedleStage,
+    PositionMove,
+    ProbeStage,
     ScaledLoss,
 )
-from jaxpe.analysis.inspect.subject import Inspected, read_inspected
+from jaxpe.analysis.inspect.subject import InspectSubject, read_inspect_subject
 from jaxpe.analysis.inspect.token_loss import loss_by_position, token_losses
 from jaxpe.analysis.inspect.weights import describe_encoding, describe_table, table_geometry
 
 __all__ = [
-    "STAGES", "AblationFound", "AttentionFound", "EncodingFound", "FarLoss", "GeometryFound",
-    "InspectFacts", "InspectOptions", "InspectResult", "Inspected", "LearnedTable", "LossFound",
-    "Means", "Moved", "NeedlesFound", "ProbeFound", "ScaledLoss", "ablate_positions",
-    "describe_encoding", "describe_table", "hidden_states", "inspect_attention", "inspect_model",
-    "loss_by_position", "moved_positions", "needle_retrieval", "probe_layers", "probed_layers",
-    "read_inspected", "table_geometry", "token_losses",
+    "STAGES", "AblationStage", "AttentionStage", "EncodingStage", "FarContextGain", "GeometryStage",
+    "InspectFacts", "InspectOptions", "InspectResult", "InspectSubject", "LearnedTable",
+    "LossStage", "Means", "NeedleStage", "PositionMove", "ProbeStage", "ScaledLoss",
+    "ablate_positions", "describe_encoding", "describe_table", "hidden_states", "inspect_attention",
+    "inspect_model", "loss_by_position", "moved_positions", "needle_retrieval", "probe_layers",
+    "probed_layers", "read_inspect_subject", "table_geometry", "token_losses",
 ]  # fmt: skip

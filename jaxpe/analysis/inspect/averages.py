@@ -12,10 +12,12 @@ from jaxpe.analysis.inspect.result import Means
 Bounds = tuple[float, float] | None
 
 
-def means_of(values: np.ndarray, *, within: Bounds = None, trials: int | float = math.inf) -> Means:
+def document_means(
+    values: np.ndarray, *, within: Bounds = None, trials: int | float = math.inf
+) -> Means:
     """Means over the first axis, that of documents; ends as `seed_interval` gives them.
 
-    >>> found = means_of(np.array([[1.0], [2.0], [3.0]]))
+    >>> found = document_means(np.array([[1.0], [2.0], [3.0]]))
     >>> found.mean.item(), round(found.low.item(), 2)
     (2.0, -0.48)
     """
@@ -32,7 +34,7 @@ def jackknife(value: np.ndarray | np.floating, left_out: np.ndarray) -> Means:
 
     >>> x = np.arange(6.0)  # of a mean, it is the interval of the mean
     >>> found = jackknife(x.mean(), np.array([np.delete(x, k).mean() for k in range(6)]))
-    >>> bool(np.isclose(found.low, means_of(x).low))
+    >>> bool(np.isclose(found.low, document_means(x).low))
     True
     """
     count = len(left_out)
@@ -40,10 +42,10 @@ def jackknife(value: np.ndarray | np.floating, left_out: np.ndarray) -> Means:
     return Means(*map(np.asarray, (value, value - half, value + half)))
 
 
-def mean_of(values: np.ndarray, *, within: Bounds = None) -> Interval:
+def document_mean(values: np.ndarray, *, within: Bounds = None) -> Interval:
     """The mean of one number a document.
 
-    >>> mean_of(np.array([0.25, 0.75])).estimate
+    >>> document_mean(np.array([0.25, 0.75])).estimate
     0.5
     """
-    return Interval(*map(float, means_of(values, within=within)))
+    return Interval(*map(float, document_means(values, within=within)))

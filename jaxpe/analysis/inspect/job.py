@@ -1,5 +1,6 @@
-"""All stages of an inspection, each kept once it is done."""
+"""All stages of an inspection, each cached once it is done."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,42 +15,33 @@ from jaxpe.analysis.inspect.options import STAGES, InspectOptions, Stage
 from jaxpe.analysis.inspect.position_ablation import ablate_positions
 from jaxpe.analysis.inspect.position_probe import hidden_states, probe_layers, probed_layers
 from jaxpe.analysis.inspect.result import (
-    AblationFound,
-    AttentionFound,
-    EncodingFound,
-    GeometryFound,
+    AblationStage,
+    AttentionStage,
+    EncodingStage,
+    GeometryStage,
     InspectFacts,
     InspectResult,
-    LossFound,
-    NeedlesFound,
-    ProbeFound,
+    LossStage,
+    NeedleStage,
+    ProbeStage,
 )
-from jaxpe.analysis.inspect.stage_cache import kept_stages
-from jaxpe.analysis.inspect.subject import Inspected, facts_of, read_inspected
-from jaxpe.analysis.inspect.token_loss import cut_texts, loss_by_position
+from jaxpe.analysis.inspect.subject import InspectSubject, inspect_facts, read_inspect_subject
+from jaxpe.analysis.inspect.token_loss import loss_by_position, text_windows
 from jaxpe.analysis.inspect.weights import describe_encoding, table_geometry
+from jaxpe.analysis.stage_cache import StageCache, settings_stamp
 from jaxpe.nn import position_table, trunk
 
-_TEXTS = 8  # of loss, and of needles of each length
-_QUICK_TEXTS = 4
-_KINDS: dict[str, type] = {
-    "encoding": EncodingFound,
-    "geometry": GeometryFound,
-    "attention": AttentionFound,
-    "probe": ProbeFound,
-    "ablation": AblationFound,
-    "loss": LossFound,
-    "needles": NeedlesFound,
-}
-_ENCODER_LOSS = (
-    "An encoder predicts no next token: it has no loss by position. What its output loses where "
-    "positions move is under ablation."
-)
+_ABLATED = 12  # documents
+_TEXTS, _QUICK_TEXTS = 8, 4  # of loss, and of needles of each length
 _NO_TABLE = (
-    "The model adds no position vectors to its embeddings, whose geometry could be held against "
-    "the corpus: its positions act on attention."
+    "The model adds no position vectors to its embeddings, so there is no table to compare with "
+    "the corpus. Its positions act on attention."
 )
-_ENCODER_NEEDLES = "An encoder generates no answer: there is nothing to retrieve."
+_ENCODER_LOSS = (
+    "An encoder predicts no next token, so it has no loss by position. The ablation of positions "
+    "shows how much its output changes."
+)
+_ENCODER_NEEDLES = "An encoder generates no answer, so there is nothing to retrieve."
 
 
 def inspect_model(
@@ -58,133 +50,136 @@ def inspect_model(
     """Inspect what position does in a model.
 
     Args:
-        options: model, text and how much of it is looked at.
-        folder: folder in which each stage is kept once it is done; the same options then resume.
-            Nothing is kept when None.
+        options: model, text and sizes.
+        folder: folder in which each stage is cached once it is done; the same options then resume.
+            Nothing is cached when None.
         progress: receiver of progress of each stage.
 
     Raises:
         InputError: options out of range, a model or text that cannot be read, no tokenizer, a model
             larger than half of the memory, or text that is too short.
 
-    >>> found = inspect_model(InspectOptions(model="all-MiniLM-L6-v2"))  # doctest: +SKIP
-    >>> found.probe.r2.mean[-1]  # doctest: +SKIP
+    >>> result = inspect_model(InspectOptions(model="all-MiniLM-L6-v2"))  # doctest: +SKIP
+    >>> result.probe.r2.mean[-1]  # doctest: +SKIP
     0.98
     """
     options.check()
     options = local_model_options(options, "model")
-    kept, clock = kept_stages(options, folder), Clock()
-    found: dict[str, Any] = {}
-    if (facts := kept.read("facts", InspectFacts)) is not None:
-        known = {stage: kept.read(stage, _KINDS[stage]) for stage in options.chosen}
-        found = {stage: result for stage, result in known.items() if result is not None}
-    if found:
-        progress.say(f"Kept from an earlier run: {', '.join(found)}.")
-    absent: dict[str, str] = dict.fromkeys(STAGES, "This stage was not selected.")
-    inspected = None
+    settings = {k: v for k, v in dataclasses.asdict(options).items() if k != "stages"}
+    stamp = settings_stamp(settings, inputs=(options.model, options.source))
+    cache, clock = StageCache(folder and folder / "stages", stamp), Clock()
+    results: dict[str, Any] = {}
+    if (facts := cache.read("facts", InspectFacts)) is not None:
+        cached = {stage: cache.read(stage, _STAGES[stage][0]) for stage in options.chosen}
+        results = {stage: result for stage, result in cached.items() if result is not None}
+    if results:
+        progress.say(f"Kept from an earlier run: {', '.join(results)}.")
+    absent: dict[str, str] = {
+        stage: "This stage was not selected." for stage in STAGES if stage not in options.chosen
+    }
+    subject = None
     for stage in options.chosen:
-        absent.pop(stage)
-        if stage in found:
+        if stage in results:
             continue
-        if inspected is None:
+        if subject is None:
             with clock.stage("reading"):
-                inspected = read_inspected(options, progress=progress)
-                facts = facts_of(inspected, seed=options.seed)
-            kept.write("facts", facts)
-        if why := why_absent(inspected, stage):
-            absent[stage] = why
+                subject = read_inspect_subject(options, progress=progress)
+                facts = inspect_facts(subject, seed=options.seed)
+            cache.write("facts", facts)
+        if reason := absence_reason(subject, stage):
+            absent[stage] = reason
             continue
-        result = _RUN[stage](inspected, progress)
+        results[stage] = _STAGES[stage][1](subject, progress)
         clock.lap(stage)
-        kept.write(stage, result)
-        found[stage] = result
+        cache.write(stage, results[stage])
         progress.say(f"{stage}: done in {duration(clock.laps[stage])}")
-    assert facts is not None  # some stage was read, or run
-    return InspectResult(facts=facts, absent=absent, seconds=clock.laps, **found)
+    assert facts is not None  # from the cache, or from a stage that ran
+    return InspectResult(facts=facts, absent=absent, seconds=clock.laps, **results)
 
 
-def why_absent(found: Inspected, stage: Stage) -> str:
-    """Why a stage does not apply to a model; empty where it does.
+def absence_reason(subject: InspectSubject, stage: Stage) -> str:
+    """Reason why a stage does not apply to a model; empty where it does.
 
-    >>> why_absent(found, "needles")  # doctest: +SKIP
-    'An encoder generates no answer: there is nothing to retrieve.'
+    >>> absence_reason(subject, "needles")  # doctest: +SKIP
+    'An encoder generates no answer, so there is nothing to retrieve.'
     """
-    if stage == "geometry" and found.most is None:
+    if stage == "geometry" and subject.most is None:
         return _NO_TABLE
-    if found.kind == "causal":
-        if found.most is not None and found.longest > found.most and stage in ("loss", "needles"):
-            return (
-                f"Texts of {found.longest:,} tokens are longer than the {found.most:,} learned "
-                "positions, beyond which the model has none: pass a smaller longest text."
-            )
-        if stage == "loss" and len(found.stream) < 2 * found.longest:
-            return (
-                f"The corpus has {len(found.stream):,} tokens, and two texts of {found.longest:,} "
-                "are needed."
-            )
+    if stage not in ("loss", "needles"):
         return ""
-    return {"loss": _ENCODER_LOSS, "needles": _ENCODER_NEEDLES}.get(stage, "")
+    if subject.kind != "causal":
+        return _ENCODER_LOSS if stage == "loss" else _ENCODER_NEEDLES
+    if subject.most is not None and subject.longest > subject.most:
+        return (
+            f"The model has {subject.most:,} learned positions, fewer than the "
+            f"{subject.longest:,} tokens of the longest text: pass a smaller `longest`."
+        )
+    if stage == "loss" and len(subject.stream) < 2 * subject.longest:
+        return (
+            f"Two texts of {subject.longest:,} tokens are needed, and the corpus has "
+            f"{len(subject.stream):,} tokens."
+        )
+    return ""
 
 
-def _encoding(found: Inspected, progress: Progress) -> EncodingFound:
-    n = found.corpus.ids.shape[1]
-    return describe_encoding(found.module, path=found.path, length=n, most=found.most)
+def _encoding(subject: InspectSubject, progress: Progress) -> EncodingStage:
+    n = subject.corpus.ids.shape[1]
+    return describe_encoding(subject.module, path=subject.path, length=n, most=subject.most)
 
 
-def _geometry(found: Inspected, progress: Progress) -> GeometryFound:
-    table = np.asarray(position_table(found.module, length=found.corpus.ids.shape[1]))
-    return table_geometry(table, found.corpus, seed=found.sample.seed, progress=progress)
+def _geometry(subject: InspectSubject, progress: Progress) -> GeometryStage:
+    table = np.asarray(position_table(subject.module, length=subject.corpus.ids.shape[1]))
+    return table_geometry(table, subject.corpus, seed=subject.sample.seed, progress=progress)
 
 
-def _attention(found: Inspected, progress: Progress) -> AttentionFound:
+def _attention(subject: InspectSubject, progress: Progress) -> AttentionStage:
+    special = subject.special_ids
     return inspect_attention(
-        found.sample, corpus=found.corpus, special_ids=found.special_ids, progress=progress
+        subject.sample, corpus=subject.corpus, special_ids=special, progress=progress
     )
 
 
-def _probe(found: Inspected, progress: Progress) -> ProbeFound:
-    layers = probed_layers(trunk(found.module).config.num_layers)
-    hidden = hidden_states(found.sample, layers, progress=progress)
+def _probe(subject: InspectSubject, progress: Progress) -> ProbeStage:
+    layers = probed_layers(trunk(subject.module).config.num_layers)
+    hidden = hidden_states(subject.sample, layers, progress=progress)
     return probe_layers(hidden, layers=layers, progress=progress)
 
 
-def _ablation(found: Inspected, progress: Progress) -> AblationFound:
-    sample = found.sample
-    if not found.quick and len(sample.rows) > _ABLATED:
+def _ablation(subject: InspectSubject, progress: Progress) -> AblationStage:
+    sample = subject.sample
+    if not subject.quick:
         sample = sample._replace(rows=sample.rows[:_ABLATED])
-    mask_id = found.subject.vocabulary.mask_id
-    return ablate_positions(sample, most=found.most, mask_id=mask_id, progress=progress)
+    mask_id = subject.subject.vocabulary.mask_id
+    return ablate_positions(sample, most=subject.most, mask_id=mask_id, progress=progress)
 
 
-def _loss(found: Inspected, progress: Progress) -> LossFound:
-    texts = cut_texts(found.stream, count=_texts(found), length=found.longest)
-    rope = _encoding(found, progress).rope
+def _loss(subject: InspectSubject, progress: Progress) -> LossStage:
+    count = _QUICK_TEXTS if subject.quick else _TEXTS
+    texts = text_windows(subject.stream, count=count, length=subject.longest)
+    rope = _encoding(subject, progress).rope
     return loss_by_position(
-        found.module, texts, context=found.context, rope=rope, far=not found.quick,
+        subject.module, texts, context=subject.context, rope=rope, far=not subject.quick,
         progress=progress,
     )  # fmt: skip
 
 
-def _needles(found: Inspected, progress: Progress) -> NeedlesFound:
-    most = found.longest if not found.context else min(found.longest, found.context)
+def _needles(subject: InspectSubject, progress: Progress) -> NeedleStage:
+    most = min(subject.longest, subject.context or subject.longest)
     lengths = [SHORTEST << k for k in range(32) if SHORTEST << k <= most] or [most]
     return needle_retrieval(
-        found.module, found.tokenizer, found.stream, lengths=tuple(lengths), texts=_texts(found),
-        seed=found.sample.seed, progress=progress,
+        subject.module, subject.tokenizer, subject.stream, lengths=tuple(lengths),
+        texts=_QUICK_TEXTS if subject.quick else _TEXTS, seed=subject.sample.seed,
+        progress=progress,
     )  # fmt: skip
 
 
-def _texts(found: Inspected) -> int:
-    return _QUICK_TEXTS if found.quick else _TEXTS
-
-
-_ABLATED = 12  # documents
-_RUN: dict[str, Callable[[Inspected, Progress], Any]] = {
-    "encoding": _encoding,
-    "geometry": _geometry,
-    "attention": _attention,
-    "probe": _probe,
-    "ablation": _ablation,
-    "loss": _loss,
-    "needles": _needles,
+# Type of the result, and what computes it.
+_STAGES: dict[str, tuple[type, Callable[[InspectSubject, Progress], Any]]] = {
+    "encoding": (EncodingStage, _encoding),
+    "geometry": (GeometryStage, _geometry),
+    "attention": (AttentionStage, _attention),
+    "probe": (ProbeStage, _probe),
+    "ablation": (AblationStage, _ablation),
+    "loss": (LossStage, _loss),
+    "needles": (NeedleStage, _needles),
 }

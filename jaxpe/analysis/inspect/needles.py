@@ -9,8 +9,8 @@ from jax import Array
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.inspect.averages import means_of
-from jaxpe.analysis.inspect.result import NeedlesFound
+from jaxpe.analysis.inspect.averages import document_means
+from jaxpe.analysis.inspect.result import NeedleStage
 from jaxpe.data.tokens.tokenizers import Tokenizer
 from jaxpe.nn import CausalLM, functionalize
 
@@ -45,7 +45,7 @@ def needle_retrieval(
     texts: int = 8,
     seed: int = 0,
     progress: Progress = SILENT,
-) -> NeedlesFound:
+) -> NeedleStage:
     """Share of facts that a model retrieves from a text, by their depth and its length.
 
     A text has five sentences "The favourite colour of NAME is COLOUR." at depths 0.1, 0.3, ...,
@@ -77,12 +77,12 @@ def needle_retrieval(
         right = [_tried(run, params, words, tokenizer, stream, length, rng) for _ in tried]
         found.append(np.stack(right))
     hits = np.stack(found, axis=1).astype(float)  # [texts, lengths, depths]
-    return NeedlesFound(
+    return NeedleStage(
         lengths=np.array(lengths),
         depths=(np.arange(DEPTHS) + 0.5) / DEPTHS,
         texts=texts,
-        accuracy=means_of(hits, within=(0.0, 1.0), trials=1),
-        by_length=means_of(hits.mean(axis=2), within=(0.0, 1.0), trials=DEPTHS),
+        accuracy=document_means(hits, within=(0.0, 1.0), trials=1),
+        by_length=document_means(hits.mean(axis=2), within=(0.0, 1.0), trials=DEPTHS),
         chance=1 / DEPTHS,
         needle=_NEEDLE.format("NAME", "COLOUR").strip(),
         question=_QUESTION.format("NAME").strip(),

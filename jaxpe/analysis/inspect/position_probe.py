@@ -6,9 +6,9 @@ from jax import Array
 
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample
-from jaxpe.analysis.attention.logit_sums import batch_size, cut
+from jaxpe.analysis.attention.logit_sums import batch_size, row_batches
 from jaxpe.analysis.inspect.averages import jackknife
-from jaxpe.analysis.inspect.result import ProbeFound
+from jaxpe.analysis.inspect.result import ProbeStage
 from jaxpe.geometry import PositionDecodability, position_decodability
 from jaxpe.nn import functionalize, trunk
 
@@ -22,7 +22,7 @@ def probe_layers(
     *,
     layers: np.ndarray | None = None,
     progress: Progress = SILENT,
-) -> ProbeFound:
+) -> ProbeStage:
     """Linear probe of the position on hidden states of every layer, `position_decodability`.
 
     Fitted to every other document and judged on the rest. Intervals are Student's, by the jackknife
@@ -46,7 +46,7 @@ def probe_layers(
     whole, left_out = zip(*found, strict=True)
     r2 = np.array([one.r2 for one in whole], np.float64)
     places = np.arange(hidden.shape[2])
-    return ProbeFound(
+    return ProbeStage(
         documents=len(whole[0].missed),
         layers=np.arange(len(hidden)) if layers is None else np.asarray(layers),
         r2=jackknife(r2, np.stack(left_out, axis=1)),
@@ -125,5 +125,5 @@ def hidden_states(sample: Sample, layers: np.ndarray, *, progress: Progress = SI
     apply, params = functionalize(sample.module, method=states)
     run, size = jax.jit(apply), batch_size(sample)
     total = -(-len(sample.rows) // size)
-    batches = progress.track(cut(sample.rows, size), "hidden states", total=total)
+    batches = progress.track(row_batches(sample.rows, size), "hidden states", total=total)
     return np.concatenate([np.asarray(run(params, ids), np.float32) for ids in batches], axis=1)

@@ -92,7 +92,7 @@ class LearnedTable(NamedTuple):
     widest: int
 
 
-class EncodingFound(NamedTuple):
+class EncodingStage(NamedTuple):
     """Ways in which positions enter the model.
 
     Attributes:
@@ -107,7 +107,7 @@ class EncodingFound(NamedTuple):
     rope: RopeAnalysis | None
 
 
-class GeometryFound(NamedTuple):
+class GeometryStage(NamedTuple):
     """Learned positions against the geometry of the corpus.
 
     Attributes:
@@ -143,7 +143,7 @@ class GeometryFound(NamedTuple):
     significant: int
 
 
-class AttentionFound(NamedTuple):
+class AttentionStage(NamedTuple):
     """Origin of attention logits and targets of attention weights, `[layers, heads]`.
 
     Weights are over all keys of a row, special tokens too; averages are over queries at places of
@@ -200,7 +200,7 @@ class AttentionFound(NamedTuple):
         return self.offsets[..., self.offsets.shape[-1] // 2 + offset]
 
 
-class ProbeFound(NamedTuple):
+class ProbeStage(NamedTuple):
     """A linear probe of the position, on what enters layers and on what leaves the last.
 
     Attributes:
@@ -220,7 +220,7 @@ class ProbeFound(NamedTuple):
     by_chance: float
 
 
-class Moved(NamedTuple):
+class PositionMove(NamedTuple):
     """Output of a model whose tokens get other positions.
 
     Attributes:
@@ -236,7 +236,7 @@ class Moved(NamedTuple):
     tokens: Interval | None
 
 
-class AblationFound(NamedTuple):
+class AblationStage(NamedTuple):
     """Ablation of positions.
 
     Attributes:
@@ -251,7 +251,7 @@ class AblationFound(NamedTuple):
     measure: Literal["causal", "masked", "embedding"]
     documents: int
     shift: int
-    moved: list[Moved]
+    moved: list[PositionMove]
     reference: float
 
 
@@ -267,7 +267,7 @@ class ScaledLoss(NamedTuple):
     loss: Means
 
 
-class FarLoss(NamedTuple):
+class FarContextGain(NamedTuple):
     """Loss on a passage whose context is moved away, under one scaling.
 
     Attributes:
@@ -280,7 +280,7 @@ class FarLoss(NamedTuple):
     gain: Means
 
 
-class LossFound(NamedTuple):
+class LossStage(NamedTuple):
     """Loss by position, in texts of one length, and what far context is worth.
 
     Attributes:
@@ -305,13 +305,13 @@ class LossFound(NamedTuple):
     scaled: list[ScaledLoss]
     passage: int
     distances: np.ndarray
-    far: list[FarLoss]
+    far: list[FarContextGain]
     floor: Interval | None
     near: Interval | None
     unscaled: str
 
 
-class NeedlesFound(NamedTuple):
+class NeedleStage(NamedTuple):
     """Retrieval of facts from a text, by their depth in it and its length.
 
     Attributes:
@@ -354,11 +354,11 @@ class InspectResult(NamedTuple):
 
     facts: InspectFacts
     absent: dict[str, str]
-    encoding: EncodingFound | None = None
-    geometry: GeometryFound | None = None
-    attention: AttentionFound | None = None
-    probe: ProbeFound | None = None
-    ablation: AblationFound | None = None
-    loss: LossFound | None = None
-    needles: NeedlesFound | None = None
+    encoding: EncodingStage | None = None
+    geometry: GeometryStage | None = None
+    attention: AttentionStage | None = None
+    probe: ProbeStage | None = None
+    ablation: AblationStage | None = None
+    loss: LossStage | None = None
+    needles: NeedleStage | None = None
     seconds: Seconds = {}  # noqa: RUF012  # nobody adds to it

@@ -1,4 +1,4 @@
-"""The model and the text that are inspected, read within half of the memory."""
+"""Model and text of an inspection, read within half of the memory."""
 
 import math
 from pathlib import Path
@@ -15,7 +15,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample, draw_sample
 from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.result import InspectFacts, Kind
-from jaxpe.analysis.subject import Subject, is_run
+from jaxpe.analysis.subject import Subject, check_fits, is_run
 from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer, tokenize
 from jaxpe.data.tokens.pretrained import open_pretrained, tokenizer_of_model
 from jaxpe.data.tokens.tokenizers import Tokenizer
@@ -29,7 +29,9 @@ from jaxpe.nn import (
     parameter_count,
     trunk,
 )
-from jaxpe.nn.checkpoints.huggingface import open_tensors, read_config
+from jaxpe.nn.checkpoints.fields import read_config
+from jaxpe.nn.checkpoints.gguf import gguf_file
+from jaxpe.nn.checkpoints.tensors import open_tensors
 from jaxpe.rope import RopeOptions, longest_context, read_configuration
 from jaxpe.training.documents import Vocabulary
 
@@ -44,11 +46,11 @@ _QUICK_LONGEST = 256
 _LEAST_TEXTS = 4
 _MASK = ("[MASK]", "<mask>")
 _LENGTHS = ("max_position_embeddings", "n_positions")
-_WITH_OFFSET = ("roberta", "xlm-roberta", "camembert")
+_WITH_OFFSET = ("roberta", "xlm-roberta", "camembert")  # two rows of their tables have no token
 
 
-class Inspected(NamedTuple):
-    """A model and text, ready for every stage.
+class InspectSubject(NamedTuple):
+    """A model and text, as every stage takes them.
 
     Attributes:
         path: file or folder of the model.
@@ -59,7 +61,7 @@ class Inspected(NamedTuple):
         kind: kind of the model.
         context: positions the model was configured for; 0 where unknown.
         longest: tokens of the longest text.
-        quick: whether little is to be looked at.
+        quick: whether to use fewer documents and shorter texts.
     """
 
     path: Path
@@ -93,7 +95,7 @@ class Inspected(NamedTuple):
         return tuple(sorted({*self.tokenizer.prefix, *self.tokenizer.suffix}))
 
 
-def read_inspected(options: InspectOptions, *, progress: Progress = SILENT) -> Inspected:
+def read_inspect_subject(options: InspectOptions, *, progress: Progress = SILENT) -> InspectSubject:
     """Read a model and the text it is inspected by.
 
     Args:
@@ -104,28 +106,27 @@ def read_inspected(options: InspectOptions, *, progress: Progress = SILENT) -> I
         InputError: options out of range, a model that cannot be read or is larger than half of the
             memory, no tokenizer, or text that is too short.
 
-    >>> found = read_inspected(InspectOptions(model="all-MiniLM-L6-v2"))  # doctest: +SKIP
-    >>> found.kind, found.context  # doctest: +SKIP
+    >>> subject = read_inspect_subject(InspectOptions(model="all-MiniLM-L6-v2"))  # doctest: +SKIP
+    >>> subject.kind, subject.context  # doctest: +SKIP
     ('encoder', 512)
     """
     options.check()
     options = local_model_options(options, "model")
     path = Path(options.model)
-    tokenizer = _tokenizer(options, path)
+    tokenizer = _tokenizer_path(options, path)
+    special = open_pretrained(tokenizer).model.num_special_tokens_to_add(False) > 0
     _check_memory(path)
     module = _load(options, path)
-    texts = _texts(options, progress)
+    texts = _drawn_texts(options, progress)
     context = _context(path, module)
     length = options.length or (_QUICK_LENGTH if options.quick else LENGTH)
     if has_table(module) and context:
         length = min(length, context)
-    rows = tokenize(
-        texts, tokenizer=tokenizer.path, length=length, special=tokenizer.special, progress=progress
-    )
-    _check_ids(rows, module, options.model)
+    rows = tokenize(texts, tokenizer=tokenizer, length=length, special=special, progress=progress)
+    check_fits(module, rows, options.model)
     subject = Subject(
         module=module,
-        documents=LabelledTokens(rows, np.zeros(len(rows.ids), np.int32), (), tokenizer.path),
+        documents=LabelledTokens(rows, np.zeros(len(rows.ids), np.int32), (), tokenizer),
         vocabulary=_vocabulary(rows, module),
         source=texts.name,
         model=path.stem if path.suffix == ".gguf" else model_name(path),
@@ -135,42 +136,44 @@ def read_inspected(options: InspectOptions, *, progress: Progress = SILENT) -> I
     except InputError as error:
         raise InputError(f"the corpus is too short to inspect a model by: {error}") from error
     longest = _longest(options, module, context)
-    opened = open_tokenizer(tokenizer.path, special=tokenizer.special)
-    stream = _stream(opened, texts.documents, needed=16 * longest)
+    opened = open_tokenizer(tokenizer, special=special)
+    stream = _token_stream(opened, texts.documents, needed=16 * longest)
     quick = options.quick
-    return Inspected(path, subject, sample, opened, stream, _kind(module), context, longest, quick)
+    return InspectSubject(
+        path, subject, sample, opened, stream, _kind(module), context, longest, quick
+    )
 
 
-def facts_of(found: Inspected, *, seed: int) -> InspectFacts:
-    """Sizes of what is inspected.
+def inspect_facts(subject: InspectSubject, *, seed: int) -> InspectFacts:
+    """Names and sizes of the model and the text.
 
-    >>> facts_of(found, seed=0).layers  # doctest: +SKIP
+    >>> inspect_facts(subject, seed=0).layers  # doctest: +SKIP
     6
     """
-    config, rows = trunk(found.module).config, found.sample.rows
+    config, rows = trunk(subject.module).config, subject.sample.rows
     return InspectFacts(
-        model=found.subject.model,
-        source=found.subject.source,
-        kind=found.kind,
-        encoding=" and ".join(ways_of(found.module)) or "none",
+        model=subject.subject.model,
+        source=subject.subject.source,
+        kind=subject.kind,
+        encoding=" and ".join(encoding_names(subject.module)) or "none",
         layers=config.num_layers,
         heads=config.num_heads,
         head_width=config.head_width,
         width=config.dim,
         vocabulary=config.vocab_size,
-        parameters=parameter_count(found.module),
-        context=found.context,
-        positions=found.sample.text.stop - found.sample.text.start,
+        parameters=parameter_count(subject.module),
+        context=subject.context,
+        positions=subject.sample.text.stop - subject.sample.text.start,
         examples=len(rows),
-        documents=len(found.corpus.ids),
-        longest=found.longest,
+        documents=len(subject.corpus.ids),
+        longest=subject.longest,
         seed=seed,
         jaxpe=jaxpe.__version__,
     )
 
 
 def has_table(module: Any) -> bool:
-    """Whether a model adds vectors to its embeddings by position, as many as it has.
+    """Whether a model adds a learned or fixed table of position vectors to its embeddings.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -182,13 +185,13 @@ def has_table(module: Any) -> bool:
     return encoding.defines("embed") and encoding.defines("vectors")
 
 
-def ways_of(module: Any) -> list[str]:
+def encoding_names(module: Any) -> list[str]:
     """Ways in which positions enter a model: through embeddings, queries and keys, or logits.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
     >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0))
-    >>> ways_of(decoder)
+    >>> encoding_names(decoder)
     ['rotary']
     """
     below = trunk(module)
@@ -202,19 +205,12 @@ def ways_of(module: Any) -> list[str]:
     }
     return [
         name
-        for name, own in hooks.items()
-        if any(part.defines(hook) for part in parts for hook in own)
+        for name, defined in hooks.items()
+        if any(part.defines(hook) for part in parts for hook in defined)
     ]
 
 
-class _Tokenizer(NamedTuple):
-    """Path of a tokenizer, and whether it adds special tokens to a document."""
-
-    path: str
-    special: bool
-
-
-def _tokenizer(options: InspectOptions, path: Path) -> _Tokenizer:
+def _tokenizer_path(options: InspectOptions, path: Path) -> str:
     if not path.exists():
         raise InputError(
             f"`model`: {options.model} is not there; pass a Hugging Face directory, a .gguf file, "
@@ -225,22 +221,12 @@ def _tokenizer(options: InspectOptions, path: Path) -> _Tokenizer:
             f"{path} is the folder of a `jaxpe train` run, which has no tokenizer.json: "
             "`jaxpe spectral` and `jaxpe audit` analyse runs"
         )
-    given = options.tokenizer
-    if given is None:
-        given = str(tokenizer_of_model(path))
-    special = open_pretrained(given).model.num_special_tokens_to_add(False) > 0
-    return _Tokenizer(given, special)
-
-
-def _gguf(path: Path) -> Path | None:
-    if path.is_file():
-        return path
-    return next(iter(sorted(path.glob("*.gguf"))), None)
+    return options.tokenizer or str(tokenizer_of_model(path))
 
 
 def _check_memory(path: Path) -> None:
     """Refuse a model whose parameters take more than half of the memory, before any is read."""
-    if (file := _gguf(path)) is not None:
+    if (file := gguf_file(path)) is not None:
         count = sum(math.prod(tensor.shape) for tensor in read_gguf(file)[1].values())
     else:
         with open_tensors(path, "") as tensors:
@@ -276,13 +262,12 @@ def _context(path: Path, module: Any) -> int:
         return int(length)
     if not trunk(module).encoding.defines("embed"):
         return longest_context(read_configuration(RopeOptions(config=str(path))))
-    fields = {} if _gguf(path) else read_config(path / "config.json")
-    found = next((fields[name] for name in _LENGTHS if isinstance(fields.get(name), int)), 0)
-    # Their tables begin with rows that no token has.
-    return found - 2 if fields.get("model_type") in _WITH_OFFSET else found
+    fields = {} if gguf_file(path) else read_config(path / "config.json")
+    rows = next((fields[name] for name in _LENGTHS if isinstance(fields.get(name), int)), 0)
+    return rows - 2 if fields.get("model_type") in _WITH_OFFSET else rows
 
 
-def _texts(options: InspectOptions, progress: Progress) -> Any:
+def _drawn_texts(options: InspectOptions, progress: Progress) -> Any:
     corpus = load_corpus(
         options.source,
         text_field=options.text_field,
@@ -295,22 +280,13 @@ def _texts(options: InspectOptions, progress: Progress) -> Any:
     return corpus._replace(documents=[corpus.documents[i] for i in chosen])
 
 
-def _check_ids(rows: TokenCorpus, module: Any, name: str) -> None:
-    most = trunk(module).config.vocab_size
-    if int(rows.ids.max(initial=0)) >= most:
-        raise InputError(
-            f"the tokenizer has {rows.vocab_size:,} tokens and {name} only {most:,}: leave "
-            "`tokenizer` out to use the model's own"
-        )
-
-
 def _vocabulary(rows: TokenCorpus, module: Any) -> Vocabulary:
     task = "causal" if isinstance(module, CausalLM) else "mlm"
     mask = next((rows.tokens.index(name) for name in _MASK if name in rows.tokens), None)
     return Vocabulary(task, rows.tokens, (), mask, rows.exclude)
 
 
-def _used(module: Any) -> float:
+def _operations(module: Any) -> float:
     """Floating-point operations a token, without the embeddings."""
     config = trunk(module).config
     return 2.0 * (parameter_count(module) - config.vocab_size * config.dim)
@@ -322,26 +298,26 @@ def _examples(options: InspectOptions, module: Any) -> int:
     if options.quick:
         return _QUICK_EXAMPLES
     least, most = _EXAMPLES
-    return int(np.clip(_BUDGET / _used(module) / LENGTH, least, most)) // 4 * 4
+    return int(np.clip(_BUDGET / _operations(module) / LENGTH, least, most)) // 4 * 4
 
 
 def _longest(options: InspectOptions, module: Any, context: int) -> int:
-    """Twice a small context, so that there is something beyond it; else what there is time for."""
+    """Tokens of the longest text: twice a small context, to go beyond it, or what time allows."""
     if options.longest is not None:
         return options.longest
     least, most = _LONGEST
-    if has_table(module) and context:  # nothing is beyond it
+    if has_table(module) and context:  # the table ends with the context
         return min(context, _QUICK_LONGEST if options.quick else least)
     if 0 < 2 * context <= most:
         return 2 * context
     if options.quick:
         return _QUICK_LONGEST
-    fits = _BUDGET / _used(module) / _LEAST_TEXTS
+    fits = _BUDGET / _operations(module) / _LEAST_TEXTS
     return most if fits >= 2 * most else least
 
 
-def _stream(tokenizer: Tokenizer, texts: list[str], *, needed: int) -> np.ndarray:
-    """Ids of documents end to end, as many as are needed or as there are."""
+def _token_stream(tokenizer: Tokenizer, texts: list[str], *, needed: int) -> np.ndarray:
+    """Ids of documents end to end, up to the number needed."""
     parts, count = [], 0
     for start in range(0, len(texts), 64):
         rows = tokenizer.rows(texts[start : start + 64], None)

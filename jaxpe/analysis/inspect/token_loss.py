@@ -16,8 +16,8 @@ from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.inspect.averages import mean_of, means_of
-from jaxpe.analysis.inspect.result import FarLoss, LossFound, ScaledLoss
+from jaxpe.analysis.inspect.averages import document_mean, document_means
+from jaxpe.analysis.inspect.result import FarContextGain, LossStage, ScaledLoss
 from jaxpe.encodings import (
     Encoding,
     LinearScaling,
@@ -111,7 +111,7 @@ def loss_by_position(
     rope: RopeAnalysis | None = None,
     far: bool = True,
     progress: Progress = SILENT,
-) -> LossFound:
+) -> LossStage:
     """Loss by position, under each scaling beyond the context, and what far context is worth.
 
     Where texts are longer than the context, scalings by their quotient are tried: position
@@ -133,7 +133,7 @@ def loss_by_position(
     """
     texts = np.asarray(texts, np.int32)
     count, n = texts.shape
-    why = why_unscaled(model, context, rope)
+    why = unscaled_reason(model, context, rope)
     run = _runner(model)
     beyond = bool(context) and n > context and not why
     scalings = _scalings(rope, context, n / context) if beyond else [None]
@@ -145,21 +145,21 @@ def loss_by_position(
             run(text[None], np.arange(n), own)[0]
             for text in progress.track(texts, f"loss, {name}", total=count)
         ]
-        scaled.append(ScaledLoss(name, means_of(_binned(np.stack(found), edges))))
-    result = LossFound(count, n, context, edges, scaled, 0, np.zeros(0, int), [], None, None, why)
+        scaled.append(ScaledLoss(name, document_means(_binned(np.stack(found), edges))))
+    result = LossStage(count, n, context, edges, scaled, 0, np.zeros(0, int), [], None, None, why)
     # Vectors beyond a learned table do not exist.
     if not far or not context or trunk(model).encoding.defines("embed"):
         return result
     return _with_far(result, run, texts, [None] if why else _scalings(rope, context, FACTOR))
 
 
-def why_unscaled(model: Any, context: int, rope: RopeAnalysis | None) -> str:
+def unscaled_reason(model: Any, context: int, rope: RopeAnalysis | None) -> str:
     """Why no scaling of rotary frequencies is tried; empty where some are.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
     >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.identity(), rngs=nnx.Rngs(0))
-    >>> why_unscaled(decoder, 8, None)
+    >>> unscaled_reason(decoder, 8, None)
     'the model has no rotary positions'
     """
     below = trunk(model)
@@ -184,10 +184,10 @@ def why_unscaled(model: Any, context: int, rope: RopeAnalysis | None) -> str:
     return ""
 
 
-def cut_texts(stream: np.ndarray, *, count: int, length: int) -> np.ndarray:
+def text_windows(stream: np.ndarray, *, count: int, length: int) -> np.ndarray:
     """Texts of one length, spread evenly over a stream of ids, up to a number.
 
-    >>> cut_texts(np.arange(10), count=2, length=3).tolist()
+    >>> text_windows(np.arange(10), count=2, length=3).tolist()
     [[0, 1, 2], [7, 8, 9]]
     """
     count = min(count, len(stream) // length)
@@ -265,7 +265,7 @@ def _binned(losses: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.stack([losses[:, a - 1 : b - 1].mean(axis=1) for a, b in bins], axis=1)
 
 
-def _with_far(result: LossFound, run: _Run, texts: np.ndarray, scalings: list[Any]) -> LossFound:
+def _with_far(result: LossStage, run: _Run, texts: np.ndarray, scalings: list[Any]) -> LossStage:
     """The loss on a passage behind a context at each distance, less that without context."""
     m = min(_PASSAGE, texts.shape[1] // 2)
     rows, first, second = texts[:_FAR_TEXTS, : 2 * m], np.arange(m), np.arange(m, 2 * m)
@@ -283,9 +283,9 @@ def _with_far(result: LossFound, run: _Run, texts: np.ndarray, scalings: list[An
         passage=m,
         distances=distances,
         far=[
-            FarLoss(name, means_of(floor[:, None] - of))
+            FarContextGain(name, document_means(floor[:, None] - of))
             for name, of in zip(names, losses, strict=True)
         ],
-        floor=mean_of(floor),
-        near=mean_of(losses[0][:, 0]),
+        floor=document_mean(floor),
+        near=document_mean(losses[0][:, 0]),
     )

@@ -15,7 +15,7 @@ from jaxpe.analysis.corpus import CorpusAnalysis, analyse_tokens
 from jaxpe.analysis.corpus.model import entry_of_table
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.corpus.vectors import widths_of
-from jaxpe.analysis.inspect.result import EncodingFound, GeometryFound, LearnedTable
+from jaxpe.analysis.inspect.result import EncodingStage, GeometryStage, LearnedTable
 from jaxpe.data import TokenCorpus
 from jaxpe.nn import position_table, trunk
 from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope
@@ -28,7 +28,7 @@ _CORPUS_WIDTH = 64
 
 def describe_encoding(
     module: Any, *, path: Path | None = None, length: int, most: int | None = None
-) -> EncodingFound:
+) -> EncodingStage:
     """Ways in which positions enter a model: tables, biases and rotary configuration.
 
     Args:
@@ -51,7 +51,7 @@ def describe_encoding(
             np.asarray(position_table(module, length=most), np.float64),
             token_norm=float(np.linalg.norm(tokens, axis=1).mean()),
         )
-    return EncodingFound(table, _bias(below, length), _rope(below, path))
+    return EncodingStage(table, _bias(below, length), _rope(below, path))
 
 
 def describe_table(table: np.ndarray, *, token_norm: float = math.nan) -> LearnedTable:
@@ -86,7 +86,7 @@ def describe_table(table: np.ndarray, *, token_norm: float = math.nan) -> Learne
 
 def table_geometry(
     table: np.ndarray, corpus: TokenCorpus, *, seed: int = 0, progress: Progress = SILENT
-) -> GeometryFound:
+) -> GeometryStage:
     """Position vectors against the geometry of a corpus, as `jaxpe report` has them.
 
     Everything but `shuffled` is of `jaxpe.analysis.corpus.analyse_tokens` with the table among the
@@ -116,7 +116,7 @@ def table_geometry(
         progress=progress,
     )
     own = next(score for score in found.encodings if score.name == _NAME)
-    return GeometryFound(
+    return GeometryStage(
         positions=found.position.positions,
         documents=found.documents,
         stress=own.stress,

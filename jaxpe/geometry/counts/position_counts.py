@@ -6,6 +6,7 @@ kept in folds of documents, they are enough for split halves and resampling with
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,6 @@ from jaxtyping import Bool, Int, Integer, UInt32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.errors import InputError
-from jaxpe._core.program import one_program
 from jaxpe._core.trees import add_counts, sum_counts, tree_add
 from jaxpe.geometry.checks import check_size
 
@@ -94,7 +94,7 @@ def count_tokens(
     """
     if groups is not None and folds is None:
         raise ValueError("groups only decide the folds: pass folds too, such as folds=16")
-    ids, mask = _checked_ids(ids, mask, vocab_size, exclude)
+    ids, mask = checked_ids(ids, mask, vocab_size, exclude)
     empty = empty_counts(length=ids.shape[1], vocab_size=vocab_size, folds=folds)
     return _added(empty, ids, mask, exclude, groups, repeats)
 
@@ -139,7 +139,7 @@ def add_documents(
     (4, 8)
     """
     *_, length, vocab_size = counts.tokens.shape
-    ids, mask = _checked_ids(ids, mask, vocab_size, exclude)
+    ids, mask = checked_ids(ids, mask, vocab_size, exclude)
     if ids.shape[1] != length:
         raise ValueError(
             f"ids have shape {ids.shape}, the counts have {length} positions: pass ids "
@@ -154,16 +154,16 @@ def _added(counts, ids, mask, exclude, groups, repeats) -> PositionCounts:
         _check_labels("groups", groups, len(ids))
     counts = jax.tree.map(jnp.asarray, counts)
     weight = _weights(counts.documents, len(ids), repeats)
-    tokens, documents, outside = _tallied(counts, ids, mask, weight, groups, tuple(exclude))
+    tokens, documents, outside = _tallied(counts, ids, mask, weight, groups, exclude=tuple(exclude))
     dropped = counts.dropped
     if is_traced(ids, mask):  # else they were refused
         dropped = add_counts(dropped, outside, "dropped tokens")
     return PositionCounts(tokens, documents, dropped)
 
 
-@one_program
+@partial(jax.jit, static_argnames="exclude")
 def _tallied(
-    counts: PositionCounts, ids, mask, weight: Array, groups, exclude: tuple[int, ...]
+    counts: PositionCounts, ids, mask, weight: Array, groups, *, exclude: tuple[int, ...]
 ) -> tuple[Array, Array, Array]:
     """Tokens, documents and how many tokens are outside the vocabulary."""
     *_, length, vocab_size = counts.tokens.shape
@@ -181,7 +181,6 @@ def _tallied(
     return tokens, documents, sum_counts(outside, (0, 1), "dropped tokens")
 
 
-@one_program
 def counted_tokens(
     ids: Integer[ArrayLike, "documents n"],
     mask: Bool[ArrayLike, "documents n"],
@@ -245,7 +244,6 @@ def _cut(weight: Int[Array, " documents"], room: Array) -> Int[Array, " document
     return kept.astype(weight.dtype)
 
 
-@one_program
 def fold_of_documents(
     ids: Integer[ArrayLike, "documents n"],
     mask: Bool[ArrayLike, "documents n"] | None = None,
@@ -260,8 +258,13 @@ def fold_of_documents(
     >>> fold_of_documents(np.array([[5, 7], [5, 7]]), folds=4).tolist()
     [1, 1]
     """
+    return fold_of_labels(document_labels(ids, mask, groups), folds)
+
+
+def fold_of_labels(labels: UInt32[Array, " documents"], folds: int) -> Int[Array, " documents"]:
+    """The fold of each label, by the finaliser of MurmurHash3."""
     check_size("folds", folds)
-    hashed = _labels(ids, mask, groups)
+    hashed = labels
     for shift, multiplier in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         hashed = (hashed ^ (hashed >> np.uint32(shift))) * np.uint32(multiplier)
     return (hashed % np.uint32(folds)).astype(jnp.int32)
@@ -283,8 +286,8 @@ def content_labels(
     return jnp.sum(words * jnp.asarray(odd)[None, :], axis=1, dtype=jnp.uint32)
 
 
-def _labels(ids, mask, groups) -> Array:
-    """uint32 labels of the documents: their groups, else their content."""
+def document_labels(ids, mask, groups) -> UInt32[Array, " documents"]:
+    """Labels of the documents: their groups, else their content."""
     if groups is None:
         return content_labels(ids, mask)
     _check_labels("groups", groups, len(ids))
@@ -402,7 +405,6 @@ def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
     return counts._replace(tokens=sum_counts(parts, 0, "tokens of a cell"))
 
 
-@one_program
 def permute_within_documents(
     key: Array,
     ids: Integer[ArrayLike, "documents n"],
@@ -421,14 +423,25 @@ def permute_within_documents(
     >>> sorted(permute_within_documents(key, np.array([[3, 1, 2]]))[0].tolist())
     [1, 2, 3]
     """
-    ids, moves = map(jnp.asarray, _ids_and_mask(ids, mask))
-    moves = moves & ~_is_excluded(ids, exclude)
+    ids, mask = _ids_and_mask(ids, mask)
+    moves = jnp.asarray(mask) & ~_is_excluded(ids, exclude)
+    return permute_by_label(key, jnp.asarray(ids), moves, document_labels(ids, mask, groups))
+
+
+@jax.jit
+def permute_by_label(
+    key: Array,
+    ids: Integer[Array, "documents n"],
+    moves: Bool[Array, "documents n"],
+    labels: UInt32[Array, " documents"],
+) -> Integer[Array, "documents n"]:
+    """Permute ids where they move; rows of one label by one permutation."""
     # One sort of words [noise | place] orders a document's places at random, those that stay
     # last; sorting single words is several times faster on CPU than an argsort. Equal noise (odds
     # of 2^-19 for a pair, at 4,096 places) leaves that pair in order.
     n = ids.shape[1]
     bits = np.uint32(max(n - 1, 1).bit_length())
-    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, _labels(ids, mask, groups))
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, labels)
     noise = jax.vmap(lambda k: jax.random.bits(k, (n,), jnp.uint32))(keys) >> np.uint32(1)
     noise = jnp.where(moves, noise, np.uint32(0xFFFFFFFF)) >> bits << bits
     places = jnp.sort(noise | jnp.arange(n, dtype=jnp.uint32)[None, :], axis=1)
@@ -438,7 +451,7 @@ def permute_within_documents(
     return jnp.where(moves, moved, ids)
 
 
-def _checked_ids(
+def checked_ids(
     ids, mask, vocab_size: int, exclude: Sequence[int] = ()
 ) -> tuple[ArrayLike, ArrayLike]:
     """Ids and mask as arrays of one shape, refused when they cannot be what the caller meant."""
@@ -526,7 +539,7 @@ def _widened(ids: ArrayLike) -> ArrayLike:
     return ids.astype(jnp.int32) if jnp.iinfo(ids.dtype).bits < 32 else ids
 
 
-def _is_excluded(ids: Array, exclude: Sequence[int]) -> Array:
+def _is_excluded(ids: ArrayLike, exclude: Sequence[int]) -> Array:
     """Mask of the ids that are among a few excluded ones."""
     ids, excluded = jnp.asarray(_widened(ids)), jnp.zeros(ids.shape, bool)
     limits = jnp.iinfo(ids.dtype)

@@ -66,7 +66,7 @@ class SparseCounts(NamedTuple):
             )
         if is_traced(*self, *other):
             raise ValueError("sparse counts add eagerly: their size depends on their values")
-        parts = [_occupied(self), _occupied(other)]
+        parts = [occupied_cells(self), occupied_cells(other)]
         flat, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         documents = int(self.documents) + int(other.documents)
         dropped = int(self.dropped) + int(other.dropped)
@@ -232,7 +232,7 @@ def _refuse_foreign(name: str, values: np.ndarray, shape: tuple[int, ...], size:
         raise ValueError(f"{name} lies in [{values.min()}, {values.max()}], not in [0, {size})")
 
 
-def _occupied(counts: SparseCounts) -> tuple[np.ndarray, np.ndarray]:
+def occupied_cells(counts: SparseCounts) -> tuple[np.ndarray, np.ndarray]:
     """Flat indices into the dense table, int64, and what the cells hold."""
     blocks, width, vocab = len(counts.cells), counts.width, counts.shape[-1]
     token = np.zeros(blocks * width, np.int64)
@@ -256,7 +256,7 @@ def _laid_out(
     if vocab < 1:
         raise ValueError(f"counts have shape {shape}: pass those of at least one token")
     tables = int(np.prod(folds, dtype=np.int64))
-    blocks = blocks_of(tables * n, vocab, block)
+    blocks = block_count(tables * n, vocab, block)
     width = -(-vocab // blocks)
     flat, counts = _without_repeats(flat[counts > 0], counts[counts > 0])
     row, token = np.divmod(flat, vocab)
@@ -266,7 +266,7 @@ def _laid_out(
     for what, number in given.items():
         if number > _INT32_MAX:
             _refuse_more(number, what)
-    columns = dealt(np.bincount(token, minlength=vocab), blocks, width)
+    columns = dealt_columns(np.bincount(token, minlength=vocab), blocks, width)
     number, column = np.divmod(columns[token], width)
     fold, position = np.divmod(row, n)
     order = np.argsort(((number * n + position) * width + column) * tables + fold)
@@ -286,7 +286,7 @@ def _padded(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(sizes[:, None] > 0, source, int(sizes.sum())), slots < sizes[:, None]
 
 
-def blocks_of(rows: int, vocab: int, block: int) -> int:
+def block_count(rows: int, vocab: int, block: int) -> int:
     """Number of blocks: as wide as asked for, but no wider than int32 indices reach."""
     check_size("block", block)
     widest = _INT32_MAX // max(rows, 1)
@@ -305,7 +305,7 @@ def _without_repeats(flat: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, 
     return flat[first], np.add.reduceat(counts, first)
 
 
-def dealt(occupied: np.ndarray, blocks: int, width: int) -> np.ndarray:
+def dealt_columns(occupied: np.ndarray, blocks: int, width: int) -> np.ndarray:
     """Places of the tokens, dealt to the blocks as cards are, those with most cells first."""
     order = np.argsort(-occupied, kind="stable")
     rank = np.arange(len(order))

@@ -1,228 +1,324 @@
-"""Tokens one by one, of which counts are made again and again: of shuffles.
+"""Tokens in lists by word: counts in folds without their empty cells, and with their documents.
 
-A table in folds, `[folds, n, vocab]`, is larger than the documents it is made of. Here tokens are
-dealt to blocks of the vocabulary once; another order within the documents then is other numbers in
-the same arrays.
+A table in folds, `[folds, n, vocab]`, is larger than the documents it is made of. Frequent words
+are dealt to blocks of the vocabulary, each of which becomes a dense table in turn. By Zipf's law
+most words are rare: five in six of those of the built-in corpus have at most 12 tokens. A column of
+a table costs as much for them as for any other, and the pairs of their tokens are far fewer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Int, Integer
+from jaxtyping import Bool, Int, Integer, UInt32
 
 from jaxpe._core.arrays import ArrayLike, is_traced, rounded_size
-from jaxpe.geometry.counts.position_counts import fold_of_documents
-from jaxpe.geometry.counts.sparse import BLOCK, blocks_of, dealt
+from jaxpe.geometry.counts.position_counts import (
+    PositionCounts,
+    checked_ids,
+    counted_tokens,
+    document_labels,
+    fold_of_labels,
+    permute_by_label,
+)
+from jaxpe.geometry.counts.sparse import SparseCounts, block_count, dealt_columns, occupied_cells
 
-# Sizes of arrays at least, so that programs of one small corpus serve others.
-_FEW_WORDS, _FEW_TOKENS = 16, 256
+# Pairs grow as the square of the tokens: beyond, columns are cheaper. Measured on a CPU.
+MOST_RARE = 12
+_RARE_PAIRS = 2**17  # that are made at a time
+_TABLE = 2**20  # cells of a table in folds: beyond, memory is asked of the system each time
+_NARROWEST = 128  # columns of a table, however many positions
 _CHUNK = 2**14  # tokens that are added to a table at a time
+# Sizes of arrays at least, so that programs of one small corpus serve others.
+_FEW_WORDS, _FEW_RARE, _FEW_TOKENS = 16, 64, 256
 
 
-class Occurrences(NamedTuple):
-    """The counted tokens of documents in folds, in the order of the blocks; a pytree.
+class FrequentWords(NamedTuple):
+    """Tokens of words that have a column in a table, block by block of the vocabulary.
 
     Attributes:
-        cell: int32 `[slots]`, fold·n·width + column: index of each token's fold and word in the
-            table of its block, at position 0.
-        document, position: int32 `[slots]`, where it stands.
-        there: bool `[slots]`, false on what is not counted.
+        fold, position, column: int32 `[slots]`, where each token is counted.
+        count: int32 `[slots]`, how often; 0 in slots that fill up.
         bounds: int32 `[blocks + 1]`, where each block begins, and where the last ends.
-        columns: int32 `[vocab]`, where each word is, block·width + column.
-        fold: int32 `[documents]`.
-        counted: bool `[documents, n]`, where a token is counted, of a word left out as well.
-        folds: int32 `[folds]`, 0, 1, ...
+        columns: int32 `[words]`, column of each word, block·width + column.
     """
 
-    cell: Int[Array, " slots"]
-    document: Int[Array, " slots"]
+    fold: Int[Array, " slots"]
     position: Int[Array, " slots"]
-    there: Bool[Array, " slots"]
+    column: Int[Array, " slots"]
+    count: Int[Array, " slots"]
     bounds: Int[Array, " bounds"]
-    columns: Int[Array, " vocab"]
-    fold: Int[Array, " documents"]
-    counted: Bool[Array, "documents n"]
-    folds: Int[Array, " folds"]
+    columns: Int[Array, " words"]
 
     @property
     def width(self) -> int:
         """Columns of a block."""
         return -(-self.columns.shape[0] // (self.bounds.shape[0] - 1))
 
-    @property
-    def per_position(self) -> Int[Array, "folds n"]:
-        """Number of documents with a counted token at each position."""
-        rows = self.counted.astype(jnp.int32)
-        return jax.ops.segment_sum(rows, self.fold, len(self.folds))
-
-    def fold_tables(
-        self,
-        step: Callable[..., Any],
-        start: Any,
-        places: Int[Array, "documents n"] | None = None,
-    ) -> Any:
-        """Result of step(carry, table) over all blocks of the vocabulary, each dense in its turn.
-
-        Args:
-            step: function of the carry and of a table, int32 `[folds, n, width]`.
-            start: first carry.
-            places: where the tokens are moved to, a permutation of the counted places of each
-                document.
-        """
-        documents, n = self.counted.shape
-        tables = len(self.folds)
-        listed = self.cell, self.document, self.position, self.there
-        chunk = _chunk_of(self.cell.shape[0])
-        inside = {"mode": "promise_in_bounds"}  # tokens outside the vocabulary are not counted
+    def fold_tables(self, step: Callable[..., Any], start: Any, *, folds: int, length: int) -> Any:
+        """Result of step(carry, table) over all blocks, with tables int32 `[folds, n, width]`."""
+        chunk = _chunk_size(self.fold.shape[0])
+        inside = {"mode": "promise_in_bounds"}  # tokens outside the vocabulary are not listed
 
         def add(begin: Array, end: Array, table: Array) -> Array:
-            cell, document, position, there = (
-                jax.lax.dynamic_slice(x, (begin,), (chunk,)) for x in listed
+            fold, position, column, count = (
+                jax.lax.dynamic_slice(x, (begin,), (chunk,)) for x in self[:4]
             )
-            moved = position if places is None else places.at[document, position].get(**inside)
-            own = there & (begin + jnp.arange(chunk, dtype=jnp.int32) < end)
-            return table.at[cell + moved * self.width].add(own.astype(jnp.int32), **inside)
+            before_end = begin + jnp.arange(chunk, dtype=jnp.int32) < end
+            cell = (fold * length + position) * self.width + column
+            return table.at[cell].add(jnp.where(before_end, count, 0), **inside)
 
         def body(carry: Any, bounds: tuple[Array, Array]) -> tuple[Any, None]:
             begin, end = bounds
-            table = jnp.zeros(tables * n * self.width, jnp.int32)
-            if documents * n:
+            table = jnp.zeros(folds * length * self.width, jnp.int32)
+            if chunk and length:
                 chunks = -((begin - end) // chunk)
                 table = jax.lax.fori_loop(
                     0, chunks, lambda i, table: add(begin + i * chunk, end, table), table
                 )
-            return step(carry, table.reshape(tables, n, self.width)), None
+            return step(carry, table.reshape(folds, length, self.width)), None
 
         return jax.lax.scan(body, start, (self.bounds[:-1], self.bounds[1:]))[0]
 
 
-def _chunk_of(slots: int) -> int:
-    """Tokens that are added at a time: what `_slots_for` leaves behind the last token."""
-    return min(_CHUNK, slots // 2)
+class RareWords(NamedTuple):
+    """Tokens of words that have at most `MOST_RARE`, a column of slots for each word.
+
+    Attributes:
+        fold, position: int32 `[blocks, slots, words]`, where each token is counted; empty slots
+            repeat the last token.
+        count: int32 `[blocks, slots, words]`, how often; 0 in empty slots.
+    """
+
+    fold: Int[Array, "blocks slots words"]
+    position: Int[Array, "blocks slots words"]
+    count: Int[Array, "blocks slots words"]
 
 
-def _slots_for(tokens: int) -> int:
-    """Slots for so many tokens, so that a chunk that begins with any of them is inside."""
-    return tokens + min(_CHUNK, tokens)
+class Documents(NamedTuple):
+    """The documents of token lists, of which shuffles are made.
+
+    Attributes:
+        frequent, rare: int32, document of each token; as `position` of the lists.
+        labels: uint32 `[documents]`; documents of one label are shuffled alike.
+        counted: bool `[documents, n]`, where a token is counted.
+    """
+
+    frequent: Int[Array, " slots"]
+    rare: Int[Array, "blocks slots words"] | None
+    labels: UInt32[Array, " documents"]
+    counted: Bool[Array, "documents n"]
 
 
-def occurrences_of(
+class TokenLists(NamedTuple):
+    """Counts in folds of documents, as lists of tokens by word; a pytree.
+
+    They stand for `PositionCounts` in estimates from split halves, and take a fraction of the time.
+    Words of a single fold are left out: products of halves are 0 for them.
+
+    Attributes:
+        frequent: tokens of frequent words.
+        rare: tokens of rare words; None where there are none, and under `jit`.
+        per_position: int32 `[folds, n]`, documents with a counted token at each position.
+        documents: what shuffles are made of; None for lists made of counts.
+    """
+
+    frequent: FrequentWords
+    rare: RareWords | None
+    per_position: Int[Array, "folds n"]
+    documents: Documents | None
+
+    def shuffled(self, key: Array) -> "TokenLists":
+        """The same documents, each with its tokens in random order: `permute_within_documents`.
+
+        >>> lists = token_lists(np.array([[0, 1], [1, 0]]), vocab_size=2, folds=2)
+        >>> lists.shuffled(jax.random.key(0)).per_position.sum().item()
+        4
+        """
+        if self.documents is None:
+            raise ValueError("lists of counts have no documents: pass token_lists(ids, ...)")
+        if not self.documents.counted.size:
+            return self
+        frequent, rare = _shuffled(self.frequent, self.rare, self.documents, key)
+        return self._replace(frequent=frequent, rare=rare)
+
+
+@jax.jit
+def _shuffled(
+    frequent: FrequentWords, rare: RareWords | None, documents: Documents, key: Array
+) -> tuple[FrequentWords, RareWords | None]:
+    counted = documents.counted
+    stay = jnp.broadcast_to(jnp.arange(counted.shape[1], dtype=jnp.int32), counted.shape)
+    source = permute_by_label(key, stay, counted, documents.labels)
+    row = jnp.arange(len(counted), dtype=jnp.int32)[:, None]
+    target = jnp.zeros_like(stay).at[row, source].set(stay)
+    frequent = frequent._replace(position=target[documents.frequent, frequent.position])
+    if rare is not None:
+        rare = rare._replace(position=target[documents.rare, rare.position])
+    return frequent, rare
+
+
+def token_lists(
     ids: Integer[ArrayLike, "documents n"],
-    counted: Bool[ArrayLike, "documents n"],
-    groups: Integer[ArrayLike, " documents"] | None,
     *,
     vocab_size: int,
     folds: int,
-) -> Occurrences:
-    """The counted tokens of documents, in blocks of the vocabulary.
+    mask: Bool[ArrayLike, "documents n"] | None = None,
+    exclude: Sequence[int] = (),
+    groups: Integer[ArrayLike, " documents"] | None = None,
+) -> TokenLists:
+    """List the tokens of documents by word, for split halves of documents and of their shuffles.
 
-    Eagerly, sizes are rounded up, so that corpora of about one size share a program. Under `jit`,
-    where words cannot be looked at, all are in one block.
+    Under `jit`, where words cannot be looked at, all are in one block.
 
     Args:
-        ids: token ids in `[0, vocab_size)` where counted.
-        counted: true where a token is counted.
-        groups: argument of `count_tokens`.
-        vocab_size, folds: sizes of the counts.
+        ids, vocab_size, mask, exclude, folds, groups: arguments of `count_tokens`.
+
+    >>> lists = token_lists(np.array([[0, 1], [0, 2]] * 20), vocab_size=3, folds=4)
+    >>> split_half_geometry(lists, key=jax.random.key(0)).gram.shape
+    (2, 2)
     """
-    fold = fold_of_documents(ids, counted, folds=folds, groups=groups)
+    ids, mask = checked_ids(ids, mask, vocab_size, exclude)
+    labels = document_labels(ids, mask, groups)
+    fold = fold_of_labels(labels, folds)
+    counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
+    per_position = jax.ops.segment_sum(counted.astype(jnp.int32), fold, folds)
     if is_traced(ids, counted, fold):
-        return _traced(ids, counted, fold, vocab_size=vocab_size, folds=folds)
-    listed = listed_tokens(ids, counted, vocab_size=vocab_size)
-    return dealt_tokens(listed, fold, counted, folds=folds)
-
-
-def _traced(
-    ids: ArrayLike, counted: ArrayLike, fold: Array, *, vocab_size: int, folds: int
-) -> Occurrences:
-    """All words in one block, as they stand."""
-    if blocks_of(folds * ids.shape[1], vocab_size, vocab_size) > 1:
-        raise ValueError(
-            f"{folds} folds x {ids.shape[1]} positions x {vocab_size} words are more than int32 "
-            "counts: call it outside of jit, or pass fewer folds"
-        )
-    there = jnp.asarray(counted)
-    document, position = jnp.indices(ids.shape, dtype=jnp.int32)
-    column = jnp.where(there, ids, 0).astype(jnp.int32)
-    cell = fold[:, None] * (ids.shape[1] * vocab_size) + column
-    behind = (0, _slots_for(ids.size) - ids.size)
-    lists = [jnp.pad(x.reshape(-1), behind) for x in (cell, document, position, there)]
-    bounds = jnp.array([0, ids.size], jnp.int32)
-    columns, numbers = (jnp.arange(size, dtype=jnp.int32) for size in (vocab_size, folds))
-    return Occurrences(*lists, bounds, columns, fold, there, numbers)  # pyrefly: ignore
-
-
-class ListedTokens(NamedTuple):
-    """Counted tokens, in the order of their positions.
-
-    Attributes:
-        position, document, word: integers `[tokens]`; words are numbered from 0.
-        words: number of words.
-    """
-
-    position: np.ndarray
-    document: np.ndarray
-    word: np.ndarray
-    words: int
-
-    def of_words(self, kept: np.ndarray) -> "ListedTokens":
-        """The tokens of some words, bool `[words]`, which are numbered anew."""
-        own, number = kept[self.word], np.cumsum(kept) - 1
-        return ListedTokens(
-            self.position[own], self.document[own], number[self.word[own]], int(kept.sum())
-        )
-
-
-def listed_tokens(ids: ArrayLike, counted: ArrayLike, *, vocab_size: int) -> ListedTokens:
-    """The counted tokens of documents; arguments are those of `occurrences_of`."""
+        return _one_block(ids, counted, fold, labels, per_position, vocab_size)
     position, document = np.nonzero(np.asarray(counted).T)
-    return ListedTokens(position, document, np.asarray(ids)[document, position], vocab_size)
+    cells = _Cells(
+        np.asarray(fold)[document],
+        position,
+        np.asarray(ids)[document, position],
+        np.ones(len(position), np.int32),
+        document,
+    )
+    lists, of_frequent, of_rare = _listed(cells, per_position, vocab_size)
+    documents = Documents(of_frequent, of_rare, labels, counted)  # pyrefly: ignore
+    return lists._replace(documents=documents)
 
 
-def shared_words(listed: ListedTokens, fold: ArrayLike) -> Bool[np.ndarray, " words"]:
-    """Mask of the words that several folds have.
+def _one_block(
+    ids: ArrayLike, counted: Array, fold: Array, labels: Array, per_position: Array, vocab_size: int
+) -> TokenLists:
+    """All words in one block, as they stand."""
+    folds, n = per_position.shape
+    if block_count(folds * n, vocab_size, vocab_size) > 1:
+        raise ValueError(
+            f"{folds} folds x {n} positions x {vocab_size} words are more than int32 counts: call "
+            "it outside of jit, or pass fewer folds"
+        )
+    document, position = jnp.indices(ids.shape, dtype=jnp.int32)
+    column = jnp.where(counted, ids, 0)
+    lists = (jnp.broadcast_to(fold[:, None], ids.shape), position, column, counted, document)
+    filled = (0, _slots(ids.size) - ids.size)
+    lists = [jnp.pad(x.astype(jnp.int32).reshape(-1), filled) for x in lists]
+    bounds = jnp.array([0, ids.size], jnp.int32)
+    columns = jnp.arange(vocab_size, dtype=jnp.int32)
+    frequent = FrequentWords(*lists[:4], bounds, columns)  # pyrefly: ignore
+    documents = Documents(lists[4], None, labels, counted)
+    return TokenLists(frequent, None, per_position, documents)
 
-    Of a word in a single fold one of two halves has none, and products of the halves are 0.
-    """
-    own = np.asarray(fold)[listed.document].astype(np.int64)
-    seen = np.zeros((int(own.max(initial=0)) + 1, listed.words), bool)
-    seen[own, listed.word] = True
-    return seen.sum(axis=0) > 1
+
+def listed_counts(counts: PositionCounts | SparseCounts) -> TokenLists:
+    """Token lists of counts in folds, eagerly: a token for each occupied cell."""
+    if isinstance(counts, SparseCounts):
+        (*_, n, vocab_size), (flat, count) = counts.shape, occupied_cells(counts)
+    else:
+        tokens = np.asarray(counts.tokens)
+        *_, n, vocab_size = tokens.shape
+        flat = np.flatnonzero(tokens != 0)  # booleans are searched several times faster
+        count = tokens.reshape(-1)[flat]
+    row, word = np.divmod(flat, vocab_size)
+    fold, position = np.divmod(row, n)
+    return _listed(_Cells(fold, position, word, count), counts.per_position, vocab_size)[0]
 
 
-def dealt_tokens(
-    listed: ListedTokens,
-    fold: ArrayLike,
-    counted: ArrayLike,
-    *,
-    folds: int,
-    block: int = BLOCK,
-) -> Occurrences:
-    """Tokens in blocks of at most so many words, on the device."""
-    position, document, word, vocab_size = listed
-    words = rounded_size(max(vocab_size, _FEW_WORDS))
-    blocks = blocks_of(folds * counted.shape[1], words, block)
+class _Cells(NamedTuple):
+    """Occupied cells of a table, and the document of each token, `[tokens]`."""
+
+    fold: np.ndarray
+    position: np.ndarray
+    word: np.ndarray
+    count: np.ndarray
+    document: np.ndarray | None = None
+
+    def chosen(self, words: np.ndarray) -> tuple["_Cells", int]:
+        """Tokens of some words, bool `[words]`, which are numbered anew; and how many words."""
+        chosen, number = words[self.word], np.cumsum(words) - 1
+        cells = jax.tree.map(lambda x: x[chosen], self)
+        return cells._replace(word=number[cells.word]), int(words.sum())
+
+
+def _listed(
+    cells: _Cells, per_position: Array, vocab_size: int
+) -> tuple[TokenLists, Array | None, Array | None]:
+    """Lists of frequent and of rare words of several folds, and the documents of both."""
+    folds, n = per_position.shape
+    seen = np.zeros((folds, vocab_size), bool)
+    seen[cells.fold, cells.word] = True
+    number = np.bincount(cells.word, minlength=vocab_size)
+    # Of a word in a single fold one of two halves has none, and products of the halves are 0.
+    shared = seen.sum(axis=0) > 1
+    rare = shared & (number <= MOST_RARE)
+    frequent, document = _frequent(*cells.chosen(shared & ~rare), folds=folds, length=n)
+    slots, rare_document = _rare(*cells.chosen(rare)) if rare.any() else (None, None)
+    return TokenLists(frequent, slots, per_position, None), document, rare_document
+
+
+def _frequent(
+    cells: _Cells, words: int, *, folds: int, length: int
+) -> tuple[FrequentWords, Array | None]:
+    words = rounded_size(max(words, _FEW_WORDS))
+    rows = max(folds * length, 1)
+    blocks = block_count(rows, words, max(_TABLE // rows, _NARROWEST))
     width = -(-words // blocks)
-    columns = dealt(np.bincount(word, minlength=words), blocks, width)
-    block_of, column_of = np.divmod(columns, width)
-    number = block_of.astype(np.min_scalar_type(blocks))[word]  # few bits are sorted soonest
+    columns = dealt_columns(np.bincount(cells.word, minlength=words), blocks, width)
+    block, column = np.divmod(columns, width)
+    number = block.astype(np.min_scalar_type(blocks))[cells.word]  # few bits are sorted soonest
     order = np.argsort(number, kind="stable")
     bounds = np.append(0, np.cumsum(np.bincount(number, minlength=blocks)))
-    slots = _slots_for(rounded_size(max(len(word), _FEW_TOKENS)))
+    slots = _slots(rounded_size(max(len(order), _FEW_TOKENS)))
 
     def laid_out(values: np.ndarray) -> np.ndarray:
-        laid = np.zeros(slots, np.int32)
-        laid[: len(order)] = values[order]
-        return laid
+        filled = np.zeros(slots, np.int32)
+        filled[: len(order)] = values[order]
+        return filled
 
-    first = np.asarray(fold) * np.int32(counted.shape[1] * width)  # cell of each document's fold
-    cell = first[document] + column_of.astype(np.int32)[word]
-    lists = [laid_out(x) for x in (cell, document, position)]
-    there, numbers = np.arange(slots) < len(order), np.arange(folds, dtype=np.int32)
-    places = bounds.astype(np.int32), columns.astype(np.int32)
-    arrays = (*lists, there, *places, np.asarray(fold), np.asarray(counted), numbers)
-    return jax.device_put(Occurrences(*arrays))  # pyrefly: ignore
+    lists = cells.fold, cells.position, column[cells.word], cells.count
+    arrays = [*map(laid_out, lists), bounds.astype(np.int32), columns.astype(np.int32)]
+    document = None if cells.document is None else jnp.asarray(laid_out(cells.document))
+    return FrequentWords(*jax.device_put(arrays)), document
+
+
+def _rare(cells: _Cells, words: int) -> tuple[RareWords, Array | None]:
+    number = np.bincount(cells.word, minlength=words)
+    order = np.argsort(cells.word, kind="stable")
+    rounded = rounded_size(max(words, _FEW_RARE), steps=4)
+    blocks = -(-rounded * MOST_RARE**2 // _RARE_PAIRS)
+    missing = blocks * -(-rounded // blocks) - words
+    first, number = (np.pad(x, (0, missing)) for x in (np.cumsum(number) - number, number))
+    slot = np.arange(MOST_RARE)[:, None]
+    source = np.append(order, 0)[first + np.minimum(slot, np.maximum(number - 1, 0))]
+
+    def laid_out(slots: np.ndarray) -> np.ndarray:
+        slots = slots.astype(np.int32).reshape(MOST_RARE, blocks, -1)
+        return np.ascontiguousarray(slots.swapaxes(0, 1))
+
+    count = np.where(slot < number, cells.count[source], 0)
+    arrays = [laid_out(x) for x in (cells.fold[source], cells.position[source], count)]
+    document = None if cells.document is None else jnp.asarray(laid_out(cells.document[source]))
+    return RareWords(*jax.device_put(arrays)), document
+
+
+def _chunk_size(slots: int) -> int:
+    """Tokens that are added at a time: what `_slots` leaves behind the last token."""
+    return min(_CHUNK, slots // 2)
+
+
+def _slots(tokens: int) -> int:
+    """Slots for so many tokens, so that a chunk that begins with any of them is inside."""
+    return tokens + min(_CHUNK, tokens)

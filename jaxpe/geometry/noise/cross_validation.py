@@ -1,43 +1,31 @@
 """Encodings that are fitted to one half of the documents and held against the other half."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float, Int, Integer
+from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import check_confidence, check_size
-from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.counts.sparse import SparseCounts
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
 from jaxpe.geometry.distances.stress import scaled_stress
 from jaxpe.geometry.mds.classical import classical_mds_from_gram
-from jaxpe.geometry.noise.halves import (
-    HalvableTokens,
-    in_sets,
-    of_each,
-    places_of,
-    shuffled_places,
-    split_halves,
-)
 from jaxpe.geometry.noise.position import without_composition
-from jaxpe.geometry.noise.repetitions import items_of, map_items, stacked
 from jaxpe.geometry.noise.split_half import (
+    FoldedCounts,
     SplitHalfGeometry,
-    add_products,
-    folds_of,
-    geometry_of_products,
-    no_products,
+    fold_count,
+    geometry_from_products,
+    half_products,
+    occupied,
 )
 
 DEFAULT_SPLITS = 16
@@ -79,12 +67,11 @@ class PositionHalves(NamedTuple):
 
 
 def disjoint_geometries(
-    counts: PositionCounts | SparseCounts,
+    counts: FoldedCounts,
     *,
     key: Array,
     splits: int = DEFAULT_SPLITS,
     halvings: int = DEFAULT_HALVINGS,
-    progress: Progress = SILENT,
 ) -> SplitHalfGeometry:
     """Noise-corrected geometries of two disjoint halves of the documents, for several splits.
 
@@ -93,12 +80,11 @@ def disjoint_geometries(
     which shares no document with it.
 
     Args:
-        counts: counts in at least four folds; of an odd number one is left out, another in each
-            split.
+        counts: counts in at least four folds, or token lists; of an odd number of folds one is left
+            out, another in each split.
         key: PRNG key that draws the halves.
         splits: random splits into two halves.
         halvings: halvings of each half.
-        progress: shown by split; ignored where counts or key are traced.
 
     Returns:
         Geometries with leading axes `[splits, 2]`, `present` in both halves.
@@ -111,20 +97,33 @@ def disjoint_geometries(
     >>> disjoint_geometries(counts, key=jax.random.key(0), splits=3).gram.shape
     (3, 2, 6, 6)
     """
-    folds = folds_of(counts)
+    folds = fold_count(counts)
     if folds < 4:
         raise ValueError(
             f"counts have {folds} folds: halves that are halved again need at least four"
         )
     for name, number in (("splits", splits), ("halvings", halvings)):
         check_size(name, number, each=folds)
-    parts = _parts(key, folds=folds, splits=splits, halvings=halvings)
-    return map_items(_of_split, parts, counts, progress=progress, description="held-out halves")
+    drawn = {"folds": folds, "splits": splits, "halvings": halvings}
+    return _disjoint_geometries(occupied(counts), key, **drawn)
+
+
+@partial(jax.jit, static_argnames=("folds", "splits", "halvings"))
+def _disjoint_geometries(
+    counts: FoldedCounts, key: Array, *, folds: int, splits: int, halvings: int
+) -> SplitHalfGeometry:
+    quarter = _random_quarters(key, folds=folds, splits=splits, halvings=halvings)[:, None]
+    half = jnp.arange(2, dtype=jnp.int32)[None, :, None, None]
+    parts = jnp.where(quarter // 2 == half, quarter % 2, 2)
+    products, present = half_products(counts, parts.reshape(2 * splits, halvings, folds))
+    products, present = (x.reshape(splits, 2, *x.shape[1:]) for x in (products, present))
+    both = jnp.broadcast_to(jnp.all(present, axis=1, keepdims=True), present.shape)
+    return _map_halves(lambda half: geometry_from_products(*half), (products, both))
 
 
 def disjoint_position_geometries(
-    counts: PositionCounts | SparseCounts,
-    nulls: Sequence[PositionCounts | SparseCounts],
+    counts: FoldedCounts,
+    nulls: Sequence[FoldedCounts],
     *,
     key: Array,
     splits: int = DEFAULT_SPLITS,
@@ -134,136 +133,51 @@ def disjoint_position_geometries(
     """`disjoint_geometries` of position: each half less the shuffled documents of that half.
 
     Args:
-        counts: counts in at least four folds.
+        counts: counts in at least four folds, or token lists.
         nulls: counts of at least two shuffled corpora, in the same folds.
         key: PRNG key that draws the halves.
         splits: random splits, of which no more than folds − 1 are used.
         halvings: halvings of each half.
-        progress: shown by split of each corpus.
+        progress: shown by corpus.
 
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
-    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(2)]
-    >>> counts, *nulls = [
-    ...     count_tokens(each, vocab_size=9, folds=4, groups=np.arange(400))
-    ...     for each in (ids, *shuffles)]
-    >>> disjoint_position_geometries(counts, nulls, key=jax.random.key(0)).position.gram.shape
+    >>> tokens = token_lists(ids, vocab_size=9, folds=4, groups=np.arange(400))
+    >>> nulls = [tokens.shuffled(jax.random.key(k)) for k in range(2)]
+    >>> disjoint_position_geometries(tokens, nulls, key=jax.random.key(0)).position.gram.shape
     (3, 2, 3, 3)
     """
-    drawn = {"splits": min(splits, folds_of(counts) - 1), "halvings": halvings}
-    corpora = [
-        disjoint_geometries(each, key=key, **drawn, progress=progress) for each in (counts, *nulls)
+    if len(nulls) < 2:
+        raise ValueError(f"{len(nulls)} shuffled corpora: pass at least two")
+    drawn = {"splits": min(splits, fold_count(counts) - 1), "halvings": halvings}
+    corpora = progress.track((counts, *nulls), "held-out halves", total=1 + len(nulls))
+    documents, *shuffles = [
+        jax.block_until_ready(disjoint_geometries(each, key=key, **drawn)) for each in corpora
     ]
-    return position_halves(corpora[0], corpora[1:])
+    return _position_halves(documents, shuffles)
 
 
-def disjoint_position_halves(
-    tokens: HalvableTokens,
-    counted: Bool[ArrayLike, "documents n"],
-    groups: Integer[ArrayLike, " documents"],
-    *,
-    key: Array,
-    keys: Array,
-    splits: int,
-    halvings: int,
-    progress: Progress,
+@jax.jit
+def _position_halves(
+    halves: SplitHalfGeometry, nulls: Sequence[SplitHalfGeometry]
 ) -> PositionHalves:
-    """`disjoint_position_geometries` of documents, and of shuffles for the first keys."""
-    drawn = {"key": key, "splits": splits, "halvings": halvings, "progress": progress}
-    own = disjoint_halves(tokens, counted, **drawn)
-    shuffles = (
-        shuffled_places(each, counted, groups)
-        for each in islice(items_of(keys), DEFAULT_HALF_NULLS)
-    )
-    nulls = (disjoint_halves(tokens, counted, places, **drawn) for places in shuffles)
-    return position_halves(own, nulls)
+    """Geometries of halves less the mean of shuffled halves."""
+    mean = sum(null.squared_distances for null in nulls) / len(nulls)
+    position = _map_halves(lambda half: without_composition(*half), (halves, mean))
+    statistics = [
+        _map_halves(lambda half: position_statistics(half.squared_distances, half.present), each)
+        for each in (halves, *nulls)
+    ]
+    null = jax.tree.map(lambda *each: jnp.stack(each), *statistics[1:])
+    return PositionHalves(position, statistics[0], null)
 
 
-def position_halves(own: SplitHalfGeometry, nulls: Iterable[SplitHalfGeometry]) -> PositionHalves:
-    """Geometries of halves less the mean of those of shuffled halves, one after the other."""
-    statistics, sums = [], None
-    for null in nulls:
-        statistics.append(_statistics(null))
-        squared = null.squared_distances
-        sums = squared if sums is None else _sum(sums, squared)
-    if sums is None or len(statistics) < 2:
-        raise ValueError(f"{len(statistics)} shuffled corpora: pass at least two")
-    number = np.array(len(statistics), sums.dtype)
-    return PositionHalves(_less(own, sums, number), _statistics(own), stacked(*statistics))
-
-
-@compiled()
-def _sum(a: Array, b: Array) -> Array:
-    return a + b
-
-
-@compiled()
-def _statistics(halves: SplitHalfGeometry) -> PositionStatistics:
-    return _over_halves(lambda x: position_statistics(x.squared_distances, x.present), halves)
-
-
-@compiled()
-def _less(halves: SplitHalfGeometry, sums: Array, number: ArrayLike) -> SplitHalfGeometry:
-    """Halves less the mean of a number of shuffled ones."""
-
-    def one(half: tuple[SplitHalfGeometry, Array]) -> SplitHalfGeometry:
-        own, total = half
-        return without_composition(own, total / number)
-
-    return _over_halves(one, (halves, sums))
-
-
-def disjoint_halves(
-    tokens: HalvableTokens,
-    counted: Bool[ArrayLike, "documents n"],
-    places: Int[Array, "documents n"] | None = None,
-    *,
-    key: Array,
-    splits: int,
-    halvings: int = DEFAULT_HALVINGS,
-    progress: Progress,
-) -> SplitHalfGeometry:
-    """`disjoint_geometries` of documents, whose tokens may be moved to other places."""
-    folds = len(tokens.frequent.folds)
-    parts = _parts_of_halves(key, folds=folds, splits=splits, halvings=halvings)
-    places = places_of(counted) if places is None else places
-
-    def halved(own: Array) -> tuple[Array, Array]:
-        found = split_halves(tokens, places, own)
-        return found.products, found.present
-
-    found = map_items(halved, parts, progress=progress, description="held-out halves")
-    return _paired(*found, splits=splits, halvings=halvings)
-
-
-@compiled(static=("folds", "splits", "halvings"))
-def _parts_of_halves(
-    key: Array, *, folds: int, splits: int, halvings: int
-) -> Int[Array, "calls rows folds"]:
-    """The quarters of each half of each split, as `split_halves` takes them."""
-    quarter = _parts(key, folds=folds, splits=splits, halvings=halvings)[:, None]
-    half = jnp.arange(2, dtype=jnp.int32)[None, :, None, None]
-    parts = jnp.where(quarter // 2 == half, quarter % 2, 2)
-    return in_sets(parts.reshape(-1, halvings, folds))
-
-
-@compiled(static=("splits", "halvings"))
-def _paired(products: Array, present: Array, *, splits: int, halvings: int) -> SplitHalfGeometry:
-    """Geometries of the halves of each split, on the positions that both have."""
-    products, present = of_each(products, present, samples=2 * splits, halvings=halvings)
-    n = present.shape[-1]
-    both = jnp.repeat(jnp.all(present.reshape(-1, 2, n), axis=1), 2, axis=0)
-    found = jax.lax.map(lambda own: geometry_of_products(*own, splits=halvings), (products, both))
-    return jax.tree.map(lambda x: x.reshape(-1, 2, *x.shape[1:]), found)
-
-
-@compiled(static=("folds", "splits", "halvings"))
-def _parts(
+def _random_quarters(
     key: Array, *, folds: int, splits: int, halvings: int
 ) -> Int[Array, "splits halvings folds"]:
     """The quarter, 0 to 3, of each fold; 0 and 1 are one half; 4 is left out."""
     half, quarter = folds // 2, folds // 4
 
-    def halved(key: Array, order: Array) -> Array:
+    def quarters(key: Array, order: Array) -> Array:
         inner = jax.random.split(key)
         places = jax.lax.map(lambda k: jax.random.permutation(k, half), inner)  # compiles soonest
         part = (places >= quarter).astype(jnp.int32) + 2 * jnp.arange(2, dtype=jnp.int32)[:, None]
@@ -272,14 +186,14 @@ def _parts(
 
     def split(item: tuple[Array, Array]) -> Array:
         order, key = item
-        return jax.lax.map(lambda k: halved(k, order), jax.random.split(key, halvings))
+        return jax.lax.map(lambda k: quarters(k, order), jax.random.split(key, halvings))
 
     first, rest = jax.random.split(key)
-    orders = _orders(first, folds=folds, splits=splits)
+    orders = _fold_orders(first, folds=folds, splits=splits)
     return jax.lax.map(split, (orders, jax.random.split(rest, splits))).astype(jnp.int32)
 
 
-def _orders(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
+def _fold_orders(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
     """Folds in an order for each split, of which the first half are one half.
 
     Balanced half-samples (McCarthy 1969) where there are few splits of 2, 4, 8, ... folds: the
@@ -295,23 +209,7 @@ def _orders(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"
     return jax.random.permutation(key, folds)[order].astype(jnp.int32)
 
 
-@compiled()
-def _of_split(
-    parts: Int[Array, "halvings folds"], counts: PositionCounts | SparseCounts
-) -> SplitHalfGeometry:
-    """Geometries of both halves, `[2, ...]`."""
-    start = no_products(2, counts.per_position.shape[-1])
-    products, present = jax.lax.fori_loop(
-        0, len(parts), lambda i, state: add_products(state, parts[i], counts), start
-    )
-    both = jnp.broadcast_to(jnp.all(present, axis=0), present.shape)
-    found = [
-        geometry_of_products(*own, splits=len(parts)) for own in zip(products, both, strict=True)
-    ]
-    return jax.tree.map(lambda *halves: jnp.stack(halves), *found)
-
-
-@one_program
+@partial(jax.jit, static_argnames="confidence")
 def held_out_stress(
     P: Float[ArrayLike, "*encodings n d"], halves: SplitHalfGeometry, *, confidence: float = 0.95
 ) -> HeldOut:
@@ -334,13 +232,13 @@ def held_out_stress(
     single = vectors.reshape(math.prod(vectors.shape[:-2]), *vectors.shape[-2:])
 
     def against(geometry: SplitHalfGeometry) -> Array:
-        return jax.lax.map(lambda own: scaled_stress(own, geometry.distances).stress, single)
+        return jax.lax.map(lambda P: scaled_stress(P, geometry.distances).stress, single)
 
-    samples = _over_halves(against, halves).reshape(*halves.present.shape[:2], *vectors.shape[:-2])
-    return _of_stress(samples, confidence)
+    samples = _map_halves(against, halves).reshape(*halves.present.shape[:2], *vectors.shape[:-2])
+    return _stress_interval(samples, confidence)
 
 
-@one_program
+@partial(jax.jit, static_argnames=("dim", "confidence"))
 def cross_validated_mds(
     halves: SplitHalfGeometry, *, dim: int, confidence: float = 0.95
 ) -> HeldOut:
@@ -379,10 +277,10 @@ def cross_validated_mds(
 
         return jax.lax.map(at, widths)
 
-    return _of_stress(_over_halves(against, (swapped, halves)), confidence)
+    return _stress_interval(_map_halves(against, (swapped, halves)), confidence)
 
 
-@one_program
+@partial(jax.jit, static_argnames="confidence")
 def half_sample_interval(
     samples: Float[ArrayLike, "splits 2 ..."], *, confidence: float = 0.95
 ) -> HeldOut:
@@ -419,12 +317,12 @@ def students_t(splits: int, confidence: float) -> float:
     return float(stdtrit(min(splits, _MOST_FREEDOM), 0.5 * (1.0 + confidence)))
 
 
-def _over_halves(f: Callable[[Any], Any], halves: Any) -> Any:
+def _map_halves(f: Callable[[Any], Any], halves: Any) -> Any:
     """`f` of every half, `[splits, 2, ...]`."""
     return jax.lax.map(lambda split: jax.lax.map(f, split), halves)
 
 
-def _of_stress(samples: Array, confidence: float) -> HeldOut:
+def _stress_interval(samples: Array, confidence: float) -> HeldOut:
     """Interval of a stress, which lies in [0, 1]."""
     found = half_sample_interval(samples, confidence=confidence)
     return found._replace(low=jnp.maximum(found.low, 0.0), high=jnp.minimum(found.high, 1.0))

@@ -8,6 +8,7 @@ composition. The rest is *position*.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,17 +16,11 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, Integer
 
-from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe._core.compiled import compiled
+from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import check_size
-from jaxpe.geometry.counts.position_counts import (
-    PositionCounts,
-    _checked_ids,
-    content_labels,
-    counted_tokens,
-)
-from jaxpe.geometry.counts.sparse import SparseCounts
+from jaxpe.geometry.counts.position_counts import PositionCounts, checked_ids, content_labels
+from jaxpe.geometry.counts.token_lists import token_lists
 from jaxpe.geometry.distances.matrices import (
     Distances,
     centre_rows,
@@ -33,21 +28,13 @@ from jaxpe.geometry.distances.matrices import (
     pair_mask,
     safe_sqrt,
 )
-from jaxpe.geometry.noise.halves import (
-    HalvableTokens,
-    drawn_halves,
-    halvable_tokens,
-    places_of,
-    shuffled_places,
-    split_halves,
-)
-from jaxpe.geometry.noise.repetitions import map_items
 from jaxpe.geometry.noise.split_half import (
     DEFAULT_FOLDS,
     DEFAULT_SPLITS,
+    FoldedCounts,
     SplitHalfGeometry,
-    folds_of,
-    geometry_of_products,
+    fold_count,
+    geometry_from_products,
     random_halves,
     split_half_geometry,
 )
@@ -135,52 +122,39 @@ def position_geometry(
     >>> np.round(geometry.eigenvalues[:2], 1).tolist()
     [0.5, 0.0]
     """
-    ids, mask = _checked_ids(ids, mask, vocab_size, exclude)
+    ids, mask = checked_ids(ids, mask, vocab_size, exclude)
     check_size("nulls", nulls, least=2, each=4 * ids.shape[1] ** 2)
     check_size("splits", splits)
     if not ids.shape[1]:
         raise ValueError(f"ids have shape {ids.shape}: pass documents of at least one position")
     # Labels before the shuffle: copies stay in one fold, in the corpus and in the null.
     groups = content_labels(ids, mask) if groups is None else groups
-    counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
-    tokens = halvable_tokens(ids, counted, groups, vocab_size=vocab_size, folds=folds)
+    tokens = token_lists(
+        ids, vocab_size=vocab_size, mask=mask, exclude=exclude, groups=groups, folds=folds
+    )
     halving, shuffling = null_keys(key, nulls=nulls)
-    parts = drawn_halves(halving, folds=folds, splits=splits)
-    return position_of_tokens(tokens, counted, groups, parts, shuffling, progress=progress)
+    estimate = partial(split_half_geometry, key=halving, splits=splits)
 
+    def null(key: Array) -> Array:
+        return estimate(tokens.shuffled(key)).squared_distances
 
-def position_of_tokens(
-    tokens: HalvableTokens,
-    counted: Bool[ArrayLike, "documents n"],
-    groups: Integer[ArrayLike, " documents"],
-    parts: Int[ArrayLike, "rows folds"],
-    keys: Array,
-    *,
-    progress: Progress,
-) -> PositionGeometry:
-    """`position_geometry` of tokens from `halvable_tokens`, halves, and keys of the shuffles."""
-
-    def shuffled(
-        key: Array, tokens: HalvableTokens, counted: ArrayLike, groups: ArrayLike, parts: ArrayLike
-    ) -> Array:
-        found = split_halves(tokens, shuffled_places(key, counted, groups), parts)
-        return found.geometry.squared_distances
-
-    shown = {"progress": progress, "description": "shuffled documents"}
-    null = map_items(shuffled, keys, tokens, counted, groups, parts, **shown)
-    found = split_halves(tokens, places_of(counted), parts)
-    return position_part(found.geometry, null, per_position=found.per_position)
+    if is_traced(ids, mask, groups, key):
+        squared = jax.lax.map(null, shuffling)
+    else:
+        shown = progress.track(shuffling, "shuffled documents", total=nulls)
+        squared = jnp.stack([jax.block_until_ready(null(key)) for key in shown])
+    return position_part(estimate(tokens), squared, per_position=_per_position(tokens))
 
 
 def position_geometry_from_counts(
-    counts: PositionCounts | SparseCounts,
-    nulls: Sequence[PositionCounts | SparseCounts],
+    counts: FoldedCounts,
+    nulls: Sequence[FoldedCounts],
     *,
     key: Array,
     splits: int = DEFAULT_SPLITS,
     progress: Progress = SILENT,
 ) -> PositionGeometry:
-    """`position_geometry` from counts in folds, where the documents are gone.
+    """`position_geometry` from counts in folds, for corpora whose documents are gone.
 
     Args:
         counts: counts in at least two folds.
@@ -199,24 +173,26 @@ def position_geometry_from_counts(
     >>> bool(abs(geometry.trace) < 0.02)
     True
     """
-    folds = folds_of(counts)
-    check_size("splits", splits, each=folds)
+    folds = fold_count(counts)
     if len(nulls) < 2:
         raise ValueError(f"nulls holds {len(nulls)}: pass at least two, to see how they vary")
     for number, null in enumerate(nulls):
-        if folds_of(null) != folds:
+        if fold_count(null) != folds:
             raise ValueError(
-                f"nulls[{number}] is in {folds_of(null)} folds, the counts in {folds}: pass "
-                "regrouped(counts, folds=...) of the same number"
+                f"nulls[{number}] is in {fold_count(null)} folds, the counts in {folds}: pass "
+                "regroup_folds(counts, folds=...) of the same number"
             )
+    estimate = partial(split_half_geometry, key=key, splits=splits)
     shown = progress.track(nulls, "shuffled documents", total=len(nulls))
-    null = [split_half_geometry(each, key=key, splits=splits).squared_distances for each in shown]
-    geometry = split_half_geometry(counts, key=key, splits=splits)
-    size = jnp.sum(jnp.asarray(counts.per_position), axis=0)
-    return position_part(geometry, jnp.stack(null), per_position=size)
+    squared = jnp.stack([estimate(null).squared_distances for null in shown])
+    return position_part(estimate(counts), squared, per_position=_per_position(counts))
 
 
-@compiled()
+def _per_position(counts: FoldedCounts) -> Int[Array, " n"]:
+    return jnp.sum(jnp.asarray(counts.per_position), axis=0)
+
+
+@jax.jit
 def position_part(
     split_half: SplitHalfGeometry, null: Float[Array, "nulls n n"], *, per_position: ArrayLike
 ) -> PositionGeometry:
@@ -235,7 +211,7 @@ def without_composition(
     return SplitHalfGeometry(gram, squared, split_half.present)
 
 
-@compiled(static=("nulls",))
+@partial(jax.jit, static_argnames="nulls")
 def null_keys(key: Array, *, nulls: int = DEFAULT_NULLS) -> tuple[Array, Array]:
     """Keys of the halvings, which every corpus shares, and of the shuffled corpora."""
     keys = jax.random.split(key, nulls + 1)
@@ -264,14 +240,14 @@ def contrast_geometry(
     >>> bool(abs(contrast_geometry(counts, nulls, key=jax.random.key(0)).trace) < 0.02)
     True
     """
-    folds = folds_of(counts)
+    folds = fold_count(counts)
     tables = jnp.stack([each.tokens for each in (counts, *nulls)])
     halves = random_halves(key, folds=folds, splits=splits)
     products, present = _contrast_products(tables, halves)
-    return geometry_of_products(products, present, splits=1)
+    return geometry_from_products(products, present)
 
 
-@compiled()
+@jax.jit
 def _contrast_products(
     tables: Int[Array, "corpora folds n vocab"], halves: Int[Array, "splits folds"]
 ) -> tuple[Float[Array, "n n"], Bool[Array, " n"]]:

@@ -1,6 +1,7 @@
 """Intervals of what the position geometry says: variances, nearness, the curve against offset."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -10,7 +11,6 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import check_confidence
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
@@ -51,7 +51,7 @@ class PositionIntervals(NamedTuple):
     by_offset: Estimate
 
 
-@one_program
+@partial(jax.jit, static_argnames="confidence")
 def position_intervals(
     geometry: PositionGeometry, halves: PositionHalves, *, confidence: float = 0.95
 ) -> PositionIntervals:
@@ -116,7 +116,7 @@ class VarianceShares(NamedTuple):
     position: Estimate
 
 
-@one_program
+@partial(jax.jit, static_argnames="confidence")
 def variance_shares(
     geometry: PositionGeometry,
     halves: PositionHalves,

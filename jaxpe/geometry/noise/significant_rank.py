@@ -16,7 +16,6 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.counts.sparse import SparseCounts
@@ -125,14 +124,14 @@ def weighted_gram(
     return _weighted_gram(geometry.present, size, geometry.squared_distances)
 
 
-@compiled()
+@jax.jit
 def _weighted_grams(geometry: PositionGeometry) -> tuple[Array, Array]:
     """Weighted Gram matrices of the documents and of each shuffled corpus."""
     weighted = partial(_weighted_gram, geometry.present, geometry.per_position)
     return weighted(geometry.split_half.squared_distances), jax.lax.map(weighted, geometry.null)
 
 
-@compiled()
+@jax.jit
 def _weighted_gram(present: Array, per_position: Array, squared: Array) -> Array:
     size = jnp.where(present, per_position, 0).astype(squared.dtype)
     mean = jnp.sum(size) / jnp.maximum(jnp.sum(size > 0), 1).astype(size.dtype)
@@ -176,7 +175,7 @@ def rank_above_null(
     return _above_null(gram, null_grams, allowed=min(allowed, len(null_grams)))
 
 
-@compiled(static=("allowed",))
+@partial(jax.jit, static_argnames="allowed")
 def _above_null(gram: Array, null_grams: Array, *, allowed: int) -> SignificantRank:
     """`rank_above_null` of arrays that were looked at; the threshold is the allowed-largest."""
     nulls = len(null_grams)

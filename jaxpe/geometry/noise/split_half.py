@@ -5,6 +5,7 @@ documents, so equal distributions look far apart. Products between disjoint halv
 have no such term, because independent noise cancels in expectation.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -13,14 +14,11 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
-from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.trees import sum_counts
+from jaxpe._core.arrays import dot, is_traced
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.counts.sparse import SparseCounts, column_totals, fold_tables, root_frequencies
+from jaxpe.geometry.counts.sparse import SparseCounts, column_totals, fold_tables
+from jaxpe.geometry.counts.token_lists import RareWords, TokenLists, listed_counts
 from jaxpe.geometry.distances.matrices import (
     Distances,
     centre_rows,
@@ -28,10 +26,11 @@ from jaxpe.geometry.distances.matrices import (
     pair_mask,
     safe_sqrt,
 )
-from jaxpe.geometry.noise.repetitions import fold_items
 
 DEFAULT_FOLDS = 16
 DEFAULT_SPLITS = 8
+
+FoldedCounts = PositionCounts | SparseCounts | TokenLists
 
 
 class SplitHalfGeometry(NamedTuple):
@@ -51,7 +50,7 @@ class SplitHalfGeometry(NamedTuple):
     @property
     def eigenvalues(self) -> Float[Array, " n"]:
         """Eigenvalues of the Gram matrix, descending (absent positions add zeros)."""
-        return _eigenvalues(self.gram)
+        return jnp.linalg.eigvalsh(self.gram)[..., ::-1]
 
     @property
     def trace(self) -> Float[Array, ""]:
@@ -82,11 +81,7 @@ class NoiseFloor(NamedTuple):
 
 
 def split_half_geometry(
-    counts: PositionCounts | SparseCounts,
-    *,
-    key: Array,
-    splits: int = DEFAULT_SPLITS,
-    progress: Progress = SILENT,
+    counts: FoldedCounts, *, key: Array, splits: int = DEFAULT_SPLITS
 ) -> SplitHalfGeometry:
     """Noise-cancelling Hellinger geometry (S_A S_Bᵀ + S_B S_Aᵀ)/2, averaged over random halves.
 
@@ -100,11 +95,10 @@ def split_half_geometry(
     at 12,500 and 7 % above at 100,000 (`experiments/erratum_4_noise.py`).
 
     Args:
-        counts: counts kept in at least two folds (`count_tokens(..., folds=16)`). Sparse ones
-            give the same halves, in O(n²) memory.
+        counts: counts kept in at least two folds (`count_tokens(..., folds=16)`), dense or sparse,
+            or `token_lists`. All give the same halves. Eagerly, occupied cells alone are used.
         key: PRNG key that draws the halves.
         splits: random halvings averaged over.
-        progress: shown by halving; ignored where counts or key are traced.
 
     >>> rng = np.random.default_rng(0)
     >>> counts = count_tokens(rng.integers(0, 50, (4000, 6)), vocab_size=50, folds=8)
@@ -112,13 +106,17 @@ def split_half_geometry(
     >>> bool(abs(geometry.trace) < 0.01)                 # no signal: the plug-in trace is 0.015
     True
     """
-    folds = folds_of(counts)
+    folds = fold_count(counts)
     check_size("splits", splits, each=folds)
-    halves = random_halves(key, folds=folds, splits=splits)
-    start = no_products(1, counts.per_position.shape[-1])
-    shown = {"progress": progress, "description": "split halves"}
-    products, present = fold_items(add_products, start, halves, counts, **shown)
-    return geometry_of_products(products[0], present[0], splits=splits)
+    return _split_half_geometry(occupied(counts), key, folds=folds, splits=splits)
+
+
+@partial(jax.jit, static_argnames=("folds", "splits"))
+def _split_half_geometry(
+    counts: FoldedCounts, key: Array, *, folds: int, splits: int
+) -> SplitHalfGeometry:
+    products, present = half_products(counts, random_halves(key, folds=folds, splits=splits)[None])
+    return geometry_from_products(products[0], present[0])
 
 
 def noise_floor(counts: PositionCounts | SparseCounts) -> NoiseFloor:
@@ -143,7 +141,7 @@ def noise_floor(counts: PositionCounts | SparseCounts) -> NoiseFloor:
     return _floor(merged, merged.per_position)
 
 
-@one_program
+@jax.jit
 def _floor(merged: PositionCounts | SparseCounts, per_position: Array) -> NoiseFloor:
     """`noise_floor` of counts without folds."""
     size = per_position.astype(float)
@@ -162,101 +160,117 @@ def _floor(merged: PositionCounts | SparseCounts, per_position: Array) -> NoiseF
     )
 
 
-@compiled(static=("folds", "splits"))
 def random_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
     """Random halves of the folds, 0 and 1."""
     order = jax.lax.map(lambda k: jax.random.permutation(k, folds), jax.random.split(key, splits))
     return (order < folds // 2).astype(jnp.int32)
 
 
-Products = tuple[Float[Array, "pairs n n"], Bool[Array, "pairs n"]]
+def occupied(counts: FoldedCounts) -> FoldedCounts:
+    """Token lists of counts whose numbers are known; traced counts stay what they are."""
+    listed = isinstance(counts, TokenLists) or is_traced(*jax.tree.leaves(counts))
+    return counts if listed else listed_counts(counts)
 
 
-def no_products(pairs: int, n: int) -> Products:
-    """Initial value for `add_products`."""
-    dtype = np.dtype(jnp.result_type(float))
-    return jnp.asarray(np.zeros((pairs, n, n), dtype)), jnp.asarray(np.ones((pairs, n), bool))
+def half_products(
+    counts: FoldedCounts, parts: Int[Array, "samples halvings folds"]
+) -> tuple[Float[Array, "samples n n"], Bool[Array, "samples n"]]:
+    """Noise-corrected products (S_A S_Bᵀ + S_B S_Aᵀ)/2, averaged over the halvings of each sample.
 
-
-@compiled()
-def add_products(
-    state: Products, part: Int[Array, " folds"], counts: PositionCounts | SparseCounts
-) -> Products:
-    """Products S_A S_Bᵀ of pairs of parts of the documents added, and positions in all parts.
+    Any vector may be subtracted from the rows of S, since centring removes it again. The mean of
+    the positions keeps products small, so that float32 has digits left for them.
 
     Args:
-        state: sums so far, of as many pairs as are wanted.
-        part: part of each fold; parts 0 and 1 are the first pair, 2 and 3 the second; others are
-            left out.
         counts: counts in folds.
+        parts: 0 and 1 for the folds of either half; others are left out.
+
+    Returns:
+        The products, and the positions with a token in both halves of every halving.
     """
-    sums, present = state
-    parts = 2 * len(sums)
-    kept, part = (part >= 0) & (part < parts), jnp.clip(part, 0, parts - 1)
-    if isinstance(counts, SparseCounts):
-        sizes = jnp.where(kept[:, None], counts.per_position, 0)
-        totals = jnp.zeros((parts, sums.shape[-1]), jnp.int32).at[part].add(sizes)
+    samples, halvings, folds = parts.shape
+    size = jnp.asarray(counts.per_position)
+    n = size.shape[1]
+    halves = jnp.stack([parts == 0, parts == 1], axis=2)
+    totals = halves.astype(jnp.int32) @ size
+    scale = jnp.where(totals > 0, 1.0 / jnp.sqrt(jnp.maximum(totals, 1).astype(float)), 0.0)
+    halves = halves.astype(scale.dtype)
+    sample = jnp.repeat(jnp.arange(samples, dtype=jnp.int32), halvings)
+    rows = sample, halves.reshape(-1, 2, folds), scale.reshape(-1, 2, n)
 
-        def add(product: Array, table: Array) -> Array:
-            return product + _products(table[:parts], totals)
+    def add_table(products: Array, table: Array) -> Array:
+        flat = table.reshape(folds, -1).astype(scale.dtype)
 
-        beyond = jnp.where(kept, part, parts)
-        product = fold_tables(add, jnp.zeros_like(sums), counts, part=beyond, parts=parts + 1)
+        def add_halving(products: Array, row: tuple[Array, ...]) -> tuple[Array, None]:
+            sample, half, scale = row
+            cells = dot(half, flat).reshape(2, n, -1)
+            A, B = jax.vmap(centre_rows)(jnp.sqrt(cells) * scale[..., None], scale > 0)
+            return products.at[sample].add(dot(A, B.T)), None
+
+        return jax.lax.scan(add_halving, products, rows)[0]
+
+    products = jnp.zeros((samples, n, n), scale.dtype)
+    if isinstance(counts, TokenLists):
+        products = counts.frequent.fold_tables(add_table, products, folds=folds, length=n)
+        if counts.rare is not None:
+            products = products + _rare_products(counts.rare, halves, scale)
+    elif isinstance(counts, SparseCounts):
+        fold = jnp.arange(folds, dtype=jnp.int32)
+        products = fold_tables(add_table, products, counts, part=fold, parts=folds)
     else:
-        table = _by_part(jnp.where(kept[:, None, None], counts.tokens, 0), part, parts)
-        totals = jnp.sum(table, axis=2, dtype=table.dtype)
-        product = _products(table, totals)
-    here = jnp.all((totals > 0).reshape(len(sums), 2, -1), axis=1)
-    return sums + 0.5 * (product + product.mT), present & here
+        products = add_table(products, jnp.asarray(counts.tokens))
+    products = 0.5 * (products + products.mT) / halvings
+    return products, jnp.all(totals > 0, axis=(1, 2))
 
 
-def _by_part(
-    tokens: Int[Array, "folds n vocab"], part: Int[Array, " folds"], parts: int
-) -> Int[Array, "parts n vocab"]:
-    """Sums over the folds of each part, in integers, since a rounded half would not add up."""
-    chosen = part[None, :, None, None] == jnp.arange(parts, dtype=jnp.int32)[:, None, None, None]
-    return jax.lax.map(
-        lambda own: sum_counts(jnp.where(own, tokens, 0), 0, "tokens of a cell"), chosen
-    )
+def _rare_products(
+    words: RareWords,
+    halves: Float[Array, "samples halvings 2 folds"],
+    scale: Float[Array, "samples halvings 2 n"],
+) -> Float[Array, "samples n n"]:
+    """S_A S_Bᵀ of rare words, summed over halvings: of pairs of tokens, not of columns.
 
-
-def _products(
-    table: Int[Array, "parts n words"], totals: Int[Array, "parts n"]
-) -> Float[Array, "pairs n n"]:
-    """S_A S_Bᵀ of each pair of parts of a table, or of a block of its columns.
-
-    Any vector may be subtracted, centring removes it again; the mean keeps the products small, so
-    that float32 has digits left for them, and 0 where all positions are alike.
+    Args:
+        words: tokens of rare words.
+        halves: 1 for the folds of each half of each halving, else 0.
+        scale: 1/√N of each half at each position.
     """
-    roots = [
-        centre_rows(root_frequencies(half, total), total > 0)
-        for half, total in zip(table, totals, strict=True)
-    ]
-    return jnp.stack([dot(A, B.T) for A, B in zip(roots[::2], roots[1::2], strict=True)])
+    samples, n = scale.shape[0], scale.shape[-1]
+    product = partial(jnp.einsum, precision="highest")
+
+    def add(products: Array, block: RareWords) -> tuple[Array, None]:
+        fold, position, count = block
+        same = position[:, None] == position[None, :]
+        earlier = jnp.tril(jnp.ones((len(fold),) * 2, bool), k=-1)
+        # A cell's root is counted at its first token; the cell of an empty word has weight 0.
+        cell = same & ~jnp.any(same & earlier[..., None], axis=1, keepdims=True)
+        weights = jnp.where(cell, count[None], 0).astype(scale.dtype)
+        cells = product("iuw,shauw->shaiw", weights, halves[..., fold])
+        roots = jnp.sqrt(cells) * scale[..., position]
+        pairs = product("shiw,shjw->ijws", roots[:, :, 0], roots[:, :, 1])
+        return products.at[position[:, None] * n + position[None]].add(pairs), None
+
+    products = jnp.zeros((n * n, samples), scale.dtype)
+    return jax.lax.scan(add, products, words)[0].T.reshape(samples, n, n)
 
 
-@compiled()
-def geometry_of_products(
-    products: Array, present: Array, *, splits: int | Int[ArrayLike, ""]
+def geometry_from_products(
+    products: Float[Array, "n n"], present: Bool[Array, " n"]
 ) -> SplitHalfGeometry:
-    """Squared distances and centred Gram matrix from the cross-half products of all halvings."""
-    products = products / jnp.asarray(splits, products.dtype)
-    own = jnp.diagonal(products)
-    squared = own[:, None] + own[None, :] - 2.0 * products
+    """Squared distances and centred Gram matrix from the cross-half products."""
+    norms = jnp.diagonal(products)
+    squared = norms[:, None] + norms[None, :] - 2.0 * products
     squared = jnp.where(pair_mask(present), squared, 0.0)
-    gram = gram_from_squared(squared, present)
-    return SplitHalfGeometry(gram, squared, present)
+    return SplitHalfGeometry(gram_from_squared(squared, present), squared, present)
 
 
-@compiled()
-def _eigenvalues(gram: Array) -> Array:
-    return jnp.linalg.eigvalsh(gram)[..., ::-1]
-
-
-def folds_of(counts: PositionCounts | SparseCounts) -> int:
-    """Folds that counts are kept in; raises `ValueError` where they are in fewer than two."""
-    shape = counts.shape if isinstance(counts, SparseCounts) else counts.tokens.shape
-    if len(shape) != 3 or shape[0] < 2:
+def fold_count(counts: FoldedCounts) -> int:
+    """Number of folds that counts are kept in; raises `ValueError` for fewer than two."""
+    if isinstance(counts, TokenLists):
+        shape, axes = counts.per_position.shape, 2
+    else:
+        shape = counts.tokens.shape if isinstance(counts, PositionCounts) else counts.shape
+        axes = 3
+    if len(shape) != axes or shape[0] < 2:
         raise ValueError(
             f"counts have shape {shape}: split halves need at least two folds; "
             f"pass count_tokens(..., folds={DEFAULT_FOLDS})"
@@ -264,16 +278,15 @@ def folds_of(counts: PositionCounts | SparseCounts) -> int:
     return shape[0]
 
 
-@compiled()
 def _variances(sizes: Array, pooled: Array) -> tuple[Array, Array]:
     """Σ_v Var √X for so many tokens of frequencies `pooled`, and Σ_v (Var √X)² for half as many."""
 
-    def of_position(n_i: Array) -> tuple[Array, Array]:
+    def at_position(n_i: Array) -> tuple[Array, Array]:
         full = _variance_of_root_poisson(n_i * pooled)
         half = _variance_of_root_poisson(0.5 * n_i * pooled)
         return jnp.sum(full), jnp.sum(half**2)
 
-    return jax.lax.map(of_position, sizes)
+    return jax.lax.map(at_position, sizes)
 
 
 def _pooled(counts: PositionCounts | SparseCounts) -> Array:

@@ -1,4 +1,4 @@
-"""Words of an analysis of attention: cards, sentences, and the cells of its tables."""
+"""Sentences, headlines and table cells of the page on attention logits."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 # Below this share, or above 1 less it, one of two causes is named alone.
 TELLING = 0.2
 UNITS = {"accuracy": "points", "masked": "nats", "causal": "nats", "embedding": ""}
+_SCORED = {
+    "accuracy": " of accuracy",
+    "masked": " a masked token",
+    "causal": " a token",
+    "embedding": " of the cosine with its own output",
+}
 
 
 def spectral_headlines(result: "AttentionAnalysis") -> list[Headline]:
@@ -23,257 +29,217 @@ def spectral_headlines(result: "AttentionAnalysis") -> list[Headline]:
         percent(positive(share.mean()))
         for share in (variance.position, variance.shuffled, variance.offset)
     )
+    toeplitz, rank = percent(middle(means.toeplitz)), number(middle(means.effective_rank))
+    n = means.logits.shape[-1]
     cards = [
-        Headline(
-            "Variance of logits by positions", position, f"{shuffled} with tokens in random order"
-        ),
-        Headline("Variance of logits by the offset", offset, "j − i alone; mean of all heads"),
-        Headline(
-            "Mean logits beyond Toeplitz",
-            percent(middle(means.toeplitz)),
-            "of squares, middle head",
-        ),
-        Headline(
-            "Effective rank of mean logits",
-            number(middle(means.effective_rank)),
-            f"of at most {means.logits.shape[-1]}, middle head",
-        ),
+        Headline("Variance explained by positions", position, f"{shuffled} in random order"),
+        Headline("Variance explained by the offset", offset, "j − i alone; mean of all heads"),
+        Headline("Mean logits beyond Toeplitz", toeplitz, "of squares, median head"),
+        Headline("Effective rank of mean logits", rank, f"of at most {n}, median head"),
     ]
     for drops in result.ablations[:1]:
-        layer, head = drops.head
-        doubt = drops.tested and not drops.certain[layer, head]
-        cards.append(
-            Headline(
-                "Largest drop without a head",
-                drop_words(result, drops.drop[layer, head]),
-                f"layer {layer}, head {head}{'; within noise' if doubt else ''}",
-            )
-        )
+        drop, (layer, head) = drop_words(result, drops.drop[drops.head]), drops.head
+        noise = "; within noise" if _is_noise(drops) else ""
+        cards.append(Headline("Largest drop without a head", drop, f"{_name(layer, head)}{noise}"))
     return cards
 
 
 def spectral_summary(result: "AttentionAnalysis") -> str:
-    """Summary of the result and of what to do next, for a reader who has read nothing else.
+    """Summary of what positions do in attention, and what to do next.
 
     >>> spectral_summary(found)  # doctest: +SKIP
-    'Before softmax, attention gives every pair of a query at position i and a key at ...'
+    'Positions explain 27 % of the variance of the attention logits ...'
     """
-    parts = [_of_training, _of_variance, _of_origin, _of_drops, _advice]
-    return " ".join(text for part in parts if (text := part(result)))
+    parts = [_untrained(result), _variance(result), _cause(result), _advice(result), _drop(result)]
+    return " ".join(part for part in parts if part)
 
 
-def _of_training(result: "AttentionAnalysis") -> str:
+def _untrained(result: "AttentionAnalysis") -> str:
     if result.facts.trained:
         return ""
     return (
-        "This model has not been trained: the numbers describe its initial weights, and say "
-        "nothing of what training makes of position. Train one (`jaxpe train`) and pass its folder "
-        "as the model."
+        "This model has not been trained: the numbers describe its initial weights. Train one "
+        "with `jaxpe train` and pass its folder as the model."
     )
 
 
-def _of_variance(result: "AttentionAnalysis") -> str:
-    variance = result.variance
-    mean, by_layer = positive(variance.position.mean()), variance.position.mean(axis=1)
-    most = int(by_layer.argmax())
+def _variance(result: "AttentionAnalysis") -> str:
+    by_layer = positive(result.variance.position.mean(axis=1))
+    top = int(by_layer.argmax())
     return (
-        "Before softmax, attention gives every pair of a query at position i and a key at position "
-        "j a score, the logit. The positions explain "
-        f"{percent(mean)} of the variance of the logits over pairs and documents, most in layer "
-        f"{most} ({percent(positive(by_layer[most]))}); the rest differs between documents."
+        f"Positions explain {percent(positive(result.variance.position.mean()))} of the variance "
+        "of the attention logits, the scores before the softmax. They explain most in layer "
+        f"{top} ({percent(by_layer[top])})."
     )
 
 
-def _of_origin(result: "AttentionAnalysis") -> str:
-    """Sentences on the origin of the dependence on position: the encoding or the words."""
-    variance = result.variance
-    mean, shuffled = positive(variance.position.mean()), positive(variance.shuffled.mean())
+def _cause(result: "AttentionAnalysis") -> str:
+    """Whether the encoding or the usual places of words make logits depend on position."""
+    mean, shuffled = (
+        positive(share.mean()) for share in (result.variance.position, result.variance.shuffled)
+    )
     if mean < JUDGED:
         return ""
-    kept = shuffled / mean
-    if kept > 1 - TELLING:
-        cause = "the encoding is the cause, and not words that have their usual places"
-    elif kept < TELLING:
-        cause = "words that have their usual places are the cause, and not the encoding"
+    if shuffled / mean > 1 - TELLING:
+        cause = "the encoding is the cause, not words with usual places"
+    elif shuffled / mean < TELLING:
+        cause = "words with usual places are the cause, not the encoding"
     else:
-        cause = "both the encoding and words that have their usual places are causes"
-    return f"With the tokens of each document in random order it is {percent(shuffled)}: {cause}."
+        cause = "the encoding and words with usual places are both causes"
+    return (
+        f"With the tokens of each document in random order they explain {percent(shuffled)}: "
+        f"{cause}."
+    )
 
 
-def _of_drops(result: "AttentionAnalysis") -> str:
-    for drops in result.ablations[:1]:
-        layer, head = drops.head
-        known = not drops.tested or drops.certain[layer, head]
-        doubt = "" if known else ", which is within the noise of the documents drawn"
-        return (
-            f"Without head {head} of layer {layer} the model loses most, "
-            f"{drop_words(result, drops.drop[layer, head])}{_of_what(result)}{doubt}."
-        )
-    return ""
+def _drop(result: "AttentionAnalysis") -> str:
+    if not result.ablations:
+        return ""
+    drops = result.ablations[0]
+    noise = ", which is within the noise of the documents drawn" if _is_noise(drops) else ""
+    cost = drop_words(result, drops.drop[drops.head]) + _SCORED[result.facts.score]
+    return f"Ablating {_name(*drops.head)} costs most, {cost}{noise}."
 
 
-def _of_what(result: "AttentionAnalysis") -> str:
-    return {
-        "accuracy": " of accuracy",
-        "masked": " a masked token",
-        "causal": " a token",
-        "embedding": " of the cosine with its own output",
-    }[result.facts.score]
+def _is_noise(drops: "HeadDrops") -> bool:
+    """Whether the largest drop is within noise."""
+    return bool(drops.tested and not drops.certain[drops.head])
+
+
+def _name(layer: int, head: int) -> str:
+    return f"head {head} of layer {layer}"
 
 
 def _advice(result: "AttentionAnalysis") -> str:
     """Kinds of encoding that can express the dependence on position seen here."""
     if not result.facts.trained:
         return ""
-    variance = result.variance
-    position = positive(variance.position.mean())
+    position = positive(result.variance.position.mean())
     if position < JUDGED:
         return "So little depends on positions that a model without an encoding may do as well."
-    beyond = positive(variance.place.mean()) / position
+    beyond = positive(result.variance.place.mean()) / position
     if beyond < TELLING:
         return (
-            f"The offset j − i alone explains all but {percent(beyond)} of what positions do: a "
+            f"The offset j − i explains all but {percent(beyond)} of the share of positions: a "
             "relative encoding (rotary, a bias) can express it."
         )
     return (
-        f"Of what positions do, {percent(beyond)} is no function of the offset j − i: a relative "
-        "encoding alone cannot express it."
+        f"{percent(beyond)} of the share of positions is no function of the offset j − i: a "
+        "relative encoding alone cannot express it."
     )
 
 
 def spectral_findings(result: "AttentionAnalysis") -> list[str]:
-    """Findings of a spectral analysis, in sentences."""
-    found = [*_of_position(result), *_of_spectra(result), *_of_parts(result)]
+    """Findings of a spectral analysis, beside those of the summary."""
+    said = [_offset(result), _residual(result), *_spectra(result), _parts(result)]
     if result.pairs is not None:
-        found.append(_of_pairs(result, result.pairs))
-    return found + [sentence for drops in result.ablations for sentence in _of_heads(result, drops)]
+        said.append(_pairs(result, result.pairs))
+    return said + [_heads(result, drops) for drops in result.ablations]
 
 
-def _of_position(result: "AttentionAnalysis") -> list[str]:
-    variance = result.variance
-    by_layer = variance.position.mean(axis=1)
-    most, least = int(by_layer.argmax()), int(by_layer.argmin())
-    share = percent(positive(by_layer[most]))
-    shuffled = percent(positive(variance.shuffled.mean(axis=1)[most]))
-    also = f" and least in layer {least} ({percent(positive(by_layer[least]))})"
-    sentences = [
-        f"Positions explain the largest share of the variance of the logits in layer {most} "
-        f"({share}){also if most != least else ''}. With the tokens of each document in random "
-        f"order they explain {shuffled} in layer {most}: this part is due to the encoding alone."
-    ]
-    layer, head = divmod(int(variance.offset.argmax()), variance.offset.shape[1])
-    hardest = peak(result, layer, head)
-    sentences.append(
-        f"The offset j − i explains most in head {head} of layer {layer}, "
-        f"{percent(positive(variance.offset[layer, head]))} of its variance; its mean logit is "
-        f"largest at offset {_signed_number(hardest)}."
+def _offset(result: "AttentionAnalysis") -> str:
+    offset = result.variance.offset
+    layer, head = divmod(int(offset.argmax()), offset.shape[1])
+    share = percent(positive(offset[layer, head]))
+    return (
+        f"The offset j − i explains most in {_name(layer, head)}, {share} of the variance. Its "
+        f"mean logit is largest at offset {_signed_number(peak(result, layer, head))}."
     )
-    judged = ~np.isnan(variance.residual)
-    if judged.any():
-        residual = middle(np.clip(variance.residual, 0, 1))
-        sentences.append(
-            f"Positions explain 2\N{NO-BREAK SPACE}% or more in "
-            f"{plural(int(judged.sum()), 'head')} of {judged.size}. Of that, {percent(residual)} "
-            "is no function of the offset, in the middle one of these heads."
-        )
-    else:
-        sentences.append("In no head do positions explain 2\N{NO-BREAK SPACE}%.")
-    return sentences
 
 
-def _of_spectra(result: "AttentionAnalysis") -> list[str]:
+def _residual(result: "AttentionAnalysis") -> str:
+    residual = result.variance.residual
+    judged = int((~np.isnan(residual)).sum())
+    if not judged:
+        return "In no head do positions explain 2\N{NO-BREAK SPACE}%."
+    return (
+        f"Positions explain 2\N{NO-BREAK SPACE}% or more in {plural(judged, 'head')} of "
+        f"{residual.size}. In the median one, {percent(middle(np.clip(residual, 0, 1)))} of that "
+        "is no function of the offset."
+    )
+
+
+def _spectra(result: "AttentionAnalysis") -> list[str]:
     means, single, n = result.means, result.single, result.means.logits.shape[-1]
-    ranks = middle(means.effective_rank), middle(single.effective_rank)
     return [
         "A Toeplitz matrix has one value for each offset. The nearest one leaves "
-        f"{percent(middle(means.toeplitz))} of the squares of the mean logits unexplained (middle "
-        f"head), and {percent(middle(single.toeplitz))} of those of a single document.",
-        f"The effective rank of the mean logits is {number(ranks[0])}, that of a single document "
-        f"{number(ranks[1])}, of at most {n}. The spectrum of the Toeplitz part differs from its "
-        f"symbol by {percent(middle(means.szego))} of its range (middle head).",
+        f"{percent(middle(means.toeplitz))} of the squared mean logits unexplained in the median "
+        f"head, and {percent(middle(single.toeplitz))} for single documents.",
+        f"The effective rank is {number(middle(means.effective_rank))} for mean logits and "
+        f"{number(middle(single.effective_rank))} for single documents, of at most {n}. In the "
+        "median head the spectrum of the Toeplitz part differs from its symbol by "
+        f"{percent(middle(means.szego))} of its range.",
     ]
 
 
-def _of_parts(result: "AttentionAnalysis") -> list[str]:
+def _parts(result: "AttentionAnalysis") -> str:
     parts = result.parts
-    share = [average(parts.share[..., k]) for k in range(len(parts.names))]
     cross = parts.cross[~np.isnan(parts.cross)]
     if not cross.size:
-        return ["The logits are 0: they have no parts."]
-    named = [f"{name} {percent(x)}" for name, x in zip(parts.names, share, strict=True) if x > 0]
-    return [
-        "Queries and keys are each a sum of position (the mean hidden state there) and content "
-        f"(the rest). Of the squared logits their products have: {', '.join(named)}, mean of all "
-        f"heads. Cross terms have {_signed(cross.mean())}, between {_signed(cross.min())} and "
-        f"{_signed(cross.max())} by head."
-    ]
+        return "The logits are 0: they have no parts."
+    shares = {name: average(parts.share[..., k]) for k, name in enumerate(parts.names)}
+    named = ", ".join(f"{name} {percent(x)}" for name, x in shares.items() if x > 0)
+    return (
+        "Queries and keys are sums of position (the mean hidden state there) and content (the "
+        f"rest). Shares of the squared logits, mean of all heads: {named}. Cross terms have "
+        f"{_signed(cross.mean())}, between {_signed(cross.min())} and {_signed(cross.max())} by "
+        "head."
+    )
 
 
-def _of_pairs(result: "AttentionAnalysis", pairs: "Pairs") -> str:
+def _pairs(result: "AttentionAnalysis", pairs: "Pairs") -> str:
     n = result.means.logits.shape[-1]
     share = pairs.share.mean(axis=(0, 1))
     slow = pairs.angles * n < 2 * np.pi
     top = int(share.argmax())
+    period = 2 * np.pi / max(pairs.angles[top], 1e-12)
     return (
-        f"Of the {len(share)} rotary pairs, {int(slow.sum())} turn less than once in {n} "
-        f"positions, and have {percent(share[slow].sum() / max(share.sum(), 1e-12))} of the "
-        f"squares. Pair {top} has most; its period is "
-        f"{number(2 * np.pi / max(pairs.angles[top], 1e-12))} positions."
+        f"Of the {len(share)} rotary pairs, {int(slow.sum())} never complete a rotation within {n} "
+        f"positions; these have {percent(share[slow].sum() / max(share.sum(), 1e-12))} of the "
+        f"squares. Pair {top} has most, and a period of {number(period)} positions."
     )
 
 
-def _of_heads(result: "AttentionAnalysis", drops: "HeadDrops") -> list[str]:
-    instead = f"With {'nothing' if drops.kind == 'zero' else 'its mean'} in place of a head"
+def _heads(result: "AttentionAnalysis", drops: "HeadDrops") -> str:
+    replaced = f"With {'zeros' if drops.kind == 'zero' else 'its mean'} in place of a head"
     layer, head = drops.head
-    largest = _named_drop(result, drops, layer, head)
+    largest = f"{_name(layer, head)}, {drop_words(result, drops.drop[layer, head])}"
     if drops.tested and not drops.certain.any():
-        return [
-            f"{instead}, no drop exceeds the noise of {drops.documents} documents; the largest is "
-            f"that of {largest}."
-        ]
-    if drops.tested and not drops.certain[layer, head]:
-        certain = np.where(drops.certain, drops.drop, -np.inf)
-        other = _named_drop(result, drops, *divmod(int(certain.argmax()), certain.shape[1]))
-        return [
-            f"{instead}, the largest drop, that of {largest}, is within noise; of those beyond it, "
-            f"the largest is that of {other}."
-        ]
-    share, least, most = drops.largest_share
-    costs = (
-        f"{instead}, the drop is largest for head {head} of layer {layer}, "
-        f"{drop_words(result, drops.drop[layer, head])} (interval "
-        f"{_bare_drop(result, drops.low[layer, head])} to "
-        f"{_bare_drop(result, drops.high[layer, head])} by itself)"
-    )
-    holds = (
-        f"It holds {percent(share)} of the sum of all drops (interval {percent(least)} to "
-        f"{percent(most)})"
+        return (
+            f"{replaced}, no drop exceeds the noise of {drops.documents} documents. The largest is "
+            f"of {largest}."
+        )
+    if _is_noise(drops):
+        drop = np.where(drops.certain, drops.drop, -np.inf)
+        other = np.unravel_index(drop.argmax(), drop.shape)
+        return (
+            f"{replaced}, the largest drop is within noise ({largest}). The largest beyond noise "
+            f"is of {_name(*map(int, other))}, {drop_words(result, drops.drop[other])}."
+        )
+    low, high = (_bare_drop(result, x[layer, head]) for x in (drops.low, drops.high))
+    share, least, most = map(percent, drops.largest_share)
+    cost = (
+        f"{replaced}, the drop is largest for {largest} (interval {low} to {high} by itself). It "
+        f"holds {share} of the sum of all drops (interval {least} to {most})"
     )
     even = f"an even spread would be {percent(1 / drops.drop.size)}"
     if not drops.tested:
-        return [
-            f"{costs}. {holds}; {even}. Drops are not tested: any change lowers the cosine with "
-            "the output of all heads."
-        ]
-    verdict = "more" if share > drops.share_by_chance else "no more"
-    return [
-        f"{costs}. Tested together, {plural(int(drops.certain.sum()), 'head')} of "
-        f"{drops.drop.size} have drops beyond noise. {holds}, {verdict} than the "
-        f"{percent(drops.share_by_chance)} of drops assigned to heads at random; {even}."
-    ]
-
-
-def _named_drop(result: "AttentionAnalysis", drops: "HeadDrops", layer: int, head: int) -> str:
-    return f"head {head} of layer {layer}, {drop_words(result, drops.drop[layer, head])}"
+        return f"{cost}; {even}. Any change lowers the cosine, so that drops are not tested."
+    verdict = "more" if drops.largest_share[0] > drops.share_by_chance else "no more"
+    return (
+        f"{cost}, {verdict} than the {percent(drops.share_by_chance)} of drops dealt to heads at "
+        f"random; {even}. Tested together, {plural(int(drops.certain.sum()), 'head')} of "
+        f"{drops.drop.size} have drops beyond noise."
+    )
 
 
 def layer_rows(result: "AttentionAnalysis") -> list[list[str]]:
-    """The table of the page: numbers of each layer; of a mean and of single documents where two."""
+    """Rows of the table of layers. Cells with two numbers: mean logits, and single documents."""
     means, single = result.means, result.single
 
     def both(name: str, layer: int, written: Callable[[float], str] = percent) -> str:
-        of_mean, own = getattr(means, name)[layer], getattr(single, name)[layer]
-        return f"{written(middle(of_mean))} / {written(middle(own))}"
+        values = (getattr(source, name)[layer] for source in (means, single))
+        return " / ".join(written(middle(x)) for x in values)
 
     def row(layer: int) -> list[str]:
         name, place, *others = position_cells(result, layer)
@@ -295,7 +261,7 @@ def layer_rows(result: "AttentionAnalysis") -> list[list[str]]:
 
 
 def position_cells(result: "AttentionAnalysis", layer: int) -> list[str]:
-    """A layer, what place and the offset explain in it, and the residual of its middle head."""
+    """A layer: shares of position and of the offset, and the residual of its median head."""
     variance = result.variance
     residual = np.clip(middle(variance.residual[layer]), 0, 1)  # noise may leave less, or more
     return [
@@ -324,19 +290,19 @@ def _or_dash(value: float) -> str:
 
 
 def average(values: np.ndarray) -> float:
-    """The mean of what is a number, NaN where nothing is."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else float("nan")
+    """Mean of the values that are no NaN; NaN where none is."""
+    values = values[~np.isnan(values)]
+    return float(values.mean()) if values.size else float("nan")
 
 
 def middle(values: np.ndarray) -> float:
-    """The median of what is a number (∞ among them), NaN where nothing is."""
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if known.size else float("nan")
+    """Median of the values that are no NaN, ∞ included; NaN where none is."""
+    values = values[~np.isnan(values)]
+    return float(np.median(values)) if values.size else float("nan")
 
 
 def positive(share: Any) -> Any:
-    """Shares without what noise leaves below 0."""
+    """Shares, clipped at 0: noise may leave them below."""
     return np.maximum(share, 0.0)
 
 

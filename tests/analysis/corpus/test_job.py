@@ -192,7 +192,7 @@ def test_progress_is_shown_and_changes_nothing(corpus, found):
     again = analyse_tokens(corpus, dim=4, seed=SEED, progress=recorder)
     assert result_files(again, "report") == result_files(found, "report")
     stages = dict.fromkeys(("geometry", "encodings", "dimensions", "position"), 1)
-    held_out = 5 * 8 + 2  # of the documents and four shuffles, and what is made of them
+    held_out = 5 + 2  # documents and four shuffles, and what is made of them
     repeated = {"shuffled documents": 20, "held-out halves": held_out}
     assert recorder.shown == repeated | stages
 

@@ -30,12 +30,11 @@ from jaxpe.analysis.inspect import (
     probe_layers,
     token_losses,
 )
-from jaxpe.analysis.inspect.subject import ways_of
-from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, cut_texts, why_unscaled
+from jaxpe.analysis.inspect.subject import encoding_names
+from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows, unscaled_reason
 from jaxpe.data import open_tokenizer, tokens_from_ids
 from jaxpe.report.inspect.figures import inspect_figures
-from jaxpe.report.inspect.page import inspect_markdown
-from jaxpe.report.inspect.sections import sections_of
+from jaxpe.report.inspect.page import inspect_markdown, page_sections
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
@@ -122,7 +121,7 @@ def test_results_come_back_from_disk_and_are_shown(name, request, tmp_path):
         (tmp_path / file).write_bytes(content)
     again = load_result(InspectResult, tmp_path / "inspect.json")
     assert inspect_markdown(again) == inspect_markdown(found)
-    sections = sections_of(found)
+    sections = page_sections(found)
     for section in sections:
         assert section.finding.endswith(".")
         assert all(len(row) == len(t.header) for t in section.tables for row in t.rows)
@@ -135,13 +134,15 @@ def test_a_run_resumes_where_it_was_stopped(llama, monkeypatch):
     def never(*_):
         raise AssertionError("a stage that is done was run again")
 
-    monkeypatch.setattr(job, "_RUN", {})
+    monkeypatch.setattr(
+        job, "_STAGES", {name: (kind, never) for name, (kind, _) in job._STAGES.items()}
+    )
     again = inspect_model(options, folder)
     assert json.dumps(jaxpe.analysis.to_json(again._replace(seconds={}))) == json.dumps(
         jaxpe.analysis.to_json(found._replace(seconds={}))
     )
     (folder / "stages" / "encoding.stamp").write_text("of other options")
-    with pytest.raises(KeyError, match="encoding"):
+    with pytest.raises(AssertionError, match="was run again"):
         inspect_model(options, folder)
 
 
@@ -207,7 +208,7 @@ def test_scalings_are_tried_beyond_the_context_alone(llama):
 def test_tables_turn_as_the_model_does(llama, rotary):
     """The model's own frequencies as tables, against its positions."""
     rope = llama[-1].encoding.rope
-    texts = cut_texts(np.arange(400) % 12, count=2, length=24)
+    texts = text_windows(np.arange(400) % 12, count=2, length=24)
     plain = loss_by_position(rotary, texts, context=64, rope=None, far=False)
     # base 100 in the configuration, 50 in the model: the tables are those of the configuration.
     other = nn.CausalLM(
@@ -228,8 +229,8 @@ def test_tables_turn_as_the_model_does(llama, rotary):
     rotary, window = jaxpe.rope(head_dim=WIDTH), jaxpe.encodings.sliding_window(size=4)
     pattern = jaxpe.encodings.interleaved_layers(window, rotary, period=2)
     mixed = nn.Decoder(config(), layer_encoding=pattern, rngs=nnx.Rngs(1))
-    assert why_unscaled(mixed, 64, rope) == "layers differ in their positions"
-    assert ways_of(mixed) == ["rotary", "windows of attention"]
+    assert unscaled_reason(mixed, 64, rope) == "layers differ in their positions"
+    assert encoding_names(mixed) == ["rotary", "windows of attention"]
 
 
 class _Oracle:

@@ -1,0 +1,213 @@
+"""Tables of the page on a model, by section."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxpe.analysis.corpus.result import Interval
+from jaxpe.analysis.inspect import (
+    AblationStage,
+    AttentionStage,
+    EncodingStage,
+    GeometryStage,
+    InspectResult,
+    LossStage,
+    NeedleStage,
+    ProbeStage,
+)
+from jaxpe.report.inspect import text
+from jaxpe.report.inspect.text import at, between, percent_ends
+from jaxpe.report.text import number, percent, plural, visible
+
+
+class Table(NamedTuple):
+    """A table of a section.
+
+    Attributes:
+        title: what its rows are.
+        header: names of the columns, with units.
+        rows: cells.
+    """
+
+    title: str
+    header: list[str]
+    rows: Sequence[tuple[str, ...]]
+
+
+def section_tables(result: InspectResult, section: str) -> list[Table]:
+    """The tables of a section of the page; none where its stage has no result."""
+    stage = getattr(result, text.SECTIONS[section][0])
+    return [] if stage is None else _TABLES[section](stage)
+
+
+def _encoding(stage: EncodingStage) -> list[Table]:
+    rows = []
+    if (table := stage.table) is not None:
+        rows += [
+            ("vectors", f"{table.positions:,} × {table.width}"),
+            ("norm, median", number(float(np.median(table.norms)))),
+            ("norm of token embeddings, mean", number(table.token_norm)),
+            ("effective rank", f"{table.rank:.1f}"),
+            ("cosine of neighbours", f"{table.cosine[1]:.2f}" if len(table.cosine) > 1 else "–"),
+            ("offset where the mean cosine falls below 0.5", f"{table.widest}"),
+        ]
+    if stage.bias is not None:
+        low, high = np.nanmin(stage.bias), np.nanmax(stage.bias)
+        rows.append(("bias, least and largest", f"{low:.2f}, {high:.2f}".replace("-", "−")))
+    if stage.rope is not None and (plan := stage.rope.widest) is not None:
+        slow = f"{plan.never_round} of {len(plan.frequencies)}"
+        warnings = (warning.text.replace("`", "") for warning in stage.rope.findings)
+        rows += [
+            ("base θ", f"{plan.base:,.0f}"),
+            ("rotating entries of a head", f"{plan.turning} of {plan.head_dim}"),
+            ("scaling", plan.rope_type),
+            ("frequencies that never complete a rotation", slow),
+            *(("warning", visible(warning, limit=2000)) for warning in warnings),
+        ]
+    return [Table("Encoding", ["", "value"], rows)] if rows else []
+
+
+def _geometry(stage: GeometryStage) -> list[Table]:
+    rows = [
+        ("scaled stress against position", number(stage.corrected)),
+        ("the same in random order, 95 % of orders", _numbers(stage.shuffled)),
+        ("scaled stress, plug-in", number(stage.scaled_stress)),
+        ("held-out stress of the table", _numbers(stage.held_out)),
+        ("held-out stress of sinusoids", _numbers(stage.sinusoidal)),
+        ("held-out stress of coordinates fitted to the other half", _numbers(stage.own)),
+        ("correlation of distances", f"{stage.correlation:.2f}"),
+        ("violation rate of the table", percent(stage.violation_rate)),
+        ("positions and documents", f"{stage.positions}, {stage.documents:,}"),
+        ("significant dimensions of the corpus", str(stage.significant)),
+    ]
+    return [Table("Geometry", ["", "value"], rows)]
+
+
+def _numbers(interval: Interval | None) -> str:
+    if interval is None:
+        return "n/a"
+    return f"{number(interval.estimate)} ({number(interval.low)} to {number(interval.high)})"
+
+
+def _attention(stage: AttentionStage) -> list[Table]:
+    variance = stage.variance
+    header = ["layer", "positions, %", "interval", "offset, %", "random order, %"]
+    columns = (stage.share.mean, variance.offset.mean(axis=1), variance.shuffled.mean(axis=1))
+    rows = []
+    for layer, (share, offset, shuffled) in enumerate(zip(*columns, strict=True)):
+        ends = percent_ends(at(stage.share, layer))
+        rows.append((str(layer), _hundreds(share), ends, _hundreds(offset), _hundreds(shuffled)))
+    return [Table("Share of the variance of the logits, mean over heads", header, rows)]
+
+
+def _hundreds(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+def _offsets(stage: AttentionStage) -> list[Table]:
+    kinds = []
+    for name, weight in text.key_weights(stage).items():
+        layer, head = np.unravel_index(weight.argmax(), weight.shape)
+        count = f"{(weight > text.MOST).sum()} of {weight.size}"
+        most = f"{layer}.{head}: {100 * weight.max():.0f} %"
+        kinds.append((name, _hundreds(weight.mean()), count, most))
+    layers = [
+        (
+            str(layer),
+            _hundreds(stage.first[layer].mean()),
+            _hundreds(stage.at_offset(-1)[layer].mean()),
+            f"{stage.evenness[layer].mean():.2f}",
+            f"{np.exp(stage.entropy[layer]).mean():.0f}",
+            f"{stage.distance[layer].mean():.0f}",
+        )
+        for layer in range(len(stage.first))
+    ]
+    return [
+        Table("Keys of heads", ["key", "weight, %", "heads over 50 %", "most in head"], kinds),
+        Table(
+            "Attention by layer, mean over heads",
+            ["layer", "first, %", "before, %", "evenness", "effective keys", "distance, tokens"],
+            layers,
+        ),
+    ]
+
+
+def _prior(stage: AttentionStage) -> list[Table]:
+    overlaps = enumerate(zip(stage.dummy.mean(axis=1), stage.other.mean(axis=1), strict=True))
+    header = ["layer", "with a dummy, %", "with another document, %"]
+    rows = [(str(layer), *map(_hundreds, overlap)) for layer, overlap in overlaps]
+    return [Table("Overlap of attention, mean over heads", header, rows)]
+
+
+def _probe(stage: ProbeStage) -> list[Table]:
+    rows = [
+        (text.layer_name(stage, k), between(at(stage.r2, k)), f"{error:.1f}")
+        for k, error in enumerate(stage.error)
+    ]
+    rows.append(("the middle for every token", "0.00", f"{stage.by_chance:.1f}"))
+    title = f"Probe, {plural(stage.documents, 'held-out document')}"
+    return [Table(title, ["layer", "R²", "mean error, positions"], rows)]
+
+
+def _ablation(stage: AblationStage) -> list[Table]:
+    reference = f"{stage.reference:.2f}"
+    if stage.measure == "embedding":
+        header = ["positions", "cosine of the mean", "cosine of tokens"]
+        rows = [
+            (move.name, between(move.value), "–" if move.tokens is None else between(move.tokens))
+            for move in stage.moved[1:]
+        ]
+        rows.append(("another document", reference, "–"))
+        return [Table("Cosine with the output at the original positions", header, rows)]
+    header = ["positions", "loss, nats", "change, nats"]
+    original, *moved = stage.moved
+    rows = [
+        ("original", between(original.value), "–"),
+        *((move.name, between(move.value), between(move.change)) for move in moved),
+        ("uniform guess", reference, "–"),
+    ]
+    return [Table("Loss by change of the positions", header, rows)]
+
+
+def _loss(stage: LossStage) -> list[Table]:
+    bins = [f"{a} to {b - 1}" for a, b in zip(stage.edges, stage.edges[1:], strict=False)]
+    header = ["positions", *(f"{scaled.name}, nats" for scaled in stage.scaled)]
+    rows = [
+        (name, *(between(at(scaled.loss, k)) for scaled in stage.scaled))
+        for k, name in enumerate(bins)
+    ]
+    tables = [Table(f"Loss by position, {plural(stage.texts, 'text')}", header, rows)]
+    if stage.far:
+        header = ["distance, positions", *(f"{far.name}, nats" for far in stage.far)]
+        rows = [
+            (f"{int(distance):,}", *(between(at(far.gain, k)) for far in stage.far))
+            for k, distance in enumerate(stage.distances)
+        ]
+        title = f"Gain of {stage.passage} tokens of context at a distance"
+        tables.append(Table(title, header, rows))
+    return tables
+
+
+def _needles(stage: NeedleStage) -> list[Table]:
+    depths = (f"depth {depth:.1f}, %" for depth in stage.depths)
+    rows = []
+    for k, length in enumerate(stage.lengths):
+        overall = at(stage.by_length, k)
+        cells = map(_hundreds, (*stage.accuracy.mean[k], overall.estimate))
+        rows.append((f"{int(length):,}", *cells, percent_ends(overall)))
+    title = f"Facts retrieved, {plural(stage.texts, 'text')} each"
+    return [Table(title, ["tokens", *depths, "all, %", "interval"], rows)]
+
+
+_TABLES: dict[str, Callable[[Any], list[Table]]] = {
+    "encoding": _encoding,
+    "geometry": _geometry,
+    "attention": _attention,
+    "offsets": _offsets,
+    "prior": _prior,
+    "probe": _probe,
+    "ablation": _ablation,
+    "loss": _loss,
+    "needles": _needles,
+}
