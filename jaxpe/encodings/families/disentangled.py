@@ -254,8 +254,8 @@ def dape(encoding: Encoding, *, num_heads: int, hidden: int = 32) -> Encoding:
         check_heads(q.shape, num_heads)
         dtype = compute_dtype(q)
         A = dot_products(q, k) * q.shape[-1] ** -0.5
-        B = encoding.bias(params["base"], q, k, q_positions, k_positions)
-        B = jnp.broadcast_to(expand_rank(B, A.ndim, dtype), A.shape)
+        B = jnp.asarray(encoding.bias(params["base"], q, k, q_positions, k_positions), dtype)
+        B = jnp.broadcast_to(expand_rank(B, A.ndim), A.shape)
 
         def layer(x, weight, shift):
             out = jnp.einsum("...cqk,cu->...uqk", x, params[weight].astype(dtype))
