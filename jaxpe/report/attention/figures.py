@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxpe._core.errors import require
 from jaxpe.report import style
-from jaxpe.report.attention.text import finite_mean, near, positive
+from jaxpe.report.attention.text import mean, near, positive
 from jaxpe.report.style import (
     ENCODING_COLOURS,
     PLUG_IN,
@@ -79,7 +79,7 @@ def parts_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
 
 def _layer_means(values: np.ndarray) -> np.ndarray:
     """Means over heads of `[layers, heads, parts]` without NaN; 0 where all are NaN."""
-    return np.array([[np.nan_to_num(finite_mean(x)) for x in layer.T] for layer in values])
+    return np.array([[np.nan_to_num(mean(x)) for x in layer.T] for layer in values])
 
 
 def heads_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
