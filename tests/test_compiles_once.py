@@ -193,7 +193,7 @@ def token_ids(rng, *shape):
 
 @functools.cache
 def function_of_positions():
-    return nn.functions_of_positions(model("classifier"), length=N)
+    return nn.position_functions(model("classifier"), length=N)
 
 
 @functools.cache
@@ -564,7 +564,7 @@ NN: dict[str, Call] = {
     "functionalize": _called,
     "functionalize traced": _traced,
     "functionalize with a cache": _cached,
-    "functions_of_positions": _moved_positions,
+    "position_functions": _moved_positions,
     "generate": _generated(),
     "generate sampled": _generated(key=KEY, temperature=0.7, top_k=3),
     "head_encoding": lambda rng: nn.head_encoding(model("decoder")).query(

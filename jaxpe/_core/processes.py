@@ -20,16 +20,6 @@ OWN_GROUP: dict[str, Any] = (  # an interrupt is for the process that asks
 )
 
 
-def cores() -> int:
-    """Processors that this process may use.
-
-    >>> cores() >= 1
-    True
-    """
-    there = getattr(os, "sched_getaffinity", None)
-    return len(there(0)) if there else os.cpu_count() or 1
-
-
 def collect_rarely() -> None:
     """Search for cycles less often, for the rest of this process.
 

@@ -47,7 +47,7 @@ from jaxpe.nn.logit_decomposition import (
     sum_hidden,
 )
 from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions, segment_starts
-from jaxpe.nn.positions import PositionFunctions, functions_of_positions, position_table
+from jaxpe.nn.positions import PositionFunctions, position_functions, position_table
 from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
 
 __all__ = [
@@ -58,9 +58,10 @@ __all__ = [
     "LipschitzBounds", "MPNet", "MPNetEncoder", "MaskedLM", "Memory", "MultiHeadAttention",
     "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput", "Transformer",
     "TransformerConfig", "TransformerOutput",
-    "attention_mask", "content_logits", "functionalize", "functions_of_positions", "generate",
+    "attention_mask", "content_logits", "functionalize", "generate",
     "head_encoding", "layer_maps", "lipschitz_bounds", "load_causal_lm", "load_classifier",
     "load_masked_lm", "load_model", "load_seq2seq_lm", "nope_decoder", "packed_positions",
-    "padded_positions", "parameter_count", "pooled", "position_means", "position_table",
+    "padded_positions", "parameter_count", "pooled", "position_functions", "position_means",
+    "position_table",
     "save_huggingface", "segment_starts", "split_heads", "sum_hidden", "trunk",
 ]  # fmt: skip

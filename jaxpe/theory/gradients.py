@@ -1,7 +1,7 @@
 """Gradients of the expected loss by positions and attention logits, the subject of Appendix A.
 
 A model and its loss are two plain functions of one example, of which a Flax model has
-`jaxpe.nn.functions_of_positions`.
+`jaxpe.nn.position_functions`.
 """
 
 from collections.abc import Callable

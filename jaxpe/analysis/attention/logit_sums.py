@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe import nn
+from jaxpe._core.arrays import tree_add
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.trees import tree_add
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.spectral import PartSums, logit_parts, pair_logits, sum_parts
 

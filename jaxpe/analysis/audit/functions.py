@@ -11,7 +11,7 @@ import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.subject import Subject
 from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
-from jaxpe.nn import PositionFunctions, functions_of_positions, trunk
+from jaxpe.nn import PositionFunctions, position_functions, trunk
 from jaxpe.theory.audit import within
 from jaxpe.training.documents import (
     Vocabulary,
@@ -93,7 +93,7 @@ def position_loss(
     """
     corpus, labels = subject.documents.corpus, subject.documents.labels
     try:
-        of = functions_of_positions(subject.module, length=corpus.ids.shape[1])
+        of = position_functions(subject.module, length=corpus.ids.shape[1])
     except ValueError as error:
         raise InputError(str(error)) from error
     rows = np.sort(np.random.default_rng(seed).permutation(len(labels))[:examples])

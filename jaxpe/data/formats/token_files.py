@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Integer
 
-from jaxpe._core.array_files import npy_header
 from jaxpe._core.errors import InputError
+from jaxpe._core.results import npy_header
 from jaxpe.data.formats.columns import Fields, ReadLog
 from jaxpe.data.formats.files import open_regular, readable
 from jaxpe.data.tokens.ragged import Ragged, equally_long

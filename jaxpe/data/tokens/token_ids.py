@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxpe._core.array_files import npy_header, reason
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import Choice, check_range
+from jaxpe._core.results import npy_header, reason
 from jaxpe.data.corpora.corpus import TokenCorpus
 from jaxpe.data.formats.files import open_regular
 
