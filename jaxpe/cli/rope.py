@@ -56,8 +56,8 @@ def run(words: Sequence[str]) -> None:
 
 
 def _flagged_finding(finding: Finding) -> Finding:
-    return one._replace(
-        text=flag_message(one.text, Command), remedy=flag_message(one.remedy, Command)
+    return finding._replace(
+        text=flag_message(finding.text, Command), remedy=flag_message(finding.remedy, Command)
     )
 
 
