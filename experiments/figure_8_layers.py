@@ -40,7 +40,7 @@ from learning import (  # pyrefly: ignore
 )
 
 import jaxpe
-from jaxpe.nn.checkpoints.bert import BertEncoder
+from jaxpe.nn import BertEncoder
 
 SCRATCH = {"scratch_384": (384, 6), "scratch_768": (768, 12)}  # width, layers
 COLOURS = {

@@ -23,8 +23,7 @@ from scipy import stats
 import jaxpe
 from jaxpe.data import LabelledTokens, TokenCorpus, load_labelled
 from jaxpe.geometry import PositionGeometry, position_geometry
-from jaxpe.nn import Bert, MPNet
-from jaxpe.nn.checkpoints.bert import BertEncoder
+from jaxpe.nn import Bert, BertEncoder, MPNet
 from jaxpe.training import batches, in_order
 from jaxpe.training.probe import ReferenceGeometry, encoding_probe, reference_geometry
 

@@ -1,13 +1,13 @@
 """Tiny checkpoints of every architecture: how far they are from transformers, in every use.
 
-For each architecture of `tests/parity/make_models.py`, the largest absolute difference between what
+For each architecture of `tools/parity/make_models.py`, the largest absolute difference between what
 jaxpe and transformers compute in float32: hidden states after the first and the last layer, logits
 at once, logits through a cache two tokens at a time, logits with padding on the right and on the
 left; and of parameters saved and loaded again. What transformers computes is stored in
 `tests/parity/models.npz`, so that neither it nor torch is needed here.
 
 For each family of llama.cpp, of a GGUF file of such a checkpoint that
-`tests/parity/make_gguf_models.py` writes: logits against transformers, log-probabilities against
+`tools/parity/make_gguf_models.py` writes: logits against transformers, log-probabilities against
 llama.cpp.
 """
 
@@ -20,9 +20,9 @@ from typing import Any
 from common import Run, main  # pyrefly: ignore
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from tests.parity.make_gguf_models import CASES
-from tests.parity.make_models import DECODERS, ENCODERS
 from tests.parity.tiny_models import GGUF, HF, decoder_errors, encoder_errors, gguf_errors
+from tools.parity.make_gguf_models import CASES
+from tools.parity.make_models import DECODERS, ENCODERS
 
 KINDS = {
     "decoder": (DECODERS, decoder_errors),

@@ -1,9 +1,9 @@
 """Plans of layers against the classes of transformers, public threads, and spoilt configurations.
 
 Three sources of truth, all stored with the tests: what the classes of the newest transformers do
-(`tests/parity/make_rope_classes.py`), right values of configurations that users reported
+(`tools/parity/make_rope_classes.py`), right values of configurations that users reported
 (`tests/rope/threads.json`), and what the classes compute after each positional key was dropped,
-misspelt or moved (`tests/parity/make_rope_mutations.py`).
+misspelt or moved (`tools/parity/make_rope_mutations.py`).
 """
 
 import json

@@ -263,7 +263,7 @@ def spectra(trained: Trained, held_out: Examples, *, causal: bool) -> dict[str, 
         L = seen.logits  # [layers, rows, heads, n, n]
         # What softmax sees of them: a constant added to a row changes no weight.
         C = L - jnp.mean(L, axis=-1, keepdims=True, where=allowed)
-        found = {}
+        found: dict[str, jax.Array] = {}
         for name, matrix in (("", L), ("_centred", C)):
             found[f"range{name}"] = spectral.spectrum(matrix, mask=allowed).range
             singular = spectral.spectrum(matrix, kind="singular", mask=allowed)

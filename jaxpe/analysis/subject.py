@@ -11,8 +11,8 @@ from jaxpe.data import LabelledTokens, TokenCorpus
 from jaxpe.data.corpora.published import check_data_dir
 from jaxpe.data.tokens.pretrained import tokenizer_of_model
 from jaxpe.nn import Bert, MPNet, load_causal_lm, trunk
-from jaxpe.nn.checkpoints.architectures import DECODERS
-from jaxpe.nn.checkpoints.huggingface import read_config, read_fields
+from jaxpe.nn.checkpoints.architecture import DECODERS
+from jaxpe.nn.checkpoints.fields import read_config, read_fields
 from jaxpe.training import ModelConfig, TrainConfig, load_run
 from jaxpe.training.build import build_model
 from jaxpe.training.config import load_config
@@ -160,7 +160,7 @@ def _read_model(options: SubjectOptions, folder: Path | None, *, new_head: bool)
 
 def load_encoder(folder: Path) -> Any:
     """The encoder of a Hugging Face directory of a BERT or MPNet."""
-    family = MPNet if read_fields(folder)[0].model_type == MPNet.model_type else Bert
+    family = MPNet if read_fields(folder, "bert")[0].model_type == MPNet.model_type else Bert
     return family.load(folder, scan=True).encoder
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import seal
 from jaxpe.data.corpora.published import NAMED
-from jaxpe.data.formats.files import TABLES, text_ending
+from jaxpe.data.formats.table import has_columns
 from jaxpe.training import TrainConfig, TrainSummary
 from jaxpe.training.config import (
     CONFIG,
@@ -184,7 +184,7 @@ def _decided(run: TrainedRun) -> dict[str, Choice]:
     }
     if config.pretrained is not None:
         del found["encoding"]
-    if text_ending(config.source) in TABLES:
+    if has_columns(config.source):
         found["text_field"] = Choice("text, sentence or the only text", "columns of the file")
     if run.summary is not None and config.epochs is None:
         found["steps"] = Choice(f"{run.summary.steps}", "default")

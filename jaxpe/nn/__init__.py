@@ -9,19 +9,17 @@ from jaxpe.nn.attention import (
     MultiHeadAttention,
 )
 from jaxpe.nn.blocks import Block, FeedForward
-from jaxpe.nn.checkpoints.bert import (
+from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
+from jaxpe.nn.checkpoints.decoders import load_causal_lm
+from jaxpe.nn.checkpoints.encoder_decoders import load_seq2seq_lm
+from jaxpe.nn.checkpoints.encoders import (
     Bert,
-    BertEncoder,
-    BertOutput,
     MPNet,
-    MPNetEncoder,
     load_classifier,
     load_masked_lm,
     save_huggingface,
 )
-from jaxpe.nn.checkpoints.decoders import load_causal_lm
 from jaxpe.nn.checkpoints.loading import load_model
-from jaxpe.nn.checkpoints.t5 import load_seq2seq_lm
 from jaxpe.nn.config import LatentSizes, TransformerConfig
 from jaxpe.nn.constructions import content_logits, nope_decoder
 from jaxpe.nn.cross import Memory
@@ -49,7 +47,7 @@ from jaxpe.nn.logit_decomposition import (
     sum_hidden,
 )
 from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions, segment_starts
-from jaxpe.nn.positions import PositionFunctions, functions_of_positions, position_table
+from jaxpe.nn.positions import PositionFunctions, position_functions, position_table
 from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
 
 __all__ = [
@@ -60,9 +58,10 @@ __all__ = [
     "LipschitzBounds", "MPNet", "MPNetEncoder", "MaskedLM", "Memory", "MultiHeadAttention",
     "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput", "Transformer",
     "TransformerConfig", "TransformerOutput",
-    "attention_mask", "content_logits", "functionalize", "functions_of_positions", "generate",
+    "attention_mask", "content_logits", "functionalize", "generate",
     "head_encoding", "layer_maps", "lipschitz_bounds", "load_causal_lm", "load_classifier",
     "load_masked_lm", "load_model", "load_seq2seq_lm", "nope_decoder", "packed_positions",
-    "padded_positions", "parameter_count", "pooled", "position_means", "position_table",
+    "padded_positions", "parameter_count", "pooled", "position_functions", "position_means",
+    "position_table",
     "save_huggingface", "segment_starts", "split_heads", "sum_hidden", "trunk",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ class Memory(NamedTuple):
         mask: `[..., m]`, false on padding; None where every token counts.
         segments: `[..., m]`, of packed documents: a token of the decoder attends to those of its
             own number. None for rows of one document.
-        layers: keys and values in every layer, as `Decoder.remember` makes them once for all
+        layers: keys and values in every layer, as `Decoder.cache_memory` makes them once for all
             tokens to come.
     """
 

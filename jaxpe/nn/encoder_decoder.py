@@ -121,7 +121,7 @@ class EncoderDecoder(nnx.Module):
         """
         hidden = self.encoder(ids, mask=mask, positions=positions, **options).hidden
         segments = options.get("segments")
-        return self.decoder.remember(Memory(hidden, positions, mask, segments))
+        return self.decoder.cache_memory(Memory(hidden, positions, mask, segments))
 
     def decode(
         self, ids: Int[ArrayLike, "... n"], *, cache: Cache | None = None, **options: Any

@@ -85,7 +85,7 @@ class PositionFunctions(NamedTuple):
     no_other_order: bool
 
 
-def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
+def position_functions(model: Any, *, length: int) -> PositionFunctions:
     """A model as a function of the vectors it adds to its first `length` positions.
 
     The derivative by P is what training would do to positions, that by the shift is ∂loss/∂L_ij of
@@ -101,7 +101,7 @@ def functions_of_positions(model: Any, *, length: int) -> PositionFunctions:
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
     >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
     >>> model = jaxpe.nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1))
-    >>> of = jaxpe.nn.functions_of_positions(model, length=5)
+    >>> of = jaxpe.nn.position_functions(model, length=5)
     >>> of.apply(of.vectors, of.no_shift, jnp.zeros(5, int)).logits.shape
     (2,)
     """

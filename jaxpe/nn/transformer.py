@@ -517,13 +517,15 @@ class Decoder(Transformer):
 
     causal = True
 
-    def remember(self, memory: Memory) -> Memory:
-        """The memory with its keys and values in every layer, in place of hidden states.
+    def cache_memory(self, memory: Memory) -> Memory:
+        """The memory with its keys and values in every layer, computed once for all tokens to come.
 
-        They are computed once, where tokens come one after another.
+        They take the place of its hidden states.
         """
         if self.cross_encoding is None or memory.hidden is None:
-            raise ValueError("there is nothing to remember: pass hidden states of an encoder")
+            raise ValueError(
+                "the memory has no hidden states to cache: pass hidden states of an encoder"
+            )
         shape = jnp.shape(memory.hidden)[:-1]
         memory = checked_memory(memory, self.config, shape, memory.segments)
         hidden, places = jnp.asarray(memory.hidden), jnp.asarray(memory.positions)
@@ -542,7 +544,7 @@ class Decoder(Transformer):
         Args:
             batch: rows.
             slots: tokens of a row.
-            memory: tokens of an encoder, where the decoder has cross-attention; `remember` makes
+            memory: tokens of an encoder, for a decoder with cross-attention; `cache_memory` makes
                 its keys and values once.
         """
         shape = (batch, slots)

@@ -1,6 +1,7 @@
 """Gradient flow on positions: its closed form, its fixed point, and the same by an ODE solver."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,6 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int32
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
-from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import require
 from jaxpe.geometry.distances.matrices import floating, safe_sqrt
 from jaxpe.ntk._relaxation import relaxed
@@ -97,9 +97,9 @@ class GradientFlow(NamedTuple):
         return self.eigenvalues.shape[0] * float(jnp.finfo(self.eigenvalues.dtype).eps)
 
     def _relaxed(self, velocity: Array, time: ArrayLike | float, kept: Array) -> Array:
-        known = lax.stop_gradient((self.eigenvalues, self.eigenvectors))
+        eigenpairs = lax.stop_gradient((self.eigenvalues, self.eigenvectors))
         time = jnp.asarray(time, self.eigenvalues.dtype)
-        return relaxed(self.kernel, *known, velocity, time, kept)
+        return relaxed(self.kernel, *eigenpairs, velocity, time, kept)
 
 
 def gradient_flow(
@@ -219,6 +219,7 @@ class TrainingGap(NamedTuple):
     moved: Float[Array, " steps1"]
 
 
+@partial(jax.jit, static_argnames=("f", "loss", "optimizer", "steps"))
 def linearised_training(
     f: Callable[[Any, Any], Array],
     loss: Callable[[Array], Array],
@@ -245,20 +246,6 @@ def linearised_training(
     >>> bool(gap.losses[-1] < gap.losses[0]), gap.output_distance[0].item()
     (True, 0.0)
     """
-    return _trained(params, x, f=f, loss=loss, optimizer=tuple(optimizer), steps=steps)
-
-
-@compiled("f", "loss", "optimizer", static=("steps",))
-def _trained(
-    params: Any,
-    x: Any,
-    *,
-    f: Callable[[Any, Any], Array],
-    loss: Callable[[Array], Array],
-    optimizer: tuple[Callable[..., Any], Callable[..., Any]],
-    steps: int,
-) -> TrainingGap:
-    init, update = optimizer
     models = (f, linearize(f, params))
 
     def one(model, state):
@@ -269,7 +256,7 @@ def _trained(
         params, opt_state = state
         seen, gradient = jax.value_and_grad(objective, has_aux=True)(params)
         with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
-            updates, opt_state = update(gradient, opt_state, params)
+            updates, opt_state = optimizer.update(gradient, opt_state, params)
         params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), params, updates)
         return (params, opt_state), seen
 
@@ -279,7 +266,7 @@ def _trained(
         (value, y), (linear_value, y_linear) = seen
         return states, (TrainingGap(value, linear_value, _norm(y - y_linear), moved), _norm(y))
 
-    start = (params, init(params))
+    start = (params, optimizer.init(params))
     # A step more than asked for: it tells what the others came to, and compiles nothing anew.
     _, (gap, outputs) = lax.scan(step, (start, start), length=steps + 1)
     return gap._replace(

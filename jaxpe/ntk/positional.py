@@ -6,6 +6,7 @@ expected loss is the mean. Compiled once for the same functions.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, get_args
 
 import jax
@@ -14,7 +15,6 @@ from jax import Array, lax
 from jaxtyping import Float, Shaped
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe.ntk.examples import expectation
 
 Model = Callable[[Array, Any], Array]
@@ -23,6 +23,7 @@ Blocks = Literal["trace", "full"]
 Positions = Shaped[ArrayLike, "..."]  # [n, d]; what is not raises an error that says so
 
 
+@partial(jax.jit, static_argnames=("f", "loss", "blocks", "batch_size"))
 def positional_ntk(
     f: Model,
     loss: Loss,
@@ -41,7 +42,7 @@ def positional_ntk(
     flow has α ⊗ I_d in place of the whole.
 
     Each example costs one backward pass an output: for outputs by the thousand, take
-    `positional_ntk_product` or `positional_ntk_probes`.
+    `positional_ntk_product`, or `positional_fisher` for cross-entropy.
 
     Args:
         f, loss, P, examples: functions and arrays of this module; P is where to linearise.
@@ -60,24 +61,17 @@ def positional_ntk(
     P, examples = _checked(f, loss, P, examples)
     if blocks not in get_args(Blocks):
         raise ValueError(f"blocks is {blocks!r}, not one of {get_args(Blocks)}")
-    return _alpha(P, examples, f=f, loss=loss, blocks=blocks, batch_size=batch_size)
-
-
-@compiled("f", "loss", static=("blocks", "batch_size"))
-def _alpha(
-    P: Array, examples: Any, *, f: Model, loss: Loss, blocks: Blocks, batch_size: int
-) -> Array:
     n, d = P.shape
     subscripts = {"trace": "oic,ojc->ij", "full": "oic,oje->icje"}[blocks]
 
-    def of(example: Any) -> Array:
+    def kernel(example: Any) -> Array:
         outputs = f(P, example)
         J = jax.jacrev(f)(P, example).reshape(outputs.size, n, d)
         H = jax.hessian(loss)(outputs, example).reshape(outputs.size, outputs.size)
         HJ = jnp.einsum("op,pic->oic", H, J, precision=lax.Precision.HIGHEST)
         return jnp.einsum(subscripts, J, HJ, precision=lax.Precision.HIGHEST)
 
-    alpha = expectation(of, examples, batch_size)
+    alpha = expectation(kernel, examples, batch_size)
     return alpha / d if blocks == "trace" else alpha
 
 
@@ -104,63 +98,18 @@ def positional_ntk_product(
     return product
 
 
-@compiled("f", "loss", static=("batch_size",))
+@partial(jax.jit, static_argnames=("f", "loss", "batch_size"))
 def _product(P: Array, examples: Any, V: Array, *, f: Model, loss: Loss, batch_size: int) -> Array:
-    def of(example: Any) -> Array:
+    def product(example: Any) -> Array:
         outputs, forward = jax.linearize(lambda P: f(P, example), P)
         gradient = jax.grad(lambda y: loss(y, example))
         _, curved = jax.jvp(gradient, (outputs,), (forward(V),))
         return jax.linear_transpose(forward, P)(curved)[0]
 
-    return expectation(of, examples, batch_size)
+    return expectation(product, examples, batch_size)
 
 
-def positional_ntk_probes(
-    f: Model,
-    loss: Loss,
-    P: Positions,
-    examples: Any,
-    *,
-    key: Array,
-    probes: int = 64,
-    batch_size: int = 8,
-) -> Float[Array, "n n"]:
-    """An unbiased estimate of the block trace, whatever the number of outputs.
-
-    The mean of (αR)Rᵀ/d over probes R `[n, d]` of random signs, made symmetric (Hutchinson 1990):
-    E R_jc R_ke is 1 for the same entry and 0 for others. Its error falls as 1/√probes.
-
-    Raises:
-        ValueError: as `positional_ntk`, and probes below 1.
-
-    >>> f = lambda P, x: x @ P
-    >>> loss = lambda y, x: jnp.sum(y**2) / 2
-    >>> P, x = jnp.zeros((1, 2)), jnp.array([[3.0]])
-    >>> positional_ntk_probes(f, loss, P, x, key=jax.random.key(0), probes=1).item()
-    9.0
-    """
-    P, examples = _checked(f, loss, P, examples)
-    if probes < 1:
-        raise ValueError(f"probes must be at least 1, not {probes}")
-    keys = jax.random.split(key, probes)
-    total = _probed(P, examples, keys, f=f, loss=loss, batch_size=batch_size)
-    return (total + total.T) / (2 * probes * P.shape[1])
-
-
-@compiled("f", "loss", static=("batch_size",))
-def _probed(
-    P: Array, examples: Any, keys: Array, *, f: Model, loss: Loss, batch_size: int
-) -> Array:
-    """Σ (αR)Rᵀ."""
-
-    def add(total: Array, key: Array) -> tuple[Array, None]:
-        R = jax.random.rademacher(key, P.shape, P.dtype)
-        moved = _product(P, examples, R, f=f, loss=loss, batch_size=batch_size)
-        return total + jnp.einsum("ic,jc->ij", moved, R, precision=lax.Precision.HIGHEST), None
-
-    return lax.scan(add, jnp.zeros((len(P), len(P)), P.dtype), keys)[0]
-
-
+@partial(jax.jit, static_argnames=("f", "samples", "batch_size"))
 def positional_fisher(
     f: Model, P: Positions, examples: Any, *, key: Array, samples: int = 4, batch_size: int = 8
 ) -> Float[Array, "n n"]:
@@ -188,15 +137,8 @@ def positional_fisher(
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
     count = jax.tree.leaves(examples)[0].shape[0]
-    keys = jax.random.split(key, count)
-    return _fisher(P, examples, keys, f=f, samples=samples, batch_size=batch_size)
 
-
-@compiled("f", static=("samples", "batch_size"))
-def _fisher(
-    P: Array, examples: Any, keys: Array, *, f: Model, samples: int, batch_size: int
-) -> Array:
-    def of(row: tuple[Any, Array]) -> Array:
+    def fisher(row: tuple[Any, Array]) -> Array:
         example, key = row
         logits, back = jax.vjp(lambda P: f(P, example), P)
 
@@ -208,9 +150,11 @@ def _fisher(
 
         return jnp.mean(jax.vmap(outer)(jax.random.split(key, samples)), axis=0)
 
-    return expectation(of, (examples, keys), batch_size) / P.shape[1]
+    rows = (examples, jax.random.split(key, count))
+    return expectation(fisher, rows, batch_size) / P.shape[1]
 
 
+@partial(jax.jit, static_argnames=("f", "loss", "batch_size"))
 def positional_forcing(
     f: Model, loss: Loss, P: Positions, examples: Any, *, batch_size: int = 8
 ) -> Float[Array, "n d"]:
@@ -224,15 +168,11 @@ def positional_forcing(
     [[2.0], [1.0]]
     """
     P, examples = _checked(f, loss, P, examples)
-    return _forcing(P, examples, f=f, loss=loss, batch_size=batch_size)
 
-
-@compiled("f", "loss", static=("batch_size",))
-def _forcing(P: Array, examples: Any, *, f: Model, loss: Loss, batch_size: int) -> Array:
-    def of(example: Any) -> Array:
+    def forcing(example: Any) -> Array:
         return -jax.grad(lambda P: loss(f(P, example), example))(P)
 
-    return expectation(of, examples, batch_size)
+    return expectation(forcing, examples, batch_size)
 
 
 def _checked(f: Model, loss: Loss, P: ArrayLike, examples: Any) -> tuple[Array, Any]:

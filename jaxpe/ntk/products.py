@@ -1,6 +1,7 @@
 """The kernel as an operator: products with vectors, and its largest eigenvalues."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,6 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from jaxpe._core.arrays import dot
-from jaxpe._core.compiled import compiled
 from jaxpe.ntk._checks import (
     Apply,
     Inputs,
@@ -73,7 +73,7 @@ def ntk_vector_product(
     return matvec
 
 
-@compiled("f")
+@partial(jax.jit, static_argnames="f")
 def _linearised(params: Params, x1: Inputs, x2: Inputs, *, f: Apply) -> tuple[Any, Any]:
     """The derivative of f at x1 and its transpose at x2: pytrees of what they keep."""
     _, pull = jax.vjp(lambda params: f(params, x2), params)
@@ -81,7 +81,7 @@ def _linearised(params: Params, x1: Inputs, x2: Inputs, *, f: Apply) -> tuple[An
     return push, pull
 
 
-@compiled()
+@jax.jit
 def _pushed(push: Any, pull: Any, v: Array) -> Array:
     return push(*pull(v))
 
@@ -126,7 +126,7 @@ def lanczos_eigenvalues(
     return _largest(starts, matvec=matvec, shape=shape, num=num)
 
 
-@compiled("matvec", static=("shape", "num"))
+@partial(jax.jit, static_argnames=("matvec", "shape", "num"))
 def _largest(
     starts: Float[Array, "steps size"],
     *,

@@ -5,18 +5,17 @@ projection: `lambda gates: accuracy(apply(params, ids, gates=gates).logits)` wit
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float, Int32
 
-from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
+from jaxpe._core.arrays import ArrayLike, tree_add
 from jaxpe._core.jaxprs import used_arguments
-from jaxpe._core.program import one_program
-from jaxpe._core.trees import tree_add
 from jaxpe.encodings.base import as_mask, compute_dtype, expand_rank
 from jaxpe.geometry.distances.matrices import floating
 
@@ -108,14 +107,13 @@ def ablate_heads(
     return Ablation(scores[0], ablated, scores[0][None, None] - ablated)
 
 
-@compiled("score", static=("batch_size",))
+@partial(jax.jit, static_argnames=("score", "batch_size"))
 def _scores(gates: Array, *, score: Callable[[Array], Array], batch_size: int | None) -> Array:
     if batch_size is None:
         return jax.vmap(score)(gates)
     return jax.lax.map(score, gates, batch_size=batch_size)
 
 
-@one_program
 def head_gates(
     closed: Sequence[tuple[int, int]], *, layers: int, heads: int
 ) -> Float[Array, "layers heads"]:
@@ -127,18 +125,18 @@ def head_gates(
     >>> head_gates([(0, 1)], layers=2, heads=2).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
-    gates = jnp.ones((layers, heads), jnp.result_type(float))
+    gates = np.ones((layers, heads), jnp.result_type(float))
     for layer, head in closed:
         if not (0 <= layer < layers and 0 <= head < heads):
             raise ValueError(
                 f"there is no head {head} in layer {layer}: the model has layers 0 to "
                 f"{layers - 1} with heads 0 to {heads - 1}"
             )
-        gates = gates.at[layer, head].set(0)
-    return gates
+        gates[layer, head] = 0
+    return jnp.asarray(gates)
 
 
-@one_program
+@partial(jax.jit, static_argnames="noise")
 def deposit(drop: Float[ArrayLike, "..."], *, noise: float = 0.0) -> Deposit:
     """Concentration of the drops `[..., layers, heads]` of ablated heads.
 

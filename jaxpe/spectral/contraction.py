@@ -27,15 +27,16 @@ What does not follow:
 - Anything about optimisation.
 """
 
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Inexact, Num
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.encodings.base import broadcast_mask
 from jaxpe.geometry.mds.entropy_rank import effective_number
 from jaxpe.spectral.toeplitz import (
@@ -95,7 +96,7 @@ class SchurBounds(NamedTuple):
     hypotheses: Bool[Array, "..."]
 
 
-@one_program
+@partial(jax.jit, static_argnames="kind")
 def spectrum(
     L: Num[ArrayLike, "... n n"],
     *,
@@ -148,7 +149,7 @@ def spectrum(
     )
 
 
-@one_program
+@partial(jax.jit, static_argnames="tolerance")
 def schur_bounds(
     W: Num[ArrayLike, "... n n"], E: Num[ArrayLike, "... n n"], *, tolerance: float | None = None
 ) -> SchurBounds:
@@ -196,7 +197,7 @@ def schur_bounds(
     )
 
 
-@one_program
+@jax.jit
 def contraction_ratio(
     W: Num[ArrayLike, "... n n"], E: Num[ArrayLike, "... n n"]
 ) -> Float[Array, "..."]:
@@ -219,7 +220,6 @@ def contraction_ratio(
     return jnp.where(flat, jnp.where(after <= least, 1.0, jnp.inf), ratio)
 
 
-@one_program
 def phase_mixing(
     diagonals: Num[ArrayLike, "... diagonals"], theta: float | ArrayLike
 ) -> Inexact[Array, "... diagonals"]:
@@ -240,7 +240,7 @@ def phase_mixing(
     return t * cos.reshape((1,) * (t.ndim - 1) + cos.shape)
 
 
-@one_program
+@partial(jax.jit, static_argnames="samples")
 def amplitude(
     diagonals: Num[ArrayLike, "... diagonals"], *, samples: int | None = None
 ) -> Float[Array, "..."]:

@@ -1,6 +1,7 @@
 """Largest singular values: of matrices, and of the derivative of a function without its matrix."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -9,8 +10,6 @@ from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.spectral.toeplitz import inexact
 
@@ -34,7 +33,7 @@ class OperatorNorm(NamedTuple):
     iterations: Int[Array, ""]
 
 
-@one_program
+@jax.jit
 def spectral_norm(A: Real[ArrayLike, "... m n"]) -> Float[Array, "..."]:
     """The largest singular value of every matrix, by products alone (no LAPACK, also in batches).
 
@@ -83,7 +82,7 @@ def _largest_and_gradient(A: Array) -> tuple[Array, Array]:
     return jnp.where(infinite, jnp.inf, value), gradient
 
 
-@compiled()
+@jax.jit
 def _dominant(G: Array) -> tuple[Array, Array]:
     """√(tr G^p)^{1/p}, and G^p / tr G^p, for symmetric G ⪰ 0 and a large p."""
 
@@ -160,7 +159,7 @@ def operator_norm(
     return _by_power_method(x, key, tolerance, max_iterations, f=f)
 
 
-@compiled("f")
+@partial(jax.jit, static_argnames="f")
 def _by_power_method(
     x: Array,
     key: Array,

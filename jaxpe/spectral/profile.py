@@ -1,13 +1,14 @@
 """Profiles of attention: entropy, distance, and the share of near tokens and of the first."""
 
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.encodings.base import as_positions, broadcast_mask, compute_dtype, expand_rank
 
 Weights = Float[ArrayLike, "... heads n_q n_k"]
@@ -32,7 +33,7 @@ class AttentionProfile(NamedTuple):
     first: PerQuery
 
 
-@one_program
+@partial(jax.jit, static_argnames="window")
 def attention_profile(
     weights: Weights,
     *,
@@ -67,7 +68,7 @@ def attention_profile(
     )
 
 
-@one_program
+@jax.jit
 def attention_entropy(weights: Weights) -> PerQuery:
     """H_i = −Σ_j a_ij log a_ij in nats: from 0, one key, to log n_k, all alike.
 
@@ -85,7 +86,7 @@ def attention_entropy(weights: Weights) -> PerQuery:
     return jnp.sum(jnp.where(none, 0, -a * jnp.log(jnp.where(none, 1, a))), axis=-1)
 
 
-@one_program
+@jax.jit
 def attention_evenness(weights: Weights, mask: Bool[ArrayLike, "..."] | None = None) -> PerQuery:
     """H_i / log of the number of keys that the query may attend to, in [0, 1] (Pielou 1966).
 
@@ -111,7 +112,7 @@ def attention_evenness(weights: Weights, mask: Bool[ArrayLike, "..."] | None = N
     return jnp.where(choice, entropy / jnp.log(jnp.where(choice, allowed, 2)), 0)
 
 
-@one_program
+@jax.jit
 def attention_distance(
     weights: Weights, *, q_positions: ArrayLike | None = None, k_positions: ArrayLike | None = None
 ) -> PerQuery:
@@ -132,7 +133,7 @@ def attention_distance(
     return jnp.sum(a * _distances(a, q_positions, k_positions), axis=-1)
 
 
-@one_program
+@partial(jax.jit, static_argnames="window")
 def near_share(
     weights: Weights,
     *,
@@ -159,7 +160,7 @@ def near_share(
     return jnp.sum(jnp.where(_distances(a, q_positions, k_positions) <= window, a, 0), axis=-1)
 
 
-@one_program
+@partial(jax.jit, static_argnames="keys")
 def first_share(weights: Weights, *, keys: int = 1) -> PerQuery:
     """Share of each query's weight on the first keys: the sink of Xiao et al. (2023).
 

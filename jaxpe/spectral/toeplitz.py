@@ -4,17 +4,17 @@ A Toeplitz matrix T_ij = t_{j−i} is held as its diagonals, `[2n − 1]`, from 
 left corner, to t_{n−1}; t_0 stands in the middle.
 """
 
+from functools import partial
 from typing import Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Complex, Float, Inexact, Num, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
-from jaxpe.encodings.base import as_mask, compute_dtype, expand_rank
+from jaxpe.encodings.base import as_mask, compute_dtype
 from jaxpe.geometry.distances.matrices import floating
 from jaxpe.geometry.distances.toeplitz import class_means, diagonal_labels
 
@@ -36,7 +36,7 @@ class Szego(NamedTuple):
     distance: Float[Array, "..."]
 
 
-@one_program
+@jax.jit
 def diagonal_means(
     A: Real[ArrayLike, "... n n"], *, mask: Bool[ArrayLike, "... n n"] | None = None
 ) -> Float[Array, "... diagonals"]:
@@ -67,7 +67,7 @@ def diagonal_means(
     return jnp.vectorize(means, signature="(n,n),(n,n)->(k)")(A, counted)
 
 
-@one_program
+@partial(jax.jit, static_argnames="n")
 def toeplitz_matrix(
     diagonals: Num[ArrayLike, "... diagonals"], *, n: int | None = None
 ) -> Inexact[Array, "... n n"]:
@@ -85,37 +85,7 @@ def toeplitz_matrix(
     return t[..., diagonal_labels((t.shape[-1] + 1) // 2)]
 
 
-@one_program
-def toeplitz_matvec(
-    diagonals: Num[ArrayLike, "... diagonals"], x: Num[ArrayLike, "... n"]
-) -> Inexact[Array, "... n"]:
-    """T x in O(n log n), without the matrix: a circulant of twice the size, by FFT.
-
-    Args:
-        diagonals: t_k, cut or filled with zeros to the length of x as in `toeplitz_matrix`.
-        x: vectors along the last axis; leading axes broadcast against those of the diagonals.
-
-    >>> toeplitz_matvec(np.array([4.0, 2.0, 9.0]), np.array([1.0, 10.0])).round(4).tolist()
-    [92.0, 24.0]
-    """
-    x = inexact(x)
-    if x.ndim < 1:
-        raise ValueError("x is a number: pass vectors [..., n]")
-    n = x.shape[-1]
-    t, x = alike(_fitted(diagonals_of(diagonals), n), x)
-    ndim = max(t.ndim, x.ndim)
-    # y_i = Σ_m s_m x_{(n−1+i)−m} with s_m = t_{n−1−m}: entries n − 1 on of a convolution. What a
-    # cycle of at least 2n − 1 wraps around falls on the entries before.
-    length = 2 ** (2 * n - 2).bit_length()
-    real = not jnp.iscomplexobj(x)
-    forward, back = (jnp.fft.rfft, jnp.fft.irfft) if real else (jnp.fft.fft, jnp.fft.ifft)
-    product = forward(expand_rank(t[..., ::-1], ndim), length) * forward(
-        expand_rank(x, ndim), length
-    )
-    return back(product, length)[..., n - 1 : 2 * n - 1].astype(x.dtype)
-
-
-@one_program
+@jax.jit
 def symbol(
     diagonals: Num[ArrayLike, "... diagonals"], frequencies: Real[ArrayLike, " m"]
 ) -> Complex[Array, "... m"]:
@@ -142,7 +112,7 @@ def symbol(
     return even + 1j * odd if jnp.iscomplexobj(t) else lax.complex(even, odd)
 
 
-@one_program
+@partial(jax.jit, static_argnames=("n", "kind"))
 def szego(
     diagonals: Num[ArrayLike, "... diagonals"], *, n: int, kind: Kind = "eigenvalues"
 ) -> Szego:
@@ -197,7 +167,7 @@ def descending_values(A: Inexact[Array, "... n n"], kind: str) -> Float[Array, "
     return _one_by_one(symmetric_part(A), singular=False)[..., ::-1]
 
 
-@compiled(static=("singular",))
+@partial(jax.jit, static_argnames="singular")
 def _one_by_one(A: Array, *, singular: bool) -> Array:
     """Singular values of every matrix, or eigenvalues; on a CPU of one matrix after another."""
 

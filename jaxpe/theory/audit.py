@@ -1,6 +1,7 @@
 """Result of an audit of a published statement: both sides of every inequality, as numbers."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,14 +9,27 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
+from jaxpe.theory.gradients import PositionGradients, Projection
 
 Status = Literal[
     "holds", "holds with sharper constant", "false as stated", "hypothesis unsatisfiable"
 ]
 
 
+# Shown where a comparison is over no pairs: 0 ≤ 0.
+NOTHING_COMPARED = "Every divergence is infinite: nothing can be compared."
+
+# Sentence about a comparison with {lhs} and {rhs} in it, or its choice from the two sides.
+Sentence = str | Callable[["Comparison"], str]
+
+
+def _evaluated_by_experiments(inputs: "AuditInputs") -> "Audit":
+    raise NotImplementedError("the statement is about models that its experiment makes")
+
+
 class Statement(NamedTuple):
-    """A published statement and what became of it.
+    """A published statement, whether it holds in general, and how it is audited.
 
     Attributes:
         name: name in its paper, such as "Lemma 16".
@@ -24,6 +38,9 @@ class Statement(NamedTuple):
         claim: the statement.
         status: whether it holds, in general, whatever a model or corpus says.
         finding: why, and what is true instead.
+        sentences: sentence of each comparison of an audit, by "if", "then" or "instead" and its
+            name.
+        evaluate: audit of the statement on a model and a corpus.
     """
 
     name: str
@@ -32,6 +49,24 @@ class Statement(NamedTuple):
     claim: str
     status: Status
     finding: str
+    sentences: Mapping[str, Sentence] = {}  # nobody adds to it
+    evaluate: "Callable[[AuditInputs], Audit]" = _evaluated_by_experiments
+
+    def sentence(self, claim: str, sides: Any, *, number: Callable[[float], str] = str) -> str:
+        """The sentence of a comparison ("then (13)"), with both of its numbers."""
+        text = self.sentences[claim]
+        text = text if isinstance(text, str) else text(sides)
+        return text.format(lhs=number(sides.lhs), rhs=number(sides.rhs))
+
+
+def either(true: str, false: str) -> Sentence:
+    """A sentence where a comparison holds, and another where it does not."""
+    return lambda sides: true if sides.holds else false
+
+
+def if_compared(text: str) -> Sentence:
+    """A sentence on pairs with finite divergences, which a corpus need not have."""
+    return lambda sides: NOTHING_COMPARED if sides.lhs == sides.rhs == 0 else text
 
 
 class Comparison(NamedTuple):
@@ -65,6 +100,90 @@ class Audit(NamedTuple):
     measured: dict[str, Array]
     instead: dict[str, Comparison] = {}  # noqa: RUF012  # nobody adds to it
 
+    def add_hypotheses(self, hypotheses: dict[str, Comparison]) -> "Audit":
+        """The audit with further hypotheses in front of its own."""
+        return self._replace(hypotheses=hypotheses | self.hypotheses)
+
+
+class AuditInputs(NamedTuple):
+    """A model and a corpus, as the statements see them.
+
+    Gradients, kernel and forcing are those at P = 0.
+
+    Attributes:
+        mu: positional distributions.
+        D: their Hellinger distances, uncorrected for noise.
+        position: squared distances of position alone, over the positions that have them.
+        counts, nulls: counts in folds, of the documents and of shuffled ones.
+        vectors: position vectors P of the model.
+        embeddings: token embeddings.
+        means: mean embeddings ē.
+        query, key, value, output: projections of the first layer.
+        gradients: gradients of the expected loss.
+        gradient_bound: largest gradient by what the first attention adds to the residual stream.
+        alpha, forcing: kernel α and forcing b.
+        reads_sum: whether the first attention reads embedding plus position vector.
+        hidden: function of a row of tokens, the model without position vectors.
+        loss: `(P, example) -> scalar`.
+        examples: pytree of `[examples, ...]`.
+        swap: function that reorders the tokens of an example.
+        ids, permutations, swaps: random rows of tokens, permutations, and pairs of positions.
+        family: family of losses, as Corollary 15 distinguishes them.
+        temperature: τ of the softmax of the loss.
+        layers: blocks of the model.
+        reads_first: whether the model classifies by the first token.
+        no_other_order: whether nothing but position vectors tells the model an order.
+    """
+
+    mu: PositionalDistributions
+    D: Distances
+    position: np.ndarray
+    counts: PositionCounts
+    nulls: list[PositionCounts]
+    vectors: Array
+    embeddings: Array
+    means: Array
+    query: Projection
+    key: Projection
+    value: Array
+    output: Array
+    gradients: PositionGradients
+    gradient_bound: Array
+    alpha: Array
+    forcing: Array
+    reads_sum: Comparison
+    hidden: Callable[[Array], Array]
+    loss: Callable[[Array, Any], Array]
+    examples: Any
+    swap: Callable[[Any, Array], Any]
+    ids: np.ndarray
+    permutations: np.ndarray
+    swaps: np.ndarray
+    family: Literal["classification", "masked"]
+    temperature: float
+    layers: int
+    reads_first: bool
+    no_other_order: bool
+
+
+def within(matrix: ArrayLike, present: ArrayLike) -> np.ndarray:
+    """Rows and columns of the positions with text.
+
+    >>> within(np.arange(9.0).reshape(3, 3), np.array([True, False, True])).tolist()
+    [[0.0, 2.0], [6.0, 8.0]]
+    """
+    rows = np.flatnonzero(present)
+    return np.asarray(matrix)[rows[:, None], rows]
+
+
+def even_width(n: int) -> int:
+    """The largest even width below n, 16 at most.
+
+    >>> even_width(7), even_width(40)
+    (6, 16)
+    """
+    return min(16, (n - 1) // 2 * 2)
+
 
 def less_equal(
     lhs: Float[ArrayLike, "*batch"] | float,
@@ -73,9 +192,9 @@ def less_equal(
     tolerance: float = 0.0,
     noise: Float[ArrayLike, ""] | float = 0.0,
 ) -> Comparison:
-    """Compare two numbers: lhs ≤ rhs, up to `tolerance` times the larger of |lhs| and |rhs|.
+    """Comparison lhs ≤ rhs of two numbers, up to `tolerance` times the larger of |lhs| and |rhs|.
 
-    And up to `noise`, what rounding makes of both where they should be equal.
+    `noise` is what rounding makes of their difference where they should be equal.
 
     >>> less_equal(1.0, 3.0).slack.item(), less_equal(1.0, 3.0).holds.item()
     (2.0, True)
@@ -89,7 +208,7 @@ def less_equal(
 
 
 def boolean(condition: Bool[ArrayLike, "*batch"] | bool) -> Comparison:
-    """A hypothesis without numbers: 0 ≤ 0 where it is met, 1 ≤ 0 where it is not.
+    """Comparison for a condition without numbers: 0 ≤ 0 where it is true, 1 ≤ 0 where it is not.
 
     >>> boolean(True).holds.item(), boolean(False).slack.item()
     (True, -1.0)
@@ -105,7 +224,7 @@ def all_less_equal(
     tolerance: float = 0.0,
     noise: Float[ArrayLike, ""] | float = 0.0,
 ) -> Comparison:
-    """Compare many pairs of numbers by the one with the least slack; 0 ≤ 0 where there is none.
+    """Comparison lhs ≤ rhs of many pairs: the one with the least slack, 0 ≤ 0 without pairs.
 
     `rhs` broadcasts to `lhs`.
 
@@ -116,11 +235,11 @@ def all_less_equal(
     if jnp.size(lhs) == 0:
         return boolean(True)
     rhs = jnp.broadcast_to(jnp.asarray(rhs), jnp.shape(lhs))
-    each = less_equal(lhs, rhs, tolerance=tolerance, noise=noise)
-    looked_at = jnp.ones(each.lhs.shape, bool) if where is None else jnp.asarray(where)
-    worst = jnp.argmin(jnp.where(looked_at, jnp.nan_to_num(each.slack, nan=-jnp.inf), jnp.inf))
-    lhs, rhs, slack = (jnp.where(jnp.any(looked_at), jnp.ravel(x)[worst], 0.0) for x in each[:3])
-    return Comparison(lhs, rhs, slack, jnp.all(each.holds | ~looked_at))
+    pairs = less_equal(lhs, rhs, tolerance=tolerance, noise=noise)
+    counts = jnp.ones(pairs.lhs.shape, bool) if where is None else jnp.asarray(where)
+    worst = jnp.argmin(jnp.where(counts, jnp.nan_to_num(pairs.slack, nan=-jnp.inf), jnp.inf))
+    lhs, rhs, slack = (jnp.where(jnp.any(counts), jnp.ravel(x)[worst], 0.0) for x in pairs[:3])
+    return Comparison(lhs, rhs, slack, jnp.all(pairs.holds | ~counts))
 
 
 def verdict(audit: Audit) -> str:

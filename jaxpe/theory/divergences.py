@@ -6,6 +6,7 @@ with C from the largest ratio μ/ν (`kl_ratio`) or the least probability of ν 
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,7 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
-from jaxpe.geometry.checks import check_distributions, looked_at
+from jaxpe.geometry.checks import check_distributions
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import floating, pair_mask, safe_sqrt
 
@@ -25,8 +24,6 @@ Distributions = PositionalDistributions | Float[ArrayLike, "n vocab"]
 _SERIES = (*(4.0 * (-1) ** k / ((k - 1) * k * (k + 1)) for k in range(18, 1, -1)), 0.0)
 
 
-@looked_at(mu=check_distributions)
-@one_program
 def kl_divergences(mu: Distributions) -> Float[Array, "n n"]:
     """Kullback–Leibler divergences D_KL(μ_i‖μ_j) in nats, in [0, ∞]; not symmetric.
 
@@ -39,7 +36,8 @@ def kl_divergences(mu: Distributions) -> Float[Array, "n n"]:
     >>> kl_divergences(np.array([[0.5, 0.5], [1.0, 0.0]])).round(4).tolist()
     [[0.0, inf], [0.6931, 0.0]]
     """
-    return _by_rows(_kl_terms, mu)
+    check_distributions(mu)
+    return _sum_over_words(as_distributions(mu), terms=_kl_terms)
 
 
 def total_variation(mu: Distributions) -> Float[Array, "n n"]:
@@ -50,7 +48,7 @@ def total_variation(mu: Distributions) -> Float[Array, "n n"]:
     >>> total_variation(np.eye(2)).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    return _by_rows(_distance_terms, mu)
+    return _sum_over_words(as_distributions(mu), terms=_absolute_terms)
 
 
 def total_variation_bound(d: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batch"]:
@@ -99,7 +97,6 @@ def kl_ratio(ratio: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batch"
     return jnp.where((x < 0) | jnp.isnan(x), jnp.nan, value)
 
 
-@one_program
 def kl_constant(
     least: Float[ArrayLike, "*batch"] | float, d: Float[ArrayLike, "*batch"] | float = 2.0**0.5
 ) -> Float[Array, "*batch"]:
@@ -131,18 +128,17 @@ def kl_lower_bound(d: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batc
     return -2.0 * jnp.log1p(-jnp.minimum(0.5 * d**2, 1.0))
 
 
-def _by_rows(terms: Callable[[Array, Array], Array], mu: Distributions) -> Float[Array, "n n"]:
+@partial(jax.jit, static_argnames="terms")
+def _sum_over_words(
+    mu: PositionalDistributions, *, terms: Callable[[Array, Array], Array]
+) -> Float[Array, "n n"]:
     """Σ_v terms(μ_i(v), μ_j(v)) for all pairs present, one i at a time."""
-    mu = as_distributions(mu)
-    return jnp.where(pair_mask(mu.present), _rows(mu.probabilities, terms=terms), 0.0)
+    p = jnp.asarray(mu.probabilities)
+    sums = jax.lax.map(lambda row: jnp.sum(terms(row[None, :], p), axis=1), p)
+    return jnp.where(pair_mask(mu.present), sums, 0.0)
 
 
-@compiled(static=("terms",))
-def _rows(p: Array, *, terms: Callable[[Array, Array], Array]) -> Array:
-    return jax.lax.map(lambda row: jnp.sum(terms(row[None, :], p), axis=1), p)
-
-
-def _distance_terms(p: Array, q: Array) -> Array:
+def _absolute_terms(p: Array, q: Array) -> Array:
     return jnp.abs(p - q)
 
 

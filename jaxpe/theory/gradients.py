@@ -1,10 +1,11 @@
 """Gradients of the expected loss by positions and attention logits, the subject of Appendix A.
 
 A model and its loss are two plain functions of one example, of which a Flax model has
-`jaxpe.nn.functions_of_positions`.
+`jaxpe.nn.position_functions`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,8 +14,6 @@ from jax import Array, lax
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
 from jaxpe.geometry.counts.distributions import as_distributions
 from jaxpe.geometry.distances.matrices import floating
 from jaxpe.ntk.examples import expectation
@@ -45,6 +44,7 @@ class PositionGradients(NamedTuple):
     by_means: Float[Array, "n d"]
 
 
+@partial(jax.jit, static_argnames=("loss", "attention", "batch_size"))
 def position_gradients(
     loss: Loss,
     attention: Attention,
@@ -87,19 +87,10 @@ def position_gradients(
     P, examples = jnp.asarray(P), jax.tree.map(jnp.asarray, examples)
     count = jax.tree.leaves(examples)[0].shape[0]
     occupied = jnp.ones((count, P.shape[0]), bool) if occupied is None else jnp.asarray(occupied)
-    return _expected_gradients(
-        P, examples, occupied, loss=loss, attention=attention, batch_size=batch_size
-    )
-
-
-@compiled("loss", "attention", static=("batch_size",))
-def _expected_gradients(
-    P: Array, examples: Any, occupied: Array, *, loss: Loss, attention: Attention, batch_size: int
-) -> PositionGradients:
-    no_shift = jnp.zeros(_shape(attention, P, examples), P.dtype)
+    no_shift = jnp.zeros(_logits_shape(attention, P, examples), P.dtype)
     rows = (examples, occupied)
 
-    def of(row: tuple[Any, Array]) -> dict[str, Array]:
+    def gradients(row: tuple[Any, Array]) -> dict[str, Array]:
         example, here = row
         weights, back = _linearised(attention, P, example)
         by_P, delta = jax.grad(loss, argnums=(0, 1))(P, no_shift, example)
@@ -113,7 +104,7 @@ def _expected_gradients(
             "pairs": here[:, None] * here[None, :],
         }
 
-    mean = expectation(of, rows, batch_size)
+    mean = expectation(gradients, rows, batch_size)
     # E[δ x] = Pr[both there] E[δ x | both there], and δ is 0 elsewhere.
     expected = mean["delta"] / jnp.where(mean["pairs"] > 0, mean["pairs"], 1.0)[None]
 
@@ -132,7 +123,6 @@ def _expected_gradients(
     )
 
 
-@one_program
 def mean_embeddings(
     mu: Distributions, embeddings: Float[ArrayLike, "vocab dim"]
 ) -> Float[Array, "n dim"]:
@@ -147,7 +137,7 @@ def mean_embeddings(
     return jnp.matmul(frequencies.astype(embeddings.dtype), embeddings, precision="highest")
 
 
-@one_program
+@jax.jit
 def forcing_of_means(
     delta: Float[ArrayLike, "heads n n"],
     means: Float[ArrayLike, "n dim"],
@@ -213,7 +203,7 @@ def _linearised(
     return weights, lambda delta: back(delta.astype(logits.dtype))[0]
 
 
-def _shape(attention: Attention, P: Array, examples: Any) -> tuple[int, ...]:
+def _logits_shape(attention: Attention, P: Array, examples: Any) -> tuple[int, ...]:
     example = jax.tree.map(lambda leaf: jax.eval_shape(lambda x: x[0], leaf), examples)
     shapes = [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(attention, P, example))]
     n = P.shape[0]

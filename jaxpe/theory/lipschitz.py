@@ -1,12 +1,13 @@
 """Lipschitz constants over the positions of a corpus: the largest quotient of two distances."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe.geometry import Distances, as_distances, euclidean_distances
 from jaxpe.geometry.distances.matrices import pair_mask
 
@@ -37,6 +38,7 @@ def largest_ratio(
     return jnp.max(jnp.where(jnp.asarray(where) & (over > negligible), quotient, 0.0))
 
 
+@jax.jit
 def entry_slope(
     rows: Float[ArrayLike, "n m"],
     d: Float[ArrayLike, "n n"],
@@ -52,17 +54,14 @@ def entry_slope(
     >>> entry_slope(K, d, where=d > 0).item()
     0.5
     """
-    return _entry_slope(jnp.asarray(rows), jnp.asarray(d), jnp.asarray(where), negligible)
+    rows = jnp.asarray(rows)
 
-
-@compiled()
-def _entry_slope(rows: Array, d: Array, where: Array, negligible: ArrayLike | float) -> Array:
-    def of(one: tuple[Array, Array, Array]) -> Array:
-        row, d_i, where_i = one
+    def slope(pairs: tuple[Array, Array, Array]) -> Array:
+        row, d_i, where_i = pairs
         change = jnp.max(jnp.abs(row[None, :] - rows), axis=1)
         return largest_ratio(change, d_i, where=where_i, negligible=negligible)
 
-    return jnp.max(jax.lax.map(of, (rows, d, where)))
+    return jnp.max(jax.lax.map(slope, (rows, jnp.asarray(d), jnp.asarray(where))))
 
 
 def vector_slope(
@@ -79,6 +78,7 @@ def vector_slope(
     return largest_ratio(between, d, where=pair_mask(D.present), negligible=rounding(x))
 
 
+@partial(jax.jit, static_argnames="columns")
 def head_slopes(
     K: Float[ArrayLike, "heads n n"],
     D: Distances | Float[ArrayLike, "n n"],
@@ -98,11 +98,6 @@ def head_slopes(
     K = jnp.swapaxes(K, 1, 2) if columns else K
     K = jnp.where((D.present[:, None] & D.present[None, :])[None], K, 0.0)
     d, where = D.values.astype(K.dtype), pair_mask(D.present)
-    return _head_slopes(K, d, where)
-
-
-@compiled()
-def _head_slopes(K: Array, d: Array, where: Array) -> Array:
     return jax.lax.map(lambda head: entry_slope(head, d, where=where, negligible=rounding(K)), K)
 
 

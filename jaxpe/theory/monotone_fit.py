@@ -1,5 +1,6 @@
 """Share of one quantity that a monotone function of another explains."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -8,7 +9,6 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Shaped
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe.geometry.distances.matrices import floating
 
 
@@ -30,6 +30,7 @@ class MonotoneFit(NamedTuple):
     explained_decreasing: Float[Array, ""]
 
 
+@jax.jit
 def monotone_fit(
     x: Float[ArrayLike, "..."],
     y: Float[ArrayLike, "..."],
@@ -64,6 +65,7 @@ def monotone_fit(
     return MonotoneFit(increasing, decreasing, *shares)
 
 
+@partial(jax.jit, static_argnames=("orders", "level"))
 def explained_by_chance(
     x: Float[ArrayLike, "..."],
     y: Float[ArrayLike, "..."],
@@ -98,21 +100,15 @@ def explained_by_chance(
         raise ValueError(f"x has shape {x.shape} and y {y.shape}: pass two of the same [n, n]")
     if not (0.0 < level < 1.0 and orders >= 1):
         raise ValueError(f"level is {level} and orders {orders}: pass (0, 1) and 1 or more")
-    shares = _shares(pairs(x), y, jax.random.split(key, orders))
-    up, down = jnp.quantile(shares, 1.0 - level, axis=0)
-    return up, down
 
-
-@compiled()
-def _shares(distances: Array, y: Array, keys: Array) -> Float[Array, "orders 2"]:
-    """Share of y that monotone functions of distances explain, in random orders."""
-
-    def one(key: Array) -> Array:
+    def shares(key: Array) -> Array:
         order = jax.random.permutation(key, y.shape[0])
-        fit = monotone_fit(distances, pairs(y[order[:, None], order]))
+        fit = monotone_fit(pairs(x), pairs(y[order[:, None], order]))
         return jnp.stack([fit.explained_increasing, fit.explained_decreasing])
 
-    return lax.map(one, keys)
+    shares_by_order = lax.map(shares, jax.random.split(key, orders))
+    up, down = jnp.quantile(shares_by_order, 1.0 - level, axis=0)
+    return up, down
 
 
 def _explained(y: Array, fitted: Array, counts: Array) -> Array:
@@ -139,7 +135,6 @@ def _increasing(x: Array, y: Array, counts: Array) -> Array:
     return jnp.zeros_like(y).at[order].set(fitted)
 
 
-@compiled()
 def _pooled(y: Array) -> tuple[Array, Array, Array]:
     """Sums and sizes of the blocks with increasing means, a stack, and the index of its top."""
     eps = jnp.finfo(y.dtype).eps

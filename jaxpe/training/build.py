@@ -30,7 +30,7 @@ from jaxpe.nn import (
     load_masked_lm,
     trunk,
 )
-from jaxpe.nn.checkpoints.huggingface import read_fields
+from jaxpe.nn.checkpoints.fields import read_fields
 from jaxpe.nn.functionalize import initialised
 from jaxpe.training.config import (
     DEFAULT_STEPS,
@@ -263,7 +263,7 @@ def _pretrained(
     if vocabulary.task == "mlm":
         model = load_masked_lm(directory, **choices)
     else:
-        family = MPNet if read_fields(directory)[0].model_type == MPNet.model_type else Bert
+        family = MPNet if read_fields(directory, "bert")[0].model_type == MPNet.model_type else Bert
         bert = family.load(directory, **choices)
         pooling, classes = asked.pooling or "first", len(vocabulary.classes)
         head: dict[str, Any] = {"num_classes": classes, "pooling": pooling}

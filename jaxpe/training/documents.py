@@ -19,10 +19,10 @@ from jaxpe.data import (
     sequence_pairs,
     sequence_task,
 )
-from jaxpe.data.corpora.labelled import own_vocabulary
+from jaxpe.data.corpora.labelled import occurring_vocabulary
 from jaxpe.data.corpora.published import NAMED
-from jaxpe.data.formats.files import TABLES, listed, text_ending
-from jaxpe.data.formats.rows import column_names
+from jaxpe.data.formats.files import listed
+from jaxpe.data.formats.table import column_names
 from jaxpe.data.tasks.sequences import BOS, EOS, PADDING, sequence_tokens
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.geometry import (
@@ -195,9 +195,7 @@ def has_labels(config: TrainConfig) -> bool:
     """
     if config.source in NAMED:
         return True
-    ending, columns = text_ending(config.source), []
-    if ending in TABLES and Path(config.source).is_file():
-        columns = column_names(config.source)
+    columns = column_names(config.source) if Path(config.source).exists() else []
     if (config.label_field or LABEL) in columns:
         return True
     if config.label_field is not None:
@@ -226,7 +224,8 @@ def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTo
         field = config.label_field or LABEL
         return load_labelled(config.source, label_field=field, max_vocab=limit, **options)
     corpus = load_tokens(config.source, **options)
-    corpus = own_vocabulary(corpus, _limit(config, corpus.tokenizer))  # of a file of ids: none
+    # A file of ids has a vocabulary of its own.
+    corpus = occurring_vocabulary(corpus, _limit(config, corpus.tokenizer))
     return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer)
 
 

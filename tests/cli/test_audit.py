@@ -6,15 +6,12 @@ import re
 from jaxpe import theory
 from jaxpe._core.results import load_result, result_files
 from jaxpe.analysis.audit import AuditResult
-from tests.compilation import compilations
 
 
 def test_every_statement_is_audited(command, films, tmp_path):
     words = ("--examples", 16, "--length", 6, "--steps", 4, "--out", tmp_path)
-    with compilations() as programs:
-        code, out, err = command("audit", films, *words)
+    code, out, err = command("audit", films, *words)
     assert code == 0, err
-    assert len(programs) <= 48
     report = json.loads((tmp_path / "audit.json").read_text())
     names = [entry["name"] for entry in report["statements"]]
     assert names == [statement.name for statement in theory.STATEMENTS]

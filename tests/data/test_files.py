@@ -17,12 +17,8 @@ import pytest
 
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError, MissingExtraError
-from jaxpe._core.files import content_hash
-from jaxpe._core.progress import SILENT
 from jaxpe.data import Corpus, find_shards, load_corpus, load_labelled
-from jaxpe.data.formats import csv_rows, files, rows
-from jaxpe.data.formats.columns import Fields
-from jaxpe.data.formats.rows import iter_rows
+from jaxpe.data.formats import files
 
 TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫"]
 FILES = {
@@ -30,9 +26,6 @@ FILES = {
     "b.tsv": "label\tsentence\n" + "".join(f"{i}\t{t}\n" for i, t in enumerate(TEXTS)),
     "c.jsonl": "\n".join(json.dumps({"id": "x", "text": t, "label": 1}) for t in TEXTS),
     "d.csv": 'label,review\n1,The fog comes\n0,"on ""little"", cat feet"\n1,naïve — 猫\n',
-    "f.json": json.dumps([{"id": "x", "text": t, "label": 1} for t in TEXTS], indent=1),
-    "g.json": json.dumps({"version": 1, "tags": [], "data": [{"review": t} for t in TEXTS]}),
-    "h.json": json.dumps(TEXTS, ensure_ascii=False, indent=0),
     "e.jsonl": "".join(json.dumps({"review": t, "n": 1}, ensure_ascii=False) + "\n" for t in TEXTS),
 }
 
@@ -49,25 +42,10 @@ def test_every_format_gives_the_same_documents(tmp_path, name, start, end, packe
     assert load_corpus(str(path)).documents == TEXTS
 
 
-def test_a_list_of_strings_has_no_columns(tmp_path):
-    path = tmp_path / "x.json"
-    path.write_text('["a", "b"]')
-    with pytest.raises(InputError, match="without columns; leave `text_field` out"):
-        load_corpus(path, text_field="text")
-    with pytest.raises(InputError, match="without columns; leave `label_field` out"):
-        load_labelled(path)
-
-
-def test_a_large_array_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "LARGEST_FILE", 10_000)
-    for name, content in (("x.json", b" " * 20_000), ("x.json.gz", gzip.compress(b" " * 10**6))):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(InputError, match=r"more than 10,000 bytes.*\.jsonl"):
-            load_corpus(tmp_path / name)
-
-
 def test_standard_input(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("é\n\nb\n".encode())))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO("é\n\nb\n".encode())))
+    )
     assert load_corpus("-") == Corpus("stdin", ["é", "b"])
 
 
@@ -87,22 +65,9 @@ def test_a_quotation_mark_in_tsv_is_text(tmp_path):
 
 
 def test_a_long_csv_field_and_a_line_break_in_it(tmp_path):
-    path, limit = tmp_path / "x.csv", csv.field_size_limit()
-    path.write_text('text\n"' + "a" * (limit + 1) + '"\n"two\nlines"\n')
+    path = tmp_path / "x.csv"
+    path.write_text('text\n"' + "a" * 2**18 + '"\n"two\nlines"\n')
     assert load_corpus(path).documents[1] == "two\nlines"
-    assert csv.field_size_limit() == limit
-
-
-def test_readers_of_tables_do_not_disturb_each_other(tmp_path):
-    limit = csv.field_size_limit()
-    (tmp_path / "x.csv").write_text("text\na\nb\n")
-    first, second = (
-        iter_rows(str(tmp_path / "x.csv"), Fields(None, None), progress=SILENT) for _ in range(2)
-    )
-    next(first), next(second), list(first)
-    assert csv.field_size_limit() == limit
-    assert len(list(second)) == 1
-    assert csv.field_size_limit() == limit
 
 
 def test_progress_counts_the_lines(tmp_path, shown):
@@ -123,21 +88,9 @@ BAD = {
     "list.jsonl": (b'["a"]\n', r"line 1: a JSON list, not an object"),
     "key.jsonl": (
         b'{"text": "a"}\n\n{"body": 1}\n',
-        r"line 3: 'text' is .*missing in 1 of 2 rows.*`skip_nulls=True`",
+        r"line 3: 'text' is .*missing; pass `skip_nulls=True`",
     ),
-    "null.jsonl": (b'{"text": null}\n', r"line 1: 'text' is null or missing in 1 of 1 rows"),
-    "empty.json": (b"", r"empty\.json holds no documents"),
-    "none.json": (b"[]", r"none\.json holds no documents"),
-    "lines.json": (b'{"text": "a"}\n{"text": "b"}\n', r"lines\.json is not JSON .*\.jsonl"),
-    "one.json": (b'{"text": "a"}', r"one\.json is a JSON object with no list of objects"),
-    "both.json": (b'{"a": [{}], "b": [{}]}', r"with 2 lists of objects \('a', 'b'\)"),
-    "number.json": (b"3", r"number\.json: a JSON int, not an object"),
-    "numbers.json": (b"[1, 2]", r"numbers\.json, record 0: a JSON int, not an object"),
-    "mixed.json": (b'["a", 1]', r"mixed\.json, record 1: 'text' is 1, not a string"),
-    "two.json": (b'[{"title":"a","body":"b"}]', r"record 0: .*which column.*'title', 'body'"),
-    "deep.json": (b"[" * 100_000, r"deep\.json is not JSON \(nested too deeply\)"),
-    "half.json": (b'["a", "\\ud800"]', r"record 1: 'text' holds half of a surrogate"),
-    "cut.json.gz": (gzip.compress(b'["a", "b"]')[:-9], r"cut\.json\.gz cannot be read"),
+    "null.jsonl": (b'{"text": null}\n', r"line 1: 'text' is null or missing"),
     "half.jsonl": (b'{"text": "\\ud800"}\n', r"line 1: 'text' holds half of a surrogate"),
     "two.csv": (b"title,body\na,b\n", r"which column holds the text.*'title', 'body'.*text_field"),
     "two.jsonl": (b'{"title":"a","body":"b"}\n', r"line 1: .*which column.*'title', 'body'"),
@@ -164,12 +117,11 @@ def test_what_is_not_there(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\nc,d\n")
     with pytest.raises(InputError, match=r"no column 'z'; pass one of 'a', 'b'"):
         load_corpus(tmp_path / "x.csv", text_field="z")
-    for source in ("stdlib", "sst2", "-", "x.txt"):
+    for source in ("stdlib", "sst2", "-"):
         with pytest.raises(InputError, match=r"has no columns; leave `text_field` out"):
             load_corpus(source, text_field="z")
-    for source in ("synthetic", "x.npy"):
-        with pytest.raises(InputError, match="read it with load_tokens"):
-            load_corpus(source)
+    with pytest.raises(InputError, match="read it with load_tokens"):
+        load_corpus("synthetic")
 
 
 def fails(source, message, **options):
@@ -196,19 +148,10 @@ def test_a_line_may_have_sixty_four_megabytes(tmp_path):
     assert [len(text) for text in load_corpus(path).documents] == [1, 2**26 - 1]
 
 
-def test_a_quotation_mark_that_is_left_open_does_not_take_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_rows, "LARGEST_TEXT", 10_000)
-    path = tmp_path / "x.csv"
-    path.write_text('text\nfine\n"open\n' + "a line\n" * 10_000)
-    fails(path, r"a row is longer than 10,000 characters; close the quotation mark")
-    path.write_text('text\n"' + '\n","' * 10_000 + '"\n')
-    fails(path, r"a row is longer than 10,000 characters")
-
-
 def test_documents_that_outgrow_memory_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "x.txt"
     path.write_text("a line\n" * 1000)
-    monkeypatch.setattr(rows, "_STEP", 10_000)
+    monkeypatch.setattr("jaxpe.data.formats.table._STEP", 10_000)
     monkeypatch.setattr(memory, "available_bytes", lambda: 300_000)
     assert len(load_corpus(path).documents) == 1000
     monkeypatch.setattr(memory, "available_bytes", lambda: 200_000)
@@ -324,10 +267,10 @@ def test_a_quoted_tsv_is_read_as_the_csv_of_its_rows(tmp_path, name):
 TSV = {
     "excel": (
         'label\ttext\n1\t"Hello, world"\n0\tplain\n1\tfine\n',
-        "quoting",
-        ["Hello, world", "plain", "fine"],
+        "text",
+        ['"Hello, world"', "plain", "fine"],
     ),
-    "every row": ('label\ttext\n1\t"great"\n0\t"bad"\n', "quoting", ["great", "bad"]),
+    "every row": ('label\ttext\n1\t"great"\n0\t"bad"\n', "text", ['"great"', '"bad"']),
     "header": ('"label"\t"text"\n1\tgreat\n0\tbad\n', "quoting", ["great", "bad"]),
     "one column": ('text\n"two\nlines"\nand, one\n', "quoting", ["two\nlines", "and, one"]),
     "lone": ('label\ttext\n1\t"open\n0\ta "b" c\n', "text", ['"open', 'a "b" c']),
@@ -354,27 +297,6 @@ def test_quotation_marks_of_tsv_are_quoting_or_text(tmp_path, name):
     path.write_text(content)
     corpus = read_both_ways(path)
     assert (marks(corpus), corpus.documents) == (value, documents)
-
-
-QUOTED = '0\t"a ""b"""\n'
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        ("label\ttext\n" + QUOTED * 5000 + '1\ta "b" c\n', "5,002"),  # beyond what is read at once
-        ('label\ttext\n1\ta "b" c\n' + QUOTED * 5000, "2"),
-        ('"label"\t"text"\n"x"\t"he said \\"hi\\" to"\n', "2"),  # write.table of R
-        ('\n\nlabel\ttext\n1\ta "b" c\n' + QUOTED, "4"),
-    ],
-    ids=["late", "early", "backslashes", "blank lines"],
-)
-def test_a_tsv_with_quoting_and_lone_marks_is_refused_with_the_line(tmp_path, content, line):
-    path = tmp_path / "x.tsv"
-    path.write_text(content)
-    fails(path, rf"x\.tsv.* line {line} .*\.jsonl")
-    with pytest.raises(InputError, match=f"line {line} "):
-        next(find_shards([path])[0].documents())
 
 
 def test_a_tab_in_a_document_names_quoting(tmp_path):
@@ -438,30 +360,18 @@ def test_columns_without_names_that_pandas_numbers(tmp_path):
     ]
 
 
-ENCODINGS = [f"utf-{bits}{order}" for bits in (16, 32) for order in ("", "-le", "-be")]
+ENCODINGS = ["utf-16", "utf-32"]
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_wide_encodings_with_and_without_a_mark(tmp_path, name, encoding):
+def test_wide_encodings(tmp_path, name, encoding):
     (tmp_path / name).write_bytes(FILES[name].encode(encoding))
     assert read_both_ways(tmp_path / name).documents == TEXTS
 
 
 RUSSIAN = "Мы идём домой\nОн один дома\n"
 CHINESE = "我们在一起\n他是一个学生\n"
-
-
-@pytest.mark.parametrize("text", [RUSSIAN, CHINESE], ids=["ru", "zh"])
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_no_other_encoding_is_advised_for_utf16(tmp_path, text, encoding):
-    path = tmp_path / "x.txt"
-    path.write_bytes(text.encode("utf-16"))
-    assert load_corpus(path).documents == text.splitlines()
-    path.write_bytes(text.encode(encoding))
-    fails(path, r"^(?!.*(LATIN|1252)).* line 1 .*iconv -f UTF-16LE .*UTF-16BE")
-    path.write_bytes(text.encode("utf-16")[:-1])
-    fails(path, r"truncated data")
 
 
 @pytest.mark.parametrize(
@@ -472,10 +382,10 @@ def test_no_other_encoding_is_advised_for_utf16(tmp_path, text, encoding):
             r"line 2: byte 0x93 .*iconv.*1252 if '“café”' is right",
         ),
         ("fine\n\x81café\n".encode("latin1"), r"^(?!.*1252).*line 2: byte 0x81 .*iconv"),
-        ("naïve\n".encode() + "café\n".encode("latin1"), r"^(?!.*iconv).*line 2: byte 0xe9 .*mend"),
-        (b"fine\none\0two\n", r"^(?!.*iconv).*line 2 holds a NUL.*tr -d"),
-        (b"a line " * 2**18 + b"\none\0two\n", r"^(?!.*iconv).*line 2 holds a NUL.*tr -d"),
-        (b"fine\nmore" + bytes(4096), r"^(?!.*iconv).*line 2 holds a NUL.*tr -d"),
+        ("naïve\n".encode() + "café\n".encode("latin1"), r"line 2: byte 0xe9 .*mend"),
+        (b"fine\none\0two\n", r"line 2 holds a NUL.*tr -d"),
+        (b"a line " * 2**18 + b"\none\0two\n", r"line 2 holds a NUL.*tr -d"),
+        (b"fine\nmore" + bytes(4096), r"line 2 holds a NUL.*tr -d"),
     ],
     ids=["1252", "neither", "damaged", "nul", "late nul", "zeros"],
 )
@@ -509,9 +419,9 @@ def test_damaged_compressed_files_are_one_line(tmp_path, monkeypatch, ending):
     path.write_bytes(packed + packed)
     assert len(read_both_ways(path).documents) == 2 * 9999
     half = packed[: len(packed) // 2]
-    for damaged in (packed[:-5], half, packed + packed[:-5], packed + half, packed + b"more"):
+    for damaged in (packed[:-5], half):
         path.write_bytes(damaged)
-        fails(path, r"x\.txt cannot be read: .*check that it is whole")
+        fails(path, r"x\.txt cannot be read: .*check that it is complete")
     monkeypatch.setattr(files, "LARGEST_TEXT", 10_000)
     path.write_bytes(COMPRESSORS[ending](b"a" * 10**6))
     fails(path, r"line 1 has more than")
@@ -527,24 +437,9 @@ def test_zstandard_without_its_extra_names_it(tmp_path, monkeypatch):
         load_corpus(tmp_path / "x.txt")
 
 
-def test_padded_xz(tmp_path):
-    packed = lzma.compress(b"one\ntwo\n")
-    (tmp_path / "x.txt").write_bytes(packed + bytes(8) + packed)
-    assert load_corpus(tmp_path / "x.txt").documents == ["one", "two"] * 2
-
-
-def test_a_shard_has_the_hash_of_its_file_whatever_compresses_it(tmp_path):
-    for ending, compress in COMPRESSORS.items():
-        (tmp_path / f"x.txt{ending}").write_bytes(compress("\n".join(TEXTS).encode("utf-16")))
-        (shard,) = find_shards([tmp_path / f"x.txt{ending}"])
-        content = content_hash()
-        assert len([*shard.documents(content=content)]) == len(TEXTS)
-        assert content.hexdigest() == shard.digest()
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_standard_input_that_is_compressed(monkeypatch, encoding):
-    content = io.BytesIO(gzip.compress("one\ntwo\n".encode(encoding)))
+    content = io.BufferedReader(io.BytesIO(gzip.compress("one\ntwo\n".encode(encoding))))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(content))
     assert load_corpus("-").documents == ["one", "two"]
     assert not content.closed
@@ -574,22 +469,7 @@ def test_turns_of_a_chat_name_a_command_that_makes_text(tmp_path, field, more):
         assert load_corpus(tmp_path / "texts.jsonl").documents == ['hi "all"\né'] * 2
 
 
-def test_turns_of_a_chat_in_parquet_are_not_passed_over_for_names(tmp_path):
-    path = tmp_path / "chat.parquet"
-    rows = pa.table({"id": ["a", "b"], "messages": [CHATS["messages"]] * 2})
-    pyarrow.parquet.write_table(rows, path)
-    fails(path, r"'messages' is of type list.*'id' as `text_field`")
-    assert load_corpus(path, text_field="id").documents == ["a", "b"]
-
-
 def test_a_row_that_repeats_a_word_of_the_header_is_data(tmp_path):
     (tmp_path / "lemmas.csv").write_text("word,lemma\nwords,word\nword,word\n")
     corpus = load_corpus(tmp_path / "lemmas.csv", text_field="lemma")
     assert corpus.documents == ["word", "word"]
-
-
-def test_padding_of_xz_at_the_end_of_a_read(tmp_path):
-    """As `xz` allows: zeros after a stream, here more than is read at once."""
-    packed = lzma.compress(b"one\ntwo\n")
-    (tmp_path / "padded.txt").write_bytes(packed + bytes(2**20))
-    assert load_corpus(tmp_path / "padded.txt").documents == ["one", "two"]

@@ -1,17 +1,16 @@
 """Token files of trainers: the same documents from each, damage in one line."""
 
 import json
-import struct
 
 import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.files import content_hash
 from jaxpe.data import find_shards, load_corpus, load_tokens, open_tokenizer, tokenizer_of_ids
 from jaxpe.data.formats import token_files
-from jaxpe.data.formats.columns import Fields, Found
-from jaxpe.data.formats.token_files import Stream, holds_ids, id_documents
+from jaxpe.data.formats.columns import Fields, ReadLog
+from jaxpe.data.formats.table import holds_ids, id_blocks
+from jaxpe.data.formats.token_files import Stream
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
@@ -24,20 +23,6 @@ THERE = [row for row in DOCUMENTS if row]
 def arrow_stream(path, table):
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table)
-
-
-def megatron(folder, *, kind=8, dtype="<u2", documents=DOCUMENTS, cut=0, version=1):
-    """As Megatron's builder writes it: a document may be several sequences."""
-    lengths = [len(row) for row in documents]
-    ends = np.cumsum(lengths)
-    places = (ends - lengths) * np.dtype(dtype).itemsize
-    bounds = np.arange(len(documents) + 1)
-    index = struct.pack("<9sQBQQ", b"MMIDIDX\x00\x00", version, kind, len(documents), len(bounds))
-    index += np.array(lengths, "<i4").tobytes() + places.astype("<i8").tobytes()
-    (folder / "train.idx").write_bytes(index + bounds.astype("<i8").tobytes())
-    whole = np.concatenate([np.array(row, dtype) for row in documents]).tobytes()
-    (folder / "train.bin").write_bytes(whole[: len(whole) - cut])
-    return folder / "train.bin"
 
 
 def stream_of(dtype):
@@ -77,8 +62,6 @@ def arrow(folder):
 
 
 WRITERS = {
-    "megatron": megatron,
-    "megatron of 32 bits": lambda folder: megatron(folder, kind=4, dtype="<i4"),
     "nanoGPT": raw,
     "llm.c": llm_c,
     "npy": numpy_stream,
@@ -87,25 +70,25 @@ WRITERS = {
 }
 
 
-def read(path, field="input_ids", stream=Stream(separator=EOT), **options):  # noqa: B008
+def read(path, field="input_ids", stream=Stream(separator=EOT)):  # noqa: B008
     field = field if str(path).endswith(("parquet", "arrow")) else None
-    rows = id_documents(str(path), Fields(field, None), stream, **options)
-    return [ids.tolist() for ids, _ in rows]
+    blocks = id_blocks(str(path), Fields(field, None), stream, ReadLog())
+    return rows_of(blocks)
+
+
+def rows_of(blocks):
+    return [row.tolist() for ids, _ in blocks for row in ids]
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
 @pytest.mark.parametrize("at_once", [1, 2, 2**22])
 def test_every_format_has_the_same_documents(tmp_path, monkeypatch, write, at_once):
     monkeypatch.setattr(token_files, "_AT_ONCE", at_once)
-    path, content = write(tmp_path), content_hash()
-    assert read(path, content=content) == THERE
+    path = write(tmp_path)
+    assert read(path) == THERE
     (shard,) = find_shards([path])
-    assert shard.digest() == content.hexdigest()
-    documents = shard.documents(
-        text_field="input_ids" if path.suffix in (".parquet", ".arrow") else None,
-        stream=Stream(separator=EOT),
-    )
-    assert [document.text.tolist() for document in documents] == THERE
+    field = "input_ids" if path.suffix in (".parquet", ".arrow") else None
+    assert rows_of(shard.id_blocks(text_field=field, stream=Stream(separator=EOT))) == THERE
 
 
 def test_a_stream_without_separator_is_cut(tmp_path, monkeypatch):
@@ -149,13 +132,13 @@ def test_which_column_holds_ids(tmp_path):
 def test_rows_and_ids_that_are_null(tmp_path):
     rows = pa.table({"ids": pa.array([[1], None, [2, 3]], pa.list_(pa.int32())), "by": [*"xyz"]})
     pq.write_table(rows, tmp_path / "a.parquet")
-    path, found = str(tmp_path / "a.parquet"), Found()
+    path, log = str(tmp_path / "a.parquet"), ReadLog()
     with pytest.raises(InputError, match="'ids' is null in 1 of them; pass `skip_nulls=True`"):
         read(path, field=None)
     fields = Fields(None, "by", skip_nulls=True)
-    pairs = [*id_documents(path, fields, Stream(), found=found)]
-    assert [(ids.tolist(), by) for ids, by in pairs] == [([1], "x"), ([2, 3], "z")]
-    assert (found.text, found.null_texts) == ("ids", 1)
+    ((ids, by),) = id_blocks(path, fields, Stream(), log)
+    assert ([row.tolist() for row in ids], by) == ([[1], [2, 3]], ["x", "z"])
+    assert (log.text, log.null_texts) == ("ids", 1)
     pq.write_table(pa.table({"ids": [[1, None]]}), path)
     with pytest.raises(InputError, match="rows 0 to 0: 1 ids are null"):
         read(path, field=None)
@@ -178,8 +161,7 @@ def test_a_dataset_saved_to_disk(tmp_path):
     folder = save_to_disk(tmp_path / "ids", ids)
     shards = find_shards([folder])
     assert [shard.name[:10] for shard in shards] == ["data-00000", "data-00001"]
-    documents = [d.text.tolist() for s in shards for d in s.documents(stream=Stream())]
-    assert documents == THERE
+    assert [row for s in shards for row in rows_of(s.id_blocks(stream=Stream()))] == THERE
     assert load_tokens(folder).ids.shape[0] == len(THERE)
     texts = save_to_disk(tmp_path / "text", [pa.table({"text": ["to be", "or not"]})] * 2)
     assert load_corpus(texts).documents == ["to be", "or not"] * 2
@@ -192,34 +174,19 @@ def test_a_dataset_saved_to_disk(tmp_path):
 
 
 def test_a_corpus_of_ids_of_different_lengths(tmp_path):
-    corpus = load_tokens(megatron(tmp_path), length=4)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"ids": pa.array(DOCUMENTS, pa.list_(pa.int32()))}), path)
+    corpus = load_tokens(path, length=4)
     assert corpus.ids.tolist() == [[5, 7, 7, 0], [9, 0, 0, 0], [3, 2, 1, 4], [8, 8, 0, 0]]
     assert corpus.mask.sum(axis=1).tolist() == [3, 1, 4, 2]
     assert (corpus.vocab_size, corpus.longest, corpus.tokenizer) == (10, 5, "ids")
-    named = load_tokens(tmp_path / "train.bin", tokenizer="bytes")
+    named = load_tokens(path, tokenizer="bytes")
     assert named.tokens == open_tokenizer("bytes").tokens
 
 
-DAMAGE = {
-    "cut": (lambda folder: megatron(folder, cut=2), r"train\.bin has 20 bytes, and .* 11 ids of 2"),
-    "version": (lambda folder: megatron(folder, version=2), "no index of Megatron's for integers"),
-    "floats": (lambda folder: megatron(folder, kind=6), "type 6"),
-    "half an id": (lambda folder: raw(folder, b"x"), "33 bytes of ids, no multiple of 2"),
-}
-
-
-@pytest.mark.parametrize(("write", "message"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_damage_is_told_in_one_line(tmp_path, write, message):
-    with pytest.raises(InputError, match=message) as caught:
-        read(write(tmp_path))
-    assert len(str(caught.value).splitlines()) == 1
-
-
-def test_an_index_of_another_kind_is_refused(tmp_path):
-    (tmp_path / "a.bin").write_bytes(bytes(8))
-    (tmp_path / "a.idx").write_bytes(bytes(8))
-    with pytest.raises(InputError, match=r"a\.idx is no index of Megatron's"):
-        read(tmp_path / "a.bin")
+def test_a_file_that_is_cut(tmp_path):
+    with pytest.raises(InputError, match="33 bytes of ids, no multiple of 2"):
+        read(raw(tmp_path, b"x"))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ import numpy as np
 from flax import nnx
 
 from jaxpe._core.errors import InputError
-from jaxpe.nn import load_causal_lm
-from jaxpe.nn.checkpoints.bert import Bert, MPNet, load_classifier, load_masked_lm
+from jaxpe.nn import Bert, MPNet, load_causal_lm, load_classifier, load_masked_lm
 from tests.nn.stored import METADATA, PARITY, converted, tensors
 
 FOLDERS = ("tiny_bert", "tiny_mpnet", "tiny_llama")

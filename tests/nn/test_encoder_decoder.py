@@ -290,7 +290,7 @@ def test_what_does_not_go_together_is_refused():
         with pytest.raises(ValueError, match=wrong):
             crossing(ANSWERS, memory=memory)
     with pytest.raises(ValueError, match="hidden states"):
-        plain.remember(nn.Memory(jnp.zeros((ROWS, N, 8))))
+        plain.cache_memory(nn.Memory(jnp.zeros((ROWS, N, 8))))
     with pytest.raises(ValueError, match="cross-attention"):
         nn.layer_maps(nn.Decoder(config(norm="none"), cross_encoding=jaxpe.identity(),
                                  rngs=nnx.Rngs(0)), n=2)  # fmt: skip

@@ -15,12 +15,15 @@ from flax import nnx
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe.nn import Classifier, Encoder, MaskedLM, TransformerConfig
-from jaxpe.nn.checkpoints.bert import (
+from jaxpe.nn import (
     Bert,
     BertEncoder,
+    Classifier,
+    Encoder,
+    MaskedLM,
     MPNet,
     MPNetEncoder,
+    TransformerConfig,
     load_classifier,
     load_masked_lm,
     save_huggingface,

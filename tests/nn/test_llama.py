@@ -16,8 +16,8 @@ from jaxpe._core.errors import InputError, MissingExtraError
 from jaxpe.data.tokens.pretrained import open_pretrained
 from jaxpe.nn import generate, load_causal_lm
 from tests.nn.stored import HEAD_DIM, PARITY, change, converted, tensors, write, write_gguf
-from tests.parity.make_llama import CASES, IDS, REAL, SHOWN, TEXTS
 from tests.parity.test_transformers_models import real_directory
+from tools.parity.make_llama import CASES, IDS, REAL, SHOWN, TEXTS
 
 STORED = dict(np.load(PARITY / "llama.npz"))
 

@@ -19,7 +19,7 @@ from jaxpe.nn import (
     TransformerConfig,
     position_table,
 )
-from jaxpe.nn import functions_of_positions as functions
+from jaxpe.nn import position_functions as functions
 
 VOCAB, DIM, N = 7, 8, 5
 IDS = np.array([3, 1, 4, 1, 5], np.int32)

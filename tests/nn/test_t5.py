@@ -14,7 +14,7 @@ import jaxpe
 from jaxpe import nn
 from jaxpe._core.errors import InputError
 from tests.nn.stored import PARITY, change, tensors, write
-from tests.parity.make_t5 import ANSWERS, CASES, DECODER_MASK, IDS, MASK, SHORT
+from tools.parity.make_t5 import ANSWERS, CASES, DECODER_MASK, IDS, MASK, SHORT
 
 STORED = dict(np.load(PARITY / "t5.npz"))
 PLACES = np.asarray(nn.padded_positions(MASK))

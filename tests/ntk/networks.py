@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.parity.ntk_networks import build
+from tools.parity.ntk_networks import build
 
 # Most of the time goes into compilation.
 QUICK = {"xla_backend_optimization_level": 0}

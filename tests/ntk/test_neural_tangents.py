@@ -8,8 +8,8 @@ import pytest
 
 from jaxpe.ntk import empirical_ntk, max_learning_rate, predict_mse
 from tests.ntk.networks import NAMES, QUICK
-from tests.parity.make_neural_tangents import AXES
-from tests.parity.ntk_networks import APPLY
+from tools.parity.make_neural_tangents import AXES
+from tools.parity.ntk_networks import APPLY
 
 PEER = dict(np.load(Path(__file__).parent.parent / "parity" / "neural_tangents.npz"))
 

@@ -7,10 +7,10 @@ from flax import nnx
 
 from jaxpe._core.errors import InputError
 from jaxpe.nn import load_causal_lm
-from jaxpe.nn.checkpoints.gguf import FAMILIES, read_gguf_model
+from jaxpe.nn.checkpoints.gguf import ARCHITECTURES, read_gguf_model
 from tests.nn.stored import tensors
-from tests.parity.make_gguf_models import CASES, FOLDER, config_of, write_gguf_model
 from tests.parity.tiny_models import GGUF, HF, gguf_errors
+from tools.parity.make_gguf_models import CASES, FOLDER, config_of, write_gguf_model
 
 OWN = [name for name, (_, changes) in CASES.items() if not changes]
 SILU = ("llama", "llama3", "qwen2", "qwen3", "smollm3")
@@ -29,7 +29,7 @@ def test_logits(name, tmp_path):
 
 
 def test_every_family_is_among_the_cases():
-    assert CASES.keys() - {"llama3"} == FAMILIES.keys()
+    assert CASES.keys() - {"llama3"} == ARCHITECTURES.keys()
     assert tuple(name for name in CASES if "silu" in config_of(name).values()) == SILU
     for name in OWN:
         found = GGUF[f"{name}_transformers"]

@@ -21,10 +21,10 @@ from jaxpe.nn import (
 )
 from tests.nn.models import one_key
 from tests.nn.stored import change, tensors, write
-from tests.parity.make_changed_models import ANSWERS, CASES, write_case
-from tests.parity.make_changed_models import IDS as CHANGED_IDS
-from tests.parity.make_models import DECODERS, ENCODERS, FOLDER, HERE
 from tests.parity.tiny_models import decoder_errors, encoder_errors
+from tools.parity.make_changed_models import ANSWERS, CASES, write_case
+from tools.parity.make_changed_models import IDS as CHANGED_IDS
+from tools.parity.make_models import DECODERS, ENCODERS, FOLDER, HERE
 
 TOLERANCE = 1e-5
 

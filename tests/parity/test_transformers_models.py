@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxpe.nn.checkpoints.bert import Bert, MPNet, load_classifier, load_masked_lm
+from jaxpe.nn import Bert, MPNet, load_classifier, load_masked_lm
 
 HERE = Path(__file__).parent
 HF = dict(np.load(HERE / "transformers_models.npz"))

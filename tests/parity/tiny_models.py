@@ -17,8 +17,8 @@ from jaxpe.nn import (
     save_huggingface,
 )
 from tests.nn.stored import tensors
-from tests.parity.make_gguf_models import CASES, write_gguf_model
-from tests.parity.make_models import FOLDER, HERE, IDS, MASK, PADS, N
+from tools.parity.make_gguf_models import CASES, write_gguf_model
+from tools.parity.make_models import FOLDER, HERE, IDS, MASK, PADS, N
 
 HF = dict(np.load(HERE / "models.npz"))
 GGUF = dict(np.load(HERE / "gguf_models.npz"))

@@ -4,27 +4,43 @@ import numpy as np
 import pytest
 
 from jaxpe import theory
-from jaxpe.report.audit.text import _SENTENCES, sentence
+from jaxpe.analysis.audit import Sides
+from jaxpe.theory.audit import NOTHING_COMPARED
 
 # Hypotheses without numbers, and those that compare with the largest float.
-_WITHOUT_RHS = {"if (9)", "if A2", "then L_g finite"}
-_OF_MODELS = {"if no other order", "if masked loss", "if reads [CLS]"}
+CONDITIONS = {"if no other order", "if masked loss", "if reads [CLS]"}
+WITHOUT_RHS = {"if (9)", "if A2", "then L_g finite"} | CONDITIONS
 
 
 @pytest.mark.parametrize("statement", theory.STATEMENTS, ids=lambda statement: statement.name)
-def test_a_claim_has_both_of_its_numbers(statement):
-    for claim in _SENTENCES[statement.name]:
-        text = sentence(statement.name, claim, "12.5", "77.7")
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_claim_has_both_of_its_numbers(statement, holds):
+    for claim in statement.sentences:
+        text = statement.sentence(claim, Sides(12.5, 77.7, 65.2, holds))
         assert text.endswith(".")
         assert "{" not in text
-        assert ("12.5" in text) == (claim not in _OF_MODELS)
-        assert ("77.7" in text) == (claim not in _OF_MODELS | _WITHOUT_RHS)
+        assert ("12.5" in text) == (claim not in CONDITIONS)
+        assert ("77.7" in text) == (claim not in WITHOUT_RHS)
+
+
+def test_a_condition_that_fails_is_not_said_to_hold():
+    for statement in theory.STATEMENTS:
+        for claim in CONDITIONS & statement.sentences.keys():
+            true, false = (statement.sentence(claim, theory.boolean(x)) for x in (True, False))
+            assert true != false
+
+
+def test_nothing_is_compared_of_infinite_divergences():
+    lemma_12 = next(s for s in theory.STATEMENTS if s.name == "Lemma 12")
+    text = lemma_12.sentence("instead slope in k", Sides(0.0, 0.0, 0.0, True))
+    assert text == NOTHING_COMPARED
 
 
 @pytest.mark.parametrize("family", ["masked", "classification", "agnostic"])
 def test_every_family_of_losses_has_its_sentences(family):
     """Those of the other statements are all written by the audit of one model."""
     zeros = np.zeros((1, 2, 2)), np.zeros((2, 1))
-    given = theory.PositionGradients(zeros[0], zeros[0], zeros[1], zeros[1], zeros[1])
-    found = theory.corollary_15(given, np.eye(2), family=family)
-    assert all(sentence("Corollary 15", f"then {name}", "1", "2") for name in found.conclusions)
+    gradients = theory.PositionGradients(zeros[0], zeros[0], zeros[1], zeros[1], zeros[1])
+    audit = theory.corollary_15(gradients, np.eye(2), family=family)
+    statement = next(s for s in theory.STATEMENTS if s.name == "Corollary 15")
+    assert {f"then {name}" for name in audit.conclusions} <= statement.sentences.keys()

@@ -1,4 +1,4 @@
-"""Plans of layers against what the classes of transformers do: `tests/parity/make_rope_classes.py`.
+"""Plans of layers against what the classes of transformers do: `tools/parity/make_rope_classes.py`.
 
 A case is a configuration of a class, with its defaults, scaled, or with other sizes. Its groups are
 what a forward pass of the model did.

@@ -1,6 +1,6 @@
 """Spoilt configurations: right, or named, or not judged, but never a confident wrong answer.
 
-`tests/parity/make_rope_mutations.py` drops, misspells and moves each positional key of
+`tools/parity/make_rope_mutations.py` drops, misspells and moves each positional key of
 configurations, and stores what transformers computes of them. `python -m tests.rope.test_mutations`
 judges all of them and prints the counts; the tests take a part of each configuration.
 """

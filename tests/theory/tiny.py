@@ -11,7 +11,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
-from jaxpe.nn.positions import functions_of_positions
+from jaxpe.nn.positions import position_functions
 from jaxpe.theory.gradients import mean_embeddings, position_gradients
 from tests.nn.models import config
 
@@ -61,7 +61,7 @@ def masked_lm(**changes):
 
 def functions(model):
     """`(of, loss, attention)`: classification or masked language modelling on one example."""
-    of = functions_of_positions(model, length=N)
+    of = position_functions(model, length=N)
 
     masked = isinstance(model, nn.MaskedLM)
 

@@ -1,4 +1,4 @@
-"""Value of each head of a model: its score on documents, less that without the head."""
+"""Ablation of attention heads: drop of a score on documents without each head."""
 
 import functools
 import operator
@@ -13,7 +13,7 @@ from jaxpe._core.progress import SILENT, Progress, duration
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.analysis.attention.result import HeadDrops, Kind
 from jaxpe.nn import functionalize, parameter_count, pooled, trunk
-from jaxpe.spectral import HeadSums, ablate_heads, deposit, sum_heads
+from jaxpe.spectral import ablate_heads, deposit, sum_heads
 from jaxpe.training.tasks import logits_at
 
 _RESAMPLES = 400
@@ -22,13 +22,13 @@ _LEAST = 4  # documents
 _LEAST_TOKENS = 16  # of a document
 _CHUNK = 16  # documents that are ablated together
 _ACTIVATIONS = 2**22  # of a layer, held at once
-# Floating-point operations that ablation may take, and how many a second there may be.
+# Floating-point operations that ablation may take, and about how many a second.
 _BUDGET = {"cpu": (1e13, 6e10)}
 _ELSEWHERE = (2e15, 2e13)
 
 
 def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops]:
-    """Value of each head for the score: zero in its place and, where time allows, its mean."""
+    """Drop of the score without each head: zeros in its place and, where time allows, its mean."""
     config = sample.transformer.config
     chunks, kinds = _affordable(sample, progress)
     apply, params = functionalize(sample.module, method=_SCORES[sample.score])
@@ -56,18 +56,18 @@ def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops
             parts.append(ablated(params, chunk, fills[kind], at_once=at_once))
         score = np.concatenate([np.asarray(x.score, np.float64) for x in parts])
         drop = np.concatenate([np.asarray(x.drop, np.float64) for x in parts], axis=-1)
-        # A cosine with what was there before cannot but fall.
-        found = _drops(kind, score, drop, rng, tested=sample.score != "embedding")
+        # A cosine with the original output can only fall: it is not tested.
+        result = _drops(kind, score, drop, rng, tested=sample.score != "embedding")
         if sample.score != "accuracy":
-            return found
+            return result
         low, high = _paired_shares(drop)
-        return found._replace(low=low, high=high)
+        return result._replace(low=low, high=high)
 
     return [drops(kind) for kind in kinds]
 
 
 def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Kind, ...]]:
-    """Documents, in chunks, and kinds of ablation that the time allows."""
+    """Chunks of documents, and kinds of ablation, that the time allows."""
     config = sample.transformer.config
     budget, speed = _BUDGET.get(jax.default_backend(), _ELSEWHERE)
     used = parameter_count(sample.module)
@@ -88,7 +88,7 @@ def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Ki
 
 
 def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, np.ndarray]]:
-    """Documents of like lengths together, as many as these tokens are enough for; four at least."""
+    """Documents in chunks of similar length, at least four, up to a number of tokens."""
     most = min(documents["ids"].shape[1], max(_LEAST_TOKENS, tokens // (2 * _LEAST)))
     lengths = np.minimum(documents["mask"].sum(axis=1), most)
 
@@ -101,27 +101,27 @@ def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, 
     count = len(lengths)
     while count > _LEAST and sum(len(rows) * width for rows, width in cut(count)) > tokens:
         count -= 1
-    return [_rows_of(documents, *part) for part in cut(count)]
+    return [_document_rows(documents, *part) for part in cut(count)]
 
 
 def _padded(length: int) -> int:
-    """The next of the lengths 8, 16, 32, ..., since each compiles programs of its own."""
+    """The next of the lengths 8, 16, 32, ...: few shapes compile few programs."""
     return max(8, 1 << (length - 1).bit_length())
 
 
-def _rows_of(
+def _document_rows(
     documents: dict[str, np.ndarray], rows: np.ndarray, width: int
 ) -> dict[str, np.ndarray]:
     chunk = {name: array[rows] for name, array in documents.items()}
     chunk |= {name: chunk[name][:, :width] for name in ("ids", "mask")}
-    if "places" in chunk:  # nothing is to be guessed beyond the cut
+    if "places" in chunk:  # masked tokens beyond the cut do not count
         chunk["guessed"] = chunk["guessed"] & (chunk["places"] < width)
         chunk["places"] = np.minimum(chunk["places"], width - 1)
     return chunk
 
 
 def _mean_heads(sample: Sample, params: Any, chunks: list[Any]) -> np.ndarray:
-    """The mean of what each head gives over tokens of the documents, `[layers, heads, width]`."""
+    """Mean output of each head over tokens of the documents, `[layers, heads, width]`."""
 
     def summed(model: Any, ids: Array, mask: Array) -> Any:
         heads = trunk(model)(ids, mask=mask, trace=True).heads
@@ -129,13 +129,8 @@ def _mean_heads(sample: Sample, params: Any, chunks: list[Any]) -> np.ndarray:
         return sum_heads(heads, mask)
 
     run = jax.jit(functionalize(sample.module, method=summed)[0])
-    sums = [run(params, chunk["ids"], chunk["mask"]) for chunk in chunks]
-    return np.asarray(_mean_of(sums))
-
-
-@jax.jit
-def _mean_of(sums: list[HeadSums]) -> Array:
-    return functools.reduce(operator.add, sums).mean
+    sums = (run(params, chunk["ids"], chunk["mask"]) for chunk in chunks)
+    return np.asarray(functools.reduce(operator.add, sums).mean)
 
 
 _deposit = jax.jit(deposit)
@@ -158,10 +153,10 @@ def _drops(
     )
     shuffled = rng.permuted(dealt, axis=1).mean(axis=-1)
     drops = [drop.mean(axis=-1)[None], resampled, shuffled.reshape(-1, layers, heads)]
-    found = jax.device_get(_deposit(np.concatenate(drops)))
-    again, chance = np.split(found.largest_share[1:], [_RESAMPLES])
+    deposits = jax.device_get(_deposit(np.concatenate(drops)))
+    share, of_resamples, by_chance = np.split(deposits.largest_share, [1, 1 + _RESAMPLES])
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
-    share = np.quantile(again, (0.025, 0.975))
+    least, most = np.quantile(of_resamples, (0.025, 0.975))
     return HeadDrops(
         kind=kind,
         documents=count,
@@ -170,10 +165,10 @@ def _drops(
         low=low,
         high=high,
         p_value=_p_values(drop, rng) if tested else np.full((layers, heads), np.nan),
-        head=(int(found.layer[0]), int(found.head[0])),
-        largest_share=(float(found.largest_share[0]), float(share[0]), float(share[1])),
-        share_by_chance=float(np.quantile(chance, 0.95)),
-        entropy=float(found.entropy[0]),
+        head=(int(deposits.layer[0]), int(deposits.head[0])),
+        largest_share=(float(share[0]), float(least), float(most)),
+        share_by_chance=float(np.quantile(by_chance, 0.95)),
+        entropy=float(deposits.entropy[0]),
     )
 
 
@@ -191,20 +186,20 @@ def _paired_shares(drop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _p_values(drop: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """P-value of each head, corrected for the choice among all heads, `[layers, heads]`.
 
-    Each head is compared with the largest of all (Westfall & Young 1993, single step), so that one
-    is taken for a loss by chance in about 5 % of corpora, however many there are. Of two tests the
-    larger p: flipped signs are exact where drops are symmetric about 0, and resamples allow for
-    rare documents that lose or gain much.
+    Each head is compared with the largest of all (Westfall & Young 1993, single step), so that any
+    head is significant by chance in about 5 % of corpora, however many heads there are. The p-value
+    is the larger of two tests. Flipped signs are exact for drops symmetric about 0. Resamples allow
+    for rare documents that lose or gain much.
     """
     *heads, count = drop.shape
     drop = drop.reshape(-1, count)
-    by_sign = _rank(*_sign_flips(drop, rng))
-    return np.maximum(by_sign, _rank(*_bootstrap_t(drop, rng))).reshape(heads)
+    tests = _sign_flips(drop, rng), _bootstrap_t(drop, rng)
+    return np.max([_exceedance(*test) for test in tests], axis=0).reshape(heads)
 
 
-def _rank(own: np.ndarray, largest: np.ndarray) -> np.ndarray:
-    """The share of chance's largest statistics that reach each head's own, one among them."""
-    below = np.searchsorted(np.sort(largest), own - 1e-9)
+def _exceedance(statistic: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """Share of the largest statistics by chance that reach each head's statistic."""
+    below = np.searchsorted(np.sort(largest), statistic - 1e-9)
     return (1 + len(largest) - below) / (1 + len(largest))
 
 
@@ -222,8 +217,8 @@ def _sign_flips(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray,
 def _bootstrap_t(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """mean/deviation of each head, and the largest of centred drops in resampled documents.
 
-    A resample that happens to leave out the few documents a head matters for has no deviation; it
-    counts as half that of all.
+    A resample without the few documents that a head matters for has no deviation; half of the
+    deviation of all documents counts instead.
     """
     count = drop.shape[1]
     mean = drop.mean(axis=1)
@@ -234,7 +229,7 @@ def _bootstrap_t(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray
     spread = np.sqrt(np.maximum(weights @ (centred**2).T - moved**2, 0))
     spread = np.maximum(spread, deviation[None] / 2)
     t = np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
-    alike = np.where(mean > 0, np.inf, 0.0)  # where every document says the same
+    alike = np.where(mean > 0, np.inf, 0.0)  # every document has the same drop
     return np.divide(mean, deviation, out=alike, where=deviation > 0), t.max(axis=1)
 
 
@@ -260,13 +255,12 @@ def _causal(model: Any, documents: Any, **gating: Any) -> Array:
 def _mean_log_likelihood(logits: Array, targets: Array, counted: Array) -> Array:
     """Mean log-likelihood of each document, in nats a token; 0 without scored tokens."""
     likelihood = jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], axis=-1)
-    kept = jnp.where(counted, likelihood[..., 0], 0)
-    return jnp.sum(kept, axis=-1) / jnp.maximum(jnp.sum(counted, axis=-1), 1).astype(kept.dtype)
+    total = jnp.sum(jnp.where(counted, likelihood[..., 0], 0), axis=-1)
+    return total / jnp.maximum(jnp.sum(counted, axis=-1), 1).astype(total.dtype)
 
 
 def _embedding(model: Any, documents: Any, **gating: Any) -> Array:
-    own = _embedded(model, documents, **gating)
-    return jnp.sum(own * documents["reference"], axis=-1)
+    return jnp.sum(_embedded(model, documents, **gating) * documents["reference"], axis=-1)
 
 
 def _embedded(model: Any, documents: Any, **gating: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Attention logits taken apart: mean attention logits, their spectra and parts, heads' worth."""
+"""Decomposition of attention logits into position and content, and ablation of heads."""
 
 import dataclasses
 import functools
@@ -31,12 +31,11 @@ from jaxpe.nn import functionalize, trunk
 from jaxpe.nn.transformer import has_one_encoding
 from jaxpe.spectral import PartMeans, PartSums
 
-_SINGLE = 16  # documents whose own logits are taken apart
+_SINGLE = 16  # documents whose logits are analysed one by one
 _FREQUENCIES = 65
 
-# Here, so that nothing is compiled twice for one shape.
 _means = jax.jit(PartSums.means)
-_of_layer = jax.vmap(lambda sums: spectral.toeplitz_shares(sums.means()))
+_toeplitz_shares = jax.jit(jax.vmap(lambda sums: spectral.toeplitz_shares(sums.means())))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,30 +81,30 @@ def analyse(
     >>> analyse(options).variance.offset.shape  # doctest: +SKIP
     (2, 4)
     """
-    given, clock = {"examples": options.examples, "seed": options.seed}, Clock()
+    drawn, clock = {"examples": options.examples, "seed": options.seed}, Clock()
     if subject is None:
-        check_sample(length=LENGTH if options.length is None else options.length, **given)
+        check_sample(length=LENGTH if options.length is None else options.length, **drawn)
         subject = read_subject(options, new_head=False, held_out=True, progress=progress)
         clock.lap("reading")
     _check_one_encoding(subject)
     config, length = trunk(subject.module).config, subject.documents.corpus.ids.shape[1]
-    check_sample(length=length, layers=config.num_layers, heads=config.num_heads, **given)
-    sample = draw_sample(subject, **given)
+    check_sample(length=length, layers=config.num_layers, heads=config.num_heads, **drawn)
+    sample = draw_sample(subject, **drawn)
     clock.lap("drawing")
     sums = logit_sums.sum_logits(sample, progress=progress)
-    both, causal = logit_sums.both(*sums.halves), sample.transformer.causal
-    whole, (parts, embedded) = _means(both.parts), _shares(both.parts, both.embedded)
+    total, causal = logit_sums.merged(*sums.halves), sample.transformer.causal
+    means = _means(total.parts)
     result = AttentionAnalysis(
         source=subject.source,
         model=subject.model,
         facts=_facts(sample, trained=subject.trained),
         causal=causal,
-        means=_described(whole.parts.total, causal=causal),
-        single=_single(sample),
+        means=_mean_logits(means.parts.total, causal=causal),
+        single=_single_documents(sample),
         variance=_variance(sums, causal=causal),
-        parts=parts,
-        embedded=embedded,
-        pairs=_pairs(both, whole, sums.turning),
+        parts=_part_shares(total.parts),
+        embedded=_part_shares(total.embedded),
+        pairs=_pairs(total, means, sums.rotation),
         ablations=[],
         seconds=clock.laps,
     )
@@ -119,7 +118,7 @@ def analyse(
 
 @functools.partial(jax.jit, static_argnames="causal")
 def _spectra(mean: Array, *, causal: bool) -> dict[str, Array]:
-    """Numbers of each matrix `[..., n, n]`."""
+    """Toeplitz residual, symbol, spectra and ranks of each matrix `[..., n, n]`."""
     n = mean.shape[-1]
     seen = _seen(mean, causal=causal)
     diagonals = spectral.diagonal_means(mean, mask=seen)
@@ -164,31 +163,31 @@ def _without_level(diagonals: Array, *, causal: bool) -> Array:
     return jnp.where(weights > 0, diagonals - level, 0)
 
 
-def _described(mean: Array, *, causal: bool) -> MeanLogits:
-    found: dict[str, np.ndarray] = jax.tree.map(_wide, _spectra(mean, causal=causal))
-    if causal:  # what lies above the diagonal is none of a decoder's doing
-        found["circulant"] = np.full_like(found["circulant"], np.nan)
-    shown = np.where(_seen(mean, causal=causal), _wide(mean), np.nan)
-    return MeanLogits(logits=shown, **found)
+def _mean_logits(mean: Array, *, causal: bool) -> MeanLogits:
+    spectra: dict[str, np.ndarray] = jax.tree.map(_wide, _spectra(mean, causal=causal))
+    if causal:  # a circle has no earlier keys
+        spectra["circulant"] = np.full_like(spectra["circulant"], np.nan)
+    logits = np.where(_seen(mean, causal=causal), _wide(mean), np.nan)
+    return MeanLogits(logits=logits, **spectra)
 
 
-def _single(sample: Sample) -> SingleDocuments:
-    """Numbers of single documents' logits, averaged over some of them."""
+def _single_documents(sample: Sample) -> SingleDocuments:
+    """Spectra of the logits of single documents, averaged over some of them."""
     causal, text = sample.transformer.causal, sample.text
 
-    def of_batch(model: Any, ids: Array) -> Array:
+    def batch_logits(model: Any, ids: Array) -> Array:
         logits = trunk(model)(ids, trace=True).logits
         assert logits is not None  # it was traced
         return jnp.swapaxes(logits[..., text, text], 0, 1)
 
-    apply, params = functionalize(sample.module, method=of_batch)
+    apply, params = functionalize(sample.module, method=batch_logits)
     run, size = jax.jit(apply), min(2, logit_sums.batch_size(sample))
     batches = logit_sums.row_batches(sample.rows[: _SINGLE // size * size], size)
-    # One document at a time has the shape of the mean, for which this is compiled already.
-    logits = (one for ids in batches for one in np.asarray(run(params, ids)))
-    found = [_spectra(one, causal=causal) for one in logits]
-    means = (np.mean([_wide(x[name]) for x in found], axis=0) for name in SingleDocuments._fields)
-    return SingleDocuments(*means)
+    documents = (document for ids in batches for document in run(params, ids))
+    spectra = [_spectra(document, causal=causal) for document in documents]
+    return SingleDocuments(
+        *(np.mean([_wide(x[name]) for x in spectra], axis=0) for name in SingleDocuments._fields)
+    )
 
 
 def _mean_and_spread(sums: logit_sums.LogitSums) -> MeanAndSpread:
@@ -196,57 +195,47 @@ def _mean_and_spread(sums: logit_sums.LogitSums) -> MeanAndSpread:
     return MeanAndSpread(_wide(_means(sums.parts).parts.total), spread)
 
 
-def _variance(sums: logit_sums.Halves, *, causal: bool) -> Variance:
+def _variance(sums: logit_sums.HalfSums, *, causal: bool) -> Variance:
     """Decomposition of variance for the documents, and for their tokens in random order."""
     (a, b), (c, d) = (map(_mean_and_spread, pair) for pair in (sums.halves, sums.shuffled))
     return variance_decomposition((a, b), (c, d), causal=causal)
 
 
-@jax.jit
-def _layer_shares(*sums: PartSums) -> spectral.ToeplitzShares:
-    """Shares of the layers of all sums, the first sums first."""
-    return _of_layer(jax.tree.map(lambda *layers: jnp.concatenate(layers), *sums))
-
-
-def _shares(parts: PartSums, embedded: PartSums) -> tuple[PartShares, PartShares]:
-    """Shares in the logits of each layer, and in those of the first with embeddings alone."""
-    found = [np.stack([_wide(x) for x in of], -1) for of in _layer_shares(parts, embedded)]
-    layers = len(parts.counts)
-    return _part_shares(*(x[:layers] for x in found)), _part_shares(*(x[layers:] for x in found))
-
-
-def _part_shares(share: np.ndarray, mean_share: np.ndarray, residual: np.ndarray) -> PartShares:
-    some = np.broadcast_to(share.sum(axis=-1, keepdims=True) > 0, share.shape)
-    cross = 1 - share.sum(axis=-1)
+def _part_shares(sums: PartSums) -> PartShares:
+    """Shares of the five parts in the logits of each layer."""
+    share, mean_share, residual = (
+        np.stack([_wide(part) for part in parts], -1) for parts in _toeplitz_shares(sums)
+    )
+    nonzero = share.sum(axis=-1) > 0
     return PartShares(
-        share=np.where(some, share, np.nan),
-        mean_share=np.where(some, mean_share, np.nan),
+        share=np.where(nonzero[..., None], share, np.nan),
+        mean_share=np.where(nonzero[..., None], mean_share, np.nan),
         residual=np.where(mean_share > 0, residual, np.nan),
-        cross=np.where(some[..., 0], cross, np.nan),
+        cross=np.where(nonzero, 1 - share.sum(axis=-1), np.nan),
     )
 
 
 def _pairs(
-    sums: logit_sums.LogitSums, whole: PartMeans, turning: logit_sums.Turning | None
+    sums: logit_sums.LogitSums, means: PartMeans, rotation: logit_sums.Rotation | None
 ) -> Pairs | None:
-    """Shares of the pairs that turn in the mean squared logits."""
-    if turning is None or sums.pairs is None:
+    """Shares of the rotary pairs in the mean squared logits."""
+    if rotation is None or sums.pairs is None:
         return None
-    documents = np.asarray(whole.counts).max()
-    squares = _wide(whole.total_squares).sum((-2, -1))[..., None] * documents
-    return Pairs(turning.angles, ratio(_wide(sums.pairs), squares))
+    documents = np.asarray(means.counts).max()
+    squares = _wide(means.total_squares).sum((-2, -1))[..., None] * documents
+    return Pairs(rotation.angles, ratio(_wide(sums.pairs), squares))
 
 
 def _unexplained(mean: Array, diagonals: Array, seen: np.ndarray) -> Array:
-    """Share of the squares that no Toeplitz matrix explains, over the pairs seen."""
+    """Share of the squares that no Toeplitz matrix explains, over pairs that attend."""
     rest = mean - spectral.toeplitz_matrix(diagonals)
     missed = jnp.sum(jnp.where(seen, rest, 0) ** 2, axis=(-2, -1))
-    whole = jnp.sum(jnp.where(seen, mean, 0) ** 2, axis=(-2, -1))
-    return missed / jnp.where(whole == 0, 1.0, whole)
+    total = jnp.sum(jnp.where(seen, mean, 0) ** 2, axis=(-2, -1))
+    return missed / jnp.where(total == 0, 1.0, total)
 
 
 def _seen(matrices: Array | np.ndarray, *, causal: bool) -> np.ndarray:
-    """Pairs of positions of which the first attends to the second, in the shape of the matrices."""
+    """Whether query i attends to key j, in the shape of the matrices."""
     n = matrices.shape[-1]
     return np.broadcast_to(np.tri(n, dtype=bool) if causal else np.True_, matrices.shape)
 

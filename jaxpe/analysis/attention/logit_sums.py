@@ -1,6 +1,7 @@
-"""Sums over documents of attention logits, their parts of content and position, and their pairs."""
+"""Sums over documents of attention logits, their content and position parts, and rotary pairs."""
 
 import functools
+import operator
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -10,8 +11,8 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe import nn
+from jaxpe._core.arrays import tree_add
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.trees import tree_add
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.spectral import PartSums, logit_parts, pair_logits, sum_parts
 
@@ -19,7 +20,7 @@ _ENTRIES = 2**24  # logits of all layers and heads held at once
 
 
 class Spread(NamedTuple):
-    """Numbers by how they spread about their mean, which add.
+    """Mean and squared deviations of numbers; merging two samples adds them.
 
     The mean of squares less the squared mean would lose a small variance under a large level.
 
@@ -53,60 +54,56 @@ class LogitSums(NamedTuple):
 
     parts: PartSums  # [layers, ...]
     embedded: PartSums  # [1, ...]
-    spread: Spread  # over documents and pairs of different places, [layers, heads]
+    spread: Spread  # over documents and pairs of different positions, [layers, heads]
     pairs: Array | None  # of squares, [layers, heads, pairs]
 
     __add__ = tree_add
 
 
-class Halves(NamedTuple):
-    """Sums over the two halves of the documents, and what turns.
+class HalfSums(NamedTuple):
+    """Sums over the two halves of the documents, and the rotation.
 
     Attributes:
         halves: sums of the documents as they are.
         shuffled: sums of half of them, with the tokens of each in random order.
-        turning: None where nothing does.
+        rotation: None where no entries rotate.
     """
 
     halves: tuple[LogitSums, LogitSums]
     shuffled: tuple[LogitSums, LogitSums]
-    turning: "Turning | None"
+    rotation: "Rotation | None"
 
 
-class Turning(NamedTuple):
-    """Entries of queries and keys that turn with position, found by turning unit vectors."""
+class Rotation(NamedTuple):
+    """Entries of queries and keys that turn with position, found by rotation unit vectors."""
 
-    angles: np.ndarray  # at one position, a pair
+    angles: np.ndarray  # radians a position, [pairs]
     rotary_dim: int
     layout: Literal["half_split", "interleaved"]
 
 
-def sum_logits(sample: Sample, *, progress: Progress = SILENT) -> Halves:
+def sum_logits(sample: Sample, *, progress: Progress = SILENT) -> HalfSums:
     """Sums over each half of the documents, as they are and with tokens in random order."""
     module, text = sample.module, sample.text
-    turning = find_turning(module)
-    one, other = (sample.rows[half::2] for half in (0, 1))
+    rotation = find_rotation(module)
+    one, other = sample.rows[::2], sample.rows[1::2]
     size = batch_size(sample)
     means = _means(sample, size)
-    of_batch = functools.partial(_sum_batch, text=text, turning=turning)
-    apply, params = nn.functionalize(module, method=of_batch)
+    method = functools.partial(_sum_batch, text=text, rotation=rotation)
+    apply, params = nn.functionalize(module, method=method)
     run = jax.jit(apply)
 
     def total(half: np.ndarray) -> LogitSums:
         batches = progress.track(row_batches(half, size), "logits", total=-(-len(half) // size))
-        return functools.reduce(both, (run(params, ids, means) for ids in batches))
+        return functools.reduce(merged, (run(params, ids, means) for ids in batches))
 
-    some = len(one) // 2  # will do
     rng = np.random.default_rng([sample.seed, 3])
-    shuffled = (shuffled_rows(half[:some], text, rng) for half in (one, other))
-    first, second = map(total, shuffled)
-    return Halves((total(one), total(other)), (first, second), turning)
+    some = len(one) // 2  # half of the documents are enough in random order
+    a, b = (total(shuffled_rows(half[:some], text, rng)) for half in (one, other))
+    return HalfSums((total(one), total(other)), (a, b), rotation)
 
 
-@jax.jit
-def both(one: LogitSums, other: LogitSums) -> LogitSums:
-    """Sums over the documents of both."""
-    return one + other
+merged = jax.jit(operator.add)  # sums over the documents of both
 
 
 def shuffled_rows(rows: np.ndarray, text: slice, rng: np.random.Generator) -> np.ndarray:
@@ -117,62 +114,63 @@ def shuffled_rows(rows: np.ndarray, text: slice, rng: np.random.Generator) -> np
 
 
 def _means(sample: Sample, size: int) -> Array:
-    """The share of position in what enters each layer, over the places of text."""
+    """Mean hidden state of each position that enters each layer, over positions of text."""
     apply, params = nn.functionalize(sample.module, method=nn.sum_hidden)
     run = jax.jit(apply)
-    places = np.zeros(sample.rows.shape[1], bool)
-    places[sample.text] = True
+    text = np.zeros(sample.rows.shape[1], bool)
+    text[sample.text] = True
 
     def summed(ids: np.ndarray) -> nn.HiddenSums:
         sums, counts = jax.device_get(run(params, ids))
-        return nn.HiddenSums(np.where(places[None, :, None], sums, 0), np.where(places, counts, 0))
+        return nn.HiddenSums(np.where(text[None, :, None], sums, 0), np.where(text, counts, 0))
 
     return nn.position_means(summed, [{"ids": ids} for ids in row_batches(sample.rows, size)])
 
 
 def _sum_batch(
-    model: Any, ids: Array, means: Array, *, text: slice, turning: Turning | None
+    model: Any, ids: Array, means: Array, *, text: slice, rotation: Rotation | None
 ) -> LogitSums:
     """Sums over one batch, layer by layer."""
-    parts, spread, pairs = _sum_heads(model, nn.split_heads(model, ids, means=means), text, turning)
+    parts, spread, pairs = _sum_heads(
+        model, nn.split_heads(model, ids, means=means), text, rotation
+    )
     embedded, _, _ = _sum_heads(model, nn.split_heads(model, ids), text, None)
     return LogitSums(parts, embedded, spread._replace(count=spread.count[0]), pairs)
 
 
 def _sum_heads(
-    model: Any, found: nn.HeadParts, text: slice, turning: Turning | None
+    model: Any, heads: nn.HeadParts, text: slice, rotation: Rotation | None
 ) -> tuple[PartSums, Spread, Array | None]:
-    """Sums of the parts, how the logits spread, and squares of the pairs, of the layers found."""
+    """Sums of the parts, spread of the logits, and squares of the rotary pairs, by layer."""
     causal, encoding = nn.trunk(model).causal, nn.head_encoding(model)
-    where: dict[str, Any] = {
-        "q_positions": found.positions,
-        "k_positions": found.positions,
-        "scale": found.scale,
+    options: dict[str, Any] = {
+        "q_positions": heads.positions,
+        "k_positions": heads.positions,
+        "scale": heads.scale,
     }
 
-    def windowed(x: Array) -> Array:
-        return x[..., text, text]
-
-    def of_layer(layer: tuple[Any, ...]) -> tuple[PartSums, Spread, Array | None]:
-        q_content, q_position, k_content, k_position, own = layer
-        parts = jax.tree.map(windowed, logit_parts(encoding, own, *layer[:4], **where))
+    def layer_sums(layer: tuple[Any, ...]) -> tuple[PartSums, Spread, Array | None]:
+        q_content, q_position, k_content, k_position, params = layer
+        parts = logit_parts(encoding, params, *layer[:4], **options)
+        parts = jax.tree.map(lambda x: x[..., text, text], parts)
         sums, spread = sum_parts(parts, causal=causal), logit_spread(parts.total, causal=causal)
-        if turning is None:
+        if rotation is None:
             return sums, spread, None
-        chosen = {"rotary_dim": turning.rotary_dim, "layout": turning.layout}
         q, k = q_content + q_position, k_content + k_position
-        pairs = windowed(pair_logits(encoding, own, q, k, **where, **chosen).logits)
-        if causal:
-            pairs = jnp.tril(pairs)
+        pairs = pair_logits(
+            encoding, params, q, k, rotary_dim=rotation.rotary_dim, layout=rotation.layout,
+            **options,
+        ).logits[..., text, text]  # fmt: skip
+        pairs = jnp.tril(pairs) if causal else pairs
         return sums, spread, jnp.sum(pairs**2, axis=(0, -2, -1))
 
-    return lax.map(of_layer, (*found[:4], found.params))
+    return lax.map(layer_sums, (*heads[:4], heads.params))
 
 
 def logit_spread(logits: Array, *, causal: bool) -> Spread:
     """Variance of logits `[documents, heads, n, n]` over pairs of different places."""
     documents, _, n, _ = logits.shape
-    seen = different_places(n, causal=causal)
+    seen = different_positions(n, causal=causal)
     count = jnp.asarray(documents * seen.sum(), logits.dtype)
 
     def summed(x: Array) -> Array:
@@ -180,49 +178,50 @@ def logit_spread(logits: Array, *, causal: bool) -> Spread:
 
     rough = summed(logits) / count
     deviation = logits - rough[None, :, None, None]
-    left = summed(deviation)  # by which sums of many numbers are off
-    return Spread(count, rough + left / count, summed(deviation**2) - left**2 / count)
+    error = summed(deviation)  # rounding of a sum of many numbers
+    return Spread(count, rough + error / count, summed(deviation**2) - error**2 / count)
 
 
-def different_places(n: int, *, causal: bool) -> np.ndarray:
-    """Pairs i ≠ j of which the first attends to the second, `[1, 1, n, n]`."""
+def different_positions(n: int, *, causal: bool) -> np.ndarray:
+    """Pairs i ≠ j whose query i attends to key j, `[1, 1, n, n]`."""
     seen = np.tri(n, k=-1, dtype=bool) if causal else ~np.eye(n, dtype=bool)
     return seen[None, None]
 
 
-def find_turning(module: Any) -> Turning | None:
-    """Rotation of the queries; None where they do not turn, heads differ, or pairs have no usual
-    layout.
+def find_rotation(module: Any) -> Rotation | None:
+    """Rotation of the queries, read off rotated unit vectors.
+
+    None where queries do not rotate, heads differ, or pairs have no usual layout.
     """
     if not nn.head_encoding(module).defines("query"):
         return None
-    apply, params = nn.functionalize(module, method=_turned)
-    turned = np.asarray(jax.jit(apply)(params), np.float64)
-    if (turned != turned[:, :1]).any():
+    apply, params = nn.functionalize(module, method=_rotated)
+    rotated = np.asarray(jax.jit(apply)(params), np.float64)
+    if (rotated != rotated[:, :1]).any():
         return None
-    turned = turned[:, 0]
-    off = np.abs(turned) * (1 - np.eye(len(turned)))
-    moves, partner = np.flatnonzero(off.any(axis=1)), off.argmax(axis=1)
-    dim = len(moves)
-    if dim < 2 or dim % 2 or moves[-1] != dim - 1:
+    rotated = rotated[:, 0]
+    off = np.abs(rotated) * (1 - np.eye(len(rotated)))
+    rotary, partner = np.flatnonzero(off.any(axis=1)), off.argmax(axis=1)
+    dim = len(rotary)
+    if dim < 2 or dim % 2 or rotary[-1] != dim - 1:
         return None
     half_split = partner[0] == dim // 2
     first = np.arange(dim // 2) if half_split else np.arange(0, dim, 2)
     if (partner[first] != first + (dim // 2 if half_split else 1)).any():
         return None
-    angles = np.abs(np.arctan2(turned[first, partner[first]], turned[first, first]))
-    return Turning(angles, dim, "half_split" if half_split else "interleaved")
+    angles = np.abs(np.arctan2(rotated[first, partner[first]], rotated[first, first]))
+    return Rotation(angles, dim, "half_split" if half_split else "interleaved")
 
 
-def _turned(model: Any) -> Array:
+def _rotated(model: Any) -> Array:
     """Unit vectors at position 1, after the query hook of the first layer's encoding."""
     below, encoding = nn.trunk(model), nn.head_encoding(model)
     width, heads = below.config.head_width, below.config.num_heads
     if below.config.latent is not None:
         width += below.config.latent.rotary_dim
     unit = jnp.broadcast_to(jnp.eye(width)[:, None], (width, heads, width))
-    own = below.layers.attention.encoding_params.get_value()
-    params = (below.encoding_params.get_value(), jax.tree.map(lambda leaf: leaf[0], own))
+    by_layer = below.layers.attention.encoding_params.get_value()
+    params = (below.encoding_params.get_value(), jax.tree.map(lambda leaf: leaf[0], by_layer))
     return encoding.query(params, unit, jnp.ones(width, jnp.int32))
 
 

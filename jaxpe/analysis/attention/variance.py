@@ -1,17 +1,15 @@
 """Shares of the variance of attention logits that positions explain, from sums over documents."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from jaxpe import spectral
-from jaxpe.analysis.attention.logit_sums import Spread, different_places
+from jaxpe.analysis.attention.logit_sums import Spread, different_positions
 from jaxpe.analysis.attention.result import Variance, residual
 
-# Here, so that nothing is compiled twice for one shape.
-_by_offset = jax.jit(
+_offset_means = jax.jit(
     lambda mean, mask: spectral.toeplitz_matrix(spectral.diagonal_means(mean, mask=mask))
 )
 
@@ -21,7 +19,7 @@ class MeanAndSpread(NamedTuple):
 
     Attributes:
         mean: their mean over documents.
-        spread: how they spread over documents and pairs of different places.
+        spread: their spread over documents and pairs of different positions.
     """
 
     mean: np.ndarray
@@ -32,13 +30,11 @@ Halves = tuple[MeanAndSpread, MeanAndSpread]
 
 
 def variance_decomposition(halves: Halves, shuffled: Halves, *, causal: bool) -> Variance:
-    """Analysis of variance: over documents and pairs i ≠ j, what j − i and i, j explain.
+    """Analysis of variance of the logits: shares of the offset j − i and of the positions i, j.
 
-    A token is like itself wherever it stands, so that i = j would tell of the tokens. The others
-    explain nothing where a model has no positions and tokens are in random order.
-
-    The mean logits of two halves of the documents have independent noise, whose product is 0 in the
-    mean; so shares may come out below 0.
+    Logits vary over documents and over pairs i ≠ j. Pairs i = j are left out, as they compare a
+    token with itself; then nothing is explained if a model has no positions and tokens are in
+    random order.
 
     Args:
         halves: of the documents.
@@ -46,61 +42,45 @@ def variance_decomposition(halves: Halves, shuffled: Halves, *, causal: bool) ->
         causal: whether tokens look back only.
     """
     spread = halves[0].spread + halves[1].spread
-    position, offset = _explained(halves, causal=causal)
-    in_random_order, _ = _explained(shuffled, causal=causal)
-    place = position - offset
+    offset = position_share(halves, causal=causal, by_offset=True)
+    place = position_share(halves, causal=causal) - offset
     return Variance(
-        level=_wide(spread.mean),
-        total=_wide(spread.variance),
+        level=np.asarray(spread.mean, np.float64),
+        total=np.asarray(spread.variance, np.float64),
         offset=offset,
         place=place,
-        shuffled=in_random_order,
+        shuffled=position_share(shuffled, causal=causal),
         residual=residual(offset, place),
     )
 
 
-def position_share(halves: Halves, *, causal: bool) -> np.ndarray:
-    """Share of the variance that the places i, j explain, `[layers, heads]`."""
-    (a, b), total = (_centred(half, causal=causal) for half in halves), _total(halves)
-    return ratio(_product(a, b, causal=causal), total)
+def position_share(halves: Halves, *, causal: bool, by_offset: bool = False) -> np.ndarray:
+    """Share of the variance that positions i, j explain, `[layers, heads]`.
 
+    The noise in the mean logits of two halves of the documents is independent, and its product is
+    0 in expectation. Shares may therefore come out below 0.
 
-def _explained(halves: Halves, *, causal: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the variance that places i, j explain, and the offset alone, `[layers, heads]`."""
-    (a, b), total = (_centred(half, causal=causal) for half in halves), _total(halves)
-    by_offset = _of_offsets((a, b), causal=causal)
-    return (
-        ratio(_product(a, b, causal=causal), total),
-        ratio(_product(*by_offset, causal=causal), total),
-    )
+    Args:
+        halves: of the documents.
+        causal: whether tokens look back only.
+        by_offset: the share that the offset j − i explains alone.
+    """
+    total = np.asarray((halves[0].spread + halves[1].spread).variance, np.float64)
+    shape = halves[0].mean.shape
+    pairs = different_positions(shape[-1], causal=causal)
+    seen = np.broadcast_to(pairs, shape)
 
+    def centred(mean: np.ndarray) -> np.ndarray:
+        mean = np.asarray(mean, np.float64)
+        mean = np.where(seen, mean - mean.mean(axis=(-2, -1), where=seen, keepdims=True), 0)
+        if by_offset:
+            mean = np.where(seen, np.asarray(_offset_means(mean, seen), np.float64), 0)
+        return mean
 
-def _total(halves: Halves) -> np.ndarray:
-    return _wide((halves[0].spread + halves[1].spread).variance)
-
-
-def _product(a: np.ndarray, b: np.ndarray, *, causal: bool) -> np.ndarray:
-    """Mean product over the pairs that are looked at."""
-    return (a * b).sum((-2, -1)) / different_places(a.shape[-1], causal=causal).sum()
-
-
-def _centred(half: MeanAndSpread, *, causal: bool) -> np.ndarray:
-    """Mean logits less their level; 0 at pairs that are left out."""
-    mean = _wide(half.mean)
-    seen = np.broadcast_to(different_places(mean.shape[-1], causal=causal), mean.shape)
-    return np.where(seen, mean - mean.mean(axis=(-2, -1), where=seen, keepdims=True), 0)
-
-
-def _of_offsets(centred: Sequence[np.ndarray], *, causal: bool) -> list[np.ndarray]:
-    """The same by offset."""
-    seen = np.broadcast_to(different_places(centred[0].shape[-1], causal=causal), centred[0].shape)
-    return [np.where(seen, _wide(_by_offset(mean, seen)), 0) for mean in centred]
-
-
-def _wide(x: Any) -> np.ndarray:
-    return np.asarray(x, np.float64)
+    product = centred(halves[0].mean) * centred(halves[1].mean)
+    return ratio(product.sum((-2, -1)) / pairs.sum(), total)
 
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Their quotient; 0 where there is nothing to have a share in."""
+    """Quotient; 0 where the whole is 0."""
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)

@@ -6,6 +6,7 @@
 It brings Flax and Optax, and is imported when it is asked for.
 """
 
+from jaxpe.analysis.audit.evidence import audit_inputs
 from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, position_loss
 from jaxpe.analysis.audit.job import AuditOptions, audit
 from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_both
@@ -17,12 +18,11 @@ from jaxpe.analysis.audit.result import (
     Sides,
     Training,
 )
-from jaxpe.analysis.audit.statements import statements_on_corpus, statements_on_model
 from jaxpe.analysis.subject import Subject, SubjectOptions, read_subject
 
 __all__ = [
     "AuditFacts", "AuditOptions", "AuditResult", "AuditedStatement", "Geometry", "KernelPairs",
-    "PositionLoss", "Sides", "Subject", "SubjectOptions", "Training", "audit", "geometry_of",
-    "kernel_and_forcing", "kernel_pairs", "position_loss", "read_subject", "statements_on_corpus",
-    "statements_on_model", "train_both",
+    "PositionLoss", "Sides", "Subject", "SubjectOptions", "Training", "audit", "audit_inputs",
+    "geometry_of", "kernel_and_forcing", "kernel_pairs", "position_loss", "read_subject",
+    "train_both",
 ]  # fmt: skip

@@ -8,12 +8,11 @@ import numpy as np
 from jax import Array
 
 import jaxpe
-from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.subject import Subject
 from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
-from jaxpe.nn import PositionFunctions, functions_of_positions, trunk
+from jaxpe.nn import PositionFunctions, position_functions, trunk
+from jaxpe.theory.audit import within
 from jaxpe.training.documents import (
     Vocabulary,
     count_documents,
@@ -94,7 +93,7 @@ def position_loss(
     """
     corpus, labels = subject.documents.corpus, subject.documents.labels
     try:
-        of = functions_of_positions(subject.module, length=corpus.ids.shape[1])
+        of = position_functions(subject.module, length=corpus.ids.shape[1])
     except ValueError as error:
         raise InputError(str(error)) from error
     rows = np.sort(np.random.default_rng(seed).permutation(len(labels))[:examples])
@@ -159,18 +158,12 @@ def geometry_of(subject: Subject) -> Geometry:
             f"and {_LEAST} at least are needed: pass more or longer documents, or a larger `length`"
         )
     nulls = count_shuffled(subject.documents, seed=1, number=_NULLS)
-    return Geometry(counts, mu, D, nulls, inner(position.squared_distances, position.present))
+    return Geometry(counts, mu, D, nulls, within(position.squared_distances, position.present))
 
 
-@compiled()
+@jax.jit
 def _distances(counts: PositionCounts) -> tuple[PositionalDistributions, Distances]:
     merged = counts.merged()
     mu = jaxpe.positional_distributions(merged, empty="zero")
     mu = mu._replace(present=merged.per_position > 0)
     return mu, jaxpe.hellinger_distances(mu)
-
-
-def inner(matrix: ArrayLike, present: ArrayLike) -> np.ndarray:
-    """The rows and columns of positions with text."""
-    kept = np.flatnonzero(present)
-    return np.asarray(matrix)[kept[:, None], kept]

@@ -1,20 +1,17 @@
 """Audit of one subject: all statements, the kernel and the training."""
 
 import dataclasses
-from functools import partial
 
 import numpy as np
 
 import jaxpe
 from jaxpe import theory
-from jaxpe._core.compiled import one_call
 from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe._core.progress import SILENT, Clock, Progress
-from jaxpe._core.threads import side_by_side
-from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, inner, position_loss
+from jaxpe.analysis.audit.evidence import audit_inputs
+from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, position_loss
 from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_both
 from jaxpe.analysis.audit.result import AuditFacts, AuditResult, Training, audited
-from jaxpe.analysis.audit.statements import statements_on_corpus, statements_on_model
 from jaxpe.analysis.subject import Subject, SubjectOptions, read_subject
 
 _MOST_POSITIONS = 4096  # matrices of positions are dense
@@ -55,8 +52,8 @@ def audit(
     A minute, most of it compiling:
 
     >>> options = AuditOptions(source="stdlib", examples=32, length=16, steps=5)
-    >>> found = audit(options)  # doctest: +SKIP
-    >>> found.statements[0].name, found.statements[0].verdict  # doctest: +SKIP
+    >>> result = audit(options)  # doctest: +SKIP
+    >>> result.statements[0].name, result.statements[0].verdict  # doctest: +SKIP
     ('Theorem 1', 'holds')
     """
     seed, clock = options.seed, Clock()
@@ -69,13 +66,15 @@ def audit(
         subject, examples=options.examples, seed=seed, temperature=options.temperature
     )
     geometry = geometry_of(subject)
-    (alpha, b), gap, audits = side_by_side(
-        partial(kernel_and_forcing, model, seed=seed),
-        partial(train_both, model, steps=options.steps, seed=seed),
-        partial(_statements, model, geometry, options, progress=progress),
+    alpha, b = kernel_and_forcing(model, seed=seed)
+    gap = train_both(model, steps=options.steps, seed=seed)
+    inputs = audit_inputs(
+        model, geometry, alpha=alpha, forcing=b, seed=seed, temperature=options.temperature
     )
-    audits["Lemma 18"] = one_call(theory.lemma_18, alpha, b, geometry.D)
-    audits["Remark 20"] = theory.remark_20(inner(alpha, geometry.mu.present))
+    audits = {
+        statement.name: statement.evaluate(inputs)
+        for statement in progress.track(theory.STATEMENTS, "statements")
+    }
     clock.lap("kernel, training and statements")
     return AuditResult(
         source=subject.source,
@@ -85,19 +84,6 @@ def audit(
         kernel=kernel_pairs(alpha, b, geometry.D, lemma_18=audits["Lemma 18"]),
         training=Training(*(np.asarray(x) for x in gap[:3])),
         seconds=clock.laps,
-    )
-
-
-def _statements(
-    model: PositionLoss, geometry: Geometry, options: AuditOptions, *, progress: Progress
-) -> dict[str, theory.Audit]:
-    audits = statements_on_corpus(model, geometry, progress=progress)
-    return audits | statements_on_model(
-        model,
-        geometry,
-        seed=options.seed,
-        temperature=options.temperature,
-        progress=progress,
     )
 
 

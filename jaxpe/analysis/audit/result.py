@@ -1,6 +1,6 @@
 """Results of an audit of a model and a corpus."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -149,7 +149,7 @@ class AuditResult(NamedTuple):
 def audited(statement: Statement, audit: Audit) -> AuditedStatement:
     """A statement and its evaluation as plain values."""
     return AuditedStatement(
-        *statement,
+        *statement[:6],
         verdict=verdict(audit),
         hypotheses=_sides(audit.hypotheses),
         conclusions=_sides(audit.conclusions),
@@ -159,12 +159,9 @@ def audited(statement: Statement, audit: Audit) -> AuditedStatement:
 
 
 def _sides(comparisons: dict[str, Comparison]) -> dict[str, Sides]:
-    return {
-        name: Sides(*(np.asarray(x).item() for x in comparison))
-        for name, comparison in comparisons.items()
-    }
+    return {name: Sides(*map(_plain, sides)) for name, sides in comparisons.items()}
 
 
-def _plain(value: object) -> bool | int | float | np.ndarray:
+def _plain(value: object) -> Any:
     array = np.asarray(value)
     return array if array.ndim else array.item()

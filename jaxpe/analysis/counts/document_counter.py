@@ -87,7 +87,7 @@ class DocumentCounter:
 
     def _count(self) -> None:
         """Add the waiting documents to the state."""
-        from jaxpe.data.tokens.batches import batch_of, filled
+        from jaxpe.data.tokens.batches import tokenized_batch
 
         if not self._texts:
             return
@@ -98,7 +98,6 @@ class DocumentCounter:
                 "and add their counts by merge_counts"
             )
         read: Any = (self._texts, self._groups, {})
-        texts = filled(read, self._reading)
-        encoded = self.tokenizer.encode(texts, length=self.settings.length)
-        self._state, _ = self._adder(self._state, batch_of(read, self._reading, encoded))
+        batch = tokenized_batch(read, self._reading, self.tokenizer, self.settings.length)
+        self._state, _ = self._adder(self._state, batch)
         self._texts, self._groups = [], []

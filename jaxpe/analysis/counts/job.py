@@ -12,9 +12,8 @@ import jax
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import locked_folder
-from jaxpe._core.memory import check_bytes
+from jaxpe._core.memory import check_bytes, cores
 from jaxpe._core.options import check_range
-from jaxpe._core.processes import cores
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
 from jaxpe.analysis.counts.count_files import is_counted, read_about, read_counts, write_counts
@@ -42,9 +41,9 @@ class CountOptions:
     Re-run the same command to resume an interrupted count.
 
     Attributes:
-        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, .json, each also .gz,
+        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, each also .gz,
             .bz2, .xz, .zst, of .parquet, .arrow, .array_record, of `jaxpe export` folders and of
-            Hugging Face datasets saved to disk; of token ids, .bin with .idx or a stream, .npy, and
+            Hugging Face datasets saved to disk; of token ids, .bin, .npy, and
             lists of integers in .parquet and .arrow; stdlib, sst2, imdb. A .csv may have quoted
             fields. A .tsv is read so where all its quotation marks quote fields; rename it to .csv
             to force that.

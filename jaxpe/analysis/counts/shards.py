@@ -43,7 +43,7 @@ from jaxpe.analysis.counts.state import (
 )
 from jaxpe.data import Shard, TokenBatch, Tokenizer, dependent_groups
 from jaxpe.data.formats.token_files import Stream
-from jaxpe.data.tokens.workers import Workers, in_python
+from jaxpe.data.tokens.workers import TokenizerPool, runs_in_python
 from jaxpe.geometry.counts.position_counts import content_labels
 
 _LOOKED_AT = 2048  # of the first documents, and of their positions, for near-copies
@@ -130,12 +130,12 @@ def count_shards(
             )
             progress.say(f"{directory} holds these counts already")
         else:
-            own = None
-            if workers and stream is None and in_python(tokenizer):
-                own = Workers(tokenizer, length=settings.length, number=workers)
-                stack.enter_context(own)
+            pool = None
+            if workers and stream is None and runs_in_python(tokenizer):
+                pool = TokenizerPool(tokenizer, length=settings.length, processes=workers)
+                stack.enter_context(pool)
             stored = _counted(
-                directory, tokenizer, settings, reading, mesh, save_every, own, progress
+                directory, tokenizer, settings, reading, mesh, save_every, pool, progress
             )
             run_on_all_processes(lambda: None if part else write_counts(stored, directory))
         if part == 0:
@@ -150,13 +150,13 @@ def _counted(
     reading: Any,
     mesh: Mesh,
     save_every: int,
-    workers: Workers | None,
+    pool: TokenizerPool | None,
     progress: Progress,
 ) -> StoredCounts:
     """The counts, from the beginning or from what is saved in the folder."""
     from jaxpe.data.tokens.batches import empty_batch, token_batches
 
-    options = {"length": settings.length, "workers": workers}
+    options = {"length": settings.length, "pool": pool}
     batches = contextlib.closing(iter(token_batches(reading, tokenizer, **options)))
     config = _config(settings, reading, mesh)
     with batches as stream, Checkpoints(directory / "state", config=config) as checkpoints:

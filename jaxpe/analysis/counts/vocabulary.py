@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.files import content_hash, locked_folder, write_file
+from jaxpe._core.files import locked_folder, write_file
 from jaxpe._core.json_values import from_json, parse_json, read_json, read_small
 from jaxpe._core.options import check_range
 from jaxpe._core.progress import Progress
@@ -117,11 +117,10 @@ def _make_vocabulary(
 
     def texts(shard: Shard) -> Iterator[str]:
         """Texts of a shard; where unreadable shards are left out, up to the damage."""
-        content = content_hash()
         try:
-            for document in shard.documents(**fields, content=content):
+            for document in shard.documents(**fields):
                 yield str(document.text)
-            digests.append(content.hexdigest())
+            digests.append(shard.digest())
         except InputError:
             if not skip_unreadable:
                 raise
@@ -132,7 +131,7 @@ def _make_vocabulary(
     check_range("max_vocab", wanted.max_vocab, least=2)
     counts: Counter[str] = Counter()
     if workers:
-        counts = occurring(documents, workers=workers, **options)
+        counts = occurring(documents, processes=workers, **options)
     else:
         add_occurring(counts, documents, **options)
     if not counts:

@@ -77,7 +77,7 @@ class CellsOfTexts:
 
     def __call__(self, batch: list[Any]) -> Iterator[tuple[Key, Cells]]:
         """Cells of each fold and row, and what the batch adds to documents, bytes and digest."""
-        from jaxpe.data.tokens.batches import Reading, batch_of, filled  # brings Grain
+        from jaxpe.data.tokens.batches import Reading, tokenized_batch  # brings Grain
 
         options = self._options
         if self._opened is None:
@@ -88,9 +88,8 @@ class CellsOfTexts:
         if not read[0]:
             return
         reading = Reading((), options.text_field, options.group_field, options.batch_size)
-        encoded = tokenizer.encode(filled(read, reading), length=settings.length)
         yield _ABOUT, _about(read[0])
-        cells, counts = cells_of(batch_of(read, reading, encoded))
+        cells, counts = cells_of(tokenized_batch(read, reading, tokenizer, settings.length))
         row, token = np.divmod(cells, settings.vocab_size)
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         for of, ids, own in zip(

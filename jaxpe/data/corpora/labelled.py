@@ -1,5 +1,6 @@
 """Documents with labels: what a classifier is trained on, and how a part of it is held out."""
 
+import contextlib
 import os
 import re
 from typing import Any, NamedTuple
@@ -14,17 +15,9 @@ from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus
 from jaxpe.data.corpora.load import at_least_two, check_file
 from jaxpe.data.corpora.published import NAMED, named_rows
 from jaxpe.data.corpora.seeds import generator
-from jaxpe.data.formats.columns import Fields, Found, Row
-from jaxpe.data.formats.files import (
-    SUPPORTED_TABLES,
-    TABLES,
-    check_text,
-    listed,
-    name_of,
-    quoted,
-    text_ending,
-)
-from jaxpe.data.formats.rows import read_rows
+from jaxpe.data.formats.columns import Fields, ReadLog, Row
+from jaxpe.data.formats.files import check_text, listed, name_of, quoted
+from jaxpe.data.formats.table import TABLES, has_columns, read_rows
 from jaxpe.data.tokens.tokenizers import tokenize
 from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
@@ -114,26 +107,26 @@ def load_labelled(
     """
     source = os.fspath(source)
     if like is not None:
-        known = (None, DEFAULT_TOKENIZER, like.tokenizer)
-        if tokenizer not in known or length or special or max_vocab:
+        ignored = (None, DEFAULT_TOKENIZER, like.tokenizer)
+        if tokenizer not in ignored or length or special or max_vocab:
             raise InputError(
                 "`like` has the tokenizer, its length and its vocabulary; "
                 "leave `tokenizer`, `length`, `special` and `max_vocab` out"
             )
         tokenizer, length = like.tokenizer, like.corpus.ids.shape[1]
         special = bool(like.corpus.exclude)
-    found = Found()
+    log = ReadLog()
     fields = Fields(text_field, label_field, skip_nulls=skip_nulls)
-    rows = _rows(source, split, fields, data_dir, found, progress)
+    rows = _rows(source, split, fields, data_dir, log, progress)
     name = name_of(source) if split == "train" else f"{source} {split}"
     texts = [row.text for row in rows]
-    documents = at_least_two(Corpus(name, texts, found.null_texts, found.choices), source)
+    documents = at_least_two(Corpus(name, texts, log.null_texts, log.choices), source)
     labels, names = _numbered(rows, source, None if like is None else like.names)
     corpus = tokenize(
         documents, tokenizer=tokenizer, length=length, special=special, progress=progress
     )
     if like is None:
-        corpus = own_vocabulary(corpus, max_vocab)
+        corpus = occurring_vocabulary(corpus, max_vocab)
     else:
         corpus = _vocabulary_of(like.corpus, corpus)
     return LabelledTokens(corpus, labels, names, os.fspath(tokenizer or DEFAULT_TOKENIZER))
@@ -183,9 +176,9 @@ def hold_out(
     return _part(labelled, ~drawn[group]), _part(labelled, drawn[group])
 
 
-def _part(labelled: LabelledTokens, kept: Bool[np.ndarray, " documents"]) -> LabelledTokens:
+def _part(labelled: LabelledTokens, rows: Bool[np.ndarray, " documents"]) -> LabelledTokens:
     corpus = labelled.corpus
-    return labelled._replace(corpus=corpus.chosen(kept), labels=labelled.labels[kept])
+    return labelled._replace(corpus=corpus.chosen(rows), labels=labelled.labels[rows])
 
 
 def _rows(
@@ -193,7 +186,7 @@ def _rows(
     split: str,
     fields: Fields,
     data_dir: Source | None,
-    found: Found,
+    log: ReadLog,
     progress: Progress,
 ) -> list[Row]:
     if source in NAMED:
@@ -201,15 +194,15 @@ def _rows(
             raise InputError(f"{source} has one column of text; leave `text_field` out")
         options = {"label_field": fields.label, "data_dir": data_dir}
         return named_rows(source, split=split, **options, progress=progress)
-    if text_ending(source) not in TABLES:
+    if not has_columns(source):
         raise InputError(
-            f"{source} has no labels; pass a file with columns ({SUPPORTED_TABLES}), or one of "
+            f"{source} has no labels; pass a file with columns ({TABLES}), or one of "
             f"{', '.join(NAMED)}"
         )
     if split != "train":
         raise InputError(f"{source} is one split; leave `split` out and pass the file of {split!r}")
     check_file(source)
-    return read_rows(source, fields, found=found, progress=progress)
+    return read_rows(source, fields, log, progress)
 
 
 def _numbered(
@@ -218,9 +211,9 @@ def _numbered(
     """Labels as indices into the names of the classes: those given, or those that occur."""
     labels = [_label(row) for row in rows]
     if names is None:
-        found = set(labels)
-        integers = all(_INTEGER.fullmatch(name) for name in found)
-        names = tuple(sorted(found, key=int if integers else str))
+        classes = set(labels)
+        integers = all(_INTEGER.fullmatch(name) for name in classes)
+        names = tuple(sorted(classes, key=int if integers else str))
         if len(names) < 2:
             raise InputError(
                 f"{source}: every label is {quoted(names[0])}; pass at least two classes, "
@@ -247,10 +240,8 @@ def _label(row: Row) -> str:
         )
     if isinstance(value, str):
         check_text(value, what=f"{row.place}: label {quoted(value)}", remedy="give it another name")
-    try:
+    with contextlib.suppress(ValueError):
         return str(int(str(value)))
-    except ValueError:
-        pass
     try:
         number = float(value)
     except ValueError:
@@ -263,7 +254,7 @@ def _label(row: Row) -> str:
     return str(int(number))
 
 
-def own_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:
+def occurring_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:
     """Vocabulary of the words that occur, most frequent first, cut to `max_vocab`, and the unknown
     token.
     """

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.progress import Progress
 from jaxpe.data.corpora.corpus import Source
-from jaxpe.data.formats.columns import Fields, Row
-from jaxpe.data.formats.rows import read_rows
+from jaxpe.data.formats.columns import Fields, ReadLog, Row
+from jaxpe.data.formats.table import read_rows
 
 
 class _Home(NamedTuple):
@@ -55,29 +55,29 @@ def named_rows(
     data_dir: Source | None,
     progress: Progress,
 ) -> list[Row]:
-    """The documents of a split of a named corpus, with their labels where these are asked for."""
-    rows = _found_rows(name, split, label_field, data_dir, progress)
+    """Read a split of a named corpus, with labels where `label_field` is given."""
+    rows = _rows(name, split, label_field, data_dir, progress)
     # What is no class stays as it is, for an error message.
     return [row._replace(label=_CLASSES.get(str(row.label), row.label)) for row in rows]
 
 
-def _found_rows(
+def _rows(
     name: str, split: str, label_field: str | None, data_dir: Source | None, progress: Progress
 ) -> list[Row]:
     home = NAMED[name]
     if split not in home.splits:
-        known = ", ".join(map(repr, home.splits))
-        raise InputError(f"{name} has no split {split!r} with labels; pass one of {known}")
+        names = ", ".join(map(repr, home.splits))
+        raise InputError(f"{name} has no split {split!r} with labels; pass one of {names}")
     if path := named_file(name, split=split, data_dir=data_dir):
-        return read_rows(path, Fields(home.field, label_field), progress=progress)
+        return read_rows(path, Fields(home.field, label_field), ReadLog(), progress)
     try:
         return _from_tfds(home, home.splits[split], label_field, progress)
     # TFDS fails in many ways (no package, no network, no disk), all of them with one remedy.
     except Exception as error:
         folder, file = _data_directory(data_dir), _file(name, split)
-        looked = f"{Path(folder) / file} does not exist" if folder else "none is set"
+        reason = f"{Path(folder) / file} does not exist" if folder else "none is set"
         raise InputError(
-            f"{name} was found neither in a data directory ({looked}: pass `data_dir` or set "
+            f"{name} was found neither in a data directory ({reason}: pass `data_dir` or set "
             f"JAXPE_DATA_DIR to a directory with {file}) nor through TFDS "
             f"({home.dataset}: {type(error).__name__}: {error}; it needs pip install "
             "'jaxpe[data]' and, the first time, a network)"
@@ -85,7 +85,7 @@ def _found_rows(
 
 
 def named_file(name: str, *, split: str = "train", data_dir: Source | None) -> str | None:
-    """The local file of a named corpus, where there is one."""
+    """Local file of a named corpus; None without one."""
     folder = _data_directory(data_dir)
     path = Path(folder) / _file(name, split) if folder else None
     return str(path) if path and path.is_file() else None
@@ -123,13 +123,13 @@ def _from_tfds(home: _Home, split: str, label_field: str | None, progress: Progr
 
 
 def _examples(source: Any) -> Iterator[dict[str, Any]]:
-    """The examples of a data source of TFDS, which reads one by one a hundred times as long."""
+    """Examples of a data source of TFDS, many at once, which is a hundred times faster."""
     for start in range(0, len(source), _AT_ONCE):
         yield from source.__getitems__(range(start, min(start + _AT_ONCE, len(source))))
 
 
 def check_data_dir(data_dir: Source | None, source: Source) -> None:
-    """Refuse a folder of named corpora beside a source that is none; raises `InputError`.
+    """Refuse `data_dir` for a source that is not a named corpus; raises `InputError`.
 
     >>> check_data_dir("data", "stdlib")
     Traceback (most recent call last):

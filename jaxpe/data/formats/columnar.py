@@ -1,103 +1,90 @@
-"""Rows of Parquet and Arrow files, some at a time: a file may be larger than memory."""
+"""Rows and token ids of Parquet and Arrow files, which may be larger than memory."""
 
 import contextlib
 import io
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.files import Content
 from jaxpe._core.progress import Progress
 from jaxpe.data.formats.columns import (
-    USUAL,
     Fields,
-    Found,
     NullRow,
+    ReadLog,
     Row,
     label_column,
     refuse_repeated,
     text_column,
 )
-from jaxpe.data.formats.files import (
-    LARGEST_TEXT,
-    hash_file,
-    listed,
-    name_of,
-    open_regular,
-    quoted,
-    readable,
-    text_ending,
-)
-from jaxpe.data.formats.json_rows import TURN_KEYS
+from jaxpe.data.formats.files import LARGEST_TEXT, listed, name_of, open_regular, quoted, readable
 from jaxpe.data.tokens.ragged import Ragged
 
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 2**26  # rows, and bytes of them, that are read at once
 _BUFFER = 2**20
+_ARROW_MAGIC = b"ARROW1"
 _TYPE = 100  # characters of a type that are shown
-_TURNS = re.compile(rf"(large_)?list<\w+: struct<.*\b({'|'.join(TURN_KEYS)}): ")  # of a chat
+_ID_COLUMNS = ("input_ids", "ids", "tokens", "token_ids")  # usual names
 
 
 class _Table(NamedTuple):
-    """A file of columns."""
+    """An open file of columns."""
 
     schema: Any
     rows: int | None  # where the file tells
-    batches: Callable[[list[str]], Iterator[Any]]  # of columns
+    batches: Callable[[list[str]], Iterator[Any]]  # from names of columns
+
+    def columns(self, is_kind: Callable[[Any], bool]) -> list[str]:
+        """Names of the columns of a type."""
+        return [field.name for field in self.schema if is_kind(field.type)]
 
 
 def columnar_names(path: str) -> list[str]:
-    """The columns of a file; raises as `columnar_rows`."""
+    """Names of the columns of a file."""
     with _opened(path) as table:
         return list(table.schema.names)
 
 
 def columnar_rows(
-    path: str, fields: Fields, found: Found, *, content: Content | None, progress: Progress
+    path: str, fields: Fields, log: ReadLog, progress: Progress
 ) -> Iterator[Row | NullRow]:
-    """The rows of a Parquet file, or of an Arrow file or stream.
+    """Read the rows of a Parquet file, or of an Arrow file or stream.
 
     Raises:
         InputError: no regular file, a damaged one, or no such columns.
         MissingExtraError: pyarrow is not installed.
     """
     with _opened(path) as table:
-        if content is not None:  # the reader goes to and fro
-            hash_file(path, content)
-        text = _columns(path, table.schema, fields, found)
+        text = _text_column(path, table, fields, log)
         names = [name for name in dict.fromkeys((text, fields.label)) if name is not None]
-        rows = _rows_of(_read(table.batches(names)), path, text, fields.label)
+        rows = _rows(table.batches(names), path, text, fields.label)
         yield from progress.track(rows, f"Reading {name_of(path)}", total=table.rows)
 
 
-def id_columns(path: str) -> tuple[list[str], list[str]]:
-    """The columns of a file that hold lists of integers, and those of text."""
+def columnar_holds_ids(path: str, field: str | None) -> bool:
+    """Whether a column holds lists of integers: the one named, or one where none holds text."""
     with _opened(path) as table:
-        lists = [field.name for field in table.schema if _is_ids(field.type)]
-        return lists, [field.name for field in table.schema if _is_text(field.type)]
+        lists = table.columns(_is_ids)
+        return field in lists if field else bool(lists) and not table.columns(_is_text)
 
 
 def columnar_id_blocks(
-    path: str, fields: Fields, found: Found, *, content: Content | None
+    path: str, fields: Fields, log: ReadLog
 ) -> Iterator[tuple[Ragged, list[Any] | None]]:
-    """The ids of rows, many at once, and their labels, if any; raises as `columnar_rows`."""
+    """Read token ids of many rows at once, with their labels; raises as `columnar_rows`."""
     with _opened(path) as table:
-        if content is not None:  # the reader goes to and fro
-            hash_file(path, content)
         names = table.schema.names
         label_column(path, names, fields)
-        lists = [field.name for field in table.schema if _is_ids(field.type)]
-        found.text = column = _ids_column(path, names, lists, fields.text)
+        log.text = column = _ids_column(path, names, table.columns(_is_ids), fields.text)
         refuse_repeated(path, names, (column, fields.label))
         wanted = [name for name in dict.fromkeys((column, fields.label)) if name is not None]
-        read, nulls = 0, 0
+        start, nulls = 0, 0
         for batch in table.batches(wanted):
             batch.validate(full=True)
             ids = batch.column(column)
-            place = f"{path}, rows {read} to {read + len(ids) - 1}"
-            read, nulls = read + len(ids), nulls + ids.null_count
+            place = f"{path}, rows {start} to {start + len(ids) - 1}"
+            start, nulls = start + len(ids), nulls + ids.null_count
             if ids.null_count and not fields.skip_nulls:
                 raise InputError(
                     f"{place}: {quoted(column)} is null in {ids.null_count:,} of them; pass "
@@ -105,11 +92,11 @@ def columnar_id_blocks(
                 )
             labels = None if fields.label is None else batch.column(fields.label).to_pylist()
             yield _ragged(ids, place), labels
-        found.null_texts += nulls
+        log.null_texts += nulls
 
 
 def _ids_column(path: str, names: list[str], lists: list[str], wanted: str | None) -> str:
-    """The column of ids: that asked for, one of a usual name, or the only one."""
+    """Name of the column of ids: the one asked for, a usual name, or the only one."""
     if wanted in lists:
         return wanted
     if wanted is not None and wanted in names:
@@ -117,7 +104,7 @@ def _ids_column(path: str, names: list[str], lists: list[str], wanted: str | Non
             f"{path}: column {quoted(wanted)} holds no lists of integers; pass one of "
             f"{listed(lists)} as `text_field`"
         )
-    usual = [name for name in _IDS if name in lists]
+    usual = [name for name in _ID_COLUMNS if name in lists]
     if wanted is None and (usual or len(lists) == 1):
         return (usual or lists)[0]
     raise InputError(
@@ -126,11 +113,8 @@ def _ids_column(path: str, names: list[str], lists: list[str], wanted: str | Non
     )
 
 
-_IDS = ("input_ids", "ids", "tokens", "token_ids")
-
-
 def _ragged(ids: Any, place: str) -> Ragged:
-    """The lists of a column; those of null rows are empty."""
+    """Lists of a column as `Ragged`; null rows are empty."""
     flat = ids.flatten()
     if flat.null_count:
         raise InputError(f"{place}: {flat.null_count:,} ids are null; write rows without them")
@@ -139,43 +123,34 @@ def _ragged(ids: Any, place: str) -> Ragged:
     return Ragged(values, sizes.astype(np.int64))
 
 
-def _is_ids(kind: Any) -> bool:
-    types = require("pyarrow.types", extra="parquet")
-    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return lists and types.is_integer(kind.value_type)
-
-
-def _columns(path: str, schema: Any, fields: Fields, found: Found) -> str:
-    """The column of text, once it and that of the labels are known to be what they should."""
-    label_column(path, schema.names, fields)
-    strings = [field.name for field in schema if _is_text(field.type)]
-    turns = [field.name for field in schema if _TURNS.match(str(field.type))]
-    if fields.text is None and turns and not {*USUAL}.intersection(schema.names):
-        fields = fields._replace(text=turns[0])  # which is refused, instead of a column of names
-    text = text_column(path, schema.names, strings, fields, found)
-    refuse_repeated(path, schema.names, (text, fields.label))
+def _text_column(path: str, table: _Table, fields: Fields, log: ReadLog) -> str:
+    """Name of the column of text, after a check of both columns' types."""
+    names, strings = table.schema.names, table.columns(_is_text)
+    label_column(path, names, fields)
+    text = text_column(path, names, strings, fields, log, nested=table.columns(_is_turns))
+    refuse_repeated(path, names, (text, fields.label))
     if text not in strings:
-        kind = _shown(schema.field(text).type)
-        there = f"pass one of {listed(strings)} as `text_field`, or " if strings else ""
+        other = f"pass one of {listed(strings)} as `text_field`, or " if strings else ""
         raise InputError(
-            f"{path}: column {quoted(text)} is of type {kind}, not string; {there}"
-            "write a column of strings"
+            f"{path}: column {quoted(text)} is of type {_type_name(table, text)}, not string; "
+            f"{other}write a column of strings"
         )
-    if fields.label is not None and _is_nested(kind := schema.field(fields.label).type):
+    if fields.label in table.columns(_is_nested):
         raise InputError(
-            f"{path}: column {quoted(fields.label)} is of type {_shown(kind)}; pass a column of "
-            f"strings or numbers as `{fields.label_name}`"
+            f"{path}: column {quoted(fields.label)} is of type {_type_name(table, fields.label)}; "
+            f"pass a column of strings or numbers as `{fields.label_name}`"
         )
     return text
 
 
-def _rows_of(
+def _rows(
     batches: Iterator[Any], path: str, text: str, label: str | None
 ) -> Iterator[Row | NullRow]:
     number = 0
     for batch in batches:
-        texts = batch[text]
-        labels = [None] * len(texts) if label is None else batch[label]
+        batch.validate(full=True)
+        texts = batch.column(text).to_pylist()
+        labels = [None] * len(texts) if label is None else batch.column(label).to_pylist()
         for value, its_label in zip(texts, labels, strict=True):
             place = f"{path}, row {number}"
             number += 1
@@ -190,23 +165,14 @@ def _rows_of(
             yield Row(value, its_label, place)
 
 
-def _read(batches: Iterator[Any]) -> Iterator[dict[str, list[Any]]]:
-    """The values of batches by column, a few rows at a time, once they are known to be sound."""
-    for batch in batches:
-        batch.validate(full=True)
-        for start in range(0, batch.num_rows, _AT_ONCE):
-            part = batch.slice(start, _AT_ONCE)
-            yield {name: part.column(name).to_pylist() for name in part.schema.names}
-
-
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[_Table]:
-    """The file; what is raised of a damaged one inside is an `InputError`."""
-    parquet = text_ending(path) == ".parquet"
-    module = require(f"pyarrow.{'parquet' if parquet else 'ipc'}", extra="parquet")
+    """Open a file; errors of a damaged one become `InputError`."""
+    is_parquet = path.lower().endswith(".parquet")
+    module = require(f"pyarrow.{'parquet' if is_parquet else 'ipc'}", extra="parquet")
     # C++ raises errors of many kinds, and its bindings others, such as of names that are not UTF-8.
     with readable(path, Exception), open_regular(path) as file:
-        yield (_parquet if parquet else _arrow)(module, file)
+        yield (_parquet if is_parquet else _arrow)(module, file)
 
 
 def _parquet(module: Any, file: io.FileIO) -> _Table:
@@ -222,9 +188,9 @@ def _parquet(module: Any, file: io.FileIO) -> _Table:
 
 
 def _rows_at_once(metadata: Any) -> int:
-    """Number of rows to read at once, by the group with the largest ones.
+    """Number of rows to read at once, from the group with the largest rows.
 
-    Of all columns: that of one is read in a way that ends the process where it is damaged.
+    Bytes are of all columns: pyarrow's reader of one column's size ends the process if damaged.
     """
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     fewest = [_BYTES_AT_ONCE * group.num_rows // max(1, group.total_byte_size) for group in groups]
@@ -232,21 +198,18 @@ def _rows_at_once(metadata: Any) -> int:
 
 
 def _arrow(module: Any, file: io.FileIO) -> _Table:
-    """A file that is read at random, or a stream, as Hugging Face writes it."""
-    magic = file.read(len(_MAGIC))
+    """Open an Arrow file, or a stream, as Hugging Face writes it."""
+    magic = file.read(len(_ARROW_MAGIC))
     file.seek(0)
     options = module.IpcReadOptions(use_threads=False)
-    if magic != _MAGIC:
+    if magic != _ARROW_MAGIC:
         stream = module.open_stream(file, options=options)
         return _Table(stream.schema, None, lambda names: (batch.select(names) for batch in stream))
-    whole = module.open_file(file, options=options)
-    numbers = range(whole.num_record_batches)
+    opened = module.open_file(file, options=options)
+    numbers = range(opened.num_record_batches)
     return _Table(
-        whole.schema, None, lambda names: (whole.get_batch(n).select(names) for n in numbers)
+        opened.schema, None, lambda names: (opened.get_batch(n).select(names) for n in numbers)
     )
-
-
-_MAGIC = b"ARROW1"
 
 
 def _is_text(kind: Any) -> bool:
@@ -256,10 +219,22 @@ def _is_text(kind: Any) -> bool:
     return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
 
 
+def _is_ids(kind: Any) -> bool:
+    types = require("pyarrow.types", extra="parquet")
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return is_list and types.is_integer(kind.value_type)
+
+
 def _is_nested(kind: Any) -> bool:
     return require("pyarrow.types", extra="parquet").is_nested(kind)
 
 
-def _shown(kind: Any) -> str:
-    text = " ".join(str(kind).split())
+def _is_turns(kind: Any) -> bool:
+    """Whether a type is a list of objects, such as the turns of a chat."""
+    types = require("pyarrow.types", extra="parquet")
+    return (types.is_list(kind) or types.is_large_list(kind)) and types.is_struct(kind.value_type)
+
+
+def _type_name(table: _Table, column: str) -> str:
+    text = " ".join(str(table.schema.field(column).type).split())
     return text if len(text) <= _TYPE else f"{text[:_TYPE]}..."

@@ -1,7 +1,5 @@
-"""Rows of files, which of their columns hold text and label, and rows without a text."""
+"""Columns of text and label: their choice by name, and rows without a text."""
 
-import contextlib
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,14 +8,13 @@ from jaxpe._core.options import Choice
 from jaxpe.data.formats.files import listed, quoted
 
 USUAL = ("text", "sentence")
-_LOOKED_AT = 100_000  # rows after the first null one in which a refusal counts others
 
 
 class Row(NamedTuple):
-    """A document of a file: its text, its label as it stands there, and where that is."""
+    """A document of a file, its label as read, and its place for error messages."""
 
     text: str
-    label: Any  # None where no labels were asked for
+    label: Any  # None without a label column
     place: str
 
 
@@ -33,16 +30,16 @@ class Fields(NamedTuple):
 
     text: str | None
     label: str | None
-    label_name: str = "label_field"  # what errors call the argument
+    label_name: str = "label_field"  # the name of the argument, for errors
     skip_nulls: bool = False
 
 
-class Found:
-    """Columns found and rows left out, complete once the last row is read.
+class ReadLog:
+    """Record of a reading: the chosen columns and skipped rows, complete after the last row.
 
-    - `text`: the column that holds the text, once it is known.
-    - `null_texts`: rows left out because their text is null or missing.
-    - `choices`: what was not passed and was chosen.
+    - `text`: name of the text column, once it is known.
+    - `null_texts`: number of rows skipped because their text is null or missing.
+    - `choices`: settings that were chosen because they were not passed.
     """
 
     def __init__(self) -> None:
@@ -51,75 +48,80 @@ class Found:
         self.choices: tuple[Choice, ...] = ()
 
 
-def with_text(rows: Iterator[Row | NullRow], fields: Fields, found: Found) -> Iterator[Row]:
-    """The rows that have a text; others are counted in `found`, or the first of them is refused."""
-    read, last = 0, None
-    for read, row in enumerate(rows, start=1):
+def non_null_rows(rows: Iterator[Row | NullRow], fields: Fields, log: ReadLog) -> Iterator[Row]:
+    """Skip and count rows without a text, or refuse the first of them."""
+    number, last = 0, None
+    for row in rows:
+        number += 1
         if isinstance(row, Row):
             yield row
         elif not fields.skip_nulls:
-            raise _refused(row, read, rows)
+            raise InputError(
+                f"{row.place}: {quoted(row.field)} is null or missing; pass `skip_nulls=True` to "
+                "leave such rows out, or another column as `text_field`"
+            )
         else:
-            found.null_texts, last = found.null_texts + 1, row
-    if last is not None and found.null_texts == read:
+            log.null_texts, last = log.null_texts + 1, row
+    if last is not None and log.null_texts == number:
         raise InputError(
-            f"{last.place}: {quoted(last.field)} is null or missing here and in all {read:,} rows; "
-            "pass the name of a text column as `text_field`"
+            f"{last.place}: {quoted(last.field)} is null or missing in this and all {number:,} "
+            "rows; pass the name of a text column as `text_field`"
         )
 
 
-def _refused(row: NullRow, read: int, rows: Iterator[Row | NullRow]) -> InputError:
-    """Error about the first null row, number `read`, after more rows were read."""
-    nulls = 1
-    with contextlib.suppress(InputError):  # of a later row
-        for other in itertools.islice(rows, _LOOKED_AT):
-            read, nulls = read + 1, nulls + isinstance(other, NullRow)
-    return InputError(
-        f"{row.place}: {quoted(row.field)} is null or missing in {nulls:,} of {read:,} rows read, "
-        "of which this is the first; pass `skip_nulls=True` to leave them out, or another column "
-        "as `text_field`"
-    )
-
-
 def text_column(
-    place: str, columns: Sequence[str], strings: Sequence[str], fields: Fields, found: Found
+    place: str,
+    columns: Sequence[str],
+    strings: Sequence[str],
+    fields: Fields,
+    log: ReadLog,
+    *,
+    nested: Sequence[str] = (),
 ) -> str:
-    """The column of text: that asked for, or one that is chosen, with its reason in `found`.
+    """Choose the column of text: the one asked for, a usual name, or the only one of strings.
 
     Args:
-        place: what errors begin with.
+        place: beginning of error messages.
         columns: all names.
-        strings: names of those that hold strings.
-        fields: what is asked for.
-        found: is told the column, and why it was chosen.
+        strings: names of columns of strings.
+        fields: columns to read.
+        log: receives the column and the reason of the choice.
+        nested: names of columns of objects, such as the turns of a chat.
 
     Raises:
-        InputError: no such column, or it is not clear which.
+        InputError: no such column, or more than one candidate.
     """
     if fields.text is None:
-        choice = _chosen(place, columns, strings, fields)
-        found.choices += (choice,)
-        found.text = choice.value
+        choice = _chosen(place, columns, strings, fields, nested)
+        log.choices += (choice,)
+        log.text = choice.value
     elif fields.text in columns:
-        found.text = fields.text
+        log.text = fields.text
     else:
         raise InputError(
             f"{place}: no column {quoted(fields.text)}; pass one of {listed(columns)} as "
             "`text_field`"
         )
-    return found.text
+    return log.text
 
 
-def _chosen(place: str, columns: Sequence[str], strings: Sequence[str], fields: Fields) -> Choice:
+def _chosen(
+    place: str,
+    columns: Sequence[str],
+    strings: Sequence[str],
+    fields: Fields,
+    nested: Sequence[str],
+) -> Choice:
     how = "pass the name of another column as `text_field`"
     for usual in USUAL:
         if usual in columns:
             why = f"its usual name, among the columns {listed(columns)}"
             return Choice("column of text", usual, why, how)
-    texts = [name for name in strings if name != fields.label]
-    if len(texts) == 1:
+    # The turns of a chat come first: their error shows how to make text of them.
+    candidates = [*nested[:1]] or [name for name in strings if name != fields.label]
+    if len(candidates) == 1:
         why = f"the only one with strings, among the columns {listed(columns)}"
-        return Choice("column of text", texts[0], why, how)
+        return Choice("column of text", candidates[0], why, how)
     raise InputError(
         f"{place}: it is not clear which column holds the text; "
         f"pass one of {listed(columns)} as `text_field`"
@@ -127,7 +129,7 @@ def _chosen(place: str, columns: Sequence[str], strings: Sequence[str], fields: 
 
 
 def label_column(place: str, columns: Sequence[str], fields: Fields) -> int | None:
-    """The place of the column of labels; None where none is asked for."""
+    """Index of the label column; None without one."""
     if fields.label is None:
         return None
     if fields.label not in columns:
@@ -138,8 +140,8 @@ def label_column(place: str, columns: Sequence[str], fields: Fields) -> int | No
     return columns.index(fields.label)
 
 
-def group_of(value: Any, place: str) -> str | None:
-    """Author or source of a document as text; None where it has none.
+def group_name(value: Any, place: str) -> str | None:
+    """Author or source of a document as text; None without one.
 
     Raises:
         InputError: a value that is neither a string nor a number.
@@ -155,7 +157,7 @@ def group_of(value: Any, place: str) -> str | None:
 
 
 def refuse_repeated(path: str, columns: Sequence[str], names: Sequence[str | None]) -> None:
-    """Refuse columns in use that share their name with others, with `InputError`."""
+    """Refuse selected columns whose name occurs twice, with `InputError`."""
     for name in filter(None, names):
         if (number := columns.count(name)) > 1:
             raise InputError(

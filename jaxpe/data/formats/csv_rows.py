@@ -1,46 +1,39 @@
-"""Rows of tables of text: the delimiter, the quoting and the header of .csv and .tsv."""
+"""Rows of .csv and .tsv: the delimiter, the quoting and the header."""
 
 import csv
-import itertools
 import re
-import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.options import Choice
-from jaxpe._core.progress import SILENT
+from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.formats.columns import (
     USUAL,
     Fields,
-    Found,
+    ReadLog,
     Row,
     label_column,
     refuse_repeated,
     text_column,
 )
-from jaxpe.data.formats.files import LARGEST_TEXT, listed, text_ending, text_lines, where
+from jaxpe.data.formats.files import LARGEST_TEXT, listed, text_lines, where
 
-_LIMIT = threading.RLock()  # on the size of fields, which is of the module csv
-_QUOTED = r'"[^"]*+(?:""[^"]*+)*+'  # a quoted field without the mark at its end
-_FIELD = rf'(?:{_QUOTED}"|[^"\t]*+)'
-_ROW = re.compile(rf"{_FIELD}(?:\t{_FIELD})*+")
-_OPEN = re.compile(rf"(?:{_FIELD}\t)*+{_QUOTED}")  # a line whose last field goes on in the next
-_MARKED = re.compile(rf'(?<![^\t])({_QUOTED}")')
 _LONGEST_NAME = 30  # characters of the name of a column, where none has a usual one
-_HEADER, _EVERY_ROW = "the header has them", "every row has them"
-_COMMAS = "exactly the fields with commas have them"  # as Excel writes
-_MANY = 10  # lone marks for one that quotes, where marks are text, as in GLUE
+_OPEN_FIELD = r'"[^"]*+(?:""[^"]*+)*+'
+_QUOTED_FIELD = re.compile(rf'{_OPEN_FIELD}"')
+_FIELD = rf'(?:{_OPEN_FIELD}"|[^"\t]*+)'
+_ROW = re.compile(rf"{_FIELD}(?:\t{_FIELD})*+")
+_OPEN_ROW = re.compile(rf"(?:{_FIELD}\t)*+{_OPEN_FIELD}")  # its last field goes on in the next line
 
 
 class _Dialect(NamedTuple):
     """Format of a table.
 
     - `delimiter`: character between two fields.
-    - `is_quoted`: whether quotation marks around fields belong to the format, not to the text.
-    - `choices`: whether they do and why, where a .tsv has any.
-    - `skipped`: lines above the header.
+    - `is_quoted`: whether quotation marks quote fields; otherwise they are text.
+    - `choices`: the reason of `is_quoted`, where a .tsv has any marks.
+    - `skipped`: number of lines above the header.
     """
 
     delimiter: str
@@ -50,19 +43,19 @@ class _Dialect(NamedTuple):
 
 
 def csv_names(path: str) -> list[str]:
-    """The columns of a table, of its header; [] where none is."""
-    return next(_cells(text_lines(path, progress=SILENT), path, _dialect(path)), (0, []))[1]
+    """Names of the columns of a table; [] for an empty file."""
+    return next(_cells(path, _dialect(path), SILENT), (0, []))[1]
 
 
-def csv_rows(lines: Iterable[str], path: str, fields: Fields, found: Found) -> Iterator[Row]:
-    """The rows under a header.
+def csv_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> Iterator[Row]:
+    """Read the rows of a table with a header.
 
     Raises:
         InputError: no such columns, rows of other lengths than the header, no header, or several.
     """
     dialect = _dialect(path)
-    found.choices += dialect.choices
-    cells = _cells(lines, path, dialect)
+    log.choices += dialect.choices
+    cells = _cells(path, dialect, progress)
     _, header = next(cells, (0, []))
     text, label, names = None, None, sorted(header)
     for line, row in cells:
@@ -79,93 +72,75 @@ def csv_rows(lines: Iterable[str], path: str, fields: Fields, found: Found) -> I
                 "the header"
             )
         if text is None:
-            text, label = _columns(path, header, row, fields, found)
+            text, label = _columns(path, header, row, fields, log)
         yield Row(row[text], None if label is None else row[label], place)
 
 
 def _dialect(path: str) -> _Dialect:
-    """The format of a table, by its header, and of .tsv by all quotation marks in the file.
-
-    Fields of .csv are quoted. Fields of .tsv are where each mark is one that a writer of CSV
-    makes, and there is evidence of such a writer: lone marks are text, as in GLUE.
-    """
-    numbered = enumerate(text_lines(path, progress=SILENT), start=1)
+    """Format of a table, by its header and, of a .tsv, by all its quotation marks."""
+    numbered = enumerate(text_lines(path, SILENT), start=1)
     start, header = next(((n, line) for n, line in numbered if line.strip()), (1, ""))
     if declared := re.fullmatch(r'"?sep=(.)"?\s*', header):
         return _Dialect(declared[1], skipped=start)
-    usual = "\t" if text_ending(path) == ".tsv" else ","
-    names = re.sub(rf'{_QUOTED}"', "", header)
+    usual = "\t" if re.search(r"\.tsv(\.\w+)?$", path.lower()) else ","
+    names = _QUOTED_FIELD.sub("", header)
     delimiter = usual if usual in names else max(usual + ";\t,|", key=names.count)
     if usual == "\t" == delimiter:
-        return _tab_dialect(itertools.chain([(start, header)], numbered), names.count("\t"), path)
+        return _tab_dialect(path, names.count("\t"))
     return _Dialect(delimiter)
 
 
-def _tab_dialect(numbered: Iterator[tuple[int, str]], tabs: int, path: str) -> _Dialect:
-    """The format of a table by tabs, from its header and all lines below it with their numbers."""
-    likely, proofs = {_EVERY_ROW, _COMMAS}, Counter[str]()  # reasons for quoting
-    lone, first = 0, 0  # rows with a mark that quotes no field, and the line of the first
-    for index, (number, line) in enumerate(numbered):
-        if '"' not in line:
-            likely.discard(_EVERY_ROW if index and line.strip() else "")
-            likely.discard(_COMMAS if "," in line else "")
-            continue
-        pieces = [line, *(_continued(numbered) if _OPEN.fullmatch(line) else ())]
-        row = "".join(pieces).rstrip("\r\n")
-        if not _ROW.fullmatch(row):
-            lone, first = lone + 1, first or number
-            continue
-        quoted, unquoted = _MARKED.findall(row), _MARKED.sub("", row)
-        if "," in unquoted or not all("," in field for field in quoted):
-            likely.discard(_COMMAS)
-        cut = any(piece.count("\t") != tabs for piece in pieces) or (len(pieces) > 1 and not tabs)
-        proofs["tabs or line ends stand between them"] += cut
-        proofs["those within are doubled"] += any('""' in field[1:-1] for field in quoted)
-        proofs[_HEADER] += index == 0
-    if not (proofs or lone):
-        return _Dialect("\t")
-    why = f"line {first:,} has one that quotes no field"
-    if lone and (proofs[_HEADER] or _MANY * proofs.total() > lone):
-        raise InputError(
-            f"{path}: quotation marks quote fields, but {why}; double those within fields (without "
-            "backslashes), or write a .jsonl if all are text"
-        )
-    reasons = () if lone else sorted({*likely, *(+proofs)})
-    if not lone:
-        why = " and ".join(reasons) or "some fields have them, without need"
+def _tab_dialect(path: str, tabs: int) -> _Dialect:
+    """Format of a .tsv: whether its quotation marks quote fields or are text, as in GLUE.
+
+    They quote fields if each of them does, and if a field needs it or the header has them.
+    """
+    lines = enumerate(text_lines(path, SILENT), start=1)
+    evidence, first = set[str](), 0
     how = "rename the file to .csv if they quote fields, write a .jsonl if they are text"
-    choice = Choice("quotation marks", "quoting" if reasons else "text", why, how)
-    return _Dialect("\t", bool(reasons), (choice,))
-
-
-def _continued(numbered: Iterator[tuple[int, str]]) -> Iterator[str]:
-    """The lines up to the end of a quoted field, no more than a row may have."""
-    size = 0
-    for _, line in numbered:
-        yield line
-        size += len(line)
-        if line.count('"') % 2 or size > LARGEST_TEXT:
-            return
+    is_header = True
+    for number, line in lines:
+        if '"' in line:
+            pieces = [line]
+            while _OPEN_ROW.fullmatch("".join(pieces)) and (more := next(lines, None)):
+                pieces.append(more[1])
+            row = "".join(pieces).rstrip("\r\n")
+            # A line with all columns is a row of its own, even between two lone marks.
+            is_cut = tabs and any(piece.count("\t") == tabs for piece in pieces[1:])
+            if is_cut or not _ROW.fullmatch(row):
+                why = f"line {number:,} has one that quotes no field"
+                return _Dialect("\t", False, (Choice("quotation marks", "text", why, how),))
+            first = first or number
+            if is_header:
+                evidence.add("the header has them")
+            if any(re.search(r'""|[\t\n]', field[1:-1]) for field in _QUOTED_FIELD.findall(row)):
+                evidence.add("a field with a tab, a line end or a mark has them")
+        is_header = is_header and not line.strip()
+    if not first:
+        return _Dialect("\t")
+    why = " and ".join(sorted(evidence)) or f"the field in line {first:,} does not need them"
+    value = "quoting" if evidence else "text"
+    return _Dialect("\t", bool(evidence), (Choice("quotation marks", value, why, how),))
 
 
 def _columns(
-    path: str, header: list[str], row: list[str], fields: Fields, found: Found
+    path: str, header: list[str], row: list[str], fields: Fields, log: ReadLog
 ) -> tuple[int, int | None]:
-    """The places of text and label, where the first row has `row`."""
+    """Indices of the text and label columns, from the header and the first row."""
     if not {fields.text, fields.label, *USUAL}.intersection(header):
         _check_names(path, header)
     label = label_column(path, header, fields)
-    strings = [name for name, cell in zip(header, row, strict=True) if not _number(cell)]
-    chosen = text_column(path, header, strings, fields, found)
+    strings = [name for name, cell in zip(header, row, strict=True) if not _is_number(cell)]
+    chosen = text_column(path, header, strings, fields, log)
     refuse_repeated(path, header, (chosen, fields.label))
     return header.index(chosen), label
 
 
 def _check_names(path: str, header: list[str]) -> None:
     """Refuse a first line that is a comment or a document; raises `InputError`."""
-    numbered = header == [*map(str, range(len(header)))]  # as pandas names columns without names
+    from_pandas = header == [*map(str, range(len(header)))]  # columns without names
     for name in header:
-        is_number = _number(name) and not numbered
+        is_number = _is_number(name) and not from_pandas
         if is_number or len(name) > _LONGEST_NAME or name.startswith("# "):
             raise InputError(
                 f"{where(path, 1)} does not seem to name columns: {listed(header)}; begin the file "
@@ -173,49 +148,23 @@ def _check_names(path: str, header: list[str]) -> None:
             )
 
 
-def _cells(lines: Iterable[str], path: str, dialect: _Dialect) -> Iterator[tuple[int, list[str]]]:
-    """Rows from the header on, cut into fields, each with its line; empty ones are left out."""
+def _cells(path: str, dialect: _Dialect, progress: Progress) -> Iterator[tuple[int, list[str]]]:
+    """Rows from the header on as line number and fields, without empty ones."""
     options: dict[str, Any] = {"strict": True} if dialect.is_quoted else {"quoting": csv.QUOTE_NONE}
-    taken = 0
-
-    def bounded() -> Iterator[str]:
-        nonlocal taken
-        for line in lines:
-            taken += len(line)
-            if taken > LARGEST_TEXT:
-                raise InputError(
-                    f"{where(path, reader.line_num)}: a row is longer than "
-                    f"{LARGEST_TEXT:,} characters; close the quotation mark that is open, or cut "
-                    "longer documents"
-                )
-            yield line
-
-    reader = csv.reader(bounded(), delimiter=dialect.delimiter, **options)
-    while True:
-        taken = 0
-        try:
-            row = _next_row(reader)
-        except csv.Error as error:
-            raise InputError(
-                f"{where(path, reader.line_num)}: {error}; quote as CSV, with LF, or use .jsonl"
-            ) from error
-        if row is None:
-            return
-        if row and reader.line_num > dialect.skipped:
-            yield reader.line_num, row
+    # The limit is global to the process; csv's own default is 128 kB.
+    csv.field_size_limit(max(csv.field_size_limit(), LARGEST_TEXT))
+    reader = csv.reader(text_lines(path, progress), delimiter=dialect.delimiter, **options)
+    try:
+        for row in reader:
+            if row and reader.line_num > dialect.skipped:
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise InputError(
+            f"{where(path, reader.line_num)}: {error}; quote as CSV, with LF, or use .jsonl"
+        ) from error
 
 
-def _next_row(reader: Any) -> list[str] | None:
-    # The limit is the whole process's, and others may read while this reader waits.
-    with _LIMIT:
-        limit = csv.field_size_limit(LARGEST_TEXT)
-        try:
-            return next(reader, None)
-        finally:
-            csv.field_size_limit(limit)
-
-
-def _number(cell: str) -> bool:
+def _is_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:

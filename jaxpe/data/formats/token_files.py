@@ -1,38 +1,30 @@
-"""Documents that are token ids already: memory maps of trainers, NumPy arrays, columns of lists."""
+"""Documents that are token ids: .npy arrays and the .bin memory maps of trainers."""
 
-import itertools
 import os
-import struct
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import warnings
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int, Integer
 
-from jaxpe._core.array_files import npy_header
 from jaxpe._core.errors import InputError
-from jaxpe._core.files import Content
-from jaxpe.data.formats.columnar import columnar_id_blocks, id_columns
-from jaxpe.data.formats.columns import Fields, Found
-from jaxpe.data.formats.files import COLUMNAR, hash_file, open_regular, readable, text_ending
+from jaxpe.data.formats.columns import Fields, ReadLog
+from jaxpe.data.formats.files import open_regular, readable
 from jaxpe.data.tokens.ragged import Ragged, equally_long
 
-MEMORY_MAPS = (".bin", ".npy")
+_REASON = 160  # characters of NumPy's error message
 _AT_ONCE = 2**22  # ids that are read at once
-_MEGATRON = b"MMIDIDX\x00\x00"
-_MEGATRON_HEAD = struct.Struct("<9sQBQQ")  # magic, version, type, sequences, documents
-_MEGATRON_TYPES = {1: "u1", 2: "i1", 3: "i2", 4: "i4", 5: "i8", 8: "u2"}
-_LLM_C = {20240520: "<u2", 20240801: "<u4"}  # the first number of 256 in front of the ids
-_LLM_C_HEAD = 256 * 4
+# llm.c writes a header of 256 numbers. The first one tells the type of the ids behind it.
+_LLM_C = {20240520: "<u2", 20240801: "<u4"}
+_LLM_C_HEADER = 256 * 4
 
 
 class Stream(NamedTuple):
-    """Settings that cut a stream of ids without documents into documents.
+    """How a stream of ids is cut into documents.
 
-    - `separator`: id between two documents, which is of neither; None cuts every `length` ids.
-    - `length`: ids of a document where there is no separator.
-    - `vocab_size`: of the ids; .bin without an index holds 16 bits for at most 65,536, else 32.
+    - `separator`: id between two documents, part of neither; None cuts every `length` ids.
+    - `length`: ids of a document without a separator.
+    - `vocab_size`: number of ids; a .bin holds 16 bits an id for at most 65,536, else 32.
     """
 
     separator: int | None = None
@@ -40,186 +32,77 @@ class Stream(NamedTuple):
     vocab_size: int = 1
 
 
-def holds_ids(path: str, field: str | None = None) -> bool:
-    """Whether a file holds token ids: a memory map, or a table whose column has lists of integers.
-
-    Of a table: the column that is named, or where none is, one of lists and none of text.
+def map_id_blocks(
+    path: str, fields: Fields, stream: Stream, log: ReadLog
+) -> Iterator[tuple[Ragged, list[Any] | None]]:
+    """Read documents of ids from a memory map, many at once; they have no labels.
 
     Raises:
-        InputError: a table that cannot be read.
-
-    >>> holds_ids("train.bin"), holds_ids("poems.txt")
-    (True, False)
+        InputError: a damaged file, or ids that are no integers.
     """
-    if path.lower().endswith(MEMORY_MAPS):
-        return True
-    if text_ending(path) not in COLUMNAR:
+    with readable(path, Exception):  # NumPy's parser of headers raises errors of many types
+        open_regular(path).close()
+        for block in _blocks(path, stream):
+            yield block, None
+
+
+def is_npy_matrix(path: str) -> bool:
+    """Whether a file is a .npy of rows, not of one stream, or a damaged .npy."""
+    if not path.lower().endswith(".npy"):
         return False
-    lists, texts = id_columns(path)
-    return field in lists if field is not None else bool(lists) and not texts
+    try:
+        return map_npy(path).ndim != 1
+    except InputError:  # which the reader of matrices raises again
+        return True
 
 
-def files_of_ids(path: str) -> list[str]:
-    """The files that the content of a token file is: with an index, where it has one."""
-    index = _index_of(path)
-    return [path] if index is None else [index, path]
-
-
-def id_blocks(
-    path: str,
-    fields: Fields,
-    stream: Stream,
-    *,
-    found: Found | None = None,
-    content: Content | None = None,
-) -> Iterator[tuple[Ragged, Sequence[Any] | None]]:
-    """The ids of the documents that have any, and their labels, many documents at once.
-
-    Args:
-        path: path of a file that `holds_ids`.
-        fields: column of ids and that of labels, of a table.
-        stream: how ids are cut into documents where the file does not say.
-        found: is told the column, and the rows without ids.
-        content: hash that is given the bytes of the files.
-
-    Raises:
-        InputError: a damaged file, no such column, or ids that are no integers.
-    """
-    if text_ending(path) in COLUMNAR:
-        found = Found() if found is None else found
-        blocks = columnar_id_blocks(path, fields, found, content=content)
-    else:
-        blocks = ((block, None) for block in _mapped(path, stream, content))
-    for block, labels in blocks:
-        there = block.lengths > 0
-        if labels is not None:
-            labels = [*itertools.compress(labels, there.tolist())]
-        yield block.chosen(there), labels
-
-
-def id_documents(
-    path: str,
-    fields: Fields,
-    stream: Stream,
-    *,
-    found: Found | None = None,
-    content: Content | None = None,
-) -> Iterator[tuple[Int[np.ndarray, " n"], Any]]:
-    """The documents of `id_blocks`, and their labels, one by one."""
-    for block, labels in id_blocks(path, fields, stream, found=found, content=content):
-        yield from zip(block, itertools.repeat(None) if labels is None else labels)  # noqa: B905
-
-
-def _mapped(path: str, stream: Stream, content: Content | None) -> Iterator[Ragged]:
-    with readable(path, Exception):  # of headers, of which NumPy's is Python
-        if content is not None:
-            for file in files_of_ids(path):
-                hash_file(file, content)
-        if (index := _index_of(path)) is not None:
-            yield from _of_lengths(path, *_megatron(index, path))
-        elif path.lower().endswith(".npy"):
-            yield from _numpy(path, stream)
-        else:
-            yield from _cut(_parts(path, *_raw(path, stream)), stream)
-
-
-def _index_of(path: str) -> str | None:
-    """The index of a .bin, where there is one."""
-    index = f"{path[:-4]}.idx"
-    return index if path.lower().endswith(".bin") and os.path.exists(index) else None
-
-
-def _raw(path: str, stream: Stream) -> tuple[np.dtype, int]:
-    """The type of ids without an index, and the bytes before them."""
-    with open_regular(path) as file:
-        head = file.read(_LLM_C_HEAD)
-        size = os.fstat(file.fileno()).st_size
-    first = int.from_bytes(head[:4], "little")
-    if len(head) == _LLM_C_HEAD and first in _LLM_C:
-        dtype, start = np.dtype(_LLM_C[first]), _LLM_C_HEAD
-    else:
-        dtype, start = np.dtype("<u2" if stream.vocab_size <= 2**16 else "<u4"), 0
-    if (size - start) % dtype.itemsize:
+def map_npy(path: str) -> np.ndarray:
+    """Map the array of a .npy file into memory; its header is checked against its size."""
+    try:
+        open_regular(path).close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers as Python 2 wrote them
+            return np.lib.format.open_memmap(path, mode="r")
+    # The header is Python, of which NumPy's parser raises SyntaxError, MemoryError and others.
+    except Exception as error:
+        if isinstance(error, InputError):
+            raise
+        reason = " ".join(str(error).split())[:_REASON] or type(error).__name__
         raise InputError(
-            f"{path} has {size - start:,} bytes of ids, no multiple of {dtype.itemsize}; check "
-            "that it is whole, and that `vocab_size` is that of its tokenizer"
-        )
-    return dtype, start
+            f"{path} cannot be read as an array of numbers: {reason}; "
+            "save one rectangular integer array [documents, n] with numpy.save"
+        ) from error
 
 
-def _numpy(path: str, stream: Stream) -> Iterator[Ragged]:
-    """Rows of a matrix, or a stream."""
-    with open_regular(path) as file:
-        shape, by_columns, dtype = npy_header(file, os.path.getsize(path))
-        start = file.tell()
-    if dtype.kind not in "iu" or by_columns or not 1 <= len(shape) <= 2:
+def _blocks(path: str, stream: Stream) -> Iterator[Ragged]:
+    """Rows of a matrix, or documents of a stream."""
+    ids = map_npy(path) if path.lower().endswith(".npy") else _map_raw(path, stream)
+    if ids.dtype.kind not in "iu" or not 1 <= ids.ndim <= 2:
         raise InputError(
-            f"{path} holds {dtype} of shape {shape}{' by columns' * by_columns}; save integers "
-            "[documents, n] or [tokens] with numpy.save"
+            f"{path} holds {ids.dtype} of shape {ids.shape}; save integers [documents, n] or "
+            "[tokens] with numpy.save"
         )
-    if len(shape) == 1:
-        yield from _cut(_parts(path, dtype, start), stream)
-        return
-    n = max(1, shape[1])
-    for part in _parts(path, dtype, start, multiple=n):
-        yield equally_long(part, n)
+    n = ids.shape[1] if ids.ndim == 2 else 1
+    rows = max(1, _AT_ONCE // max(1, n))
+    parts = (np.array(ids[start : start + rows]) for start in range(0, len(ids), rows))
+    if ids.ndim == 1:
+        return _cut(parts, stream)
+    return (Ragged(part.reshape(-1), np.full(len(part), n, np.int64)) for part in parts)
 
 
-def _megatron(index: str, path: str) -> tuple[np.dtype, np.ndarray]:
-    """The type of ids, and how many each document has."""
-    with open_regular(index) as file:
-        whole = file.read()
-    if len(whole) < _MEGATRON_HEAD.size:
-        raise InputError(f"{index} is no index of Megatron's; put it out of the way of {path}")
-    magic, version, kind, sequences, documents = _MEGATRON_HEAD.unpack_from(whole)
-    sizes = _MEGATRON_HEAD.size + 12 * sequences + 8 * documents
-    if (magic, version) != (_MEGATRON, 1) or kind not in _MEGATRON_TYPES or sizes > len(whole):
+def _map_raw(path: str, stream: Stream) -> np.ndarray:
+    """Map the ids of a .bin: ids alone, or behind the header of llm.c."""
+    size = os.path.getsize(path)
+    header = np.fromfile(path, "<u4", 1) if size >= _LLM_C_HEADER else np.zeros(0)
+    dtype, start = "<u2" if stream.vocab_size <= 2**16 else "<u4", 0
+    if len(header) and int(header[0]) in _LLM_C:
+        dtype, start = _LLM_C[int(header[0])], _LLM_C_HEADER
+    if (size - start) % np.dtype(dtype).itemsize:
         raise InputError(
-            f"{index} is no index of Megatron's for integers (version {version}, type {kind}, "
-            f"{len(whole):,} bytes); put it out of the way of {path}"
+            f"{path} has {size - start:,} bytes of ids, no multiple of {np.dtype(dtype).itemsize}; "
+            "check that it is complete, and pass the `vocab_size` of its tokenizer"
         )
-    dtype, at = np.dtype(f"<{_MEGATRON_TYPES[kind]}"), _MEGATRON_HEAD.size
-    lengths = np.frombuffer(whole, "<i4", sequences, at).astype(np.int64)
-    places = np.frombuffer(whole, "<i8", sequences, at + 4 * sequences)
-    bounds = np.frombuffer(whole, "<i8", documents, at + 12 * sequences)
-    ends = np.cumsum(lengths)
-    fine = np.array_equal(places, (ends - lengths) * dtype.itemsize) and np.all(lengths >= 0)
-    inside = not len(bounds) or (bounds[0] == 0 and bounds[-1] == sequences)
-    if not (fine and inside and np.all(np.diff(bounds) >= 0)):
-        raise InputError(f"{index}: its documents do not follow each other; write it anew")
-    total = int(ends[-1]) if len(ends) else 0
-    if total * dtype.itemsize != (there := Path(path).stat().st_size):
-        raise InputError(
-            f"{path} has {there:,} bytes, and {index} names {total:,} ids of {dtype.itemsize}; "
-            "check that both are whole"
-        )
-    return dtype, np.diff(np.concatenate([[0], ends])[bounds])
-
-
-def _of_lengths(
-    path: str, dtype: np.dtype, lengths: Int[np.ndarray, " documents"]
-) -> Iterator[Ragged]:
-    """Documents of these lengths, one behind the other."""
-    pieces: list[np.ndarray] = []
-    ends, first, before, there = np.cumsum(lengths), 0, 0, 0
-    for part in _parts(path, dtype, 0):
-        pieces, there = [*pieces, part], there + len(part)
-        last = int(np.searchsorted(ends, there, side="right"))
-        if last > first:
-            ids, whole = np.concatenate(pieces), int(ends[last - 1]) - before
-            yield Ragged(ids[:whole], lengths[first:last])
-            pieces, first, before = [ids[whole:]], last, before + whole
-
-
-def _parts(
-    path: str, dtype: np.dtype, start: int, *, multiple: int = 1
-) -> Iterator[Integer[np.ndarray, " ids"]]:
-    """The ids behind a header, so many at once."""
-    number = max(1, _AT_ONCE // multiple) * multiple
-    with open_regular(path) as file:
-        file.seek(start)
-        while len(part := np.fromfile(file, dtype, number)):
-            yield part
+    return np.memmap(path, dtype, "r", start) if size > start else np.zeros(0, dtype)
 
 
 def _cut(parts: Iterator[np.ndarray], stream: Stream) -> Iterator[Ragged]:
@@ -228,14 +111,13 @@ def _cut(parts: Iterator[np.ndarray], stream: Stream) -> Iterator[Ragged]:
     for part in parts:
         part = part if rest is None or not len(rest) else np.concatenate([rest, part])
         if stream.separator is None:
-            whole = len(part) // stream.length * stream.length
-            yield equally_long(part[:whole], stream.length)
-            rest = part[whole:]
-            continue
-        apart = part == stream.separator
-        places = np.flatnonzero(apart)
-        whole = int(places[-1]) + 1 if len(places) else 0
-        yield Ragged(part[:whole][~apart[:whole]], np.diff(places, prepend=-1) - 1)
-        rest = part[whole:]
+            end = len(part) // stream.length * stream.length
+            yield equally_long(part[:end], stream.length)
+        else:
+            is_separator = part == stream.separator
+            positions = np.flatnonzero(is_separator)
+            end = int(positions[-1]) + 1 if len(positions) else 0
+            yield Ragged(part[:end][~is_separator[:end]], np.diff(positions, prepend=-1) - 1)
+        rest = part[end:]
     if rest is not None:
         yield Ragged(rest, np.array([len(rest)], np.int64))

@@ -3,7 +3,6 @@
 import copy
 import itertools
 import zlib
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -14,20 +13,18 @@ from jax.profiler import TraceAnnotation
 from jaxtyping import Integer
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.files import Content, content_hash
-from jaxpe.data.corpora.corpus import Document, TokenBatch
+from jaxpe.data.corpora.corpus import TokenBatch
 from jaxpe.data.corpora.shards import Shard
-from jaxpe.data.formats.columns import Found
+from jaxpe.data.formats.columns import ReadLog
 from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.ragged import Ragged, joined
 from jaxpe.data.tokens.tokenizers import Tokenizer
-from jaxpe.data.tokens.workers import Encoded, Workers
+from jaxpe.data.tokens.workers import AHEAD, Encoded, TokenizerPool
 
-_LARGEST_BATCH = 2**28  # characters of the texts that are in memory at once
-_AT_ONCE = 256  # documents that are hashed or passed over at once
+_AT_ONCE = 256  # documents that are hashed or skipped at once
 
-Texts = list[str] | Ragged  # documents; ids are of many in one array
-Read = tuple[Texts, list[str | None], dict[str, Any]]  # documents, groups, the place behind
+Texts = list[str] | Ragged  # documents of text, or of ids
+Read = tuple[Texts, list[str | None], dict[str, Any]]  # documents, groups, the place after them
 
 
 class Reading(NamedTuple):
@@ -50,45 +47,65 @@ def token_batches(
     *,
     length: int,
     prefetch: int = 4,
-    workers: Workers | None = None,
+    pool: TokenizerPool | None = None,
 ) -> grain.IterDataset[TokenBatch]:
-    """The documents of shards as batches of tokens, tokenized in a thread of its own.
+    """Read and tokenize the documents of shards as batches, in a thread.
 
     With several parts (processes), each reads every `parts`-th shard, or, where there are fewer
-    shards than parts, every `parts`-th document. The last batch is not full, perhaps empty; it
-    says what was read in all. Iterators have `get_state` and `set_state`, as Grain's have: from a
-    saved place the same documents follow.
+    shards than parts, every `parts`-th document. The last batch is not full, perhaps empty.
+    Iterators have `get_state` and `set_state`, as Grain's have: from a saved place the same
+    documents follow.
 
-    The place has, of each shard that was read to its end, the digest of what was read. On from a
-    saved place, these shards are hashed again before the first document. With `skip_unreadable`
-    each shard is first read to its end, and left out whole where that fails: `place["unreadable"]`
-    tells why.
+    The place has the digest of each shard that was read to its end. From a saved place on, these
+    shards are hashed again before the first document. With `skip_unreadable` each shard is first
+    read to its end, and left out entirely where that fails: `place["unreadable"]` has the reason.
 
     Args:
-        reading: what is read.
+        reading: documents to read.
         tokenizer: tokenizer from `open_tokenizer`.
         length: positions to keep.
         prefetch: batches that are made ahead.
-        workers: processes of this tokenizer and length; a thread tokenizes without.
+        pool: processes of this tokenizer and length; a thread tokenizes without.
 
     Raises:
-        InputError: a column of a shard that has none; while iterating, a shard that cannot be read,
-            by name, or has changed since it was.
+        InputError: a column of a shard that has none; while iterating, a shard that cannot be read
+            or has changed since it was, by name.
     """
     for shard in reading.shards:
         shard.check_fields(text_field=reading.text_field, group_field=reading.group_field)
 
+    documents = _Documents(reading)
+    if pool is not None:
+        return _batches_from_pool(documents, reading, pool, prefetch)
+
     def tokenized(read: Read) -> TokenBatch:
         with TraceAnnotation("tokenize"):
-            return batch_of(read, reading, tokenizer.encode(filled(read, reading), length=length))
+            return tokenized_batch(read, reading, tokenizer, length)
 
-    documents = _Documents(reading)
-    batches = documents.map(tokenized) if workers is None else _Tokenized(documents, workers)
+    batches = documents.map(tokenized)
     return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=prefetch)
 
 
-def filled(read: Read, reading: Reading) -> Texts:
-    """The texts of a batch, with empty ones where there are fewer than its rows."""
+def _batches_from_pool(
+    documents: grain.IterDataset, reading: Reading, pool: TokenizerPool, prefetch: int
+) -> grain.IterDataset[TokenBatch]:
+    """Batches in order: texts are sent to the processes ahead of the batches that are needed."""
+
+    def submitted(read: Read) -> tuple[Read, Future[Encoded]]:
+        return read, pool.submit(padded_texts(read, reading))
+
+    def batch(pair: tuple[Read, Future[Encoded]]) -> TokenBatch:
+        return batch_from_encoded(pair[0], reading, pair[1].result())
+
+    ahead = AHEAD * pool.processes + prefetch
+    sent = grain.experimental.ThreadPrefetchIterDataset(
+        documents.map(submitted), prefetch_buffer_size=ahead
+    )
+    return sent.map(batch)
+
+
+def padded_texts(read: Read, reading: Reading) -> Texts:
+    """Texts of a batch, filled up with empty ones to `batch_size`."""
     texts = read[0]
     missing = reading.batch_size - len(texts)
     if isinstance(texts, Ragged):
@@ -96,8 +113,14 @@ def filled(read: Read, reading: Reading) -> Texts:
     return texts + [""] * missing
 
 
-def batch_of(read: Read, reading: Reading, encoded: Encoded) -> TokenBatch:
-    """A batch of documents that were tokenized, with rows that hold none to its end."""
+def tokenized_batch(read: Read, reading: Reading, tokenizer: Tokenizer, length: int) -> TokenBatch:
+    """Tokenize a batch of documents."""
+    encoded = tokenizer.encode(padded_texts(read, reading), length=length)
+    return batch_from_encoded(read, reading, encoded)
+
+
+def batch_from_encoded(read: Read, reading: Reading, encoded: Encoded) -> TokenBatch:
+    """Batch of tokenized documents; rows without a document are at its end."""
     texts, names, place = read
     ids, mask = encoded
     valid = np.arange(reading.batch_size) < len(texts)
@@ -107,50 +130,8 @@ def batch_of(read: Read, reading: Reading, encoded: Encoded) -> TokenBatch:
         both = zip(names, texts, strict=True)
         shared = [text if name is None else name for name, text in both]
         missing = [""] * (reading.batch_size - len(texts))
-        groups = np.array([*map(_hashed, shared + missing)], np.uint32)
+        groups = np.array([*map(_crc_of_document, shared + missing)], np.uint32)
     return TokenBatch(ids, mask, valid, place, groups)
-
-
-class _Tokenized(grain.IterDataset):
-    """Batches that processes tokenize, in the order in which their documents are read."""
-
-    def __init__(self, documents: "_Documents", workers: Workers):
-        super().__init__(documents)
-        self._documents, self._workers = documents, workers
-
-    def __iter__(self) -> "_TokenizedIterator":
-        return _TokenizedIterator(iter(self._documents), self._workers)
-
-
-class _TokenizedIterator(grain.DatasetIterator):
-    def __init__(self, documents: "_DocumentIterator", workers: Workers):
-        super().__init__()
-        self._documents, self._workers = documents, workers
-        self.set_state(documents.get_state())
-
-    def __next__(self) -> TokenBatch:
-        while self._problem is None and len(self._waiting) <= self._workers.ahead:
-            try:
-                read = next(self._documents)
-            except (InputError, StopIteration) as error:  # after what was read before it
-                self._problem = error
-                break
-            texts: Any = filled(read, self._documents.reading)
-            self._waiting.append((read, self._workers.submit(texts)))
-        if not self._waiting:
-            raise self._problem or StopIteration
-        read, encoded = self._waiting.popleft()
-        self._state = read[2]
-        return batch_of(read, self._documents.reading, encoded.result())
-
-    def get_state(self) -> dict[str, Any]:
-        return copy.deepcopy(self._state)
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._documents.set_state(state)
-        self._state = copy.deepcopy(state)
-        self._waiting: deque[tuple[Read, Future[Encoded]]] = deque()
-        self._problem: Exception | None = None
 
 
 def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
@@ -172,7 +153,7 @@ def _beginning(reading: Reading) -> dict[str, Any]:
     return {"shard": 0, "checksum": 0, **nothing}
 
 
-def _hashed(text: str | Integer[np.ndarray, " n"]) -> int:
+def _crc_of_document(text: str | Integer[np.ndarray, " n"]) -> int:
     """CRC-32 of a document, or of the name of its group."""
     if isinstance(text, str):
         return zlib.crc32(text.encode(errors="surrogatepass"))
@@ -180,37 +161,31 @@ def _hashed(text: str | Integer[np.ndarray, " n"]) -> int:
 
 
 def _checksum(texts: Texts, before: int) -> int:
-    """CRC-32 of documents after others, however many of them come at once."""
+    """CRC-32 of all documents, from that of the ones before."""
     if isinstance(texts, Ragged):
         return zlib.crc32(np.ascontiguousarray(texts.values).data, before)
-    for start in range(0, len(texts), _AT_ONCE):
-        content = "".join(texts[start : start + _AT_ONCE]).encode(errors="surrogatepass")
-        before = zlib.crc32(content, before)
-    return before
+    return zlib.crc32("".join(texts).encode(errors="surrogatepass"), before)
 
 
 class _TextSource:
-    """Documents of a shard, at least one at once and at most as many as are asked for."""
+    """Documents of a shard that one part reads."""
 
-    def __init__(self, documents: Iterator[Document], part: int, parts: int):
+    def __init__(self, documents: Iterator[Any], part: int, parts: int):
         self._documents = itertools.islice(documents, part, None, parts)
 
     def take(self, number: int) -> tuple[Texts, list[str | None]]:
-        # Lists of strings: of tuples that stay, Python's collector would look at every one.
+        """At most so many documents and their groups; none at the end."""
+        # Lists of strings: Python's garbage collector would look at every tuple that stays.
         texts: list[Any] = []
         groups: list[str | None] = []
-        size = 0
         for text, group in itertools.islice(self._documents, number):
             texts.append(text)
             groups.append(group)
-            size += len(text)
-            if size > _LARGEST_BATCH:  # more than a batch may have, which refuses it
-                break
         return texts, groups
 
 
 class _IdSource:
-    """Documents that are ids, at least one at once and at most as many as are asked for."""
+    """Documents of token ids of a shard that one part reads."""
 
     def __init__(
         self,
@@ -219,32 +194,26 @@ class _IdSource:
         parts: int,
     ):
         self._blocks, self._part, self._parts = blocks, part, parts
-        self._met = 0  # documents of all parts
+        self._number = 0  # documents of all parts so far
         self._rest, self._groups = joined([]), list[str | None]()
 
     def take(self, number: int) -> tuple[Texts, list[str | None]]:
+        """At most so many documents and their groups; none at the end."""
         while not len(self._rest) and (block := next(self._blocks, None)) is not None:
             ids, groups = block
-            own = (self._met + np.arange(len(ids))) % self._parts == self._part
-            self._met += len(ids)
-            self._rest = ids.chosen(own)
+            is_read = (self._number + np.arange(len(ids))) % self._parts == self._part
+            self._number += len(ids)
+            self._rest = ids.chosen(is_read)
             self._groups = [None] * len(self._rest)
             if groups is not None:
-                self._groups = [*itertools.compress(groups, own.tolist())]
+                self._groups = [*itertools.compress(groups, is_read.tolist())]
         taken, self._rest = self._rest.split(number)
         groups, self._groups = self._groups[:number], self._groups[number:]
         return taken, groups
 
 
-def _too_large(batch_size: int, documents: int) -> InputError:
-    return InputError(
-        f"`batch_size` is {batch_size:,}, and {documents:,} documents have more than "
-        f"{_LARGEST_BATCH:,} characters; pass a smaller `batch_size`, or cut the documents"
-    )
-
-
 class _Documents(grain.IterDataset):
-    """Lists of texts, and of the groups they are of, each with the place behind it."""
+    """Lists of texts and of their groups, each with the place after it."""
 
     def __init__(self, reading: Reading):
         super().__init__()
@@ -258,30 +227,25 @@ class _DocumentIterator(grain.DatasetIterator):
     def __init__(self, reading: Reading):
         super().__init__()
         self.reading = reading
+        # Each part reads its shards, or of fewer shards its share of the documents of each.
+        self._by_shard = len(reading.shards) >= reading.parts
         self.set_state(_beginning(reading))
 
     def __next__(self) -> Read:
         if self._finished:
             raise StopIteration
         with TraceAnnotation("read"):
-            parts, groups, size = [], [], 0
+            parts: list[Any] = []
+            groups: list[str | None] = []
             self._room = self.reading.batch_size
-            for texts, their_groups in self._documents:
-                parts.append(texts)
-                groups += their_groups
-                self._room -= len(texts)
-                size += len(texts.values) if isinstance(texts, Ragged) else sum(map(len, texts))
-                if size > _LARGEST_BATCH:  # of shards that are each within it
-                    raise _too_large(self.reading.batch_size, len(groups))
-                if not self._room:
-                    break
+            while self._room and (read := next(self._documents, None)) is not None:
+                parts.append(read[0])
+                groups += read[1]
+                self._room -= len(read[0])
         self._finished = self._room > 0
-        return self._together(parts), groups, self.get_state()
-
-    def _together(self, parts: list[Any]) -> Texts:
-        if self.reading.stream is not None:
-            return joined(parts)
-        return parts[0] if len(parts) == 1 else [*itertools.chain.from_iterable(parts)]
+        is_ids = self.reading.stream is not None
+        texts = joined(parts) if is_ids else [*itertools.chain.from_iterable(parts)]
+        return texts, groups, self.get_state()
 
     def get_state(self) -> dict[str, Any]:
         return copy.deepcopy(self._state)
@@ -292,83 +256,72 @@ class _DocumentIterator(grain.DatasetIterator):
         self._documents = self._read()
 
     def _read(self) -> Iterator[tuple[Texts, list[str | None]]]:
-        """The documents from the place on, as far as there is room; the place moves along."""
+        """Documents from the place on, at most `_room` at once; the place moves along."""
         state, shards = self._state, self.reading.shards
         self._refuse_changed()
         for number in range(state["shard"], len(shards)):
             if number > state["shard"]:
                 state["shard"], state["checksum"] = number, 0
-            if self._is_left_out(number):
+            if not self._is_assigned(number) or self._is_unreadable(number):
                 continue
-            content, found = content_hash(), Found()
-            documents = self._own(number, content, found)
-            self._pass_over(documents, number)
-            while len((taken := documents.take(self._room))[0]):
+            log = ReadLog()
+            source = self._source(number, log)
+            self._skip_counted(source, number)
+            while len((taken := source.take(self._room))[0]):
                 state["documents"][number] += len(taken[0])
                 state["checksum"] = _checksum(taken[0], state["checksum"])
                 yield taken
-            state["null_texts"][number] = found.null_texts
-            if self._is_own(number):
-                state["digests"][number] = content.hexdigest()
+            state["null_texts"][number] = log.null_texts
+            state["digests"][number] = shards[number].digest()
 
     def _refuse_changed(self) -> None:
-        """Shards that were read to their end must be what they were."""
+        """Refuse shards that were read to their end and have changed."""
         for number, shard in enumerate(self.reading.shards[: self._state["shard"]]):
-            known = self._state["digests"][number]
-            if known and known != (found := shard.digest()):
+            saved = self._state["digests"][number]
+            if saved and saved != (digest := shard.digest()):
                 raise InputError(
-                    f"{shard.path} was counted and has changed since (its hash was {known} and now "
-                    f"is {found}); put back what it was, or start anew in another folder"
+                    f"{shard.path} was counted and has changed since (its hash was {saved} and now "
+                    f"is {digest}); restore the file, or start anew in another folder"
                 )
 
-    def _pass_over(self, documents: _TextSource | _IdSource, number: int) -> None:
-        """Skip what was counted of a shard, which is the beginning of a repaired one, too."""
+    def _skip_counted(self, source: _TextSource | _IdSource, number: int) -> None:
+        """Skip the counted documents of a shard, which may have been repaired behind them."""
         counted, checksum = self._state["documents"][number], 0
         left = counted
-        while left and len(texts := documents.take(min(left, _AT_ONCE))[0]):
+        while left and len(texts := source.take(min(left, _AT_ONCE))[0]):
             checksum, left = _checksum(texts, checksum), left - len(texts)
         if counted and checksum != self._state["checksum"]:
             raise InputError(
                 f"{self.reading.shards[number].path}: its first {counted:,} documents are not "
-                "those that were counted; put back what they were, or start anew in another folder"
+                "those that were counted; restore the file, or start anew in another folder"
             )
 
-    def _own(
-        self, number: int, content: Content | None = None, found: Found | None = None
-    ) -> _TextSource | _IdSource:
+    def _source(self, number: int, log: ReadLog) -> _TextSource | _IdSource:
         """Documents of a shard that this part reads."""
         reading, shard = self.reading, self.reading.shards[number]
-        places = (0, 1) if self._by_shard else (reading.part, reading.parts)
-        if not self._is_own(number):
-            return _TextSource(iter(()), *places)
+        share = (0, 1) if self._by_shard else (reading.part, reading.parts)
         options: dict[str, Any] = {
             "text_field": reading.text_field,
             "group_field": reading.group_field,
             "skip_nulls": reading.skip_nulls,
-            "found": found,
-            "content": content,
+            "log": log,
         }
         if reading.stream is not None:
-            return _IdSource(shard.id_blocks(stream=reading.stream, **options), *places)
-        return _TextSource(shard.documents(**options), *places)
+            return _IdSource(shard.id_blocks(stream=reading.stream, **options), *share)
+        return _TextSource(shard.documents(**options), *share)
 
-    @property
-    def _by_shard(self) -> bool:
-        """Whether each part reads whole shards, not every so many documents of each."""
-        return len(self.reading.shards) >= self.reading.parts
-
-    def _is_own(self, number: int) -> bool:
+    def _is_assigned(self, number: int) -> bool:
         """Whether this part reads from a shard."""
         return not self._by_shard or number % self.reading.parts == self.reading.part
 
-    def _is_left_out(self, number: int) -> bool:
-        """A shard counts whole or not at all, so it is read through before its first document."""
+    def _is_unreadable(self, number: int) -> bool:
+        """Whether a shard is left out: it is read to its end before its first document."""
         state = self._state
         if not self.reading.skip_unreadable or state["documents"][number]:
             return False
         try:
-            documents = self._own(number)
-            while len(documents.take(_AT_ONCE)[0]):
+            source = self._source(number, ReadLog())
+            while len(source.take(_AT_ONCE)[0]):
                 pass
         except InputError as error:
             state["unreadable"][str(number)] = str(error)

@@ -1,146 +1,430 @@
-"""Encoders of the table, from and to directories of Hugging Face."""
+"""Encoders from and to directories of Hugging Face: BERT, MPNet, RoBERTa, DeBERTa, ModernBERT."""
 
-import dataclasses
 import json
+import math
 import os
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jaxtyping import Int
 
+from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
-from jaxpe.nn.checkpoints import huggingface
-from jaxpe.nn.checkpoints.architectures import DEBERTA, ENCODERS
-from jaxpe.nn.checkpoints.decoders import checked_fields, config_of, names_there, own_encoding
-from jaxpe.nn.checkpoints.families import Family
-from jaxpe.nn.checkpoints.huggingface import Fields, Tensors
-from jaxpe.nn.config import AttentionPath
-from jaxpe.nn.heads import MaskedLM
+from jaxpe.encodings import Encoding, LayerPattern, identity
+from jaxpe.nn.attention import encoding_parameters
+from jaxpe.nn.checkpoints.architecture import (
+    ARCHITECTURES,
+    Architecture,
+    Fields,
+    TensorName,
+)
+from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
+from jaxpe.nn.checkpoints.decoders import causal_lm_tensors
+from jaxpe.nn.checkpoints.encoder_decoders import seq2seq_lm_tensors
+from jaxpe.nn.checkpoints.encodings import model_encoding
+from jaxpe.nn.checkpoints.fields import (
+    check_sizes,
+    float32_fields,
+    model_config,
+    read_fields,
+    stored_fields,
+)
+from jaxpe.nn.checkpoints.tensors import (
+    Tensors,
+    check_masked_lm_head,
+    listed,
+    load_parameters,
+    open_tensors,
+    stored_tensors,
+    write_directory,
+)
+from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.heads import CausalLM, Classifier, MaskedLM, Seq2SeqLM, pooled
+from jaxpe.nn.layers import dense
 from jaxpe.nn.transformer import Encoder
 
+# Fields of a configuration that leave what the weights of a file compute as it is.
+_OVERRIDES = ("dtype", "param_dtype", "dropout", "attention_dropout", "attention", "scan", "remat")
 _BUFFERS = re.compile(r"(position_ids|token_type_ids|inv_freq)$")
+# DeBERTa's embeddings of relative positions, which its layers project.
 _RELATIVE = ("encoder.rel_embeddings.weight", "encoder.LayerNorm.weight", "encoder.LayerNorm.bias")
-# Parts of a model that an encoder computes nothing from.
-_HEADS = ("cls.", "lm_head.", "classifier.", "pooler.", "head.", "decoder.", "lm_predictions.")
-_HEADS += ("mask_predictions.",)
 
 
-def family_of_encoder(directory: str | os.PathLike) -> Family | None:
-    """The row of a directory's encoder; None where it is of no family here."""
-    config = Path(directory) / "config.json"
-    if not os.path.isfile(config):
-        return None
-    kind = huggingface.read_config(config).get("model_type")
-    return ENCODERS.get(kind) if isinstance(kind, str) else None
+class Bert(nnx.Module):
+    """BERT: an encoder, and a pooler unless it has none.
+
+    A classifier or a masked language model takes the encoder as any other:
+    `Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=rngs)`.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(
+    ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
+    >>> encoder = jaxpe.nn.BertEncoder(config, length=7, rngs=nnx.Rngs(0))
+    >>> output = jaxpe.nn.Bert(encoder, rngs=nnx.Rngs(1))(jnp.zeros((4, 7), int))
+    >>> output.hidden.shape, output.pooled.shape
+    ((4, 7, 16), (4, 16))
+    """
+
+    model_type: ClassVar[str] = "bert"
+
+    def __init__(self, encoder: BertEncoder, *, pooler: bool = True, rngs: nnx.Rngs):
+        config = encoder.config
+        self.encoder = encoder
+        self.pooler = dense(config, config.dim, config.dim, rngs=rngs) if pooler else None
+
+    def __call__(self, ids: Int[ArrayLike, "... n"], **options: Any) -> BertOutput:
+        """Hidden states and the pooled first token; options are the transformer's."""
+        below = self.encoder(ids, **options)
+        if self.pooler is None:
+            return BertOutput(None, below)
+        return BertOutput(jnp.tanh(self.pooler(pooled(below.hidden, pooling="first"))), below)
+
+    @classmethod
+    def load(
+        cls, directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
+    ) -> "Bert":
+        """The model of a Hugging Face directory (config.json, model.safetensors or its shards).
+
+        Parameters are float32, whatever the file has, or `param_dtype`. The model has a pooler if
+        the file has one; other heads are ignored (`load_masked_lm` and `load_classifier` read
+        them). Nothing is unpickled. An unknown tensor of the encoder is an error, since it would
+        change the computation.
+
+        Args:
+            directory: a folder, not a name on the hub.
+            encoding: in place of the model's positions (and of MPNet's bias), such as
+                `jaxpe.rope(head_dim=64)`. The parameters of the encoding are initialised by
+                `nnx.Rngs(0)`.
+            **overrides: fields of `TransformerConfig` that the weights do not depend on: dtype,
+                param_dtype, dropout, attention_dropout, attention, scan and remat.
+
+        Raises:
+            InputError: for a directory that cannot be read, another architecture, an unsupported
+                computation, or another override. The message names every tensor that does not fit.
+
+        >>> jaxpe.nn.Bert.load("nowhere")
+        Traceback (most recent call last):
+        jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
+        """
+
+        def make(encoder: Any, tensors: Tensors) -> Bert:
+            architecture = encoder.architecture
+            if architecture.model_type != cls.model_type:
+                other = next(c for c in (Bert, MPNet) if c.model_type != cls.model_type)
+                raise InputError(
+                    f"{directory} has model_type {other.model_type!r}: use {other.__name__}.load"
+                )
+            pooler = f"{architecture.modules['pooler.pooler']}.weight" in tensors.files
+            return cls(encoder, pooler=pooler, rngs=nnx.Rngs(0))
+
+        return _load(directory, make, encoding, overrides, kinds=("bert",), head="pooler")
+
+    def save(
+        self, directory: str | os.PathLike, *, source: str | os.PathLike | None = None
+    ) -> None:
+        """Write a Hugging Face directory; see `save_huggingface`."""
+        save_huggingface(self, directory, source=source)
 
 
-def read_encoder(
-    family: Family,
+class MPNet(Bert):
+    """MPNet: an `MPNetEncoder`, and a pooler unless it has none.
+
+    >>> jaxpe.nn.MPNet.load("nowhere")
+    Traceback (most recent call last):
+    jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
+    """
+
+    model_type = "mpnet"
+
+
+def load_masked_lm(
+    directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
+) -> MaskedLM:
+    """A masked language model with its head: BERT, MPNet, RoBERTa, DeBERTa v2 or v3, ModernBERT.
+
+    Arguments are those of `Bert.load`; `encoding` is for BERT and MPNet.
+
+    Raises:
+        InputError: as `Bert.load`, and where the head is missing or its decoder is not tied to the
+            token embeddings.
+
+    >>> jaxpe.nn.load_masked_lm("nowhere")
+    Traceback (most recent call last):
+    jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
+    """
+
+    def make(encoder: Encoder, tensors: Tensors) -> MaskedLM:
+        if isinstance(encoder, MPNetEncoder) and encoder.config.activation != "gelu":
+            raise InputError(f"{directory}: the head of MPNet has GELU whatever hidden_act is")
+        return MaskedLM(encoder, rngs=nnx.Rngs(0))
+
+    return _load(directory, make, encoding, overrides)
+
+
+def load_classifier(
+    directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
+) -> Classifier:
+    """A classifier of sequences, BERT or MPNet, with the head of the file.
+
+    Arguments are those of `Bert.load`. For a new head on a pretrained model build `Classifier` on
+    `Bert.load(directory).encoder`.
+
+    Raises:
+        InputError: as `Bert.load`, and where the head is missing.
+
+    >>> jaxpe.nn.load_classifier("nowhere")
+    Traceback (most recent call last):
+    jaxpe.InputError: nowhere is not a directory: pass one with config.json and ...
+    """
+
+    def make(encoder: Any, tensors: Tensors) -> Classifier:
+        # Where the bias of the classes is missing, `load_parameters` says so.
+        bias = f"{encoder.architecture.modules['classifier.output']}.bias"
+        classes = math.prod(tensors.shape(bias)) if bias in tensors.files else 1
+        return Classifier(encoder, num_classes=max(classes, 1), pooler=True, rngs=nnx.Rngs(0))
+
+    return _load(directory, make, encoding, overrides, kinds=("bert",), head="classifier")
+
+
+def load_encoder(directory: str | os.PathLike, **overrides: Any) -> Encoder:
+    """An encoder without its head: RoBERTa, DeBERTa v2 or v3, ModernBERT."""
+    return _load(directory, lambda encoder, tensors: encoder, None, overrides, head="")
+
+
+def save_huggingface(
+    model: Bert | Encoder | MaskedLM | Classifier | CausalLM | Seq2SeqLM,
     directory: str | os.PathLike,
     *,
-    head: bool,
-    dtype: Any = jnp.float32,
-    param_dtype: Any = jnp.float32,
-    attention: AttentionPath = "xla",
-    dropout: float = 0.0,
-    attention_dropout: float = 0.0,
-    scan: bool = True,
-    remat: bool = False,
+    source: str | os.PathLike | None = None,
+) -> None:
+    """Write config.json and model.safetensors, as transformers reads them (float32).
+
+    Fields of the config.json that the model was loaded with stay as they were, unless they
+    describe what is written.
+
+    Args:
+        model: a model on a `BertEncoder` or an `MPNetEncoder`, or one that was loaded from a
+            directory of Hugging Face with its own encoding.
+        directory: created if it does not exist.
+        source: a directory whose tokenizer files are copied.
+
+    Raises:
+        ValueError: for a model that Hugging Face has no class for, as with another encoding.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> encoder = jaxpe.nn.Encoder(config, rngs=nnx.Rngs(0))
+    >>> save_huggingface(jaxpe.nn.MaskedLM(encoder, rngs=nnx.Rngs(1)), "somewhere")
+    Traceback (most recent call last):
+    ValueError: Hugging Face has no class for a MaskedLM on Encoder: build it on a BertEncoder ...
+    """
+    if isinstance(model, Seq2SeqLM):
+        fields, tensors = seq2seq_lm_tensors(model)
+    elif isinstance(model, CausalLM):
+        fields, tensors = causal_lm_tensors(model)
+    else:
+        fields, tensors = _encoder_tensors(model)
+    write_directory(directory, fields, tensors, source=source)
+
+
+def _load(
+    directory: str | os.PathLike,
+    make: Callable[[Any, Tensors], Any],
+    encoding: Encoding | None,
+    overrides: Fields,
+    *,
+    kinds: tuple[str, ...] = ("bert", "encoder"),
+    head: str = "head",
 ) -> Any:
-    """The encoder of a directory, or the masked language model on it where `head`."""
-    directory = Path(directory)
-    where = directory / "config.json"
-    given = huggingface.read_config(where)
-    fields = checked_fields(family, where, given)
-    if family is DEBERTA:
-        _check_disentangled(where, fields)
-    options: Any = {"dtype": dtype, "param_dtype": param_dtype, "attention": attention}
-    options |= {"dropout": dropout, "attention_dropout": attention_dropout}
-    config = config_of(family, where, fields)
-    config = dataclasses.replace(config, **options, scan=scan, remat=remat, tie_embeddings=True)
-    encoding = own_encoding(family, where, fields, config)
-    shared: Any = {"layer_encoding" if family is DEBERTA else "encoding": encoding}
-
-    def encoder() -> Encoder:
-        return Encoder(config, **shared, rngs=nnx.Rngs(0))
-
-    def model() -> MaskedLM:
-        return MaskedLM(encoder(), rngs=nnx.Rngs(0))
-
-    # An encoder alone has no name of a trunk before its parameters.
-    names = names_there(family, config, "encoder")
-    if not head:
-        own = [name for name in names if name.ours.startswith("encoder.")]
-        names = tuple(name._replace(ours=name.ours.removeprefix("encoder.")) for name in own)
-
-    def others(name: str) -> bool:
-        known = family is DEBERTA and name in _RELATIVE
-        return known or name.startswith(_HEADS) or bool(_BUFFERS.search(name))
-
-    with huggingface.open_tensors(directory, family.prefix) as tensors:
-        huggingface.check_sizes(where, fields, family.defaults, tensors)
-        if head:
-            _check_head(family, where, fields, tensors)
-        made: Any = model if head else encoder
-        loaded = huggingface.fill(made, names, tensors, others=others)
-        below = loaded.encoder if head else loaded
-        if family is DEBERTA:
-            _set_tables(below, fields, tensors)
-    if "encoding_params.table" in family.modules:
-        below.length = fields["max_position_embeddings"] - fields["pad_token_id"] - 1
-    below.fields = json.dumps(given)
-    return loaded
+    """The model that `make` builds on the encoder of a directory, with its parameters."""
+    architecture, fields, stored = read_fields(directory, *kinds)
+    path, prefix = Path(directory, "config.json"), architecture.prefix
+    config = _config(architecture, path, fields, overrides)
+    encoder = _encoder_of_file(architecture, path, fields, config, stored, encoding)
+    names = architecture.tensor_names(
+        "encoder" if head else "", heads=config.num_heads, first_norm=config.first_norm, head=head
+    )
+    with open_tensors(directory, prefix) as tensors:
+        check_sizes(architecture, path, fields, tensors)
+        if encoding is not None:
+            tensors = _without_positions(tensors, names)
+        model = load_parameters(
+            lambda: make(encoder(), tensors), names, tensors, ignored=_ignored(architecture)
+        )
+        if isinstance(model, MaskedLM):
+            check_masked_lm_head(
+                path,
+                fields.get("tie_word_embeddings"),
+                tensors,
+                bias=str(architecture.modules["head.bias"]),
+                tokens=f"{architecture.modules['tokens']}.weight",
+            )
+        below = model.encoder if head else model
+        if architecture.positions == "deberta":
+            _set_relative_tables(below, fields, tensors)
+    if architecture.kind == "encoder":
+        below.fields = json.dumps(stored)
+        if "encoding_params.table" in architecture.modules:
+            below.length = fields["max_position_embeddings"] - fields["pad_token_id"] - 1
+    if encoding is not None:
+        below.encoding = nnx.static(encoding)
+        below.encoding_params = encoding_parameters(config, encoding, rngs=nnx.Rngs(0))
+    return model
 
 
-def encoder_tensors(model: Encoder | MaskedLM) -> tuple[Fields, dict[str, np.ndarray]]:
-    """Fields of a config.json and tensors of an encoder that was read."""
-    below = model.encoder if isinstance(model, MaskedLM) else model
-    fields = json.loads(below.fields)
-    family = ENCODERS[fields["model_type"]]
-    if family is DEBERTA:
+def _config(
+    architecture: Architecture, path: Path, fields: Fields, overrides: Fields
+) -> TransformerConfig:
+    """The configuration of a config.json, with overrides that keep its function."""
+    if others := sorted(overrides.keys() - set(_OVERRIDES)):
+        raise InputError(
+            f"{', '.join(others)} cannot be overridden: the weights of {path.parent} go with what "
+            f"its config.json has. Pass some of {', '.join(_OVERRIDES)}"
+        )
+    if architecture.kind == "encoder":
+        overrides = {"dropout": 0.0, "attention_dropout": 0.0} | overrides
+    return model_config(architecture, path, fields, **overrides, tie_embeddings=True)
+
+
+def _encoder_of_file(
+    architecture: Architecture,
+    path: Path,
+    fields: Fields,
+    config: TransformerConfig,
+    stored: Fields,
+    encoding: Encoding | None,
+) -> Callable[[], Encoder]:
+    """A function that makes the encoder of a config.json, whose parameters the file has."""
+    if architecture.kind == "encoder":
+        if encoding is not None:
+            raise InputError(f"{path.parent}: `encoding` is for BERT and MPNet; leave it out")
+        positions: Encoding | LayerPattern = model_encoding(architecture, path, fields, config)
+        name = "layer_encoding" if architecture.positions == "deberta" else "encoding"
+        options: Any = {name: positions}
+        return lambda: Encoder(config, **options, rngs=nnx.Rngs(0))
+    encoder_class = next(c for c in (BertEncoder, MPNetEncoder) if c.architecture is architecture)
+    length = fields["max_position_embeddings"] - encoder_class.offset
+    if length < 1:
+        raise InputError(
+            f"{path.parent}: max_position_embeddings is {fields['max_position_embeddings']}, of "
+            f"which no token has the first {encoder_class.offset}: pass more"
+        )
+    # Another encoding is initialised after the parameters of the file are read.
+    options = {"encoding": None if encoding is None else identity(), "fields": stored}
+    return lambda: encoder_class(config, length=length, **options, rngs=nnx.Rngs(0))
+
+
+def _ignored(architecture: Architecture) -> Callable[[str], bool]:
+    """Whether a tensor is of a head or a buffer, which an encoder does not use."""
+    trunk = (path for path in architecture.modules if not path.startswith(_HEADS))
+    roots = {_root(architecture.modules[path]) for path in trunk}
+
+    def ignored(name: str) -> bool:
+        relative = architecture.positions == "deberta" and name in _RELATIVE
+        return relative or bool(_BUFFERS.search(name)) or not name.startswith(tuple(roots))
+
+    return ignored
+
+
+_HEADS = ("head.", "pooler.", "classifier.")
+
+
+def _root(module: Any) -> str:
+    name = module if isinstance(module, str) else module.checkpoint_name
+    return name.partition(".")[0] + "."
+
+
+def _without_positions(tensors: Tensors, names: tuple[TensorName, ...]) -> Tensors:
+    """Tensors without those of the model's own positions."""
+    positions = {n.checkpoint_name for n in names if ".encoding_params." in n.param_path}
+    return tensors._replace(files={k: v for k, v in tensors.files.items() if k not in positions})
+
+
+def _encoder_tensors(model: Any) -> tuple[Fields, dict[str, np.ndarray]]:
+    """Fields of a config.json and tensors of an encoder, alone or with a head."""
+    alone = isinstance(model, Encoder)
+    encoder: Any = model if alone else model.encoder
+    if isinstance(encoder, BertEncoder) and not alone:
+        return _bert_tensors(model)
+    if not encoder.fields or not isinstance(model, Encoder | MaskedLM):
+        raise ValueError(
+            f"Hugging Face has no class for a {type(model).__name__} on {type(encoder).__name__}: "
+            "build it on a BertEncoder or an MPNetEncoder"
+        )
+    fields = json.loads(encoder.fields)
+    architecture = ARCHITECTURES[fields["model_type"]]
+    if architecture.positions == "deberta":
         raise ValueError(
             "the tables of DeBERTa are read as projections of its relative embeddings, which are "
             "not kept: write a checkpoint"
         )
-    names, prefix = names_there(family, below.config, "encoder"), family.prefix
-    if below is model:
-        names = tuple(n._replace(ours=n.ours.removeprefix("encoder.")) for n in names)
-        prefix = ""
-    heads = ("lm_head.", "head.", "decoder.bias")
-    tensors = huggingface.tensors_of(model, names, prefix=prefix, heads=heads)
-    kind = "Model" if below is model else "ForMaskedLM"
-    fields |= {name: "float32" for name in ("dtype", "torch_dtype") if name in fields}
-    return fields | {"architectures": [family.title + kind]}, tensors
+    config = encoder.config
+    names = architecture.tensor_names(
+        "" if alone else "encoder", heads=config.num_heads, first_norm=config.first_norm
+    )
+    prefix = "" if alone else architecture.prefix
+    tensors = stored_tensors(model, names, prefix=prefix, head_names=architecture.head_names)
+    title = architecture.title + ("Model" if alone else "ForMaskedLM")
+    return float32_fields(fields) | {"architectures": [title]}, tensors
 
 
-def _check_head(family: Family, where: Path, fields: Fields, tensors: Tensors) -> None:
-    """Raise where the head is not tied to the embeddings."""
-    bias = str(family.modules["head.bias"])
-    decoder = bias if bias == "decoder.bias" else bias.replace("bias", "decoder.bias")
-    tokens = f"{family.modules['tokens']}.weight"
-    tied = fields["tie_word_embeddings"]
-    huggingface.check_head(where, tied, tensors, decoder=decoder, bias=bias, tokens=tokens)
-
-
-def _check_disentangled(where: Path, fields: Fields) -> None:
-    """Raise where a DeBERTa leaves out what its versions 2 and 3 have."""
-    for name in ("relative_attention", "share_att_key", "pos_att_type"):
-        if not fields[name]:
-            raise InputError(f"{where}: {name} is {fields[name]!r}, which changes the computation")
-    if fields["position_biased_input"] or fields["norm_rel_ebd"] != "layer_norm":
-        raise InputError(
-            f"{where}: position_biased_input is {fields['position_biased_input']} and norm_rel_ebd "
-            f"{fields['norm_rel_ebd']!r}; only False and 'layer_norm' are supported"
+def _bert_tensors(
+    model: Bert | MaskedLM | Classifier,
+) -> tuple[Fields, dict[str, np.ndarray]]:
+    """Fields of a config.json and tensors of a model on BERT or MPNet."""
+    encoder: Any = model.encoder
+    architecture = encoder.architecture
+    if not encoder.has_table:
+        raise ValueError(
+            f"Hugging Face has no class for {architecture.title} with another encoding: write a "
+            "checkpoint, or leave encoding out when making it"
         )
+    group, ending = next(v for k, v in _CLASSES.items() if isinstance(model, k))
+    if isinstance(model, Classifier) and (model.pooler is None or model.pooling != "first"):
+        raise ValueError(
+            "a classifier of Hugging Face pools the first token through a pooler: pass "
+            "pooling='first' and a pooler when building it"
+        )
+    fields = stored_fields(architecture, encoder.config, json.loads(encoder.fields))
+    fields["max_position_embeddings"] = encoder.length + encoder.offset
+    fields["architectures"] = [architecture.title + ending]
+    if isinstance(model, Classifier):
+        fields |= _labels(fields, model.output.out_features)
+    names = architecture.tensor_names("encoder", head=group)
+    prefix = "" if isinstance(model, Bert) else architecture.prefix
+    head_names = architecture.head_names
+    return fields, stored_tensors(model, names, prefix=prefix, head_names=head_names)
 
 
-def _set_tables(encoder: Encoder, fields: Fields, tensors: Tensors) -> None:
-    """Tables of keys and queries of each layer: projections of embeddings that all share."""
+# Group of modules beside the encoder, and ending of the name of the class in transformers.
+_CLASSES = {
+    Bert: ("pooler", "Model"),
+    MaskedLM: ("head", "ForMaskedLM"),
+    Classifier: ("classifier", "ForSequenceClassification"),
+}
+
+
+def _labels(fields: Fields, classes: int) -> Fields:
+    """Names of classes, unless there are as many already."""
+    labels = fields.get("id2label")
+    if isinstance(labels, Mapping) and len(labels) == classes:
+        return {}
+    names = [f"LABEL_{i}" for i in range(classes)]
+    return {
+        "id2label": {str(i): name for i, name in enumerate(names)},
+        "label2id": {name: i for i, name in enumerate(names)},
+    }
+
+
+def _set_relative_tables(encoder: Encoder, fields: Fields, tensors: Tensors) -> None:
+    """Set DeBERTa's tables of keys and queries: each layer projects the relative embeddings."""
     if absent := [name for name in _RELATIVE if name not in tensors.files]:
-        raise InputError(f"{tensors.directory}: missing are {huggingface.listed(absent)}")
+        raise InputError(f"{tensors.directory}: missing are {listed(absent)}")
     table, scale, bias = (tensors.read(name, np.float64) for name in _RELATIVE)
     rows = 2 * fields["position_buckets"]
     if table.shape[0] < rows or table.shape[1:] != (encoder.config.dim,):
@@ -156,8 +440,8 @@ def _set_tables(encoder: Encoder, fields: Fields, tensors: Tensors) -> None:
 
     def projected(layer: Any, like: Any) -> Any:
         kernel, offset = (np.asarray(x.get_value(), np.float64) for x in (layer.kernel, layer.bias))
-        found = np.einsum("rc,lcd->lrd", table, kernel) + offset[:, None]
-        return jnp.asarray(found.reshape(like.shape), like.dtype)
+        rows_of_layers = np.einsum("rc,lcd->lrd", table, kernel) + offset[:, None]
+        return jnp.asarray(rows_of_layers.reshape(like.shape), like.dtype)
 
     attention.encoding_params = nnx.Param(
         {

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from jaxpe import theory
 from jaxpe.report.audit.figures import render_figures
-from jaxpe.report.audit.text import sentence
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, plural, visible
+from jaxpe.theory.audit import NOTHING_COMPARED
 
 if TYPE_CHECKING:
     import rich.table
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
 
 # What is shown of an outcome.
 OUTCOMES = {"holds": "holds", "refuted": "refuted", "not claimed": "does not apply"}
-# Comparisons of finite divergences alone, which a corpus need not have.
-_OF_FINITE = frozenset(
-    {
-        "then D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)",
-        "instead D_KL ≤ g(max μ_i/μ_j) d_H²",
-        "instead slope in i",
-        "instead slope in k",
-    }
-)
 
 
 class Line(NamedTuple):
@@ -67,10 +59,11 @@ def audit_summary(result: "AuditResult") -> str:
     >>> audit_summary(found)  # doctest: +SKIP
     'Of 13 published statements, 1 holds on this model and corpus, ...'
     """
-    by_outcome = {
-        outcome: _with(result, outcome) for outcome in ("holds", "refuted", "not claimed")
+    names = {
+        outcome: [statement.name for statement in result.statements if statement.outcome == outcome]
+        for outcome in OUTCOMES
     }
-    hold, refuted, silent = (len(names) for names in by_outcome.values())
+    hold, refuted, silent = map(len, names.values())
     text = (
         f"Of {plural(len(result.statements), 'published statement')}, {hold} "
         f"{'holds' if hold == 1 else 'hold'} on this model and corpus, {refuted} "
@@ -79,7 +72,7 @@ def audit_summary(result: "AuditResult") -> str:
         f"{'does' if silent == 1 else 'do'} not apply (a hypothesis fails)."
     )
     if refuted:
-        text += f" Refuted: {', '.join(by_outcome['refuted'])}."
+        text += f" Refuted: {', '.join(names['refuted'])}."
     if not result.facts.trained:
         text += (
             " The model is as initialised: statements on trained positions are evaluated at its "
@@ -90,25 +83,15 @@ def audit_summary(result: "AuditResult") -> str:
     return f"{text} In general, whatever the model: {known}."
 
 
-def _with(result: "AuditResult", outcome: str) -> list[str]:
-    return [statement.name for statement in result.statements if statement.outcome == outcome]
-
-
 def lines(statement: "AuditedStatement") -> Iterator[Line]:
     """The comparisons of a statement: hypotheses, conclusions, and what holds instead."""
-    parts = (
-        ("if", statement.hypotheses),
-        ("then", statement.conclusions),
-        ("instead", statement.instead),
-    )
-    for part, comparisons in parts:
-        for name, sides in comparisons.items():
-            claim = f"{part} {name}"
-            if claim in _OF_FINITE and sides.lhs == sides.rhs == 0:
-                yield Line(claim, "Every divergence is infinite: nothing can be compared.", "–")
-                continue
-            text = sentence(statement.name, claim, _side(sides.lhs), _side(sides.rhs))
-            yield Line(claim, text, "yes" if sides.holds else "no")
+    (published,) = (entry for entry in theory.STATEMENTS if entry.name == statement.name)
+    parts = ("hypotheses", "conclusions", "instead")
+    for part, word in zip(parts, ("if", "then", "instead"), strict=True):
+        for name, sides in getattr(statement, part).items():
+            text = published.sentence(f"{word} {name}", sides, number=_side)
+            holds = "–" if text == NOTHING_COMPARED else "yes" if sides.holds else "no"
+            yield Line(f"{word} {name}", text, holds)
 
 
 def write_audit(result: "AuditResult", folder: Path, *, png: bool = False) -> Path:

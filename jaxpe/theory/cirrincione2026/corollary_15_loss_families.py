@@ -1,14 +1,16 @@
 """Corollary 15: the slope of E[∂loss/∂L_ij] for three families of losses."""
 
+from functools import partial
 from typing import Literal
 
+import jax
 import jax.numpy as jnp
 
-from jaxpe._core.program import one_program
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.theory.audit import Audit, Statement, all_less_equal, less_equal
+from jaxpe.theory.cirrincione2026.sentences import DIVERGENCE, FINITE
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import head_slopes, vector_slope
@@ -32,10 +34,21 @@ COROLLARY_15 = Statement(
         "−2 E[S φ'(E(t_i))] depends on μ_i. b_i = b_j holds for a corpus that permutations of "
         "positions leave as it was; cyclic shifts are enough."
     ),
+    sentences={
+        "then D_KL ≤ 2√2 d_H": DIVERGENCE,
+        "then L_g ≤ 2√2": "The slope of E δ in its first argument is {lhs}; 2√2 is {rhs}.",
+        "then L_g finite": FINITE,
+        "then g symmetric": "E δ_ij and E δ_ji differ by up to {lhs}; up to {rhs} is rounding.",
+        "then L_g = 0": (
+            "The slope of E δ in its first argument is {lhs}; up to {rhs} is rounding."
+        ),
+        "then b_i = b_j": "The largest ‖b_i − b_j‖ is {lhs}; up to {rhs} is rounding.",
+    },
+    evaluate=lambda inputs: corollary_15(inputs.gradients, inputs.mu, family=inputs.family),
 )
 
 
-@one_program
+@partial(jax.jit, static_argnames="family")
 def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Family) -> Audit:
     """Evaluate what the corollary says of one family of losses.
 

@@ -1,15 +1,16 @@
 """Lemma 11: is the expected gradient of masked language modelling a KL divergence?"""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.stats import rankdata
 
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
+from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, boolean, less_equal
+from jaxpe.theory.cirrincione2026.sentences import COLD, MASKED, SUFFICIENT
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import rounding, share
@@ -31,10 +32,26 @@ LEMMA_11 = Statement(
         "those of attention; its D_KL(μ‖ν) = D_KL(ν‖μ) + O(‖μ − ν‖₁) is as large as either; and "
         "weights of a row sum to 1, which μ_i(t_j) need not."
     ),
+    sentences={
+        "if masked loss": MASKED,
+        "if τ < 1": COLD,
+        "if ε_suff": SUFFICIENT,
+        "then (7)": "The worst |E δ_ij − D_KL(μ_i‖μ_j)| is {lhs}; τ² + ε_suff is {rhs}.",
+        "then (7) up to a factor": (
+            "The best multiple of D_KL leaves {lhs} of δ unexplained; up to {rhs} is taken as none."
+        ),
+        "instead rows sum to 0": (
+            "Rows of E δ sum to {lhs} of what their absolute values sum to; up to {rhs} is "
+            "rounding."
+        ),
+    },
+    evaluate=lambda inputs: lemma_11(
+        inputs.gradients, inputs.mu, temperature=inputs.temperature
+    ).add_hypotheses({"masked loss": boolean(inputs.family == "masked")}),
 )
 
 
-@one_program
+@partial(jax.jit, static_argnames=("temperature", "smoothing", "tolerance"))
 def lemma_11(
     gradients: PositionGradients,
     mu: Distributions,
@@ -80,24 +97,25 @@ def lemma_11(
     """
     delta = jnp.asarray(gradients.delta)
     mu = as_distributions(mu)
+    hypotheses = premises(gradients, mu, temperature=temperature, tolerance=tolerance)
+    epsilon = hypotheses["ε_suff"].lhs.astype(delta.dtype)
     smooth = kl_divergences(_smoothed(mu, smoothing)).astype(delta.dtype)
-    there = mu.present[:, None] & mu.present[None, :]
+    both = mu.present[:, None] & mu.present[None, :]
     kl = kl_divergences(mu).astype(delta.dtype)
     finite = jnp.isfinite(kl) & pair_mask(mu.present)
-    epsilon = _insufficiency(gradients.weights, mu, there)
     near = _likeness(delta, kl, finite)
     smoothed = _likeness(delta, smooth, pair_mask(mu.present))
     largest = jnp.max(jnp.sum(jnp.abs(delta), axis=-1))
     sums = share(jnp.max(jnp.abs(jnp.sum(delta, axis=-1))), largest)
-    error = jnp.where(there[None], jnp.abs(delta - kl[None]), 0.0)
+    error = jnp.where(both[None], jnp.abs(delta - kl[None]), 0.0)
     conclusions = {
         "(7)": all_less_equal(error, temperature**2 + epsilon),
         "(7) up to a factor": less_equal(jnp.max(near["residual"]), tolerance),
     }
     measured = {
         "ε_suff": epsilon,
-        "least error": _least_error(delta, kl, there),
-        "least error smoothed": _least_error(delta, smooth, there),
+        "least error": _least_error(delta, kl, both),
+        "least error smoothed": _least_error(delta, smooth, both),
         "finite pairs": jnp.sum(finite) / jnp.maximum(jnp.sum(pair_mask(mu.present)), 1),
         **near,
         **{f"{name} smoothed": value for name, value in smoothed.items()},
@@ -107,21 +125,34 @@ def lemma_11(
             sums, 1000 * delta.shape[-1] * float(jnp.finfo(delta.dtype).eps)
         )
     }
-    hypotheses = {"τ < 1": below_one(temperature), "ε_suff": less_equal(epsilon, tolerance)}
     return Audit(hypotheses, conclusions, measured, instead)
 
 
-def below_one(temperature: float) -> Comparison:
-    """Condition (ii) on the temperature τ, whatever its threshold τ_0 < 1."""
+def premises(
+    gradients: PositionGradients,
+    mu: PositionalDistributions,
+    *,
+    temperature: float,
+    tolerance: float = 0.1,
+) -> dict[str, Comparison]:
+    """Hypotheses of Lemmas 11 and 12: a low temperature τ, and attention near μ_i(t_j)."""
     tau = jnp.asarray(temperature, jnp.result_type(float))
-    return Comparison(tau, jnp.ones_like(tau), 1 - tau, tau < 1)
+    rows = jnp.asarray(mu.probabilities)
+    overlap = jnp.matmul(rows, rows.T, precision="highest").astype(gradients.weights.dtype)
+    both = mu.present[:, None] & mu.present[None, :]
+    apart = jnp.where(both[None], jnp.abs(gradients.weights - overlap[None]), 0.0)
+    return {
+        # Whatever the threshold τ_0 < 1 of condition (ii).
+        "τ < 1": Comparison(tau, jnp.ones_like(tau), 1 - tau, tau < 1),
+        "ε_suff": less_equal(jnp.max(apart), tolerance),
+    }
 
 
-def _least_error(delta: Array, kl: Array, there: Array) -> Array:
+def _least_error(delta: Array, kl: Array, both: Array) -> Array:
     """The largest |mean over j of δ_ij − D_KL|, over the positions present."""
-    sums = jnp.sum(jnp.where(there[None], delta, 0.0), axis=2)
-    sums = sums - jnp.sum(jnp.where(there, kl, 0.0), axis=1)[None]
-    count = jnp.maximum(jnp.max(jnp.sum(there, axis=1)), 1).astype(delta.dtype)
+    sums = jnp.sum(jnp.where(both[None], delta, 0.0), axis=2)
+    sums = sums - jnp.sum(jnp.where(both, kl, 0.0), axis=1)[None]
+    count = jnp.maximum(jnp.max(jnp.sum(both, axis=1)), 1).astype(delta.dtype)
     return jnp.max(jnp.abs(sums)) / count
 
 
@@ -133,27 +164,20 @@ def _smoothed(mu: PositionalDistributions, smoothing: float) -> PositionalDistri
     return mu._replace(probabilities=(1 - smoothing) * rows + smoothing * mean[None, :])
 
 
-def _insufficiency(weights: Array, mu: PositionalDistributions, there: Array) -> Array:
-    rows = jnp.asarray(mu.probabilities)
-    agreement = jnp.matmul(rows, rows.T, precision="highest").astype(weights.dtype)
-    return jnp.max(jnp.where(there[None], jnp.abs(weights - agreement[None]), 0.0))
-
-
-@compiled()
 def _likeness(delta: Array, kl: Array, where: Array) -> dict[str, Array]:
     """Correlations of δ of each head with D_KL over some pairs."""
     ranks = rankdata(jnp.where(where, kl, jnp.inf), axis=None).reshape(kl.shape)
 
-    def of(head: Array) -> dict[str, Array]:
-        own = rankdata(jnp.where(where, head, jnp.inf), axis=None).reshape(kl.shape)
+    def likeness(head: Array) -> dict[str, Array]:
+        head_ranks = rankdata(jnp.where(where, head, jnp.inf), axis=None).reshape(kl.shape)
         cosine = _cosine(jnp.where(where, head, 0.0), jnp.where(where, kl, 0.0))
         return {
             "pearson": _cosine(_centred(head, where), _centred(kl, where)),
-            "rank correlation": _cosine(_centred(own, where), _centred(ranks, where)),
+            "rank correlation": _cosine(_centred(head_ranks, where), _centred(ranks, where)),
             "residual": jnp.sqrt(jnp.maximum(1.0 - cosine**2, 0.0)),
         }
 
-    return jax.lax.map(of, delta)
+    return jax.lax.map(likeness, delta)
 
 
 def _centred(x: Array, where: Array) -> Array:

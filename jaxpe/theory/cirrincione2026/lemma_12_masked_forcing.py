@@ -6,12 +6,28 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
 from jaxpe.geometry import hellinger_distances
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
+from jaxpe.theory.audit import (
+    Audit,
+    AuditInputs,
+    Comparison,
+    Statement,
+    all_less_equal,
+    boolean,
+    if_compared,
+    less_equal,
+)
+from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import premises
+from jaxpe.theory.cirrincione2026.sentences import (
+    COLD,
+    DIVERGENCE,
+    FORCING,
+    MASKED,
+    READS,
+    SUFFICIENT,
+)
 from jaxpe.theory.divergences import Distributions, kl_divergences, kl_ratio
 from jaxpe.theory.gradients import PositionGradients, Projection, largest_norm, score_norms
 from jaxpe.theory.lipschitz import entry_slope, vector_slope
@@ -31,10 +47,45 @@ LEMMA_12 = Statement(
         "(1/16, 15/16). With least probability m the differences are at most 2 log(1/m) d_H in "
         "the first argument and (2/√m) d_H in the second."
     ),
+    sentences={
+        "if masked loss": MASKED,
+        "if attention reads E + p": READS,
+        "if Lemma 11: τ < 1": COLD,
+        "if Lemma 11: ε_suff": SUFFICIENT,
+        "then (A2)": f"{FORCING}the published C_b is {{rhs}}.",
+        "then (A2) with n": f"{FORCING}n times the published C_b is {{rhs}}.",
+        "then D_KL ≤ 2√2 d_H": DIVERGENCE,
+        "then D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)": if_compared(
+            "In the worst triple the left side is {lhs}, and the right side {rhs}."
+        ),
+        "instead D_KL ≤ g(max μ_i/μ_j) d_H²": if_compared(
+            "The worst pair has D_KL = {lhs}, and g(max μ_i/μ_j) d_H² = {rhs}."
+        ),
+        "instead slope in i": if_compared(
+            "In the worst triple |D_KL(i‖k) − D_KL(j‖k)| is {lhs}, and log(1/m) ‖μ_i − μ_j‖₁ {rhs}."
+        ),
+        "instead slope in k": if_compared(
+            "In the worst triple |D_KL(i‖k) − D_KL(i‖l)| is {lhs}, and (2/√m) d_H {rhs}."
+        ),
+    },
+    evaluate=lambda inputs: _evaluate(inputs),
 )
 
 
-@one_program
+def _evaluate(inputs: AuditInputs) -> Audit:
+    gradients, mu = inputs.gradients, inputs.mu
+    lemma_11 = premises(gradients, mu, temperature=inputs.temperature)
+    audit = lemma_12(gradients, mu, inputs.means, inputs.query, inputs.key)
+    return audit.add_hypotheses(
+        {
+            "masked loss": boolean(inputs.family == "masked"),
+            "attention reads E + p": inputs.reads_sum,
+            **{f"Lemma 11: {name}": premise for name, premise in lemma_11.items()},
+        }
+    )
+
+
+@jax.jit
 def lemma_12(
     gradients: PositionGradients,
     mu: Distributions,
@@ -119,16 +170,15 @@ def _least(mu: PositionalDistributions) -> Array:
     return jnp.min(jnp.where(mu.present[:, None] & occurs[None, :], rows, jnp.inf))
 
 
-@compiled()
 def _largest_differences(kl: Array) -> Array:
     """max_k |D_KL(i‖k) − D_KL(j‖k)| for all i and j."""
 
-    def of(row: Array) -> Array:
+    def largest_difference(row: Array) -> Array:
         both = jnp.isinf(row)[None, :] & jnp.isinf(kl)
         difference = jnp.abs(row[None, :] - jnp.where(both, 0.0, kl))
         return jnp.max(jnp.where(both, 0.0, difference), axis=1)
 
-    return jax.lax.map(of, kl)
+    return jax.lax.map(largest_difference, kl)
 
 
 def _by_ratio(mu: PositionalDistributions, d: Array) -> Array:
@@ -138,7 +188,6 @@ def _by_ratio(mu: PositionalDistributions, d: Array) -> Array:
     return jnp.where(d > 0, bound, 0.0)
 
 
-@compiled()
 def _largest_ratios(rows: Array) -> Array:
     """max_v μ_i(v)/μ_j(v)."""
 

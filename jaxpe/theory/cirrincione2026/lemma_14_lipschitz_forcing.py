@@ -1,14 +1,15 @@
 """Lemma 14: does a Lipschitz E[∂loss/∂L_ij] make the forcing Lipschitz?"""
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.geometry import Distances, as_distances
 from jaxpe.geometry.distances.matrices import centre_rows
 from jaxpe.theory.audit import Audit, Statement, less_equal
+from jaxpe.theory.cirrincione2026.sentences import FINITE, FORCING, READS
 from jaxpe.theory.gradients import (
     PositionGradients,
     Projection,
@@ -34,10 +35,27 @@ LEMMA_14 = Statement(
         "of the forcing that its formula has. (8) says nothing where all μ_i differ: any numbers "
         "are a function of the pair."
     ),
+    sentences={
+        "if attention reads E + p": READS,
+        "if (9)": FINITE,
+        "then (A2)": f"{FORCING}slopes of E δ in its first argument give {{rhs}} at most.",
+        "then (A2) both arguments": f"{FORCING}slopes in both arguments give {{rhs}} at most.",
+        "then (A2) of logits": (
+            "Of what reaches b through the first layer's logits, the largest quotient is {lhs}; "
+            "slopes in both arguments give {rhs} at most."
+        ),
+        "instead (A2) of the formula": (
+            "Of the lemma's formula for b, the largest quotient is {lhs}; slopes in both arguments "
+            "give {rhs} at most."
+        ),
+    },
+    evaluate=lambda inputs: lemma_14(
+        inputs.gradients, inputs.D, inputs.means, inputs.query, inputs.key
+    ).add_hypotheses({"attention reads E + p": inputs.reads_sum}),
 )
 
 
-@one_program
+@jax.jit
 def lemma_14(
     gradients: PositionGradients,
     D: Distances | Float[ArrayLike, "n n"],

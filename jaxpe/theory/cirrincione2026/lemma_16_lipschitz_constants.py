@@ -8,12 +8,11 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import Audit, Statement, all_less_equal
+from jaxpe.theory.audit import Audit, AuditInputs, Statement, all_less_equal, boolean, either
+from jaxpe.theory.cirrincione2026.sentences import READS
 from jaxpe.theory.divergences import Distributions, total_variation_bound
 from jaxpe.theory.gradients import (
     PositionGradients,
@@ -42,12 +41,56 @@ LEMMA_16 = Statement(
         "does not, while other rows of one layer have none; two of three factors of δ also "
         "depend on i, and the third leaves out A_ij A_ik."
     ),
+    sentences={
+        "if reads [CLS]": either(
+            "The model is a classifier that reads its first row alone.",
+            "The model is no classifier that reads its first row alone.",
+        ),
+        "if attention reads E + p": READS,
+        "then (10)": "The worst pair has mean embeddings {lhs} apart; L_e d_H is {rhs}.",
+        "then (11) of mean logits": (
+            "The slope of attention between mean embeddings is {lhs}; L_A is {rhs}."
+        ),
+        "then (11) of weights": "The slope of mean attention weights is {lhs}; L_A is {rhs}.",
+        "then (12)": "The slope of E δ in its first argument is {lhs}; L_g is {rhs}.",
+        "instead (10) by the radius": (
+            "The worst pair has mean embeddings {lhs} apart; r √(4 − d_H²) d_H is {rhs}."
+        ),
+        "instead (11) halved": (
+            "The slope of attention between mean embeddings is {lhs}; L_A/2 with 2r for L_e is "
+            "{rhs}."
+        ),
+        "instead (12) of one layer": (
+            "The slope of E δ in its first argument is {lhs}; G‖W_V‖ 2r/4 over the least d_H is "
+            "{rhs}."
+        ),
+    },
+    evaluate=lambda inputs: _evaluate(inputs),
 )
 
 _STEPS = 200  # towards the centre of the embeddings; any centre gives a valid bound
 
 
-@one_program
+def _evaluate(inputs: AuditInputs) -> Audit:
+    projections = inputs.query, inputs.key, inputs.value, inputs.output
+    audit = lemma_16(
+        inputs.gradients,
+        inputs.mu,
+        inputs.embeddings,
+        *projections,
+        gradient_bound=inputs.gradient_bound,
+    )
+    if inputs.layers > 1:
+        del audit.instead["(12) of one layer"]
+    return audit.add_hypotheses(
+        {
+            "reads [CLS]": boolean(inputs.reads_first),
+            "attention reads E + p": inputs.reads_sum,
+        }
+    )
+
+
+@jax.jit
 def lemma_16(
     gradients: PositionGradients,
     mu: Distributions,
@@ -101,21 +144,21 @@ def lemma_16(
     delta = gradients.delta
     means = mean_embeddings(mu, embeddings)
 
-    def own(x: Any) -> Array:
+    def cast(x: Any) -> Array:
         return jnp.asarray(x).astype(delta.dtype)
 
-    largest, radius = own(largest_norm(embeddings)), own(_radius(mu, embeddings))
+    largest, radius = cast(largest_norm(embeddings)), cast(_radius(mu, embeddings))
     L_e = largest * (2.0 * embeddings.shape[0]) ** 0.5
-    per_mean = own(score_norms(query, key)) * own(largest_norm(means))
+    per_mean = cast(score_norms(query, key)) * cast(largest_norm(means))
     per_mean = per_mean / jnp.asarray(query).shape[-1] ** 0.5
     L_A, halved = per_mean * L_e, per_mean * radius
-    values = own(gradient_bound) * own(product_norms(value, output))
-    L_g = 0.25 * values * own(largest_norm(means)) * L_A
+    values = cast(gradient_bound) * cast(product_norms(value, output))
+    L_g = 0.25 * values * cast(largest_norm(means)) * L_A
     slopes = head_slopes(delta, D)
-    of_logits = head_slopes(own(_weights_of_means(means, query, key, mu)), D)
+    of_logits = head_slopes(cast(_weights_of_means(means, query, key, mu)), D)
     of_weights = head_slopes(gradients.weights, D)
-    apart = own(euclidean_distances(means, present=mu.present).values)
-    d, where = own(D.values), pair_mask(mu.present)
+    apart = cast(euclidean_distances(means, present=mu.present).values)
+    d, where = cast(D.values), pair_mask(mu.present)
     least = jnp.min(jnp.where(where, d, jnp.inf))
     one_layer = jnp.where(least > 0, 0.5 * values * radius / least, jnp.inf)
     tolerance = 64 * float(jnp.finfo(delta.dtype).eps)
@@ -124,14 +167,14 @@ def lemma_16(
         return all_less_equal(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
 
     conclusions = {
-        "(10)": compare(apart, L_e * d, where, own(rounding(means))),
+        "(10)": compare(apart, L_e * d, where, cast(rounding(means))),
         "(11) of mean logits": compare(of_logits, L_A),
         "(11) of weights": compare(of_weights, L_A),
         "(12)": compare(slopes, L_g),
     }
     by_radius = radius * total_variation_bound(d)
     instead = {
-        "(10) by the radius": compare(apart, by_radius, where, own(rounding(means))),
+        "(10) by the radius": compare(apart, by_radius, where, cast(rounding(means))),
         "(11) halved": compare(of_logits, halved),
         "(12) of one layer": compare(slopes, one_layer),
     }
@@ -150,7 +193,6 @@ def lemma_16(
     return Audit({}, conclusions, measured, instead)
 
 
-@compiled()
 def _radius(mu: PositionalDistributions, embeddings: Array) -> Array:
     """max ‖E(v) − c‖ over words that occur, c near the best centre (Bădoiu and Clarkson 2003)."""
     rows = jnp.asarray(mu.probabilities)

@@ -1,19 +1,22 @@
 """Lemma 18 and Definition 10: monotone positions at the fixed point of the linearised flow."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
 from jaxpe.geometry import Distances, as_distances, euclidean_distances, monotonicity_violation_rate
 from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.ntk.flow import GradientFlow, gradient_flow
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
+from jaxpe.theory.cirrincione2026.sentences import FORCING
 from jaxpe.theory.lipschitz import entry_slope, largest_ratio
 from jaxpe.theory.monotone_fit import MonotoneFit, monotone_fit
+
+_ENDS = "The worst pair of positions ends {lhs} apart; "
 
 LEMMA_18 = Statement(
     name="Lemma 18",
@@ -31,10 +34,38 @@ LEMMA_18 = Statement(
         "inequality; and an order of two upper bounds is none of what they bound. What holds is "
         "‖p*_i − p*_j‖² ≤ (e_i − e_j)ᵀ α⁻¹ (e_i − e_j) · tr(bᵀ α⁻¹ b)."
     ),
+    sentences={
+        "if A1 increasing": (
+            "The best increasing function of d_H explains {rhs} of the variance of α, its diagonal "
+            "included; {lhs} is asked."
+        ),
+        "if A1 diagonal": (
+            "The largest α_ii is {lhs} and the smallest α_ij {rhs}; an increasing function of d_H "
+            "has the first below the second."
+        ),
+        "if A1 positive": (
+            "The smallest eigenvalue of α is {rhs}; more than {lhs} beyond rounding is asked."
+        ),
+        "if A2": f"{FORCING}it has to be finite.",
+        "if A3": (
+            "A share of {lhs} of the triples of positions has the wrong order of d_H; {rhs} may."
+        ),
+        "if A4": (
+            "A share of {lhs} of b lies outside the range of α; a flow that stays bounded has "
+            "{rhs}, and no negative eigenvalue."
+        ),
+        "then (13)": f"{_ENDS}the right side of (13) is {{rhs}}.",
+        "then (13) with n": f"{_ENDS}the right side of (13) with n is {{rhs}}.",
+        "then monotone": (
+            "A share of {lhs} of the triples of P* has the wrong order; {rhs} is claimed."
+        ),
+        "instead energy bound": f"{_ENDS}the energy bound is {{rhs}}.",
+    },
+    evaluate=lambda inputs: lemma_18(inputs.alpha, inputs.forcing, inputs.D),
 )
 
 
-@one_program
+@partial(jax.jit, static_argnames="fraction")
 def lemma_18(
     alpha: Float[ArrayLike, "..."],
     b: Float[ArrayLike, "..."],
@@ -180,7 +211,6 @@ def _largest_orbit(flow, end: Array) -> Array:
     return jnp.maximum(jnp.max(along), jnp.max(jnp.linalg.norm(end, axis=1)))
 
 
-@compiled()
 def _largest_along(flow: GradientFlow, times: Array) -> Array:
     return jax.lax.map(lambda t: jnp.max(jnp.linalg.norm(flow.at(t), axis=1)), times)
 
@@ -200,7 +230,6 @@ def _energy(flow) -> tuple[Array, Array]:
     return _weighted_squares(U, inverse), jnp.sum(inverse[:, None] * basis**2)
 
 
-@compiled()
 def _weighted_squares(rows: Array, weights: Array) -> Array:
     """Σ_m w_m (x_im − x_jm)², from differences: from products large weights would cancel."""
 

@@ -1,12 +1,12 @@
 """Remark 20: is the flow on positions cooperative?"""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.geometry.distances.matrices import floating
-from jaxpe.theory.audit import Audit, Statement, less_equal
+from jaxpe.theory.audit import Audit, Statement, less_equal, within
 from jaxpe.theory.monotone_fit import pairs
 
 REMARK_20 = Statement(
@@ -23,10 +23,15 @@ REMARK_20 = Statement(
         "i ≠ j. Definition 10 has α_ij = f(d) ≥ 0, and > 0 for d > 0: the flow is competitive, "
         "the opposite."
     ),
+    sentences={
+        "if f ≥ 0": "The lowest α_ij is {rhs}; down to {lhs} is rounding.",
+        "then cooperative": "The highest α_ij is {lhs}; cooperation asks for {rhs} at most.",
+    },
+    evaluate=lambda inputs: remark_20(within(inputs.alpha, inputs.D.present)),
 )
 
 
-@one_program
+@jax.jit
 def remark_20(alpha: Float[ArrayLike, "n n"]) -> Audit:
     """Evaluate whether Ṗ = −αP + b is cooperative: no α_ij above 0 for i ≠ j (Hirsch 1985).
 

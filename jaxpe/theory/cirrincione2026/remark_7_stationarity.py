@@ -1,11 +1,13 @@
 """Remark 7: does stationarity make B circulant, and P_MDS Vaswani's encoding?"""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.encodings.families.absolute import sinusoidal_vectors
 from jaxpe.encodings.families.orthogonal import cosine_vectors
 from jaxpe.geometry.distances.matrices import (
@@ -23,7 +25,7 @@ from jaxpe.geometry.distances.toeplitz import (
     toeplitz_residual,
 )
 from jaxpe.geometry.mds.classical import classical_mds_from_gram
-from jaxpe.theory.audit import Audit, Statement, less_equal
+from jaxpe.theory.audit import Audit, Statement, even_width, less_equal
 from jaxpe.theory.lipschitz import share
 
 REMARK_7 = Statement(
@@ -44,6 +46,25 @@ REMARK_7 = Statement(
         "frequencies and lie in no Fourier pair. So P_MDS is near-sinusoidal for smooth corpora, "
         "with frequencies πk/n; Vaswani's geometric ones span about half of the same directions."
     ),
+    sentences={
+        "if stationary": (
+            "The offset |i − j| leaves {lhs} of the variance of d² unexplained; up to {rhs} is "
+            "taken as none."
+        ),
+        "then B circulant": (
+            "The part of the Gram matrix B that is not circulant has {lhs} of its norm; up to "
+            "{rhs} is taken as none."
+        ),
+        "then Fourier eigenvectors": (
+            "Of the leading eigenvectors, {lhs} lies outside the nearest Fourier pairs; up to "
+            "{rhs} is taken as none."
+        ),
+        "then Vaswani's span": (
+            "Of the span of the MDS coordinates, {lhs} lies outside that of sinusoids; up to {rhs} "
+            "is taken as none."
+        ),
+    },
+    evaluate=lambda inputs: remark_7(inputs.position, dim=even_width(len(inputs.position))),
 )
 
 # Sinusoids of long wavelength are nearly constant or linear over n positions. A direction counts
@@ -51,7 +72,7 @@ REMARK_7 = Statement(
 _NEGLIGIBLE = 1e-3
 
 
-@one_program
+@partial(jax.jit, static_argnames=("dim", "tolerance"))
 def remark_7(
     squared_distances: Real[ArrayLike, "n n"], *, dim: int, tolerance: float = 0.05
 ) -> Audit:

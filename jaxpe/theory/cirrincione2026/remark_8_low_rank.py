@@ -1,6 +1,7 @@
 """Remark 8: how many parameters does the positional matrix need, and are they found by descent?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -9,8 +10,6 @@ from jax import Array
 from jaxtyping import Float, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
 from jaxpe.geometry.distances.matrices import (
     Distances,
     as_distances,
@@ -23,7 +22,7 @@ from jaxpe.geometry.distances.matrices import (
 from jaxpe.geometry.distances.stress import stress
 from jaxpe.geometry.mds.classical import classical_mds
 from jaxpe.geometry.mds.smacof import smacof
-from jaxpe.theory.audit import Audit, Statement, less_equal
+from jaxpe.theory.audit import Audit, AuditInputs, Statement, less_equal, within
 from jaxpe.theory.lipschitz import share
 
 REMARK_8 = Statement(
@@ -43,6 +42,19 @@ REMARK_8 = Statement(
         "alone need n r − r(r + 1)/2, whatever d. Gradient descent on the stress of A Bᵀ does not "
         "converge to P_MDS, no stationary point of the stress; on the strain it does."
     ),
+    sentences={
+        "if r < d": "The rank plus 1 is {lhs}, and the width {rhs}.",
+        "then exact at r": "MDS of that rank has a stress of {lhs}; up to {rhs} is rounding.",
+        "then fewer than n d": "Two factors of that rank have {lhs} numbers, and a table {rhs}.",
+        "then minimal": (
+            "Two factors of that rank have {lhs} numbers; matrices of that rank have {rhs} degrees "
+            "of freedom."
+        ),
+        "instead fewer by r²": (
+            "Matrices of that rank have {lhs} degrees of freedom, and a table {rhs} numbers."
+        ),
+    },
+    evaluate=lambda inputs: _evaluate(inputs),
 )
 
 
@@ -60,12 +72,18 @@ class LowRankDescent(NamedTuple):
     losses: Float[Array, " steps"]
 
 
-@one_program
+def _evaluate(inputs: AuditInputs) -> Audit:
+    D = within(inputs.D.values, inputs.D.present)
+    ranks = tuple(r for r in (1, 2, 3, 7) if r < len(D))
+    return remark_8(D, width=inputs.vectors.shape[1], ranks=ranks)
+
+
+@partial(jax.jit, static_argnames=("width", "ranks", "max_iterations"))
 def remark_8(
     D: Distances | Real[ArrayLike, "n n"],
     *,
     width: int,
-    ranks: Sequence[int] = (1, 2, 3, 7),
+    ranks: tuple[int, ...] = (1, 2, 3, 7),
     max_iterations: int = 1000,
 ) -> Audit:
     """Table of rank, stress and parameters, and the count of Remark 8.
@@ -95,21 +113,19 @@ def remark_8(
     D = as_distances(D)
     size = D.values.shape[0]
     if width < 1 or not all(1 <= r <= size for r in ranks):
-        raise ValueError(
-            f"width is {width} and ranks {tuple(ranks)}: pass 1 or more, ranks ≤ {size}"
-        )
+        raise ValueError(f"width is {width} and ranks {ranks}: pass 1 or more, ranks ≤ {size}")
     dtype = D.values.dtype
     mds = classical_mds(D, dim=size)
     n, d, rank = jnp.sum(D.present).astype(dtype), float(width), mds.rank.astype(dtype)
-    r = jnp.asarray(tuple(ranks), dtype)
+    r = jnp.asarray(ranks, dtype)
 
-    def fitted(kept: Array) -> tuple[Array, Array]:
-        # Columns of 0 stay 0, so that one program serves every rank.
-        P = jnp.where((jnp.arange(size) < kept)[None, :], mds.coordinates, 0.0)
+    def stresses(rank: Array) -> tuple[Array, Array]:
+        # Columns of 0 stay 0, so that one loop serves every rank.
+        P = jnp.where((jnp.arange(size) < rank)[None, :], mds.coordinates, 0.0)
         fit = smacof(D, dim=size, init=P, max_iterations=max_iterations)
         return fit.initial_stress, fit.stress
 
-    classical, best = jax.vmap(fitted)(jnp.asarray(tuple(ranks)))
+    classical, best = jax.vmap(stresses)(jnp.asarray(ranks))
     carried = jnp.cumsum(jnp.maximum(mds.eigenvalues, 0.0))
     measured = {
         "rank": mds.rank,
@@ -117,7 +133,7 @@ def remark_8(
         "degrees_of_freedom": r * (n + d - r),
         "distance_degrees_of_freedom": n * r - 0.5 * r * (r + 1.0),
         "saving": 1.0 - r * (n + d) / (n * d),
-        "variance_share": share(carried[jnp.asarray(tuple(ranks)) - 1], carried[-1]),
+        "variance_share": share(carried[jnp.asarray(ranks) - 1], carried[-1]),
         "stress_classical": classical,
         "stress_smacof": best,
     }
@@ -130,6 +146,7 @@ def remark_8(
     return Audit({"r < d": less_equal(rank + 1.0, d)}, conclusions, measured, sharper)
 
 
+@partial(jax.jit, static_argnames=("criterion", "steps", "momentum"))
 def low_rank_descent(
     A: Float[ArrayLike, "n r"],
     B: Float[ArrayLike, "d r"],
@@ -152,13 +169,6 @@ def low_rank_descent(
     """
     D = as_distances(D)
     start = tuple(floating(X).astype(D.values.dtype) for X in (A, B))
-    return _descended(start, D, momentum, criterion=criterion, steps=steps)
-
-
-@compiled(static=("criterion", "steps"))
-def _descended(
-    start: tuple[Array, ...], D: Distances, momentum: float | Array, *, criterion: str, steps: int
-) -> LowRankDescent:
     loss, step = _criterion(criterion, D)
 
     def update(carry: tuple, _: None) -> tuple[tuple, Array]:
@@ -177,23 +187,23 @@ def _descended(
 def _criterion(name: str, D: Distances) -> tuple[Callable[[tuple], Array], Array]:
     """The loss as a function of (A, B), and the step for P = A Bᵀ that it allows."""
     G = gram_matrix(D)
-    whole = jnp.sum(G**2)
-    whole = jnp.where(whole == 0, 1.0, whole)
+    squares = jnp.sum(G**2)
+    squares = jnp.where(squares == 0, 1.0, squares)
 
     def gram(factors: tuple) -> Array:
         P = jnp.matmul(factors[0], factors[1].T, precision="highest")
         return inner_products(centre_rows(P, D.present))
 
-    def of_stress(factors: tuple) -> Array:
+    def stress_of_product(factors: tuple) -> Array:
         return stress(distances_from_gram(gram(factors), present=D.present), D)
 
-    def of_strain(factors: tuple) -> Array:
-        return jnp.sum((gram(factors) - G) ** 2) / whole
+    def strain_of_product(factors: tuple) -> Array:
+        return jnp.sum((gram(factors) - G) ** 2) / squares
 
     if name == "stress":
         # ∇ = 2(n P − B(P) P) / Σ_{i<j} d², and the sum over all entries has every pair twice.
         n = jnp.maximum(jnp.sum(D.present), 1).astype(G.dtype)
-        return of_stress, 0.25 * jnp.sum(D.values**2) / n
+        return stress_of_product, 0.25 * jnp.sum(D.values**2) / n
     if name == "strain":
-        return of_strain, whole / (12.0 * jnp.maximum(jnp.linalg.norm(G, ord=2), 1e-30))
+        return strain_of_product, squares / (12.0 * jnp.maximum(jnp.linalg.norm(G, ord=2), 1e-30))
     raise ValueError(f"criterion is {name!r}: pass 'stress' or 'strain'")

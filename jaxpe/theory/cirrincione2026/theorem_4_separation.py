@@ -1,6 +1,7 @@
 """Theorem 4: does every minimiser of the expected loss keep positions apart?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,11 +10,11 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe.geometry import euclidean_distances, min_separation
 from jaxpe.geometry.distances.matrices import as_present, pair_mask
 from jaxpe.ntk.examples import expectation
 from jaxpe.theory.audit import Audit, Comparison, Statement
+from jaxpe.theory.cirrincione2026.sentences import READS
 from jaxpe.theory.gradients import Projection, product_norms
 from jaxpe.theory.lipschitz import rounding, share
 
@@ -36,9 +37,40 @@ THEOREM_4 = Statement(
         "E[c_k] and ē_k different, ∂L_ki/∂p_i has M and not Mᵀ, and what p_i does through values "
         "and residual stream is left out."
     ),
+    sentences={
+        "if attention reads E + p": READS,
+        "if coercive": (
+            "The loss along a ray rises by {rhs}; to grow without bound it has to rise by more "
+            "than {lhs}, 1.5 times its rise up to the geometric middle."
+        ),
+        "if H1": "The two nearest mean embeddings are {rhs} apart; more than {lhs} is asked.",
+        "if H2": (
+            "Of the swaps of two positions tried, the least useful changes the expected loss by "
+            "{rhs}; more than {lhs} is asked."
+        ),
+        "if H3": (
+            "The worst head maps a difference of mean embeddings to {rhs} of its size; more than "
+            "{lhs} is asked."
+        ),
+        "then separated": (
+            "The two nearest position vectors are {rhs} apart; more than {lhs} is claimed."
+        ),
+    },
+    evaluate=lambda inputs: theorem_4(
+        inputs.loss,
+        inputs.vectors,
+        inputs.examples,
+        inputs.means,
+        inputs.query,
+        inputs.key,
+        swaps=inputs.swaps,
+        swap=inputs.swap,
+        present=inputs.D.present,
+    ).add_hypotheses({"attention reads E + p": inputs.reads_sum}),
 )
 
 
+@partial(jax.jit, static_argnames=("loss", "swap", "scales", "batch_size"))
 def theorem_4(
     loss: Callable[[Array, Any], Array],
     P: Float[ArrayLike, "n d"],
@@ -49,7 +81,7 @@ def theorem_4(
     *,
     swaps: Int[ArrayLike, "count 2"],
     swap: Callable[[Any, Array], Any] | None = None,
-    scales: Sequence[float] = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6),
+    scales: tuple[float, ...] = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6),
     present: Bool[ArrayLike, " n"] | None = None,
     batch_size: int = 8,
 ) -> Audit:
@@ -101,42 +133,26 @@ def theorem_4(
     present = as_present(present, P.shape[0])
     factors = jnp.asarray((*scales, scales[-1] ** 0.5), P.dtype)
     examples = jax.tree.map(jnp.asarray, examples)
-    expected = _expected_losses(
+    (at_P, gradient), changes, losses = _expected_losses(
         P, examples, swaps, factors, loss=loss, swap=swap, batch_size=batch_size
     )
-    hypotheses, separated, measured = _sides(expected, P, means, query, key, present)
-    named = dict(zip(("coercive", "H1", "H2", "H3"), hypotheses, strict=True))
-    return Audit(named, {"separated": separated}, measured)
-
-
-@compiled()
-def _sides(
-    expected: "_Expected", P: Array, means: Array, query: Array, key: Array, present: Array
-) -> tuple[tuple[Comparison, ...], Comparison, dict[str, Array]]:
-    """The hypotheses in their order, the conclusion, and what is measured."""
-    (at_P, gradient), changes, losses = expected
     degeneracy = _non_degeneracy(means, query, key, present)
     eps = float(jnp.finfo(P.dtype).eps)
-    hypotheses = (
-        _coercive(losses),
-        _above(min_separation(means, present=present), rounding(means)),
-        _above(jnp.min(changes, initial=jnp.inf), 64 * eps * jnp.abs(at_P)),
-        _above(jnp.min(degeneracy["H3 by head"]), 64 * eps),
-    )
+    hypotheses = {
+        "coercive": _coercive(losses),
+        "H1": _above(min_separation(means, present=present), rounding(means)),
+        "H2": _above(jnp.min(changes, initial=jnp.inf), 64 * eps * jnp.abs(at_P)),
+        "H3": _above(jnp.min(degeneracy["H3 by head"]), 64 * eps),
+    }
     measured = {
         "losses": losses[:-1],
         "changes": changes,
         "gradient": jnp.max(jnp.linalg.norm(gradient, axis=1)),
     }
     separated = _above(min_separation(P, present=present), rounding(P))
-    return hypotheses, separated, measured | degeneracy
+    return Audit(hypotheses, {"separated": separated}, measured | degeneracy)
 
 
-# The loss at P with its gradient, what each swap adds to it, and the losses of t·P.
-_Expected = tuple[tuple[Array, Array], Array, Array]
-
-
-@compiled("loss", "swap", static=("batch_size",))
 def _expected_losses(
     P: Array,
     examples: Any,
@@ -146,17 +162,19 @@ def _expected_losses(
     loss: Callable[[Array, Any], Array],
     swap: Callable[[Any, Array], Any] | None,
     batch_size: int,
-) -> _Expected:
+) -> tuple[tuple[Array, Array], Array, Array]:
+    """The loss at P with its gradient, what each swap adds to it, and the losses of t·P."""
+
     def expected(P: Array) -> Array:
         return expectation(lambda example: loss(P, example), examples, batch_size)
 
-    def moved(at: tuple[Array, Array]) -> Array:
-        P, order = at
+    def reordered(point: tuple[Array, Array]) -> Array:
+        P, order = point
 
-        def of(example: Any) -> Array:
+        def loss_of_example(example: Any) -> Array:
             return loss(P[order], example) if swap is None else loss(P, swap(example, order))
 
-        return expectation(of, examples, batch_size)
+        return expectation(loss_of_example, examples, batch_size)
 
     def swapped(pair: Array) -> Array:
         return order.at[pair].set(pair[::-1])
@@ -167,7 +185,7 @@ def _expected_losses(
     ray = factors[:, None, None] * jnp.where(jnp.any(P != 0), P, 1.0)[None]
     points = jnp.concatenate([jnp.broadcast_to(P, (len(swaps), *P.shape)), ray])
     orders = [jax.vmap(swapped)(swaps), jnp.broadcast_to(order, (len(factors), len(P)))]
-    losses = jax.lax.map(moved, (points, jnp.concatenate(orders)))
+    losses = jax.lax.map(reordered, (points, jnp.concatenate(orders)))
     return (at_P, gradient), losses[: len(swaps)] - at_P, losses[len(swaps) :]
 
 

@@ -1,11 +1,13 @@
 """NoPE Theorem 1: a causal decoder without positional encoding recovers absolute positions."""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.geometry.distances.matrices import floating
 from jaxpe.theory.audit import Audit, Statement, less_equal
 
@@ -31,7 +33,7 @@ NOPE_THEOREM_1 = Statement(
 )
 
 
-@one_program
+@partial(jax.jit, static_argnames=("bos", "row", "tolerance"))
 def nope_theorem_1(
     hidden: Float[ArrayLike, "*batch n dim"],
     weights: Float[ArrayLike, "*batch n n"],

@@ -1,11 +1,13 @@
 """NoPE Theorem 2: with absolute positions in a hidden state, attention can be relative."""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.encodings.base import expand_rank
 from jaxpe.geometry.distances.matrices import floating
 from jaxpe.theory.audit import Audit, Statement, less_equal
@@ -31,7 +33,7 @@ NOPE_THEOREM_2 = Statement(
 )
 
 
-@one_program
+@partial(jax.jit, static_argnames=("row", "tolerance"))
 def nope_theorem_2(
     logits: Float[ArrayLike, "*batch n n"],
     content: Float[ArrayLike, "*batch n n"],

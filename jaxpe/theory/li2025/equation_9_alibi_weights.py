@@ -1,12 +1,13 @@
 """Li (2025), Eq. (9): how far do attention weights move when ALiBi sees longer sequences?"""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal
 
 EQUATION_9 = Statement(
@@ -34,7 +35,7 @@ EQUATION_9 = Statement(
 # With fixed m, old weights become e^u/(Z + Z_new) = (1 − ρ) e^u/Z. Where logits also change by δ
 # within a range r, the total variation between softmaxes is at most tanh(r/4): among those whose
 # ratio lies within [a, a eʳ] it is largest for two values, each with half of the change of logits.
-@one_program
+@partial(jax.jit, static_argnames="length")
 def equation_9(
     content: Float[ArrayLike, "rows n"],
     distances: Real[ArrayLike, "rows n"],

@@ -4,7 +4,6 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.theory.audit import Audit, Statement, all_less_equal
 
 SECTION_4_ALIBI = Statement(
@@ -26,7 +25,6 @@ SECTION_4_ALIBI = Statement(
 )
 
 
-@one_program
 def section_4_alibi(
     with_bias: Float[ArrayLike, "*models lengths"],
     without: Float[ArrayLike, "*models lengths"],

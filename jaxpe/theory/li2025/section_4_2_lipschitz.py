@@ -4,7 +4,6 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.theory.audit import Audit, Statement, all_less_equal, less_equal
 
 SECTION_4_LIPSCHITZ = Statement(
@@ -29,7 +28,6 @@ SECTION_4_LIPSCHITZ = Statement(
 )
 
 
-@one_program
 def section_4_lipschitz(
     measured: Float[ArrayLike, "*inputs layers"],
     by_weights: Float[ArrayLike, " layers"],

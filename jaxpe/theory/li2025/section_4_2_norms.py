@@ -1,10 +1,10 @@
 """Li (2025), Section 4.2: norms of sinusoids and learned positions, logits of relative ones."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.theory.audit import Audit, Statement, all_less_equal, less_equal
 
 SECTION_4_NORMS = Statement(
@@ -25,7 +25,7 @@ SECTION_4_NORMS = Statement(
 )
 
 
-@one_program
+@jax.jit
 def section_4_norms(
     sinusoids: Float[ArrayLike, "n d"],
     x: Float[ArrayLike, "rows dim"],

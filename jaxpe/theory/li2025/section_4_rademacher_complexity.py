@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.theory.audit import Audit, Statement, all_less_equal, less_equal
 
 SECTION_4_RADEMACHER = Statement(
@@ -30,7 +29,6 @@ SECTION_4_RADEMACHER = Statement(
 )
 
 
-@one_program
 def section_4_rademacher(
     train_loss: Float[ArrayLike, " models"],
     test_loss: Float[ArrayLike, " models"],

@@ -112,7 +112,7 @@ def test_logits_without_position_are_those_of_the_tokens():
     assert np.abs(variance.position).max() < 0.02
     assert np.abs(variance.shuffled).max() < 0.02
     assert variance.position.min() < 0 or variance.offset.min() < 0  # not clipped
-    _, embedded = spectra._shares(both.parts, both.embedded)
+    embedded = spectra._part_shares(both.embedded)
     assert embedded.share[..., 0] == pytest.approx(1)
 
 
@@ -155,7 +155,7 @@ def test_heads_without_logits_have_no_shares():
     query.kernel[...] = query.kernel[...].at[:, :, WIDTH : 2 * WIDTH].set(0)
     one, other = logit_sums.sum_logits(sample(encoder)).halves
     both = one + other
-    found, _ = spectra._shares(both.parts, both.embedded)
+    found = spectra._part_shares(both.parts)
     assert np.isnan(found.cross[:, 1]).all()
     assert np.isnan(found.share[:, 1]).all()
     assert np.isnan(found.residual[..., -1]).all()  # there is no bias
@@ -214,7 +214,7 @@ def test_pairs_are_those_of_the_encoding(rotary):
 )
 def test_entries_that_turn_are_found(encoding, dim, layout):
     encoder = nn.Encoder(config(), encoding=encoding, rngs=nnx.Rngs(0))
-    found = logit_sums.find_turning(encoder)
+    found = logit_sums.find_rotation(encoder)
     assert (found is None) == (dim is None)
     if found is not None:
         assert (found.rotary_dim, found.layout) == (dim, layout)

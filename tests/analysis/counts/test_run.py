@@ -13,9 +13,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from orbax.checkpoint import v1 as ocp
 
 import jaxpe
-from jaxpe._core.checkpoints import Checkpoints
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT
 from jaxpe.analysis.counts import (
@@ -32,8 +32,8 @@ from jaxpe.analysis.counts import shards as counting
 from jaxpe.analysis.counts import state as counting_state
 from jaxpe.analysis.counts.vocabulary import VOCABULARY, Vocabulary, own_vocabulary
 from jaxpe.data import Shard, find_shards, open_tokenizer
-from jaxpe.data.tokens import workers as processes
-from jaxpe.data.tokens.workers import Workers
+from jaxpe.data.tokens import workers
+from jaxpe.data.tokens.workers import TokenizerPool
 from tests.analysis.counts.test_stored import equal
 from tests.progress import Told
 
@@ -479,10 +479,10 @@ def test_counts_do_not_depend_on_the_dropout_of_a_tokenizer(tmp_path):
 
 
 def test_a_full_disk_is_told(shards, tmp_path, monkeypatch):
-    def full(*args):
+    def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Checkpoints, "_seal", full)
+    monkeypatch.setattr(ocp.training.Checkpointer, "save_checkpointables", full)
     with pytest.raises(InputError, match=r"cannot save into .*state .*No space left.*make room"):
         count(shards, tmp_path, batch_size=4, save_every=1)
 
@@ -560,7 +560,7 @@ def test_processes_that_tokenize_change_nothing(
 def test_processes_that_look_for_words_find_the_same_vocabulary(
     shards, tmp_path, monkeypatch, tokenizer
 ):
-    monkeypatch.setattr(processes, "_SENT", 20)  # characters: many small messages
+    monkeypatch.setattr(workers, "_SENT", 20)  # characters: many small messages
     wanted = Vocabulary(tokenizer, 3, 5, None)
     options = {"group_field": None, "skip_unreadable": False, "skip_nulls": False}
     for number in (0, 2):
@@ -573,11 +573,8 @@ def test_processes_that_look_for_words_find_the_same_vocabulary(
 
 def test_a_process_that_tokenizes_tells_what_is_wrong():
     words = open_tokenizer(vocabulary=["to", "be"])
-    with Workers(words, length=3, number=1) as workers:
-        first, second = workers.submit(["to be"]), workers.submit(["or"])
+    with TokenizerPool(words, length=3, processes=1) as pool:
+        first, second = pool.submit(["to be"]), pool.submit(["or"])
         assert first.result()[0].tolist() == [[0, 1, 0]]
         with pytest.raises(InputError, match="'or' is not in the vocabulary"):
             second.result()
-        workers._helpers[0].kill()
-        with pytest.raises(RuntimeError, match=r"ended .*pass `workers=0`"):
-            workers.submit(["to"]).result()

@@ -1,0 +1,226 @@
+"""The table of corpus formats. Everything else asks it, and a new format is a new row."""
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from jaxpe._core.memory import check_bytes
+from jaxpe._core.progress import Progress
+from jaxpe.data.formats.array_records import record_rows
+from jaxpe.data.formats.columnar import (
+    columnar_holds_ids,
+    columnar_id_blocks,
+    columnar_names,
+    columnar_rows,
+)
+from jaxpe.data.formats.columns import Fields, NullRow, ReadLog, Row, non_null_rows
+from jaxpe.data.formats.csv_rows import csv_names, csv_rows
+from jaxpe.data.formats.files import COMPRESSED, STANDARD_INPUT, text_lines
+from jaxpe.data.formats.json_rows import json_line_rows, json_names
+from jaxpe.data.formats.saved_datasets import is_saved, saved_files
+from jaxpe.data.formats.tfds_folders import (
+    exported_files,
+    exported_rows,
+    is_exported,
+    read_metadata,
+)
+from jaxpe.data.formats.token_files import Stream, map_id_blocks
+from jaxpe.data.tokens.ragged import Ragged
+
+IdBlock = tuple[Ragged, list[Any] | None]  # ids of many documents, and their labels
+_STEP = 2**28  # bytes of documents between two checks of free memory
+_ROW_BYTES = 200  # of a row beside its text
+
+_T = TypeVar("_T")
+
+
+def _lines(path: str, fields: Fields, log: ReadLog, progress: Progress) -> Iterator[Row]:
+    return (Row(line.rstrip("\r\n"), None, path) for line in text_lines(path, progress))
+
+
+def _saved_rows(
+    folder: str, fields: Fields, log: ReadLog, progress: Progress
+) -> Iterator[Row | NullRow]:
+    rows = (columnar_rows(file, fields, log, progress) for file in saved_files(folder))
+    return itertools.chain.from_iterable(rows)
+
+
+def _columnar_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterator[IdBlock]:
+    files = saved_files(path) if is_saved(path) else [path]
+    return itertools.chain.from_iterable(columnar_id_blocks(file, fields, log) for file in files)
+
+
+class Format(NamedTuple):
+    """A format of corpora.
+
+    - `suffixes`: file name endings; empty for folders.
+    - `is_folder`: whether a folder has this format.
+    - `rows`: reader of texts and labels; None for ids alone.
+    - `columns`: reader of column names; None for formats without columns.
+    - `has_fields`: whether a text or label field can be asked for.
+    - `holds_ids`: whether a file or its column holds token ids.
+    - `id_blocks`: reader of token ids.
+    - `files`: files with the content of a folder.
+    """
+
+    suffixes: tuple[str, ...]
+    rows: Callable[[str, Fields, ReadLog, Progress], Iterator[Row | NullRow]] | None
+    columns: Callable[[str], list[str]] | None = None
+    holds_ids: Callable[[str, str | None], bool] = lambda path, field: False
+    id_blocks: Callable[[str, Fields, Stream, ReadLog], Iterator[IdBlock]] | None = None
+    has_fields: bool = False
+    is_folder: Callable[[str], bool] = lambda path: False
+    files: Callable[[str], list[str]] = lambda path: [path]
+
+
+def _names(suffix: str) -> tuple[str, ...]:
+    """A suffix of text, alone and compressed."""
+    return (suffix, *(suffix + packed for packed in COMPRESSED))
+
+
+FORMATS = (
+    Format(_names(".txt"), _lines),
+    Format((*_names(".tsv"), *_names(".csv")), csv_rows, csv_names, has_fields=True),
+    Format(_names(".jsonl"), json_line_rows, json_names, has_fields=True),
+    Format(
+        (".parquet", ".arrow"),
+        columnar_rows,
+        columnar_names,
+        columnar_holds_ids,
+        _columnar_blocks,
+        has_fields=True,
+    ),
+    Format((".array_record", ".arrayrecord"), record_rows, has_fields=True),
+    Format((".bin", ".npy"), None, None, lambda path, field: True, map_id_blocks),
+    Format(
+        (),
+        _saved_rows,
+        lambda folder: columnar_names(saved_files(folder)[0]),
+        lambda folder, field: columnar_holds_ids(saved_files(folder)[0], field),
+        _columnar_blocks,
+        has_fields=True,
+        is_folder=is_saved,
+        files=saved_files,
+    ),
+    Format(
+        (),
+        exported_rows,
+        holds_ids=lambda folder, field: read_metadata(folder).kind == "tokens",
+        is_folder=is_exported,
+        files=exported_files,
+    ),
+)
+SUPPORTED = (
+    ", ".join(
+        suffix for one in FORMATS for suffix in one.suffixes if not suffix.endswith(COMPRESSED)
+    )
+    + f" (text also {' '.join(COMPRESSED)})"
+)
+TABLES = ", ".join(
+    suffix
+    for one in FORMATS
+    if one.columns
+    for suffix in one.suffixes
+    if not suffix.endswith(COMPRESSED)
+)
+
+
+def format_of(path: str) -> Format | None:
+    """The format of a file, by its name, or of a folder; None if unknown."""
+    if path == STANDARD_INPUT:
+        return FORMATS[0]
+    if Path(path).is_dir():
+        return next((one for one in FORMATS if one.is_folder(path)), None)
+    name = path.lower()
+    return next((one for one in FORMATS if one.suffixes and name.endswith(one.suffixes)), None)
+
+
+def has_columns(path: str) -> bool:
+    """Whether a path is a table, with columns of text and label."""
+    return (one := format_of(path)) is not None and one.columns is not None
+
+
+def column_names(path: str) -> list[str]:
+    """Names of the columns of a file; [] for formats without."""
+    one = format_of(path)
+    return one.columns(path) if one is not None and one.columns is not None else []
+
+
+def holds_ids(path: str, field: str | None = None) -> bool:
+    """Whether a file holds token ids: a memory map, or a table whose column has lists of integers.
+
+    Args:
+        path: path of a file or a folder.
+        field: column of a table; default: one of lists, where none holds text.
+
+    Raises:
+        InputError: a table that cannot be read.
+
+    >>> holds_ids("train.bin"), holds_ids("poems.txt")
+    (True, False)
+    """
+    one = format_of(path)
+    return one is not None and one.holds_ids(path, field)
+
+
+def iter_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> Iterator[Row]:
+    """Read the rows of a file whose text is not blank, one by one.
+
+    Args:
+        path: path of the file or folder, or `"-"` for standard input.
+        fields: columns to read.
+        log: receives the chosen columns and the number of skipped rows.
+        progress: receiver of progress.
+    """
+    one = format_of(path)
+    assert one is not None  # callers check the format
+    assert one.rows is not None
+    rows = non_null_rows(one.rows(path, fields, log, progress), fields, log)
+    return (row for row in rows if row.text.strip())
+
+
+def read_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> list[Row]:
+    """Read the rows of `iter_rows` into a list, within memory."""
+    rows = iter_rows(path, fields, log, progress)
+    return list_within_memory(rows, lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=path)
+
+
+def id_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterator[IdBlock]:
+    """Read token ids of documents that have any, and their labels, many documents at once.
+
+    Args:
+        path: path of a file that `holds_ids`.
+        fields: columns of ids and labels, of a table.
+        stream: how a stream is cut into documents.
+        log: receives the column, and the number of rows without ids.
+
+    Raises:
+        InputError: a damaged file, no such column, or ids that are no integers.
+    """
+    one = format_of(path)
+    assert one is not None  # callers check the format
+    assert one.id_blocks is not None
+    for block, labels in one.id_blocks(path, fields, stream, log):
+        is_full = block.lengths > 0
+        if labels is not None:
+            labels = [*itertools.compress(labels, is_full.tolist())]
+        yield block.chosen(is_full), labels
+
+
+def list_within_memory(items: Iterable[_T], size: Callable[[_T], int], *, what: str) -> list[_T]:
+    """Collect items in a list; refuse more than memory has room to tokenize."""
+    collected: list[_T] = []
+    total, next_check = 0, 0
+    for item in items:
+        collected.append(item)
+        total += size(item)
+        if total > next_check:
+            check_bytes(
+                total + 2 * _STEP,
+                what=f"{what}, of which {total / 1e9:.1f} GB are read,",
+                remedy="pass fewer documents, or count them with jaxpe count, which streams them",
+            )
+            next_check = total + _STEP
+    return collected

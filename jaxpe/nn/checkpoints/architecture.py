@@ -1,0 +1,213 @@
+"""Architectures of released models, from the rows of `decoders.toml` and its neighbours."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Fields = dict[str, Any]
+
+
+class Part(NamedTuple):
+    """One of several dense layers that share a matrix in the checkpoint."""
+
+    index: int
+    count: int
+    heads: int = 1  # groups of the matrix, each with all parts
+
+    def slice(self, matrix: np.ndarray, axis: int) -> np.ndarray:
+        """The features of this part, along an axis."""
+        features = np.moveaxis(matrix, axis, 0)
+        rest = features.shape[1:]
+        by_head = features.reshape(self.heads, self.count, -1, *rest)
+        return np.moveaxis(by_head[:, self.index].reshape(-1, *rest), 0, axis)
+
+    def join(self, parts: Sequence[np.ndarray], axis: int) -> np.ndarray:
+        """The matrix of all parts, in order."""
+        moved = [np.moveaxis(part, axis, 0) for part in parts]
+        rest = moved[0].shape[1:]
+        by_head = [part.reshape(self.heads, -1, *rest) for part in moved]
+        return np.moveaxis(np.concatenate(by_head, axis=1).reshape(-1, *rest), 0, axis)
+
+
+class TensorName(NamedTuple):
+    """Name of a tensor in the checkpoint, path of the parameter, and how the two differ."""
+
+    checkpoint_name: str  # {layer} is the number of a layer; parameters are stacked over layers
+    param_path: str
+    transposed: bool = False  # [out, in] in the checkpoint, [in, out] as a parameter
+    part: Part | None = None
+    offset: float = 0.0  # added to the numbers of the checkpoint
+    first: int = 0  # first layer with the tensor; the parameter is 1 in the layers before
+
+    @property
+    def axis(self) -> int:
+        """Axis of the features in the checkpoint, which parts share."""
+        return 0 if self.transposed else -1
+
+    def stored_shapes(self, leaf: Any) -> dict[str, tuple[int, ...]]:
+        """Names and shapes in the checkpoint of the tensors of a parameter."""
+        stacked = "{layer}" in self.checkpoint_name
+        count = leaf.shape[0] if stacked else 1
+        shape = list(leaf.shape[1:] if stacked else leaf.shape)
+        shape = shape[::-1] if self.transposed else shape
+        if self.part is not None:
+            shape[self.axis] *= self.part.count
+        layers = range(self.first, count)
+        return {self.checkpoint_name.format(layer=i): tuple(shape) for i in layers}
+
+
+class Fused(NamedTuple):
+    """One of several dense layers in a matrix of the checkpoint: its name, which, of how many."""
+
+    checkpoint_name: str
+    index: int
+    count: int
+
+
+Modules = Mapping[str, str | Fused]
+
+
+class Architecture(NamedTuple):
+    """A row of the table; `decoders.toml` says what each key means.
+
+    Attributes:
+        modules: checkpoint names by parameter path, of layers too.
+    """
+
+    model_type: str
+    kind: str
+    title: str
+    prefix: str
+    activations: str
+    modules: Modules
+    defaults: Fields
+    positions: str = ""
+    interleaved: bool = False
+    window: Mapping[str, Any] = {}
+    by_head: bool = False
+    gated: Mapping[str, str] = {}
+    transposed: bool = True
+    norm_offset: float = 0.0
+    names: Mapping[str, str] = {}
+    allowed: Mapping[str, list] = {}
+    equal: Mapping[str, str] = {}
+    ignored: Sequence[str] = ()
+    config: Mapping[str, Any] = {}
+    biases: Mapping[str, bool | str] = {}
+    scaled_embeddings: bool = False
+    gguf: Mapping[str, Any] = {}
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """Checkpoint names beside the prefix."""
+        outside = ("head.", "classifier.")
+        names = [str(name) for path, name in self.modules.items() if path.startswith(outside)]
+        return tuple(name for name in names if not name.startswith("pooler."))
+
+    def tensor_names(
+        self, trunk: str, *, heads: int = 1, first_norm: bool = True, head: str = "head"
+    ) -> tuple[TensorName, ...]:
+        """Names of all tensors that a model may have.
+
+        Args:
+            trunk: path of the transformer in the model; "" for the transformer itself.
+            heads: query heads.
+            first_norm: whether the first layer has a norm before attention.
+            head: group of modules beside the transformer.
+        """
+        return tensor_names(
+            self.modules,
+            trunk,
+            head=head,
+            heads=heads if self.by_head else 1,
+            transposed=self.transposed,
+            norm_offset=self.norm_offset,
+            first_norm=first_norm,
+        )
+
+
+def tensor_names(
+    modules: Modules,
+    trunk: str,
+    *,
+    head: str = "head",
+    heads: int = 1,
+    transposed: bool = True,
+    norm_offset: float = 0.0,
+    first_norm: bool = True,
+) -> tuple[TensorName, ...]:
+    """Names of all tensors of modules; arguments as in `Architecture`."""
+    names: list[TensorName] = []
+    for path, module in modules.items():
+        part = None
+        if isinstance(module, Fused):
+            part, module = Part(module.index, module.count, heads), module.checkpoint_name
+        group, _, rest = path.partition(".")
+        beside = group in _GROUPS
+        if beside and group != head:
+            continue
+        leaf = rest if beside else f"{trunk}.{path}".removeprefix(".")
+        if leaf == "bias":
+            names.append(TensorName(module, leaf))
+        elif path.endswith(_TABLES):
+            name = leaf if "params" in path else f"{leaf}.embedding"
+            names.append(TensorName(f"{module}.weight", name))
+        else:
+            first = int(path == "layers.attention_norm" and not first_norm)
+            kernel = TensorName(f"{module}.weight", f"{leaf}.kernel", transposed or beside, part)
+            scale = TensorName(f"{module}.weight", f"{leaf}.scale", offset=norm_offset, first=first)
+            bias = TensorName(f"{module}.bias", f"{leaf}.bias", part=part, first=first)
+            names += [scale if path.endswith("norm") else kernel, bias]
+    return tuple(names)
+
+
+_TABLES = ("tokens", "token_types", "table")
+_GROUPS = ("head", "pooler", "classifier")
+
+
+def _rows() -> dict[str, Fields]:
+    folder = files("jaxpe.nn.checkpoints")
+    rows: dict[str, Fields] = {}
+    for name in ("decoders", "encoders", "encoder_decoders"):
+        rows |= tomllib.loads(folder.joinpath(f"{name}.toml").read_text("utf-8"))
+    return rows
+
+
+def _merged(rows: Mapping[str, Fields], name: str) -> Fields:
+    """A row on top of the rows that it extends; its optional fields are null by default."""
+    row = dict(rows[name])
+    row["defaults"] = row.get("defaults", {}) | dict.fromkeys(row.pop("optional", ()))
+    if "like" not in row:
+        return row
+    base = _merged(rows, row.pop("like"))
+    base.pop("gguf", None)
+    tables = {key: base[key] | row[key] for key in base.keys() & row if isinstance(row[key], dict)}
+    return base | row | tables
+
+
+def _architecture(rows: Mapping[str, Fields], model_type: str) -> Architecture:
+    row = _merged(rows, model_type)
+    layer = row.pop("layer", "")
+    modules: dict[str, str | Fused] = dict(row.pop("modules"))
+    modules |= {f"layers.{path}": layer + name for path, name in row.pop("layers", {}).items()}
+    for matrix, paths in row.pop("fused", {}).items():
+        for i, path in enumerate(paths):
+            modules[f"layers.{path}"] = Fused(layer + matrix, i, len(paths))
+    return Architecture(model_type=model_type, modules=modules, **row)
+
+
+_ROWS = _rows()
+ARCHITECTURES: Mapping[str, Architecture] = {
+    name: _architecture(_ROWS, name) for name in _ROWS if not name.startswith("base_")
+}
+
+
+def architectures(*kinds: str) -> dict[str, Architecture]:
+    """Rows of some kinds, by model type."""
+    return {name: row for name, row in ARCHITECTURES.items() if row.kind in kinds}
+
+
+DECODERS = architectures("decoder")

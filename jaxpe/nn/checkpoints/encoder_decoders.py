@@ -1,0 +1,205 @@
+"""T5, from and to directories of Hugging Face."""
+
+import dataclasses
+import json
+import os
+import reprlib
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.json_values import from_json
+from jaxpe.encodings import Encoding, identity, t5
+from jaxpe.nn.attention import encoding_parameters
+from jaxpe.nn.checkpoints.architecture import Architecture, Fields, TensorName, architectures
+from jaxpe.nn.checkpoints.fields import (
+    check_sizes,
+    checked_fields,
+    float32_fields,
+    model_config,
+    read_config,
+)
+from jaxpe.nn.checkpoints.tensors import (
+    Tensors,
+    check_tied,
+    load_parameters,
+    open_tensors,
+    stored_tensors,
+)
+from jaxpe.nn.config import AttentionPath
+from jaxpe.nn.encoder_decoder import EncoderDecoder
+from jaxpe.nn.heads import Seq2SeqLM
+from jaxpe.nn.layers import is_gated
+from jaxpe.nn.transformer import Decoder, Encoder
+
+ENCODER_DECODERS = architectures("encoder_decoder")
+_HEAD, _SHARED = "lm_head.weight", "shared.weight"
+# Copies of the one table of embeddings, and a bias that no version of T5 reads.
+_COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+_UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+
+
+def load_seq2seq_lm(
+    directory: str | os.PathLike,
+    *,
+    encoding: Encoding | None = None,
+    decoder_encoding: Encoding | None = None,
+    dtype: Any = jnp.float32,
+    param_dtype: Any = jnp.float32,
+    attention: AttentionPath = "xla",
+    dropout: float = 0.0,
+    scan: bool = True,
+    remat: bool = False,
+) -> Seq2SeqLM:
+    """T5 (Raffel et al. 2020) with its head, in any of its versions: 1.0, 1.1, Flan, mT5.
+
+    Each side has T5's bias, one table for all its layers; cross-attention has no positions. Logits
+    of attention are not scaled. The head of T5 1.0 takes hidden states times 1/√dim, the heads of
+    T5 1.1, Flan and mT5 do not. The decoder's first token is `decoder_start_token_id` of the
+    config.json, 0 in released models; `generate` takes it as `start_id`.
+
+    Args:
+        directory: Hugging Face directory: config.json, and model.safetensors or its shards.
+        encoding: encoding in place of the encoder's bias, initialised by `nnx.Rngs(0)`.
+        decoder_encoding: encoding in place of the bias of the decoder's self-attention.
+        dtype, param_dtype, attention, dropout, scan, remat: fields of `TransformerConfig`, but one
+            block is compiled for all layers unless scan is False.
+
+    Raises:
+        InputError: for a directory that cannot be read, another architecture, or an unsupported
+            computation. The message names the field or every tensor.
+
+    >>> jaxpe.nn.load_seq2seq_lm("nowhere")
+    Traceback (most recent call last):
+    jaxpe.InputError: nowhere has no config.json: pass the directory of a T5
+    """
+    path = Path(directory) / "config.json"
+    if not os.path.isfile(path):
+        raise InputError(f"{directory} has no config.json: pass the directory of a T5")
+    stored = read_config(path)
+    architecture, fields = _checked_fields(path, stored)
+    options: Any = {"dtype": dtype, "param_dtype": param_dtype, "attention": attention}
+    options |= {"dropout": dropout, "scan": scan, "remat": remat}
+    with open_tensors(directory, architecture.prefix) as tensors:
+        check_sizes(architecture, path, fields, tensors)
+        tied = _is_tied(path, fields, tensors)
+        scaled = fields.get("scale_decoder_outputs", fields["tie_word_embeddings"])
+        scaled = scaled and fields["model_type"] != "mt5"  # whose class never scales
+        options |= {"logit_scale": fields["hidden_size"] ** -0.5 if scaled else 1.0}
+        options |= {"attention_dropout": fields["dropout"], "tie_embeddings": tied}
+        config = model_config(architecture, path, fields, **options)
+        decoder = dataclasses.replace(config, num_layers=fields["num_decoder_layers"])
+        biases = _biases(path, fields)
+
+        def make() -> Seq2SeqLM:
+            encoder_side = Encoder(config, encoding=biases[0], rngs=nnx.Rngs(0))
+            sides: Any = {"encoding": biases[1], "cross_encoding": identity()}
+            decoder_side = Decoder(decoder, **sides, rngs=nnx.Rngs(0))
+            return Seq2SeqLM(EncoderDecoder(encoder_side, decoder_side), rngs=nnx.Rngs(0))
+
+        def ignored(name: str) -> bool:
+            return name in (*_COPIES, _UNUSED) or (tied and name == _HEAD)
+
+        names = _tensor_names(architecture, gated=is_gated(config.activation))
+        model = load_parameters(make, names, tensors, ignored=ignored)
+    model.fields = json.dumps(stored)
+    for side, replacement in (("encoder", encoding), ("decoder", decoder_encoding)):
+        if replacement is not None:
+            _replace_encoding(getattr(model.transformer, side), replacement)
+            model.fields = ""
+    return model
+
+
+def seq2seq_lm_tensors(model: Seq2SeqLM) -> tuple[Fields, dict[str, np.ndarray]]:
+    """Fields of a config.json and tensors of a T5 that `load_seq2seq_lm` has read.
+
+    Raises:
+        ValueError: for another model, which Hugging Face has no class for.
+    """
+    if not model.fields:
+        raise ValueError(
+            "Hugging Face has no class for this encoder–decoder: pass a T5 of load_seq2seq_lm with "
+            "its own encodings, or write a checkpoint"
+        )
+    fields = json.loads(model.fields)
+    architecture = ENCODER_DECODERS[fields["model_type"]]
+    names = _tensor_names(architecture, gated=is_gated(model.transformer.encoder.config.activation))
+    tensors = stored_tensors(model, names, prefix="", head_names=architecture.head_names)
+    title = f"{architecture.title}ForConditionalGeneration"
+    return float32_fields(fields) | {"architectures": [title]}, tensors
+
+
+def _tensor_names(architecture: Architecture, *, gated: bool) -> tuple[TensorName, ...]:
+    """Names of tensors, whose feed-forward layers differ where they are gated."""
+    if gated:
+        architecture = architecture._replace(modules={**architecture.modules, **architecture.gated})
+    return architecture.tensor_names("transformer")
+
+
+def _checked_fields(path: Path, stored: Fields) -> tuple[Architecture, Fields]:
+    """The architecture, and checked fields under their common names."""
+    model_type = stored.get("model_type")
+    if not isinstance(model_type, str) or model_type not in ENCODER_DECODERS:
+        raise InputError(
+            f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(ENCODER_DECODERS)} "
+            "are the encoder–decoders that can be read"
+        )
+    architecture = ENCODER_DECODERS[model_type]
+    # transformers stores dense_act_fn and is_gated_act too, and reads feed_forward_proj.
+    projection = stored.get("feed_forward_proj") or architecture.defaults["hidden_act"]
+    gate, _, activation = str(projection).rpartition("-")
+    activation = "gelu_new" if projection == "gated-gelu" else activation
+    consistent = {"dense_act_fn": [activation], "is_gated_act": [gate == "gated"]}
+    allowed = {**architecture.allowed, **consistent}
+    fields = checked_fields(architecture._replace(allowed=allowed), path, stored)
+    if fields["num_decoder_layers"] is None:
+        fields["num_decoder_layers"] = fields["num_hidden_layers"]
+    if "scale_decoder_outputs" in fields:
+        from_json(bool, fields["scale_decoder_outputs"], place=f"{path}: scale_decoder_outputs")
+    return architecture, fields
+
+
+def _is_tied(path: Path, fields: Fields, tensors: Tensors) -> bool:
+    """Whether the head is the table of embeddings; the file and its configuration must agree."""
+    for copy in _COPIES:
+        remedy = "the sides have one table of embeddings in T5; fetch the file again"
+        check_tied(tensors, copy, _SHARED, remedy=remedy)
+    if _HEAD not in tensors.files:
+        if fields["tie_word_embeddings"]:
+            return True
+        raise InputError(
+            f"{path}: tie_word_embeddings is False, and {tensors.directory} has no {_HEAD}: fetch "
+            "the file again, or set it to True"
+        )
+    # transformers 5 writes True for every T5, and beside it whether the head's input is scaled. For
+    # mT5 it writes True alone, and takes a head of the file that differs.
+    ambiguous = "scale_decoder_outputs" in fields or fields["model_type"] == "mt5"
+    if fields["tie_word_embeddings"] and not ambiguous:
+        remedy = "tie_word_embeddings is True; set it to False, or take one of them out"
+        check_tied(tensors, _HEAD, _SHARED, remedy=remedy)
+        return True
+    return False
+
+
+def _biases(path: Path, fields: Fields) -> tuple[Encoding, Encoding]:
+    """The bias of each side; keys after the query have buckets in the encoder alone."""
+    sizes = {
+        "num_heads": fields["num_attention_heads"],
+        "num_buckets": fields["relative_attention_num_buckets"],
+        "max_distance": fields["relative_attention_max_distance"],
+    }
+    try:
+        return t5(**sizes), t5(**sizes, bidirectional=False)
+    except ValueError as error:
+        raise InputError(f"{path}: relative_attention_num_buckets: {error}") from error
+
+
+def _replace_encoding(side: Any, encoding: Encoding) -> None:
+    if encoding.defines("context"):
+        raise ValueError("the encoding depends on the hidden states of its layer: pass another")
+    side.encoding = nnx.static(encoding)
+    side.encoding_params = encoding_parameters(side.config, encoding, rngs=nnx.Rngs(0))

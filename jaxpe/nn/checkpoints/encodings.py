@@ -1,0 +1,252 @@
+"""Encoding of a released model, from the fields of its config.json and the row of its architecture.
+
+Formulas are those of the classes of transformers, version 5.
+"""
+
+import reprlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxpe._core.errors import InputError
+from jaxpe.encodings import (
+    Encoding,
+    LayerPattern,
+    alibi,
+    attention_chunks,
+    chain,
+    deberta,
+    identity,
+    learned,
+    position_temperature,
+    rope,
+    rope_frequencies,
+    rope_from_hf,
+    sliding_window,
+)
+from jaxpe.encodings.base import compute_dtype
+from jaxpe.encodings.families.rotary import rope_arguments
+from jaxpe.nn.checkpoints.architecture import Architecture, Fields
+from jaxpe.nn.config import TransformerConfig
+
+_GLOBAL, _LOCAL, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+
+
+def model_encoding(
+    architecture: Architecture, path: Path, fields: Fields, config: TransformerConfig
+) -> Encoding | LayerPattern:
+    """The encoding of a released model, from checked fields; `InputError` for what it refuses."""
+    try:
+        with np.errstate(all="ignore"):  # numbers that are not finite are refused below
+            encoding = ENCODINGS[architecture.positions](architecture, fields, config)
+            for kind in rope_kinds(fields):
+                _check_phases(_rope_entry(fields, kind), fields, config.head_width)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        entry = reprlib.repr(fields.get("rope_parameters") or fields.get("rope_scaling"))
+        raise InputError(f"{path}: rope_parameters {entry}: {error}") from error
+    return encoding
+
+
+def rope_kinds(fields: Fields) -> tuple[str | None, ...]:
+    """Kinds of layers with an entry of RoPE each; None for one entry, nothing without RoPE."""
+    if "rope_theta" not in fields:
+        return ()
+    return (_GLOBAL, _LOCAL) if "rope_local_base_freq" in fields else (None,)
+
+
+def _rope_entry(fields: Fields, kind: str | None) -> Fields:
+    """The entry of RoPE of a kind of layers, with its base and rotated share."""
+    entry = fields.get("rope_parameters") or {}
+    if kind is not None and (kind in entry or _LOCAL in entry or _GLOBAL in entry):
+        entry = entry.get(kind) or {}
+    elif not entry and kind != _LOCAL:
+        entry = fields.get("rope_scaling") or {}
+    base = fields["rope_local_base_freq"] if kind == _LOCAL else fields["rope_theta"]
+    share = fields.get("partial_rotary_factor")
+    defaults = {"rope_theta": base} | ({} if share is None else {"partial_rotary_factor": share})
+    entry = defaults | {name: value for name, value in entry.items() if value is not None}
+    return entry if share is not None else _whole_head_entry(entry)
+
+
+def _whole_head_entry(entry: Fields) -> Fields:
+    """An entry of an architecture that rotates whole heads and ignores `partial_rotary_factor`."""
+    kind, share = entry.get("rope_type", entry.get("type", "default")), "partial_rotary_factor"
+    if kind == "proportional" or entry.get(share, 1.0) == 1.0:
+        return entry
+    if kind != "default":
+        raise ValueError(f"{share} is {entry[share]!r}; families that turn whole heads take only 1")
+    return {name: value for name, value in entry.items() if name != share}
+
+
+def _check_phases(entry: Fields, fields: Fields, head_dim: int) -> None:
+    """Raise where phases or attention factors of an entry are not finite in float32."""
+    positions = fields["max_position_embeddings"]
+    arguments = rope_arguments(entry, max_position_embeddings=positions)
+    frequencies = rope_frequencies(head_dim=head_dim, length=positions, **arguments)
+    # Logits carry the square of the factor.
+    numbers = [*np.asarray(frequencies.inverse) * positions, frequencies.attention_factor**2]
+    if not np.isfinite(np.asarray(numbers, np.float32)).all():
+        raise ValueError("angles or logits of it are not finite numbers")
+
+
+# Layers with a window, where a config.json has no layer_types: from the fields, the number of a
+# layer, and whether it rotates.
+LOCAL_LAYERS: Mapping[str, Callable[[Fields, int, bool], bool]] = {
+    "all": lambda fields, layer, rotates: True,
+    "even": lambda fields, layer, rotates: layer % 2 == 0,
+    "late": lambda fields, layer, rotates: layer >= fields["max_window_layers"],
+    "rotated": lambda fields, layer, rotates: rotates,
+    "unrotated": lambda fields, layer, rotates: fields["use_sliding_window"] and not rotates,
+    "but every sliding_window_pattern-th": lambda fields, layer, rotates: (
+        (layer + 1) % fields["sliding_window_pattern"] != 0
+    ),
+    "but every global_attn_every_n_layers-th from the first": lambda fields, layer, rotates: (
+        layer % fields["global_attn_every_n_layers"] != 0
+    ),
+}
+
+
+def _rotary(
+    architecture: Architecture, fields: Fields, config: TransformerConfig
+) -> Encoding | LayerPattern:
+    """RoPE by layer: some layers may not rotate, and local layers have a window or chunks."""
+    window, layers = architecture.window, range(config.num_layers)
+    rotates = _rotating_layers(fields, config)
+    layer_types = fields["layer_types"] if "layer_types" in architecture.defaults else None
+    if not layer_types:
+        rule = LOCAL_LAYERS[window["layers"]] if window else lambda *layer: False
+        local = _CHUNKED if window.get("chunked") else _LOCAL
+        layer_types = [local if rule(fields, i, rotates[i]) else _GLOBAL for i in layers]
+    bases = {kind: _rotation(architecture, fields, config, kind) for kind in rope_kinds(fields)}
+    unrotated = _unrotated(fields)
+    mask = _window(architecture, fields)
+
+    def layer_encoding(rotated: bool, layer_type: str) -> Encoding:
+        base = bases[layer_type if layer_type in bases else None] if rotated else unrotated
+        if mask is None or layer_type == _GLOBAL:
+            return base
+        return mask if base == identity() else chain(base, mask)
+
+    keys = list(zip(rotates, layer_types, strict=True))
+    encodings = {key: layer_encoding(*key) for key in dict.fromkeys(keys)}
+    first = encodings[keys[0]]
+    if all(encoding == first for encoding in encodings.values()):
+        return first
+    return LayerPattern(tuple(encodings[key] for key in keys))
+
+
+def _rotating_layers(fields: Fields, config: TransformerConfig) -> list[bool]:
+    """Whether each layer rotates: 1 in `no_rope_layers`, in spite of the field's name."""
+    layers = range(config.num_layers)
+    if "no_rope_layer_interval" not in fields:
+        return [True for _ in layers]
+    period = fields["no_rope_layer_interval"]
+    return [bool(x) for x in fields["no_rope_layers"] or [(i + 1) % period for i in layers]]
+
+
+def _rotation(
+    architecture: Architecture, fields: Fields, config: TransformerConfig, kind: str | None
+) -> Encoding:
+    encoding = rope_from_hf(
+        _rope_entry(fields, kind),
+        head_dim=config.head_width,
+        max_position_embeddings=fields["max_position_embeddings"],
+        layout="interleaved" if architecture.interleaved else "half_split",
+    )
+    if not fields.get("use_qk_norm"):
+        return encoding
+    # Llama 4 normalises after the rotation, which takes out the attention factor.
+    return chain(encoding, _unit_rms(fields["rms_norm_eps"]))
+
+
+def _unit_rms(epsilon: float) -> Encoding:
+    """Queries and keys divided by their root mean square."""
+
+    def normalised(params, x, positions):
+        wide = x.astype(compute_dtype(x))
+        mean = (wide**2).mean(axis=-1, keepdims=True)
+        return (wide * (mean + np.asarray(epsilon, mean.dtype)) ** -0.5).astype(x.dtype)
+
+    return Encoding(query=normalised, key=normalised)
+
+
+def _unrotated(fields: Fields) -> Encoding:
+    """Encoding of layers without RoPE: none, or Llama 4's temperature by position."""
+    if not fields.get("attn_temperature_tuning"):
+        return identity()
+    return position_temperature(scale=fields["attn_scale"], period=fields["floor_scale"])
+
+
+def _window(architecture: Architecture, fields: Fields) -> Encoding | None:
+    """Mask of local layers; None where the model has none or switches it off."""
+    window = architecture.window
+    size = fields[window["field"]] if window else None
+    if size is None or ("flag" in window and not fields[window["flag"]]):
+        return None
+    if window.get("chunked"):
+        return attention_chunks(size=size)
+    # Half of it on each side, and the token itself.
+    return sliding_window(size=size // 2 + 1 if window.get("half") else size)
+
+
+def _gptj_rope(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
+    width = config.head_width
+    share = (fields["rotary_dim"] or width) / width
+    return rope(head_dim=width, fraction=share, layout="interleaved")
+
+
+def _table(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
+    return learned(length=fields["max_position_embeddings"], dim=config.dim)
+
+
+def _opt_table(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
+    offset = 2  # rows of the table before position 0
+    length = fields["max_position_embeddings"] + offset
+    return offset_positions(learned(length=length, dim=config.dim), offset)
+
+
+def _roberta_table(
+    architecture: Architecture, fields: Fields, config: TransformerConfig
+) -> Encoding:
+    return offset_positions(_table(architecture, fields, config), fields["pad_token_id"] + 1)
+
+
+def offset_positions(encoding: Encoding, offset: int) -> Encoding:
+    """An encoding of embeddings at positions that start at `offset`."""
+
+    def embed(params, x, positions):
+        return encoding.embed(params, x, positions + offset)
+
+    def vectors(params, positions):
+        return encoding.vectors(params, positions + offset)
+
+    return Encoding(init=encoding.init, embed=embed, vectors=vectors)
+
+
+def _alibi(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
+    return alibi(num_heads=config.num_heads)
+
+
+def _disentangled(
+    architecture: Architecture, fields: Fields, config: TransformerConfig
+) -> Encoding:
+    distance = fields["max_relative_positions"]
+    return deberta(
+        num_heads=config.num_heads,
+        head_dim=config.head_width,
+        num_buckets=fields["position_buckets"],
+        max_distance=fields["max_position_embeddings"] if distance < 1 else distance,
+    )
+
+
+ENCODINGS: Mapping[str, Callable[..., Any]] = {
+    "rope": _rotary,
+    "gptj": _gptj_rope,
+    "learned": _table,
+    "opt": _opt_table,
+    "roberta": _roberta_table,
+    "alibi": _alibi,
+    "deberta": _disentangled,
+}

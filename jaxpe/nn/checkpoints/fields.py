@@ -1,0 +1,370 @@
+"""Fields of a config.json: read, checked, and made into a `TransformerConfig`.
+
+No size that a configuration states is believed before its tensors have it.
+"""
+
+import os
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.json_values import from_json, read_json
+from jaxpe.nn.checkpoints.architecture import ARCHITECTURES, Architecture, Fields, architectures
+from jaxpe.nn.checkpoints.encodings import rope_kinds
+from jaxpe.nn.checkpoints.tensors import WEIGHTS, Tensors, listed
+from jaxpe.nn.config import Activation, TransformerConfig
+from jaxpe.rope.scaling import PARAMETER_KINDS
+
+# Fields that change the computation of some architecture. An architecture without a default for
+# one ignores it, so other values are refused.
+_UNUSUAL: Mapping[str, tuple] = {
+    "alibi": (False,),
+    "attention_bias": (False,),
+    "attention_multiplier": (),
+    "attn_logit_softcapping": (),
+    "embedding_multiplier": (),
+    "final_logit_softcapping": (),
+    "layer_types": (),
+    "logit_scale": (),
+    "logits_scaling": (),
+    "mlp_bias": (False,),
+    "no_rope_layers": (),
+    "num_experts": (0, 1),
+    "num_local_experts": (0, 1),
+    "partial_rotary_factor": (1.0,),
+    "quantization_config": (),
+    "query_pre_attn_scalar": (),
+    "residual_multiplier": (),
+    "sliding_window": (),
+    "use_bidirectional_attention": (False,),
+    "use_sliding_window": (False,),
+}
+
+_GATED: dict[str, Activation] = {
+    "silu": "swiglu",
+    "swish": "swiglu",
+    "gelu": "geglu",
+    "gelu_new": "geglu_tanh",
+    "gelu_fast": "geglu_tanh",
+    "gelu_pytorch_tanh": "geglu_tanh",
+}
+_PLAIN: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+ACTIVATIONS: Mapping[str, Mapping[str, Activation]] = {
+    "plain": _PLAIN,
+    "gated": _GATED,
+    # In the first configurations of Gemma, "gelu" means its approximation.
+    "gemma": {**_GATED, "gelu": "geglu_tanh"},
+    # transformers takes "gated-gelu" of T5 for "gelu_new".
+    "t5": {
+        **_PLAIN,
+        "gated-gelu": "geglu_tanh",
+        "gated-gelu_new": "geglu_tanh",
+        "gated-silu": "swiglu",
+    },
+}
+
+# Fields of a TransformerConfig, by the common names of the fields of a config.json.
+CONFIG_FIELDS: Mapping[str, str] = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "dim",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "num_key_value_heads": "num_kv_heads",
+    "head_dim": "head_dim",
+    "intermediate_size": "hidden_dim",
+    "type_vocab_size": "token_types",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "rms_norm_eps": "norm_epsilon",
+    "layer_norm_eps": "norm_epsilon",
+    "initializer_range": "init_scale",
+    "tie_word_embeddings": "tie_embeddings",
+    "qk_layernorm": "query_key_norm",
+    "attn_logit_softcapping": "attention_cap",
+    "final_logit_softcapping": "logit_cap",
+}
+_CONVERTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "initializer_range": ("embedding_scale", float),
+    "query_pre_attn_scalar": ("attention_scale", lambda scalar: scalar**-0.5),
+    "use_parallel_residual": ("residual", lambda yes: "parallel" if yes else "sequential"),
+    "do_layer_norm_before": ("norm_position", lambda yes: "pre" if yes else "post"),
+}
+
+
+class Range(NamedTuple):
+    """Allowed values of a number of a configuration: its type, and inclusive bounds."""
+
+    kind: type
+    low: float
+    high: float
+
+
+_FLOAT32 = np.finfo(np.float32)
+_LARGEST = 2**31 - 1  # ids and positions are int32
+_SIZE, _RATE = Range(int, 1, _LARGEST), Range(float, 0.0, 0.999)
+_POSITIVE = Range(float, float(_FLOAT32.tiny), float(_FLOAT32.max))  # also in float32
+_LENGTHS = (  # of rows and periods, which no tensor may have an axis for
+    *("max_position_embeddings", "sliding_window", "attention_chunk_size", "floor_scale"),
+    *("max_window_layers", "sliding_window_pattern", "no_rope_layer_interval"),
+    *("local_attention", "global_attn_every_n_layers", "relative_attention_max_distance"),
+)
+_LAYERS = ("num_hidden_layers", "num_decoder_layers")
+_SIZES = (
+    *("vocab_size", "hidden_size", "num_attention_heads", "head_dim", "num_key_value_heads"),
+    *("intermediate_size", "rotary_dim", "relative_attention_num_buckets", *_LAYERS, *_LENGTHS),
+)
+_RANGES = {
+    **dict.fromkeys(_SIZES, _SIZE),
+    "type_vocab_size": Range(int, 0, _LARGEST),
+    **dict.fromkeys(("dropout", "attention_dropout"), _RATE),
+    **dict.fromkeys(("layer_norm_eps", "rms_norm_eps", "query_pre_attn_scalar"), _POSITIVE),
+    **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), _POSITIVE),
+    # Below a base of 1, the first pair would not turn fastest.
+    **dict.fromkeys(("rope_theta", "rope_local_base_freq"), _POSITIVE._replace(low=1.0)),
+    **dict.fromkeys(("initializer_range", "attn_scale"), _POSITIVE._replace(low=0.0)),
+    "position_buckets": Range(int, 4, _LARGEST),
+    "partial_rotary_factor": Range(float, 2**-20, 1.0),
+}
+# Null switches these off; null in any other field is its default.
+_NULLABLE = ("sliding_window", "attn_logit_softcapping", "final_logit_softcapping", "rotary_dim")
+# Fields that are read and have no default.
+_WITHOUT_DEFAULT = (
+    *("model_type", "rope_parameters", "rope_scaling", "scale_decoder_outputs"),
+    "tie_word_embeddings",
+)
+_LARGEST_CONFIG = 2**24  # bytes
+
+
+def read_config(path: Path) -> Fields:
+    """The fields of a config.json; raises `InputError` where they cannot be read."""
+    return read_json(path, remedy="fetch it again", largest=_LARGEST_CONFIG)
+
+
+def read_fields(directory: str | os.PathLike, *kinds: str) -> tuple[Architecture, Fields, Fields]:
+    """Architecture of a directory, its checked fields, and the fields of its config.json.
+
+    Args:
+        directory: Hugging Face directory.
+        *kinds: kinds of architectures that are read.
+
+    Raises:
+        InputError: for a file that cannot be read, another architecture, or a computation that is
+            not supported. Unknown fields are ignored.
+    """
+    directory = Path(directory)
+    path = directory / "config.json"
+    if not os.path.isdir(directory):
+        raise InputError(f"{directory} is not a directory: pass one with config.json and {WEIGHTS}")
+    if not os.path.isfile(path):
+        raise InputError(f"{directory} has no config.json: is it the directory of a model?")
+    stored = read_config(path)
+    rows = architectures(*kinds)
+    model_type = stored.get("model_type")
+    if not isinstance(model_type, str) or model_type not in rows:
+        raise InputError(
+            f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(rows)} are what can "
+            "be read"
+        )
+    return rows[model_type], checked_fields(rows[model_type], path, stored), stored
+
+
+def architecture_of_directory(directory: str | os.PathLike) -> Architecture | None:
+    """The architecture of a directory; None without a config.json or of an unknown one."""
+    config = Path(directory) / "config.json"
+    model_type = read_config(config).get("model_type") if os.path.isfile(config) else None
+    return ARCHITECTURES.get(model_type) if isinstance(model_type, str) else None
+
+
+class _Config(NamedTuple):
+    """Fields under their common names, and names in the file for messages."""
+
+    path: Path
+    architecture: Architecture
+    fields: Fields
+    stored_names: Mapping[str, str]
+
+    def place(self, name: str) -> str:
+        return f"{self.path}: {self.stored_names.get(name, name)}"
+
+    def check_values(self, allowed: Mapping[str, Any]) -> None:
+        """Raise where a field asks for an unsupported computation; null asks for nothing."""
+        for name, values in allowed.items():
+            value = self.fields.get(name)
+            if value is None or any(_equal(value, allowed_value) for allowed_value in values):
+                continue
+            only = f"; only {', '.join(map(repr, values))} is supported" if values else ""
+            raise InputError(
+                f"{self.place(name)} is {reprlib.repr(value)}, which changes the computation{only}"
+            )
+
+    def checked_numbers(self) -> Fields:
+        """Numbers of their type and range; null stays where it is the default or switches off."""
+        return {
+            name: _checked_number(self.place(name), self.fields[name], _RANGES[name])
+            for name, default in self.architecture.defaults.items()
+            if name in _RANGES
+            and (self.fields[name] is not None or default is not None)
+            and not (self.fields[name] is None and name in _NULLABLE)
+        }
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return isinstance(one, bool) is isinstance(other, bool) and one == other  # True is no 1
+
+
+def _checked_number(place: str, value: Any, allowed: Range) -> Any:
+    number = from_json(allowed.kind, value, place=place)
+    if not allowed.low <= number <= allowed.high:
+        low, high = (str(x) if allowed.kind is int else f"{x:g}" for x in allowed[1:])
+        raise InputError(f"{place} is {value!r}; pass {low} to {high}")
+    return number
+
+
+def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fields:
+    """Fields under their common names with defaults filled in, checked."""
+    used = {k: v for k, v in architecture.names.items() if stored.get(k) is not None}
+    fields = stored | {common: stored[name] for name, common in used.items()}
+    fields = {k: v for k, v in fields.items() if v is not None or k in _NULLABLE}
+    fields = architecture.defaults | fields
+    names = {common: name for name, common in {**architecture.names, **used}.items()}
+    config = _Config(path, architecture, fields, names)
+    defaults = architecture.defaults
+    from_json(str, fields["hidden_act"], place=config.place("hidden_act"))
+    config.check_values(
+        {k: v for k, v in _UNUSUAL.items() if k not in (*defaults, *architecture.ignored)}
+        | {k: (False, True) for k, v in defaults.items() if isinstance(v, bool)}
+        | {"hidden_act": tuple(ACTIVATIONS[architecture.activations])}
+        | {k: tuple(v) for k, v in architecture.allowed.items()}
+    )
+    if "num_local_experts" in defaults and stored.get("moe_layers") != []:
+        raise InputError(
+            f"{path}: moe_layers is {reprlib.repr(stored.get('moe_layers'))}, layers of experts, "
+            "which are not supported; only [] is"
+        )
+    fields |= config.checked_numbers()
+    config.check_values({k: (fields[other],) for k, other in architecture.equal.items()})
+    _check_layers(config)
+    fields = {k: v for k, v in fields.items() if k in (*defaults, *_WITHOUT_DEFAULT)}
+    _check_rope(path, fields)
+    return fields
+
+
+def _check_layers(config: _Config) -> None:
+    """Raise where lists of layers are not one entry for each layer."""
+    local = "chunked" if config.architecture.window.get("chunked") else "sliding"
+    entries = {"layer_types": ("full_attention", f"{local}_attention"), "no_rope_layers": (0, 1)}
+    layers = config.fields["num_hidden_layers"]
+    for name, allowed in entries.items():
+        values = config.fields.get(name)
+        if name not in config.architecture.defaults or not values:
+            continue
+        fits = isinstance(values, list) and len(values) == layers
+        if not fits or any(value not in allowed for value in values):
+            raise InputError(
+                f"{config.place(name)} is {reprlib.repr(values)}; pass a list of {layers}, one a "
+                f"layer, of {' and '.join(map(repr, allowed))}"
+            )
+
+
+def _check_rope(path: Path, fields: Fields) -> None:
+    """Raise where an entry of RoPE has unknown keys, or values of another type."""
+    for place, entry in _rope_entries(path, fields):
+        if entry.get("mrope_section") is not None:
+            raise InputError(f"{place} has mrope_section, and positions of a text are single")
+        entry = {key: value for key, value in entry.items() if value is not None}
+        if unknown := sorted(entry.keys() - PARAMETER_KINDS.keys() - {"mrope_interleaved"}):
+            raise InputError(f"{place} has {listed(unknown)}, which is not known")
+        for key in entry.keys() & PARAMETER_KINDS.keys():
+            from_json(PARAMETER_KINDS[key], entry[key], place=f"{place}.{key}")
+        if "rope_theta" in entry:
+            place = f"{place}: rope_theta"
+            _checked_number(place, entry["rope_theta"], _RANGES["rope_theta"])
+
+
+def _rope_entries(path: Path, fields: Fields) -> Iterator[tuple[str, Fields]]:
+    """Entries of RoPE with their places: one, or one for each kind of layers."""
+    kinds = rope_kinds(fields)
+    for name in ("rope_parameters", "rope_scaling") if kinds else ():
+        entry = from_json(dict[str, Any], fields.get(name, {}), place=f"{path}: {name}")
+        nested = [kind for kind in kinds if kind in entry]
+        for kind in nested:
+            place = f"{path}: {name}.{kind}"
+            yield place, from_json(dict[str, Any], entry[kind] or {}, place=place)
+        if not nested:
+            yield f"{path}: {name}", entry
+        if entry:
+            return
+
+
+def check_sizes(architecture: Architecture, path: Path, fields: Fields, tensors: Tensors) -> None:
+    """Raise where sizes are beyond those of the tensors, before anything is allocated."""
+    config = _Config(path, architecture, fields, {v: k for k, v in architecture.names.items()})
+    axes = (size for name in tensors.files for size in tensors.shape(name))
+    longest, count = max(axes, default=0), len(tensors.files)
+    for name in architecture.defaults:
+        if name not in _RANGES or _RANGES[name].kind is not int or name in _LENGTHS:
+            continue
+        size = fields.get(name)
+        if size is not None and size > (count if name in _LAYERS else longest):
+            raise InputError(
+                f"{config.place(name)} is {size}, which is more than {tensors.directory} has: "
+                f"{count} tensors, the longest axis {longest}"
+            )
+
+
+def model_config(
+    architecture: Architecture, path: Path, fields: Fields, **options: Any
+) -> TransformerConfig:
+    """The `TransformerConfig` of checked fields; options replace fields of it."""
+    known = architecture.defaults
+    values = {ours: fields[name] for name, ours in CONFIG_FIELDS.items() if name in known}
+    values |= {
+        ours: convert(fields[name]) for name, (ours, convert) in _CONVERTED.items() if name in known
+    }
+    values["activation"] = ACTIVATIONS[architecture.activations][fields["hidden_act"]]
+    values["use_bias"] = tuple(
+        part
+        for part, bias in architecture.biases.items()
+        if (fields[bias] if isinstance(bias, str) else bias)
+    )
+    if architecture.scaled_embeddings:
+        values["embedding_factor"] = fields["hidden_size"] ** 0.5
+    for name in architecture.ignored:
+        values.pop(CONFIG_FIELDS[name], None)
+    for name, value in architecture.config.items():
+        values[name] = tuple(value) if isinstance(value, list) else value
+    try:
+        return TransformerConfig(**values | options)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def stored_fields(architecture: Architecture, config: TransformerConfig, stored: Fields) -> Fields:
+    """Fields of a config.json of a configuration, on top of those that it was read with."""
+    names = {common: name for name, common in architecture.names.items()}
+    fields = {"hidden_act": "gelu"} | stored | {"model_type": architecture.model_type}
+    for common, name in CONFIG_FIELDS.items():
+        if common in architecture.defaults:
+            value = config.hidden_width if name == "hidden_dim" else getattr(config, name)
+            fields[names.get(common, common)] = value
+    activations = ACTIVATIONS[architecture.activations]
+    if activations[fields["hidden_act"]] != config.activation:
+        fields["hidden_act"] = next(k for k, v in activations.items() if v == config.activation)
+    return float32_fields(fields)
+
+
+def float32_fields(fields: Fields) -> Fields:
+    """Fields that say that tensors are float32."""
+    return fields | {name: "float32" for name in ("dtype", "torch_dtype") if name in fields}

@@ -1,0 +1,346 @@
+"""Tensors of released models: safetensors files, read into models and written from them.
+
+A file is data: nothing of it is unpickled, imported or run.
+"""
+
+import contextlib
+import json
+import math
+import os
+import re
+import reprlib
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.tree_util import GetAttrKey, keystr
+
+from jaxpe._core.errors import InputError, require
+from jaxpe._core.files import atomic_file, write_file
+from jaxpe._core.json_values import from_json, read_json
+from jaxpe._core.memory import check_bytes, device_bytes
+from jaxpe.nn.checkpoints.architecture import Fields, TensorName
+
+Model = TypeVar("Model", bound=nnx.Module)
+
+WEIGHTS, SHARDS = "model.safetensors", "model.safetensors.index.json"
+_POINTER = b"version https://git-lfs"  # content of a large file in a clone without Git LFS
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+TOKENIZER_FILES = (
+    *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("added_tokens.json", "spiece.model", "tokenizer.model", "vocab.json", "merges.txt"),
+)
+_LARGEST_INDEX = 2**26  # bytes
+_FLOATS = ("F64", "F32", "F16", "BF16")  # readable dtypes, as safetensors calls them
+_MOST_NAMED = 40  # tensors in a message
+
+
+@contextlib.contextmanager
+def open_tensors(directory: str | os.PathLike, prefix: str) -> Iterator["Tensors"]:
+    """Open the tensors of a directory, named without the prefix; each is read when asked for."""
+    safetensors = require("safetensors", extra="train")
+    with contextlib.ExitStack() as files:
+        tensors: dict[str, tuple[Any, str]] = {}
+        for path in _weight_files(Path(directory)):
+            try:
+                file = files.enter_context(safetensors.safe_open(path, framework="numpy"))
+            except (safetensors.SafetensorError, OSError) as error:
+                raise InputError(_damaged(path, error)) from error
+            for stored in file.keys():  # noqa: SIM118 (it is no dict)
+                name = _modern(stored).removeprefix(prefix)
+                if name in tensors:
+                    twice = listed([tensors[name][1], stored])
+                    raise InputError(f"{directory} has tensors for the same thing: {twice}")
+                tensors[name] = (file, stored)
+        _check_index(Path(directory), {stored for _, stored in tensors.values()})
+        yield Tensors(Path(directory), tensors)
+
+
+class Tensors(NamedTuple):
+    """Tensors of a directory by name: without the prefix, and as transformers calls them now."""
+
+    directory: Path
+    files: dict[str, tuple[Any, str]]  # open file, and name in the file
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor."""
+        file, stored = self.files[name]
+        return tuple(file.get_slice(stored).get_shape())
+
+    def read(self, name: str, dtype: Any = np.float32) -> np.ndarray:
+        """A tensor as a dtype; `InputError` unless it has floats that are finite in that dtype."""
+        if problem := self.problem(name):
+            raise InputError(f"{self.directory}: {problem}")
+        file, stored = self.files[name]
+        with np.errstate(all="ignore"):
+            tensor = file.get_tensor(stored).astype(dtype, copy=False)
+        if not (finite := np.isfinite(tensor)).all():
+            count = finite.size - np.count_nonzero(finite)
+            raise InputError(
+                f"{self.directory}: of the tensor {listed([stored])}, {count:,} numbers of "
+                f"{finite.size:,} are NaN or infinite as {tensor.dtype}: fetch the file again"
+            )
+        return tensor
+
+    def problem(self, name: str) -> str | None:
+        """Problem with the dtype of a tensor; None where it can be read."""
+        file, stored = self.files[name]
+        dtype = file.get_slice(stored).get_dtype()
+        return None if dtype in _FLOATS else f"{name} is {dtype}, not floating-point numbers"
+
+
+def load_parameters(
+    model: Callable[[], Model],
+    names: tuple[TensorName, ...],
+    tensors: Tensors,
+    *,
+    ignored: Callable[[str], bool],
+) -> Model:
+    """A model with the tensors of a directory; parameters without a name are initialised.
+
+    Args:
+        model: makes the model. Nothing is initialised that the file then replaces.
+        names: of its parameters, and of others it may have.
+        tensors: tensors of the directory.
+        ignored: whether a tensor without a parameter, by its name, changes nothing.
+
+    Raises:
+        InputError: names every tensor that is missing, unknown, or of another shape or dtype.
+    """
+    graphdef, state = nnx.split(nnx.eval_shape(model))
+    leaves, treedef = jax.tree.flatten_with_path(state)
+    shapes = {_param_path(path): leaf for path, leaf in leaves}
+    wanted = {name.param_path: name for name in names if name.param_path in shapes}
+    pairs = [(wanted[path], leaf) for path, leaf in shapes.items() if path in wanted]
+    _check_tensors(pairs, tensors, ignored)
+    _check_memory(list(shapes.values()), tensors)
+    drawn = _drawn(model, wanted) if len(wanted) < len(shapes) else {}
+    read = [
+        _read(wanted[path], leaf, tensors) if path in wanted else drawn[path]
+        for path, leaf in shapes.items()
+    ]
+    return nnx.merge(graphdef, jax.tree.unflatten(treedef, read))
+
+
+def _drawn(model: Callable[[], nnx.Module], named: Collection[str]) -> dict[str, jax.Array]:
+    """Parameters as a model initialises them, except those with names."""
+
+    def unnamed() -> dict[str, jax.Array]:
+        leaves, _ = jax.tree.flatten_with_path(nnx.state(model()))
+        parameters = {_param_path(path): leaf for path, leaf in leaves}
+        return {path: leaf for path, leaf in parameters.items() if path not in named}
+
+    return jax.jit(unnamed)()
+
+
+def _param_path(path: tuple) -> str:
+    """A path in a tree of parameters as "encoder.layers.mlp.up.kernel"."""
+    keys = tuple(key for key in path if not isinstance(key, GetAttrKey))  # a variable's own value
+    return keystr(keys, simple=True, separator=".")
+
+
+def stored_tensors(
+    model: nnx.Module, names: tuple[TensorName, ...], *, prefix: str, head_names: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    """Tensors of a model under their checkpoint names, float32.
+
+    Names get the prefix unless they begin with one of `head_names`.
+    """
+    leaves, _ = jax.tree.flatten_with_path(nnx.state(model, nnx.Param))
+    by_path = {name.param_path: name for name in names}
+    matrices: dict[str, np.ndarray] = {}
+    parts: dict[str, dict[int, np.ndarray]] = {}
+    for path, leaf in leaves:
+        name, leaf = by_path[_param_path(path)], np.asarray(leaf, np.float32)
+        layers = leaf[name.first :] if "{layer}" in name.checkpoint_name else [leaf]
+        for stored, tensor in zip(name.stored_shapes(leaf), layers, strict=True):
+            key = stored if stored.startswith(head_names) else prefix + stored
+            tensor = (tensor.T if name.transposed else tensor) - np.float32(name.offset)
+            if name.part is not None:
+                others = parts.setdefault(key, {})
+                others[name.part.index] = tensor
+                if len(others) < name.part.count:
+                    continue
+                tensor = name.part.join([others[i] for i in range(name.part.count)], name.axis)
+            matrices[key] = np.ascontiguousarray(tensor)
+    return matrices
+
+
+def write_directory(
+    directory: str | os.PathLike,
+    fields: Fields,
+    tensors: dict[str, np.ndarray],
+    *,
+    source: str | os.PathLike | None = None,
+) -> None:
+    """Write config.json and model.safetensors, and copy the tokenizer's files from `source`."""
+    save_file = require("safetensors.numpy", extra="train").save_file
+    failed = require("safetensors", extra="train").SafetensorError
+    directory = Path(directory)
+    with atomic_file(directory / WEIGHTS) as part:
+        try:
+            save_file(tensors, part, metadata={"format": "pt"})
+        except failed as error:  # such as a disk that is full
+            raise OSError(str(error)) from error
+    write_file(directory / "config.json", json.dumps(fields, indent=2, sort_keys=True) + "\n")
+    for name in TOKENIZER_FILES:
+        if source is not None and (Path(source) / name).is_file():
+            with contextlib.suppress(shutil.SameFileError):
+                shutil.copy(Path(source) / name, directory / name)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names from a file in one line: unprintable ones quoted, those beyond 40 counted."""
+    names = list(names)
+    short = [n if n.isprintable() and len(n) < 200 else reprlib.repr(n) for n in names]
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(short[:_MOST_NAMED]) + more
+
+
+def check_tied(tensors: Tensors, one: str, other: str, *, remedy: str) -> None:
+    """Raise where the file has both tensors and they differ."""
+    if one not in tensors.files or other not in tensors.files:
+        return
+    same = tensors.shape(one) == tensors.shape(other)
+    if not same or not np.array_equal(tensors.read(one), tensors.read(other)):
+        raise InputError(f"{tensors.directory}: {one} is not {other}: {remedy}")
+
+
+def check_masked_lm_head(
+    path: Path, tied: bool | None, tensors: Tensors, *, bias: str, tokens: str
+) -> None:
+    """Raise where the decoder of a masked language model is not tied to the embeddings.
+
+    Args:
+        path: the config.json.
+        tied: its `tie_word_embeddings`.
+        tensors: tensors of the directory.
+        bias: name of the head's bias.
+        tokens: name of the table of embeddings.
+    """
+    decoder = bias if bias == "decoder.bias" else bias.replace("bias", "decoder.bias")
+    matrix = decoder.removesuffix("bias") + "weight"
+    if tied is False and matrix not in tensors.files:
+        raise InputError(
+            f"{path}: tie_word_embeddings is False, and {tensors.directory} has no {matrix}: "
+            "fetch the file again, or set it to True"
+        )
+    remedy = "only heads that are tied to the embeddings (tie_word_embeddings) are supported"
+    for one, other in ((matrix, tokens), (decoder, bias)):
+        check_tied(tensors, one, other, remedy=remedy)
+
+
+def _weight_files(directory: Path) -> list[Path]:
+    """Files with a model's tensors: one, or the shards of an index."""
+    if os.path.isfile(directory / WEIGHTS):
+        return [directory / WEIGHTS]
+    if os.path.isfile(directory / SHARDS):
+        return _shards(directory / SHARDS)
+    pickles = sorted(path.name for path in directory.glob("*") if path.suffix in _PICKLES)
+    if pickles:
+        raise InputError(
+            f"{directory} has {listed(pickles)}, which could run any code when unpickled and is "
+            f"not read, and no {WEIGHTS}. Convert it with a Python that has torch and safetensors: "
+            f"weights = torch.load({pickles[0]!r}, weights_only=True); "
+            "safetensors.torch.save_file({name: tensor.clone() for name, tensor in "
+            f"weights.items()}}, {WEIGHTS!r})"
+        )
+    raise InputError(f"{directory} has neither {WEIGHTS} nor {SHARDS}")
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    """Message about a file of weights that cannot be opened."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            return (
+                f"{path} is a pointer of Git LFS, which stands for the weights: fetch them with "
+                "`git lfs pull`"
+            )
+    return f"{path} is not a whole safetensors file ({error}): fetch it again"
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    """File of each tensor, from an index."""
+    stored = read_json(index, remedy="fetch it again", largest=_LARGEST_INDEX)
+    return from_json(dict[str, str], stored.get("weight_map"), place=f"{index}: weight_map")
+
+
+def _check_index(directory: Path, stored: set[str]) -> None:
+    """Raise where the files lack tensors of their index, as files of another model do."""
+    if os.path.isfile(directory / WEIGHTS) or not os.path.isfile(directory / SHARDS):
+        return
+    shards = _weight_map(directory / SHARDS)
+    if absent := sorted(shards.keys() - stored):
+        files = listed(sorted({shards[name] for name in absent}))
+        raise InputError(
+            f"{directory}: by {SHARDS}, {listed(absent)} should be in {files}, and is not: the "
+            "files are of different models or versions; fetch all again"
+        )
+
+
+def _shards(index: Path) -> list[Path]:
+    """Files that an index names; a path out of its folder is refused."""
+    place = f"{index}: weight_map"
+    names = sorted(set(_weight_map(index).values()))
+    if not names:
+        raise InputError(f"{place} names no files")
+    paths = [n for n in names if not n.isprintable() or n != Path(n).name or "\\" in n]
+    if paths:
+        raise InputError(f"{place} names {listed(map(repr, paths))}, not files in its folder")
+    if absent := [name for name in names if not os.path.isfile(index.parent / name)]:
+        raise InputError(f"{index.parent} lacks {listed(absent)}, which {index.name} names")
+    return [index.parent / name for name in names]
+
+
+def _modern(name: str) -> str:
+    """Current name of a tensor: early checkpoints, also BERT's own, have gamma and beta."""
+    name = re.sub(r"(LayerNorm|layer_norm)\.gamma$", r"\1.weight", name)
+    return re.sub(r"(LayerNorm|layer_norm)\.beta$", r"\1.bias", name)
+
+
+def _read(name: TensorName, leaf: Any, tensors: Tensors) -> jax.Array:
+    """The parameter of a name, stacked over layers."""
+    layers = [tensors.read(stored, leaf.dtype) for stored in name.stored_shapes(leaf)]
+    if name.part is not None:
+        layers = [name.part.slice(matrix, name.axis) for matrix in layers]
+    layers = [matrix.T for matrix in layers] if name.transposed else layers
+    layers = [x + x.dtype.type(name.offset) for x in layers] if name.offset else layers
+    layers = [np.ones_like(layers[0])] * name.first + layers
+    stacked = "{layer}" in name.checkpoint_name
+    # With its dtype, `jnp.asarray` copies once.
+    return jnp.asarray(np.stack(layers) if stacked else layers[0], leaf.dtype)
+
+
+def _check_tensors(
+    wanted: list[tuple[TensorName, Any]], tensors: Tensors, ignored: Callable[[str], bool]
+) -> None:
+    """Raise one error that names every tensor that does not fit."""
+    shapes = {k: v for name, leaf in wanted for k, v in name.stored_shapes(leaf).items()}
+    problems = []
+    if missing := [name for name in shapes if name not in tensors.files]:
+        problems.append(f"missing are {listed(missing)}")
+    for name in (name for name in shapes if name in tensors.files):
+        if tensors.shape(name) != shapes[name]:
+            problems.append(f"{name} has shape {tensors.shape(name)}, not {shapes[name]}")
+        if problem := tensors.problem(name):
+            problems.append(problem)
+    if unknown := [n for n in sorted(tensors.files.keys() - shapes.keys()) if not ignored(n)]:
+        stored = listed(tensors.files[name][1] for name in unknown)
+        problems.append(f"nothing is known of the tensors {stored}")
+    if problems:
+        few = "; ".join(problems[:_MOST_NAMED])
+        raise InputError(f"{tensors.directory} does not fit its config.json: {few}")
+
+
+def _check_memory(leaves: list[Any], tensors: Tensors) -> None:
+    """Raise where the parameters, or the largest one while it is read, exceed the memory."""
+    sizes = [math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves]
+    remedy = "take a smaller model, or a machine with more memory"
+    path, limit = tensors.directory, device_bytes()
+    check_bytes(2 * max(sizes), what=f"reading {path}", remedy=remedy)
+    check_bytes(sum(sizes), what=f"the model of {path}", remedy=remedy, limit=limit)

@@ -1,0 +1,140 @@
+"""Files of arrays, damaged and crafted."""
+
+import io
+import struct
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from jaxpe import InputError
+from jaxpe._core.results import npz_arrays, npz_bytes
+from tests.hardening.mutations import mutations
+
+METHODS = {
+    "stored": zipfile.ZIP_STORED,
+    "deflate": zipfile.ZIP_DEFLATED,
+    "bzip2": zipfile.ZIP_BZIP2,
+    "lzma": zipfile.ZIP_LZMA,
+}
+A = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+REMEDY = "write it again"
+
+
+def archive(content: bytes, method: str = "stored") -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", METHODS[method]) as file:
+        file.writestr("a.npy", content)
+    return buffer.getvalue()
+
+
+def npy(header: str, body: bytes = bytes(24)) -> bytes:
+    head = header.encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + body
+
+
+def described(shape: str = "(3, 2)", descr: str = "'<f4'") -> str:
+    return f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}"
+
+
+def directory(field: int, value: bytes, *, local: int | None = None) -> bytes:
+    """An archive with other bytes in its directory, and in the head of its member."""
+    content = bytearray(archive(npy(described())))
+    start = content.index(b"PK\x01\x02") + field
+    content[start : start + len(value)] = value
+    if local is not None:
+        content[local : local + len(value)] = value
+    return bytes(content)
+
+
+def read(content: bytes) -> np.ndarray:
+    return npz_arrays(content, place="it.npz", remedy=REMEDY)["a"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_damaged_file_is_one_error_or_the_arrays(method):
+    """Cut at many places, with a byte turned at many places, and with random changes."""
+    buffer = io.BytesIO()
+    np.save(buffer, A)
+    whole = archive(buffer.getvalue(), method)
+    np.testing.assert_array_equal(read(whole), A)
+    places = range(0, len(whole), 5)
+    damaged = [whole[:place] for place in places]
+    damaged += [whole[:i] + bytes([whole[i] ^ 0xFF]) + whole[i + 1 :] for i in places]
+    damaged += mutations(whole, seed=METHODS[method], number=60)
+    refused = []
+    for content in damaged:
+        try:
+            found = npz_arrays(content, place="it.npz", remedy=REMEDY)
+        except InputError as error:
+            refused.append(str(error))
+        else:  # of a date, or another name
+            for array in found.values():
+                np.testing.assert_array_equal(array, A)
+    assert len(refused) > 0.9 * len(damaged)
+    assert all(words.startswith("it.npz") and words.endswith(REMEDY) for words in refused)
+    assert not any("\n" in words for words in refused)
+
+
+CRAFTED = {
+    "unclosed": (archive(npy("{'descr': '<f4', 'shape': (3, 2")), "cannot be read"),
+    "unclosed string": (archive(npy("{'''descr': '<f4'}")), "cannot be read"),
+    "deep": (archive(npy("-" * 9000 + "1")), "cannot be read"),
+    "parentheses": (archive(npy("(" * 9000)), "cannot be read"),
+    "unhashable": (archive(npy("{[]: 1}")), "unhashable"),
+    "truth for a size": (archive(npy(described("(True, 6)"))), "cannot be read"),
+    "negative sizes": (archive(npy(described("(-3, -2)"))), "-3, -2"),
+    "an expression": (archive(npy(described("(10**6, 10**6)"))), "cannot be read"),
+    "objects": (archive(npy(described(descr="'|O'"))), "Python objects"),
+    "no array": (archive(b"hello"), "magic string"),
+    "empty": (archive(b""), "cannot be read"),
+    "encrypted": (directory(8, b"\x01\x00", local=6), "encrypted"),
+    "another method": (directory(10, b"\x63\x00", local=8), "compression method"),
+    "another version": (directory(6, b"\xff\xff"), "version"),
+    "patched": (directory(8, b"\x20\x00"), "patched"),
+    "no archive": (b"hello", "not a zip file"),
+}
+
+
+@pytest.mark.parametrize("case", CRAFTED)
+def test_a_crafted_file_is_one_error(case):
+    content, words = CRAFTED[case]
+    with pytest.raises(InputError, match=words) as caught:
+        read(content)
+    assert str(caught.value).startswith("it.npz")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", ["(1000000, 1000000)", "(1000000000000,)", f"({2**62}, 8)"])
+def test_a_size_in_a_header_takes_no_memory(shape):
+    content = archive(npy(described(shape)))
+    tracemalloc.start()
+    with pytest.raises(InputError, match="24 bytes follow"):
+        read(content)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10**6
+
+
+def test_more_than_a_limit_is_refused_before_it_is_read():
+    content = archive(npy(described("(1000, 1000)"), bytes(4_000_000)), "deflate")
+    assert len(content) < 10_000
+    with pytest.raises(InputError, match=r"it.npz holds arrays of 4,000,\d* bytes and may hold 99"):
+        npz_arrays(content, place="it.npz", remedy=REMEDY, largest=99)
+
+
+def test_arrays_come_back_as_they_were():
+    arrays = {
+        "columns": np.asfortranarray(A),
+        "empty": np.zeros((0, 3), np.int8),
+        "number": np.asarray(2.0),
+        "text": np.asarray("abc"),
+        "complex": A[0] + 1j,
+    }
+    found = npz_arrays(npz_bytes(arrays), place="it.npz", remedy=REMEDY)
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype == np.asarray(array).dtype
+        assert found[name].flags.writeable

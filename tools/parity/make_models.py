@@ -1,0 +1,235 @@
+"""Write `models/` and `models.npz`: a tiny checkpoint of each architecture, as transformers has it.
+
+Run by hand, in an environment of its own with torch, transformers and safetensors (the file says
+which versions it came from); the tests need none of them:
+
+    python tools/parity/make_models.py
+
+The models are random in every tensor (as they are initialised, biases would be 0 and norms 1, and a
+name mixed up would not show), in bfloat16 on disk and float32 when they compute. Rows are longer
+than windows and chunks. What transformers gives step by step through its cache, and with padding on
+the right, is asserted here to be what it gives at once.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parents[2] / "tests" / "parity"
+FOLDER = HERE / "models"
+VOCAB, N, PREFIX, PADS = 48, 10, 6, 3
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 32,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+GROUPED = SIZES | {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}
+GPT = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32, "n_inner": 24}
+GPT |= {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+FOUR = {"num_hidden_layers": 4}
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+WINDOWS = {"layer_types": [LOCAL, GLOBAL, LOCAL, GLOBAL], "sliding_window": 4}
+TWO_BASES = {
+    GLOBAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 400.0},
+    LOCAL: {"rope_type": "default", "rope_theta": 50.0},
+}
+# Class, and what its configuration says.
+DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("Llama", GROUPED | ROPE | {"attention_bias": True, "mlp_bias": True}),
+    "mistral": ("Mistral", GROUPED | ROPE | {"sliding_window": 4}),
+    "qwen2": (
+        "Qwen2",
+        {**SIZES, "num_key_value_heads": 1, **ROPE}
+        | {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
+    ),
+    "qwen3": ("Qwen3", GROUPED | ROPE | {"tie_word_embeddings": True}),
+    "gemma": ("Gemma", GROUPED | ROPE),
+    "gemma2": (
+        "Gemma2",
+        GROUPED
+        | ROPE
+        | FOUR
+        | WINDOWS
+        | {"query_pre_attn_scalar": 20, "attn_logit_softcapping": 2.0}
+        | {"final_logit_softcapping": 3.0},
+    ),
+    "gemma3": (
+        "Gemma3",
+        GROUPED | FOUR | WINDOWS | {"rope_parameters": TWO_BASES, "query_pre_attn_scalar": 12},
+    ),
+    "smollm3": ("SmolLM3", GROUPED | ROPE | FOUR | {"no_rope_layer_interval": 2}),
+    "llama4": (
+        "Llama4",
+        GROUPED
+        | ROPE
+        | FOUR
+        | {"moe_layers": [], "attention_chunk_size": 4, "floor_scale": 4, "attn_scale": 0.5}
+        | {"no_rope_layer_interval": 2, "intermediate_size_mlp": 24},
+    ),
+    "gpt_neox": (
+        "GPTNeoX",
+        SIZES
+        | {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}
+        | {"rotary_pct": 0.5},
+    ),
+    "gptj": ("GPTJ", GPT | {"rotary_dim": 4}),
+    "gpt2": ("GPT2", GPT),
+    "opt": (
+        "OPT",
+        {k: v for k, v in SIZES.items() if k != "intermediate_size"}
+        | {"ffn_dim": 24, "word_embed_proj_dim": 16},
+    ),
+    "opt_post": (
+        "OPT",
+        {k: v for k, v in SIZES.items() if k != "intermediate_size"}
+        | {"ffn_dim": 24, "word_embed_proj_dim": 16, "do_layer_norm_before": False},
+    ),
+    "bloom": (
+        "Bloom",
+        {"vocab_size": VOCAB, "hidden_size": 16, "n_layer": 2, "n_head": 2, "pad_token_id": 0},
+    ),
+    "phi": ("Phi", SIZES | ROPE | {"num_key_value_heads": 1, "qk_layernorm": True}),
+}
+ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "roberta": ("Roberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
+    "deberta": (
+        "DebertaV2",
+        SIZES
+        | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 4}
+        | {"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False}
+        | {"max_position_embeddings": 12},
+    ),
+    "modernbert": (
+        "ModernBert",
+        SIZES
+        | {"num_hidden_layers": 3, "local_attention": 4, "cls_token_id": 1, "sep_token_id": 2}
+        | {"layer_types": [GLOBAL, LOCAL, GLOBAL]}
+        | {"rope_parameters": TWO_BASES},
+    ),
+}
+# Positions that these take from the mask themselves.
+BY_MASK = ("opt", "opt_post", "bloom")
+# Its factor of queries counts padding on the left, so that rows are run one by one.
+BY_ROW = ("llama4",)
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(3, VOCAB, (2, N), np.int64)
+MASK = np.ones((2, N), bool)
+MASK[1, :PADS] = False
+
+
+def write(name: str, model: Any) -> None:
+    """A directory with random tensors, as transformers saves it."""
+    import torch
+
+    torch.manual_seed(sum(map(ord, name)))
+    for key, value in sorted(model.named_parameters()):
+        norm = ("norm" in key.lower() or "ln_" in key) and key.endswith("weight")
+        plus = float(norm and not name.startswith("gemma"))  # which adds 1 itself
+        value.copy_(plus + 0.25 * torch.randn(value.shape))
+    model.bfloat16().save_pretrained(FOLDER / name)
+    (FOLDER / name / "generation_config.json").unlink(missing_ok=True)
+    (FOLDER / name / "model.safetensors").chmod(0o644)
+
+
+def made(name: str, title: str, changes: dict[str, Any], kind: str) -> Any:
+    """The model of a directory, after it is written."""
+    import transformers
+
+    text = "Text" if title in ("Gemma3", "Llama4") else ""
+    config = getattr(transformers, f"{title}{text}Config")(**changes, attn_implementation="eager")
+    kind = "LMHeadModel" if title == "GPT2" else f"For{kind}"
+    cls = getattr(transformers, f"{title}{kind}")
+    config.architectures = [cls.__name__]
+    write(name, cls(config))
+    return cls.from_pretrained(FOLDER / name, attn_implementation="eager").float().eval()
+
+
+def close(one: Any, other: Any) -> None:
+    np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=0, atol=1e-5)
+
+
+def decoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndarray]:
+    import torch
+
+    model = made(name, title, changes, "CausalLM")
+    ids, mask = torch.tensor(IDS), torch.tensor(MASK).long()
+    found = model(ids, output_hidden_states=True, use_cache=False)
+    out = {
+        "logits": found.logits.numpy(),
+        "state": found.hidden_states[1].numpy(),
+        "hidden": found.hidden_states[-1].numpy(),
+    }
+    part = model(ids[:, :PREFIX], use_cache=True)
+    close(part.logits, out["logits"][:, :PREFIX])
+    for i in range(PREFIX, N):
+        part = model(ids[:, i : i + 1], past_key_values=part.past_key_values, use_cache=True)
+        close(part.logits[:, 0], out["logits"][:, i])
+    right = torch.flip(mask, (1,))
+    padded = model(torch.where(right == 1, ids, 0), attention_mask=right, use_cache=False).logits
+    valid = right.bool().numpy()
+    close(padded.numpy()[valid], out["logits"][valid])
+    if name in BY_ROW:
+        rows = [model(ids[i : i + 1, MASK[i]]).logits[0].numpy() for i in range(2)]
+        left = np.zeros_like(out["logits"])
+        for i in range(2):
+            left[i, MASK[i]] = rows[i]
+    else:
+        options = {"position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
+        options = {} if name in BY_MASK else options
+        padded = torch.where(mask == 1, ids, 0)
+        left = model(padded, attention_mask=mask, use_cache=False, **options).logits.numpy()
+    out["left"] = left[1, PADS:]  # the row that has padding
+    return out
+
+
+def encoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndarray]:
+    import torch
+
+    model = made(name, title, changes, "MaskedLM")
+    ids, left = torch.tensor(IDS), torch.tensor(MASK).long()
+    out = {}
+    pad = changes["pad_token_id"]
+    for side, mask in (("", torch.flip(left, (1,))), ("left_", left)):
+        padded = torch.where(mask == 1, ids, pad)
+        found = model(padded, attention_mask=mask, output_hidden_states=True)
+        out |= {
+            f"{side}logits": found.logits.numpy(),
+            f"{side}state": found.hidden_states[1].numpy(),
+            f"{side}hidden": found.hidden_states[-1].numpy(),
+        }
+    return out
+
+
+def main() -> None:
+    import safetensors
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    torch.set_grad_enabled(False)
+    out: dict[str, np.ndarray] = {}
+    for name, (title, changes) in DECODERS.items():
+        found = decoder(name, title, changes)
+        out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
+        print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
+    for name, (title, changes) in ENCODERS.items():
+        found = encoder(name, title, changes)
+        out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
+        print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
+    packages = (torch, transformers, safetensors)
+    versions = {package.__name__: package.__version__ for package in packages}
+    out["versions"] = np.array(json.dumps(versions))
+    np.savez_compressed(HERE / "models.npz", **out)
+
+
+if __name__ == "__main__":
+    main()
