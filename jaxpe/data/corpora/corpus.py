@@ -116,8 +116,8 @@ def group_labels(groups: Sequence[str | None] | None) -> Int32[np.ndarray, " doc
     if groups is None:
         return None
     first: dict[str | int, int] = {}
-    named = (number if name is None else name for number, name in enumerate(groups))
-    return np.array([first.setdefault(x, number) for number, x in enumerate(named)], np.int32)
+    names = (number if name is None else name for number, name in enumerate(groups))
+    return np.array([first.setdefault(x, number) for number, x in enumerate(names)], np.int32)
 
 
 class TokenBatch(NamedTuple):

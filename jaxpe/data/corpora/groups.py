@@ -205,17 +205,19 @@ def _hashed_vectors(words, rng) -> np.ndarray:
 
 def _containing(lengths, prefix, powers) -> np.ndarray:
     """Labels of `containment_groups`, from the hashes of all prefixes."""
-    whole = prefix[np.arange(len(lengths)), lengths]
-    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    full_hashes = prefix[np.arange(len(lengths)), lengths]
+    _, first, which = np.unique(full_hashes, return_index=True, return_inverse=True)
     parent = first[which].astype(np.int32)  # equal documents, however long
     low = prefix.astype(np.uint16)
     for length in np.unique(lengths[lengths <= _LONGEST_PIECE]):
         pieces = np.flatnonzero(lengths == length)
         holders = np.flatnonzero(lengths > length)
-        values, first, which = np.unique(whole[pieces], return_index=True, return_inverse=True)
+        values, first, which = np.unique(
+            full_hashes[pieces], return_index=True, return_inverse=True
+        )
         owner = pieces[first].astype(np.int32)
-        found = _holders_of(values, prefix, low, powers[length], length, holders)
-        for holder, slot in reversed(found):  # so that the first holder of each piece stays
+        matches = _holders_of(values, prefix, low, powers[length], length, holders)
+        for holder, slot in reversed(matches):  # so that the first holder of each piece stays
             owner[slot[::-1]] = holder[::-1]
         parent[pieces] = owner[which]
     return _roots(parent)
@@ -417,11 +419,11 @@ def _packed(ids, mask, exclude) -> tuple[np.ndarray, np.ndarray]:
         what=f"grouping {ids.shape[0]:,} documents of length {ids.shape[1]:,}",
         remedy="pass a smaller `length`, or fewer documents",
     )
-    kept = (np.ones(ids.shape, bool) if mask is None else mask) & ~np.isin(ids, exclude)
-    lengths = kept.sum(axis=1)
+    counted = (np.ones(ids.shape, bool) if mask is None else mask) & ~np.isin(ids, exclude)
+    lengths = counted.sum(axis=1)
     words = np.zeros(ids.shape, np.uint64)
     # Numbers in the order of the ids: what is found does not depend on words that never occur.
-    _, number = np.unique(ids[kept], return_inverse=True)
+    _, number = np.unique(ids[counted], return_inverse=True)
     words[np.arange(ids.shape[1])[None, :] < lengths[:, None]] = number.astype(np.uint64) + 1
     return words, lengths
 
@@ -450,18 +452,20 @@ def _holders_of(values, prefix, low, power, length, holders) -> list[tuple[np.nd
     likely = np.zeros(1 << 16, bool)
     likely[values.astype(np.uint16)] = True
     rows = max(_TOGETHER // prefix.shape[1], 1)
-    found = []
+    matches = []
     for part in np.split(holders, range(rows, len(holders), rows)):
-        own = low[part]
+        low_bits = low[part]
         # A window that runs over a holder's end contains padding, whose word no document has.
-        windows = own[:, length:] - own[:, : own.shape[1] - length] * power.astype(np.uint16)
+        windows = low_bits[:, length:] - low_bits[:, : low_bits.shape[1] - length] * power.astype(
+            np.uint16
+        )
         at = np.flatnonzero(likely.take(windows.reshape(-1)))
         row, begin = part[at // windows.shape[1]], at % windows.shape[1]
         hashes = prefix[row, begin + length] - prefix[row, begin] * power
         slot = np.minimum(np.searchsorted(values, hashes), len(values) - 1)
         same = values[slot] == hashes
-        found.append((row[same], slot[same]))
-    return found
+        matches.append((row[same], slot[same]))
+    return matches
 
 
 def _roots(parent) -> np.ndarray:

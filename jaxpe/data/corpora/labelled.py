@@ -12,7 +12,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import short_repr
 from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus
-from jaxpe.data.corpora.load import at_least_two, check_file
+from jaxpe.data.corpora.load import check_file, check_two_documents
 from jaxpe.data.corpora.published import NAMED, named_rows
 from jaxpe.data.corpora.seeds import generator
 from jaxpe.data.formats.columns import Fields, ReadLog, Row
@@ -23,7 +23,7 @@ from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
     VOCABULARY,
     vocabulary_occurs,
-    with_unknown,
+    vocabulary_with_unknown,
 )
 
 _INTEGER = re.compile("-?[0-9]+")
@@ -120,7 +120,7 @@ def load_labelled(
     rows = _rows(source, split, fields, data_dir, log, progress)
     name = name_of(source) if split == "train" else f"{source} {split}"
     texts = [row.text for row in rows]
-    documents = at_least_two(Corpus(name, texts, log.null_texts, log.choices), source)
+    documents = check_two_documents(Corpus(name, texts, log.null_texts, log.choices), source)
     labels, names = _numbered(rows, source, None if like is None else like.names)
     corpus = tokenize(
         documents, tokenizer=tokenizer, length=length, special=special, progress=progress
@@ -265,7 +265,7 @@ def occurring_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCor
                 "or tokenize into words"
             )
         return corpus
-    return _renumbered(corpus, with_unknown(corpus.tokens, max_vocab))
+    return _renumbered(corpus, vocabulary_with_unknown(corpus.tokens, max_vocab))
 
 
 def _vocabulary_of(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:

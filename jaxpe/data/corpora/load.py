@@ -103,13 +103,13 @@ def load_corpus(
         return Corpus(source, stdlib_documents(progress=progress))
     if source in NAMED:
         rows = named_rows(source, data_dir=data_dir, progress=progress)
-        return at_least_two(Corpus(source, [row.text for row in rows]), source)
+        return check_two_documents(Corpus(source, [row.text for row in rows]), source)
     log = ReadLog()
     fields = Fields(text_field, group_field, "group_field", skip_nulls)
     rows = read_rows(source, fields, log, progress)
     groups = None if group_field is None else [group_name(row.label, row.place) for row in rows]
     corpus = Corpus(_name(source), [r.text for r in rows], log.null_texts, log.choices, groups)
-    return at_least_two(corpus, source)
+    return check_two_documents(corpus, source)
 
 
 def load_tokens(
@@ -253,7 +253,7 @@ def check_fields(source: str, text_field: str | None, group_field: str | None) -
             raise InputError(f"{source} has no columns; leave `{name}` out (it is for {TABLES})")
 
 
-def at_least_two(corpus: Corpus, source: str) -> Corpus:
+def check_two_documents(corpus: Corpus, source: str) -> Corpus:
     """The corpus; refused with fewer than two documents."""
     if len(corpus.documents) < 2:
         number = "only one document" if corpus.documents else "no documents"

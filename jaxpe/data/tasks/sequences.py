@@ -133,8 +133,8 @@ def sequence_tokens(name: str) -> list[str]:
     ['<pad>', '<bos>', '<sep>', '<eos>', 'walk', 'look']
     """
     words = sequence_task(name).vocab_size - FIRST_WORD
-    named = (*_COMMANDS, *_ACTIONS) if name == "scan" else [f"word{i}" for i in range(words)]
-    return ["<pad>", "<bos>", "<sep>", "<eos>", *named]
+    words_of_ids = (*_COMMANDS, *_ACTIONS) if name == "scan" else [f"word{i}" for i in range(words)]
+    return ["<pad>", "<bos>", "<sep>", "<eos>", *words_of_ids]
 
 
 def _sampler(
@@ -182,10 +182,10 @@ def _running_sum(causal: bool, *, law: str = "uniform") -> SequenceTask:
         raise InputError(f"`law` is {law!r}: pass one of {', '.join(_LAWS)}")
 
     def row(key, size, length):
-        there = _places(length) < size
-        x = jnp.where(there, _LAWS[law](key, (length,), dtype=jnp.float32), 0)
-        y = jnp.where(there, jnp.cumsum(x), 0)
-        return {"values": x[:, None], "labels": y[:, None], "mask": there, "scored": there}
+        is_input = _places(length) < size
+        x = jnp.where(is_input, _LAWS[law](key, (length,), dtype=jnp.float32), 0)
+        y = jnp.where(is_input, jnp.cumsum(x), 0)
+        return {"values": x[:, None], "labels": y[:, None], "mask": is_input, "scored": is_input}
 
     def tokens(length):
         return length
@@ -370,18 +370,18 @@ def _table(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Rows of different lengths as one array, and their lengths."""
     counts = np.array([len(row) for row in rows], np.int32)
     table = np.zeros((len(rows), counts.max()), np.int32)
-    for own, row in zip(table, rows, strict=True):
-        own[: len(row)] = row
+    for padded, row in zip(table, rows, strict=True):
+        padded[: len(row)] = row
     return table, counts
 
 
 def _spliced(table: np.ndarray, counts: np.ndarray, rows: Array, size: Array) -> Words:
     """The first `size` of these rows of a table, one behind the other."""
-    own = jnp.where(_places(len(rows)) < size, jnp.asarray(counts)[rows], 0)
-    ends = jnp.cumsum(own, dtype=jnp.int32)
+    sizes = jnp.where(_places(len(rows)) < size, jnp.asarray(counts)[rows], 0)
+    ends = jnp.cumsum(sizes, dtype=jnp.int32)
     place = _places(len(rows) * table.shape[1])
     nth = jnp.minimum(jnp.searchsorted(ends, place, side="right"), len(rows) - 1)
-    offset = jnp.minimum(place - (ends - own)[nth], table.shape[1] - 1)
+    offset = jnp.minimum(place - (ends - sizes)[nth], table.shape[1] - 1)
     return jnp.asarray(table)[rows[nth], offset], ends[-1]
 
 
