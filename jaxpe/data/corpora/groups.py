@@ -65,9 +65,9 @@ def near_copy_groups(
     have. It must also exceed what independent documents of the corpus reach by chance, as random
     pairs of them show, and 7 tokens or shingles. k is the least number from 2 on for which chance
     leaves room. Groups are the connected components. Short documents join none: of Zipf words,
-    those of 24 tokens are found, and 90 % of those of 12 tokens.
+    documents of 24 tokens are found, and 90 % of documents of 12 tokens.
 
-    Arguments, labels and errors are those of `containment_groups`.
+    Arguments, labels and errors: see `containment_groups`.
 
     >>> ids = np.random.default_rng(0).integers(0, 999, (3, 30))
     >>> ids[2] = ids[0]; ids[2, 15] = 999
@@ -86,7 +86,7 @@ def dependent_groups(
     exclude: tuple[int, ...] = (),
     groups: Integer[np.ndarray, " documents"] | None = None,
 ) -> Int[np.ndarray, " documents"]:
-    """Group documents that are not independent: pieces, near-copies and those of known groups.
+    """Group documents that are not independent: pieces, near-copies and known groups.
 
     The connected components of `containment_groups`, `near_copy_groups` and the labels of an author
     or a source, where these are known. Without near-copies and labels it is `containment_groups`.
@@ -121,7 +121,7 @@ class NeighbourSimilarity(NamedTuple):
 
     Attributes:
         neighbours: mean cosine of the words of neighbours, frequent words weighing less.
-        at_random: mean of the same over random orders of the documents.
+        at_random: mean of this cosine over random orders of the documents.
         p_value: share of the orders, the observed one included, whose mean is as large.
         documents: number of documents, one of each group.
     """
@@ -299,8 +299,8 @@ def _least_shingled(words, lengths, same, shared) -> tuple[int, np.ndarray]:
     """Tokens of a shingle, and the similarity of their sets from which documents are copies.
 
     Independent documents share a number of shingles that is Poisson in clumps, with what many have
-    at one place, and one run of tokens, of which the longest is as Erdős and Rényi say. How often
-    shingles match is that of random pairs of documents, and at least that of independent words.
+    at one place, and one run of tokens, of which the longest is as Erdős and Rényi say. The rate
+    of matching shingles comes from random pairs of documents, and is at least that of chance.
     """
     from scipy.special import pdtrik
 
@@ -422,7 +422,7 @@ def _packed(ids, mask, exclude) -> tuple[np.ndarray, np.ndarray]:
     counted = (np.ones(ids.shape, bool) if mask is None else mask) & ~np.isin(ids, exclude)
     lengths = counted.sum(axis=1)
     words = np.zeros(ids.shape, np.uint64)
-    # Numbers in the order of the ids: what is found does not depend on words that never occur.
+    # Numbers in the order of the ids: the groups do not depend on words that never occur.
     _, number = np.unique(ids[counted], return_inverse=True)
     words[np.arange(ids.shape[1])[None, :] < lengths[:, None]] = number.astype(np.uint64) + 1
     return words, lengths

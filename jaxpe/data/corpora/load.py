@@ -80,7 +80,7 @@ def load_corpus(
         skip_nulls: whether rows whose text is null or missing are left out and counted
             (`null_texts`); the first is refused otherwise.
         data_dir: the directory with the named corpora.
-        progress: is shown what is read.
+        progress: receiver of progress.
 
     Raises:
         InputError: no such file, no regular file, unreadable or undecodable text, a line that is
@@ -137,7 +137,7 @@ def load_tokens(
 
     Raises:
         InputError: as `load_corpus`, `tokenize` and `tokens_from_ids`; a tokenizer or `special`
-            for what is ids already.
+            for token ids.
 
     >>> corpus = load_tokens("synthetic")
     >>> corpus.ids.shape, corpus.vocab_size, bool(corpus.mask.all())

@@ -1,6 +1,6 @@
 """Synthetic tasks: token ids and what a model is to say about them.
 
-Their random numbers are not those of a model, whose seed cannot change what it is trained on.
+Their random numbers come from NumPy, so the seed of a model does not change its training data.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Examples(NamedTuple):
     """Inputs and answers of a task.
 
     A task of classes has one label a row. A task of sequences (copy, reverse, addition, sort,
-    parity, SCAN) has one a token, that of the next token, and scores those of the answer.
+    parity, SCAN) has one label a token: the next token. It scores the tokens of the answer.
 
     Attributes:
         ids: token ids; words are 1 to vocab_size − 1, padding is 0.

@@ -247,7 +247,7 @@ def _sort(*, vocabulary: int = 32) -> SequenceTask:
 
 
 def _strings(vocabulary: int, function: Callable[[Array, Array], Array]) -> SequenceTask:
-    """A string of uniform words, and the string of the same length that a function makes of it."""
+    """Task of uniform words; the answer is a function of them of equal length."""
 
     def pair(key, size, length):
         words = _draw(key, (length,), vocabulary)
@@ -296,10 +296,10 @@ def _number(key: Array, size: Array, length: int, base: int) -> Int32[Array, " l
 def _sum_of_digits(
     a: Int32[Array, " length"], b: Int32[Array, " length"], base: int
 ) -> Int32[Array, " length+1"]:
-    """The digits of a + b, from those of a and b; the least significant is first."""
+    """Add digits of two numbers, the least significant first."""
     total = a + b
-    # A place whose digits add to base − 1 hands on the carry it gets. So the carry out of a place
-    # is that of the nearest place, from it downwards, that decides its own.
+    # A place whose digits add to base − 1 passes its carry on. So the carry out of a place equals
+    # the carry of the nearest place below it that decides its own.
     decided = 2 * _places(len(a)) + (total >= base).astype(jnp.int32)
     carry = jax.lax.cummax(jnp.where(total == base - 1, 0, decided)) % 2
     none = jnp.zeros(1, jnp.int32)

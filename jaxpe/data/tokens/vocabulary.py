@@ -82,7 +82,7 @@ def refuse_undivided(counts: Mapping[str, int], name: str) -> None:
 
     Args:
         counts: number of times that each word occurs.
-        name: what is refused.
+        name: the corpus, for the message.
     """
     sizes = {token: count * len(token) for token, count in counts.items()}
     runs = {token: size for token, size in sizes.items() if _RUN.search(token)}
