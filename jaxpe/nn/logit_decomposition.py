@@ -6,6 +6,7 @@ the sum of what became of c and what became of p, in every layer.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,6 @@ from jax import Array, lax
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe._core.trees import tree_add
 from jaxpe.encodings import Encoding, Rows, chain
 from jaxpe.encodings.base import Params, compute_dtype, expand_rank, repeat_heads
@@ -307,7 +307,7 @@ def _compiled(model: nnx.Module) -> Callable[..., HiddenSums]:
     return lambda ids, **options: _sums(params, ids, options, graphdef=graphdef)
 
 
-@compiled(static=("graphdef",))
+@partial(jax.jit, static_argnames="graphdef")
 def _sums(params: Any, ids: Array, options: dict[str, ArrayLike], *, graphdef: Any) -> HiddenSums:
     return sum_hidden(nnx.merge(graphdef, params), ids, **options)
 
