@@ -10,28 +10,29 @@ WORKERS ?= 2
 TESTS ?=
 CONSTRAINTS ?= constraints.txt
 
-.PHONY: report results test test-hardening lint types docs unit notebooks distributed-test \
-  test-minimum rope-goldens clean
+.PHONY: report results test test-hardening test-experiments lint types docs unit notebooks \
+  distributed-test test-minimum rope-goldens clean
 
 # Tests compile much of the same, in several processes and from one run to the next, also in a new
 # clone. `make clean` removes these programs; those written more than 30 days ago go by themselves.
+SUITES := unit test-hardening test-experiments
 PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/jaxpe/programs-of-tests
-unit test-hardening docs notebooks distributed-test: export JAX_COMPILATION_CACHE_DIR ?= $(PROGRAMS)
-unit test-hardening docs notebooks distributed-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
-unit test-hardening docs notebooks distributed-test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
+$(SUITES) docs notebooks distributed-test: export JAX_COMPILATION_CACHE_DIR ?= $(PROGRAMS)
+$(SUITES) docs notebooks distributed-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+$(SUITES) docs notebooks distributed-test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
 # Tests start about a hundred processes, which would compile what they import each time.
-unit test-hardening docs notebooks distributed-test: export PYTHONDONTWRITEBYTECODE =
+$(SUITES) docs notebooks distributed-test: export PYTHONDONTWRITEBYTECODE =
 
 # Compiling is most of the work of the tests: pieces of a program that threads would share, and
 # threads that fight over the processors, cost more than they gain. XLA's older code generator takes
 # half the time again; what it makes is slower, so notebooks, which train, have the newer one, as
 # users do, and tests have it with `make test XLA_FLAGS=`.
-unit test-hardening notebooks: export NPROC ?= 1
+$(SUITES) notebooks: export NPROC ?= 1
 # Threads of OpenBLAS wait for each other by spinning: a decomposition of a matrix of 120 takes a
 # second of the processors beside another process, and 20 ms on one thread.
-unit test-hardening docs notebooks: export OPENBLAS_NUM_THREADS ?= 1
-unit test-hardening: export XLA_FLAGS ?= \
+$(SUITES) docs notebooks: export OPENBLAS_NUM_THREADS ?= 1
+$(SUITES): export XLA_FLAGS ?= \
   --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 notebooks: export XLA_FLAGS ?= --xla_cpu_parallel_codegen_split_count=1
 
@@ -71,11 +72,16 @@ $(VENV)/.collected: $(VENV)/.installed-test
 
 unit: $(VENV)/.installed-test
 	mkdir -p '$(PROGRAMS)' && find '$(PROGRAMS)' -type f -mtime +30 -delete
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/hardening $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
+	  --ignore=tests/hardening --ignore=tests/experiments $(TESTS)
 
 # Kills, signals, fuzzed arguments and damaged files.
 test-hardening: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/hardening
+
+# Functions of the experiments' scripts, at a size of seconds.
+test-experiments: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/experiments
 
 notebooks: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --nbmake --nbmake-timeout=600 notebooks

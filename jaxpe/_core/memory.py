@@ -1,4 +1,4 @@
-"""Memory: its size, and an error before an allocation that does not fit."""
+"""Memory and processors of this machine, and an error before an allocation that does not fit."""
 
 import os
 import sys
@@ -72,3 +72,13 @@ def device_bytes() -> int | None:
 
     limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]
     return sum(limits) if all(limits) else None
+
+
+def cores() -> int:
+    """Processors that this process may use.
+
+    >>> cores() >= 1
+    True
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

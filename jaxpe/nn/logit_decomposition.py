@@ -16,8 +16,7 @@ from flax import nnx
 from jax import Array, lax
 from jaxtyping import Float, Int
 
-from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.trees import tree_add
+from jaxpe._core.arrays import ArrayLike, tree_add
 from jaxpe.encodings import Encoding, Rows, chain
 from jaxpe.encodings.base import Params, compute_dtype, expand_rank, repeat_heads
 from jaxpe.nn.attention import LatentAttention, MultiHeadAttention

@@ -14,9 +14,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int32
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, tree_add
 from jaxpe._core.jaxprs import used_arguments
-from jaxpe._core.trees import tree_add
 from jaxpe.encodings.base import as_mask, compute_dtype, expand_rank
 from jaxpe.geometry.distances.matrices import floating
 

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, Num
 
-from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.trees import tree_add
+from jaxpe._core.arrays import ArrayLike, tree_add
 from jaxpe.encodings.base import compute_dtype
 
 

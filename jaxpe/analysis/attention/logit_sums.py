@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe import nn
+from jaxpe._core.arrays import tree_add
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.trees import tree_add
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.spectral import PartSums, logit_parts, pair_logits, sum_parts
 
@@ -54,7 +54,7 @@ class LogitSums(NamedTuple):
 
     parts: PartSums  # [layers, ...]
     embedded: PartSums  # [1, ...]
-    spread: Spread  # over documents and pairs of different places, [layers, heads]
+    spread: Spread  # over documents and pairs of different positions, [layers, heads]
     pairs: Array | None  # of squares, [layers, heads, pairs]
 
     __add__ = tree_add
@@ -220,8 +220,8 @@ def _rotated(model: Any) -> Array:
     if below.config.latent is not None:
         width += below.config.latent.rotary_dim
     unit = jnp.broadcast_to(jnp.eye(width)[:, None], (width, heads, width))
-    own = below.layers.attention.encoding_params.get_value()
-    params = (below.encoding_params.get_value(), jax.tree.map(lambda leaf: leaf[0], own))
+    by_layer = below.layers.attention.encoding_params.get_value()
+    params = (below.encoding_params.get_value(), jax.tree.map(lambda leaf: leaf[0], by_layer))
     return encoding.query(params, unit, jnp.ones(width, jnp.int32))
 
 

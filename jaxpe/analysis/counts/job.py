@@ -12,9 +12,8 @@ import jax
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import locked_folder
-from jaxpe._core.memory import check_bytes
+from jaxpe._core.memory import check_bytes, cores
 from jaxpe._core.options import check_range
-from jaxpe._core.processes import cores
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
 from jaxpe.analysis.counts.count_files import is_counted, read_about, read_counts, write_counts

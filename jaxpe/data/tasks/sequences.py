@@ -20,7 +20,6 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError, unknown
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
-from jaxpe._core.program import one_program
 from jaxpe.data.tokens.token_ids import LARGEST_VOCABULARY
 
 PADDING, BOS, SEP, EOS, FIRST_WORD = range(5)
@@ -107,7 +106,6 @@ def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
     return _BUILDERS[name](**sizes)._replace(name=name)
 
 
-@one_program
 def sequence_pairs(ids: Int32[ArrayLike, "rows n"]) -> Row:
     """Inputs and answers of rows `<bos> input <sep> answer <eos>`, for an encoder–decoder.
 
@@ -116,8 +114,8 @@ def sequence_pairs(ids: Int32[ArrayLike, "rows n"]) -> Row:
         `labels` `[rows, n − 1]`, the answer with `<eos>` behind it, 0 on padding. A decoder reads
         the labels moved by one, with `<bos>` (1) before them.
 
-    >>> found = sequence_pairs(jnp.array([[1, 8, 9, 2, 9, 8, 3, 0]], jnp.int32))
-    >>> found["ids"].tolist(), found["labels"].tolist()
+    >>> pairs = sequence_pairs(jnp.array([[1, 8, 9, 2, 9, 8, 3, 0]], jnp.int32))
+    >>> pairs["ids"].tolist(), pairs["labels"].tolist()
     ([[8, 9, 3, 0, 0, 0, 0]], [[9, 8, 3, 0, 0, 0, 0]])
     """
     ids = jnp.asarray(ids)
@@ -433,13 +431,13 @@ _CELL = 64  # bytes for each place of a batch, with what it is made from
 
 def _check_sizes(name: str, sizes: dict[str, int | str]) -> None:
     """The task has these sizes, each of the type of its default and large enough."""
-    known = {p.name: p.default for p in inspect.signature(_BUILDERS[name]).parameters.values()}
+    defaults = {p.name: p.default for p in inspect.signature(_BUILDERS[name]).parameters.values()}
     for size, value in sizes.items():
-        if size not in known:
-            has = ", ".join(known) or "none"
-            raise InputError(f"task {name!r} has no size {size!r}; it has {has}")
-        if type(value) is not type(known[size]):
-            wanted = type(known[size]).__name__
+        if size not in defaults:
+            names = ", ".join(defaults) or "none"
+            raise InputError(f"task {name!r} has no size {size!r}; it has {names}")
+        if type(value) is not type(defaults[size]):
+            wanted = type(defaults[size]).__name__
             raise InputError(f"`{size}` is {value!r}: pass a value of type {wanted}")
     _check(**{size: value for size, value in sizes.items() if isinstance(value, int)})
 

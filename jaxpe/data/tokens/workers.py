@@ -52,7 +52,7 @@ class TokenizerPool:
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def submit(self, texts: list[str]) -> "Future[Encoded]":
+    def submit(self, texts: Any) -> "Future[Encoded]":
         """Encode texts in one of the processes."""
         return self._pool.submit(_encode, texts)
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from jaxpe._core.array_files import npz_arrays, npz_bytes
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import LARGEST_FILE, read_small
+from jaxpe._core.results import npz_arrays, npz_bytes
 from jaxpe.encodings.base import Encoding
 from jaxpe.encodings.families.absolute import from_matrix
 

@@ -15,9 +15,8 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Int, Integer, UInt32
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, add_counts, is_traced, sum_counts, tree_add
 from jaxpe._core.errors import InputError
-from jaxpe._core.trees import add_counts, sum_counts, tree_add
 from jaxpe.geometry.checks import check_size
 
 _INT32_MAX = 2**31 - 1

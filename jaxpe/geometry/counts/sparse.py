@@ -9,8 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int, Integer
 
-from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.trees import sum_counts, tree_add
+from jaxpe._core.arrays import ArrayLike, is_traced, sum_counts, tree_add
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts.position_counts import _INT32_MAX, PositionCounts, scatter_add
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxpe import InputError
-from jaxpe._core.array_files import npz_arrays, npz_bytes
+from jaxpe._core.results import npz_arrays, npz_bytes
 from tests.hardening.mutations import mutations
 
 METHODS = {

@@ -1,0 +1,1 @@
+"""Experiments are run: `make test-experiments`."""
