@@ -85,7 +85,7 @@ def run_blocks(
     x: Array,
     layers: Layers,
     slots: tuple[Slot, ...],
-) -> tuple[Array, BlockTrace, tuple[LayerCache | None, ...]]:
+) -> tuple[Array, BlockTrace, tuple[Any, ...]]:
     """Output of the last block, the trace of all, and caches by slot of the pattern."""
     cross = None if context.cross is None else context.cross.shared.encoding
     # Blocks do not embed; another hook would only compile another program.
@@ -117,7 +117,7 @@ def _run_blocks(
     graphdef: Any,
     config: TransformerConfig,
     trace: bool,
-) -> tuple[Array, BlockTrace, tuple[LayerCache | None, ...]]:
+) -> tuple[Array, BlockTrace, tuple[Any, ...]]:
     """A scan over groups of layers, one for each encoding of the pattern; the rest after it."""
     context = _context_with_encodings(context, (encoding, cross), trace)
     steps = [partial(_block, graphdef, part, context) for part in pattern]
