@@ -194,7 +194,8 @@ def _attention(stage: AttentionStage) -> list[str]:
         f"Positions explain {percent_between(stage.overall)} of the variance of attention logits.",
         f"They explain most in layer {top} ({percent(float(share[top]))}) and in head "
         f"{head[0]}.{head[1]} ({percent(float(by_head[head]))}).",
-        f"With the tokens of each document in random order they explain {percent(max(stage.shuffled, 0.0))}.",
+        f"With the tokens of each document in random order they explain "
+        f"{percent(max(stage.shuffled, 0.0))}.",
     ]
 
 
