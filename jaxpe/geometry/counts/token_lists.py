@@ -234,7 +234,8 @@ def listed_counts(counts: PositionCounts | SparseCounts) -> TokenLists:
         count = tokens.reshape(-1)[flat]
     row, word = np.divmod(flat, vocab_size)
     fold, position = np.divmod(row, n)
-    return _listed(_Cells(fold, position, word, count), counts.per_position, vocab_size)[0]
+    cells = _Cells(fold, position, word, count)
+    return _listed(cells, jnp.asarray(counts.per_position), vocab_size)[0]
 
 
 class _Cells(NamedTuple):
