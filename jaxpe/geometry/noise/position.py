@@ -1,4 +1,4 @@
-"""The geometry of position alone: split halves of the documents less shuffled documents.
+"""Position geometry: split halves of the documents less shuffled documents.
 
 What is observed between positions is the sum of three parts. *Sampling noise* goes where products
 of disjoint halves are taken. *Composition* is who gets there: long documents have other words, and
