@@ -135,7 +135,7 @@ def batch_from_encoded(read: Read, reading: Reading, encoded: Encoded) -> TokenB
 
 
 def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
-    """A batch without a document, from before the first."""
+    """A batch without documents, with the place before the first one."""
     shape = (reading.batch_size, length)
     return TokenBatch(
         np.zeros(shape, np.int32),
@@ -161,7 +161,7 @@ def _crc_of_document(text: str | Integer[np.ndarray, " n"]) -> int:
 
 
 def _checksum(texts: Texts, before: int) -> int:
-    """CRC-32 of all documents, from that of the ones before."""
+    """Continue a CRC-32 over more documents."""
     if isinstance(texts, Ragged):
         return zlib.crc32(np.ascontiguousarray(texts.values).data, before)
     return zlib.crc32("".join(texts).encode(errors="surrogatepass"), before)

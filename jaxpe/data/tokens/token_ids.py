@@ -80,7 +80,7 @@ def check_table(documents: int, length: int) -> None:
 
 
 def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
-    """The same documents cut or padded to `length` positions."""
+    """Cut or pad the documents to `length` positions."""
     check_length(length)
     check_table(len(corpus.ids), length)
     extra = ((0, 0), (0, max(0, length - corpus.ids.shape[1])))

@@ -54,7 +54,7 @@ class Tokenizer(NamedTuple):
         tokens: the text of each id.
         prefix, suffix: ids of special tokens before and after each document.
         checksum: hash of all that decides which ids a text becomes.
-        choices: settings that are not those of the file: dropout, which is switched off.
+        choices: settings that differ from the file: dropout is switched off.
     """
 
     name: str
@@ -199,7 +199,7 @@ def open_tokenizer(
         vocabulary: vocabulary of words and characters, which have none of their own: the text of
             each id. With `"[UNK]"` as the last, that stands for what the others do not have;
             without it such a document is an error. `vocabulary_of` makes one from documents.
-        progress: is told what is not as in a file: dropout, which is switched off.
+        progress: is told when dropout is switched off.
 
     Raises:
         InputError: as `tokenize`; a vocabulary too many or missing, or with repeats.

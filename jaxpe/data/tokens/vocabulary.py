@@ -82,7 +82,7 @@ def refuse_undivided(counts: Mapping[str, int], name: str) -> None:
 
     Args:
         counts: number of times that each word occurs.
-        name: what is refused.
+        name: the corpus, for the message.
     """
     sizes = {token: count * len(token) for token, count in counts.items()}
     runs = {token: size for token, size in sizes.items() if _RUN.search(token)}
@@ -100,7 +100,7 @@ def most_frequent(counts: Mapping[str, int], max_vocab: int | None) -> list[str]
     vocabulary = _most_frequent_first(counts)
     if max_vocab is None or len(vocabulary) <= max_vocab:
         return vocabulary
-    return with_unknown(vocabulary, max_vocab)
+    return vocabulary_with_unknown(vocabulary, max_vocab)
 
 
 def vocabulary_occurs(tokenizer: str) -> bool:
@@ -115,16 +115,16 @@ def all_that_occur(tokenizer: str, size: int, length: int) -> Choice:
     return Choice(VOCABULARY, f"{size:,} {tokenizer}", why, how)
 
 
-def with_unknown(vocabulary: list[str], max_vocab: int | None) -> list[str]:
+def vocabulary_with_unknown(vocabulary: list[str], max_vocab: int | None) -> list[str]:
     """A vocabulary cut to a size and ended with `"[UNK]"`, which counts towards the size."""
     check_range("max_vocab", max_vocab, least=2)
     return [*vocabulary[: None if max_vocab is None else max_vocab - 1], UNKNOWN]
 
 
-def in_order(tokens: Iterable[str]) -> list[str]:
+def sorted_vocabulary(tokens: Iterable[str]) -> list[str]:
     """A vocabulary sorted by text, with `"[UNK]"` as the last where it is among the tokens.
 
-    >>> in_order(["to", "[UNK]", "be"])
+    >>> sorted_vocabulary(["to", "[UNK]", "be"])
     ['be', 'to', '[UNK]']
     """
     return sorted(tokens, key=lambda token: (token == UNKNOWN, token))
