@@ -283,9 +283,6 @@ SPECTRAL: dict[str, Call] = {
         ROPE, (), heads(rng), heads(rng), q_positions=LINE, k_positions=LINE
     ),
     "phase_mixing": lambda rng: spectral.phase_mixing(normal(rng, 9), 0.3),
-    "rotary_parts": lambda rng: spectral.rotary_parts(
-        heads(rng), heads(rng), np.array([1.0, 0.1]), q_positions=LINE, k_positions=LINE
-    ),
     "schur_bounds": lambda rng: spectral.schur_bounds(symmetric(rng), symmetric(rng)),
     "spectral_norm": lambda rng: spectral.spectral_norm(normal(rng, 2, N, 3)),
     "spectrum": lambda rng: spectral.spectrum(normal(rng, 2, N, N)),
@@ -296,7 +293,6 @@ SPECTRAL: dict[str, Call] = {
     "symmetric_part": lambda rng: spectral.symmetric_part(normal(rng, N, N)),
     "szego": lambda rng: spectral.szego(normal(rng, 2, 9), n=6),
     "toeplitz_matrix": lambda rng: spectral.toeplitz_matrix(normal(rng, 9)),
-    "toeplitz_matvec": lambda rng: spectral.toeplitz_matvec(normal(rng, 9), normal(rng, 5)),
     "toeplitz_shares": lambda rng: spectral.toeplitz_shares(
         spectral.sum_parts(_parts(rng)).means()
     ),
@@ -308,10 +304,10 @@ def _parts(rng):
     return spectral.logit_parts(ALIBI, (), *content, q_positions=LINE, k_positions=LINE)
 
 
-def _kernel(implementation, **options):
+def _kernel(**options):
     def call(rng):
         x, params = _network_args(rng)
-        return ntk.empirical_ntk(network, x, None, params, implementation=implementation, **options)
+        return ntk.empirical_ntk(network, x, None, params, **options)
 
     return call
 
@@ -355,7 +351,7 @@ def _trained(rng):
 
 def _costs(rng):
     x, params = _network_args(rng)
-    return ntk.ntk_costs(network, x, None, params)
+    return ntk.ntk_cost(network, x, None, params)
 
 
 def _sensitivity(rng):
@@ -364,10 +360,8 @@ def _sensitivity(rng):
 
 
 NTK: dict[str, Call] = {
-    "empirical_ntk": _kernel("auto"),
-    "empirical_ntk in blocks": _kernel("jacobian_contraction", block_size=2),
-    "empirical_ntk by products": _kernel("ntk_vector_products", block_size=2, warn=False),
-    "empirical_ntk in factors": _kernel("structured_derivatives", trace_axes=()),
+    "empirical_ntk": _kernel(),
+    "empirical_ntk in blocks": _kernel(block_size=2, trace_axes=()),
     "gradient_flow": _flow,
     "lanczos_eigenvalues": lambda rng: ntk.lanczos_eigenvalues(
         apply_operator, normal(rng, N), num=2, key=jax.random.key(rng.integers(99))
@@ -375,15 +369,12 @@ NTK: dict[str, Call] = {
     "linearised_training": _trained,
     "linearize": _expanded(ntk.linearize),
     "max_learning_rate": lambda rng: ntk.max_learning_rate(symmetric(rng)),
-    "ntk_costs": _costs,
+    "ntk_cost": _costs,
     "ntk_vector_product": _vector_product,
     "parameter_sensitivity": _sensitivity,
     "positional_fisher": _of_positions(ntk.positional_fisher, of_positions, key=KEY),
     "positional_forcing": _of_positions(ntk.positional_forcing, of_positions, loss_of_outputs),
     "positional_ntk": _of_positions(ntk.positional_ntk, of_positions, loss_of_outputs),
-    "positional_ntk_probes": _of_positions(
-        ntk.positional_ntk_probes, of_positions, loss_of_outputs, key=KEY, probes=3
-    ),
     "positional_ntk_product": _product,
     "predict_mse": _predicted,
     "solve_flow": lambda rng: ntk.solve_flow(velocity, normal(rng, 3, 2), np.array([0.5, 1.0])),

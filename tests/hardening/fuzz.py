@@ -204,9 +204,6 @@ MORE = {
     },
     "diagonal_means": Target(lambda A, m: spectral.diagonal_means(A, mask=m), _masked),
     "toeplitz_matrix": Target(spectral.toeplitz_matrix, _diagonals),
-    "toeplitz_matvec": Target(
-        spectral.toeplitz_matvec, lambda rng: (*_diagonals(rng), rng.standard_normal(N))
-    ),
     "symbol": Target(spectral.symbol, lambda rng: (*_diagonals(rng), rng.standard_normal(4))),
     "szego": Target(lambda t: spectral.szego(t, n=N), _diagonals),
     "szego_singular": Target(lambda t: spectral.szego(t, n=3, kind="singular"), _diagonals),
@@ -261,12 +258,6 @@ MORE = {
         ),
         _heads,
     ),
-    "rotary_parts": Target(
-        lambda q, k, i: (
-            spectral.rotary_parts(q, k, np.array([1.0, 0.1]), q_positions=i, k_positions=i).total
-        ),
-        _heads,
-    ),
     "pair_logits": Target(
         lambda q, k, i: spectral.pair_logits(
             encodings.rope(head_dim=4), (), q, k, q_positions=i, k_positions=i
@@ -314,9 +305,6 @@ MORE = {
             "positional_ntk_product": lambda P, x: ntk.positional_ntk_product(
                 _at_positions, _squares, P, x
             )(P),
-            "positional_ntk_probes": lambda P, x: ntk.positional_ntk_probes(
-                _at_positions, _squares, P, x, key=jax.random.key(0), probes=2
-            ),
             "positional_fisher": lambda P, x: ntk.positional_fisher(
                 _at_positions, P, x, key=jax.random.key(0)
             ),

@@ -168,7 +168,7 @@ def _sum_heads(
 
 
 def logit_spread(logits: Array, *, causal: bool) -> Spread:
-    """Variance of logits `[documents, heads, n, n]` over pairs of different places."""
+    """Variance of logits `[documents, heads, n, n]` over pairs of different positions."""
     documents, _, n, _ = logits.shape
     seen = different_positions(n, causal=causal)
     count = jnp.asarray(documents * seen.sum(), logits.dtype)

@@ -59,7 +59,7 @@ def needle_retrieval(
         stream: token ids of text that needles are put into.
         lengths: tokens of the texts.
         texts: number of texts of each length.
-        seed: random seed of names, colours and places in the stream.
+        seed: random seed of names, colours and starts in the stream.
         progress: receiver of progress.
 
     Raises:

@@ -25,7 +25,7 @@ class InspectOptions:
         model: Hugging Face directory (config.json, safetensors, tokenizer.json), a .gguf file, a
             folder with one, or a name on the Hugging Face hub.
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
-        source: corpus of text: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
+        source: corpus of text: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also
             .gz, .bz2, .xz, .zst), .parquet or .arrow file. A .csv may have quoted fields. A .tsv is
             read so where all its quotation marks quote fields; rename it to .csv to force that.
         stages: encoding, geometry, attention, probe, ablation, loss, needles; all when absent.

@@ -1,6 +1,7 @@
 """Ablation of positions: change of the output when tokens get other positions."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -102,7 +103,7 @@ def _loss_ablation(
         ]
     apply, params = functionalize(sample.module, method=_causal if causal else _masked)
     run = jax.jit(apply)
-    values = _by_move(lambda batch, at: run(params, batch, at), batches, moved, progress)
+    values = _document_values(partial(run, params), batches, moved, progress)
     return AblationStage(
         measure="causal" if causal else "masked",
         documents=len(values["own"]),
@@ -125,7 +126,9 @@ def _embedding_ablation(
         for ids in row_batches(sample.rows, size)
     ]
     cosines = jax.jit(functionalize(sample.module, method=_cosines)[0])
-    values = _by_move(lambda batch, at: cosines(params, batch, at), batches, moved, progress)
+    values = _document_values(
+        lambda batch, at: cosines(params, batch, at), batches, moved, progress
+    )
     bounds, original = (-1.0, 1.0), values["own"][:, 0]
     hidden = np.concatenate([batch["original"] for batch in batches])
     return AblationStage(
@@ -145,7 +148,7 @@ def _embedding_ablation(
     )
 
 
-def _by_move(
+def _document_values(
     run: Callable[[Any, Array], Array],
     batches: list[dict[str, np.ndarray]],
     moved: dict[str, np.ndarray],

@@ -152,7 +152,7 @@ def loss_by_position(
     if not far or not context or trunk(model).encoding.defines("embed"):
         return result
     scalings = [None] if unscaled else _scalings(rope, context, FACTOR)
-    return _with_far_context(result, run, texts, scalings)
+    return _far_context(result, run, texts, scalings)
 
 
 def unscaled_reason(model: Any, context: int, rope: RopeAnalysis | None) -> str:
@@ -253,9 +253,7 @@ def _bin_means(losses: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.stack([losses[:, a - 1 : b - 1].mean(axis=1) for a, b in bins], axis=1)
 
 
-def _with_far_context(
-    result: LossStage, run: _Run, texts: np.ndarray, scalings: list[Any]
-) -> LossStage:
+def _far_context(result: LossStage, run: _Run, texts: np.ndarray, scalings: list[Any]) -> LossStage:
     """Add the gain from a context at each distance: loss without it less loss with it."""
     m = min(_PASSAGE, texts.shape[1] // 2)
     rows, first, second = texts[:_FAR_TEXTS, : 2 * m], np.arange(m), np.arange(m, 2 * m)

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxpe._core.errors import require
 from jaxpe.report import style
-from jaxpe.report.attention.text import average, near, positive
+from jaxpe.report.attention.text import mean, near, positive
 from jaxpe.report.style import (
     ENCODING_COLOURS,
     PLUG_IN,
@@ -62,12 +62,12 @@ def parts_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
         "Content and position in the squared logits", height=5.0, rows=2, sharex=True,
         height_ratios=(2, 1),
     )  # fmt: skip
-    share = _by_layer(result.parts.share)
+    share = _layer_means(result.parts.share)
     of_sum = share / np.maximum(share.sum(axis=1, keepdims=True), np.finfo(float).tiny)
     named = zip(result.parts.names, of_sum.T, _PART_COLOURS, strict=True)
     _stack(figure, stack, {name: (x, colour) for name, x, colour in named if x.max() > 0})
     stack.set(ylabel="share of their squares", ylim=(0, 1), xlabel="")
-    of_layer = _by_layer(result.parts.cross[..., None])[:, 0]
+    of_layer = _layer_means(result.parts.cross[..., None])[:, 0]
     cross.bar(np.arange(len(share)), of_layer, 0.8, color="#777777")
     cross.axhline(0, color="#333333", lw=0.8)
     if np.abs(of_layer).max() > 1:
@@ -77,9 +77,9 @@ def parts_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     return figure
 
 
-def _by_layer(values: np.ndarray) -> np.ndarray:
-    """Means over the heads `[layers, heads, parts]` where there is a number; 0 where none is."""
-    return np.array([[np.nan_to_num(average(x)) for x in layer.T] for layer in values])
+def _layer_means(values: np.ndarray) -> np.ndarray:
+    """Means over heads of `[layers, heads, parts]` without NaN; 0 where all are NaN."""
+    return np.array([[np.nan_to_num(mean(x)) for x in layer.T] for layer in values])
 
 
 def heads_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
