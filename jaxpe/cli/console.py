@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from jaxpe.cli.parsing import in_flags
+from jaxpe.cli.parsing import flag_message
 
 Item = TypeVar("Item")
 
@@ -60,7 +60,7 @@ class Bars:
 
     def say(self, line: str) -> None:
         """A line as it is, never wrapped."""
-        line = in_flags(line, self._options)
+        line = flag_message(line, self._options)
         if self._say is not None:
             return self._say(line)
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -17,7 +17,7 @@ from jaxpe._core.errors import InputError, MissingExtraError, check_installed, n
 from jaxpe._core.memory import check_bytes, left_by_limit
 from jaxpe.cli.environment import set_environment
 from jaxpe.cli.interrupts import prompt_exit
-from jaxpe.cli.parsing import in_flags
+from jaxpe.cli.parsing import flag_message
 
 # Each is a module of this package, imported when it is run.
 COMMANDS = {
@@ -112,7 +112,7 @@ def _run(words: list[str]) -> None:
     try:
         command.run(words[1:])
     except InputError as error:
-        raise InputError(in_flags(str(error), command.Command)) from error
+        raise InputError(flag_message(str(error), command.Command)) from error
 
 
 def _check_extras(command: str) -> None:
