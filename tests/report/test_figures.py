@@ -106,7 +106,7 @@ def test_analyses_draw_and_nothing_is_cut(case):
     ("name", "overrides", "title"),
     [
         ("shares", {}, "6 %"),
-        ("shares", {"intervals": {}}, "Who gets there"),
+        ("shares", {"intervals": {}}, "Documents per position"),
         ("hellinger", {}, "Distances"),
         ("spectrum", {}, "2 dimensions"),
         ("spectrum", {"position": {"significant_rank": 1}}, "1 dimension "),
@@ -210,27 +210,10 @@ def test_legends_and_titles_stay_inside(name):
 
 
 def test_long_scatters_are_sampled_the_same_way_each_time():
-    i, j = drawn._pairs(np.arange(400) > 3)
-    again = drawn._pairs(np.arange(400) > 3)
-    assert len(i) == MOST_PAIRS
-    assert i.min() >= 4
-    assert (i < j).all()
-    np.testing.assert_array_equal(i, again[0])
-
-
-def test_short_scatters_hold_every_pair():
-    i, j = drawn._pairs(np.array([True, False, True, True]))
-    assert list(zip(i, j, strict=True)) == [(0, 2), (0, 3), (2, 3)]
-
-
-def test_by_offset_against_the_obvious_way():
-    case = factory.analysis()
-    squared, shown = case.plug_in.distances**2, case.plug_in.present
-    curves = drawn.offset_quantiles(squared, shown)
-    pairs = [squared[i, i + 5] for i in range(N - 5) if shown[i] and shown[i + 5]]
-    expected = [np.mean(pairs), *np.quantile(pairs, (0.1, 0.9))]
-    np.testing.assert_allclose(curves[:, 4], expected)
-    assert np.isnan(curves[:, -1]).all()  # only positions 0 and 47, both absent
+    np.testing.assert_array_equal(drawn.sampled(3), [0, 1, 2])
+    pairs = drawn.sampled(40_000)
+    assert len(np.unique(pairs)) == MOST_PAIRS
+    np.testing.assert_array_equal(pairs, drawn.sampled(40_000))
 
 
 def test_scaled_to_is_least_squares_and_never_negative():
