@@ -7,7 +7,6 @@ names, and `tests/hardening/fuzz.py` spoils its arguments.
 import inspect
 
 import jaxpe
-from jaxpe import encodings, geometry
 from tests.cases.base import Case as Case
 from tests.cases.base import N as N
 from tests.cases.geometry import GEOMETRY
@@ -43,23 +42,26 @@ EXEMPT = {
 
 def constructors() -> set[str]:
     """Functions that return encodings: test_catalogue.py crosses these with every transform."""
-    made = (jaxpe.Encoding, encodings.LayerPattern, jaxpe.Encoding | encodings.LayerPattern)
+    made = (
+        *(jaxpe.Encoding, jaxpe.encodings.LayerPattern),
+        jaxpe.Encoding | jaxpe.encodings.LayerPattern,
+    )
     return {
         name
-        for name in dir(encodings)
-        if inspect.isfunction(f := getattr(encodings, name))
+        for name in dir(jaxpe.encodings)
+        if inspect.isfunction(f := getattr(jaxpe.encodings, name))
         if f.__annotations__.get("return") in made
     }
 
 
 def public_functions() -> set[str]:
     """Names of functions of arrays; what constructors make is tested elsewhere."""
-    names = {*geometry.__all__, *encodings.__all__}
+    names = {*jaxpe.geometry.__all__, *jaxpe.encodings.__all__}
     return {
         name
         for name in names - constructors()
         if name[0] != "_"
-        and callable(f := getattr(geometry, name, None) or getattr(encodings, name))
+        and callable(f := getattr(jaxpe.geometry, name, None) or getattr(jaxpe.encodings, name))
         and not isinstance(f, type)
         if "Literal" not in str(f)
     }
