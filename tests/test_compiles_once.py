@@ -265,14 +265,14 @@ SPECTRAL: dict[str, Call] = {
 
 def _costs(rng):
     x, params = _network_args(rng)
-    return ntk.ntk_costs(network, x, None, params)
+    return ntk.ntk_cost(network, x, None, params)
 
 
 NTK: dict[str, Call] = {
     "lanczos_eigenvalues": lambda rng: ntk.lanczos_eigenvalues(
         apply_operator, normal(rng, N), num=2, key=jax.random.key(rng.integers(99))
     ),
-    "ntk_costs": _costs,
+    "ntk_cost": _costs,
     "solve_flow": lambda rng: ntk.solve_flow(velocity, normal(rng, 3, 2), np.array([0.5, 1.0])),
 }
 

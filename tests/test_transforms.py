@@ -17,7 +17,7 @@ DEFAULT_FLOAT = ("rotary_orbit", "alibi_line", "ablate_heads")
 # Drawn from a stream of bits that depends on the width of floats.
 DRAWN = (
     *("random_vectors", "operator_norm", "parameter_sensitivity"),
-    *("positional_ntk_probes", "positional_fisher"),
+    "positional_fisher",
 )
 STEP = 1e-6  # of finite differences
 

@@ -9,7 +9,7 @@ The peer is the faster of neural-tangents' implementations that run, under a Pyt
 round, after a warm-up, and both have glibc keep freed memory (see `_machine.py`). Memory is how far
 the peak resident set of the first run, once compiled, is above what was resident before, in a fresh
 process that has glibc as it is (Linux only). The growth of our own cost with batch and width is set
-beside the estimate of `jaxpe.ntk.ntk_costs`; that of `positional_ntk` with the number n of
+beside the estimate of `jaxpe.ntk.ntk_cost`; that of `positional_ntk` with the number n of
 positions and their width d beside E ((1 + 2 O) FP + 2 O n² d): E examples, O outputs, FP FLOPs of
 a forward pass, and the products of the block trace.
 """
@@ -182,8 +182,8 @@ def take_turns(
 
 
 def growth(rounds: int, *, quick: bool) -> list[dict[str, Any]]:
-    """Fastest times of "auto" as batch and width grow, and the FLOPs estimated for them."""
-    from jaxpe.ntk import ntk_costs
+    """Fastest times as batch and width grow, and the FLOPs estimated for them."""
+    from jaxpe.ntk import ntk_cost
 
     changes = [("batch", 1), ("batch", 2), ("batch", 4), ("width", 2), ("width", 4)]
     rows: list[dict[str, Any]] = []
@@ -194,7 +194,7 @@ def growth(rounds: int, *, quick: bool) -> list[dict[str, Any]]:
         else:
             problem = problem._replace(sizes=problem.sizes | {"width": 512 * factor})
         f, params, x = arrays(problem)
-        flops = min(cost.flops for cost in ntk_costs(f, x, None, params).values())
+        flops = ntk_cost(f, x, None, params).flops
         seconds = fastest(our_kernel(f, "auto"), params, x, rounds=rounds)
         rows.append({"changed": what, "factor": factor, "seconds": seconds, "flops": flops})
     return relative(rows)
@@ -276,9 +276,7 @@ def arrays(problem: Problem) -> tuple[Callable, dict[str, jax.Array], jax.Array]
 def our_kernel(f: Callable, implementation: Any) -> Any:
     from jaxpe.ntk import empirical_ntk
 
-    return jax.jit(
-        lambda params, x: empirical_ntk(f, x, None, params, implementation=implementation)
-    )
+    return jax.jit(lambda params, x: empirical_ntk(f, x, None, params))
 
 
 def their_kernel(f: Callable, implementation: str) -> Any:

@@ -6,7 +6,6 @@ import hashlib
 import importlib
 import os
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -223,47 +222,37 @@ def file_hash(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, content_hash).hexdigest()
 
 
-def file_checksum(path: str | os.PathLike[str]) -> int:
-    """The CRC-32 of a file; raises `OSError` where it cannot be read."""
-    checksum = 0
-    with open(path, "rb") as file:
-        for part in file_chunks(file):
-            checksum = zlib.crc32(part, checksum)
-    return checksum
-
-
 def cache_directory() -> Path | None:
-    """The folder of caches, made if absent; None where it cannot be trusted or is not known.
+    """Folder of caches, `JAXPE_CACHE_DIR` or the user's; None if there is a `cache_problem`."""
+    folder = _configured_cache()
+    return None if cache_problem() else folder
 
-    What a cache holds is loaded as programs, so only this user may be able to write to it.
+
+def cache_problem() -> str:
+    """Reason why nothing is cached, and the remedy; "" if the folder of caches can be used.
+
+    Compiled programs are loaded from it, so nobody else may be able to write to it.
     """
-    folder = _configured_folder()
-    return None if folder is None or untrusted(folder) else folder
-
-
-def untrusted(folder: Path) -> str:
-    """Reason why a folder of caches is not used; "" for one that is."""
+    folder = _configured_cache()
+    if folder is None:
+        return ""
+    remedy = "set JAXPE_CACHE_DIR"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
     except OSError as error:
-        return error.strerror or str(error)
+        return f"nothing is cached in {folder}: {error.strerror or error}; {remedy}"
     if not hasattr(os, "getuid"):  # Windows, where a user's folder is private
         return ""
     if status.st_uid != os.getuid():
-        return "it belongs to another user"
-    return "others can write to it" if status.st_mode & 0o022 else ""
+        return f"nothing is cached in {folder}: it belongs to another user; {remedy}"
+    if status.st_mode & 0o022:
+        remedy = f"run `chmod go-w {folder}`, or {remedy}"
+        return f"nothing is cached in {folder}: others can write to it; {remedy}"
+    return ""
 
 
-def cache_warning() -> str:
-    """Line about the folder of caches where it is not used, else ""."""
-    folder = _configured_folder()
-    reason = "" if folder is None else untrusted(folder)
-    remedy = f"run `chmod go-w {folder}`, or " if "can write" in reason else ""
-    return reason and f"nothing is cached in {folder}: {reason}; {remedy}set JAXPE_CACHE_DIR"
-
-
-def _configured_folder() -> Path | None:
+def _configured_cache() -> Path | None:
     folder = os.environ.get("JAXPE_CACHE_DIR")
     try:
         return Path(folder or importlib.import_module("platformdirs").user_cache_dir("jaxpe"))

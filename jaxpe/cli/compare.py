@@ -16,7 +16,7 @@ from jaxpe.analysis.comparison import RunComparison, compare_runs
 from jaxpe.analysis.corpora import DEFAULT_DIM, compare_counts
 from jaxpe.analysis.counts import is_counted
 from jaxpe.cli.console import Bars
-from jaxpe.cli.parsing import command_line, in_flags, parse
+from jaxpe.cli.parsing import command_line, flag_message, parse
 from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
 from jaxpe.training.config import read_config
 
@@ -76,7 +76,7 @@ def _counts(options: Command) -> Path:
 def _runs(options: Command) -> Path:
     """The page on runs."""
     found = compare_runs(options.runs)
-    found = found._replace(warnings=tuple(in_flags(text, Command) for text in found.warnings))
+    found = found._replace(warnings=tuple(flag_message(text, Command) for text in found.warnings))
     with output_folder(options.out):
         commands = more_seeds(options, found)
         page = report.write(found, options.out, png=options.png, commands=commands)

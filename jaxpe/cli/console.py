@@ -1,20 +1,14 @@
-"""Terminal of all commands: progress on standard error, and a cache of programs."""
+"""Progress of all commands on standard error."""
 
-import logging
-import os
-import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
-import jax
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from jaxpe._core.files import cache_directory, cache_warning
-from jaxpe.cli.parsing import in_flags
+from jaxpe.cli.parsing import flag_message
 
 Item = TypeVar("Item")
 
@@ -66,7 +60,7 @@ class Bars:
 
     def say(self, line: str) -> None:
         """A line as it is, never wrapped."""
-        line = in_flags(line, self._options)
+        line = flag_message(line, self._options)
         if self._say is not None:
             return self._say(line)
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -76,17 +70,3 @@ def _display(console: Console) -> RichProgress:
     """Bars, each with what it counts, how far it is and how long it will take."""
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
     return RichProgress(*columns, TimeRemainingColumn(), console=console, transient=True)
-
-
-def prepare() -> None:
-    """Keep compiled programs between runs, and silence logs of libraries."""
-    # A cache that cannot be written costs time and does not affect the result.
-    warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache")
-    if warning := cache_warning():
-        print(f"jaxpe: {warning}", file=sys.stderr)
-    directory = cache_directory()
-    if directory is not None and not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        jax.config.update("jax_compilation_cache_dir", str(directory / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
-    logging.getLogger("absl").setLevel(logging.CRITICAL)

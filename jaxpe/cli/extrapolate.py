@@ -4,10 +4,18 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxpe.analysis.extrapolation import ExtrapolationOptions, ExtrapolationResult, extrapolate
+from jaxpe.analysis.extrapolation import (
+    PRESETS,
+    ExtrapolationOptions,
+    ExtrapolationResult,
+    extrapolate,
+    variant_names,
+)
 from jaxpe.cli.console import Bars
 from jaxpe.cli.pages import run_to_page
 from jaxpe.cli.parsing import described, plain
+from jaxpe.data import SEQUENCE_TASKS
+from jaxpe.encodings import catalogue
 from jaxpe.report import extrapolation_table
 
 
@@ -21,14 +29,32 @@ class Command(ExtrapolationOptions):
     )
     out: Path = Path("extrapolation")
     png: bool = False
-    list: bool = False  # which `jaxpe.cli.main` sees to
+    list: bool = False  # handled before the options are parsed
 
 
 def run(words: Sequence[str]) -> None:
     """Train and test, write the report, and print the ranks."""
+    if "--list" in words:
+        return print(_names())
 
     def job(options: Command, *, progress: Bars) -> ExtrapolationResult:
-        own = plain(options, ExtrapolationOptions)
-        return extrapolate(own, options.out, progress=progress)
+        return extrapolate(plain(options, ExtrapolationOptions), options.out, progress=progress)
 
     run_to_page(Command, words, job, "Extrapolation", extrapolation_table)
+
+
+def _names() -> str:
+    """Presets, tasks and encodings, with what each is."""
+    presets = {
+        name: "; ".join(
+            f"{', '.join(suite.tasks)} under {len(suite.encodings)} encodings" for suite in suites
+        )
+        for name, suites in PRESETS.items()
+    }
+    descriptions = {entry.name: entry.description for entry in catalogue()}
+    encodings = {name: descriptions.get(name, "") for name in variant_names()}
+    width = max(map(len, encodings))
+    lines = ["--preset", *(f"  {name:{width}}  {text}" for name, text in presets.items()), ""]
+    lines += ["--tasks", f"  {', '.join(SEQUENCE_TASKS)}", "", "--encodings"]
+    lines += [f"  {name:{width}}  {text}" for name, text in encodings.items()]
+    return "\n".join([*lines, "", "An encoding of your own is passed as my_module:my_encoding."])

@@ -4,18 +4,20 @@ import atexit
 import contextlib
 import gc
 import importlib
+import logging
 import os
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 
 import jaxpe
 from jaxpe._core.errors import InputError, MissingExtraError, check_installed, nearest, require
 from jaxpe._core.memory import check_bytes, left_by_limit
-from jaxpe._core.processes import collect_rarely
+from jaxpe.cli.environment import set_environment
 from jaxpe.cli.interrupts import prompt_exit
-from jaxpe.cli.parsing import in_flags
+from jaxpe.cli.parsing import flag_message
 
 # Each is a module of this package, imported when it is run.
 COMMANDS = {
@@ -37,14 +39,6 @@ _TRAINING = dict.fromkeys(
 )
 # Commands whose programs take longer to compile than to run.
 _SMALL_PROGRAMS = ("report", "encodings", "audit", "spectral", "compare")
-_QUICK = {
-    "xla_backend_optimization_level": "1",
-    "xla_cpu_use_fusion_emitters": "false",
-    "xla_cpu_parallel_codegen_split_count": "1",
-}
-_TESTED_JAXLIB = ("0.9.", "0.10.")  # XLA ends a process over a flag that it does not have
-# Commands that list what they take, and the modules with the text, which import nothing large.
-_LISTS = {"extrapolate": "extrapolate_names"}
 _EXTRAS = {"report": ("report",), "count": ("data",), **_TRAINING}
 _MODULES = {
     "data": ("grain", "orbax.checkpoint"),
@@ -99,28 +93,26 @@ def _run(words: list[str]) -> None:
     if words[:1] in (["-h"], ["--help"]):
         return print(_help())
     _check_command(words)
-    if words[0] in _LISTS and "--list" in words:
-        return print(importlib.import_module(f"jaxpe.cli.{_LISTS[words[0]]}").text())
     _check_extras(words[0])
     _check_addresses(words)
-    share_processors()
-    os.environ["MPLBACKEND"] = "agg"  # figures are files, and Matplotlib refuses unknown names
-    if words[0] in _SMALL_PROGRAMS:
-        compile_quickly()
+    set_environment(small_programs=words[0] in _SMALL_PROGRAMS)
     require("tyro", extra="report")
     require("rich", extra="report")
     if words[0] not in _WITHOUT_JAX:
         _import_jax()
-    collect_rarely()
-    atexit.register(gc.freeze)  # else Python searches all that was made for cycles as it ends
-    from jaxpe.cli.console import prepare
-
-    prepare()
+    # Imports, tracing and drawing make millions of objects that live on. With Python's own
+    # thresholds, searches for cycles take a tenth of the time of a report.
+    gc.set_threshold(100_000, 20, 100)
+    atexit.register(gc.freeze)  # else Python searches all objects for cycles as it ends
+    # A cache that cannot be written costs time and does not affect the result.
+    warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache")
+    # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
     command = importlib.import_module(f"jaxpe.cli.{words[0]}")
     try:
         command.run(words[1:])
     except InputError as error:
-        raise InputError(in_flags(str(error), command.Command)) from error
+        raise InputError(flag_message(str(error), command.Command)) from error
 
 
 def _check_extras(command: str) -> None:
@@ -138,28 +130,6 @@ def _check_addresses(words: list[str]) -> None:
     light = words[0] in ("rope", "encodings") and "--about" not in words
     needed = 550_000_000 if light or {"-h", "--help"}.intersection(words) else 1_700_000_000
     check_bytes(needed, what="JAX", remedy="raise `ulimit -v`", limit=left_by_limit())
-
-
-def share_processors() -> None:
-    """Leave LAPACK a fourth of the processors, as many programs run side by side.
-
-    Its threads wait in loops: where they are more than the processors, an eigendecomposition of
-    128 positions takes 100 times as long. Read when NumPy and SciPy are imported.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", str(max((os.cpu_count() or 1) // 4, 1)))
-
-
-def compile_quickly() -> None:
-    """Halve the time that XLA compiles small programs, by flags that are not set yet.
-
-    Read when the first program is compiled. Programs run a fifth longer.
-    """
-    from importlib import metadata  # not for `--help`: it brings the parser of mail
-
-    if metadata.version("jaxlib").startswith(_TESTED_JAXLIB):
-        flags = os.environ.get("XLA_FLAGS", "")
-        added = [f"--{name}={value}" for name, value in _QUICK.items() if name not in flags]
-        os.environ["XLA_FLAGS"] = " ".join([flags, *added]).strip()
 
 
 def _help() -> str:

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.counts import merge
 from jaxpe.cli import count
-from jaxpe.cli.parsing import in_flags, parse
+from jaxpe.cli.parsing import flag_message, parse
 from jaxpe.report import counts_table
 
 
@@ -38,6 +38,6 @@ def run(words: Sequence[str]) -> None:
     try:
         merged = merge(options.folders, options.out, weights=options.weights)
     except InputError as error:  # which names options of a count
-        raise InputError(in_flags(str(error), count.Command)) from error
+        raise InputError(flag_message(str(error), count.Command)) from error
     rich.print(counts_table(merged))
     print(f"Counts: {options.out}")

@@ -20,10 +20,10 @@ def parse(kind: type[Options], words: Sequence[str], *, default: Options | None 
     tyro = require("tyro", extra="report")
     prog = f"jaxpe {kind.__module__.rpartition('.')[2]}"
     given = {} if default is None else {"default": default}
-    return tyro.cli(kind, args=_with_lengths(words), prog=prog, **given)
+    return tyro.cli(kind, args=_parsed_lengths(words), prog=prog, **given)
 
 
-def _with_lengths(words: Sequence[str]) -> list[str]:
+def _parsed_lengths(words: Sequence[str]) -> list[str]:
     """The words, with lengths of text such as 128k in digits."""
     found = []
     for before, word in zip(("", *words), words, strict=False):
@@ -48,13 +48,13 @@ def plain(options: Any, kind: Callable[..., Options]) -> Options:
     return kind(**{field.name: getattr(options, field.name) for field in fields})
 
 
-def in_flags(message: str, options: type) -> str:
+def flag_message(message: str, options: type) -> str:
     """A message of the library with the arguments in backticks that are options written as flags.
 
     >>> @dataclasses.dataclass
     ... class Sizes:
     ...     head_dim: int = 4
-    >>> in_flags("`head_dim` is 3: pass `head_dim=4`, or another `encoding`", Sizes)
+    >>> flag_message("`head_dim` is 3: pass `head_dim=4`, or another `encoding`", Sizes)
     '--head-dim is 3: pass --head-dim 4, or another `encoding`'
     """
     names = _names(options)

@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from jaxpe import report
 from jaxpe._core.files import output_folder
 from jaxpe._core.json_values import to_json
-from jaxpe.cli.parsing import described, in_flags, parse, plain
+from jaxpe.cli.parsing import described, flag_message, parse, plain
 from jaxpe.report.rope.text import ROPE_LEGEND, thread_address
 from jaxpe.rope import Finding, RopeAnalysis, RopeOptions, explain_rope
 
@@ -40,7 +40,7 @@ def run(words: Sequence[str]) -> None:
     """Read the configuration, print the result, and write the page if `--out` is given."""
     options = parse(Command, words)
     found = explain_rope(plain(options, RopeOptions))
-    found = found._replace(findings=tuple(map(_with_flags, found.findings)))
+    found = found._replace(findings=tuple(map(_flagged_finding, found.findings)))
     page = None
     if options.out is not None:
         with output_folder(options.out):
@@ -55,8 +55,10 @@ def run(words: Sequence[str]) -> None:
         sys.exit(NOT_JUDGED)
 
 
-def _with_flags(one: Finding) -> Finding:
-    return one._replace(text=in_flags(one.text, Command), remedy=in_flags(one.remedy, Command))
+def _flagged_finding(finding: Finding) -> Finding:
+    return finding._replace(
+        text=flag_message(finding.text, Command), remedy=flag_message(finding.remedy, Command)
+    )
 
 
 def _tell(found: RopeAnalysis, *, legend: bool) -> None:

@@ -9,7 +9,6 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -89,7 +88,7 @@ def attention_logits(
     return logits if bias is None else logits + expand_rank(bias, logits.ndim, dtype)
 
 
-@one_program
+@jax.jit
 def attention_weights(
     logits: Float[ArrayLike, "... heads n_q n_k"], mask: ArrayLike | None = None
 ) -> Float[Array, "... heads n_q n_k"]:

@@ -135,11 +135,11 @@ def identity() -> Encoding:
 
 
 def bind_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding:
-    """The encoding whose hooks need no context any more: that of the tokens at hand is given.
+    """Bind an encoding's hooks to the contexts of given queries and keys.
 
     Args:
-        q_context: context of the tokens that queries are of; None where the encoding has none.
-        k_context: likewise of keys.
+        q_context: context of the query tokens; None where the encoding has none.
+        k_context: context of the key tokens.
 
     Raises:
         ValueError: where the encoding needs a context and none is given, or the reverse.
@@ -156,18 +156,13 @@ def bind_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding
             "the encoding depends on the hidden states x that enter attention: pass q_context and "
             "k_context, the first result of encoding.context(params, x, positions, Rows())"
         )
-    own: dict[str, Any] = {
-        "query": (q_context,),
-        "key": (k_context,),
-        "products": (q_context, k_context),
-        "bias": (q_context, k_context),
-    }
 
-    def bound(hook: str, contexts: tuple[Any, ...]) -> Callable[..., Any]:
+    def bound(hook: str) -> Callable[..., Any]:
+        contexts = {"query": (q_context,), "key": (k_context,)}.get(hook, (q_context, k_context))
         return lambda params, *args: getattr(encoding, hook)(params, *args, *contexts)
 
     hooks: dict[str, Any] = {
-        name: bound(name, given) for name, given in own.items() if encoding.defines(name)
+        hook: bound(hook) for hook in ("query", "key", "products", "bias") if encoding.defines(hook)
     }
     return encoding._replace(context=_no_context, **hooks)
 
@@ -188,11 +183,6 @@ def encoding_at(encoding: Encoding, params: Params, x: ArrayLike, positions: Arr
         return encoding
     context, _ = encoding.context(params, x, positions, Rows())
     return bind_context(encoding, context, context)
-
-
-def context_of_part(part: Encoding, place: int, contexts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments for a hook of one part of several: its entries of the contexts, if it has one."""
-    return tuple(context[place] for context in contexts) if part.defines("context") else ()
 
 
 def check_inner_products(
@@ -385,19 +375,30 @@ def compute_dtype(x: ArrayLike) -> jnp.dtype:
     return jnp.dtype(jnp.float64 if x.dtype == jnp.float64 else jnp.float32)
 
 
+def scaled(x: ArrayLike, factor: float | ArrayLike) -> Array:
+    """x times a factor, computed in float32 or wider, in the dtype of x."""
+    x = jnp.asarray(x)
+    dtype = compute_dtype(x)
+    return (x.astype(dtype) * jnp.asarray(factor, dtype)).astype(x.dtype)
+
+
 def vector_dtype(positions: ArrayLike) -> jnp.dtype:
     """The dtype of vectors made from positions alone: that of floats, the default for integers."""
     dtype = as_positions(positions).dtype
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 
 
-def check_heads(shape: tuple[int, ...], num_heads: int, *, axis: int = -2) -> None:
+def check_heads(
+    shape: tuple[int, ...], num_heads: int, head_dim: int | None = None, *, axis: int = -2
+) -> None:
     """Raise where an array `[..., heads, head_dim]` does not have the heads an encoding expects."""
     if shape[axis] != num_heads:
         raise ValueError(
             f"the encoding was built for {num_heads} heads, but the array of shape {shape} has "
             f"{shape[axis]}: pass num_heads={shape[axis]}"
         )
+    if head_dim is not None:
+        check_head_dim(shape, head_dim)
 
 
 def check_head_dim(shape: tuple[int, ...], head_dim: int) -> None:
@@ -413,6 +414,29 @@ def check_sizes(**sizes: int) -> None:
     """Raise where an option that counts something (num_heads=…) is below 1, or beyond memory."""
     for name, size in sizes.items():
         check_size(name, size, each=16)
+
+
+def check_even(**sizes: int) -> None:
+    """Raise where a width does not divide into pairs."""
+    check_sizes(**sizes)
+    for name, size in sizes.items():
+        if size % 2:
+            raise ValueError(
+                f"{name} must be even and at least 2, not {size}: entries come in pairs"
+            )
+
+
+def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
+    """Raise where an option is none of its allowed words."""
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}: pass {' or '.join(map(repr, allowed))}")
+
+
+def check_positive(**values: float) -> None:
+    """Raise where an option is not a positive number."""
+    for name, value in values.items():
+        if not value > 0:
+            raise ValueError(f"{name} must be positive, not {value}")
 
 
 def check_queries_and_keys(q: Array, k: Array) -> None:

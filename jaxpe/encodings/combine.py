@@ -1,6 +1,8 @@
 """Combinations of encodings: in a chain, by head, by layer, at other positions."""
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, overload
 
@@ -16,15 +18,13 @@ from jaxpe.encodings.base import (
     as_positions,
     check_heads,
     check_sizes,
-    compute_dtype,
-    context_of_part,
+    scaled,
     vector_dtype,
 )
 
-_ONE = ("embed", "query", "key")
+# Hooks that take one array, and those that take queries and keys.
+_SINGLE = ("embed", "query", "key")
 _PAIRS = ("products", "bias", "mask", "weights", "value")
-# Of these a chain can have one alone: there is no sum of two softmaxes.
-_ALONE = ("products", "weights")
 
 
 class LayerPattern(NamedTuple):
@@ -90,27 +90,28 @@ def chain(*encodings: Encoding | LayerPattern) -> Encoding | LayerPattern:
 
 
 def _chained(encodings: Sequence[Encoding]) -> Encoding:
-    for hook in _ALONE:
+    for hook in ("products", "weights"):  # there is no sum of two softmaxes
         several = [i for i, part in enumerate(encodings) if part.defines(hook)]
         if len(several) > 1:
             raise ValueError(f"encodings {several} of the chain all define `{hook}`: chain one")
 
     def in_order(hook):
         def apply(params, x, positions, *contexts):
-            for i, (part, own) in enumerate(zip(encodings, params, strict=True)):
-                own_context = context_of_part(part, i, contexts)
-                x = getattr(part, hook)(own, x, positions, *own_context)
+            for function in _part_hooks(encodings, params, hook, contexts):
+                x = function(x, positions)
             return x
 
         return apply
 
-    def terms(hook):
+    def combined(hook):
+        count = 3 if hook == "value" else 4  # arguments before the contexts
+        combine = operator.and_ if hook == "mask" else operator.add
+
         def apply(params, *args):
-            args, contexts = _split_contexts(hook, args)
-            return [
-                getattr(part, hook)(own, *args, *context_of_part(part, i, contexts))
-                for i, (part, own) in enumerate(zip(encodings, params, strict=True))
-            ]
+            functions = _part_hooks(encodings, params, hook, args[count:])
+            terms = [function(*args[:count]) for function in functions]
+            terms = [term for term in terms if term is not None]
+            return functools.reduce(combine, terms) if terms else None
 
         return apply
 
@@ -119,18 +120,13 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
     def vectors(params, positions):
         if len(with_vectors) > 1:
             raise ValueError(
-                f"`chain` cannot decide whose vectors to use: encodings {with_vectors} all define "
-                f"them. Call encodings[{with_vectors[0]}].vectors(...), or chain only one "
-                "encoding that defines vectors"
+                f"`chain` cannot choose between encodings {with_vectors}, which all define "
+                f"`vectors`: call encodings[{with_vectors[0]}].vectors(...), or chain only one"
             )
         return encodings[with_vectors[0]].vectors(params[with_vectors[0]], positions)
 
-    hooks = {"init": _init_each(encodings), "context": _context_of_each(encodings)}
-    hooks |= {"vectors": vectors}
-    hooks |= {name: in_order(name) for name in _ONE}
-    hooks |= {name: _reduced(terms(name), _sum) for name in ("products", "bias", "weights")}
-    hooks |= {"value": _reduced(terms("value"), _sum), "mask": _reduced(terms("mask"), _all)}
-    return Encoding(**_defined(hooks, encodings))
+    hooks = {"vectors": vectors} | {name: in_order(name) for name in _SINGLE}
+    return _combined(hooks | {name: combined(name) for name in _PAIRS}, encodings)
 
 
 def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = None) -> Encoding:
@@ -166,30 +162,24 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
             check_heads(jnp.shape(x), sum(heads), axis=axis)
         return jnp.split(x, _boundaries(heads, x.shape[axis]), axis=axis)
 
-    def each(hook):
+    def single(hook):
         def apply(params, x, positions, *contexts):
-            parts = zip(encodings, params, split(x, grouped=hook == "key"), strict=True)
-            pieces = [
-                getattr(part, hook)(own, piece, positions, *context_of_part(part, i, contexts))
-                for i, (part, own, piece) in enumerate(parts)
-            ]
-            return jnp.concatenate(pieces, axis=-2)
+            functions = _part_hooks(encodings, params, hook, contexts)
+            pieces = zip(functions, split(x, grouped=hook == "key"), strict=True)
+            return jnp.concatenate([f(piece, positions) for f, piece in pieces], axis=-2)
 
         return apply
 
     def pairs(hook):
         def apply(params, q, k, q_positions, k_positions, *contexts):
-            parts = zip(encodings, params, split(q), split(k, grouped=True), heads, strict=True)
+            functions = _part_hooks(encodings, params, hook, contexts)
             pieces = []
-            for i, (part, own, q_part, k_part, h) in enumerate(parts):
-                own_context = context_of_part(part, i, contexts)
-                places = (q_positions, k_positions, *own_context)
-                piece = getattr(part, hook)(own, q_part, k_part, *places)
-                if piece is None and hook == "products":
-                    piece = dot_products(q_part, k_part)
-                pieces.append((piece, h))
-            fill = hook == "mask"
-            return _joined(pieces, axis=-3, shape=(q.shape[-3], k.shape[-3]), fill=fill)
+            for f, *qk in zip(functions, split(q), split(k, grouped=True), strict=True):
+                piece = f(*qk, q_positions, k_positions)
+                lacking = piece is None and hook == "products"
+                pieces.append(dot_products(*qk) if lacking else piece)
+            shape = (q.shape[-3], k.shape[-3])
+            return _joined(pieces, heads, axis=-3, shape=shape, fill=hook == "mask")
 
         return apply
 
@@ -197,26 +187,23 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
         masks = [mask] * len(heads)
         if mask is not None and mask.ndim > 2 and mask.shape[-3] > 1:
             masks = split(mask, axis=-3)
-        parts = zip(encodings, params, split(logits, axis=-3), masks, heads, strict=True)
-        pieces: list[tuple[Array | None, int]] = []
-        for part, own, piece, allowed, h in parts:
-            found = part.weights(own, piece, allowed, q_positions, k_positions)
-            pieces.append((attention_weights(piece, allowed) if found is None else found, h))
-        return _joined(pieces, axis=-3, shape=logits.shape[-2:])
+        functions = _part_hooks(encodings, params, "weights", ())
+        pieces = []
+        for f, piece, allowed in zip(functions, split(logits, axis=-3), masks, strict=True):
+            result = f(piece, allowed, q_positions, k_positions)
+            pieces.append(attention_weights(piece, allowed) if result is None else result)
+        return jnp.concatenate(pieces, axis=-3)
 
     def value(params, weights, q_positions, k_positions):
-        parts = zip(encodings, params, split(weights, axis=-3), heads, strict=True)
-        pieces = [
-            (part.value(own, piece, q_positions, k_positions), h) for part, own, piece, h in parts
-        ]
-        dim = next((piece.shape[-1] for piece, _ in pieces if piece is not None), 1)
-        return _joined(pieces, axis=-2, shape=(dim,))
+        functions = _part_hooks(encodings, params, "value", ())
+        parts = zip(functions, split(weights, axis=-3), strict=True)
+        pieces = [f(piece, q_positions, k_positions) for f, piece in parts]
+        dim = next((piece.shape[-1] for piece in pieces if piece is not None), 1)
+        return _joined(pieces, heads, axis=-2, shape=(dim,), fill=False)
 
-    hooks = {"init": _init_each(encodings), "context": _context_of_each(encodings)}
-    hooks |= {"value": value, "weights": weights}
-    hooks |= {name: each(name) for name in ("query", "key")}
+    hooks = {name: single(name) for name in ("query", "key")}
     hooks |= {name: pairs(name) for name in ("products", "bias", "mask")}
-    return Encoding(**_defined(hooks, encodings))
+    return _combined(hooks | {"value": value, "weights": weights}, encodings)
 
 
 def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
@@ -235,7 +222,7 @@ def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
         dtype = vector_dtype(positions)
         return positions.astype(dtype) * jnp.asarray(factor, dtype)
 
-    def one(hook):
+    def single(hook):
         def apply(params, x, positions, *rest):
             return getattr(encoding, hook)(params, x, moved(positions), *rest)
 
@@ -250,13 +237,11 @@ def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
 
         return apply
 
-    def vectors(params, positions):
-        return encoding.vectors(params, moved(positions))
-
-    hooks = {"init": encoding.init, "vectors": vectors}
-    hooks |= {name: one(name) for name in (*_ONE, "context")}
+    hooks = {"vectors": lambda params, positions: encoding.vectors(params, moved(positions))}
+    hooks |= {name: single(name) for name in (*_SINGLE, "context")}
     hooks |= {name: pairs(name) for name in _PAIRS}
-    return Encoding(**_defined(hooks, [encoding]))
+    defined: dict[str, Any] = {name: f for name, f in hooks.items() if encoding.defines(name)}
+    return encoding._replace(**defined)
 
 
 def rescaled(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
@@ -282,8 +267,7 @@ def rescaled(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
     """
 
     def query(params, q, positions, *context):
-        q = encoding.query(params, q, positions, *context)
-        return (q.astype(compute_dtype(q)) * jnp.asarray(factor, compute_dtype(q))).astype(q.dtype)
+        return scaled(encoding.query(params, q, positions, *context), factor)
 
     return encoding._replace(query=query)
 
@@ -307,63 +291,36 @@ def interleaved_layers(encoding: Encoding, last: Encoding, *, period: int) -> La
     return LayerPattern((encoding,) * (period - 1) + (last,))
 
 
-def _split_contexts(hook: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Arguments of a hook of pairs without the contexts, and these."""
-    count = 3 if hook == "value" else 4
-    return args[:count], args[count:]
+def _part_hooks(
+    encodings: Sequence[Encoding], params: Params, hook: str, contexts: Sequence[Any]
+) -> list[Callable[..., Any]]:
+    """A hook of every part, with its parameters and its entries of the contexts bound."""
+
+    def bound(i: int, part: Encoding, own: Params) -> Callable[..., Any]:
+        entries = [context[i] for context in contexts] if part.defines("context") else []
+        return lambda *args: getattr(part, hook)(own, *args, *entries)
+
+    return [bound(i, *pair) for i, pair in enumerate(zip(encodings, params, strict=True))]
 
 
-def _reduced(terms: Callable[..., list[Any]], reduce: Callable[[list[Any]], Any]) -> Callable:
-    return lambda params, *args: reduce(terms(params, *args))
-
-
-def _init_each(encodings: Sequence[Encoding]) -> Callable[[Array], Params]:
-    """Parameters of every part, from keys of their own."""
+def _combined(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Encoding:
+    """The encoding of the hooks that some part defines; parameters and contexts are tuples."""
 
     def init(key):
-        keys = jax.random.split(key, len(encodings))
-        return tuple(part.init(k) for part, k in zip(encodings, keys, strict=True))
-
-    return init
-
-
-def _defined(hooks: dict[str, Callable], parts: Sequence[Encoding]) -> dict[str, Any]:
-    """The hooks that some part defines; always init, whose shape follows from the parts."""
-    defined: dict[str, Any] = {
-        name: hook
-        for name, hook in hooks.items()
-        if name == "init" or any(part.defines(name) for part in parts)
-    }
-    acting = [part.centered for part in parts if part.defines("query") or part.defines("key")]
-    return defined | {"centered": bool(acting) and all(acting)}
-
-
-def _context_of_each(encodings: Sequence[Encoding]) -> Callable[..., tuple[Any, Any]]:
-    """Contexts and carries of every part, as tuples; None of parts that have none."""
+        keys = jax.random.split(key, len(parts))
+        return tuple(part.init(k) for part, k in zip(parts, keys, strict=True))
 
     def context(params, x, positions, rows):
-        found = [
+        pairs = [
             part.context(own, x, positions, rows.part(i))
-            for i, (part, own) in enumerate(zip(encodings, params, strict=True))
+            for i, (part, own) in enumerate(zip(parts, params, strict=True))
         ]
-        return tuple(c for c, _ in found), tuple(carry for _, carry in found)
+        return tuple(c for c, _ in pairs), tuple(carry for _, carry in pairs)
 
-    return context
-
-
-def _sum(terms: list[Array | None]) -> Array | None:
-    given = [term for term in terms if term is not None]
-    return sum(given[1:], start=given[0]) if given else None
-
-
-def _all(masks: list[Array | None]) -> Array | None:
-    given = [mask for mask in masks if mask is not None]
-    if not given:
-        return None
-    allowed = given[0]
-    for mask in given[1:]:
-        allowed = allowed & mask
-    return allowed
+    hooks = hooks | {"context": context}
+    defined = {n: f for n, f in hooks.items() if any(part.defines(n) for part in parts)}
+    acting = [part.centered for part in parts if part.defines("query") or part.defines("key")]
+    return Encoding(init=init, centered=bool(acting) and all(acting), **defined)
 
 
 def _boundaries(heads: list[int], available: int) -> list[int]:
@@ -379,16 +336,21 @@ def _boundaries(heads: list[int], available: int) -> list[int]:
 
 
 def _joined(
-    pieces: list[tuple[Array | None, int]], *, axis: int, shape: tuple[int, ...], fill: Any = 0
+    pieces: list[Array | None],
+    heads: list[int],
+    *,
+    axis: int,
+    shape: tuple[int, ...],
+    fill: bool,
 ) -> Array | None:
     """Pieces `[..., heads, *shape]` side by side, `fill` where a part has none."""
-    given = [piece for piece, _ in pieces if piece is not None]
-    if not given:
+    present = [piece for piece in pieces if piece is not None]
+    if not present:
         return None
-    lead = jnp.broadcast_shapes(*(piece.shape[:axis] for piece in given))
-    nothing = jnp.asarray(fill, given[0].dtype)
+    lead = jnp.broadcast_shapes(*(piece.shape[:axis] for piece in present))
+    nothing = jnp.asarray(fill, present[0].dtype)
     filled = [
         jnp.broadcast_to(nothing if piece is None else piece, (*lead, h, *shape))
-        for piece, h in pieces
+        for piece, h in zip(pieces, heads, strict=True)
     ]
     return jnp.concatenate(filled, axis=axis)

@@ -1,4 +1,4 @@
-"""Tables in the parameters: their shapes, and entries taken from them by position."""
+"""Tables in the parameters: first values, shapes, and entries taken by position."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,27 @@ from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxpe.encodings.base import Params
+
+
+def normal_params(key: Array, **tables: tuple[float, tuple[int, ...]]) -> dict[str, Array]:
+    """Tables N(0, stddev²), each of its stddev, its shape and a key of its own.
+
+    >>> normal_params(jax.random.key(0), u=(1.0, (3,)), v=(0.1, (2, 2)))["v"].shape
+    (2, 2)
+    """
+    keys, dtype = jax.random.split(key, len(tables)), jnp.result_type(float)
+    return {
+        name: stddev * jax.random.normal(own_key, shape, dtype)
+        for own_key, (name, (stddev, shape)) in zip(keys, tables.items(), strict=True)
+    }
+
+
+def uniform_params(keys: Array, **layers: tuple[int, tuple[int, ...]]) -> dict[str, Array]:
+    """Weights of a network, uniform in ±1/√inputs, each of its inputs, its shape and its key."""
+    return {
+        name: jax.random.uniform(key, shape, jnp.result_type(float), -1.0, 1.0) * inputs**-0.5
+        for key, (name, (inputs, shape)) in zip(keys, layers.items(), strict=True)
+    }
 
 
 def check_tables(params: Params, **shapes: tuple[int, ...]) -> None:

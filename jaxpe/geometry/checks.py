@@ -1,8 +1,8 @@
 """Checks of numbers: wrong ones raise an error where they are known, and become NaN inside `jit`.
 
-Whatever takes a matrix of distances, distributions or weights of pairs has them checked here. A
-function that is a program checks them before it, by `looked_at`. Inside `jit`, `vmap` and `grad`
-numbers are unknown: the functions `nan_unless_...` then make NaN of them.
+A public function checks its distances, distributions and weights in its first lines, and then calls
+a jitted function of arrays. Inside `jit`, `vmap` and `grad` numbers are unknown: the functions
+`nan_unless_...` make NaN of wrong ones.
 """
 
 import functools
@@ -57,6 +57,8 @@ def check_distances(D: Any) -> None:
     Nothing is done for points, for numbers that are not known, and for more than 4,096 positions.
     """
     values, present = _parts(D, "values")
+    if not isinstance(D, tuple):
+        check_numeric(D, "the matrix of distances")
     if np.size(values) > _MOST_CHECKED:
         return
     if present is not None and not is_traced(values, present):  # what is absent is not looked at
@@ -92,6 +94,8 @@ def check_encoded(P: Any) -> None:
         check_distances(P)
         return
     points = getattr(P, "coordinates", getattr(P, "points", P))
+    if not isinstance(points, tuple):
+        check_numeric(points, "points")
     points = _known(points, getattr(P, "present", None))
     if points is not None and points.size:
         _check_magnitude("coordinates", float(np.abs(points).max()), points.dtype)
@@ -279,10 +283,15 @@ def as_present(present: Bool[ArrayLike, " n"] | None, n: int) -> Bool[Array, " n
 
 def numbers(x: Any, name: str) -> Array:
     """An array of JAX; `InputError` for what holds no numbers, such as text or None."""
+    check_numeric(x, name)
+    return jnp.asarray(x)
+
+
+def check_numeric(x: Any, name: str) -> None:
+    """Raise for what holds no numbers, such as text, None or a result in place of an array."""
     known = not isinstance(x, jax.Array) and not is_traced(*jax.tree.leaves(x))
     if hasattr(x, "_fields") or (known and np.asarray(x).dtype.kind not in "biufcV"):
         raise InputError(f"{name} is {type(x).__name__}: pass real numbers")
-    return jnp.asarray(x)
 
 
 def floating(x: ArrayLike, name: str = "the array") -> Array:

@@ -29,13 +29,13 @@ from jaxpe.encodings.base import Params, bind_context, centered_positions, expan
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.layers import capped, dense, dropout, norm
 
-# What a layer keeps of the tokens so far: arrays `[..., n, heads, width]` by name; "context", a
-# pytree `[..., n, *]`, and "carry", one without n, where the encoding depends on the hidden states.
+# Cache of a layer: arrays `[..., n, heads, width]` by name. If the encoding depends on the hidden
+# states, also "context", a pytree `[..., n, *]`, and "carry", one without n.
 LayerCache = dict[str, Any]
 
 
 class BoundEncoding(NamedTuple):
-    """An encoding with its parameters: what `encoding.init` gave, or training made of it.
+    """An encoding with its parameters, initialised or trained.
 
     Attributes:
         encoding: the encoding.
@@ -46,23 +46,22 @@ class BoundEncoding(NamedTuple):
     params: Params = ()
 
 
-_NOTHING = BoundEncoding()
+_NO_ENCODING = BoundEncoding()
 
 
 class Context(NamedTuple):
-    """Arguments of attention beside its input, the same for every layer.
+    """Arguments of attention that all layers share.
 
     Attributes:
         q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
-        mask: true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
-        shared: the encoding all layers share.
+        mask: true where a query may attend, broadcasting to `[..., heads, n_q, n_k]`.
+        shared: the encoding that all layers share.
         slot: slot of a cache for the first of the new keys.
         trace: whether to return logits, weights and the outputs of heads.
-        embeddings: input of the first layer; None unless keys and values are read from it.
+        embeddings: source of keys and values in every layer; the layer's input when None.
         rows: padding and segments of the new tokens, for encodings that depend on hidden states.
-        cross: context of cross-attention: positions of queries and of the encoder's tokens, their
-            mask, its encoding, and as `embeddings` the encoder's hidden states, None where keys are
-            cached.
+        cross: context of cross-attention, whose `embeddings` are the encoder's hidden states, or
+            None where its keys and values are cached.
     """
 
     q_positions: ArrayLike
@@ -93,12 +92,12 @@ class Attended(NamedTuple):
 
     Attributes:
         output: `[..., n_q, dim]`.
-        logits: `[..., heads, n_q, n_k]`, of Eq. (1) with everything the encoding adds, capped where
-            the configuration has a cap, before the mask.
-        weights: their softmax, 0 where masked.
+        logits: `[..., heads, n_q, n_k]`, with everything the encoding adds, after a cap of the
+            configuration and before the mask.
+        weights: softmax of the logits, 0 where masked.
         heads: output of each head before its gate, `[..., n_q, heads, width]`.
         cache: the layer's cache with the new keys; None without one.
-        cross: output of cross-attention; None for a layer of attention, or a block without it.
+        cross: result of cross-attention in a block; None without it.
     """
 
     output: Float[Array, "... n_q dim"]
@@ -110,7 +109,7 @@ class Attended(NamedTuple):
 
 
 class _Heads(NamedTuple):
-    """Queries, and keys and values as a cache holds them: encoded already."""
+    """Encoded queries and keys, and values, `[..., n, heads, width]`."""
 
     q: Array
     k: Array
@@ -118,7 +117,7 @@ class _Heads(NamedTuple):
 
 
 class _Attention(nnx.Module):
-    """Base of the kinds of attention, which differ in queries, keys and values."""
+    """Base of multi-head and latent attention, which differ in queries, keys and values."""
 
     config: TransformerConfig
     output: nnx.Linear
@@ -131,99 +130,113 @@ class _Attention(nnx.Module):
         context: Context,
         *,
         source: Float[ArrayLike, "... n_k dim"] | None = None,
-        kept: LayerCache | None = None,
+        source_keys_values: LayerCache | None = None,
         cache: LayerCache | None = None,
         gates: Gates | None = None,
         dropout_key: Array | None = None,
     ) -> Attended:
-        """Attend from x to the source (x when None), or to the cache with it appended.
+        """Attend from x to the source (x when None), to cached keys, or to a cache with the source.
 
-        With what `remembered` made of a source, `kept`, attend to that.
+        Args:
+            x: queries' hidden states.
+            context: positions, mask and encoding.
+            source: hidden states of keys and values.
+            source_keys_values: keys and values of a source, as the method of this name gives them.
+            cache: keys and values of earlier tokens, to which those of the source are appended.
+            gates: factors of the heads.
+            dropout_key: switches dropout on.
         """
         x = jnp.asarray(x)
-        if kept is not None:
-            bound = both(context.shared, self._own())
-            heads = _Heads(self._queries(x, bound, context.q_positions), *self._expanded(kept))
+        bound = chain_bound(context.shared, self._bound_encoding())
+        if source_keys_values is not None:
+            heads = self._heads(x, bound, context.q_positions, source_keys_values)
             mixed = _mix(self.config, bound, heads, context, dropout_key, self.scale)
             return _finished(self.output, mixed, gates, None)
         source = x if source is None else jnp.asarray(source)
-        bound = both(context.shared, self._own())
-        new, carry = _context_of(bound, x, source, context, cache)
-        fresh = bound._replace(encoding=bind_context(bound.encoding, new, new))
+        new, carry = _encoding_context(bound, x, source, context, cache)
+        encoder = bound._replace(encoding=bind_context(bound.encoding, new, new))
         q_positions, k_positions = context.q_positions, context.k_positions
         if cache is None:  # nothing was encoded before
             q_positions, k_positions = centered_positions(bound.encoding, q_positions, k_positions)
-            kept, bound = self._kept(source, fresh, k_positions), fresh
+            keys_values, bound = self._keys_values(source, encoder, k_positions), encoder
         else:
-            kept = self._kept(source, fresh, q_positions)
-            kept = cache = _appended(cache, kept, new, carry, context.slot, axis=x.ndim - 2)
-            known = bind_context(bound.encoding, new, cache.get("context"))
-            bound = bound._replace(encoding=known)
-        heads = _Heads(self._queries(x, fresh, q_positions), *self._expanded(kept))
+            keys_values = self._keys_values(source, encoder, q_positions)
+            axis = x.ndim - 2
+            cache = _appended(cache, keys_values, new, carry, context.slot, axis=axis)
+            keys_values = cache
+            encoding = bind_context(bound.encoding, new, cache.get("context"))
+            bound = bound._replace(encoding=encoding)
+        heads = self._heads(x, encoder, q_positions, keys_values)
         mixed = _mix(self.config, bound, heads, context, dropout_key, self.scale)
         return _finished(self.output, mixed, gates, cache)
 
-    def remembered(
+    def source_keys_values(
         self,
         source: Float[ArrayLike, "... n_k dim"],
         positions: ArrayLike,
         *,
-        shared: BoundEncoding = _NOTHING,
+        shared: BoundEncoding = _NO_ENCODING,
     ) -> LayerCache:
-        """Keys, encoded, and values of a source that does not change, as a cache has them.
+        """Encoded keys, and values, of a source that does not change.
 
         Args:
-            source: hidden states of the encoder.
-            positions: theirs, `[..., n_k]`.
+            source: hidden states of an encoder.
+            positions: positions of the source, `[..., n_k]`.
             shared: encoding that all layers share.
         """
-        return self._kept(jnp.asarray(source), both(shared, self._own()), positions)
+        bound = chain_bound(shared, self._bound_encoding())
+        return self._keys_values(jnp.asarray(source), bound, positions)
 
     def empty_cache(
-        self, shape: tuple[int, ...], *, shared: BoundEncoding = _NOTHING
+        self, shape: tuple[int, ...], *, shared: BoundEncoding = _NO_ENCODING
     ) -> LayerCache:
-        """A cache of nothing yet, `[*shape, ...]`.
+        """An empty cache, `[*shape, ...]`.
 
         Args:
-            shape: that of the ids it will hold.
+            shape: shape of the ids that it will hold.
             shared: encoding that all layers share.
         """
 
         def filled() -> LayerCache:
-            bound = both(shared, self._own())
+            bound = chain_bound(shared, self._bound_encoding())
             x = jnp.zeros((*shape, self.config.dim), self.config.dtype)
             positions = jnp.zeros(shape, jnp.int32)
             new, carry = bound.encoding.context(bound.params, x, positions, Rows())
             bound = bound._replace(encoding=bind_context(bound.encoding, new, new))
-            kept = self._kept(x, bound, positions)
-            return kept if new is None else kept | {"context": new, "carry": carry}
+            keys_values = self._keys_values(x, bound, positions)
+            return keys_values if new is None else keys_values | {"context": new, "carry": carry}
 
         return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(filled))
 
-    def _own(self) -> BoundEncoding:
+    def _bound_encoding(self) -> BoundEncoding:
         return BoundEncoding(self.encoding, self.encoding_params.get_value())
 
     @property
     def scale(self) -> float:
         """Factor of q·k in the logits."""
-        own = self.config.attention_scale
-        return self._width() ** -0.5 if own is None else own
+        scale = self.config.attention_scale
+        return self._width() ** -0.5 if scale is None else scale
 
     def _width(self) -> int:
         """Width of queries and keys before the encoding acts on them."""
         raise NotImplementedError
 
-    def _kept(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
-        """Entries of a cache for these tokens."""
+    def _keys_values(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
+        """Encoded keys, and values, as a cache holds them."""
         raise NotImplementedError
 
-    def _expanded(self, kept: LayerCache) -> tuple[Array, Array]:
-        """Keys and values, `[..., n, heads, width]`, from what a cache holds."""
+    def _expanded(self, keys_values: LayerCache) -> tuple[Array, Array]:
+        """Keys and values of a cache, `[..., n, heads, width]`."""
         raise NotImplementedError
 
     def _queries(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> Array:
         """Encoded queries, `[..., n, heads, width]`."""
         raise NotImplementedError
+
+    def _heads(
+        self, x: Array, bound: BoundEncoding, positions: ArrayLike, keys_values: LayerCache
+    ) -> _Heads:
+        return _Heads(self._queries(x, bound, positions), *self._expanded(keys_values))
 
 
 class MultiHeadAttention(_Attention):
@@ -234,7 +247,7 @@ class MultiHeadAttention(_Attention):
     acts on embeddings. The configuration may have another scale than 1/√head_dim, norms of queries
     and keys before the encoding, and a cap of the logits.
 
-    The layer has parameters of `encoding` for itself, beside those of the context's.
+    The layer has parameters of `encoding`, chained with the shared encoding of the context.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -265,15 +278,15 @@ class MultiHeadAttention(_Attention):
     def _width(self) -> int:
         return self.config.head_width
 
-    def _kept(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
+    def _keys_values(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
         width = self.config.head_width
         k = _split(self.key(x), width)
         k = k if self.key_norm is None else self.key_norm(k)
         k = bound.encoding.key(bound.params, k, positions)
         return {"k": k, "v": _split(self.value(x), width)}
 
-    def _expanded(self, kept: LayerCache) -> tuple[Array, Array]:
-        return kept["k"], kept["v"]
+    def _expanded(self, keys_values: LayerCache) -> tuple[Array, Array]:
+        return keys_values["k"], keys_values["v"]
 
     def _queries(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> Array:
         q = _split(self.query(x), self.config.head_width)
@@ -286,9 +299,9 @@ class LatentAttention(_Attention):
 
     DeepSeek-AI (2024), Eq. (9) to (19): c = norm(x W_DKV); keys [c W_UK, key(x W_KR)], whose
     rotary part all heads share; queries likewise; values c W_UV; logits q·k/√(head_dim +
-    rotary_dim). The encoding's `query` and `key` act on the rotary part alone, `bias` sees whole
+    rotary_dim). The encoding's `query` and `key` act on the rotary part alone, its `bias` on whole
     queries and keys. A cache keeps c and the encoded rotary key: key_value_rank + rotary_dim
-    numbers a token. The layer has parameters of `encoding` for itself; `config.latent` has sizes.
+    numbers a token. Each layer has parameters of `encoding`; `config.latent` has the sizes.
 
     >>> from flax import nnx
     >>> latent = jaxpe.nn.LatentSizes(key_value_rank=6, rotary_dim=2)
@@ -330,7 +343,7 @@ class LatentAttention(_Attention):
     def _width(self) -> int:
         return self.config.head_width + self.latent.rotary_dim
 
-    def _kept(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
+    def _keys_values(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
         rotary = _split(self.rotary_key(x), self.latent.rotary_dim)
         latent = self.key_value_norm(self.key_value_down(x))
         return {
@@ -338,10 +351,10 @@ class LatentAttention(_Attention):
             "rotary": bound.encoding.key(bound.params, rotary, positions),
         }
 
-    def _expanded(self, kept: LayerCache) -> tuple[Array, Array]:
-        latent = kept["latent"][..., 0, :]
+    def _expanded(self, keys_values: LayerCache) -> tuple[Array, Array]:
+        latent = keys_values["latent"][..., 0, :]
         content = _split(self.key(latent), self.config.head_width)
-        shared = repeat_heads(kept["rotary"], self.config.num_heads)
+        shared = repeat_heads(keys_values["rotary"], self.config.num_heads)
         k = jnp.concatenate([content, shared], axis=-1)
         return k, _split(self.value(latent), self.value_dim)
 
@@ -357,7 +370,7 @@ class LatentAttention(_Attention):
 def make_attention(
     config: TransformerConfig, *, encoding: Encoding, rngs: nnx.Rngs
 ) -> MultiHeadAttention | LatentAttention:
-    """The attention layer that the sizes ask for."""
+    """Multi-head attention, or latent attention if the configuration has its sizes."""
     layer = MultiHeadAttention if config.latent is None else LatentAttention
     return layer(config, encoding=encoding, rngs=rngs)
 
@@ -365,7 +378,7 @@ def make_attention(
 def encoding_parameters(
     config: TransformerConfig, encoding: Encoding, *, rngs: nnx.Rngs
 ) -> nnx.Param:
-    """Parameters of an encoding, which must be floats, in one `nnx.Param`, as `config` has them."""
+    """Initialised parameters of an encoding as one `nnx.Param`, of the dtype of `config`."""
     if not isinstance(encoding, Encoding):
         raise ValueError(f"encoding={encoding!r}: pass one that is made, as jaxpe.rope(head_dim=4)")
 
@@ -381,18 +394,18 @@ def encoding_parameters(
     return nnx.Param(jax.tree.map(cast, encoding.init(rngs.params())))
 
 
-def both(shared: BoundEncoding, own: BoundEncoding) -> BoundEncoding:
-    """The encodings that act here, as one."""
-    parts = [part for part in (shared, own) if part.encoding != identity()]
+def chain_bound(*encodings: BoundEncoding) -> BoundEncoding:
+    """Several encodings with their parameters as one."""
+    parts = [part for part in encodings if part.encoding != identity()]
     if len(parts) == 1:
         return parts[0]
     return BoundEncoding(chain(*(p.encoding for p in parts)), tuple(p.params for p in parts))
 
 
-def _context_of(
+def _encoding_context(
     bound: BoundEncoding, x: Array, source: Array, context: Context, cache: LayerCache | None
 ) -> tuple[Any, Any]:
-    """The context of new tokens and its carry; None and None where the encoding has none."""
+    """Context of new tokens and its carry; both None for an encoding without context."""
     if not bound.encoding.defines("context"):
         return None, None
     if source.shape[:-1] != x.shape[:-1]:
@@ -412,15 +425,15 @@ def _mix(
     key: Array | None,
     scale: float,
 ) -> Attended:
-    """Values mixed by attention, `[..., n_q, heads, head_dim]`, from encoded queries and keys."""
-    # What is encoded already must not be encoded again.
+    """Outputs of heads, `[..., n_q, heads, head_dim]`, from encoded queries and keys."""
+    # Queries and keys are encoded already.
     rest = bound.encoding._replace(query=Encoding().query, key=Encoding().key)
-    places = {"q_positions": context.q_positions, "k_positions": context.k_positions}
-    allowed = encoded_mask(rest, bound.params, heads.q, heads.k, context.mask, **places)
+    positions = {"q_positions": context.q_positions, "k_positions": context.k_positions}
+    allowed = encoded_mask(rest, bound.params, heads.q, heads.k, context.mask, **positions)
     context = context._replace(mask=allowed)
     drops = key is not None and config.attention_dropout > 0
-    # The fused paths take no wider values, have float32 logits for float64 too, and on a CPU
-    # nothing for float16.
+    # The fused paths take no values wider than keys, compute float64 logits in float32, and do not
+    # support float16 on a CPU.
     unfit = heads.v.shape[-1] > heads.k.shape[-1] or heads.q.dtype == jnp.float64
     unfit |= heads.q.dtype == jnp.float16 and config.attention == "xla"
     unfit |= config.attention_cap is not None
@@ -438,12 +451,12 @@ def _transparent(
     key: Array | None,
     scale: float,
 ) -> Attended:
-    where = {"q_positions": context.q_positions, "k_positions": context.k_positions}
-    logits = attention_logits(*bound, heads.q, heads.k, scale=scale, **where)
+    positions = {"q_positions": context.q_positions, "k_positions": context.k_positions}
+    logits = attention_logits(*bound, heads.q, heads.k, scale=scale, **positions)
     logits = capped(logits, config.attention_cap)
-    weights = encoded_weights(*bound, logits, context.mask, **where)
+    weights = encoded_weights(*bound, logits, context.mask, **positions)
     dropped = dropout(weights, rate=config.attention_dropout, key=key)
-    out = attention_output(*bound, dropped, heads.v, **where)
+    out = attention_output(*bound, dropped, heads.v, **positions)
     return Attended(out, logits, weights, out) if context.trace else Attended(out)
 
 
@@ -464,13 +477,13 @@ def _fused(
     options: Any = {"scale": scale, "implementation": config.attention}
     with jax.numpy_dtype_promotion("standard"):  # it mixes 16-bit numbers and float32
         out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
-    if mask is not None:  # where there is no key to attend to, softmax attends to all
+    if mask is not None:  # a query without keys would attend to all
         out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
     return Attended(out[..., :width].reshape(*lead, *out.shape[-3:-1], width))
 
 
 def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:
-    """`[..., heads, n_q, n_k]` with one axis in front, as the fused path has it."""
+    """`[..., heads, n_q, n_k]` with one axis in front, as the fused path takes it."""
     x = expand_rank(x, len(lead) + 3)
     if len(lead) == 1:
         return x
@@ -500,11 +513,11 @@ def _appended(
 
     if context is not None:
         new = new | {"context": context}
-    found = {name: jax.tree.map(put, cache[name], entry) for name, entry in new.items()}
+    updated = {name: jax.tree.map(put, cache[name], entry) for name, entry in new.items()}
     if context is None:
-        return found
-    before = cache["carry"]
-    return found | {"carry": jax.tree.map(lambda old, now: now.astype(old.dtype), before, carry)}
+        return updated
+    cast = jax.tree.map(lambda old, new: new.astype(old.dtype), cache["carry"], carry)
+    return updated | {"carry": cast}
 
 
 def _finished(

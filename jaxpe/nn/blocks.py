@@ -29,7 +29,7 @@ class FeedForward(nnx.Module):
         self.down = make(hidden, dim)
 
     def __call__(self, x: Float[ArrayLike, "... dim"]) -> Float[Array, "... dim"]:
-        """Transform each token by itself."""
+        """Hidden states of each token, transformed alone."""
         x, nonlinear = jnp.asarray(x), activation(self.activation)
         if self.gate is None:
             return self.down(nonlinear(self.up(x)))
@@ -37,12 +37,12 @@ class FeedForward(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Attention and feed-forward, each with a residual and a norm before or after.
+    """Transformer block: attention and feed-forward layer, each with a residual and norms.
 
-    Before: x + f(norm(x)). After: norm(x + f(x)). Both: x + norm(f(norm(x))). In parallel:
-    x + attention(norm(x)) + mlp(norm(x)), with norms of their own or one. With `cross`, attention
-    to an encoder's tokens stands between the two (Vaswani et al. 2017). The block has parameters of
-    `encoding` for itself, beside those of the context's.
+    Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Both: x + norm(f(norm(x))). Parallel:
+    x + attention(norm(x)) + mlp(norm(x)), with one norm or two. With `cross`, cross-attention
+    follows attention (Vaswani et al. 2017). The block has parameters of `encoding`, chained with
+    the shared encoding of the context.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -85,19 +85,19 @@ class Block(nnx.Module):
         context: Context,
         *,
         cache: LayerCache | None = None,
-        kept: LayerCache | None = None,
+        source_keys_values: LayerCache | None = None,
         gates: Gates | None = None,
         dropout_key: Array | None = None,
         first: Bool[ArrayLike, ""] | bool = False,
     ) -> Attended:
-        """The block's output, with what attention had to say on the way.
+        """The block's output, with the results of attention.
 
         Args:
             x: hidden states.
             context: positions, mask and encoding, and those of cross-attention.
             cache: keys and values of earlier tokens.
-            kept: what `remembered` of the cross-attention made of the encoder's hidden states, in
-                place of those in the context.
+            source_keys_values: keys and values of the encoder's tokens for cross-attention, in
+                place of their hidden states in the context.
             gates: factors of the heads.
             dropout_key: switches dropout on.
             first: whether this is the first layer, which may have no norm before attention.
@@ -107,17 +107,17 @@ class Block(nnx.Module):
         keys = [None] * count if dropout_key is None else jax.random.split(dropout_key, count)
         rate, after = self.config.dropout, self.config.norm_position == "post"
 
-        def entered(x: Array) -> Array:
+        def attention_input(x: Array) -> Array:
             if after:
                 return x
             normed = self.attention_norm(x)
             return normed if self.config.first_norm else jnp.where(first, x, normed)
 
-        here = entered(x)
+        hidden = attention_input(x)
         attended = self.attention(
-            here,
+            hidden,
             context,
-            source=None if context.embeddings is None else entered(context.embeddings),
+            source=None if context.embeddings is None else attention_input(context.embeddings),
             cache=cache,
             gates=gates,
             dropout_key=keys[0],
@@ -126,25 +126,25 @@ class Block(nnx.Module):
         y = x + dropout(added, rate=rate, key=keys[1])
         y = self.attention_norm(y) if after else y
         if context.cross is not None:
-            y, crossed = self._crossed(y, context.cross, kept, keys[3:])
+            y, crossed = self._crossed(y, context.cross, source_keys_values, keys[3:])
             attended = attended._replace(cross=crossed)
         if self.mlp_norm is not None:
             source = y if self.config.residual == "sequential" else x
-            here = y if after else self.mlp_norm(source)
-        added = _normed(self.mlp_output_norm, self.mlp(here))
+            hidden = y if after else self.mlp_norm(source)
+        added = _normed(self.mlp_output_norm, self.mlp(hidden))
         y = y + dropout(added, rate=rate, key=keys[2])
         return attended._replace(output=_normed(self.mlp_norm, y) if after else y)
 
     def _crossed(
-        self, x: Array, context: Context, kept: LayerCache | None, keys: Any
+        self, x: Array, context: Context, source_keys_values: LayerCache | None, keys: Any
     ) -> tuple[Array, Attended]:
-        """States after cross-attention, with its residual."""
+        """Hidden states after cross-attention and its residual, and its result."""
         after = self.config.norm_position == "post"
         crossed = self.cross_attention(
             x if after else self.cross_norm(x),
             context,
             source=context.embeddings,
-            kept=kept,
+            source_keys_values=source_keys_values,
             dropout_key=keys[0],
         )
         added = _normed(self.cross_output_norm, crossed.output)

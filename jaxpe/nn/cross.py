@@ -14,16 +14,15 @@ from jaxpe.nn.masks import checked_valid
 
 
 class Memory(NamedTuple):
-    """The tokens of an encoder, as a decoder's cross-attention takes them.
+    """Tokens of an encoder for the cross-attention of a decoder.
 
     Attributes:
-        hidden: their hidden states `[..., m, dim]`; None where `layers` has what is made of them.
+        hidden: hidden states `[..., m, dim]`; None where `layers` takes their place.
         positions: `[..., m]`; the index in the row when None.
-        mask: `[..., m]`, false on padding; None where every token counts.
-        segments: `[..., m]`, of packed documents: a token of the decoder attends to those of its
-            own number. None for rows of one document.
-        layers: keys and values in every layer, as `Decoder.cache_memory` makes them once for all
-            tokens to come.
+        mask: `[..., m]`, false on padding; None without padding.
+        segments: `[..., m]`, of packed documents: tokens of the decoder attend to tokens of the
+            same segment. None for rows of one document.
+        layers: keys and values in every layer, from `Decoder.cache_memory`.
     """
 
     hidden: Float[ArrayLike, "... m dim"] | None = None
@@ -34,10 +33,9 @@ class Memory(NamedTuple):
 
 
 def checked_cross(encoding: Encoding | LayerPattern | None) -> Encoding | None:
-    """An encoding of cross-attention; refused where it does what cross-attention has no place for.
+    """An encoding of cross-attention, refused if it embeds or depends on hidden states of a row.
 
-    What depends on the hidden states of one row (sums of gates, a recurrence over keys) is not
-    defined between two rows.
+    Sums of gates or a recurrence over keys are not defined between two rows.
     """
     if encoding is None:
         return None
@@ -58,7 +56,7 @@ def checked_cross(encoding: Encoding | LayerPattern | None) -> Encoding | None:
 def checked_memory(
     memory: Memory, config: TransformerConfig, shape: tuple[int, ...], segments: Any
 ) -> Memory:
-    """The memory with positions, where it fits the ids of the decoder."""
+    """The memory with positions, refused unless it fits the ids of the decoder."""
     if memory.layers is None:
         if memory.hidden is None:
             raise ValueError("memory has neither hidden states nor keys and values: pass one")
@@ -87,6 +85,6 @@ def cross_mask(memory: Memory, segments: Any) -> Array | None:
     if memory.mask is not None:
         parts.append(jnp.asarray(memory.mask)[..., None, None, :])
     if segments is not None:
-        there = jnp.asarray(memory.segments)[..., None, None, :]
-        parts.append(jnp.asarray(segments)[..., None, :, None] == there)
+        source_segments = jnp.asarray(memory.segments)[..., None, None, :]
+        parts.append(jnp.asarray(segments)[..., None, :, None] == source_segments)
     return None if not parts else parts[0] if len(parts) == 1 else parts[0] & parts[1]

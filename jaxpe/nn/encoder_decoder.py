@@ -1,4 +1,4 @@
-"""Encoder–decoder: a decoder whose tokens also attend to those of an encoder."""
+"""Encoder–decoder: a decoder with cross-attention to the tokens of an encoder."""
 
 from typing import Any, NamedTuple
 
@@ -39,8 +39,8 @@ class EncoderDecoder(nnx.Module):
     Args:
         encoder: the encoder.
         decoder: a decoder built with `cross_encoding`, of the encoder's width.
-        share_embeddings: the decoder reads its tokens as the encoder does, from one table, as in
-            T5. The model then has a copy of the decoder without its own.
+        share_embeddings: both sides have one table of embeddings, as in T5. The model then has a
+            copy of the decoder without a table.
 
     Raises:
         ValueError: a decoder without cross-attention, or sizes that do not go together.
@@ -86,25 +86,25 @@ class EncoderDecoder(nnx.Module):
             mask: `[..., m]`, false on padding of the encoder, at which neither side looks.
             positions: `[..., m]`, of the encoder's tokens on its own side and in cross-attention;
                 the index in the row when None.
-            segments: of packed documents; a token of the decoder attends to the encoder's tokens of
-                its own number. Where rows are packed, both sides need them.
-            decoder_mask, decoder_positions, decoder_segments: the same of the decoder.
+            segments: of packed documents; tokens of the decoder attend to tokens of the encoder in
+                the same segment. Packed rows need them on both sides.
+            decoder_mask, decoder_positions, decoder_segments: these arguments for the decoder.
             dropout_key: switches dropout on.
             trace: also return hidden states, attention logits and weights.
         """
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
-        places: dict[str, Any] = {"mask": mask, "positions": positions, "segments": segments}
-        below = self.encoder(ids, **places, dropout_key=keys[0], trace=trace)
-        above = self.decode(
+        rows: dict[str, Any] = {"mask": mask, "positions": positions, "segments": segments}
+        encoded = self.encoder(ids, **rows, dropout_key=keys[0], trace=trace)
+        decoded = self.decode(
             decoder_ids,
-            memory=Memory(below.hidden, positions, mask, segments),
+            memory=Memory(encoded.hidden, positions, mask, segments),
             mask=decoder_mask,
             positions=decoder_positions,
             segments=decoder_segments,
             dropout_key=keys[1],
             trace=trace,
         )
-        return EncoderDecoderOutput(below, above)
+        return EncoderDecoderOutput(encoded, decoded)
 
     def encode(
         self,
@@ -114,10 +114,9 @@ class EncoderDecoder(nnx.Module):
         positions: ArrayLike | None = None,
         **options: Any,
     ) -> Memory:
-        """The encoder's tokens with their keys and values in every layer of the decoder.
+        """Keys and values of the encoder's tokens in every layer of the decoder.
 
-        They are made once, and `decode` uses them for every new token. Options are the
-        transformer's.
+        `decode` uses them for every new token. Options are the transformer's.
         """
         hidden = self.encoder(ids, mask=mask, positions=positions, **options).hidden
         segments = options.get("segments")
@@ -126,12 +125,12 @@ class EncoderDecoder(nnx.Module):
     def decode(
         self, ids: Int[ArrayLike, "... n"], *, cache: Cache | None = None, **options: Any
     ) -> TransformerOutput:
-        """The decoder's output, from its memory or that of the cache; options as of a `Decoder`."""
+        """The decoder's output, with the memory passed or cached; options are the `Decoder`'s."""
         if self.decoder.tokens is None:
             ids = jnp.asarray(ids)
-            # What is under the mask may be any number, also none of the table.
-            kept = ids if options.get("mask") is None else jnp.where(options["mask"], ids, 0)
-            options = {"vectors": self.encoder.token_embeddings(kept), **options}
+            # Ids under the mask may be any numbers.
+            valid = ids if options.get("mask") is None else jnp.where(options["mask"], ids, 0)
+            options = {"vectors": self.encoder.token_embeddings(valid), **options}
         return self.decoder(ids, cache=cache, **options)
 
 

@@ -1,4 +1,4 @@
-"""Conversion of a module to a pure function of its parameters, once, at the boundary."""
+"""Modules as pure functions of their parameters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,14 +12,14 @@ Params = Any
 
 
 def initialised(make: Callable[[nnx.Rngs], nnx.Module], *, seed: int) -> Any:
-    """The model `make(nnx.Rngs(seed))`, all its parameters drawn by one program.
+    """The model `make(nnx.Rngs(seed))`, with all parameters initialised in one `jax.jit`.
 
-    Called eagerly, Flax compiles several for each shape of a parameter. As one, products are
-    rounded once less: weights differ from those in the last digit.
+    Eager Flax compiles several programs for each shape of a parameter. In one program products are
+    rounded once less, so weights differ in the last digit.
 
     Args:
-        make: function from random streams to the model; it makes no encoding from arrays, whose
-            functions would close over values of the trace.
+        make: function from random streams to the model. Its encodings may not close over arrays
+            that it computes, which are tracers inside `jit`.
         seed: random seed, in [0, 2**32).
 
     >>> from flax import nnx
@@ -28,20 +28,20 @@ def initialised(make: Callable[[nnx.Rngs], nnx.Module], *, seed: int) -> Any:
     >>> np.allclose(model.kernel.get_value(), make(nnx.Rngs(0)).kernel.get_value())
     True
     """
-    made = []
+    graphdefs = []
 
     @jax.jit
-    def state(seed: Array) -> Any:
-        graphdef, drawn = nnx.split(make(nnx.Rngs(jax.random.key(seed))))
-        made.append(graphdef)
-        return drawn
+    def initial_state(seed: Array) -> Any:
+        graphdef, state = nnx.split(make(nnx.Rngs(jax.random.key(seed))))
+        graphdefs.append(graphdef)
+        return state
 
-    drawn = state(np.uint32(seed))
-    return nnx.merge(made[0], drawn)
+    state = initial_state(np.uint32(seed))
+    return nnx.merge(graphdefs[0], state)
 
 
 def parameter_count(params: Params) -> int:
-    """Numbers in a pytree of parameters, or in a model.
+    """Number of parameters in a pytree or in a model.
 
     >>> from flax import nnx
     >>> jaxpe.nn.parameter_count(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
@@ -55,9 +55,9 @@ def parameter_count(params: Params) -> int:
 def functionalize(
     model: nnx.Module, method: Callable[..., Any] | None = None
 ) -> tuple[Callable[..., Any], Params]:
-    """A model as `(apply, params)`: `apply(params, *args, **options)` is what the model gives.
+    """A model as `(apply, params)`, where `apply(params, *args, **options)` calls it.
 
-    All its state must be `nnx.Param`. A `method` `(model, *args, **options)` stands for its call.
+    All its state must be `nnx.Param`. A `method` `(model, *args, **options)` replaces the call.
 
     >>> from flax import nnx
     >>> apply, params = jaxpe.nn.functionalize(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))

@@ -1,4 +1,4 @@
-"""Text from a language model, one token after another through its decoder's cache."""
+"""Generation: one token after another through the cache of a decoder."""
 
 import functools
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from jaxpe.nn.transformer import Cache, Decoder, Transformer
 
 
 class _Sampling(NamedTuple):
-    """Settings of the choice of a token."""
+    """Settings of sampling."""
 
     temperature: float
     top_k: int | None
@@ -44,22 +44,22 @@ def generate(
     top_p: float | None = None,
     end_id: int | None = None,
 ) -> Int32[Array, "batch steps"]:
-    """Tokens that follow prompts, or translate them, `[batch, steps]`.
+    """Generated tokens, `[batch, steps]`, after prompts or as their translation.
 
-    Compiled once for each model, shape and setting. Where logits are not finite (positions beyond a
-    learned table, which raise when they are known), the token is −1.
+    Compiled once for each model, shape and setting. A token is −1 where logits are not finite, as
+    at positions beyond a learned table inside `jit`.
 
     Args:
-        model: a language model. One on an encoder–decoder reads the prompts with its encoder, once.
+        model: a language model; an encoder–decoder reads the prompts with its encoder.
         prompt: token ids, one or more a row.
         steps: tokens to generate, at least 1.
-        start_id: first token of the decoder, for an encoder–decoder alone; it is not returned.
-        mask: `[batch, n]`, false on padding, on whichever side; positions count valid tokens.
-        key: for sampling; needed when the temperature is above 0.
-        temperature: 0 takes the likeliest token, 1 samples as the model says.
-        top_k: sample among so many likeliest tokens only.
-        top_p: sample among the fewest tokens that have this probability together.
-        end_id: a row that has produced this repeats it.
+        start_id: first token of the decoder of an encoder–decoder; it is not returned.
+        mask: `[batch, n]`, false on padding on either side; positions count valid tokens.
+        key: random key, for a temperature above 0.
+        temperature: 0 takes the likeliest token, 1 samples from the model's distribution.
+        top_k: sample among this many likeliest tokens.
+        top_p: sample among the fewest tokens with this total probability.
+        end_id: a row repeats this token once it is generated.
 
     Raises:
         ValueError: for settings that do not go together, and for more positions than a table has.
@@ -96,7 +96,7 @@ def _generate(
     batch, positions = len(prompt), padded_positions(valid)
     if isinstance(model, Seq2SeqLM):
         memory = model.transformer.encode(prompt, mask=valid, positions=positions)
-        prompt = jnp.full((batch, 1), start_id or 0, jnp.int32)  # which is known here
+        prompt = jnp.full((batch, 1), start_id or 0, jnp.int32)
         valid, positions = jnp.ones((batch, 1), bool), jnp.zeros((batch, 1), jnp.int32)
         decoder, read = model.transformer.decoder, model.decode
     else:
@@ -115,11 +115,11 @@ def _generate(
         ids = jnp.maximum(state.token, 0)[:, None]
         out = read(ids, positions=position[:, None], cache=state.cache)
         token = _chosen(out.logits[:, 0], key, sampling)
-        token, ended = _held(token, state.ended, end_id)
+        token, ended = _after_end(token, state.ended, end_id)
         return _Step(out.transformer.cache, token, position, ended), token
 
     token = _chosen(logits, None if keys is None else keys[0], sampling)
-    token, ended = _held(token, jnp.zeros(batch, bool), end_id)
+    token, ended = _after_end(token, jnp.zeros(batch, bool), end_id)
     start = _Step(first.transformer.cache, token, jnp.max(positions, axis=1), ended)
     _, rest = lax.scan(step, start, None if keys is None else keys[1:], steps - 1)
     return jnp.concatenate([token[None], rest]).T
@@ -150,7 +150,7 @@ def _narrowed(logits: Array, sampling: _Sampling) -> Array:
     return logits
 
 
-def _held(token: Array, ended: Array, end_id: int | None) -> tuple[Array, Array]:
+def _after_end(token: Array, ended: Array, end_id: int | None) -> tuple[Array, Array]:
     """Rows that have ended go on with the end token."""
     if end_id is None:
         return token, ended
@@ -211,7 +211,7 @@ def _check_start(model: Any, start_id: int | None, vocab_size: int) -> None:
 
 
 def _check_last_position(model: CausalLM | Seq2SeqLM, valid: Array, steps: int) -> None:
-    """Have the encodings raise before anything is generated, where one ends too early."""
+    """Raise before generation where the encoding has too few positions."""
     if is_traced(valid):
         return
     longest = int(np.max(np.sum(np.asarray(valid), axis=-1), initial=1))
@@ -222,6 +222,6 @@ def _check_last_position(model: CausalLM | Seq2SeqLM, valid: Array, steps: int) 
 
 
 def _embed_at(transformer: Transformer, position: int) -> None:
-    nothing = jax.ShapeDtypeStruct((1, transformer.config.dim), transformer.config.dtype)
+    token = jax.ShapeDtypeStruct((1, transformer.config.dim), transformer.config.dtype)
     params = transformer.encoding_params.get_value()
-    jax.eval_shape(lambda x: transformer.encoding.embed(params, x, np.array([position])), nothing)
+    jax.eval_shape(lambda x: transformer.encoding.embed(params, x, np.array([position])), token)

@@ -23,12 +23,12 @@ def dense(
     part: Biased = "head",
     rngs: nnx.Rngs,
 ) -> nnx.Linear:
-    """A dense layer as the configuration has them; kernel `[in, out]`.
+    """A dense layer with kernel `[in, out]`, initialised as the configuration says.
 
     Args:
         config: the configuration.
         features_in, features_out: widths.
-        part: what the layer is of, which says whether it has a bias.
+        part: part of the model, which decides on a bias.
         rngs: for the initialisation.
     """
     return nnx.Linear(
@@ -71,14 +71,14 @@ def norm(
 
 
 class NoNorm(nnx.Module):
-    """Identity in the place of a norm."""
+    """Identity in place of a norm."""
 
     def __call__(self, x: Array) -> Array:
-        """The same."""
+        """The input."""
         return x
 
 
-# Flax asks which of float64 and float32 is wider, which JAX answers in its standard mode only.
+# Flax promotes float32 with float64, which JAX allows in its standard mode only.
 class _LayerNorm(nnx.LayerNorm):
     def __call__(self, x: Array) -> Array:
         with jax.numpy_dtype_promotion("standard"):
@@ -105,7 +105,7 @@ def read_out(layer: nnx.Linear | nnx.Embed, x: Array) -> Array:
 
 
 def activation(name: str) -> Callable[[Array], Array]:
-    """The nonlinearity of this name; a gated layer applies it to the gate."""
+    """Activation function by name; a gated layer applies it to the gate."""
     return {
         "gelu": _gelu,
         "gelu_tanh": _gelu_tanh,
@@ -132,7 +132,7 @@ def is_gated(name: str) -> bool:
 
 
 def capped(logits: Array, cap: float | None) -> Array:
-    """Logits c·tanh(logits/c), which stay within ±c; themselves where there is no cap."""
+    """Soft-capped logits c·tanh(logits/c), within ±c; unchanged without a cap."""
     if cap is None:
         return logits
     limit = jnp.asarray(cap, logits.dtype)
@@ -140,17 +140,17 @@ def capped(logits: Array, cap: float | None) -> Array:
 
 
 def dropout(x: Array, *, rate: float, key: Array | None) -> Array:
-    """Zero a share `rate` of x and scale up the rest; x itself without a key.
+    """Dropout: zero a share `rate` of x and scale up the rest; x itself without a key.
 
-    The rate is rounded to a multiple of 2⁻¹⁶: half the random bits of 32-bit uniforms, which on a
-    CPU take longer than the layers they act on.
+    The rate is rounded to a multiple of 2⁻¹⁶, because 32-bit uniforms take longer on a CPU than the
+    layers that they act on.
     """
     if key is None or rate == 0.0:
         return x
     dropped = round(rate * _DROPOUT_LEVELS)
     bits = jax.random.bits(key, x.shape, jnp.uint16)
-    kept = bits >= jnp.uint16(dropped)
-    return jnp.where(kept, x * jnp.asarray(1 / (1 - dropped / _DROPOUT_LEVELS), x.dtype), 0)
+    survives = bits >= jnp.uint16(dropped)
+    return jnp.where(survives, x * jnp.asarray(1 / (1 - dropped / _DROPOUT_LEVELS), x.dtype), 0)
 
 
 def _flat_dot_general(x: Array, kernel: Array, dimension_numbers, **kwargs) -> Array:

@@ -4,6 +4,7 @@ Norms of a sequence X `[n, dim]` are Frobenius norms, those of matrices the larg
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,10 +14,9 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
-from jaxpe._core.compiled import compiled
 from jaxpe._core.jaxprs import used_arguments
 from jaxpe.encodings.base import compute_dtype, repeat_heads
-from jaxpe.nn.attention import BoundEncoding, Context, MultiHeadAttention, both
+from jaxpe.nn.attention import BoundEncoding, Context, MultiHeadAttention, chain_bound
 from jaxpe.nn.blocks import Block, FeedForward
 from jaxpe.nn.masks import attention_mask
 from jaxpe.nn.transformer import Transformer, check_one_encoding
@@ -112,7 +112,7 @@ def lipschitz_bounds(
     return _over_layers(R, layers, extra, graphdef=graphdef, n=n)
 
 
-@compiled(static=("graphdef", "n"))
+@partial(jax.jit, static_argnames=("graphdef", "n"))
 def _over_layers(
     R: Array, layers: Any, extra: tuple[Array, ...], *, graphdef: Any, n: int
 ) -> LipschitzBounds:
@@ -261,7 +261,9 @@ def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) 
     """The norms of what an encoding adds to keys and values, (0, 0) where it adds nothing."""
     attention = _blocks(transformer)[0].attention
     shared = BoundEncoding(transformer.encoding, transformer.encoding_params.get_value())
-    bound = both(shared, BoundEncoding(attention.encoding, attention.encoding_params.get_value()))
+    bound = chain_bound(
+        shared, BoundEncoding(attention.encoding, attention.encoding_params.get_value())
+    )
     for hook, plural in (
         ("query", "queries"),
         ("key", "keys"),

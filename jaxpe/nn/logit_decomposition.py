@@ -1,11 +1,12 @@
-"""Queries and keys of a trained model, taken apart into a share of content and one of position.
+"""Logit decomposition: queries and keys of a trained model as content plus position.
 
-A hidden state is x = c + p. A dense layer is linear, its bias counts as content. A norm is linear
-in its numerator; its statistics are kept at those of the whole x. So queries and keys are exactly
-the sum of what became of c and what became of p, in every layer.
+A hidden state is x = c + p. A dense layer is linear, and its bias counts as content. A norm is
+linear once its statistics are fixed to those of x. So the images of c and p in every layer add up
+exactly to queries and keys.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,6 @@ from jax import Array, lax
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike, tree_add
-from jaxpe._core.compiled import compiled
 from jaxpe.encodings import Encoding, Rows, chain
 from jaxpe.encodings.base import Params, compute_dtype, expand_rank, repeat_heads
 from jaxpe.nn.attention import LatentAttention, MultiHeadAttention
@@ -30,16 +30,13 @@ _OPTIONS = ("mask", "positions", "segments", "token_types", "memory")
 
 
 class Split(NamedTuple):
-    """An array as a sum of two, float32 or wider.
-
-    The content is the share of what the tokens are, the position that of where they are.
-    """
+    """An array as content plus position, float32 or wider."""
 
     content: Float[Array, "..."]
     position: Float[Array, "..."]
 
     def through(self, layer: nnx.Linear | nnx.LayerNorm | nnx.RMSNorm | NoNorm) -> "Split":
-        """Both shares after a dense layer or a norm; their sum is the output of the layer.
+        """Both parts after a dense layer or a norm, whose output is their sum.
 
         The bias goes to content. A norm divides both by the deviation of their sum.
         """
@@ -53,33 +50,31 @@ class Split(NamedTuple):
         return parts._replace(content=content)
 
     def map(self, linear: Callable[[Array], Array]) -> "Split":
-        """Both shares through a linear function."""
+        """Both parts through a linear function."""
         return Split(linear(self.content), linear(self.position))
 
     def heads(self, width: int) -> "Split":
-        """Both shares as heads of this width, `[..., heads, width]`."""
+        """Both parts as heads of this width, `[..., heads, width]`."""
         return self.map(lambda x: x.reshape(*x.shape[:-1], x.shape[-1] // width, width))
 
 
 class HeadParts(NamedTuple):
-    """Queries and keys of all heads before the encoding acts on them, in two shares each.
+    """Queries and keys of all heads before the encoding acts on them, as content plus position.
 
-    Leading axes are `[layers, ..., n]`; only the first layer is there where no means were given.
+    Leading axes are `[layers, ..., n]`; without means, the first layer alone.
 
     Attributes:
-        q_content: share of content, biases among it. With latent attention queries and keys are
-            head_dim + rotary_dim wide, and the rotary part of keys is repeated for the heads.
-        q_position: share of position.
+        q_content: content part of queries, with the biases. With latent attention, queries and keys
+            are head_dim + rotary_dim wide, and the rotary part of keys is repeated for the heads.
+        q_position: position part of queries.
         k_content: content part of keys; fewer heads where queries share them.
         k_position: position part of keys.
-        logits: logits of attention in the model, with everything the encoding adds, before the
-            mask.
+        logits: attention logits of the model, with everything the encoding adds, before the mask.
         scale: factor of q·k in the logits.
-        positions: positions of the tokens, as the encoding takes them; the same in all layers.
-        params: parameters of `head_encoding(model)`, with an axis of layers in front of each leaf;
-            () where `by_layer` is given.
-        by_layer: for each layer, parameters and context of `head_encoding(model, layer=...)`, where
-            encodings differ by layer or depend on the hidden states; None otherwise.
+        positions: positions of the tokens in all layers.
+        params: parameters of `head_encoding(model)`, stacked over layers; () with `by_layer`.
+        by_layer: parameters and context of `head_encoding(model, layer=...)` for each layer, if
+            encodings differ by layer or depend on hidden states; None otherwise.
     """
 
     q_content: Float[Array, "layers ... n heads width"]
@@ -106,24 +101,23 @@ def split_heads(
 ) -> HeadParts:
     """Queries and keys of a model's heads as content plus position.
 
-    `head_encoding(model)` makes logits of them: with q = q_content + q_position and k likewise,
-    `attention_logits(encoding, params, q, k, ...)` of each layer is the model's own. Where
-    `by_layer` is given, each layer has an encoding, parameters and a context of its own.
+    `head_encoding(model)` gives the logits: with q = q_content + q_position and k likewise,
+    `attention_logits(encoding, params, q, k, ...)` are the model's logits of each layer. With
+    `by_layer`, each layer has its own encoding, parameters and context.
 
     Compiled by `apply, params = jaxpe.nn.functionalize(model, method=jaxpe.nn.split_heads)` and
     `jax.jit(apply)(params, ids, mask=mask, means=means)`.
 
     Args:
         model: a transformer, or a classifier or language model on one.
-        means: the share of position in what enters each layer, as `position_means` gives it; all
-            layers are split. When None it is what the encoding adds to the embeddings (0 where it
-            adds nothing), through the norm behind them, and the first layer alone is split; token
-            types are content.
-        ids, mask, positions, segments, token_types, memory: arguments of a `Transformer`. Of a
-            decoder with cross-attention the heads of self-attention are split.
+        means: position parts of the inputs of all layers, from `position_means`. When None, the
+            position part is what the encoding adds to the embeddings, through the norm after them,
+            and the first layer alone is decomposed; token types are content.
+        ids, mask, positions, segments, token_types, memory: arguments of a `Transformer`. In a
+            decoder with cross-attention, heads of self-attention are decomposed.
 
     Raises:
-        ValueError: for what is no model with attention, or means of another shape.
+        ValueError: for a model without attention, or means of another shape.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
@@ -143,7 +137,7 @@ def split_heads(
     if means is None:
         entered = _embedded(below, tokens, positions)
     else:
-        entered = _less(trace.hidden_states[:-1], means)
+        entered = _centred(trace.hidden_states[:-1], means)
     q, k = _layers(below, entered)
     by_layer = None
     if not has_one_encoding(below):
@@ -167,14 +161,13 @@ def split_heads(
 def head_encoding(model: Any, *, layer: int | None = None) -> Encoding:
     """The encoding that acts on queries and keys of `split_heads`, with `HeadParts.params`.
 
-    It is the model's, chained with the one its layers have for themselves. With latent attention
-    it turns the last rotary_dim entries of queries and keys alone. Build it once: each call makes
-    new functions, for which `jit` compiles anew where it is a static argument.
+    It chains the shared encoding with the encoding of the layers. With latent attention it rotates
+    the last rotary_dim entries of queries and keys alone. Each call makes new functions, so build
+    it once where it is a static argument of `jit`.
 
     Args:
         model: a transformer, or a classifier or language model on one.
-        layer: the layer, from 0, where encodings differ by layer or depend on the hidden states,
-            with `HeadParts.by_layer`; any when None.
+        layer: number of the layer, for a model with `HeadParts.by_layer`; None otherwise.
 
     Raises:
         ValueError: no layer where the model needs one.
@@ -199,20 +192,19 @@ def head_encoding(model: Any, *, layer: int | None = None) -> Encoding:
         parts = (*parts, below.pattern.at(layer or 0))
     encoding = chain(*parts)
     if isinstance(attention, LatentAttention):
-        return _on_last(encoding, attention.latent.rotary_dim)
+        return _for_last_entries(encoding, attention.latent.rotary_dim)
     return encoding
 
 
 class HiddenSums(NamedTuple):
-    """Sums of what enters each layer, by the place in the row; a pytree that adds.
+    """Sums of the inputs of each layer by index in the row, a pytree that adds.
 
-    `a + b` merges the sums of two sets of documents; the shorter counts as padded. Sums of many
-    batches lose digits in float32: convert both fields to NumPy's float64 first, as
-    `position_means` does.
+    `a + b` merges the sums of two sets of documents; the shorter is padded. Sums of many batches
+    lose digits in float32: convert both fields to NumPy's float64 first, as `position_means` does.
 
     Attributes:
-        sums: over the tokens at each place, float32 or wider.
-        counts: tokens at each place.
+        sums: sums over the tokens at each index, float32 or wider.
+        counts: number of tokens at each index.
     """
 
     sums: Float[ArrayLike, "layers n dim"]
@@ -228,17 +220,16 @@ class HiddenSums(NamedTuple):
     __radd__ = tree_add  # of the 0 that `sum` starts from
 
     def means(self) -> Float[ArrayLike, "layers n dim"]:
-        """p_i = E[x_i] − mean over i of E[x_i], the share of position in what enters each layer.
+        """Position part of the inputs of each layer, p_i = E[x_i] − mean over i of E[x_i].
 
-        The mean over i is over the places that have tokens, each with the same weight however many
-        tokens it has; places without a token have p = 0. Of the dtype of the sums, and of NumPy's
-        arrays where those are.
+        The mean over i weighs all indices with tokens equally; indices without tokens have p = 0.
+        The result has the dtype and the array type of the sums.
         """
         lib = _library(self.sums)
         seen = self.counts > 0
         average = self.sums / lib.maximum(self.counts, 1).astype(self.sums.dtype)[None, :, None]
-        places = lib.maximum(seen.sum(), 1).astype(self.sums.dtype)
-        centre = average.sum(axis=1, keepdims=True) / places
+        length = lib.maximum(seen.sum(), 1).astype(self.sums.dtype)
+        centre = average.sum(axis=1, keepdims=True) / length
         return lib.where(seen[None, :, None], average - centre, 0)
 
     def _padded(self, length: int) -> "HiddenSums":
@@ -247,9 +238,9 @@ class HiddenSums(NamedTuple):
 
 
 def sum_hidden(model: Any, ids: Int[ArrayLike, "... n"], **options: Any) -> HiddenSums:
-    """Sums over rows of what enters each layer, at each place.
+    """Sums over rows of the inputs of each layer, by index in the row.
 
-    Arguments and options as for `split_heads`. What the mask leaves out is not counted.
+    Arguments and options are those of `split_heads`. Masked tokens are not counted.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)
@@ -261,28 +252,28 @@ def sum_hidden(model: Any, ids: Int[ArrayLike, "... n"], **options: Any) -> Hidd
     ids = jnp.asarray(ids)
     trace = _transformer(model)(ids, trace=True, **options)
     states = trace.hidden_states[:-1]  # the last left the last block
-    kept = checked_valid(options.get("mask"), ids.shape)
-    kept = jnp.ones(ids.shape, bool) if kept is None else kept
-    wide = jnp.where(kept[None, ..., None], states, 0).astype(compute_dtype(states))
+    valid = checked_valid(options.get("mask"), ids.shape)
+    valid = jnp.ones(ids.shape, bool) if valid is None else valid
+    wide = jnp.where(valid[None, ..., None], states, 0).astype(compute_dtype(states))
     rows = tuple(range(ids.ndim - 1))
     sums = jnp.sum(wide, axis=tuple(row + 1 for row in rows))
-    return HiddenSums(sums, jnp.sum(kept, axis=rows, dtype=jnp.int32))
+    return HiddenSums(sums, jnp.sum(valid, axis=rows, dtype=jnp.int32))
 
 
 def position_means(
     model: Any, batches: Iterable[Mapping[str, ArrayLike]]
 ) -> Float[Array, "layers n dim"]:
-    """The share of position in what enters each layer, p_i = E[x_i] − mean over i of E[x_i].
+    """Position part of the inputs of each layer, p_i = E[x_i] − mean over i of E[x_i].
 
-    `HiddenSums.means` of the documents of all batches; n is that of the longest rows. Batches are
-    summed in float32 or wider, and added in float64.
+    `HiddenSums.means` over the documents of all batches; n is the length of the longest rows.
+    Batches are summed in float32 or wider, and added in float64.
 
     Args:
         model: model of `sum_hidden`; or a function `(ids, **options) -> HiddenSums`, such as
             `functools.partial(jax.jit(apply), params)` of `apply, params =
             jaxpe.nn.functionalize(model, method=jaxpe.nn.sum_hidden)`.
-        batches: one at least, each with "ids" `[..., n]`, and "mask", "positions", "segments",
-            "token_types" or "memory" where there are some. A new shape compiles anew.
+        batches: at least one, each with "ids" `[..., n]` and optionally "mask", "positions",
+            "segments", "token_types" or "memory". A new shape compiles again.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)
@@ -306,13 +297,13 @@ def _compiled(model: nnx.Module) -> Callable[..., HiddenSums]:
     return lambda ids, **options: _sums(params, ids, options, graphdef=graphdef)
 
 
-@compiled(static=("graphdef",))
+@partial(jax.jit, static_argnames="graphdef")
 def _sums(params: Any, ids: Array, options: dict[str, ArrayLike], *, graphdef: Any) -> HiddenSums:
     return sum_hidden(nnx.merge(graphdef, params), ids, **options)
 
 
 def _transformer(model: Any) -> Any:
-    """The transformer in a model, whose layers have attention known here."""
+    """The transformer of a model, refused unless its layers can be decomposed."""
     below = trunk(model)
     if not isinstance(below.layers.attention, MultiHeadAttention | LatentAttention):
         raise ValueError(
@@ -329,7 +320,7 @@ def _transformer(model: Any) -> Any:
 
 
 def _traced(below: Any, ids: Array, **options: Any) -> tuple[Any, Array, ArrayLike]:
-    """A traced run, the embeddings before the encoding acts on them, and the positions."""
+    """A traced run, the embeddings without positional encoding, and the positions."""
     encoding, seen = below.encoding, []
 
     def embed(params, x, positions):
@@ -345,37 +336,37 @@ def _traced(below: Any, ids: Array, **options: Any) -> tuple[Any, Array, ArrayLi
 
 
 def _embedded(below: Any, tokens: Array, positions: ArrayLike) -> Split:
-    """Input of the first layer, `[1, ..., n, dim]`: tokens, and the addition of the encoding."""
+    """Input of the first layer, `[1, ..., n, dim]`: tokens, and what the encoding adds."""
     tokens = tokens.astype(compute_dtype(tokens))
-    whole = below.encoding.embed(below.encoding_params.get_value(), tokens, positions)
-    split = Split(tokens, whole - tokens)
+    embedded = below.encoding.embed(below.encoding_params.get_value(), tokens, positions)
+    split = Split(tokens, embedded - tokens)
     if below.embedding_norm is not None:
         split = split.through(below.embedding_norm)
     return split.map(lambda x: x[None])
 
 
-def _less(states: Array, means: ArrayLike) -> Split:
-    """Input of each layer, `[layers, ..., n, dim]`, with the means as share of position."""
+def _centred(states: Array, means: ArrayLike) -> Split:
+    """Input of each layer, `[layers, ..., n, dim]`, with the means as position part."""
     states = states.astype(compute_dtype(states))
     means = jnp.asarray(means, states.dtype)
     layers, *between, n, dim = states.shape
     if means.shape != (layers, n, dim):
         raise ValueError(
             f"means have shape {means.shape}: pass [layers, n, dim] = [{layers}, {n}, {dim}], "
-            "with as many places as the rows have tokens"
+            "with a mean for each token of a row"
         )
     position = means.reshape(layers, *(1 for _ in between), n, dim)
     return Split(states - position, jnp.broadcast_to(position, states.shape))
 
 
 def _layers(below: Any, entered: Split) -> tuple[Split, Split]:
-    """Queries and keys of the layers that the shares `[layers, ..., n, dim]` enter."""
+    """Queries and keys of the layers with these inputs, `[layers, ..., n, dim]`."""
     graphdef, params = nnx.split(below.layers)
     count = entered.content.shape[0]
     first = entered.map(lambda x: x[0])
 
-    def one(own: Any, x: Split) -> tuple[Split, Split]:
-        block = nnx.merge(graphdef, own)
+    def queries_and_keys(layer: Any, x: Split) -> tuple[Split, Split]:
+        block = nnx.merge(graphdef, layer)
         source = first if below.config.keys_from == "embeddings" else x
         if below.config.norm_position != "post":
             x, source = (y.through(block.attention_norm) for y in (x, source))
@@ -383,7 +374,7 @@ def _layers(below: Any, entered: Split) -> tuple[Split, Split]:
             return _latent(block.attention, x, source)
         return _multi_head(block.attention, x, source)
 
-    return jax.vmap(one)(jax.tree.map(lambda leaf: leaf[:count], params), entered)
+    return jax.vmap(queries_and_keys)(jax.tree.map(lambda leaf: leaf[:count], params), entered)
 
 
 def _multi_head(attention: MultiHeadAttention, x: Split, source: Split) -> tuple[Split, Split]:
@@ -400,52 +391,52 @@ def _latent(attention: LatentAttention, x: Split, source: Split) -> tuple[Split,
         x = x.through(attention.query_down).through(attention.query_norm)
     q = x.through(attention.query).heads(width + rotary_dim)
     latent = source.through(attention.key_value_down).through(attention.key_value_norm)
-    still = latent.through(attention.key).heads(width)
-    turned = source.through(attention.rotary_key).heads(rotary_dim)
-    turned = turned.map(lambda x: repeat_heads(x, attention.config.num_heads))
-    pairs = zip(still, turned, strict=True)
+    content = latent.through(attention.key).heads(width)
+    rotary = source.through(attention.rotary_key).heads(rotary_dim)
+    rotary = rotary.map(lambda x: repeat_heads(x, attention.config.num_heads))
+    pairs = zip(content, rotary, strict=True)
     return q, Split(*(jnp.concatenate(pair, axis=-1) for pair in pairs))
 
 
 def _parameters(below: Any, count: int) -> Params:
-    """Parameters of `head_encoding` for the first layers: shared ones repeated, and own ones."""
+    """Parameters of `head_encoding` for the first layers: shared ones repeated, and by layer."""
     shared = below.encoding_params.get_value()
-    own = below.layers.attention.encoding_params.get_value()
+    by_layer = below.layers.attention.encoding_params.get_value()
     return (
         jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), shared),
-        jax.tree.map(lambda leaf: leaf[:count], own),
+        jax.tree.map(lambda leaf: leaf[:count], by_layer),
     )
 
 
 def _by_layer(
     below: Any, entered: Split, positions: Array, rows: Rows
 ) -> tuple[tuple[Params, Any], ...]:
-    """Parameters and context of `head_encoding` in each layer that the shares enter."""
+    """Parameters and context of `head_encoding` in each layer with these inputs."""
     graphdef, blocks = nnx.split(below.layers)
     shared, period = below.encoding_params.get_value(), len(below.pattern.encodings)
     count = entered.content.shape[0]
 
-    def one(layer: int) -> tuple[Params, Any]:
+    def params_and_context(layer: int) -> tuple[Params, Any]:
         block = nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[layer], blocks))
         params = (shared, block.attention.encoding_params.get_value())
         if period > 1:
-            own = below.pattern_params.get_value()[layer % period]
-            params = (*params, jax.tree.map(lambda leaf: leaf[layer // period], own))
+            slot = below.pattern_params.get_value()[layer % period]
+            params = (*params, jax.tree.map(lambda leaf: leaf[layer // period], slot))
         x = entered.content[layer] + entered.position[layer]
         x = x if below.config.norm_position == "post" else block.attention_norm(x)
         context, _ = head_encoding(below, layer=layer).context(params, x, positions, rows)
         return params, context
 
-    return tuple(map(one, range(count)))
+    return tuple(map(params_and_context, range(count)))
 
 
-def _on_last(encoding: Encoding, width: int) -> Encoding:
+def _for_last_entries(encoding: Encoding, width: int) -> Encoding:
     """The encoding with `query` and `key` acting on the last entries alone."""
 
     def last(hook: Callable[..., Array]) -> Callable[..., Array]:
         def apply(params, x, positions):
-            still, turned = jnp.split(jnp.asarray(x), [x.shape[-1] - width], axis=-1)
-            return jnp.concatenate([still, hook(params, turned, positions)], axis=-1)
+            content, rotary = jnp.split(jnp.asarray(x), [x.shape[-1] - width], axis=-1)
+            return jnp.concatenate([content, hook(params, rotary, positions)], axis=-1)
 
         return apply
 
@@ -456,13 +447,13 @@ def _on_last(encoding: Encoding, width: int) -> Encoding:
 
 
 def _projected(x: Split, layer: nnx.Linear) -> Split:
-    """Both shares times the kernel."""
+    """Both parts times the kernel."""
     kernel = layer.kernel.get_value().astype(x.content.dtype)
     return x.map(lambda part: jnp.einsum("...i,io->...o", part, kernel, precision="highest"))
 
 
 def _scaled(x: Split, layer: Any) -> Split:
-    """Both shares in the norm without its bias, at the statistics of their sum."""
+    """Both parts in the norm without its bias, with the statistics of their sum."""
     if isinstance(layer, nnx.LayerNorm):
         x = x.map(lambda part: part - jnp.mean(part, axis=-1, keepdims=True))
     square = jnp.mean((x.content + x.position) ** 2, axis=-1, keepdims=True)
@@ -472,5 +463,5 @@ def _scaled(x: Split, layer: Any) -> Split:
 
 
 def _library(x: ArrayLike) -> Any:
-    """NumPy for its own arrays, which may be wider than those of JAX."""
+    """NumPy for its arrays, which may be wider than JAX's; else jax.numpy."""
     return np if isinstance(x, np.ndarray) else jnp

@@ -1,4 +1,4 @@
-"""Visibility: which keys a query may attend to, and which position a token has."""
+"""Attention masks, and positions of padded and packed rows."""
 
 import functools
 
@@ -17,13 +17,13 @@ def attention_mask(
     segments: Int[ArrayLike, "... n"] | None = None,
     causal: bool = False,
 ) -> Bool[Array, "... 1 n n"] | None:
-    """True where a query (row) may attend to a key (column); None where all may attend to all.
+    """Attention mask, true where a query (row) may attend to a key (column); None for all.
 
     Args:
         length: tokens n of a row.
-        valid: false on padding, which nothing uses.
+        valid: false on padding.
         segments: segments of packed documents; no token attends to another segment.
-        causal: nobody looks ahead, by the order in the row (positions may restart or jump).
+        causal: queries attend to no later key of the row, whatever the positions.
 
     >>> jaxpe.nn.attention_mask(3, causal=True)[0].astype(int).tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
@@ -36,8 +36,8 @@ def attention_mask(
     if valid is not None:
         parts.append(jnp.asarray(valid)[..., None, None, :])
     if segments is not None:
-        own = jnp.asarray(segments)
-        parts.append(own[..., None, :, None] == own[..., None, None, :])
+        segments = jnp.asarray(segments)
+        parts.append(segments[..., None, :, None] == segments[..., None, None, :])
     if not parts:
         return None
     shape = jnp.broadcast_shapes(*(part.shape for part in parts), (1, length, length))
@@ -45,7 +45,7 @@ def attention_mask(
 
 
 def checked_valid(valid: ArrayLike | None, shape: tuple[int, ...]) -> Bool[Array, "..."] | None:
-    """A mask of tokens, of the shape of the ids; refused where it is not bool or does not fit."""
+    """A mask of tokens in the shape of the ids, refused unless it is bool and fits."""
     if valid is None:
         return None
     valid = as_mask(valid)
@@ -60,9 +60,9 @@ def checked_valid(valid: ArrayLike | None, shape: tuple[int, ...]) -> Bool[Array
 
 
 def padded_positions(valid: Bool[ArrayLike, "... n"]) -> Int32[Array, "... n"]:
-    """Positions that count valid tokens only, from 0: right for padding on the left or the right.
+    """Positions that count valid tokens from 0, for padding on the left or the right.
 
-    Padding has the position of the last valid token before it (0 where there is none).
+    Padding has the position of the last valid token before it, or 0.
 
     >>> jaxpe.nn.padded_positions(jnp.array([False, False, True, True])).tolist()
     [0, 0, 0, 1]
@@ -72,15 +72,15 @@ def padded_positions(valid: Bool[ArrayLike, "... n"]) -> Int32[Array, "... n"]:
 
 
 def packed_positions(segments: Int[ArrayLike, "... n"]) -> Int32[Array, "... n"]:
-    """Positions that start at 0 in each segment of a packed row (segments stand together).
+    """Positions that start at 0 in each segment of a packed row; segments are contiguous.
 
     >>> jaxpe.nn.packed_positions(jnp.array([5, 5, 5, 2, 2])).tolist()
     [0, 1, 2, 0, 1]
     """
     segments = jnp.asarray(segments)
-    place = jnp.broadcast_to(jnp.arange(segments.shape[-1], dtype=jnp.int32), segments.shape)
-    start = jnp.where(segment_starts(segments), place, 0)
-    return place - lax.cummax(start, axis=start.ndim - 1)
+    index = jnp.broadcast_to(jnp.arange(segments.shape[-1], dtype=jnp.int32), segments.shape)
+    start = jnp.where(segment_starts(segments), index, 0)
+    return index - lax.cummax(start, axis=start.ndim - 1)
 
 
 def segment_starts(segments: Int[ArrayLike, "... n"]) -> Bool[Array, "... n"]:

@@ -1,4 +1,4 @@
-"""A model as plain functions of its position vectors and of shifts inside its first attention."""
+"""A model as functions of its position vectors and of shifts of its first attention logits."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, chain, learned
+from jaxpe.encodings.base import expand_rank
 from jaxpe.nn.attention import BoundEncoding, MultiHeadAttention
 from jaxpe.nn.heads import HeadOutput, trunk
 
@@ -36,8 +37,8 @@ def position_table(model: Any, *, length: int | None = None) -> Float[Array, "n 
         length: positions; all rows of the model's table when None.
 
     Raises:
-        InputError: a model that adds no vectors (rotary, biases), more positions than its table
-            has, or no length where there is no table.
+        InputError: for a model that adds no vectors (rotary, biases), for more positions than rows
+            of its table, or without a length and a table.
 
     >>> config = jaxpe.nn.TransformerConfig(
     ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
@@ -45,17 +46,17 @@ def position_table(model: Any, *, length: int | None = None) -> Float[Array, "n 
     (7, 16)
     """
     below = trunk(model)
-    encoding, most = below.encoding, getattr(below, "length", None)
+    encoding, rows = below.encoding, getattr(below, "length", None)
     if not (encoding.defines("embed") and encoding.defines("vectors")):
         raise InputError(
             "the model adds no position vectors to its embeddings: its encoding acts on queries, "
             "keys or logits, whose geometry `encoding_distances` gives"
         )
-    if length is None and most is None:
+    if length is None and rows is None:
         raise InputError("the model has no table with an end: pass `length`")
-    if length is not None and most is not None and length > most:
-        raise InputError(f"`length={length}` is more than the {most} positions of the model")
-    positions = jnp.arange(most if length is None else length)
+    if length is not None and rows is not None and length > rows:
+        raise InputError(f"`length={length}` is more than the {rows} positions of the model")
+    positions = jnp.arange(rows if length is None else length)
     return encoding.vectors(below.encoding_params.get_value(), positions)
 
 
@@ -63,16 +64,16 @@ class PositionFunctions(NamedTuple):
     """Functions and arrays with which a statement about positions in a transformer is evaluated.
 
     Attributes:
-        vectors: the position vectors P that the model adds, `[n, dim]`; 0 where it adds none.
-        apply: `(P, shift, ids, added=None, **options) -> HeadOutput` of the model with P in place
-            of its own, shift `[heads, n, n]` added to the attention logits of its first layer, and
-            `added` `[n, dim]` to what that attention gives.
-        no_shift: zeros like a shift.
-        embeddings: embeddings of the tokens, `[vocab, dim]`.
+        vectors: position vectors P that the model adds, `[n, dim]`; 0 if it adds none.
+        apply: `(P, shift, ids, added=None, **options) -> HeadOutput`, the model with P in place of
+            its vectors, shift `[heads, n, n]` added to the attention logits of its first layer, and
+            `added` `[n, dim]` to the output of that attention.
+        no_shift: zeros of the shape of a shift.
+        embeddings: token embeddings, `[vocab, dim]`.
         tokens: input of the first attention for each token at P = 0, `[vocab, dim]`: embeddings
-            after the norms that stand before it. Eq. (1) has none, and reads E(t) + p.
+            after the norms before it. Eq. (1) has no norms, and reads E(t) + p.
         projections: projections of the first layer.
-        no_other_order: whether nothing but P tells the order of tokens: no causal mask, and an
+        no_other_order: whether the order of tokens enters through P alone: no causal mask, and an
             encoding that acts on embeddings alone.
     """
 
@@ -88,21 +89,20 @@ class PositionFunctions(NamedTuple):
 def position_functions(model: Any, *, length: int) -> PositionFunctions:
     """A model as a function of the vectors it adds to its first `length` positions.
 
-    The derivative by P is what training would do to positions, that by the shift is ∂loss/∂L_ij of
-    Cirrincione (2026). Rotations and biases of the model's encoding stay as they are.
-
-    The model, a classifier or language model, is left as it was; rows of tokens have this length.
+    The derivative by P is the gradient of training on positions; the derivative by the shift is
+    ∂loss/∂L_ij of Cirrincione (2026). Rotations and biases of the model's encoding are unchanged,
+    and so is the model, a classifier or language model. Rows of tokens have this length.
 
     Raises:
-        ValueError: for grouped or latent attention, positions that the model does not have, or a
-            model without a transformer.
+        ValueError: for grouped or latent attention, more positions than the model has, or a model
+            without a transformer.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
     >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.sinusoidal(dim=16), rngs=nnx.Rngs(0))
     >>> model = jaxpe.nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1))
-    >>> of = jaxpe.nn.position_functions(model, length=5)
-    >>> of.apply(of.vectors, of.no_shift, jnp.zeros(5, int)).logits.shape
+    >>> functions = jaxpe.nn.position_functions(model, length=5)
+    >>> functions.apply(functions.vectors, functions.no_shift, jnp.zeros(5, int)).logits.shape
     (2,)
     """
     model = nnx.clone(model)
@@ -122,11 +122,13 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
     vectors, embeddings, tokens, projections = _arrays(model, length)
     dtype = np.dtype(vectors.dtype)
     no_shift = np.zeros((config.num_heads, length, length), dtype)
-    _add(below, learned(length=length, dim=config.dim), {"table": np.zeros(vectors.shape, dtype)})
+    _chain_encoding(
+        below, learned(length=length, dim=config.dim), {"table": np.zeros(vectors.shape, dtype)}
+    )
     layers = np.zeros((config.num_layers, *no_shift.shape), dtype)
-    _add(attention, Encoding(bias=_shift_of), {_SHIFT: layers})
+    _chain_encoding(attention, Encoding(bias=_shift_bias), {_SHIFT: layers})
     nothing = np.zeros((config.num_layers, *vectors.shape), dtype)
-    setattr(attention, "output", _WithMore(attention.output, nothing))  # noqa: B010
+    setattr(attention, "output", _OutputWithAddition(attention.output, nothing))  # noqa: B010
     graphdef, params = nnx.split(model, nnx.Param)
 
     def apply(
@@ -134,11 +136,11 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
     ) -> HeadOutput:
         moved = nnx.merge(graphdef, params)
         below = trunk(moved)
-        _set_last(below, {"table": jnp.asarray(P) - vectors})
-        _set_last(below.layers.attention, {_SHIFT: jnp.asarray(layers).at[0].set(shift)})
+        _set_chained_params(below, {"table": jnp.asarray(P) - vectors})
+        _set_chained_params(below.layers.attention, {_SHIFT: jnp.asarray(layers).at[0].set(shift)})
         if added is not None:
             projection: Any = below.layers.attention.output
-            projection.more = nnx.Param(jnp.asarray(nothing).at[0].set(added))
+            projection.addition = nnx.Param(jnp.asarray(nothing).at[0].set(added))
         return moved(*args, **options)
 
     no_shift = jnp.asarray(no_shift)
@@ -147,36 +149,36 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
     )
 
 
-class _WithMore(nnx.Module):
-    """The output projection with `more` `[n, dim]` added to what it gives."""
+class _OutputWithAddition(nnx.Module):
+    """The output projection, with an array `[n, dim]` added to its output."""
 
-    def __init__(self, projection: nnx.Linear, more: ArrayLike):
+    def __init__(self, projection: nnx.Linear, addition: ArrayLike):
         self.projection = projection
-        self.more = nnx.Param(more)
+        self.addition = nnx.Param(addition)
 
     def __call__(self, x: Array) -> Array:
-        out, more = self.projection(x), self.more.get_value()
-        return out + more.reshape((1,) * (out.ndim - more.ndim) + more.shape).astype(out.dtype)
+        out = self.projection(x)
+        return out + expand_rank(self.addition.get_value(), out.ndim, out.dtype)
 
 
 def _arrays(model: Any, length: int) -> tuple[Array, Array, Array, Projections]:
-    """Position vectors, embeddings, what the first attention reads of them, and its projections."""
+    """Position vectors, embeddings, inputs of the first attention, and its projections."""
     graphdef, params = nnx.split(model, nnx.Param)
 
     @jax.jit
     def arrays(params: Any) -> tuple[Array, Array, Array, Projections]:
         below = trunk(nnx.merge(graphdef, params))
-        own = BoundEncoding(below.encoding, below.encoding_params.get_value())
-        vectors = _own_vectors(own, length, below.config.dim)
+        bound = BoundEncoding(below.encoding, below.encoding_params.get_value())
+        vectors = _position_vectors(bound, length, below.config.dim)
         projections = _projections(below.layers.attention)
-        _add(below, learned(length=length, dim=below.config.dim), {"table": -vectors})
-        return vectors, below.tokens.embedding.get_value(), _as_read(below), projections
+        _chain_encoding(below, learned(length=length, dim=below.config.dim), {"table": -vectors})
+        return vectors, below.tokens.embedding.get_value(), _attention_input(below), projections
 
     return arrays(params)
 
 
-def _as_read(below: Any) -> Array:
-    """Input of the first attention for every token of the vocabulary, at the first place."""
+def _attention_input(below: Any) -> Array:
+    """Input of the first attention for every token of the vocabulary, at position 0."""
     ids = jnp.arange(below.config.vocab_size, dtype=jnp.int32)
     entered = below.embed(ids, positions=jnp.zeros_like(ids))
     if below.config.norm_position == "post" or not below.config.first_norm:
@@ -185,28 +187,28 @@ def _as_read(below: Any) -> Array:
     return nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[0], params))(entered)
 
 
-def _own_vectors(own: BoundEncoding, length: int, dim: int) -> Array:
-    """Vectors that the model adds at its first positions; zeros where it only rotates or biases."""
-    if not own.encoding.defines("embed"):
+def _position_vectors(bound: BoundEncoding, length: int, dim: int) -> Array:
+    """Vectors that the model adds at its first positions; zeros if it only rotates or biases."""
+    if not bound.encoding.defines("embed"):
         return jnp.zeros((length, dim))
     positions = jnp.arange(length, dtype=jnp.int32)
-    return own.encoding.vectors(own.params, positions)
+    return bound.encoding.vectors(bound.params, positions)
 
 
-def _shift_of(params: Any, q: Any, k: Any, q_positions: Any, k_positions: Any) -> Array:
+def _shift_bias(params: Any, q: Any, k: Any, q_positions: Any, k_positions: Any) -> Array:
     return params[_SHIFT]
 
 
-def _add(module: Any, encoding: Encoding, params: Any) -> None:
-    """Chain another encoding behind the one a module has."""
-    own = module.encoding_params.get_value()
+def _chain_encoding(module: Any, encoding: Encoding, params: Any) -> None:
+    """Chain another encoding after the encoding of a module."""
+    first = module.encoding_params.get_value()
     module.encoding = nnx.static(chain(module.encoding, encoding))
-    module.encoding_params = nnx.Param((own, params))
+    module.encoding_params = nnx.Param((first, params))
 
 
-def _set_last(module: Any, params: Any) -> None:
-    own, _ = module.encoding_params.get_value()
-    module.encoding_params = nnx.Param((own, params))
+def _set_chained_params(module: Any, params: Any) -> None:
+    first, _ = module.encoding_params.get_value()
+    module.encoding_params = nnx.Param((first, params))
 
 
 def _projections(attention: Any) -> Projections:

@@ -12,7 +12,6 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Int32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.compiled import compiled
 from jaxpe.encodings import Encoding, LayerPattern, Rows, chain, identity
 from jaxpe.encodings.base import as_positions
 from jaxpe.nn.attention import (
@@ -20,28 +19,34 @@ from jaxpe.nn.attention import (
     Context,
     Gates,
     LayerCache,
-    both,
+    chain_bound,
     encoding_parameters,
 )
 from jaxpe.nn.blocks import Block
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.cross import Memory, checked_cross, checked_memory, cross_mask
+from jaxpe.nn.layer_stack import (
+    Layers,
+    Slot,
+    check_positions,
+    pattern_parameters,
+    run_blocks,
+    split_by_period,
+)
 from jaxpe.nn.layers import dropout, embedding, norm
 from jaxpe.nn.masks import attention_mask, checked_valid, segment_starts
 
-_NOWHERE = 2**30
+_NO_POSITION = 2**30  # of slots without a token: after every query
 
 
 class Cache(NamedTuple):
-    """Keys and values that a decoder keeps of the tokens so far.
+    """Keys and values of the tokens that a decoder has read.
 
     Attributes:
-        layers: keys and values of every layer, stacked `[layers, batch, slots, ...]`; keys are
-            encoded already. With a `LayerPattern` one for each place in it, with an axis of its own
-            layers.
-        positions: position of the token in each slot; far beyond all others where there is none, or
-            padding.
-        valid: slots that hold a token that may be looked at.
+        layers: keys, already encoded, and values of every layer, stacked `[layers, batch, slots,
+            ...]`. With a `LayerPattern`, one cache for each of its encodings.
+        positions: position of the token in each slot; 2³⁰ for padding and empty slots.
+        valid: slots with a token that queries may attend to.
         length: slots filled. More tokens than slots raise; inside jit they make hidden states NaN.
         memory: keys and values of cross-attention; None for a decoder without it.
     """
@@ -85,13 +90,13 @@ class Transformer(nnx.Module):
     Args:
         config: sizes and choices.
         encoding: positional encoding; all layers share its parameters. One that depends on the
-            hidden states, or a `LayerPattern`, is taken as `layer_encoding`, chained with it.
-        layer_encoding: another one, with parameters of its own in every layer (as the terms of
-            Transformer-XL), or a `LayerPattern` of several; none may act on the embeddings, which
+            hidden states, or a `LayerPattern`, is chained with `layer_encoding`.
+        layer_encoding: another encoding, with parameters of its own in every layer (as the terms of
+            Transformer-XL), or a `LayerPattern` of several. It may not act on embeddings, which
             exist once.
-        cross_encoding: encoding of attention to an encoder's tokens, from positions here to
-            positions there; all layers share its parameters. Such attention is there unless it is
-            None; `identity()` gives it no positions. It may neither embed nor depend on
+        cross_encoding: encoding of cross-attention, from positions of queries to positions of the
+            encoder's tokens; all layers share its parameters. None builds blocks without
+            cross-attention; `identity()` gives it no positions. It may neither embed nor depend on
             hidden states.
         rngs: for the initialisation.
     """
@@ -107,11 +112,11 @@ class Transformer(nnx.Module):
         cross_encoding: Encoding | LayerPattern | None = None,
         rngs: nnx.Rngs,
     ):
-        between = checked_cross(cross_encoding)
-        encoding, layer_encoding = _shared_and_own(encoding, layer_encoding)
+        cross = checked_cross(cross_encoding)
+        encoding, layer_encoding = _shared_and_layer_encoding(encoding, layer_encoding)
         if layer_encoding.defines("embed"):
             raise ValueError("layer_encoding embeds; embeddings exist once: pass it as encoding")
-        in_blocks, pattern = _divided(layer_encoding, config.num_layers)
+        in_blocks, pattern = split_by_period(layer_encoding, config.num_layers)
         self.config = config
         self.length: Any = None  # positions, where a table of them ends
         self.fields = ""  # of the config.json that it was read from, as JSON
@@ -123,15 +128,15 @@ class Transformer(nnx.Module):
         self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
         self.embedding_norm = norm(config, rngs=rngs) if config.normalises_embeddings else None
         keys = jax.random.split(rngs.params(), config.num_layers)
-        options: Any = {"encoding": in_blocks, "cross": between is not None}
+        options: Any = {"encoding": in_blocks, "cross": cross is not None}
         make = lambda key: Block(config, **options, rngs=nnx.Rngs(key))  # noqa: E731
         self.layers = jax.vmap(make)(keys)  # all blocks in one
         self.pattern = nnx.static(pattern)
-        self.pattern_params = _pattern_parameters(config, pattern, rngs=rngs)
+        self.pattern_params = pattern_parameters(config, pattern, rngs=rngs)
         self.final_norm = norm(config, rngs=rngs) if config.norm_position != "post" else None
-        self.cross_encoding = nnx.static(between)
-        if between is not None:
-            self.cross_encoding_params = encoding_parameters(config, between, rngs=rngs)
+        self.cross_encoding = nnx.static(cross)
+        if cross is not None:
+            self.cross_encoding_params = encoding_parameters(config, cross, rngs=rngs)
 
     def __call__(
         self,
@@ -152,24 +157,24 @@ class Transformer(nnx.Module):
         """Hidden states of tokens.
 
         Args:
-            ids: token ids. One that is not below vocab_size raises; inside jit, where its value is
-                not known, it makes NaN. Under the mask it may be anything.
-            vectors: `[..., n, dim]`, in place of the embeddings of the ids, which then say no more
-                than how many tokens there are (`Regressor` reads numbers by it).
+            ids: token ids below vocab_size. Another id raises, and gives NaN inside jit. Under the
+                mask ids may be anything.
+            vectors: `[..., n, dim]`, in place of the embeddings of the ids (`Regressor` reads
+                numbers this way).
             mask: `[..., n]`, false on padding, which no token attends to.
             positions: `[..., n]`; the index in the row when None (`padded_positions` and
                 `packed_positions` make others).
             segments: of packed documents, which do not attend to each other.
             token_types: kinds of token, all 0 when None.
-            memory: tokens of an encoder, where the blocks have cross-attention; that of the cache
+            memory: tokens of an encoder, for blocks with cross-attention; the memory of the cache
                 when None.
-            cache: of earlier tokens, to which these are appended (decoders).
+            cache: keys and values of earlier tokens, to which these are appended (decoders).
             gates: factors of each layer's heads before the output projection, `[layers, heads]`;
-                0 ablates a head, with what the encoding's `value` hook adds to it. They may have
-                axes between, which broadcast to `[..., n, heads]`.
-            gate_fill: what a head gives as far as its gate is closed, `[layers, heads, width]`,
-                with axes between as for gates; zero when None. The mean of `heads` over documents
-                makes mean ablation.
+                0 ablates a head, with the output of the encoding's `value` hook. Axes between
+                broadcast to `[..., n, heads]`.
+            gate_fill: output of a head as far as its gate is closed, `[layers, heads, width]`, with
+                axes between as for gates; zero when None. The mean of `heads` over documents makes
+                mean ablation.
             dropout_key: switches dropout on.
             trace: also return hidden states, attention logits and weights, and heads.
         """
@@ -191,8 +196,8 @@ class Transformer(nnx.Module):
         if self.config.keys_from == "embeddings":
             context = context._replace(embeddings=x)
         gated = _checked_gates(gates, gate_fill, self.config, ids.shape)
-        kept = None if memory is None else memory.layers
-        out = self._blocks(x, context, cache, kept, gated, keys[1])
+        source = None if memory is None else memory.layers
+        out = self._blocks(x, context, cache, source, gated, keys[1])
         hidden = out.hidden if self.final_norm is None else self.final_norm(out.hidden)
         if cache is not None:  # inside jit nothing else can say that it is full
             full = cache.length > cache.valid.shape[-1]
@@ -208,7 +213,7 @@ class Transformer(nnx.Module):
         token_types: Int[ArrayLike, "... n"] | None = None,
         dropout_key: Array | None = None,
     ) -> Float[Array, "... n dim"]:
-        """Input of the first block: embeddings, the encoding's share, the norm, dropout."""
+        """Input of the first block: embeddings, positional encoding, norm, dropout."""
         x = self.token_embeddings(ids) if vectors is None else jnp.asarray(vectors)
         if x.shape != (*jnp.shape(ids), self.config.dim):
             raise ValueError(
@@ -235,11 +240,12 @@ class Transformer(nnx.Module):
     def _context(
         self, ids: Array, mask, positions, segments, cache: Cache | None, trace: bool
     ) -> tuple[Cache | None, Context]:
-        """The context of all layers, and the cache with these tokens' places in it."""
+        """The context of all layers, and the cache with slots reserved for these tokens."""
         shared = BoundEncoding(self.encoding, self.encoding_params.get_value())
         if cache is None:
-            among = {"valid": mask, "segments": segments, "causal": self.causal}
-            allowed = attention_mask(ids.shape[-1], **among)
+            allowed = attention_mask(
+                ids.shape[-1], valid=mask, segments=segments, causal=self.causal
+            )
             rows = Rows(mask, None if segments is None else segment_starts(segments))
             return None, Context(positions, positions, allowed, shared, trace=trace, rows=rows)
         if not self.causal:
@@ -251,15 +257,15 @@ class Transformer(nnx.Module):
         before = cache.length
         cache = _reserved(cache, ids, mask, positions)
         slots = jnp.arange(cache.valid.shape[-1], dtype=jnp.int32)
-        own = before + jnp.arange(ids.shape[-1], dtype=jnp.int32)
-        allowed = (slots[None, :] <= own[:, None])[None, None] & cache.valid[:, None, None, :]
+        new = before + jnp.arange(ids.shape[-1], dtype=jnp.int32)
+        allowed = (slots[None, :] <= new[:, None])[None, None] & cache.valid[:, None, None, :]
         rows = Rows(mask)
         return cache, Context(positions, cache.positions, allowed, shared, before, trace, rows=rows)
 
     def _cross(
         self, ids: Array, memory: Memory | None, positions, segments, trace: bool
     ) -> Context | None:
-        """The context of cross-attention; None of a model without it."""
+        """The context of cross-attention; None for a model without it."""
         if self.cross_encoding is None:
             if memory is None:
                 return None
@@ -275,167 +281,46 @@ class Transformer(nnx.Module):
         bound = BoundEncoding(self.cross_encoding, self.cross_encoding_params.get_value())
         allowed = cross_mask(memory, segments)
         hidden = None if memory.layers is not None else jnp.asarray(memory.hidden)
-        there = jnp.asarray(memory.positions)
-        return Context(positions, there, allowed, bound, trace=trace, embeddings=hidden)
+        k_positions = jnp.asarray(memory.positions)
+        return Context(positions, k_positions, allowed, bound, trace=trace, embeddings=hidden)
 
     def _blocks(
         self,
         x: Array,
         context: Context,
         cache: Cache | None,
-        kept: LayerCache | None,
+        source_keys_values: LayerCache | None,
         gates: Gates | None,
         key: Array | None,
     ) -> TransformerOutput:
-        """Through all blocks; what is traced comes back stacked over layers."""
+        """Output and trace of all blocks, and the cache with the new tokens."""
+        count, period = self.config.num_layers, len(self.pattern.encodings)
         graphdef, params = nnx.split(self.layers)
-        keys = None if key is None else jax.random.split(key, self.config.num_layers)
-        first = None if self.config.first_norm else np.arange(self.config.num_layers) == 0
-        layers = (params, gates, keys, kept, first)
-        period = len(self.pattern.encodings)
-        own = ((),) if self.pattern_params is None else self.pattern_params.get_value()
+        keys = None if key is None else jax.random.split(key, count)
+        first = None if self.config.first_norm else np.arange(count) == 0
+        layers = Layers(params, gates, keys, source_keys_values, first)
+        slot_params = ((),) if self.pattern_params is None else self.pattern_params.get_value()
         caches: Any = (None,) * period
         if cache is not None:
             caches = (cache.layers,) if isinstance(cache.layers, dict) else cache.layers
-        places = tuple(zip(own, caches, strict=True))
-        if not is_traced(x, context.q_positions) and not jax.config.jax_disable_jit:  # pyrefly: ignore
-            # The hooks of an encoding check concrete positions; in the program they are abstract.
-            first = jax.tree.map(
-                lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (layers, places)
-            )
-            for encoding, place in zip(self.pattern.encodings, first[1], strict=True):
-                jax.eval_shape(partial(_block, graphdef, encoding, context), x, first[0], place)
-        x, seen, caches = _through_blocks(
-            x,
-            layers,
-            places,
-            _arrays_of(context),
-            # Blocks do not embed; another hook there would be another program.
-            encoding=context.shared.encoding._replace(embed=Encoding().embed),
-            cross=None if context.cross is None else context.cross.shared.encoding,
-            pattern=self.pattern.encodings,
-            graphdef=graphdef,
-            config=self.config,
-            trace=context.trace,
+        slots = tuple(map(Slot, slot_params, caches))
+        if not is_traced(x, context.q_positions):
+            check_positions(graphdef, self.pattern, context, x, layers, slots)
+        x, trace, caches = run_blocks(
+            graphdef, self.config, self.pattern, context, x, layers, slots
         )
-        entered, logits, weights, heads, *crossed = seen
+        entered, *traces = trace
         states = None if entered is None else jnp.concatenate([entered, x[None]])
         if cache is not None:
             cache = cache._replace(layers=caches[0] if period == 1 else caches)
-        return TransformerOutput(x, states, logits, weights, heads, cache, *crossed)
+        logits, weights, heads, *cross = traces
+        return TransformerOutput(x, states, logits, weights, heads, cache, *cross)
 
 
-@compiled("encoding", "cross", "pattern", static=("graphdef", "config", "trace"))
-def _through_blocks(
-    x: Array,
-    layers: tuple[Any, ...],
-    places: tuple[Any, ...],
-    context: Any,
-    *,
-    encoding: Encoding,
-    cross: Encoding | None,
-    pattern: tuple[Encoding, ...],
-    graphdef: Any,
-    config: TransformerConfig,
-    trace: bool,
-) -> tuple[Array, Any, tuple[Any, ...]]:
-    """Output of the last block, kept values of each block, and caches by place in the pattern.
-
-    A scan over groups of as many layers as the pattern has, and the layers left over after it. The
-    leaves of `layers` are `[layers, ...]`, those of a place have an axis of its own layers in
-    front; the context has arrays alone.
-    """
-    context = _with_encodings(context, (encoding, cross), trace)
-    steps = [partial(_block, graphdef, own, context) for own in pattern]
-    if config.remat:
-        steps = [jax.checkpoint(step) for step in steps]
-    groups, rest = divmod(config.num_layers, len(steps))
-
-    def through(x: Array, group: tuple[Any, Any], count: int = len(steps)) -> tuple[Array, Any]:
-        of_layers, of_places = group
-        seen, caches = [], []
-        for t, step in enumerate(steps[:count]):
-            x, kept, cache = step(x, jax.tree.map(itemgetter(t), of_layers), of_places[t])
-            seen.append(kept)
-            caches.append(cache)
-        return x, (_stacked(seen), tuple(caches))
-
-    grouped = jax.tree.map(lambda a: _in_groups(a, groups, len(steps)), layers)
-    whole = jax.tree.map(lambda a: a[:groups], places)
-    unroll = 1 if config.scan else groups
-    x, (seen, caches) = lax.scan(through, x, (grouped, whole), groups, unroll=unroll)
-    seen = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), seen)
-    if not rest:
-        return x, seen, caches
-    last = jax.tree.map(lambda a: a[groups * len(steps) :], layers)
-    x, (more, ends) = through(x, (last, jax.tree.map(itemgetter(groups), places[:rest])), rest)
-    seen = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), seen, more)
-    longer = [
-        jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), *both)
-        for both in zip(caches, ends, strict=False)
-    ]
-    return x, seen, (*longer, *caches[rest:])
-
-
-def _in_groups(leaf: Array, groups: int, period: int) -> Array:
-    """`[groups, period, ...]` of a leaf `[layers, ...]`, without the layers left over."""
-    return leaf[: groups * period].reshape(groups, period, *leaf.shape[1:])
-
-
-def _stacked(trees: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-
-def _arrays_of(context: Context) -> Any:
-    """The context with the parameters alone of the encoding, and without `trace`."""
-    fields = context._asdict() | {
-        "shared": context.shared.params,
-        "slot": jnp.asarray(context.slot, jnp.int32),
-        "trace": None,
-        "cross": None if context.cross is None else _arrays_of(context.cross),
-    }
-    return Context(**fields)
-
-
-def _with_encodings(context: Any, encodings: tuple[Any, ...], trace: bool) -> Context:
-    """Inverse of `_arrays_of`: the context with its encoding and that of cross-attention."""
-    first, *rest = encodings
-    cross = None if context.cross is None else _with_encodings(context.cross, tuple(rest), trace)
-    bound = BoundEncoding(first, context.shared)
-    return context._replace(shared=bound, trace=trace, cross=cross)
-
-
-def _block(
-    graphdef: Any,
-    encoding: Encoding,
-    context: Context,
-    x: Array,
-    layer: tuple[Any, ...],
-    place: tuple[Any, ...],
-) -> tuple[Array, tuple[Any, ...], LayerCache | None]:
-    """Through one block: what leaves it, what is kept of it, and its cache.
-
-    The layer is its parameters, gates, key, what it keeps of an encoder's tokens, and whether it is
-    the first, where that matters; the place is the parameters of the pattern's encoding, with the
-    layer's cache.
-    """
-    own, gates, key, kept, first = layer
-    params, cache = place
-    block = nnx.merge(graphdef, own)
-    shared = both(context.shared, BoundEncoding(encoding, params))
-    options = {"cache": cache, "kept": kept, "gates": gates, "dropout_key": key}
-    options |= {} if first is None else {"first": first}
-    found = block(x, context._replace(shared=shared), **options)
-    crossed = (None, None) if found.cross is None else (found.cross.logits, found.cross.weights)
-    entered = x if context.trace else None
-    seen = (entered, found.logits, found.weights, found.heads, *crossed)
-    return found.output, seen, found.cache
-
-
-def _shared_and_own(
+def _shared_and_layer_encoding(
     encoding: Encoding | LayerPattern, layer_encoding: Encoding | LayerPattern
 ) -> tuple[Encoding, Encoding | LayerPattern]:
-    """Encoding that all layers share, and the one with parameters in each layer."""
+    """Encoding that all layers share, and the encoding with parameters in each layer."""
     if isinstance(encoding, Encoding):
         shared = encoding.defines("embed") or not encoding.defines("context")
         if shared:
@@ -443,36 +328,6 @@ def _shared_and_own(
     if layer_encoding == identity():
         return identity(), encoding
     return identity(), chain(encoding, layer_encoding)
-
-
-def _divided(encoding: Encoding | LayerPattern, num_layers: int) -> tuple[Encoding, LayerPattern]:
-    """The encoding inside all blocks, and the shortest pattern of those that differ by layer."""
-    alike = LayerPattern((identity(),))
-    if isinstance(encoding, Encoding):
-        return encoding, alike
-    by_layer = [encoding.at(layer) for layer in range(num_layers)]
-    for period in range(1, num_layers + 1):
-        if all(part == by_layer[i % period] for i, part in enumerate(by_layer)):
-            break
-    if period == 1:
-        return by_layer[0], alike
-    return identity(), LayerPattern(tuple(by_layer[:period]))
-
-
-def _pattern_parameters(
-    config: TransformerConfig, pattern: LayerPattern, *, rngs: nnx.Rngs
-) -> nnx.Param | None:
-    """Parameters by place in a pattern, each with an axis of its layers in front; None of none."""
-    period = len(pattern.encodings)
-    if period == 1:
-        return None
-
-    def of_place(place: int, encoding: Encoding) -> Any:
-        keys = jax.random.split(rngs.params(), len(range(place, config.num_layers, period)))
-        make = lambda key: encoding_parameters(config, encoding, rngs=nnx.Rngs(key))  # noqa: E731
-        return jax.vmap(lambda key: make(key).get_value())(keys)
-
-    return nnx.Param(tuple(of_place(i, part) for i, part in enumerate(pattern.encodings)))
 
 
 def has_one_encoding(transformer: Transformer) -> bool:
@@ -528,15 +383,15 @@ class Decoder(Transformer):
             )
         shape = jnp.shape(memory.hidden)[:-1]
         memory = checked_memory(memory, self.config, shape, memory.segments)
-        hidden, places = jnp.asarray(memory.hidden), jnp.asarray(memory.positions)
+        hidden, positions = jnp.asarray(memory.hidden), jnp.asarray(memory.positions)
         graphdef, params = nnx.split(self.layers)
         bound = BoundEncoding(self.cross_encoding, self.cross_encoding_params.get_value())
 
-        def of_layer(own: Any) -> LayerCache:
-            attention = nnx.merge(graphdef, own).cross_attention
-            return attention.remembered(hidden, places, shared=bound)
+        def layer_keys_values(layer: Any) -> LayerCache:
+            attention = nnx.merge(graphdef, layer).cross_attention
+            return attention.source_keys_values(hidden, positions, shared=bound)
 
-        return memory._replace(hidden=None, layers=jax.vmap(of_layer)(params))
+        return memory._replace(hidden=None, layers=jax.vmap(layer_keys_values)(params))
 
     def empty_cache(self, *, batch: int, slots: int, memory: Memory | None = None) -> Cache:
         """A cache for `slots` tokens in each of `batch` rows.
@@ -550,29 +405,31 @@ class Decoder(Transformer):
         shape = (batch, slots)
         graphdef, params = nnx.split(self.layers)
         period = len(self.pattern.encodings)
-        own = ((),) if self.pattern_params is None else self.pattern_params.get_value()
+        slot_params = ((),) if self.pattern_params is None else self.pattern_params.get_value()
 
-        def of_place(place: int, stacked: Any) -> LayerCache:
-            first, params_here, params_shared = stacked
-            first, params_here = jax.tree.map(itemgetter(0), (first, params_here))
-            shared = BoundEncoding(self.encoding, params_shared)
-            bound = both(shared, BoundEncoding(self.pattern.at(place), params_here))
-            return nnx.merge(graphdef, first).attention.empty_cache(shape, shared=bound)
+        def layer_cache(slot: int, stacked: Any) -> LayerCache:
+            layer, params_of_slot, params_of_all = stacked
+            layer, params_of_slot = jax.tree.map(itemgetter(0), (layer, params_of_slot))
+            bound = chain_bound(
+                BoundEncoding(self.encoding, params_of_all),
+                BoundEncoding(self.pattern.at(slot), params_of_slot),
+            )
+            return nnx.merge(graphdef, layer).attention.empty_cache(shape, shared=bound)
 
-        def empty(place: int) -> LayerCache:
-            count = len(range(place, self.config.num_layers, period))
-            stacked = (params, own[place], self.encoding_params.get_value())
-            shapes = jax.eval_shape(partial(of_place, place), stacked)
+        def empty(slot: int) -> LayerCache:
+            count = len(range(slot, self.config.num_layers, period))
+            stacked = (params, slot_params[slot], self.encoding_params.get_value())
+            shapes = jax.eval_shape(partial(layer_cache, slot), stacked)
             return jax.tree.map(lambda a: jnp.zeros((count, *a.shape), a.dtype), shapes)
 
-        made = tuple(map(empty, range(period)))
-        positions = jnp.full(shape, _NOWHERE, jnp.int32)
+        caches = tuple(map(empty, range(period)))
+        positions = jnp.full(shape, _NO_POSITION, jnp.int32)
         unused = jnp.zeros(shape, bool), jnp.zeros((), jnp.int32)
-        return Cache(made[0] if period == 1 else made, positions, *unused, memory)
+        return Cache(caches[0] if period == 1 else caches, positions, *unused, memory)
 
 
 def _reserved(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:
-    """The cache with positions and validity of new tokens, and its length after them."""
+    """The cache with positions, validity and length of the new tokens, before their keys."""
     if ids.ndim != 2:
         raise ValueError(f"with a cache ids are [batch, n], not of shape {ids.shape}")
     slots, new = cache.valid.shape[-1], ids.shape[-1]
@@ -590,7 +447,7 @@ def _reserved(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:
             f"{positions.shape}"
         )
     # Encodings that count keys up to the query's position must not count padding.
-    positions = jnp.where(valid, jnp.broadcast_to(positions, ids.shape), _NOWHERE)
+    positions = jnp.where(valid, jnp.broadcast_to(positions, ids.shape), _NO_POSITION)
     start = (jnp.zeros_like(cache.length), cache.length)
     return cache._replace(
         positions=lax.dynamic_update_slice(cache.positions, positions, start),
@@ -600,7 +457,7 @@ def _reserved(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:
 
 
 def _check_ids(ids: Array, vocab_size: int) -> None:
-    """Token ids known when called must be in the vocabulary."""
+    """Raise for concrete token ids outside of the vocabulary."""
     if not jnp.issubdtype(ids.dtype, jnp.integer):
         raise ValueError(f"ids are {ids.dtype}: pass integers")
     if is_traced(ids) or not ids.size:
@@ -617,7 +474,7 @@ def _checked_gates(
     config: TransformerConfig,
     shape: tuple[int, ...],
 ) -> Gates | None:
-    """Gates and what fills them, with the axis of layers in front; None without gates."""
+    """Gates and their fill, with the axis of layers in front; None without gates."""
     if gates is None:
         if fill is not None:
             raise ValueError("gate_fill fills closed gates: pass gates with it")
@@ -635,11 +492,11 @@ def _checked_gates(
 def _per_layer(
     name: str, values: ArrayLike, layers: int, wanted: tuple[int, ...], *, fixed: int = 1
 ) -> Array:
-    """Values `[layers, ..., *wanted[-fixed:]]` whose axes between broadcast to those wanted."""
+    """Values `[layers, ..., *wanted[-fixed:]]`, checked: axes between broadcast to `wanted`."""
     values = jnp.asarray(values)
-    own = values.shape[1:]
-    fits = fixed <= len(own) <= len(wanted) and own[-fixed:] == wanted[-fixed:]
-    fits = fits and all(a in (1, b) for a, b in zip(own[::-1], wanted[::-1], strict=False))
+    shape = values.shape[1:]
+    fits = fixed <= len(shape) <= len(wanted) and shape[-fixed:] == wanted[-fixed:]
+    fits = fits and all(a in (1, b) for a, b in zip(shape[::-1], wanted[::-1], strict=False))
     if not fits or values.shape[0] != layers:
         tail = ", ".join(map(str, wanted[-fixed:]))
         names = "heads" if fixed == 1 else "heads, width"

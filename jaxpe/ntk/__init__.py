@@ -1,6 +1,6 @@
 """The neural tangent kernel: linearised models, empirical kernels, and how they train."""
 
-from jaxpe.ntk.cost import NtkCost, ntk_costs
+from jaxpe.ntk.cost import NtkCost, ntk_cost
 from jaxpe.ntk.flow import (
     FixedPoint,
     GradientFlow,
@@ -15,7 +15,6 @@ from jaxpe.ntk.positional import (
     positional_fisher,
     positional_forcing,
     positional_ntk,
-    positional_ntk_probes,
     positional_ntk_product,
 )
 from jaxpe.ntk.predict import MsePrediction, max_learning_rate, predict_mse
@@ -25,7 +24,7 @@ from jaxpe.ntk.sensitivity import parameter_sensitivity
 __all__ = [
     "FixedPoint", "GradientFlow", "Lanczos", "MsePrediction", "NtkCost", "TrainingGap",
     "empirical_ntk", "gradient_flow", "lanczos_eigenvalues", "linearised_training", "linearize",
-    "max_learning_rate", "ntk_costs", "ntk_vector_product", "parameter_sensitivity",
-    "positional_fisher", "positional_forcing", "positional_ntk", "positional_ntk_probes",
-    "positional_ntk_product", "predict_mse", "solve_flow", "taylor_expand",
+    "max_learning_rate", "ntk_cost", "ntk_vector_product", "parameter_sensitivity",
+    "positional_fisher", "positional_forcing", "positional_ntk", "positional_ntk_product",
+    "predict_mse", "solve_flow", "taylor_expand",
 ]  # fmt: skip

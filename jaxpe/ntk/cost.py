@@ -1,8 +1,8 @@
-"""Cost of each way to compute a kernel, from sizes alone."""
+"""Cost of an empirical kernel, from sizes alone."""
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +27,6 @@ from jaxpe.ntk._structure import (
     trace_example,
 )
 
-Implementation = Literal["structured_derivatives", "jacobian_contraction", "ntk_vector_products"]
-IMPLEMENTATIONS = get_args(Implementation)
-
 # Bytes that blocks of Jacobians may take together, unless one pair of examples takes more, and
 # that all intermediate results behind a piece of a block may take: about what a core's cache
 # holds. On CPUs more is slower and takes memory (experiments/benchmarks/ntk.py).
@@ -37,7 +34,7 @@ BUDGET, WORKSPACE = 2**28, 2**22
 
 
 class NtkCost(NamedTuple):
-    """An estimate.
+    """Estimated cost of an empirical kernel.
 
     Attributes:
         flops: FLOPs for the whole kernel.
@@ -52,16 +49,7 @@ class NtkCost(NamedTuple):
     bytes: float
 
 
-class _Terms(NamedTuple):
-    """FLOPs for an example of x1, for one of x2 and for a pair; numbers kept likewise."""
-
-    example: tuple[float, float]
-    pair: float
-    kept: float
-    kept_by_pair: float
-
-
-def ntk_costs(
+def ntk_cost(
     f: Apply,
     x1: Inputs,
     x2: Inputs | None,
@@ -69,29 +57,27 @@ def ntk_costs(
     *,
     trace_axes: Axes = (-1,),
     diagonal_axes: Axes = (),
-) -> dict[Implementation, NtkCost]:
-    """FLOPs and memory of `empirical_ntk` in each implementation; "auto" takes the least FLOPs.
+) -> NtkCost:
+    """FLOPs and memory of `empirical_ntk`.
 
     With N₁ and N₂ examples, O outputs each, of which the kernel needs Q pairs (O where all are
     traced or diagonal, O² where none is), P parameters and FP the FLOPs of one forward pass (of
-    products, counted in the jaxpr):
+    products, counted in the jaxpr), whole Jacobians take
 
-    - `jacobian_contraction`: (N₁ + N₂)(1 + 2 O) FP + 2 N₁ N₂ Q P (more where a table is read: s
-      rows of it are multiplied out as if it were a weight)
-    - `ntk_vector_products`: (N₁ + N₂ (1 + 2 O)) FP + 2 N₁ N₂ O FP
-    - `structured_derivatives`: as the first, but a weight of shape (i, k) that multiplies s rows of
-      one example, and nothing else, adds 2 s² (i + Q k) for a pair in place of 2 Q i k, and saves
-      2 O s i k for an example, where that is less (a table of which s rows are read: i = 1)
+        (N₁ + N₂)(1 + 2 O) FP + 2 N₁ N₂ Q P
 
-    The first two are Table 1 of Novak et al. (2022). Not counted: where x2 is None about half of
-    the pairs are left out, and Jacobians of x2 are formed once for every block of x1.
+    FLOPs (more where a table is read: s rows of it are multiplied out as if it were a weight). A
+    weight of shape (i, k) that multiplies s rows of one example, and nothing else, adds
+    2 s² (i + Q k) for a pair in place of 2 Q i k, and saves 2 O s i k for an example, where that is
+    less (a table of which s rows are read: i = 1). See Table 1 of Novak et al. (2022). Not counted:
+    where x2 is None about half of the pairs are left out, and Jacobians of x2 are formed once for
+    every block of x1.
 
     Arguments as for `empirical_ntk`.
 
-    >>> f = lambda params, x: x @ params
-    >>> costs = jaxpe.ntk.ntk_costs(f, jnp.ones((5, 8)), None, jnp.ones((8, 3)))
-    >>> costs["jacobian_contraction"].flops == 10 * 7 * (2 * 8 * 3) + 2 * 25 * 3 * 24
-    True
+    >>> f = lambda params, x: jnp.tanh(x @ params)
+    >>> jaxpe.ntk.ntk_cost(f, jnp.ones((5, 8)), None, jnp.ones((8, 3))).block_size
+    5
     """
     check_floating(params)
     axes = output_axes(output_of(f, params, x1).shape, trace_axes, diagonal_axes)
@@ -109,20 +95,29 @@ def estimate(
     n2: int,
     *,
     symmetric: bool,
-) -> dict[Implementation, NtkCost]:
-    """The estimates of `ntk_costs`, for f that has been traced."""
-    room = BUDGET / _itemsize(leaves)
-    costs = {}
-    for name in IMPLEMENTATIONS:
-        terms = _terms(name, example, leaves, axes, n1, n2)
-        block, numbers = _block(terms, room, n1, n2, symmetric=symmetric)
-        pairs = n1 if axes.paired else n1 * n2
-        flops = n1 * terms.example[0] + n2 * terms.example[1] + pairs * terms.pair
-        costs[name] = NtkCost(float(flops), block, numbers * _itemsize(leaves))
-    return costs
+) -> NtkCost:
+    """The estimate of `ntk_cost`, for f that has been traced."""
+    forward, sizes = forward_flops(example.jaxpr.jaxpr), [leaf.size for leaf in leaves]
+    outputs = axes.outputs
+    factored = leaves_in_factors(example, leaves, axes, n1, n2)
+    uses = [example.uses[leaf] for leaf in factored]
+    # Of the forward pass the weights that multiply, and what it takes to multiply those out.
+    inside = sum(2 * u.places * sizes[i] for i, u in example.uses.items() if not u.lookup)
+    formed = sum(2 * u.places * sizes[i] for i, u in example.uses.items() if i not in factored)
+    jacobian = forward * (1 + outputs) + outputs * (max(forward - inside, 0) + formed)
+    unfactored = sum(sizes) - sum(sizes[leaf] for leaf in factored)
+    products = axes.pairs * unfactored + sum(_factor_products(use, axes) for use in uses)
+    pairs = n1 if axes.paired else n1 * n2
+    flops = (n1 + n2) * jacobian + pairs * 2 * products
+    kept = outputs * unfactored + sum(_numbers_in_factors(use, axes) for use in uses)
+    entries = axes.pairs / axes.size(axes.trace)
+    kept_by_pair = max((use.places**2 * entries for use in uses), default=entries)
+    itemsize = _itemsize(leaves)
+    block, numbers = _block(kept, kept_by_pair, BUDGET / itemsize, n1, n2, symmetric=symmetric)
+    return NtkCost(float(flops), block, numbers * itemsize)
 
 
-def left_in_factors(
+def leaves_in_factors(
     example: Example, leaves: Sequence[jax.Array], axes: OutputAxes, n1: int, n2: int
 ) -> tuple[int, ...]:
     """Leaves whose Jacobians cost fewer multiplications in factors than whole, forming counted."""
@@ -130,8 +125,8 @@ def left_in_factors(
 
     def cheaper(leaf: int, use: Use) -> bool:
         size = leaves[leaf].size
-        whole = (n1 + n2) * axes.outputs * use.places * size + pairs * axes.pairs * size
-        return pairs * _factor_products(use, axes) < whole
+        unfactored = (n1 + n2) * axes.outputs * use.places * size + pairs * axes.pairs * size
+        return pairs * _factor_products(use, axes) < unfactored
 
     return tuple(leaf for leaf, use in example.uses.items() if cheaper(leaf, use))
 
@@ -149,9 +144,10 @@ def _itemsize(leaves: Sequence[jax.Array]) -> int:
     return max(jnp.dtype(leaf.dtype).itemsize for leaf in leaves)
 
 
-def _block(terms: _Terms, room: float, n1: int, n2: int, *, symmetric: bool) -> tuple[int, float]:
+def _block(
+    kept: int, by_pair: float, room: float, n1: int, n2: int, *, symmetric: bool
+) -> tuple[int, float]:
     """Examples in a block, and the numbers in two of them; in one, if that has all there are."""
-    kept, by_pair = terms.kept, terms.kept_by_pair
     alone = kept * n1 + by_pair * n1**2
     if symmetric and alone <= room:
         return n1, float(alone)
@@ -161,40 +157,12 @@ def _block(terms: _Terms, room: float, n1: int, n2: int, *, symmetric: bool) -> 
     return block, float(2 * kept * block + by_pair * block**2)
 
 
-def _terms(
-    name: Implementation,
-    example: Example,
-    leaves: Sequence[jax.Array],
-    axes: OutputAxes,
-    n1: int,
-    n2: int,
-) -> _Terms:
-    forward, size = forward_flops(example.jaxpr.jaxpr), [leaf.size for leaf in leaves]
-    outputs, kernel = axes.outputs, axes.pairs / axes.size(axes.trace)
-    if name == "ntk_vector_products":
-        tangents = outputs * numbers_made(example.jaxpr.jaxpr)
-        ends = (forward, forward * (1 + 2 * outputs))
-        return _Terms(ends, 2 * outputs * forward, outputs * sum(size), tangents)
-    structured = name == "structured_derivatives"
-    factored = left_in_factors(example, leaves, axes, n1, n2) if structured else ()
-    uses = [example.uses[leaf] for leaf in factored]
-    # Of the forward pass the weights that multiply, and what it takes to multiply those out.
-    inside = sum(2 * u.places * size[i] for i, u in example.uses.items() if not u.lookup)
-    formed = sum(2 * u.places * size[i] for i, u in example.uses.items() if i not in factored)
-    jacobian = forward * (1 + outputs) + outputs * (max(forward - inside, 0) + formed)
-    whole = sum(size) - sum(size[leaf] for leaf in factored)
-    multiplications = axes.pairs * whole + sum(_factor_products(use, axes) for use in uses)
-    kept = outputs * whole + sum(_kept(use, axes) for use in uses)
-    met = max((use.places**2 * kernel for use in uses), default=kernel)
-    return _Terms((jacobian, jacobian), 2 * multiplications, kept, met)
-
-
 def _factor_products(use: Use, axes: OutputAxes) -> int:
     """Multiplications for two examples' factors."""
     inputs = 1 if use.lookup else use.inputs
     return use.places**2 * (inputs + axes.pairs * use.outputs)
 
 
-def _kept(use: Use, axes: OutputAxes) -> int:
+def _numbers_in_factors(use: Use, axes: OutputAxes) -> int:
     """Numbers in one example's factors."""
     return use.places * ((1 if use.lookup else use.inputs) + axes.outputs * use.outputs)

@@ -1,8 +1,6 @@
 """The empirical neural tangent kernel, of any function, in blocks of bounded memory."""
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +22,10 @@ from jaxpe.ntk._checks import (
     output_axes,
     output_of,
 )
-from jaxpe.ntk._jacobians import gradients, inner_products, jacobians, products_with
-from jaxpe.ntk._structure import Example, trace_example
-from jaxpe.ntk.cost import IMPLEMENTATIONS, Implementation, estimate, left_in_factors, piece_size
+from jaxpe.ntk._jacobians import inner_products, jacobians
+from jaxpe.ntk._structure import trace_example
+from jaxpe.ntk.cost import estimate, leaves_in_factors, piece_size
 from jaxpe.ntk.sensitivity import warn_of_dead_parameters
-
-Choice = Literal["auto", "structured_derivatives", "jacobian_contraction", "ntk_vector_products"]
 
 
 def empirical_ntk(
@@ -40,7 +36,6 @@ def empirical_ntk(
     *,
     trace_axes: Axes = (-1,),
     diagonal_axes: Axes = (),
-    implementation: Choice = "auto",
     block_size: int | None = None,
     mesh: Mesh | None = None,
     warn: bool = True,
@@ -56,7 +51,11 @@ def empirical_ntk(
     Examples must not see each other in f (as in a batch normalisation), which is traced with a
     batch of one and must not fix the size. Memory is bounded by blocks of examples, of which two
     exist at a time; Jacobians of x2 are formed again for every block of x1. Compiled once for the
-    same f; gradients go through all implementations, and `vmap` over params is an ensemble.
+    same f; it has gradients, and `vmap` over params is an ensemble.
+
+    Jacobians of weights that multiply or are looked up, outside of `scan` and the like, stay in
+    factors where these cost fewer multiplications: the structured derivatives of Novak et al.
+    (2022).
 
     Args:
         f: `(params, x) -> [batch, ...]`, one floating array; `jaxpe.nn.functionalize(model)` gives
@@ -67,12 +66,8 @@ def empirical_ntk(
         trace_axes: axes of the output, averaged over; all outputs share a kernel in the infinite
             limit. Outputs `[n]` have no axis -1 to average over: pass () for a kernel `[n1, n2]`.
         diagonal_axes: axes of the output, whose off-diagonal is left out.
-        implementation: "jacobian_contraction" multiplies Jacobians, "ntk_vector_products" applies
-            `jvp` to gradients, "structured_derivatives" leaves Jacobians of weights that multiply
-            or are looked up in factors (not inside `scan` and the like, where it is the first).
-            "auto" takes the least FLOPs by the estimate of `ntk_costs`.
         block_size: examples in a block, all of which are then differentiated at once, which suits
-            accelerators; when None both by the same estimate, within 256 MiB and 4 MiB.
+            accelerators; when None both by the estimate of `ntk_cost`, within 256 MiB and 4 MiB.
         mesh: mesh with an axis "data" of type Auto, over whose devices the rows of x1 are spread;
             x2=None then saves nothing.
         warn: whether to warn, outside of transformations, where only one layer has a Jacobian other
@@ -94,17 +89,14 @@ def empirical_ntk(
     """
     x1, x2, params = jax.tree.map(jnp.asarray, (x1, x2, params))
     axes = _checked(f, x1, x2, params, trace_axes, diagonal_axes)
-    if implementation not in get_args(Choice):
-        raise ValueError(f"implementation is {implementation!r}, not one of {get_args(Choice)}")
     if block_size is not None and block_size < 1:
         raise ValueError(f"block_size must be at least 1, not {block_size}")
     if warn and not is_traced(*jax.tree.leaves((x1, params))):
         warn_of_dead_parameters(f, params, x1)
-    options = {"axes": axes, "implementation": implementation, "block_size": block_size}
-    return _compiled_kernel(params, x1, x2, f=f, mesh=mesh, **options)
+    return _compiled_kernel(params, x1, x2, f=f, axes=axes, block_size=block_size, mesh=mesh)
 
 
-@partial(jax.jit, static_argnames=("f", "axes", "implementation", "block_size", "mesh"))
+@partial(jax.jit, static_argnames=("f", "axes", "block_size", "mesh"))
 def _compiled_kernel(
     params: Params,
     x1: Inputs,
@@ -112,12 +104,10 @@ def _compiled_kernel(
     *,
     f: Apply,
     axes: OutputAxes,
-    implementation: Choice,
     block_size: int | None,
     mesh: Mesh | None,
 ) -> Array:
-    options = {"f": f, "axes": axes, "implementation": implementation, "block_size": block_size}
-    kernel: Any = partial(_kernel, **options)
+    kernel = partial(_kernel, f=f, axes=axes, block_size=block_size)
     if mesh is None:
         return _in_order(kernel(params, x1, x2), axes)
     return _in_order(_on_mesh(kernel, mesh, params, x1, x2, axes), axes)
@@ -146,19 +136,25 @@ def _kernel(
     *,
     f: Apply,
     axes: OutputAxes,
-    implementation: Choice,
     block_size: int | None,
 ) -> Array:
     """Means over traced outputs, `[n1, n2, diagonal, free, free]` or `[n, ...]`."""
     leaves = jax.tree.leaves(params)
     n1, n2 = (batch_size(x1 if x is None else x, "x") for x in (x1, x2))
     example = trace_example(f, params, x1)
-    costs = estimate(example, leaves, axes, n1, n2, symmetric=x2 is None)
-    cheapest = min(IMPLEMENTATIONS, key=lambda name: costs[name].flops)
-    chosen: Implementation = cheapest if implementation == "auto" else implementation
-    piece = block_size or piece_size(example, leaves, axes)
-    sides = _sides(chosen, example, leaves, axes, n1, n2, piece)
-    size = block_size or costs[chosen].block_size
+    double = example.jaxpr.out_avals[0].dtype == jnp.float64
+    prepare = partial(
+        jacobians,
+        example,
+        leaves,
+        axes=axes,
+        factored=leaves_in_factors(example, leaves, axes, n1, n2),
+        piece=block_size or piece_size(example, leaves, axes),
+        dtype=jnp.dtype(jnp.float64 if double else jnp.float32),
+    )
+    sides = prepare, prepare, partial(inner_products, paired=axes.paired)
+    cost = estimate(example, leaves, axes, n1, n2, symmetric=x2 is None)
+    size = block_size or cost.block_size
     if axes.paired:
         size = _blocks.even_blocks(n1, size)
         values = _blocks.along(*sides, x1, x1 if x2 is None else x2, size=size)
@@ -167,29 +163,6 @@ def _kernel(
     else:
         values = _blocks.between(*sides, x1, x2, size=_blocks.even_blocks(max(n1, n2), size))
     return values / axes.size(axes.trace)
-
-
-def _sides(
-    implementation: Implementation,
-    example: Example,
-    leaves: Sequence[Array],
-    axes: OutputAxes,
-    n1: int,
-    n2: int,
-    piece: int,
-) -> tuple[_blocks.Prepare, _blocks.Prepare, _blocks.Meet]:
-    """Functions that prepare a block of x1, a block of x2, and that compute the kernel of both."""
-    double = example.jaxpr.out_avals[0].dtype == jnp.float64
-    dtype = jnp.dtype(jnp.float64 if double else jnp.float32)
-    if implementation == "ntk_vector_products":
-        columns = partial(gradients, example, leaves, axes=axes, piece=piece)
-        meet = partial(products_with, example, leaves, axes=axes, dtype=dtype)
-        return lambda x: x, columns, meet
-    structured = implementation == "structured_derivatives"
-    factored = left_in_factors(example, leaves, axes, n1, n2) if structured else ()
-    options = {"axes": axes, "factored": factored, "piece": piece, "dtype": dtype}
-    prepare = partial(jacobians, example, leaves, **options)
-    return prepare, prepare, partial(inner_products, paired=axes.paired)
 
 
 def _on_mesh(kernel, mesh, params, x1, x2, axes) -> Array:

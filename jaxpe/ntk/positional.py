@@ -42,7 +42,7 @@ def positional_ntk(
     flow has α ⊗ I_d in place of the whole.
 
     Each example costs one backward pass an output: for outputs by the thousand, take
-    `positional_ntk_product` or `positional_ntk_probes`.
+    `positional_ntk_product`, or `positional_fisher` for cross-entropy.
 
     Args:
         f, loss, P, examples: functions and arrays of this module; P is where to linearise.
@@ -107,45 +107,6 @@ def _product(P: Array, examples: Any, V: Array, *, f: Model, loss: Loss, batch_s
         return jax.linear_transpose(forward, P)(curved)[0]
 
     return expectation(product, examples, batch_size)
-
-
-@partial(jax.jit, static_argnames=("f", "loss", "probes", "batch_size"))
-def positional_ntk_probes(
-    f: Model,
-    loss: Loss,
-    P: Positions,
-    examples: Any,
-    *,
-    key: Array,
-    probes: int = 64,
-    batch_size: int = 8,
-) -> Float[Array, "n n"]:
-    """An unbiased estimate of the block trace, whatever the number of outputs.
-
-    The mean of (αR)Rᵀ/d over probes R `[n, d]` of random signs, made symmetric (Hutchinson 1990):
-    E R_jc R_ke is 1 for the same entry and 0 for others. Its error falls as 1/√probes.
-
-    Raises:
-        ValueError: as `positional_ntk`, and probes below 1.
-
-    >>> f = lambda P, x: x @ P
-    >>> loss = lambda y, x: jnp.sum(y**2) / 2
-    >>> P, x = jnp.zeros((1, 2)), jnp.array([[3.0]])
-    >>> positional_ntk_probes(f, loss, P, x, key=jax.random.key(0), probes=1).item()
-    9.0
-    """
-    P, examples = _checked(f, loss, P, examples)
-    if probes < 1:
-        raise ValueError(f"probes must be at least 1, not {probes}")
-
-    def add(total: Array, key: Array) -> tuple[Array, None]:
-        R = jax.random.rademacher(key, P.shape, P.dtype)
-        product = _product(P, examples, R, f=f, loss=loss, batch_size=batch_size)
-        return total + jnp.einsum("ic,jc->ij", product, R, precision=lax.Precision.HIGHEST), None
-
-    start = jnp.zeros((len(P), len(P)), P.dtype)
-    total, _ = lax.scan(add, start, jax.random.split(key, probes))
-    return (total + total.T) / (2 * probes * P.shape[1])
 
 
 @partial(jax.jit, static_argnames=("f", "samples", "batch_size"))

@@ -181,7 +181,7 @@ def profile(
     [1.0, 4.0, 9.0]
     """
     ax, (matrix, shown) = _axes(ax), _matrix(D, present, squared=squared)
-    mean, low, high = by_offset(matrix, shown)
+    mean, low, high = offset_quantiles(matrix, shown)
     offsets = np.arange(1, len(shown))
     (curve,) = ax.plot(offsets, mean, **line)
     ax.fill_between(offsets, low, high, color=curve.get_color(), alpha=0.18, lw=0)
@@ -189,10 +189,10 @@ def profile(
     return curve
 
 
-def by_offset(values: np.ndarray, present: np.ndarray) -> np.ndarray:
+def offset_quantiles(values: np.ndarray, present: np.ndarray) -> np.ndarray:
     """Mean, 10 % and 90 % quantile at each offset 1 … n − 1, `[3, n − 1]`; NaN without a pair.
 
-    >>> by_offset(np.array([[0.0, 2.0], [2.0, 0.0]]), np.array([True, True])).tolist()
+    >>> offset_quantiles(np.array([[0.0, 2.0], [2.0, 0.0]]), np.array([True, True])).tolist()
     [[2.0], [2.0], [2.0]]
     """
     known_only = _off_diagonal(values, present)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from jaxpe.rope.checks import Found
+from jaxpe.rope.checks import Case
 from jaxpe.rope.comparison import SAME
 from jaxpe.rope.evaluation import Placed, program_result
 from jaxpe.rope.families import OWN_CODE, auto_class, parts_of, vendor_value
@@ -34,14 +34,14 @@ class _Goal(NamedTuple):
         length: longest text.
     """
 
-    found: Found
+    case: Case
     widest: LayerPlan
     factor: float
     original: int
     length: int
 
 
-def recipes(found: Found) -> tuple[Recipe, ...]:
+def recipes(case: Case) -> tuple[Recipe, ...]:
     """YaRN settings for a text longer than the configured length.
 
     Each is for the programs that compute this YaRN from it, by their rules. Empty if no rotating
@@ -49,29 +49,29 @@ def recipes(found: Found) -> tuple[Recipe, ...]:
     vendor's documented values come first. Otherwise YaRN starts from the length before scaling, or
     from `max_position_embeddings` without scaling.
     """
-    analysis, widest, kind = found.analysis, found.widest, _SCALED.get(found.kind)
+    analysis, widest, kind = case.analysis, case.widest, _SCALED.get(case.kind)
     types = {group.rope_type for group in analysis.groups if group.turns}
-    if analysis.status != "judged" or widest is None or widest.part != found.model.part:
+    if analysis.status != "judged" or widest is None or widest.part != case.model.part:
         return ()
-    own_code = found.model.family.since == OWN_CODE and kind != "yarn"  # it may not have YaRN
+    own_code = case.model.family.since == OWN_CODE and kind != "yarn"  # it may not have YaRN
     other = widest.rope_type != kind or not types <= {"default", "yarn"}
-    other |= bool(found.model.family.nested_base)  # programs do not agree on the base
+    other |= bool(case.model.family.nested_base)  # programs do not agree on the base
     if other or own_code or widest.reach <= analysis.context:
         return ()
-    vendor = vendor_value(found.name, analysis.context)
-    original = int(found.original or vendor.get("original", 0)) or analysis.context
+    vendor = vendor_value(case.name, analysis.context)
+    original = int(case.original or vendor.get("original", 0)) or analysis.context
     factor = float(math.ceil(analysis.length / original))
     if analysis.length <= vendor.get("length", 0):
         factor = min(factor, vendor["factor"])
     length = max(analysis.length, int(original * factor))
-    goal = _Goal(found, widest, factor, original, length)
+    goal = _Goal(case, widest, factor, original, length)
     changes = _nested_changes(goal) | _flat_changes(goal)
     return tuple(one for name, change in changes.items() for one in _checked(goal, name, *change))
 
 
 def _checked(goal: _Goal, program: str, text: str, changed: Mapping[str, Any]) -> list[Recipe]:
     """Recipe for the versions of a program that compute the goal with it, if there are any."""
-    form = goal.found.configuration.form
+    form = goal.case.configuration.form
     file = program == "config.json"
     readers = choose_readers(None, form)[:1] if file else choose_readers(program, form)
     right = [one.name for one in readers if text and _agrees(goal, one, changed)]
@@ -81,13 +81,13 @@ def _checked(goal: _Goal, program: str, text: str, changed: Mapping[str, Any]) -
 
 def _agrees(goal: _Goal, reader: Reader, changed: Mapping[str, Any]) -> bool:
     """Whether a program computes the goal from the changed file."""
-    configuration, model = goal.found.configuration, goal.found.model
-    fields = Fields({**model.fields.given, **changed}, model.family, source=model.fields.source)
+    configuration, model = goal.case.configuration, goal.case.model
+    fields = Fields({**model.fields.stated, **changed}, model.family, source=model.fields.source)
     models = *configuration.models[:-1], model._replace(fields=fields, context=goal.length)
     turning = (one for one in models if one.family.kind != "axial")
     placed = [Placed(one, group) for one in turning for group in layer_groups(one)]
     result = program_result(reader, configuration._replace(models=models), placed, goal.length)
-    readings = zip(result.readings, goal.found.analysis.groups, strict=False)
+    readings = zip(result.readings, goal.case.analysis.groups, strict=False)
     told = not result.problem and result.longest >= goal.length
     for one, plan in readings:
         scaled = _is_scaled(goal, plan)
@@ -101,18 +101,18 @@ def _agrees(goal: _Goal, reader: Reader, changed: Mapping[str, Any]) -> bool:
 def _label(goal: _Goal, plan: LayerPlan) -> str:
     """Key of the entry's part for a group of layers."""
     name = plan.name.removesuffix(INDEXER)
-    return goal.found.model.family.labels.get(name, name)
+    return goal.case.model.family.labels.get(name, name)
 
 
 def _is_scaled(goal: _Goal, plan: LayerPlan) -> bool:
     alike = _label(goal, plan) == _label(goal, goal.widest)
-    alike |= not goal.found.model.family.by_kind and plan.name != UNSCALED
+    alike |= not goal.case.model.family.by_kind and plan.name != UNSCALED
     return plan.turns and alike and plan.part == goal.widest.part
 
 
 def _part(goal: _Goal, plan: LayerPlan, old: Mapping[str, Any]) -> dict[str, Any]:
     """Complete entry of a group: all its old keys but those that belong to the old factor."""
-    model = goal.found.model
+    model = goal.case.model
     width = next(one.width for one in layer_groups(model) if one.name == plan.name)
     shares = old.get(_SHARE), model.fields.number(_SHARE), model.family.fraction
     stated = {one for one in shares if isinstance(one, int | float)}
@@ -122,7 +122,7 @@ def _part(goal: _Goal, plan: LayerPlan, old: Mapping[str, Any]) -> dict[str, Any
     if _is_scaled(goal, plan):
         own |= {"rope_type": "yarn", "factor": goal.factor, ORIGINAL: goal.original}
     unit = plan.rope_type == "yarn" and plan.attention_factor == 1  # whatever the factor is
-    unit &= (goal.found.factor or 2) > 1 and not {"mscale", "mscale_all_dim"} & {*old}
+    unit &= (goal.case.factor or 2) > 1 and not {"mscale", "mscale_all_dim"} & {*old}
     now = {"type": own["rope_type"], _LENGTH: goal.length, "attention_factor": None}
     own |= {key: value for key, value in now.items() if key in old}
     own |= {"attention_factor": 1.0} if unit else {}
@@ -131,14 +131,14 @@ def _part(goal: _Goal, plan: LayerPlan, old: Mapping[str, Any]) -> dict[str, Any
 
 def _parameters(goal: _Goal) -> dict[str, Any]:
     """New `rope_parameters`, with a part for each kind of layer where the class reads parts."""
-    entry = _part(goal, goal.widest, goal.found.entry)
-    if not goal.found.model.family.by_kind:
+    entry = _part(goal, goal.widest, goal.case.entry)
+    if not goal.case.model.family.by_kind:
         return entry
-    given = (goal.found.given.get(_NEW) or {}).items()
+    given = (goal.case.stated.get(_NEW) or {}).items()
     parts = {key: value for key, value in given if isinstance(value, Mapping)}
-    plain = {"rope_type": "default", "rope_theta": goal.found.model.fields.number("rope_theta")}
-    unused = dict.fromkeys(goal.found.model.family.labels.values(), plain)  # no layer has them
-    every = (one for one in goal.found.analysis.groups if one.part == goal.widest.part)
+    plain = {"rope_type": "default", "rope_theta": goal.case.model.fields.number("rope_theta")}
+    unused = dict.fromkeys(goal.case.model.family.labels.values(), plain)  # no layer has them
+    every = (one for one in goal.case.analysis.groups if one.part == goal.widest.part)
     labels = {_label(goal, plan): plan for plan in every if plan.turns}
     made = {name: _part(goal, plan, parts.get(name, {})) for name, plan in labels.items()}
     return {**unused, **parts, **made, _label(goal, goal.widest): entry}
@@ -146,15 +146,15 @@ def _parameters(goal: _Goal) -> dict[str, Any]:
 
 def _nested_changes(goal: _Goal) -> _Changes:
     """Recipes with an entry of transformers 5, which may have parts."""
-    found, configuration, length = goal.found, goal.found.configuration, goal.length
+    case, configuration, length = goal.case, goal.case.configuration, goal.length
     if configuration.form == "gguf":
         return {}
-    own_code = found.model.family.since == OWN_CODE
+    own_code = case.model.family.since == OWN_CODE
     entry = {_OLD if own_code else _NEW: _parameters(goal), _length_name(goal): length}
     fields = {_OLD: None, **entry}
-    file = _at(found.model.part, fields if found.given.get(_OLD) else entry)
+    file = _at(case.model.part, fields if case.stated.get(_OLD) else entry)
     types = parts_of(configuration.model_type).items()
-    path = found.model.part or next((key for key, kind in types if kind == found.name), "")
+    path = case.model.part or next((key for key, kind in types if kind == case.name), "")
     patch = shlex.quote(json.dumps(_at(path, entry)))
     name = shlex.quote(_name(goal)) + " --trust-remote-code" * own_code
     sglang = f"python -m sglang.launch_server --model-path {name} --context-length {length}"
@@ -171,13 +171,13 @@ def _nested_changes(goal: _Goal) -> _Changes:
 
 def _flat_changes(goal: _Goal) -> _Changes:
     """Recipes with one entry for all layers."""
-    found, length = goal.found, goal.length
-    if found.model.part or sum(plan.turns for plan in found.analysis.groups) > 1:
+    case, length = goal.case, goal.length
+    if case.model.part or sum(plan.turns for plan in case.analysis.groups) > 1:
         return {}
-    entry = _part(goal, goal.widest, found.entry)
+    entry = _part(goal, goal.widest, case.entry)
     beside = {key: entry.pop(key) for key in ("rope_theta", _SHARE) if key in entry}
     fields = {_OLD: entry, **beside, _length_name(goal): length}
-    whole = found.name == found.configuration.model_type and found.configuration.form != "gguf"
+    whole = case.name == case.configuration.model_type and case.configuration.form != "gguf"
     calls: _Changes = {"transformers 4": (_call(goal, fields), fields)} if whole else {}
     yarn = f"--rope-scaling yarn --rope-scale {goal.factor:g} --yarn-orig-ctx {goal.original}"
     command = f"llama-server -m MODEL.gguf -c {length} {yarn}"
@@ -186,8 +186,8 @@ def _flat_changes(goal: _Goal) -> _Changes:
 
 def _length_name(goal: _Goal) -> str:
     """Name that the file has for the length."""
-    own = goal.found.model.family.names.get(_LENGTH, _LENGTH)
-    return own if own in goal.found.given else _LENGTH
+    own = goal.case.model.family.names.get(_LENGTH, _LENGTH)
+    return own if own in goal.case.stated else _LENGTH
 
 
 def _at(path: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -197,13 +197,13 @@ def _at(path: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _name(goal: _Goal) -> str:
-    form, source = goal.found.analysis.form, goal.found.analysis.source
+    form, source = goal.case.analysis.form, goal.case.analysis.source
     return "MODEL" if form != "config.json" or source.endswith(".json") else source
 
 
 def _call(goal: _Goal, values: dict[str, Any]) -> str:
     """Call that loads the model with changed fields; empty if transformers has none for it."""
-    auto, family = auto_class(goal.found.configuration.model_type), goal.found.model.family
+    auto, family = auto_class(goal.case.configuration.model_type), goal.case.model.family
     values = {**values, **({"trust_remote_code": True} if family.since == OWN_CODE else {})}
     arguments = ", ".join(f"{key}={value!r}" for key, value in values.items())
     return "" if auto == "none" else f"{auto}.from_pretrained({_name(goal)!r}, {arguments})"

@@ -81,7 +81,7 @@ def axial_groups(model: Model) -> tuple[AxialGroup, ...]:
         found.append(_group(model, name)._replace(layers=layers))
     for part in model.family.also:
         family = find_family(f"{model.family.model_type}.{part}") or model.family
-        fields = Fields(model.fields.given, family, source=model.fields.source)
+        fields = Fields(model.fields.stated, family, source=model.fields.source)
         fields.used = model.fields.used
         other = model._replace(family=family, fields=fields)
         found += [one._replace(part=part) for one in axial_groups(other)]

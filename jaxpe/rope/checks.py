@@ -32,7 +32,7 @@ Code = tuple[str, dict[str, Any]]
 _RADIANS = 0.01  # error of a float32 phase from which on it is told
 
 
-class Found:
+class Case:
     """Input of a check.
 
     Attributes:
@@ -40,13 +40,13 @@ class Found:
         analysis: result so far.
         model: the text model, or the decoder.
         name: type of that model.
-        given: fields of that model, as the file has them.
+        stated: fields of that model, as the file has them.
         widest: the rotating layers that reach furthest.
         first: the program that others are held against; None if there is none, or no rule knows the
             model.
         context: configured length.
         length: longest text.
-        whole: scaling entry of the file, and `parts`, its parts by kind of layer.
+        scaling_entry: scaling entry of the file, and `parts`, its parts by kind of layer.
         entry: its part for the widest layers.
         kind: scaling type, as the file names it.
         original: L0 of the entry, and `factor`, its s; None if absent or not positive.
@@ -56,15 +56,15 @@ class Found:
     def __init__(self, configuration: Configuration, analysis: RopeAnalysis):
         self.configuration, self.analysis = configuration, analysis
         self.model, self.widest = configuration.models[-1], analysis.widest
-        self.name, self.given = self.model.family.model_type, self.model.fields.given
+        self.name, self.stated = self.model.family.model_type, self.model.fields.stated
         own = (p for p in analysis.readers if p.name == analysis.numbers_of)
         self.first = next(own, None) if self.model.known else None
         self.context, self.length = analysis.context, analysis.length
-        self.whole = self.given.get("rope_scaling") or self.given.get("rope_parameters") or {}
-        self.whole = self.whole if isinstance(self.whole, Mapping) else {}
-        self.parts = {k: v for k, v in self.whole.items() if isinstance(v, Mapping)}
+        entry = self.stated.get("rope_scaling") or self.stated.get("rope_parameters")
+        self.scaling_entry = entry if isinstance(entry, Mapping) else {}
+        self.parts = {k: v for k, v in self.scaling_entry.items() if isinstance(v, Mapping)}
         every = (self.parts.get(self.widest.name if self.widest else ""), *self.parts.values())
-        self.entry = next((one for one in every if one is not None), self.whole)
+        self.entry = next((one for one in every if one is not None), self.scaling_entry)
         self.kind = type_of(self.entry)
         self.original, self.factor = self.number(ORIGINAL), self.number("factor")
         self.scaled = (self.original or self.context) * (self.factor or 1.0)
@@ -76,10 +76,10 @@ class Found:
 
     def reading(self, trait: str = "") -> Reading | None:
         """Numbers of the first program, or the first with a trait, for the widest layers."""
-        program = self.with_trait(trait) if trait else self.first
+        program = self.program_with_trait(trait) if trait else self.first
         return None if program is None else self.widest_of(program)
 
-    def with_trait(self, trait: str) -> Program | None:
+    def program_with_trait(self, trait: str) -> Program | None:
         """First program with a trait that reads the configuration."""
         programs = self.analysis.readers
         return next((p for p in programs if trait in p.traits and not p.problem), None)
@@ -97,129 +97,129 @@ class Found:
                 yield self.analysis.groups[group].name, listed
 
 
-def refused(found: Found) -> Code | None:
+def refused(case: Case) -> Code | None:
     """Programs that cannot read the configuration."""
     problems: dict[str, list[str]] = {}
-    for one in found.analysis.readers:
+    for one in case.analysis.readers:
         if one.problem:
             problems.setdefault(one.problem, []).append(one.name)
     listed = "; ".join(f"{', '.join(names)}: {problem}" for problem, names in problems.items())
-    code = "refused" if found.analysis.readers[0].problem else "refused_by_some"
+    code = "refused" if case.analysis.readers[0].problem else "refused_by_some"
     return (code, {"listed": listed}) if problems else None
 
 
-def own_code(found: Found) -> Code | None:
+def own_code(case: Case) -> Code | None:
     """Type without a class in transformers."""
-    return ("own_code", {"name": found.name}) if found.model.family.since == OWN_CODE else None
+    return ("own_code", {"name": case.name}) if case.model.family.since == OWN_CODE else None
 
 
-def unlikely(found: Found) -> Code | None:
+def unlikely(case: Case) -> Code | None:
     """Numbers that make no sense; transformers only warns of them."""
     row = texts()["unlikely"]
-    values = row["usual"] | {k: v for k, v in found.entry.items() if isinstance(v, int | float)}
+    values = row["usual"] | {k: v for k, v in case.entry.items() if isinstance(v, int | float)}
     pairs = [(one, least, values.get(least, least)) for one, least in row["least"].items()]
     listed = ", ".join(f"{one} below {least}" for one, least, value in pairs if values[one] < value)
-    scaled = found.kind not in ("default", "mrope") and found.configuration.form != "gguf"
+    scaled = case.kind not in ("default", "mrope") and case.configuration.form != "gguf"
     return ("unlikely", {"listed": listed}) if scaled and listed else None
 
 
-def unread(found: Found) -> Code | None:
+def unread(case: Case) -> Code | None:
     """Positional keys that no rule has used."""
-    names = found.analysis.unread
+    names = case.analysis.unread
     return ("unread", {"names": ", ".join(names)}) if names else None
 
 
-def type_unknown(found: Found) -> Code | None:
+def type_unknown(case: Case) -> Code | None:
     """Scaling type that transformers does not have."""
-    kind, known = found.kind, sorted({*ROPE_TYPES} - {"ntk", "ntk_by_parts"})
-    if kind in (*known, *found.model.family.types, "default", "mrope", "none", "axial"):
+    kind, known = case.kind, sorted({*ROPE_TYPES} - {"ntk", "ntk_by_parts"})
+    if kind in (*known, *case.model.family.types, "default", "mrope", "none", "axial"):
         return None
     near = {"su": "longrope"}.get(kind, "yarn" if kind in YARNS else nearest(kind, known))
     meant = f"Write {near!r} if you mean that." if near else f"Use one of {', '.join(known)}."
     return "type_unknown", {"kind": kind, "meant": meant}
 
 
-def types_differ(found: Found) -> Code | None:
+def types_differ(case: Case) -> Code | None:
     """`type` and `rope_type` that differ."""
-    names = found.entry.get("type"), found.entry.get("rope_type")
+    names = case.entry.get("type"), case.entry.get("rope_type")
     differ = all(isinstance(name, str) for name in names) and names[0] != names[1]
     differ = differ and sorted(map(str, names)) not in texts()["types_differ"]["alike"]
     return ("types_differ", {"first": names[0], "second": names[1]}) if differ else None
 
 
-def entries_differ(found: Found) -> Code | None:
+def entries_differ(case: Case) -> Code | None:
     """`rope_scaling` and `rope_parameters` with different contents."""
-    old, new = (found.given.get(name) for name in ("rope_scaling", "rope_parameters"))
+    old, new = (case.stated.get(name) for name in ("rope_scaling", "rope_parameters"))
     if not (old and new and isinstance(old, Mapping) and isinstance(new, Mapping)):
         return None
     keys = sorted(k for k in {*old, *new} - {"rope_theta", "type"} if old.get(k) != new.get(k))
     return ("entries_differ", {"keys": ", ".join(keys)}) if keys else None
 
 
-def flat_entry_lost(found: Found) -> Code | None:
+def flat_entry_lost(case: Case) -> Code | None:
     """Single entry for a class that reads and completes a sub-entry for each kind of layer."""
-    parted = found.model.family.bases and not found.given.get("rope_scaling")
-    stated = type_of(found.whole) != "default" or "rope_theta" in found.whole
-    lost = parted and stated and not found.parts
-    return ("flat_entry_lost", {"name": found.name}) if lost else None
+    parted = case.model.family.bases and not case.stated.get("rope_scaling")
+    stated = type_of(case.scaling_entry) != "default" or "rope_theta" in case.scaling_entry
+    lost = parted and stated and not case.parts
+    return ("flat_entry_lost", {"name": case.name}) if lost else None
 
 
-def parts_lost(found: Found) -> Code | None:
+def parts_lost(case: Case) -> Code | None:
     """Entries by kind of layer for a class that reads a single entry."""
-    family, reading = found.model.family, found.reading()
-    if not found.parts or reading is None or family.by_kind or family.bases or family.convert:
+    family, reading = case.model.family, case.reading()
+    if not case.parts or reading is None or family.by_kind or family.bases or family.convert:
         return None
-    return "parts_lost", {"name": found.name, "parts": ", ".join(found.parts), "base": reading.base}
+    return "parts_lost", {"name": case.name, "parts": ", ".join(case.parts), "base": reading.base}
 
 
-def keys_ignored(found: Found) -> Code | None:
+def keys_ignored(case: Case) -> Code | None:
     """Keys that the scaling does not use, misspelt keys included."""
-    family, entry = found.model.family, found.entry
-    kind = family.types.get(found.kind, found.kind)
+    family, entry = case.model.family, case.entry
+    kind = family.types.get(case.kind, case.kind)
     kind = "yarn" if kind in YARNS else kind
-    if found.first is None or kind not in (*ROPE_TYPES, "default", "mrope"):
+    if case.first is None or kind not in (*ROPE_TYPES, "default", "mrope"):
         return None
     beside = texts()["keys_ignored"]["beside"]
     taken = {*getattr(ROPE_TYPES.get(kind), "_fields", ()), *beside["all"], *beside.get(kind, ())}
     taken |= {*beside["alpha"]} if family.alpha else set()
     ignored = sorted(key for key, value in entry.items() if key not in taken and value is not None)
-    share = found.number("partial_rotary_factor") or 1
+    share = case.number("partial_rotary_factor") or 1
     ignored += ["partial_rotary_factor"] * (kind == "default" and not family.share and share != 1)
     meant = ((key, nearest(key, taken - set(entry))) for key in ignored)
     shown = [f"{key} (is it {near}?)" if near else key for key, near in meant]
     return ("keys_ignored", {"kind": kind, "keys": ", ".join(shown)}) if ignored else None
 
 
-def share_ignored(found: Found) -> Code | None:
+def share_ignored(case: Case) -> Code | None:
     """Share of the head that the model's class does not use."""
-    share, reading = found.given.get("partial_rotary_factor"), found.reading()
-    used = found.model.family.share or found.model.family.latent or share == 1
+    share, reading = case.stated.get("partial_rotary_factor"), case.reading()
+    used = case.model.family.share or case.model.family.latent or share == 1
     if used or not isinstance(share, int | float) or not reading or reading.rope_type != "default":
         return None
-    return "share_ignored", {"share": share, "name": found.name, "turning": reading.turning}
+    return "share_ignored", {"share": share, "name": case.name, "turning": reading.turning}
 
 
-def base_missing(found: Found) -> Code | None:
+def base_missing(case: Case) -> Code | None:
     """Absent θ: each program uses its default, and the defaults differ."""
-    reading, form = found.reading(), found.configuration.form
+    reading, form = case.reading(), case.configuration.form
     names = {"rope_theta", "rotary_emb_base", "rope_ratio", "default_theta"}
-    names |= {name for name, _ in found.model.family.bases.values()}
-    stated = names & {key for key, value in found.given.items() if value is not None}
-    if reading is None or stated or "rope_theta" in found.entry or form == "options":
+    names |= {name for name, _ in case.model.family.bases.values()}
+    stated = names & {key for key, value in case.stated.items() if value is not None}
+    if reading is None or stated or "rope_theta" in case.entry or form == "options":
         return None
-    field = found.model.family.nested_base
-    nested = found.model.fields.number(field)
-    said = {"name": found.name, "base": reading.base, "field": field, "nested": nested}
+    field = case.model.family.nested_base
+    nested = case.model.fields.number(field)
+    said = {"name": case.name, "base": reading.base, "field": field, "nested": nested}
     if nested is not None:
         return None if nested == reading.base else ("base_nested", said)
     of_class = "base_missing" if math.isclose(reading.base, 1e4) else "base_of_class_missing"
     return "base_of_gguf_missing" if form == "gguf" else of_class, said
 
 
-def unseen_by_4(found: Found) -> Code | None:
+def unseen_by_4(case: Case) -> Code | None:
     """Entries only in `rope_parameters`, which transformers 4 does not read."""
-    old, new = found.reading(VERSION_4), found.reading()
-    if old is None or new is None or not found.given.get("rope_parameters"):
+    old, new = case.reading(VERSION_4), case.reading()
+    if old is None or new is None or not case.stated.get("rope_parameters"):
         return None
     lost = []
     if not _close(old.base, new.base):
@@ -231,54 +231,54 @@ def unseen_by_4(found: Found) -> Code | None:
     return ("unseen_by_4", {"lost": ", and ".join(lost)}) if lost else None
 
 
-def second_base_lost(found: Found) -> Code | None:
+def second_base_lost(case: Case) -> Code | None:
     """OLMo 3: base that applies only to layers with full attention."""
-    bases = {group.base for group in found.analysis.groups if group.turns}
-    stated = found.given.get("rope_theta")
-    lost = found.name == "olmo3" and isinstance(stated, int | float) and len(bases) > 1
+    bases = {group.base for group in case.analysis.groups if group.turns}
+    stated = case.stated.get("rope_theta")
+    lost = case.name == "olmo3" and isinstance(stated, int | float) and len(bases) > 1
     return ("second_base_lost", {"stated": stated, "other": min(bases)}) if lost else None
 
 
-def mscale_alone(found: Found) -> Code | None:
+def mscale_alone(case: Case) -> Code | None:
     """`mscale` without `mscale_all_dim`, or the reverse."""
-    given = [name for name in ("mscale", "mscale_all_dim") if found.number(name)]
-    if len(given) != 1 or found.kind not in YARNS or found.number("attention_factor"):
+    given = [name for name in ("mscale", "mscale_all_dim") if case.number(name)]
+    if len(given) != 1 or case.kind not in YARNS or case.number("attention_factor"):
         return None
     missing = "mscale_all_dim" if given == ["mscale"] else "mscale"
     return "mscale_alone", {"given": given[0], "missing": missing}
 
 
-def turning_differs(found: Found) -> Code | None:
+def turning_differs(case: Case) -> Code | None:
     """Programs that do not rotate the same layers."""
-    listed = "; ".join(f"{name}: {values}" for name, values in found.told_apart("turns"))
+    listed = "; ".join(f"{name}: {values}" for name, values in case.told_apart("turns"))
     return ("turning_differs", {"listed": listed}) if listed else None
 
 
-def pairing_differs(found: Found) -> Code | None:
+def pairing_differs(case: Case) -> Code | None:
     """Programs that pair the entries of a head differently."""
-    name, listed = next(iter(found.told_apart("pairing")), ("", ""))
+    name, listed = next(iter(case.told_apart("pairing")), ("", ""))
     return ("pairing_differs", {"group": name, "listed": listed}) if listed else None
 
 
-def factor_replaced(found: Found) -> Code | None:
+def factor_replaced(case: Case) -> Code | None:
     """YaRN's factor in transformers up to 4.55, computed from two lengths."""
-    stated, program = found.factor, found.with_trait(FACTOR_BY_LENGTHS)
-    old = None if program is None else found.widest_of(program)
+    stated, program = case.factor, case.program_with_trait(FACTOR_BY_LENGTHS)
+    old = None if program is None else case.widest_of(program)
     if program is None or old is None or old.rope_type != "yarn":
         return None
-    said = {"program": program.name, "stated": stated, "used": old.factor, "scaled": found.scaled}
+    said = {"program": program.name, "stated": stated, "used": old.factor, "scaled": case.scaled}
     return None if stated is None or _close(old.factor, stated) else ("factor_replaced", said)
 
 
-def frequencies_differ(found: Found) -> Code | None:
+def frequencies_differ(case: Case) -> Code | None:
     """Programs that compute other frequencies in any group of layers."""
-    first, groups = found.first, found.analysis.groups
-    told = {VERSION_4} if unseen_by_4(found) else set()
-    told |= {FACTOR_BY_LENGTHS} if factor_replaced(found) else set()
-    if (base_missing(found) or ("",))[0] == "base_nested":  # told with its remedy
+    first, groups = case.first, case.analysis.groups
+    told = {VERSION_4} if unseen_by_4(case) else set()
+    told |= {FACTOR_BY_LENGTHS} if factor_replaced(case) else set()
+    if (base_missing(case) or ("",))[0] == "base_nested":  # told with its remedy
         return None
     texts: dict[str, list[str]] = {}
-    for program in found.analysis.readers if first is not None else ():
+    for program in case.analysis.readers if first is not None else ():
         for reading, own in zip(program.readings, first.readings if first else (), strict=False):
             both = reading.turns and own.turns and not told & set(program.traits)
             if both and not same_frequencies(reading.frequencies, own.frequencies):
@@ -287,7 +287,7 @@ def frequencies_differ(found: Found) -> Code | None:
     if first is None or not texts:
         return None
     listed = "; ".join(f"{', '.join(names)}{text}" for text, names in texts.items())
-    alone = found.name == "phimoe" and found.kind in ("longrope", "su")  # one list of two
+    alone = case.name == "phimoe" and case.kind in ("longrope", "su")  # one list of two
     code = "short_list_alone" if alone and VERSION_4 not in first.traits else "frequencies_differ"
     return code, {"first": first.name, "listed": listed}
 
@@ -306,114 +306,114 @@ def _ratio(reading: Reading, own: Reading) -> str:
     return off
 
 
-def attention_factor_differs(found: Found) -> Code | None:
+def attention_factor_differs(case: Case) -> Code | None:
     """Programs that multiply cos and sin by another factor."""
-    own, others = _others(found, "attention_factor")
+    own, others = _others(case, "attention_factor")
     parts = (f"{k} uses {v:.4g} ({(v / own) ** 2:.3g} times the logits)" for k, v in others.items())
     said = {"own": own, "listed": "; ".join(parts)}
     return ("attention_factor_differs", said) if others else None
 
 
-def logit_factor_differs(found: Found) -> Code | None:
+def logit_factor_differs(case: Case) -> Code | None:
     """YaRN temperature of latent attention, separate from the factor on cos and sin."""
-    own, others = _others(found, "logit_factor")
+    own, others = _others(case, "logit_factor")
     listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
     if listed:
         return "logit_factor_differs", {"own": own, "listed": listed}
     return None if _close(own, 1.0) else ("logit_factor", {"own": own})
 
 
-def query_scaling_differs(found: Found) -> Code | None:
+def query_scaling_differs(case: Case) -> Code | None:
     """Factor on queries by position, applied by some programs only."""
-    readers = [one for one in found.analysis.readers if one.readings and found.first]
+    readers = [one for one in case.analysis.readers if one.readings and case.first]
     values = {one.name: max(r.query_factor for r in one.readings) for one in readers}
     own = next(iter(values.values()), 1.0)
     others = (f"{name} by {one:.4g}" for name, one in values.items() if not _close(one, own))
-    said = {"own": own, "last": found.length - 1, "listed": ", ".join(others)}
+    said = {"own": own, "last": case.length - 1, "listed": ", ".join(others)}
     if said["listed"]:
         return "query_scaling_differs", said
     return None if _close(own, 1.0) else ("query_scaling", said)
 
 
-def length_multiplied(found: Found) -> Code | None:
+def length_multiplied(case: Case) -> Code | None:
     """Length after scaling, multiplied by the factor again."""
-    longer = [one for one in found.analysis.readers if one.longest > found.context]
-    if found.kind == "yarn":
-        longer = [one for one in longer if not _close(one.longest, found.scaled)]
+    longer = [one for one in case.analysis.readers if one.longest > case.context]
+    if case.kind == "yarn":
+        longer = [one for one in longer if not _close(one.longest, case.scaled)]
     listed = ", ".join(f"{one.name} allows {one.longest:,.0f}" for one in longer)
-    return ("length_multiplied", {"context": found.context, "listed": listed}) if longer else None
+    return ("length_multiplied", {"context": case.context, "listed": listed}) if longer else None
 
 
-def lengths(found: Found) -> Code | None:
+def lengths(case: Case) -> Code | None:
     """`max_position_embeddings` that is the length after scaling, or contradicts the factor."""
-    original, factor, context = found.original, found.factor, found.context
-    if found.kind not in YARNS or not original or not factor or original == context:
+    original, factor, context = case.original, case.factor, case.context
+    if case.kind not in YARNS or not original or not factor or original == context:
         return None
-    said = {"context": context, "original": int(original), "factor": factor, "scaled": found.scaled}
-    return "length_is_scaled" if _close(found.scaled, context) else "lengths_contradict", said
+    said = {"context": context, "original": int(original), "factor": factor, "scaled": case.scaled}
+    return "length_is_scaled" if _close(case.scaled, context) else "lengths_contradict", said
 
 
-def original_missing(found: Found) -> Code | None:
+def original_missing(case: Case) -> Code | None:
     """Absent L0, replaced by `max_position_embeddings`."""
-    stated = found.entry.get(ORIGINAL) or found.given.get(ORIGINAL)
-    missing = not stated and found.kind in (*YARNS, "llama3", "longrope", "su")
-    return ("original_missing", {"context": found.context}) if missing else None
+    stated = case.entry.get(ORIGINAL) or case.stated.get(ORIGINAL)
+    missing = not stated and case.kind in (*YARNS, "llama3", "longrope", "su")
+    return ("original_missing", {"context": case.context}) if missing else None
 
 
-def dynamic_length(found: Found) -> Code | None:
+def dynamic_length(case: Case) -> Code | None:
     """Dynamic scaling, which depends on the length of the text."""
-    if found.kind != "dynamic" or (found.model.family.alpha and found.number("alpha")):
+    if case.kind != "dynamic" or (case.model.family.alpha and case.number("alpha")):
         return None
-    differs = found.original and found.original != found.context
-    said = {"original": int(found.original or 0), "context": found.context}
+    differs = case.original and case.original != case.context
+    said = {"original": int(case.original or 0), "context": case.context}
     return "dynamic_original" if differs else "dynamic_length", said
 
 
-def own_dynamic(found: Found) -> Code | None:
+def own_dynamic(case: Case) -> Code | None:
     """Qwen 1: base that the model's code stretches beyond the training length."""
-    on = [name for name in ("use_dynamic_ntk", "use_logn_attn") if found.given.get(name) is True]
-    told = on and all(name in found.model.fields.used for name in on)
-    said = {"names": " and ".join(on), "context": found.context}
+    on = [name for name in ("use_dynamic_ntk", "use_logn_attn") if case.stated.get(name) is True]
+    told = on and all(name in case.model.fields.used for name in on)
+    said = {"names": " and ".join(on), "context": case.context}
     return ("own_dynamic", said) if told else None
 
 
-def scaling_with_sections(found: Found) -> Code | None:
+def scaling_with_sections(case: Case) -> Code | None:
     """Scaling with multimodal sections, which some programs omit."""
-    scaled = found.kind in (*YARNS, "linear", "dynamic") and "mrope_section" in found.entry
-    return ("scaling_with_sections", {"kind": found.kind}) if scaled else None
+    scaled = case.kind in (*YARNS, "linear", "dynamic") and "mrope_section" in case.entry
+    return ("scaling_with_sections", {"kind": case.kind}) if scaled else None
 
 
-def beyond_scaling(found: Found) -> Code | None:
+def beyond_scaling(case: Case) -> Code | None:
     """A text longer than what training and the scaling cover, or than the file says."""
-    covered = max(found.context, found.scaled if found.original else 0)
-    unseen = found.widest.unseen if found.widest is not None else 0
-    said: dict[str, Any] = {"length": found.length, "context": found.context, "kind": found.kind}
+    covered = max(case.context, case.scaled if case.original else 0)
+    unseen = case.widest.unseen if case.widest is not None else 0
+    said: dict[str, Any] = {"length": case.length, "context": case.context, "kind": case.kind}
     said |= {"covered": covered, "unseen": unseen}
-    if not unseen or found.length <= covered * (1 + SAME):
-        beyond = {g.kind for g in found.analysis.groups} - {"linear", "axial"}
-        return ("beyond_context", said) if beyond and found.length > found.context else None
-    stretched = found.kind in (*YARNS, "default", "mrope", "proportional")
+    if not unseen or case.length <= covered * (1 + SAME):
+        beyond = {g.kind for g in case.analysis.groups} - {"linear", "axial"}
+        return ("beyond_context", said) if beyond and case.length > case.context else None
+    stretched = case.kind in (*YARNS, "default", "mrope", "proportional")
     return "beyond_scaling" if stretched else "beyond_own_scaling", said
 
 
-def linear_original(found: Found) -> Code | None:
+def linear_original(case: Case) -> Code | None:
     """Linear scaling, which has no field for the length before scaling."""
-    linear = found.kind == "linear" and found.widest and not found.original
-    return ("linear_original", {"context": found.context}) if linear else None
+    linear = case.kind == "linear" and case.widest and not case.original
+    return ("linear_original", {"context": case.context}) if linear else None
 
 
-def longrope_lists(found: Found) -> Code | None:
+def longrope_lists(case: Case) -> Code | None:
     """Two lists of divisors, with different rules of choice in each program."""
-    reading = found.reading(ONE_LIST)
-    chosen = reading and reading.rope_type == "longrope" and found.context > reading.original > 0
+    reading = case.reading(ONE_LIST)
+    chosen = reading and reading.rope_type == "longrope" and case.context > reading.original > 0
     return ("longrope_lists", {"original": reading.original}) if reading and chosen else None
 
 
-def kinds_of_layers(found: Found) -> Code | None:
+def kinds_of_layers(case: Case) -> Code | None:
     """Kinds of layers with separate tables, which programs with a single table get wrong."""
-    turning = [group for group in found.analysis.groups if group.turns]
+    turning = [group for group in case.analysis.groups if group.turns]
     tables = {(g.base, g.rope_type, g.turning, g.head_dim, g.attention_factor) for g in turning}
-    still = [g for g in found.analysis.groups if g.kind == "none"]
+    still = [g for g in case.analysis.groups if g.kind == "none"]
     if len(tables) < 2 and not (still and turning):
         return None
     parts = [f"{g.name}: base {g.base:,.0f}, {g.rope_type}, {g.turning} entries" for g in turning]
@@ -421,37 +421,37 @@ def kinds_of_layers(found: Found) -> Code | None:
     return "kinds_of_layers", {"listed": "; ".join(parts)}
 
 
-def low_precision(found: Found) -> Code | None:
+def low_precision(case: Case) -> Code | None:
     """A 16-bit model, whose phases must not be 16-bit."""
-    fields = {**found.configuration.outside, **found.given}
+    fields = {**case.configuration.outside, **case.stated}
     name = str(fields.get("dtype") or fields.get("torch_dtype") or "").removeprefix("torch.")
-    error = _error(found, name)
+    error = _error(case, name)
     return ("low_precision", {"name": name, **error}) if error and name != "float32" else None
 
 
-def float32_precision(found: Found) -> Code | None:
+def float32_precision(case: Case) -> Code | None:
     """Positions at which a float32 product is inaccurate."""
-    error = _error(found, "float32")
+    error = _error(case, "float32")
     return ("float32_precision", error) if error and error["largest"] >= _RADIANS else None
 
 
-def _error(found: Found, name: str) -> dict[str, Any]:
+def _error(case: Case, name: str) -> dict[str, Any]:
     """Error of phases in a dtype at the longest text; empty if it was not computed."""
-    sought = (found.length, name, "all")
-    return next((one._asdict() for one in found.analysis.precision if one[:3] == sought), {})
+    sought = (case.length, name, "all")
+    return next((one._asdict() for one in case.analysis.precision if one[:3] == sought), {})
 
 
-def reported(found: Found) -> Code | None:
+def reported(case: Case) -> Code | None:
     """Threads in which users met faults of programs with this type of model."""
-    return ("reported", {"name": found.name}) if thread_names(found.name) else None
+    return ("reported", {"name": case.name}) if thread_names(case.name) else None
 
 
-def _others(found: Found, what: str) -> tuple[float, dict[str, float]]:
+def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
     """Value of the first program, and values that differ under the same scaling type."""
-    new = found.reading()
+    new = case.reading()
     if new is None:
         return 1.0, {}
-    own, readings = getattr(new, what), {p.name: found.widest_of(p) for p in found.analysis.readers}
+    own, readings = getattr(new, what), {p.name: case.widest_of(p) for p in case.analysis.readers}
     alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == new.rope_type}
     values = {name: getattr(reading, what) for name, reading in alike.items()}
     return own, {name: value for name, value in values.items() if not _close(value, own)}
@@ -461,7 +461,7 @@ def _close(one: float | int, other: float | int) -> bool:
     return math.isclose(one, other, rel_tol=SAME) or (math.isnan(one) and math.isnan(other))
 
 
-CHECKS: tuple[Callable[[Found], Code | None], ...] = (
+CHECKS: tuple[Callable[[Case], Code | None], ...] = (
     refused, own_code, unlikely, unread, type_unknown, types_differ, entries_differ,
     flat_entry_lost, parts_lost, keys_ignored, share_ignored, base_missing, unseen_by_4,
     second_base_lost, mscale_alone, turning_differs, pairing_differs, factor_replaced,
@@ -478,14 +478,14 @@ def texts() -> Mapping[str, Any]:
     return tomllib.loads(files("jaxpe.rope").joinpath("findings.toml").read_text("utf-8"))
 
 
-def findings(found: Found) -> tuple[Finding, ...]:
+def findings(case: Case) -> tuple[Finding, ...]:
     """Findings of a configuration, most severe first."""
-    result, gguf = [], found.configuration.form == "gguf"
+    result, gguf = [], case.configuration.form == "gguf"
     for check in CHECKS:
-        code, values = check(found) or ("", {})
+        code, values = check(case) or ("", {})
         row = texts().get(code, {})
         if row and not (gguf and row.get("config_only")):
-            threads = thread_names(found.name) if code == "reported" else row.get("threads", ())
+            threads = thread_names(case.name) if code == "reported" else row.get("threads", ())
             text, remedy = (row[part].format(**values) for part in ("text", "remedy"))
             for name, own in program_facts("llama_cpp")["keys"].items() if gguf else ():
                 text, remedy = text.replace(name, own), remedy.replace(name, own)

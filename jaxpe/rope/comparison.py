@@ -20,7 +20,7 @@ def disagreements(programs: tuple[Program, ...]) -> tuple[Disagreement, ...]:
     result = _told(None, "problem", {one.name: one.problem for one in programs})
     result += _told(None, "longest", {one.name: one.longest for one in reading})
     for index in range(len(reading[0].readings) if reading else 0):
-        result += _of_group(index, {one.name: one.readings[index] for one in reading})
+        result += _group_disagreements(index, {one.name: one.readings[index] for one in reading})
     return tuple(result)
 
 
@@ -30,7 +30,7 @@ def _told(group: int | None, what: str, values: dict[str, Any]) -> list[Disagree
     return [] if _alike(list(values.values())) else [Disagreement(group, what, texts)]
 
 
-def _of_group(index: int, readings: dict[str, Reading]) -> list[Disagreement]:
+def _group_disagreements(index: int, readings: dict[str, Reading]) -> list[Disagreement]:
     result = list[Disagreement]()
     turning = {name: one for name, one in readings.items() if one.turns}
     for what in _COMPARED:

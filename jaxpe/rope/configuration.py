@@ -176,7 +176,7 @@ def _model(
 
 
 def _take_options(fields: Fields, options: RopeOptions) -> None:
-    given = fields.given
+    given = fields.stated
     if options.scaling is not None:
         entry = parse_json(options.scaling, place="`scaling`", remedy="pass a JSON object")
         if not isinstance(entry, dict):
@@ -225,8 +225,8 @@ def head_size(model: Model, name: str = "head_dim") -> int:
 def unread_fields(configuration: Configuration) -> tuple[str, ...]:
     """Names of positional fields that no rule used, in all models and outside them."""
     models = configuration.models
-    used = {name: one.fields.given.get(name) for one in models for name in one.fields.used}
-    entries = [one.fields.given.get(name) for one in models for name in _ENTRIES]
+    used = {name: one.fields.stated.get(name) for one in models for name in one.fields.used}
+    entries = [one.fields.stated.get(name) for one in models for name in _ENTRIES]
     outside = configuration.outside
     around = (key for key in stating(outside) if outside[key] not in (used.get(key), *entries))
     inner = (_join(one.part, name) for one in models for name in one.fields.unread())

@@ -29,16 +29,16 @@ class Fields:
         inner = inner.items() if isinstance(inner, Mapping) else ()
         named = {f"attn_config.{key}": value for key, value in inner}
         named = {k: v for k, v in named.items() if v != family.defaults.get(k)}
-        self.given, self.family, self.source = {**given, **named}, family, source
+        self.stated, self.family, self.source = {**given, **named}, family, source
         self.used = set[str]()
 
     def get(self, name: str) -> Any:
         """Field of the file, null included, or the default of the class."""
         renamed = self.family.renamed.get(name)
         for key in (renamed,) if renamed else (self.family.names.get(name, name), name):
-            if key in self.given and name not in self.family.forced:
+            if key in self.stated and name not in self.family.forced:
                 self.used |= {key, name}
-                return self.given[key]
+                return self.stated[key]
         return self.family.defaults.get(name)
 
     def whole(self, name: str, *, least: int = 1, most: int = 2**31 - 1) -> int | None:
@@ -87,19 +87,19 @@ class Fields:
         """Error about a field, with its value."""
         return InputError(f"{self.source}: {name} is {reprlib.repr(self.get(name))}{why}")
 
-    def in_layer(self, index: int) -> "Fields":
+    def layer_fields(self, index: int) -> "Fields":
         """Fields of one layer, with its part of `per_layer_config`."""
         every = self.mapping("per_layer_config")
         own = next((every[key] for key in (f"{index:02d}", str(index)) if key in every), None)
         if not isinstance(own, Mapping):
             return self
-        fields = Fields({**self.given, **own}, self.family, source=self.source)
+        fields = Fields({**self.stated, **own}, self.family, source=self.source)
         fields.used = self.used
         return fields
 
     def unread(self) -> tuple[str, ...]:
         """Positional fields that no rule used."""
-        return stating({key: self.given[key] for key in self.given if key not in self.used})
+        return stating({key: self.stated[key] for key in self.stated if key not in self.used})
 
 
 def stating(fields: Mapping[str, Any]) -> tuple[str, ...]:

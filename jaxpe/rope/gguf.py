@@ -33,7 +33,7 @@ class _Metadata(Fields):
             raise self.wrong(name, f", not {kind} number of {least} to {most:,}")
         return max(values, default=0) or None
 
-    def by_layer(self, name: str, count: int) -> list[Any] | None:
+    def per_layer(self, name: str, count: int) -> list[Any] | None:
         """List with a value for each layer; None if absent."""
         value = self.get(name)
         listed = isinstance(value, list)
@@ -110,7 +110,7 @@ def _layers(read: _Metadata, architecture: str) -> dict[str, Any]:
     local = SLIDING if chunk is None else CHUNKED
     windowed = _windowed(read, rule, count) if rule and narrow else [False] * count
     kinds = [local if one else FULL for one in windowed]
-    ratios = read.by_layer("attention.compress_ratios", count)
+    ratios = read.per_layer("attention.compress_ratios", count)
     if ratios is not None:
         kinds = ["compressed_sparse_attention" if ratio else SLIDING for ratio in ratios]
     other = "mlp" if architecture in _FACTS["without_attention"] else LINEAR
@@ -123,7 +123,7 @@ def _layers(read: _Metadata, architecture: str) -> dict[str, Any]:
     if every is not None:
         some = narrow or chunk is None  # without its chunks, Llama 4 turns every layer
         fields["no_rope_layers"] = [int(not some or (i + 1) % every != 0) for i in range(count)]
-    pattern = read.by_layer("attention.rope_pattern", count)
+    pattern = read.per_layer("attention.rope_pattern", count)
     if pattern is not None:
         fields["no_rope_layers"] = [int(bool(turns)) for turns in pattern]
     return fields
@@ -132,7 +132,7 @@ def _layers(read: _Metadata, architecture: str) -> dict[str, Any]:
 def _windowed(read: _Metadata, rule: Mapping[str, Any], count: int) -> list[Any]:
     """Whether each layer has a window, by the file's list, its period, or the architecture's."""
     name = "attention.sliding_window_pattern"
-    listed = read.by_layer(name, count)
+    listed = read.per_layer(name, count)
     if listed is not None:
         return listed
     period = read.whole(name) or rule.get("period")
@@ -144,11 +144,11 @@ def _windowed(read: _Metadata, rule: Mapping[str, Any], count: int) -> list[Any]
 
 def _attends(read: _Metadata, architecture: str, count: int) -> list[Any]:
     """Whether each layer has attention, by the file's lists or the interval of attention."""
-    recurrent = read.by_layer("attention.recurrent_layers", count)
+    recurrent = read.per_layer("attention.recurrent_layers", count)
     if recurrent is not None:
         return [not one for one in recurrent]
     for name in ("attention.head_count_kv", "attention.head_count"):
-        heads = read.by_layer(name, count)
+        heads = read.per_layer(name, count)
         if heads is not None:
             return heads
     interval = _FACTS["interval"].get(architecture)

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe.rope.advice import recipes
-from jaxpe.rope.checks import Found, findings
+from jaxpe.rope.checks import Case, findings
 from jaxpe.rope.comparison import disagreements
 from jaxpe.rope.configuration import (
     Configuration,
@@ -129,7 +129,7 @@ def explain_rope(options: RopeOptions) -> RopeAnalysis:
         numbers_of="" if first is None else first.name,
     )
     analysis = analysis._replace(precision=_precision(analysis.widest, length))
-    found = Found(configuration, analysis)
+    found = Case(configuration, analysis)
     return analysis._replace(findings=findings(found), recipes=recipes(found))
 
 
@@ -155,7 +155,7 @@ def _groups(model: Model) -> tuple[LayerGroup, ...]:
         if model.known:
             raise
         return ()
-    return groups if model.known or any(map(_ROTARY.search, model.fields.given)) else ()
+    return groups if model.known or any(map(_ROTARY.search, model.fields.stated)) else ()
 
 
 def _tower_plans(configuration: Configuration, length: int) -> tuple[LayerPlan, ...]:
@@ -189,7 +189,7 @@ def _why_not_judged(configuration: Configuration, shown: bool) -> str:
     unknown = [model for model in configuration.models if not model.known]
     if not unknown:
         return ""
-    stated = unknown[0].fields.given.get("model_type") or configuration.model_type
+    stated = unknown[0].fields.stated.get("model_type") or configuration.model_type
     name = f"the model type {stated!r} is not known" if stated else "the file has no model_type"
     numbers = ". The numbers shown are for plain RoPE, as in Llama" if shown else ""
     return f"{name}: no rule says which layers turn, or how entries are paired{numbers}"

@@ -71,7 +71,7 @@ def layer_groups(model: Model) -> tuple[LayerGroup, ...]:
     groups: dict[LayerGroup, list[int]] = {}
     for index, name in enumerate(names or [model.family.layers.get("all", FULL)]):
         base = bases[index] if bases else None
-        layer = model._replace(fields=model.fields.in_layer(index))
+        layer = model._replace(fields=model.fields.layer_fields(index))
         group = _group(layer, name, turned[index] if turned else None, base)
         groups.setdefault(group, []).append(index)
     if model.family.indexer:
@@ -228,7 +228,7 @@ def layer_kinds(model: Model) -> list[str] | None:
         )
     if not stated:
         windows = [int(kind == SLIDING) for kind in derived or ()]
-        if fields.given.get(rule.get("repeated", "")) == windows:  # the class ignores the list
+        if fields.stated.get(rule.get("repeated", "")) == windows:  # the class ignores the list
             fields.get(rule["repeated"])
         return derived
     names = checked_list(fields, "layer_types", stated, count, str, "a name")
@@ -249,7 +249,7 @@ def _periodic(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]
     stated = model.fields.get(field) if field else None
     if isinstance(stated, str) and stated:  # EXAONE 4: "LLLG", local and global
         return [then if stated[i % len(stated)] == "G" else other for i in layers]
-    if field and field in model.fields.given and not stated:
+    if field and field in model.fields.stated and not stated:
         return [then] * len(layers)  # a null or zero turns the windows off
     period = (model.fields.whole(field) if field else None) or rule["period"]
     phase, first, last = rule.get("phase", period - 1), rule.get("first", 0), rule.get("last")
@@ -288,7 +288,7 @@ def _windowed(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]
     return [SLIDING if on and i in windows else FULL for i in layers]
 
 
-def _by_turning(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
+def _kinds_from_turning(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """Chunks for the rotating layers of Llama 4; windows for the others of SmolLM3."""
     fields, chunked = model.fields, rule["by_turning"] == "chunks"
     size = fields.get("attention_chunk_size" if chunked else "sliding_window")
@@ -312,7 +312,7 @@ def _deepseek_v4(model: Model, rule: Mapping[str, Any], layers: range) -> list[s
     return [ratios[one] for one in listed]
 
 
-def _by_letters(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
+def _kinds_from_letters(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """Nemotron-H: a letter for each layer."""
     pattern = model.fields.get("hybrid_override_pattern")
     if not isinstance(pattern, str) or not pattern:
@@ -320,7 +320,7 @@ def _by_letters(model: Model, rule: Mapping[str, Any], layers: range) -> list[st
     return [_LETTERS.get(pattern[i : i + 1], "mlp") for i in layers]
 
 
-def _by_offset(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
+def _kinds_from_offset(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """Jamba: attention in every `attn_layer_period`-th layer from `attn_layer_offset` on."""
     period = model.fields.whole("attn_layer_period") or 8
     offset = model.fields.whole("attn_layer_offset", least=0) or 0
@@ -357,10 +357,10 @@ _RULES: dict[str, Callable[[Model, Mapping[str, Any], range], list[str]]] = {
     "cycle": _cyclic,
     "listed": _listed_kinds,
     "windowed": _windowed,
-    "by_turning": _by_turning,
+    "by_turning": _kinds_from_turning,
     "compress_ratios": _deepseek_v4,
-    "letters": _by_letters,
-    "offset": _by_offset,
+    "letters": _kinds_from_letters,
+    "offset": _kinds_from_offset,
     "linear_attn_config": _kimi_linear,
     "sparse_attention_config": _minimax_m3,
     "dense_prefix": _cohere2_moe,

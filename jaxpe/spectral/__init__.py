@@ -33,11 +33,9 @@ from jaxpe.spectral.decomposition import (
     PairLogits,
     PartMeans,
     PartSums,
-    RotaryParts,
     ToeplitzShares,
     logit_parts,
     pair_logits,
-    rotary_parts,
     sum_parts,
     toeplitz_shares,
 )
@@ -58,17 +56,15 @@ from jaxpe.spectral.toeplitz import (
     symmetric_part,
     szego,
     toeplitz_matrix,
-    toeplitz_matvec,
 )
 
 __all__ = [
     "Ablation", "AttentionProfile", "Deposit", "HeadSums", "LogitParts", "OperatorNorm",
-    "PairLogits", "PartMeans", "PartSums", "RotaryParts", "SchurBounds", "Spectrum", "Szego",
-    "ToeplitzShares", "ablate_heads", "amplitude", "attention_distance", "attention_entropy",
-    "attention_evenness", "attention_profile", "circulant_projection", "circulant_residual",
-    "contraction_ratio", "deposit", "diagonal_means", "first_share", "head_gates",
-    "largest_quotient", "logit_parts", "near_share", "operator_norm", "pair_logits",
-    "phase_mixing", "rotary_parts", "schur_bounds", "spectral_norm", "spectrum", "sum_heads",
-    "sum_parts", "symbol", "symmetric_part", "szego", "toeplitz_matrix", "toeplitz_matvec",
+    "PairLogits", "PartMeans", "PartSums", "SchurBounds", "Spectrum", "Szego", "ToeplitzShares",
+    "ablate_heads", "amplitude", "attention_distance", "attention_entropy", "attention_evenness",
+    "attention_profile", "circulant_projection", "circulant_residual", "contraction_ratio",
+    "deposit", "diagonal_means", "first_share", "head_gates", "largest_quotient", "logit_parts",
+    "near_share", "operator_norm", "pair_logits", "phase_mixing", "schur_bounds", "spectral_norm",
+    "spectrum", "sum_heads", "sum_parts", "symbol", "symmetric_part", "szego", "toeplitz_matrix",
     "toeplitz_projection", "toeplitz_residual", "toeplitz_shares",
 ]  # fmt: skip

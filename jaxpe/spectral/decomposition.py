@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Complex, Float, Int, Real
+from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike, tree_add
 from jaxpe.encodings.attention import Keys, Queries
@@ -24,13 +24,10 @@ from jaxpe.encodings.base import (
     check_queries_and_keys,
     compute_dtype,
     expand_rank,
-    position_offsets,
     repeat_heads,
 )
 from jaxpe.encodings.families.rotary import Layout, rotary_permutation
-from jaxpe.encodings.phases import phases as phases_of
 from jaxpe.geometry.distances.toeplitz import unexplained_share
-from jaxpe.rope.scaling import RopeFrequencies
 from jaxpe.spectral.toeplitz import diagonal_means, square, toeplitz_matrix
 
 
@@ -60,28 +57,6 @@ class LogitParts(NamedTuple):
         """The logits: the sum of the parts."""
         first, *others = map(jnp.asarray, self)
         return sum(others, start=first)
-
-
-class RotaryParts(NamedTuple):
-    """Rotary logits as Re[Gram ∘ phases], one matrix for each pair of entries.
-
-    Attributes:
-        gram: q̃_m · conj(k̃_n) of the pairs as complex numbers, before they turn.
-        phases: G_e = e^{i(m−n)θ} of each pair, of rank one, with unit diagonal; batch axes are
-            those of queries, 1 where positions are shared.
-        logits: scale·Re[gram ∘ phases].
-        rest: scale·⟨q, k⟩ over the entries that do not turn.
-    """
-
-    gram: Complex[Array, "... heads pairs n_q n_k"]
-    phases: Complex[Array, "... pairs n_q n_k"]
-    logits: Float[Array, "... heads pairs n_q n_k"]
-    rest: Float[Array, "... heads n_q n_k"]
-
-    @property
-    def total(self) -> Float[Array, "... heads n_q n_k"]:
-        """The logits: the sum over pairs, and the rest."""
-        return jnp.sum(self.logits, axis=-3) + self.rest
 
 
 class PairLogits(NamedTuple):
@@ -217,56 +192,6 @@ def logit_parts(
     return LogitParts(cc, cp, pc, pp, _full(bias, cc))
 
 
-def rotary_parts(
-    q: Queries,
-    k: Keys,
-    frequencies: RopeFrequencies | Real[ArrayLike, " pairs"],
-    *,
-    q_positions: ArrayLike,
-    k_positions: ArrayLike,
-    layout: Layout = "half_split",
-    scale: float | ArrayLike | None = None,
-) -> RotaryParts:
-    """Rotary logits as Σ_pairs scale·Re[gram ∘ phases] + rest, for queries and keys unencoded.
-
-    The sum is `attention_logits` under `rope`. Phases are those of the offset m − n, right to 10⁻⁶
-    rad at any integer positions in float32 where frequencies are NumPy's. Memory is that of
-    heads·pairs matrices, complex.
-
-    Args:
-        q: queries, not turned yet.
-        k: keys; query heads share them evenly where there are fewer.
-        frequencies: ω of each pair: `rope_frequencies`, whose attention factor multiplies the
-            logits of the pairs twice, or an array. Two entries of a head for each turn, from the
-            front.
-        q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
-        layout: pairing of the entries, as in `rope`.
-        scale: 1/√head_dim when None.
-
-    Raises:
-        ValueError: for more frequencies than pairs, an unknown layout, or shapes that do not fit.
-
-    >>> x, i = jnp.ones((2, 1, 2)), jnp.arange(2)
-    >>> parts = rotary_parts(x, x, np.array([np.pi]), q_positions=i, k_positions=i, scale=1.0)
-    >>> parts.gram.real[0, 0].tolist(), parts.logits[0, 0].round(6).tolist()
-    ([[2.0, 2.0], [2.0, 2.0]], [[2.0, -2.0], [-2.0, 2.0]])
-    """
-    if not isinstance(frequencies, RopeFrequencies):
-        frequencies = RopeFrequencies(frequencies)
-    omega, factor = frequencies
-    if jnp.ndim(omega) != 1:
-        raise ValueError(f"frequencies have shape {jnp.shape(omega)}: pass one for each pair")
-    q, k = _widened(q), _widened(k)
-    check_queries_and_keys(q, k)
-    scale = _scale(scale, q, q.shape[-1])
-    gram, rest = _paired(q, k, 2 * len(omega), layout)
-    offsets = -position_offsets(q, k, q_positions, k_positions)  # m − n, of query and key
-    angles = jnp.moveaxis(phases_of(offsets, omega, q.dtype), -1, -3)
-    turn = jax.lax.complex(jnp.cos(angles), jnp.sin(angles))
-    logits = scale * jnp.asarray(factor**2, q.dtype) * (gram * turn).real
-    return RotaryParts(gram, jnp.squeeze(turn, -4), logits, scale * rest)
-
-
 def pair_logits(
     encoding: Encoding,
     params: Params,
@@ -305,9 +230,9 @@ def pair_logits(
     width = q.shape[-1]
     q, k = encoding.query(params, q, i), encoding.key(params, k, j)
     scale = _scale(scale, q, width)
-    gram, rest = _paired(q, k, q.shape[-1] if rotary_dim is None else rotary_dim, layout)
+    products, rest = _paired(q, k, q.shape[-1] if rotary_dim is None else rotary_dim, layout)
     bias = encoding.bias(params, q, k, q_positions, k_positions)
-    return PairLogits(scale * gram.real, scale * rest, _full(bias, rest))
+    return PairLogits(scale * products, scale * rest, _full(bias, rest))
 
 
 @partial(jax.jit, static_argnames="causal")
@@ -442,19 +367,17 @@ def _full(bias: Array | None, logits: Array) -> Float[Array, "... heads n_q n_k"
 
 
 def _paired(q: Array, k: Array, rotary_dim: int, layout: Layout) -> tuple[Array, Array]:
-    """Gram matrices of the pairs as complex numbers, and products of the entries in no pair."""
+    """Products of each pair of entries, and of the entries in no pair."""
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"queries are {q.shape[-1]} wide and keys {k.shape[-1]}: pass one width")
     order = rotary_permutation(
         rotary_dim=rotary_dim, source=layout, target="half_split", head_dim=q.shape[-1]
     )
     half = rotary_dim // 2
+    q, k = (jnp.take(x, order, axis=-1) for x in (q, repeat_heads(k, q.shape[-2])))
 
-    def split(x):
-        x = jnp.take(x, order, axis=-1)
-        pairs = jax.lax.complex(x[..., :half], x[..., half:rotary_dim])
-        return pairs, x[..., rotary_dim:]
+    def pairs(x: Array) -> Array:
+        return jnp.stack([x[..., :half], x[..., half:rotary_dim]], axis=-1)
 
-    (q_pairs, q_rest), (k_pairs, k_rest) = split(q), split(repeat_heads(k, q.shape[-2]))
-    gram = jnp.einsum("...qhp,...khp->...hpqk", q_pairs, jnp.conj(k_pairs), precision="highest")
-    return gram, _products(q_rest, k_rest)
+    products = jnp.einsum("...qhpc,...khpc->...hpqk", pairs(q), pairs(k), precision="highest")
+    return products, _products(q[..., rotary_dim:], k[..., rotary_dim:])

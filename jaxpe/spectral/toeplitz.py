@@ -14,7 +14,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Complex, Float, Inexact, Num, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.encodings.base import as_mask, compute_dtype, expand_rank
+from jaxpe.encodings.base import as_mask, compute_dtype
 from jaxpe.geometry.distances.matrices import floating
 from jaxpe.geometry.distances.toeplitz import class_means, diagonal_labels
 
@@ -83,36 +83,6 @@ def toeplitz_matrix(
     """
     t = _fitted(diagonals_of(diagonals), n)
     return t[..., diagonal_labels((t.shape[-1] + 1) // 2)]
-
-
-@jax.jit
-def toeplitz_matvec(
-    diagonals: Num[ArrayLike, "... diagonals"], x: Num[ArrayLike, "... n"]
-) -> Inexact[Array, "... n"]:
-    """T x in O(n log n), without the matrix: a circulant of twice the size, by FFT.
-
-    Args:
-        diagonals: t_k, cut or filled with zeros to the length of x as in `toeplitz_matrix`.
-        x: vectors along the last axis; leading axes broadcast against those of the diagonals.
-
-    >>> toeplitz_matvec(np.array([4.0, 2.0, 9.0]), np.array([1.0, 10.0])).round(4).tolist()
-    [92.0, 24.0]
-    """
-    x = inexact(x)
-    if x.ndim < 1:
-        raise ValueError("x is a number: pass vectors [..., n]")
-    n = x.shape[-1]
-    t, x = alike(_fitted(diagonals_of(diagonals), n), x)
-    ndim = max(t.ndim, x.ndim)
-    # y_i = Σ_m s_m x_{(n−1+i)−m} with s_m = t_{n−1−m}: entries n − 1 on of a convolution. What a
-    # cycle of at least 2n − 1 wraps around falls on the entries before.
-    length = 2 ** (2 * n - 2).bit_length()
-    real = not jnp.iscomplexobj(x)
-    forward, back = (jnp.fft.rfft, jnp.fft.irfft) if real else (jnp.fft.fft, jnp.fft.ifft)
-    product = forward(expand_rank(t[..., ::-1], ndim), length) * forward(
-        expand_rank(x, ndim), length
-    )
-    return back(product, length)[..., n - 1 : 2 * n - 1].astype(x.dtype)
 
 
 @jax.jit

@@ -84,7 +84,7 @@ class TrainConfig:
     """Train a transformer with a positional encoding, and record the geometry of the encoding.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also .gz,
+        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also .gz,
             .bz2, .xz, .zst), .parquet, .arrow or .npy file. A .csv may have quoted fields. A .tsv
             is read so where all its quotation marks quote fields; rename it to .csv to force that.
             For translate copy, reverse, sort or scan, the tasks of `sequence_task`, whose rows are

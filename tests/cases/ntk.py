@@ -58,15 +58,7 @@ NTK: dict[str, Case] = {
         lambda rng: _flow(rng)[:1],
     ),
     "empirical_ntk": Case(_kernel(warn=False), _linear, total),
-    "empirical_ntk_in_blocks": Case(
-        _kernel(implementation="jacobian_contraction", block_size=2), _linear
-    ),
-    "empirical_ntk_by_products": Case(
-        _kernel(implementation="ntk_vector_products", block_size=2, warn=False), _linear
-    ),
-    "empirical_ntk_in_factors": Case(
-        _kernel(implementation="structured_derivatives", trace_axes=()), _linear
-    ),
+    "empirical_ntk_in_blocks": Case(_kernel(block_size=2, trace_axes=()), _linear),
     "ntk_vector_product": Case(
         lambda x, w: ntk.ntk_vector_product(_model, x, None, w)(x @ w), _linear
     ),
@@ -84,10 +76,6 @@ NTK: dict[str, Case] = {
         lambda P, x: ntk.positional_ntk(_at_positions, _squares, P, x), _positional
     ),
     "positional_ntk_product": Case(_product, _positional),
-    "positional_ntk_probes": Case(
-        lambda P, x: ntk.positional_ntk_probes(_at_positions, _squares, P, x, key=KEY, probes=2),
-        _positional,
-    ),
     "positional_fisher": Case(
         lambda P, x: ntk.positional_fisher(_at_positions, P, x, key=KEY), _positional
     ),

@@ -9,7 +9,6 @@ from tests.cases.base import Case, N, total
 
 ROPE = encodings.rope(head_dim=4)
 XPOS = encodings.xpos(head_dim=4)
-FREQUENCIES = np.array([1.0, 0.1])
 
 
 def _square(rng):
@@ -64,18 +63,9 @@ def _pair_logits(q, k, i):
     return spectral.pair_logits(ROPE, (), q, k, q_positions=i, k_positions=i)
 
 
-def _rotary_parts(q, k, i):
-    return spectral.rotary_parts(q, k, FREQUENCIES, q_positions=i, k_positions=i).total
-
-
 SPECTRAL: dict[str, Case] = {
     "diagonal_means": Case(lambda A, m: spectral.diagonal_means(A, mask=m), _masked, total),
     "toeplitz_matrix": Case(spectral.toeplitz_matrix, _diagonals, total),
-    "toeplitz_matvec": Case(
-        spectral.toeplitz_matvec,
-        lambda rng: (*_diagonals(rng), rng.standard_normal(N)),
-        total,
-    ),
     "symbol": Case(
         spectral.symbol, lambda rng: (*_diagonals(rng), rng.standard_normal(4)), _squares
     ),
@@ -120,7 +110,6 @@ SPECTRAL: dict[str, Case] = {
     ),
     "ablate_heads": Case(_ablated, lambda rng: (rng.standard_normal((2, 3)),)),
     "logit_parts": Case(_logit_parts, _heads),
-    "rotary_parts": Case(_rotary_parts, _heads, total),
     "pair_logits": Case(_pair_logits, _heads, total),
     "sum_parts": Case(_means, _parts),
     "toeplitz_shares": Case(lambda *parts: spectral.toeplitz_shares(_means(*parts)), _parts),

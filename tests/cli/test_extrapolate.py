@@ -4,19 +4,15 @@ import contextlib
 import io
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from jaxpe.analysis.extrapolation import PRESETS, variant, variant_names
-from jaxpe.analysis.extrapolation.variants import defined_at
-from jaxpe.cli import extrapolate_names
+from jaxpe.analysis.extrapolation import PRESETS, variant_names
 from jaxpe.cli import main as cli
-from jaxpe.data import SEQUENCE_TASKS
-from jaxpe.encodings import EncodingSizes
+from jaxpe.cli.extrapolate import run
 from tests.compilation import compilations
 
 WORDS = (
@@ -81,25 +77,11 @@ def test_what_was_found_comes_first(ran):
     assert ran.found["comparisons"] == []  # `learned` has no scores beyond T
 
 
-def test_names_are_listed_without_jax():
-    script = "import sys; from jaxpe.cli.main import main; main(); print('jax' in sys.modules)"
-    words = [sys.executable, "-c", script, "extrapolate", "--list"]
-    *listed, jax = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )[:-1]
-    assert jax == "False"
-    assert max(map(len, listed)) <= 80
-    assert {"quick", "sort", "none", "rope_yarn"} <= {line.split()[0] for line in listed if line}
-
-
-def test_the_lists_are_of_what_there_is():
-    assert tuple(extrapolate_names.PRESETS) == tuple(PRESETS)
-    assert tuple(extrapolate_names.TASKS) == SEQUENCE_TASKS
-    assert tuple(extrapolate_names.ENCODINGS) == variant_names()
-    sizes = EncodingSizes(8, 2, 4, 6)
-    for name, about in extrapolate_names.ENCODINGS.items():
-        longer = variant(name).at(sizes, 12, causal=True)
-        assert defined_at(longer, sizes, 12) == ("undefined beyond T" not in about)
+def test_names_are_listed(capsys):
+    run(["--list"])
+    listed = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
+    assert {*PRESETS, *variant_names()} <= listed.keys()
+    assert "YaRN" in listed["rope_yarn"]
 
 
 def test_tables_page_and_figures_are_there(ran):

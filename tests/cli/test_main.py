@@ -16,7 +16,7 @@ import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe.cli import main as cli
 from jaxpe.cli import train as train_command
-from jaxpe.cli.main import share_processors
+from jaxpe.cli.environment import set_environment
 from jaxpe.report.corpus import page as corpus_page
 from tests.compilation import compilations
 from tests.conftest import small_disk
@@ -34,42 +34,6 @@ def poems(tmp_path):
 
 WORDS = [f"word{k}" for k in range(30)]
 SMALL = ("--dim", 4, "--splits", 2)
-
-
-COUNTED = """
-import sys
-from jaxpe.cli.main import main
-from tests.compilation import compilations
-sys.argv = ["jaxpe", *sys.argv[1:]]
-with compilations() as done:
-    try:
-        main()
-    finally:
-        print(len(done), file=sys.stderr)
-"""
-
-
-def test_report_compiles_few_programs_and_says_the_same_again(poems, tmp_path):
-    """With all encodings, as a user's processes have it."""
-    words = ("report", poems, *SMALL, "--out")
-    without = {name for name in os.environ if name.startswith(("JAX_", "XLA_"))}
-    environment = {k: v for k, v in os.environ.items() if k not in without}
-    compiled = []
-    for run in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", COUNTED, *map(str, words), str(tmp_path / f"out{run}")],
-            env=environment | {"JAXPE_CACHE_DIR": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        compiled.append(int(done.stderr.split()[-1]))
-    assert 20 < compiled[0] <= 26
-    assert compiled[1] == compiled[0]  # JAX looks up each of them in its cache
-    kept = [json.loads((tmp_path / f"out{run}" / "report.json").read_text()) for run in range(2)]
-    for report in kept:
-        report.pop("seconds", None)
-    assert kept[0] == kept[1]
 
 
 def test_report_from_a_text_file(command, poems, tmp_path, monkeypatch):
@@ -253,11 +217,11 @@ def test_help(command, words):
 @pytest.mark.usefixtures("quick")
 def test_lapack_has_a_share_of_the_processors_unless_told(monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    share_processors()
+    set_environment(small_programs=False)
     assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
-    share_processors()
+    set_environment(small_programs=False)
     assert os.environ["OPENBLAS_NUM_THREADS"] == "4"
 
 

@@ -6,7 +6,7 @@ import pytest
 from tyro.conf import Positional
 
 from jaxpe._core.errors import InputError
-from jaxpe.cli.parsing import described, in_flags, parse, plain
+from jaxpe.cli.parsing import described, flag_message, parse, plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Command(Options):
     ],
 )
 def test_arguments_become_flags(message, written):
-    assert in_flags(message, Command) == written
+    assert flag_message(message, Command) == written
 
 
 def test_options_of_a_job_are_those_of_its_command():

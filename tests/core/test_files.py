@@ -12,7 +12,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.files import (
     atomic_file,
     cache_directory,
-    cache_warning,
+    cache_problem,
     locked_folder,
     output_folder,
     write_file,
@@ -93,7 +93,7 @@ def folder(tmp_path, monkeypatch):
 def test_a_folder_is_made_for_this_user_alone(folder):
     assert cache_directory() == folder
     assert folder.stat().st_mode & 0o077 == 0
-    assert cache_warning() == ""
+    assert cache_problem() == ""
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o702, 0o770, 0o1777])
@@ -101,7 +101,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(folder, mode):
     folder.mkdir(parents=True)
     folder.chmod(mode)
     assert cache_directory() is None
-    assert "JAXPE_CACHE_DIR" in cache_warning()
+    assert "JAXPE_CACHE_DIR" in cache_problem()
     folder.chmod(0o555)  # one that nobody can write to may hold programs
     assert cache_directory() == folder
 
@@ -111,11 +111,11 @@ def test_a_folder_of_another_user_is_not_used(folder, monkeypatch):
     owner = folder.stat().st_uid
     monkeypatch.setattr(os, "getuid", lambda: owner + 1)
     assert cache_directory() is None
-    assert "another user" in cache_warning()
+    assert "another user" in cache_problem()
 
 
 def test_a_file_in_its_place_is_not_used(folder):
     folder.parent.mkdir()
     folder.write_text("")
     assert cache_directory() is None
-    assert str(folder) in cache_warning()
+    assert str(folder) in cache_problem()

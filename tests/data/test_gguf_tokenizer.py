@@ -125,16 +125,6 @@ def test_bytes_stand_for_what_no_piece_does(tmp_path):
     assert row == [4, 10 + 0xC3, 10 + 0xA9]
 
 
-class Counted(dict):
-    """A vocabulary that counts in how many letters it is asked."""
-
-    letters = 0
-
-    def get(self, token):
-        self.letters += len(token)
-        return super().get(token)
-
-
 def test_merges_are_all_pairs_that_make_a_token():
     rng = random.Random(0)
     words = {"".join(rng.choices("ab", k=rng.choice((1, 2, 3, 5, 8)))) for _ in range(60)}
@@ -142,32 +132,11 @@ def test_merges_are_all_pairs_that_make_a_token():
     scores = [rng.random() for _ in words]
     cuts = [(word[:k], word[k:], word) for word in words for k in range(1, len(word))]
     made = {(a, b): word for a, b, word in cuts if a in words and b in words}
-    found = gguf_tokenizer._merges("x", vocabulary, scores)
+    found = gguf_tokenizer._merges(vocabulary, scores)
     assert {*found} == {*made}
     assert len(found) == len(made) > 20
     order = [scores[vocabulary[made[pair]]] for pair in found]
     assert order == sorted(order, reverse=True)
-
-
-def test_a_token_of_two_million_letters_costs_what_its_letters_do(tmp_path):
-    long = "a" * 2_000_000
-    vocabulary = Counted({"a": 0, "aa": 1, long[1:]: 2, long: 3})
-    pairs_of_tokens = gguf_tokenizer._merges("x", vocabulary, [0.0, 1.0, 2.0, 3.0])
-    assert {*pairs_of_tokens} == {("a", long[1:]), (long[1:], "a"), ("a", "a")}
-    assert vocabulary.letters <= 4 * len(long)
-    path = pieces(tmp_path / "x.gguf", tokens=["a", "<unk>", long], scores=[0.0] * 3)
-    assert open_pretrained(path).rows(["aaa"], None)[0][-3:] == [0, 0, 0]
-
-
-def test_a_chain_of_tokens_with_millions_of_merges_is_refused(tmp_path):
-    chain = ["a" * size for size in range(1, 2999)]
-    scores = [*map(float, range(len(chain)))]
-    vocabulary = Counted(zip(chain, range(len(chain)), strict=True))
-    with pytest.raises(InputError, match=r"x: .*2,998 letters.*tokenizer.json .*`tokenizer`"):
-        gguf_tokenizer._merges("x", vocabulary, scores)
-    assert vocabulary.letters < 2 * gguf_tokenizer._MOST_LETTERS
-    with pytest.raises(InputError, match=r"tokenizer.json"):
-        open_pretrained(pieces(tmp_path / "x.gguf", tokens=chain, scores=scores))
 
 
 def test_special_tokens_may_read_like_parts_of_a_template(tmp_path):

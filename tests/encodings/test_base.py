@@ -161,7 +161,7 @@ def test_vectors_are_those_of_the_one_link_that_has_them():
     params = encoding.init(KEY)
     np.testing.assert_array_equal(encoding.vectors(params, PLACES), params[1]["table"])
     several = chain(identity(), rope(head_dim=DIM), alibi(num_heads=HEADS))
-    with pytest.raises(ValueError, match=r"encodings \[1, 2\] all define"):
+    with pytest.raises(ValueError, match=r"encodings \[1, 2\], which all define"):
         several.vectors(several.init(KEY), PLACES)
     assert not chain(identity(), shaw(head_dim=DIM, max_distance=2)).defines("vectors")
 

@@ -431,10 +431,10 @@ def test_cope_counts_slots_of_a_cache_only_below_the_query():
         ),
         (
             lambda: inspect.unwrap(kerple)(num_heads=2, kind="linear"),
-            "kind must be 'log' or 'power', not 'linear'",
+            "kind is 'linear': pass 'log' or 'power'",
         ),
         (lambda: fire(num_heads=2, hidden=0), "hidden must be at least 1, not 0"),
-        (lambda: fire(num_heads=2, c=0.0), "threshold and c must be positive, not 512.0 and 0.0"),
+        (lambda: fire(num_heads=2, c=0.0), "c must be positive, not 0.0"),
         (lambda: cope(head_dim=4, max_positions=0), "max_positions must be at least 1, not 0"),
         (
             lambda: bias_at(cope(head_dim=8, max_positions=4), {}, np.arange(3)),

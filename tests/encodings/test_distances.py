@@ -98,7 +98,7 @@ def test_alibi_induces_its_line(heads):
 def test_rope_and_alibi_add_their_squares():
     parts = rope(head_dim=DIM), alibi(num_heads=2)
     both = chain(*parts)
-    with pytest.raises(ValueError, match=r"encodings \[0, 1\] all define"):
+    with pytest.raises(ValueError, match=r"encodings \[0, 1\], which all define"):
         encoding_distances(both, ((), ()), PLACES)
     induced = partial(encoding_distances, positions=PLACES, num_heads=2, head_dim=DIM)
     squares = [induced(without_vectors(part), ()).values ** 2 for part in parts]

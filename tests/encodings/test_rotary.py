@@ -35,7 +35,6 @@ from jaxpe.encodings import (
     inverse_frequencies,
 )
 from jaxpe.encodings.attention import attend, attention_logits
-from jaxpe.encodings.families import rotary
 from jaxpe.encodings.phases import phases
 from jaxpe.rope.scaling import check_scaling, scaling_from_hf
 from tests.compilation import counted
@@ -946,7 +945,7 @@ def test_a_static_ntk_is_a_larger_base_to_hugging_face():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: rope(head_dim=7), "7 of 7 entries would turn: it must be an even number"),
+        (lambda: rope(head_dim=7), "7 of 7 entries would turn: .* a multiple of 2"),
         (lambda: rope(head_dim=0), "0 of 0 entries would turn"),
         (lambda: rope(head_dim=8, fraction=0.4), "3 of 8 entries would turn"),
         (lambda: rope(head_dim=8, fraction=0.0), "0 of 8 entries .* change head_dim or fraction"),
@@ -958,13 +957,13 @@ def test_a_static_ntk_is_a_larger_base_to_hugging_face():
             "fraction=0.5 beside .* which has its own: leave it out",
         ),
         (lambda: xpos(head_dim=9), "9 of 9 entries would turn"),
-        (lambda: xpos(head_dim=8, gamma=0.0), "gamma and scale_base must be positive, not 0.0"),
-        (lambda: xpos(head_dim=8, scale_base=0.0), "gamma and scale_base must be positive"),
-        (lambda: axial_rope(head_dim=10), "10 does not divide into pairs for 2 .* multiple of 4"),
-        (lambda: axial_rope(head_dim=8, axes=0), "must be a multiple of 2"),
+        (lambda: xpos(head_dim=8, gamma=0.0), "gamma must be positive, not 0.0"),
+        (lambda: xpos(head_dim=8, scale_base=0.0), "scale_base must be positive"),
+        (lambda: axial_rope(head_dim=10), "10 of 10 entries .* multiple of 4"),
+        (lambda: axial_rope(head_dim=8, axes=0), "axes"),
         (
             lambda: axial_rope(head_dim=8, frequencies=[1.0]),
-            r"frequencies have shape \(1,\), not \(2,\), as each axis has",
+            r"frequencies have shape \(1,\): pass \[2\]",
         ),
         (
             lambda: mrope(head_dim=8, sections=(1, 1, 1)),
@@ -993,9 +992,6 @@ def test_layouts_have_two_names(make):
     # The type checker of the tests refuses the word first.
     with pytest.raises((ValueError, jaxtyping.TypeCheckError), match="neox"):
         make(head_dim=8, layout="neox")
-    check = inspect.unwrap(rotary._check_layout)
-    with pytest.raises(ValueError, match="unknown layout 'neox': pass 'half_split' or 'interleav"):
-        check("neox")
 
 
 X = np.ones((N, HEADS, DIM))

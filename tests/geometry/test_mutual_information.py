@@ -8,10 +8,10 @@ import pytest
 from jaxpe.geometry import (
     entropy,
     gaussian_information,
+    mutual_information,
     mutual_information_encoding,
     positional_information,
 )
-from jaxpe.geometry.distances import mutual_information
 from tests.unchecked import unchecked
 
 RNG = np.random.default_rng(0)

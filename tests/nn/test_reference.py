@@ -296,6 +296,8 @@ def test_every_place_of_every_layer_drops_by_a_key_of_its_own(kind, monkeypatch)
     seen = []
 
     def recorded(x, *, rate, key):
+        if isinstance(key, jax.core.Tracer):  # positions are checked by shapes first
+            return x
         seen.append((rate, x.shape, tuple(np.asarray(jax.random.key_data(key)).tolist())))
         return x
 

@@ -177,6 +177,27 @@ def check_cache(encoding, changes):
     np.testing.assert_allclose(in_pieces(params)[mask], whole[mask], atol=1e-10)
 
 
+@pytest.mark.parametrize("name", ["cope", "rope"])
+def test_padding_in_a_cache_between_prompt_and_new_tokens_equals_none(name):
+    """CoPE counts keys up to the query; the cache's padding is among them by its slots."""
+    encoding = encoding_for(name)
+    apply, params = decoder(encoding, num_layers=1)
+    params = jax.tree.map(lambda x: x + 0.3 * jnp.cos(jnp.arange(x.size)).reshape(x.shape), params)
+    ids = some_ids(2, N)
+    mask = np.array([[True] * 3 + [False] * 2] * 2)
+
+    @jax.jit
+    def cached(params):
+        cache = empty_cache(encoding, slots=N + 2, num_layers=1)
+        prompt = np.concatenate([ids[:, :3], ids[:, :2]], axis=1)
+        positions = nn.padded_positions(mask)
+        cache = apply(params, prompt, mask=mask, positions=positions, cache=cache).cache
+        return apply(params, ids[:, 3:], positions=PLACES[3:], cache=cache).hidden
+
+    whole = jax.jit(lambda p: apply(p, ids).hidden)(params)
+    np.testing.assert_allclose(cached(params), whole[:, 3:], atol=1e-10)
+
+
 @pytest.mark.parametrize("name", ATTENDING)
 def test_padding_does_not_leak(name):
     """Rows with padding give what they give without it."""

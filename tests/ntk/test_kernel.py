@@ -1,4 +1,4 @@
-"""Empirical kernels: equal to their definition in every implementation, block, transform."""
+"""Empirical kernels: equal to their definition in every block and transform."""
 
 import functools
 import os
@@ -17,12 +17,11 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
-from jaxpe.ntk import empirical_ntk, ntk_costs
+from jaxpe.ntk import empirical_ntk, ntk_cost
+from jaxpe.ntk._structure import forward_flops
 from jaxpe.ntk.sensitivity import warn_of_dead_parameters
 from tests.nn import models
 from tests.ntk.networks import NAMES, QUICK, dense_kernel, network, reduced
-
-IMPLEMENTATIONS = ("structured_derivatives", "jacobian_contraction", "ntk_vector_products")
 
 
 def kernel(f, x1, x2, params, **options):
@@ -45,10 +44,13 @@ def example(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_equals_the_definition(name, implementation):
+@pytest.mark.parametrize("factors", [True, False])
+def test_equals_the_definition(name, factors, monkeypatch):
+    """Whatever the estimate prefers: Jacobians in factors, or multiplied out."""
+    choice = (lambda use, axes: 0) if factors else (lambda use, axes: 2**60)
+    monkeypatch.setattr("jaxpe.ntk.cost._factor_products", choice)
     f, x1, x2, params, dense = example(name)
-    close(kernel(f, x1, x2, params, trace_axes=(), implementation=implementation), dense)
+    close(kernel(lambda *args: f(*args), x1, x2, params, trace_axes=()), dense)
 
 
 def hidden(params, ids):
@@ -60,17 +62,13 @@ def hidden(params, ids):
 AXES = [((), ()), ((-1, 1), ()), ((2,), (1,)), ((1,), (3,)), ((), (1, 0)), ((0, 3), (2,))]
 
 
-@pytest.mark.parametrize("implementation", ["structured_derivatives", "ntk_vector_products"])
-def test_axes(implementation):
+def test_axes():
     _, params, (ids,) = network("transformer", batches=(3,))
     params = {key: params[key] for key in ("table", "positions", "w1")}
     whole = np.asarray(dense_kernel(hidden, ids, ids, params))
-    for trace_axes, diagonal_axes in AXES if implementation[0] == "s" else AXES[2::3]:
+    for trace_axes, diagonal_axes in AXES:
         axes = {"trace_axes": trace_axes, "diagonal_axes": diagonal_axes}
-        ours = kernel(
-            hidden, ids, None, params, implementation=implementation, block_size=2, **axes
-        )
-        close(ours, reduced(whole, **axes))
+        close(kernel(hidden, ids, None, params, block_size=2, **axes), reduced(whole, **axes))
 
 
 def test_an_axis_is_an_axis_alone():
@@ -91,13 +89,10 @@ def test_outputs_with_no_axis_but_the_batch():
     close(kernel(first, x, None, params, trace_axes=(0,)), np.trace(whole) / 4)
 
 
-@pytest.mark.parametrize(
-    ("implementation", "size"),
-    [*[("structured_derivatives", size) for size in (1, 3)], ("ntk_vector_products", 2)],
-)
-def test_block_size_changes_nothing(implementation, size):
+@pytest.mark.parametrize("size", [1, 3])
+def test_block_size_changes_nothing(size):
     f, x1, x2, params, dense = example("mlp")
-    run = partial(kernel, f, implementation=implementation, trace_axes=(), block_size=size)
+    run = partial(kernel, f, trace_axes=(), block_size=size)
     close(run(x1, x2, params), dense)
     close(run(x1, None, params), dense_kernel(f, x1, x1, params))
 
@@ -110,10 +105,10 @@ def test_pieces_change_nothing(monkeypatch):
 
 def test_small_budgets_mean_small_blocks(monkeypatch):
     f, params, (x,) = network("mlp", batches=(5,))
-    before = ntk_costs(f, x, None, params)["jacobian_contraction"]
+    before = ntk_cost(f, x, None, params)
     assert before.block_size == 5
     monkeypatch.setattr("jaxpe.ntk.cost.BUDGET", before.bytes / 2)
-    after = ntk_costs(f, x, None, params)["jacobian_contraction"]
+    after = ntk_cost(f, x, None, params)
     assert 1 <= after.block_size < 5
     assert after.bytes <= before.bytes / 2
 
@@ -176,8 +171,7 @@ def test_unusual_uses_of_parameters(f):
         looked_up_outside: ({"table": draw(5, 4), "more": draw(5, 4)}, ids * 2 - 1),
     }[f]
     dense = dense_kernel(f, x, x, params)
-    for implementation in IMPLEMENTATIONS if f is rounded else IMPLEMENTATIONS[::2]:
-        close(kernel(f, x, None, params, trace_axes=(), implementation=implementation), dense)
+    close(kernel(f, x, None, params, trace_axes=()), dense)
 
 
 @pytest.mark.parametrize("layout", [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")])
@@ -189,7 +183,8 @@ def test_unusual_uses_of_parameters(f):
         {"window_strides": (1, 1), "padding": "SAME", "feature_group_count": 2},
     ],
 )
-def test_convolutions(layout, options):
+def test_convolutions(layout, options, monkeypatch):
+    monkeypatch.setattr("jaxpe.ntk.cost._factor_products", lambda use, axes: 0)
     rng = np.random.default_rng(0)
 
     def draw(spec, sizes):
@@ -203,8 +198,7 @@ def test_convolutions(layout, options):
         y = jax.lax.conv_general_dilated(x, params, dimension_numbers=layout, **options)
         return jnp.tanh(y).sum((2, 3) if layout[2] == "NCHW" else (1, 2))
 
-    ours = kernel(f, x, None, w, trace_axes=(), implementation="structured_derivatives")
-    close(ours, dense_kernel(f, x, x, w))
+    close(kernel(f, x, None, w, trace_axes=()), dense_kernel(f, x, x, w))
 
 
 def test_a_transformer_of_the_library():
@@ -252,15 +246,8 @@ def test_an_ensemble_by_vmap():
         close(one, dense_kernel(f, x, x, member, trace_axes=(-1,)))
 
 
-@pytest.mark.parametrize(
-    ("name", "implementation"),
-    [
-        ("mlp", "structured_derivatives"),
-        ("mlp", "ntk_vector_products"),
-        ("cnn", "jacobian_contraction"),
-    ],
-)
-def test_gradient_equals_finite_differences(name, implementation):
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_gradient_equals_finite_differences(name):
     f, params, (x,) = network(name, batches=(3,))
     weights = jnp.asarray(np.random.default_rng(1).standard_normal((3, 3)))
     rng = np.random.default_rng(2)
@@ -268,8 +255,7 @@ def test_gradient_equals_finite_differences(name, implementation):
 
     def along(t):
         moved = jax.tree.map(lambda p, d: p + t * d, params, direction)
-        options = {"implementation": implementation, "block_size": 2}
-        return jnp.sum(weights * empirical_ntk(f, x, None, moved, **options))
+        return jnp.sum(weights * empirical_ntk(f, x, None, moved, block_size=2))
 
     def slopes(t):
         forwards = jax.jvp(along, (t,), (1.0,))[1]
@@ -291,13 +277,6 @@ def test_closes_over_traced_values():
     close(jax.jit(scaled)(2.0), 4.0 * dense_kernel(f, x, x, params, trace_axes=(-1,)))
 
 
-def test_auto_is_what_the_estimate_says():
-    f, params, (x,) = network("mlp")
-    costs = ntk_costs(f, x, None, params)
-    assert min(costs, key=lambda name: costs[name].flops) == "structured_derivatives"
-    close(kernel(f, x, None, params), dense_kernel(f, x, x, params, trace_axes=(-1,)))
-
-
 def test_costs_are_those_of_the_docstring():
     N, M, i, k, s = 7, 5, 6, 4, 3
 
@@ -307,14 +286,10 @@ def test_costs_are_those_of_the_docstring():
     x1, x2, params = jnp.ones((N, s, i)), jnp.ones((M, s, i)), jnp.ones((i, k))
     outputs, P, forward = s * k, i * k, 2 * s * i * k
     for axes, Q in [((-1,), outputs), ((), outputs**2)]:
-        costs = ntk_costs(f, x1, x2, params, trace_axes=axes)
-        jacobian, products = costs["jacobian_contraction"], costs["ntk_vector_products"]
-        assert jacobian.flops == (N + M) * (1 + 2 * outputs) * forward + 2 * N * M * Q * P
-        assert products.flops == (
-            N * forward + M * (1 + 2 * outputs) * forward + 2 * N * M * outputs * forward
-        )
+        jacobian = (N + M) * (1 + 2 * outputs) * forward + 2 * N * M * Q * P
         factored = (N + M) * (1 + outputs) * forward + 2 * N * M * s**2 * (i + Q * k)
-        assert costs["structured_derivatives"].flops == min(factored, jacobian.flops)
+        cost = ntk_cost(f, x1, x2, params, trace_axes=axes)
+        assert cost.flops == min(factored, jacobian)
 
 
 def test_flops_of_loops_and_branches():
@@ -322,8 +297,7 @@ def test_flops_of_loops_and_branches():
         y = jax.lax.fori_loop(0, 10, lambda _, y: y @ params, x)
         return jax.lax.cond(True, lambda y: y @ params @ params, lambda y: y, y)
 
-    costs = ntk_costs(f, jnp.ones((2, 5)), None, jnp.ones((5, 5)))
-    forward = (costs["ntk_vector_products"].flops) / (2 + 2 * 11 + 2 * 4 * 5)
+    forward = forward_flops(jax.make_jaxpr(f)(jnp.ones((5, 5)), jnp.ones((1, 5))).jaxpr)
     assert 12 * 2 * 25 <= forward < 12 * 2 * 25 + 100
 
 
@@ -374,7 +348,6 @@ def F(params, x):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"implementation": "fast"}, "'fast', not one of"),
         ({"block_size": 0}, "at least 1"),
         ({"trace_axes": (2,)}, "has 2, but outputs have 2 axes"),
         ({"diagonal_axes": (-3,)}, "diagonal_axes has -3"),

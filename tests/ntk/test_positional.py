@@ -10,7 +10,6 @@ from jaxpe.ntk import (
     positional_fisher,
     positional_forcing,
     positional_ntk,
-    positional_ntk_probes,
     positional_ntk_product,
 )
 
@@ -83,20 +82,6 @@ def test_batches_change_nothing(batch_size):
     np.testing.assert_allclose(found, whole, atol=1e-14)
     b = positional_forcing(attention, cross_entropy, P, EXAMPLES, batch_size=batch_size)
     np.testing.assert_allclose(b, positional_forcing(attention, cross_entropy, P, EXAMPLES))
-
-
-def test_probes_are_unbiased_and_converge():
-    @jax.jit
-    def estimate(key):
-        return positional_ntk_probes(
-            attention, cross_entropy, P, EXAMPLES, key=key, probes=16, batch_size=11
-        )
-
-    found = jax.vmap(estimate)(jax.random.split(jax.random.key(0), 100))
-    truth = positional_ntk(attention, cross_entropy, P, EXAMPLES)
-    error = found.std(axis=0) / 10
-    assert np.all(np.abs(found.mean(axis=0) - truth) < 5 * error)
-    assert np.all(error < 0.2 * np.abs(truth).max())
 
 
 def test_sampled_targets_are_unbiased_for_cross_entropy():
@@ -179,7 +164,5 @@ def test_options_are_checked(monkeypatch):
         positional_ntk(attention, squared, P, EXAMPLES, blocks="diag")
     with pytest.raises(ValueError, match="batch_size must be at least 1, not 0"):
         positional_ntk(attention, squared, P, EXAMPLES, batch_size=0)
-    with pytest.raises(ValueError, match="probes must be at least 1, not 0"):
-        positional_ntk_probes(attention, squared, P, EXAMPLES, key=key, probes=0)
     with pytest.raises(ValueError, match="samples must be at least 1, not 0"):
         positional_fisher(attention, P, EXAMPLES, key=key, samples=0)

@@ -1,5 +1,7 @@
 """Files of llama.cpp of every family against what transformers and llama.cpp compute of them."""
 
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from flax import nnx
 
 from jaxpe._core.errors import InputError
 from jaxpe.nn import load_causal_lm
-from jaxpe.nn.checkpoints.gguf import ARCHITECTURES, read_gguf_model
+from jaxpe.nn.checkpoints.gguf import ARCHITECTURES, metadata_fields, read_gguf_model
 from tests.nn.stored import tensors
 from tests.parity.tiny_models import GGUF, HF, gguf_errors
 from tools.parity.make_gguf_models import CASES, FOLDER, config_of, write_gguf_model
@@ -54,6 +56,32 @@ def test_entries_that_are_left_out(tmp_path):
     path = written(tmp_path / "b.gguf", "gemma3", without=("attention.sliding_window",))
     with pytest.raises(InputError, match=r"gemma3.attention.sliding_window is not there"):
         load_causal_lm(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "dim", "heads", "head_dim", "scalar"),
+    [
+        ("gemma2", 42, 3584, 16, 256, 256),  # Gemma 2 9B
+        ("gemma2", 46, 4608, 32, 128, 144),  # 27B, by dim / heads
+        ("gemma3", 48, 3840, 16, 256, 256),  # Gemma 3 12B
+        ("gemma3", 62, 5376, 32, 128, 168),  # 27B, by dim / heads
+    ],
+)
+def test_queries_of_the_largest_gemmas_are_scaled_by_dim(
+    name, layers, dim, heads, head_dim, scalar
+):
+    entries = {
+        "embedding_length": dim,
+        "block_count": layers,
+        "feed_forward_length": 4 * dim,
+        "attention.head_count": heads,
+        "attention.key_length": head_dim,
+        "attention.layer_norm_rms_epsilon": 1e-6,
+        "attention.sliding_window": 4096,
+    }
+    metadata = {f"{name}.{key}": value for key, value in entries.items()}
+    fields = metadata_fields(Path("a.gguf"), ARCHITECTURES[name], metadata, None)
+    assert fields["query_pre_attn_scalar"] == scalar
 
 
 def test_a_model_does_not_change_with_its_file(tmp_path):

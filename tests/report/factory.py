@@ -19,7 +19,7 @@ from jaxpe.analysis.corpus import (
 )
 from jaxpe.data import Choice, NeighbourSimilarity
 from jaxpe.encodings import catalogue
-from jaxpe.plot.axes import by_offset
+from jaxpe.plot.axes import offset_quantiles
 
 N = 48
 # The report's rows: the fitted ones, then those of the catalogue that have vectors for text.
@@ -172,7 +172,7 @@ def _defaults() -> dict[str, Any]:
     plug_in, position = _plug_in(), _position()
     plug_in_values = _eigenvalues(plug_in**2, present)
     position_values = _eigenvalues(position, judged)
-    offsets = by_offset(position, judged)[0]
+    offsets = offset_quantiles(position, judged)[0]
     dimensions = np.array([1, 2, 4, 8, 16, 32, 64])
     centred = _truth() - _truth().mean(0)
     return {

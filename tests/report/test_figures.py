@@ -226,7 +226,7 @@ def test_short_scatters_hold_every_pair():
 def test_by_offset_against_the_obvious_way():
     case = factory.analysis()
     squared, shown = case.plug_in.distances**2, case.plug_in.present
-    curves = drawn.by_offset(squared, shown)
+    curves = drawn.offset_quantiles(squared, shown)
     pairs = [squared[i, i + 5] for i in range(N - 5) if shown[i] and shown[i + 5]]
     expected = [np.mean(pairs), *np.quantile(pairs, (0.1, 0.9))]
     np.testing.assert_allclose(curves[:, 4], expected)

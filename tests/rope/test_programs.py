@@ -83,6 +83,33 @@ def test_longrope_without_a_length_beside_has_one_list_in_vllm(llama):
     np.testing.assert_allclose(short[VLLM], short[SGLANG] / 2)
 
 
+@pytest.mark.parametrize(("context", "divisor"), [(4096, 1), (4097, 2)])
+def test_vllm_takes_the_long_list_beyond_the_original_length_alone(llama, context, divisor):
+    """At a context equal to L0 a short text has the short list."""
+    lists = {"short_factor": [1.0] * 64, "long_factor": [2.0] * 64}
+    entry = {"rope_type": "longrope", **lists, ORIGINAL: 4096}
+    given = llama(rope_scaling=entry, max_position_embeddings=context)
+    inverse, _ = computed(only(VLLM, given), 128, 100)
+    np.testing.assert_allclose(inverse, inverse_frequencies(128, base=1e6) / divisor)
+
+
+@pytest.mark.parametrize("version", ["4.55", "4.57"])
+@pytest.mark.parametrize(("kind", "scaled"), [("deepseek_v2", False), ("deepseek_v3", True)])
+def test_deepseek_v2_has_no_factor_on_logits_in_transformers_4(explain, kind, scaled, version):
+    """Its class had none before 5.15, unlike version 3."""
+    yarn = {"type": "yarn", "factor": 40, ORIGINAL: 4096, "mscale": 0.7, "mscale_all_dim": 0.7}
+    config = {
+        "model_type": kind, "hidden_size": 2048, "num_attention_heads": 16,
+        "num_hidden_layers": 2, "max_position_embeddings": 163_840, "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rope_scaling": yarn,
+    }  # fmt: skip
+    programs = explain(config, readers="transformers").readers
+    factors = {one.name: one.readings[0].logit_factor for one in programs}
+    expected = (0.1 * 0.7 * math.log(40) + 1) ** 2
+    assert factors["transformers 5.24"] == pytest.approx(expected)
+    assert factors[f"transformers {version}"] == pytest.approx(expected if scaled else 1.0)
+
+
 def test_dynamic_is_three_things(llama):
     """Growing in transformers, nothing in vLLM, always for s times the length in SGLang."""
     given = llama(rope_scaling={"rope_type": "dynamic", "factor": 2.0})

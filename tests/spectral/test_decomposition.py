@@ -31,7 +31,6 @@ from jaxpe.spectral import (
     LogitParts,
     logit_parts,
     pair_logits,
-    rotary_parts,
     sum_parts,
     toeplitz_residual,
     toeplitz_shares,
@@ -213,67 +212,36 @@ ROPES = {
 
 
 @pytest.mark.parametrize("name", ROPES)
-def test_gram_and_phases_make_the_logits_of_rope(name):
+def test_pairs_turn_by_their_phases(name):
+    """Logits under RoPE are Re[gram ∘ phases], with the Gram matrix of complex pairs."""
     options = ROPES[name]
     encoding = rope(head_dim=DIM, **options)
     layout = options.get("layout", "half_split")
     settings = {key: value for key, value in options.items() if key != "layout"}
     frequencies = rope_frequencies(head_dim=DIM, **settings)
     own = {**WHERE, "scale": 0.3}
+    width = 2 * len(frequencies.inverse)
 
     @jax.jit
     def run(q, k):
-        parts = rotary_parts(q, k, frequencies, **own, layout=layout)
-        width = 2 * len(frequencies.inverse)
-        pairs = pair_logits(encoding, (), q, k, **own, layout=layout, rotary_dim=width)
-        return parts, pairs, parts.total, attention_logits(encoding, (), q, k, **own)
+        parts = pair_logits(encoding, (), q, k, **own, layout=layout, rotary_dim=width)
+        return parts, parts.total, attention_logits(encoding, (), q, k, **own)
 
     q, _, k, _ = four(batch=(2,), groups=2)
-    parts, pairs, total, logits = run(q, k)
+    parts, total, logits = run(q, k)
     np.testing.assert_allclose(total, logits, atol=1e-12)
-    product = (np.asarray(parts.gram) * np.asarray(parts.phases)[:, None]).real
+    first, second = (slice(0, width, 2), slice(1, width, 2))
+    if layout == "half_split":
+        first, second = slice(0, width // 2), slice(width // 2, width)
+    pairs = [x[..., first] + 1j * x[..., second] for x in (q, np.repeat(k, 2, axis=-2))]
+    gram = np.einsum("...qhp,...khp->...hpqk", pairs[0], pairs[1].conj())
+    offsets = PLACES[:, None] - PLACES[None, :]  # query minus key
+    phases = np.exp(1j * np.asarray(frequencies.inverse)[:, None, None] * offsets)
     factor = 0.3 * frequencies.attention_factor**2
-    np.testing.assert_allclose(parts.logits, factor * product, atol=1e-12)
-    np.testing.assert_allclose(pairs.logits, parts.logits, atol=1e-12)
-    np.testing.assert_allclose(pairs.rest, parts.rest, atol=1e-12)
-    narrow = run(q.astype(np.float32), k.astype(np.float32))[2]
+    np.testing.assert_allclose(parts.logits, factor * (gram * phases).real, atol=1e-10)
+    narrow = run(q.astype(np.float32), k.astype(np.float32))[1]
     assert narrow.dtype == np.float32
     np.testing.assert_allclose(narrow, logits, atol=2e-5)
-
-
-def test_phases_are_those_of_the_offset_and_right_far_out():
-    q, _, k, _ = four(dtype=np.float32)
-    omega = inverse_frequencies(DIM)
-    near = rotary_parts(q, k, omega, **WHERE)
-    offsets = PLACES[:, None] - PLACES[None, :]  # query minus key
-    expected = np.exp(1j * omega[:, None, None] * offsets)
-    assert near.phases.shape == (DIM // 2, N, N)
-    np.testing.assert_allclose(near.phases, expected, atol=1e-6)
-    np.testing.assert_array_equal(np.diagonal(near.phases, axis1=1, axis2=2), 1)
-    far = {"q_positions": PLACES + 2**20, "k_positions": PLACES + 2**20}
-    np.testing.assert_array_equal(rotary_parts(q, k, omega, **far).logits, near.logits)
-    apart = {"q_positions": PLACES + 10**6, "k_positions": PLACES}
-    expected = np.exp(1j * omega[:, None, None] * (offsets + 10**6))
-    np.testing.assert_allclose(rotary_parts(q, k, omega, **apart).phases, expected, atol=2e-6)
-
-
-def test_positions_of_each_row_transforms_and_derivatives():
-    q, _, k, _ = four(batch=(2,))
-    i = np.stack([PLACES, PLACES[::-1] + 1])
-    omega = inverse_frequencies(DIM)
-
-    def run(q, k, i):
-        return rotary_parts(q, k, omega, q_positions=i, k_positions=i)
-
-    parts = run(q, k, i)
-    assert parts.phases.shape == (2, DIM // 2, N, N)
-    logits = attention_logits(rope(head_dim=DIM), (), q, k, q_positions=i, k_positions=i)
-    np.testing.assert_allclose(parts.total, logits, atol=1e-12)
-    mapped = jax.jit(jax.vmap(run))(q, k, i)
-    np.testing.assert_allclose(mapped.total, logits, atol=1e-12)
-    np.testing.assert_allclose(mapped.phases, parts.phases, atol=1e-12)
-    learned = jax.jit(lambda q, k, w: rotary_parts(q, k, w, **WHERE).logits)
-    check_grads(learned, (q[0], k[0], jnp.asarray(omega)), order=1, modes=["rev"], rtol=1e-5)
 
 
 PAIRED = {
@@ -452,7 +420,6 @@ def test_what_is_refused():
     q, q_p, k, k_p = four()
     none, parts = identity(), documents(0, 2)
     hidden = {"mask": np.ones((2, 4))}
-    omega = np.ones(DIM // 2)
     cases = [
         (
             logit_parts,
@@ -463,10 +430,6 @@ def test_what_is_refused():
         (logit_parts, (none, (), q, q_p, k, k_p[..., :2]), WHERE, r"k_position \(5, 4, 2\)"),
         (logit_parts, (none, (), q, q_p, k[:, :3], k_p[:, :3]), WHERE, "4 query heads cannot"),
         (logit_parts, (none, (), *(x[0] for x in (q, q_p, k, k_p))), WHERE, r"\(4, 8\)"),
-        (rotary_parts, (q, k, np.ones(5)), WHERE, "10 of 8 entries would turn"),
-        (rotary_parts, (q, k, np.ones((2, 2))), WHERE, r"frequencies have shape \(2, 2\)"),
-        (rotary_parts, (q, k[..., :4], omega), WHERE, r"k \(5, 4, 4\)"),
-        (rotary_parts, (q, k, omega), {**WHERE, "layout": "neox"}, "neox"),
         (pair_logits, (none, (), q, k), {**WHERE, "layout": "neox"}, "neox"),
         (pair_logits, (none, (), q, k), {**WHERE, "rotary_dim": 3}, "3 of 8 entries would turn"),
         (rope_frequencies, (), {"head_dim": 3}, "3 of 3 entries would turn"),

@@ -17,7 +17,6 @@ from jaxpe.spectral import (
     symmetric_part,
     szego,
     toeplitz_matrix,
-    toeplitz_matvec,
 )
 
 RNG = np.random.default_rng(0)
@@ -28,7 +27,7 @@ COMPLEX = T + 1j * RNG.standard_normal(2 * N - 1)
 HERMITIAN = COMPLEX + COMPLEX[::-1].conj()
 CAUSAL = np.tri(N, dtype=bool)
 MEANS, MATRIX = jax.jit(diagonal_means), jax.jit(toeplitz_matrix, static_argnames="n")
-PRODUCT, SYMBOL = jax.jit(toeplitz_matvec), jax.jit(symbol)
+SYMBOL = jax.jit(symbol)
 SZEGO = jax.jit(szego, static_argnames=("n", "kind"))
 DTYPES = (np.float32, np.float64)
 
@@ -90,28 +89,6 @@ def test_matrix_of_diagonals_cut_and_filled(t):
     np.testing.assert_array_equal([wide[0, -1], wide[-1, 0], wide[1, -1]], 0)
     both = MATRIX(np.stack([t, t[::-1]]), n=4)
     np.testing.assert_array_equal(both[1], np.asarray(both[0]).T)
-
-
-@pytest.mark.parametrize("n", [1, 2, N, N + 4])
-@pytest.mark.parametrize("t", [T, COMPLEX])
-def test_the_fast_product_is_the_dense_one(t, n):
-    x = RNG.standard_normal((3, n))
-    expected = x @ np.asarray(MATRIX(t, n=n)).T
-    np.testing.assert_allclose(PRODUCT(t, x), expected, atol=1e-13)
-    np.testing.assert_allclose(PRODUCT(t, x[0] * 1j), expected[0] * 1j, atol=1e-13)
-
-
-def test_dtype_batches_and_derivatives_of_the_fast_product():
-    x = RNG.standard_normal((2, N))
-    narrow = PRODUCT(T.astype(np.float32), x.astype(np.float32))
-    assert narrow.dtype == np.float32
-    np.testing.assert_allclose(narrow, PRODUCT(T, x), atol=5e-6)
-    assert PRODUCT(COMPLEX.astype(np.complex64), x[0].astype(np.float32)).dtype == "c8"
-    both = PRODUCT(np.stack([T, T[::-1]]), x)
-    np.testing.assert_allclose(both[1], dense(T).T @ x[1], atol=1e-13)
-    mapped = jax.vmap(toeplitz_matvec, in_axes=(None, 0))(T, x)
-    np.testing.assert_allclose(mapped, PRODUCT(T, x), atol=1e-13)
-    check_grads(PRODUCT, (T, x), order=1)
 
 
 def test_the_symbol_is_its_definition():
@@ -209,7 +186,6 @@ def test_what_is_refused():
         (symmetric_part, (np.ones(3),), {}, r"shape \(3,\): pass a square one"),
         (toeplitz_matrix, (np.ones(4),), {}, r"shape \(4,\): pass an odd number of them"),
         (toeplitz_matrix, (T,), {"n": 0}, "n is 0: a matrix has at least one row"),
-        (toeplitz_matvec, (T, np.ones(())), {}, r"pass vectors \[..., n\]"),
         (symbol, (T, np.ones((2, 2))), {}, r"frequencies have shape \(2, 2\): pass one axis"),
         (szego, (T,), {"n": 4, "kind": "schur"}, "kind 'schur': pass 'eigenvalues' or 'singular'"),
     ]

@@ -30,10 +30,10 @@ class Sample(NamedTuple):
 
     Attributes:
         module: a transformer, or a classifier or language model on one.
-        score: what a head is worth something for.
+        score: measure of the ablation of heads.
         rows: token ids `[documents, n]` without padding, for the logits.
-        text: the places in a row that are looked at: all but [CLS] and [SEP].
-        documents: others, padded, for the score: `ids`, `mask` and what it compares with.
+        text: positions of text in a row: all but [CLS] and [SEP].
+        documents: padded documents for the score: `ids`, `mask` and its targets.
         seed: random seed of what was drawn, and of resamples.
     """
 
@@ -61,14 +61,14 @@ def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
     """
     corpus = subject.documents.corpus
     rows = _full_rows(corpus, examples=examples, seed=seed)
-    text = _text_places(rows, corpus, subject.source)
+    text = _text_slice(rows, corpus, subject.source)
     score = ablation_score(subject)
     scored = _scored(subject, score, examples=examples, seed=seed)
     return Sample(subject.module, score, rows, text, scored, seed)
 
 
 def check_sample(*, length: int, examples: int, seed: int, layers: int = 1, heads: int = 1) -> None:
-    """Refuse numbers out of range, and more than memory holds of the layers and heads known."""
+    """Refuse numbers out of range, and matrices of all layers and heads that exceed memory."""
     check_range("examples", examples, least=LEAST, most=LARGEST_SIZE)
     check_range("length", length, least=LEAST, most=LARGEST_SIZE)
     check_seed("seed", seed)
@@ -77,21 +77,21 @@ def check_sample(*, length: int, examples: int, seed: int, layers: int = 1, head
 
 
 def ablation_score(subject: Subject) -> Score:
-    """Score that ablation of heads is measured by."""
+    """Measure of the ablation of heads, by the model and its task."""
     if isinstance(subject.module, Transformer | Bert):
         return "embedding"
     return _SCORES[subject.vocabulary.task]
 
 
-def _text_places(rows: np.ndarray, corpus: TokenCorpus, source: str) -> slice:
-    """Mask of the places at which some row has a token that is not special."""
-    places = np.flatnonzero(~np.isin(rows, corpus.exclude).all(axis=0))
-    if len(places) < LEAST:
+def _text_slice(rows: np.ndarray, corpus: TokenCorpus, source: str) -> slice:
+    """Positions at which some row has a token that is not special."""
+    positions = np.flatnonzero(~np.isin(rows, corpus.exclude).all(axis=0))
+    if len(positions) < LEAST:
         raise InputError(
-            f"{source}: {len(rows)} documents have only {len(places)} positions of text in common, "
-            f"and {LEAST} at least are needed: pass longer documents, or a larger `length`"
+            f"{source}: {len(rows)} documents have only {len(positions)} positions of text in "
+            f"common: pass longer documents, or a larger `length`, for at least {LEAST}"
         )
-    return slice(int(places[0]), int(places[-1]) + 1)
+    return slice(int(positions[0]), int(positions[-1]) + 1)
 
 
 def _full_rows(corpus: TokenCorpus, *, examples: int, seed: int) -> np.ndarray:
@@ -101,15 +101,15 @@ def _full_rows(corpus: TokenCorpus, *, examples: int, seed: int) -> np.ndarray:
     lengths = corpus.mask.sum(axis=1)
     longest_first = np.lexsort((rng.permutation(len(lengths)), -lengths))
     _, first = np.unique(groups[longest_first], return_index=True)
-    own = longest_first[np.sort(first)]
-    wanted = min(examples, len(own) // 2) // 4 * 4  # halves, and halves of them
+    distinct = longest_first[np.sort(first)]
+    wanted = min(examples, len(distinct) // 2) // 4 * 4  # halves, and halves of them
     if wanted < LEAST:
         raise InputError(
-            f"{corpus.name}: {len(own)} documents are too few to compare positions: pass at least "
-            f"{2 * LEAST} that are not parts of each other"
+            f"{corpus.name}: {len(distinct)} documents are too few to compare positions: pass at "
+            f"least {2 * LEAST} that are not parts of each other"
         )
-    n = int(lengths[own[wanted - 1]])
-    chosen = np.sort(rng.choice(own[lengths[own] >= n], wanted, replace=False))
+    n = int(lengths[distinct[wanted - 1]])
+    chosen = np.sort(rng.choice(distinct[lengths[distinct] >= n], wanted, replace=False))
     ids = corpus.ids[chosen, :n]
     last = corpus.ids[chosen, lengths[chosen] - 1]
     ids[:, -1] = np.where(np.isin(last, corpus.exclude), last, ids[:, -1])
@@ -117,12 +117,12 @@ def _full_rows(corpus: TokenCorpus, *, examples: int, seed: int) -> np.ndarray:
 
 
 def _scored(subject: Subject, score: Score, *, examples: int, seed: int) -> dict[str, np.ndarray]:
-    """Documents as they come, with what their score compares with."""
+    """Documents of any length, with the targets of their score."""
     corpus = subject.documents.corpus
     rng = np.random.default_rng([seed, 1])
     text = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     enough = np.flatnonzero(text.sum(axis=1) > int(score == "causal"))
-    # Right or wrong is little to go by.
+    # An accuracy needs more documents than a loss.
     rows = rng.permutation(enough)[: examples * (8 if score == "accuracy" else 1)]
     chosen = {"ids": corpus.ids[rows], "mask": corpus.mask[rows]}
     if score == "accuracy":

@@ -22,7 +22,7 @@ _LEAST = 4  # documents
 _LEAST_TOKENS = 16  # of a document
 _CHUNK = 16  # documents that are ablated together
 _ACTIVATIONS = 2**22  # of a layer, held at once
-# Floating-point operations that ablation may take, and how many a second there may be.
+# Floating-point operations that ablation may take, and about how many a second.
 _BUDGET = {"cpu": (1e13, 6e10)}
 _ELSEWHERE = (2e15, 2e13)
 
@@ -67,7 +67,7 @@ def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops
 
 
 def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Kind, ...]]:
-    """Documents, in chunks, and kinds of ablation that the time allows."""
+    """Chunks of documents, and kinds of ablation, that the time allows."""
     config = sample.transformer.config
     budget, speed = _BUDGET.get(jax.default_backend(), _ELSEWHERE)
     used = parameter_count(sample.module)
@@ -88,7 +88,7 @@ def _affordable(sample: Sample, progress: Progress) -> tuple[list[Any], tuple[Ki
 
 
 def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, np.ndarray]]:
-    """Documents of like lengths together, as many as these tokens are enough for; four at least."""
+    """Documents in chunks of similar length, at least four, up to a number of tokens."""
     most = min(documents["ids"].shape[1], max(_LEAST_TOKENS, tokens // (2 * _LEAST)))
     lengths = np.minimum(documents["mask"].sum(axis=1), most)
 
@@ -105,7 +105,7 @@ def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, 
 
 
 def _padded(length: int) -> int:
-    """The next of the lengths 8, 16, 32, ..., since each compiles programs of its own."""
+    """The next of the lengths 8, 16, 32, ...: few shapes compile few programs."""
     return max(8, 1 << (length - 1).bit_length())
 
 
@@ -114,7 +114,7 @@ def _document_rows(
 ) -> dict[str, np.ndarray]:
     chunk = {name: array[rows] for name, array in documents.items()}
     chunk |= {name: chunk[name][:, :width] for name in ("ids", "mask")}
-    if "places" in chunk:  # nothing is to be guessed beyond the cut
+    if "places" in chunk:  # masked tokens beyond the cut do not count
         chunk["guessed"] = chunk["guessed"] & (chunk["places"] < width)
         chunk["places"] = np.minimum(chunk["places"], width - 1)
     return chunk
@@ -186,10 +186,10 @@ def _paired_shares(drop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _p_values(drop: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """P-value of each head, corrected for the choice among all heads, `[layers, heads]`.
 
-    Each head is compared with the largest of all (Westfall & Young 1993, single step), so that one
-    is taken for a loss by chance in about 5 % of corpora, however many there are. Of two tests the
-    larger p: flipped signs are exact where drops are symmetric about 0, and resamples allow for
-    rare documents that lose or gain much.
+    Each head is compared with the largest of all (Westfall & Young 1993, single step), so that any
+    head is significant by chance in about 5 % of corpora, however many heads there are. The p-value
+    is the larger of two tests. Flipped signs are exact for drops symmetric about 0. Resamples allow
+    for rare documents that lose or gain much.
     """
     *heads, count = drop.shape
     drop = drop.reshape(-1, count)
@@ -217,8 +217,8 @@ def _sign_flips(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray,
 def _bootstrap_t(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """mean/deviation of each head, and the largest of centred drops in resampled documents.
 
-    A resample that happens to leave out the few documents a head matters for has no deviation; it
-    counts as half that of all.
+    A resample without the few documents that a head matters for has no deviation; half of the
+    deviation of all documents counts instead.
     """
     count = drop.shape[1]
     mean = drop.mean(axis=1)
@@ -255,8 +255,8 @@ def _causal(model: Any, documents: Any, **gating: Any) -> Array:
 def _mean_log_likelihood(logits: Array, targets: Array, counted: Array) -> Array:
     """Mean log-likelihood of each document, in nats a token; 0 without scored tokens."""
     likelihood = jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], axis=-1)
-    kept = jnp.where(counted, likelihood[..., 0], 0)
-    return jnp.sum(kept, axis=-1) / jnp.maximum(jnp.sum(counted, axis=-1), 1).astype(kept.dtype)
+    total = jnp.sum(jnp.where(counted, likelihood[..., 0], 0), axis=-1)
+    return total / jnp.maximum(jnp.sum(counted, axis=-1), 1).astype(total.dtype)
 
 
 def _embedding(model: Any, documents: Any, **gating: Any) -> Array:

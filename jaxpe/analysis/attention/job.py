@@ -31,7 +31,7 @@ from jaxpe.nn import functionalize, trunk
 from jaxpe.nn.transformer import has_one_encoding
 from jaxpe.spectral import PartMeans, PartSums
 
-_SINGLE = 16  # documents whose own logits are taken apart
+_SINGLE = 16  # documents whose logits are analysed one by one
 _FREQUENCIES = 65
 
 _means = jax.jit(PartSums.means)
@@ -230,8 +230,8 @@ def _unexplained(mean: Array, diagonals: Array, seen: np.ndarray) -> Array:
     """Share of the squares that no Toeplitz matrix explains, over pairs that attend."""
     rest = mean - spectral.toeplitz_matrix(diagonals)
     missed = jnp.sum(jnp.where(seen, rest, 0) ** 2, axis=(-2, -1))
-    whole = jnp.sum(jnp.where(seen, mean, 0) ** 2, axis=(-2, -1))
-    return missed / jnp.where(whole == 0, 1.0, whole)
+    total = jnp.sum(jnp.where(seen, mean, 0) ** 2, axis=(-2, -1))
+    return missed / jnp.where(total == 0, 1.0, total)
 
 
 def _seen(matrices: Array | np.ndarray, *, causal: bool) -> np.ndarray:

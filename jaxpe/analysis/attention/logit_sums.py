@@ -54,7 +54,7 @@ class LogitSums(NamedTuple):
 
     parts: PartSums  # [layers, ...]
     embedded: PartSums  # [1, ...]
-    spread: Spread  # over documents and pairs of different places, [layers, heads]
+    spread: Spread  # over documents and pairs of different positions, [layers, heads]
     pairs: Array | None  # of squares, [layers, heads, pairs]
 
     __add__ = tree_add
@@ -168,7 +168,7 @@ def _sum_heads(
 
 
 def logit_spread(logits: Array, *, causal: bool) -> Spread:
-    """Variance of logits `[documents, heads, n, n]` over pairs of different places."""
+    """Variance of logits `[documents, heads, n, n]` over pairs of different positions."""
     documents, _, n, _ = logits.shape
     seen = different_positions(n, causal=causal)
     count = jnp.asarray(documents * seen.sum(), logits.dtype)
@@ -220,8 +220,8 @@ def _rotated(model: Any) -> Array:
     if below.config.latent is not None:
         width += below.config.latent.rotary_dim
     unit = jnp.broadcast_to(jnp.eye(width)[:, None], (width, heads, width))
-    own = below.layers.attention.encoding_params.get_value()
-    params = (below.encoding_params.get_value(), jax.tree.map(lambda leaf: leaf[0], own))
+    by_layer = below.layers.attention.encoding_params.get_value()
+    params = (below.encoding_params.get_value(), jax.tree.map(lambda leaf: leaf[0], by_layer))
     return encoding.query(params, unit, jnp.ones(width, jnp.int32))
 
 

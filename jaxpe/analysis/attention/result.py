@@ -7,7 +7,7 @@ import numpy as np
 from jaxpe._core.results import LargeArray, Seconds
 
 PARTS = ("content–content", "content–position", "position–content", "position–position", "bias")
-JUDGED = 0.02  # share of the variance below which what place explains is not taken apart
+JUDGED = 0.02  # share of the variance from which the share of position is decomposed
 
 Kind = Literal["zero", "mean"]
 
@@ -42,9 +42,9 @@ class MeanLogits(NamedTuple):
     """Logits of each layer and head, averaged over documents, on n positions of text.
 
     Attributes:
-        logits: `[layers, heads, n, n]`; NaN where a decoder does not look.
+        logits: `[layers, heads, n, n]`; NaN for later keys of a decoder.
         toeplitz: share of their squares that no Toeplitz matrix explains.
-        circulant: the same for circulant matrices; NaN for decoders.
+        circulant: share of their squares that no circulant matrix explains; NaN for decoders.
         diagonals: means of the diagonals j − i = −(n − 1) ... n − 1.
         symbol: f(ω) = Σ t_k e^{ikω} of them, complex, at ω evenly from 0 to π.
         szego: distance of the spectrum of their Toeplitz matrix, less its level, from its symbol.
@@ -84,19 +84,19 @@ class SingleDocuments(NamedTuple):
 class Variance(NamedTuple):
     """Decomposition of the variance of the logits over documents and pairs of different positions.
 
-    Shares are free of sampling noise in the mean, and may come out below 0. What place explains is
-    the encoding's doing and that of the words that tend to stand there; what is left of 1 differs
-    from document to document. Shares are 0 where the logits do not vary.
+    Shares are free of sampling noise in expectation, and may come out below 0. What positions
+    explain comes from the encoding and from words with usual places; the rest of 1 differs from
+    document to document. Shares are 0 where the logits do not vary.
 
     Attributes:
         level: the mean logit, `[layers, heads]`.
         total: the variance.
         offset: share that the offset j − i explains.
-        place: share that the places i and j explain beyond it.
-        shuffled: share that offset and places explain where the tokens of each document are in
-            random order, of the variance there.
-        residual: share of what place explains that no Toeplitz matrix does; NaN where it explains
-            under 2 %.
+        place: share that the positions i and j explain beyond it.
+        shuffled: share that positions explain of the variance with the tokens of each document in
+            random order.
+        residual: share of what positions explain that no Toeplitz matrix does; NaN where they
+            explain under 2 %.
     """
 
     level: np.ndarray
@@ -108,7 +108,7 @@ class Variance(NamedTuple):
 
     @property
     def position(self) -> np.ndarray:
-        """Share that the place in the document explains, by its offset or beyond."""
+        """Share that positions explain, by their offset or beyond."""
         return self.offset + self.place
 
 
@@ -122,8 +122,8 @@ class PartShares(NamedTuple):
     """Logits as a sum of five parts.
 
     Attributes:
-        share: mean square of each part over that of the logits, `[layers, heads, 5]`.
-        mean_share: the same of the part's mean over documents.
+        share: mean square of each part over the mean square of the logits, `[layers, heads, 5]`.
+        mean_share: mean square of the part's mean over documents, likewise.
         residual: share of that mean that no Toeplitz matrix explains.
         cross: difference of their sum from 1: products of different parts, `[layers, heads]`.
         names: names of the parts. All numbers are NaN where they would be 0/0.
@@ -137,11 +137,11 @@ class PartShares(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Logits of rotary models, pair by pair of entries that turn.
+    """Logits of rotary models by rotary pair.
 
     Attributes:
         angles: frequencies in radians a position, `[pairs]`.
-        share: mean square over that of the logits, `[layers, heads, pairs]`.
+        share: mean square over the mean square of the logits, `[layers, heads, pairs]`.
     """
 
     angles: np.ndarray
@@ -155,15 +155,15 @@ class HeadDrops(NamedTuple):
         kind: replacement of the ablated head: "zero", or its "mean" over tokens.
         documents: number of documents averaged over.
         score: score with all heads.
-        drop: score less that without the head, `[layers, heads]`.
+        drop: score less the score without the head, `[layers, heads]`.
         low, high: ends of 95 % intervals over documents, of each head taken alone.
-        p_value: p-value of a one-sided test over documents, with all heads considered; NaN for a
-            score that falls whatever is changed.
+        p_value: p-value of a one-sided test over documents, corrected for all heads; NaN for a
+            score that any change lowers.
         head: layer and head of the largest drop, from 0.
         largest_share: share of the sum of the drops that lies in it, and a 95 % interval.
-        share_by_chance: 95 % quantile of the share where each document's drops are dealt anew to
-            heads.
-        entropy: entropy of the shares, over that of an even spread.
+        share_by_chance: 95 % quantile of the share if the drops of each document are dealt to heads
+            at random.
+        entropy: entropy of the shares divided by the entropy of an even spread.
     """
 
     kind: Kind
@@ -180,7 +180,7 @@ class HeadDrops(NamedTuple):
 
     @property
     def tested(self) -> bool:
-        """Whether the score could as well have risen."""
+        """Whether drops are tested: the score could have risen."""
         return not np.isnan(self.p_value).any()
 
     @property
@@ -200,8 +200,8 @@ class AttentionAnalysis(NamedTuple):
         means: logits averaged over documents.
         single: numbers of single documents' logits.
         variance: variance of the logits.
-        parts: content and position, by the means of hidden states at each place, in all layers.
-        embedded: the same by what the encoding adds to the embeddings, in the first layer.
+        parts: content and position, by the mean hidden state of each position, in all layers.
+        embedded: content and position, by the vectors added to the embeddings, in the first layer.
         pairs: frequencies and energies of rotary models.
         ablations: one for each kind.
         seconds: duration by stage.

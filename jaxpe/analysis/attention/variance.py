@@ -19,7 +19,7 @@ class MeanAndSpread(NamedTuple):
 
     Attributes:
         mean: their mean over documents.
-        spread: how they spread over documents and pairs of different places.
+        spread: their spread over documents and pairs of different positions.
     """
 
     mean: np.ndarray

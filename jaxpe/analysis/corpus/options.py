@@ -24,7 +24,7 @@ class CorpusOptions:
     """Measure what position means in a corpus, and write a report on it.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also .gz,
+        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also .gz,
             .bz2, .xz, .zst), .parquet, .arrow or .npy file, or - for lines on standard input. A
             .csv may have quoted fields. A .tsv is read so where all its quotation marks quote
             fields; rename it to .csv to force that.

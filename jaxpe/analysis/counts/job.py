@@ -25,7 +25,12 @@ from jaxpe.analysis.counts.vocabulary import Vocabulary, own_vocabulary, read_vo
 from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer, tokenizer_of_ids
 from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.tokenizers import is_of_ids
-from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER, UNKNOWN, in_order, vocabulary_occurs
+from jaxpe.data.tokens.vocabulary import (
+    DEFAULT_TOKENIZER,
+    UNKNOWN,
+    sorted_vocabulary,
+    vocabulary_occurs,
+)
 from jaxpe.geometry import position_bins
 
 _EDGE_BYTES = 128  # of an edge of a bin, while edges are made and as one of the settings
@@ -338,7 +343,7 @@ def _tokenizer(
     if options.vocab is not None:
         if options.max_vocab is not None:
             raise InputError("`vocab` is there already; leave `max_vocab` out")
-        vocabulary = in_order(read_vocabulary(options.vocab))
+        vocabulary = sorted_vocabulary(read_vocabulary(options.vocab))
         return open_tokenizer(name, special=special, vocabulary=vocabulary)
     # Errors in the options are raised before the first pass.
     count_settings(open_tokenizer(name, special=special, vocabulary=[UNKNOWN]), **settings)
@@ -354,4 +359,4 @@ def _tokenizer(
         progress=progress,
     )
     # In one order, whatever that of the file: counts of the same tokens are the same bytes.
-    return open_tokenizer(name, special=special, vocabulary=in_order(vocabulary))
+    return open_tokenizer(name, special=special, vocabulary=sorted_vocabulary(vocabulary))

@@ -17,7 +17,7 @@ from jaxpe.analysis.counts.settings import (
     shortened,
 )
 from jaxpe.data import open_tokenizer
-from jaxpe.data.tokens.vocabulary import UNKNOWN, in_order, vocabulary_occurs
+from jaxpe.data.tokens.vocabulary import UNKNOWN, sorted_vocabulary, vocabulary_occurs
 
 
 class MergePlan(NamedTuple):
@@ -101,7 +101,7 @@ def plan_merge(
         raise InputError(f"{documents:,} documents; these counts hold at most {most:,}")
     settings, tokens = first.settings, first.tokens
     if _by_token(settings):
-        tokens = in_order(vocabulary)
+        tokens = sorted_vocabulary(vocabulary)
         checksum = open_tokenizer(settings.tokenizer, vocabulary=tokens).checksum
         settings = settings._replace(checksum=checksum, vocab_size=len(tokens))
     common = [of.pop() if len(of) == 1 else None for of in map(set, zip(*fields, strict=True))]
@@ -163,7 +163,7 @@ def aligned_tables(
         _refuse_differences(first, other, [names[0], name])
     if all(part.tokens == first.tokens for part in parts):
         return [part.table for part in parts]
-    tokens = in_order({token for part in parts for token in part.tokens})
+    tokens = sorted_vocabulary({token for part in parts for token in part.tokens})
     places = {token: place for place, token in enumerate(tokens)}
     tables = []
     for part in parts:

@@ -82,30 +82,24 @@ def inspect_attention(
         _halves(groups), _halves(_groups(shuffled, size)), causal=causal
     )
     share, overall = _jackknife(groups, variance.position, causal=causal)
-    heads = {
-        name: np.concatenate(
-            [np.asarray(batch.documents[name], np.float64) for batch in batches], axis=1
-        )
-        for name in batches[0].documents
-    }
-    means = {name: value.mean(axis=1) for name, value in heads.items()}
-    sink, special, dummy_overlap, other = (
-        document_mean(heads[name].mean(axis=(0, 2)), within=(0.0, 1.0))
+    values = _document_values(batches)
+    overall_mean = {
+        name: document_mean(values[name].mean(axis=(0, 2)), within=(0.0, 1.0))
         for name in ("first", "special", "dummy", "other")
-    )
+    }
     return AttentionStage(
         variance=variance,
         share=share,
         overall=overall,
         shuffled=float(variance.shuffled.mean()),
-        offsets=_by_offset(batches, documents),
+        offsets=_offset_weights(batches, documents),
         first_by_chance=_equal_weight(sample),
-        sink=sink,
-        special_overall=special,
-        dummy_overall=dummy_overlap,
-        other_overall=other,
+        sink=overall_mean["first"],
+        special_overall=overall_mean["special"],
+        dummy_overall=overall_mean["dummy"],
+        other_overall=overall_mean["other"],
         dummies=tokens,
-        **means,
+        **{name: value.mean(axis=1) for name, value in values.items()},
     )
 
 
@@ -173,6 +167,14 @@ def _dummies(
     return rows, [corpus.tokens[token] for token in tokens]
 
 
+def _document_values(batches: list[_Batch]) -> dict[str, np.ndarray]:
+    """Statistics of all documents, `[layers, documents, heads]`."""
+    return {
+        name: np.concatenate([batch.documents[name] for batch in batches], axis=1, dtype=float)
+        for name in batches[0].documents
+    }
+
+
 def _groups(batches: list[_Batch], size: int) -> list[MeanAndSpread]:
     """Mean logits and spread of groups of batches, an even number of them."""
     count = max(2, min(_GROUPS, len(batches)) // 2 * 2)
@@ -212,7 +214,7 @@ def _jackknife(
     return jackknife(by_layer, np.asarray(left_out)), Interval(*map(float, overall))
 
 
-def _by_offset(batches: list[_Batch], documents: int) -> np.ndarray:
+def _offset_weights(batches: list[_Batch], documents: int) -> np.ndarray:
     """Mean weight by offset; 0 for keys after the query of a decoder."""
     weights = (np.asarray(batch.weights, np.float64) for batch in batches)
     mean = functools.reduce(np.add, weights) / documents

@@ -1,4 +1,4 @@
-"""Means over documents and statistics of groups of them, with Student's intervals."""
+"""Means over documents and jackknifed statistics, with intervals."""
 
 import math
 
@@ -15,14 +15,14 @@ Bounds = tuple[float, float] | None
 def document_means(
     values: np.ndarray, *, within: Bounds = None, trials: int | float = math.inf
 ) -> Means:
-    """Means over the first axis, that of documents; ends as `seed_interval` gives them.
+    """Means over documents, the first axis, with the intervals of `seed_interval`.
 
-    >>> found = document_means(np.array([[1.0], [2.0], [3.0]]))
-    >>> found.mean.item(), round(found.low.item(), 2)
+    >>> means = document_means(np.array([[1.0], [2.0], [3.0]]))
+    >>> means.mean.item(), round(means.low.item(), 2)
     (2.0, -0.48)
     """
-    found = seed_interval(np.asarray(values, np.float64), within=within, trials=trials)
-    return Means(*map(np.asarray, found))
+    interval = seed_interval(np.asarray(values, np.float64), within=within, trials=trials)
+    return Means(*map(np.asarray, interval))
 
 
 def jackknife(value: np.ndarray | np.floating, left_out: np.ndarray) -> Means:
@@ -32,9 +32,9 @@ def jackknife(value: np.ndarray | np.floating, left_out: np.ndarray) -> Means:
         value: statistics of all documents.
         left_out: statistics without each group, on the first axis.
 
-    >>> x = np.arange(6.0)  # of a mean, it is the interval of the mean
-    >>> found = jackknife(x.mean(), np.array([np.delete(x, k).mean() for k in range(6)]))
-    >>> bool(np.isclose(found.low, document_means(x).low))
+    >>> x = np.arange(6.0)  # for a mean, it is the usual interval
+    >>> means = jackknife(x.mean(), np.array([np.delete(x, k).mean() for k in range(6)]))
+    >>> bool(np.isclose(means.low, document_means(x).low))
     True
     """
     count = len(left_out)
@@ -43,7 +43,7 @@ def jackknife(value: np.ndarray | np.floating, left_out: np.ndarray) -> Means:
 
 
 def document_mean(values: np.ndarray, *, within: Bounds = None) -> Interval:
-    """The mean of one number a document.
+    """Mean of one number of each document, with its interval.
 
     >>> document_mean(np.array([0.25, 0.75])).estimate
     0.5

@@ -1,6 +1,6 @@
-"""Retrieval of facts from a text: their depth in it, and its length."""
+"""Retrieval of facts from a text, by their depth and its length."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,11 +29,11 @@ _COLOURS = (
 
 
 class _Words(NamedTuple):
-    """Names whose sentences are equally long, and colours told apart by their first token."""
+    """Token ids of names whose questions are equally long, and of colours."""
 
     questions: dict[str, list[int]]
     needles: dict[tuple[str, str], list[int]]
-    first: dict[str, int]
+    first: dict[str, int]  # token of each colour
 
 
 def needle_retrieval(
@@ -59,7 +59,7 @@ def needle_retrieval(
         stream: token ids of text that needles are put into.
         lengths: tokens of the texts.
         texts: number of texts of each length.
-        seed: random seed of names, colours and places in the stream.
+        seed: random seed of names, colours and starts in the stream.
         progress: receiver of progress.
 
     Raises:
@@ -71,12 +71,15 @@ def needle_retrieval(
     """
     words, rng = _words(tokenizer), np.random.default_rng([seed, 8])
     apply, params = functionalize(model, method=_answers)
-    run, found = jax.jit(apply), []
+    run, retrieved = jax.jit(apply), []
     for length in lengths:
-        tried = progress.track(range(texts), f"needles, {length} tokens", total=texts)
-        right = [_tried(run, params, words, tokenizer, stream, length, rng) for _ in tried]
-        found.append(np.stack(right))
-    hits = np.stack(found, axis=1).astype(float)  # [texts, lengths, depths]
+        right = []
+        for _ in progress.track(range(texts), f"needles, {length} tokens", total=texts):
+            row, questions, candidates = _haystack(words, tokenizer, stream, length, rng)
+            answers = np.asarray(run(params, row, questions))[:, candidates]
+            right.append(answers.argmax(axis=1) == np.arange(DEPTHS))
+        retrieved.append(np.stack(right))
+    hits = np.stack(retrieved, axis=1).astype(float)  # [texts, lengths, depths]
     return NeedleStage(
         lengths=np.array(lengths),
         depths=(np.arange(DEPTHS) + 0.5) / DEPTHS,
@@ -95,46 +98,39 @@ def _words(tokenizer: Tokenizer) -> _Words:
     def ids(texts: list[str]) -> list[list[int]]:
         return [list(map(int, row)) for row in tokenizer.rows(texts, None)]
 
-    # Words that a small vocabulary does not have are all the same token.
-    asked = _alone(_NAMES, ids([_QUESTION.format(name) for name in _NAMES]))
-    sizes = [len(row) for row in asked.values()]
-    questions = {
-        n: list(row) for n, row in asked.items() if len(row) == max(sizes, key=sizes.count)
-    }
-    said = [row[:1] for row in ids([f" {colour}" for colour in _COLOURS])]
-    first = {colour: row[0] for colour, row in _alone(_COLOURS, said).items() if row}
+    # Words that a small vocabulary lacks all become one token.
+    rows = _distinct(_NAMES, ids([_QUESTION.format(name) for name in _NAMES]))
+    sizes = [len(row) for row in rows.values()]
+    common = max(sizes, key=sizes.count, default=0)
+    questions = {name: list(row) for name, row in rows.items() if len(row) == common}
+    first_tokens = [row[:1] for row in ids([f" {colour}" for colour in _COLOURS])]
+    first = {colour: row[0] for colour, row in _distinct(_COLOURS, first_tokens).items() if row}
     if len(questions) < DEPTHS or len(first) < DEPTHS:
         raise InputError(
             f"the tokenizer tells {len(questions)} names and {len(first)} colours apart, and "
             f"{DEPTHS} of each are needed"
         )
     pairs = [(name, colour) for name in questions for colour in first]
-    rows = ids([_NEEDLE.format(*pair) for pair in pairs])
-    return _Words(questions, dict(zip(pairs, rows, strict=True)), first)
+    needles = ids([_NEEDLE.format(*pair) for pair in pairs])
+    return _Words(questions, dict(zip(pairs, needles, strict=True)), first)
 
 
-def _alone(words: tuple[str, ...], rows: list[list[int]]) -> dict[str, tuple[int, ...]]:
+def _distinct(words: tuple[str, ...], rows: list[list[int]]) -> dict[str, tuple[int, ...]]:
     """Ids of the words that no other word shares."""
-    found = [tuple(row) for row in rows]
-    return {word: row for word, row in zip(words, found, strict=True) if found.count(row) == 1}
+    ids = [tuple(row) for row in rows]
+    return {word: row for word, row in zip(words, ids, strict=True) if ids.count(row) == 1}
 
 
-def _tried(
-    run: Any,
-    params: Any,
-    words: _Words,
-    tokenizer: Tokenizer,
-    stream: np.ndarray,
-    length: int,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Whether each needle of one text is found, `[depths]`."""
-    names = rng.permutation(list(words.questions))[:DEPTHS]
-    colours = rng.permutation(list(words.first))[:DEPTHS]
-    needles = [words.needles[str(n), str(c)] for n, c in zip(names, colours, strict=True)]
-    questions = np.array([words.questions[str(name)] for name in names], np.int32)
-    before = list(tokenizer.prefix)
-    left = length - questions.shape[1] - sum(map(len, needles)) - len(before)
+def _haystack(
+    words: _Words, tokenizer: Tokenizer, stream: np.ndarray, length: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """A text with five needles, the questions for them, and the first tokens of their colours."""
+    names = [str(name) for name in rng.permutation(list(words.questions))[:DEPTHS]]
+    colours = [str(colour) for colour in rng.permutation(list(words.first))[:DEPTHS]]
+    needles = [words.needles[pair] for pair in zip(names, colours, strict=True)]
+    questions = np.array([words.questions[name] for name in names], np.int32)
+    prefix = list(tokenizer.prefix)
+    left = length - questions.shape[1] - sum(map(len, needles)) - len(prefix)
     if left < 2 * DEPTHS or len(stream) < left:
         raise InputError(
             f"`longest={length}` leaves {left} tokens of text beside the needles, and the corpus "
@@ -142,27 +138,22 @@ def _tried(
         )
     start = int(rng.integers(0, len(stream) - left + 1))
     parts = np.array_split(stream[start : start + left], 2 * DEPTHS)
-    row = list(before)
-    for k, needle in enumerate(needles):
-        row += [*parts[2 * k], *needle, *parts[2 * k + 1]]
-    said = np.asarray(run(params, np.array(row, np.int32), questions))
-    candidates = np.array([words.first[str(colour)] for colour in colours])
-    return said[:, candidates].argmax(axis=1) == np.arange(DEPTHS)
+    row = [*prefix]
+    for needle, before, after in zip(needles, parts[::2], parts[1::2], strict=True):
+        row += [*before, *needle, *after]
+    return np.array(row, np.int32), questions, [words.first[colour] for colour in colours]
 
 
 def _answers(model: CausalLM, text: Array, questions: Array) -> Array:
-    """Logits of what follows each question behind the text, which is read once."""
+    """Logits of the token after each question; the text is read once, into a cache."""
     count, asked = questions.shape
     cache = model.decoder.empty_cache(batch=1, slots=len(text) + asked)
     cache = model.decoder(text[None], cache=cache).cache
     assert cache is not None  # one was given
 
-    def repeated(leaf: Array, axis: int) -> Array:
-        return jnp.repeat(leaf, count, axis=axis)
-
     cache = cache._replace(
-        layers=jax.tree.map(lambda leaf: repeated(leaf, 1), cache.layers),
-        positions=repeated(cache.positions, 0),
-        valid=repeated(cache.valid, 0),
+        layers=jax.tree.map(lambda leaf: jnp.repeat(leaf, count, axis=1), cache.layers),
+        positions=jnp.repeat(cache.positions, count, axis=0),
+        valid=jnp.repeat(cache.valid, count, axis=0),
     )
     return model.head(model.decoder(questions, cache=cache).hidden[:, -1])

@@ -25,18 +25,19 @@ class InspectOptions:
         model: Hugging Face directory (config.json, safetensors, tokenizer.json), a .gguf file, a
             folder with one, or a name on the Hugging Face hub.
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
-        source: corpus of text: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also
+        source: corpus of text: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also
             .gz, .bz2, .xz, .zst), .parquet or .arrow file. A .csv may have quoted fields. A .tsv is
             read so where all its quotation marks quote fields; rename it to .csv to force that.
         stages: encoding, geometry, attention, probe, ablation, loss, needles; all when absent.
         quick: whether fewer documents and shorter texts are used, for a first result.
         length: positions of a document in attention, probe and ablation; 128 when absent.
-        examples: number of documents there; chosen by the size of the model when absent.
+        examples: number of documents in attention, probe and ablation; chosen by the size of the
+            model when absent.
         longest: tokens of the longest text in loss and needles; chosen by the size of the model
             when absent.
         documents: number of documents of the corpus that are read, drawn by the seed.
         task: mlm for a masked language model with its head; ablation then measures its loss.
-        tokenizer: path of a tokenizer.json, vocab.txt or .gguf; that of the model when absent.
+        tokenizer: path of a tokenizer.json, vocab.txt or .gguf; the model's own when absent.
         seed: random seed.
         text_field: column or key with the text, in files with columns.
         skip_nulls: leave out rows whose text is null or missing.
@@ -60,7 +61,7 @@ class InspectOptions:
     data_dir: str | None = None
 
     def check(self) -> None:
-        """Raise `InputError` for numbers out of range or stages that are not known."""
+        """Raise `InputError` for numbers out of range or unknown stages."""
         check_range("length", self.length, least=LEAST_LENGTH, most=4096)
         check_range("examples", self.examples, least=_LEAST_EXAMPLES, most=LARGEST_SIZE)
         check_range("longest", self.longest, least=_LEAST_LONGEST, most=LARGEST_SIZE)
@@ -71,5 +72,5 @@ class InspectOptions:
 
     @property
     def chosen(self) -> tuple[Stage, ...]:
-        """The stages that are asked for, in order."""
+        """The selected stages, in order."""
         return tuple(stage for stage in STAGES if not self.stages or stage in self.stages)

@@ -1,6 +1,7 @@
 """Ablation of positions: change of the output when tokens get other positions."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,13 +27,13 @@ def moved_positions(
 ) -> dict[str, np.ndarray]:
     """Positions of n tokens: the original ones, and ablations that keep less and less of them.
 
-    "shifted" moves all tokens alike, "doubled" doubles all offsets, "reversed" and "shuffled"
-    change the order at places of text, "same" gives these one position in their middle. Special
-    tokens keep theirs in the last three.
+    "shifted" adds one number to all positions, "doubled" doubles all offsets, "reversed" and
+    "shuffled" change the order of the text, "same" gives all of the text its middle position. The
+    last three leave special tokens alone.
 
     Args:
         n: number of tokens.
-        text: places of text, without the special tokens.
+        text: where the text is, without the special tokens.
         most: positions that the model has; any when None.
         seed: random seed of the order.
 
@@ -61,11 +62,12 @@ def ablate_positions(
     mask_id: int | None = None,
     progress: Progress = SILENT,
 ) -> AblationStage:
-    """Loss of a language model, or shift of an encoder's output, under moved positions.
+    """Loss of a language model, or change of an encoder's output, under other positions.
 
-    Of a causal model the loss of all tokens but the first, of a masked one that of tokens masked at
-    15 % of the places, both in nats a token. Of an encoder without a head the cosine of the mean of
-    its last hidden states with the mean at own positions, and the mean of each token's cosine.
+    A causal model is judged by the loss of all tokens but the first, a masked one by the loss of
+    15 % of the tokens, masked, both in nats a token. An encoder without a head is judged by the
+    cosine of its mean last hidden state with the original one, and by the mean of each token's
+    cosine.
 
     Args:
         sample: the model and rows of tokens without padding.
@@ -101,7 +103,7 @@ def _loss_ablation(
         ]
     apply, params = functionalize(sample.module, method=_causal if causal else _masked)
     run = jax.jit(apply)
-    values = _by_move(lambda batch, at: run(params, batch, at), batches, moved, progress)
+    values = _document_values(partial(run, params), batches, moved, progress)
     return AblationStage(
         measure="causal" if causal else "masked",
         documents=len(values["own"]),
@@ -120,12 +122,15 @@ def _embedding_ablation(
     apply, params = functionalize(sample.module, method=_hidden)
     run, size = jax.jit(apply), batch_size(sample)
     batches = [
-        {"ids": ids, "own": np.asarray(run(params, ids, moved["own"]))}
+        {"ids": ids, "original": np.asarray(run(params, ids, moved["own"]))}
         for ids in row_batches(sample.rows, size)
     ]
     cosines = jax.jit(functionalize(sample.module, method=_cosines)[0])
-    values = _by_move(lambda batch, at: cosines(params, batch, at), batches, moved, progress)
+    values = _document_values(
+        lambda batch, at: cosines(params, batch, at), batches, moved, progress
+    )
     bounds, original = (-1.0, 1.0), values["own"][:, 0]
+    hidden = np.concatenate([batch["original"] for batch in batches])
     return AblationStage(
         measure="embedding",
         documents=len(original),
@@ -139,11 +144,11 @@ def _embedding_ablation(
             )
             for name, value in values.items()
         ],
-        reference=_mean_cosine(np.concatenate([batch["own"] for batch in batches]).mean(axis=1)),
+        reference=_mean_cosine(hidden.mean(axis=1)),
     )
 
 
-def _by_move(
+def _document_values(
     run: Callable[[Any, Array], Array],
     batches: list[dict[str, np.ndarray]],
     moved: dict[str, np.ndarray],
@@ -171,9 +176,9 @@ def _hidden(model: Any, ids: Array, positions: Array) -> Array:
 
 def _cosines(model: Any, batch: dict[str, Array], positions: Array) -> Array:
     """Cosines of mean hidden states and mean cosines of single tokens, `[documents, 2]`."""
-    hidden, own = _hidden(model, batch["ids"], positions), batch["own"]
-    mean = _cosine(pooled(hidden), pooled(own))
-    return jnp.stack([mean, jnp.mean(_cosine(hidden, own), axis=-1)], axis=-1)
+    hidden, original = _hidden(model, batch["ids"], positions), batch["original"]
+    mean = _cosine(pooled(hidden), pooled(original))
+    return jnp.stack([mean, jnp.mean(_cosine(hidden, original), axis=-1)], axis=-1)
 
 
 def _cosine(a: Array, b: Array) -> Array:

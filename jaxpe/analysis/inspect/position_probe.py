@@ -1,4 +1,4 @@
-"""A linear probe of the position in every layer, judged on documents it was not fitted to."""
+"""Linear probe of the position in every layer, judged on held-out documents."""
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from jaxpe.analysis.inspect.result import ProbeStage
 from jaxpe.geometry import PositionDecodability, position_decodability
 from jaxpe.nn import functionalize, trunk
 
-_GROUPS = 8  # of documents, of which the jackknife leaves one out
+_GROUPS = 8  # of documents; the jackknife leaves out one at a time
 _RIDGES = (1e-4, 1e-2, 0.1, 1.0)
 _MOST_LAYERS = 13
 
@@ -23,12 +23,11 @@ def probe_layers(
     layers: np.ndarray | None = None,
     progress: Progress = SILENT,
 ) -> ProbeStage:
-    """Linear probe of the position on hidden states of every layer, `position_decodability`.
+    """Linear probe of the position on the hidden states of every layer.
 
-    Fitted to every other document and judged on the rest. Intervals are Student's, by the jackknife
-    over eight groups of documents, so that they allow for the documents of the fit as well as for
-    those it is judged on. The ridge is chosen for each layer among 1e-4, 0.01, 0.1 and 1, in the
-    documents it is fitted to: half of them are predicted from the other half.
+    The probe is fitted to every other document and judged on the rest. Intervals are Student's, by
+    the jackknife over eight groups of documents of both. For each layer the ridge is chosen among
+    1e-4, 0.01, 0.1 and 1: it predicts one half of the documents of the fit best from the other.
 
     Args:
         hidden: hidden states `[layers, documents, n, width]`, a document a row; four rows at least.
@@ -40,35 +39,31 @@ def probe_layers(
     >>> probe_layers(noise).r2.mean.round(1).tolist()
     [0.0, 1.0]
     """
-    found = [
-        _probed(layer) for layer in progress.track(hidden, "probing layers", total=len(hidden))
-    ]
-    whole, left_out = zip(*found, strict=True)
-    r2 = np.array([one.r2 for one in whole], np.float64)
-    places = np.arange(hidden.shape[2])
+    tracked = progress.track(hidden, "probing layers", total=len(hidden))
+    probes, left_out = zip(*map(_probe, tracked), strict=True)
+    r2 = np.array([probe.r2 for probe in probes], np.float64)
+    positions = np.arange(hidden.shape[2])
     return ProbeStage(
-        documents=len(whole[0].missed),
+        documents=len(probes[0].missed),
         layers=np.arange(len(hidden)) if layers is None else np.asarray(layers),
         r2=jackknife(r2, np.stack(left_out, axis=1)),
-        error=np.array([float(one.error) for one in whole]),
-        by_chance=float(np.abs(places - places.mean()).mean()),
+        error=np.array([float(probe.error) for probe in probes]),
+        by_chance=float(np.abs(positions - positions.mean()).mean()),
     )
 
 
-def _probed(layer: np.ndarray) -> tuple[PositionDecodability, np.ndarray]:
-    """Decodability under the ridge that is best within the documents of the fit, and R² of each
-    `_left_out`.
-    """
+def _probe(layer: np.ndarray) -> tuple[PositionDecodability, np.ndarray]:
+    """Probe under the ridge that is best within the documents of the fit, and its `_left_out`."""
     within = [float(position_decodability(layer[::2], ridge=ridge).r2) for ridge in _RIDGES]
     best = _RIDGES[int(np.argmax(within))]
     return jax.device_get(position_decodability(layer, ridge=best)), _left_out(layer, best)
 
 
 def _left_out(layer: np.ndarray, ridge: float) -> np.ndarray:
-    """R² of `position_decodability` without each group of documents, of the fit and judged ones.
+    """R² of `position_decodability` without each group of documents.
 
-    Second moments of a group are subtracted from those of all, so that all fits cost about one. The
-    least ridge is far above what float64 loses in them.
+    The second moments of a group are subtracted from the moments of all, so that all fits cost
+    about one. The smallest ridge is far above the rounding of float64 in them.
     """
     count, n, width = layer.shape
     x = layer.astype(np.float64) - layer.mean(axis=(0, 1), dtype=np.float64)
@@ -78,23 +73,23 @@ def _left_out(layer: np.ndarray, ridge: float) -> np.ndarray:
         flat = rows.reshape(-1, width)
         return flat.sum(axis=0), flat.T @ flat, t @ rows.sum(axis=0)
 
-    whole, found = sums(x[::2]), []
+    total, r2 = sums(x[::2]), []
     for group in range(groups.max() + 1):
         out = groups == group
         size = n * np.sum(~out[::2])
-        parts = zip(whole, sums(x[::2][out[::2]]), strict=True)
+        parts = zip(total, sums(x[::2][out[::2]]), strict=True)
         mean, second, product = ((a - b) / size for a, b in parts)
         covariance = second - np.outer(mean, mean)
         scale = np.sqrt(np.where(np.diag(covariance) > 0, np.diag(covariance), 1))
         matrix = covariance / np.outer(scale, scale) + ridge * np.eye(width)
         slopes = np.linalg.solve(matrix, product / scale) / scale
-        missed = t - (x[1::2][~out[1::2]] - mean) @ slopes
-        found.append(1 - (missed**2).mean() / max((t**2).mean(), 1e-300))
-    return np.array(found)
+        error = t - (x[1::2][~out[1::2]] - mean) @ slopes
+        r2.append(1 - (error**2).mean() / max((t**2).mean(), 1e-300))
+    return np.array(r2)
 
 
 def probed_layers(count: int) -> np.ndarray:
-    """Numbers of the layers whose input is probed, evenly from the first to behind the last.
+    """Numbers of the layers whose input is probed; `count` stands for the output of the last.
 
     >>> probed_layers(6).tolist(), probed_layers(30)[:3].tolist()
     ([0, 1, 2, 3, 4, 5, 6], [0, 2, 5])
@@ -103,11 +98,11 @@ def probed_layers(count: int) -> np.ndarray:
 
 
 def hidden_states(sample: Sample, layers: np.ndarray, *, progress: Progress = SILENT) -> np.ndarray:
-    """Hidden states that enter layers, at places of text; those of the end for the last number.
+    """Hidden states that enter layers, at text positions.
 
     Args:
         sample: the model and rows of tokens.
-        layers: numbers of the layers.
+        layers: numbers of the layers; the number of all stands for the output of the last.
         progress: receiver of progress.
 
     Returns:
@@ -118,9 +113,9 @@ def hidden_states(sample: Sample, layers: np.ndarray, *, progress: Progress = SI
     """
 
     def states(model, ids: Array) -> Array:
-        found = trunk(model)(ids, trace=True).hidden_states
-        assert found is not None  # it was traced
-        return found[layers][:, :, sample.text]
+        hidden = trunk(model)(ids, trace=True).hidden_states
+        assert hidden is not None  # it was traced
+        return hidden[layers][:, :, sample.text]
 
     apply, params = functionalize(sample.module, method=states)
     run, size = jax.jit(apply), batch_size(sample)

@@ -27,7 +27,7 @@ class Means(NamedTuple):
 
 
 class InspectFacts(NamedTuple):
-    """The model, the corpus, and how much of it was looked at.
+    """The model, the corpus, and the sizes of an inspection.
 
     Attributes:
         model: name of the folder or file.
@@ -43,8 +43,8 @@ class InspectFacts(NamedTuple):
         vocabulary: number of tokens.
         parameters: number of parameters.
         context: positions the model was configured for; 0 where unknown.
-        positions: places of text in a row that attention, probe and ablation use.
-        examples: documents that they use.
+        positions: text positions of a row in attention, probe and ablation.
+        examples: documents in attention, probe and ablation.
         documents: documents of the corpus that were read.
         longest: tokens of the longest text in loss and needles.
         seed: random seed.
@@ -71,7 +71,7 @@ class InspectFacts(NamedTuple):
 
 
 class LearnedTable(NamedTuple):
-    """Learned position vectors, by themselves.
+    """Norms, rank and cosines of learned position vectors.
 
     Attributes:
         positions: rows of the table.
@@ -98,7 +98,7 @@ class EncodingStage(NamedTuple):
     Attributes:
         table: learned vectors; None without.
         bias: numbers added to attention logits by head and offset j − i = −(n − 1) … n − 1,
-            `[heads, 2n − 1]`; None without. NaN where a decoder does not look.
+            `[heads, 2n − 1]`; None without. NaN for later keys of a decoder.
         rope: the rotary configuration as `jaxpe rope` reads it; None without.
     """
 
@@ -108,15 +108,15 @@ class EncodingStage(NamedTuple):
 
 
 class GeometryStage(NamedTuple):
-    """Learned positions against the geometry of the corpus.
+    """Fit of learned position vectors to the distances of the corpus.
 
     Attributes:
         positions: positions with tokens in both halves of every split.
         documents: documents counted.
         stress: Eq. (4) of Cirrincione (2026) at the model's own scale, plug-in distances.
         scaled_stress: minimum of the stress over one scale factor, in [0, 1].
-        corrected: the same against the distances of position alone (`position_geometry`).
-        held_out: the same against halves of the documents, with its interval; None where no
+        corrected: scaled stress against the distances of position alone (`position_geometry`).
+        held_out: scaled stress against halves of the documents, with its interval; None where no
             position has tokens in all quarters.
         sinusoidal: `held_out` of sinusoidal vectors, 128 wide.
         own: `held_out` of MDS coordinates fitted to the other half.
@@ -144,31 +144,31 @@ class GeometryStage(NamedTuple):
 
 
 class AttentionStage(NamedTuple):
-    """Origin of attention logits and targets of attention weights, `[layers, heads]`.
+    """Sources of attention logits and targets of attention weights, `[layers, heads]`.
 
-    Weights are over all keys of a row, special tokens too; averages are over queries at places of
-    text but the first.
+    Weights are over all keys of a row, special tokens included. Averages are over queries at all
+    text positions but the first.
 
     Attributes:
         variance: decomposition of the variance of the logits.
-        share: share of that variance that places explain, mean over heads, by layer, with intervals
-            by a jackknife over groups of documents.
-        overall: the same, mean over all heads.
-        shuffled: the mean over all heads with the tokens of each document in random order.
-        offsets: mean weight at offset j − i = −(n − 1) … n − 1 over places of text,
+        share: share of the variance that positions explain, mean over heads, by layer, with
+            intervals by a jackknife over groups of documents.
+        overall: share of the variance that positions explain, mean over all heads.
+        shuffled: `overall` with the tokens of each document in random order.
+        offsets: mean weight at offset j − i = −(n − 1) … n − 1 over text positions,
             `[layers, heads, 2n − 1]`.
         entropy: entropy of the weights in nats.
-        evenness: entropy over the largest it can be, in [0, 1].
+        evenness: entropy divided by its maximum, in [0, 1].
         distance: mean |i − j| in positions.
         first: weight on the first token of the row.
-        first_by_chance: the same if weights were even.
+        first_by_chance: weight on the first token if all weights were equal.
         sink: `first`, mean over all heads, with an interval over documents.
-        special: weight on special tokens; 0 where the rows have none.
+        special: weight on special tokens; 0 for rows without.
         special_overall: `special`, mean over all heads, with an interval over documents.
         dummy: Σ_j min(a_ij, d_ij), a being attention to a document and d to a dummy document of one
             repeated token, mean over queries and documents.
-        other: the same with another real document in place of the dummy one.
-        dummy_overall, other_overall: their means over all heads, with intervals over documents.
+        other: overlap with another real document in place of the dummy one.
+        dummy_overall, other_overall: means over all heads, with intervals over documents.
         dummies: the tokens that dummy documents repeat.
     """
 
@@ -201,12 +201,12 @@ class AttentionStage(NamedTuple):
 
 
 class ProbeStage(NamedTuple):
-    """A linear probe of the position, on what enters layers and on what leaves the last.
+    """Linear probe of the position, on the input of layers and the output of the last.
 
     Attributes:
-        documents: documents that the probe is judged on; as many others it is fitted to.
-        layers: layers whose input is probed, `[layers]`; the number of all of them stands for what
-            leaves the last.
+        documents: documents that the probe is judged on; it is fitted to as many others.
+        layers: layers whose input is probed, `[layers]`; the number of all of them stands for the
+            output of the last.
         r2: share of the variance of the position explained, `[layers]`, with intervals by the
             jackknife over documents; below 0 for a probe that is worse than the mean.
         error: mean absolute error in positions, `[layers]`.
@@ -221,13 +221,13 @@ class ProbeStage(NamedTuple):
 
 
 class PositionMove(NamedTuple):
-    """Output of a model whose tokens get other positions.
+    """Output of a model under one change of the positions.
 
     Attributes:
         name: "own", "shifted", "doubled", "reversed", "shuffled" or "same".
-        value: loss in nats a token, or the cosine of the mean hidden state with its own.
-        change: value less that of "own", paired by document.
-        tokens: mean cosine of each token's last hidden state with its own; None of a loss.
+        value: loss in nats a token, or the cosine of the mean hidden state with the original.
+        change: value less the value of "own", paired by document.
+        tokens: mean cosine of each token's last hidden state with the original; None for a loss.
     """
 
     name: str
@@ -243,9 +243,9 @@ class AblationStage(NamedTuple):
         measure: "causal" and "masked" are losses in nats a token, "embedding" a cosine.
         documents: documents averaged over.
         shift: positions by which "shifted" moves all tokens.
-        moved: one entry for each way to move, "own" first.
-        reference: cosine of the mean hidden states of two different documents; of a loss ln(V),
-            that of an even guess.
+        moved: one entry for each change of the positions, the original ones ("own") first.
+        reference: cosine of the mean hidden states of two different documents; for a loss ln(V),
+            the loss of a uniform guess.
     """
 
     measure: Literal["causal", "masked", "embedding"]
@@ -268,12 +268,12 @@ class ScaledLoss(NamedTuple):
 
 
 class FarContextGain(NamedTuple):
-    """Loss on a passage whose context is moved away, under one scaling.
+    """Gain from a context that is moved away from a passage, under one scaling.
 
     Attributes:
         name: "as it is", or the scaling with its factor.
-        gain: loss without the context less that with it, by distance, `[distances]`; what the
-            context is worth, in nats a token.
+        gain: loss without the context less the loss with it, in nats a token, by distance,
+            `[distances]`.
     """
 
     name: str
@@ -281,21 +281,21 @@ class FarContextGain(NamedTuple):
 
 
 class LossStage(NamedTuple):
-    """Loss by position, in texts of one length, and what far context is worth.
+    """Loss by position in texts of one length, and the gain from far context.
 
     Attributes:
         texts: number of texts; each is of documents put end to end.
         length: tokens of a text.
         context: positions the model was configured for; 0 where unknown.
         edges: first position of each bin, and the length, `[bins + 1]`.
-        scaled: loss under each scaling, that of the model as it is first.
+        scaled: loss of the model as it is, then under each scaling.
         passage: tokens of the passage, and of its context, where the context is moved away.
-        distances: distances by which the context is moved, in positions, `[distances]`; empty where
-            this is not measured.
-        far: gain from the context there, under each scaling.
+        distances: distances by which the context is moved, in positions, `[distances]`; empty if
+            not measured.
+        far: gain from the context at these distances, under each scaling.
         floor: loss on the passage without context.
-        near: loss on the passage right behind its context.
-        unscaled: why no scaling is tried; empty where some are.
+        near: loss on the passage right after its context.
+        unscaled: reason why no scaling is tried; empty where some are.
     """
 
     texts: int
@@ -320,7 +320,7 @@ class NeedleStage(NamedTuple):
         texts: number of texts of each length.
         accuracy: share of needles found, `[lengths, depths]`, with Wilson's intervals; at least as
             wide as of independent needles, and as of independent texts.
-        by_length: the same over all depths, `[lengths]`.
+        by_length: share of needles found at all depths, `[lengths]`.
         chance: accuracy of a guess.
         needle: a needle, as the text has it.
         question: question for a needle.
@@ -340,10 +340,10 @@ class InspectResult(NamedTuple):
     """Findings on what position does in a model.
 
     Attributes:
-        facts: the model, the corpus, and how much of it was looked at.
-        absent: why a stage has no result, by stage: it was not asked for, or does not apply.
+        facts: the model, the corpus, and the sizes of the inspection.
+        absent: reason why a stage has no result: it was not selected, or does not apply.
         encoding: ways in which positions enter.
-        geometry: learned positions against the corpus.
+        geometry: fit of learned positions to the corpus.
         attention: logits and attention weights.
         probe: linear probe of the position.
         ablation: ablation of positions.

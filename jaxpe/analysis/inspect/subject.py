@@ -58,7 +58,6 @@ class InspectSubject(NamedTuple):
         sample: documents that attention, probe and ablation use.
         tokenizer: tokenizer of the model.
         stream: ids of whole documents end to end, without special tokens.
-        kind: kind of the model.
         context: positions the model was configured for; 0 where unknown.
         longest: tokens of the longest text.
         quick: whether to use fewer documents and shorter texts.
@@ -69,7 +68,6 @@ class InspectSubject(NamedTuple):
     sample: Sample
     tokenizer: Tokenizer
     stream: np.ndarray
-    kind: Kind
     context: int
     longest: int
     quick: bool
@@ -80,13 +78,20 @@ class InspectSubject(NamedTuple):
         return self.subject.module
 
     @property
+    def kind(self) -> Kind:
+        """Kind of the model."""
+        if isinstance(self.module, CausalLM):
+            return "causal"
+        return "masked" if isinstance(self.module, MaskedLM) else "encoder"
+
+    @property
     def corpus(self) -> TokenCorpus:
         """The documents."""
         return self.subject.documents.corpus
 
     @property
     def most(self) -> int | None:
-        """Positions that the model has; None where these have no end."""
+        """Positions that the model has; None without a table of them."""
         return self.context if has_table(self.module) and self.context else None
 
     @property
@@ -138,10 +143,7 @@ def read_inspect_subject(options: InspectOptions, *, progress: Progress = SILENT
     longest = _longest(options, module, context)
     opened = open_tokenizer(tokenizer, special=special)
     stream = _token_stream(opened, texts.documents, needed=16 * longest)
-    quick = options.quick
-    return InspectSubject(
-        path, subject, sample, opened, stream, _kind(module), context, longest, quick
-    )
+    return InspectSubject(path, subject, sample, opened, stream, context, longest, options.quick)
 
 
 def inspect_facts(subject: InspectSubject, *, seed: int) -> InspectFacts:
@@ -240,7 +242,7 @@ def _check_memory(path: Path) -> None:
 
 
 def _load(options: InspectOptions, path: Path) -> Any:
-    """The model, with its head where it is a decoder or asked for."""
+    """The model; a decoder has its head, an encoder where `task` asks for it."""
     if options.task == "mlm":
         return load_masked_lm(path, scan=True)
     model = load_model(path, scan=True)
@@ -250,14 +252,8 @@ def _load(options: InspectOptions, path: Path) -> Any:
     return model
 
 
-def _kind(module: Any) -> Kind:
-    if isinstance(module, CausalLM):
-        return "causal"
-    return "masked" if isinstance(module, MaskedLM) else "encoder"
-
-
 def _context(path: Path, module: Any) -> int:
-    """Positions of the table, or of the configuration; 0 where it does not say."""
+    """Positions of the table, or of the configuration; 0 where unknown."""
     if (length := getattr(trunk(module), "length", None)) is not None:
         return int(length)
     if not trunk(module).encoding.defines("embed"):

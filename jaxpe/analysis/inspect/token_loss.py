@@ -1,7 +1,7 @@
-"""Loss of single tokens, by position and under other rotary frequencies; what far context is worth.
+"""Loss by position, under scaled rotary frequencies, and gain from far context.
 
-Rotations are tables of cosines and sines that one program takes as arguments, so that scalings and
-distances compile nothing anew.
+Rotations are tables of cosines and sines that one program takes as arguments, so that another
+scaling or distance compiles nothing.
 """
 
 import itertools
@@ -46,11 +46,11 @@ class Frequencies(NamedTuple):
 
     Attributes:
         name: "as it is", or the scaling with its factor.
-        found: frequencies and attention factor.
+        values: frequencies and attention factor.
     """
 
     name: str
-    found: RopeFrequencies
+    values: RopeFrequencies
 
     def tables(self, positions: np.ndarray) -> Rotation:
         """Cosines and sines at these positions, float32 `[n, rotary_dim / 2]`.
@@ -58,8 +58,8 @@ class Frequencies(NamedTuple):
         Args:
             positions: integers `[n]`.
         """
-        angles = positions[:, None] * np.asarray(self.found.inverse, np.float64)
-        factor = self.found.attention_factor
+        angles = positions[:, None] * np.asarray(self.values.inverse, np.float64)
+        factor = self.values.attention_factor
         dtype = jnp.result_type(float)
         waves = {"cos": np.cos(angles), "sin": np.sin(angles)}
         return {name: jnp.asarray(factor * wave, dtype) for name, wave in waves.items()}
@@ -99,8 +99,8 @@ def token_losses(
         likelihood = jax.nn.log_softmax(model.head(chunk[0]))
         return -jnp.take_along_axis(likelihood, chunk[1][:, None], axis=-1)[:, 0]
 
-    found = lax.map(losses, (rows, wanted)).reshape(-1)
-    return found[: len(flat)].reshape(targets.shape)
+    flat_losses = lax.map(losses, (rows, wanted)).reshape(-1)
+    return flat_losses[: len(flat)].reshape(targets.shape)
 
 
 def loss_by_position(
@@ -133,28 +133,30 @@ def loss_by_position(
     """
     texts = np.asarray(texts, np.int32)
     count, n = texts.shape
-    why = unscaled_reason(model, context, rope)
+    unscaled = unscaled_reason(model, context, rope)
     run = _runner(model)
-    beyond = bool(context) and n > context and not why
-    scalings = _scalings(rope, context, n / context) if beyond else [None]
+    beyond = bool(context) and n > context and not unscaled
     edges = _edges(n, context)
     scaled = []
-    for own in scalings:
-        name = OWN if own is None else own.name
-        found = [
-            run(text[None], np.arange(n), own)[0]
+    for scaling in _scalings(rope, context, n / context) if beyond else [None]:
+        name = OWN if scaling is None else scaling.name
+        losses = [
+            run(text[None], np.arange(n), scaling)[0]
             for text in progress.track(texts, f"loss, {name}", total=count)
         ]
-        scaled.append(ScaledLoss(name, document_means(_binned(np.stack(found), edges))))
-    result = LossStage(count, n, context, edges, scaled, 0, np.zeros(0, int), [], None, None, why)
-    # Vectors beyond a learned table do not exist.
+        scaled.append(ScaledLoss(name, document_means(_bin_means(np.stack(losses), edges))))
+    result = LossStage(
+        count, n, context, edges, scaled, 0, np.zeros(0, int), [], None, None, unscaled
+    )
+    # A learned table has no vectors beyond its context.
     if not far or not context or trunk(model).encoding.defines("embed"):
         return result
-    return _with_far(result, run, texts, [None] if why else _scalings(rope, context, FACTOR))
+    scalings = [None] if unscaled else _scalings(rope, context, FACTOR)
+    return _far_context(result, run, texts, scalings)
 
 
 def unscaled_reason(model: Any, context: int, rope: RopeAnalysis | None) -> str:
-    """Why no scaling of rotary frequencies is tried; empty where some are.
+    """Reason why no scaling of rotary frequencies is tried; empty where some are.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -190,67 +192,53 @@ def text_windows(stream: np.ndarray, *, count: int, length: int) -> np.ndarray:
     >>> text_windows(np.arange(10), count=2, length=3).tolist()
     [[0, 1, 2], [7, 8, 9]]
     """
-    count = min(count, len(stream) // length)
-    starts = np.linspace(0, len(stream) - length, max(count, 1)).astype(int)[:count]
-    return (
-        np.stack([stream[start : start + length] for start in starts])
-        if count
-        else (np.zeros((0, length), np.int32))
-    )
+    starts = np.linspace(0, len(stream) - length, min(count, len(stream) // length)).astype(int)
+    return stream[starts[:, None] + np.arange(length)]
 
 
 _Run = Callable[[np.ndarray, np.ndarray, Frequencies | None], np.ndarray]
 
 
 def _runner(model: CausalLM) -> _Run:
-    """Losses of rows at positions `[n]`, under frequencies where some are given."""
+    """Losses of rows at positions `[n]`, under other frequencies unless these are None."""
     apply, params = functionalize(model, method=token_losses)
     run = jax.jit(apply)
 
-    def losses(ids: np.ndarray, positions: np.ndarray, own: Frequencies | None) -> np.ndarray:
-        if own is None:
-            found = run(params, ids, positions=jnp.asarray(positions, jnp.int32))
-        else:
-            found = run(params, ids, rotation=own.tables(positions))
-        return np.asarray(found, np.float64)
+    def losses(ids: np.ndarray, positions: np.ndarray, scaling: Frequencies | None) -> np.ndarray:
+        if scaling is None:
+            return np.asarray(run(params, ids, positions=jnp.asarray(positions, jnp.int32)), float)
+        return np.asarray(run(params, ids, rotation=scaling.tables(positions)), float)
 
     return losses
 
 
-def _turned(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
-    """Halves of each head turned by the rows of the tables at these places."""
+def _rotated(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
+    """Halves of each head, rotated by the rows of the tables at these positions."""
     x = jnp.asarray(x)
     cos, sin = (params[name][jnp.asarray(positions)][..., None, :] for name in ("cos", "sin"))
     cos, sin = (jnp.broadcast_to(wave, (*x.shape[:-2], *wave.shape[-2:])) for wave in (cos, sin))
     first, second = jnp.split(x.astype(cos.dtype), 2, axis=-1)
-    turned = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
-    return turned.astype(x.dtype)
+    rotated = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    return rotated.astype(x.dtype)
 
 
-_BY_TABLES = Encoding(query=_turned, key=_turned)
+_BY_TABLES = Encoding(query=_rotated, key=_rotated)
 
 
 def _scalings(rope: RopeAnalysis | None, context: int, factor: float) -> list[Frequencies]:
-    """The model's own frequencies, and those of each scaling by a factor."""
-    assert rope is not None  # or nothing is scaled
-    assert rope.widest is not None
-    plan = rope.widest
-    tried: dict[str, RopeScaling] = {
+    """Frequencies of the model as it is, and under each scaling by a factor."""
+    plan = rope.widest if rope is not None else None
+    assert plan is not None  # or there is a reason not to scale
+    scalings: dict[str, RopeScaling] = {
         "linear": LinearScaling(factor),
         "NTK": NtkScaling(factor),
         "YaRN": YarnScaling(factor, context),
     }
-    own = Frequencies(OWN, RopeFrequencies(plan.frequencies, plan.attention_factor))
-    return [
-        own,
-        *(
-            Frequencies(
-                f"{name} ×{factor:g}",
-                rope_frequencies(head_dim=plan.turning, base=plan.base, scaling=scaling),
-            )
-            for name, scaling in tried.items()
-        ),
-    ]
+    frequencies = [Frequencies(OWN, RopeFrequencies(plan.frequencies, plan.attention_factor))]
+    for name, scaling in scalings.items():
+        scaled = rope_frequencies(head_dim=plan.turning, base=plan.base, scaling=scaling)
+        frequencies.append(Frequencies(f"{name} ×{factor:g}", scaled))
+    return frequencies
 
 
 def _edges(n: int, context: int) -> np.ndarray:
@@ -259,33 +247,36 @@ def _edges(n: int, context: int) -> np.ndarray:
     return np.array(sorted({1, *doubling, *([context] if 1 < context < n else []), n}))
 
 
-def _binned(losses: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def _bin_means(losses: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Mean of each text and bin; the loss at index i is of the token at position i + 1."""
     bins = itertools.pairwise(edges)
     return np.stack([losses[:, a - 1 : b - 1].mean(axis=1) for a, b in bins], axis=1)
 
 
-def _with_far(result: LossStage, run: _Run, texts: np.ndarray, scalings: list[Any]) -> LossStage:
-    """The loss on a passage behind a context at each distance, less that without context."""
+def _far_context(result: LossStage, run: _Run, texts: np.ndarray, scalings: list[Any]) -> LossStage:
+    """Add the gain from a context at each distance: loss without it less loss with it."""
     m = min(_PASSAGE, texts.shape[1] // 2)
     rows, first, second = texts[:_FAR_TEXTS, : 2 * m], np.arange(m), np.arange(m, 2 * m)
     distances = np.array([round(share * result.context) for share in _REACH])
-    # The queries of these losses are in the passage.
     floor = run(rows[:, m:], first, None).mean(axis=1)
 
-    def at(distance: int, own: Frequencies | None) -> np.ndarray:
+    def loss(distance: int, scaling: Frequencies | None) -> np.ndarray:
         positions = np.concatenate([first, second + distance])
-        return run(rows, positions, own)[:, m:].mean(axis=1)
+        return run(rows, positions, scaling)[:, m:].mean(axis=1)  # queries in the passage
 
-    losses = [np.stack([at(int(d), own) for d in distances], axis=1) for own in scalings]
-    names = [OWN if own is None else own.name for own in scalings]
+    losses = {
+        OWN if scaling is None else scaling.name: np.stack(
+            [loss(int(distance), scaling) for distance in distances], axis=1
+        )
+        for scaling in scalings
+    }
     return result._replace(
         passage=m,
         distances=distances,
         far=[
-            FarContextGain(name, document_means(floor[:, None] - of))
-            for name, of in zip(names, losses, strict=True)
+            FarContextGain(name, document_means(floor[:, None] - loss))
+            for name, loss in losses.items()
         ],
         floor=document_mean(floor),
-        near=document_mean(losses[0][:, 0]),
+        near=document_mean(losses[OWN][:, 0]),
     )

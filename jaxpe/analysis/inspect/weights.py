@@ -1,4 +1,4 @@
-"""Positions in the weights: learned tables, biases, rotary configurations, a table's geometry."""
+"""Positions in the weights: learned tables and their geometry, biases, rotary configurations."""
 
 import math
 from pathlib import Path
@@ -24,6 +24,7 @@ _NAME = "model"
 _WIDTH = 128  # of sinusoidal vectors; the widest at which fixed encodings are held out
 _ORDERS = 200  # random orders of the rows of a table
 _CORPUS_WIDTH = 64
+_WIDTHS = widths_of(_CORPUS_WIDTH)
 
 
 def describe_encoding(
@@ -35,7 +36,7 @@ def describe_encoding(
         module: a model on a transformer of `jaxpe.nn`.
         path: file or folder with its configuration; without one no rotary configuration is read.
         length: positions between which biases are shown, n.
-        most: positions that the model has; a table is described where they are known.
+        most: rows of the table of positions; None where there is no table.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -59,11 +60,11 @@ def describe_table(table: np.ndarray, *, token_norm: float = math.nan) -> Learne
 
     Args:
         table: vectors `[positions, width]`.
-        token_norm: mean norm of the token embeddings, to hold their norms against.
+        token_norm: mean norm of the token embeddings, for comparison.
 
     >>> angles = np.arange(63) / 10
-    >>> found = describe_table(np.stack([np.cos(angles), np.sin(angles)], axis=1))
-    >>> round(found.rank, 1), found.widest
+    >>> described = describe_table(np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    >>> round(described.rank, 1), described.widest
     (2.0, 11)
     """
     table = np.asarray(table, np.float64)
@@ -87,10 +88,9 @@ def describe_table(table: np.ndarray, *, token_norm: float = math.nan) -> Learne
 def table_geometry(
     table: np.ndarray, corpus: TokenCorpus, *, seed: int = 0, progress: Progress = SILENT
 ) -> GeometryStage:
-    """Position vectors against the geometry of a corpus, as `jaxpe report` has them.
+    """Stress of position vectors against the distances of a corpus, as in `jaxpe report`.
 
-    Everything but `shuffled` is of `jaxpe.analysis.corpus.analyse_tokens` with the table among the
-    encodings.
+    `jaxpe.analysis.corpus.analyse_tokens` computes everything but `shuffled`.
 
     Args:
         table: vectors `[positions, width]` of at least as many positions as the corpus has.
@@ -108,74 +108,67 @@ def table_geometry(
     if len(table) < n:
         raise InputError(f"the table has {len(table)} positions and the corpus {n}: pass fewer")
     entry = entry_of_table(np.asarray(table[:n], np.float32), _NAME)
-    found = analyse_tokens(
+    analysis = analyse_tokens(
         corpus,
         dim=_CORPUS_WIDTH,
         seed=seed,
         encodings=(entry,),  # pyrefly: ignore
         progress=progress,
     )
-    own = next(score for score in found.encodings if score.name == _NAME)
+    score = next(score for score in analysis.encodings if score.name == _NAME)
+    held_out = analysis.held_out
+    fixed = {} if held_out is None else held_out.fixed
+    scores = {name: by_width[_WIDTHS.index(_WIDTH)] for name, by_width in fixed.items()}
     return GeometryStage(
-        positions=found.position.positions,
-        documents=found.documents,
-        stress=own.stress,
-        scaled_stress=own.scaled_stress,
-        corrected=own.position_scaled_stress,
-        held_out=_held_out(found, _NAME),
-        sinusoidal=_held_out(found, "sinusoidal"),
-        own=_own(found),
-        correlation=own.pearson_r,
-        violation_rate=own.violation_rate,
-        shuffled=_shuffled(table[:n], found, seed=seed),
-        position_share=found.intervals.get("position_share"),
-        significant=found.position.significant_rank,
+        positions=analysis.position.positions,
+        documents=analysis.documents,
+        stress=score.stress,
+        scaled_stress=score.scaled_stress,
+        corrected=score.position_scaled_stress,
+        held_out=scores.get(_NAME),
+        sinusoidal=scores.get("sinusoidal"),
+        own=held_out.own[held_out.dim - 1] if held_out is not None and held_out.dim else None,
+        correlation=score.pearson_r,
+        violation_rate=score.violation_rate,
+        shuffled=_random_order_stress(table[:n], analysis, seed=seed),
+        position_share=analysis.intervals.get("position_share"),
+        significant=analysis.position.significant_rank,
     )
 
 
-def _held_out(found: CorpusAnalysis, name: str) -> Interval | None:
-    if found.held_out is None or name not in found.held_out.fixed:
-        return None
-    return found.held_out.fixed[name][widths_of(_CORPUS_WIDTH).index(_WIDTH)]
-
-
-def _own(found: CorpusAnalysis) -> Interval | None:
-    held_out = found.held_out
-    return None if held_out is None or not held_out.dim else held_out.own[held_out.dim - 1]
-
-
-def _shuffled(table: np.ndarray, found: CorpusAnalysis, *, seed: int) -> Interval:
-    """Scaled stress against position with the rows that take part in random order."""
-    present = np.flatnonzero(found.position.present)
-    squares = found.position.squared_distances[np.ix_(present, present)]
+def _random_order_stress(table: np.ndarray, analysis: CorpusAnalysis, *, seed: int) -> Interval:
+    """Scaled stress against position of the table with its rows in random order."""
+    present = np.flatnonzero(analysis.position.present)
+    squares = analysis.position.squared_distances[np.ix_(present, present)]
     D = jnp.sqrt(jnp.maximum(jnp.asarray(squares), 0))
     rows, rng = jnp.asarray(table[present], D.dtype), np.random.default_rng([seed, 5])
     orders = np.stack([rng.permutation(len(present)) for _ in range(_ORDERS)]).astype(np.int32)
 
+    @jax.jit
     def stresses(rows: jax.Array, D: jax.Array) -> jax.Array:
         return jax.lax.map(lambda order: jaxpe.scaled_stress(rows[order], D).stress, orders)
 
-    drawn = np.asarray(jax.jit(stresses)(rows, D), np.float64)
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    return Interval(float(drawn.mean()), float(low), float(high))
+    stress = np.asarray(stresses(rows, D), np.float64)
+    low, high = np.quantile(stress, (0.025, 0.975))
+    return Interval(float(stress.mean()), float(low), float(high))
 
 
 def _bias(below: Any, length: int) -> np.ndarray | None:
-    """Bias of the encoding that no query or key changes, by head and offset."""
-    shared, own = below.encoding, below.layers.attention.encoding
-    if not shared.defines("bias") or own.defines("bias") or len(below.pattern.encodings) > 1:
+    """Bias of the encoding by head and offset; None unless all layers share it."""
+    encoding, by_layer = below.encoding, below.layers.attention.encoding
+    several = len(below.pattern.encodings) > 1
+    if several or by_layer.defines("bias") or not encoding.defines("bias"):
         return None
     config, positions = below.config, jnp.arange(length, dtype=jnp.int32)
-    nothing = jnp.zeros((length, config.num_heads, config.head_width))
-    params = below.encoding_params.get_value()
-    added = jax.jit(lambda params: shared.bias(params, nothing, nothing, positions, positions))
-    shape = (config.num_heads, length, length)
-    matrix = np.broadcast_to(np.asarray(added(params), np.float64), shape)
+    zeros = jnp.zeros((length, config.num_heads, config.head_width))
+    bias = jax.jit(lambda params: encoding.bias(params, zeros, zeros, positions, positions))
+    matrix = np.asarray(bias(below.encoding_params.get_value()), np.float64)
+    matrix = np.broadcast_to(matrix, (config.num_heads, length, length))
     by_offset = [np.diagonal(matrix, k, 1, 2).mean(axis=-1) for k in range(1 - length, length)]
-    bias = np.stack(by_offset, axis=-1)
+    offsets = np.stack(by_offset, axis=-1)
     if below.causal:
-        bias[:, length:] = np.nan
-    return bias
+        offsets[:, length:] = np.nan
+    return offsets
 
 
 def _rope(below: Any, path: Path | None) -> RopeAnalysis | None:
@@ -183,5 +176,5 @@ def _rope(below: Any, path: Path | None) -> RopeAnalysis | None:
         part.defines("query") for part in (below.encoding, *below.pattern.encodings)
     ):
         return None
-    found = explain_rope(RopeOptions(config=str(path)))
-    return None if found.widest is None else found
+    analysis = explain_rope(RopeOptions(config=str(path)))
+    return None if analysis.widest is None else analysis

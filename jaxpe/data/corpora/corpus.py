@@ -15,8 +15,7 @@ Source = str | os.PathLike[str]
 
 
 class Corpus(NamedTuple):
-    """Documents of text: those of a built-in name or a file, in its order, none of them blank.
-
+    """Documents of text from a built-in name or a file, in order, without blank ones.
 
     Attributes:
         null_texts: rows that were left out because their text is null or missing.
@@ -50,7 +49,7 @@ class Document(NamedTuple):
 
 
 class TokenCorpus(NamedTuple):
-    """Documents as token ids: what the geometry reads.
+    """Documents as token ids, the input of the geometry.
 
     Attributes:
         name: the corpus.
@@ -62,7 +61,7 @@ class TokenCorpus(NamedTuple):
         exclude: ids that stand for no text and are never counted (special tokens).
         tokens: the text of each id, `vocab_size` of them; `"id 17"` where only the id is known.
         longest: length of the longest document before truncation, special tokens included.
-        null_texts, choices: the same fields of `Corpus`; not exported.
+        null_texts, choices: as of `Corpus`; not exported.
         group_labels: label of the author or source of each document, from a `group_field`; None
             without. Not exported.
     """
@@ -94,7 +93,7 @@ class TokenCorpus(NamedTuple):
     def chosen(
         self, rows: Int[np.ndarray, " rows"] | Bool[np.ndarray, " documents"]
     ) -> "TokenCorpus":
-        """The documents of these rows.
+        """Select documents by rows.
 
         >>> corpus = jaxpe.data.tokens_from_ids([[3, 1], [0, 1], [2, 2]])
         >>> corpus.chosen(np.array([2, 0])).ids.tolist()
@@ -116,12 +115,12 @@ def group_labels(groups: Sequence[str | None] | None) -> Int32[np.ndarray, " doc
     if groups is None:
         return None
     first: dict[str | int, int] = {}
-    named = (number if name is None else name for number, name in enumerate(groups))
-    return np.array([first.setdefault(x, number) for number, x in enumerate(named)], np.int32)
+    names = (number if name is None else name for number, name in enumerate(groups))
+    return np.array([first.setdefault(x, number) for number, x in enumerate(names)], np.int32)
 
 
 class TokenBatch(NamedTuple):
-    """Some documents as tokens, always equally many rows.
+    """A batch of documents as tokens, with a fixed number of rows.
 
     Attributes:
         ids, mask: fields of `TokenCorpus`.

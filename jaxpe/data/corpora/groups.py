@@ -65,9 +65,9 @@ def near_copy_groups(
     have. It must also exceed what independent documents of the corpus reach by chance, as random
     pairs of them show, and 7 tokens or shingles. k is the least number from 2 on for which chance
     leaves room. Groups are the connected components. Short documents join none: of Zipf words,
-    those of 24 tokens are found, and 90 % of those of 12 tokens.
+    documents of 24 tokens are found, and 90 % of documents of 12 tokens.
 
-    Arguments, labels and errors are those of `containment_groups`.
+    Arguments, labels and errors: see `containment_groups`.
 
     >>> ids = np.random.default_rng(0).integers(0, 999, (3, 30))
     >>> ids[2] = ids[0]; ids[2, 15] = 999
@@ -86,7 +86,7 @@ def dependent_groups(
     exclude: tuple[int, ...] = (),
     groups: Integer[np.ndarray, " documents"] | None = None,
 ) -> Int[np.ndarray, " documents"]:
-    """Group documents that are not independent: pieces, near-copies and those of known groups.
+    """Group documents that are not independent: pieces, near-copies and known groups.
 
     The connected components of `containment_groups`, `near_copy_groups` and the labels of an author
     or a source, where these are known. Without near-copies and labels it is `containment_groups`.
@@ -121,7 +121,7 @@ class NeighbourSimilarity(NamedTuple):
 
     Attributes:
         neighbours: mean cosine of the words of neighbours, frequent words weighing less.
-        at_random: mean of the same over random orders of the documents.
+        at_random: mean of this cosine over random orders of the documents.
         p_value: share of the orders, the observed one included, whose mean is as large.
         documents: number of documents, one of each group.
     """
@@ -205,17 +205,19 @@ def _hashed_vectors(words, rng) -> np.ndarray:
 
 def _containing(lengths, prefix, powers) -> np.ndarray:
     """Labels of `containment_groups`, from the hashes of all prefixes."""
-    whole = prefix[np.arange(len(lengths)), lengths]
-    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    full_hashes = prefix[np.arange(len(lengths)), lengths]
+    _, first, which = np.unique(full_hashes, return_index=True, return_inverse=True)
     parent = first[which].astype(np.int32)  # equal documents, however long
     low = prefix.astype(np.uint16)
     for length in np.unique(lengths[lengths <= _LONGEST_PIECE]):
         pieces = np.flatnonzero(lengths == length)
         holders = np.flatnonzero(lengths > length)
-        values, first, which = np.unique(whole[pieces], return_index=True, return_inverse=True)
+        values, first, which = np.unique(
+            full_hashes[pieces], return_index=True, return_inverse=True
+        )
         owner = pieces[first].astype(np.int32)
-        found = _holders_of(values, prefix, low, powers[length], length, holders)
-        for holder, slot in reversed(found):  # so that the first holder of each piece stays
+        matches = _holders_of(values, prefix, low, powers[length], length, holders)
+        for holder, slot in reversed(matches):  # so that the first holder of each piece stays
             owner[slot[::-1]] = holder[::-1]
         parent[pieces] = owner[which]
     return _roots(parent)
@@ -297,8 +299,8 @@ def _least_shingled(words, lengths, same, shared) -> tuple[int, np.ndarray]:
     """Tokens of a shingle, and the similarity of their sets from which documents are copies.
 
     Independent documents share a number of shingles that is Poisson in clumps, with what many have
-    at one place, and one run of tokens, of which the longest is as Erdős and Rényi say. How often
-    shingles match is that of random pairs of documents, and at least that of independent words.
+    at one place, and one run of tokens, of which the longest is as Erdős and Rényi say. The rate
+    of matching shingles comes from random pairs of documents, and is at least that of chance.
     """
     from scipy.special import pdtrik
 
@@ -417,11 +419,11 @@ def _packed(ids, mask, exclude) -> tuple[np.ndarray, np.ndarray]:
         what=f"grouping {ids.shape[0]:,} documents of length {ids.shape[1]:,}",
         remedy="pass a smaller `length`, or fewer documents",
     )
-    kept = (np.ones(ids.shape, bool) if mask is None else mask) & ~np.isin(ids, exclude)
-    lengths = kept.sum(axis=1)
+    counted = (np.ones(ids.shape, bool) if mask is None else mask) & ~np.isin(ids, exclude)
+    lengths = counted.sum(axis=1)
     words = np.zeros(ids.shape, np.uint64)
-    # Numbers in the order of the ids: what is found does not depend on words that never occur.
-    _, number = np.unique(ids[kept], return_inverse=True)
+    # Numbers in the order of the ids: the groups do not depend on words that never occur.
+    _, number = np.unique(ids[counted], return_inverse=True)
     words[np.arange(ids.shape[1])[None, :] < lengths[:, None]] = number.astype(np.uint64) + 1
     return words, lengths
 
@@ -450,18 +452,20 @@ def _holders_of(values, prefix, low, power, length, holders) -> list[tuple[np.nd
     likely = np.zeros(1 << 16, bool)
     likely[values.astype(np.uint16)] = True
     rows = max(_TOGETHER // prefix.shape[1], 1)
-    found = []
+    matches = []
     for part in np.split(holders, range(rows, len(holders), rows)):
-        own = low[part]
+        low_bits = low[part]
         # A window that runs over a holder's end contains padding, whose word no document has.
-        windows = own[:, length:] - own[:, : own.shape[1] - length] * power.astype(np.uint16)
+        windows = low_bits[:, length:] - low_bits[:, : low_bits.shape[1] - length] * power.astype(
+            np.uint16
+        )
         at = np.flatnonzero(likely.take(windows.reshape(-1)))
         row, begin = part[at // windows.shape[1]], at % windows.shape[1]
         hashes = prefix[row, begin + length] - prefix[row, begin] * power
         slot = np.minimum(np.searchsorted(values, hashes), len(values) - 1)
         same = values[slot] == hashes
-        found.append((row[same], slot[same]))
-    return found
+        matches.append((row[same], slot[same]))
+    return matches
 
 
 def _roots(parent) -> np.ndarray:

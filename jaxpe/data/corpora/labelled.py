@@ -12,7 +12,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import short_repr
 from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus
-from jaxpe.data.corpora.load import at_least_two, check_file
+from jaxpe.data.corpora.load import check_file, check_two_documents
 from jaxpe.data.corpora.published import NAMED, named_rows
 from jaxpe.data.corpora.seeds import generator
 from jaxpe.data.formats.columns import Fields, ReadLog, Row
@@ -23,7 +23,7 @@ from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
     VOCABULARY,
     vocabulary_occurs,
-    with_unknown,
+    vocabulary_with_unknown,
 )
 
 _INTEGER = re.compile("-?[0-9]+")
@@ -32,7 +32,7 @@ _INTEGER = re.compile("-?[0-9]+")
 class LabelledTokens(NamedTuple):
     """Documents as token ids, each with its class, an index into the names of the classes.
 
-    The tokenizer is as it was passed, a name or a path, so that another split can be read alike.
+    The tokenizer is the name or path that was passed, to read another split alike.
 
     Attributes:
         corpus: token ids and mask.
@@ -84,7 +84,7 @@ def load_labelled(
     Args:
         source: a name or a path.
         split: split of a named corpus; a file is one split.
-        like: another split, from this function: the same tokenizer, vocabulary, length and classes.
+        like: another split, whose tokenizer, vocabulary, length and classes are used.
         tokenizer, length, special: arguments of `tokenize`.
         max_vocab: the largest vocabulary, `"[UNK]"` included: the rarest words and characters
             become unknown.
@@ -120,7 +120,7 @@ def load_labelled(
     rows = _rows(source, split, fields, data_dir, log, progress)
     name = name_of(source) if split == "train" else f"{source} {split}"
     texts = [row.text for row in rows]
-    documents = at_least_two(Corpus(name, texts, log.null_texts, log.choices), source)
+    documents = check_two_documents(Corpus(name, texts, log.null_texts, log.choices), source)
     labels, names = _numbered(rows, source, None if like is None else like.names)
     corpus = tokenize(
         documents, tokenizer=tokenizer, length=length, special=special, progress=progress
@@ -135,13 +135,12 @@ def load_labelled(
 def hold_out(
     labelled: LabelledTokens, *, fraction: float = 0.1, seed: int = 0
 ) -> tuple[LabelledTokens, LabelledTokens]:
-    """Set a part aside, where a corpus has no split of its own to judge by.
+    """Hold a part of a corpus out for validation, without copies across the cut.
 
-    Copies of a document never straddle the cut, nor, as far as `dependent_groups` finds them,
-    near-copies, or a phrase and the longer document it was cut from. Whole groups are drawn at
+    Groups of `dependent_groups` (copies, near-copies, pieces of longer documents) are drawn at
     random until they hold the fraction. Both parts keep the order of the documents.
 
-    Returned are the rest, and the part set aside.
+    Returned are the rest, and the part held out.
 
     Args:
         labelled: documents with labels.
@@ -255,9 +254,7 @@ def _label(row: Row) -> str:
 
 
 def occurring_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCorpus:
-    """Vocabulary of the words that occur, most frequent first, cut to `max_vocab`, and the unknown
-    token.
-    """
+    """Cut the vocabulary of a corpus to its most frequent words, and add the unknown token."""
     if not vocabulary_occurs(corpus.tokenizer):
         if max_vocab is not None:
             raise InputError(
@@ -265,7 +262,7 @@ def occurring_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCor
                 "or tokenize into words"
             )
         return corpus
-    return _renumbered(corpus, with_unknown(corpus.tokens, max_vocab))
+    return _renumbered(corpus, vocabulary_with_unknown(corpus.tokens, max_vocab))
 
 
 def _vocabulary_of(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
@@ -273,14 +270,14 @@ def _vocabulary_of(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
         return _renumbered(corpus, other.tokens)
     if corpus.tokens != other.tokens:
         raise InputError(
-            f"the vocabulary of {corpus.tokenizer} is not that of `like`; "
-            "read both with the same tokenizer file"
+            f"the vocabulary of {corpus.tokenizer} differs from the one of `like`; "
+            "read both with one tokenizer file"
         )
     return corpus
 
 
 def _renumbered(corpus: TokenCorpus, tokens: list[str]) -> TokenCorpus:
-    """The same documents over another vocabulary, whose last token is the unknown one."""
+    """Renumber the tokens for another vocabulary; tokens outside it become its last."""
     numbers = {token: number for number, token in enumerate(tokens)}
     table = np.array([numbers.get(token, len(tokens) - 1) for token in corpus.tokens], np.int32)
     ids = np.where(corpus.mask, table[corpus.ids], 0).astype(np.int32)

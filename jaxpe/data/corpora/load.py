@@ -80,7 +80,7 @@ def load_corpus(
         skip_nulls: whether rows whose text is null or missing are left out and counted
             (`null_texts`); the first is refused otherwise.
         data_dir: the directory with the named corpora.
-        progress: is shown what is read.
+        progress: receiver of progress.
 
     Raises:
         InputError: no such file, no regular file, unreadable or undecodable text, a line that is
@@ -103,13 +103,13 @@ def load_corpus(
         return Corpus(source, stdlib_documents(progress=progress))
     if source in NAMED:
         rows = named_rows(source, data_dir=data_dir, progress=progress)
-        return at_least_two(Corpus(source, [row.text for row in rows]), source)
+        return check_two_documents(Corpus(source, [row.text for row in rows]), source)
     log = ReadLog()
     fields = Fields(text_field, group_field, "group_field", skip_nulls)
     rows = read_rows(source, fields, log, progress)
     groups = None if group_field is None else [group_name(row.label, row.place) for row in rows]
     corpus = Corpus(_name(source), [r.text for r in rows], log.null_texts, log.choices, groups)
-    return at_least_two(corpus, source)
+    return check_two_documents(corpus, source)
 
 
 def load_tokens(
@@ -137,7 +137,7 @@ def load_tokens(
 
     Raises:
         InputError: as `load_corpus`, `tokenize` and `tokens_from_ids`; a tokenizer or `special`
-            for what is ids already.
+            for token ids.
 
     >>> corpus = load_tokens("synthetic")
     >>> corpus.ids.shape, corpus.vocab_size, bool(corpus.mask.all())
@@ -253,7 +253,7 @@ def check_fields(source: str, text_field: str | None, group_field: str | None) -
             raise InputError(f"{source} has no columns; leave `{name}` out (it is for {TABLES})")
 
 
-def at_least_two(corpus: Corpus, source: str) -> Corpus:
+def check_two_documents(corpus: Corpus, source: str) -> Corpus:
     """The corpus; refused with fewer than two documents."""
     if len(corpus.documents) < 2:
         number = "only one document" if corpus.documents else "no documents"

@@ -71,7 +71,7 @@ def _rows(
     if path := named_file(name, split=split, data_dir=data_dir):
         return read_rows(path, Fields(home.field, label_field), ReadLog(), progress)
     try:
-        return _from_tfds(home, home.splits[split], label_field, progress)
+        return _tfds_rows(home, home.splits[split], label_field, progress)
     # TFDS fails in many ways (no package, no network, no disk), all of them with one remedy.
     except Exception as error:
         folder, file = _data_directory(data_dir), _file(name, split)
@@ -99,7 +99,7 @@ def _data_directory(data_dir: Source | None) -> Source | None:
     return data_dir or os.environ.get("JAXPE_DATA_DIR")
 
 
-def _from_tfds(home: _Home, split: str, label_field: str | None, progress: Progress) -> list[Row]:
+def _tfds_rows(home: _Home, split: str, label_field: str | None, progress: Progress) -> list[Row]:
     require(home.module, extra="data")
     tfds = require("tensorflow_datasets", extra="data")
     # TFDS announces its downloads on standard output, which belongs to the caller.

@@ -1,4 +1,4 @@
-"""Random numbers of the data, which are NumPy's and not those of a model."""
+"""NumPy generators for data, independent of the keys of a model."""
 
 import numpy as np
 

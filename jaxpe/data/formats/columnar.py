@@ -15,7 +15,6 @@ from jaxpe.data.formats.columns import (
     ReadLog,
     Row,
     label_column,
-    refuse_repeated,
     text_column,
 )
 from jaxpe.data.formats.files import LARGEST_TEXT, listed, name_of, open_regular, quoted, readable
@@ -76,8 +75,13 @@ def columnar_id_blocks(
     with _opened(path) as table:
         names = table.schema.names
         label_column(path, names, fields)
-        log.text = column = _ids_column(path, names, table.columns(_is_ids), fields.text)
-        refuse_repeated(path, names, (column, fields.label))
+        lists = table.columns(_is_ids)
+        column = text_column(path, names, lists, fields, log, usual=_ID_COLUMNS, what="ids")
+        if column not in lists:
+            raise InputError(
+                f"{path}: column {quoted(column)} holds no lists of integers; pass one of "
+                f"{listed(lists)} as `text_field`"
+            )
         wanted = [name for name in dict.fromkeys((column, fields.label)) if name is not None]
         start, nulls = 0, 0
         for batch in table.batches(wanted):
@@ -95,24 +99,6 @@ def columnar_id_blocks(
         log.null_texts += nulls
 
 
-def _ids_column(path: str, names: list[str], lists: list[str], wanted: str | None) -> str:
-    """Name of the column of ids: the one asked for, a usual name, or the only one."""
-    if wanted in lists:
-        return wanted
-    if wanted is not None and wanted in names:
-        raise InputError(
-            f"{path}: column {quoted(wanted)} holds no lists of integers; pass one of "
-            f"{listed(lists)} as `text_field`"
-        )
-    usual = [name for name in _ID_COLUMNS if name in lists]
-    if wanted is None and (usual or len(lists) == 1):
-        return (usual or lists)[0]
-    raise InputError(
-        f"{path}: it is not clear which column holds the ids; pass one of {listed(lists or names)} "
-        "as `text_field`"
-    )
-
-
 def _ragged(ids: Any, place: str) -> Ragged:
     """Lists of a column as `Ragged`; null rows are empty."""
     flat = ids.flatten()
@@ -127,18 +113,14 @@ def _text_column(path: str, table: _Table, fields: Fields, log: ReadLog) -> str:
     """Name of the column of text, after a check of both columns' types."""
     names, strings = table.schema.names, table.columns(_is_text)
     label_column(path, names, fields)
-    text = text_column(path, names, strings, fields, log, nested=table.columns(_is_turns))
-    refuse_repeated(path, names, (text, fields.label))
+    # The turns of a chat come first: their error names the type.
+    text = text_column(path, names, table.columns(_is_turns)[:1] or strings, fields, log)
     if text not in strings:
+        kind = " ".join(str(table.schema.field(text).type).split())[:_TYPE]
         other = f"pass one of {listed(strings)} as `text_field`, or " if strings else ""
         raise InputError(
-            f"{path}: column {quoted(text)} is of type {_type_name(table, text)}, not string; "
-            f"{other}write a column of strings"
-        )
-    if fields.label in table.columns(_is_nested):
-        raise InputError(
-            f"{path}: column {quoted(fields.label)} is of type {_type_name(table, fields.label)}; "
-            f"pass a column of strings or numbers as `{fields.label_name}`"
+            f"{path}: column {quoted(text)} is of type {kind}, not string; {other}write a column "
+            "of strings"
         )
     return text
 
@@ -225,16 +207,7 @@ def _is_ids(kind: Any) -> bool:
     return is_list and types.is_integer(kind.value_type)
 
 
-def _is_nested(kind: Any) -> bool:
-    return require("pyarrow.types", extra="parquet").is_nested(kind)
-
-
 def _is_turns(kind: Any) -> bool:
     """Whether a type is a list of objects, such as the turns of a chat."""
     types = require("pyarrow.types", extra="parquet")
     return (types.is_list(kind) or types.is_large_list(kind)) and types.is_struct(kind.value_type)
-
-
-def _type_name(table: _Table, column: str) -> str:
-    text = " ".join(str(table.schema.field(column).type).split())
-    return text if len(text) <= _TYPE else f"{text[:_TYPE]}..."

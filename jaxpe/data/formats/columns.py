@@ -72,60 +72,49 @@ def non_null_rows(rows: Iterator[Row | NullRow], fields: Fields, log: ReadLog) -
 def text_column(
     place: str,
     columns: Sequence[str],
-    strings: Sequence[str],
+    candidates: Sequence[str],
     fields: Fields,
     log: ReadLog,
     *,
-    nested: Sequence[str] = (),
+    usual: Sequence[str] = USUAL,
+    what: str = "text",
 ) -> str:
-    """Choose the column of text: the one asked for, a usual name, or the only one of strings.
+    """Choose the column of text: the one asked for, a usual name, or the only candidate.
 
     Args:
         place: beginning of error messages.
         columns: all names.
-        strings: names of columns of strings.
+        candidates: names of columns of the right type.
         fields: columns to read.
         log: receives the column and the reason of the choice.
-        nested: names of columns of objects, such as the turns of a chat.
+        usual: usual names of such columns.
+        what: content of the column, for messages.
 
     Raises:
         InputError: no such column, or more than one candidate.
     """
-    if fields.text is None:
-        choice = _chosen(place, columns, strings, fields, nested)
-        log.choices += (choice,)
-        log.text = choice.value
-    elif fields.text in columns:
-        log.text = fields.text
-    else:
+    log.text = fields.text
+    if log.text is not None:
+        if log.text not in columns:
+            raise InputError(
+                f"{place}: no column {quoted(log.text)}; pass one of {listed(columns)} as "
+                "`text_field`"
+            )
+        return log.text
+    candidates = [name for name in candidates if name != fields.label]
+    log.text, why = next((name for name in usual if name in columns), None), "its usual name"
+    if log.text is None and len(candidates) == 1:
+        kind = "strings" if what == "text" else "lists of integers"
+        log.text, why = candidates[0], f"the only one with {kind}"
+    if log.text is None:
         raise InputError(
-            f"{place}: no column {quoted(fields.text)}; pass one of {listed(columns)} as "
-            "`text_field`"
+            f"{place}: it is not clear which column holds the {what}; pass one of "
+            f"{listed(columns)} as `text_field`"
         )
-    return log.text
-
-
-def _chosen(
-    place: str,
-    columns: Sequence[str],
-    strings: Sequence[str],
-    fields: Fields,
-    nested: Sequence[str],
-) -> Choice:
+    why += f", among the columns {listed(columns)}"
     how = "pass the name of another column as `text_field`"
-    for usual in USUAL:
-        if usual in columns:
-            why = f"its usual name, among the columns {listed(columns)}"
-            return Choice("column of text", usual, why, how)
-    # The turns of a chat come first: their error shows how to make text of them.
-    candidates = [*nested[:1]] or [name for name in strings if name != fields.label]
-    if len(candidates) == 1:
-        why = f"the only one with strings, among the columns {listed(columns)}"
-        return Choice("column of text", candidates[0], why, how)
-    raise InputError(
-        f"{place}: it is not clear which column holds the text; "
-        f"pass one of {listed(columns)} as `text_field`"
-    )
+    log.choices += (Choice(f"column of {what}", log.text, why, how),)
+    return log.text
 
 
 def label_column(place: str, columns: Sequence[str], fields: Fields) -> int | None:
@@ -154,12 +143,3 @@ def group_name(value: Any, place: str) -> str | None:
         f"{place}: the group is a {type(value).__name__}; pass a column of strings or numbers as "
         "`group_field`"
     )
-
-
-def refuse_repeated(path: str, columns: Sequence[str], names: Sequence[str | None]) -> None:
-    """Refuse selected columns whose name occurs twice, with `InputError`."""
-    for name in filter(None, names):
-        if (number := columns.count(name)) > 1:
-            raise InputError(
-                f"{path}: {number} columns are named {quoted(name)}; rename all but one"
-            )

@@ -14,10 +14,9 @@ from jaxpe.data.formats.columns import (
     ReadLog,
     Row,
     label_column,
-    refuse_repeated,
     text_column,
 )
-from jaxpe.data.formats.files import LARGEST_TEXT, listed, text_lines, where
+from jaxpe.data.formats.files import LARGEST_TEXT, listed, quoted, text_lines, where
 
 _LONGEST_NAME = 30  # characters of the name of a column, where none has a usual one
 _OPEN_FIELD = r'"[^"]*+(?:""[^"]*+)*+'
@@ -132,7 +131,11 @@ def _columns(
     label = label_column(path, header, fields)
     strings = [name for name, cell in zip(header, row, strict=True) if not _is_number(cell)]
     chosen = text_column(path, header, strings, fields, log)
-    refuse_repeated(path, header, (chosen, fields.label))
+    for name in filter(None, (chosen, fields.label)):
+        if (number := header.count(name)) > 1:
+            raise InputError(
+                f"{path}: {number} columns are named {quoted(name)}; rename all but one"
+            )
     return header.index(chosen), label
 
 

@@ -53,8 +53,9 @@ def _row(record: dict[str, Any], place: str, fields: Fields, log: ReadLog) -> Ro
         column = log.text = fields.text  # which the first object may lack
     if column is None:
         strings = [key for key, value in record.items() if isinstance(value, str)]
-        turns = [key for key, value in record.items() if _key_of_turns(value)]
-        column = text_column(place, list(record), strings, fields, log, nested=turns)
+        # The turns of a chat come first: their error shows how to make text of them.
+        turns = [key for key, value in record.items() if _key_of_turns(value)][:1]
+        column = text_column(place, list(record), turns or strings, fields, log)
     if record.get(column) is None:
         return NullRow(column, place)
     label = None

@@ -1,19 +1,18 @@
 """Documents that are token ids: .npy arrays and the .bin memory maps of trainers."""
 
-import contextlib
 import os
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Integer
 
 from jaxpe._core.errors import InputError
-from jaxpe._core.results import npy_header
 from jaxpe.data.formats.columns import Fields, ReadLog
 from jaxpe.data.formats.files import open_regular, readable
 from jaxpe.data.tokens.ragged import Ragged, equally_long
 
+_REASON = 160  # characters of NumPy's error message
 _AT_ONCE = 2**22  # ids that are read at once
 # llm.c writes a header of 256 numbers. The first one tells the type of the ids behind it.
 _LLM_C = {20240520: "<u2", 20240801: "<u4"}
@@ -42,61 +41,68 @@ def map_id_blocks(
         InputError: a damaged file, or ids that are no integers.
     """
     with readable(path, Exception):  # NumPy's parser of headers raises errors of many types
-        is_array = path.lower().endswith(".npy")
-        for block in _array_rows(path, stream) if is_array else _raw_rows(path, stream):
+        open_regular(path).close()
+        for block in _blocks(path, stream):
             yield block, None
 
 
 def is_npy_matrix(path: str) -> bool:
     """Whether a file is a .npy of rows, not of one stream, or a damaged .npy."""
-    with contextlib.suppress(Exception), open_regular(path) as file:  # its reader tells the fault
-        return path.lower().endswith(".npy") and len(npy_header(file, os.path.getsize(path))[0]) > 1
-    return path.lower().endswith(".npy")
+    if not path.lower().endswith(".npy"):
+        return False
+    try:
+        return map_npy(path).ndim != 1
+    except InputError:  # which the reader of matrices raises again
+        return True
 
 
-def _raw_rows(path: str, stream: Stream) -> Iterator[Ragged]:
-    """Documents of a .bin: ids alone, or behind the header of llm.c."""
-    with open_regular(path) as file:
-        header = file.read(_LLM_C_HEADER)
-        size = os.fstat(file.fileno()).st_size
+def map_npy(path: str) -> np.ndarray:
+    """Map the array of a .npy file into memory; its header is checked against its size."""
+    try:
+        open_regular(path).close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers as Python 2 wrote them
+            return np.lib.format.open_memmap(path, mode="r")
+    # The header is Python, of which NumPy's parser raises SyntaxError, MemoryError and others.
+    except Exception as error:
+        if isinstance(error, InputError):
+            raise
+        reason = " ".join(str(error).split())[:_REASON] or type(error).__name__
+        raise InputError(
+            f"{path} cannot be read as an array of numbers: {reason}; "
+            "save one rectangular integer array [documents, n] with numpy.save"
+        ) from error
+
+
+def _blocks(path: str, stream: Stream) -> Iterator[Ragged]:
+    """Rows of a matrix, or documents of a stream."""
+    ids = map_npy(path) if path.lower().endswith(".npy") else _map_raw(path, stream)
+    if ids.dtype.kind not in "iu" or not 1 <= ids.ndim <= 2:
+        raise InputError(
+            f"{path} holds {ids.dtype} of shape {ids.shape}; save integers [documents, n] or "
+            "[tokens] with numpy.save"
+        )
+    n = ids.shape[1] if ids.ndim == 2 else 1
+    rows = max(1, _AT_ONCE // max(1, n))
+    parts = (np.array(ids[start : start + rows]) for start in range(0, len(ids), rows))
+    if ids.ndim == 1:
+        return _cut(parts, stream)
+    return (Ragged(part.reshape(-1), np.full(len(part), n, np.int64)) for part in parts)
+
+
+def _map_raw(path: str, stream: Stream) -> np.ndarray:
+    """Map the ids of a .bin: ids alone, or behind the header of llm.c."""
+    size = os.path.getsize(path)
+    header = np.fromfile(path, "<u4", 1) if size >= _LLM_C_HEADER else np.zeros(0)
     dtype, start = "<u2" if stream.vocab_size <= 2**16 else "<u4", 0
-    if len(header) == _LLM_C_HEADER and (first := int.from_bytes(header[:4], "little")) in _LLM_C:
-        dtype, start = _LLM_C[first], _LLM_C_HEADER
+    if len(header) and int(header[0]) in _LLM_C:
+        dtype, start = _LLM_C[int(header[0])], _LLM_C_HEADER
     if (size - start) % np.dtype(dtype).itemsize:
         raise InputError(
             f"{path} has {size - start:,} bytes of ids, no multiple of {np.dtype(dtype).itemsize}; "
             "check that it is complete, and pass the `vocab_size` of its tokenizer"
         )
-    yield from _cut(_parts(path, np.dtype(dtype), start), stream)
-
-
-def _array_rows(path: str, stream: Stream) -> Iterator[Ragged]:
-    """Rows of a matrix, or documents of a stream."""
-    with open_regular(path) as file:
-        shape, by_columns, dtype = npy_header(file, os.path.getsize(path))
-        start = file.tell()
-    if dtype.kind not in "iu" or by_columns or not 1 <= len(shape) <= 2:
-        raise InputError(
-            f"{path} holds {dtype} of shape {shape}{' by columns' * by_columns}; save integers "
-            "[documents, n] or [tokens] with numpy.save"
-        )
-    if len(shape) == 1:
-        yield from _cut(_parts(path, dtype, start), stream)
-        return
-    n = max(1, shape[1])
-    for part in _parts(path, dtype, start, multiple=n):
-        yield equally_long(part, n)
-
-
-def _parts(
-    path: str, dtype: np.dtype, start: int, *, multiple: int = 1
-) -> Iterator[Integer[np.ndarray, " ids"]]:
-    """Ids behind a header, a part at a time."""
-    number = max(1, _AT_ONCE // multiple) * multiple
-    with open_regular(path) as file:
-        file.seek(start)
-        while len(part := np.fromfile(file, dtype, number)):
-            yield part
+    return np.memmap(path, dtype, "r", start) if size > start else np.zeros(0, dtype)
 
 
 def _cut(parts: Iterator[np.ndarray], stream: Stream) -> Iterator[Ragged]:

@@ -1,6 +1,6 @@
 """Synthetic tasks: token ids and what a model is to say about them.
 
-Their random numbers are not those of a model, whose seed cannot change what it is trained on.
+Their random numbers come from NumPy, so the seed of a model does not change its training data.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Examples(NamedTuple):
     """Inputs and answers of a task.
 
     A task of classes has one label a row. A task of sequences (copy, reverse, addition, sort,
-    parity, SCAN) has one a token, that of the next token, and scores those of the answer.
+    parity, SCAN) has one label a token: the next token. It scores the tokens of the answer.
 
     Attributes:
         ids: token ids; words are 1 to vocab_size − 1, padding is 0.
@@ -55,14 +55,14 @@ class Examples(NamedTuple):
         (70, 30)
         """
         rows = len(self.ids)
-        kept = rows - round(rows * held_out) if 0 < held_out < 1 else 0
-        if not 0 < kept < rows:
+        train_rows = rows - round(rows * held_out) if 0 < held_out < 1 else 0
+        if not 0 < train_rows < rows:
             raise InputError(
                 f"`held_out={held_out}` of {rows} rows leaves one part empty: pass a share between "
                 "0 and 1"
             )
         order = generator(seed).permutation(rows)
-        return self.take(np.sort(order[:kept])), self.take(np.sort(order[kept:]))
+        return self.take(np.sort(order[:train_rows])), self.take(np.sort(order[train_rows:]))
 
     def batch(self) -> dict[str, np.ndarray]:
         """The arrays as `jaxpe.training` takes them."""
@@ -185,9 +185,9 @@ def _joined(
     ids = np.full((len(segments[0]), length), PADDING, np.int32)
     start = np.zeros_like(sizes[0])
     for number, (segment, size) in enumerate(zip(segments, sizes, strict=True)):
-        own = np.clip(place - start, 0, segment.shape[1] - 1)
+        index = np.clip(place - start, 0, segment.shape[1] - 1)
         inside = (place >= start) & (place < start + size)
-        ids = np.where(inside, np.take_along_axis(segment, own, axis=1), ids)
+        ids = np.where(inside, np.take_along_axis(segment, index, axis=1), ids)
         start = start + size
         if number < len(triggers):
             ids = np.where(place == start, triggers[number], ids)

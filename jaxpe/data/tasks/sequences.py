@@ -20,7 +20,6 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError, unknown
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
-from jaxpe._core.program import one_program
 from jaxpe.data.tokens.token_ids import LARGEST_VOCABULARY
 
 PADDING, BOS, SEP, EOS, FIRST_WORD = range(5)
@@ -107,7 +106,6 @@ def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
     return _BUILDERS[name](**sizes)._replace(name=name)
 
 
-@one_program
 def sequence_pairs(ids: Int32[ArrayLike, "rows n"]) -> Row:
     """Inputs and answers of rows `<bos> input <sep> answer <eos>`, for an encoder–decoder.
 
@@ -116,8 +114,8 @@ def sequence_pairs(ids: Int32[ArrayLike, "rows n"]) -> Row:
         `labels` `[rows, n − 1]`, the answer with `<eos>` behind it, 0 on padding. A decoder reads
         the labels moved by one, with `<bos>` (1) before them.
 
-    >>> found = sequence_pairs(jnp.array([[1, 8, 9, 2, 9, 8, 3, 0]], jnp.int32))
-    >>> found["ids"].tolist(), found["labels"].tolist()
+    >>> pairs = sequence_pairs(jnp.array([[1, 8, 9, 2, 9, 8, 3, 0]], jnp.int32))
+    >>> pairs["ids"].tolist(), pairs["labels"].tolist()
     ([[8, 9, 3, 0, 0, 0, 0]], [[9, 8, 3, 0, 0, 0, 0]])
     """
     ids = jnp.asarray(ids)
@@ -135,8 +133,8 @@ def sequence_tokens(name: str) -> list[str]:
     ['<pad>', '<bos>', '<sep>', '<eos>', 'walk', 'look']
     """
     words = sequence_task(name).vocab_size - FIRST_WORD
-    named = (*_COMMANDS, *_ACTIONS) if name == "scan" else [f"word{i}" for i in range(words)]
-    return ["<pad>", "<bos>", "<sep>", "<eos>", *named]
+    words_of_ids = (*_COMMANDS, *_ACTIONS) if name == "scan" else [f"word{i}" for i in range(words)]
+    return ["<pad>", "<bos>", "<sep>", "<eos>", *words_of_ids]
 
 
 def _sampler(
@@ -184,10 +182,10 @@ def _running_sum(causal: bool, *, law: str = "uniform") -> SequenceTask:
         raise InputError(f"`law` is {law!r}: pass one of {', '.join(_LAWS)}")
 
     def row(key, size, length):
-        there = _places(length) < size
-        x = jnp.where(there, _LAWS[law](key, (length,), dtype=jnp.float32), 0)
-        y = jnp.where(there, jnp.cumsum(x), 0)
-        return {"values": x[:, None], "labels": y[:, None], "mask": there, "scored": there}
+        is_input = _places(length) < size
+        x = jnp.where(is_input, _LAWS[law](key, (length,), dtype=jnp.float32), 0)
+        y = jnp.where(is_input, jnp.cumsum(x), 0)
+        return {"values": x[:, None], "labels": y[:, None], "mask": is_input, "scored": is_input}
 
     def tokens(length):
         return length
@@ -249,7 +247,7 @@ def _sort(*, vocabulary: int = 32) -> SequenceTask:
 
 
 def _strings(vocabulary: int, function: Callable[[Array, Array], Array]) -> SequenceTask:
-    """A string of uniform words, and the string of the same length that a function makes of it."""
+    """Task of uniform words; the answer is a function of them of equal length."""
 
     def pair(key, size, length):
         words = _draw(key, (length,), vocabulary)
@@ -298,10 +296,10 @@ def _number(key: Array, size: Array, length: int, base: int) -> Int32[Array, " l
 def _sum_of_digits(
     a: Int32[Array, " length"], b: Int32[Array, " length"], base: int
 ) -> Int32[Array, " length+1"]:
-    """The digits of a + b, from those of a and b; the least significant is first."""
+    """Add digits of two numbers, the least significant first."""
     total = a + b
-    # A place whose digits add to base − 1 hands on the carry it gets. So the carry out of a place
-    # is that of the nearest place, from it downwards, that decides its own.
+    # A place whose digits add to base − 1 passes its carry on. So the carry out of a place equals
+    # the carry of the nearest place below it that decides its own.
     decided = 2 * _places(len(a)) + (total >= base).astype(jnp.int32)
     carry = jax.lax.cummax(jnp.where(total == base - 1, 0, decided)) % 2
     none = jnp.zeros(1, jnp.int32)
@@ -372,18 +370,18 @@ def _table(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Rows of different lengths as one array, and their lengths."""
     counts = np.array([len(row) for row in rows], np.int32)
     table = np.zeros((len(rows), counts.max()), np.int32)
-    for own, row in zip(table, rows, strict=True):
-        own[: len(row)] = row
+    for padded, row in zip(table, rows, strict=True):
+        padded[: len(row)] = row
     return table, counts
 
 
 def _spliced(table: np.ndarray, counts: np.ndarray, rows: Array, size: Array) -> Words:
     """The first `size` of these rows of a table, one behind the other."""
-    own = jnp.where(_places(len(rows)) < size, jnp.asarray(counts)[rows], 0)
-    ends = jnp.cumsum(own, dtype=jnp.int32)
+    sizes = jnp.where(_places(len(rows)) < size, jnp.asarray(counts)[rows], 0)
+    ends = jnp.cumsum(sizes, dtype=jnp.int32)
     place = _places(len(rows) * table.shape[1])
     nth = jnp.minimum(jnp.searchsorted(ends, place, side="right"), len(rows) - 1)
-    offset = jnp.minimum(place - (ends - own)[nth], table.shape[1] - 1)
+    offset = jnp.minimum(place - (ends - sizes)[nth], table.shape[1] - 1)
     return jnp.asarray(table)[rows[nth], offset], ends[-1]
 
 
@@ -433,13 +431,13 @@ _CELL = 64  # bytes for each place of a batch, with what it is made from
 
 def _check_sizes(name: str, sizes: dict[str, int | str]) -> None:
     """The task has these sizes, each of the type of its default and large enough."""
-    known = {p.name: p.default for p in inspect.signature(_BUILDERS[name]).parameters.values()}
+    defaults = {p.name: p.default for p in inspect.signature(_BUILDERS[name]).parameters.values()}
     for size, value in sizes.items():
-        if size not in known:
-            has = ", ".join(known) or "none"
-            raise InputError(f"task {name!r} has no size {size!r}; it has {has}")
-        if type(value) is not type(known[size]):
-            wanted = type(known[size]).__name__
+        if size not in defaults:
+            names = ", ".join(defaults) or "none"
+            raise InputError(f"task {name!r} has no size {size!r}; it has {names}")
+        if type(value) is not type(defaults[size]):
+            wanted = type(defaults[size]).__name__
             raise InputError(f"`{size}` is {value!r}: pass a value of type {wanted}")
     _check(**{size: value for size, value in sizes.items() if isinstance(value, int)})
 

@@ -3,7 +3,6 @@
 import copy
 import itertools
 import zlib
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -75,13 +74,34 @@ def token_batches(
     for shard in reading.shards:
         shard.check_fields(text_field=reading.text_field, group_field=reading.group_field)
 
+    documents = _Documents(reading)
+    if pool is not None:
+        return _batches_from_pool(documents, reading, pool, prefetch)
+
     def tokenized(read: Read) -> TokenBatch:
         with TraceAnnotation("tokenize"):
             return tokenized_batch(read, reading, tokenizer, length)
 
-    documents = _Documents(reading)
-    batches = documents.map(tokenized) if pool is None else _Tokenized(documents, pool)
+    batches = documents.map(tokenized)
     return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=prefetch)
+
+
+def _batches_from_pool(
+    documents: grain.IterDataset, reading: Reading, pool: TokenizerPool, prefetch: int
+) -> grain.IterDataset[TokenBatch]:
+    """Batches in order: texts are sent to the processes ahead of the batches that are needed."""
+
+    def submitted(read: Read) -> tuple[Read, Future[Encoded]]:
+        return read, pool.submit(padded_texts(read, reading))
+
+    def batch(pair: tuple[Read, Future[Encoded]]) -> TokenBatch:
+        return batch_from_encoded(pair[0], reading, pair[1].result())
+
+    ahead = AHEAD * pool.processes + prefetch
+    sent = grain.experimental.ThreadPrefetchIterDataset(
+        documents.map(submitted), prefetch_buffer_size=ahead
+    )
+    return sent.map(batch)
 
 
 def padded_texts(read: Read, reading: Reading) -> Texts:
@@ -114,50 +134,8 @@ def batch_from_encoded(read: Read, reading: Reading, encoded: Encoded) -> TokenB
     return TokenBatch(ids, mask, valid, place, groups)
 
 
-class _Tokenized(grain.IterDataset):
-    """Batches that processes tokenize, in the order of the documents."""
-
-    def __init__(self, documents: "_Documents", pool: TokenizerPool):
-        super().__init__(documents)
-        self._documents, self._pool = documents, pool
-
-    def __iter__(self) -> "_TokenizedIterator":
-        return _TokenizedIterator(iter(self._documents), self._pool)
-
-
-class _TokenizedIterator(grain.DatasetIterator):
-    def __init__(self, documents: "_DocumentIterator", pool: TokenizerPool):
-        super().__init__()
-        self._documents, self._pool = documents, pool
-        self.set_state(documents.get_state())
-
-    def __next__(self) -> TokenBatch:
-        while self._problem is None and len(self._waiting) <= AHEAD * self._pool.processes:
-            try:
-                read = next(self._documents)
-            except (InputError, StopIteration) as error:  # raised after the batches before it
-                self._problem = error
-                break
-            texts: Any = padded_texts(read, self._documents.reading)
-            self._waiting.append((read, self._pool.submit(texts)))
-        if not self._waiting:
-            raise self._problem or StopIteration
-        read, encoded = self._waiting.popleft()
-        self._state = read[2]
-        return batch_from_encoded(read, self._documents.reading, encoded.result())
-
-    def get_state(self) -> dict[str, Any]:
-        return copy.deepcopy(self._state)
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._documents.set_state(state)
-        self._state = copy.deepcopy(state)
-        self._waiting: deque[tuple[Read, Future[Encoded]]] = deque()
-        self._problem: Exception | None = None
-
-
 def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
-    """A batch without a document, from before the first."""
+    """A batch without documents, with the place before the first one."""
     shape = (reading.batch_size, length)
     return TokenBatch(
         np.zeros(shape, np.int32),
@@ -183,7 +161,7 @@ def _crc_of_document(text: str | Integer[np.ndarray, " n"]) -> int:
 
 
 def _checksum(texts: Texts, before: int) -> int:
-    """CRC-32 of all documents, from that of the ones before."""
+    """Continue a CRC-32 over more documents."""
     if isinstance(texts, Ragged):
         return zlib.crc32(np.ascontiguousarray(texts.values).data, before)
     return zlib.crc32("".join(texts).encode(errors="surrogatepass"), before)

@@ -15,7 +15,7 @@ class Ragged:
 
     Attributes:
         values: ids of all sequences, int `[ids]`.
-        lengths: number of ids of each sequence, int64 `[sequences]`; their sum is that of `values`.
+        lengths: number of ids of each sequence, int64 `[sequences]`, summing to all of `values`.
     """
 
     values: Integer[np.ndarray, " ids"]
@@ -67,7 +67,7 @@ class Ragged:
             ids = self.values.reshape(-1, length).astype(np.int32)
             return ids, np.ones(ids.shape, bool)
         # Each row is copied at once with what follows it, which takes a tenth of the time of a
-        # mask over the ids, and then what is not of the row becomes 0.
+        # mask over the ids, and then padding is set to 0.
         room = np.zeros(len(self.values) + length, np.int32)
         room[: len(self.values)] = self.values
         starts = np.cumsum(self.lengths) - self.lengths

@@ -1,8 +1,5 @@
 """Corpora that come as token ids."""
 
-import io
-import math
-import os
 from typing import Any
 
 import numpy as np
@@ -10,9 +7,8 @@ import numpy as np
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import Choice, check_range
-from jaxpe._core.results import npy_header, reason
 from jaxpe.data.corpora.corpus import TokenCorpus
-from jaxpe.data.formats.files import open_regular
+from jaxpe.data.formats.token_files import map_npy
 
 DEFAULT_LENGTH = 128
 # `tokens` and the counts are as long as the vocabulary: an id in the billions is a hash, not an id.
@@ -62,28 +58,11 @@ def _default_length(n: int) -> tuple[int, Choice]:
 
 
 def read_ids(path: str, *, length: int | None) -> TokenCorpus:
-    """Token ids `[documents, n]` from a `.npy` file."""
-    try:
-        with open_regular(path) as file:
-            array = _loaded(file, path)
-    # The header is Python, of which NumPy's parser raises SyntaxError, MemoryError and others.
-    except Exception as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"{path} cannot be read as an array of numbers: {reason(error)}; "
-            "save one rectangular integer array [documents, n] with numpy.save"
-        ) from error
-    return tokens_from_ids(array, name=path, length=length)
-
-
-def _loaded(file: io.FileIO, path: str) -> np.ndarray:
-    """The array of a `.npy` file, whose header is held against its size first."""
-    size = os.fstat(file.fileno()).st_size
-    shape, by_columns, dtype = npy_header(file, size)
+    """Read token ids `[documents, n]` from a `.npy` file."""
+    array = map_npy(path)
+    size = array.size * array.itemsize
     check_bytes(2 * size, what=path, remedy="pass fewer documents, or a smaller integer type")
-    array = np.fromfile(file, dtype, math.prod(shape))
-    return array.reshape(shape, order="F" if by_columns else "C")
+    return tokens_from_ids(np.array(array), name=path, length=length)
 
 
 def check_length(length: int | None, *, special: int = 0) -> None:
@@ -101,7 +80,7 @@ def check_table(documents: int, length: int) -> None:
 
 
 def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
-    """The same documents cut or padded to `length` positions."""
+    """Cut or pad the documents to `length` positions."""
     check_length(length)
     check_table(len(corpus.ids), length)
     extra = ((0, 0), (0, max(0, length - corpus.ids.shape[1])))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int, Int32, Integer
+from jaxtyping import Bool, Int, Int32
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.options import Choice, check_range
@@ -54,7 +54,7 @@ class Tokenizer(NamedTuple):
         tokens: the text of each id.
         prefix, suffix: ids of special tokens before and after each document.
         checksum: hash of all that decides which ids a text becomes.
-        choices: settings that are not those of the file: dropout, which is switched off.
+        choices: settings that differ from the file: dropout is switched off.
     """
 
     name: str
@@ -143,30 +143,45 @@ def tokenize(
         raise InputError(f"{corpus.name} has no tokens; pass documents with text")
     check_length(length, special=added)
     choices = (*corpus.choices, *opened.choices, *([_DEFAULT] if tokenizer is None else []))
+    tokens = _padded_corpus(
+        opened, rows, lengths, length, least=added + 1, name=corpus.name, choices=choices
+    )
+    if occurs:
+        ids, words = most_frequent_first(tokens.ids, tokens.mask, opened.tokens)
+        if tokenizer is None:
+            counts = np.bincount(ids[tokens.mask]).tolist()
+            refuse_undivided(dict(zip(words, counts, strict=True)), corpus.name)
+        choice = all_that_occur(name, len(words), ids.shape[1])
+        tokens = tokens._replace(ids=ids, choices=(*tokens.choices, choice))
+    else:
+        words = list(opened.tokens)
+    return tokens._replace(
+        vocab_size=len(words),
+        tokens=words,
+        group_labels=group_labels(corpus.groups),
+        null_texts=corpus.null_texts,
+    )
+
+
+def _padded_corpus(
+    opened: Tokenizer,
+    rows: Any,
+    lengths: Int[np.ndarray, " documents"],
+    length: int | None,
+    *,
+    least: int,
+    name: str,
+    choices: tuple[Choice, ...] = (),
+) -> TokenCorpus:
+    """Documents of ids as a corpus, truncated and padded to one length, without a vocabulary."""
     if length is None:
-        length, choice = _default_length(lengths, least=added + 1)
+        length, choice = _default_length(lengths, least=least)
         choices = (*choices, choice)
     check_table(len(rows), length)
     ids, mask = _padded(opened, rows, length)
-    tokens = opened.tokens
-    if occurs:
-        ids, tokens = most_frequent_first(ids, mask, tokens)
-        if tokenizer is None:
-            counts = np.bincount(ids[mask]).tolist()
-            refuse_undivided(dict(zip(tokens, counts, strict=True)), corpus.name)
-        choices = (*choices, all_that_occur(name, len(tokens), length))
+    longest = int(lengths.max())
     return TokenCorpus(
-        name=corpus.name,
-        tokenizer=opened.name,
-        ids=ids,
-        mask=mask,
-        vocab_size=len(tokens),
-        exclude=opened.exclude,
-        tokens=list(tokens),
-        longest=longest,
-        group_labels=group_labels(corpus.groups),
-        null_texts=corpus.null_texts,
-        choices=choices,
+        name, opened.name, ids, mask, 0, opened.exclude, [], longest, choices=choices
     )
 
 
@@ -184,7 +199,7 @@ def open_tokenizer(
         vocabulary: vocabulary of words and characters, which have none of their own: the text of
             each id. With `"[UNK]"` as the last, that stands for what the others do not have;
             without it such a document is an error. `vocabulary_of` makes one from documents.
-        progress: is told what is not as in a file: dropout, which is switched off.
+        progress: is told when dropout is switched off.
 
     Raises:
         InputError: as `tokenize`; a vocabulary too many or missing, or with repeats.
@@ -208,7 +223,7 @@ def open_tokenizer(
     if name == "bytes":
         _refuse_special(tokenizer, special)
         return Tokenizer("bytes", _bytes, [*map(_byte_text, range(256))], checksum="bytes")
-    opened = _of_file(tokenizer, special)
+    opened = _pretrained_tokenizer(tokenizer, special)
     for choice in opened.choices:
         progress.say(f"{choice.setting}: {choice.value}, although {choice.why}")
     return opened
@@ -248,7 +263,7 @@ def tokenizer_of_ids(
         raise InputError(f"{name} has a vocabulary of its own; leave `vocab_size` out")
     else:
         opened = open_tokenizer(tokenizer, special=special)
-    rows = functools.partial(_ready, size=len(opened.tokens), name=opened.name)
+    rows = functools.partial(_checked_ids, size=len(opened.tokens), name=opened.name)
     return opened._replace(rows=rows, prefix=(), suffix=(), choices=())
 
 
@@ -257,52 +272,31 @@ def corpus_of_ids(
 ) -> TokenCorpus:
     """Documents of ids as a corpus, truncated and padded to one length, as by `tokenize`."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    choices: tuple[Choice, ...] = ()
-    if length is None:
-        length, choice = _default_length(lengths, least=1)
-        choices = (choice,)
-    check_table(len(rows), length)
-    ids, mask = opened.encode(rows, length=length)
-    return TokenCorpus(
-        name=name,
-        tokenizer=opened.name,
-        ids=ids,
-        mask=mask,
-        vocab_size=len(opened.tokens),
-        exclude=opened.exclude,
-        tokens=list(opened.tokens),
-        longest=int(lengths.max()),
-        choices=choices,
-        **fields,
-    )
+    checked = opened.rows(rows, length)
+    corpus = _padded_corpus(opened, checked, lengths, length, least=1, name=name)
+    tokens = list(opened.tokens)
+    return corpus._replace(tokens=tokens, vocab_size=len(tokens), **fields)
 
 
 def is_of_ids(tokenizer: Tokenizer) -> bool:
     """Whether a tokenizer is one of `tokenizer_of_ids`."""
-    return isinstance(tokenizer.rows, functools.partial) and tokenizer.rows.func is _ready
+    return isinstance(tokenizer.rows, functools.partial) and tokenizer.rows.func is _checked_ids
 
 
-def _ready(rows: Any, length: int | None, *, size: int, name: str) -> Ragged:
-    """Ids as they are, once it is known that they are of the vocabulary."""
-    whole = ragged(rows)
-    if _outside(whole.values, size) is None:
-        return whole
-    own = whole if length is None else whole.cut(length)  # what is beyond is not read
-    if (wrong := _outside(own.values, size)) is not None:
+def _checked_ids(rows: Any, length: int | None, *, size: int, name: str) -> Ragged:
+    """Ids unchanged, after a check that those within the length are in the vocabulary."""
+    ids = ragged(rows)
+    ids = ids if length is None else ids.cut(length)
+    lowest, highest = int(ids.values.min(initial=0)), int(ids.values.max(initial=0))
+    if lowest < 0 or highest >= size:
         raise InputError(
-            f"a document has id {wrong}, and {name} has {size:,}; pass the tokenizer that made the "
-            "ids, or a larger `vocab_size`"
+            f"a document has id {lowest if lowest < 0 else highest}, and {name} has {size:,}; pass "
+            "the tokenizer that made the ids, or a larger `vocab_size`"
         )
-    return own
+    return ids
 
 
-def _outside(ids: Integer[np.ndarray, " ids"], size: int) -> int | None:
-    """An id that is not of the vocabulary; None where all are."""
-    low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
-    return low if low < 0 else high if high >= size else None
-
-
-def _of_file(tokenizer: Source, special: bool) -> Tokenizer:
+def _pretrained_tokenizer(tokenizer: Source, special: bool) -> Tokenizer:
     opened = open_pretrained(tokenizer)
     prefix, suffix = opened.special_tokens() if special else ((), ())
     exclude = tuple(sorted({*prefix, *suffix, *opened.padding})) if special else ()
@@ -318,8 +312,8 @@ def _of_file(tokenizer: Source, special: bool) -> Tokenizer:
     )
 
 
-def _checksum(own: list[Any]) -> str:
-    return f"{zlib.crc32(json.dumps(own).encode()):08x}"
+def _checksum(values: list[Any]) -> str:
+    return f"{zlib.crc32(json.dumps(values).encode()):08x}"
 
 
 def _refuse_special(tokenizer: Source, special: bool) -> None:

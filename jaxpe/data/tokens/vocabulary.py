@@ -4,7 +4,6 @@ import functools
 import itertools
 import os
 import re
-import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +21,6 @@ from jaxpe.data.tokens.ragged import Ragged
 UNKNOWN = "[UNK]"
 DEFAULT_TOKENIZER = "words"
 VOCABULARY = "vocabulary"  # setting of a `Choice`
-_LONG = 2**20  # characters of a document whose words are not all listed at once
 
 # Runs longer than words: of Chinese and Japanese, of Thai, Lao, Burmese and Khmer, of any script.
 _RUN = re.compile(
@@ -84,7 +82,7 @@ def refuse_undivided(counts: Mapping[str, int], name: str) -> None:
 
     Args:
         counts: number of times that each word occurs.
-        name: what is refused.
+        name: the corpus, for the message.
     """
     sizes = {token: count * len(token) for token, count in counts.items()}
     runs = {token: size for token, size in sizes.items() if _RUN.search(token)}
@@ -102,7 +100,7 @@ def most_frequent(counts: Mapping[str, int], max_vocab: int | None) -> list[str]
     vocabulary = _most_frequent_first(counts)
     if max_vocab is None or len(vocabulary) <= max_vocab:
         return vocabulary
-    return with_unknown(vocabulary, max_vocab)
+    return vocabulary_with_unknown(vocabulary, max_vocab)
 
 
 def vocabulary_occurs(tokenizer: str) -> bool:
@@ -117,16 +115,16 @@ def all_that_occur(tokenizer: str, size: int, length: int) -> Choice:
     return Choice(VOCABULARY, f"{size:,} {tokenizer}", why, how)
 
 
-def with_unknown(vocabulary: list[str], max_vocab: int | None) -> list[str]:
+def vocabulary_with_unknown(vocabulary: list[str], max_vocab: int | None) -> list[str]:
     """A vocabulary cut to a size and ended with `"[UNK]"`, which counts towards the size."""
     check_range("max_vocab", max_vocab, least=2)
     return [*vocabulary[: None if max_vocab is None else max_vocab - 1], UNKNOWN]
 
 
-def in_order(tokens: Iterable[str]) -> list[str]:
+def sorted_vocabulary(tokens: Iterable[str]) -> list[str]:
     """A vocabulary sorted by text, with `"[UNK]"` as the last where it is among the tokens.
 
-    >>> in_order(["to", "[UNK]", "be"])
+    >>> sorted_vocabulary(["to", "[UNK]", "be"])
     ['be', 'to', '[UNK]']
     """
     return sorted(tokens, key=lambda token: (token == UNKNOWN, token))
@@ -150,9 +148,7 @@ def fixed_encoder(name: str, vocabulary: Sequence[str]) -> Encode:
 
 
 def growing_encoder(name: str) -> tuple[Encode, Sequence[str]]:
-    """Ids before there is a vocabulary, and their texts: code points, or the next number."""
-    if name == "characters":
-        return _code_points, _CodePoints()
+    """Encoder that numbers words or characters as they first occur, and the text of each id."""
     numbers = _Growing()
     return _encoder(name, numbers), numbers.tokens
 
@@ -207,33 +203,16 @@ class _Fixed(dict[str, int]):
         return self._unknown
 
 
-class _CodePoints(Sequence[str]):
-    """Vocabulary of all characters, by code point."""
-
-    def __len__(self) -> int:
-        return sys.maxunicode + 1
-
-    def __getitem__(self, index: Any) -> Any:
-        return chr(index)
-
-
 def _encoder(name: str, numbers: dict[str, int]) -> Encode:
     cut, number = _CUTS[name], numbers.__getitem__
 
     def encode(texts: list[str], length: int | None) -> Ragged:
-        found = [cut(text, length) for text in texts]
-        lengths = np.fromiter(map(len, found), np.int64, len(found))
-        tokens = itertools.chain.from_iterable(found)
+        cuts = [cut(text, length) for text in texts]
+        lengths = np.fromiter(map(len, cuts), np.int64, len(cuts))
+        tokens = itertools.chain.from_iterable(cuts)
         return Ragged(np.fromiter(map(number, tokens), np.int32, int(lengths.sum())), lengths)
 
     return encode
-
-
-def _code_points(texts: list[str], length: int | None) -> Ragged:
-    cut = [text[:length] for text in texts]
-    lengths = np.fromiter(map(len, cut), np.int64, len(cut))
-    content = "".join(cut).encode("utf-32-le", "surrogatepass")
-    return Ragged(np.frombuffer(content, "<i4"), lengths)
 
 
 def _words(text: str, length: int | None) -> list[str]:
@@ -241,10 +220,7 @@ def _words(text: str, length: int | None) -> list[str]:
     (pattern, formats), text = _word_patterns(), text.lower()
     if not text.isascii():
         text = formats.sub("", text)
-    if len(text) > _LONG:
-        return [*itertools.islice((found[0] for found in pattern.finditer(text)), length)]
-    found = pattern.findall(text)
-    return found if length is None else found[:length]
+    return pattern.findall(text)[:length]
 
 
 # The others hold Chinese characters, private ones and nothing (a test searches them all).

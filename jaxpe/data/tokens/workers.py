@@ -52,7 +52,7 @@ class TokenizerPool:
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def submit(self, texts: list[str]) -> "Future[Encoded]":
+    def submit(self, texts: Any) -> "Future[Encoded]":
         """Encode texts in one of the processes."""
         return self._pool.submit(_encode, texts)
 
@@ -70,7 +70,7 @@ def occurring(
     with _pool(processes) as pool:
         try:
             submitted = (pool.submit(count, texts) for texts in _batches(documents))
-            for counts in _in_order(submitted, AHEAD * processes):
+            for counts in _ordered_results(submitted, AHEAD * processes):
                 total.update(counts)
         except BaseException:  # an interrupt must not wait for what is under way
             pool.shutdown(wait=False, cancel_futures=True)
@@ -115,7 +115,7 @@ def _occurring(tokenizer: str, length: int | None, texts: list[str]) -> Counter[
     return counts
 
 
-def _in_order(futures: Iterable["Future[_Result]"], ahead: int) -> Iterator[_Result]:
+def _ordered_results(futures: Iterable["Future[_Result]"], ahead: int) -> Iterator[_Result]:
     """Results in order, with so many futures under way at once."""
     waiting: deque[Future[_Result]] = deque()
     for future in futures:

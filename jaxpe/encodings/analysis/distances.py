@@ -1,5 +1,6 @@
 """Distances that an encoding induces between positions, so that stress can be asked of all."""
 
+from functools import partial
 from typing import Literal
 
 import jax
@@ -7,7 +8,6 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe.encodings.base import Encoding, Params, centered_positions, check_inner_products
 from jaxpe.geometry.distances.matrices import Distances, as_present, euclidean_distances, safe_sqrt
 
@@ -69,7 +69,7 @@ def encoding_distances(
     return _by_logits(params, jnp.asarray(positions), encoding=encoding, **heads)
 
 
-@compiled("encoding", static=("num_heads", "head_dim"))
+@partial(jax.jit, static_argnames=("encoding", "num_heads", "head_dim"))
 def _by_logits(
     params: Params, positions: Array, *, encoding: Encoding, num_heads: int, head_dim: int
 ) -> Distances:

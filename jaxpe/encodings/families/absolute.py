@@ -15,21 +15,20 @@ from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.program import one_program
 from jaxpe.encodings.base import (
     Encoding,
     Params,
     align_positions,
     as_positions,
-    check_finite_positions,
-    check_sizes,
+    check_choice,
+    check_even,
     compute_dtype,
     identity,
     vector_dtype,
 )
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
-from jaxpe.encodings.tables import check_tables, take
+from jaxpe.encodings.tables import check_tables, normal_params, take
 from jaxpe.geometry import (
     EmptyPolicy,
     LowRankFactors,
@@ -41,7 +40,6 @@ from jaxpe.geometry import (
     hellinger_gram,
     positional_distributions,
 )
-from jaxpe.geometry.checks import looked_at
 from jaxpe.rope.scaling import inverse_frequencies
 
 Positions = Int[ArrayLike, "*batch n"] | Float[ArrayLike, "*batch n"]
@@ -72,8 +70,7 @@ def from_vectors(
     >>> line.embed((), jnp.zeros((3, 1)), jnp.arange(3)).ravel().tolist()
     [0.0, 1.0, 2.0]
     """
-    if mode not in ("add", "concat"):
-        raise ValueError(f"mode is {mode!r}: pass 'add' or 'concat'")
+    check_choice("mode", mode, ("add", "concat"))
     make = Encoding().init if init is None else init
     first = np.zeros(1, np.int32)
     dim = jax.eval_shape(lambda: function(make(jax.random.key(0)), first)).shape[-1]
@@ -216,7 +213,7 @@ def fourier(
     >>> (v**2).sum(axis=-1).round(6).tolist()
     [2.0, 2.0, 2.0]
     """
-    _check_pairs(dim)
+    check_even(dim=dim)
 
     def init(key):
         return {"frequencies": sigma * jax.random.normal(key, (dim // 2,), jnp.result_type(float))}
@@ -314,13 +311,10 @@ def information_optimal(
     >>> euclidean_distances(v).values[0].round(3).tolist()
     [0.0, 1.414, 1.414]
     """
+    check_choice("metric", metric, ("hellinger", "fisher_rao"))
     mu = positional_distributions(counts, empty=empty)
-    if metric == "hellinger":
-        gram = hellinger_gram(mu)
-    elif metric == "fisher_rao":
-        gram = gram_matrix(fisher_rao_distances(mu))
-    else:
-        raise ValueError(f"metric is {metric!r}: pass 'hellinger' or 'fisher_rao'")
+    fisher_rao = metric == "fisher_rao"
+    gram = gram_matrix(fisher_rao_distances(mu)) if fisher_rao else hellinger_gram(mu)
     P = classical_mds_from_gram(gram, dim=dim, present=mu.present).coordinates
     if scale == "rms":
         square = jnp.sum(P**2) / (dim * jnp.maximum(jnp.sum(mu.present), 1).astype(P.dtype))
@@ -363,11 +357,7 @@ def low_rank(
     entry = math.sqrt(stddev) / rank**0.25
 
     def init(key):
-        left, right = jax.random.split(key)
-        return {
-            "A": random_vectors(left, length, dim=rank, scale=entry),
-            "B": random_vectors(right, dim, dim=rank, scale=entry),
-        }
+        return normal_params(key, **{name: (entry, shape) for name, shape in shapes.items()})
 
     shapes = {"A": (length, rank), "B": (dim, rank)}
     return _tables(init, shapes, trainable=True, interpolate=interpolate, mode=mode)
@@ -398,8 +388,6 @@ def low_rank_from(
     return _tables(init, shapes, trainable=trainable, interpolate=interpolate, mode=mode)
 
 
-@looked_at(positions=check_finite_positions)
-@one_program
 def sinusoidal_vectors(
     positions: Positions, *, dim: int, base: float = 10_000.0, layout: Layout = "interleaved"
 ) -> Float[Array, "*batch n dim"]:
@@ -411,7 +399,7 @@ def sinusoidal_vectors(
     >>> sinusoidal_vectors(jnp.arange(2), dim=2).round(4).tolist()
     [[0.0, 1.0], [0.8415, 0.5403]]
     """
-    _check_pairs(dim)
+    check_even(dim=dim)
     frequencies = inverse_frequencies(dim, base=base)
     angles = phases(positions, frequencies, vector_dtype(positions))
     return _paired(jnp.sin(angles), jnp.cos(angles), layout)
@@ -520,16 +508,9 @@ def _tables(
 
 def _paired(first: Array, second: Array, layout: str) -> Array:
     """Two halves `[..., half]` as one `[..., 2·half]`, in turn or one behind the other."""
-    if layout not in ("interleaved", "concatenated"):
-        raise ValueError(f"layout is {layout!r}: pass 'interleaved' or 'concatenated'")
+    check_choice("layout", layout, ("interleaved", "concatenated"))
     pairs = jnp.stack([first, second], axis=-1 if layout == "interleaved" else -2)
     return pairs.reshape(*first.shape[:-1], 2 * first.shape[-1])
-
-
-def _check_pairs(dim: int) -> None:
-    check_sizes(dim=dim)
-    if dim % 2:
-        raise ValueError(f"dim must be even and at least 2, not {dim}: frequencies come in pairs")
 
 
 def _some_counts(length: int) -> PositionCounts:

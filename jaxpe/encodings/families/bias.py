@@ -9,13 +9,14 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.program import one_program
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
     as_positions,
+    check_choice,
     check_head_dim,
     check_heads,
+    check_positive,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -27,7 +28,7 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.context import sums_to_the_end
 from jaxpe.encodings.families.absolute import Positions
 from jaxpe.encodings.registry import register
-from jaxpe.encodings.tables import check_tables, take
+from jaxpe.encodings.tables import check_tables, take, uniform_params
 
 
 def alibi_slopes(num_heads: int) -> Float[np.ndarray, " heads"]:
@@ -128,7 +129,6 @@ def alibi(
     return Encoding(bias=bias, vectors=vectors)
 
 
-@one_program
 def t5_buckets(
     offsets: Int[ArrayLike, "..."] | Float[ArrayLike, "..."],
     *,
@@ -153,12 +153,11 @@ def t5_buckets(
     distance = jnp.abs(offsets) if bidirectional else jnp.maximum(-offsets, 0)
     if jnp.issubdtype(offsets.dtype, jnp.integer):
         starts = np.ceil(starts)
-    found = jnp.searchsorted(
-        jnp.asarray(starts, offsets.dtype), distance, side="right", method="compare_all"
-    ).astype(jnp.int32)
+    starts = jnp.asarray(starts, offsets.dtype)
+    buckets = jnp.searchsorted(starts, distance, side="right", method="compare_all")
     # Not offsets > 0: the first bucket of the second half is nobody's in T5.
-    behind = (offsets >= 1).astype(jnp.int32) if bidirectional else jnp.int32(0)
-    return found + behind * (num_buckets // 2)
+    second_half = (offsets >= 1) & bidirectional
+    return buckets.astype(jnp.int32) + second_half.astype(jnp.int32) * (num_buckets // 2)
 
 
 @register("t5", source="Raffel et al. (2020)")
@@ -229,8 +228,7 @@ def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding
     [-2.0, -1.0, -0.0]
     """
     check_sizes(num_heads=num_heads)
-    if kind not in ("log", "power"):
-        raise ValueError(f"kind must be 'log' or 'power', not {kind!r}")
+    check_choice("kind", kind, ("log", "power"))
 
     def init(key):
         dtype = jnp.result_type(float)
@@ -243,14 +241,16 @@ def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding
         check_heads(q.shape, num_heads)
         dtype = compute_dtype(q)
         distance = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(dtype)
-        by_head = {name: value.reshape(-1, 1, 1) for name, value in params.items()}
-        own = {name: expand_rank(value, q.ndim, dtype) for name, value in by_head.items()}
-        r1 = jnp.exp(own["log_r1"])
+
+        def by_head(name):
+            return expand_rank(params[name].reshape(-1, 1, 1), q.ndim, dtype)
+
+        r1 = jnp.exp(by_head("log_r1"))
         if kind == "log":
-            return -r1 * jnp.log1p(jnp.exp(own["log_r2"]) * distance)
+            return -r1 * jnp.log1p(jnp.exp(by_head("log_r2")) * distance)
         # At distance 0 the power is 0 for every exponent, but its derivatives there are 0·∞.
         apart = distance > 0
-        r2 = 2.0 * jax.nn.sigmoid(own["logit_r2"])
+        r2 = 2.0 * jax.nn.sigmoid(by_head("logit_r2"))
         return -r1 * jnp.where(apart, jnp.where(apart, distance, 1.0) ** r2, 0.0)
 
     return Encoding(init=init, bias=bias)
@@ -275,24 +275,19 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
     (2, 3, 3)
     """
     check_sizes(num_heads=num_heads, hidden=hidden)
-    if not (threshold > 0 and c > 0):
-        raise ValueError(f"threshold and c must be positive, not {threshold} and {c}")
+    check_positive(threshold=threshold, c=c)
 
     def init(key):
-        keys = jax.random.split(key, 4)
         dtype = jnp.result_type(float)
-
-        def uniform(key, shape, inputs):
-            return jax.random.uniform(key, shape, dtype, -1.0, 1.0) * inputs**-0.5
-
-        return {
-            "log_c": jnp.asarray(np.log(c), dtype),
-            "log_threshold": jnp.asarray(np.log(threshold), dtype),
-            "weight_in": uniform(keys[0], (hidden,), 1),
-            "bias_in": uniform(keys[1], (hidden,), 1),
-            "weight_out": uniform(keys[2], (hidden, num_heads), hidden),
-            "bias_out": uniform(keys[3], (num_heads,), hidden),
-        }
+        network = uniform_params(
+            jax.random.split(key, 4),
+            weight_in=(1, (hidden,)),
+            bias_in=(1, (hidden,)),
+            weight_out=(hidden, (hidden, num_heads)),
+            bias_out=(hidden, (num_heads,)),
+        )
+        logs = {"log_c": np.log(c), "log_threshold": np.log(threshold)}
+        return network | {name: jnp.asarray(value, dtype) for name, value in logs.items()}
 
     def bias(params, q, k, q_positions, k_positions):
         check_heads(q.shape, num_heads)

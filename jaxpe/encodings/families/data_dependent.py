@@ -11,6 +11,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.base import (
     Encoding,
     Params,
+    check_even,
     check_head_dim,
     check_heads,
     check_sizes,
@@ -23,7 +24,7 @@ from jaxpe.encodings.context import causal_convolution, running_sum
 from jaxpe.encodings.families.bias import alibi_slopes
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
-from jaxpe.encodings.tables import check_tables
+from jaxpe.encodings.tables import check_tables, normal_params
 
 
 @register("fox", source="Lin et al. (2025)")
@@ -115,8 +116,7 @@ def grape_additive(*, num_heads: int, head_dim: int, stddev: float = 0.02) -> En
         return {"rate": jnp.zeros(num_heads, dtype), "gate": gate}
 
     def bias(params, q, k, q_positions, k_positions):
-        check_heads(q.shape, num_heads)
-        check_head_dim(q.shape, head_dim)
+        check_heads(q.shape, num_heads, head_dim)
         check_tables(params, rate=(num_heads,), gate=(num_heads, head_dim))
         dtype = compute_dtype(q)
         keys = repeat_heads(k, num_heads).astype(dtype)
@@ -180,14 +180,14 @@ def path_attention(
     heads = (num_heads, head_dim)
 
     def init(key):
-        keys, dtype = jax.random.split(key, 4), jnp.result_type(float)
-        return {
-            "down": dim**-0.5 * jax.random.normal(keys[0], (dim, rank), dtype),
-            "up": rank**-0.5 * jax.random.normal(keys[1], (rank, *heads), dtype),
-            "conv": conv_width**-0.5 * jax.random.normal(keys[2], (conv_width, *heads), dtype),
-            "kernel": stddev * jax.random.normal(keys[3], (dim, num_heads), dtype),
-            "bias": jnp.zeros(num_heads, dtype),
-        }
+        params = normal_params(
+            key,
+            down=(dim**-0.5, (dim, rank)),
+            up=(rank**-0.5, (rank, *heads)),
+            conv=(conv_width**-0.5, (conv_width, *heads)),
+            kernel=(stddev, (dim, num_heads)),
+        )
+        return params | {"bias": jnp.zeros(num_heads, jnp.result_type(float))}
 
     def context(params, x, positions, rows):
         x = jnp.asarray(x)
@@ -206,8 +206,7 @@ def path_attention(
         return {"w": w, "beta": beta, "place": place}, (carry, last)
 
     def products(params, q, k, q_positions, k_positions, q_context, k_context):
-        check_heads(q.shape, num_heads)
-        check_head_dim(q.shape, head_dim)
+        check_heads(q.shape, num_heads, head_dim)
         return path_products(q, repeat_heads(k, num_heads), q_context, k_context, chunk=chunk)
 
     return Encoding(init=init, context=context, products=products)
@@ -348,21 +347,19 @@ def selective_rope(
     (3, 1, 1)
     """
     check_sizes(dim=dim, num_heads=num_heads, head_dim=head_dim, conv_width=conv_width)
-    if head_dim % 2:
-        raise ValueError(f"head_dim={head_dim} has no pairs to turn: pass an even width")
+    check_even(head_dim=head_dim)
     half = head_dim // 2
 
     def init(key):
-        keys, dtype = jax.random.split(key, 3), jnp.result_type(float)
-        kernel = jax.random.normal(keys[1], (conv_width, num_heads, half), dtype)
-        params = {
-            "projection": jax.random.normal(keys[0], (dim, num_heads, half), dtype),
-            "conv": conv_width**-0.5 * kernel,
-        }
-        if gated:
-            params["kernel"] = stddev * jax.random.normal(keys[2], (dim, num_heads), dtype)
-            params["bias"] = jnp.zeros(num_heads, dtype)
-        return params
+        params = normal_params(
+            key,
+            projection=(1.0, (dim, num_heads, half)),
+            conv=(conv_width**-0.5, (conv_width, num_heads, half)),
+            kernel=(stddev, (dim, num_heads)),
+        )
+        params["bias"] = jnp.zeros(num_heads, jnp.result_type(float))
+        names = ("projection", "conv", "kernel", "bias") if gated else ("projection", "conv")
+        return {name: params[name] for name in names}
 
     def context(params, x, positions, rows):
         x = jnp.asarray(x)

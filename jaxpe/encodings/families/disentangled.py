@@ -11,18 +11,18 @@ from jaxpe.encodings.base import (
     Rows,
     align_positions,
     as_positions,
-    check_head_dim,
     check_heads,
     check_sizes,
     compute_dtype,
     expand_rank,
     position_offsets,
     repeat_heads,
+    scaled,
 )
 from jaxpe.encodings.families.absolute import table_rows
 from jaxpe.encodings.families.bias import interpolate, kerple, t5
 from jaxpe.encodings.registry import register
-from jaxpe.encodings.tables import check_tables
+from jaxpe.encodings.tables import check_tables, normal_params, uniform_params
 
 
 @register(
@@ -73,20 +73,13 @@ def deberta(
     shape = (2 * num_buckets, num_heads, head_dim)
 
     def init(key):
-        keys, dtype = jax.random.split(key), jnp.result_type(float)
-        names = ("key_table", "query_table")
-        return {
-            name: stddev * jax.random.normal(own, shape, dtype)
-            for name, own in zip(names, keys, strict=True)
-        }
+        return normal_params(key, key_table=(stddev, shape), query_table=(stddev, shape))
 
     def query(params, q, positions):
-        q = jnp.asarray(q)
-        return (q.astype(compute_dtype(q)) * 3**-0.5).astype(q.dtype)
+        return scaled(q, 3**-0.5)
 
     def bias(params, q, k, q_positions, k_positions):
-        check_heads(q.shape, num_heads)
-        check_head_dim(q.shape, head_dim)
+        check_heads(q.shape, num_heads, head_dim)
         check_tables(params, key_table=shape, query_table=shape)
         dtype = compute_dtype(q)
         behind = -position_offsets(q, k, q_positions, k_positions)
@@ -95,8 +88,8 @@ def deberta(
         to_position = jnp.einsum("...qhd,rhd->...hqr", q.astype(dtype), keys)
         k = repeat_heads(k, num_heads).astype(dtype)
         to_content = jnp.einsum("...khd,rhd->...hkr", k, queries) * 3**-0.5
-        found = interpolate(to_position, rows) + interpolate(to_content, rows.mT).mT
-        return found * head_dim**-0.5
+        terms = interpolate(to_position, rows) + interpolate(to_content, rows.mT).mT
+        return terms * head_dim**-0.5
 
     return Encoding(init=init, query=query, bias=bias)
 
@@ -167,18 +160,14 @@ def tupe(
         shapes["first"] = (2, num_heads)
 
     def init(key):
-        own, rest = jax.random.split(key)
-        keys, dtype = jax.random.split(own, len(shapes)), jnp.result_type(float)
-        tables = {
-            name: stddev * jax.random.normal(one, shape, dtype)
-            for (name, shape), one in zip(shapes.items(), keys, strict=True)
-        }
-        norm = {"norm_scale": jnp.ones(dim, dtype), "norm_shift": jnp.zeros(dim, dtype)}
-        return tables | norm | {"buckets": relative.init(rest)["table"]}
+        tables_key, relative_key = jax.random.split(key)
+        tables = normal_params(tables_key, **{n: (stddev, shape) for n, shape in shapes.items()})
+        ones = jnp.ones(dim, jnp.result_type(float))
+        norm = {"norm_scale": ones, "norm_shift": 0 * ones}
+        return tables | norm | {"buckets": relative.init(relative_key)["table"]}
 
     def query(params, q, positions):
-        q = jnp.asarray(q)
-        return (q.astype(compute_dtype(q)) * 2**-0.5).astype(q.dtype)
+        return scaled(q, 2**-0.5)
 
     def bias(params, q, k, q_positions, k_positions):
         check_heads(q.shape, num_heads)
@@ -188,11 +177,9 @@ def tupe(
         j = align_positions(k_positions, k.shape, after=2)
 
         def projected(name, positions):
-            own = {key: params[key].astype(dtype) for key in ("table", "norm_scale", "norm_shift")}
-            rows = table_rows(own["table"], positions)
-            scale, shift = (
-                expand_rank(own[key], rows.ndim) for key in ("norm_scale", "norm_shift")
-            )
+            rows = table_rows(params["table"].astype(dtype), positions)
+            norm = ("norm_scale", "norm_shift")
+            scale, shift = (expand_rank(params[name], rows.ndim, dtype) for name in norm)
             rows = _standardised(rows) * scale + shift
             return jnp.einsum("...nc,chd->...nhd", rows, params[name].astype(dtype))
 
@@ -253,31 +240,26 @@ def dape(encoding: Encoding, *, num_heads: int, hidden: int = 32) -> Encoding:
         )
 
     def init(key):
-        keys, dtype = jax.random.split(key, 5), jnp.result_type(float)
-        shapes = {
-            "weight_in": ((2 * num_heads, hidden), 2 * num_heads),
-            "bias_in": ((hidden,), 2 * num_heads),
-            "weight_out": ((hidden, num_heads), hidden),
-            "bias_out": ((num_heads,), hidden),
-        }
-        network = {
-            name: jax.random.uniform(own, shape, dtype, -1.0, 1.0) * inputs**-0.5
-            for (name, (shape, inputs)), own in zip(shapes.items(), keys[1:], strict=True)
-        }
+        keys = jax.random.split(key, 5)
+        network = uniform_params(
+            keys[1:],
+            weight_in=(2 * num_heads, (2 * num_heads, hidden)),
+            bias_in=(2 * num_heads, (hidden,)),
+            weight_out=(hidden, (hidden, num_heads)),
+            bias_out=(hidden, (num_heads,)),
+        )
         return network | {"base": encoding.init(keys[0])}
 
     def bias(params, q, k, q_positions, k_positions):
         check_heads(q.shape, num_heads)
         dtype = compute_dtype(q)
-        own = {name: value.astype(dtype) for name, value in params.items() if name != "base"}
         A = dot_products(q, k) * q.shape[-1] ** -0.5
-        own_bias = encoding.bias(params["base"], q, k, q_positions, k_positions)
-        B = jnp.zeros_like(A) if own_bias is None else expand_rank(own_bias, A.ndim, dtype)
-        B = jnp.broadcast_to(B, A.shape)
+        B = jnp.asarray(encoding.bias(params["base"], q, k, q_positions, k_positions), dtype)
+        B = jnp.broadcast_to(expand_rank(B, A.ndim), A.shape)
 
         def layer(x, weight, shift):
-            out = jnp.einsum("...cqk,cu->...uqk", x, own[weight])
-            return out + expand_rank(own[shift][:, None, None], x.ndim)
+            out = jnp.einsum("...cqk,cu->...uqk", x, params[weight].astype(dtype))
+            return out + expand_rank(params[shift][:, None, None], x.ndim, dtype)
 
         units = layer(jnp.concatenate([A, B], axis=-3), "weight_in", "bias_in")
         return B + layer(jax.nn.leaky_relu(units, 0.01), "weight_out", "bias_out")
@@ -340,12 +322,8 @@ def inkling(
     shapes = {"projection": (dim, num_heads, rank), "profiles": (rank, extent)}
 
     def init(key):
-        keys, dtype = jax.random.split(key), jnp.result_type(float)
-        projection = jax.random.normal(keys[0], shapes["projection"], dtype) * dim**-0.5
-        return {
-            "projection": projection,
-            "profiles": stddev * jax.random.normal(keys[1], shapes["profiles"], dtype),
-        }
+        stddevs = {"projection": dim**-0.5, "profiles": stddev}
+        return normal_params(key, **{n: (stddevs[n], shape) for n, shape in shapes.items()})
 
     def context(params, x, positions, rows: Rows):
         x = jnp.asarray(x)
@@ -364,21 +342,20 @@ def inkling(
         return 1 + alpha * jnp.log(jnp.maximum((i + 1) / floor, 1))
 
     def query(params, q, positions, r):
-        q = jnp.asarray(q)
         tau = growth(align_positions(positions, q.shape, after=2), compute_dtype(q))
-        return (q.astype(tau.dtype) * tau[..., None, None]).astype(q.dtype)
+        return scaled(q, tau[..., None, None])
 
     def bias(params, q, k, q_positions, k_positions, r, _):
         check_heads(q.shape, num_heads)
         dtype = compute_dtype(q)
         scores = jnp.einsum("...qhr,re->...hqe", r.astype(dtype), params["profiles"].astype(dtype))
         behind = -position_offsets(q, k, q_positions, k_positions)
-        found = interpolate(scores, jnp.clip(behind, 0, extent - 1))
-        found = jnp.where((behind >= 0) & (behind < extent), found, 0.0)
+        term = interpolate(scores, jnp.clip(behind, 0, extent - 1))
+        term = jnp.where((behind >= 0) & (behind < extent), term, 0.0)
         if log_floor is None:
-            return found
+            return term
         tau = growth(align_positions(q_positions, q.shape, after=2), dtype)
-        return found * tau[..., None, :, None]
+        return term * tau[..., None, :, None]
 
     if log_floor is None:
         return Encoding(init=init, context=context, bias=bias)

@@ -17,7 +17,7 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
-from jaxpe.encodings.tables import check_tables
+from jaxpe.encodings.tables import check_tables, normal_params
 from jaxpe.rope.scaling import inverse_frequencies
 
 
@@ -111,16 +111,12 @@ def fope(
     def init(key):
         dtype = jnp.result_type(float)
         spread = stddev * (2 / (2 * size)) ** 0.5 if size else 0.0
-        cosines, sines = (
-            jnp.eye(size, dtype=dtype)[None] + spread * jax.random.normal(own, shape, dtype)
-            for own in jax.random.split(key)
-        )
-        return {"cosines": cosines, "sines": sines}
+        parts = normal_params(key, cosines=(spread, shape), sines=(spread, shape))
+        return {name: jnp.eye(size, dtype=dtype)[None] + part for name, part in parts.items()}
 
     def turn(params, x, positions):
         x = jnp.asarray(x)
-        check_heads(x.shape, num_heads)
-        check_head_dim(x.shape, head_dim)
+        check_heads(x.shape, num_heads, head_dim)
         check_tables(params, cosines=shape, sines=shape)
         dtype = compute_dtype(x)
         angles = phases(align_positions(positions, x.shape, after=2), kept, dtype)

@@ -9,7 +9,6 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -17,13 +16,14 @@ from jaxpe.encodings.base import (
     as_positions,
     check_head_dim,
     check_heads,
+    check_positive,
     check_sizes,
     compute_dtype,
     expand_rank,
 )
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
-from jaxpe.encodings.tables import check_tables
+from jaxpe.encodings.tables import check_tables, normal_params
 from jaxpe.rope.scaling import inverse_frequencies
 
 # Terms of the series, and squarings enough for any position below 2³¹.
@@ -88,8 +88,7 @@ def mixed_rope(
 
     def turn(params, x: ArrayLike, positions: ArrayLike) -> Array:
         x = jnp.asarray(x)
-        check_head_dim(x.shape, head_dim)
-        check_heads(x.shape, num_heads)
+        check_heads(x.shape, num_heads, head_dim)
         check_tables(params, frequencies=shape)
         i = _coordinates(positions, x, axes)
         omega = params["frequencies"].astype(i.dtype)
@@ -212,11 +211,7 @@ def comrope(
     shape = (num_heads or 1, blocks, entries)
 
     def init(key):
-        keys, dtype = jax.random.split(key), jnp.result_type(float)
-        return {
-            "upper": 2**0.5 * jax.random.normal(keys[0], shape, dtype),
-            "multipliers": jax.random.normal(keys[1], (axes, blocks), dtype),
-        }
+        return normal_params(key, upper=(2**0.5, shape), multipliers=(1.0, (axes, blocks)))
 
     def generators(params):
         check_tables(params, upper=shape, multipliers=(axes, blocks))
@@ -255,7 +250,7 @@ def _turning_in_blocks(
     return Encoding(init=init, query=turn, key=turn)
 
 
-@compiled()
+@jax.jit
 def _exponential(A: Array) -> Array:
     """exp(A) of skew matrices `[..., b, b]`: the series of A/2ⁿ, norm below 1/4, squared n times.
 
@@ -313,8 +308,7 @@ def _block_sizes(
             f"block={block} does not divide head_dim={head_dim} into rotations: pass a divisor of "
             "at least 2"
         )
-    if not extent > 0:
-        raise ValueError(f"extent must be positive, not {extent}")
+    check_positive(extent=extent)
     return head_dim // block, block * (block - 1) // 2
 
 

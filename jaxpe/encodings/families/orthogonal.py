@@ -14,13 +14,10 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import require
-from jaxpe._core.program import one_program
 from jaxpe.encodings.base import (
     Encoding,
     as_positions,
-    check_finite_positions,
     check_sizes,
     expand_rank,
     vector_dtype,
@@ -29,7 +26,6 @@ from jaxpe.encodings.families.absolute import Mode, Positions, from_vectors, of_
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.tables import take
-from jaxpe.geometry.checks import looked_at
 from jaxpe.geometry.distances.matrices import floating, safe_sqrt
 
 PositionMap = Literal["tanh", "clipped", "log"]
@@ -132,8 +128,6 @@ def wavelet(
     return from_vectors(lambda _, i: _wavelet_rows(basis, i), scale=scale, mode=mode)
 
 
-@looked_at(positions=check_finite_positions)
-@one_program
 def legendre_vectors(
     positions: Positions,
     *,
@@ -166,8 +160,6 @@ def legendre_vectors(
     return values * _norms(dim, values) if normalized else values
 
 
-@looked_at(positions=check_finite_positions)
-@one_program
 def chebyshev_vectors(
     positions: Positions,
     *,
@@ -185,7 +177,6 @@ def chebyshev_vectors(
     return _recurrence(*mapped, _chebyshev_coefficients(dim))
 
 
-@one_program
 def legendre_polynomials(
     x: Float[ArrayLike, "*batch"], *, dim: int, normalized: bool = False
 ) -> Float[Array, "*batch dim"]:
@@ -201,7 +192,6 @@ def legendre_polynomials(
     return values * _norms(dim, values) if normalized else values
 
 
-@one_program
 def chebyshev_polynomials(x: Float[ArrayLike, "*batch"], *, dim: int) -> Float[Array, "*batch dim"]:
     """T_0(x), ..., T_{dim−1}(x) by T_{k+1} = 2x T_k − T_{k−1}; |T_k| ≤ 1 on [−1, 1].
 
@@ -211,8 +201,6 @@ def chebyshev_polynomials(x: Float[ArrayLike, "*batch"], *, dim: int) -> Float[A
     return _recurrence(*_split(floating(x)), _chebyshev_coefficients(dim))
 
 
-@looked_at(positions=check_finite_positions)
-@one_program
 def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Array, "*batch n dim"]:
     """Orthonormal DCT-II: √(2/L) cos(π(i + ½)k/L), k < dim, with √(1/L) for k = 0.
 
@@ -234,8 +222,6 @@ def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Arra
     return jnp.cos(angles) * expand_rank(amplitudes, angles.ndim, angles.dtype)
 
 
-@looked_at(positions=check_finite_positions)
-@one_program
 def wavelet_vectors(
     positions: Positions, *, dim: int, length: int, order: int = 4
 ) -> Float[Array, "*batch n dim"]:
@@ -321,7 +307,7 @@ def _recurrence(sign: Array, rest: Array, a: np.ndarray) -> Array:
     return jnp.where(odd, sign[..., None] * values, values)
 
 
-@compiled()
+@jax.jit
 def _at_magnitudes(rest: Array, a: Array) -> Array:
     """P_1..P_{len(a)} at 1 − rest, in front."""
 

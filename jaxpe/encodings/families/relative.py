@@ -20,7 +20,7 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.families.bias import interpolate
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
-from jaxpe.encodings.tables import check_tables
+from jaxpe.encodings.tables import check_tables, normal_params
 from jaxpe.rope.scaling import inverse_frequencies
 
 
@@ -52,13 +52,9 @@ def shaw(
     rows = 2 * max_distance + 1
 
     def init(key):
-        names = ("key_table", "value_table")[: 1 + values]
-        keys = jax.random.split(key)
-        dtype = jnp.result_type(float)
-        return {
-            name: stddev * jax.random.normal(own, (rows, head_dim), dtype)
-            for name, own in zip(names, keys, strict=False)
-        }
+        table = (stddev, (rows, head_dim))
+        params = normal_params(key, key_table=table, value_table=table)
+        return params if values else {"key_table": params["key_table"]}
 
     def places(offsets):
         return jnp.clip(offsets, -max_distance, max_distance) + max_distance
@@ -78,9 +74,8 @@ def shaw(
         sums = _summed_by_place(weights.astype(dtype), places(offsets), rows)
         return jnp.einsum("...hqr,rd->...qhd", sums, params["value_table"].astype(dtype))
 
-    if values:
-        return Encoding(init=init, bias=bias, value=value)
-    return Encoding(init=init, bias=bias)
+    encoding = Encoding(init=init, bias=bias)
+    return encoding._replace(value=value) if values else encoding
 
 
 @register("transformer_xl", source="Dai et al. (2019)")
@@ -117,25 +112,19 @@ def transformer_xl(
     frequencies = inverse_frequencies(dim, base=base)
 
     def init(key):
-        shapes = {
-            "projection": (dim, num_heads, head_dim),
-            "content_bias": (num_heads, head_dim),
-            "position_bias": (num_heads, head_dim),
-        }
-        dtype = jnp.result_type(float)
-        keys = jax.random.split(key, len(shapes))
-        return {
-            name: stddev * jax.random.normal(own, shape, dtype)
-            for (name, shape), own in zip(shapes.items(), keys, strict=True)
-        }
+        return normal_params(
+            key,
+            projection=(stddev, (dim, num_heads, head_dim)),
+            content_bias=(stddev, (num_heads, head_dim)),
+            position_bias=(stddev, (num_heads, head_dim)),
+        )
 
     # With (a, b) = Wᵀ(q_i + v), the weights of sines and cosines, the addition theorem splits
     #   Σ a sin ω(i − j) + b cos ω(i − j)
     #     = Σ (a sin ωi + b cos ωi) cos ωj + (b sin ωi − a cos ωi) sin ωj
     # into features of the query times features of the key.
     def bias(params, q, k, q_positions, k_positions):
-        check_heads(q.shape, num_heads)
-        check_head_dim(q.shape, head_dim)
+        check_heads(q.shape, num_heads, head_dim)
         dtype = compute_dtype(q)
         own = {name: value.astype(dtype) for name, value in params.items()}
         i, j = (

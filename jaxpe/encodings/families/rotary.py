@@ -1,7 +1,7 @@
 """Rotary encoding: queries and keys turn by angles that grow with position."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +9,12 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.program import one_program
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
     as_positions,
-    check_finite_positions,
+    check_choice,
+    check_positive,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -23,7 +23,6 @@ from jaxpe.encodings.families.absolute import Positions
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
-from jaxpe.geometry.checks import looked_at
 from jaxpe.rope.scaling import (
     Length,
     ProportionalScaling,
@@ -90,7 +89,7 @@ def rope(
     """
     dim = _rotary_dim(head_dim, fraction, scaling)
     turn = _turn(head_dim, dim, layout, _frequencies(dim, base, scaling, length))
-    return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, dim))
+    return _rotary(turn, head_dim, layout, dim)
 
 
 def rope_frequencies(
@@ -146,10 +145,7 @@ def xpos(
     0.25
     """
     _check_width(head_dim, head_dim)
-    if not (gamma > 0 and scale_base > 0):
-        raise ValueError(
-            f"gamma and scale_base must be positive, not {gamma} and {scale_base}: ζ lies in (0, 1)"
-        )
+    check_positive(gamma=gamma, scale_base=scale_base)  # so that ζ lies in (0, 1)
     frequencies = _frequencies(head_dim, base, None, None)
     zeta = (np.arange(0, head_dim, 2) + gamma * head_dim) / ((1 + gamma) * head_dim)
     rate = np.log(zeta) / scale_base  # of a position
@@ -198,21 +194,18 @@ def axial_rope(
     >>> axial_rope(head_dim=8).vectors((), grid.reshape(6, 2)).shape
     (6, 8)
     """
-    if axes < 1 or head_dim % (2 * axes) or head_dim < 1:
-        raise ValueError(
-            f"head_dim {head_dim} does not divide into pairs for {axes} axes: it must be a "
-            f"multiple of {2 * max(axes, 1)}"
-        )
+    check_sizes(axes=axes)
+    _check_width(head_dim, head_dim, per=2 * axes)
     share = head_dim // axes
-    own = inverse_frequencies(share, base=base) if frequencies is None else np.asarray(frequencies)
-    if own.shape != (share // 2,):
+    omega = inverse_frequencies(share, base=base) if frequencies is None else frequencies
+    if np.shape(omega) != (share // 2,):
         raise ValueError(
-            f"frequencies have shape {own.shape}, not {(share // 2,)}, as each axis has"
+            f"frequencies have shape {np.shape(omega)}: pass [{share // 2}], those of an axis"
         )
-    constant = RopeFrequencies(np.tile(own, axes))
+    tiled = RopeFrequencies(np.tile(np.asarray(omega), axes))
     axis_of = np.repeat(np.arange(axes), share // 2)
-    turn = _turn(head_dim, head_dim, layout, lambda positions: constant, axes=axes, axis_of=axis_of)
-    return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, head_dim))
+    turn = _turn(head_dim, head_dim, layout, lambda positions: tiled, axes=axes, axis_of=axis_of)
+    return _rotary(turn, head_dim, layout, head_dim)
 
 
 @register(
@@ -257,7 +250,7 @@ def mrope(
     frequencies = _frequencies(dim, base, scaling, length)
     axis_of = _axes_of_sections(sections, interleaved_sections)
     turn = _turn(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
-    return Encoding(query=turn, key=turn, vectors=_orbit(turn, head_dim, layout, dim))
+    return _rotary(turn, head_dim, layout, dim)
 
 
 def rope_from_hf(
@@ -287,19 +280,13 @@ def rope_from_hf(
     >>> rope_from_hf(yarn, head_dim=128).defines("query")
     True
     """
-    shared: dict[str, Any] = {
-        "head_dim": head_dim,
-        "layout": layout,
-        "length": length,
-        **rope_arguments(parameters, max_position_embeddings=max_position_embeddings),
-    }
-    if parameters.get("mrope_section") is not None:
-        return mrope(
-            sections=parameters["mrope_section"],
-            interleaved_sections=parameters.get("mrope_interleaved", False),
-            **shared,
-        )
-    return rope(**shared)
+    options = rope_arguments(parameters, max_position_embeddings=max_position_embeddings)
+    options |= {"head_dim": head_dim, "layout": layout, "length": length}
+    sections = parameters.get("mrope_section")
+    if sections is None:
+        return rope(**options)
+    interleaved = parameters.get("mrope_interleaved", False)
+    return mrope(sections=sections, interleaved_sections=interleaved, **options)
 
 
 def rope_arguments(
@@ -353,8 +340,8 @@ def rotary_permutation(
     _check_width(head_dim or rotary_dim, rotary_dim)
     pairs = np.arange(rotary_dim).reshape(-1, 2)
     to_half_split = np.concatenate([pairs[:, 0], pairs[:, 1]])
-    for layout in (source, target):
-        _check_layout(layout)
+    check_choice("source", source, get_args(Layout))
+    check_choice("target", target, get_args(Layout))
     turned = np.arange(rotary_dim)
     if source != target:
         turned = to_half_split if target == "half_split" else np.argsort(to_half_split)
@@ -396,18 +383,14 @@ def convert_rotary_layout(
             f"axis {axis} has {features} features, not a multiple of {num_heads} heads"
         )
     head_dim = features // num_heads
+    rotary_dim = head_dim if rotary_dim is None else rotary_dim
     within = rotary_permutation(
-        rotary_dim=head_dim if rotary_dim is None else rotary_dim,
-        source=source,
-        target=target,
-        head_dim=head_dim,
+        rotary_dim=rotary_dim, source=source, target=target, head_dim=head_dim
     )
     indices = (np.arange(num_heads)[:, None] * head_dim + within[None, :]).ravel()
     return jnp.take(weight, indices, axis=axis)
 
 
-@looked_at(positions=check_finite_positions)
-@one_program
 def rotary_orbit(
     positions: Positions,
     *,
@@ -429,9 +412,7 @@ def rotary_orbit(
         return encoding.vectors((), positions)
     if np.shape(reference) != (dim,):
         raise ValueError(f"reference has shape {np.shape(reference)}, not [dim] = {(dim,)}")
-    q = jnp.asarray(reference, jnp.result_type(float))
-    n = _rows(positions)
-    return encoding.query((), jnp.broadcast_to(q[None, None, :], (n, 1, dim)), positions)[:, 0]
+    return _orbit(encoding.query, reference, positions)
 
 
 def _turn(
@@ -445,7 +426,7 @@ def _turn(
     size: Callable[[Array, jnp.dtype, jnp.dtype], Array] | None = None,
 ) -> Turn:
     """The hook that turns `[..., n, heads, head_dim]`; axis_of maps frequencies to coordinates."""
-    _check_layout(layout)
+    check_choice("layout", layout, get_args(Layout))
 
     def turn(params, x: ArrayLike, positions: ArrayLike) -> Array:
         x = jnp.asarray(x)
@@ -483,8 +464,8 @@ def _angles(
         return phases(positions, omega, dtype)
     angles = phases(positions[..., 0], omega, dtype)
     for axis in range(1, positions.shape[-1]):
-        own = expand_rank(axis_of == axis, positions.ndim)
-        angles = jnp.where(own, phases(positions[..., axis], omega, dtype), angles)
+        follows = expand_rank(axis_of == axis, positions.ndim)
+        angles = jnp.where(follows, phases(positions[..., axis], omega, dtype), angles)
     return angles
 
 
@@ -496,34 +477,38 @@ def _frequencies(
         constant = RopeFrequencies(inverse_frequencies(dim, base=base))
         return lambda positions: constant
     check_scaling(scaling)
+    scaling.frequencies(dim, base, 1)  # what is wrong with the scaling is said when it is built
 
-    def of_length(length: Length) -> RopeFrequencies:
-        return scaling.frequencies(dim, base, length)
+    def frequencies(positions: Array) -> RopeFrequencies:
+        if length is not None:
+            return scaling.frequencies(dim, base, length)
+        largest = jnp.max(positions, initial=0).astype(jnp.result_type(float))
+        return scaling.frequencies(dim, base, largest + 1.0)
 
-    of_length(1)  # what is wrong with the scaling is said when it is built
-    if length is not None:
-        return lambda positions: of_length(length)
-
-    def of_positions(positions: Array) -> RopeFrequencies:
-        return of_length(jnp.max(positions, initial=0).astype(jnp.result_type(float)) + 1.0)
-
-    return of_positions
+    return frequencies
 
 
-def _orbit(turn: Turn, head_dim: int, layout: Layout, rotary_dim: int):
-    """The `vectors` hook: R(i) applied to a vector with unit pairs."""
+def _rotary(turn: Turn, head_dim: int, layout: Layout, rotary_dim: int) -> Encoding:
+    """The encoding of a turn, with the orbit of a vector of unit pairs as `vectors`."""
     reference = np.zeros(head_dim)
-    interleaved = layout == "interleaved"
-    reference[: rotary_dim : 2 if interleaved else 1] = 1.0
-    if not interleaved:
-        reference[rotary_dim // 2 :] = 0.0
+    if layout == "interleaved":
+        reference[:rotary_dim:2] = 1.0
+    else:
+        reference[: rotary_dim // 2] = 1.0
 
     def vectors(params, positions: ArrayLike) -> Array:
-        x = jnp.asarray(reference, jnp.result_type(float))
-        n = _rows(positions)
-        return turn(params, jnp.broadcast_to(x[None, None, :], (n, 1, head_dim)), positions)[:, 0]
+        return _orbit(turn, reference, positions)
 
-    return vectors
+    return Encoding(query=turn, key=turn, vectors=vectors)
+
+
+def _orbit(turn: Turn, reference: ArrayLike, positions: ArrayLike) -> Array:
+    """R(i) applied to one vector, for every position."""
+    if not np.ndim(positions):
+        raise ValueError("positions is a single number: pass an array, [n]")
+    x = jnp.asarray(reference, jnp.result_type(float))
+    x = jnp.broadcast_to(x[None, None, :], (np.shape(positions)[0], 1, x.shape[0]))
+    return turn((), x, positions)[:, 0]
 
 
 def _axes_of_sections(sections: Sequence[int], interleaved: bool) -> np.ndarray:
@@ -556,39 +541,28 @@ def _share(head_dim: int, fraction: float) -> int:
     return int(round(head_dim * fraction, 6))
 
 
-def _check_width(head_dim: int, rotary_dim: int) -> None:
-    if rotary_dim < 2 or rotary_dim % 2 or rotary_dim > head_dim:
+def _check_width(head_dim: int, rotary_dim: int, per: int = 2) -> None:
+    """Raise where the entries that turn do not divide into pairs, or into pairs for each axis."""
+    if rotary_dim < per or rotary_dim % per or rotary_dim > head_dim:
         raise ValueError(
-            f"{rotary_dim} of {head_dim} entries would turn: it must be an even number of at least "
-            "2, since rotations act on pairs; change head_dim or fraction"
+            f"{rotary_dim} of {head_dim} entries would turn: rotations act on pairs, so it must be "
+            f"a multiple of {per}; change head_dim or fraction"
         )
     check_sizes(dim=rotary_dim)
-
-
-def _rows(positions: ArrayLike) -> int:
-    """Number of positions of an orbit."""
-    if not np.ndim(positions):
-        raise ValueError("positions is a single number: pass an array, [n]")
-    return np.shape(positions)[0]
 
 
 def _check_reach(positions: Array, center: float, reach: float, dtype: jnp.dtype) -> None:
     """Refuse positions whose factors no float holds, where they can be looked at."""
     if is_traced(positions) or not positions.size:
         return
-    known = np.asarray(positions, np.float64)
-    furthest = known.ravel()[np.argmax(np.abs(known - center))]
+    values = np.asarray(positions, np.float64)
+    furthest = values.ravel()[np.argmax(np.abs(values - center))]
     if abs(furthest - center) > reach:
         raise ValueError(
             f"position {furthest:g} is further from center={center:g} than the {reach:,.0f} "
-            f"positions that {dtype} holds factors for: pass center={np.median(known):g} for "
+            f"positions that {dtype} holds factors for: pass center={np.median(values):g} for "
             "queries and keys alike, or encode them together by attention_logits"
         )
-
-
-def _check_layout(layout: str) -> None:
-    if layout not in ("half_split", "interleaved"):
-        raise ValueError(f"unknown layout {layout!r}: pass 'half_split' or 'interleaved'")
 
 
 def _about_half(head_dim: int) -> float:

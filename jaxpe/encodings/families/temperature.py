@@ -2,9 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
@@ -12,6 +10,7 @@ from jaxpe.encodings.base import (
     check_sizes,
     compute_dtype,
     expand_rank,
+    scaled,
 )
 from jaxpe.encodings.registry import register, short_window
 from jaxpe.encodings.tables import check_tables
@@ -48,7 +47,7 @@ def ssmax(*, num_heads: int, scale: float = 0.43, length: int | None = None) -> 
         else:
             n = jnp.full((1,) * (q.ndim - 1), np.log(length), dtype)
         factor = n * expand_rank(params["scale"], n.ndim, dtype)
-        return _times(q, factor)
+        return scaled(q, factor[..., None])
 
     def init(key):
         return {"scale": jnp.full(num_heads, scale, jnp.result_type(float))}
@@ -91,12 +90,6 @@ def position_temperature(*, scale: float = 0.1, period: int = 8192, first: int =
         dtype = compute_dtype(q)
         i = align_positions(positions, q.shape, after=2)
         turns = jnp.floor_divide(i + jnp.asarray(first, i.dtype), jnp.asarray(period, i.dtype))
-        return _times(q, 1 + scale * jnp.log1p(turns.astype(dtype))[..., None])
+        return scaled(q, 1 + scale * jnp.log1p(turns.astype(dtype))[..., None, None])
 
     return Encoding(query=query)
-
-
-def _times(q: ArrayLike, factor: Array) -> Array:
-    """Queries `[..., n, heads, head_dim]` times factors `[..., n, heads]`, in their own dtype."""
-    q = jnp.asarray(q)
-    return (q.astype(factor.dtype) * factor[..., None]).astype(q.dtype)

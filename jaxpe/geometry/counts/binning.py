@@ -10,7 +10,6 @@ from jax import Array
 from jaxtyping import Int, Int32, Integer
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.program import one_program
 from jaxpe.geometry.counts.position_counts import PositionCounts
 
 
@@ -51,16 +50,18 @@ def bin_positions(
     """
     edges, positions = _checked(edges), _integers("positions", positions)
     if not is_traced(edges, positions) and positions.size:
-        known = np.asarray(positions)
-        least, most = int(known.min()), int(known.max())
+        numbers = np.asarray(positions)
+        least, most = int(numbers.min()), int(numbers.max())
         if least < edges[0] or most >= edges[-1]:
             ends = f"[{edges[0]}, {edges[-1]})"
             raise ValueError(f"positions lie in [{least}, {most}], the bins in {ends}")
-    return _bin_of(positions, edges)
+    return _bin_numbers(positions, edges)
 
 
-@one_program
-def _bin_of(positions: Int[Array, "*shape"], edges: Int[Array, " edges"]) -> Int32[Array, "*shape"]:
+@jax.jit
+def _bin_numbers(
+    positions: Int[Array, "*shape"], edges: Int[Array, " edges"]
+) -> Int32[Array, "*shape"]:
     return (jnp.searchsorted(edges, positions, side="right") - 1).astype(jnp.int32)
 
 
@@ -91,7 +92,7 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
     return counts._replace(tokens=_binned(counts.tokens, edges))
 
 
-@one_program
+@jax.jit
 def _binned(tokens: Int[Array, "*folds n vocab"], edges: Int[Array, " edges"]) -> Array:
     """`bin_counts` of arrays."""
     bins = len(edges) - 1

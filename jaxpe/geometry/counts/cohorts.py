@@ -6,17 +6,18 @@ masks for `count_tokens` and all that counts. `docs/who-gets-there.md` compares 
 known truth.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import check_size
 
 
-@one_program
+@jax.jit
 def cohort_of(mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, " documents"]:
     """Documents that have a token at every position where some document has one.
 
@@ -30,7 +31,7 @@ def cohort_of(mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, " documents"]
     return jnp.all(mask | ~jnp.any(mask, axis=0)[None], axis=1) & jnp.any(mask, axis=1)
 
 
-@one_program
+@jax.jit
 def thinned_mask(key: Array, mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, "documents n"]:
     """Equal numbers of tokens at all positions, those of the thinnest one, drawn at random.
 
@@ -48,7 +49,7 @@ def thinned_mask(key: Array, mask: Bool[ArrayLike, "documents n"]) -> Bool[Array
     return mask & (rank < least)
 
 
-@one_program
+@partial(jax.jit, static_argnames="classes")
 def length_weighted_mask(
     key: Array, mask: Bool[ArrayLike, "documents n"], *, classes: int = 4
 ) -> Bool[Array, "documents n"]:

@@ -1,7 +1,9 @@
 """Counts to positional distributions μ_i(v) = Pr[token at position i is v]."""
 
+from functools import partial
 from typing import Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -9,7 +11,6 @@ from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.errors import InputError
-from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import (
     as_present,
     check_counts,
@@ -65,13 +66,13 @@ def positional_distributions(
         raise InputError(f"smoothing must be finite and at least 0, not {smoothing}")
     cells = counts.merged().tokens if isinstance(counts, PositionCounts) else _as_cells(counts)
     check_counts(cells)
-    found, occupied = _frequencies(cells, smoothing, empty)
+    distributions, occupied = _frequencies(cells, smoothing, empty)
     if empty == "error":
         _refuse_empty(occupied)
-    return found
+    return distributions
 
 
-@one_program
+@partial(jax.jit, static_argnames="empty")
 def _frequencies(
     cells: Array, smoothing: float | Array, empty: EmptyPolicy
 ) -> tuple[PositionalDistributions, Bool[Array, "*batch n"]]:

@@ -239,8 +239,8 @@ def _cut(weight: Int[Array, " documents"], room: Array) -> Int[Array, " document
     left = room.astype(unsigned)
     # A sum passes `room` before it wraps around, since every weight is less than half of the range.
     full = lax.cummax((before > left).astype(jnp.int32)) > 0
-    kept = jnp.where(full, 0, jnp.minimum(weight.astype(unsigned), left - before))
-    return kept.astype(weight.dtype)
+    cut = jnp.where(full, 0, jnp.minimum(weight.astype(unsigned), left - before))
+    return cut.astype(weight.dtype)
 
 
 def fold_of_documents(
@@ -354,15 +354,13 @@ def stack_corpora(
         raise ValueError("no corpora: pass at least one pair of ids and a mask")
     pairs = [_numpy_corpus(number, corpus) for number, corpus in enumerate(corpora)]
     rows, length = (max(ids.shape[axis] for ids, _ in pairs) for axis in (0, 1))
-    ids, mask = (
-        np.zeros((len(pairs), rows, length), np.int32),
-        np.zeros((len(pairs), rows, length), bool),
-    )
+    shape = len(pairs), rows, length
+    ids, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
     repeats = np.zeros((len(pairs), rows), np.int32)
-    for number, (own_ids, own_mask) in enumerate(pairs):
-        place = (number, slice(own_ids.shape[0]), slice(own_ids.shape[1]))
-        ids[place], mask[place] = np.where(own_mask, own_ids, 0), own_mask
-        repeats[place[:2]] = 1
+    for number, (corpus_ids, corpus_mask) in enumerate(pairs):
+        block = (number, slice(corpus_ids.shape[0]), slice(corpus_ids.shape[1]))
+        ids[block], mask[block] = np.where(corpus_mask, corpus_ids, 0), corpus_mask
+        repeats[block[:2]] = 1
     return StackedCorpora(ids, mask, repeats)
 
 
@@ -443,8 +441,8 @@ def permute_by_label(
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, labels)
     noise = jax.vmap(lambda k: jax.random.bits(k, (n,), jnp.uint32))(keys) >> np.uint32(1)
     noise = jnp.where(moves, noise, np.uint32(0xFFFFFFFF)) >> bits << bits
-    places = jnp.sort(noise | jnp.arange(n, dtype=jnp.uint32)[None, :], axis=1)
-    source = (places & ((np.uint32(1) << bits) - np.uint32(1))).astype(jnp.int32)
+    sorted_words = jnp.sort(noise | jnp.arange(n, dtype=jnp.uint32)[None, :], axis=1)
+    source = (sorted_words & ((np.uint32(1) << bits) - np.uint32(1))).astype(jnp.int32)
     rank = jnp.maximum(jnp.cumsum(moves, axis=1) - 1, 0)
     moved = jnp.take_along_axis(ids, jnp.take_along_axis(source, rank, axis=1), axis=1)
     return jnp.where(moves, moved, ids)

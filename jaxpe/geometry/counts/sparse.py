@@ -77,13 +77,13 @@ class SparseCounts(NamedTuple):
     def dense(self) -> PositionCounts:
         """The same counts with all their empty cells."""
         rows, columns = jnp.divmod(self.cells, self.width)
-        places = columns + self.width * jnp.arange(len(self.cells), dtype=jnp.int32)[:, None]
+        slots = columns + self.width * jnp.arange(len(self.cells), dtype=jnp.int32)[:, None]
         vocab = self.shape[-1]
         # Every place has a token but for the last columns of a vocabulary that the blocks exceed.
         token = jnp.zeros(len(self.cells) * self.width, jnp.int32)
         token = token.at[self.columns].set(jnp.arange(vocab, dtype=jnp.int32))
         empty = jnp.zeros(self.shape, jnp.int32)
-        tokens = scatter_add(empty, rows, token[places], self.counts)
+        tokens = scatter_add(empty, rows, token[slots], self.counts)
         return PositionCounts(tokens, self.documents, self.dropped)
 
     def merged(self) -> "SparseCounts":
@@ -153,8 +153,8 @@ def sparse_counts_from_cells(
     if (fold is None) != (folds is None):
         raise ValueError("pass fold, of each cell, and folds, their number, or neither")
     shape = (length, vocab_size) if folds is None else (folds, length, vocab_size)
-    given = {"positions": positions, "tokens": tokens}
-    index = given if fold is None else {"fold": fold, **given}
+    index = {"positions": positions, "tokens": tokens}
+    index = index if fold is None else {"fold": fold, **index}
     if is_traced(counts, *index.values()):
         raise ValueError("sparse counts are made eagerly: their size depends on the counts")
     counts = np.asarray(counts)
@@ -261,17 +261,17 @@ def _laid_out(
     row, token = np.divmod(flat, vocab)
     per_position = np.bincount(row, weights=counts, minlength=tables * n)  # each cell is less
     largest = int(per_position.reshape(-1, n).sum(axis=0).max(initial=0))
-    given = {"tokens of a position": largest, "documents": documents, "dropped tokens": dropped}
-    for what, number in given.items():
+    numbers = {"tokens of a position": largest, "documents": documents, "dropped tokens": dropped}
+    for what, number in numbers.items():
         if number > _INT32_MAX:
             _refuse_more(number, what)
     columns = dealt_columns(np.bincount(token, minlength=vocab), blocks, width)
     number, column = np.divmod(columns[token], width)
     fold, position = np.divmod(row, n)
     order = np.argsort(((number * n + position) * width + column) * tables + fold)
-    source, there = _padded(np.bincount(number, minlength=blocks))
+    source, filled = _padded(np.bincount(number, minlength=blocks))
     cells = np.append((row * width + column)[order], 0)[source]  # the last for blocks without any
-    values = np.where(there, np.append(counts[order], 0)[source], 0)
+    values = np.where(filled, np.append(counts[order], 0)[source], 0)
     arrays = cells, values, columns, per_position.reshape(*folds, n), documents, dropped
     return SparseCounts(*(jnp.asarray(np.asarray(array, np.int32)) for array in arrays))
 

@@ -14,14 +14,12 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import (
     as_present,
     check_distances,
     check_distributions,
     check_encoded,
     check_symmetric,
-    looked_at,
     matrix,
     nan_unless_distances,
     square_matrix,
@@ -65,8 +63,6 @@ class Distances(NamedTuple):
         return np.array(self.values, dtype=dtype, copy=copy)
 
 
-@looked_at(mu=check_distributions)
-@one_program
 def hellinger_distances(
     mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
 ) -> Distances:
@@ -86,14 +82,20 @@ def hellinger_distances(
     >>> (hellinger_distances(np.eye(2)).values ** 2).round(6).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
+    check_distributions(mu)
+    return _hellinger_distances(mu)
+
+
+@jax.jit
+def _hellinger_distances(
+    mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
+) -> Distances:
     if isinstance(mu, SparseCounts):
         return distances_from_gram(hellinger_gram(mu), present=mu.merged().per_position > 0)
     roots, present = hellinger_roots(mu)
     return euclidean_distances(roots, present=present)
 
 
-@looked_at(mu=check_distributions)
-@one_program
 def fisher_rao_distances(mu: PositionalDistributions | Float[ArrayLike, "n vocab"]) -> Distances:
     """Geodesic (Fisher–Rao) distances 2·arccos Σ_v √(μ_i(v) μ_j(v)), in [0, π].
 
@@ -103,6 +105,14 @@ def fisher_rao_distances(mu: PositionalDistributions | Float[ArrayLike, "n vocab
     >>> fisher_rao_distances(np.eye(2)).values.round(4).tolist()
     [[0.0, 3.1416], [3.1416, 0.0]]
     """
+    check_distributions(mu)
+    return _fisher_rao_distances(mu)
+
+
+@jax.jit
+def _fisher_rao_distances(
+    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
+) -> Distances:
     mu = as_distributions(mu)
     chord, present = hellinger_distances(mu)
     radius2 = jnp.sum(mu.probabilities, axis=-1)
@@ -113,8 +123,6 @@ def fisher_rao_distances(mu: PositionalDistributions | Float[ArrayLike, "n vocab
     return Distances(4.0 * angle, present)
 
 
-@looked_at(points=check_encoded)
-@one_program
 def euclidean_distances(
     points: Real[ArrayLike, "n d"], *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Distances:
@@ -127,6 +135,14 @@ def euclidean_distances(
     >>> euclidean_distances(np.array([[0.0, 3.0], [4.0, 0.0]])).values.tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
+    check_encoded(points)
+    return _euclidean_distances(points, present)
+
+
+@jax.jit
+def _euclidean_distances(
+    points: Real[ArrayLike, "n d"], present: Bool[ArrayLike, " n"] | None
+) -> Distances:
     points = matrix(points, "points", "[n, d]")
     present = as_present(present, points.shape[0])
     n, d = points.shape
@@ -137,8 +153,6 @@ def euclidean_distances(
     return Distances(jnp.where(pair_mask(present), safe_sqrt(squared), 0.0), present)
 
 
-@looked_at(B=check_symmetric)
-@one_program
 def distances_from_gram(
     B: Float[ArrayLike, "n n"], *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Distances:
@@ -149,6 +163,14 @@ def distances_from_gram(
     >>> distances_from_gram(np.array([[1.0, -1.0], [-1.0, 1.0]])).values.tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
+    check_symmetric(B)
+    return _distances_from_gram(B, present)
+
+
+@jax.jit
+def _distances_from_gram(
+    B: Float[ArrayLike, "n n"], present: Bool[ArrayLike, " n"] | None
+) -> Distances:
     B = square_matrix(B, "the Gram matrix")
     present = as_present(present, B.shape[0])
     norms = jnp.diagonal(B)
@@ -168,8 +190,6 @@ def distances_from_products(
     return safe_sqrt(jnp.where(unresolved, 0.0, squared))
 
 
-@looked_at(D=check_distances)
-@one_program
 def gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """Doubly centred Gram matrix B = −½ H D² H over the positions present: Eq. (5).
 
@@ -178,6 +198,12 @@ def gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     >>> gram_matrix(np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
+    check_distances(D)
+    return _gram_matrix(D)
+
+
+@jax.jit
+def _gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     D = as_distances(D)
     return gram_from_squared(D.values**2, D.present)
 
@@ -197,8 +223,6 @@ def gram_from_squared(
     return jnp.where(present[:, None] & present[None, :], -0.5 * centred, 0.0)
 
 
-@looked_at(mu=check_distributions)
-@one_program
 def hellinger_gram(
     mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
 ) -> Float[Array, "n n"]:
@@ -210,12 +234,19 @@ def hellinger_gram(
     >>> hellinger_gram(np.eye(2)).tolist()
     [[0.5, -0.5], [-0.5, 0.5]]
     """
+    check_distributions(mu)
+    return _hellinger_gram(mu)
+
+
+@jax.jit
+def _hellinger_gram(
+    mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
+) -> Float[Array, "n n"]:
     if isinstance(mu, SparseCounts):
         return _gram_of_counts(mu)
     return inner_products(centre_rows(*hellinger_roots(mu)))
 
 
-@jax.jit
 def _gram_of_counts(counts: SparseCounts) -> Array:
     total = counts.merged().per_position
 
@@ -226,8 +257,6 @@ def _gram_of_counts(counts: SparseCounts) -> Array:
     return fold_tables(add, jnp.zeros((n, n)), counts)
 
 
-@looked_at(D=check_distances)
-@one_program
 def as_distances(D: Distances | ArrayLike) -> Distances:
     """A plain array `[n, n]` means that every position is present.
 
@@ -242,6 +271,12 @@ def as_distances(D: Distances | ArrayLike) -> Distances:
     >>> as_distances(np.array([[0.0, 1.0], [1.0, 0.0]])).present.tolist()
     [True, True]
     """
+    check_distances(D)
+    return _as_distances(D)
+
+
+@jax.jit
+def _as_distances(D: Distances | ArrayLike) -> Distances:
     values, present = D if isinstance(D, Distances) else (D, None)
     refuse_tuple(values, "distances", "Distances or a matrix [n, n]")
     values = square_matrix(values, "the matrix of distances")

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -10,14 +11,11 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, PyTree
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import (
     check_confidence,
     check_encoded,
     check_size,
     check_tolerance,
-    looked_at,
 )
 from jaxpe.geometry.distances.matrices import (
     Distances,
@@ -29,10 +27,10 @@ from jaxpe.geometry.distances.pairs import DENSE, rows_by_differences
 from jaxpe.geometry.distances.points import PointCloud, as_points
 from jaxpe.geometry.distances.random_pairs import (
     TOGETHER,
+    coordinate_count,
     distances_at,
     draw_in_parts,
     draw_positions,
-    width_of,
 )
 from jaxpe.geometry.distances.stress import Configuration
 
@@ -58,8 +56,6 @@ class SampledRate(NamedTuple):
     triples: Int[Array, ""]
 
 
-@looked_at(encoding=check_encoded, tolerance=check_tolerance)
-@one_program
 def monotonicity_violation_rate(
     encoding: Configuration,
     *,
@@ -94,11 +90,24 @@ def monotonicity_violation_rate(
     >>> monotonicity_violation_rate(np.array([[0.0], [1.0], [2.0]])).item()
     0.0
     """
-    encoding = _rows_of(encoding, present)
+    check_encoded(encoding)
+    check_tolerance(tolerance)
+    return _violation_rate(encoding, present, tolerance, include_self=include_self)
+
+
+@partial(jax.jit, static_argnames="include_self")
+def _violation_rate(
+    encoding: Configuration,
+    present: Bool[ArrayLike, " n"] | None,
+    tolerance: float | Array,
+    *,
+    include_self: bool,
+) -> Float[Array, ""]:
+    encoding = _row_source(encoding, present)
     present, slack = encoding.present, tolerance * _largest(encoding)
     n = len(present)
     of_row, numbers = (_violations_of_row, n * n) if n <= _PAIRWISE else (_inversions_of_row, n)
-    inversions, triples = _by_row(encoding, present, slack, f=of_row, numbers=numbers)
+    inversions, triples = _map_rows(encoding, present, slack, f=of_row, numbers=numbers)
     # Integers hold each row exactly; their sum over rows may need more than int32 has.
     inversions = jnp.sum(jnp.where(present, inversions, 0).astype(slack.dtype))
     triples = jnp.sum(jnp.where(present, triples, 0).astype(slack.dtype))
@@ -145,8 +154,8 @@ def sampled_violation_rate(
     """
     check_size("triples", triples, each=4)
     check_confidence(confidence)
-    encoding = _taking_part(encoding, present)
-    drawing = {"draw": _draw_part, "number": triples, "width": width_of(encoding)}
+    encoding = _present_encoding(encoding, present)
+    drawing = {"draw": _draw_part, "number": triples, "width": coordinate_count(encoding)}
     near, far, comparable = draw_in_parts(key, encoding, **drawing)
     count = jnp.sum(comparable)
     values = encoding.values if isinstance(encoding, Distances) else encoding.points
@@ -161,8 +170,6 @@ def sampled_violation_rate(
     return SampledRate(rate, low, high, count.astype(jnp.int32))
 
 
-@looked_at(encoding=check_encoded, tolerance=check_tolerance)
-@one_program
 def is_monotone(
     encoding: Configuration,
     *,
@@ -178,13 +185,22 @@ def is_monotone(
     >>> bool(is_monotone(np.arange(4.0)[:, None])), bool(is_monotone(np.arange(4.0)[:, None] ** 2))
     (True, False)
     """
-    encoding = _rows_of(encoding, present)
+    check_encoded(encoding)
+    check_tolerance(tolerance)
+    return _is_monotone(encoding, present, tolerance)
+
+
+@jax.jit
+def _is_monotone(
+    encoding: Configuration, present: Bool[ArrayLike, " n"] | None, tolerance: float | Array
+) -> Bool[Array, ""]:
+    encoding = _row_source(encoding, present)
     largest = _largest(encoding)
-    monotone = _by_row(encoding, encoding.present, tolerance * largest, f=_is_monotone_row)
+    monotone = _map_rows(encoding, encoding.present, tolerance * largest, f=_is_monotone_row)
     return jnp.all(monotone) & jnp.isfinite(largest)
 
 
-def _taking_part(
+def _present_encoding(
     encoding: Configuration, present: Bool[ArrayLike, " n"] | None
 ) -> Distances | PointCloud:
     encoding = encoding if isinstance(encoding, Distances) else as_points(encoding)
@@ -193,12 +209,12 @@ def _taking_part(
     return as_distances(encoding) if isinstance(encoding, Distances) else encoding
 
 
-def _rows_of(
+def _row_source(
     encoding: Configuration, present: Bool[ArrayLike, " n"] | None
 ) -> Distances | PointCloud:
     """Source of rows of distances: for few points the matrix of all."""
     plain = not isinstance(encoding, Distances | PointCloud)
-    encoding = _taking_part(encoding, present)
+    encoding = _present_encoding(encoding, present)
     if not len(encoding.present):  # one that is absent, so that there is a row
         return Distances(jnp.zeros((1, 1)), jnp.zeros(1, bool))
     if plain and isinstance(encoding, PointCloud) and len(encoding.present) <= DENSE:
@@ -206,8 +222,8 @@ def _rows_of(
     return encoding
 
 
-@compiled(static=("f", "numbers"))
-def _by_row(
+@partial(jax.jit, static_argnames=("f", "numbers"))
+def _map_rows(
     encoding: Distances | PointCloud, *others: Array, f: RowFunction, numbers: int = 0
 ) -> PyTree[Array]:
     """f(δ_i, i, *others) of the distances of every position i, some rows at a time.
@@ -230,12 +246,12 @@ def _by_row(
     # The last row fills up the last batch.
     batches = jnp.minimum(jnp.arange(number * together), n - 1).reshape(number, together)
     each = jax.vmap(lambda delta, i: f(delta, i, *others))
-    found = jax.lax.map(lambda i: each(distances(i), i), batches)
-    return jax.tree.map(lambda x: x.reshape(-1)[:n], found)
+    results = jax.lax.map(lambda i: each(distances(i), i), batches)
+    return jax.tree.map(lambda x: x.reshape(-1)[:n], results)
 
 
 def _largest(encoding: Distances | PointCloud) -> Array:
-    return jnp.max(_by_row(encoding, f=_largest_of_row))
+    return jnp.max(_map_rows(encoding, f=_largest_of_row))
 
 
 def _largest_of_row(delta: Array, i: Array) -> Array:

@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float, Int, Integer, Num
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.errors import InputError
-from jaxpe._core.program import one_program
-from jaxpe.geometry.checks import check_counts, check_size, floating, looked_at, square_matrix
+from jaxpe.geometry.checks import check_counts, check_size, floating, square_matrix
 from jaxpe.geometry.counts.position_counts import content_labels
 from jaxpe.geometry.mds.classical import ClassicalMDS, classical_mds_from_gram
 from jaxpe.geometry.noise.two_samples import holm_adjusted
@@ -62,8 +61,6 @@ class PositionalInformation(NamedTuple):
         return self.values - self.null
 
 
-@looked_at(counts=check_counts)
-@one_program
 def entropy(
     counts: Num[ArrayLike, "... k"], *, estimator: EntropyEstimator = "grassberger"
 ) -> Float[Array, "..."]:
@@ -90,6 +87,12 @@ def entropy(
     ...  for e in ("plug-in", "miller-madow", "grassberger")]
     [1.0397, 1.2897, 1.6567]
     """
+    check_counts(counts)
+    return _entropy(counts, estimator)
+
+
+@partial(jax.jit, static_argnames="estimator")
+def _entropy(counts: Num[ArrayLike, "... k"], estimator: EntropyEstimator) -> Float[Array, "..."]:
     if estimator not in get_args(EntropyEstimator):
         raise ValueError(f"estimator is {estimator!r}: pass one of {get_args(EntropyEstimator)}")
     n = floating(counts, "counts")
@@ -107,15 +110,13 @@ def entropy(
         term = n * (digamma(n) + sign * (digamma((n + 1) / 2) - digamma(n / 2)) / 2)
     else:
         term = n * jnp.log(n)
-    found = jnp.log(some) - jnp.sum(jnp.where(seen, term, 0.0), axis=-1) / some
+    estimate = jnp.log(some) - jnp.sum(jnp.where(seen, term, 0.0), axis=-1) / some
     if estimator == "miller-madow":
-        found += (jnp.sum(seen, axis=-1, dtype=n.dtype) - 1) / (2 * some)
-    found = jnp.where(total > 0, found, 0.0)
-    return jnp.where(counted, found, jnp.nan)
+        estimate += (jnp.sum(seen, axis=-1, dtype=n.dtype) - 1) / (2 * some)
+    estimate = jnp.where(total > 0, estimate, 0.0)
+    return jnp.where(counted, estimate, jnp.nan)
 
 
-@looked_at(joint=check_counts)
-@one_program
 def mutual_information(
     joint: Num[ArrayLike, "... a b"], *, estimator: EntropyEstimator = "grassberger"
 ) -> Float[Array, "..."]:
@@ -135,6 +136,14 @@ def mutual_information(
     >>> round(mutual_information(table, estimator="plug-in").item(), 4)  # log 2
     0.6931
     """
+    check_counts(joint)
+    return _mutual_information(joint, estimator)
+
+
+@partial(jax.jit, static_argnames="estimator")
+def _mutual_information(
+    joint: Num[ArrayLike, "... a b"], estimator: EntropyEstimator
+) -> Float[Array, "..."]:
     joint = floating(joint)
     if joint.ndim < 2:
         raise ValueError(f"a table of joint counts has two axes, not shape {joint.shape}")
@@ -202,12 +211,12 @@ def positional_information(
     if groups is not None or not is_traced(ids, mask):
         if is_traced(ids, mask, groups):
             raise ValueError("groups are traced, and shapes depend on them: pass them outside jit")
-        rows = _one_of_each(np.asarray(ids), np.asarray(mask), groups)
+        rows = _longest_of_groups(np.asarray(ids), np.asarray(mask), groups)
         ids, mask = ids[rows], mask[rows]
     return _between_all(ids, mask, key, estimator=estimator, permutations=permutations)
 
 
-def _one_of_each(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
+def _longest_of_groups(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
     """Indices of the document with the most tokens of each group."""
     if groups is None:
         groups = np.asarray(content_labels(ids, mask)).astype(np.int64)
@@ -226,9 +235,9 @@ def _one_of_each(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) ->
 def _equal_by_chance(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Documents so short, or of so few words, that some two would be equal without being copies."""
     log_equal = np.zeros(ids.shape[1])
-    for position, (column, there) in enumerate(zip(ids.T, mask.T, strict=True)):
-        _, counts = np.unique(column[there], return_counts=True)
-        log_equal[position] = np.log(max(np.sum((counts / max(there.sum(), 1)) ** 2), 1e-30))
+    for position, (column, counted) in enumerate(zip(ids.T, mask.T, strict=True)):
+        _, counts = np.unique(column[counted], return_counts=True)
+        log_equal[position] = np.log(max(np.sum((counts / max(counted.sum(), 1)) ** 2), 1e-30))
     return 2 * np.log(len(ids)) + mask @ log_equal > np.log(_EQUAL)
 
 
@@ -239,16 +248,16 @@ def _between_all(
     n = ids.shape[1]
     rows, columns = np.triu_indices(n, 1)
 
-    def of_pair(pair: tuple[Array, Array, Array]) -> tuple[Array, ...]:
+    def pair_information(pair: tuple[Array, Array, Array]) -> tuple[Array, ...]:
         i, j, number = pair
         both = mask[:, i] & mask[:, j]
-        value = _of_columns(ids[:, i], ids[:, j], both, estimator)
+        value = _column_information(ids[:, i], ids[:, j], both, estimator)
         keys = jax.random.split(jax.random.fold_in(key, number), max(permutations, 1))
 
         def shuffled(key: Array) -> Array:
             order = _shuffle(key, both)
-            return _of_columns(
-                _first(ids[:, i], both), ids[order, j], _first(both, both), estimator
+            return _column_information(
+                _chosen_first(ids[:, i], both), ids[order, j], _chosen_first(both, both), estimator
             )
 
         if not permutations:
@@ -262,7 +271,7 @@ def _between_all(
         p_value = jnp.where(jnp.isnan(value), jnp.nan, (1 + as_large) / (1 + permutations))
         return value, jnp.mean(null), deviation, jnp.sum(both), p_value
 
-    values = jax.lax.map(of_pair, (rows, columns, np.arange(len(rows))))
+    values = jax.lax.map(pair_information, (rows, columns, np.arange(len(rows))))
     matrices = (jnp.zeros((n, n), x.dtype).at[rows, columns].set(x) for x in values)
     value, null, deviation, documents, p_values = (x + x.T for x in matrices)
     reached = jnp.diag(jnp.sum(mask, axis=0, dtype=documents.dtype))
@@ -271,26 +280,26 @@ def _between_all(
     )
 
 
-def _first(x: Array, kept: Array) -> Array:
+def _chosen_first(x: Array, chosen: Array) -> Array:
     """x with the kept entries before the others, in their order."""
-    return x[jnp.argsort(~kept, stable=True)]
+    return x[jnp.argsort(~chosen, stable=True)]
 
 
-def _shuffle(key: Array, kept: Array) -> Array:
+def _shuffle(key: Array, chosen: Array) -> Array:
     """The kept indices in random order, then the others."""
-    return jnp.lexsort((jax.random.bits(key, kept.shape, jnp.uint32), ~kept))
+    return jnp.lexsort((jax.random.bits(key, chosen.shape, jnp.uint32), ~chosen))
 
 
-def _of_columns(x: Array, y: Array, both: Array, estimator: EntropyEstimator) -> Array:
+def _column_information(x: Array, y: Array, both: Array, estimator: EntropyEstimator) -> Array:
     """Mutual information of two columns of ids where `both` is true."""
     counts = (_run_lengths(of, both) for of in ((x,), (y,), (x, y)))
     of_x, of_y, of_both = (entropy(c, estimator=estimator) for c in counts)
     return jnp.where(jnp.sum(both) > 1, of_x + of_y - of_both, jnp.nan)
 
 
-def _run_lengths(columns: tuple[Array, ...], kept: Array) -> Array:
+def _run_lengths(columns: tuple[Array, ...], chosen: Array) -> Array:
     """Number of occurrences of each different row of the columns, `[documents]`, then zeros."""
-    absent, *ordered = jax.lax.sort((~kept, *columns), num_keys=1 + len(columns))
+    absent, *ordered = jax.lax.sort((~chosen, *columns), num_keys=1 + len(columns))
     changed = [x[1:] != x[:-1] for x in (absent, *ordered)]
     number = jnp.cumsum(jnp.any(jnp.stack(changed), axis=0))
     number = jnp.concatenate([jnp.zeros(1, number.dtype), number])
@@ -343,7 +352,7 @@ def mutual_information_encoding(
     return classical_mds_from_gram(J, dim=dim, present=used)
 
 
-@one_program
+@partial(jax.jit, static_argnames="corrected")
 def gaussian_information(
     X: Float[ArrayLike, "samples a"], Y: Float[ArrayLike, "samples b"], *, corrected: bool = True
 ) -> Float[Array, ""]:
@@ -395,11 +404,11 @@ def gaussian_information(
     cut = X.shape[1]
     parts = (R[:cut, :cut], R[cut:, cut:], R)
     x, y, both = (jnp.linalg.slogdet(part)[1] for part in parts)
-    found = (x + y - both) / 2
+    estimate = (x + y - both) / 2
     if not corrected:
-        return found
+        return estimate
     # Σ_k ψ((N − k)/2), k = 1 ... dim: of a Wishart matrix, but for terms that cancel.
     k = np.arange(1, R.shape[0] + 1)
-    terms = digamma(jnp.asarray((samples - k) / 2, found.dtype))
+    terms = digamma(jnp.asarray((samples - k) / 2, estimate.dtype))
     of_x, of_y, of_both = (jnp.sum(jnp.where(k <= d, terms, 0.0)) for d in (a, b, a + b))
-    return found - (of_x + of_y - of_both) / 2
+    return estimate - (of_x + of_y - of_both) / 2

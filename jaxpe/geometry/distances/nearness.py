@@ -12,8 +12,6 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import as_present
 from jaxpe.geometry.distances.matrices import pair_mask, square_matrix
 
@@ -34,7 +32,7 @@ class PositionStatistics(NamedTuple):
     by_offset: Float[Array, "..."]
 
 
-@one_program
+@jax.jit
 def nearness(
     squared: Float[ArrayLike, "n n"], *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Float[Array, ""]:
@@ -50,11 +48,11 @@ def nearness(
     0.6
     """
     squared = square_matrix(squared, "squared")
-    found = position_statistics(squared, as_present(present, len(squared)))
-    return found.difference / jnp.where(found.total == 0, jnp.nan, found.total)
+    result = position_statistics(squared, as_present(present, len(squared)))
+    return result.difference / jnp.where(result.total == 0, jnp.nan, result.total)
 
 
-@compiled()
+@jax.jit
 def position_statistics(
     squared: Float[Array, "n n"], present: Bool[Array, " n"]
 ) -> PositionStatistics:

@@ -1,6 +1,7 @@
 """The one loop over pairs of positions: sums over all of them without a matrix of them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,8 +12,6 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float, Int, Integer, PyTree, Real
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
-from jaxpe._core.compiled import compiled
-from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.distances.matrices import (
     centre_rows,
@@ -91,17 +90,13 @@ def sum_over_pairs(
             "the axes of the mesh are not Auto: pass one of jax.make_mesh(..., "
             "axis_types=(jax.sharding.AxisType.Auto,))"
         )
-    blocks = _cut(clouds, weights, block)
+    blocks = _blocks(clouds, weights, block)
     rows = _fold(blocks, *args, term=term, fold=jnp.sum, ordered=per_position, mesh=mesh)
-    return _of_positions(rows, len(as_points(clouds[0]).present)) if per_position else _total(rows)
+    n = len(as_points(clouds[0]).present)
+    return jax.tree.map(lambda x: x.reshape(-1)[:n], rows) if per_position else _total(rows)
 
 
-@one_program
-def _of_positions(rows: PyTree[Array], n: int) -> PyTree[Array]:
-    return jax.tree.map(lambda x: x.reshape(-1)[:n], rows)
-
-
-@one_program
+@jax.jit
 def _total(rows: PyTree[Array]) -> PyTree[Array]:
     """Sum in stages, so that float32 keeps its digits."""
     return jax.tree.map(lambda x: jnp.sum(jnp.sum(x, axis=1)), rows)
@@ -116,16 +111,16 @@ def smallest_distance(cloud: Cloud, *, block: int | None = None) -> Float[Array,
     if not len(points):
         return jnp.full((), jnp.inf, points.dtype)
     fixed = PointCloud(jax.lax.stop_gradient(points), present)
-    blocks = _cut((fixed,), None, block)
-    options = {"fold": jnp.min, "neutral": jnp.inf, "distances": _by_differences}
-    nearest = _fold(blocks, term=_itself, **options).reshape(-1)
+    blocks = _blocks((fixed,), None, block)
+    options = {"fold": jnp.min, "neutral": jnp.inf, "distances": _difference_distances}
+    nearest = _fold(blocks, term=_distance, **options).reshape(-1)
     i = jnp.argmin(nearest)
     others = present & (jnp.arange(len(present)) != i)
     row = rows_by_differences(fixed, i[None])[0]
     j = jnp.argmin(jnp.where(others, row, jnp.inf))
-    found = nearest[i] != jnp.inf
-    difference = jnp.where(found, points[i] - points[j], 0.0)
-    return jnp.where(found, safe_sqrt(jnp.sum(difference**2)), jnp.inf)
+    paired = nearest[i] != jnp.inf
+    difference = jnp.where(paired, points[i] - points[j], 0.0)
+    return jnp.where(paired, safe_sqrt(jnp.sum(difference**2)), jnp.inf)
 
 
 def distance_rows(points: Cloud, rows: Integer[ArrayLike, " rows"]) -> Float[Array, "rows n"]:
@@ -140,7 +135,7 @@ def distance_rows(points: Cloud, rows: Integer[ArrayLike, " rows"]) -> Float[Arr
     return _distance_rows(points, checked_indices("rows", jnp.asarray(rows), len(points.present)))
 
 
-@one_program
+@jax.jit
 def _distance_rows(cloud: PointCloud, rows: Int[Array, " rows"]) -> Float[Array, "rows n"]:
     points, present = cloud
     n = len(present)
@@ -156,9 +151,9 @@ def checked_indices(name: str, at: Array, n: int) -> Int[Array, " m"]:
         raise ValueError(f"{name} are {at.dtype} of shape {at.shape}: pass positions, int [{name}]")
     at = at.astype(int)
     if not is_traced(at) and at.size:
-        known = np.asarray(at)
-        if known.min() < 0 or known.max() >= n:
-            raise ValueError(f"{name} lie in [{known.min()}, {known.max()}], not in [0, {n})")
+        numbers = np.asarray(at)
+        if numbers.min() < 0 or numbers.max() >= n:
+            raise ValueError(f"{name} lie in [{numbers.min()}, {numbers.max()}], not in [0, {n})")
     return at
 
 
@@ -175,11 +170,11 @@ def trust_in_pairs(a: Array, b: Array) -> Array:
     return a * b / jnp.where(total > 0, total, 1.0)
 
 
-def _itself(distance: Array) -> Array:
+def _distance(distance: Array) -> Array:
     return distance
 
 
-@compiled("term", static=("fold", "neutral", "distances", "ordered", "mesh"))
+@partial(jax.jit, static_argnames=("term", "fold", "neutral", "distances", "ordered", "mesh"))
 def _fold(
     blocks: _Blocks,
     *args: Any,
@@ -207,13 +202,13 @@ def _fold(
             apart = off_diagonal | (step > 0)
             both = rows.present[:, None] & columns.present[None, :]
             counted = both & apart & first & (a >= 0)
-            found = (distances or _by_products)(rows, columns, counted)
+            distance_arrays = (distances or _product_distances)(rows, columns, counted)
 
             def folded(x: ArrayLike | float | int) -> Array:
-                x = jnp.broadcast_to(jnp.asarray(x, found[0].dtype), counted.shape)
+                x = jnp.broadcast_to(jnp.asarray(x, distance_arrays[0].dtype), counted.shape)
                 return fold(jnp.where(counted, x * _weights(rows, columns), neutral), axis=1)
 
-            return jax.tree.map(folded, term(*found, *args))
+            return jax.tree.map(folded, term(*distance_arrays, *args))
 
         steps = jnp.arange(partners)
         met = (steps, blocks.following(a, number=partners))
@@ -233,8 +228,8 @@ def _fold(
     return shared(numbers, blocks)
 
 
-@one_program
-def _cut(
+@partial(jax.jit, static_argnames="block")
+def _blocks(
     clouds: tuple[Cloud, ...], weights: Real[ArrayLike, " n"] | None, block: int | None
 ) -> _Blocks:
     """Centred points of all clouds, what goes with them, and padding that is not present."""
@@ -248,7 +243,7 @@ def _cut(
         if len(other) != n:
             raise ValueError(f"clouds have {n} and {len(other)} positions: pass equal numbers")
     present = jnp.all(jnp.stack(presences), axis=0)
-    sizes = None if weights is None else _relative(weights, present, dtype)
+    sizes = None if weights is None else _relative_sizes(weights, present, dtype)
     block = block or (512 if jax.default_backend() == "cpu" else 4096)
     count = max(1, -(-n // block))
     size = max(1, -(-n // count))
@@ -263,7 +258,7 @@ def _cut(
     return _Blocks(tuple(map(cut, centred)), norms, cut(present), sizes)
 
 
-def _relative(weights: Real[ArrayLike, " n"], present: Array, dtype) -> Array:
+def _relative_sizes(weights: Real[ArrayLike, " n"], present: Array, dtype) -> Array:
     """Documents per position, scaled so that a pair of the largest is trusted by 1."""
     weights = jnp.asarray(weights).astype(dtype)
     if weights.shape != present.shape:
@@ -282,22 +277,22 @@ def _weights(rows: _Blocks, columns: _Blocks) -> Array | float:
     return trust_in_pairs(rows.sizes[:, None], columns.sizes[None, :])
 
 
-def _by_products(rows: _Blocks, columns: _Blocks, counted: Array) -> list[Array]:
+def _product_distances(rows: _Blocks, columns: _Blocks, counted: Array) -> list[Array]:
     """Distances between two blocks in every cloud; 1 off the pairs, where any term is harmless."""
     sides = zip(rows.points, columns.points, rows.norms, columns.norms, strict=True)
-    found = (
+    distance_arrays = (
         distances_from_products(dot(x, y.T), x_norms, y_norms, counted)
         for x, y, x_norms, y_norms in sides
     )
-    return [jnp.where(counted, delta, 1.0) for delta in found]
+    return [jnp.where(counted, delta, 1.0) for delta in distance_arrays]
 
 
-def _by_differences(rows: _Blocks, columns: _Blocks, counted: Array) -> list[Array]:
+def _difference_distances(rows: _Blocks, columns: _Blocks, counted: Array) -> list[Array]:
     sides = zip(rows.points, columns.points, strict=True)
     return [jnp.where(counted, safe_sqrt(_squared_differences(x, y)), 1.0) for x, y in sides]
 
 
-@compiled()
+@jax.jit
 def _squared_differences(x: Float[Array, "n k"], y: Float[Array, "m k"]) -> Float[Array, "n m"]:
     """‖x_i − y_j‖², one column after the other."""
 
@@ -308,11 +303,13 @@ def _squared_differences(x: Float[Array, "n k"], y: Float[Array, "m k"]) -> Floa
     return jax.lax.scan(add, jnp.zeros((len(x), len(y)), x.dtype), (x.T, y.T))[0]
 
 
-@compiled()
+@jax.jit
 def _squared_norms(x: Float[Array, "n k"]) -> Float[Array, " n"]:
     """‖x_i‖², rounded as the inner products are: of equal points, all the digits must cancel."""
     n, size = x.shape[0], max(1, min(x.shape[0], 128))
     blocks = jnp.pad(x, ((0, -n % size), (0, 0))).reshape(-(-n // size), size, x.shape[1])
-    own = jnp.eye(size, dtype=bool)
-    norms = jax.lax.map(lambda y: jnp.sum(jnp.where(own, inner_products(y), 0.0), axis=1), blocks)
+    diagonal = jnp.eye(size, dtype=bool)
+    norms = jax.lax.map(
+        lambda y: jnp.sum(jnp.where(diagonal, inner_products(y), 0.0), axis=1), blocks
+    )
     return norms.reshape(-1)[:n]

@@ -1,6 +1,7 @@
 """Random positions, a part at a time, so that many draws take little memory."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,7 +9,6 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, PyTree
 
-from jaxpe._core.compiled import compiled
 from jaxpe.geometry.distances.matrices import Distances, safe_sqrt
 from jaxpe.geometry.distances.points import PointCloud
 
@@ -16,7 +16,7 @@ from jaxpe.geometry.distances.points import PointCloud
 TOGETHER = 2**20
 
 
-@compiled(static=("draw", "number", "width"))
+@partial(jax.jit, static_argnames=("draw", "number", "width"))
 def draw_in_parts(
     key: Array, *sources: Any, draw: Callable[..., PyTree[Array]], number: int, width: int
 ) -> PyTree[Array]:
@@ -49,6 +49,6 @@ def distances_at(
     return safe_sqrt(jnp.sum(difference**2, axis=-1))
 
 
-def width_of(D: Distances | PointCloud) -> int:
+def coordinate_count(D: Distances | PointCloud) -> int:
     """Numbers behind one distance, at least 1."""
     return 1 if isinstance(D, Distances) else max(D.points.shape[1], 1)

@@ -6,6 +6,7 @@ default); sums run over pairs i ≠ j of positions present. Targets are a matrix
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,13 +16,11 @@ from jax.sharding import Mesh
 from jaxtyping import Bool, Float, Int, PyTree, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import (
     as_weights,
     check_distances,
     check_encoded,
     check_weights,
-    looked_at,
     nan_unless_weights,
 )
 from jaxpe.geometry.counts.position_counts import PositionCounts
@@ -62,8 +61,6 @@ class ScaledStress(NamedTuple):
     scale: Float[Array, ""]
 
 
-@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
-@one_program
 def stress(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
@@ -91,12 +88,20 @@ def stress(
     >>> stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.25
     """
+    check_encoded(P)
+    check_distances(D)
+    check_weights(weights)
+    return _stress(P, D, weights, mesh)
+
+
+@partial(jax.jit, static_argnames="mesh")
+def _stress(
+    P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None
+) -> Float[Array, ""]:
     total = _sums(P, D, weights, mesh)
     return ratio_of_sums(*total(_error_and_target))
 
 
-@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
-@one_program
 def scaled_stress(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> ScaledStress:
@@ -109,17 +114,25 @@ def scaled_stress(
     >>> fit.stress.item(), fit.scale.item()
     (0.0, 2.0)
     """
+    check_encoded(P)
+    check_distances(D)
+    check_weights(weights)
+    return _scaled_stress(P, D, weights, mesh)
+
+
+@partial(jax.jit, static_argnames="mesh")
+def _scaled_stress(
+    P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None
+) -> ScaledStress:
     total = _sums(P, D, weights, mesh)
-    cross, own, target = total(_products)
-    scale = jnp.where(own == 0, 0.0, cross / jnp.where(own == 0, 1.0, own))
+    cross, encoding, target = total(_products)
+    scale = jnp.where(encoding == 0, 0.0, cross / jnp.where(encoding == 0, 1.0, encoding))
     best = _minimiser(scale)
     # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
     residual = total(_error_at_scale, best)
     return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
 
 
-@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
-@one_program
 def kruskal_stress1(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
@@ -132,12 +145,20 @@ def kruskal_stress1(
     >>> kruskal_stress1(np.array([[0.0], [4.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.5
     """
+    check_encoded(P)
+    check_distances(D)
+    check_weights(weights)
+    return _kruskal_stress1(P, D, weights, mesh)
+
+
+@partial(jax.jit, static_argnames="mesh")
+def _kruskal_stress1(
+    P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None
+) -> Float[Array, ""]:
     total = _sums(P, D, weights, mesh)
     return safe_sqrt(ratio_of_sums(*total(_error_and_own)))
 
 
-@looked_at(P=check_encoded, D=check_distances, weights=check_weights)
-@one_program
 def stress_per_position(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> Float[Array, " n"]:
@@ -148,6 +169,16 @@ def stress_per_position(
     >>> stress_per_position(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [0.25, 0.25]
     """
+    check_encoded(P)
+    check_distances(D)
+    check_weights(weights)
+    return _stress_per_position(P, D, weights, mesh)
+
+
+@partial(jax.jit, static_argnames="mesh")
+def _stress_per_position(
+    P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None
+) -> Float[Array, " n"]:
     total = _sums(P, D, weights, mesh, per_position=True)
     return ratio_of_sums(*total(_error_and_target))
 
@@ -164,7 +195,7 @@ def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
     return _pair_weights(counts.merged().per_position)
 
 
-@one_program
+@jax.jit
 def _pair_weights(documents: Int[Array, " n"]) -> Float[Array, "n n"]:
     size = documents.astype(float)
     weights = trust_in_pairs(size[:, None], size[None, :])
@@ -172,8 +203,6 @@ def _pair_weights(documents: Int[Array, " n"]) -> Float[Array, "n n"]:
     return weights / jnp.where(largest > 0, largest, 1.0)
 
 
-@looked_at(P=check_encoded)
-@one_program
 def min_separation(
     P: Configuration, *, present: Bool[ArrayLike, " n"] | None = None
 ) -> Float[Array, ""]:
@@ -185,6 +214,12 @@ def min_separation(
     >>> min_separation(np.array([[0.0], [1.0], [3.0]])).item()
     1.0
     """
+    check_encoded(P)
+    return _min_separation(P, present)
+
+
+@jax.jit
+def _min_separation(P: Configuration, present: Bool[ArrayLike, " n"] | None) -> Float[Array, ""]:
     plain = not isinstance(P, Distances | PointCloud)
     P = P if isinstance(P, Distances) else as_points(P)
     P = P._replace(present=P.present & as_present(present, len(P.present)))
@@ -194,8 +229,6 @@ def min_separation(
     return jnp.min(jnp.where(pair_mask(present), delta, jnp.inf), initial=jnp.inf)
 
 
-@looked_at(P=check_encoded, D=check_distances)
-@one_program
 def mantel_correlation(
     P: Configuration, D: Targets, *, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
@@ -209,6 +242,13 @@ def mantel_correlation(
     >>> mantel_correlation(P, 2 * abs(P - P.T)).round(6).item()
     1.0
     """
+    check_encoded(P)
+    check_distances(D)
+    return _mantel_correlation(P, D, mesh)
+
+
+@partial(jax.jit, static_argnames="mesh")
+def _mantel_correlation(P: Configuration, D: Targets, mesh: Mesh | None) -> Float[Array, ""]:
     total = _sums(P, D, None, mesh)
     count, *sums = total(_one_and_both)
     count = jnp.maximum(count, 1.0)

@@ -6,11 +6,10 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
 from jaxpe.geometry.distances.matrices import floating, square_matrix
 
 
-@one_program
+@jax.jit
 def toeplitz_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """The Toeplitz matrix nearest in Frobenius norm: each diagonal becomes its mean.
 
@@ -22,7 +21,7 @@ def toeplitz_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     return class_means(A, label, 2 * len(A) - 1)[label]
 
 
-@one_program
+@jax.jit
 def circulant_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """The circulant matrix nearest in Frobenius norm: means over entries of equal j − i modulo n.
 
@@ -38,7 +37,7 @@ def circulant_projection(A: Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     return class_means(A, label, len(A))[label]
 
 
-@one_program
+@jax.jit
 def toeplitz_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
     """Share ‖A − T‖² / ‖A‖² that no Toeplitz matrix explains, in [0, 1]; 0 for A = 0.
 
@@ -48,7 +47,7 @@ def toeplitz_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
     return unexplained_share(A, toeplitz_projection(A))
 
 
-@one_program
+@jax.jit
 def circulant_residual(A: Real[ArrayLike, "n n"]) -> Float[Array, ""]:
     """Share ‖A − C‖² / ‖A‖² that no circulant matrix explains, in [0, 1]; 0 for A = 0.
 
@@ -88,5 +87,5 @@ def class_means(
 def unexplained_share(A: Real[ArrayLike, "n n"], projection: Float[Array, "n n"]) -> Array:
     """Share ‖A − projection‖² / ‖A‖²; 0 for A = 0."""
     A = floating(A)
-    missed, whole = jnp.sum((A - projection) ** 2), jnp.sum(A**2)
-    return missed / jnp.where(whole == 0, 1.0, whole)
+    missed, size = jnp.sum((A - projection) ** 2), jnp.sum(A**2)
+    return missed / jnp.where(size == 0, 1.0, size)

@@ -10,8 +10,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Integer, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe._core.program import one_program
-from jaxpe.geometry.checks import check_distances, check_size, check_symmetric, looked_at
+from jaxpe.geometry.checks import check_distances, check_size, check_symmetric
 from jaxpe.geometry.counts.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.counts.position_counts import count_tokens
 from jaxpe.geometry.distances.matrices import (
@@ -83,8 +82,6 @@ class LowRankFactors(NamedTuple):
     relative_error: Float[Array, ""]
 
 
-@looked_at(D=check_distances)
-@one_program
 def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> ClassicalMDS:
     """Classical (Torgerson) scaling: P = U_d Λ_d^½ from B = −½ H D² H.
 
@@ -106,12 +103,16 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
     >>> mds.coordinates.round(6).tolist(), mds.rank.item()
     ([[1.0], [-1.0]], 1)
     """
+    check_distances(D)
+    return _classical_mds(D, dim=dim)
+
+
+@partial(jax.jit, static_argnames="dim")
+def _classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> ClassicalMDS:
     D = as_distances(D)
     return classical_mds_from_gram(gram_matrix(D), dim=dim, present=D.present)
 
 
-@looked_at(B=check_symmetric)
-@one_program
 def classical_mds_from_gram(
     B: Float[ArrayLike, "n n"], *, dim: int, present: Bool[ArrayLike, " n"] | None = None
 ) -> ClassicalMDS:
@@ -120,26 +121,34 @@ def classical_mds_from_gram(
     >>> classical_mds_from_gram(np.diag([4.0, 1.0]), dim=1).coordinates.tolist()
     [[2.0], [0.0]]
     """
+    check_symmetric(B)
+    return _classical_mds_from_gram(B, present, dim=dim)
+
+
+@partial(jax.jit, static_argnames="dim")
+def _classical_mds_from_gram(
+    B: Float[ArrayLike, "n n"], present: Bool[ArrayLike, " n"] | None, *, dim: int
+) -> ClassicalMDS:
     B = square_matrix(B, "the Gram matrix")
     n = B.shape[0]
     check_dim(dim, n)
     if not n:
         raise ValueError("the Gram matrix has shape (0, 0): pass that of at least one position")
-    kept = min(dim, n)
+    columns = min(dim, n)
     present = as_present(present, n)
-    coordinates, eigenvalues = principal_coordinates(B, kept)
+    coordinates, eigenvalues = principal_coordinates(B, columns)
     # Zero rows of B leave rounding errors in the eigenvectors.
     coordinates = jnp.where(present[:, None], coordinates, 0.0)
     rank = jnp.sum(eigenvalues > _tolerance(eigenvalues))
     magnitude = jnp.abs(eigenvalues)
     negative = jnp.sum(jnp.where(eigenvalues < 0, magnitude, 0.0))
-    following = eigenvalues[kept] if kept < n else jnp.zeros((), B.dtype)
+    following = eigenvalues[columns] if columns < n else jnp.zeros((), B.dtype)
     return ClassicalMDS(
-        coordinates=jnp.pad(coordinates, ((0, 0), (0, dim - kept))),
+        coordinates=jnp.pad(coordinates, ((0, 0), (0, dim - columns))),
         eigenvalues=eigenvalues,
         rank=jnp.where(jnp.isnan(eigenvalues[0]), -1, rank),
         negative_mass=negative / jnp.maximum(jnp.sum(magnitude), jnp.finfo(B.dtype).tiny),
-        gap=eigenvalues[kept - 1] - following,
+        gap=eigenvalues[columns - 1] - following,
         present=present,
     )
 
@@ -170,7 +179,6 @@ def information_optimal_encoding(
     return InformationOptimalEncoding(mds.coordinates, loss, distances, mds)
 
 
-@one_program
 def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors:
     """Best factors P ≈ A Bᵀ of a given rank (Eckart–Young), r(n + d) parameters (Remark 8).
 
@@ -186,12 +194,16 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     check_size("rank", rank, least=0)
     if not 1 <= rank <= min(n, d):
         raise ValueError(f"rank must lie in [1, {min(n, d)}] for shape {P.shape}, not {rank}")
+    A, B, error = _factors(P, rank)
+    return LowRankFactors(A, B, rank * (n + d), error)
+
+
+@partial(jax.jit, static_argnames="rank")
+def _factors(P: Array, rank: int) -> tuple[Array, Array, Array]:
     B = _row_space(P, rank)
     A = dot(P, B)
-    lost = jnp.sum((P - dot(A, B.T)) ** 2)
-    whole = jnp.sum(P**2)
-    error = safe_sqrt(lost / jnp.where(whole == 0, 1.0, whole))
-    return LowRankFactors(A, B, rank * (n + d), error)
+    missed, size = jnp.sum((P - dot(A, B.T)) ** 2), jnp.sum(P**2)
+    return A, B, safe_sqrt(missed / jnp.where(size == 0, 1.0, size))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -237,8 +249,8 @@ def principal_coordinates(B: Array, dim: int) -> tuple[Array, Array]:
 def _principal_coordinates_jvp(dim, primals, tangents):
     (B,), (dB,) = primals, tangents
     coordinates, eigenvalues, V = _eigen_coordinates(B, dim)
-    kept = (jnp.arange(len(B)) < dim) & (eigenvalues > _tolerance(eigenvalues))
-    s = jnp.sqrt(jnp.where(kept, eigenvalues, 0.0))
+    positive = (jnp.arange(len(B)) < dim) & (eigenvalues > _tolerance(eigenvalues))
+    s = jnp.sqrt(jnp.where(positive, eigenvalues, 0.0))
     M = dot(V.T, 0.5 * (dB + dB.T), V)
     sums = s[:, None] + s[None, :dim]
     gaps = eigenvalues[None, :dim] - eigenvalues[:, None]
@@ -246,8 +258,8 @@ def _principal_coordinates_jvp(dim, primals, tangents):
     M_kept = M[:, :dim]
     C_kept = M_kept / jnp.where(sums > 0, sums, 1.0)
     C_dropped = jnp.where(resolved, M_kept * s[None, :dim] / jnp.where(resolved, gaps, 1.0), 0.0)
-    C = jnp.where(kept[:, None], C_kept, C_dropped)
-    C = jnp.where(kept[None, :dim], C, 0.0)
+    C = jnp.where(positive[:, None], C_kept, C_dropped)
+    C = jnp.where(positive[None, :dim], C, 0.0)
     return (coordinates, eigenvalues), (dot(V, C), jnp.diagonal(M))
 
 
@@ -256,8 +268,8 @@ def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
     eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
     largest = jnp.take_along_axis(V, jnp.argmax(jnp.abs(V), axis=0)[None, :], axis=0)
     V = V * jnp.where(largest < 0, -1.0, 1.0).astype(V.dtype)
-    kept = eigenvalues[:dim] > _tolerance(eigenvalues)
-    scale = jnp.sqrt(jnp.where(kept, eigenvalues[:dim], 0.0))
+    positive = eigenvalues[:dim] > _tolerance(eigenvalues)
+    scale = jnp.sqrt(jnp.where(positive, eigenvalues[:dim], 0.0))
     return V[:, :dim] * scale[None, :], eigenvalues, V
 
 

@@ -1,5 +1,6 @@
 """Accuracy of a linear probe for positions in hidden states."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -8,7 +9,6 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe._core.program import one_program
 from jaxpe.geometry.distances.matrices import floating
 
 
@@ -30,7 +30,7 @@ class PositionDecodability(NamedTuple):
     spread: Float[Array, " judged"]
 
 
-@one_program
+@partial(jax.jit, static_argnames="ridge")
 def position_decodability(
     hidden: Float[ArrayLike, "rows n d"],
     *,
@@ -86,13 +86,13 @@ def position_decodability(
     rows, n, _ = hidden.shape
     counts = jnp.ones((rows, n), bool) if mask is None else jnp.asarray(mask)
     hidden = jnp.where(counts[..., None], hidden, 0.0)
-    places = jnp.broadcast_to(jnp.arange(n, dtype=hidden.dtype)[None, :], (rows, n))
-    middles = jax.vmap(_mean)(places, counts)
+    positions = jnp.broadcast_to(jnp.arange(n, dtype=hidden.dtype)[None, :], (rows, n))
+    middles = jax.vmap(_mean)(positions, counts)
     # From one of them on: where all are alike they lie at 0 exactly, and nothing is taken.
     away = middles - middles[jnp.argmax(jnp.any(counts, axis=1))]
     away, middles = (jnp.broadcast_to(x[:, None], (rows, n)) for x in (away, middles))
-    whole = hidden, places - middles, counts, away
-    fitted, judged = ([x[k::2].reshape(-1, *x.shape[2:]) for x in whole] for k in (0, 1))
+    arrays = hidden, positions - middles, counts, away
+    fitted, judged = ([x[k::2].reshape(-1, *x.shape[2:]) for x in arrays] for k in (0, 1))
     slopes = _slopes(fitted[0], fitted[3], fitted[2])
     fitted, judged = ([x - dot(m[:, None], slopes[None]), t, c] for x, t, c, m in (fitted, judged))
     return _judge(_fit(*fitted, ridge=ridge), *judged, n=n)
@@ -166,8 +166,8 @@ def _judge(probe: _Probe, x: Array, t: Array, counts: Array, *, n: int) -> Posit
     away = jnp.where(counts, t - (dot(x, probe.slopes) + probe.mean), 0.0)
     apart = jnp.where(counts, t - _mean(t, counts), 0.0)
     missed, spread = (jnp.sum(y.reshape(-1, n) ** 2, axis=1) for y in (away, apart))
-    whole = jnp.sum(spread)
-    r2 = jnp.where(whole > 0, 1 - jnp.sum(missed) / jnp.where(whole > 0, whole, 1.0), 0.0)
+    total = jnp.sum(spread)
+    r2 = jnp.where(total > 0, 1 - jnp.sum(missed) / jnp.where(total > 0, total, 1.0), 0.0)
     return PositionDecodability(r2, _mean(jnp.abs(away), counts), missed, spread)
 
 

@@ -1,19 +1,17 @@
 """The effective rank of points: how evenly they fill their dimensions (Roy and Vetterli 2007)."""
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.program import one_program
-from jaxpe.geometry.checks import check_encoded, looked_at
+from jaxpe.geometry.checks import check_encoded
 from jaxpe.geometry.distances.matrices import Distances, as_present, centre_rows, matrix
 from jaxpe.geometry.distances.stress import Encoded
 from jaxpe.geometry.mds.classical import classical_mds
 
 
-@looked_at(P=check_encoded)
-@one_program
 def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) -> Float[Array, ""]:
     """Effective rank exp(−Σ p_k log p_k), p_k = s_k / Σ s, of centred points.
 
@@ -34,6 +32,12 @@ def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) ->
     >>> round(entropy_rank(np.array([[0.0, 0.0], [1.0, 1.0], [3.0, 3.0]])).item(), 6)
     1.0
     """
+    check_encoded(P)
+    return _entropy_rank(P, present)
+
+
+@jax.jit
+def _entropy_rank(P: Encoded, present: Bool[ArrayLike, " n"] | None) -> Float[Array, ""]:
     centred = _centred(P, present)
     if not centred.size:
         return jnp.zeros((), centred.dtype)

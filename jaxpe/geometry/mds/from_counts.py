@@ -69,8 +69,8 @@ def _principal(
         return centre_rows(jax.random.normal(key, (len(present), columns), float), present)
 
     pairs = leading_pairs(partial(_gram_product, counts), draw, dim=dim, key=key, **options)
-    given = counts, pairs.vectors, pairs.eigenvalues
-    return pairs, gauged_coordinates(_gram_product, dim, *given)[0], _trace(counts)
+    arguments = counts, pairs.vectors, pairs.eigenvalues
+    return pairs, gauged_coordinates(_gram_product, dim, *arguments)[0], _trace(counts)
 
 
 def _gram_product(counts: SparseCounts, Y: Float[Array, "n b"]) -> Float[Array, "n b"]:
@@ -96,19 +96,21 @@ def _without_constant_words(counts: SparseCounts) -> SparseCounts:
     positions = jnp.sum(present, dtype=jnp.int32)
     tolerance = 4.0 * float(jnp.finfo(scale.dtype).eps)
 
-    def of_block(block: tuple[Array, Array]) -> Array:
+    def block_result(block: tuple[Array, Array]) -> Array:
         cells, values = block
         row, column = jnp.divmod(cells, counts.width)
-        there = values > 0
+        occupied_cells = values > 0
         root = jnp.sqrt(values.astype(scale.dtype)) * scale[row]
         empty = jnp.zeros(counts.width, scale.dtype)
-        largest = empty.at[column].max(jnp.where(there, root, 0.0))
-        below = empty.at[column].max(jnp.where(there, largest[column] - root, 0.0))
-        occupied = jnp.zeros(counts.width, jnp.int32).at[column].add(there.astype(jnp.int32))
+        largest = empty.at[column].max(jnp.where(occupied_cells, root, 0.0))
+        below = empty.at[column].max(jnp.where(occupied_cells, largest[column] - root, 0.0))
+        occupied = (
+            jnp.zeros(counts.width, jnp.int32).at[column].add(occupied_cells.astype(jnp.int32))
+        )
         constant = (occupied == positions) & (below <= tolerance * largest)
         return jnp.where(constant[column], 0, values)
 
-    return counts._replace(counts=jax.lax.map(of_block, (counts.cells, counts.counts)))
+    return counts._replace(counts=jax.lax.map(block_result, (counts.cells, counts.counts)))
 
 
 def _trace(counts: SparseCounts) -> Float[Array, ""]:
@@ -116,7 +118,7 @@ def _trace(counts: SparseCounts) -> Float[Array, ""]:
     present, scale = _scale(counts)
     positions = jnp.sum(present.astype(scale.dtype))
 
-    def of_block(block: tuple[Array, Array]) -> Array:
+    def block_result(block: tuple[Array, Array]) -> Array:
         cells, values = block
         row, column = jnp.divmod(cells, counts.width)
         root = jnp.sqrt(values.astype(scale.dtype)) * scale[row]
@@ -126,7 +128,7 @@ def _trace(counts: SparseCounts) -> Float[Array, ""]:
         deviations = jnp.where(values > 0, root - mean[column], 0.0)
         return jnp.sum(deviations**2) + jnp.sum((positions - occupied) * mean**2)
 
-    return jnp.sum(jax.lax.map(of_block, (counts.cells, counts.counts)))
+    return jnp.sum(jax.lax.map(block_result, (counts.cells, counts.counts)))
 
 
 def _scale(counts: SparseCounts) -> tuple[Array, Array]:

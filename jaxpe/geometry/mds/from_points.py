@@ -129,10 +129,10 @@ def classical_mds_from_points(
         pairs = _dense(fixed, **options)
     elif chosen == "landmark":
         at = _landmarks(landmarks, cloud.present, dim)
-        pairs = _from_landmarks(fixed, at, oversample=oversample, **options)
+        pairs = _landmark_pairs(fixed, at, oversample=oversample, **options)
     else:
         options |= {"max_products": max_products, "oversample": oversample}
-        pairs = _by_krylov(fixed, cloud.present, key, **options)
+        pairs = _krylov_pairs(fixed, cloud.present, key, **options)
     coordinates, eigenvalues = _coordinates(centred, pairs.vectors, pairs.eigenvalues, dim=dim)
     return PrincipalCoordinates(
         coordinates=jnp.where(cloud.present[:, None], coordinates, 0.0),
@@ -181,7 +181,7 @@ def _coordinates(
 
 
 @partial(jax.jit, static_argnames=("dim", "tolerance", "max_products", "oversample"))
-def _by_krylov(centred: Array, present: Array, key: Array | None, **options: Any) -> Eigenpairs:
+def _krylov_pairs(centred: Array, present: Array, key: Array | None, **options: Any) -> Eigenpairs:
     def draw(key: Array, columns: int) -> Array:
         normal = jax.random.normal(key, (centred.shape[0], columns), centred.dtype)
         return centre_rows(normal, present)
@@ -219,7 +219,7 @@ def _left(centred: Array, right: Array, eigenvalues: Array, dim: int) -> Array:
 
 
 @partial(jax.jit, static_argnames=("dim", "oversample", "tolerance"))
-def _from_landmarks(
+def _landmark_pairs(
     centred: Array, at: Array, *, dim: int, oversample: int | None, tolerance: float
 ) -> Eigenpairs:
     """Rayleigh–Ritz of B in the space of Nyström's eigenvectors, B_nL A Γ^−½."""

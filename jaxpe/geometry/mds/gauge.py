@@ -45,9 +45,9 @@ def _gauged_coordinates_jvp(apply, dim, primals, tangents):
     coordinates, values = gauged_coordinates(apply, dim, *primals)
     parameters = jax.tree.map(_first_derivative_only, parameters)
     least = noise(eigenvalues, len(vectors))
-    kept = values > least
-    s = jnp.sqrt(jnp.where(kept, values, 0.0))
-    V = coordinates / jnp.where(kept, s, 1.0)[None, :]  # columns that are not kept are 0
+    positive = values > least
+    s = jnp.sqrt(jnp.where(positive, values, 0.0))
+    V = coordinates / jnp.where(positive, s, 1.0)[None, :]  # columns that are not kept are 0
     _, moved = jax.jvp(lambda p: apply(p, V), (parameters,), (tangents[0],))
     M = dot(V.T, moved)
     M = 0.5 * (M + M.T)
@@ -58,12 +58,15 @@ def _gauged_coordinates_jvp(apply, dim, primals, tangents):
         lambda Y: apply(parameters, Y),
         (moved - dot(V, M)) * s[None, :],
         V=V,
-        shifts=jnp.where(kept, values, 1.0),
-        known=jnp.where(others[None, :], vectors, 0.0),
+        shifts=jnp.where(positive, values, 1.0),
+        spare_vectors=jnp.where(others[None, :], vectors, 0.0),
         eigenvalues=eigenvalues,
         least=least,
     )
-    return (coordinates, values), (jnp.where(kept[None, :], inside + outside, 0.0), jnp.diagonal(M))
+    return (coordinates, values), (
+        jnp.where(positive[None, :], inside + outside, 0.0),
+        jnp.diagonal(M),
+    )
 
 
 def _solve(
@@ -72,7 +75,7 @@ def _solve(
     *,
     V: Array,
     shifts: Array,
-    known: Array,
+    spare_vectors: Array,
     eigenvalues: Array,
     least: Array,
 ) -> Array:
@@ -92,8 +95,8 @@ def _solve(
     inverse = jnp.where(resolved, 1.0 / jnp.where(resolved, gaps, 1.0), 0.0)
 
     def precondition(Y: Array) -> Array:
-        weights = dot(known.T, Y) * (inverse - plain)
-        return outside(plain * Y + dot(known, weights))
+        weights = dot(spare_vectors.T, Y) * (inverse - plain)
+        return outside(plain * Y + dot(spare_vectors, weights))
 
     def solve(_: Any, b: Array) -> Array:
         return _conjugate_gradients(shifted, outside(b), precondition, least=least)

@@ -1,6 +1,7 @@
 """The leading eigenpairs of a symmetric operator, from products with blocks of vectors alone."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,6 @@ from jax.typing import DTypeLike
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import dot
-from jaxpe._core.compiled import compiled
 from jaxpe.geometry.checks import check_size
 
 # Columns of a block: few, so that a product goes a long way; enough for a matrix product to be
@@ -79,12 +79,15 @@ def principal_eigenpairs(
         raise ValueError(f"dtype is {dtype}: pass float32 or float64")
     options = {"tolerance": tolerance, "max_products": max_products, "oversample": oversample}
     key = jax.random.key(0) if key is None else key
-    wide = _pairs_of(key, apply=apply, n=n, dim=dim, dtype=dtype, **options)
+    wide = _krylov_eigenpairs(key, apply=apply, n=n, dim=dim, dtype=dtype, **options)
     return wide._replace(vectors=wide.vectors[:, :dim], eigenvalues=wide.eigenvalues[:dim])
 
 
-@compiled("apply", static=("n", "dim", "tolerance", "max_products", "oversample", "dtype"))
-def _pairs_of(
+@partial(
+    jax.jit,
+    static_argnames=("apply", "n", "dim", "tolerance", "max_products", "oversample", "dtype"),
+)
+def _krylov_eigenpairs(
     key: Array, *, apply: Callable[[Array], Array], n: int, dtype: DTypeLike, **options: Any
 ) -> Eigenpairs:
     def draw(key: Array, columns: int) -> Array:
@@ -120,8 +123,8 @@ def leading_pairs(
     """`principal_eigenpairs` with the pairs kept beyond `dim`, from vectors that `draw` draws."""
     block = _BLOCK if dim >= 2 * _BLOCK else _BLOCK // 2
     extra = max(block, dim // 4) if oversample is None else oversample
-    kept = -(-(dim + extra) // block)
-    blocks = 2 * kept + 6
+    retained = -(-(dim + extra) // block)
+    blocks = 2 * retained + 6
     most = 100 * (dim + _BLOCK) if max_products is None else max_products
     key, first = jax.random.split(jax.random.key(0) if key is None else key)
     start = draw(first, block)
@@ -132,7 +135,7 @@ def leading_pairs(
         return ~search.settled & ~hopeless
 
     def cycle(search: _Search) -> _Search:
-        return _restart(_expand(search, apply, draw), draw, kept=kept, tolerance=tolerance)
+        return _restart(_expand(search, apply, draw), draw, retained=retained, tolerance=tolerance)
 
     empty = jnp.zeros((start.shape[0], blocks * block), start.dtype)
     search = _Search(
@@ -140,14 +143,14 @@ def leading_pairs(
         W=empty,
         following=orthonormal(start, empty),
         filled=jnp.zeros((), jnp.int32),
-        eigenvalues=jnp.zeros(kept * block, start.dtype),
+        eigenvalues=jnp.zeros(retained * block, start.dtype),
         residuals=jnp.full(dim, jnp.inf, start.dtype),
         settled=jnp.zeros((), bool),
         products=jnp.zeros((), jnp.int32),
         key=key,
     )
     search = lax.while_loop(unfinished, cycle, search)
-    return _checked(search, apply, width=kept * block, tolerance=tolerance)
+    return _checked(search, apply, width=retained * block, tolerance=tolerance)
 
 
 def _expand(
@@ -179,36 +182,36 @@ def _expand(
 # has converged may still hide copies of a repeated eigenvalue, of which a start sees one for each
 # of its columns: a last round starts from fresh random directions, and must change nothing.
 def _restart(
-    search: _Search, draw: Callable[[Array, int], Array], *, kept: int, tolerance: float
+    search: _Search, draw: Callable[[Array, int], Array], *, retained: int, tolerance: float
 ) -> _Search:
     """Rayleigh–Ritz in the basis, of which the leading Ritz vectors remain."""
     block, dim = search.following.shape[1], search.residuals.shape[0]
-    width = kept * block
+    width = retained * block
     V, W, eigenvalues = ritz(search.V, search.W, width)
     scale = _scale(eigenvalues)
     R = (W - V * eigenvalues[None, :]) / scale
     residuals = jnp.linalg.norm(R[:, :dim], axis=0)
     change = jnp.max(jnp.abs(eigenvalues - search.eigenvalues)[:dim]) / scale
     settled = jnp.all(search.residuals <= tolerance) & (change <= tolerance)
-    looked_at = R[:, :dim] if dim >= block else R
-    _, turn = jnp.linalg.eigh(dot(looked_at.T, looked_at))
-    dominant = dot(looked_at, turn[:, ::-1][:, :block])
+    leading = R[:, :dim] if dim >= block else R
+    _, turn = jnp.linalg.eigh(dot(leading.T, leading))
+    dominant = dot(leading, turn[:, ::-1][:, :block])
     key, fresh = jax.random.split(search.key)
     spare = draw(fresh, block)
     following = jnp.where(jnp.all(residuals <= tolerance), spare, dominant)
-    found = search._replace(
+    restarted = search._replace(
         V=jnp.zeros_like(search.V).at[:, :width].set(V),
         W=jnp.zeros_like(search.W).at[:, :width].set(W),
         following=orthonormal(following, V, spare),
-        filled=jnp.asarray(kept, jnp.int32),
+        filled=jnp.asarray(retained, jnp.int32),
         eigenvalues=eigenvalues,
         residuals=residuals,
         key=key,
     )
     # Of more equal eigenvalues than are kept, the last round may have mixed in new vectors that
     # are not as good yet: what was there before it stays.
-    found = jax.tree.map(lambda new, old: jnp.where(settled, old, new), found, search)
-    return found._replace(settled=settled)
+    restarted = jax.tree.map(lambda new, old: jnp.where(settled, old, new), restarted, search)
+    return restarted._replace(settled=settled)
 
 
 def _checked(
@@ -276,8 +279,8 @@ def _outside(Y: Array, V: Array, least: Array) -> Array:
     before = jnp.linalg.norm(Y, axis=0)
     Y = Y - dot(V, dot(V.T, Y))
     norms = jnp.linalg.norm(Y, axis=0)
-    there = norms > least * before
-    Y = Y * jnp.where(there, 1.0 / jnp.where(there, norms, 1.0), 0.0)[None, :]
+    resolved_columns = norms > least * before
+    Y = Y * jnp.where(resolved_columns, 1.0 / jnp.where(resolved_columns, norms, 1.0), 0.0)[None, :]
     values, turn = jnp.linalg.eigh(dot(Y.T, Y))
     resolved = values > 4 * len(values) * jnp.finfo(Y.dtype).eps
     inverse = jnp.where(resolved, 1.0 / jnp.sqrt(jnp.where(resolved, values, 1.0)), 0.0)

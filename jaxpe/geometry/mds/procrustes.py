@@ -1,5 +1,6 @@
 """Procrustes: two configurations of points up to rotation, and on request position and size."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -8,7 +9,6 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe._core.program import one_program
 from jaxpe.geometry.distances.matrices import as_present, centre_rows, floating
 
 
@@ -29,7 +29,6 @@ class Procrustes(NamedTuple):
     residual: Float[Array, ""]
 
 
-@one_program
 def procrustes(
     P: Real[ArrayLike, "n p"],
     Q: Real[ArrayLike, "n q"],
@@ -58,6 +57,11 @@ def procrustes(
     if P.ndim != 2 or Q.ndim != 2 or P.shape[0] != Q.shape[0]:
         raise ValueError(f"P has shape {P.shape} and Q {Q.shape}: pass [n, p] and [n, q]")
     present = as_present(present, P.shape[0])
+    return _procrustes(P, Q, present, translate=translate, scale=scale)
+
+
+@partial(jax.jit, static_argnames=("translate", "scale"))
+def _procrustes(P: Array, Q: Array, present: Array, *, translate: bool, scale: bool) -> Procrustes:
     width = max(P.shape[1], Q.shape[1])
     P, Q = (jnp.pad(X, ((0, 0), (0, width - X.shape[1]))) for X in (P, Q))
     P, Q = (jnp.where(present[:, None], X, 0.0) for X in (P, Q))

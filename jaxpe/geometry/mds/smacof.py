@@ -11,7 +11,6 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe.geometry.checks import as_weights, check_size, check_tolerance, check_weights, floating
 from jaxpe.geometry.distances.matrices import (
@@ -145,11 +144,11 @@ def smacof(
         raise InputError(f"starts is {starts}: pass a key too, such as `key=jax.random.key(0)`")
     columns = jnp.ones(dim, bool) if isinstance(init, str) else jnp.any(start != 0, axis=0)
     if starts == 1:
-        return _fitted(start, columns, D, weights, max_iterations, tolerance)
+        return _fit(start, columns, D, weights, max_iterations, tolerance)
     return _best_fit(start, columns, D, weights, max_iterations, tolerance, key, starts=starts)
 
 
-@compiled(static=("starts",))
+@partial(jax.jit, static_argnames="starts")
 def _best_fit(
     start: Array, columns: Array, D: Distances | PointCloud, *options, starts: int
 ) -> Smacof:
@@ -157,18 +156,18 @@ def _best_fit(
     *options, key = options
     draw = partial(random_configuration, D, dim=start.shape[1])
     drawn = jax.vmap(draw)(jax.random.split(key, starts - 1)).astype(start.dtype)
-    every = jnp.concatenate([start[None], jnp.where(_open(columns), drawn, 0.0)])
-    fits = jax.vmap(lambda start: _fitted(start, columns, D, *options))(every)
+    every = jnp.concatenate([start[None], jnp.where(_free_columns(columns), drawn, 0.0)])
+    fits = jax.vmap(lambda start: _fit(start, columns, D, *options))(every)
     best = jnp.argmin(fits.stress)
     return jax.tree.map(lambda x: x[best], fits)
 
 
-def _open(columns: Bool[Array, " dim"]) -> Bool[Array, " dim"]:
+def _free_columns(columns: Bool[Array, " dim"]) -> Bool[Array, " dim"]:
     return columns | ~jnp.any(columns)
 
 
-@compiled()
-def _fitted(
+@jax.jit
+def _fit(
     start: Array,
     columns: Array,
     D: Distances | PointCloud,
@@ -177,8 +176,8 @@ def _fitted(
     tolerance: float | Array,
 ) -> Smacof:
     by_tiles = isinstance(D, PointCloud)
-    problem = _by_tiles(D, weights) if by_tiles else _by_matrix(D, weights, start.dtype)
-    moves = (D.present[:, None] & _open(columns)[None, :]).astype(start.dtype)
+    problem = _tiled_problem(D, weights) if by_tiles else _matrix_problem(D, weights, start.dtype)
+    moves = (D.present[:, None] & _free_columns(columns)[None, :]).astype(start.dtype)
 
     def unfinished(state: _State) -> Array:
         ended = state.stationary | state.stalled | jnp.isnan(state.stress)
@@ -186,7 +185,9 @@ def _fitted(
 
     def descend_and_push(state: _State) -> _State:
         state = jax.lax.while_loop(unfinished, partial(_step, problem, tolerance), state)
-        return jax.lax.cond(state.stationary, partial(_pushed, problem, moves), lambda x: x, state)
+        return jax.lax.cond(
+            state.stationary, partial(_beside_saddle, problem, moves), lambda x: x, state
+        )
 
     state = jax.lax.while_loop(unfinished, descend_and_push, _first_state(start))
     return Smacof(state.X, state.stress, state.initial, state.iterations, state.stationary)
@@ -232,8 +233,8 @@ def _step(problem: _Problem, tolerance: float | Array, state: _State) -> _State:
 def _quasi_newton(problem: _Problem, steps: Array, changes: Array, gradient: Array) -> Array:
     """Product of the gradient with the inverse Hessian of L-BFGS, which is V⁺ without steps."""
     products = jnp.sum(steps * changes, axis=(1, 2))
-    known = products > 0
-    inverse = jnp.where(known, 1.0 / jnp.where(known, products, 1.0), 0.0)
+    convex_steps = products > 0
+    inverse = jnp.where(convex_steps, 1.0 / jnp.where(convex_steps, products, 1.0), 0.0)
     past = (steps, changes, inverse)
 
     def back(rest: Array, pair: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -247,12 +248,14 @@ def _quasi_newton(problem: _Problem, steps: Array, changes: Array, gradient: Arr
 
     rest, shares = jax.lax.scan(back, gradient, past, reverse=True)
     curvature = jnp.sum(changes[-1] * problem.solve(changes[-1]))
-    scale = jnp.where(known[-1], products[-1] / jnp.where(known[-1], curvature, 1.0), 1.0)
+    scale = jnp.where(
+        convex_steps[-1], products[-1] / jnp.where(convex_steps[-1], curvature, 1.0), 1.0
+    )
     scale = jnp.minimum(scale, 2.0)  # twice the step of the Guttman transform never fails
     return jax.lax.scan(forth, scale * problem.solve(rest), (*past, shares))[0]
 
 
-def _pushed(problem: _Problem, moves: Array, state: _State) -> _State:
+def _beside_saddle(problem: _Problem, moves: Array, state: _State) -> _State:
     """State beside a saddle, or the same where nothing near is lower."""
     X = state.X
     # Numbers without a pattern; those of `jax.random` take long to compile.
@@ -294,7 +297,7 @@ def _unit(v: Array) -> Array:
     return v / jnp.where(size > 0, size, 1.0)
 
 
-def _by_matrix(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype) -> _Problem:
+def _matrix_problem(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype) -> _Problem:
     """Problem of a matrix of targets."""
     w = pair_mask(D.present).astype(dtype)
     if weights is not None:
@@ -326,7 +329,7 @@ def _by_matrix(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype) -> _
     return _Problem(evaluate, solve, coincident, size)
 
 
-def _by_tiles(D: PointCloud, weights: Real[ArrayLike, "n n"] | None) -> _Problem:
+def _tiled_problem(D: PointCloud, weights: Real[ArrayLike, "n n"] | None) -> _Problem:
     """Problem of points as targets, tile by tile: B(X) X is the gradient of Σ_{i<j} d δ."""
     if weights is not None:
         raise ValueError(
@@ -347,7 +350,7 @@ def _by_tiles(D: PointCloud, weights: Real[ArrayLike, "n n"] | None) -> _Problem
         return gradient / count.astype(gradient.dtype)
 
     def coincident(X: Array) -> Array:
-        return sum_over_pairs(_meets, PointCloud(X, D.present), D, per_position=True) > 0
+        return sum_over_pairs(_coincides, PointCloud(X, D.present), D, per_position=True) > 0
 
     return _Problem(evaluate, solve, coincident, jnp.linalg.norm(targets))
 
@@ -356,7 +359,7 @@ def _product(delta: Array, d: Array) -> Array:
     return d * delta
 
 
-def _meets(delta: Array, d: Array) -> Array:
+def _coincides(delta: Array, d: Array) -> Array:
     """Whether points are in one place that should not be."""
     return ((delta == 0) & (d > 0)).astype(delta.dtype)
 

@@ -10,16 +10,15 @@ from jax import Array
 from jaxtyping import Float, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.compiled import compiled
 from jaxpe._core.errors import InputError
 from jaxpe.geometry.checks import check_confidence, check_size
 from jaxpe.geometry.distances.matrices import Distances, as_distances, centre_rows, safe_sqrt
 from jaxpe.geometry.distances.points import PointCloud, as_points
 from jaxpe.geometry.distances.random_pairs import (
+    coordinate_count,
     distances_at,
     draw_in_parts,
     draw_positions,
-    width_of,
 )
 from jaxpe.geometry.distances.stress import Configuration, Targets, ratio_of_sums
 from jaxpe.geometry.mds.smacof import first_configuration, random_configuration
@@ -99,7 +98,7 @@ def stochastic_mds(
         init = random_configuration(D, starting, dim)
     start = first_configuration(D, dim, init)
     rates = rate * (1.0 - jnp.arange(steps, dtype=start.dtype) / steps) ** 2
-    end = centre_rows(_moved(start, D, jax.random.split(moving, steps), rates), D.present)
+    end = centre_rows(_moved_points(start, D, jax.random.split(moving, steps), rates), D.present)
     judge = partial(sampled_stress, D=D, key=judging, pairs=pairs, confidence=confidence)
     before, after = judge(start), judge(end)
     pick = partial(jnp.where, after.stress < before.stress)
@@ -132,7 +131,7 @@ def sampled_stress(
             f"the encoding has {len(P.present)} positions and the targets {len(D.present)}: pass "
             "as many of each"
         )
-    width = width_of(P) + width_of(D)
+    width = coordinate_count(P) + coordinate_count(D)
     residuals, targets = draw_in_parts(key, P, D, draw=_draw_terms, number=pairs, width=width)
     size = jnp.sum(targets)
     value = ratio_of_sums(jnp.sum(residuals), size)
@@ -159,8 +158,8 @@ def _source(D: Targets | Configuration, otherwise) -> Distances | PointCloud:
     return as_points(D) if isinstance(D, PointCloud) else otherwise(D)
 
 
-@compiled()
-def _moved(X: Array, D: Distances | PointCloud, keys: Array, rates: Array) -> Array:
+@jax.jit
+def _moved_points(X: Array, D: Distances | PointCloud, keys: Array, rates: Array) -> Array:
     """Points after all steps."""
     return jax.lax.scan(lambda X, now: (_move_pairs(X, D, *now), None), X, (keys, rates))[0]
 

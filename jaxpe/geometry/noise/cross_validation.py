@@ -179,8 +179,8 @@ def _random_quarters(
 
     def quarters(key: Array, order: Array) -> Array:
         inner = jax.random.split(key)
-        places = jax.lax.map(lambda k: jax.random.permutation(k, half), inner)  # compiles soonest
-        part = (places >= quarter).astype(jnp.int32) + 2 * jnp.arange(2, dtype=jnp.int32)[:, None]
+        rank = jax.lax.map(lambda k: jax.random.permutation(k, half), inner)  # compiles soonest
+        part = (rank >= quarter).astype(jnp.int32) + 2 * jnp.arange(2, dtype=jnp.int32)[:, None]
         part = part.reshape(-1)
         return jnp.full(folds, 4, jnp.int32).at[order[: 2 * half]].set(part)
 
@@ -324,5 +324,7 @@ def _map_halves(f: Callable[[Any], Any], halves: Any) -> Any:
 
 def _stress_interval(samples: Array, confidence: float) -> HeldOut:
     """Interval of a stress, which lies in [0, 1]."""
-    found = half_sample_interval(samples, confidence=confidence)
-    return found._replace(low=jnp.maximum(found.low, 0.0), high=jnp.minimum(found.high, 1.0))
+    interval = half_sample_interval(samples, confidence=confidence)
+    return interval._replace(
+        low=jnp.maximum(interval.low, 0.0), high=jnp.minimum(interval.high, 1.0)
+    )

@@ -264,6 +264,6 @@ def _contrast_products(
         (a, in_a), (b, in_b) = contrast(half), contrast(1 - half)
         return dot(a, b.T), in_a & in_b
 
-    found, present = jax.lax.map(product, halves)
-    mean = jnp.mean(found, axis=0)
+    products, present = jax.lax.map(product, halves)
+    mean = jnp.mean(products, axis=0)
     return 0.5 * (mean + mean.T), jnp.all(present, axis=0)

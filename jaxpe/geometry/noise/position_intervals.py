@@ -150,27 +150,30 @@ def variance_shares(
     check_confidence(confidence)
     observed = jnp.asarray(observed, geometry.gram.dtype)
     parts = [each.trace for each in _statistics(geometry, halves)]
-    whole, composition = parts[0], jnp.mean(parts[1])
+    all_documents, composition = parts[0], jnp.mean(parts[1])
     values = {
-        "split_half": observed - whole,
+        "split_half": observed - all_documents,
         "composition": composition,
-        "position": whole - composition,
+        "position": all_documents - composition,
     }
     shares = []
     for part, value in values.items():
         share = value / observed
         rest = share if part == "split_half" else 1.0 - share
-        found = _calibrated(*parts, part=part, confidence=confidence, signal=rest)
-        half, error = 0.5 * (found.high - found.low) / observed, found.standard_error / observed
+        estimate = _calibrated(*parts, part=part, confidence=confidence, signal=rest)
+        half, error = (
+            0.5 * (estimate.high - estimate.low) / observed,
+            estimate.standard_error / observed,
+        )
         shares.append(Estimate(share, share - half, share + half, error))
     return VarianceShares(*shares)
 
 
 def _statistics(geometry: PositionGeometry, halves: PositionHalves) -> list[PositionStatistics]:
     """Statistics of the documents, of shuffles, and of halves of both."""
-    whole = position_statistics(geometry.split_half.squared_distances, geometry.present)
+    all_documents = position_statistics(geometry.split_half.squared_distances, geometry.present)
     null = jax.lax.map(lambda d2: position_statistics(d2, geometry.present), geometry.null)
-    return [whole, null, halves.own, halves.null]
+    return [all_documents, null, halves.own, halves.null]
 
 
 def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]) -> Estimate:
@@ -194,7 +197,7 @@ def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]
 
 
 def _calibrated(
-    whole: Float[Array, "..."],
+    all_documents: Float[Array, "..."],
     null: Float[Array, "nulls ..."],
     own: Float[Array, "splits 2 ..."],
     shuffled: Float[Array, "more_nulls splits 2 ..."],
@@ -206,7 +209,7 @@ def _calibrated(
     """Estimate of a linear statistic of a part of the variance.
 
     Args:
-        whole, null: the statistic of the documents and of each shuffled corpus.
+        all_documents, null: the statistic of the documents and of each shuffled corpus.
         own, shuffled: the same of halves.
         part: "position", "composition" or "split_half".
         confidence: coverage of the interval.
@@ -217,13 +220,13 @@ def _calibrated(
     h0 = jnp.mean(jax.vmap(_half_sample_variance)(shuffled - mean_of_halves[None]), axis=0)
     h0, v0 = h0 * more / (more - 1), jnp.var(null, axis=0, ddof=1)
     if part == "position":
-        value, h = whole - mean, _half_sample_variance(own - mean_of_halves)
+        value, h = all_documents - mean, _half_sample_variance(own - mean_of_halves)
         s, v = h - h0 * (1 + 1 / more), v0 * (1 + 1 / nulls)
     elif part == "composition":
         value, h = mean, _half_sample_variance(mean_of_halves)
         s, v = h - h0 / more, v0 / nulls
     else:
-        value, h = whole, _half_sample_variance(own)
+        value, h = all_documents, _half_sample_variance(own)
         s, v = h - h0, v0
     s = jnp.maximum(s, 0.1 * h)
     t_s, t_v = _t_of_part(s, h, len(own), confidence), students_t(nulls - 1, confidence)
@@ -238,9 +241,9 @@ def _t_of_part(
 ) -> Float[Array, "..."]:
     """Student's t for s, which is h less what is known better."""
     freedom = jnp.maximum(splits * (s / jnp.where(h > 0, h, 1.0)) ** 2, min(4, splits))
-    whole = range(1, splits + 1)
-    ts = [students_t(number, confidence) for number in whole]
-    return jnp.interp(freedom, *(jnp.array(x, s.dtype) for x in (whole, ts)))
+    all_documents = range(1, splits + 1)
+    ts = [students_t(number, confidence) for number in all_documents]
+    return jnp.interp(freedom, *(jnp.array(x, s.dtype) for x in (all_documents, ts)))
 
 
 def _half_sample_variance(samples: Float[Array, "splits 2 ..."]) -> Float[Array, "..."]:

@@ -102,8 +102,8 @@ def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -
     >>> position_rank(geometry).rank.item()
     0
     """
-    own, nulls = _weighted_grams(geometry)
-    return rank_above_null(own, nulls, level=level)
+    gram, nulls = _weighted_grams(geometry)
+    return rank_above_null(gram, nulls, level=level)
 
 
 def weighted_gram(

@@ -281,12 +281,12 @@ def fold_count(counts: FoldedCounts) -> int:
 def _variances(sizes: Array, pooled: Array) -> tuple[Array, Array]:
     """Σ_v Var √X for so many tokens of frequencies `pooled`, and Σ_v (Var √X)² for half as many."""
 
-    def at_position(n_i: Array) -> tuple[Array, Array]:
+    def position_variances(n_i: Array) -> tuple[Array, Array]:
         full = _variance_of_root_poisson(n_i * pooled)
         half = _variance_of_root_poisson(0.5 * n_i * pooled)
         return jnp.sum(full), jnp.sum(half**2)
 
-    return jax.lax.map(at_position, sizes)
+    return jax.lax.map(position_variances, sizes)
 
 
 def _pooled(counts: PositionCounts | SparseCounts) -> Array:

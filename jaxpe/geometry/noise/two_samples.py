@@ -1,6 +1,7 @@
 """Two corpora: how far their positional geometries are apart, and whether by more than chance."""
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -11,7 +12,6 @@ from jax.scipy.special import gammainc, gammaincc
 from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
-from jaxpe._core.program import one_program
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.counts.sparse import root_frequencies
@@ -60,7 +60,7 @@ class GeometryComparison(NamedTuple):
     of_position: bool
 
 
-@one_program
+@jax.jit
 def principal_angles(
     P: Real[ArrayLike, "n p"], Q: Real[ArrayLike, "n q"]
 ) -> Float[Array, " angles"]:
@@ -184,7 +184,7 @@ def compare_geometries(
     )
 
 
-@one_program
+@jax.jit
 def holm_adjusted(p_values: Float[ArrayLike, " tests"]) -> Float[Array, " tests"]:
     """p-values of several tests, adjusted by Holm (1979): below α, errors of all have level α.
 
@@ -229,7 +229,7 @@ def _thinned(rng: np.random.Generator, tables: np.ndarray, size: np.ndarray) -> 
     return thin
 
 
-@one_program
+@partial(jax.jit, static_argnames=("folds", "dim", "permutations"))
 def _compared(
     products: Float[Array, "m m n n"],
     present: Bool[Array, " n"],
@@ -274,7 +274,7 @@ def _pearson_tail(observed: Array, null: Array) -> Array:
     return jnp.where(steep > 0, gammaincc(shape, at), gammainc(shape, at))
 
 
-@one_program
+@jax.jit
 def _products(tables: Int[Array, "m n vocab"], size: Int[Array, " n"]) -> Float[Array, "m m n n"]:
     """S_i S_jᵀ of all pairs of folds, which have `size` tokens at each position."""
     m, n, vocab = tables.shape

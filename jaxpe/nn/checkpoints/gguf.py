@@ -112,7 +112,7 @@ def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
     divisors = None
     if gguf.get("divided") and _DIVISORS in stored:
         divisors = _Stored(path, stored.pop(_DIVISORS), None).get_tensor(_DIVISORS)
-    fields = _fields_of_metadata(path, architecture, metadata, divisors)
+    fields = metadata_fields(path, architecture, metadata, divisors)
     fields["tie_word_embeddings"] = "output.weight" not in stored
     for field, endings in _BIASES.items():
         if field in architecture.defaults:
@@ -152,7 +152,7 @@ def _names(
     return tensor_names({**modules, **(_FUSED if fused else {})}, "decoder")
 
 
-def _fields_of_metadata(
+def metadata_fields(
     path: Path, architecture: Architecture, metadata: Mapping[str, Any], divisors: np.ndarray | None
 ) -> Fields:
     """The fields of a config.json that the metadata describe."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxpe._core.errors import require
 from jaxpe.report import style
-from jaxpe.report.attention.text import average, near, positive
+from jaxpe.report.attention.text import mean, near, positive
 from jaxpe.report.style import (
     ENCODING_COLOURS,
     PLUG_IN,
@@ -57,17 +57,17 @@ def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
 
 
 def parts_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
-    """Mean squares of the parts, layer by layer, and what their products make of them."""
+    """Mean squares of the parts and their cross terms, layer by layer."""
     figure, (stack, cross) = new_figure(
         "Content and position in the squared logits", height=5.0, rows=2, sharex=True,
         height_ratios=(2, 1),
     )  # fmt: skip
-    share = _by_layer(result.parts.share)
+    share = _layer_means(result.parts.share)
     of_sum = share / np.maximum(share.sum(axis=1, keepdims=True), np.finfo(float).tiny)
     named = zip(result.parts.names, of_sum.T, _PART_COLOURS, strict=True)
     _stack(figure, stack, {name: (x, colour) for name, x, colour in named if x.max() > 0})
     stack.set(ylabel="share of their squares", ylim=(0, 1), xlabel="")
-    of_layer = _by_layer(result.parts.cross[..., None])[:, 0]
+    of_layer = _layer_means(result.parts.cross[..., None])[:, 0]
     cross.bar(np.arange(len(share)), of_layer, 0.8, color="#777777")
     cross.axhline(0, color="#333333", lw=0.8)
     if np.abs(of_layer).max() > 1:
@@ -77,9 +77,9 @@ def parts_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     return figure
 
 
-def _by_layer(values: np.ndarray) -> np.ndarray:
-    """Means over the heads `[layers, heads, parts]` where there is a number; 0 where none is."""
-    return np.array([[np.nan_to_num(average(x)) for x in layer.T] for layer in values])
+def _layer_means(values: np.ndarray) -> np.ndarray:
+    """Means over heads of `[layers, heads, parts]` without NaN; 0 where all are NaN."""
+    return np.array([[np.nan_to_num(mean(x)) for x in layer.T] for layer in values])
 
 
 def heads_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
@@ -107,21 +107,20 @@ def heads_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
 
 
 def ablation_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
-    """The heads that cost most, with intervals; hollow where a drop is within noise."""
+    """The largest drops with intervals; hollow where a drop is within noise."""
     first = result.ablations[0]
     order = np.argsort(-first.drop, axis=None)[:_MOST_HEADS]
     names = [f"{i // first.drop.shape[1]}.{i % first.drop.shape[1]}" for i in order]
     figure, (axis,) = new_figure(_ablation_title(first), height=3.6)
     looks = {"zero": (POSITION, "o", "zero in its place"), "mean": (PLUG_IN, "D", "its mean")}
-    for moved, drops in zip((-0.13, 0.13), result.ablations, strict=False):
+    for shift, drops in zip((-0.13, 0.13), result.ablations, strict=False):
         colour, marker, label = looks[drops.kind]
-        middle, low, high = (x.ravel()[order] for x in (drops.drop, drops.low, drops.high))
-        x = np.arange(len(order)) + (moved if len(result.ablations) > 1 else 0)
+        drop, low, high = (x.ravel()[order] for x in (drops.drop, drops.low, drops.high))
+        x = np.arange(len(order)) + (shift if len(result.ablations) > 1 else 0)
         axis.vlines(x, low, high, color=colour, lw=1.4)
-        axis.plot(x, middle, marker, color=colour, mfc="white", ms=5)
-        sure = drops.certain.ravel()[order] | (not drops.tested)
-        axis.plot(x[sure], middle[sure], marker, color=colour, ms=5)
-        axis.plot([], [], marker, color=colour, ms=5, label=label)
+        axis.plot(x, drop, marker, color=colour, mfc="white", ms=5)
+        certain = drops.certain.ravel()[order] | (not drops.tested)
+        axis.plot(x[certain], drop[certain], marker, color=colour, ms=5, label=label)
     axis.axhline(0, color="#999999", lw=0.8)
     axis.set_xticks(range(len(order)), names, rotation=45)
     axis.set(xlabel="layer.head", ylabel="drop of the score")
@@ -138,7 +137,7 @@ def _ablation_title(drops: "HeadDrops") -> str:
 
 
 def frequencies_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
-    """Squares of the logits of each rotary pair, as shares of their sum."""
+    """Share of each rotary pair in the squared logits."""
     assert result.pairs is not None  # shown_figures asks
     angles, share = result.pairs.angles, result.pairs.share.mean(axis=1)
     share = share / np.maximum(share.sum(axis=1, keepdims=True), np.finfo(float).tiny)
@@ -180,11 +179,10 @@ def logits_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     logits = result.means.logits[layers]
     count, heads, n, _ = logits.shape
     side = min(n, max(4, int((_MOST_PIXELS / (count * heads)) ** 0.5)))
-    canvas = np.full((count * (side + 1) - 1, heads * (side + 1) - 1), np.nan)
-    for row in range(count):
-        for column in range(heads):
-            place = (slice(x * (side + 1), x * (side + 1) + side) for x in (row, column))
-            canvas[tuple(place)] = _scaled(_blocks(logits[row, column], side))
+    tiles = np.full((count, heads, side + 1, side + 1), np.nan)  # with a margin
+    for head in np.ndindex(count, heads):
+        tiles[head][:-1, :-1] = _scaled(_blocks(logits[head], side))
+    canvas = tiles.swapaxes(1, 2).reshape(count * (side + 1), -1)[:-1, :-1]
     height = min(9.0, 0.9 + 4.9 * count / heads)
     figure, (axis,) = new_figure("Mean logits, head by head", height=height)
     axis.imshow(canvas, cmap=DIVERGING, vmin=-1, vmax=1, interpolation="none")
@@ -228,10 +226,9 @@ def symbols_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     omega = np.linspace(0, np.pi, 129)
     for colour, (layer, head) in zip(_LINES, best, strict=False):
         label = f"layer {layer}, head {head}: {percent(positive(share[layer, head]))}"
-        own = diagonals[layer, head]
-        by_offset.plot(offsets, own, color=colour, lw=1.5, label=label)
-        known = np.where(np.isfinite(own), own, 0)
-        f = np.exp(1j * np.outer(omega, offsets)) @ known
+        means = diagonals[layer, head]
+        by_offset.plot(offsets, means, color=colour, lw=1.5, label=label)
+        f = np.exp(1j * np.outer(omega, offsets)) @ np.nan_to_num(means)
         f = np.abs(f) if result.causal else f.real
         by_frequency.plot(omega / np.pi, f, color=colour, lw=1.5)
     by_offset.set(xlabel="offset j − i of the key from the query", ylabel="mean logit, centred")
@@ -248,37 +245,35 @@ def spectra_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     colours = _dark_to_light(count)
     for layer, singular in enumerate(means.singular):
         largest = np.maximum(singular[:, :1], np.finfo(float).tiny)
-        middle = np.median(singular / largest, axis=0)
+        median = np.median(singular / largest, axis=0)
         label = f"layer {layer}" if layer in (0, count - 1) else None
-        shown = np.where(middle > 1e-7, middle, np.nan)
-        values.semilogy(np.arange(1, len(middle) + 1), shown, color=colours[layer], lw=1.3,
-                        label=label)  # fmt: skip
-    values.set(title="mean logits, middle head", xlabel="number", ylabel="singular value / largest")
+        shown = np.where(median > 1e-7, median, np.nan)
+        number = np.arange(1, len(median) + 1)
+        values.semilogy(number, shown, color=colours[layer], lw=1.3, label=label)
+    values.set(title="mean logits, median head", xlabel="number", ylabel="singular value / largest")
     values.legend(fontsize=9.5)
-    rank = np.arange(count)
-    for found, colour, label, moved in (
+    for rank, colour, label, shift in (
         (means.effective_rank, POSITION, "mean logits", -0.12),
         (result.single.effective_rank, PLUG_IN, "single documents", 0.12),
     ):
-        x = np.repeat(rank + moved, found.shape[1])
-        ranks.plot(x, found.ravel(), ".", color=colour, ms=5, alpha=0.6, mew=0, label=label)
-        ranks.plot(rank + moved, np.median(found, axis=1), color=colour, lw=1.2)
+        x = np.arange(count) + shift
+        ranks.plot(x, rank, ".", color=colour, ms=5, alpha=0.6, mew=0)
+        ranks.plot(x, np.median(rank, axis=1), color=colour, lw=1.2, label=label)
     ranks.set(title="effective rank, all heads", xlabel="layer", ylim=(0, None))
     whole_ticks(ranks, count, most=6)
-    figure.legend(*ranks.get_legend_handles_labels(), loc="outside lower center", ncols=2,
-                  fontsize=9.5, markerscale=2.5)  # fmt: skip
+    add_legend(figure, ranks, columns=2)
     return figure
 
 
 def shown_layers(count: int) -> list[int]:
-    """The layers of the grid: all, or a few from the first to the last."""
+    """Layers in the grid of logits: all, or six from the first to the last."""
     if count <= _MOST_LAYERS:
         return list(range(count))
     return np.linspace(0, count - 1, _MOST_LAYERS // 2).round().astype(int).tolist()
 
 
 def _blocks(matrix: np.ndarray, side: int) -> np.ndarray:
-    """Means of blocks, `[side, side]`; NaN where all is."""
+    """Means of blocks, `[side, side]`; NaN for a block without numbers."""
     edges = np.linspace(0, len(matrix), side + 1).round().astype(int)[:-1]
     known = np.isfinite(matrix)
 
@@ -290,7 +285,7 @@ def _blocks(matrix: np.ndarray, side: int) -> np.ndarray:
 
 
 def _scaled(values: np.ndarray) -> np.ndarray:
-    """Centred, the largest deviations at ±1; NaN stays."""
+    """Values centred and scaled to ±1 at the 99th percentile; NaN stays."""
     centred = values - np.nanmean(values)
     return centred / max(float(np.nanquantile(np.abs(centred), 0.99)), 1e-30)
 
@@ -302,7 +297,7 @@ def _dark_to_light(count: int) -> list[Any]:
 
 
 def whole_ticks(axis: "matplotlib.axes.Axes", count: int, *, most: int = 12) -> None:
-    """Whole numbers from 0, at most so many."""
+    """Ticks at whole numbers from 0, at most `most` of them."""
     axis.set_xticks(range(0, count, max(1, -(-count // most))))
 
 
@@ -311,9 +306,7 @@ def remove_frame(axis: "matplotlib.axes.Axes") -> None:
     axis.spines[:].set_visible(False)
 
 
-def head_map(
-    figure: Any, axis: Any, values: np.ndarray, *, digits: int = 1, **colours: Any
-) -> None:
+def head_map(figure: Any, axis: Any, values: np.ndarray, **colours: Any) -> None:
     """Image of a value of each layer and head."""
     layers, heads = values.shape
     image = axis.imshow(values, aspect="auto", interpolation="none", **colours)
@@ -363,7 +356,7 @@ FIGURES: tuple[Drawing, ...] = (
         "spectra",
         spectra_figure,
         "Left: singular values of the mean logits, from the first layer (dark) to the last. Right: "
-        "effective rank, one dot a head, lines through the middle ones.",
+        "effective rank, one dot a head, lines through the medians.",
     ),
     (
         "parts",

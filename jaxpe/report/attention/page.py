@@ -51,7 +51,7 @@ def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
     rows = [
         (
             *text.position_cells(result, layer),
-            number(text.middle(means.effective_rank[layer])),
+            number(text.median(means.effective_rank[layer])),
             *text.worst_drop(result, layer),
         )
         for layer in range(len(result.variance.level))

@@ -29,7 +29,10 @@ def spectral_headlines(result: "AttentionAnalysis") -> list[Headline]:
         percent(positive(share.mean()))
         for share in (variance.position, variance.shuffled, variance.offset)
     )
-    toeplitz, rank = percent(middle(means.toeplitz)), number(middle(means.effective_rank))
+    toeplitz, rank = (
+        percent(median(means.toeplitz)),
+        number(median(means.effective_rank)),
+    )
     n = means.logits.shape[-1]
     cards = [
         Headline("Variance explained by positions", position, f"{shuffled} in random order"),
@@ -75,14 +78,14 @@ def _variance(result: "AttentionAnalysis") -> str:
 
 def _cause(result: "AttentionAnalysis") -> str:
     """Whether the encoding or the usual places of words make logits depend on position."""
-    mean, shuffled = (
+    position, shuffled = (
         positive(share.mean()) for share in (result.variance.position, result.variance.shuffled)
     )
-    if mean < JUDGED:
+    if position < JUDGED:
         return ""
-    if shuffled / mean > 1 - TELLING:
+    if shuffled / position > 1 - TELLING:
         cause = "the encoding is the cause, not words with usual places"
-    elif shuffled / mean < TELLING:
+    elif shuffled / position < TELLING:
         cause = "words with usual places are the cause, not the encoding"
     else:
         cause = "the encoding and words with usual places are both causes"
@@ -154,7 +157,7 @@ def _residual(result: "AttentionAnalysis") -> str:
         return "In no head do positions explain 2\N{NO-BREAK SPACE}%."
     return (
         f"Positions explain 2\N{NO-BREAK SPACE}% or more in {plural(judged, 'head')} of "
-        f"{residual.size}. In the median one, {percent(middle(np.clip(residual, 0, 1)))} of that "
+        f"{residual.size}. In the median one, {percent(median(np.clip(residual, 0, 1)))} of that "
         "is no function of the offset."
     )
 
@@ -163,12 +166,12 @@ def _spectra(result: "AttentionAnalysis") -> list[str]:
     means, single, n = result.means, result.single, result.means.logits.shape[-1]
     return [
         "A Toeplitz matrix has one value for each offset. The nearest one leaves "
-        f"{percent(middle(means.toeplitz))} of the squared mean logits unexplained in the median "
-        f"head, and {percent(middle(single.toeplitz))} for single documents.",
-        f"The effective rank is {number(middle(means.effective_rank))} for mean logits and "
-        f"{number(middle(single.effective_rank))} for single documents, of at most {n}. In the "
+        f"{percent(median(means.toeplitz))} of the squared mean logits unexplained in the median "
+        f"head, and {percent(median(single.toeplitz))} for single documents.",
+        f"The effective rank is {number(median(means.effective_rank))} for mean logits and "
+        f"{number(median(single.effective_rank))} for single documents, of at most {n}. In the "
         "median head the spectrum of the Toeplitz part differs from its symbol by "
-        f"{percent(middle(means.szego))} of its range.",
+        f"{percent(median(means.szego))} of its range.",
     ]
 
 
@@ -177,7 +180,7 @@ def _parts(result: "AttentionAnalysis") -> str:
     cross = parts.cross[~np.isnan(parts.cross)]
     if not cross.size:
         return "The logits are 0: they have no parts."
-    shares = {name: average(parts.share[..., k]) for k, name in enumerate(parts.names)}
+    shares = {name: mean(parts.share[..., k]) for k, name in enumerate(parts.names)}
     named = ", ".join(f"{name} {percent(x)}" for name, x in shares.items() if x > 0)
     return (
         "Queries and keys are sums of position (the mean hidden state there) and content (the "
@@ -239,7 +242,7 @@ def layer_rows(result: "AttentionAnalysis") -> list[list[str]]:
 
     def both(name: str, layer: int, written: Callable[[float], str] = percent) -> str:
         values = (getattr(source, name)[layer] for source in (means, single))
-        return " / ".join(written(middle(x)) for x in values)
+        return " / ".join(written(median(x)) for x in values)
 
     def row(layer: int) -> list[str]:
         name, place, *others = position_cells(result, layer)
@@ -249,10 +252,10 @@ def layer_rows(result: "AttentionAnalysis") -> list[list[str]]:
             f"{place} / {shuffled}",
             *others,
             both("toeplitz", layer),
-            percent(middle(means.circulant[layer])),
+            percent(median(means.circulant[layer])),
             both("szego", layer),
             both("effective_rank", layer, number),
-            number(middle(means.condition[layer])),
+            number(median(means.condition[layer])),
             both("range", layer, number),
             " in head ".join(worst_drop(result, layer)),
         ]
@@ -263,7 +266,7 @@ def layer_rows(result: "AttentionAnalysis") -> list[list[str]]:
 def position_cells(result: "AttentionAnalysis", layer: int) -> list[str]:
     """A layer: shares of position and of the offset, and the residual of its median head."""
     variance = result.variance
-    residual = np.clip(middle(variance.residual[layer]), 0, 1)  # noise may leave less, or more
+    residual = np.clip(median(variance.residual[layer]), 0, 1)  # noise may leave less, or more
     return [
         str(layer),
         percent(positive(variance.position[layer].mean())),
@@ -277,10 +280,15 @@ def part_rows(result: "AttentionAnalysis") -> list[list[str]]:
     parts, embedded = result.parts, result.embedded
     columns = (parts.share, parts.mean_share, parts.residual, embedded.share, embedded.residual)
     rows = [
-        [name, *(_or_dash(average(x[..., k])) for x in columns)]
-        for k, name in enumerate(parts.names)
+        [name, *(_or_dash(mean(x[..., k])) for x in columns)] for k, name in enumerate(parts.names)
     ]
-    cross = (_or_dash(average(parts.cross)), "", "", _or_dash(average(embedded.cross)), "")
+    cross = (
+        _or_dash(mean(parts.cross)),
+        "",
+        "",
+        _or_dash(mean(embedded.cross)),
+        "",
+    )
     return [*rows, ["cross terms", *cross]]
 
 
@@ -289,14 +297,14 @@ def _or_dash(value: float) -> str:
     return "\N{EN DASH}" if np.isnan(value) else percent(value)
 
 
-def average(values: np.ndarray) -> float:
-    """Mean of the values that are no NaN; NaN where none is."""
+def mean(values: np.ndarray) -> float:
+    """Mean of the values that are not NaN; NaN if all are."""
     values = values[~np.isnan(values)]
     return float(values.mean()) if values.size else float("nan")
 
 
-def middle(values: np.ndarray) -> float:
-    """Median of the values that are no NaN, ∞ included; NaN where none is."""
+def median(values: np.ndarray) -> float:
+    """Median of the values that are not NaN, ∞ included; NaN if all are."""
     values = values[~np.isnan(values)]
     return float(np.median(values)) if values.size else float("nan")
 

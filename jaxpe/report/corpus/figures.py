@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxpe import plot
 from jaxpe.analysis.corpus.result import SHARES, CorpusAnalysis, EncodingScore, Interval
-from jaxpe.plot.axes import by_offset
+from jaxpe.plot.axes import offset_quantiles
 from jaxpe.report import style
 from jaxpe.report.corpus.text import (
     alike,
@@ -315,7 +315,7 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     margins = Margins(left=0.8, bottom=0.5 + below)
     figure, axes = new_figure(title, rows=2, height=6.2, sharex=True, margins=margins)
     offsets, shown = np.arange(1, len(analysis.plug_in.present)), analysis.position.present
-    plug_in = by_offset(analysis.plug_in.distances**2, analysis.plug_in.present)[0]
+    plug_in = offset_quantiles(analysis.plug_in.distances**2, analysis.plug_in.present)[0]
     mean, low, high = analysis.position.by_offset
     axes[0].plot(offsets, plug_in, color=PLUG_IN, label="as observed")
     axes[0].fill_between(offsets, low, high, color=POSITION, alpha=0.18, lw=0)
@@ -323,7 +323,7 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     axes[1].plot(offsets, mean, color="black", lw=2.4, label="position")
     colours = _colours(analysis)
     for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
-        own = by_offset(group[0].distances ** 2, shown)[0]
+        own = offset_quantiles(group[0].distances ** 2, shown)[0]
         fitted, colour = _scaled_to(mean, own), colours[group[0].name]
         axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=short(title_of(group)))
     axes[0].set(title="mean over pairs", ylabel="squared distance")

@@ -182,7 +182,7 @@ def _todo(result: RopeAnalysis) -> str:
     return "No change is needed."
 
 
-def at_longest(result: RopeAnalysis) -> list[PhaseError]:
+def longest_phase_errors(result: RopeAnalysis) -> list[PhaseError]:
     """Phase errors at the longest text."""
     return [error for error in result.precision if error.length == result.length]
 
@@ -192,7 +192,7 @@ def headlines(result: RopeAnalysis) -> list[Headline]:
     widest = result.widest
     if widest is None:
         return []
-    float32 = next(error for error in at_longest(result) if error.dtype == "float32")
+    float32 = next(error for error in longest_phase_errors(result) if error.dtype == "float32")
     readers = [one for one in result.readers if one.problem is None]
     odd = differing_programs(result)
     return [
@@ -229,7 +229,7 @@ def tables_of(result: RopeAnalysis) -> list[tuple[str, list[str], Rows]]:
     tables.append(("Frequencies", header, [_frequency_row(one) for one in turning]))
     rows: Rows = [
         (one.dtype, _ROUNDED[one.rounded], f"{one.largest:.2g}", f"{one.lost}")
-        for one in at_longest(result)
+        for one in longest_phase_errors(result)
     ]
     title = f"Phases near position {result.length:,}"
     return [*tables, (title, ["type", "rounded", "error, rad", "off by 0.1"], rows)]

@@ -19,10 +19,10 @@ from jaxpe.rope.programs.facts import program_facts
 from jaxpe.rope.programs.shared import (
     RULES,
     WINDOWED,
-    by_entry,
     divided,
     parts,
     plain,
+    scaled_entries,
     turned_entries,
     turning_every,
     yarn,
@@ -64,7 +64,7 @@ def llama_cpp(configuration: Configuration, model: Model, groups: Groups) -> Ent
             return _longrope(model, group, entry)
         return _RULES[entry["rope_type"]](model, entry)
 
-    return by_entry(groups, written, computed)
+    return scaled_entries(groups, written, computed)
 
 
 def _architecture(configuration: Configuration, model: Model) -> str:
@@ -115,7 +115,7 @@ def _converted(architecture: str, model: Model, groups: Groups) -> Entries:
         plain_list = entry["rope_type"] == "longrope" and architecture in _FACTS["plain_longrope"]
         return entry | changed | ({"attention_factor": 1.0} if plain_list else {})
 
-    return by_entry(groups, entries, written)
+    return scaled_entries(groups, entries, written)
 
 
 def _windowed(row: Mapping[str, Any], entry: Entry, full: Entry, local: float | None) -> Entry:

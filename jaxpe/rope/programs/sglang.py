@@ -49,7 +49,7 @@ def _all_turn(model: Model) -> bool:
     Raises:
         UnreadableError: a number in place of letters.
     """
-    pattern = model.fields.given.get("sliding_window_pattern", "none")
+    pattern = model.fields.stated.get("sliding_window_pattern", "none")
     if model.family.model_type not in _FACTS["letters"]:
         return False
     if isinstance(pattern, int) and pattern:

@@ -34,7 +34,7 @@ _PLAIN = ("rope_theta", "partial_rotary_factor", "mrope_section", "llama_4_scali
 _YARN = ("factor", ORIGINAL, "beta_fast", "beta_slow", "truncate")
 
 
-def by_entry(groups: Groups, entries: Entries, rule: Rule) -> Entries:
+def scaled_entries(groups: Groups, entries: Entries, rule: Rule) -> Entries:
     """Entries of rotating groups, by a rule."""
     pairs = zip(groups, entries, strict=True)
     return tuple(None if entry is None else rule(group, entry) for group, entry in pairs)
@@ -53,14 +53,16 @@ def served_entries(program: str, model: Model, groups: Groups, rule: Rule) -> En
     family = model.family._replace(types={**facts["types"], **model.family.types}, alpha=True)
     entries = turned_entries(model._replace(family=family), groups, _turning(facts, name, groups))
     full = next((e for g, e in zip(groups, entries, strict=True) if g.name not in WINDOWED), None)
-    served = by_entry(groups, entries, lambda g, e: _served(facts, model, g, e, full or e))
-    return by_entry(groups, served, rule)
+    served = scaled_entries(groups, entries, lambda g, e: _served(facts, model, g, e, full or e))
+    return scaled_entries(groups, served, rule)
 
 
 def backend_entries(configuration: Configuration, model: Model, groups: Groups) -> Entries:
     """Entries of types that a server runs with the code of transformers."""
     entries = transformers_5(configuration, model, groups)
-    return by_entry(groups, entries, lambda g, e: {**e, "logit_factor": logit_factor(model, g, e)})
+    return scaled_entries(
+        groups, entries, lambda g, e: {**e, "logit_factor": logit_factor(model, g, e)}
+    )
 
 
 def _served(facts: Facts, model: Model, group: LayerGroup, entry: Entry, full: Entry) -> Entry:
@@ -98,7 +100,9 @@ def turned_entries(model: Model, groups: Groups, turning: Sequence[bool]) -> Ent
     if not model.family.nested_base:
         return entries
     base = number_or(model, model.family.nested_base, model.family.base)
-    return by_entry(groups, entries, lambda group, entry: plain({**entry, "rope_theta": base}))
+    return scaled_entries(
+        groups, entries, lambda group, entry: plain({**entry, "rope_theta": base})
+    )
 
 
 def turning_every(groups: Groups, step: int) -> tuple[bool, ...]:

@@ -68,12 +68,12 @@ def _add_factors(model: Model, entry: Entry) -> bool:
 def _refuse_layers(model: Model, *, exact: bool = True) -> None:
     """Raise for kinds of layers that the configuration class refuses."""
     fields, rule = model.fields, model.family.layers
-    count, listed = fields.whole("num_hidden_layers"), fields.given.get("layer_types")
+    count, listed = fields.whole("num_hidden_layers"), fields.stated.get("layer_types")
     listed = listed if isinstance(listed, list) else None  # also of classes that do not use it
     if rule.get("field") == "sliding_window_pattern" and listed is None:
         unwindowed = model.family.model_type == "exaone4" and fields.get("sliding_window") is None
         pattern = 0 if unwindowed else fields.get("sliding_window_pattern")
-        stated = "sliding_window_pattern" in fields.given or pattern is not None
+        stated = "sliding_window_pattern" in fields.stated or pattern is not None
         if stated and (not pattern or isinstance(pattern, str)):
             raise UnreadableError(
                 f"TypeError: sliding_window_pattern is {pattern!r}, no number above 0"
@@ -121,7 +121,7 @@ def completed_entries(model: Model, groups: Groups) -> Entries:
     if model.family.since == OWN_CODE:
         return _own_code(model, groups)
     parts = _CONVERSIONS.get(model.family.convert, _converted)(model, groups)
-    return _by_group(model, groups, parts)
+    return _group_entries(model, groups, parts)
 
 
 def transformers_5_12(configuration: Configuration, model: Model, groups: Groups) -> Entries:
@@ -129,7 +129,7 @@ def transformers_5_12(configuration: Configuration, model: Model, groups: Groups
     if model.family.model_type != "olmo3":
         return transformers_5(configuration, model, groups, both=True)
     plain = model.family._replace(bases={}, scaled=(), by_kind=False)
-    return _by_group(model, groups, _converted(model._replace(family=plain), groups))
+    return _group_entries(model, groups, _converted(model._replace(family=plain), groups))
 
 
 def transformers_4(
@@ -171,7 +171,7 @@ def transformers_4(
         parts = {FULL: entry, SLIDING: _finish(model, local)}
     elif family.bases:  # OLMo 3: θ of all layers, the scaling in those that look at everything
         parts = {FULL: entry, SLIDING: _bare(entry)}
-    return _own_table(model, _by_group(model, groups, parts))
+    return _own_table(model, _group_entries(model, groups, parts))
 
 
 def transformers_4_55(configuration: Configuration, model: Model, groups: Groups) -> Entries:
@@ -214,7 +214,7 @@ def _own_code(model: Model, groups: Groups) -> Entries:
     entry["partial_rotary_factor"] = share
     if entry["rope_type"] in _FACTS["with_original"]:
         entry[ORIGINAL] = entry.get(ORIGINAL) or model.context
-    return _by_group(model, groups, {ALL: _finish(model, entry)})
+    return _group_entries(model, groups, {ALL: _finish(model, entry)})
 
 
 def given_entry(model: Model) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def _converted(model: Model, groups: Groups) -> dict[str, Entry]:
         UnreadableError: parts by kind of layer for a class that reads one entry.
     """
     if model.family.bases:
-        return _by_bases(model)
+        return _entries_from_bases(model)
     given, family = given_entry(model), model.family
     theta = number_or(model, "rope_theta", None if family.bare else family.base)
     share = model.fields.number("partial_rotary_factor")
@@ -262,7 +262,7 @@ def _fraction(model: Model) -> float | None:
     return model.family.fraction if rotated is None else rotated / head_size(model)
 
 
-def _by_bases(model: Model) -> dict[str, Entry]:
+def _entries_from_bases(model: Model) -> dict[str, Entry]:
     """Gemma 3, ModernBERT, OLMo 3: a base for each kind of layer, a scaling for some kinds."""
     given, scaling = (model.fields.mapping(name) for name in ("rope_parameters", "rope_scaling"))
     parts = {kind: dict(given.get(kind) or {}) for kind in model.family.bases}
@@ -291,7 +291,7 @@ def _deepseek_v4(model: Model, groups: Groups) -> dict[str, Entry]:
     return {name: _completed(model, given[name], theta, share) for name in names}
 
 
-def _by_layer_lists(model: Model, groups: Groups) -> dict[str, Entry]:
+def _entries_from_layer_lists(model: Model, groups: Groups) -> dict[str, Entry]:
     """Step 3.5 and Ultrabert: θ, and a share of the head, in lists by layer."""
     given, fields = given_entry(model), model.fields
     names = dict.fromkeys(group.name.removesuffix(INDEXER) for group in groups)
@@ -316,7 +316,7 @@ def _ultrabert(model: Model, groups: Groups) -> dict[str, Entry]:
     """θ in a list by layer, without an entry."""
     fields = model.fields
     stated = fields.mapping("rope_parameters") or fields.mapping("rope_scaling")
-    return (_converted if stated else _by_layer_lists)(model, groups)
+    return (_converted if stated else _entries_from_layer_lists)(model, groups)
 
 
 def _cohere2_moe(model: Model, groups: Groups) -> dict[str, Entry]:
@@ -338,7 +338,7 @@ def _dots3_note(model: Model, groups: Groups) -> dict[str, Entry]:
     return {name: _completed(model, parts[name], bases.get(name, theta)) for name in parts}
 
 
-def _by_kind_defaults(model: Model, groups: Groups) -> dict[str, Entry]:
+def _default_entries(model: Model, groups: Groups) -> dict[str, Entry]:
     """NeoMME: θ and share by kind of layer, if the file has neither."""
     given, defaults = given_entry(model), model.family.entry or {}
     theta = model.fields.number("rope_theta")
@@ -349,11 +349,11 @@ def _by_kind_defaults(model: Model, groups: Groups) -> dict[str, Entry]:
 
 _CONVERSIONS: dict[str, Callable[[Model, Groups], dict[str, Entry]]] = {
     "deepseek_v4": _deepseek_v4,
-    "by_layer_lists": _by_layer_lists,
+    "by_layer_lists": _entries_from_layer_lists,
     "ultrabert": _ultrabert,
     "cohere2_moe": _cohere2_moe,
     "dots3_note": _dots3_note,
-    "by_kind_defaults": _by_kind_defaults,
+    "by_kind_defaults": _default_entries,
 }
 
 
@@ -412,7 +412,7 @@ def group_label(model: Model, group: LayerGroup) -> str:
     return model.family.labels.get(name, name)
 
 
-def _by_group(model: Model, groups: Groups, parts: Mapping[str, Entry]) -> Entries:
+def _group_entries(model: Model, groups: Groups, parts: Mapping[str, Entry]) -> Entries:
     """Entry of each group, with Hunyuan's scaling by alpha applied to the base."""
     result = []
     for group in groups:

@@ -386,7 +386,7 @@ def test_means_split_the_model_they_came_from():
 def test_means_of_another_shape():
     model, ids = build(), some_ids(2, N)
     for shape in [(1, N, DIM), (2, N + 1, DIM)]:
-        with pytest.raises(ValueError, match=r"means have shape .* = \[2, 6, 8\], with as many"):
+        with pytest.raises(ValueError, match=r"means have shape .* = \[2, 6, 8\], with a mean"):
             jax.eval_shape(lambda: nn.split_heads(model, ids, means=jnp.ones(shape)).logits)  # noqa: B023
 
 

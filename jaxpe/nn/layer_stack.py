@@ -1,0 +1,236 @@
+"""A stack of blocks: one scan over layers, whose encodings may follow a pattern."""
+
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array, lax
+
+from jaxpe.encodings import Encoding, LayerPattern, identity
+from jaxpe.nn.attention import (
+    BoundEncoding,
+    Context,
+    Gates,
+    LayerCache,
+    chain_bound,
+    encoding_parameters,
+)
+from jaxpe.nn.config import TransformerConfig
+
+
+class Layers(NamedTuple):
+    """What blocks differ in: each leaf `[layers, ...]`, or None where there is nothing.
+
+    Attributes:
+        params: parameters of the blocks.
+        gates: gates of heads.
+        dropout_keys: random keys.
+        source_keys_values: keys and values of an encoder's tokens.
+        first: whether a block is the first, if its norm depends on that.
+    """
+
+    params: Any
+    gates: Gates | None
+    dropout_keys: Array | None
+    source_keys_values: LayerCache | None
+    first: Any
+
+
+class Slot(NamedTuple):
+    """What the layers of one encoding of a pattern have: leaves `[layers of the slot, ...]`."""
+
+    params: Any
+    cache: LayerCache | None
+
+
+class BlockTrace(NamedTuple):
+    """What blocks leave beside their output, `[layers, ...]`; None unless traced.
+
+    Attributes:
+        entered: inputs.
+        logits, weights, heads: as in `Attended`.
+        cross_logits, cross_weights: as in `Attended`, of cross-attention.
+    """
+
+    entered: Array | None
+    logits: Array | None
+    weights: Array | None
+    heads: Array | None
+    cross_logits: Array | None
+    cross_weights: Array | None
+
+
+def check_positions(
+    graphdef: Any,
+    pattern: LayerPattern,
+    context: Context,
+    x: Array,
+    layers: Layers,
+    slots: tuple[Slot, ...],
+) -> None:
+    """Have the hooks of every encoding raise for concrete positions, which `run_blocks` hides."""
+    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (layers, slots))
+    for encoding, slot in zip(pattern.encodings, shapes[1], strict=True):
+        jax.eval_shape(partial(_block, graphdef, encoding, context), x, shapes[0], slot)
+
+
+def run_blocks(
+    graphdef: Any,
+    config: TransformerConfig,
+    pattern: LayerPattern,
+    context: Context,
+    x: Array,
+    layers: Layers,
+    slots: tuple[Slot, ...],
+) -> tuple[Array, BlockTrace, tuple[Any, ...]]:
+    """Output of the last block, the trace of all, and caches by slot of the pattern."""
+    cross = None if context.cross is None else context.cross.shared.encoding
+    # Blocks do not embed; another hook would only compile another program.
+    encoding = context.shared.encoding._replace(embed=Encoding().embed)
+    return _run_blocks(
+        x,
+        layers,
+        slots,
+        _context_arrays(context),
+        encoding=encoding,
+        cross=cross,
+        pattern=pattern.encodings,
+        graphdef=graphdef,
+        config=config,
+        trace=context.trace,
+    )
+
+
+@partial(jax.jit, static_argnames=("encoding", "cross", "pattern", "graphdef", "config", "trace"))
+def _run_blocks(
+    x: Array,
+    layers: Layers,
+    slots: tuple[Slot, ...],
+    context: Any,
+    *,
+    encoding: Encoding,
+    cross: Encoding | None,
+    pattern: tuple[Encoding, ...],
+    graphdef: Any,
+    config: TransformerConfig,
+    trace: bool,
+) -> tuple[Array, BlockTrace, tuple[Any, ...]]:
+    """A scan over groups of layers, one for each encoding of the pattern; the rest after it."""
+    context = _context_with_encodings(context, (encoding, cross), trace)
+    steps = [partial(_block, graphdef, part, context) for part in pattern]
+    if config.remat:
+        steps = [jax.checkpoint(step) for step in steps]
+    period = len(steps)
+    groups, rest = divmod(config.num_layers, period)
+
+    def run_group(x: Array, group: tuple[Any, Any], count: int = period) -> tuple[Array, Any]:
+        group_layers, group_slots = group
+        traces, caches = [], []
+        for i, step in enumerate(steps[:count]):
+            x, trace, cache = step(x, jax.tree.map(itemgetter(i), group_layers), group_slots[i])
+            traces.append(trace)
+            caches.append(cache)
+        return x, (jax.tree.map(lambda *leaves: jnp.stack(leaves), *traces), tuple(caches))
+
+    def grouped(leaf: Array) -> Array:
+        return leaf[: groups * period].reshape(groups, period, *leaf.shape[1:])
+
+    grouped_slots = jax.tree.map(lambda a: a[:groups], slots)
+    unroll = 1 if config.scan else groups
+    x, (traces, caches) = lax.scan(
+        run_group, x, (jax.tree.map(grouped, layers), grouped_slots), groups, unroll=unroll
+    )
+    traces = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), traces)
+    if not rest:
+        return x, traces, caches
+    last = jax.tree.map(lambda a: a[groups * period :], layers)
+    last_slots = jax.tree.map(itemgetter(groups), slots[:rest])
+    x, (last_traces, last_caches) = run_group(x, (last, last_slots), rest)
+    traces = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), traces, last_traces)
+    longer = [
+        jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), *pair)
+        for pair in zip(caches, last_caches, strict=False)
+    ]
+    return x, traces, (*longer, *caches[rest:])
+
+
+def _context_arrays(context: Context) -> Any:
+    """The context with the parameters of the encodings alone, and without `trace`."""
+    fields = context._asdict() | {
+        "shared": context.shared.params,
+        "slot": jnp.asarray(context.slot, jnp.int32),
+        "trace": None,
+        "cross": None if context.cross is None else _context_arrays(context.cross),
+    }
+    return Context(**fields)
+
+
+def _context_with_encodings(context: Any, encodings: tuple[Any, ...], trace: bool) -> Context:
+    """Inverse of `_context_arrays`: the context with its encoding and that of cross-attention."""
+    encoding, *rest = encodings
+    cross = context.cross
+    cross = None if cross is None else _context_with_encodings(cross, tuple(rest), trace)
+    bound = BoundEncoding(encoding, context.shared)
+    return context._replace(shared=bound, trace=trace, cross=cross)
+
+
+def _block(
+    graphdef: Any, encoding: Encoding, context: Context, x: Array, layer: Layers, slot: Slot
+) -> tuple[Array, BlockTrace, LayerCache | None]:
+    """Output, trace and cache of one block; `encoding` is that of its slot in the pattern."""
+    block = nnx.merge(graphdef, layer.params)
+    shared = chain_bound(context.shared, BoundEncoding(encoding, slot.params))
+    attended = block(
+        x,
+        context._replace(shared=shared),
+        cache=slot.cache,
+        source_keys_values=layer.source_keys_values,
+        gates=layer.gates,
+        dropout_key=layer.dropout_keys,
+        **({} if layer.first is None else {"first": layer.first}),
+    )
+    cross = attended.cross
+    trace = BlockTrace(
+        x if context.trace else None,
+        attended.logits,
+        attended.weights,
+        attended.heads,
+        None if cross is None else cross.logits,
+        None if cross is None else cross.weights,
+    )
+    return attended.output, trace, attended.cache
+
+
+def split_by_period(
+    encoding: Encoding | LayerPattern, num_layers: int
+) -> tuple[Encoding, LayerPattern]:
+    """Encoding inside all blocks, and the shortest pattern of encodings that differ by layer."""
+    alike = LayerPattern((identity(),))
+    if isinstance(encoding, Encoding):
+        return encoding, alike
+    by_layer = [encoding.at(layer) for layer in range(num_layers)]
+    for period in range(1, num_layers + 1):
+        if all(part == by_layer[i % period] for i, part in enumerate(by_layer)):
+            break
+    if period == 1:
+        return by_layer[0], alike
+    return identity(), LayerPattern(tuple(by_layer[:period]))
+
+
+def pattern_parameters(
+    config: TransformerConfig, pattern: LayerPattern, *, rngs: nnx.Rngs
+) -> nnx.Param | None:
+    """Parameters by slot of a pattern, stacked over the layers of the slot; None without one."""
+    period = len(pattern.encodings)
+    if period == 1:
+        return None
+
+    def slot_parameters(slot: int, encoding: Encoding) -> Any:
+        keys = jax.random.split(rngs.params(), len(range(slot, config.num_layers, period)))
+        make = lambda key: encoding_parameters(config, encoding, rngs=nnx.Rngs(key))  # noqa: E731
+        return jax.vmap(lambda key: make(key).get_value())(keys)
+
+    return nnx.Param(tuple(slot_parameters(i, part) for i, part in enumerate(pattern.encodings)))
