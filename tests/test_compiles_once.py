@@ -81,22 +81,6 @@ def _network_args(rng):
     return normal(rng, 6, 3), params
 
 
-def squared(outputs):
-    return jnp.mean((outputs - 1) ** 2)
-
-
-def of_positions(P, x):
-    return jnp.tanh(x @ P)
-
-
-def loss_of_outputs(outputs, x):
-    return 0.5 * jnp.sum(outputs**2) + jnp.sum(jnp.cos(outputs)) * x[0]
-
-
-def loss_at(P, x):
-    return loss_of_outputs(of_positions(P, x), x)
-
-
 def one_row(P, tokens):
     x = tokens[:, None] + P
     return (x @ x.T)[None]
@@ -563,10 +547,6 @@ def _eigenpairs(rng):
 def _many_points(rng):
     cloud = geometry.PointCloud(jnp.asarray(normal(rng, N, 3)), jnp.arange(N) != 1)
     return geometry.sum_over_pairs(error, normal(rng, N, 2), cloud, block=2)
-
-
-def _sparse(rng):
-    return geometry.sparse_counts(counts(rng), block=4).merged()
 
 
 GEOMETRY: dict[str, Call] = {

@@ -254,7 +254,7 @@ class _Cells(NamedTuple):
 
 
 def _listed(
-    cells: _Cells, per_position: Array, vocab_size: int
+    cells: _Cells, per_position: Array | np.ndarray, vocab_size: int
 ) -> tuple[TokenLists, Array | None, Array | None]:
     """Lists of frequent and of rare words of several folds, and the documents of both."""
     folds, n = per_position.shape
