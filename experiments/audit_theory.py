@@ -208,7 +208,7 @@ def of_subjects(
         usual if spread is None else spread, examples=count, temperature=temperature
     )
     zero, b = kernel_and_forcing(model, seed=0)
-    own, _ = kernel_and_forcing(model, seed=0, P=model.of.vectors)
+    own, _ = kernel_and_forcing(model, seed=0, P=model.functions.vectors)
     lemma_18 = jax.jit(jaxpe.theory.lemma_18)(zero, b, geometry.D)
     shown = kernel_pairs(zero, b, geometry.D, lemma_18=lemma_18)
     return {

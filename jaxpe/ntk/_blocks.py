@@ -27,7 +27,7 @@ def between(left: Prepare, right: Prepare, meet: Meet, x1: Inputs, x2: Inputs, *
 
 
 def within(left: Prepare, right: Prepare, meet: Meet, x: Inputs, *, size: int) -> Array:
-    """The same for x1 = x2, where the kernel is symmetric: about half of the blocks.
+    """`between` for x1 = x2, where the kernel is symmetric: about half of the blocks.
 
     Row i of the blocks meets columns i, i + 1, ..., i + ⌊count/2⌋, modulo their count, so that each
     row has as many, and every pair is there one way or the other.
@@ -44,12 +44,12 @@ def within(left: Prepare, right: Prepare, meet: Meet, x: Inputs, *, size: int) -
         column = lambda step: meet(prepared, right(_at(blocks, (i + step) % count)))  # noqa: E731
         return lax.map(jax.checkpoint(column), steps)
 
-    found = lax.map(row, jnp.arange(count))  # [count, steps, size, size, ...]
-    i = jnp.broadcast_to(jnp.arange(count)[:, None], found.shape[:2])
+    upper = lax.map(row, jnp.arange(count))  # [count, steps, size, size, ...]
+    i = jnp.broadcast_to(jnp.arange(count)[:, None], upper.shape[:2])
     j = (i + steps[None, :]) % count
-    whole = jnp.zeros((count, count, *found.shape[2:]), found.dtype)
-    whole = whole.at[j, i].set(_mirrored(found)).at[i, j].set(found)
-    return _joined(whole)[:n, :n]
+    kernel = jnp.zeros((count, count, *upper.shape[2:]), upper.dtype)
+    kernel = kernel.at[j, i].set(_mirrored(upper)).at[i, j].set(upper)
+    return _joined(kernel)[:n, :n]
 
 
 def along(left: Prepare, right: Prepare, meet: Meet, x1: Inputs, x2: Inputs, *, size: int) -> Array:
@@ -68,7 +68,7 @@ def in_pieces(f: Callable[[Inputs], Any], x: Inputs, *, size: int) -> Any:
 
 
 def even_blocks(n: int, size: int) -> int:
-    """The size of as many blocks, but of equal size."""
+    """Size of blocks that are as few as blocks of `size`, and equal."""
     count = -(-n // size)
     return -(-n // count)
 

@@ -131,7 +131,7 @@ def _canonical(axes: tuple[int, ...], ndim: int, name: str) -> tuple[int, ...]:
     for axis in axes:
         if not -ndim <= axis < ndim:
             raise ValueError(f"{name} has {axis}, but outputs have {ndim} axes, the batch included")
-    found = sorted(axis % ndim for axis in axes)
-    if len(set(found)) < len(found):
+    ordered = sorted(axis % ndim for axis in axes)
+    if len(set(ordered)) < len(ordered):
         raise ValueError(f"{name} = {axes} names an axis twice")
-    return tuple(found)
+    return tuple(ordered)

@@ -62,7 +62,7 @@ def jacobians(
     whole = {leaf: value for leaf, value in enumerate(leaves) if leaf not in uses}
     groups = grouped_sizes(axes)
 
-    def of_one(x):
+    def example_jacobian(x):
         def output(whole, tapped):
             merged = [whole.get(i, leaf) for i, leaf in enumerate(leaves)]
             return evaluate(example, merged, x, tapped)
@@ -70,9 +70,9 @@ def jacobians(
         _, pull, inputs = jax.vjp(output, whole, tapped, has_aux=True)
         return jax.vmap(pull)(basis), inputs
 
-    def of_piece(x):
-        (by_leaf, by_product), inputs = jax.vmap(of_one)(x)
-        found: dict[int, Whole | Factors] = {
+    def piece_jacobians(x):
+        (by_leaf, by_product), inputs = jax.vmap(example_jacobian)(x)
+        by_index: dict[int, Whole | Factors] = {
             leaf: Whole(values.reshape(len(values), *groups, -1).astype(dtype))
             for leaf, values in by_leaf.items()
         }
@@ -80,14 +80,14 @@ def jacobians(
             use, rows = uses[leaf], output_rows(uses[leaf], cotangents).astype(dtype)
             rows = rows.reshape(len(rows), *groups, *rows.shape[2:])
             factors = Factors(inputs[leaf] if use.lookup else inputs[leaf].astype(dtype), rows)
-            found[leaf] = factors if leaf in factored else _multiplied_out(factors, use)
-        return [found[leaf] for leaf in range(len(leaves))]
+            by_index[leaf] = factors if leaf in factored else _multiplied_out(factors, use)
+        return [by_index[leaf] for leaf in range(len(leaves))]
 
-    return in_pieces(of_piece, x, size=piece)
+    return in_pieces(piece_jacobians, x, size=piece)
 
 
 def _multiplied_out(factors: Factors, use: Use) -> Whole:
-    """The same Jacobian as numbers for every parameter, by a matrix product."""
+    """A Jacobian in factors as numbers for every parameter, by a matrix product."""
     inputs, cotangents = factors
     if use.lookup:
         inputs = jax.nn.one_hot(inputs, use.inputs, dtype=cotangents.dtype)
@@ -106,7 +106,7 @@ def _product(left: Whole | Factors, right: Whole | Factors, paired: bool) -> Arr
         assert isinstance(left, Whole) and isinstance(right, Whole)  # noqa: PT018
         return _inner(left.values, right.values, paired)
     dtype = left.cotangents.dtype
-    near = _gram_of_inputs(left.inputs, right.inputs, paired, dtype)
+    near = _input_gram(left.inputs, right.inputs, paired, dtype)
     places = left.cotangents.shape[-2]
     if places == 1:
         return near * _inner(left.cotangents[..., 0, :], right.cotangents[..., 0, :], paired)
@@ -130,7 +130,7 @@ def _inner(left: Array, right: Array, paired: bool) -> Array:
     return out.reshape(d, n, f, m, g).transpose(1, 3, 0, 2, 4)
 
 
-def _gram_of_inputs(left: Array, right: Array, paired: bool, dtype: jnp.dtype) -> Array:
+def _input_gram(left: Array, right: Array, paired: bool, dtype: jnp.dtype) -> Array:
     """⟨a_s, a_u⟩ at all places, `[..., 1, s, u]`; of rows of a table whether they agree."""
     if left.ndim == 3:
         return _inner(left[:, None, :, None], right[:, None, :, None], paired)

@@ -108,11 +108,11 @@ def largest_result(jaxpr: Jaxpr) -> int:
 
 
 def _sum_over(jaxpr: Jaxpr, count: Callable[[JaxprEqn], int]) -> int:
-    def of(eqn):
+    def total(eqn):
         inner = [_sum_over(j, count) for j in inner_jaxprs(eqn)]
         return max(inner) * eqn.params.get("length", 1) if inner else count(eqn)
 
-    return sum(of(eqn) for eqn in jaxpr.eqns)
+    return sum(total(eqn) for eqn in jaxpr.eqns)
 
 
 def _made(eqn: JaxprEqn) -> int:
@@ -191,10 +191,10 @@ def _plain(value: Any) -> Any:
 
 def _bind(eqn: JaxprEqn, values: Sequence[Any], inside: Jaxpr) -> list[Any]:
     """Outputs of an equation of a jaxpr for given values, by a jaxpr of this equation alone."""
-    given = [(v, value) for v, value in zip(eqn.invars, values, strict=True) if isinstance(v, Var)]
-    operands = dict(given)  # an operand may come twice
-    own = {"invars": list(operands), "outvars": eqn.outvars, "effects": eqn.effects}
-    alone = ClosedJaxpr(inside.replace(constvars=[], eqns=[eqn], **own), [])
+    pairs = zip(eqn.invars, values, strict=True)
+    operands = {v: value for v, value in pairs if isinstance(v, Var)}  # one may come twice
+    parts = {"invars": list(operands), "outvars": eqn.outvars, "effects": eqn.effects}
+    alone = ClosedJaxpr(inside.replace(constvars=[], eqns=[eqn], **parts), [])
     return jaxpr_as_fun(alone)(*map(_plain, operands.values()))
 
 
@@ -209,8 +209,8 @@ def _use(eqn: JaxprEqn, position: int) -> Use | None:
     numbers: Any = eqn.params.get("dimension_numbers")
     if eqn.primitive.name == "dot_general" and not numbers[1][0]:
         inputs = math.prod(weight[i] for i in numbers[0][position])
-        own, ndim = len(weight) - len(numbers[0][position]), len(out)
-        free = range(own) if position == 0 else range(ndim - own, ndim)
+        width, ndim = len(weight) - len(numbers[0][position]), len(out)
+        free = range(width) if position == 0 else range(ndim - width, ndim)
     elif lookup:
         free, inputs = numbers.offset_dims, weight[0]
     elif position == 1 and _is_plain_convolution(eqn):

@@ -9,7 +9,7 @@ from jax import Array, lax
 
 
 def expectation(function: Callable[[Any], Any], examples: Any, batch_size: int) -> Any:
-    """The mean over examples, `batch_size` of them at a time, of what a function of one gives."""
+    """Mean of a function over examples, `batch_size` of them at a time."""
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, not {batch_size}")
     count = jax.tree.leaves(examples)[0].shape[0]

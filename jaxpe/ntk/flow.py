@@ -1,4 +1,4 @@
-"""Gradient flow on positions: its closed form, its fixed point, and the same by an ODE solver."""
+"""Gradient flow on positions: closed form, fixed point, and solution by an ODE solver."""
 
 from collections.abc import Callable
 from functools import partial

@@ -85,13 +85,13 @@ def predict_mse(
         raise ValueError(f"y_train has shape {y_train.shape}: pass at least one number")
     if ridge < 0:
         raise ValueError(f"ridge must be at least 0, not {ridge}")
-    layout = _Layout.of(y_train.shape, trace_axes)
+    layout = _Layout.from_shape(y_train.shape, trace_axes)
     matrix = layout.matrix(kernel, "kernel_train_train", columns=y_train.shape)
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"kernel_train_train has shape {kernel.shape}, which is not square")
     symmetric = 0.5 * (matrix + matrix.T) + ridge * jnp.eye(len(matrix), dtype=matrix.dtype)
     eigenvalues, V = jnp.linalg.eigh(jax.lax.stop_gradient(symmetric))
-    rank, kept, condition = _conditioning(eigenvalues)
+    rank, nonzero, condition = _conditioning(eigenvalues)
     size = y_train.size
 
     def predict(
@@ -109,7 +109,7 @@ def predict_mse(
             raise ValueError(f"fx_train_0 has shape {start.shape}, but y_train {y_train.shape}")
         gap = layout.rows(y_train.astype(matrix.dtype) - start)
         solve = jax.vmap(partial(relaxed, symmetric, eigenvalues, V, gap), (0, None))
-        solved = solve(learning_rate / size * times.reshape(-1), kept)
+        solved = solve(learning_rate / size * times.reshape(-1), nonzero)
 
         def moved(outputs, to_train):
             change = layout.unrows(dot(to_train[None], solved), outputs.shape)
@@ -125,7 +125,7 @@ def predict_mse(
             columns = y_train.shape
             across = layout.matrix(across, "kernel_test_train", columns=columns, rows=outputs.shape)
             test = moved(outputs, across)
-        return MsePrediction(moved(start, matrix), test, rank < len(kept), rank, condition)
+        return MsePrediction(moved(start, matrix), test, rank < len(nonzero), rank, condition)
 
     return predict
 
@@ -167,11 +167,11 @@ def max_learning_rate(
 class _Layout(NamedTuple):
     """Layout of outputs as rows of a matrix."""
 
-    own: tuple[int, ...]  # axes that the kernel has, the batch first
+    axes_kept: tuple[int, ...]  # axes that the kernel has, the batch first
     traced: tuple[int, ...]  # over which it was traced
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], trace_axes: Axes) -> "_Layout":
+    def from_shape(cls, shape: tuple[int, ...], trace_axes: Axes) -> "_Layout":
         axes = output_axes(shape, trace_axes, ())
         if axes.paired:
             raise ValueError("the batch cannot be among trace_axes here")
@@ -179,12 +179,12 @@ class _Layout(NamedTuple):
 
     def rows(self, outputs: Array) -> Array:
         """`[rows of the kernel, traced]`."""
-        count = int(np.prod([outputs.shape[a] for a in self.own]))
-        return outputs.transpose(*self.own, *self.traced).reshape(count, -1)
+        count = int(np.prod([outputs.shape[a] for a in self.axes_kept]))
+        return outputs.transpose(*self.axes_kept, *self.traced).reshape(count, -1)
 
     def unrows(self, rows: Array, shape: tuple[int, ...]) -> Array:
         """Back from `[times, rows, traced]` to `[times, *shape]`."""
-        order = (*self.own, *self.traced)
+        order = (*self.axes_kept, *self.traced)
         rows = rows.reshape(len(rows), *(shape[a] for a in order))
         return rows.transpose(0, *(order.index(a) + 1 for a in range(len(order))))
 
@@ -199,7 +199,7 @@ class _Layout(NamedTuple):
         """A kernel with each axis twice as a matrix, its shape checked against the outputs'."""
         rows = columns if rows is None else rows
         fits = len(rows) == len(columns) and kernel.shape == tuple(
-            size for a in self.own for size in (rows[a], columns[a])
+            size for a in self.axes_kept for size in (rows[a], columns[a])
         )
         if not fits:
             raise ValueError(
@@ -208,15 +208,15 @@ class _Layout(NamedTuple):
                 "trace_axes of the kernel"
             )
         order = (*range(0, kernel.ndim, 2), *range(1, kernel.ndim, 2))
-        count = int(np.prod([rows[a] for a in self.own]))
+        count = int(np.prod([rows[a] for a in self.axes_kept]))
         return kernel.transpose(order).reshape(count, -1)
 
 
 def _conditioning(eigenvalues: Array) -> tuple[Array, Array, Array]:
     """Number and mask of eigenvalues above rounding, and the ratio of their extremes."""
     eps = jnp.finfo(eigenvalues.dtype).eps
-    kept = eigenvalues > len(eigenvalues) * eps * jnp.max(jnp.abs(eigenvalues))
-    least = jnp.min(jnp.where(kept, eigenvalues, jnp.inf))
-    some = jnp.any(kept)
+    nonzero = eigenvalues > len(eigenvalues) * eps * jnp.max(jnp.abs(eigenvalues))
+    least = jnp.min(jnp.where(nonzero, eigenvalues, jnp.inf))
+    some = jnp.any(nonzero)
     condition = jnp.where(some, eigenvalues[-1] / jnp.where(some, least, 1.0), 1.0)
-    return jnp.sum(kept), kept, condition
+    return jnp.sum(nonzero), nonzero, condition

@@ -46,15 +46,15 @@ def warn_of_dead_parameters(f: Apply, params: Params, x: Inputs) -> None:
     if is_traced(*jax.tree.leaves(norms)):  # f closes over values of a transformation
         return
     leaves = jax.tree_util.tree_leaves_with_path(norms)
-    found = [(_names(path), float(norm)) for path, norm in leaves]
-    alive = [path for path, norm in found if norm != 0]
-    dead = [path for path, norm in found if norm == 0]
+    by_path = [(_names(path), float(norm)) for path, norm in leaves]
+    alive = [path for path, norm in by_path if norm != 0]
+    dead = [path for path, norm in by_path if norm == 0]
     layers = {path[:-1] for path in alive}
     alone = len(layers) == 1 and not any(path[:-1] in layers for path in dead)
     if dead and (len(alive) <= 2 or alone):
         only = " and ".join(map("/".join, alive)) or "nothing"
         warnings.warn(
-            f"of all parameters {only} moves the output here: {len(dead)} of {len(found)} arrays "
+            f"of all parameters {only} moves the output here: {len(dead)} of {len(by_path)} arrays "
             "have a Jacobian of exactly 0, as all below a read-out initialised to 0 do, and the "
             "kernel leaves them out. Initialise the read-out at random, or train a step before; "
             "pass warn=False if this is meant",

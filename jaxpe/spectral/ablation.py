@@ -91,17 +91,17 @@ def ablate_heads(
         ValueError: where the score does not depend on its gates.
 
     >>> worth = jnp.array([[3.0, 1.0]])
-    >>> found = ablate_heads(lambda gates: jnp.sum(gates * worth), layers=1, heads=2)
-    >>> found.drop.tolist()
+    >>> result = ablate_heads(lambda gates: jnp.sum(gates * worth), layers=1, heads=2)
+    >>> result.drop.tolist()
     [[3.0, 1.0]]
     """
     if layers < 1 or heads < 1:
         raise ValueError(f"layers={layers} and heads={heads} must be at least 1")
     dtype = jnp.result_type(float)
-    whole = jnp.ones((layers, heads), dtype)
-    _check_gated(score, whole)
+    opened = jnp.ones((layers, heads), dtype)
+    _check_gated(score, opened)
     closed = 1 - jnp.eye(layers * heads, dtype=dtype).reshape(-1, layers, heads)
-    gates = jnp.concatenate([whole[None], closed])
+    gates = jnp.concatenate([opened[None], closed])
     scores = _scores(gates, score=score, batch_size=batch_size)
     ablated = scores[1:].reshape(layers, heads, *scores.shape[1:])
     return Ablation(scores[0], ablated, scores[0][None, None] - ablated)
@@ -148,8 +148,8 @@ def deposit(drop: Float[ArrayLike, "..."], *, noise: float = 0.0) -> Deposit:
         drop: drops of an `Ablation`; without the two axes it raises `ValueError`.
         noise: drops up to it count as 0; about two standard errors of the score.
 
-    >>> found = deposit(np.array([[0.6, 0.0], [0.2, -0.1]]))
-    >>> round(found.largest_share.item(), 2), found.layer.item(), found.head.item()
+    >>> result = deposit(np.array([[0.6, 0.0], [0.2, -0.1]]))
+    >>> round(result.largest_share.item(), 2), result.layer.item(), result.head.item()
     (0.75, 0, 0)
     """
     drop = floating(drop, "drop")
@@ -189,12 +189,12 @@ def sum_heads(
         raise ValueError(f"heads have shape {heads.shape}: pass [layers, ..., n, heads, width]")
     heads = heads.astype(compute_dtype(heads))
     lead = heads.shape[1:-2]
-    kept = jnp.ones(lead, bool) if mask is None else as_mask(mask)
-    if kept.shape != lead:
-        raise ValueError(f"mask has shape {kept.shape}, the heads are those of tokens {lead}")
+    valid = jnp.ones(lead, bool) if mask is None else as_mask(mask)
+    if valid.shape != lead:
+        raise ValueError(f"mask has shape {valid.shape}, the heads are those of tokens {lead}")
     over = tuple(range(len(lead) - int(by_position)))
-    total = jnp.sum(jnp.where(kept[None, ..., None, None], heads, 0), axis=[a + 1 for a in over])
-    return HeadSums(total, jnp.sum(kept, axis=over, dtype=jnp.int32))
+    total = jnp.sum(jnp.where(valid[None, ..., None, None], heads, 0), axis=[a + 1 for a in over])
+    return HeadSums(total, jnp.sum(valid, axis=over, dtype=jnp.int32))
 
 
 def _check_gated(score: Callable[[Array], Array], gates: Array) -> None:

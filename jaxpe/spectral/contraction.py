@@ -176,14 +176,14 @@ def schur_bounds(
     (True, True)
     """
     W, E = _pair(W, E)
-    of_w, of_e, values = (descending_values(A, "eigenvalues") for A in (W, E, W * E))
+    w_values, e_values, values = (descending_values(A, "eigenvalues") for A in (W, E, W * E))
     if tolerance is None:
         tolerance = 10 * _resolution(values)
     diagonal = jnp.diagonal(E, axis1=-2, axis2=-1).real
-    lower = jnp.min(diagonal, axis=-1) * of_w[..., -1]
-    upper = jnp.max(diagonal, axis=-1) * of_w[..., 0]
+    lower = jnp.min(diagonal, axis=-1) * w_values[..., -1]
+    upper = jnp.max(diagonal, axis=-1) * w_values[..., 0]
     below, above = values[..., -1] - lower, upper - values[..., 0]
-    off = tolerance * jnp.max(jnp.abs(diagonal), axis=-1) * jnp.max(jnp.abs(of_w), axis=-1)
+    off = tolerance * jnp.max(jnp.abs(diagonal), axis=-1) * jnp.max(jnp.abs(w_values), axis=-1)
     return SchurBounds(
         lower=lower,
         upper=upper,
@@ -191,9 +191,9 @@ def schur_bounds(
         lower_slack=below,
         upper_slack=above,
         holds=jnp.minimum(below, above) >= -off,
-        smallest_w=of_w[..., -1],
-        smallest_e=of_e[..., -1],
-        hypotheses=_positive(W, of_w, tolerance) & _positive(E, of_e, tolerance),
+        smallest_w=w_values[..., -1],
+        smallest_e=e_values[..., -1],
+        hypotheses=_positive(W, w_values, tolerance) & _positive(E, e_values, tolerance),
     )
 
 

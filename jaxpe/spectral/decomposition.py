@@ -303,10 +303,10 @@ def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
     ([1.0], [0.0])
     """
     seen = jnp.broadcast_to((means.counts > 0)[..., None, :, :], means.total_squares.shape)
-    whole = jnp.sum(means.total_squares, axis=(-2, -1))
+    size = jnp.sum(means.total_squares, axis=(-2, -1))
 
     def share(squares):
-        return jnp.sum(squares, axis=(-2, -1)) / jnp.where(whole == 0, 1.0, whole)
+        return jnp.sum(squares, axis=(-2, -1)) / jnp.where(size == 0, 1.0, size)
 
     def residual(mean):
         nearest = toeplitz_matrix(diagonal_means(mean, mask=seen))
@@ -335,9 +335,9 @@ def _hooked(
             f"{jnp.shape(position)}: pass both [..., n, heads, head_dim]"
         )
     content, position = _widened(content), _widened(position)
-    whole = hook(params, content + position, positions)
+    encoded = hook(params, content + position, positions)
     alone = hook(params, content, positions)
-    return whole, alone, whole - alone
+    return encoded, alone, encoded - alone
 
 
 def _widened(x: ArrayLike) -> Array:

@@ -147,8 +147,8 @@ def operator_norm(
         ValueError: for an x that is not float32 or wider, or a limit below 1.
 
     >>> A = jnp.array([[3.0, 0.0], [4.0, 0.0], [0.0, 1.0]])
-    >>> found = operator_norm(lambda x: A @ x, jnp.ones(2), key=jax.random.key(0))
-    >>> found.value.round(6).item(), bool(found.residual <= 1e-4)
+    >>> norm = operator_norm(lambda x: A @ x, jnp.ones(2), key=jax.random.key(0))
+    >>> norm.value.round(6).item(), bool(norm.residual <= 1e-4)
     (5.0, True)
     """
     x = jnp.asarray(x)

@@ -229,11 +229,11 @@ def diagonals_of(diagonals: ArrayLike) -> Array:
 
 def _fitted(t: Array, n: int | None) -> Array:
     """The 2n − 1 middle diagonals, with zeros beyond those there are."""
-    own = (t.shape[-1] + 1) // 2
+    size = (t.shape[-1] + 1) // 2
     if n is None:
         return t
     if n < 1:
         raise ValueError(f"n is {n}: a matrix has at least one row")
-    if n <= own:
-        return t[..., own - n : own + n - 1]
-    return jnp.pad(t, [(0, 0)] * (t.ndim - 1) + [(n - own, n - own)])
+    if n <= size:
+        return t[..., size - n : size + n - 1]
+    return jnp.pad(t, [(0, 0)] * (t.ndim - 1) + [(n - size, n - size)])

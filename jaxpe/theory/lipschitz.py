@@ -101,14 +101,14 @@ def head_slopes(
     return jax.lax.map(lambda head: entry_slope(head, d, where=where, negligible=rounding(K)), K)
 
 
-def share(part: Float[ArrayLike, "..."], whole: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
-    """part / whole, broadcast; 0 where the whole, ≥ 0, is 0.
+def share(part: Float[ArrayLike, "..."], total: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
+    """part / total, broadcast; 0 where the total, ≥ 0, is 0.
 
     >>> share(jnp.array([1.0, 1.0]), jnp.array([2.0, 0.0])).tolist()
     [0.5, 0.0]
     """
-    whole = jnp.asarray(whole)
-    return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1.0), 0.0)
+    total = jnp.asarray(total)
+    return jnp.where(total > 0, part / jnp.where(total > 0, total, 1.0), 0.0)
 
 
 def rounding(x: Float[ArrayLike, "..."]) -> Float[Array, ""]:

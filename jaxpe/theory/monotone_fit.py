@@ -128,9 +128,9 @@ def _increasing(x: Array, y: Array, counts: Array) -> Array:
     # Equal x come with y falling, so that they violate the order and are pooled.
     order = jnp.lexsort((-y, x))
     sums, sizes, top = _pooled(y[order])
-    places = jnp.arange(y.size, dtype=jnp.int32)
-    ends = jnp.cumsum(jnp.where(places <= top, sizes, 0), dtype=jnp.int32)
-    block = jnp.searchsorted(ends, places, side="right")
+    index = jnp.arange(y.size, dtype=jnp.int32)
+    ends = jnp.cumsum(jnp.where(index <= top, sizes, 0), dtype=jnp.int32)
+    block = jnp.searchsorted(ends, index, side="right")
     fitted = sums[block] / sizes[block].astype(y.dtype)
     return jnp.zeros_like(y).at[order].set(fitted)
 

@@ -34,7 +34,7 @@ def test_a_temperature_divides_the_outputs(films):
     subject = read_subject(options(films, task="mlm"))
     warm, cold = (position_loss(subject, examples=4, temperature=tau) for tau in (1.0, 0.5))
     example = {name: value[0] for name, value in warm.examples.items()}
-    outputs = [model.at_no_shift(model.of.vectors, example) for model in (warm, cold)]
+    outputs = [model.at_no_shift(model.functions.vectors, example) for model in (warm, cold)]
     np.testing.assert_allclose(outputs[1], 2 * outputs[0], rtol=1e-5, atol=1e-7)
 
 

@@ -218,3 +218,14 @@ def test_velocity_is_the_derivative_by_time():
     flow = gradient_flow(ALPHA, B, START)
     position, velocity = jax.jvp(flow.at, (0.4,), (1.0,))
     np.testing.assert_allclose(velocity, B - ALPHA @ position, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rounding_makes_no_singular_kernel_unstable(seed):
+    """Eigenvalues that are 0 come out a little below it; a flow with a negative one leaves."""
+    v = np.random.default_rng(seed).standard_normal((6, 2))
+    alpha, b = v @ v.T, np.ones((6, 1))
+    assert np.linalg.eigvalsh(alpha)[0] < 0
+    end = gradient_flow(alpha, b, np.zeros((6, 1))).fixed_point()
+    assert (end.rank, end.singular, end.stable) == (2, True, True)
+    assert not gradient_flow(alpha - 1e-6 * np.eye(6), b, b).fixed_point().stable

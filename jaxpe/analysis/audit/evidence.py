@@ -35,7 +35,7 @@ def audit_inputs(
     >>> inputs = audit_inputs(model, geometry, alpha=alpha, forcing=b, seed=0)  # doctest: +SKIP
     >>> theory.STATEMENTS[0].evaluate(inputs).conclusions  # doctest: +SKIP
     """
-    functions = model.of
+    functions = model.functions
     rng = np.random.default_rng(seed)
     words, n = functions.embeddings.shape[0], functions.vectors.shape[0]
     size = jnp.max(jnp.abs(functions.tokens))
@@ -77,7 +77,7 @@ def audit_inputs(
 
 def _gradients(model: PositionLoss) -> PositionGradients:
     """Gradients by positions and by logits of the first attention, at P = 0."""
-    functions = model.of
+    functions = model.functions
 
     def loss(P: Array, shift: Array, example: Any) -> Array:
         return model.loss(model.outputs(P, shift, example), example)
@@ -97,7 +97,7 @@ def _gradients(model: PositionLoss) -> PositionGradients:
 
 def _gradient_bound(model: PositionLoss) -> Array:
     """Largest ‖∂loss/∂a_i‖, a what the first attention adds to the residual stream."""
-    start = jnp.zeros_like(model.of.vectors)
+    start = jnp.zeros_like(model.functions.vectors)
 
     def norm(example: Any) -> Array:
         def loss(added: Array) -> Array:

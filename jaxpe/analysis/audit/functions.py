@@ -29,7 +29,7 @@ class PositionLoss(NamedTuple):
     """A model and its loss on examples, as functions of its position vectors.
 
     Attributes:
-        of: the model as functions of its position vectors.
+        functions: the model as functions of its position vectors.
         outputs: `(P, shift, example, added=None) -> inputs of the loss`; shift and added as in
             `PositionFunctions.apply`.
         loss: `(outputs, example) -> scalar`.
@@ -39,7 +39,7 @@ class PositionLoss(NamedTuple):
         examples: pytree of `[examples, ...]`.
     """
 
-    of: PositionFunctions
+    functions: PositionFunctions
     outputs: Callable[..., Array]
     loss: Callable[[Array, Any], Array]
     family: Literal["classification", "masked"]
@@ -49,7 +49,7 @@ class PositionLoss(NamedTuple):
 
     def at_no_shift(self, P: Array, example: Any, *, added: Array | None = None) -> Array:
         """The outputs, with nothing added to the logits of attention."""
-        return self.outputs(P, self.of.no_shift, example, added=added)
+        return self.outputs(P, self.functions.no_shift, example, added=added)
 
 
 class Geometry(NamedTuple):
@@ -88,12 +88,12 @@ def position_loss(
         InputError: a model that is no function of positions and of shifts of its logits.
 
     >>> subject = read_subject(SubjectOptions(source="stdlib", length=16))  # doctest: +SKIP
-    >>> position_loss(subject, examples=32).of.vectors.shape  # doctest: +SKIP
+    >>> position_loss(subject, examples=32).functions.vectors.shape  # doctest: +SKIP
     (16, 64)
     """
     corpus, labels = subject.documents.corpus, subject.documents.labels
     try:
-        of = position_functions(subject.module, length=corpus.ids.shape[1])
+        functions = position_functions(subject.module, length=corpus.ids.shape[1])
     except ValueError as error:
         raise InputError(str(error)) from error
     rows = np.sort(np.random.default_rng(seed).permutation(len(labels))[:examples])
@@ -105,14 +105,15 @@ def position_loss(
         chosen = _to_guess(chosen, subject.vocabulary, rng=np.random.default_rng([seed, 1]))
 
     def outputs(P: Array, shift: Array, example: Any, *, added: Array | None = None) -> Array:
-        logits = of.apply(P, shift, example["ids"], mask=example["mask"], added=added).logits
+        ids, mask = example["ids"], example["mask"]
+        logits = functions.apply(P, shift, ids, mask=mask, added=added).logits
         return (logits if classify else logits[example["place"]]) / temperature
 
     def loss(outputs: Array, example: Any) -> Array:
         return -jax.nn.log_softmax(outputs)[example["target"]]
 
     return PositionLoss(
-        of=of,
+        functions=functions,
         outputs=outputs,
         loss=loss,
         family="classification" if classify else "masked",

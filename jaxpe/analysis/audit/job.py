@@ -98,7 +98,7 @@ def _check(options: AuditOptions, length: int | None) -> None:
 def _facts(
     model: PositionLoss, geometry: Geometry, options: AuditOptions, *, trained: bool
 ) -> AuditFacts:
-    n, dim = model.of.vectors.shape
+    n, dim = model.functions.vectors.shape
     return AuditFacts(
         positions=n,
         positions_with_text=int(np.count_nonzero(geometry.D.present)),

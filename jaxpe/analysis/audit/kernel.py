@@ -29,7 +29,7 @@ def kernel_and_forcing(
     (16, 16)
     """
     f, loss, examples = model.at_no_shift, model.loss, model.examples
-    P = jnp.zeros_like(model.of.vectors) if P is None else P
+    P = jnp.zeros_like(model.functions.vectors) if P is None else P
     forcing = ntk.positional_forcing(f, loss, P, examples)
     if model.family == "classification":
         return ntk.positional_ntk(f, loss, P, examples), forcing
@@ -75,7 +75,7 @@ def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) ->
     >>> train_both(position_loss(subject, examples=32), steps=5, seed=0)[0].shape  # doctest: +SKIP
     (6,)
     """
-    f, loss, start = model.at_no_shift, model.loss, model.of.vectors
+    f, loss, start = model.at_no_shift, model.loss, model.functions.vectors
     examples = {name: array[:rows] for name, array in model.examples.items()}
 
     product = ntk.positional_ntk_product(f, loss, start, examples)

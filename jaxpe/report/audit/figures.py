@@ -61,14 +61,14 @@ def kernel_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
 
 def training_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     """Losses and the distance of outputs, by step."""
-    found = result.training
+    training = result.training
     title = "Linearised against real training"
     figure, (losses, gap) = new_figure(title, height=4.6, rows=2, sharex=True)
-    losses.plot(found.losses, color=PLUG_IN, label="model")
-    losses.plot(found.linear_losses, color=POSITION, ls="--", label="linearised")
+    losses.plot(training.losses, color=PLUG_IN, label="model")
+    losses.plot(training.linear_losses, color=POSITION, ls="--", label="linearised")
     losses.set(ylabel="loss")
     losses.legend(fontsize=9.5)
-    gap.plot(found.output_distance, color=CHANCE)
+    gap.plot(training.output_distance, color=CHANCE)
     gap.set(xlabel="step", ylabel="‖f − f_lin‖ / ‖f_0‖", ylim=(0, None))
     return figure
 

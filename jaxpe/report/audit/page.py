@@ -37,14 +37,14 @@ def audit_table(result: "AuditResult") -> "rich.table.Table":
 
     Raises `MissingExtraError` without the extra `report`.
 
-    >>> rich.print(audit_table(found))  # doctest: +SKIP
+    >>> rich.print(audit_table(result))  # doctest: +SKIP
     """
     header = ["statement", "hypotheses and conclusions", "holds"]
     rows, ends = [], []
     for statement in result.statements:
-        found = [(f"{line.claim}: {line.text}", line.holds) for line in lines(statement)]
-        left = [f"{statement.name}\n{OUTCOMES[statement.outcome]} here", *[""] * (len(found) - 1)]
-        rows += [(name, *line) for name, line in zip(left, found, strict=True)]
+        comparisons = [(f"{line.claim}: {line.text}", line.holds) for line in lines(statement)]
+        left = [f"{statement.name}\n{OUTCOMES[statement.outcome]} here", *[""] * (len(result) - 1)]
+        rows += [(name, *line) for name, line in zip(left, comparisons, strict=True)]
         ends.append(len(rows) - 1)
     title = f"{visible(result.source)}, {visible(result.model)}"
     table = make_table(title, header, rows, right=())
@@ -56,7 +56,7 @@ def audit_table(result: "AuditResult") -> "rich.table.Table":
 def audit_summary(result: "AuditResult") -> str:
     """Number of statements that hold on this model and corpus, as a paragraph.
 
-    >>> audit_summary(found)  # doctest: +SKIP
+    >>> audit_summary(result)  # doctest: +SKIP
     'Of 13 published statements, 1 holds on this model and corpus, ...'
     """
     names = {
@@ -79,8 +79,8 @@ def audit_summary(result: "AuditResult") -> str:
             "initial ones; pass a trained model for others."
         )
     general = Counter(statement.status for statement in result.statements)
-    known = ", ".join(f"{count} {status}" for status, count in general.most_common())
-    return f"{text} In general, whatever the model: {known}."
+    statuses = ", ".join(f"{count} {status}" for status, count in general.most_common())
+    return f"{text} In general, whatever the model: {statuses}."
 
 
 def lines(statement: "AuditedStatement") -> Iterator[Line]:

@@ -201,10 +201,10 @@ def monotonicity_test(
     size = counts.merged().per_position.astype(float)
     present = jnp.all(counts.per_position > 0, axis=0) & (size >= least * jnp.max(size))
     smallest = jnp.min(jnp.where(present, size, jnp.inf))
-    kept = jnp.where(present, smallest / size, 1.0)
-    K = _cross_fold_squares(counts.tokens, kept)
+    rates = jnp.where(present, smallest / size, 1.0)
+    K = _cross_fold_squares(counts.tokens, rates)
     for null in nulls:
-        K = K - _cross_fold_squares(null.tokens, kept) / len(nulls)
+        K = K - _cross_fold_squares(null.tokens, rates) / len(nulls)
     z = statistics.NormalDist().inv_cdf(1.0 - level)
     sums = jnp.sum(_events_by_row(K, present, z, folds=counts.tokens.shape[0]), axis=0)
     violated, significant, upheld = sums[:3] / jnp.maximum(sums[3], 1.0)
@@ -260,14 +260,15 @@ def _both_forms(D: Distances, tolerance: float) -> tuple[dict[str, Comparison], 
 
 @jax.jit
 def _cross_fold_squares(
-    cells: Int[Array, "folds n vocab"], kept: Float[Array, " n"]
+    cells: Int[Array, "folds n vocab"], rates: Float[Array, " n"]
 ) -> Float[Array, "pairs n n"]:
     """K_fg(i, j), symmetrised, for every pair of folds f < g, with tokens kept at these rates."""
-    table = _root_table(kept)
+    table = _root_table(rates)
 
-    def roots(of_fold: Array) -> Array:
-        size = kept * jnp.sum(of_fold, axis=1).astype(kept.dtype)
-        return _expected_roots(of_fold, kept, table) / jnp.sqrt(jnp.maximum(size, 1.0))[:, None]
+    def roots(fold_counts: Array) -> Array:
+        size = rates * jnp.sum(fold_counts, axis=1).astype(rates.dtype)
+        root = jnp.sqrt(jnp.maximum(size, 1.0))
+        return _expected_roots(fold_counts, rates, table) / root[:, None]
 
     every = jax.lax.map(roots, cells)
     # As in `split_half_geometry`: differences from any fixed vector keep the digits.
@@ -282,7 +283,7 @@ def _cross_fold_squares(
 
 
 def _expected_roots(
-    cells: Int[Array, "n vocab"], kept: Float[Array, " n"], table: Float[Array, "n small"]
+    cells: Int[Array, "n vocab"], rates: Float[Array, " n"], table: Float[Array, "n small"]
 ) -> Float[Array, "n vocab"]:
     """E√X for X ~ Binomial(c, q): from the table for small c, beyond by the moments of X.
 
@@ -290,27 +291,27 @@ def _expected_roots(
     """
     small = table.shape[1]
     low = jnp.take_along_axis(table, jnp.minimum(cells, small - 1), axis=1)
-    q = kept[:, None]
-    mean = jnp.maximum(cells, small).astype(kept.dtype) * q
+    q = rates[:, None]
+    mean = jnp.maximum(cells, small).astype(rates.dtype) * q
     lost = 1.0 - q
     second, third, fourth = lost / 8.0, lost * (1.0 - 2.0 * q) / 16.0, 15.0 * lost**2 / 128.0
     high = jnp.sqrt(mean) * (1.0 - second / mean + (third - fourth) / mean**2)
     return jnp.where(cells < small, low, high)
 
 
-def _root_table(kept: Float[Array, " n"], *, small: int = 64) -> Float[Array, "n small"]:
+def _root_table(rates: Float[Array, " n"], *, small: int = 64) -> Float[Array, "n small"]:
     """E√X for X ~ Binomial(c, q) and c < `small`, at each position's rate q."""
-    c = jnp.arange(small).astype(kept.dtype)[:, None]
-    x = jnp.arange(small).astype(kept.dtype)[None, :]
+    c = jnp.arange(small).astype(rates.dtype)[:, None]
+    x = jnp.arange(small).astype(rates.dtype)[None, :]
     inside = x <= c
     rest = jnp.where(inside, c - x, 0.0)
     ways = gammaln(c + 1.0) - gammaln(x + 1.0) - gammaln(rest + 1.0)
 
-    def of_position(q: Array) -> Array:
+    def expected_root(q: Array) -> Array:
         probability = jnp.exp(ways + xlogy(x, q) + xlogy(rest, 1.0 - q))
         return jnp.sum(jnp.where(inside, jnp.sqrt(x) * probability, 0.0), axis=1)
 
-    return jax.lax.map(of_position, kept)
+    return jax.lax.map(expected_root, rates)
 
 
 def _triples_of_row(K: Float[Array, "pairs n"], folds: int) -> tuple[Array, Array]:

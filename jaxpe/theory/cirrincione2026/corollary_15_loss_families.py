@@ -72,8 +72,8 @@ def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Fam
 
     >>> b = jnp.array([[-4.0], [0.0]])    # of (Σ_j (E(t_j) + p_j)²)² for words with E = 1, then 0
     >>> none = jnp.zeros((1, 2, 2))
-    >>> given = PositionGradients(none, none, b, 0 * b, 0 * b)
-    >>> audit = corollary_15(given, np.eye(2), family="agnostic")
+    >>> gradients = PositionGradients(none, none, b, 0 * b, 0 * b)
+    >>> audit = corollary_15(gradients, np.eye(2), family="agnostic")
     >>> audit.conclusions["L_g = 0"].holds.item(), audit.conclusions["b_i = b_j"].lhs.item()
     (True, 4.0)
     """

@@ -90,8 +90,8 @@ def lemma_11(
 
     >>> delta = jnp.array([[[-0.2, 0.2], [0.1, -0.1]]])
     >>> none = jnp.zeros((2, 1))
-    >>> given = PositionGradients(delta, jnp.full((1, 2, 2), 0.5), none, none, none)
-    >>> audit = lemma_11(given, np.array([[0.75, 0.25], [0.25, 0.75]]))
+    >>> gradients = PositionGradients(delta, jnp.full((1, 2, 2), 0.5), none, none, none)
+    >>> audit = lemma_11(gradients, np.array([[0.75, 0.25], [0.25, 0.75]]))
     >>> audit.measured["least error"].round(2).item()    # D_KL is 0 and 0.55: mean 0.27
     0.27
     """

@@ -117,9 +117,9 @@ def lemma_12(
         query, key: W_Q and W_K of the first layer.
 
     >>> b = jnp.array([[0.0], [2.0]])
-    >>> given = PositionGradients(jnp.zeros((1, 2, 2)), jnp.full((1, 2, 2), 0.5), b, b, b)
+    >>> gradients = PositionGradients(jnp.zeros((1, 2, 2)), jnp.full((1, 2, 2), 0.5), b, b, b)
     >>> W = jnp.ones((1, 1, 1))
-    >>> audit = lemma_12(given, np.eye(2), jnp.array([[0.1], [0.0]]), W, W)
+    >>> audit = lemma_12(gradients, np.eye(2), jnp.array([[0.1], [0.0]]), W, W)
     >>> [round(audit.measured[name].item(), 2) for name in ("C_b", "published")]
     [1.41, 0.57]
     """

@@ -88,9 +88,10 @@ def lemma_14(
         query, key: W_Q and W_K of the first layer.
 
     >>> b = jnp.array([[0.0], [2.0]])
-    >>> given = PositionGradients(jnp.zeros((1, 2, 2)), jnp.full((1, 2, 2), 0.5), b, 0 * b, 0 * b)
+    >>> none, even = jnp.zeros((1, 2, 2)), jnp.full((1, 2, 2), 0.5)
+    >>> gradients = PositionGradients(none, even, b, 0 * b, 0 * b)
     >>> W, D = jnp.ones((1, 1, 1)), jnp.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> audit = lemma_14(given, D, jnp.ones((2, 1)), W, W)    # no δ, so b should be constant
+    >>> audit = lemma_14(gradients, D, jnp.ones((2, 1)), W, W)    # no δ, so b should be constant
     >>> audit.conclusions["(A2)"].lhs.item(), audit.conclusions["(A2)"].rhs.item()
     (2.0, 0.0)
     """
@@ -103,22 +104,22 @@ def lemma_14(
     factors = 2.0 * n * size / jnp.asarray(query).shape[-1] ** 0.5
     published = jnp.sum(_times(factors, in_i))
     predicted = jnp.sum(_times(factors, jnp.maximum(in_i, in_j)))
-    there = D.present[:, None] & D.present[None, :]
-    delta = jnp.where(there[None], gradients.delta, 0.0)
+    both = D.present[:, None] & D.present[None, :]
+    delta = jnp.where(both[None], gradients.delta, 0.0)
     formula = forcing_of_means(delta, means, query, key).astype(b.dtype)
-    C_b, of_logits, of_formula = (vector_slope(x, D) for x in (b, logits, formula))
+    C_b, logits_slope, formula_slope = (vector_slope(x, D) for x in (b, logits, formula))
     tolerance = 64 * float(jnp.finfo(b.dtype).eps)
     conclusions = {
         "(A2)": less_equal(C_b, published, tolerance=tolerance),
         "(A2) both arguments": less_equal(C_b, predicted, tolerance=tolerance),
-        "(A2) of logits": less_equal(of_logits, predicted, tolerance=tolerance),
+        "(A2) of logits": less_equal(logits_slope, predicted, tolerance=tolerance),
     }
-    instead = {"(A2) of the formula": less_equal(of_formula, predicted, tolerance=tolerance)}
+    instead = {"(A2) of the formula": less_equal(formula_slope, predicted, tolerance=tolerance)}
     measured = {
         "slopes in i": in_i,
         "slopes in j": in_j,
         "C_b": C_b,
-        "C_b of logits": of_logits,
+        "C_b of logits": logits_slope,
         "predicted": predicted,
         "predicted by i alone": published,
     } | _shares(gradients, D)

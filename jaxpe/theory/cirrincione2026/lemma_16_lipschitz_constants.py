@@ -132,9 +132,9 @@ def lemma_16(
             layer's attention adds to its residual stream.
 
     >>> none, b = jnp.zeros((1, 2, 2)), jnp.zeros((2, 1))
-    >>> given = PositionGradients(none, none, b, b, b)
+    >>> gradients = PositionGradients(none, none, b, b, b)
     >>> W, E = jnp.ones((1, 1, 1)), jnp.eye(4)[:, :1]
-    >>> audit = lemma_16(given, np.eye(2, 4), E, W, W, W, W, gradient_bound=1.0)
+    >>> audit = lemma_16(gradients, np.eye(2, 4), E, W, W, W, W, gradient_bound=1.0)
     >>> [audit.measured[name].round(2).item() for name in ("L_e", "2‖E‖∞", "2r", "slope of means")]
     [2.83, 2.0, 1.0, 0.71]
     """
@@ -155,8 +155,8 @@ def lemma_16(
     values = cast(gradient_bound) * cast(product_norms(value, output))
     L_g = 0.25 * values * cast(largest_norm(means)) * L_A
     slopes = head_slopes(delta, D)
-    of_logits = head_slopes(cast(_weights_of_means(means, query, key, mu)), D)
-    of_weights = head_slopes(gradients.weights, D)
+    logits_slopes = head_slopes(cast(_weights_of_means(means, query, key, mu)), D)
+    weights_slopes = head_slopes(gradients.weights, D)
     apart = cast(euclidean_distances(means, present=mu.present).values)
     d, where = cast(D.values), pair_mask(mu.present)
     least = jnp.min(jnp.where(where, d, jnp.inf))
@@ -168,14 +168,14 @@ def lemma_16(
 
     conclusions = {
         "(10)": compare(apart, L_e * d, where, cast(rounding(means))),
-        "(11) of mean logits": compare(of_logits, L_A),
-        "(11) of weights": compare(of_weights, L_A),
+        "(11) of mean logits": compare(logits_slopes, L_A),
+        "(11) of weights": compare(weights_slopes, L_A),
         "(12)": compare(slopes, L_g),
     }
     by_radius = radius * total_variation_bound(d)
     instead = {
         "(10) by the radius": compare(apart, by_radius, where, cast(rounding(means))),
-        "(11) halved": compare(of_logits, halved),
+        "(11) halved": compare(logits_slopes, halved),
         "(12) of one layer": compare(slopes, one_layer),
     }
     measured = {
@@ -185,8 +185,8 @@ def lemma_16(
         "slope of means": vector_slope(means, D),
         "L_A": L_A,
         "L_A halved": halved,
-        "slopes of mean logits": of_logits,
-        "slopes of weights": of_weights,
+        "slopes of mean logits": logits_slopes,
+        "slopes of weights": weights_slopes,
         "L_g": L_g,
         "slopes of δ": slopes,
     }

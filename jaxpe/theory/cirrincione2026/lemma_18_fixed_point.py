@@ -178,8 +178,8 @@ def _present(alpha, b, D: Distances) -> tuple[Array, Array, Array, Array]:
     present = D.present
     inside = present[:, None] & present[None, :]
     scale = jnp.max(jnp.where(inside, jnp.abs(alpha), 0.0))
-    own = jnp.diag(jnp.where(present, 0.0, jnp.where(scale == 0, 1.0, scale)))
-    alpha = jnp.where(inside, (alpha + alpha.T) / 2, own.astype(alpha.dtype))
+    absent = jnp.diag(jnp.where(present, 0.0, jnp.where(scale == 0, 1.0, scale)))
+    alpha = jnp.where(inside, (alpha + alpha.T) / 2, absent.astype(alpha.dtype))
     d = jnp.where(inside, D.values, 0.0).astype(alpha.dtype)
     return alpha, jnp.where(present[:, None], b, 0.0).astype(alpha.dtype), d, present
 
@@ -193,10 +193,12 @@ def _monotone(alpha: Array, d: Array, mask: Array) -> MonotoneFit:
 
 def _diagonal(alpha: Array, mask: Array) -> Comparison:
     """max α_ii ≤ min α_ij, over the positions that count."""
-    own = jnp.where(jnp.any(mask, axis=1), jnp.diagonal(alpha), -jnp.inf)
+    diagonal = jnp.where(jnp.any(mask, axis=1), jnp.diagonal(alpha), -jnp.inf)
     between = jnp.where(mask, alpha, jnp.inf)
     none = ~jnp.any(mask)
-    return less_equal(jnp.where(none, 0.0, jnp.max(own)), jnp.where(none, 0.0, jnp.min(between)))
+    return less_equal(
+        jnp.where(none, 0.0, jnp.max(diagonal)), jnp.where(none, 0.0, jnp.min(between))
+    )
 
 
 def _largest_orbit(flow, end: Array) -> Array:

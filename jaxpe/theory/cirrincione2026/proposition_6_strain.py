@@ -101,5 +101,5 @@ def strain(P: Float[ArrayLike, "n d"], B: Float[ArrayLike, "n n"]) -> Float[Arra
     """
     P, B = jnp.asarray(P), jnp.asarray(B)
     missed = jnp.sum((jnp.matmul(P, P.T, precision="highest") - B) ** 2)
-    whole = jnp.sum(B**2)
-    return missed / jnp.where(whole == 0, 1.0, whole)
+    size = jnp.sum(B**2)
+    return missed / jnp.where(size == 0, 1.0, size)

@@ -189,5 +189,5 @@ def _cosine_share(V: Float[Array, "n dim"]) -> Float[Array, " dim"]:
 def _span(X: Float[Array, "n dim"]) -> tuple[Float[Array, "n dim"], Float[Array, ""]]:
     """An orthonormal basis of the columns, 0 where there are no more, and its size."""
     U, s, _ = jnp.linalg.svd(X, full_matrices=False)
-    kept = (s > _NEGLIGIBLE * s[0]).astype(X.dtype)
-    return U * kept[None, :], jnp.sum(kept)
+    spanned = (s > _NEGLIGIBLE * s[0]).astype(X.dtype)
+    return U * spanned[None, :], jnp.sum(spanned)

@@ -91,7 +91,7 @@ def equation_9(
     beyond = allowed & ~near
     moved = m * (farthest - distances)
     at_end = content - m * (length - 1)
-    of_end = jnp.abs(longer - _exchanged(trained, content, m * distances, at_end, near))
+    end_change = jnp.abs(longer - _exchanged(trained, content, m * distances, at_end, near))
     quarter, c = jnp.asarray(0.25, dtype), m * length
     reach = jnp.max(jnp.where(near, distances, 0), axis=1, keepdims=True)
     within = jnp.tanh(quarter * jnp.abs(m - m_far) * reach)
@@ -100,7 +100,7 @@ def equation_9(
             jnp.abs(_moved(trained, moved) - trained), quarter * moved, near
         ),
         "(9) at Δ' = Δ": compare(change, jnp.zeros((), dtype), near),
-        "(9) beyond T": compare(of_end, quarter * m * (distances - (length - 1)), beyond),
+        "(9) beyond T": compare(end_change, quarter * m * (distances - (length - 1)), beyond),
         "(9) with m = c/n'": compare(flat_change, quarter * c, near),
     }
     instead = {
@@ -125,8 +125,8 @@ def _sum(x: Array) -> Array:
 
 def _moved(weights: Array, down: Array) -> Array:
     """Value of each weight after its logit alone falls by this much."""
-    kept = weights * jnp.exp(-down)
-    return kept / (1 - weights + kept)
+    lowered = weights * jnp.exp(-down)
+    return lowered / (1 - weights + lowered)
 
 
 def _exchanged(trained: Array, content: Array, bias: Array, logits: Array, near: Array) -> Array:

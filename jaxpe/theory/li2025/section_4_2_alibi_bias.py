@@ -54,13 +54,13 @@ def section_4_alibi(
     >>> audit.conclusions["grows by m n"].holds.item(), audit.instead["without m"].holds.item()
     (False, True)
     """
-    own = jnp.asarray(bound).dtype
+    dtype = jnp.asarray(bound).dtype
     with_bias, without, bound, lengths = (
-        jnp.asarray(x, own) for x in (with_bias, without, bound, lengths)
+        jnp.asarray(x, dtype) for x in (with_bias, without, bound, lengths)
     )
     growth = with_bias[..., 1:] - with_bias[..., :1]
     both = jnp.stack([with_bias, without])
-    tolerance = 256 * float(jnp.finfo(own).eps)
+    tolerance = 256 * float(jnp.finfo(dtype).eps)
     held = all_less_equal(both, bound, tolerance=tolerance)
     by_length = {"with bias": with_bias, "without": without, "bound": bound}
     models = tuple(range(bound.ndim - 1))

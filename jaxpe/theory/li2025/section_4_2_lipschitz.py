@@ -67,7 +67,7 @@ def section_4_lipschitz(
     C = jnp.max(by_weights)
     product = jnp.prod(in_ball, axis=-1)
     inputs = tuple(range(measured.ndim - 1))
-    found = {
+    constants = {
         "C": C,
         "C^L": C ** by_weights.shape[0],
         "measured": jnp.max(measured, axis=inputs),
@@ -76,10 +76,10 @@ def section_4_lipschitz(
     }
     conclusions = {
         "each layer": all_less_equal(measured, by_weights, tolerance=tolerance),
-        "whole": less_equal(jnp.max(whole), found["C^L"], tolerance=tolerance),
+        "whole": less_equal(jnp.max(whole), constants["C^L"], tolerance=tolerance),
     }
     instead = {
         "each layer in the ball": all_less_equal(measured, in_ball, tolerance=tolerance),
         "whole in the ball": all_less_equal(whole, product, tolerance=tolerance),
     }
-    return Audit({}, conclusions, found, instead)
+    return Audit({}, conclusions, constants, instead)

@@ -47,8 +47,8 @@ def section_4_norms(
         queries, key_table: queries of one head, and rows a_r of Shaw et al.
 
     >>> eye = jnp.eye(2)
-    >>> found = section_4_norms(sinusoidal_vectors(jnp.arange(5), dim=8), eye, eye, eye, eye)
-    >>> found.measured["sinusoids"].round(6).item(), found.conclusions["sinusoids"].holds.item()
+    >>> audit = section_4_norms(sinusoidal_vectors(jnp.arange(5), dim=8), eye, eye, eye, eye)
+    >>> audit.measured["sinusoids"].round(6).item(), audit.conclusions["sinusoids"].holds.item()
     (2.0, True)
     """
     dtype = jnp.result_type(float)

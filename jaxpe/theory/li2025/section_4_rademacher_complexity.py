@@ -63,10 +63,10 @@ def section_4_rademacher(
         trivial_loss: loss of answering a constant.
         delta: δ.
 
-    >>> found = section_4_rademacher(
+    >>> audit = section_4_rademacher(
     ...     jnp.array([0.1]), jnp.array([0.2]), jnp.array([1e4]), jnp.array([3.0]),
     ...     worst_loss=0.9, samples=100, largest_loss=1.0, loss_lipschitz=1.0, trivial_loss=0.5)
-    >>> found.conclusions["(8)"].holds.item(), round(found.measured["orders above"].item(), 1)
+    >>> audit.conclusions["(8)"].holds.item(), round(audit.measured["orders above"].item(), 1)
     (True, 4.1)
     """
     if samples < 1 or not 0 < delta < 1:

@@ -57,8 +57,8 @@ def section_6_wavelet(
     ['stays close', 'decays']
     """
     basis = wavelet_basis(dim, length, order)
-    places = np.concatenate([[length - 1, length], beyond])
-    values = _values(basis, places)
+    positions = np.concatenate([[length - 1, length], beyond])
+    values = _values(basis, positions)
     norms = np.linalg.norm(values, axis=1)
     rows = values / np.where(norms > 0, norms, 1.0)[:, None]  # those of wavelet_vectors
     scale = 2.0 ** (-basis.j / 2)
@@ -68,11 +68,11 @@ def section_6_wavelet(
     slope = np.abs(np.diff(functions, axis=1)).max(axis=1) * 2.0**basis.level
     apart = np.linalg.norm(rows[2:] - rows[1], axis=1)
     step = float(np.linalg.norm(rows[1] - rows[0]))
-    ahead = (places[2:] - length)[:, None]
+    ahead = (positions[2:] - length)[:, None]
     moved = np.minimum(width * scale, slope * 2.0 ** (-1.5 * basis.j) * ahead)
     difference = np.linalg.norm(values[2:] - values[1], axis=1)
     each = basis.width * sum(max(peak[basis.j == j]) ** 2 for j in np.unique(basis.j)) * 2
-    far = places[2:] >= length + 8
+    far = positions[2:] >= length + 8
     conclusions = {
         "stays close": _compare(apart, step),
         "decays": _compare(np.where(far, apart, 0.0), step / 2),
@@ -93,11 +93,12 @@ def section_6_wavelet(
     return Audit({"PE(T) ≠ 0": boolean(bool(norms[1] > 0))}, conclusions, measured, instead)
 
 
-def _values(basis: WaveletBasis, places: np.ndarray) -> np.ndarray:
+def _values(basis: WaveletBasis, positions: np.ndarray) -> np.ndarray:
     """Rows before they are divided by their norms, `[positions, functions]`."""
     grid = np.linspace(0, basis.width, basis.table.shape[1])
     columns = [
-        2.0 ** (-j / 2) * np.interp(places * 2.0**-j - k, grid, basis.table[row], left=0, right=0)
+        2.0 ** (-j / 2)
+        * np.interp(positions * 2.0**-j - k, grid, basis.table[row], left=0, right=0)
         for row, j, k in zip(basis.row, basis.j, basis.k, strict=True)
     ]
     return np.stack(columns, axis=1)

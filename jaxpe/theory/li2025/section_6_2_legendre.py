@@ -69,10 +69,10 @@ def section_6_legendre(
     """
     beyond = jnp.asarray(beyond)
     s = float(length / 4 if s is None else s)
-    places = jnp.concatenate([jnp.asarray([length - 1, length], beyond.dtype), beyond])
-    rows = legendre_vectors(places, dim=dim, length=length, s=s)
+    positions = jnp.concatenate([jnp.asarray([length - 1, length], beyond.dtype), beyond])
+    rows = legendre_vectors(positions, dim=dim, length=length, s=s)
     dtype = rows.dtype
-    t = places.astype(dtype) / jnp.asarray(s, dtype)
+    t = positions.astype(dtype) / jnp.asarray(s, dtype)
     rest = 2 / (1 + jnp.exp(2 * t))  # 1 − tanh, which keeps its digits
     k = jnp.arange(dim, dtype=dtype)
     slopes = k * (k + 1) / 2
