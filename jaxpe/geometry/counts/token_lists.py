@@ -234,7 +234,8 @@ def listed_counts(counts: PositionCounts | SparseCounts) -> TokenLists:
         count = tokens.reshape(-1)[flat]
     row, word = np.divmod(flat, vocab_size)
     fold, position = np.divmod(row, n)
-    return _listed(_Cells(fold, position, word, count), counts.per_position, vocab_size)[0]
+    per_position = jnp.asarray(counts.per_position)
+    return _listed(_Cells(fold, position, word, count), per_position, vocab_size)[0]
 
 
 class _Cells(NamedTuple):
@@ -254,7 +255,7 @@ class _Cells(NamedTuple):
 
 
 def _listed(
-    cells: _Cells, per_position: Array | np.ndarray, vocab_size: int
+    cells: _Cells, per_position: Array, vocab_size: int
 ) -> tuple[TokenLists, Array | None, Array | None]:
     """Lists of frequent and of rare words of several folds, and the documents of both."""
     folds, n = per_position.shape
