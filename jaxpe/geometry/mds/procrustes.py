@@ -41,7 +41,7 @@ def procrustes(
 
     Schönemann (1966): R = U Vᵀ with Pᵀ Q = U Σ Vᵀ. Configurations of different width are padded
     with columns of 0. The derivative of `residual` is right where R is unique (by the envelope
-    theorem R needs none); those of the other fields leave out how R and the scale move.
+    theorem R needs none); the derivatives of other fields leave out how R and the scale move.
 
     Args:
         translate: allow a translation t, so that centroids coincide.

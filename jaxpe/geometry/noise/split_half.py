@@ -1,4 +1,4 @@
-"""Signal and sampling noise: which part of a positional geometry would a second sample repeat?
+"""Split-half estimates of the positional geometry, and the sampling noise of plug-in ones.
 
 Plug-in Hellinger distances are inflated by about (K − 1)/4 · (1/N_i + 1/N_j) with K words and N
 documents, so equal distributions look far apart. Products between disjoint halves of the documents
