@@ -398,7 +398,7 @@ def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
     check_size("folds", folds)
     if tokens.ndim != 3 or tokens.shape[0] % folds:
         raise ValueError(f"counts have shape {tokens.shape}: pass a divisor of their folds")
-    parts = tokens.reshape(-1, folds, *tokens.shape[1:])
+    parts = tokens.reshape(tokens.shape[0] // folds, folds, *tokens.shape[1:])
     return counts._replace(tokens=sum_counts(parts, 0, "tokens of a cell"))
 
 

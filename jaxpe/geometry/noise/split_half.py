@@ -160,6 +160,7 @@ def _floor(merged: PositionCounts | SparseCounts, per_position: Array) -> NoiseF
     )
 
 
+@partial(jax.jit, static_argnames=("folds", "splits"))
 def random_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
     """Random halves of the folds, 0 and 1."""
     order = jax.lax.map(lambda k: jax.random.permutation(k, folds), jax.random.split(key, splits))
