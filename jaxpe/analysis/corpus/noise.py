@@ -22,12 +22,12 @@ from jaxpe.geometry.distances.matrices import centre_rows, hellinger_roots
 
 def defined_intervals(shares: VarianceShares, nearness: Estimate) -> dict[str, Interval]:
     """Shares and nearness by name; those that are defined."""
-    named = {f"{name}_share": share for name, share in shares._asdict().items()}
-    found = {
-        name: Interval(*(float(x) for x in (own.value, own.low, own.high)))
-        for name, own in (named | {"nearness": nearness}).items()
+    estimates = {f"{name}_share": share for name, share in shares._asdict().items()}
+    intervals = {
+        name: Interval(float(estimate.value), float(estimate.low), float(estimate.high))
+        for name, estimate in (estimates | {"nearness": nearness}).items()
     }
-    return {name: own for name, own in found.items() if math.isfinite(sum(own))}
+    return {name: x for name, x in intervals.items() if math.isfinite(sum(x))}
 
 
 @jax.jit
@@ -37,36 +37,32 @@ def plug_in_trace(counts: PositionCounts, present: jax.Array) -> jax.Array:
     return jnp.sum(centre_rows(roots, present) ** 2)
 
 
-def position_of(
-    geometry: PositionGeometry,
-    rank: SignificantRank,
-    eigenvalues: np.ndarray,
-    coordinates: np.ndarray,
-    correlation: np.ndarray,
-    by_offset: Estimate,
+def stored_position(
+    geometry: PositionGeometry, rank: SignificantRank, coordinates: np.ndarray, by_offset: Estimate
 ) -> Position:
     """The geometry of position as a report stores it."""
     present = np.asarray(geometry.present)
     return Position(
-        trace=float(np.trace(np.asarray(geometry.gram))) if present.any() else math.nan,
-        eigenvalues=np.asarray(eigenvalues),
+        trace=float(geometry.trace) if present.any() else math.nan,
+        eigenvalues=np.asarray(geometry.eigenvalues),
         significant_rank=max(int(rank.rank), 0),
         p_value=float(rank.p_value),
         rank_eigenvalues=np.asarray(rank.eigenvalues),
         null_eigenvalue=float(rank.threshold) + 0.0,  # no −0
         present=present,
         squared_distances=np.asarray(geometry.squared_distances),
-        coordinates=np.asarray(coordinates)[:, :3],
-        composition_correlation=float(correlation),
-        by_offset=np.stack([np.asarray(x) for x in by_offset[:3]]),
+        coordinates=coordinates[:, :3],
+        composition_correlation=float(composition_correlation(geometry)),
+        by_offset=np.stack([by_offset.value, by_offset.low, by_offset.high]),
     )
 
 
+@jax.jit
 def composition_correlation(geometry: PositionGeometry) -> jax.Array:
     """|r| of the first eigenvectors of position and of shuffled documents; both are centred."""
-    own = jnp.linalg.eigh(geometry.gram)[1][:, -1]
-    shuffled = jnp.linalg.eigh(geometry.split_half.gram - geometry.gram)[1][:, -1]
-    return jnp.where(geometry.present.any(), jnp.abs(own @ shuffled), jnp.nan)
+    position = jnp.linalg.eigh(geometry.gram)[1][:, -1]
+    composition = jnp.linalg.eigh(geometry.split_half.gram - geometry.gram)[1][:, -1]
+    return jnp.where(geometry.present.any(), jnp.abs(position @ composition), jnp.nan)
 
 
 def compacted(corpus: TokenCorpus) -> tuple[TokenCorpus, np.ndarray]:
@@ -86,10 +82,7 @@ def compacted(corpus: TokenCorpus) -> tuple[TokenCorpus, np.ndarray]:
 
 
 def rare_positions(
-    per_position: np.ndarray,
-    geometry: PositionGeometry,
-    error: np.ndarray,
-    rank: SignificantRank,
+    per_position: np.ndarray, geometry: PositionGeometry, error: np.ndarray, rank: SignificantRank
 ) -> np.ndarray:
     """Positions with tokens whose own noise hides a signal of typical size, as indices.
 
@@ -97,7 +90,6 @@ def rare_positions(
     of its mean over positions. Without any signal there is no size to compare with.
     """
     judged = np.asarray(geometry.present)
-    typical = float(np.trace(np.asarray(geometry.gram))) / max(judged.sum(), 1)
-    signal = int(rank.rank) > 0
-    hidden = (2.0 * error > typical) if signal else np.zeros_like(judged)
+    typical = float(geometry.trace) / max(judged.sum(), 1)
+    hidden = (int(rank.rank) > 0) & (2.0 * error > typical)
     return np.flatnonzero((per_position > 0) & (~judged | hidden))

@@ -1,11 +1,11 @@
 """The options of `jaxpe report`, and what is refused of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
-from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
+from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, check_range
 from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.data import TokenCorpus
 from jaxpe.data.corpora.published import check_data_dir
@@ -17,6 +17,15 @@ DEFAULT_EMPTY: EmptyPolicy = "drop"
 MAX_LENGTH = 4096  # matrices of positions are dense
 MAX_SPLITS = 10_000  # beyond it only time is spent
 _VECTORS = 16  # tables [n, dim] at once: drawn ones, and the gradients of these
+# The least and the most of each number.
+_BOUNDS = {
+    "length": (1, MAX_LENGTH),
+    "dim": (2, LARGEST_SIZE),
+    "splits": (1, MAX_SPLITS),
+    "seed": (0, LARGEST_SEED),
+}
+# What stored counts leave open.
+_BESIDE_COUNTS = {"counts", "dim", "empty", "encodings", "splits", "seed"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,32 +83,27 @@ class CorpusOptions:
 
 def check_options(options: CorpusOptions) -> None:
     """Refuse options that cannot work, before any time is spent."""
-    names = ("length", "dim", "splits", "seed")
-    check_numbers(**{name: getattr(options, name) for name in names})
+    check_numbers(**{name: getattr(options, name) for name in _BOUNDS})
     scored_entries(options.encodings)
     if options.model is not None and options.tokenizer is not None:
         raise InputError("`model` has its own tokenizer; leave `tokenizer` out")
     if options.counts is None:
         check_data_dir(options.data_dir, options.source)
-    else:
-        _refuse_beside_counts(options)
+        return
+    for field in fields(options):
+        if field.name not in _BESIDE_COUNTS and getattr(options, field.name) != field.default:
+            raise InputError(f"`counts` fixes what was read; leave `{field.name}` out")
 
 
 def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> None:
     """Refuse numbers out of range; raises `InputError`."""
-    check_range("length", length, least=1, most=MAX_LENGTH)
-    check_range("dim", dim, most=LARGEST_SIZE)
-    if dim <= 0 or dim % 2:
-        raise InputError(
-            f"`dim` must be a positive even number, not {dim}: try `dim={DEFAULT_DIM}`"
-        )
-    check_bytes(
-        4 * _VECTORS * (length or 2) * dim,
-        what=f"`dim={dim}`",
-        remedy=f"pass a smaller one, such as `dim={DEFAULT_DIM}`",
-    )
-    check_range("splits", splits, least=1, most=MAX_SPLITS)
-    check_seed("seed", seed)
+    numbers = {"length": length, "dim": dim, "splits": splits, "seed": seed}
+    for name, (least, most) in _BOUNDS.items():
+        check_range(name, numbers[name], least=least, most=most)
+    if dim % 2:
+        raise InputError(f"`dim` must be even, not {dim}: try `dim={DEFAULT_DIM}`")
+    remedy = f"pass a smaller one, such as `dim={DEFAULT_DIM}`"
+    check_bytes(4 * _VECTORS * (length or 2) * dim, what=f"`dim={dim}`", remedy=remedy)
 
 
 def refuse_too_long(corpus: TokenCorpus, options: CorpusOptions) -> None:
@@ -111,23 +115,3 @@ def refuse_too_long(corpus: TokenCorpus, options: CorpusOptions) -> None:
             f"pass `length={longest}` or less, or say by `empty` drop, uniform or zero what the "
             "empty positions become"
         )
-
-
-def _refuse_beside_counts(options: CorpusOptions) -> None:
-    """Refuse what counts bring."""
-    brought = (
-        "source",
-        "tokenizer",
-        "length",
-        "special",
-        "cohort",
-        "text_field",
-        "group_field",
-        "skip_nulls",
-        "data_dir",
-        "model",
-        "revision",
-    )
-    for name in brought:
-        if getattr(options, name) != getattr(CorpusOptions, name):
-            raise InputError(f"`counts` fixes what was read; leave `{name}` out")

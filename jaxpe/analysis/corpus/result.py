@@ -222,13 +222,6 @@ class CorpusAnalysis(NamedTuple):
         seed: random seed.
         splits: halvings averaged over.
         folds: folds of the documents that halves are made of.
-        cohort: whether documents that end before the last position were left out.
-        from_counts: whether the documents themselves were gone.
-        group_field: field whose values are kept together in the folds.
-        neighbours: whether documents next to each other in the source are more alike than at
-            random; None where a `group_field` says which belong together, or the documents are
-            gone or fewer than three.
-        edges: first position of each bin, and the length, where bins were counted.
         empty_positions: positions without a token.
         documents_per_position: int `[n]`.
         rare_positions: int, indices of positions with tokens, but with too few documents to judge.
@@ -244,6 +237,13 @@ class CorpusAnalysis(NamedTuple):
         stress_by_dimension: stress by width.
         held_out: stress against documents that were not fitted to; None where no position has
             tokens in all quarters of the documents.
+        cohort: whether documents that end before the last position were left out.
+        from_counts: whether the documents themselves were gone.
+        group_field: field whose values are kept together in the folds.
+        neighbours: whether documents next to each other in the source are more alike than at
+            random; None where a `group_field` says which belong together, or the documents are
+            gone or fewer than three.
+        edges: first position of each bin, and the length, where bins were counted.
         null_texts: rows that were left out because their text is null or missing.
         choices: settings that were not passed and were chosen, with the reasons.
         seconds: duration of each stage.
@@ -260,11 +260,6 @@ class CorpusAnalysis(NamedTuple):
     seed: int
     splits: int
     folds: int
-    cohort: bool
-    from_counts: bool
-    group_field: str | None
-    neighbours: NeighbourSimilarity | None
-    edges: tuple[int, ...] | None
     empty_positions: EmptyPositions
     documents_per_position: np.ndarray
     rare_positions: np.ndarray
@@ -276,6 +271,11 @@ class CorpusAnalysis(NamedTuple):
     encodings: list[EncodingScore]
     stress_by_dimension: StressByDimension
     held_out: HeldOutScores | None
+    cohort: bool = False
+    from_counts: bool = False
+    group_field: str | None = None
+    neighbours: NeighbourSimilarity | None = None
+    edges: tuple[int, ...] | None = None
     null_texts: int = 0
     choices: tuple[Choice, ...] = ()
     seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)
