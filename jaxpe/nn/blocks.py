@@ -94,7 +94,7 @@ class Block(nnx.Module):
 
         Args:
             x: hidden states.
-            context: positions, mask and encoding, and those of cross-attention.
+            context: positions, mask and encoding, also of cross-attention.
             cache: keys and values of earlier tokens.
             source_keys_values: keys and values of the encoder's tokens for cross-attention, in
                 place of their hidden states in the context.

@@ -1,4 +1,4 @@
-"""The sizes and choices of a transformer, in one hashable object."""
+"""Configuration of a transformer, hashable."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ Norm = Literal["layer", "rms", "none"]
 NormPosition = Literal["pre", "post", "both"]
 Residual = Literal["sequential", "parallel", "parallel_one_norm"]
 Biased = Literal["query_key_value", "attention_output", "feed_forward", "norm", "head"]
-# "transparent" is `jaxpe.attend`, the others are those of `jax.nn.dot_product_attention`.
+# "transparent" is `jaxpe.attend`, the others are implementations of `jax.nn.dot_product_attention`.
 AttentionPath = Literal["transparent", "xla", "cudnn"]
 KeySource = Literal["hidden", "embeddings"]
 
@@ -57,7 +57,7 @@ class TransformerConfig:
         hidden_dim: width inside the feed-forward layer; 4·dim when None.
         activation: activation of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are
             gated.
-        norm: LayerNorm, RMSNorm, or none at all, as proofs on transformers like to have it.
+        norm: LayerNorm, RMSNorm, or none, as in proofs on transformers.
         norm_position: "pre", x + f(norm(x)) with a last norm; "post", norm(x + f(x)); or "both",
             x + norm(f(norm(x))) with a last norm, as in Gemma 2.
         residual: "sequential", the feed-forward layer after attention; "parallel", both of the same
@@ -72,23 +72,22 @@ class TransformerConfig:
         query_key_norm: normalise each head's queries and keys before the encoding acts on them.
         attention_cap: c of attention logits c·tanh(logits/c), with everything the encoding adds
             and before the mask; not capped when None.
-        embedding_factor: factor of token embeddings where they enter; the head, if tied, has them
-            without it.
+        embedding_factor: factor of token embeddings at the input; a tied head has none.
         token_types: kinds of token that have an embedding (BERT has 2), 0 for none.
         tie_embeddings: the language-model head shares the token embeddings.
-        logit_scale: factor of the hidden states that a language model's logits are made of.
+        logit_scale: factor of the hidden states at the input of a language model's head.
         logit_cap: c of a language model's logits c·tanh(logits/c); not capped when None.
-        dropout: rate, of embeddings and of what each sublayer adds.
-        attention_dropout: rate, of attention weights.
+        dropout: dropout rate of embeddings and sublayer outputs.
+        attention_dropout: dropout rate of attention weights.
         init_scale: standard deviation of dense kernels.
         embedding_scale: standard deviation of token embeddings.
-        attention: implementation of attention when neither weights nor logits are asked for,
-            nothing drops weights, the encoding has no value term and the dtype is not float64
-            (otherwise "transparent"). "cudnn" needs an NVIDIA GPU and a 16-bit dtype.
+        attention: implementation of attention. It is "transparent" where logits are traced or
+            weights dropped, for an encoding with a value term, and for float64. "cudnn" needs an
+            NVIDIA GPU and a 16-bit dtype.
         dtype: dtype of the computation; parameters, positions, logits and softmax stay wider.
         param_dtype: dtype of the parameters.
-        scan: compile one block and loop, in place of one after another: quicker to compile.
-        remat: compute blocks again in the backward pass, in place of keeping them.
+        scan: compile one block and loop over layers, which compiles faster than unrolled layers.
+        remat: recompute blocks in the backward pass to save memory.
         keys_from: source of keys and values: "hidden", the layer's input, or "embeddings", what
             entered the first layer, in every layer (as in the published code of arXiv:2505.13027).
 

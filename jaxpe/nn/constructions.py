@@ -1,4 +1,4 @@
-"""Transformers whose weights are set by a proof."""
+"""Transformers with the weights of a proof."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def nope_decoder(
     dtype: Any = jnp.float32,
     param_dtype: Any = jnp.float32,
 ) -> Decoder:
-    """A decoder without positional encoding that finds positions by its weights alone.
+    """A decoder without positional encoding whose weights compute absolute positions.
 
     Appendix C of Kazemnejad et al. (2023), for rows that start with <bos>. Token embeddings are
     1, whether <bos>, 0, and random content. In the first layer, head 1 has equal keys and writes
@@ -53,7 +53,7 @@ def nope_decoder(
         bos: id of <bos>.
         head_dim: width of a head, at least 2; dim / num_heads when None.
         scale: factor on the random weights, which have variance 1/dim; with 0 the logits of later
-            layers are those of ALiBi with slope 1.
+            layers are ALiBi's with slope 1.
 
     Raises:
         ValueError: where dim or a head is too narrow, or `bos` is no id.
@@ -61,8 +61,8 @@ def nope_decoder(
     >>> sizes = dict(vocab_size=9, dim=4, num_layers=1, num_heads=1, length=5)
     >>> def hidden(key, ids):
     ...     return jaxpe.nn.nope_decoder(**sizes, key=key)(ids).hidden
-    >>> found = jax.jit(hidden)(jax.random.key(0), jnp.array([0, 3, 7, 7, 2]))
-    >>> found[:, 2].round(4).tolist()
+    >>> states = jax.jit(hidden)(jax.random.key(0), jnp.array([0, 3, 7, 7, 2]))
+    >>> states[:, 2].round(4).tolist()
     [1.0, 2.0, 3.0, 4.0, 5.0]
     """
     check_sizes(length=length)
@@ -84,7 +84,7 @@ def nope_decoder(
     _check_room(config, bos)
     decoder = Decoder(config, rngs=nnx.Rngs(key))
     _set(decoder.tokens.embedding, lambda table: _embeddings(table, bos))
-    _keep_to_content(decoder)
+    _restrict_to_content(decoder)
     _count_by_attention(decoder)
     _turn_into_positions(decoder, length)
     _compare_positions(decoder)
@@ -94,18 +94,18 @@ def nope_decoder(
 def content_logits(
     decoder: Transformer, hidden_states: Float[Array, "layers1 *batch n dim"]
 ) -> Float[Array, "later *batch heads n n"]:
-    """f_cnt of Eq. (37), what all but the first two entries of queries and keys add to the logits.
+    """Content logits f_cnt of Eq. (37): all entries of queries and keys but the first two.
 
-    Of every layer of `nope_decoder` but the first, in float32 or wider, and from the hidden states
-    of its trace alone, so that it can be compared with the logits that attention had.
+    For every layer of `nope_decoder` but the first, from the hidden states of its trace, in float32
+    or wider.
 
     >>> sizes = dict(vocab_size=9, dim=4, num_layers=2, num_heads=1, length=4)
     >>> def without_content(key, ids):
     ...     decoder = jaxpe.nn.nope_decoder(**sizes, key=key)
     ...     seen = decoder(ids, trace=True)
     ...     return seen.logits[1:] - jaxpe.nn.content_logits(decoder, seen.hidden_states)
-    >>> found = jax.jit(without_content)(jax.random.key(0), jnp.array([0, 3, 7, 2]))
-    >>> found[0, 0, 3].round().astype(int).tolist()
+    >>> logits = jax.jit(without_content)(jax.random.key(0), jnp.array([0, 3, 7, 2]))
+    >>> logits[0, 0, 3].round().astype(int).tolist()
     [-3, -2, -1, 0]
     """
     attention = decoder.layers.attention
@@ -123,12 +123,12 @@ def content_logits(
 
 
 def _embeddings(table: Array, bos: int) -> Array:
-    """Eq. (17): 1, whether <bos>, 0, and what there is."""
+    """Eq. (17): 1, whether <bos>, 0, and the random content."""
     is_bos = (jnp.arange(len(table)) == bos).astype(table.dtype)
     return table.at[:, _ONE].set(1).at[:, _BOS].set(is_bos).at[:, _POSITION].set(0)
 
 
-def _keep_to_content(decoder: Decoder) -> None:
+def _restrict_to_content(decoder: Decoder) -> None:
     """Random weights read and write the content rows alone."""
     attention, mlp = decoder.layers.attention, decoder.layers.mlp
     for reads in (attention.query, attention.key, attention.value, mlp.up):
@@ -143,10 +143,10 @@ def _keep_to_content(decoder: Decoder) -> None:
 def _count_by_attention(decoder: Decoder) -> None:
     """Eq. (18) and (19): head 1 of the first layer weighs all keys alike, and <bos> is worth 1."""
     attention, width = decoder.layers.attention, decoder.config.head_width
-    own = slice(0, width)
-    _set(attention.key.kernel, lambda W: W.at[0, :, own].set(0).at[0, _ONE, own].set(1))
-    _set(attention.value.kernel, lambda W: W.at[0, :, own].set(0).at[0, _BOS, 0].set(1))
-    _set(attention.output.kernel, lambda W: W.at[0, own].set(0).at[0, 0, _POSITION].set(1))
+    head = slice(0, width)
+    _set(attention.key.kernel, lambda W: W.at[0, :, head].set(0).at[0, _ONE, head].set(1))
+    _set(attention.value.kernel, lambda W: W.at[0, :, head].set(0).at[0, _BOS, 0].set(1))
+    _set(attention.output.kernel, lambda W: W.at[0, head].set(0).at[0, 0, _POSITION].set(1))
 
 
 def _turn_into_positions(decoder: Decoder, length: int) -> None:

@@ -195,7 +195,7 @@ def _decoder(model: CausalLM | Seq2SeqLM) -> Decoder:
 
 
 def _check_start(model: Any, start_id: int | None, vocab_size: int) -> None:
-    """The decoder of an encoder–decoder begins with a token; that of others with the prompt."""
+    """Raise unless `start_id` is passed for an encoder–decoder, and for it alone."""
     if not isinstance(model, Seq2SeqLM):
         if start_id is not None:
             raise ValueError(

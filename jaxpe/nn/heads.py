@@ -50,14 +50,14 @@ class Seq2SeqOutput(NamedTuple):
 
 
 class Classifier(nnx.Module):
-    """Classes of a sequence, from its first token or the mean of its valid ones.
+    """Classifier of sequences, on their first token or a mean of tokens.
 
     Args:
         encoder: the transformer below.
         num_classes: number of classes, the width of the logits.
-        pooling: "first" as BERT does with [CLS], "last" of the tokens that are not masked (for
-            decoders), their "mean", or "mean_padded", the mean over all, padding among them.
-        pooler: a dense layer with tanh between, as BERT has: one already trained, or True for a
+        pooling: "first" token, as BERT's [CLS]; "last" unmasked token, for decoders; "mean" of
+            unmasked tokens; or "mean_padded", the mean of all tokens with padding.
+        pooler: dense layer with tanh before the classes, as in BERT: a trained one, or True for a
             new one.
 
     >>> from flax import nnx
@@ -107,9 +107,9 @@ class Classifier(nnx.Module):
 
 
 class MaskedLM(nnx.Module):
-    """Logits of every token, as BERT's head has them: dense, activation, norm, tied embeddings.
+    """Masked language model with BERT's head: dense, activation, norm, tied embeddings.
 
-    On an encoder with tie_embeddings=True; `rngs` of another seed than its own.
+    The encoder needs tie_embeddings=True; `rngs` has another seed than the encoder's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -135,7 +135,7 @@ class MaskedLM(nnx.Module):
         return HeadOutput(self.head(below.hidden), below)
 
     def head(self, hidden: Float[ArrayLike, "... dim"]) -> Float[Array, "... vocab"]:
-        """Logits of hidden states: of the few that count, where those are chosen before."""
+        """Logits of hidden states, such as those of selected tokens alone."""
         x = self.norm(activation(self.activation)(self.transform(jnp.asarray(hidden))))
         logits = read_out(self.encoder.tokens, x)
         bias = self.bias.get_value().astype(logits.dtype)
@@ -143,9 +143,9 @@ class MaskedLM(nnx.Module):
 
 
 class CausalLM(nnx.Module):
-    """Logits of the next token.
+    """Causal language model: logits of the next token.
 
-    An output layer that is not tied is drawn from `rngs`, of another seed than the decoder's.
+    An untied output layer is initialised by `rngs`, with another seed than the decoder's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -166,19 +166,19 @@ class CausalLM(nnx.Module):
         return HeadOutput(self.head(below.hidden), below)
 
     def head(self, hidden: Float[ArrayLike, "... dim"]) -> Float[Array, "... vocab"]:
-        """Logits of hidden states: of the few that count, where those are chosen before."""
+        """Logits of hidden states, such as those of selected tokens alone."""
         layer = self.decoder.tokens if self.output is None else self.output
         logits = read_out(layer, _scaled(self.decoder, jnp.asarray(hidden)))
         return capped(logits, self.decoder.config.logit_cap)
 
 
 class Seq2SeqLM(nnx.Module):
-    """Logits of the next token of the decoder, given all tokens of the encoder.
+    """Language model on an encoder–decoder: logits of the decoder's next token.
 
     Args:
         transformer: the encoder–decoder; the decoder's configuration says whether the output layer
-            is tied to the embeddings it reads.
-        rngs: for an output layer that is not tied.
+            is tied to its embeddings.
+        rngs: for an untied output layer.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -195,7 +195,7 @@ class Seq2SeqLM(nnx.Module):
         self.transformer = transformer
         tied, sizes = config.tie_embeddings, (config.dim, config.vocab_size)
         self.output = None if tied else dense(config, *sizes, rngs=rngs)
-        self.fields = ""  # of the config.json it was read from; a string is static and hashable
+        self.fields = ""  # of its config.json; a string is static and hashable
 
     def __call__(
         self,
@@ -203,7 +203,7 @@ class Seq2SeqLM(nnx.Module):
         decoder_ids: Int[ArrayLike, "... n"],
         **options: Any,
     ) -> Seq2SeqOutput:
-        """Logits `[..., n, vocab]`; options are those of the `EncoderDecoder`."""
+        """Logits `[..., n, vocab]`; options are the `EncoderDecoder`'s."""
         below = self.transformer(ids, decoder_ids, **options)
         return Seq2SeqOutput(self._logits(below.decoder.hidden), *below)
 
@@ -220,13 +220,14 @@ class Seq2SeqLM(nnx.Module):
 
 
 class Regressor(nnx.Module):
-    """Numbers of every token out of numbers of every token, by dense layers before and behind.
+    """Regression of numbers for every token from numbers of every token.
 
     Args:
-        transformer: between; its token embeddings are not read, so that vocab_size=1 will do.
-        inputs: numbers a token has.
-        outputs: numbers a token gets.
-        rngs: random state, of another seed than the transformer's.
+        transformer: transformer between two dense layers; its token embeddings are not read, so
+            vocab_size=1 is enough.
+        inputs: number of inputs of a token.
+        outputs: number of outputs of a token.
+        rngs: random state, with another seed than the transformer's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(
@@ -246,21 +247,21 @@ class Regressor(nnx.Module):
     def __call__(self, values: Float[ArrayLike, "... n inputs"], **options: Any) -> HeadOutput:
         """Numbers `[..., n, outputs]`; options are the transformer's."""
         values = jnp.asarray(values, self.transformer.config.dtype)
-        nobody = jnp.zeros(values.shape[:-1], jnp.int32)
-        below = self.transformer(nobody, vectors=self.input(values), **options)
+        ids = jnp.zeros(values.shape[:-1], jnp.int32)
+        below = self.transformer(ids, vectors=self.input(values), **options)
         return HeadOutput(read_out(self.output, below.hidden), below)
 
 
 def _scaled(transformer: Transformer, hidden: Array) -> Array:
-    """Hidden states as the output layer of a language model takes them."""
+    """Hidden states times the logit scale of the configuration."""
     return hidden * jnp.asarray(transformer.config.logit_scale, hidden.dtype)
 
 
 def trunk(model: Any) -> Transformer:
-    """The transformer of a model: what is below its head, or the model itself.
+    """The transformer of a model, below its head if it has one.
 
     Raises:
-        InputError: a model without a transformer of `jaxpe.nn`, or with two, an encoder–decoder.
+        InputError: for a model without a transformer of `jaxpe.nn`, or an encoder–decoder.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -270,10 +271,10 @@ def trunk(model: Any) -> Transformer:
     """
     below = model
     if isinstance(getattr(model, "transformer", model), EncoderDecoder):
-        whole = "model" if isinstance(model, EncoderDecoder) else "model.transformer"
+        name = "model" if isinstance(model, EncoderDecoder) else "model.transformer"
         raise InputError(
-            f"{type(model).__name__} has two transformers: pass `{whole}.encoder` or "
-            f"`{whole}.decoder`"
+            f"{type(model).__name__} has two transformers: pass `{name}.encoder` or "
+            f"`{name}.decoder`"
         )
     for name in ("encoder", "decoder", "transformer"):
         below = getattr(below, name, below)
@@ -291,27 +292,28 @@ def pooled(
     *,
     pooling: Pooling = "mean",
 ) -> Float[Array, "... dim"]:
-    """Vector of each sequence: its first or last token's, or the mean of those not masked.
+    """Vector of each sequence: its first token, its last unmasked token, or their mean.
 
-    The mean of no token is 0; the last of none is the last of all. Sums are float32 or wider.
+    Without an unmasked token, the mean is 0 and the last token is the last of the row. Sums are
+    float32 or wider.
 
     >>> jaxpe.nn.pooled(jnp.array([[1.0], [3.0], [9.0]]), np.array([True, True, False])).tolist()
     [2.0]
     """
     _check_pooling(pooling)
     hidden = jnp.asarray(hidden)
-    kept = checked_valid(mask, hidden.shape[:-1])
-    if kept is None or pooling == "mean_padded":
-        kept = jnp.ones(hidden.shape[:-1], bool)
+    valid = checked_valid(mask, hidden.shape[:-1])
+    if valid is None or pooling == "mean_padded":
+        valid = jnp.ones(hidden.shape[:-1], bool)
     if pooling == "first":
         return hidden[..., 0, :]
     if pooling == "last":
-        from_end = jnp.argmax(kept[..., ::-1], axis=-1)
+        from_end = jnp.argmax(valid[..., ::-1], axis=-1)
         last = jnp.broadcast_to(hidden.shape[-2] - 1 - from_end, hidden.shape[:-2])
         return jnp.take_along_axis(hidden, last[..., None, None], axis=-2)[..., 0, :]
     wide = compute_dtype(hidden)
-    count = jnp.maximum(jnp.sum(kept, axis=-1, dtype=wide), 1)[..., None]
-    total = jnp.sum(jnp.where(kept[..., None], hidden, 0).astype(wide), axis=-2)
+    count = jnp.maximum(jnp.sum(valid, axis=-1, dtype=wide), 1)[..., None]
+    total = jnp.sum(jnp.where(valid[..., None], hidden, 0).astype(wide), axis=-2)
     return (total / count).astype(hidden.dtype)
 
 

@@ -22,7 +22,7 @@ from jaxpe.nn.config import TransformerConfig
 
 
 class Layers(NamedTuple):
-    """What blocks differ in: each leaf `[layers, ...]`, or None where there is nothing.
+    """Arguments that differ by block, stacked `[layers, ...]`; None if absent.
 
     Attributes:
         params: parameters of the blocks.
@@ -40,14 +40,14 @@ class Layers(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """What the layers of one encoding of a pattern have: leaves `[layers of the slot, ...]`."""
+    """Encoding parameters and cache of the layers with one encoding of a pattern, stacked."""
 
     params: Any
     cache: LayerCache | None
 
 
 class BlockTrace(NamedTuple):
-    """What blocks leave beside their output, `[layers, ...]`; None unless traced.
+    """Traced arrays of blocks, `[layers, ...]`; None unless traced.
 
     Attributes:
         entered: inputs.
@@ -169,7 +169,7 @@ def _context_arrays(context: Context) -> Any:
 
 
 def _context_with_encodings(context: Any, encodings: tuple[Any, ...], trace: bool) -> Context:
-    """Inverse of `_context_arrays`: the context with its encoding and that of cross-attention."""
+    """Inverse of `_context_arrays`: the context with the encodings of both attentions."""
     encoding, *rest = encodings
     cross = context.cross
     cross = None if cross is None else _context_with_encodings(cross, tuple(rest), trace)
@@ -180,7 +180,7 @@ def _context_with_encodings(context: Any, encodings: tuple[Any, ...], trace: boo
 def _block(
     graphdef: Any, encoding: Encoding, context: Context, x: Array, layer: Layers, slot: Slot
 ) -> tuple[Array, BlockTrace, LayerCache | None]:
-    """Output, trace and cache of one block; `encoding` is that of its slot in the pattern."""
+    """Output, trace and cache of one block; `encoding` belongs to its slot in the pattern."""
     block = nnx.merge(graphdef, layer.params)
     shared = chain_bound(context.shared, BoundEncoding(encoding, slot.params))
     attended = block(

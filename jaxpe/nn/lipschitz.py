@@ -1,6 +1,6 @@
-"""Lipschitz constants of transformers without norms: bounds by layer, and the layers themselves.
+"""Lipschitz bounds of transformers without norms, layer by layer.
 
-Norms of a sequence X `[n, dim]` are Frobenius norms, those of matrices the largest singular value.
+A sequence X `[n, dim]` has the Frobenius norm, a matrix its largest singular value.
 """
 
 from collections.abc import Callable
@@ -31,10 +31,10 @@ class LipschitzBounds(NamedTuple):
     """Upper bounds of Lipschitz constants, layer by layer.
 
     Attributes:
-        attention: bound of X → X + attention(X), where its tokens have norms up to `radii[:, 0]`.
-        feed_forward: bound of X → X + mlp(X); it holds everywhere.
-        radii: the most that norms of tokens are that enter attention, and the feed-forward layer.
-        last_radius: largest norm of tokens that leave the last layer.
+        attention: bound of X → X + attention(X) for tokens of norm up to `radii[:, 0]`.
+        feed_forward: bound of X → X + mlp(X), for all inputs.
+        radii: bounds of the norms of tokens that enter attention, and the feed-forward layer.
+        last_radius: bound of the norms of tokens after the last layer.
         whole: bound of all layers together, the product.
     """
 
@@ -71,28 +71,24 @@ def lipschitz_bounds(
     is not Lipschitz on all of space (Kim, Papamakarios & Mnih 2021). A feed-forward layer has 1 +
     s‖W_up‖‖W_down‖ with s the steepest slope of its activation: 1 for ReLU, 1.13 for GELU, 1.1 for
     SiLU. The norm of tokens that leave a layer is bounded by weights and biases, and is the R of
-    the next. With radius=0 what is left of the first layer is a constant of weights alone, which
-    holds for no other inputs.
+    the next.
 
-    Masks that all heads share, also such as leave a query no key, and biases that depend on
-    positions alone change nothing in these bounds. They are computed in float32, or float64 for
-    parameters of float64, and hold up to that rounding.
+    Masks that all heads share, and biases that depend on positions alone, change nothing in these
+    bounds. They are computed in float32, or float64 for parameters of float64, and hold up to that
+    rounding.
 
     Args:
         transformer: without norms (`norm="none"`), with plain or grouped attention and no gate.
         n: tokens.
-        radius: R, the largest norm of a token that enters the first block, `embed` included.
-        relative: for an encoding whose logits depend on the content, or that has a value term, the
-            largest norms of what it adds to a key and to a value of one head, as the rows of Shaw's
-            two tables. They must be added as there: ⟨q_i, k_j + α_ij⟩/√head_dim, which is checked
-            as far as that the bias is linear in the query and does not depend on keys (that of
-            Transformer-XL does, and that of CoPE).
+        radius: R, the largest norm of a token that enters the first block, after `embed`.
+        relative: for an encoding with relative keys α or values β, as in Shaw et al., the largest
+            norms of their rows for one head. Logits must be ⟨q_i, k_j + α_ij⟩/√head_dim; a bias
+            that depends on keys (as in Transformer-XL and CoPE) is refused.
 
     Raises:
-        ValueError: for what these bounds are not about: norms, gated activations, latent attention,
-            keys from the embeddings, encodings that act on queries or keys, that depend on the
-            content without `relative`, or otherwise than by keys of their own; for a radius below
-            0 (one inside jit is not checked).
+        ValueError: for norms, gated activations, latent attention, keys from the embeddings,
+            encodings of queries or keys, other encodings that depend on the content, and a
+            concrete radius below 0.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2,
@@ -130,7 +126,7 @@ def _over_layers(
 def layer_maps(transformer: Transformer, *, n: int) -> list[Callable[[Array], Array]]:
     """The layers as functions of one sequence `[n, dim]`: attention, feed-forward, attention, ...
 
-    One after another they are the transformer behind `embed`, at positions 0..n − 1, without
+    Their composition is the transformer after `embed`, at positions 0..n − 1, without
     padding. With norms, or keys from the embeddings, it raises `ValueError`.
 
     >>> from flax import nnx
@@ -140,8 +136,8 @@ def layer_maps(transformer: Transformer, *, n: int) -> list[Callable[[Array], Ar
     >>> x = y = jnp.ones((3, 8), jnp.float32)
     >>> for layer in jaxpe.nn.layer_maps(encoder, n=3):
     ...     y = layer(y)
-    >>> whole = encoder(jnp.zeros(3, int), vectors=x).hidden
-    >>> bool(jnp.allclose(y, whole, atol=1e-6))
+    >>> hidden = encoder(jnp.zeros(3, int), vectors=x).hidden
+    >>> bool(jnp.allclose(y, hidden, atol=1e-6))
     True
     """
     _check_plain(transformer)
@@ -161,7 +157,7 @@ def layer_maps(transformer: Transformer, *, n: int) -> list[Callable[[Array], Ar
 
 
 def _blocks(transformer: Transformer) -> list[Block]:
-    """Every block with its own parameters."""
+    """The blocks, unstacked."""
     graphdef, params = nnx.split(transformer.layers)
     layers = range(transformer.config.num_layers)
     return [nnx.merge(graphdef, jax.tree.map(lambda x: x[i], params)) for i in layers]  # noqa: B023
@@ -208,7 +204,7 @@ def _feed_forward_bound(layer: FeedForward, R: Array) -> tuple[Array, Array]:
 
 
 def _parts(linear: nnx.Linear) -> tuple[Array, Array]:
-    """Kernel and bias, in float32 or wider; a bias of zeros where there is none."""
+    """Kernel and bias, in float32 or wider; a missing bias is zeros."""
     kernel = linear.kernel.get_value()
     dtype = compute_dtype(kernel)
     if linear.bias is None:
@@ -217,7 +213,7 @@ def _parts(linear: nnx.Linear) -> tuple[Array, Array]:
 
 
 def _norm(x: ArrayLike | float, dtype: jnp.dtype, name: str) -> Array:
-    """A bound of norms, as an array."""
+    """A bound of norms as an array."""
     if not is_traced(x) and not x >= 0:
         raise ValueError(f"{name} is {x}: it bounds norms, pass at least 0")
     return jnp.asarray(x, dtype)
@@ -258,7 +254,7 @@ def _check_model(transformer: Transformer) -> None:
 
 
 def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) -> tuple:
-    """The norms of what an encoding adds to keys and values, (0, 0) where it adds nothing."""
+    """Norms of relative keys and values, (0, 0) without them; raises for other encodings."""
     attention = _blocks(transformer)[0].attention
     shared = BoundEncoding(transformer.encoding, transformer.encoding_params.get_value())
     bound = chain_bound(
@@ -275,7 +271,7 @@ def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) 
                 f"the encoding acts on {plural}: no bound here; pass a model whose encoding acts "
                 "on embeddings or logits"
             )
-    by_query, otherwise = _looks_at_content(bound, transformer, n)
+    by_query, otherwise = _content_dependence(bound, transformer, n)
     if otherwise:
         raise ValueError(
             "the encoding computes biases from keys, or not linearly from queries: no bound here; "
@@ -289,7 +285,9 @@ def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) 
     return (0.0, 0.0) if relative is None else relative
 
 
-def _looks_at_content(bound: BoundEncoding, transformer: Transformer, n: int) -> tuple[bool, bool]:
+def _content_dependence(
+    bound: BoundEncoding, transformer: Transformer, n: int
+) -> tuple[bool, bool]:
     """Whether a bias depends on queries, and whether otherwise than linearly."""
     # By what is left of its computation, and of its derivative's, without dead code: a function is
     # linear in q, but for a constant, where its derivative does not depend on q.
@@ -298,8 +296,8 @@ def _looks_at_content(bound: BoundEncoding, transformer: Transformer, n: int) ->
     i = jnp.arange(n, dtype=jnp.int32)
 
     def bias(q: Array, k: Array) -> Array:
-        found = bound.encoding.bias(bound.params, q, k, i, i)
-        return jnp.zeros(()) if found is None else found
+        logits = bound.encoding.bias(bound.params, q, k, i, i)
+        return jnp.zeros(()) if logits is None else logits
 
     def derivative(q: Array, k: Array, dq: Array) -> Array:
         return jax.jvp(lambda q: bias(q, k), (q,), (dq,))[1]

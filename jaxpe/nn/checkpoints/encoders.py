@@ -340,7 +340,7 @@ def _root(module: Any) -> str:
 
 
 def _without_positions(tensors: Tensors, names: tuple[TensorName, ...]) -> Tensors:
-    """Tensors without those of the model's own positions."""
+    """Tensors of the file except the model's own positions."""
     positions = {n.checkpoint_name for n in names if ".encoding_params." in n.param_path}
     return tensors._replace(files={k: v for k, v in tensors.files.items() if k not in positions})
 

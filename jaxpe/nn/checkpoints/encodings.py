@@ -1,6 +1,6 @@
 """Encoding of a released model, from the fields of its config.json and the row of its architecture.
 
-Formulas are those of the classes of transformers, version 5.
+Formulas are from the classes of transformers 5.
 """
 
 import reprlib

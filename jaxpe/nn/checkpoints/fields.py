@@ -294,7 +294,7 @@ def _check_rope(path: Path, fields: Fields) -> None:
 
 
 def _rope_entries(path: Path, fields: Fields) -> Iterator[tuple[str, Fields]]:
-    """Entries of RoPE with their places: one, or one for each kind of layers."""
+    """Names and values of the entries of RoPE: one, or one for each kind of layers."""
     kinds = rope_kinds(fields)
     for name in ("rope_parameters", "rope_scaling") if kinds else ():
         entry = from_json(dict[str, Any], fields.get(name, {}), place=f"{path}: {name}")
@@ -309,7 +309,7 @@ def _rope_entries(path: Path, fields: Fields) -> Iterator[tuple[str, Fields]]:
 
 
 def check_sizes(architecture: Architecture, path: Path, fields: Fields, tensors: Tensors) -> None:
-    """Raise where sizes are beyond those of the tensors, before anything is allocated."""
+    """Raise for sizes larger than the tensors have, before anything is allocated."""
     config = _Config(path, architecture, fields, {v: k for k, v in architecture.names.items()})
     axes = (size for name in tensors.files for size in tensors.shape(name))
     longest, count = max(axes, default=0), len(tensors.files)
@@ -328,10 +328,12 @@ def model_config(
     architecture: Architecture, path: Path, fields: Fields, **options: Any
 ) -> TransformerConfig:
     """The `TransformerConfig` of checked fields; options replace fields of it."""
-    known = architecture.defaults
-    values = {ours: fields[name] for name, ours in CONFIG_FIELDS.items() if name in known}
+    defaults = architecture.defaults
+    values = {target: fields[name] for name, target in CONFIG_FIELDS.items() if name in defaults}
     values |= {
-        ours: convert(fields[name]) for name, (ours, convert) in _CONVERTED.items() if name in known
+        target: convert(fields[name])
+        for name, (target, convert) in _CONVERTED.items()
+        if name in defaults
     }
     values["activation"] = ACTIVATIONS[architecture.activations][fields["hidden_act"]]
     values["use_bias"] = tuple(

@@ -49,12 +49,15 @@ def _encoding(stage: EncodingStage) -> list[Table]:
             ("norm, median", number(float(np.median(table.norms)))),
             ("norm of token embeddings, mean", number(table.token_norm)),
             ("effective rank", f"{table.rank:.1f}"),
-            ("cosine of neighbours", f"{table.cosine[1]:.2f}" if len(table.cosine) > 1 else "–"),
+            (
+                "cosine of neighbours",
+                _two_digits(table.cosine[1]) if len(table.cosine) > 1 else "–",
+            ),
             ("offset where the mean cosine falls below 0.5", f"{table.widest}"),
         ]
     if stage.bias is not None:
         low, high = np.nanmin(stage.bias), np.nanmax(stage.bias)
-        rows.append(("bias, least and largest", f"{low:.2f}, {high:.2f}".replace("-", "−")))
+        rows.append(("bias, least and largest", f"{_two_digits(low)}, {_two_digits(high)}"))
     if stage.rope is not None and (plan := stage.rope.widest) is not None:
         slow = f"{plan.never_round} of {len(plan.frequencies)}"
         warnings = (warning.text.replace("`", "") for warning in stage.rope.findings)
@@ -76,7 +79,7 @@ def _geometry(stage: GeometryStage) -> list[Table]:
         ("held-out stress of the table", _numbers(stage.held_out)),
         ("held-out stress of sinusoids", _numbers(stage.sinusoidal)),
         ("held-out stress of coordinates fitted to the other half", _numbers(stage.own)),
-        ("correlation of distances", f"{stage.correlation:.2f}"),
+        ("correlation of distances", _two_digits(stage.correlation)),
         ("violation rate of the table", percent(stage.violation_rate)),
         ("positions and documents", f"{stage.positions}, {stage.documents:,}"),
         ("significant dimensions of the corpus", str(stage.significant)),
@@ -101,8 +104,12 @@ def _attention(stage: AttentionStage) -> list[Table]:
     return [Table("Share of the variance of the logits, mean over heads", header, rows)]
 
 
+def _two_digits(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
 def _hundreds(share: float) -> str:
-    return f"{100 * share:.0f}"
+    return f"{round(100 * float(share))}".replace("-", "−")
 
 
 def _offsets(stage: AttentionStage) -> list[Table]:

@@ -158,7 +158,8 @@ def _encoding(stage: EncodingStage) -> list[str]:
             f"The table has {table.positions:,} vectors of dimension {table.width} and effective "
             f"rank {table.rank:.0f}."
         )
-        said.append(f"Neighbours have a cosine of at least 0.5 up to offset {table.widest - 1}.")
+        reach = f"of at least 0.5 up to offset {table.widest - 1}"
+        said.append(f"Neighbours have a cosine {reach if table.widest > 1 else 'below 0.5'}.")
     if stage.bias is not None:
         low, high = np.nanmin(stage.bias), np.nanmax(stage.bias)
         said.append(f"A bias adds {low:.2f} to {high:.2f} to the logits.".replace("-", "−"))
@@ -193,7 +194,8 @@ def _attention(stage: AttentionStage) -> list[str]:
         f"Positions explain {percent_between(stage.overall)} of the variance of attention logits.",
         f"They explain most in layer {top} ({percent(float(share[top]))}) and in head "
         f"{head[0]}.{head[1]} ({percent(float(by_head[head]))}).",
-        f"With the tokens of each document in random order they explain {percent(stage.shuffled)}.",
+        f"With the tokens of each document in random order they explain "
+        f"{percent(max(stage.shuffled, 0.0))}.",
     ]
 
 
@@ -220,10 +222,10 @@ def _prior(stage: AttentionStage) -> list[str]:
 
 def _probe(stage: ProbeStage) -> list[str]:
     best, last = int(np.argmax(stage.r2.mean)), len(stage.layers) - 1
-    first = (
-        f"A linear probe reads the position best {layer_name(stage, best)}: "
-        f"R² = {between(at(stage.r2, best))}"
-    )
+    reads = "reads the position best"
+    if stage.r2.mean[best] <= 0:
+        reads = "does not read the position; it comes closest"
+    first = f"A linear probe {reads} {layer_name(stage, best)}: R² = {between(at(stage.r2, best))}"
     if best != last:
         first += f", against {between(at(stage.r2, last))} {layer_name(stage, last)}"
     return [f"{first}.", f"Its mean error is {stage.error[best]:.1f} positions at best."]
@@ -256,26 +258,25 @@ def _ablation(stage: AblationStage) -> list[str]:
             )
         return said
     worst = max(moves.values(), key=lambda move: move.change.estimate)
-    loss = between(stage.moved[0].value)
-    change = _loss_change(shuffled)
-    said = [f"Shuffling the positions {change}; unchanged, it is {loss} nats a token."]
+    loss = f"the loss of {between(stage.moved[0].value)} nats a token"
+    said = [f"Shuffling the positions {_change(shuffled, loss)}."]
     if shifted is not None:
-        said.append(f"Shifting all by {stage.shift:,} {_loss_change(shifted)}.")
+        said.append(f"Shifting all by {stage.shift:,} {_change(shifted, 'it')}.")
     if worst.name not in ("shuffled", "shifted"):
         said.append(f"The loss rises most with {worst.name} positions, to {between(worst.value)}.")
-    small = [move.name for move in moves.values() if _is_small(move.change)]
-    if small:
-        said.append(f"It hardly changes with {' and '.join(small)} positions.")
+    others = (move for name, move in moves.items() if name not in ("shuffled", "shifted"))
+    if small := [move.name for move in others if _is_small(move.change)]:
+        said.append(f"The loss hardly changes with {' and '.join(small)} positions.")
     return said
 
 
 _DEGREES = {"hardly": 0.1, "moderately": 0.5, "strongly": math.inf}  # of the way to unrelated
 
 
-def _loss_change(move: PositionMove) -> str:
+def _change(move: PositionMove, loss: str) -> str:
     if abs(move.change.estimate) < _ZERO_CHANGE:
-        return "does not change the loss"
-    return f"changes the loss by {between(move.change)}"
+        return f"does not change {loss}"
+    return f"changes {loss} by {between(move.change)}"
 
 
 def _is_small(change: Interval) -> bool:
