@@ -19,7 +19,7 @@ import jaxpe
 from jaxpe import geometry
 from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS
 from jaxpe.analysis.corpus.noise import plug_in_trace
-from jaxpe.analysis.corpus.vectors import fixed_vectors, scored_entries
+from jaxpe.analysis.corpus.vectors import columns, fixed_vectors, scored_entries
 from jaxpe.geometry import PositionGeometry, PositionHalves, SplitHalfGeometry
 from jaxpe.geometry.counts.position_counts import content_labels
 from jaxpe.geometry.distances.matrices import gram_from_squared
@@ -201,7 +201,8 @@ def numbers(
     for name, share in shares._asdict().items():
         known = truth.trace / observed if name == "position" else jnp.nan
         told[f"{name} share"] = (*share[:3], known)
-    fixed = np.asarray(_VECTORS.padded)[:, 0]
+    narrow = [by_width[0] for by_width in _VECTORS.values()]
+    fixed = np.array([columns(rows, WIDTH) for rows in narrow])
     return {
         "told": {name: jnp.stack(jnp.broadcast_arrays(*each)) for name, each in told.items()},
         "observed": observed,

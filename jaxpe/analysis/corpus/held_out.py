@@ -46,11 +46,11 @@ def held_out_scores(
     fixed = held_out_stress(np.array(padded), halves)
     by_width = cross_validated_mds(halves, dim=min(WIDEST, n))
     fitted_dim, names = min(rank, WIDEST, n), list(vectors)
-    # Only encodings that owe nothing to a model compete; the least mean comes first.
+    # Encodings of a model do not compete. The least mean comes first; rounding decides no tie.
     competes = np.array([entry.family != "model" for entry in entries if entry.name in vectors])
     samples = np.asarray(fixed.samples)  # [splits, 2, entries, widths]
     mean = np.where(competes[:, None], samples.mean(axis=(0, 1)), np.inf)
-    order = np.argsort(mean, axis=0, kind="stable")[: competes.sum()]
+    order = np.argsort(np.round(mean, 6), axis=0, kind="stable")[: competes.sum()]
     least = np.take_along_axis(samples, order[None, None, :1], axis=2)
     low = np.asarray(half_sample_interval(samples - least).low)
     best = [

@@ -24,6 +24,7 @@ from jaxpe.geometry import PositionGeometry
 
 # Wide encodings, of which the narrow ones are not padded to the widest.
 _NARROW, _FEW_COLUMNS = 32, 128
+_sinusoidal_vectors = jax.jit(jaxpe.sinusoidal_vectors, static_argnames="dim")
 SLOPES = tuple(map(float, jaxpe.encodings.alibi_slopes(ALIBI_HEADS)))
 
 
@@ -131,7 +132,7 @@ def stress_by_dimension(
         if width == dim:
             refined = columns(smacof, dim)
         if width in widths:
-            waves = columns(jaxpe.sinusoidal_vectors(jnp.arange(n), dim=width), padded)
+            waves = columns(_sinusoidal_vectors(jnp.arange(n), dim=width), padded)
             for name, P in zip(names, (start, smacof, waves), strict=True):
                 raw[name].append(float(jaxpe.stress(P, D)))
                 scaled[name].append(float(jaxpe.scaled_stress(P, D).stress))

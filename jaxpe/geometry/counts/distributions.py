@@ -122,7 +122,7 @@ def _refuse_empty(occupied: Array) -> None:
         raise ValueError("empty='error' needs concrete counts: use another policy under jit")
     if not occupied.all():
         empties = np.flatnonzero(~np.asarray(occupied))
-        raise ValueError(
+        raise InputError(
             f"{len(empties)} of {occupied.size} positions hold no token (the first is "
             f"{empties[0]}): shorten the length, or pass empty='drop', 'uniform' or 'zero'"
         )

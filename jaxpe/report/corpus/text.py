@@ -239,7 +239,7 @@ def _shares(analysis: CorpusAnalysis) -> str:
 def _reach(analysis: CorpusAnalysis) -> str:
     """Number of documents that reach the end, and what follows from it."""
     reach, position = analysis.documents_per_position, analysis.position
-    if not position.positions:
+    if not position.positions or analysis.plug_in.trace <= 0:
         return ""
     last = int(np.flatnonzero(reach)[-1])
     text = f"{reach[last]:,} of {plural(analysis.documents, 'document')} reach position {last}."

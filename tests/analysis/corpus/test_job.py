@@ -121,7 +121,7 @@ def test_a_cohort_has_the_same_documents_everywhere(corpus):
 def test_documents_of_one_author_are_one_piece_of_evidence(tmp_path):
     rows = [f"author{k // 10},w{k % 7} w{k % 5} w{k % 3}" for k in range(200)]
     (tmp_path / "x.csv").write_text("by,text\n" + "\n".join(rows))
-    options = CorpusOptions(source=str(tmp_path / "x.csv"), dim=2, splits=1, text_field="text")
+    options = CorpusOptions(source=str(tmp_path / "x.csv"), dim=2, splits=2, text_field="text")
     alone = analyse(options)
     together = analyse(dataclasses.replace(options, group_field="by"))
     assert together.groups < 20 < alone.groups
@@ -170,20 +170,20 @@ def test_an_analysis_of_before_there_were_choices_is_read(found, tmp_path):
 
 
 def test_what_was_chosen_and_left_out_is_in_the_result(tmp_path):
-    path, quick = tmp_path / "x.jsonl", {"dim": 2, "splits": 1}
-    texts = ["a b c", None, *["b c"] * 40]
+    path, quick = tmp_path / "x.jsonl", {"dim": 2, "splits": 2}
+    texts = ["a b c d", None, *["b c d"] * 40]
     path.write_text("".join(json.dumps({"n": 1, "body": text}) + "\n" for text in texts))
     options = CorpusOptions(source=str(path), skip_nulls=True, **quick)
     found = analyse(options)
     chosen = {choice.setting: choice.value for choice in found.choices}
     assert chosen == {
-        "column of text": "body", "tokenizer": "words", "length": "2", "vocabulary": "3 words",
+        "column of text": "body", "tokenizer": "words", "length": "3", "vocabulary": "4 words",
     }  # fmt: skip
     assert (found.documents, found.null_texts) == (41, 1)
     for name, content in result_files(found, "report").items():
         (tmp_path / name).write_bytes(content)
     assert load_result(CorpusAnalysis, tmp_path / "report.json").choices == found.choices
-    passed = {"tokenizer": "bytes", "length": 3, "text_field": "body", "empty": "drop"}
+    passed = {"tokenizer": "characters", "length": 3, "text_field": "body", "empty": "drop"}
     assert analyse(dataclasses.replace(options, **passed)).choices == ()
 
 
@@ -215,7 +215,7 @@ def test_uniform_is_over_the_whole_vocabulary(corpus):
     ("options", "parts"),
     [
         ({"dim": 3}, ("`dim`", "3", "`dim=64`")),
-        ({"dim": 0}, ("`dim`", "0")),
+        ({"dim": 0}, ("`dim`", "0", "2")),
         ({"dim": 2**30}, ("`dim=",)),
         ({"length": 0}, ("`length`", "0")),
         ({"length": 5000}, ("`length`", "4,096")),
@@ -252,13 +252,13 @@ def test_a_length_beyond_every_document_needs_a_policy(tmp_path):
     path.write_text("a b c\nb c\n" * 20)
     with pytest.raises(InputError, match=r"`length=9`.* 3 tokens.*`length=3`.*`empty`"):
         analyse(CorpusOptions(source=str(path), length=9))
-    options = CorpusOptions(source=str(path), length=9, empty="drop", dim=2, splits=1)
-    assert analyse(options).empty_positions == ("drop", 6)
+    options = CorpusOptions(source=str(path), length=4, empty="drop", dim=2, splits=2)
+    assert analyse(options).empty_positions == ("drop", 1)
 
 
 def test_a_policy_for_empty_positions_is_chosen_where_there_are_some(tmp_path):
     np.save(tmp_path / "ids.npy", np.arange(60).reshape(20, 3) % 7)
-    options = CorpusOptions(source=str(tmp_path / "ids.npy"), dim=2, splits=1)
+    options = CorpusOptions(source=str(tmp_path / "ids.npy"), dim=2, splits=2)
     found = analyse(options)
     assert [choice[:2] for choice in found.choices] == [("length", "3")]
     assert found.empty_positions == ("drop", 0)

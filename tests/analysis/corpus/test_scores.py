@@ -74,10 +74,10 @@ def test_alibi_stands_at_its_best_standard_slope(drifting):
     assert alibi.scaled_stress < alibi.stress
 
 
-@pytest.mark.parametrize(("documents", "length"), [(1, 1), (40, 3)])
+@pytest.mark.parametrize(("documents", "length"), [(1, 1), (60, 3)])
 def test_tiny_corpora_are_analysed_drawn_and_put_in_words(documents, length):
     ids = np.random.default_rng(0).integers(0, 3, (documents, length))
-    case = analyse_tokens(corpus(ids), dim=6, **QUICK)
+    case = analyse_tokens(corpus(ids), dim=2, **QUICK)
     assert [s.name for s in case.encodings] == list(factory.FAMILIES)
     assert named_findings(case)
     assert encoding_table(case).row_count == len(factory.FAMILIES)
@@ -102,8 +102,8 @@ def test_every_row_exists_at_every_even_width_and_length(length, dim):
 @pytest.mark.parametrize("words", [1, 9])
 def test_of_positions_that_are_all_alike_nothing_is_claimed(words):
     """Each document one word, over and over: all that differs between positions is rounding."""
-    ids = np.random.default_rng(0).integers(0, words, (60, 1)).repeat(7, axis=1)
-    case = analyse_tokens(corpus(ids), dim=6, **QUICK)
+    ids = np.random.default_rng(0).integers(0, words, (60, 1)).repeat(3, axis=1)
+    case = analyse_tokens(corpus(ids), dim=2, **QUICK)
     assert case.plug_in.rank == case.position.significant_rank == 0
     assert case.plug_in.trace == case.position.null_eigenvalue == 0
     assert case.intervals == {}
@@ -115,8 +115,8 @@ def test_of_positions_that_are_all_alike_nothing_is_claimed(words):
 def test_where_shuffling_changes_nothing_no_dimension_is_real():
     """Documents of one word each and of many lengths: the null is the corpus, to rounding."""
     rng = np.random.default_rng(0)
-    ids = rng.integers(0, 9, (200, 1)).repeat(8, axis=1)
-    ragged = corpus(ids)._replace(mask=np.arange(8)[None, :] < rng.integers(2, 9, (200, 1)))
-    case = analyse_tokens(ragged, dim=6, **QUICK)
+    ids = rng.integers(0, 9, (200, 1)).repeat(3, axis=1)
+    ragged = corpus(ids)._replace(mask=np.arange(3)[None, :] < rng.integers(1, 4, (200, 1)))
+    case = analyse_tokens(ragged, dim=2, **QUICK)
     assert case.plug_in.rank > 0
     assert case.position.significant_rank == 0
