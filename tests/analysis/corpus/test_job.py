@@ -183,7 +183,7 @@ def test_what_was_chosen_and_left_out_is_in_the_result(tmp_path):
     for name, content in result_files(found, "report").items():
         (tmp_path / name).write_bytes(content)
     assert load_result(CorpusAnalysis, tmp_path / "report.json").choices == found.choices
-    passed = {"tokenizer": "characters", "length": 3, "text_field": "body", "empty": "drop"}
+    passed = {"tokenizer": "bytes", "length": 3, "text_field": "body", "empty": "drop"}
     assert analyse(dataclasses.replace(options, **passed)).choices == ()
 
 
