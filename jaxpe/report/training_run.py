@@ -131,9 +131,8 @@ def _evaluation(done: "TrainSummary") -> str:
     """Loss and accuracy on the held-out documents, before and after training."""
     first, _, last = done.evaluation
     before, after = (number(as_float(record["loss"])) for record in (first, last))
-    text = (
-        f"On {plural(done.held_out, 'held-out document')}, the loss went from {before} to {after}"
-    )
+    documents = plural(done.held_out, "held-out document")
+    text = f"On {documents}, the loss went from {before} to {after}"
     if done.task == "classify":
         before, after = (percent(as_float(record.get("accuracy"))) for record in (first, last))
         return f"{text} nats and the accuracy from {before} to {after}."
@@ -144,8 +143,8 @@ def _evaluation(done: "TrainSummary") -> str:
     }
     longer = [f", {share} at length {n}" for n, share in shares.items() if n != "exact"]
     return (
-        f"{text} nats a token. Of the answers {shares['exact']} are right at every token at lengths "
-        f"up to {done.length:,}{''.join(longer)}."
+        f"{text} nats a token. Of the answers {shares['exact']} are right at every token at "
+        f"lengths up to {done.length:,}{''.join(longer)}."
     )
 
 
