@@ -223,6 +223,6 @@ def _widen(axis) -> None:
     axis.ticklabel_format(axis="y", useOffset=False, style="plain")
 
 
-def as_float(value: float | None) -> float:
+def as_float(value: int | float | None) -> float:
     """A number from a log, where None stands for one that is not finite."""
     return math.nan if value is None else value

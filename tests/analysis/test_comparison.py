@@ -221,6 +221,11 @@ def test_the_page_has_every_number_and_the_file_reads_back(tmp_path):
         ({0: 8.0, 4: 5.0, 8: 5.2}, "rising"),
         ({0: 0.7, 6: 0.66, 8: 0.655}, "falling"),  # less than 1 %, and a tenth of its fall
         ({0: 8.0, 8: 5.2}, "unknown"),
+        ({0: 200.0, 6: 101.0, 8: 100.0}, "level"),  # by 1 % of itself, and no more
+        ({0: 120.0, 6: 101.0, 8: 100.0}, "level"),  # by 1 of 20, which are 5 %
+        ({0: 200.0, 4: 99.0, 6: 100.0, 8: 100.0}, "level"),  # 1 % above its least
+        ({0: 200.0, 4: 98.5, 6: 100.0, 8: 100.0}, "rising"),
+        ({0: 110.0, 6: 100.75, 8: 100.0}, "falling"),  # less than 1 %, more than 5 % of its fall
     ],
 )
 def test_where_a_loss_goes(tmp_path, losses, direction):
