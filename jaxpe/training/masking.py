@@ -100,7 +100,8 @@ def random_place(
 ) -> Int[np.ndarray, "documents 1"]:
     """A place of text in each document, drawn evenly; int32. Each row has some text.
 
-    >>> random_place(np.array([[False, True], [True, False]]), rng=np.random.default_rng(0)).tolist()
+    >>> text = np.array([[False, True], [True, False]])
+    >>> random_place(text, rng=np.random.default_rng(0)).tolist()
     [[1], [0]]
     """
     return np.array([[rng.choice(np.flatnonzero(row))] for row in text], np.int32).reshape(-1, 1)
