@@ -81,22 +81,6 @@ def _network_args(rng):
     return normal(rng, 6, 3), params
 
 
-def squared(outputs):
-    return jnp.mean((outputs - 1) ** 2)
-
-
-def of_positions(P, x):
-    return jnp.tanh(x @ P)
-
-
-def loss_of_outputs(outputs, x):
-    return 0.5 * jnp.sum(outputs**2) + jnp.sum(jnp.cos(outputs)) * x[0]
-
-
-def loss_at(P, x):
-    return loss_of_outputs(of_positions(P, x), x)
-
-
 def one_row(P, tokens):
     x = tokens[:, None] + P
     return (x @ x.T)[None]
@@ -256,97 +240,11 @@ def task_of_sequences():
 
 Call = Callable[[np.random.Generator], Any]
 
+# Rows of the table make a new function in each call of these.
 SPECTRAL: dict[str, Call] = {
     "ablate_heads": lambda rng: spectral.ablate_heads(score, layers=2, heads=2),
-    "ablate_heads in parts": lambda rng: spectral.ablate_heads(
-        score, layers=2, heads=2, batch_size=2
-    ),
-    "amplitude": lambda rng: spectral.amplitude(normal(rng, 9), samples=32),
-    "attention_distance": lambda rng: spectral.attention_distance(weights(rng)),
-    "attention_entropy": lambda rng: spectral.attention_entropy(weights(rng)),
-    "attention_evenness": lambda rng: spectral.attention_evenness(weights(rng)),
-    "attention_profile": lambda rng: spectral.attention_profile(weights(rng), window=2),
-    "contraction_ratio": lambda rng: spectral.contraction_ratio(normal(rng, N, N), symmetric(rng)),
-    "deposit": lambda rng: spectral.deposit(rng.random((2, 3))),
-    "diagonal_means": lambda rng: spectral.diagonal_means(normal(rng, N, N)),
-    "first_share": lambda rng: spectral.first_share(weights(rng)),
     "head_gates": lambda rng: spectral.head_gates([(0, 1)], layers=2, heads=2),
-    "largest_quotient": lambda rng: spectral.largest_quotient(
-        jnp.abs, normal(rng, 4, 3), normal(rng, 4, 3)
-    ),
-    "logit_parts": lambda rng: spectral.logit_parts(
-        ROPE, (), *(heads(rng) for _ in range(4)), q_positions=LINE, k_positions=LINE
-    ),
-    "near_share": lambda rng: spectral.near_share(weights(rng), window=1),
-    "operator_norm": lambda rng: spectral.operator_norm(apply_operator, normal(rng, N), key=KEY),
-    "pair_logits": lambda rng: spectral.pair_logits(
-        ROPE, (), heads(rng), heads(rng), q_positions=LINE, k_positions=LINE
-    ),
-    "phase_mixing": lambda rng: spectral.phase_mixing(normal(rng, 9), 0.3),
-    "schur_bounds": lambda rng: spectral.schur_bounds(symmetric(rng), symmetric(rng)),
-    "spectral_norm": lambda rng: spectral.spectral_norm(normal(rng, 2, N, 3)),
-    "spectrum": lambda rng: spectral.spectrum(normal(rng, 2, N, N)),
-    "spectrum singular": lambda rng: spectral.spectrum(normal(rng, 2, N, N), kind="singular"),
-    "sum_heads": lambda rng: spectral.sum_heads(normal(rng, 2, 3, N, HEADS, 4)),
-    "sum_parts": lambda rng: spectral.sum_parts(_parts(rng)),
-    "symbol": lambda rng: spectral.symbol(normal(rng, 9), normal(rng, 3)),
-    "symmetric_part": lambda rng: spectral.symmetric_part(normal(rng, N, N)),
-    "szego": lambda rng: spectral.szego(normal(rng, 2, 9), n=6),
-    "toeplitz_matrix": lambda rng: spectral.toeplitz_matrix(normal(rng, 9)),
-    "toeplitz_shares": lambda rng: spectral.toeplitz_shares(
-        spectral.sum_parts(_parts(rng)).means()
-    ),
 }
-
-
-def _parts(rng):
-    content = [normal(rng, 3, N, HEADS, WIDTH) for _ in range(4)]
-    return spectral.logit_parts(ALIBI, (), *content, q_positions=LINE, k_positions=LINE)
-
-
-def _kernel(**options):
-    def call(rng):
-        x, params = _network_args(rng)
-        return ntk.empirical_ntk(network, x, None, params, **options)
-
-    return call
-
-
-def _predicted(rng):
-    predict = ntk.predict_mse(symmetric(rng), normal(rng, N, 2))
-    return predict(np.array([1.0, 2.0]), normal(rng, N, 2), normal(rng, 3, 2), normal(rng, 3, N))
-
-
-def _flow(rng):
-    flow = ntk.gradient_flow(symmetric(rng), normal(rng, N, 2), normal(rng, N, 2))
-    return flow.at(1.5), flow.fixed_point()
-
-
-def _expanded(expand, **options):
-    def call(rng):
-        x, params = _network_args(rng)
-        return expand(network, params, **options)(jax.tree.map(lambda p: 1.1 * p, params), x)
-
-    return call
-
-
-def _of_positions(function, *callables, **options):
-    return lambda rng: function(*callables, normal(rng, 3, 2), normal(rng, 9, 3), **options)
-
-
-def _product(rng):
-    x, P = normal(rng, 9, 3), normal(rng, 3, 2)
-    return ntk.positional_ntk_product(of_positions, loss_of_outputs, P, x)(normal(rng, 3, 2))
-
-
-def _vector_product(rng):
-    x, params = _network_args(rng)
-    return ntk.ntk_vector_product(network, x, None, params)(jnp.asarray(normal(rng, 6, 2)))
-
-
-def _trained(rng):
-    x, params = _network_args(rng)
-    return ntk.linearised_training(network, squared, params, x, optimizer=ADAM, steps=3)
 
 
 def _costs(rng):
@@ -354,31 +252,12 @@ def _costs(rng):
     return ntk.ntk_cost(network, x, None, params)
 
 
-def _sensitivity(rng):
-    x, params = _network_args(rng)
-    return ntk.parameter_sensitivity(network, params, x, key=KEY)
-
-
 NTK: dict[str, Call] = {
-    "empirical_ntk": _kernel(),
-    "empirical_ntk in blocks": _kernel(block_size=2, trace_axes=()),
-    "gradient_flow": _flow,
     "lanczos_eigenvalues": lambda rng: ntk.lanczos_eigenvalues(
         apply_operator, normal(rng, N), num=2, key=jax.random.key(rng.integers(99))
     ),
-    "linearised_training": _trained,
-    "linearize": _expanded(ntk.linearize),
-    "max_learning_rate": lambda rng: ntk.max_learning_rate(symmetric(rng)),
     "ntk_cost": _costs,
-    "ntk_vector_product": _vector_product,
-    "parameter_sensitivity": _sensitivity,
-    "positional_fisher": _of_positions(ntk.positional_fisher, of_positions, key=KEY),
-    "positional_forcing": _of_positions(ntk.positional_forcing, of_positions, loss_of_outputs),
-    "positional_ntk": _of_positions(ntk.positional_ntk, of_positions, loss_of_outputs),
-    "positional_ntk_product": _product,
-    "predict_mse": _predicted,
     "solve_flow": lambda rng: ntk.solve_flow(velocity, normal(rng, 3, 2), np.array([0.5, 1.0])),
-    "taylor_expand": _expanded(ntk.taylor_expand, degree=2),
 }
 
 
@@ -670,10 +549,6 @@ def _many_points(rng):
     return geometry.sum_over_pairs(error, normal(rng, N, 2), cloud, block=2)
 
 
-def _sparse(rng):
-    return geometry.sparse_counts(counts(rng), block=4).merged()
-
-
 GEOMETRY: dict[str, Call] = {
     "compare_geometries": lambda rng: geometry.compare_geometries(
         counts(rng, folds=4), counts(rng, folds=4), key=KEY, dim=2, permutations=3
@@ -804,7 +679,7 @@ def public_functions(package):
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_function_is_called_here(package):
     exempt = set(EXEMPT.get(package, ()))
-    rows = {*PACKAGES[package], *CASES}  # tests/geometry/test_transforms.py looks at CASES
+    rows = {*PACKAGES[package], *CASES}  # tests/test_transforms.py looks at CASES
     called = {name.split(" ")[0] for name in rows}
     called |= {name for name in public_functions(package) if f"{name}_of_points" in rows}
     assert public_functions(package) - called == exempt

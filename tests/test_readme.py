@@ -129,15 +129,3 @@ def test_every_public_name_is_documented_with_an_example():
 def _offered(package):
     """Names and values in `__all__` of a package."""
     return [(name, getattr(package, name)) for name in getattr(package, "__all__", ())]
-
-
-def test_pure_packages_import_neither_flax_nor_optax_nor_files():
-    reads_vectors = ROOT / "jaxpe" / "encodings" / "stored.py"  # the one that is about a file
-    for package in ("geometry", "encodings", "spectral"):
-        for path in {*(ROOT / "jaxpe" / package).glob("*.py")} - {reads_vectors}:
-            text = path.read_text()
-            assert not re.search(r"^\s*(import|from) (flax|optax|pathlib|os|io)\b", text, re.M), (
-                path
-            )
-            later = r"^\s*from jaxpe\.(data|report|nn|training)"
-            assert not re.search(later, text, re.M), path

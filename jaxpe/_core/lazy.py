@@ -2,20 +2,20 @@
 
 import importlib
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 
 def lazy_names(
-    package: str, names: Collection[str], *, within: Sequence[str] = ()
+    package: str, names: Collection[str], *, within: Sequence[str] | Mapping[str, str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package that imports its names, all of them or modules.
 
     Args:
         package: name of the package.
         names: names to offer: its modules, and what the modules `within` define.
-        within: modules looked through, in their order.
+        within: modules looked through, in their order, or the module of each name.
 
     >>> get, listed = lazy_names("jaxpe", ["spectral", "alibi"], within=["encodings"])
     >>> get("spectral").__name__, get("alibi").__name__, listed()
@@ -27,7 +27,8 @@ def lazy_names(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if find_spec(f"{package}.{name}"):
             return importlib.import_module(f"{package}.{name}")
-        modules = (importlib.import_module(f"{package}.{module}") for module in within)
+        paths = (within[name],) if isinstance(within, Mapping) else within
+        modules = (importlib.import_module(f"{package}.{path}") for path in paths)
         value = next(vars(module)[name] for module in modules if name in vars(module))
         setattr(sys.modules[package], name, value)  # from now on without this function
         return value

@@ -35,10 +35,10 @@ def available_bytes() -> int | None:
         free = 1024 * kilobytes.get("MemAvailable", free // 1024)
     except (OSError, ValueError, IndexError, AttributeError):
         return None  # not Linux
-    return min(free, *_left_by_groups(), left_by_limit())
+    return min(free, *_left_by_groups(), _left_by_ulimit())
 
 
-def left_by_limit() -> int:
+def _left_by_ulimit() -> int:
     """Bytes left by the limit on addresses (`ulimit -v`) of this process; those in use count."""
     try:
         import resource

@@ -36,7 +36,7 @@ class Command:
             that `jaxpe count` wrote, with the same tokenizer and length.
         out: folder for the page, the numbers and the figure.
         png: whether figures are written as PNG beside SVG.
-        dim: dimensions that Procrustes and principal angles compare, for counts.
+        mds_dim: MDS dimensions that Procrustes and principal angles compare, for counts.
         permutations: number of random permutations of folds, for counts.
         seed: random seed of the permutations, for counts.
     """
@@ -44,7 +44,7 @@ class Command:
     runs: Positional[tuple[Path, ...]]
     out: Path = Path("comparison")
     png: bool = False
-    dim: int = DEFAULT_DIM
+    mds_dim: int = DEFAULT_DIM
     permutations: int = DEFAULT_PERMUTATIONS
     seed: int = 0
 
@@ -63,9 +63,13 @@ def run(words: Sequence[str]) -> None:
 
 def _counts(options: Command) -> Path:
     """The page on corpora."""
-    names = ("dim", "permutations", "seed")
-    chosen = {name: getattr(options, name) for name in names}
-    found = compare_counts(options.runs, **chosen, progress=Bars(Command))
+    found = compare_counts(
+        options.runs,
+        dim=options.mds_dim,
+        permutations=options.permutations,
+        seed=options.seed,
+        progress=Bars(Command),
+    )
     with output_folder(options.out):
         page = report.write(found, options.out, png=options.png)
     rich.print(report.corpora_table(found))

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 import jaxpe
 from jaxpe._core.errors import InputError, MissingExtraError, check_installed, nearest, require
-from jaxpe._core.memory import check_bytes, left_by_limit
 from jaxpe.cli.environment import set_environment
 from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.parsing import flag_message
@@ -94,7 +93,6 @@ def _run(words: list[str]) -> None:
         return print(_help())
     _check_command(words)
     _check_extras(words[0])
-    _check_addresses(words)
     set_environment(small_programs=words[0] in _SMALL_PROGRAMS)
     require("tyro", extra="report")
     require("rich", extra="report")
@@ -120,16 +118,6 @@ def _check_extras(command: str) -> None:
     for extra in _EXTRAS.get(command, ()):
         for module in _MODULES[extra]:
             check_installed(module, extra=extra)
-
-
-def _check_addresses(words: list[str]) -> None:
-    """Refuse a limit on addresses within which XLA would abort the process, without a message.
-
-    Measured with two processors: importing JAX takes 0.45 GB of addresses, its threads 1.1 GB more.
-    """
-    light = words[0] in ("rope", "encodings") and "--about" not in words
-    needed = 550_000_000 if light or {"-h", "--help"}.intersection(words) else 1_700_000_000
-    check_bytes(needed, what="JAX", remedy="raise `ulimit -v`", limit=left_by_limit())
 
 
 def _help() -> str:
@@ -191,21 +179,11 @@ def _fail(message: str, *, code: int) -> None:
     """Print one line on standard error."""
     with _dropped_if_closed():
         sys.stdout.flush()
-    if not _has_directory():
-        message = f"the current directory was deleted, change to another ({message})"
     with contextlib.suppress(OSError):
         # A name of thousands of letters is cut.
         line = re.sub(r"(\S{100})\S{100,}(\S{40})", r"\1…\2", " ".join(message.splitlines()))
         print(f"jaxpe: {line}", file=sys.stderr)
     sys.exit(code)
-
-
-def _has_directory() -> bool:
-    """Whether the current directory exists."""
-    try:
-        return bool(os.getcwd())
-    except FileNotFoundError:
-        return False
 
 
 def _open_streams() -> None:

@@ -116,7 +116,7 @@ def attention_weights(
     if mask.ndim > logits.ndim:
         raise ValueError(f"mask has shape {mask.shape}, more axes than logits of {logits.shape}")
     sizes = zip(reversed(mask.shape), reversed(logits.shape), strict=False)
-    if any(1 != own != whole != 1 for own, whole in sizes):
+    if any(1 != size != target != 1 for size, target in sizes):
         raise ValueError(
             f"mask has shape {mask.shape}, which does not fit logits {logits.shape} "
             "[..., heads, n_q, n_k]: pass mask[..., None, :, :] where all heads share one"
@@ -145,8 +145,8 @@ def encoded_weights(
     >>> encoded_weights(Encoding(), (), logits, q_positions=i, k_positions=i)[0].tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
-    own = encoding.weights(params, logits, mask, q_positions, k_positions)
-    return attention_weights(logits, mask) if own is None else own
+    weights = encoding.weights(params, logits, mask, q_positions, k_positions)
+    return attention_weights(logits, mask) if weights is None else weights
 
 
 def encoded_mask(
@@ -168,11 +168,11 @@ def encoded_mask(
     True
     """
     mask = None if mask is None else as_mask(mask)
-    own = encoding.mask(params, q, k, q_positions, k_positions)
-    if own is None or mask is None:
-        return mask if own is None else own
-    ndim = max(mask.ndim, own.ndim)
-    return expand_rank(mask, ndim) & expand_rank(own, ndim)
+    encoding_mask = encoding.mask(params, q, k, q_positions, k_positions)
+    if encoding_mask is None or mask is None:
+        return mask if encoding_mask is None else encoding_mask
+    ndim = max(mask.ndim, encoding_mask.ndim)
+    return expand_rank(mask, ndim) & expand_rank(encoding_mask, ndim)
 
 
 def attention_output(
@@ -248,11 +248,11 @@ def attend(
     >>> attend(identity(), (), 0 * v, 0 * v, v, q_positions=i, k_positions=i).ravel().tolist()
     [2.0, 2.0]
     """
-    places = {"q_positions": q_positions, "k_positions": k_positions}
+    pair_positions = {"q_positions": q_positions, "k_positions": k_positions}
     encoding = bind_context(encoding, q_context, k_context)
     logits = attention_logits(
-        encoding, params, q, k, scale=scale, encoded_keys=encoded_keys, **places
+        encoding, params, q, k, scale=scale, encoded_keys=encoded_keys, **pair_positions
     )
-    mask = encoded_mask(encoding, params, jnp.asarray(q), jnp.asarray(k), mask, **places)
-    weights = encoded_weights(encoding, params, logits, mask, **places)
-    return attention_output(encoding, params, weights, v, **places)
+    mask = encoded_mask(encoding, params, jnp.asarray(q), jnp.asarray(k), mask, **pair_positions)
+    weights = encoded_weights(encoding, params, logits, mask, **pair_positions)
+    return attention_output(encoding, params, weights, v, **pair_positions)

@@ -225,10 +225,10 @@ def as_positions(positions: ArrayLike) -> Array:
         ValueError: for 16-bit floats, which cannot count (bfloat16 ends at 256), for booleans, and
             for integers that int32 cannot hold. Also for NaN and infinity where they are known.
     """
-    given, positions = positions, numbers(positions, "positions")
+    original, positions = positions, numbers(positions, "positions")
     if jnp.issubdtype(positions.dtype, jnp.integer):
         # NumPy's own 64 bits, which JAX may have cut already, or those of an array of JAX.
-        _check_range(given if isinstance(given, np.ndarray) else positions)
+        _check_range(original if isinstance(original, np.ndarray) else positions)
         return positions.astype(jnp.int32)
     if not jnp.issubdtype(positions.dtype, jnp.floating) or positions.dtype.itemsize < 4:
         raise ValueError(
@@ -278,12 +278,12 @@ def align_positions(
     """
     positions = as_positions(positions)
     leading = shape[: len(shape) - after]
-    own = positions.shape[: positions.ndim - axes]
-    missing = len(leading) - len(own)
-    fits = 0 < len(own) <= len(leading) and all(
-        a in (1, b) for a, b in zip(own, leading[missing:], strict=True)
+    batch = positions.shape[: positions.ndim - axes]
+    missing = len(leading) - len(batch)
+    fits = 0 < len(batch) <= len(leading) and all(
+        a in (1, b) for a, b in zip(batch, leading[missing:], strict=True)
     )
-    if not fits or own[-1] != leading[-1]:
+    if not fits or batch[-1] != leading[-1]:
         raise ValueError(
             f"positions of shape {positions.shape} do not fit an array of shape {shape}: pass "
             f"[..., n] with n = {leading[-1] if leading else '?'} and leading axes that broadcast"
@@ -326,12 +326,12 @@ def _wider(i: Array, j: Array) -> jnp.dtype:
     return max(i.dtype, j.dtype, key=lambda dtype: (dtype.kind == "f", dtype.itemsize))
 
 
-def neighbours(places: Array, length: int) -> tuple[Array, Array, Array]:
+def neighbours(indices: Array, length: int) -> tuple[Array, Array, Array]:
     """Rows around fractional places, clipped to [0, length − 1]: lower, upper, upper's weight."""
-    places = jnp.clip(places, 0, length - 1)
-    low = jnp.floor(places)
+    indices = jnp.clip(indices, 0, length - 1)
+    low = jnp.floor(indices)
     high = jnp.minimum(low + 1, length - 1)
-    return low.astype(jnp.int32), high.astype(jnp.int32), places - low
+    return low.astype(jnp.int32), high.astype(jnp.int32), indices - low
 
 
 def expand_rank(values: ArrayLike, ndim: int, dtype: jnp.dtype | type | None = None) -> Array:
@@ -359,7 +359,7 @@ def broadcast_mask(mask: ArrayLike, shape: tuple[int, ...]) -> Array:
     """`as_mask`, broadcast to a shape; ValueError where it does not."""
     mask = as_mask(mask)
     sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
-    if mask.ndim > len(shape) or any(own not in (1, whole) for own, whole in sizes):
+    if mask.ndim > len(shape) or any(size not in (1, target) for size, target in sizes):
         raise ValueError(f"mask has shape {mask.shape}, which does not broadcast to {shape}")
     return jnp.broadcast_to(expand_rank(mask, len(shape)), shape)
 

@@ -296,9 +296,9 @@ def _part_hooks(
 ) -> list[Callable[..., Any]]:
     """A hook of every part, with its parameters and its entries of the contexts bound."""
 
-    def bound(i: int, part: Encoding, own: Params) -> Callable[..., Any]:
+    def bound(i: int, part: Encoding, part_params: Params) -> Callable[..., Any]:
         entries = [context[i] for context in contexts] if part.defines("context") else []
-        return lambda *args: getattr(part, hook)(own, *args, *entries)
+        return lambda *args: getattr(part, hook)(part_params, *args, *entries)
 
     return [bound(i, *pair) for i, pair in enumerate(zip(encodings, params, strict=True))]
 
@@ -312,8 +312,8 @@ def _combined(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Encoding:
 
     def context(params, x, positions, rows):
         pairs = [
-            part.context(own, x, positions, rows.part(i))
-            for i, (part, own) in enumerate(zip(parts, params, strict=True))
+            part.context(part_params, x, positions, rows.part(i))
+            for i, (part, part_params) in enumerate(zip(parts, params, strict=True))
         ]
         return tuple(c for c, _ in pairs), tuple(carry for _, carry in pairs)
 

@@ -32,7 +32,7 @@ def running_sum(values: ArrayLike, rows: Rows, *, after: int = 1) -> tuple[Array
         if rows.carry is not None:
             sums = sums + jnp.expand_dims(rows.carry, axis)
     else:
-        fresh = _beside(rows.starts, values, after)
+        fresh = jnp.broadcast_to(_beside(rows.starts, values, after), values.shape)
         sums, started = lax.associative_scan(_restarting, (values, fresh), axis=axis)
         if rows.carry is not None:
             sums = jnp.where(started, sums, sums + jnp.expand_dims(rows.carry, axis))
@@ -84,20 +84,32 @@ def preceding(values: ArrayLike, rows: Rows, count: int, *, after: int = 1) -> t
     values = _counted(values, rows, after)
     before = (*lead, count - 1, *values.shape[axis + 1 :])
     carry = jnp.zeros(before, values.dtype) if rows.carry is None else rows.carry
-    known = jnp.concatenate([carry.astype(values.dtype), values], axis=axis)
-    if rows.valid is None and rows.starts is None:
-        window = np.arange(n)[:, None] + np.arange(count)
-        return jnp.take(known, window, axis=axis), lax.slice_in_dim(known, n, None, axis=axis)
-    places, ends = _places(rows, (*lead, n), count)
-    flat = known.reshape(*known.shape[: axis + 1], -1)
+    valid = jnp.ones((*lead, n), bool) if rows.valid is None else rows.valid
+    valid = jnp.broadcast_to(valid, (*lead, n))
+    if rows.valid is not None:  # tokens that count move to the front, in their order
+        order = jnp.argsort(~valid, axis=-1, stable=True)
+        values = jnp.take_along_axis(values, _beside(order, values, after), axis=axis)
+    tokens = jnp.concatenate([carry.astype(values.dtype), values], axis=axis)
+    # Of each token the index in `tokens` (of padding, that of the last token before it), and that
+    # of the first token of its segment.
+    index = jnp.cumsum(valid, axis=-1, dtype=jnp.int32) + (count - 2)
+    first = jnp.zeros_like(index)
+    if rows.starts is not None:
+        begins = jnp.where(valid, index, index + 1)
+        starts = jnp.broadcast_to(rows.starts, index.shape)
+        first = lax.cummax(jnp.where(starts, begins, 0), axis=index.ndim - 1)
 
-    def gathered(index: Array) -> Array:
-        found = jnp.take_along_axis(flat, jnp.maximum(index, 0)[..., None], axis=axis)
-        found = jnp.where(index[..., None] >= 0, found, 0)
-        return found.reshape(*index.shape, *known.shape[axis + 1 :])
+    def window(index: Array, first: Array, length: int) -> Array:
+        """The `length` tokens up to an index, zeros before the first of the segment."""
+        index = index[..., None] + expand_rank(np.arange(1 - length, 1), index.ndim + 1, jnp.int32)
+        flat = jnp.maximum(index.reshape(*lead, -1), 0)
+        taken = jnp.take_along_axis(tokens, _beside(flat, values, after), axis=axis)
+        taken = taken.reshape(*index.shape, *values.shape[axis + 1 :])
+        inside = index >= first[..., None]
+        return jnp.where(inside.reshape(*inside.shape, *(1,) * after), taken, 0)
 
-    picked = gathered(places.reshape(*lead, n * count))
-    return picked.reshape(*lead, n, count, *known.shape[axis + 1 :]), gathered(ends)
+    last = window(index[..., -1], first[..., -1], count - 1)
+    return window(index, first, count), last
 
 
 def causal_convolution(
@@ -127,48 +139,11 @@ def _counted(values: Array, rows: Rows, after: int) -> Array:
 
 
 def _beside(flags: ArrayLike, values: Array, after: int) -> Array:
-    """Flags `[..., n]` with the axes of values `[..., n, *]`."""
-    flags = jnp.asarray(flags)
-    flags = flags.reshape((1,) * (values.ndim - after - flags.ndim) + flags.shape + (1,) * after)
-    return jnp.broadcast_to(flags, values.shape)
+    """Flags or indices `[..., n]` with as many axes as values `[..., n, *]`."""
+    flags = expand_rank(flags, values.ndim - after)
+    return flags.reshape(*flags.shape, *(1,) * after)
 
 
 def _restarting(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
     (a, started), (b, fresh) = left, right
     return jnp.where(fresh, b, a + b), started | fresh
-
-
-def _places(rows: Rows, shape: tuple[int, ...], count: int) -> tuple[Array, Array]:
-    """Indices in `[carry, values]` of the tokens of each window, and of those of the next carry.
-
-    `[..., n, count]` and `[..., count − 1]`, with −1 where there is none.
-    """
-    carried = count - 1
-    valid = jnp.ones(shape, bool) if rows.valid is None else jnp.broadcast_to(rows.valid, shape)
-    starts = jnp.zeros(shape, bool) if rows.starts is None else jnp.broadcast_to(rows.starts, shape)
-    place = jnp.broadcast_to(jnp.arange(carried + shape[-1]), (*shape[:-1], carried + shape[-1]))
-    ahead = jnp.ones((*shape[:-1], carried), bool)
-    valid = jnp.concatenate([ahead, valid], axis=-1)
-    # The last token before or at each place that counts, and where the segment of a place begins.
-    last = lax.cummax(jnp.where(valid, place, -1), axis=place.ndim - 1)
-    earlier = jnp.concatenate([jnp.full_like(last[..., :1], -1), last[..., :-1]], axis=-1)
-    begins = jnp.where(jnp.concatenate([~ahead, starts], axis=-1), place, 0)
-    begins = lax.cummax(begins, axis=place.ndim - 1)
-
-    def back(index: Array) -> Array:
-        found = jnp.take_along_axis(earlier, jnp.maximum(index, 0), axis=-1)
-        return jnp.where(index >= 0, found, -1)
-
-    own = place[..., carried:]
-    chain, index = [own], own
-    for _ in range(carried):
-        index = back(index)
-        chain.append(index)
-    places = jnp.stack(chain[::-1], axis=-1)
-    places = jnp.where(places >= begins[..., carried:, None], places, -1)
-    end, ends = last[..., -1:], []
-    for _ in range(carried):
-        ends.append(end)
-        end = back(end)
-    tail = jnp.concatenate(ends[::-1], axis=-1) if ends else place[..., :0]
-    return places, jnp.where(tail >= begins[..., -1:], tail, -1)

@@ -23,11 +23,11 @@ def phases(positions: ArrayLike, frequencies: np.ndarray | Array, dtype: jnp.dty
         return positions.astype(dtype)[..., None] * expand_rank(
             frequencies, positions.ndim + 1, dtype
         )
-    whole = jnp.round(positions).astype(jnp.int32)
-    counted = _whole_phases(whole, frequencies)
+    rounded = jnp.round(positions).astype(jnp.int32)
+    counted = _whole_phases(rounded, frequencies)
     if jnp.issubdtype(positions.dtype, jnp.integer):
         return counted
-    rest = (positions - whole.astype(positions.dtype)).astype(dtype)
+    rest = (positions - rounded.astype(positions.dtype)).astype(dtype)
     return counted + rest[..., None] * expand_rank(frequencies, positions.ndim + 1, dtype)
 
 

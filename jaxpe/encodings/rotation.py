@@ -32,9 +32,9 @@ def rotate(x: Array, cos: Array, sin: Array, *, interleaved: bool) -> Array:
         z = lax.complex(first, second) * lax.complex(cos, sin)
         return jnp.stack([z.real, z.imag], axis=-1).reshape(x.shape).astype(x.dtype)
     # Two halves with zeros for the other, added, are one loop; putting them together is two.
-    places = ((0, 1, 1), (1, 0, 1)) if interleaved else ((0, half, 0), (half, 0, 0))
+    paddings = ((0, 1, 1), (1, 0, 1)) if interleaved else ((0, half, 0), (half, 0, 0))
     halves = (first * cos - second * sin, second * cos + first * sin)
-    left, right = (_padded(y, *place) for y, place in zip(halves, places, strict=True))
+    left, right = (_padded(y, *padding) for y, padding in zip(halves, paddings, strict=True))
     return (left + right).astype(x.dtype)
 
 

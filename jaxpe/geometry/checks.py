@@ -5,10 +5,7 @@ a jitted function of arrays. Inside `jit`, `vmap` and `grad` numbers are unknown
 `nan_unless_...` make NaN of wrong ones.
 """
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +17,6 @@ from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import available_bytes, check_bytes
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _MOST_CHECKED = 4096**2  # entries of a matrix that are looked at
 _ROUNDING = 1e-3  # of the largest distance: how far D may be from what it is to be
 # By ‖x‖² + ‖y‖² − 2x·y in float32 the diagonal is not 0. Inner products have their largest entry
@@ -31,24 +26,6 @@ _NEGATIVE = -1e-6  # least probability, after subtractions
 _SUM = 1e-2  # how far a sum over a vocabulary of 1e6 in float32 may be from 1
 _FEW = 2**24  # numbers that always fit in memory
 _MOST = 2**31  # of one array
-
-
-def looked_at(**checks: Callable[[Any], None]) -> Callable[[F], F]:
-    """Decorator: check arguments, by name, before a function that never looks at their numbers."""
-
-    def decorate(function: F) -> F:
-        names = tuple(inspect.signature(function).parameters)
-
-        @functools.wraps(function)
-        def run(*args: Any, **options: Any) -> Any:
-            given = dict(zip(names, args, strict=False)) | options
-            for name, check in checks.items():
-                check(given.get(name))
-            return function(*args, **options)
-
-        return run  # pyrefly: ignore
-
-    return decorate
 
 
 def check_distances(D: Any) -> None:
@@ -225,7 +202,7 @@ def _known(
     numbers = np.asarray(x)
     if present is not None and np.shape(present) == numbers.shape[:1]:
         numbers = numbers[np.asarray(present)]
-    numeric = numbers.dtype.kind in "fiuV" and numbers.size > 0
+    numeric = numbers.dtype.kind in "bfiuV" and numbers.size > 0
     if not numeric or (ndim is not None and numbers.ndim != ndim):
         return None
     return numbers if numbers.dtype.kind in ("f" if as_floats else "fiu") else numbers.astype(float)

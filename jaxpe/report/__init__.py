@@ -39,9 +39,27 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     __all__,
-    within=(
-        "attention.page", "attention.text", "audit.page", "comparison", "corpora", "corpus.tables",
-        "corpus.text", "encodings", "extrapolation.page", "inspect.page", "inspect.text",
-        "rope.text", "training_run",
-    ),
-)  # fmt: skip
+    within={
+        "audit_summary": "audit.page",
+        "audit_table": "audit.page",
+        "comparison_summary": "comparison",
+        "comparison_table": "comparison",
+        "corpora_summary": "corpora",
+        "corpora_table": "corpora",
+        "encoding_table": "corpus.tables",
+        "extrapolation_table": "extrapolation.page",
+        "findings": "corpus.text",
+        "inspect_markdown": "inspect.page",
+        "inspect_summary": "inspect.text",
+        "inspect_table": "inspect.page",
+        "property_markdown": "encodings",
+        "property_table": "encodings",
+        "rope_summary": "rope.text",
+        "rope_table": "rope.text",
+        "spectral_summary": "attention.text",
+        "spectral_table": "attention.page",
+        "summary": "corpus.text",
+        "summary_table": "corpus.tables",
+        "trained_summary": "training_run",
+    },
+)

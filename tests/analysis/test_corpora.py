@@ -99,7 +99,7 @@ def test_what_does_not_compare_is_refused(folders, tmp_path):
 
 def test_the_command_writes_a_page(command, folders, tmp_path):
     out = tmp_path / "out"
-    words = ("compare", folders / "a", folders / "c", "--dim", 2, "--permutations", 39)
+    words = ("compare", folders / "a", folders / "c", "--mds-dim", 2, "--permutations", 39)
     code, printed, errors = command(*words, "--out", out)
     assert code == 0, errors
     assert "0.025" in printed

@@ -207,8 +207,6 @@ BAD = {
     "huge batches": (("A", *BYTES, "--batch-size", 10**11), "--batch-size is 100000000000"),
     "large batches": (("A", *BYTES, "--batch-size", 10**9), "of memory and there are"),
     "endless saves": (("A", *BYTES, "--save-every", 10**30), "--save-every is 10000"),
-    "trace into a file": (("A", *BYTES, "--trace", "A"), "a.txt: Not a directory; pass a folder"),
-    "trace into nothing": (("A", *BYTES, "--trace", "/dev/null/x"), "--trace /dev/null/x: "),
     "endless vocabulary": (("A", "--vocab", "/dev/zero"), "/dev/zero is not a regular file"),
     "vocabulary a folder": (("A", "--vocab", "FOLDER"), "is not a regular file"),
     "vocabulary of a pipe": (("A", "--vocab", "PIPE"), "is not a regular file"),

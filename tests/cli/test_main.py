@@ -14,7 +14,6 @@ import pytest
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe.cli import main as cli
 from jaxpe.cli import train as train_command
 from jaxpe.cli.environment import set_environment
 from jaxpe.report.corpus import page as corpus_page
@@ -347,25 +346,6 @@ def test_a_folder_of_5_000_letters_is_one_line_of_a_few(command, tmp_path, monke
     assert "File name too long" in err
     assert len(err) < 400
     assert not list(tmp_path.iterdir())
-
-
-def test_a_current_directory_that_was_deleted_is_named(command, tmp_path, monkeypatch):
-    (gone := tmp_path / "gone").mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    code, out, err = command("report", "synthetic")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "current directory was deleted" in err
-    assert command("--version")[0] == 0
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.parametrize(("words", "limit"), [(("train",), 10**9), (("rope", "x.json"), 10**8)])
-def test_a_limit_on_addresses_is_one_line_before_jax_starts(command, monkeypatch, words, limit):
-    monkeypatch.setattr(cli, "left_by_limit", lambda: limit)
-    code, out, err = command(*words)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "ulimit -v" in err
 
 
 def test_the_package_is_run_as_a_module():

@@ -217,7 +217,7 @@ def test_the_builders_of_tfds_on_files_made_here(tmp_path, monkeypatch, no_data_
     monkeypatch.setattr(manager, "download", lambda self, url: "archive")
     monkeypatch.setattr(manager, "iter_archive", imdb_archive)
     monkeypatch.setattr(published.socket, "getaddrinfo", lambda *where: None)
-    monkeypatch.setattr(published, "_AT_ONCE", 2)
+    monkeypatch.setattr("jaxpe.data.formats.tfds_folders._AT_ONCE", 2)
     builder = partial(tfds.builder, data_dir=str(tmp_path / "tfds"), try_gcs=False)
     monkeypatch.setattr(tfds, "builder", builder)
     sst2_files(tmp_path)

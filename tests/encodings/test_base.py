@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
+import jaxpe
 from jaxpe import (
     Encoding,
     alibi,
@@ -225,6 +226,28 @@ def test_heads_mix_biases_turns_and_values():
     term = encoding.value(params, np.full((HEADS, N, N), 0.2), PLACES, PLACES)
     assert term.shape == (N, HEADS, DIM)
     np.testing.assert_array_equal(term[:, :3], 0)
+
+
+def test_a_head_without_a_mask_sees_everything():
+    mixed = per_head([jaxpe.encodings.sliding_window(size=1), identity()], heads=[1, 2])
+    x, i = np.ones((3, 3, DIM)), np.arange(3)
+    mask = mixed.mask(((), ()), x, x, i, i)
+    np.testing.assert_array_equal(mask, np.stack([np.eye(3, dtype=bool), *[np.ones((3, 3))] * 2]))
+
+
+def test_only_encodings_by_offset_count_from_the_middle():
+    """xPos may count from the middle of the positions; what is absolute beside it must not."""
+    xpos = jaxpe.xpos(head_dim=DIM)
+    absolute = jaxpe.encodings.position_temperature(period=2, scale=1.0)
+    assert chain(xpos, identity(), alibi(num_heads=HEADS)).centered
+    for combined in (chain(xpos, absolute), chain(absolute, xpos)):
+        assert not combined.centered
+        x, i = np.ones((4, HEADS, DIM)), np.arange(40, 44)
+        places = {"q_positions": i, "k_positions": i}
+        logits = jaxpe.attention_logits(combined, ((), ()), x, x, **places)
+        q, k = (f(((), ()), x, i) for f in (combined.query, combined.key))
+        expected = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(DIM)
+        np.testing.assert_allclose(logits, expected, rtol=1e-9)
 
 
 def test_one_head_each_unless_told():

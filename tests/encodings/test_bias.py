@@ -195,6 +195,21 @@ def test_t5_buckets(num_buckets, max_distance, bidirectional):
     np.testing.assert_array_equal(far, ours[[0, -1]])
 
 
+def test_t5_buckets_of_an_odd_half():
+    """18 buckets, 9 of each sign, of which 4 are exact: T5's own loop, in float64."""
+
+    def bucket(offset):
+        distance, first = abs(offset), 9 if offset > 0 else 0
+        if distance < 4:
+            return first + distance
+        wide = 4 + int(math.log(distance / 4) / math.log(100 / 4) * (9 - 4))
+        return first + min(wide, 8)
+
+    offsets = np.arange(-120, 121)
+    found = t5_buckets(offsets, num_buckets=18, max_distance=100)
+    np.testing.assert_array_equal(found, [bucket(int(offset)) for offset in offsets])
+
+
 def test_fractional_offsets_fall_between_whole_ones():
     offsets = np.linspace(-200, 200, 6401)  # sixteenths
     buckets = np.asarray(t5_buckets(offsets))
@@ -247,6 +262,21 @@ def test_kerple_is_its_formula(kind, seed):
                 x = abs(int(i) - int(j))
                 expected = r1[h] * (math.log(1 + r2[h] * x) if kind == "log" else x ** r2[h])
                 assert bias[h, a, b] == pytest.approx(-expected, rel=1e-12)
+
+
+def test_kerple_starts_in_the_published_ranges():
+    """r1 up to 2 and r2 up to 1 for the logarithm, r1 up to 1 and r2 up to 2 for the power."""
+    log = kerple(num_heads=2000).init(jax.random.key(0))
+    power = kerple(num_heads=2000, kind="power").init(jax.random.key(0))
+    drawn = {
+        2.0: (jnp.exp(log["log_r1"]), 2 * jax.nn.sigmoid(power["logit_r2"])),
+        1.0: (jnp.exp(log["log_r2"]), jnp.exp(power["log_r1"])),
+    }
+    for most, values in drawn.items():
+        for r in values:
+            assert 0.01 * most <= r.min() < 0.02 * most
+            assert 0.99 * most < r.max() <= most
+            np.testing.assert_allclose(r.mean(), 0.505 * most, rtol=0.05)
 
 
 @pytest.mark.parametrize("kind", ["log", "power"])

@@ -127,6 +127,19 @@ def test_init_under_jit_and_vmap(name):
         assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(encoding.init(key)))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_table_is_drawn_with_a_key_of_its_own(name):
+    """Equal keys give equal ranks of the first entries, whatever the distributions."""
+    sizes = EncodingSizes(dim=64, num_heads=16, head_dim=16, length=64)
+    leaves = jax.tree.leaves(ENTRIES[name].first_layer(sizes).init(jax.random.key(1)))
+    drawn = [x for x in map(np.ravel, leaves) if len(x) >= 8 and np.ptp(x) > 0]
+    for i, a in enumerate(drawn):
+        for b in drawn[:i]:
+            n = min(len(a), len(b), 4096)
+            ranks = [x[:n].argsort().argsort() for x in (a, b)]
+            assert abs(np.corrcoef(*ranks)[0, 1]) < 0.95
+
+
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
 @pytest.mark.parametrize("name", NAMES)
 def test_dtypes(name, dtype):

@@ -394,6 +394,25 @@ def test_decoder_laws(name):
     assert np.abs(later[:, 4:] - whole[:, 4:]).max() > 1e-3
 
 
+def test_padding_between_a_prompt_and_new_tokens_in_a_cache_counts_for_nothing():
+    """CoPE counts keys in the order of the cache: slots of padding must stay out of the count."""
+    model = decoder(encodings.cope(head_dim=WIDTH, max_positions=6))
+    prompt, mask = np.array([[1, 5, 3, 0, 0]]), np.array([[True, True, True, False, False]])
+
+    def continued(prompt, **options):
+        out = model(prompt, cache=model.empty_cache(batch=1, slots=8), **options)
+        for position, token in ((3, 9), (4, 2)):
+            place = np.array([[position]])
+            out = model(np.array([[token]]), cache=out.cache, positions=place)
+        return out.hidden
+
+    padded = continued(prompt, mask=mask, positions=padded_positions(mask))
+    np.testing.assert_allclose(padded, continued(prompt[:, :3]), atol=3e-6)
+    # The last hidden state does depend on the count.
+    other = continued(prompt[:, 1:3], positions=np.array([[1, 2]]))
+    assert np.abs(padded - other).max() > 1e-3
+
+
 def test_unrolled_and_rematerialised_patterns_are_those_of_the_scan():
     pattern = LAYERED["pattern_of_two_with_one_left_over"]
     whole = decoder(pattern)(IDS)

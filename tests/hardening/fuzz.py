@@ -22,9 +22,9 @@ import ml_dtypes
 import numpy as np
 
 import jaxpe
-from jaxpe import encodings, ntk, spectral
+from jaxpe import encodings
 from jaxpe.encodings.base import encoding_at
-from tests.cases import CASES, N
+from tests.cases import CASES, NTK, SPECTRAL, N
 from tests.unchecked import unchecked
 
 SIZES = encodings.EncodingSizes(dim=8, num_heads=2, head_dim=4, length=32)
@@ -70,63 +70,6 @@ class Target(NamedTuple):
     slope: bool = True
     together: bool = False
     fixed: bool = False
-
-
-def _square(rng):
-    return (rng.standard_normal((N, N)),)
-
-
-def _masked(rng):
-    return rng.standard_normal((N, N)), np.tri(N, dtype=bool)
-
-
-def _diagonals(rng):
-    return (rng.standard_normal(2 * N - 1),)
-
-
-def _weights(rng):
-    return (rng.dirichlet(np.ones(N), (2, N)),)
-
-
-def _heads(rng):
-    q, k = (rng.standard_normal((N, 2, 4)) for _ in range(2))
-    return q, k, rng.integers(0, 99, N, dtype=np.int32)
-
-
-def _parts(rng):
-    return tuple(rng.standard_normal((3, 2, N, N)) for _ in range(5))
-
-
-def _flow(rng):
-    A = rng.standard_normal((N, N))
-    return A @ A.T, rng.standard_normal((N, 3)), rng.standard_normal((N, 3))
-
-
-def _linear(rng):
-    return rng.standard_normal((N, 3)), rng.standard_normal((3, 2))
-
-
-def _positional(rng):
-    return rng.standard_normal((N, 3)), rng.standard_normal((4, N))
-
-
-def _model(w, x):
-    return x @ w
-
-
-def _at_positions(P, x):
-    return x @ P
-
-
-def _squares(y, x):
-    return jnp.sum(y**2) / 2
-
-
-def _in_training(w, x):
-    import optax
-
-    loss = lambda y: jnp.sum((y - 1) ** 2)  # noqa: E731 (a mean of no outputs would be NaN)
-    return ntk.linearised_training(_model, loss, w, x, optimizer=optax.sgd(0.1), steps=2)
 
 
 def _tables(rng):
@@ -202,124 +145,24 @@ MORE = {
         for entry in encodings.catalogue()
         if not entry.variant_of
     },
-    "diagonal_means": Target(lambda A, m: spectral.diagonal_means(A, mask=m), _masked),
-    "toeplitz_matrix": Target(spectral.toeplitz_matrix, _diagonals),
-    "symbol": Target(spectral.symbol, lambda rng: (*_diagonals(rng), rng.standard_normal(4))),
-    "szego": Target(lambda t: spectral.szego(t, n=N), _diagonals),
-    "szego_singular": Target(lambda t: spectral.szego(t, n=3, kind="singular"), _diagonals),
-    "symmetric_part": Target(spectral.symmetric_part, _square),
-    "spectrum": Target(lambda A, m: spectral.spectrum(A, mask=m), _masked),
-    "spectrum_singular": Target(lambda A: spectral.spectrum(A, kind="singular"), _square),
-    "schur_bounds": Target(
-        lambda A, B: spectral.schur_bounds(A, B), lambda rng: (*_square(rng), *_square(rng))
-    ),
-    "contraction_ratio": Target(
-        spectral.contraction_ratio, lambda rng: (*_square(rng), *_square(rng))
-    ),
-    "phase_mixing": Target(
-        spectral.phase_mixing, lambda rng: (*_diagonals(rng), np.asarray(rng.random()))
-    ),
-    "amplitude": Target(spectral.amplitude, _diagonals),
-    "spectral_norm": Target(spectral.spectral_norm, lambda rng: (rng.standard_normal((2, N, 3)),)),
-    "operator_norm": Target(
-        lambda x: spectral.operator_norm(jnp.sin, x, key=jax.random.key(0), max_iterations=30),
-        lambda rng: (rng.standard_normal(N),),
-        slope=False,
-    ),
-    "largest_quotient": Target(
-        lambda x, y: spectral.largest_quotient(jnp.abs, x, y),
-        lambda rng: tuple(rng.standard_normal((N, 3)) for _ in range(2)),
-    ),
-    "attention_profile": Target(
-        lambda w, m: spectral.attention_profile(w, mask=m),
-        lambda rng: (*_weights(rng), np.tri(N, dtype=bool)),
-    ),
-    "attention_entropy": Target(spectral.attention_entropy, _weights),
-    "attention_evenness": Target(spectral.attention_evenness, _weights),
-    "attention_distance": Target(
-        lambda w, i: spectral.attention_distance(w, q_positions=i, k_positions=i),
-        lambda rng: (*_weights(rng), rng.integers(0, 99, N, dtype=np.int32)),
-    ),
-    "near_share": Target(lambda w: spectral.near_share(w, window=1), _weights),
-    "first_share": Target(spectral.first_share, _weights),
-    "deposit": Target(spectral.deposit, lambda rng: (rng.standard_normal((3, 2, 4)),)),
-    "sum_heads": Target(
-        lambda h, m: spectral.sum_heads(h, m).mean,
-        lambda rng: (rng.standard_normal((2, 3, N, 2, 4)), rng.random((3, N)) < 0.8),
-    ),
-    "ablate_heads": Target(
-        lambda w: spectral.ablate_heads(lambda gates: jnp.sum(gates * w), layers=2, heads=3),
-        lambda rng: (rng.standard_normal((2, 3)),),
-        fixed=True,
-    ),
-    "logit_parts": Target(
-        lambda q, k, i: spectral.logit_parts(
-            encodings.xpos(head_dim=4), (), q, q, k, k, q_positions=i, k_positions=i
-        ),
-        _heads,
-    ),
-    "pair_logits": Target(
-        lambda q, k, i: spectral.pair_logits(
-            encodings.rope(head_dim=4), (), q, k, q_positions=i, k_positions=i
-        ),
-        _heads,
-    ),
-    "sum_parts": Target(
-        lambda *parts: spectral.sum_parts(spectral.LogitParts(*parts), causal=True).means(), _parts
-    ),
-    "toeplitz_shares": Target(
-        lambda *parts: spectral.toeplitz_shares(
-            spectral.sum_parts(spectral.LogitParts(*parts)).means()
-        ),
-        _parts,
-    ),
-    "gradient_flow": Target(lambda a, b, P: ntk.gradient_flow(a, b, P).at(1.0), _flow),
-    "fixed_point": Target(lambda a, b, P: ntk.gradient_flow(a, b, P).fixed_point(), _flow),
-    "predict_mse": Target(lambda K, y, f: ntk.predict_mse(K, y, trace_axes=(-1,))(1.0, f), _flow),
-    "max_learning_rate": Target(ntk.max_learning_rate, lambda rng: _flow(rng)[:1]),
-    "lanczos_eigenvalues": Target(
-        lambda A: ntk.lanczos_eigenvalues(lambda v: A @ v, A[0], num=2, key=jax.random.key(0)),
-        lambda rng: _flow(rng)[:1],
-        fixed=True,
-    ),
-    "empirical_ntk": Target(
-        lambda x, w: ntk.empirical_ntk(_model, x, None, w, warn=False), _linear, together=True
-    ),
-    "ntk_vector_product": Target(
-        lambda x, w: ntk.ntk_vector_product(_model, x, None, w)(x @ w), _linear, together=True
-    ),
-    "parameter_sensitivity": Target(
-        lambda x, w: ntk.parameter_sensitivity(_model, w, x, key=jax.random.key(0)),
-        _linear,
-        together=True,
-    ),
-    "linearize": Target(lambda x, w: ntk.linearize(_model, w)(2 * w, x), _linear, together=True),
-    "taylor_expand": Target(
-        lambda x, w: ntk.taylor_expand(_model, w, degree=2)(2 * w, x), _linear, together=True
-    ),
-    "linearised_training": Target(lambda x, w: _in_training(w, x), _linear, together=True),
-    **{
-        name: Target(call, _positional, together=True)
-        for name, call in {
-            "positional_ntk": lambda P, x: ntk.positional_ntk(_at_positions, _squares, P, x),
-            "positional_ntk_product": lambda P, x: ntk.positional_ntk_product(
-                _at_positions, _squares, P, x
-            )(P),
-            "positional_fisher": lambda P, x: ntk.positional_fisher(
-                _at_positions, P, x, key=jax.random.key(0)
-            ),
-            "positional_forcing": lambda P, x: ntk.positional_forcing(
-                _at_positions, _squares, P, x
-            ),
-        }.items()
-    },
 }
 # What the function of the caller inside a case makes of other shapes is the caller's.
-FIXED = ("principal_eigenpairs",)
+FIXED = ("principal_eigenpairs", "ablate_heads", "lanczos_eigenvalues")
 # Cases that call JAX with what is spoiled, and those of arrays that other functions made.
 LEFT_OUT = ("random_vectors", "classical_mds_from_counts")
+# Functions of a function of the caller, which asks for matching shapes and kinds.
+TOGETHER = set(NTK) - {
+    *("gradient_flow", "fixed_point", "predict_mse", "max_learning_rate", "lanczos_eigenvalues")
+}
+SLOPED = {*SPECTRAL, *NTK} - {"operator_norm"}
 TARGETS = {
-    name: Target(case.function, case.make, case.reduce is not None, fixed=name in FIXED)
+    name: Target(
+        case.function,
+        case.make,
+        slope=case.reduce is not None or name in SLOPED,
+        together=name in TOGETHER,
+        fixed=name in FIXED,
+    )
     for name, case in CASES.items()
     if name not in LEFT_OUT and "sparse" not in name
 } | MORE

@@ -44,11 +44,12 @@ def trial(entry: CatalogueEntry) -> Trial:
     places = line if entry.coordinates == 1 else np.repeat(line[:, None], entry.coordinates, 1)
     params = jax.jit(encoding.init)(jax.random.key(0))
 
-    def projected(params: Any, x: Any, positions: Any) -> Any:
-        x = encoding.embed(params, x, positions)
-        return jnp.einsum("nd,pdhe->pnhe", x, projections[:, : x.shape[-1]])
+    # Arrays are arguments: XLA folds what is closed over, which takes longer than the program.
+    def run(params: Any, positions: Any, content: Any, projections: Any) -> dict[str, Any]:
+        def projected(params: Any, x: Any, positions: Any) -> Any:
+            x = encoding.embed(params, x, positions)
+            return jnp.einsum("nd,pdhe->pnhe", x, projections[:, : x.shape[-1]])
 
-    def run(params: Any, positions: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}
         alike = jnp.broadcast_to(content[:1], content.shape)
         at = encoding_at(encoding, params, alike, positions)
@@ -76,7 +77,8 @@ def trial(entry: CatalogueEntry) -> Trial:
         found["attention"] = encoded_weights(at, params, logits, mask, **both)[0]
         return found
 
-    found = {name: np.asarray(value) for name, value in jax.jit(run)(params, places).items()}
+    computed = jax.jit(run)(params, places, content, projections)
+    found = {name: np.asarray(value) for name, value in computed.items()}
     vectors = found.get("vectors")
     distances = None if vectors is None else np.linalg.norm(vectors - vectors[:1], axis=1)
     return Trial(vectors, distances, found.get("bias"), found["logits"], found["attention"])

@@ -1,9 +1,7 @@
 """The job behind `jaxpe count` and `jaxpe merge`: from options to counts in a folder."""
 
-import contextlib
 import dataclasses
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -88,7 +86,6 @@ class CountOptions:
         coordinator: host and port of process 0, of several processes started by hand.
         processes: number of processes.
         process: number of this process, from 0.
-        trace: folder for a profile of host and devices.
     """
 
     sources: tuple[str, ...]
@@ -117,7 +114,6 @@ class CountOptions:
     coordinator: str | None = None
     processes: int | None = None
     process: int | None = None
-    trace: Path | None = None
 
     @property
     def several(self) -> bool:
@@ -154,8 +150,6 @@ def count(
     out = Path(out)
 
     def prepared() -> tuple[Sequence[Shard], Tokenizer, CountSettings]:
-        if options.trace is not None:
-            _check_trace(options.trace)
         shards = find_shards(options.sources, data_dir=options.data_dir)
         wanted = _wanted(options)
         tokenizer = _tokenizer(options, shards, out, wanted, told)
@@ -165,22 +159,21 @@ def count(
     stream = None
     if is_of_ids(tokenizer):
         stream = Stream(options.separator, options.length, len(tokenizer.tokens))
-    with _profile(options.trace) if options.trace else contextlib.nullcontext():
-        return count_shards(
-            shards,
-            out,
-            tokenizer=tokenizer,
-            settings=settings,
-            text_field=options.text_field,
-            stream=stream,
-            skip_nulls=options.skip_nulls,
-            batch_size=options.batch_size,
-            workers=_workers(options, shards),
-            save_every=options.save_every,
-            skip_unreadable=options.skip_unreadable,
-            memory=None if options.memory is None else int(options.memory * 1e9),
-            progress=told,
-        )
+    return count_shards(
+        shards,
+        out,
+        tokenizer=tokenizer,
+        settings=settings,
+        text_field=options.text_field,
+        stream=stream,
+        skip_nulls=options.skip_nulls,
+        batch_size=options.batch_size,
+        workers=_workers(options, shards),
+        save_every=options.save_every,
+        skip_unreadable=options.skip_unreadable,
+        memory=None if options.memory is None else int(options.memory * 1e9),
+        progress=told,
+    )
 
 
 def merge(
@@ -266,24 +259,6 @@ def _workers(options: CountOptions, shards: Sequence[Shard]) -> int:
         return options.workers
     large = sum(shard.bytes for shard in shards) >= _LARGE
     return cores() if large and not options.several and cores() > 1 else 0
-
-
-def _check_trace(folder: Path) -> None:
-    """Profiles are written at the end, which is late to find out that they cannot be."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) if folder.exists() else contextlib.nullcontext():
-            folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"`trace={folder}`: {error.strerror}; pass a folder that you may write to"
-        ) from error
-
-
-def _profile(folder: Path) -> contextlib.AbstractContextManager[None]:
-    """A profile of what is annotated and of the devices; every call of Python would bury it."""
-    options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0
-    return jax.profiler.trace(str(folder), profiler_options=options)
 
 
 def _wanted(options: CountOptions) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax import Array
-from jax.profiler import StepTraceAnnotation
 from jax.sharding import Mesh
 
 import jaxpe
@@ -289,8 +288,7 @@ def _add(
     before: Array | None = None
     for _ in range(steps):
         batch = next(feed)
-        with StepTraceAnnotation("count", step_num=step):
-            state, counted = adder(state, batch)
+        state, counted = adder(state, batch)
         if before is not None:
             before.block_until_ready()  # no more than two batches wait for the devices
         before, step = counted, step + 1

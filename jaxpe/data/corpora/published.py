@@ -5,15 +5,15 @@ import os
 import socket
 import sys
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.progress import Progress
 from jaxpe.data.corpora.corpus import Source
 from jaxpe.data.formats.columns import Fields, ReadLog, Row
 from jaxpe.data.formats.table import read_rows
+from jaxpe.data.formats.tfds_folders import batched_rows
 
 
 class _Home(NamedTuple):
@@ -43,7 +43,6 @@ NAMED = {
         "ai.stanford.edu",
     ),
 }
-_AT_ONCE = 1000  # examples that are read at once
 _CLASSES = {"0": "negative", "1": "positive"}  # of both
 
 
@@ -57,7 +56,7 @@ def named_rows(
 ) -> list[Row]:
     """Read a split of a named corpus, with labels where `label_field` is given."""
     rows = _rows(name, split, label_field, data_dir, progress)
-    # What is no class stays as it is, for an error message.
+    # An unknown class stays as it is, for an error message.
     return [row._replace(label=_CLASSES.get(str(row.label), row.label)) for row in rows]
 
 
@@ -110,7 +109,7 @@ def _tfds_rows(home: _Home, split: str, label_field: str | None, progress: Progr
             socket.getaddrinfo(home.host, 443)
         builder.download_and_prepare()
     source = builder.as_data_source(split)
-    examples = progress.track(_examples(source), f"Reading {home.dataset}", total=len(source))
+    examples = progress.track(batched_rows(source), f"Reading {home.dataset}", total=len(source))
     rows = (
         Row(
             text=row[home.field].decode(),
@@ -120,12 +119,6 @@ def _tfds_rows(home: _Home, split: str, label_field: str | None, progress: Progr
         for number, row in enumerate(examples)
     )
     return [row for row in rows if row.text.strip()]
-
-
-def _examples(source: Any) -> Iterator[dict[str, Any]]:
-    """Examples of a data source of TFDS, many at once, which is a hundred times faster."""
-    for start in range(0, len(source), _AT_ONCE):
-        yield from source.__getitems__(range(start, min(start + _AT_ONCE, len(source))))
 
 
 def check_data_dir(data_dir: Source | None, source: Source) -> None:

@@ -63,11 +63,17 @@ def exported_source(folder: str) -> Any:
 def iter_exported(folder: str, progress: Progress) -> Iterator[dict[str, Any]]:
     """The rows of an exported corpus in order."""
     source = exported_source(folder)
-    numbers = range(len(source))
-    starts = progress.track(numbers[::_AT_ONCE], f"Reading {name_of(folder)}")
     with readable(folder, Exception):
-        for start in starts:
-            yield from source.__getitems__(numbers[start : start + _AT_ONCE])
+        yield from progress.track(
+            batched_rows(source), f"Reading {name_of(folder)}", total=len(source)
+        )
+
+
+def batched_rows(source: Any) -> Iterator[dict[str, Any]]:
+    """Rows of a data source of TFDS, read many at once, which is a hundred times faster."""
+    numbers = range(len(source))
+    for start in numbers[::_AT_ONCE]:
+        yield from source.__getitems__(numbers[start : start + _AT_ONCE])
 
 
 def exported_rows(folder: str, fields: Fields, log: ReadLog, progress: Progress) -> Iterator[Row]:

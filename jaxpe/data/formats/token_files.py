@@ -1,7 +1,6 @@
 """Documents that are token ids: .npy arrays and the .bin memory maps of trainers."""
 
 import os
-import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -60,9 +59,7 @@ def map_npy(path: str) -> np.ndarray:
     """Map the array of a .npy file into memory; its header is checked against its size."""
     try:
         open_regular(path).close()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of headers as Python 2 wrote them
-            return np.lib.format.open_memmap(path, mode="r")
+        return np.lib.format.open_memmap(path, mode="r")
     # The header is Python, of which NumPy's parser raises SyntaxError, MemoryError and others.
     except Exception as error:
         if isinstance(error, InputError):

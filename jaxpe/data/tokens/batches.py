@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import grain
 import numpy as np
-from jax.profiler import TraceAnnotation
 from jaxtyping import Integer
 
 from jaxpe._core.errors import InputError
@@ -79,8 +78,7 @@ def token_batches(
         return _batches_from_pool(documents, reading, pool, prefetch)
 
     def tokenized(read: Read) -> TokenBatch:
-        with TraceAnnotation("tokenize"):
-            return tokenized_batch(read, reading, tokenizer, length)
+        return tokenized_batch(read, reading, tokenizer, length)
 
     batches = documents.map(tokenized)
     return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=prefetch)
@@ -234,14 +232,13 @@ class _DocumentIterator(grain.DatasetIterator):
     def __next__(self) -> Read:
         if self._finished:
             raise StopIteration
-        with TraceAnnotation("read"):
-            parts: list[Any] = []
-            groups: list[str | None] = []
-            self._room = self.reading.batch_size
-            while self._room and (read := next(self._documents, None)) is not None:
-                parts.append(read[0])
-                groups += read[1]
-                self._room -= len(read[0])
+        parts: list[Any] = []
+        groups: list[str | None] = []
+        self._room = self.reading.batch_size
+        while self._room and (read := next(self._documents, None)) is not None:
+            parts.append(read[0])
+            groups += read[1]
+            self._room -= len(read[0])
         self._finished = self._room > 0
         is_ids = self.reading.stream is not None
         texts = joined(parts) if is_ids else [*itertools.chain.from_iterable(parts)]

@@ -70,9 +70,10 @@ def token_cost(encoding: Encoding, coordinates: int, sizes: EncodingSizes) -> To
     loops = list(_loops(jax.make_jaxpr(program)(*arrays).jaxpr))
     flops, moved = _counted(program, arrays)
     for body, times in loops:  # of which compiled programs count one round
-        of_round = _counted(core.jaxpr_as_fun(body), body.in_avals)
+        per_round = _counted(core.jaxpr_as_fun(body), body.in_avals)
         flops, moved = (
-            whole + (times - 1) * one for whole, one in zip((flops, moved), of_round, strict=True)
+            total + (times - 1) * each
+            for total, each in zip((flops, moved), per_round, strict=True)
         )
     return TokenCost(flops / sizes.length, moved / sizes.length, len(loops))
 

@@ -93,11 +93,11 @@ def _moved_keys(
         return jnp.zeros((n, n), dtype)
     basis = jnp.broadcast_to(jnp.eye(dim, dtype=dtype)[:, None, None, :], (dim, *shape))
     zero = jnp.zeros(shape, dtype)
-    places, _ = centered_positions(encoding, positions, positions)
+    hook_positions, _ = centered_positions(encoding, positions, positions)
 
     def images(hook) -> Array:
-        turned = jax.vmap(lambda x: hook(params, x, places))(basis)
-        return turned - hook(params, zero, places)[None]
+        turned = jax.vmap(lambda x: hook(params, x, hook_positions))(basis)
+        return turned - hook(params, zero, hook_positions)[None]
 
     return _moved_by_row(images(encoding.query), images(encoding.key))
 
@@ -118,10 +118,10 @@ def _moved_by_row(q: Array, k: Array) -> Array:
 
 def _moved_products(encoding: Encoding, params: Params, positions: Array, zero: Array) -> Array:
     """Σ_heads ‖M_ij − M_ii‖² where the encoding has products of its own, entry by entry of M."""
-    places, _ = centered_positions(encoding, positions, positions)
+    hook_positions, _ = centered_positions(encoding, positions, positions)
 
     def probe(hook, direction: Array) -> Array:
-        return hook(params, jnp.broadcast_to(direction, zero.shape), places)
+        return hook(params, jnp.broadcast_to(direction, zero.shape), hook_positions)
 
     def of_query(total: Array, direction: Array) -> tuple[Array, None]:
         q = probe(encoding.query, direction)
@@ -148,8 +148,8 @@ def _moved_rest(
     if not any(encoding.defines(hook) for hook in ("query", "key", "bias")):
         return jnp.zeros((n, n), dtype)
     zero = jnp.zeros(shape, dtype)
-    places, _ = centered_positions(encoding, positions, positions)
-    q_0, k_0 = (hook(params, zero, places) for hook in (encoding.query, encoding.key))
+    hook_positions, _ = centered_positions(encoding, positions, positions)
+    q_0, k_0 = (hook(params, zero, hook_positions) for hook in (encoding.query, encoding.key))
     constant = _logits_moved(encoding, params, positions, q_0, k_0, shape[-1])
     return _over_directions(encoding, params, positions, zero, q_0, k_0, constant)
 
@@ -168,9 +168,9 @@ def _logits_moved(
 
 def _products(encoding: Encoding, params: Params, positions: Array, q: Array, k: Array) -> Array:
     """The encoding's own products, or the inner ones, `[heads, n, n]`."""
-    own = encoding.products(params, q, k, positions, positions)
-    if own is not None:
-        return own
+    products = encoding.products(params, q, k, positions, positions)
+    if products is not None:
+        return products
     return jnp.einsum("qhd,khd->hqk", q, k, precision=lax.Precision.HIGHEST)
 
 
@@ -185,11 +185,14 @@ def _over_directions(
 ) -> Array:
     """Σ_heads of the squares of the constant and of what each direction of q and of k adds."""
     dim = zero.shape[-1]
-    places, _ = centered_positions(encoding, positions, positions)
+    hook_positions, _ = centered_positions(encoding, positions, positions)
 
     def add(total: Array, direction: Array) -> tuple[Array, None]:
         probe = jnp.broadcast_to(direction[None, None, :], zero.shape)
-        q, k = encoding.query(params, probe, places), encoding.key(params, probe, places)
+        q, k = (
+            encoding.query(params, probe, hook_positions),
+            encoding.key(params, probe, hook_positions),
+        )
         to_q = _logits_moved(encoding, params, positions, q, k_0, dim) - constant
         to_k = _logits_moved(encoding, params, positions, q_0, k, dim) - constant
         return total + jnp.sum(to_q**2 + to_k**2, axis=0), None

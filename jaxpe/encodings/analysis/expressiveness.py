@@ -115,11 +115,11 @@ def spread(rows: np.ndarray) -> Spread:
     >>> spread(np.array([[[3.0, 4.0], [3.0, 4.0], [0.0, 0.0]]]))
     Spread(largest=1.0, nearest=0.0)
     """
-    found = np.stack([_distances(draw) for draw in rows])
+    distances = np.stack([_distances(draw) for draw in rows])
     off = ~np.eye(rows.shape[1], dtype=bool)
-    nearest = found[:, off].min(axis=1, initial=np.inf)
+    nearest = distances[:, off].min(axis=1, initial=np.inf)
     # np.max, unlike max, lets NaN pass from any draw.
-    return Spread(float(np.max(found)), float(np.max(nearest)))
+    return Spread(float(np.max(distances)), float(np.max(nearest)))
 
 
 def _distances(rows: np.ndarray) -> np.ndarray:
@@ -127,8 +127,8 @@ def _distances(rows: np.ndarray) -> np.ndarray:
     rows = np.asarray(rows, np.float64)
     centred = rows - rows.mean(axis=0)
     gram = centred @ centred.T
-    own = np.diag(gram)
-    squared = np.maximum(own[:, None] + own[None, :] - 2 * gram, 0.0)
+    norms = np.diag(gram)
+    squared = np.maximum(norms[:, None] + norms[None, :] - 2 * gram, 0.0)
     return np.sqrt(squared) / max(float(np.linalg.norm(rows, axis=-1).max()), 1e-300)
 
 
@@ -153,9 +153,9 @@ class _Constant(NamedTuple):
             x = self.encoding.embed(params, x, positions)
             q, k, v = jnp.einsum("nd,pdhe->pnhe", x, weights[:, : x.shape[-1]])
             places = {"q_positions": positions[rows], "k_positions": positions}
-            own, _ = self.encoding.context(params, x[:, : sizes.dim], positions, Rows())
-            asked = jax.tree.map(lambda leaf: leaf[rows], own)
-            encoding = bind_context(self.encoding, asked, own)
+            context, _ = self.encoding.context(params, x[:, : sizes.dim], positions, Rows())
+            row_context = jax.tree.map(lambda leaf: leaf[rows], context)
+            encoding = bind_context(self.encoding, row_context, context)
             out = attend(encoding, params, q[rows], k, v, mask=mask, **places)
             return jnp.concatenate([x[rows], out.reshape(len(rows), -1)], axis=-1)
 

@@ -88,12 +88,12 @@ def _bias(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
 
     @jax.jit
     def largest(params, x, q, k, ends, line, before):
-        own, _ = encoding.context(params, x, line, Rows())
-        at_ends = jax.tree.map(lambda leaf: leaf[asked_at], own)
-        bound = bind_context(encoding, at_ends, own)
+        context, _ = encoding.context(params, x, line, Rows())
+        at_ends = jax.tree.map(lambda leaf: leaf[asked_at], context)
+        bound = bind_context(encoding, at_ends, context)
         size = jnp.abs(jnp.asarray(bound.bias(params, q, k, ends, line)))
         return jnp.max(jnp.where(before[None], size, 0), axis=(0, 2))
 
-    found = largest(encoding.init(jax.random.key(0)), x, asked, keys, ends, line, before)
-    found = np.asarray(found, float).tolist()
-    return found[0], exponent(BIAS_SCALES, found)
+    biases = largest(encoding.init(jax.random.key(0)), x, asked, keys, ends, line, before)
+    biases = np.asarray(biases, float).tolist()
+    return biases[0], exponent(BIAS_SCALES, biases)

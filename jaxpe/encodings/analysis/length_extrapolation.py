@@ -106,11 +106,11 @@ def _stretch(
     rows: np.ndarray, steps: np.ndarray, places: slice, length: int, alike: float
 ) -> Stretch:
     """State of the positions at these places; rows up to `alike` apart count as equal."""
-    own = steps[places.start : places.stop - 1]
+    beyond = steps[places.start : places.stop - 1]
     inside = steps[: length - 1]
     if not np.isfinite(rows[places]).all():
         return Stretch("undefined", float("nan"), float("nan"))
-    if np.max(own) <= alike:
+    if np.max(beyond) <= alike:
         state = "constant"
     elif _furthest_from(rows[:length], rows[places]) <= alike:
         state = "repeats"
@@ -118,8 +118,8 @@ def _stretch(
         state = "told apart"
     return Stretch(
         state,
-        _share(float(np.min(own)), float(np.min(inside)), alike),
-        _share(float(np.mean(own)), float(np.mean(inside)), alike),
+        _share(float(np.min(beyond)), float(np.min(inside)), alike),
+        _share(float(np.mean(beyond)), float(np.mean(inside)), alike),
     )
 
 

@@ -43,14 +43,14 @@ def power_laws(
         )
     wider = [sizes._replace(dim=s * sizes.dim, head_dim=s * sizes.head_dim) for s in SCALES]
     longer = [sizes._replace(length=sizes.length // s) for s in SCALES]
-    found = {at: measure(at) for at in dict.fromkeys([*wider, *longer])}
+    measured = {at: measure(at) for at in dict.fromkeys([*wider, *longer])}
     return [
         PowerLaw(
             float(value),
-            exponent([at.dim for at in wider], [found[at][i] for at in wider]),
-            exponent([at.length for at in longer], [found[at][i] for at in longer]),
+            exponent([at.dim for at in wider], [measured[at][i] for at in wider]),
+            exponent([at.length for at in longer], [measured[at][i] for at in longer]),
         )
-        for i, value in enumerate(found[sizes])
+        for i, value in enumerate(measured[sizes])
     ]
 
 

@@ -172,10 +172,10 @@ def _parameter_gradients(layer: _Layer, params: Any, content: _Content) -> dict[
 
     def loss(params, content):
         q, k, v = layer.projected(params, content, positions)
-        places = {"q_positions": positions, "k_positions": positions}
+        pair_positions = {"q_positions": positions, "k_positions": positions}
         causal = np.tril(np.ones((n, n), bool))
         encoding = layer.at(params, content.x, positions)
-        out = attend(encoding, params, q, k, v, mask=causal, **places)
+        out = attend(encoding, params, q, k, v, mask=causal, **pair_positions)
         return jnp.sum(jnp.sin(out))
 
     named = jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(loss))(params, content))
@@ -214,8 +214,8 @@ def _changed(layer: _Layer, params: Any, content: _Content) -> list[str]:
     changes = jax.jit(pulled)(params, content.x[:n], content.q[:n], content.k[:n])
     moved = [bool(np.max(np.abs(change)) > TOLERANCE) for change in changes]
     names = [name for name, yes in zip(("queries", "keys"), moved, strict=True) if yes]
-    own = any(layer.encoding.defines(hook) for hook in ("weights", "value"))
-    return [*names, *(["weights"] if own else [])]
+    reweighted = any(layer.encoding.defines(hook) for hook in ("weights", "value"))
+    return [*names, *(["weights"] if reweighted else [])]
 
 
 def _through(hook: Callable[[Array], Array], x: Array, cotangent: Array) -> Array:
@@ -228,10 +228,10 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
     """Whether logits carry absolute, relative and order information: see `EncodingProperties`."""
     length = layer.sizes.length
     n = min(length // 2, TRIED)
-    places = layer.positions(0, n)
+    near = layer.positions(0, n)
     order = np.random.default_rng(0).permutation(n)
     # An odd step, so that chunks of positions do not begin alike.
-    settings = [places, layer.positions(length - n - 1, length - 1)]
+    settings = [near, layer.positions(length - n - 1, length - 1)]
     # Traced, so that a table answers by NaN; one of vectors may end at the length.
     far = settings[-1] if layer.encoding.defines("embed") else layer.positions(0, n) + FAR * length
 
@@ -239,12 +239,12 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
         traded = content._replace(**{name: getattr(content, name)[order] for name in "xqk"})
         return (
             [layer.logits(params, content, p) for p in (*settings, far)],
-            layer.logits(params, traded, places),
-            _alone(layer, params, content, places),
+            layer.logits(params, traded, near),
+            _alone(layer, params, content, near),
         )
 
-    found = jax.tree.map(np.asarray, jax.jit(tried)(params, content, far))
-    (here, *later), traded, alone = found
+    results = jax.tree.map(np.asarray, jax.jit(tried)(params, content, far))
+    (here, *later), traded, alone = results
     if layer.encoding.defines("context"):  # the first tokens have fewer before them
         alone = alone[:, _WARM_UP:, _WARM_UP:]
     n = alone.shape[-1]
@@ -297,9 +297,9 @@ def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
     def last(params, x, q, k, positions):
         keys = jnp.broadcast_to(k, (n, *k.shape[1:]))
         same = jnp.broadcast_to(x, (n, x.shape[1]))
-        own, _ = encoding.context(params, same, positions, Rows())
-        asked = jax.tree.map(lambda leaf: leaf[-1:], own)
-        bound = bind_context(encoding, asked, own)
+        context, _ = encoding.context(params, same, positions, Rows())
+        last_context = jax.tree.map(lambda leaf: leaf[-1:], context)
+        bound = bind_context(encoding, last_context, context)
         return _seen(bound, params, q, keys, positions[-1:], positions)
 
     logits = jax.jit(last)(params, content.x[:1], content.q[:1], content.k[:1], positions)
@@ -310,9 +310,9 @@ def _seen(
     encoding: Encoding, params: Any, q: Array, k: Array, *positions: np.ndarray | Array
 ) -> Array:
     """Logits of queries and keys; weights where these are no softmax; less where masked."""
-    places = {"q_positions": positions[0], "k_positions": positions[-1]}
-    logits = attention_logits(encoding, params, q, k, **places)
-    mask = encoded_mask(encoding, params, q, k, **places)
+    pair_positions = {"q_positions": positions[0], "k_positions": positions[-1]}
+    logits = attention_logits(encoding, params, q, k, **pair_positions)
+    mask = encoded_mask(encoding, params, q, k, **pair_positions)
     if encoding.defines("weights"):
-        return encoded_weights(encoding, params, logits, mask, **places)
+        return encoded_weights(encoding, params, logits, mask, **pair_positions)
     return logits if mask is None else jnp.where(mask, logits, jnp.min(logits) - 1)

@@ -99,7 +99,7 @@ def from_vectors(
     return Encoding(init=make, embed=embed, vectors=vectors)
 
 
-def of_positions(
+def fixed_vectors(
     function: Callable[..., Array], *, scale: float, mode: Mode, **options: Any
 ) -> Encoding:
     """The encoding without parameters whose vectors are scale·function(positions, **options)."""
@@ -129,7 +129,7 @@ def sinusoidal(
     """
 
     options = {"dim": dim, "base": base, "layout": layout}
-    return of_positions(sinusoidal_vectors, scale=scale, mode=mode, **options)
+    return fixed_vectors(sinusoidal_vectors, scale=scale, mode=mode, **options)
 
 
 @register(
@@ -448,23 +448,23 @@ def _check_known_positions(positions: ArrayLike, length: int, interpolate: bool)
     """Refuse positions without a row, where they can be looked at."""
     if is_traced(positions) or np.size(positions) == 0:
         return
-    known = np.asarray(positions)
-    least, most = known.min().item(), known.max().item()
+    values = np.asarray(positions)
+    least, most = values.min().item(), values.max().item()
     if not least >= 0:
         raise ValueError(
             f"position {least} has no row in a table of length {length}: positions start at 0, "
             "padding included"
         )
-    if not most <= _last_position(length, known.dtype):
+    if not most <= _last_position(length, values.dtype):
         raise ValueError(
             f"position {most} is beyond a table of length {length}: build it with "
             f"length={math.ceil(most) + 1} or more, or stretch it with "
             f"{'' if interpolate else 'interpolate=True and '}"
             f"scale_positions(encoding, {length - 1} / {most})"
         )
-    if not interpolate and (known != np.floor(known)).any():
+    if not interpolate and (values != np.floor(values)).any():
         raise ValueError(
-            f"position {known[known != np.floor(known)][0]} lies between two rows: pass whole "
+            f"position {values[values != np.floor(values)][0]} lies between two rows: pass whole "
             "positions, or build the encoding with interpolate=True"
         )
 
@@ -516,6 +516,6 @@ def _paired(first: Array, second: Array, layout: str) -> Array:
 def _some_counts(length: int) -> PositionCounts:
     """Counts of made-up documents whose words drift with position, for `information_optimal`."""
     rng = np.random.default_rng(0)
-    place = np.arange(length) / max(length - 1, 1)
-    ids = (place + 0.3 * rng.random((64, length))) * 49 / 1.3
+    progress = np.arange(length) / max(length - 1, 1)
+    ids = (progress + 0.3 * rng.random((64, length))) * 49 / 1.3
     return count_tokens(ids.astype(np.int32), vocab_size=50)

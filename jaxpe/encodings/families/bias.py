@@ -292,19 +292,19 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
     def bias(params, q, k, q_positions, k_positions):
         check_heads(q.shape, num_heads)
         dtype = compute_dtype(q)
-        own = {name: value.astype(dtype) for name, value in params.items()}
+        cast = {name: value.astype(dtype) for name, value in params.items()}
         distance = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(dtype)
         i = align_positions(q_positions, q.shape, after=2).astype(dtype)[..., None, :, None]
-        c = jnp.exp(own["log_c"])
-        furthest = jnp.maximum(jnp.exp(own["log_threshold"]), i)
+        c = jnp.exp(cast["log_c"])
+        furthest = jnp.maximum(jnp.exp(cast["log_threshold"]), i)
         # Where c·L underflows, 0/0; and below this the derivative, by its square, overflows.
         least = float(jnp.finfo(dtype).tiny) ** (1 / 3)
         normaliser = jnp.maximum(jnp.log1p(c * furthest), least)
         x = jnp.squeeze(jnp.log1p(c * distance) / normaliser, -3)[..., None]
-        weight, shift = (expand_rank(own[name], x.ndim) for name in ("weight_in", "bias_in"))
+        weight, shift = (expand_rank(cast[name], x.ndim) for name in ("weight_in", "bias_in"))
         units = x * weight + shift
-        out = jnp.einsum("...u,uh->...h", jax.nn.relu(units), own["weight_out"])
-        return jnp.moveaxis(out, -1, -3) + expand_rank(own["bias_out"].reshape(-1, 1, 1), q.ndim)
+        out = jnp.einsum("...u,uh->...h", jax.nn.relu(units), cast["weight_out"])
+        return jnp.moveaxis(out, -1, -3) + expand_rank(cast["bias_out"].reshape(-1, 1, 1), q.ndim)
 
     return Encoding(init=init, bias=bias)
 
@@ -360,14 +360,14 @@ def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
     return Encoding(init=init, bias=bias)
 
 
-def interpolate(scores: Array, places: Array) -> Array:
+def interpolate(scores: Array, indices: Array) -> Array:
     """Entries of `scores` `[..., p]` at `places` `[..., n]`, from 0 to p − 1, linear in between.
 
     Integer places are only looked up.
     """
-    if jnp.issubdtype(places.dtype, jnp.integer):
-        return jnp.take_along_axis(scores, places, axis=-1)
-    low, high, part = neighbours(places, scores.shape[-1])
+    if jnp.issubdtype(indices.dtype, jnp.integer):
+        return jnp.take_along_axis(scores, indices, axis=-1)
+    low, high, part = neighbours(indices, scores.shape[-1])
     below = jnp.take_along_axis(scores, low, axis=-1)
     above = jnp.take_along_axis(scores, high, axis=-1)
     return below + part.astype(scores.dtype) * (above - below)
@@ -390,6 +390,6 @@ def _bucket_starts(num_buckets: int, max_distance: int, bidirectional: bool) -> 
     wide = share - exact
     starts = exact * (max_distance / exact) ** (np.arange(wide) / wide)
     # A power that is whole in exact arithmetic belongs to the bucket it begins.
-    whole = np.round(starts)
-    starts = np.where(np.abs(starts - whole) < 1e-9 * starts, whole, starts)
+    rounded = np.round(starts)
+    starts = np.where(np.abs(starts - rounded) < 1e-9 * starts, rounded, starts)
     return np.concatenate([np.arange(1.0, exact), starts])

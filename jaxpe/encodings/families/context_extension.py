@@ -215,15 +215,15 @@ def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = Fal
         def following(own: Array) -> Array:
             return jnp.minimum(own + length, chunk)
 
-        found = [
+        bands = [
             _Band(q, k),
             _Band(following(q), k, chunks == 1),
             _Band(jnp.full_like(q, last), k, chunks > 1),
         ]
         if not causal:
-            found.append(_Band(q, following(k), chunks == -1))
-            found.append(_Band(q, jnp.full_like(k, last), chunks < -1))
-        return found
+            bands.append(_Band(q, following(k), chunks == -1))
+            bands.append(_Band(q, jnp.full_like(k, last), chunks < -1))
+        return bands
 
     return _banded(encoding, bands)
 
@@ -250,13 +250,13 @@ def _banded(
             return dot_products(encoding.query(params, q, band.q), encoding.key(params, k, band.k))
 
         near, *others = bands(i, j, -position_offsets(q, k, i, j))
-        found = turned(near)
+        result = turned(near)
         for band in others:
-            found = jnp.where(band.where, turned(band), found)
+            result = jnp.where(band.where, turned(band), result)
         if training_length is None:
-            return found
+            return result
         grown = jnp.log1p(jnp.maximum(i, 0).astype(compute_dtype(q))) / np.log(training_length)
-        return found * jnp.maximum(grown, 1)[..., None, :, None]
+        return result * jnp.maximum(grown, 1)[..., None, :, None]
 
     return Encoding(init=encoding.init, products=products)
 

@@ -376,8 +376,8 @@ def _bucket_ends(num_buckets: int, max_distance: int | None) -> np.ndarray:
         )
     wide = middle * ((max_distance - 1) / middle) ** (np.arange(middle) / (middle - 1))
     # A power that is whole in exact arithmetic belongs to the bucket it ends.
-    whole = np.round(wide)
-    wide = np.where(np.abs(wide - whole) < 1e-9 * wide, whole, wide)
+    rounded = np.round(wide)
+    wide = np.where(np.abs(wide - rounded) < 1e-9 * wide, rounded, wide)
     return np.concatenate([np.arange(middle, dtype=np.float64), wide])
 
 

@@ -104,8 +104,8 @@ def fope(
     """
     check_sizes(num_heads=num_heads, head_dim=head_dim, length=length)
     frequencies = inverse_frequencies(head_dim, base=base)
-    kept = frequencies[frequencies >= 2 * np.pi / length]
-    size, half = len(kept), head_dim // 2
+    turning = frequencies[frequencies >= 2 * np.pi / length]
+    size, half = len(turning), head_dim // 2
     shape = (num_heads, size, size)
 
     def init(key):
@@ -119,13 +119,13 @@ def fope(
         check_heads(x.shape, num_heads, head_dim)
         check_tables(params, cosines=shape, sines=shape)
         dtype = compute_dtype(x)
-        angles = phases(align_positions(positions, x.shape, after=2), kept, dtype)
+        angles = phases(align_positions(positions, x.shape, after=2), turning, dtype)
 
         def mixed(waves: Array, name: str) -> Array:
-            own = params[name] if learnable else lax.stop_gradient(params[name])
-            found = jnp.einsum("...nD,hDc->...nhc", waves, own.astype(dtype))
-            rest = [(0, 0)] * (found.ndim - 1) + [(0, half - size)]
-            return jnp.pad(found, rest, constant_values=1)
+            matrix = params[name] if learnable else lax.stop_gradient(params[name])
+            waves_by_head = jnp.einsum("...nD,hDc->...nhc", waves, matrix.astype(dtype))
+            rest = [(0, 0)] * (waves_by_head.ndim - 1) + [(0, half - size)]
+            return jnp.pad(waves_by_head, rest, constant_values=1)
 
         cos, sin = mixed(jnp.cos(angles), "cosines"), mixed(jnp.sin(angles), "sines")
         return rotate(x, cos, sin, interleaved=False)

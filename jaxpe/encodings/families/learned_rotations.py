@@ -288,14 +288,14 @@ def _coordinates(positions: ArrayLike, x: Array, axes: int) -> Array:
         raise ValueError(
             f"the encoding turns floats [..., n, heads, head_dim], not {x.dtype} of {x.shape}"
         )
-    given = as_positions(positions)
-    if axes > 1 and (given.ndim < 2 or given.shape[-1] != axes):
+    coordinates = as_positions(positions)
+    if axes > 1 and (coordinates.ndim < 2 or coordinates.shape[-1] != axes):
         raise ValueError(
-            f"positions of shape {given.shape} must be [..., n, {axes}], one for each axis"
+            f"positions of shape {coordinates.shape} must be [..., n, {axes}], one for each axis"
         )
     several = int(axes > 1)
-    found = align_positions(given, x.shape, after=2, axes=several).astype(compute_dtype(x))
-    return found if several else found[..., None]
+    floats = align_positions(coordinates, x.shape, after=2, axes=several).astype(compute_dtype(x))
+    return floats if several else floats[..., None]
 
 
 def _block_sizes(

@@ -22,7 +22,7 @@ from jaxpe.encodings.base import (
     expand_rank,
     vector_dtype,
 )
-from jaxpe.encodings.families.absolute import Mode, Positions, from_vectors, of_positions
+from jaxpe.encodings.families.absolute import Mode, Positions, fixed_vectors, from_vectors
 from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.tables import take
@@ -69,7 +69,9 @@ def legendre(
     [[1.0, -1.0], [1.0, 0.0], [1.0, 1.0]]
     """
     options = {"position_map": position_map, "s": s, "normalized": normalized}
-    return of_positions(legendre_vectors, scale=scale, mode=mode, dim=dim, length=length, **options)
+    return fixed_vectors(
+        legendre_vectors, scale=scale, mode=mode, dim=dim, length=length, **options
+    )
 
 
 @register(
@@ -96,7 +98,7 @@ def chebyshev(
     [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
     """
     options = {"dim": dim, "length": length, "position_map": position_map, "s": s}
-    return of_positions(chebyshev_vectors, scale=scale, mode=mode, **options)
+    return fixed_vectors(chebyshev_vectors, scale=scale, mode=mode, **options)
 
 
 @register("cosine", source="Ahmed et al. (1974)", vectors="orthonormal DCT-II basis")
@@ -109,7 +111,7 @@ def cosine(*, dim: int, length: int, scale: float = 1.0, mode: Mode = "add") -> 
     >>> euclidean_distances(encoding.vectors((), jnp.arange(3))).values[0].round(3).tolist()
     [0.0, 1.414, 1.414]
     """
-    return of_positions(cosine_vectors, scale=scale, mode=mode, dim=dim, length=length)
+    return fixed_vectors(cosine_vectors, scale=scale, mode=mode, dim=dim, length=length)
 
 
 @register("wavelet", source="Li (2025)", vectors="Daubechies-4 wavelets, rows of unit length")
@@ -403,8 +405,8 @@ def _check_covered(
     missing = np.arange(length)
     grid = np.linspace(0, width, functions.shape[1])
     for values, scale, shift in zip(functions, 2.0**-j, k, strict=True):
-        found = np.interp(missing * scale - shift, grid, values, left=0, right=0)
-        missing = missing[np.abs(found) < 1e-6]
+        at_missing = np.interp(missing * scale - shift, grid, values, left=0, right=0)
+        missing = missing[np.abs(at_missing) < 1e-6]
         if not missing.size:
             return
     order, dim = (width + 1) // 2, len(k)

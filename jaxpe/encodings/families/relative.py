@@ -56,7 +56,7 @@ def shaw(
         params = normal_params(key, key_table=table, value_table=table)
         return params if values else {"key_table": params["key_table"]}
 
-    def places(offsets):
+    def row_indices(offsets):
         return jnp.clip(offsets, -max_distance, max_distance) + max_distance
 
     def bias(params, q, k, q_positions, k_positions):
@@ -65,13 +65,13 @@ def shaw(
         dtype = compute_dtype(q)
         table = params["key_table"].astype(dtype)
         scores = jnp.einsum("...qhd,rd->...hqr", q.astype(dtype), table) * head_dim**-0.5
-        return interpolate(scores, places(position_offsets(q, k, q_positions, k_positions)))
+        return interpolate(scores, row_indices(position_offsets(q, k, q_positions, k_positions)))
 
     def value(params, weights, q_positions, k_positions):
         dtype = compute_dtype(weights)
         offsets = weight_offsets(weights, q_positions, k_positions)
         check_tables(params, value_table=(rows, head_dim))
-        sums = _summed_by_place(weights.astype(dtype), places(offsets), rows)
+        sums = _summed_by_place(weights.astype(dtype), row_indices(offsets), rows)
         return jnp.einsum("...hqr,rd->...qhd", sums, params["value_table"].astype(dtype))
 
     encoding = Encoding(init=init, bias=bias)
@@ -126,50 +126,50 @@ def transformer_xl(
     def bias(params, q, k, q_positions, k_positions):
         check_heads(q.shape, num_heads, head_dim)
         dtype = compute_dtype(q)
-        own = {name: value.astype(dtype) for name, value in params.items()}
+        cast = {name: value.astype(dtype) for name, value in params.items()}
         i, j = (
             phases(align_positions(positions, x.shape, after=2), frequencies, dtype)
             for x, positions in ((q, q_positions), (k, k_positions))
         )
-        sought = q.astype(dtype) + expand_rank(own["position_bias"], q.ndim)
-        a, b = jnp.split(jnp.einsum("...hd,chd->...hc", sought, own["projection"]), 2, axis=-1)
+        sought = q.astype(dtype) + expand_rank(cast["position_bias"], q.ndim)
+        a, b = jnp.split(jnp.einsum("...hd,chd->...hc", sought, cast["projection"]), 2, axis=-1)
         sin, cos = jnp.sin(i)[..., None, :], jnp.cos(i)[..., None, :]
         at_query = jnp.concatenate([a * sin + b * cos, b * sin - a * cos], axis=-1)
         at_key = jnp.concatenate([jnp.cos(j), jnp.sin(j)], axis=-1)
         at_key = jnp.broadcast_to(at_key, (*k.shape[:-2], dim))
         position = jnp.einsum("...qhc,...kc->...hqk", at_query, at_key)
         k = repeat_heads(k, num_heads).astype(dtype)
-        content = jnp.einsum("hd,...khd->...hk", own["content_bias"], k)[..., None, :]
+        content = jnp.einsum("hd,...khd->...hk", cast["content_bias"], k)[..., None, :]
         return (position + content) * head_dim**-0.5
 
     return Encoding(init=init, bias=bias)
 
 
-def _summed_by_place(weights: Array, places: Array, rows: int) -> Array:
+def _summed_by_place(weights: Array, row_indices: Array, rows: int) -> Array:
     """Σ_j w_ij over the keys with the same place, `[..., heads, n_q, rows]`.
 
     Weights are `[..., heads, n_q, n_k]`, places `[..., 1, n_q, n_k]`; a fractional place shares its
     weight between the rows around it.
     """
-    by_key, places = jnp.moveaxis(weights, -3, -1), jnp.squeeze(places, -3)
-    if jnp.issubdtype(places.dtype, jnp.integer):
-        sums = _added_to_rows(by_key, places, rows)
+    by_key, row_indices = jnp.moveaxis(weights, -3, -1), jnp.squeeze(row_indices, -3)
+    if jnp.issubdtype(row_indices.dtype, jnp.integer):
+        sums = _added_to_rows(by_key, row_indices, rows)
     else:
-        low, high, part = neighbours(places, rows)
+        low, high, part = neighbours(row_indices, rows)
         upper = by_key * part.astype(weights.dtype)[..., None]
         sums = _added_to_rows(by_key - upper, low, rows) + _added_to_rows(upper, high, rows)
     return jnp.moveaxis(sums, -1, -3)
 
 
-def _added_to_rows(values: Array, places: Array, rows: int) -> Array:
+def _added_to_rows(values: Array, row_indices: Array, rows: int) -> Array:
     """Σ of the values `[..., n_k, heads]` by place `[..., n_k]`, `[..., rows, heads]`."""
 
-    def add(values, places):
-        return jnp.zeros((rows, values.shape[-1]), values.dtype).at[places].add(values)
+    def add(values, row_indices):
+        return jnp.zeros((rows, values.shape[-1]), values.dtype).at[row_indices].add(values)
 
-    axes = range(places.ndim - 1)
-    shared = tuple(axis for axis in axes if places.shape[axis] != values.shape[axis])
+    axes = range(row_indices.ndim - 1)
+    shared = tuple(axis for axis in axes if row_indices.shape[axis] != values.shape[axis])
     # Axis by axis: reshaped into one, a batch could not stay spread over devices.
     for axis in reversed(axes):
         add = jax.vmap(add, in_axes=(0, None if axis in shared else 0))
-    return add(values, jnp.squeeze(places, shared))
+    return add(values, jnp.squeeze(row_indices, shared))

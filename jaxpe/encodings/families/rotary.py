@@ -436,12 +436,12 @@ def _turn(
             )
         if not jnp.issubdtype(x.dtype, jnp.floating):
             raise ValueError(f"queries and keys are {x.dtype}, which cannot turn: pass floats")
-        given = as_positions(positions)
-        if axes and (given.ndim < 2 or given.shape[-1] != axes):
+        coordinates = as_positions(positions)
+        if axes and (coordinates.ndim < 2 or coordinates.shape[-1] != axes):
             raise ValueError(
-                f"positions of shape {given.shape} must be [..., n, {axes}], one for each axis"
+                f"positions of shape {coordinates.shape}: pass [..., n, {axes}], one for each axis"
             )
-        positions = align_positions(given, x.shape, after=2, axes=int(axes > 0))
+        positions = align_positions(coordinates, x.shape, after=2, axes=int(axes > 0))
         dtype = compute_dtype(x)
         omega, factor = frequencies(positions)
         angles = _angles(positions, omega, axis_of, dtype)

@@ -55,10 +55,10 @@ def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options
 def read_vectors(path: str | os.PathLike[str]) -> Float[np.ndarray, "n k"]:
     """The position vectors in a file; raises `InputError` where there are none."""
     content = read_small(path, remedy=_REMEDY)
-    found = npz_arrays(content, place=str(path), remedy=_REMEDY, largest=LARGEST_FILE)
-    P = found.get(_NAME)
+    arrays = npz_arrays(content, place=str(path), remedy=_REMEDY, largest=LARGEST_FILE)
+    P = arrays.get(_NAME)
     if P is None or P.ndim != 2 or 0 in P.shape or not np.issubdtype(P.dtype, np.floating):
-        some = list(found.items())[:_SHOWN]
+        some = list(arrays.items())[:_SHOWN]
         held = ", ".join(f"{name!r:.40} {x.dtype}{list(x.shape)}" for name, x in some)
         raise InputError(f"{path} holds {held or 'nothing'}: {_REMEDY}")
     with np.errstate(all="ignore"):

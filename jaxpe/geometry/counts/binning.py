@@ -1,4 +1,4 @@
-"""Bins of positions: fewer, better filled places where there are many positions."""
+"""Bins of positions: fewer, better filled rows for long documents."""
 
 from functools import partial
 from typing import Literal

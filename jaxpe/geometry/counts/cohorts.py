@@ -1,4 +1,4 @@
-"""Other ways to keep composition out of a geometry: by which tokens are counted at all.
+"""Masks that keep composition out of a geometry by choosing which tokens are counted.
 
 `position_geometry` takes composition away by shuffled documents. The functions here choose tokens
 instead, so that positions have the same documents, or as many, or of the same lengths. They return
@@ -33,7 +33,7 @@ def cohort_of(mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, " documents"]
 
 @jax.jit
 def thinned_mask(key: Array, mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, "documents n"]:
-    """Equal numbers of tokens at all positions, those of the thinnest one, drawn at random.
+    """Random subsample of tokens, as many at each position as the thinnest position has.
 
     Roots of thin counts are then biased alike everywhere. Composition stays.
 

@@ -49,7 +49,7 @@ class PositionCounts(NamedTuple):
         return sum_counts(self.tokens, -1, "tokens of a position")
 
     def merged(self) -> "PositionCounts":
-        """The same counts with the folds summed: tokens `[n, vocab]`."""
+        """Counts with the folds summed: tokens `[n, vocab]`."""
         if self.tokens.ndim == 2:
             return self
         return self._replace(tokens=sum_counts(self.tokens, 0, "tokens of a cell in all folds"))
@@ -127,9 +127,9 @@ def add_documents(
 
     In place where the counts are given away, `jax.jit(add_documents, donate_argnums=0)`: then a
     corpus of any size takes the memory of its counts and of one batch. The counts of all batches,
-    however cut, are those of the whole to the bit.
+    however cut, equal the counts of the whole corpus to the bit.
 
-    Arguments are those of `count_tokens`; length, vocabulary and folds are those of `counts`.
+    Arguments are as in `count_tokens`; length, vocabulary and folds are taken from `counts`.
 
     >>> counts = empty_counts(length=2, vocab_size=3, folds=2)
     >>> for batch in np.array([[[0, 1], [0, 2]], [[1, 1], [2, 0]]]):
@@ -398,7 +398,7 @@ def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
     check_size("folds", folds)
     if tokens.ndim != 3 or tokens.shape[0] % folds:
         raise ValueError(f"counts have shape {tokens.shape}: pass a divisor of their folds")
-    parts = tokens.reshape(-1, folds, *tokens.shape[1:])
+    parts = tokens.reshape(tokens.shape[0] // folds, folds, *tokens.shape[1:])
     return counts._replace(tokens=sum_counts(parts, 0, "tokens of a cell"))
 
 

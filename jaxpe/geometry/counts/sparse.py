@@ -1,4 +1,4 @@
-"""Counts of which only the occupied cells are kept: for long texts and large vocabularies."""
+"""Sparse counts: occupied cells alone, for long texts and large vocabularies."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -75,7 +75,7 @@ class SparseCounts(NamedTuple):
     __radd__ = tree_add  # of the 0 that `sum` starts from
 
     def dense(self) -> PositionCounts:
-        """The same counts with all their empty cells."""
+        """Dense counts, with all empty cells."""
         rows, columns = jnp.divmod(self.cells, self.width)
         slots = columns + self.width * jnp.arange(len(self.cells), dtype=jnp.int32)[:, None]
         vocab = self.shape[-1]
@@ -87,7 +87,7 @@ class SparseCounts(NamedTuple):
         return PositionCounts(tokens, self.documents, self.dropped)
 
     def merged(self) -> "SparseCounts":
-        """The same counts with the folds summed: each cell occurs once, before the padding."""
+        """Counts with the folds summed: each cell occurs once, before the padding."""
         if self.per_position.ndim == 1:
             return self
         cells = self.cells % (self.per_position.shape[-1] * self.width)
@@ -100,7 +100,7 @@ class SparseCounts(NamedTuple):
 
 
 def sparse_counts(counts: PositionCounts, *, block: int = BLOCK) -> SparseCounts:
-    """The occupied cells of counts; eagerly, because how many there are is a shape.
+    """Sparse counts: the occupied cells. Eager, because their number is a shape.
 
     Args:
         counts: counts of any folds.
@@ -232,7 +232,7 @@ def _refuse_foreign(name: str, values: np.ndarray, shape: tuple[int, ...], size:
 
 
 def occupied_cells(counts: SparseCounts) -> tuple[np.ndarray, np.ndarray]:
-    """Flat indices into the dense table, int64, and what the cells hold."""
+    """Flat indices into the dense table, int64, and the counts of these cells."""
     blocks, width, vocab = len(counts.cells), counts.width, counts.shape[-1]
     token = np.zeros(blocks * width, np.int64)
     token[np.asarray(counts.columns)] = np.arange(vocab)
@@ -253,7 +253,7 @@ def _laid_out(
     """Sparse counts from flat indices into the dense table, in any order."""
     *folds, n, vocab = shape
     if vocab < 1:
-        raise ValueError(f"counts have shape {shape}: pass those of at least one token")
+        raise ValueError(f"counts have shape {shape}: pass counts with at least one token")
     tables = int(np.prod(folds, dtype=np.int64))
     blocks = block_count(tables * n, vocab, block)
     width = -(-vocab // blocks)
@@ -295,7 +295,7 @@ def block_count(rows: int, vocab: int, block: int) -> int:
 
 
 def _without_repeats(flat: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted indices, each once, and the sums of what was counted there."""
+    """Sorted indices, each once, with the sum of the counts at each index."""
     if np.all(flat[1:] > flat[:-1]):
         return flat, counts.astype(np.int64)
     order = np.argsort(flat)
@@ -305,7 +305,7 @@ def _without_repeats(flat: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, 
 
 
 def dealt_columns(occupied: np.ndarray, blocks: int, width: int) -> np.ndarray:
-    """Places of the tokens, dealt to the blocks as cards are, those with most cells first."""
+    """Column of each token: tokens are dealt to the blocks as cards, fullest columns first."""
     order = np.argsort(-occupied, kind="stable")
     rank = np.arange(len(order))
     columns = np.empty(len(order), np.int64)
@@ -314,7 +314,7 @@ def dealt_columns(occupied: np.ndarray, blocks: int, width: int) -> np.ndarray:
 
 
 def _once(cells: Array, counts: Array) -> tuple[Array, Array, Array]:
-    """Sorted cells of which each occurs once, what they hold together, and how many there are."""
+    """Sorted cells without repeats, the sum of counts in each, and the number of cells."""
     first = jnp.diff(cells, prepend=jnp.asarray([-1], cells.dtype)) != 0
     slot = jnp.cumsum(first, dtype=jnp.int32) - 1
     once = jnp.full_like(cells, cells[-1]).at[slot].set(cells)

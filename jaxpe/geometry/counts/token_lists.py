@@ -2,7 +2,7 @@
 
 A table in folds, `[folds, n, vocab]`, is larger than the documents it is made of. Frequent words
 are dealt to blocks of the vocabulary, each of which becomes a dense table in turn. By Zipf's law
-most words are rare: five in six of those of the built-in corpus have at most 12 tokens. A column of
+most words are rare: in the built-in corpus five in six have at most 12 tokens. A column of
 a table costs as much for them as for any other, and the pairs of their tokens are far fewer.
 """
 
@@ -132,7 +132,7 @@ class TokenLists(NamedTuple):
     documents: Documents | None
 
     def shuffled(self, key: Array) -> "TokenLists":
-        """The same documents, each with its tokens in random order: `permute_within_documents`.
+        """Token lists of shuffled documents, as `permute_within_documents` shuffles them.
 
         >>> lists = token_lists(np.array([[0, 1], [1, 0]]), vocab_size=2, folds=2)
         >>> lists.shuffled(jax.random.key(0)).per_position.sum().item()
@@ -234,7 +234,8 @@ def listed_counts(counts: PositionCounts | SparseCounts) -> TokenLists:
         count = tokens.reshape(-1)[flat]
     row, word = np.divmod(flat, vocab_size)
     fold, position = np.divmod(row, n)
-    return _listed(_Cells(fold, position, word, count), counts.per_position, vocab_size)[0]
+    cells = _Cells(fold, position, word, count)
+    return _listed(cells, jnp.asarray(counts.per_position), vocab_size)[0]
 
 
 class _Cells(NamedTuple):

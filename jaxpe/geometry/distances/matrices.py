@@ -36,7 +36,7 @@ _DIFFERENCES = 2**22
 class Distances(NamedTuple):
     """A symmetric matrix of distances, 0 for absent positions, and which take part.
 
-    `D[i, j]`, `D.shape` and `np.asarray(D)` are those of the matrix.
+    `D[i, j]`, `D.shape` and `np.asarray(D)` refer to the matrix.
 
     Attributes:
         values: float `[..., n, n]`, the matrix of distances.

@@ -1,4 +1,4 @@
-"""Does the distance grow with the offset? Exact counts over all triples, in O(n² log² n)."""
+"""Monotonicity violation rate: exact counts over all triples, in O(n² log² n)."""
 
 import statistics
 from collections.abc import Callable
@@ -78,7 +78,7 @@ def monotonicity_violation_rate(
     Args:
         encoding: coordinates `[n, d]`, a `PointCloud`, or `Distances` (pass `as_distances(D)` for
             a plain matrix).
-        present: positions that take part; those of the encoding when absent.
+        present: positions that take part; by default the positions of the encoding.
         tolerance: δ_ij > δ_ik must hold by more than this share of the largest distance. Ties are
             common (equal distributions) and must not be decided by rounding: on SST-2 with the
             paper's uniform rows, a tolerance of 0 on float64 coordinates gives 25 to 35 %, by
@@ -297,7 +297,7 @@ def _violations_of_row(delta: Array, i: Array, present: Array, slack: Array) -> 
 
 
 def _inversions_of_row(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
-    """The same in n log n; sorting takes long to compile, and for few positions longer to run."""
+    """Violations and pairs for one i by merge sort, in n log n; slower for few positions."""
     # The others are listed by offset, the nearer of equal offsets first by distance, so that the
     # inversions of that list are exactly the violations: equal offsets never invert.
     n = len(delta)

@@ -97,7 +97,7 @@ def _entropy(counts: Num[ArrayLike, "... k"], estimator: EntropyEstimator) -> Fl
         raise ValueError(f"estimator is {estimator!r}: pass one of {get_args(EntropyEstimator)}")
     n = floating(counts, "counts")
     if not n.ndim:
-        raise InputError("counts are a single number: pass those of all outcomes, [..., k]")
+        raise InputError("counts are a single number: pass the counts of all outcomes, [..., k]")
     counted = jnp.all((n >= 0) & (n < jnp.inf), axis=-1)
     if estimator == "grassberger":
         counted &= jnp.all(n == jnp.round(n), axis=-1)

@@ -1,4 +1,4 @@
-"""Are nearer positions more alike? Statistics that are linear in squared distances.
+"""Nearness: statistics linear in squared distances, of whether nearer positions are more alike.
 
 Noise that averages to 0 leaves them unbiased. The violation rate is not linear: noise moves it
 towards chance, and no interval about it holds the truth.

@@ -1,4 +1,4 @@
-"""The one loop over pairs of positions: sums over all of them without a matrix of them."""
+"""Sums over all pairs of positions, tile by tile, without a matrix of pairs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -59,7 +59,7 @@ def sum_over_pairs(
     """Σ_{i<j} w_ij · term(δ_ij, d_ij, ...) over the pairs present in all clouds, in O(n·k) memory.
 
     Distances are formed tile by tile, and formed again for a derivative, so that no `[n, n]` is
-    ever held; they are those of `distances_from_gram`, in the dtype of the first cloud. Sums are
+    ever held; they are as in `distances_from_gram`, in the dtype of the first cloud. Sums are
     taken in stages, so that float32 keeps its digits. `jit`, `vmap` and derivatives go through,
     also with respect to what `term` closes over.
 
@@ -103,7 +103,7 @@ def _total(rows: PyTree[Array]) -> PyTree[Array]:
 
 
 def smallest_distance(cloud: Cloud, *, block: int | None = None) -> Float[Array, ""]:
-    """The minimum of ‖x_i − x_j‖ over i ≠ j, inf without a pair; its derivative is that of one.
+    """Minimum of ‖x_i − x_j‖ over i ≠ j, inf without a pair; differentiable at one pair.
 
     By differences, since inner products would lose what is small beside the norms.
     """
@@ -158,7 +158,7 @@ def checked_indices(name: str, at: Array, n: int) -> Int[Array, " m"]:
 
 
 def rows_by_differences(cloud: PointCloud, rows: Int[Array, " rows"]) -> Float[Array, "rows n"]:
-    """The same to the last digit, but not to be differentiated: that would take `[k, rows, n]`."""
+    """Rows of distances by differences, to the last digit; a derivative takes `[k, rows, n]`."""
     points, present = cloud
     both = present[rows][:, None] & present[None, :]
     return jnp.where(both, safe_sqrt(_squared_differences(points[rows], points)), 0.0)

@@ -1,4 +1,4 @@
-"""Points whose distances are looked at without ever being a matrix: for many positions."""
+"""Point clouds: points that stand for their distances, for many positions."""
 
 from typing import NamedTuple, Protocol, runtime_checkable
 

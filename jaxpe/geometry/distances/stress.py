@@ -299,7 +299,7 @@ def _correlated(delta: Array, d: Array, means: list[Array], norms: list[Array]) 
     return (first / norms[0]) * (second / norms[1])
 
 
-# Where a function is at its least in s, its derivative does not depend on that of s (the envelope
+# Where a function is at its least in s, its derivative does not depend on ds (the envelope
 # theorem), which saves the way back through the sums that s is made of. s itself stays what it is,
 # a function of P and D, so that second derivatives are right too: `stop_gradient` would lose them.
 @jax.custom_jvp
@@ -320,7 +320,7 @@ def _sums(
     *,
     per_position: bool = False,
 ) -> Callable[..., PyTree[Array]]:
-    """Σ w·term(δ, d, *args) over all pairs, or those of each position, of the term and args."""
+    """Function of a term and args: Σ w·term(δ, d, *args) over all pairs, or of each position."""
     # Only ratios of sums mean something: a matrix has every pair twice.
     if isinstance(D, PointCloud) and not isinstance(P, Distances):
         P = as_points(P)
@@ -363,7 +363,7 @@ def _pairs(P: Configuration, D: Targets, weights: PairWeights | None) -> tuple[A
 
 
 def _dense(points: PointCloud | Distances) -> Distances:
-    """A matrix of distances, where there is one in memory anyway or n is small."""
+    """Matrix of distances, for a given matrix or few points."""
     if isinstance(points, Distances):
         return as_distances(points)
     return euclidean_distances(points.points, present=points.present)

@@ -92,7 +92,7 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
     The derivative is right for every function of P that rotations leave alone (distances, stress,
     P Pᵀ), also where eigenvalues repeat. Where the cut between λ_d and λ_{d+1} splits equal
     eigenvalues (`gap` is 0) there is none; the terms that would divide by the gap are then 0.
-    First derivatives only: a second one goes through that of `eigh` and is NaN at repeats.
+    First derivatives only: a second one differentiates `eigh` twice and is NaN at repeats.
     What `as_distances` refuses gives coordinates, eigenvalues and `gap` of NaN inside `jit`.
 
     Args:
@@ -133,7 +133,7 @@ def _classical_mds_from_gram(
     n = B.shape[0]
     check_dim(dim, n)
     if not n:
-        raise ValueError("the Gram matrix has shape (0, 0): pass that of at least one position")
+        raise ValueError("the Gram matrix has shape (0, 0): pass at least one position")
     columns = min(dim, n)
     present = as_present(present, n)
     coordinates, eigenvalues = principal_coordinates(B, columns)

@@ -144,7 +144,7 @@ def _units(x: Array, counts: Array) -> _Units:
 def _fit(x: Array, t: Array, counts: Array, *, ridge: float) -> _Probe:
     units, mean = _units(x, counts), _mean(t, counts)
     x, t = units.of(x, counts), jnp.where(counts, t - mean, 0.0)
-    # The Gram matrix loses what is below √eps of the largest; that of nearly white entries has
+    # The Gram matrix loses what is below √eps of the largest; for nearly white entries it has
     # nothing so small, and is as good as QR, at the cost of two products.
     white = _whitening(x, counts)
     y = dot(x, white.T)

@@ -90,7 +90,7 @@ def _gram_product(counts: SparseCounts, Y: Float[Array, "n b"]) -> Float[Array, 
 
 
 def _without_constant_words(counts: SparseCounts) -> SparseCounts:
-    """The same without the words that are equally frequent at all positions, to rounding."""
+    """Counts without the words that are equally frequent at all positions, to rounding."""
     # They are no part of B, but for the rounding that the products would leave of them.
     present, scale = _scale(counts)
     positions = jnp.sum(present, dtype=jnp.int32)

@@ -48,7 +48,7 @@ class PrincipalCoordinates(NamedTuple):
             rows of absent positions. In each column the entry largest in magnitude is positive.
         eigenvalues: float `[dim]`, of B, descending; `sum(eigenvalues) / trace` is their share.
         residuals: float `[dim]`, ‖B v − λ v‖ / λ_1, from a product with B at the end.
-        products: int, columns that B was applied to (for "dense", those of the residuals alone).
+        products: int, columns that B was applied to (for "dense", to find the residuals alone).
         converged: whether all residuals are within the tolerance (and for "krylov", that a round
             from fresh random directions changed nothing). False for NaN.
         trace: Σ of all eigenvalues.
@@ -92,7 +92,7 @@ def classical_mds_from_points(
     "auto" chooses by the sizes and `reason` says why. An eigenvalue counts as 0 up to
     max(32, √n)·eps·λ_1.
 
-    The derivative is that of `classical_mds`: right for functions that rotations leave alone, also
+    The derivative is as in `classical_mds`: right for functions that rotations leave alone, also
     where eigenvalues repeat, as far as the residuals are small against the gaps; 0 for terms that
     would divide by a gap of 0 at the cut. It needs products with B, no matrix `[n, n]`. First
     derivatives only. NaN gives NaN.
@@ -119,7 +119,7 @@ def classical_mds_from_points(
         cloud = cloud._replace(points=jnp.pad(cloud.points, ((0, 0), (0, 1))))
     n, k = cloud.points.shape
     if not n:
-        raise ValueError(f"points have shape {(n, k)}: pass those of at least one position")
+        raise ValueError(f"points have shape {(n, k)}: pass at least one position")
     chosen, reason = _choose(n, k, dim) if method == "auto" else (method, "asked for")
     if chosen not in get_args(Method):
         raise ValueError(f"unknown method {method!r}: pass 'auto', 'dense', 'krylov' or 'landmark'")
@@ -208,7 +208,7 @@ def _dense(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
 
 
 def _left(centred: Array, right: Array, eigenvalues: Array, dim: int) -> Array:
-    """Eigenvectors X w / √λ of X Xᵀ from those of Xᵀ X; 0 where λ is."""
+    """Eigenvectors X w / √λ of X Xᵀ, from eigenvectors w of Xᵀ X; 0 where λ is 0."""
     resolved = ~(eigenvalues <= noise(eigenvalues, len(centred)))  # NaN stays
     inverse = jnp.where(resolved, 1.0 / jnp.sqrt(jnp.where(resolved, eigenvalues, 1.0)), 0.0)
     left = dot(centred, right * inverse[None, :])

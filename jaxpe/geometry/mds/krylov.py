@@ -253,7 +253,7 @@ def ritz(V: Array, W: Array, width: int) -> tuple[Array, Array, Array]:
 
 
 def orthonormal(Y: Array, V: Array, spare: Array | None = None) -> Array:
-    """Columns that span those of Y without those of V, orthonormal.
+    """Orthonormal columns that span Y outside of the columns of V.
 
     Directions that are lost in rounding make room for spare ones; what is lost then is 0.
     """
@@ -273,7 +273,7 @@ def orthonormal(Y: Array, V: Array, spare: Array | None = None) -> Array:
 
 
 def _outside(Y: Array, V: Array, least: Array) -> Array:
-    """Orthonormal columns for Y − V VᵀY, without those that keep less than that of their length."""
+    """Orthonormal columns for Y − V VᵀY; columns left with less than `least` become 0."""
     # By the eigenvectors of YᵀY (Stathopoulos and Wu 2002): matrix products, unlike QR, and
     # dependent columns, which become 0, do no harm.
     before = jnp.linalg.norm(Y, axis=0)

@@ -41,7 +41,7 @@ def procrustes(
 
     Schönemann (1966): R = U Vᵀ with Pᵀ Q = U Σ Vᵀ. Configurations of different width are padded
     with columns of 0. The derivative of `residual` is right where R is unique (by the envelope
-    theorem R needs none); those of the other fields leave out how R and the scale move.
+    theorem R needs none); the derivatives of other fields leave out how R and the scale move.
 
     Args:
         translate: allow a translation t, so that centroids coincide.
@@ -56,12 +56,14 @@ def procrustes(
     P, Q = floating(P, "P"), floating(Q, "Q")
     if P.ndim != 2 or Q.ndim != 2 or P.shape[0] != Q.shape[0]:
         raise ValueError(f"P has shape {P.shape} and Q {Q.shape}: pass [n, p] and [n, q]")
-    present = as_present(present, P.shape[0])
     return _procrustes(P, Q, present, translate=translate, scale=scale)
 
 
 @partial(jax.jit, static_argnames=("translate", "scale"))
-def _procrustes(P: Array, Q: Array, present: Array, *, translate: bool, scale: bool) -> Procrustes:
+def _procrustes(
+    P: Array, Q: Array, present: ArrayLike | None, *, translate: bool, scale: bool
+) -> Procrustes:
+    present = as_present(present, P.shape[0])
     width = max(P.shape[1], Q.shape[1])
     P, Q = (jnp.pad(X, ((0, 0), (0, width - X.shape[1]))) for X in (P, Q))
     P, Q = (jnp.where(present[:, None], X, 0.0) for X in (P, Q))

@@ -38,9 +38,9 @@ class Smacof(NamedTuple):
 
     Attributes:
         coordinates: rows of absent positions are 0.
-        stress: Eq. (4) at the coordinates; never above that of the start.
+        stress: Eq. (4) at the coordinates; never above the stress of the start.
         initial_stress: Eq. (4) at the start.
-        iterations: evaluations of the stress after that of the start.
+        iterations: evaluations of the stress after the start.
         converged: whether this is a minimum: a Guttman transform moves it by at most `tolerance`
             of its size, or √eps where rounding hides the rest, and no push that was tried lowers
             the stress.
@@ -258,7 +258,7 @@ def _quasi_newton(problem: _Problem, steps: Array, changes: Array, gradient: Arr
 def _beside_saddle(problem: _Problem, moves: Array, state: _State) -> _State:
     """State beside a saddle, or the same where nothing near is lower."""
     X = state.X
-    # Numbers without a pattern; those of `jax.random` take long to compile.
+    # Numbers without a pattern; `jax.random` takes long to compile.
     random = jnp.cos(jnp.arange(X.size, dtype=X.dtype) ** 2).reshape(X.shape) * moves
     apart = random * problem.coincident(X)[:, None].astype(X.dtype)
     # The stress has no curvature where a distance is 0, but falls in every direction.
@@ -394,7 +394,7 @@ def _generalised_inverse(w: Array) -> Array:
 
 
 def random_configuration(D: Distances | PointCloud, key: Array, dim: int) -> Array:
-    """Normal points whose mean squared distance is about that of the targets."""
+    """Normal points with about the mean squared distance of the targets."""
     count = jnp.maximum(jnp.sum(D.present), 1)
     if isinstance(D, Distances):
         mean2 = jnp.sum(D.values**2) / (count**2).astype(D.values.dtype)

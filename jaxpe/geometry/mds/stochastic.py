@@ -43,7 +43,7 @@ class StochasticMDS(NamedTuple):
 
     Attributes:
         coordinates: float `[n, dim]`, centred; rows of absent positions are 0.
-        stress: stress of the coordinates, by `sampled_stress`; never above that of the start, over
+        stress: stress of the coordinates, by `sampled_stress`; at most `initial_stress`, over
             the same pairs.
         initial_stress: stress of the start.
     """

@@ -1,4 +1,4 @@
-"""Encodings that are fitted to one half of the documents and held against the other half."""
+"""Cross-validation: encodings fitted to one half of the documents and tested on the other."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -255,7 +255,7 @@ def cross_validated_mds(
 
     Returns:
         Stress by width, fields `[dim]`, samples `[splits, 2, dim]`: first of the encoding of the
-        second half held against the first, then of that of the first against the second.
+        second half held against the first, then of the first half against the second.
 
     >>> rng = np.random.default_rng(0)
     >>> ids = rng.binomial(20, np.linspace(0.2, 0.8, 6), (4000, 6))
@@ -289,7 +289,7 @@ def half_sample_interval(
     The standard error is half the root mean square, over splits, of the difference between the
     two halves: for a mean over documents that is exactly the standard error over all documents
     (McCarthy 1969, balanced half-samples). The interval is mean ± t · standard error with
-    Student's t of as many degrees of freedom as there are splits, at most 15, those of 16 folds.
+    Student's t of as many degrees of freedom as there are splits, at most 15, as of 16 folds.
     For differences between encodings pass the difference of their `samples`.
 
     Args:

@@ -1,4 +1,4 @@
-"""The geometry of position alone: split halves of the documents less shuffled documents.
+"""Position geometry: split halves of the documents less shuffled documents.
 
 What is observed between positions is the sum of three parts. *Sampling noise* goes where products
 of disjoint halves are taken. *Composition* is who gets there: long documents have other words, and
@@ -242,16 +242,14 @@ def contrast_geometry(
     """
     folds = fold_count(counts)
     tables = jnp.stack([each.tokens for each in (counts, *nulls)])
-    halves = random_halves(key, folds=folds, splits=splits)
-    products, present = _contrast_products(tables, halves)
-    return geometry_from_products(products, present)
+    return _contrast_geometry(tables, key, folds=folds, splits=splits)
 
 
-@jax.jit
-def _contrast_products(
-    tables: Int[Array, "corpora folds n vocab"], halves: Int[Array, "splits folds"]
-) -> tuple[Float[Array, "n n"], Bool[Array, " n"]]:
-    """Mean over halvings of δ_A δ_Bᵀ, and positions in both halves of all."""
+@partial(jax.jit, static_argnames=("folds", "splits"))
+def _contrast_geometry(
+    tables: Int[Array, "corpora folds n vocab"], key: Array, *, folds: int, splits: int
+) -> SplitHalfGeometry:
+    """Geometry of the mean over halvings of δ_A δ_Bᵀ, with δ = √μ̂ less the mean of shuffles."""
 
     def contrast(half: Array) -> tuple[Array, Array]:
         table = jnp.einsum("f,cfnv->cnv", half, tables)
@@ -264,6 +262,7 @@ def _contrast_products(
         (a, in_a), (b, in_b) = contrast(half), contrast(1 - half)
         return dot(a, b.T), in_a & in_b
 
+    halves = random_halves(key, folds=folds, splits=splits)
     products, present = jax.lax.map(product, halves)
     mean = jnp.mean(products, axis=0)
-    return 0.5 * (mean + mean.T), jnp.all(present, axis=0)
+    return geometry_from_products(0.5 * (mean + mean.T), jnp.all(present, axis=0))

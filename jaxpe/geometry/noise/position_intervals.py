@@ -1,4 +1,4 @@
-"""Intervals of what the position geometry says: variances, nearness, the curve against offset."""
+"""Confidence intervals of the position geometry: variances, nearness, distance by offset."""
 
 from collections.abc import Callable
 from functools import partial
@@ -191,7 +191,7 @@ def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]
     inside = (left.low <= 0.0) & (left.high >= 0.0)
     low = jnp.min(jnp.where(inside, ratios, value))
     high = jnp.max(jnp.where(inside, ratios, value))
-    # By the delta method the error of a ratio is that of difference − ratio · total, over total.
+    # Delta method: the error of a ratio is the error of (difference − ratio · total) / total.
     error = residual(ratio).standard_error / jnp.abs(total.value)
     return Estimate(value, low, high, error)
 

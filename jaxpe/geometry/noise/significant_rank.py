@@ -1,6 +1,6 @@
 """Dimensions of position that a second sample would repeat: parallel analysis of the geometry.
 
-Parallel analysis (Horn 1965) keeps the components whose eigenvalues exceed those of data without
+Parallel analysis (Horn 1965) keeps the components with larger eigenvalues than data without
 structure. Here the data without structure are the documents themselves, their tokens permuted, and
 the eigenvalues are of the split-half Gram matrix, in which sampling noise cancels.
 """
@@ -27,7 +27,7 @@ DEFAULT_LEVEL = 0.95
 
 
 class SignificantRank(NamedTuple):
-    """Eigenvalues of the split-half geometry against those of permuted documents.
+    """Eigenvalues of the split-half geometry, and of permuted documents.
 
     Attributes:
         rank: int, leading eigenvalues above the threshold, by more than rounding; −1 where these
@@ -66,8 +66,8 @@ def significant_rank(
     Not the rank of the plug-in geometry (`classical_mds`), which sampling noise fills, nor its
     effective rank (`entropy_rank`), which says how evenly it is filled.
 
-    As in Horn (1965), eigenvalues are held against those of data without structure; these come from
-    a permutation null, the tokens of each document in random order. Counted are the eigenvalues of
+    As in Horn (1965), eigenvalues are compared with data without structure, which come from a
+    permutation null, the tokens of each document in random order. Counted are the eigenvalues of
     W^½ B_position W^½ (`position_geometry`) with p = (b + 1)/(nulls + 1) ≤ 1 − level, where b null
     corpora, each less the mean of the others, have a largest eigenvalue as large. W is the number
     of documents at each position over their mean. Noise goes as 1/N_i, so this gives every position

@@ -1,4 +1,4 @@
-"""Signal and sampling noise: which part of a positional geometry would a second sample repeat?
+"""Split-half estimates of the positional geometry, and the sampling noise of plug-in ones.
 
 Plug-in Hellinger distances are inflated by about (K − 1)/4 · (1/N_i + 1/N_j) with K words and N
 documents, so equal distributions look far apart. Products between disjoint halves of the documents
@@ -160,6 +160,7 @@ def _floor(merged: PositionCounts | SparseCounts, per_position: Array) -> NoiseF
     )
 
 
+@partial(jax.jit, static_argnames=("folds", "splits"))
 def random_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
     """Random halves of the folds, 0 and 1."""
     order = jax.lax.map(lambda k: jax.random.permutation(k, folds), jax.random.split(key, splits))

@@ -1,4 +1,4 @@
-"""Two corpora: how far their positional geometries are apart, and whether by more than chance."""
+"""Two-sample test of positional geometries: Procrustes, principal angles, permutations of folds."""
 
 import math
 from functools import partial
@@ -119,7 +119,7 @@ def compare_geometries(
 
     Corpora of the same words may have other geometries where other documents reach late positions.
     With `nulls`, counts of documents with shuffled positions, what is compared is position alone:
-    products of folds less the mean of those of the shuffled documents, which move with their folds.
+    products of folds less the mean product of shuffled documents, which move with their folds.
 
     Args:
         a, b: counts in folds, of one length and one vocabulary.

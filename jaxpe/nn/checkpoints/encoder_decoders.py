@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import reprlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from jaxpe.nn.checkpoints.tensors import (
     open_tensors,
     stored_tensors,
 )
-from jaxpe.nn.config import AttentionPath
+from jaxpe.nn.config import AttentionPath, TransformerConfig
 from jaxpe.nn.encoder_decoder import EncoderDecoder
 from jaxpe.nn.heads import Seq2SeqLM
 from jaxpe.nn.layers import is_gated
@@ -87,19 +88,10 @@ def load_seq2seq_lm(
     with open_tensors(directory, architecture.prefix) as tensors:
         check_sizes(architecture, path, fields, tensors)
         tied = _is_tied(path, fields, tensors)
-        scaled = fields.get("scale_decoder_outputs", fields["tie_word_embeddings"])
-        scaled = scaled and fields["model_type"] != "mt5"  # whose class never scales
-        options |= {"logit_scale": fields["hidden_size"] ** -0.5 if scaled else 1.0}
-        options |= {"attention_dropout": fields["dropout"], "tie_embeddings": tied}
+        options |= {"logit_scale": _logit_scale(fields), "tie_embeddings": tied}
+        options |= {"attention_dropout": fields["dropout"]}
         config = model_config(architecture, path, fields, **options)
-        decoder = dataclasses.replace(config, num_layers=fields["num_decoder_layers"])
-        biases = _biases(path, fields)
-
-        def make() -> Seq2SeqLM:
-            encoder_side = Encoder(config, encoding=biases[0], rngs=nnx.Rngs(0))
-            sides: Any = {"encoding": biases[1], "cross_encoding": identity()}
-            decoder_side = Decoder(decoder, **sides, rngs=nnx.Rngs(0))
-            return Seq2SeqLM(EncoderDecoder(encoder_side, decoder_side), rngs=nnx.Rngs(0))
+        make = partial(_model, config, fields, _biases(path, fields))
 
         def ignored(name: str) -> bool:
             return name in (*_COPIES, _UNUSED) or (tied and name == _HEAD)
@@ -112,6 +104,24 @@ def load_seq2seq_lm(
             _replace_encoding(getattr(model.transformer, side), replacement)
             model.fields = ""
     return model
+
+
+def _model(
+    config: TransformerConfig, fields: Fields, biases: tuple[Encoding, Encoding]
+) -> Seq2SeqLM:
+    """A T5 with initial parameters."""
+    encoder = Encoder(config, encoding=biases[0], rngs=nnx.Rngs(0))
+    options: Any = {"encoding": biases[1], "cross_encoding": identity()}
+    config = dataclasses.replace(config, num_layers=fields["num_decoder_layers"])
+    decoder = Decoder(config, **options, rngs=nnx.Rngs(0))
+    return Seq2SeqLM(EncoderDecoder(encoder, decoder), rngs=nnx.Rngs(0))
+
+
+def _logit_scale(fields: Fields) -> float:
+    """Factor of hidden states at the head: 1/√dim in T5 1.0."""
+    scaled = fields.get("scale_decoder_outputs", fields["tie_word_embeddings"])
+    scaled = scaled and fields["model_type"] != "mt5"  # whose class never scales
+    return fields["hidden_size"] ** -0.5 if scaled else 1.0
 
 
 def seq2seq_lm_tensors(model: Seq2SeqLM) -> tuple[Fields, dict[str, np.ndarray]]:

@@ -1,42 +1,16 @@
-"""One table: every public function with example arguments, to be crossed with every transform."""
+"""Rows of `jaxpe.geometry` and `jaxpe.encodings`."""
 
 import functools
-import inspect
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from jaxpe import encodings, geometry
+from tests.cases.base import Case, N, cubed, total
 
-VOCAB, N = 7, 6
-
-
-class Case(NamedTuple):
-    """A function of arrays alone, example arrays from a seed, and what a gradient may look at.
-
-    `reduce` maps the result to the scalar whose gradient is compared with finite differences; None
-    where the function has no useful derivative.
-    """
-
-    function: Callable[..., Any]
-    make: Callable[[np.random.Generator], tuple[np.ndarray, ...]]
-    reduce: Callable[[Any], jax.Array] | None = None
-
-
-def total(result: Any) -> jax.Array:
-    """Sum of squares of every floating leaf."""
-    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(result)]
-    floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return sum(jnp.sum(leaf**2) for leaf in floats)
-
-
-def cubed(x: jax.Array) -> jax.Array:
-    """Of unit rows the sum of squares is constant."""
-    return jnp.sum(x**3)
+VOCAB = 7
 
 
 def rotation_invariant(mds: Any) -> jax.Array:
@@ -221,7 +195,7 @@ def _of_sparse(function):
     return lambda *fields: function(geometry.SparseCounts(*fields))
 
 
-CASES: dict[str, Case] = {
+GEOMETRY: dict[str, Case] = {
     "count_tokens": Case(lambda ids, mask: _counts(ids, mask=mask, exclude=(3,)), _masked_ids),
     "count_tokens_in_folds": Case(lambda ids, mask: _counts(ids, mask=mask, folds=3), _masked_ids),
     "add_documents": Case(
@@ -530,51 +504,3 @@ CASES: dict[str, Case] = {
         lambda rng: (rng.integers(0, 99, (), dtype=np.int32),),
     ),
 }
-
-# Public functions without a row, and why.
-EXEMPT = {
-    "compare_geometries": "eager: counts are thinned on the host, to sizes that depend on them",
-    "empty_counts": "sizes in, zeros out",
-    "sparse_counts": "eager: how many cells are occupied is a shape",
-    "sparse_counts_from_cells": "eager: how many cells are occupied is a shape",
-    "pad_documents": "ragged Python lists in, NumPy out",
-    "stack_corpora": "corpora of different shapes in, NumPy out",
-    "inverse_frequencies": "a float64 NumPy constant, made at trace time",
-    "rope_frequencies": "float64 NumPy constants, made at trace time",
-    "position_bins": "NumPy edges, made at trace time",
-    "alibi_slopes": "a float64 NumPy constant, made at trace time",
-    "rotary_permutation": "NumPy indices, made at trace time",
-    "rope_to_hf": "a dictionary of settings",
-    "catalogue": "a table of constructors",
-    "register": "a decorator of constructors",
-    "resolve": "a row of the table of constructors",
-    "encoding_properties": "looks at compiled programs and at numbers known when tracing",
-    "encoding_extrapolation": "looks at compiled programs or at numbers known when tracing",
-    "encoding_expressiveness": "looks at compiled programs or at numbers known when tracing",
-    "encoding_cost": "looks at compiled programs or at numbers known when tracing",
-    "encoding_generalisation": "looks at compiled programs or at numbers known when tracing",
-}
-
-
-def constructors() -> set[str]:
-    """Functions that return encodings: test_catalogue.py crosses these with every transform."""
-    made = (jaxpe.Encoding, encodings.LayerPattern, jaxpe.Encoding | encodings.LayerPattern)
-    return {
-        name
-        for name in dir(encodings)
-        if inspect.isfunction(f := getattr(encodings, name))
-        if f.__annotations__.get("return") in made
-    }
-
-
-def public_functions() -> set[str]:
-    """Names of functions of arrays; what constructors make is tested elsewhere."""
-    names = {*geometry.__all__, *encodings.__all__}
-    return {
-        name
-        for name in names - constructors()
-        if name[0] != "_"
-        and callable(f := getattr(geometry, name, None) or getattr(encodings, name))
-        and not isinstance(f, type)
-        if "Literal" not in str(f)
-    }

@@ -1,0 +1,108 @@
+"""Every function of the table under every transform, and called again with other numbers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe import encodings, geometry
+from tests.cases import CASES, EXEMPT, public_functions
+from tests.compilation import compilations
+
+# Their rows make a new function at every call; tests/test_compiles_once.py passes the same one.
+NEW_FUNCTIONS = ("principal_eigenpairs", "sum_over_pairs", "lanczos_eigenvalues", "ablate_heads")
+# Results of the default float, whatever the arguments are.
+DEFAULT_FLOAT = ("rotary_orbit", "alibi_line", "ablate_heads")
+# Drawn from a stream of bits that depends on the width of floats.
+DRAWN = (
+    *("random_vectors", "operator_norm", "parameter_sensitivity"),
+    "positional_fisher",
+)
+STEP = 1e-6  # of finite differences
+
+
+def arrays(name, seed):
+    return CASES[name].make(np.random.default_rng(seed))
+
+
+def stacked(rows):
+    return tuple(map(np.stack, zip(*rows, strict=True)))
+
+
+def close(actual, expected, rtol=1e-9, atol=1e-9):
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=atol)
+
+
+def test_every_public_function_is_in_the_table():
+    covered = {name for name in public_functions() if any(row.startswith(name) for row in CASES)}
+    assert public_functions() - covered == set(EXEMPT)
+
+
+@pytest.mark.parametrize("module", [geometry, encodings])
+def test_flat_names_are_those_of_their_package(module):
+    shared = (set(module.__all__) & set(dir(jaxpe))) - {"rope"}  # a package, called as the encoding
+    assert len(shared) > 25
+    assert all(getattr(jaxpe, name) is getattr(module, name) for name in shared)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_eager_jit_vmap_and_float32_agree_and_compile_once(name):
+    function, rows = CASES[name].function, [arrays(name, seed) for seed in range(3)]
+    jitted = jax.jit(function)
+    results = [jitted(*rows[0])]
+    close(results[0], function(*rows[0]))
+    with compilations() as compiled:
+        results += [jitted(*row) for row in rows[1:]]
+        if name not in NEW_FUNCTIONS:
+            function(*rows[1])
+    assert not compiled
+    batched = jax.tree.map(np.asarray, jax.jit(jax.vmap(function))(*stacked(rows)))
+    for number, result in enumerate(results):
+        close(jax.tree.map(lambda leaf, number=number: leaf[number], batched), result)
+
+    single = [x.astype(np.float32) if x.dtype == np.float64 else x for x in rows[0]]
+    if any(x.dtype == np.float32 for x in single) and name not in DEFAULT_FLOAT:
+        shapes = jax.tree.leaves(jax.eval_shape(jitted, *single))
+        assert not [shape for shape in shapes if shape.dtype == np.float64]
+    with jax.enable_x64(False):
+        rough = jitted(*single)
+        kinds = {jnp.asarray(leaf).dtype.name for leaf in jax.tree.leaves(rough)}
+        assert not kinds & {"float64", "complex128", "int64", "uint64"}
+    if name not in DRAWN:
+        close(rough, results[0], rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.reduce is not None])
+def test_gradients_equal_finite_differences_in_both_modes_and_in_a_batch(name):
+    case, rows = CASES[name], [arrays(name, seed) for seed in range(2)]
+    floating = [k for k, x in enumerate(rows[0]) if np.issubdtype(x.dtype, np.floating)]
+    rng = np.random.default_rng(9)
+    direction = {k: rng.standard_normal(rows[0][k].shape) for k in floating}
+
+    def value(*xs):
+        return case.reduce(case.function(*xs))
+
+    @jax.jit
+    @jax.vmap
+    def derivatives(*xs):
+        """Values around a point, derivatives along the direction, and gradients."""
+
+        def along(t):
+            return value(*(x + t * direction[k] if k in direction else x for k, x in enumerate(xs)))
+
+        steps = jnp.array([-STEP, 0.0, STEP])
+        values, forward = jax.vmap(lambda t: jax.jvp(along, (t,), (1.0,)))(steps)
+        return values, forward[1], jax.grad(value, argnums=tuple(floating))(*xs)
+
+    values, forward, gradients = derivatives(*stacked(rows))
+    backward = sum(
+        (np.asarray(gradient) * direction[k]).reshape(len(rows), -1).sum(axis=1)
+        for gradient, k in zip(gradients, floating, strict=True)
+    )
+    np.testing.assert_allclose(
+        forward, (values[:, 2] - values[:, 0]) / (2 * STEP), rtol=1e-5, atol=1e-7
+    )
+    np.testing.assert_allclose(backward, forward, rtol=1e-9, atol=1e-11)
