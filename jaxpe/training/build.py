@@ -160,7 +160,8 @@ def _constructor(
     encodings = _encodings(config, sizes, counts=counts)
     if vocabulary.task == "translate":
         return _translator(config, sizes, encodings)
-    pooling, classes = config.model.pooling, len(vocabulary.classes)
+    head: dict[str, Any] = {"num_classes": len(vocabulary.classes)}
+    head["pooling"] = config.model.pooling
 
     def make(rngs: nnx.Rngs) -> CausalLM | MaskedLM | Classifier:
         if vocabulary.task == "causal":
@@ -168,13 +169,13 @@ def _constructor(
         encoder = Encoder(sizes, **encodings, rngs=rngs)
         if vocabulary.task == "mlm":
             return MaskedLM(encoder, rngs=rngs)
-        return Classifier(encoder, num_classes=classes, pooling=pooling, rngs=rngs)
+        return Classifier(encoder, **head, rngs=rngs)
 
     return make
 
 
 def _transformer_config(config: TrainConfig, vocab_size: int) -> TransformerConfig:
-    options = dataclasses.asdict(config.model)
+    options: dict[str, Any] = dict(dataclasses.asdict(config.model))
     for name in ("decoder_layers", "pooling"):  # of other parts of the model
         del options[name]
     for name in ("layers", "heads", "kv_heads"):
@@ -187,7 +188,8 @@ def _translator(
     config: TrainConfig, sizes: TransformerConfig, encodings: dict[str, Any]
 ) -> Callable[[nnx.Rngs], Seq2SeqLM]:
     """Constructor of an encoder–decoder of one width."""
-    decoder_sizes = dataclasses.replace(sizes, num_layers=config.model.decoder_layers)
+    layers = config.model.decoder_layers or config.model.layers
+    decoder_sizes = dataclasses.replace(sizes, num_layers=layers)
     options = _encodings(config, decoder_sizes, "decoder_encoding")
     cross = _encodings(config, decoder_sizes, "cross_encoding")
     if cross["layer_encoding"] != identity():

@@ -49,7 +49,7 @@ _RANGES: dict[str, tuple[float | None, float]] = {
     "model.dropout": (0, _MOST_DROPOUT),
 }  # fmt: skip
 # Tasks that an option changes something of; None is the task that the documents decide.
-_TASKS: dict[str, tuple[Task | None, ...]] = {
+_TASKS: dict[str, tuple[str | None, ...]] = {
     "mask_rate": ("mlm",),
     **dict.fromkeys(("label_field", "model.pooling"), ("classify", None)),
     **dict.fromkeys(

@@ -49,8 +49,9 @@ def parameters(config: TrainConfig, vocab_size: int) -> int:
     """About how many numbers a new model has, its encoding apart."""
     model = resolved(config).model
     gated = model.activation in ("swiglu", "geglu", "geglu_tanh")
-    attention = 2 * model.dim * (model.dim + max(1, model.dim // model.heads) * model.kv_heads)
-    block = attention + (3 if gated else 2) * model.dim * model.hidden
+    hidden, kv_heads = model.hidden or 0, model.kv_heads or 0
+    attention = 2 * model.dim * (model.dim + max(1, model.dim // model.heads) * kv_heads)
+    block = attention + (3 if gated else 2) * model.dim * hidden
     decoder = (model.decoder_layers or 0) * (block + attention)  # whose blocks attend twice
     return vocab_size * model.dim + model.layers * block + decoder
 
