@@ -1,6 +1,7 @@
 """Sums of the counts of disjoint sets of documents."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -119,13 +120,13 @@ def _add_part(
     total: StoredCounts, part: StoredCounts, name: str, columns: dict[str, int], weight: int
 ) -> None:
     """Add the tables of a part to the total, in place."""
-    chosen = None
+    chosen: Any = slice(None)
     if part.tokens != total.tokens:
         _refuse_lost(part, name, columns)
         chosen = np.array([columns[token] for token in part.tokens], np.int64)
     for sums, tables in ((total.table, part.table), (total.nulls, part.nulls)):
-        rows = (table.reshape(-1, *table.shape[-2:]) for table in (sums, tables))
-        _add(*rows, chosen, weight)
+        for index in np.ndindex(sums.shape[:-2]):  # one table at a time, to save memory
+            sums[index][:, chosen] += np.multiply(tables[index], weight, dtype=sums.dtype)
 
 
 def aligned_tables(
@@ -153,22 +154,6 @@ def aligned_tables(
         table[..., [columns[token] for token in part.tokens]] = part.table
         tables.append(table)
     return tables
-
-
-def _add(
-    sums: Int[np.ndarray, "tables rows vocab"],
-    tables: Int[np.ndarray, "tables rows part_vocab"],
-    columns: Int[np.ndarray, " part_vocab"] | None,
-    weight: int,
-) -> None:
-    """Add tables to columns of the sums, or to all, one table at a time to save memory."""
-    for total, table in zip(sums, tables, strict=True):
-        if weight != 1:
-            table = np.multiply(table, weight, dtype=total.dtype)
-        if columns is None:
-            total += table
-        else:
-            total[:, columns] += table
 
 
 def _is_aligned(settings: CountSettings) -> bool:
