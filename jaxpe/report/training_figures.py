@@ -225,4 +225,4 @@ def _widen(axis) -> None:
 
 def as_float(value: int | float | None) -> float:
     """A number from a log, where None stands for one that is not finite."""
-    return math.nan if value is None else value
+    return math.nan if value is None else float(value)
