@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.rope.axial import AxialGroup, axial_groups
 from jaxpe.rope.configuration import Configuration, Model, head_size
 from jaxpe.rope.families import OWN_CODE
 from jaxpe.rope.layers import SLIDING, LayerGroup
@@ -150,42 +149,28 @@ def entry_frequencies(entry: Entry, width: int, length: int, context: int) -> Ro
         return scaling.frequencies(dim, base, length)
 
 
-def axial_plans(model: Model, length: int) -> tuple[LayerPlan, ...]:
-    """Plans of the layer groups in a tower or a diffusion transformer."""
-    plans = []
-    for group in axial_groups(model):
-        axes = tuple(np.array(axis, np.float64) for axis in group.frequencies)
-        own = {"name": group.part or "attention", "two_sided": True, "frequencies": axes}
-        own |= {"base": math.nan if group.base is None else group.base}
-        plans.append(_plain_plan(model, group, length, pairing=group.pairing or None, **own))
-    return tuple(plans)
-
-
-def _plain_plan(model: Model, group: LayerGroup | AxialGroup, length: int, **own: Any) -> LayerPlan:
-    """A group of layers without the numbers of a program."""
-    span = _span(model, group)
-    own = {**group._asdict(), "part": model.part, **own}
-    own |= {"trained": min(model.context, span), "reach": min(length, span)}
-    return LayerPlan(**{name: own[name] for name in LayerPlan._fields if name in own})
-
-
-def _span(model: Model, group: LayerGroup | AxialGroup) -> int:
+def _span(model: Model, group: LayerGroup) -> int:
     """Positions that a query sees, at most."""
-    sliding = isinstance(group, LayerGroup) and group.name == SLIDING
-    local = model.family.window.get("local") and not sliding  # beside compressed keys
+    local = model.family.window.get("local") and group.name != SLIDING  # beside compressed keys
     return 2**62 if local or group.window is None else group.window
 
 
 def layer_plan(placed: Placed, reading: Reading | None, length: int) -> LayerPlan:
     """Plan of a group of layers with a program's numbers; None if it refuses."""
     model, group = placed
-    plan = _plain_plan(model, group, length, base=math.nan)
+    span = _span(model, group)
+    shared = {**group._asdict(), "part": model.part, "base": math.nan}
+    plan = LayerPlan(
+        **{name: shared[name] for name in LayerPlan._fields if name in shared},
+        trained=min(model.context, span),
+        reach=min(length, span),
+    )
     if reading is None or not reading.turns:
         return plan if reading is None else plan._replace(query_factor=reading.query_factor)
     width = group.width if reading.rope_type == "proportional" else reading.turning
     unscaled = inverse_frequencies(width, base=reading.base)[: len(reading.frequencies)]
     frequencies, unscaled = reading.frequencies, _ordered(model, {}, unscaled)
-    trained = min(reading.original or model.context, _span(model, group))
+    trained = min(reading.original or model.context, span)
     slow = unscaled * trained < 2 * math.pi
     ratio, last = frequencies / unscaled, frequencies * plan.reach
     factor = ratio.min(initial=1.0)

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe.rope.advice import recipes
+from jaxpe.rope.axial import axial_plans
 from jaxpe.rope.checks import Case, findings
 from jaxpe.rope.comparison import disagreements
 from jaxpe.rope.configuration import (
@@ -19,7 +20,6 @@ from jaxpe.rope.configuration import (
 )
 from jaxpe.rope.evaluation import (
     Placed,
-    axial_plans,
     layer_plan,
     lengths_up_to,
     phase_errors,
