@@ -42,6 +42,11 @@ class Model(NamedTuple):
     fields: Fields
     context: int
 
+    @property
+    def entry(self) -> dict[str, Any]:
+        """Entry of the file: `rope_scaling`, else `rope_parameters`."""
+        return self.fields.mapping("rope_scaling") or self.fields.mapping("rope_parameters")
+
 
 class Configuration(NamedTuple):
     """Positional fields of a file, before any program interprets them.

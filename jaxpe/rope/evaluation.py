@@ -171,12 +171,14 @@ def layer_plan(placed: Placed, reading: Reading | None, length: int) -> LayerPla
     unscaled = inverse_frequencies(width, base=reading.base)[: len(reading.frequencies)]
     frequencies, unscaled = reading.frequencies, _ordered(model, {}, unscaled)
     trained = min(reading.original or model.context, span)
+    sections = model.entry.get("mrope_section")  # frequencies of each axis of positions
+    whole = isinstance(sections, list) and all(isinstance(one, int) for one in sections)
     slow = unscaled * trained < 2 * math.pi
     ratio, last = frequencies / unscaled, frequencies * plan.reach
     factor = ratio.min(initial=1.0)
     return plan._replace(
         **{name: getattr(reading, name) for name in _TAKEN},
-        sections=_sections(model),
+        sections=tuple(sections) if whole else (),
         unscaled=unscaled,
         trained=trained,
         never_round=int(slow.sum()),
@@ -185,15 +187,6 @@ def layer_plan(placed: Placed, reading: Reading | None, length: int) -> LayerPla
         kept=int((np.abs(ratio - 1) < _SAME).sum()),
         divided=int((np.abs(ratio - factor) < _SAME).sum()) if factor < 1 - _SAME else 0,
     )
-
-
-def _sections(model: Model) -> tuple[int, ...]:
-    """Numbers of frequencies for each axis of multimodal positions, from the file."""
-    fields = model.fields
-    entry = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
-    stated = entry.get("mrope_section")
-    whole = isinstance(stated, list) and all(isinstance(one, int) for one in stated)
-    return tuple(stated) if whole else ()
 
 
 def phase_errors(inverse: np.ndarray, length: int) -> tuple[PhaseError, ...]:
