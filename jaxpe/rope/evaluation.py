@@ -2,7 +2,7 @@
 
 import math
 import reprlib
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -24,11 +24,7 @@ from jaxpe.rope.scaling import (
 
 LOST = 0.1  # radians, from which on a phase counts as lost
 _LAST = 256  # positions before the longest whose errors are looked at
-_DTYPES: dict[str, Any] = {
-    "float32": np.float32,
-    "bfloat16": ml_dtypes.bfloat16,
-    "float16": np.float16,
-}
+_DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 _SAME = 1e-9
 _NUMBERS = {name for name, kind in PARAMETER_KINDS.items() if kind in (float, list[float])}
 # Numbers of a program that a plan has.

@@ -255,7 +255,16 @@ class RopeAnalysis(NamedTuple):
     numbers_of: str = ""
 
     @property
+    def turning(self) -> list[LayerPlan]:
+        """Groups of layers that rotate queries and keys."""
+        return [group for group in self.groups if group.turns]
+
+    @property
     def widest(self) -> LayerPlan | None:
         """Rotating layers that reach furthest."""
-        turning = [group for group in self.groups if group.turns]
-        return max(turning, key=lambda group: group.reach, default=None)
+        return max(self.turning, key=lambda group: group.reach, default=None)
+
+    @property
+    def accepted_by(self) -> list[Program]:
+        """Programs that read the configuration, rather than refuse it."""
+        return [program for program in self.readers if program.problem is None]
