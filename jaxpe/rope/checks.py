@@ -25,7 +25,7 @@ from jaxpe.rope.programs.base import (
     type_of,
 )
 from jaxpe.rope.programs.facts import program_facts
-from jaxpe.rope.result import SEVERITIES, Finding, Program, Reading, RopeAnalysis
+from jaxpe.rope.result import SEVERITIES, Finding, PhaseError, Program, Reading, RopeAnalysis
 from jaxpe.rope.scaling import ROPE_TYPES
 
 Code = tuple[str, dict[str, Any]]
@@ -57,8 +57,8 @@ class Case:
         self.configuration, self.analysis = configuration, analysis
         self.model, self.widest = configuration.models[-1], analysis.widest
         self.name, self.stated = self.model.family.model_type, self.model.fields.stated
-        own = (p for p in analysis.readers if p.name == analysis.numbers_of)
-        self.first = next(own, None) if self.model.known else None
+        newest = (p for p in analysis.readers if p.name == analysis.numbers_of)
+        self.first = next(newest, None) if self.model.known else None
         self.context, self.length = analysis.context, analysis.length
         entry = self.stated.get("rope_scaling") or self.stated.get("rope_parameters")
         self.scaling_entry = entry if isinstance(entry, Mapping) else {}
@@ -74,20 +74,19 @@ class Case:
         value = self.entry.get(name)
         return float(value) if is_finite(value) and value > 0 else None
 
-    def reading(self, trait: str = "") -> Reading | None:
-        """Numbers of the first program, or the first with a trait, for the widest layers."""
-        program = self.program_with_trait(trait) if trait else self.first
-        return None if program is None else self.widest_of(program)
-
     def program_with_trait(self, trait: str) -> Program | None:
         """First program with a trait that reads the configuration."""
-        programs = self.analysis.readers
-        return next((p for p in programs if trait in p.traits and not p.problem), None)
+        return next((p for p in self.analysis.accepted_by if trait in p.traits), None)
 
-    def widest_of(self, program: Program) -> Reading | None:
-        """Numbers of a program in the layers that reach furthest."""
-        none = program.problem or self.widest is None
+    def reading(self, program: Program | None) -> Reading | None:
+        """Numbers of a program for the layers that reach furthest."""
+        none = program is None or program.problem or self.widest is None
         return None if none else program.readings[self.analysis.groups.index(self.widest)]
+
+    def phase_error(self, name: str) -> PhaseError | None:
+        """Error of phases in a dtype at the longest text; None if it was not computed."""
+        sought = (self.length, name, "all")
+        return next((one for one in self.analysis.precision if one[:3] == sought), None)
 
     def told_apart(self, what: str) -> Iterable[tuple[str, str]]:
         """Disagreements about a quantity: group, and values by program."""
@@ -166,7 +165,7 @@ def flat_entry_lost(case: Case) -> Code | None:
 
 def parts_lost(case: Case) -> Code | None:
     """Entries by kind of layer for a class that reads a single entry."""
-    family, reading = case.model.family, case.reading()
+    family, reading = case.model.family, case.reading(case.first)
     if not case.parts or reading is None or family.by_kind or family.bases or family.convert:
         return None
     return "parts_lost", {"name": case.name, "parts": ", ".join(case.parts), "base": reading.base}
@@ -192,7 +191,7 @@ def keys_ignored(case: Case) -> Code | None:
 
 def share_ignored(case: Case) -> Code | None:
     """Share of the head that the model's class does not use."""
-    share, reading = case.stated.get("partial_rotary_factor"), case.reading()
+    share, reading = case.stated.get("partial_rotary_factor"), case.reading(case.first)
     used = case.model.family.share or case.model.family.latent or share == 1
     if used or not isinstance(share, int | float) or not reading or reading.rope_type != "default":
         return None
@@ -201,7 +200,7 @@ def share_ignored(case: Case) -> Code | None:
 
 def base_missing(case: Case) -> Code | None:
     """Absent θ: each program uses its default, and the defaults differ."""
-    reading, form = case.reading(), case.configuration.form
+    reading, form = case.reading(case.first), case.configuration.form
     names = {"rope_theta", "rotary_emb_base", "rope_ratio", "default_theta"}
     names |= {name for name, _ in case.model.family.bases.values()}
     stated = names & {key for key, value in case.stated.items() if value is not None}
@@ -218,22 +217,23 @@ def base_missing(case: Case) -> Code | None:
 
 def unseen_by_4(case: Case) -> Code | None:
     """Entries only in `rope_parameters`, which transformers 4 does not read."""
-    old, new = case.reading(VERSION_4), case.reading()
+    old, new = case.reading(case.program_with_trait(VERSION_4)), case.reading(case.first)
     if old is None or new is None or not case.stated.get("rope_parameters"):
         return None
-    lost = []
-    if not _close(old.base, new.base):
-        lost.append(f"the base is {old.base:,.0f} instead of {new.base:,.0f}")
-    if old.rope_type != new.rope_type:
-        lost.append(f"the scaling is {old.rope_type} instead of {new.rope_type}")
-    if old.turning != new.turning:
-        lost.append(f"{old.turning} entries of a head turn instead of {new.turning}")
-    return ("unseen_by_4", {"lost": ", and ".join(lost)}) if lost else None
+    differences = {
+        f"the base is {old.base:,.0f} instead of {new.base:,.0f}": not _close(old.base, new.base),
+        f"the scaling is {old.rope_type} instead of {new.rope_type}": old.rope_type
+        != new.rope_type,
+        f"{old.turning} entries of a head turn instead of {new.turning}": old.turning
+        != new.turning,
+    }
+    lost = ", and ".join(text for text, differs in differences.items() if differs)
+    return ("unseen_by_4", {"lost": lost}) if lost else None
 
 
 def second_base_lost(case: Case) -> Code | None:
     """OLMo 3: base that applies only to layers with full attention."""
-    bases = {group.base for group in case.analysis.groups if group.turns}
+    bases = {group.base for group in case.analysis.turning}
     stated = case.stated.get("rope_theta")
     lost = case.name == "olmo3" and isinstance(stated, int | float) and len(bases) > 1
     return ("second_base_lost", {"stated": stated, "other": min(bases)}) if lost else None
@@ -263,11 +263,17 @@ def pairing_differs(case: Case) -> Code | None:
 def factor_replaced(case: Case) -> Code | None:
     """YaRN's factor in transformers up to 4.55, computed from two lengths."""
     stated, program = case.factor, case.program_with_trait(FACTOR_BY_LENGTHS)
-    old = None if program is None else case.widest_of(program)
-    if program is None or old is None or old.rope_type != "yarn":
+    old = case.reading(program)
+    if (
+        not program
+        or not old
+        or not stated
+        or old.rope_type != "yarn"
+        or _close(old.factor, stated)
+    ):
         return None
     said = {"program": program.name, "stated": stated, "used": old.factor, "scaled": case.scaled}
-    return None if stated is None or _close(old.factor, stated) else ("factor_replaced", said)
+    return "factor_replaced", said
 
 
 def frequencies_differ(case: Case) -> Code | None:
@@ -277,50 +283,50 @@ def frequencies_differ(case: Case) -> Code | None:
     told |= {FACTOR_BY_LENGTHS} if factor_replaced(case) else set()
     if (base_missing(case) or ("",))[0] == "base_nested":  # told with its remedy
         return None
-    texts: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for program in case.analysis.readers if first is not None else ():
-        for reading, own in zip(program.readings, first.readings if first else (), strict=False):
-            both = reading.turns and own.turns and not told & set(program.traits)
-            if both and not same_frequencies(reading.frequencies, own.frequencies):
-                where = f", {groups[own.group].name}" if len(groups) > 1 else ""
-                texts.setdefault(f"{where}: {_ratio(reading, own)}", []).append(program.name)
-    if first is None or not texts:
+        for reading, usual in zip(program.readings, first.readings if first else (), strict=False):
+            both = reading.turns and usual.turns and not told & set(program.traits)
+            if both and not same_frequencies(reading.frequencies, usual.frequencies):
+                where = f", {groups[usual.group].name}" if len(groups) > 1 else ""
+                names.setdefault(f"{where}: {_ratio(reading, usual)}", []).append(program.name)
+    if first is None or not names:
         return None
-    listed = "; ".join(f"{', '.join(names)}{text}" for text, names in texts.items())
+    listed = "; ".join(f"{', '.join(programs)}{text}" for text, programs in names.items())
     alone = case.name == "phimoe" and case.kind in ("longrope", "su")  # one list of two
     code = "short_list_alone" if alone and VERSION_4 not in first.traits else "frequencies_differ"
     return code, {"first": first.name, "listed": listed}
 
 
-def _ratio(reading: Reading, own: Reading) -> str:
-    ratio = largest_ratio(reading.frequencies, own.frequencies)
+def _ratio(reading: Reading, usual: Reading) -> str:
+    ratio = largest_ratio(reading.frequencies, usual.frequencies)
     if math.isnan(ratio):
-        return f"{reading.turning} entries turn, not {own.turning}"
-    off = f"by up to {ratio:.3g} times"
-    if not _close(reading.base, own.base):
-        return f"base {reading.base:,.0f}, not {own.base:,.0f}, {off}"
-    if reading.rope_type != own.rope_type:
-        return f"{reading.rope_type}, not {own.rope_type}, {off}"
-    if not math.isnan(reading.factor) and not _close(reading.factor, own.factor):
-        return f"factor {reading.factor:.4g}, not {own.factor:.4g}, {off}"
-    return off
+        return f"{reading.turning} entries turn, not {usual.turning}"
+    cause = ""
+    if not _close(reading.base, usual.base):
+        cause = f"base {reading.base:,.0f}, not {usual.base:,.0f}, "
+    elif reading.rope_type != usual.rope_type:
+        cause = f"{reading.rope_type}, not {usual.rope_type}, "
+    elif not math.isnan(reading.factor) and not _close(reading.factor, usual.factor):
+        cause = f"factor {reading.factor:.4g}, not {usual.factor:.4g}, "
+    return f"{cause}by up to {ratio:.3g} times"
 
 
 def attention_factor_differs(case: Case) -> Code | None:
     """Programs that multiply cos and sin by another factor."""
     own, others = _others(case, "attention_factor")
     parts = (f"{k} uses {v:.4g} ({(v / own) ** 2:.3g} times the logits)" for k, v in others.items())
-    said = {"own": own, "listed": "; ".join(parts)}
-    return ("attention_factor_differs", said) if others else None
+    return (
+        ("attention_factor_differs", {"own": own, "listed": "; ".join(parts)}) if others else None
+    )
 
 
 def logit_factor_differs(case: Case) -> Code | None:
     """YaRN temperature of latent attention, separate from the factor on cos and sin."""
     own, others = _others(case, "logit_factor")
     listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
-    if listed:
-        return "logit_factor_differs", {"own": own, "listed": listed}
-    return None if _close(own, 1.0) else ("logit_factor", {"own": own})
+    code = "logit_factor_differs" if listed else "logit_factor"
+    return (code, {"own": own, "listed": listed}) if listed or not _close(own, 1.0) else None
 
 
 def query_scaling_differs(case: Case) -> Code | None:
@@ -329,10 +335,10 @@ def query_scaling_differs(case: Case) -> Code | None:
     values = {one.name: max(r.query_factor for r in one.readings) for one in readers}
     own = next(iter(values.values()), 1.0)
     others = (f"{name} by {one:.4g}" for name, one in values.items() if not _close(one, own))
-    said = {"own": own, "last": case.length - 1, "listed": ", ".join(others)}
-    if said["listed"]:
-        return "query_scaling_differs", said
-    return None if _close(own, 1.0) else ("query_scaling", said)
+    listed = ", ".join(others)
+    code = "query_scaling_differs" if listed else "query_scaling"
+    said = {"own": own, "last": case.length - 1, "listed": listed}
+    return (code, said) if listed or not _close(own, 1.0) else None
 
 
 def length_multiplied(case: Case) -> Code | None:
@@ -404,14 +410,14 @@ def linear_original(case: Case) -> Code | None:
 
 def longrope_lists(case: Case) -> Code | None:
     """Two lists of divisors, with different rules of choice in each program."""
-    reading = case.reading(ONE_LIST)
+    reading = case.reading(case.program_with_trait(ONE_LIST))
     chosen = reading and reading.rope_type == "longrope" and case.context > reading.original > 0
     return ("longrope_lists", {"original": reading.original}) if reading and chosen else None
 
 
 def kinds_of_layers(case: Case) -> Code | None:
     """Kinds of layers with separate tables, which programs with a single table get wrong."""
-    turning = [group for group in case.analysis.groups if group.turns]
+    turning = case.analysis.turning
     tables = {(g.base, g.rope_type, g.turning, g.head_dim, g.attention_factor) for g in turning}
     still = [g for g in case.analysis.groups if g.kind == "none"]
     if len(tables) < 2 and not (still and turning):
@@ -425,20 +431,15 @@ def low_precision(case: Case) -> Code | None:
     """A 16-bit model, whose phases must not be 16-bit."""
     fields = {**case.configuration.outside, **case.stated}
     name = str(fields.get("dtype") or fields.get("torch_dtype") or "").removeprefix("torch.")
-    error = _error(case, name)
-    return ("low_precision", {"name": name, **error}) if error and name != "float32" else None
+    error = case.phase_error(name)
+    low = error is not None and name != "float32"
+    return ("low_precision", {"name": name, **error._asdict()}) if low else None
 
 
 def float32_precision(case: Case) -> Code | None:
     """Positions at which a float32 product is inaccurate."""
-    error = _error(case, "float32")
-    return ("float32_precision", error) if error and error["largest"] >= _RADIANS else None
-
-
-def _error(case: Case, name: str) -> dict[str, Any]:
-    """Error of phases in a dtype at the longest text; empty if it was not computed."""
-    sought = (case.length, name, "all")
-    return next((one._asdict() for one in case.analysis.precision if one[:3] == sought), {})
+    error = case.phase_error("float32")
+    return ("float32_precision", error._asdict()) if error and error.largest >= _RADIANS else None
 
 
 def reported(case: Case) -> Code | None:
@@ -448,11 +449,11 @@ def reported(case: Case) -> Code | None:
 
 def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
     """Value of the first program, and values that differ under the same scaling type."""
-    new = case.reading()
-    if new is None:
+    first = case.reading(case.first)
+    if first is None:
         return 1.0, {}
-    own, readings = getattr(new, what), {p.name: case.widest_of(p) for p in case.analysis.readers}
-    alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == new.rope_type}
+    own, readings = getattr(first, what), {p.name: case.reading(p) for p in case.analysis.readers}
+    alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == first.rope_type}
     values = {name: getattr(reading, what) for name, reading in alike.items()}
     return own, {name: value for name, value in values.items() if not _close(value, own)}
 
