@@ -61,8 +61,7 @@ def test_a_second_signal_does_not_wait(tmp_path):
         tmp_path / "a", DROPS, before="import jaxpe.cli.interrupts as own; own.GRACE_S = 600"
     )
     process.send_signal(signal.SIGINT)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.2)
+    assert process.stdout.readline() == "ready\n"  # the first was dropped
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGINT  # long before the time for the first
