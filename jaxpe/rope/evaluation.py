@@ -2,7 +2,7 @@
 
 import math
 import reprlib
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -24,7 +24,11 @@ from jaxpe.rope.scaling import (
 
 LOST = 0.1  # radians, from which on a phase counts as lost
 _LAST = 256  # positions before the longest whose errors are looked at
-_DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
+_DTYPES: dict[str, Any] = {
+    "float32": np.float32,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float16": np.float16,
+}
 _SAME = 1e-9
 _NUMBERS = {name for name, kind in PARAMETER_KINDS.items() if kind in (float, list[float])}
 # Numbers of a program that a plan has.
@@ -155,12 +159,11 @@ def layer_plan(placed: Placed, reading: Reading | None, length: int) -> LayerPla
     """Plan of a group of layers with a program's numbers; None if it refuses."""
     model, group = placed
     span = _span(model, group)
-    shared = {**group._asdict(), "part": model.part, "base": math.nan}
     plan = LayerPlan(
-        **{name: shared[name] for name in LayerPlan._fields if name in shared},
-        trained=min(model.context, span),
-        reach=min(length, span),
-    )
+        group.name, model.part, group.layers, group.kind, group.window, group.two_sided,
+        group.head_dim, place=group.place, pairing=group.pairing,
+        trained=min(model.context, span), reach=min(length, span),
+    )  # fmt: skip
     if reading is None or not reading.turns:
         return plan if reading is None else plan._replace(query_factor=reading.query_factor)
     width = group.width if reading.rope_type == "proportional" else reading.turning
