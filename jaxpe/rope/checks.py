@@ -82,8 +82,9 @@ class Case:
 
     def reading(self, program: Program | None) -> Reading | None:
         """Numbers of a program for the layers that reach furthest."""
-        none = program is None or program.problem or self.widest is None
-        return None if none else program.readings[self.analysis.groups.index(self.widest)]
+        if program is None or program.problem or self.widest is None:
+            return None
+        return program.readings[self.analysis.groups.index(self.widest)]
 
     def told_apart(self, what: str) -> Iterator[tuple[str, str]]:
         """Disagreements about a quantity: group, and values by program."""
