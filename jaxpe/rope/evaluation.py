@@ -203,11 +203,6 @@ def phase_errors(inverse: np.ndarray, length: int) -> tuple[PhaseError, ...]:
     return (*whole, *part)
 
 
-def lengths_up_to(length: int) -> list[int]:
-    """Powers of two from 256 up to a length, then the length itself."""
-    return [2**k for k in range(8, length.bit_length()) if 2**k < length] + [length]
-
-
 def _phase_error(
     inverse: np.ndarray, length: int, name: str, rounded: Literal["all", "frequencies"]
 ) -> PhaseError:

@@ -20,6 +20,7 @@ from jaxpe.rope.programs.base import (
     type_of,
 )
 from jaxpe.rope.programs.facts import program_facts
+from jaxpe.rope.result import LayerPlan
 
 ALL = ""  # the label of an entry that holds for all layers
 _FACTS = program_facts("transformers")
@@ -387,7 +388,7 @@ def _finish(model: Model, entry: Entry) -> Entry:
     return entry
 
 
-def group_label(model: Model, group: LayerGroup) -> str:
+def group_label(model: Model, group: LayerGroup | LayerPlan) -> str:
     """Part of the entry for a group; an indexer uses the part of its layers."""
     name = group.name.removesuffix(INDEXER)
     return model.family.labels.get(name, name)
