@@ -58,7 +58,7 @@ def score_encodings(
     fixed, at = fixed_vectors(n, dim, entries), widths_of(dim).index(dim)
     drawn = jax.device_get(drawn_vectors(key, entries=entries, sizes=sizes_of(dim, n)))
     for entry in entries:
-        fields = {"name": entry.name, "family": entry.family, "note": entry.vectors}
+        fields: dict[str, Any] = {"name": entry.name, "family": entry.family, "note": entry.vectors}
         fields |= {"fitted": False, "parameters": 0}
         if entry.name == "alibi":
             line = fixed["alibi"][0]
@@ -89,7 +89,9 @@ def _score(
 ) -> EncodingScore:
     """Means of the scores over draws `[draws, n, columns]`, and the distances of the first."""
     scores = jax.device_get([_scores(P, D, position) for P in vectors])
-    means = {name: float(np.mean([row[name] for row in scores])) for name in scores[0]}
+    means: dict[str, Any] = {
+        name: float(np.mean([row[name] for row in scores])) for name in scores[0]
+    }
     distances = jaxpe.euclidean_distances(vectors[0], present=D.present).values
     return EncodingScore(**fields, dim=dim, **means, distances=np.asarray(distances))
 
