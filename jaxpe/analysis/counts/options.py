@@ -13,6 +13,7 @@ from jaxpe.geometry import position_bins
 
 _LARGE = 2**26  # bytes of a corpus that several processes tokenize sooner than one
 _MOST_WORKERS = 1024
+_MOST_MEMORY = 1e9  # gigabytes
 _EDGE_BYTES = 128  # of an edge of a bin, while edges are made and as one of the settings
 
 
@@ -102,6 +103,7 @@ class CountOptions:
 
     def settings(self, tokenizer: Tokenizer) -> CountSettings:
         """Settings of a count with this tokenizer; raises `InputError` for options out of range."""
+        check_range("memory", self.memory, least=0, most=_MOST_MEMORY)
         edges = None
         if self.bins is not None:
             check_range("length", self.length, most=INT32_MAX)

@@ -49,7 +49,6 @@ from jaxpe.data.tokens.workers import TokenizerPool, runs_in_python
 from jaxpe.geometry.counts.position_counts import content_labels
 
 _SAMPLE = 2048  # first documents, and their first positions, in which near-copies are looked for
-_MOST_MEMORY = 1e9  # gigabytes
 _MANY_COPIES = 0.01  # least share of near-copies in a message
 
 
@@ -124,7 +123,6 @@ def count_shards(
     def check_options() -> None:
         check_range("batch_size", options.batch_size, least=1, most=INT32_MAX)
         check_range("save_every", options.save_every, least=1, most=INT32_MAX)
-        check_range("memory", options.memory, least=0, most=_MOST_MEMORY)
         if options.batch_size % (rows := mesh.shape[DOCUMENTS] // parts):
             raise InputError(f"`batch_size` is {options.batch_size}; pass a multiple of {rows}")
         memory = None if options.memory is None else int(options.memory * 1e9)
