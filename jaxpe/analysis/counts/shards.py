@@ -107,28 +107,12 @@ def count_shards(
     stream = None
     if is_of_ids(tokenizer):
         stream = Stream(options.separator, settings.length, len(tokenizer.tokens))
-    reading = Reading(
-        shards,
-        options.text_field,
-        settings.group_field,
-        options.batch_size,
-        part,
-        parts,
-        options.skip_unreadable,
-        options.skip_nulls,
-        stream,
-    )
+    fields = options.text_field, settings.group_field, options.batch_size, part, parts
+    skips = options.skip_unreadable, options.skip_nulls
+    reading = Reading(shards, *fields, *skips, stream)
     workers = options.worker_processes(shards)
 
-    def check_options() -> None:
-        check_range("batch_size", options.batch_size, least=1, most=INT32_MAX)
-        check_range("save_every", options.save_every, least=1, most=INT32_MAX)
-        if options.batch_size % (rows := mesh.shape[DOCUMENTS] // parts):
-            raise InputError(f"`batch_size` is {options.batch_size}; pass a multiple of {rows}")
-        memory = None if options.memory is None else int(options.memory * 1e9)
-        check_memory(settings, batch_size=options.batch_size, limit=memory)
-
-    run_on_all_processes(check_options)
+    run_on_all_processes(lambda: _check_options(options, settings, mesh))
     config = _config(settings, reading, mesh)
     identities = [shard.identity for shard in shards]
     facts = {"vocabulary": settings.checksum, **config, "shards": identities}
@@ -164,6 +148,15 @@ def count_shards(
         if part == 0:
             shutil.rmtree(directory / "state", ignore_errors=True)
         return stored
+
+
+def _check_options(options: CountOptions, settings: CountSettings, mesh: Mesh) -> None:
+    check_range("batch_size", options.batch_size, least=1, most=INT32_MAX)
+    check_range("save_every", options.save_every, least=1, most=INT32_MAX)
+    if options.batch_size % (rows := mesh.shape[DOCUMENTS] // jax.process_count()):
+        raise InputError(f"`batch_size` is {options.batch_size}; pass a multiple of {rows}")
+    memory = None if options.memory is None else int(options.memory * 1e9)
+    check_memory(settings, batch_size=options.batch_size, limit=memory)
 
 
 def _counted(
