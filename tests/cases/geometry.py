@@ -237,10 +237,6 @@ GEOMETRY: dict[str, Case] = {
         _sparse_cells,
     ),
     "noise_floor_of_sparse_counts": Case(_of_sparse(geometry.noise_floor), _sparse_cells),
-    "classical_mds_from_counts": Case(
-        _of_sparse(lambda c: geometry.classical_mds_from_counts(c, dim=2, tolerance=1e-9)[:2]),
-        _sparse_cells,
-    ),
     "classical_mds": Case(lambda D: geometry.classical_mds(D, dim=2), _targets, rotation_invariant),
     "classical_mds_from_gram": Case(
         lambda B: geometry.classical_mds_from_gram(B, dim=2), _gram, rotation_invariant
@@ -250,11 +246,6 @@ GEOMETRY: dict[str, Case] = {
     ),
     "classical_mds_from_points_by_krylov": Case(
         lambda X: geometry.classical_mds_from_points(X, dim=2, method="krylov", tolerance=1e-9),
-        _points,
-        rotation_invariant,
-    ),
-    "classical_mds_from_points_by_landmarks": Case(
-        lambda X: geometry.classical_mds_from_points(X, dim=2, method="landmark"),
         _points,
         rotation_invariant,
     ),
@@ -389,22 +380,8 @@ GEOMETRY: dict[str, Case] = {
         ),
         _made_of(lambda ids: (_position(ids), _position_halves(ids))),
     ),
-    "contrast_geometry": Case(
-        lambda ids: geometry.contrast_geometry(
-            *(lambda counts, *nulls: (counts, nulls))(*_nulls(ids)), key=jax.random.key(0)
-        ),
-        _ids,
-    ),
     "nearness": Case(geometry.nearness, _squared_distances, total),
     "cohort_of": Case(geometry.cohort_of, lambda rng: (rng.random((24, N)) < 0.9,)),
-    "thinned_mask": Case(
-        lambda mask: geometry.thinned_mask(jax.random.key(0), mask),
-        lambda rng: (rng.random((24, N)) < 0.8,),
-    ),
-    "length_weighted_mask": Case(
-        lambda mask: geometry.length_weighted_mask(jax.random.key(0), mask),
-        lambda rng: (rng.random((24, N)) < 0.8,),
-    ),
     "regroup_folds": Case(
         _of_counts(lambda c: geometry.regroup_folds(c, folds=1)), _made_of(_folded)
     ),

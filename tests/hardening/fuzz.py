@@ -149,7 +149,7 @@ MORE = {
 # What the function of the caller inside a case makes of other shapes is the caller's.
 FIXED = ("principal_eigenpairs", "ablate_heads", "lanczos_eigenvalues")
 # Cases that call JAX with what is spoiled, and those of arrays that other functions made.
-LEFT_OUT = ("random_vectors", "classical_mds_from_counts")
+LEFT_OUT = ("random_vectors",)
 # Functions of a function of the caller, which asks for matching shapes and kinds.
 TOGETHER = set(NTK) - {
     *("gradient_flow", "fixed_point", "predict_mse", "max_learning_rate", "lanczos_eigenvalues")

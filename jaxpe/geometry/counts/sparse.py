@@ -22,9 +22,9 @@ class SparseCounts(NamedTuple):
 
     The vocabulary is cut into blocks, each of which is made dense in turn. Tokens are dealt to the
     blocks in the order of how many cells they occupy, so that all blocks hold about as many.
-    `hellinger_gram`, `hellinger_distances`, `split_half_geometry`, `noise_floor` and
-    `classical_mds_from_counts` take them, without a table `[n, vocab]` at any time. `sparse_counts`
-    and `sparse_counts_from_cells` make them, eagerly; `dense()` goes back.
+    `hellinger_gram`, `hellinger_distances`, `split_half_geometry` and `noise_floor` take them,
+    without a table `[n, vocab]` at any time. `sparse_counts` and `sparse_counts_from_cells` make
+    them, eagerly; `dense()` goes back.
 
     `a + b` merges the counts of two disjoint sets of documents. The number of occupied cells is a
     shape, so this is done eagerly, too; equal cells become one. What int32 does not hold, at any
