@@ -25,7 +25,6 @@ from jaxpe.geometry.counts.position_counts import (
     regroup_folds,
     stack_corpora,
 )
-from jaxpe.geometry.counts.sparse import SparseCounts, sparse_counts, sparse_counts_from_cells
 from jaxpe.geometry.counts.token_lists import TokenLists, token_lists
 from jaxpe.geometry.distances.matrices import (
     Distances,
@@ -138,7 +137,7 @@ __all__ = [
     "PositionCounts", "PositionDecodability", "PositionGeometry", "PositionHalves",
     "PositionIntervals", "PositionStatistics", "PositionalDistributions",
     "PositionalInformation", "PrincipalCoordinates", "Procrustes", "SampledRate",
-    "SampledStress", "ScaledStress", "SignificantRank", "Smacof", "SparseCounts",
+    "SampledStress", "ScaledStress", "SignificantRank", "Smacof",
     "SplitHalfGeometry", "StackedCorpora", "StochasticMDS", "TokenLists", "VarianceShares",
     "add_documents", "as_distances", "as_points", "bin_counts", "bin_positions",
     "circulant_projection", "circulant_residual", "classical_mds",
@@ -156,8 +155,8 @@ __all__ = [
     "position_geometry_from_counts", "position_intervals", "position_rank",
     "positional_distributions", "positional_information", "principal_angles",
     "principal_eigenpairs", "procrustes", "rank_above_null", "regroup_folds", "sampled_stress",
-    "sampled_violation_rate", "scaled_stress", "significant_rank", "smacof", "sparse_counts",
-    "sparse_counts_from_cells", "split_half_geometry", "stack_corpora", "stochastic_mds",
+    "sampled_violation_rate", "scaled_stress", "significant_rank", "smacof",
+    "split_half_geometry", "stack_corpora", "stochastic_mds",
     "stress", "stress_per_position", "sum_over_pairs", "toeplitz_projection",
     "toeplitz_residual", "token_lists", "variance_shares", "weighted_gram",
 ]  # fmt: skip

@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float, Real
 from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.checks import (
     as_present,
-    check_distributions,
     check_symmetric,
     checked_distances,
     checked_encoding,
@@ -27,7 +26,6 @@ from jaxpe.geometry.checks import (
 )
 from jaxpe.geometry.checks import floating as floating
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
-from jaxpe.geometry.counts.sparse import SparseCounts, fold_tables, root_frequencies
 
 # Up to this many differences x_ik − x_jk are formed outright, which is exact; beyond, distances
 # come from centred inner products, which is a matrix product.
@@ -66,12 +64,12 @@ class Distances(NamedTuple):
         return np.array(self.values, dtype=dtype, copy=copy)
 
 
-def hellinger_distances(mu: Probabilities | SparseCounts) -> Distances:
+def hellinger_distances(mu: Probabilities) -> Distances:
     """Hellinger distances d_H(μ_i, μ_j) = ‖√μ_i − √μ_j‖, in [0, √2] (no factor 1/√2).
 
     Eq. (3) of Cirrincione (2026). It is the chord between points of the unit sphere; the geodesic
     is `fisher_rao_distances`. The derivative with respect to a probability of zero is infinite
-    and is defined as 0 here. Sparse counts are taken as in `hellinger_gram`.
+    and is defined as 0 here.
 
     Rows must be at least 0 and sum to 1 within 1 %; a row of zeros passes (policy "zero"). Others
     are refused, and NaN inside `jit`. So do all functions of distributions.
@@ -83,14 +81,6 @@ def hellinger_distances(mu: Probabilities | SparseCounts) -> Distances:
     >>> (hellinger_distances(np.eye(2)).values ** 2).round(6).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    check_distributions(mu)
-    return _hellinger_distances(mu)
-
-
-@jax.jit
-def _hellinger_distances(mu: Probabilities | SparseCounts) -> Distances:
-    if isinstance(mu, SparseCounts):
-        return distances_from_gram(hellinger_gram(mu), present=mu.merged().per_position > 0)
     roots, present = hellinger_roots(mu)
     return euclidean_distances(roots, present=present)
 
@@ -213,34 +203,13 @@ def gram_from_squared(
     return jnp.where(present[:, None] & present[None, :], -0.5 * centred, 0.0)
 
 
-def hellinger_gram(mu: Probabilities | SparseCounts) -> Float[Array, "n n"]:
+def hellinger_gram(mu: Probabilities) -> Float[Array, "n n"]:
     """Gram matrix B = H √μ √μᵀ H of Hellinger geometry; positive semidefinite always.
-
-    `SparseCounts` stand for their relative frequencies, without smoothing; positions without a
-    token are absent. B is then summed over blocks of the vocabulary, in O(n²) memory.
 
     >>> hellinger_gram(np.eye(2)).tolist()
     [[0.5, -0.5], [-0.5, 0.5]]
     """
-    if isinstance(mu, SparseCounts):
-        return _gram_of_counts(mu)
-    return _gram_of_rows(*hellinger_roots(mu))
-
-
-@jax.jit
-def _gram_of_rows(points: Float[Array, "n d"], present: Bool[Array, " n"]) -> Float[Array, "n n"]:
-    return inner_products(centre_rows(points, present))
-
-
-@jax.jit
-def _gram_of_counts(counts: SparseCounts) -> Float[Array, "n n"]:
-    total = counts.merged().per_position
-
-    def add(B: Array, table: Array) -> Array:
-        return B + _gram_of_rows(root_frequencies(table[0], total), total > 0)
-
-    n = total.shape[0]
-    return fold_tables(add, jnp.zeros((n, n)), counts)
+    return inner_products(centre_rows(*hellinger_roots(mu)))
 
 
 def as_distances(D: Distances | ArrayLike) -> Distances:
