@@ -122,14 +122,14 @@ def test_short_documents_are_equal_without_being_copies():
 
 def test_one_pair_in_many_is_not_significant_by_chance():
     pairs, any_pair, any_score = np.triu_indices(4, 1), [], []
-    for seed in range(10):
+    for seed in range(5):
         ids = np.random.default_rng(seed).integers(0, 8, (50, 4))
         found = positional_information(ids, permutations=139, key=jax.random.key(seed))
         score = np.asarray(found.corrected)[pairs] / np.asarray(found.null_deviation)[pairs]
         any_score.append(score.max() > 1.645)
         any_pair.append(np.asarray(found.p_adjusted)[pairs].min() <= 0.05)
         assert np.asarray(found.p_values)[pairs].min() >= 1 / 140
-    assert np.sum(any_pair) <= 3  # 0.5 expected; four or more have probability 0.001
+    assert np.sum(any_pair) <= 2  # 0.25 expected; three or more have probability 0.001
     assert np.sum(any_score) > np.sum(any_pair)
     ids[:, 3] = ids[:, 0]
     found = positional_information(ids, permutations=139, key=jax.random.key(0))

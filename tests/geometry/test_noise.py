@@ -146,10 +146,10 @@ def test_rank_counts_what_few_null_corpora_reach(level, allowed):
 
 def test_copies_of_documents_are_no_evidence_of_order():
     rng = np.random.default_rng(0)
-    ids = np.repeat(rng.integers(0, 60, (300, LENGTH)), 10, axis=0)
-    rank = jax.jit(partial(significant_rank, vocab_size=60, splits=4, nulls=19))
+    ids = np.repeat(rng.integers(0, 60, (100, LENGTH)), 10, axis=0)
+    rank = partial(significant_rank, vocab_size=60, splits=4, nulls=19)
     assert rank(ids, key=KEY).rank <= 1
-    assert rank(ids, key=KEY, groups=np.repeat(np.arange(300), 10)).rank <= 1
+    assert rank(ids, key=KEY, groups=np.repeat(np.arange(100), 10)).rank <= 1
 
 
 def test_nan_is_no_rank():

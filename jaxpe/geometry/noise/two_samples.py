@@ -282,7 +282,7 @@ def _products(tables: Int[Array, "m n vocab"], size: Int[Array, " n"]) -> Float[
     split = jnp.moveaxis(padded.reshape(m, n, blocks, _BLOCK), 2, 0)
 
     def add(sums: Array, block: Array) -> tuple[Array, None]:
-        roots = jnp.sqrt(block.astype(float) / total[:, None]).reshape(m * n, _BLOCK)
+        roots = jnp.sqrt(block.astype(float) / total[None, :, None]).reshape(m * n, _BLOCK)
         return sums + dot(roots, roots.T), None
 
     start = jnp.zeros((m * n, m * n), float)
