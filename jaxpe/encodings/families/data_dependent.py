@@ -364,6 +364,7 @@ def selective_rope(
     def context(params, x, positions, rows):
         x = jnp.asarray(x)
         check_tables(params, projection=(dim, num_heads, half), conv=(conv_width, num_heads, half))
+        _check_width(x, dim)
         dtype = compute_dtype(x)
         wide = x.astype(dtype)
         unit = wide * lax.rsqrt(jnp.sum(wide**2, axis=-1, keepdims=True) + 1e-12)
@@ -377,6 +378,10 @@ def selective_rope(
 
     def turn(params, x, positions, sums):
         check_head_dim(x.shape, head_dim)
+        if x.shape[-3] != sums.shape[-3]:
+            raise ValueError(
+                f"{x.shape[-3]} positions have a context of {sums.shape[-3]}: pass their own"
+            )
         scale = jnp.asarray(base ** (-2 * np.arange(half) / head_dim), sums.dtype)
         angles = repeat_heads(sums, x.shape[-2]) * expand_rank(scale, sums.ndim)
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)
@@ -384,15 +389,20 @@ def selective_rope(
     return Encoding(init=init, context=context, query=turn, key=turn)
 
 
-def _projected(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Array:
-    """W x + b, `[..., n, heads]`, float32 or wider."""
-    check_tables(params, kernel=(dim, num_heads), bias=(num_heads,))
-    x = jnp.asarray(x)
+def _check_width(x: Array, dim: int) -> None:
+    """Refuse hidden states of another width than the encoding was built for."""
     if x.shape[-1] != dim:
         raise ValueError(
             f"the encoding was built for hidden states of width {dim}, but x has shape {x.shape}: "
             f"pass dim={x.shape[-1]}"
         )
+
+
+def _projected(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Array:
+    """W x + b, `[..., n, heads]`, float32 or wider."""
+    check_tables(params, kernel=(dim, num_heads), bias=(num_heads,))
+    x = jnp.asarray(x)
+    _check_width(x, dim)
     dtype = compute_dtype(x)
     z = jnp.einsum("...d,dh->...h", x.astype(dtype), params["kernel"].astype(dtype))
     return z + expand_rank(params["bias"].astype(dtype), z.ndim)
