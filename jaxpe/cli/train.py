@@ -22,7 +22,7 @@ from jaxpe.cli import audit, compare, spectral
 from jaxpe.cli.console import Bars
 from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.parsing import command_line, parse, plain
-from jaxpe.report import pace, trained_summary, training_table, write, write_training_figures
+from jaxpe.report import pace, trained_summary, training_table, write
 from jaxpe.training import TrainConfig, load_config, train
 from jaxpe.training.config import (
     DEFAULT_STEPS,
@@ -32,6 +32,8 @@ from jaxpe.training.config import (
     read_config,
 )
 from jaxpe.training.run import CHECKPOINTS
+
+_SIDES = ("encoding", "decoder_encoding", "cross_encoding")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,9 +50,8 @@ def run(words: Sequence[str]) -> None:
         _keep_freed_memory()
         with prompt_exit(partial(_how_to_go_on, config, words)):
             result = train(config, progress=Bars(Command, say=partial(print, flush=True)))
-        write_training_figures(result.history, config.out)
         trained = read_run(config.out)
-        page = write(trained, config.out, commands=commands_after(trained.config))
+        page = write(trained, config.out, png=True, commands=commands_after(trained.config))
     except KeyboardInterrupt:
         print(_how_to_go_on(config, words), file=sys.stderr)
         raise
@@ -68,7 +69,7 @@ def parsed(words: Sequence[str]) -> TrainConfig:
     config = local_model_options(plain(parse(Command, words), TrainConfig), "pretrained")
     if not config.resume:
         return config
-    for side in ("encoding", "decoder_encoding", "cross_encoding"):
+    for side in _SIDES:
         encoding_entries(config, side)  # imports modules that a person names; a file may not
     saved = plain(load_config(config.out), Command)
     return local_model_options(
@@ -79,10 +80,9 @@ def parsed(words: Sequence[str]) -> TrainConfig:
 def resuming(config: TrainConfig, **changes: Any) -> str:
     """Command that resumes a run, with the options that its folder does not hold."""
     # A file does not have a module imported: its name must be on the command line.
-    sides = ("encoding", "decoder_encoding", "cross_encoding")
-    given = {side: getattr(config, side) for side in sides}
-    own = {side: name for side, name in given.items() if ":" in (name or "")}
-    return command_line(Command(out=config.out, resume=True), **own, **changes)
+    names = {side: getattr(config, side) for side in _SIDES}
+    modules = {side: name for side, name in names.items() if ":" in (name or "")}
+    return command_line(Command(out=config.out, resume=True), **modules, **changes)
 
 
 def extending(config: TrainConfig) -> str:
@@ -95,21 +95,19 @@ def extending(config: TrainConfig) -> str:
 def commands_after(config: TrainConfig) -> dict[str, str]:
     """Commands that continue from a finished run, by their purpose."""
     other = another_seed(config, config.init_seed + 1)
-    found = {"extend": extending(config)}
+    commands = {"extend": extending(config)}
     if config.pretrained is None and config.encoding != "none":
-        without = config.out.parent / f"{config.out.resolve().name}-none"
-        plainest = dataclasses.replace(config, encoding="none", out=without, resume=False)
-        found["none"] = anew(plainest)
-    found |= {
-        "seed": anew(other),
-        "compare": command_line(compare.Command(runs=(config.out, other.out))),
-    }
+        out = config.out.parent / f"{config.out.resolve().name}-none"
+        without = dataclasses.replace(config, encoding="none", out=out, resume=False)
+        commands["none"] = anew(without)
+    commands["seed"] = anew(other)
+    commands["compare"] = command_line(compare.Command(runs=(config.out, other.out)))
     # They read texts, and import no modules.
     if config.task != "translate" and ":" not in (config.encoding or ""):
         about = {"source": config.source, "model": str(config.out)}
-        found["spectral"] = command_line(spectral.Command(**about))
-        found["audit"] = command_line(audit.Command(**about))
-    return found
+        commands["spectral"] = command_line(spectral.Command(**about))
+        commands["audit"] = command_line(audit.Command(**about))
+    return commands
 
 
 def another_seed(config: TrainConfig, init_seed: int) -> TrainConfig:

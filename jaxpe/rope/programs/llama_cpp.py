@@ -12,6 +12,7 @@ from jaxpe.rope.programs.base import (
     Groups,
     QueryScaling,
     UnreadableError,
+    plain,
     type_of,
     yarn_scale,
 )
@@ -21,13 +22,11 @@ from jaxpe.rope.programs.shared import (
     WINDOWED,
     divided,
     parts,
-    plain,
     scaled_entries,
     turned_entries,
     turning_every,
     yarn,
 )
-from jaxpe.rope.programs.transformers import number_or
 
 _NEVER = 1e29  # divisors from here on stand for pairs that do not turn
 PERMUTED = "weights permuted"
@@ -70,11 +69,11 @@ def llama_cpp(configuration: Configuration, model: Model, groups: Groups) -> Ent
 def _architecture(configuration: Configuration, model: Model) -> str:
     """Name of the architecture; Llama for options without a model."""
     name = model.family.model_type
-    found = name if configuration.form == "gguf" else _written_as(name)
-    if found is None and configuration.form != "options":
+    architecture = name if configuration.form == "gguf" else _written_as(name)
+    if architecture is None and configuration.form != "options":
         named = f"has no class for the model type {name}" if name else "needs a model_type"
         raise UnreadableError(f"its converter {named}")
-    return found or "llama"
+    return architecture or "llama"
 
 
 def _written_as(name: str) -> str | None:
@@ -85,10 +84,13 @@ def _written_as(name: str) -> str | None:
 def _written(model: Model, group: LayerGroup) -> Entry:
     """Entry of a group, from the metadata of a file."""
     entry = model.fields.mapping("rope_scaling")
-    share = number_or(model, "partial_rotary_factor", 1.0)
+    share = model.fields.number("partial_rotary_factor", 1.0)
     if group.name in WINDOWED:
-        share = number_or(model, "swa_partial_rotary_factor", share)
-    entry |= {"rope_theta": number_or(model, "rope_theta", 10_000.0), "rope_type": type_of(entry)}
+        share = model.fields.number("swa_partial_rotary_factor", share)
+    entry |= {
+        "rope_theta": model.fields.number("rope_theta", 10_000.0),
+        "rope_type": type_of(entry),
+    }
     entry["partial_rotary_factor"] = share
     if entry["rope_type"] in ("yarn", "longrope") and entry.get(ORIGINAL) is None:
         entry[ORIGINAL] = model.context
@@ -137,10 +139,10 @@ def _yarn(architecture: str, entry: Entry) -> Entry:
     temperature *= float(entry.get("attn_factor") or 1.0)
     if architecture in _FACTS["unscaled_turns"]:
         temperature = 1.0
-    found = yarn(entry, temperature, truncate=True)
+    scaled = yarn(entry, temperature, truncate=True)
     if architecture in _FACTS["latent_logits"]:
-        found["logit_factor"] = (temperature * yarn_scale(factor, multiplier)) ** 2
-    return found
+        scaled["logit_factor"] = (temperature * yarn_scale(factor, multiplier)) ** 2
+    return scaled
 
 
 def _longrope(model: Model, group: LayerGroup, entry: Entry) -> Entry:
@@ -188,8 +190,7 @@ def pairing(model: Model, group: LayerGroup) -> str | None:
     if architecture is None or group.kind != "rotary":
         return None
     half = architecture in _FACTS["half_indexers" if group.place == "indexer" else "half"]
-    entry = model.fields.mapping("rope_scaling") or model.fields.mapping("rope_parameters")
-    sections = architecture in _FACTS["sections"] and bool(entry.get("mrope_section"))
+    sections = architecture in _FACTS["sections"] and bool(model.entry.get("mrope_section"))
     pairs = "half" if half or sections else "interleaved"
     if pairs == group.pairing:
         return None
