@@ -175,15 +175,3 @@ def test_holm_against_the_definition():
     p = np.array([0.01, np.nan, 0.04, 0.03, 0.005])
     np.testing.assert_allclose(holm_adjusted(p), [0.03, np.nan, 0.06, 0.06, 0.02], rtol=1e-6)
     np.testing.assert_allclose(holm_adjusted(np.array([0.9, 0.8])), [1.0, 1.0])
-
-
-def test_what_does_not_compare_is_refused():
-    one = corpus(0)
-    with pytest.raises(ValueError, match="one length and vocabulary"):
-        compared(one, one._replace(tokens=one.tokens[..., 1:]))
-    with pytest.raises(ValueError, match="one length and vocabulary"):
-        compared(one.merged(), one.merged())
-    with pytest.raises(ValueError, match="eagerly"):
-        jax.jit(compared)(one, one)
-    with pytest.raises(ValueError, match="at least 1"):
-        compare_geometries(one, one, key=jax.random.key(0), permutations=0)
