@@ -5,6 +5,7 @@ import inspect
 import jax
 import numpy as np
 import pytest
+import scipy.stats
 
 import jaxpe
 from jaxpe.geometry import (
@@ -124,6 +125,13 @@ def test_standard_errors_are_those_of_a_mean_over_documents():
     samples = np.stack([x[order[:, :8]].mean(1), x[order[:, 8:]].mean(1)], axis=1)
     errors = half_sample_interval(samples).standard_error
     np.testing.assert_allclose(np.mean(np.square(errors)), 1 / 16, rtol=0.05)
+
+
+@pytest.mark.parametrize(("splits", "freedom"), [(1, 1), (3, 3), (40, 15)])
+def test_intervals_have_a_degree_of_freedom_for_each_split_up_to_15(splits, freedom):
+    found = half_sample_interval(np.random.default_rng(0).normal(size=(splits, 2)))
+    half = scipy.stats.t.ppf(0.975, freedom) * found.standard_error
+    np.testing.assert_allclose(found.high - found.mean, half, rtol=1e-5)
 
 
 def test_confidence_and_shapes_are_checked(halves):

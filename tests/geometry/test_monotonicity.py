@@ -149,6 +149,13 @@ def test_sampled_rates_cover_as_often_as_they_say():
     assert (many.triples < 300).all()
 
 
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_sampled_rates_do_not_depend_on_the_scale(scale):
+    P = np.random.default_rng(0).standard_normal((30, 2))
+    rate = partial(sampled_violation_rate, key=jax.random.key(1), triples=500)
+    assert 0.3 < rate(P).rate == rate(scale * P).rate
+
+
 def test_sampled_rates_of_a_matrix_are_those_of_its_points():
     P = np.random.default_rng(6).standard_normal((30, 2))
     rate = partial(sampled_violation_rate, key=jax.random.key(1), triples=500)

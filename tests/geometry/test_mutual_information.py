@@ -76,6 +76,14 @@ def test_the_null_is_the_bias():
     np.testing.assert_array_equal(found.null, again.null)
 
 
+def test_every_pair_of_positions_has_a_null_of_its_own():
+    ids = RNG.integers(0, 20, (200, 3))
+    ids[:, 2] = ids[:, 1]
+    found = positional_information(ids, permutations=4, key=jax.random.key(0))
+    np.testing.assert_allclose(found.values[0, 1], found.values[0, 2], rtol=1e-6)
+    assert abs(found.null[0, 1] - found.null[0, 2]) > 1e-4
+
+
 def test_the_null_takes_too_much_of_tokens_that_are_copied():
     column = RNG.integers(0, 1000, 500)
     ids = np.stack([column, column], axis=1)

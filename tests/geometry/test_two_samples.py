@@ -8,10 +8,14 @@ import scipy.linalg
 import scipy.stats
 
 from jaxpe.geometry import (
+    PositionCounts,
     compare_geometries,
     count_tokens,
+    gram_matrix,
+    hellinger_distances,
     holm_adjusted,
     permute_within_documents,
+    positional_distributions,
     principal_angles,
 )
 from jaxpe.geometry.noise.two_samples import _common_folds, _pearson_tail, _thinned
@@ -70,6 +74,15 @@ def test_a_corpus_is_at_no_distance_from_itself():
     found = compared(corpus(0), corpus(0))
     assert found.p_value == 1.0
     assert max(found.distance, found.residual, found.angles[-1]) < 1e-6
+
+
+def test_grams_of_equal_folds_are_those_of_their_distances():
+    table = np.random.default_rng(0).integers(1, 9, (N, WORDS))
+    tokens = jnp.asarray(np.tile(table, (FOLDS, 1, 1)), jnp.int32)
+    counts = PositionCounts(tokens, jnp.int32(100), jnp.int32(0))
+    expected = gram_matrix(hellinger_distances(positional_distributions(counts)))
+    for gram in compared(counts, counts).grams:
+        np.testing.assert_allclose(gram, expected, atol=1e-6)
 
 
 def test_the_order_of_the_two_does_not_matter():
