@@ -210,6 +210,12 @@ def test_t5_buckets_of_an_odd_half():
     np.testing.assert_array_equal(found, [bucket(int(offset)) for offset in offsets])
 
 
+def test_a_whole_power_begins_its_t5_bucket():
+    """Buckets from 4, 8, 16, 32 and 64 on: the last is 64.00000000000001 by the formula."""
+    found = t5_buckets(-np.array([31, 32, 63, 64]), num_buckets=18, max_distance=128)
+    assert found.tolist() == [6, 7, 7, 8]
+
+
 def test_fractional_offsets_fall_between_whole_ones():
     offsets = np.linspace(-200, 200, 6401)  # sixteenths
     buckets = np.asarray(t5_buckets(offsets))
