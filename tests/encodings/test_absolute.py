@@ -100,29 +100,6 @@ def test_rows_depend_on_their_own_position_alone(name):
     np.testing.assert_allclose(encoding.embed(params, x, packed), x + vectors, rtol=1e-14)
 
 
-def test_positions_are_shared_by_a_batch():
-    encoding, params = _built("learned")
-    x, i = _embeddings(2, 4, DIM), np.array([5, 6, 0, 1])
-    expected = x + np.asarray(params["table"])[i]
-    np.testing.assert_allclose(encoding.embed(params, x, i), expected, rtol=1e-14)
-
-
-@every
-def test_narrow_embeddings_keep_their_dtype_and_wide_vectors(name):
-    encoding, params = _built(name)
-    i = np.array([1, 8, 4], np.int32)
-    vectors = encoding.vectors(params, i)
-    for dtype in (jnp.bfloat16, jnp.float32):
-        x = _embeddings(3, DIM).astype(dtype)
-        out = encoding.embed(params, x, i)
-        assert out.dtype == dtype
-        # One rounding of the sum, not one of the vectors and one of the sum.
-        half = 0.51 * float(jnp.finfo(dtype).eps)
-        np.testing.assert_allclose(
-            out.astype(float), x.astype(float) + vectors, rtol=half, atol=1e-7
-        )
-
-
 @pytest.mark.parametrize("name", WITH_PARAMS)
 def test_gradients_reach_what_is_trainable_and_nothing_else(name):
     encoding, params = MAKE[name](), _built(name)[1]
@@ -235,13 +212,6 @@ def test_sinusoids_are_right_at_far_positions():
     np.testing.assert_allclose(near, sinusoidal_vectors(np.array([0.25, 40.5]), dim=16), atol=3e-6)
 
 
-def test_a_scale_multiplies_what_is_added():
-    plain, double = sinusoidal(dim=4), sinusoidal(dim=4, scale=2.0)
-    i = jnp.arange(5)
-    np.testing.assert_array_equal(double.vectors((), i), 2 * plain.vectors((), i))
-    np.testing.assert_array_equal(double.embed((), jnp.zeros((5, 4)), i), double.vectors((), i))
-
-
 # Tables
 
 
@@ -281,14 +251,6 @@ def test_a_table_of_another_shape_is_refused(name):
     short = {key: leaf[:-1] for key, leaf in params.items()}
     with pytest.raises(ValueError, match=r"params\['(table|A)'\] has shape .* was built for"):
         jax.eval_shape(encoding.vectors, short, np.arange(2))
-
-
-@pytest.mark.parametrize("name", ["sinusoidal", "learned", "low_rank", "fourier"])
-def test_no_positions_give_no_rows(name):
-    encoding, params = _built(name)
-    assert encoding.embed(params, _embeddings(2, 0, DIM), np.arange(0)).shape == (2, 0, DIM)
-    empty = np.zeros((0, 3), np.int32)
-    assert encoding.embed(params, _embeddings(0, 3, DIM), empty).shape == (0, 3, DIM)
 
 
 @pytest.mark.parametrize("interpolate", [False, True])
@@ -400,11 +362,6 @@ def test_information_optimal_of_empty_positions_is_zero():
     np.testing.assert_allclose((rows**2).sum() / (8 * 20), 0.5)
 
 
-def test_information_optimal_scale_of_equal_positions_is_finite():
-    encoding = information_optimal(np.ones((3, 4), np.int32), dim=2, scale="rms")
-    assert (encoding.vectors(encoding.init(jax.random.key(0)), np.arange(3)) == 0).all()
-
-
 def test_information_optimal_of_geodesics():
     encoding = information_optimal(_counts(), dim=LENGTH, metric="fisher_rao")
     rows = encoding.vectors(encoding.init(jax.random.key(0)), np.arange(LENGTH))
@@ -412,15 +369,6 @@ def test_information_optimal_of_geodesics():
     chords = information_optimal(_counts(), dim=LENGTH)
     other = chords.vectors(chords.init(jax.random.key(0)), np.arange(LENGTH))
     assert stress(rows, D) < 0.2 * stress(other, D)
-
-
-def test_an_encoding_can_be_built_from_traced_counts():
-    def rows(tokens):
-        encoding = information_optimal(tokens, dim=3)
-        return encoding.vectors(encoding.init(jax.random.key(0)), np.arange(LENGTH))
-
-    tokens = _counts().tokens
-    np.testing.assert_allclose(jax.jit(rows)(tokens), rows(tokens), atol=1e-12)
 
 
 # Low rank

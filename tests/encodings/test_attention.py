@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from jaxpe import (
-    Encoding,
     alibi,
     attend,
     attention_logits,
-    attention_weights,
     chain,
     identity,
     rope,
@@ -145,14 +143,6 @@ def test_a_causal_row_sees_no_later_key():
         assert np.abs(gradient[:3]).max() > 0
 
 
-def test_a_bias_may_have_fewer_axes_than_the_logits():
-    q, k, _ = qkv(batch=(2,))
-    flat = Encoding(bias=lambda params, q, k, i, j: np.eye(N))
-    plain = attention_logits(identity(), (), q, k, **WHERE)
-    logits = attention_logits(flat, (), q, k, **WHERE)
-    np.testing.assert_allclose(logits - plain, np.broadcast_to(np.eye(N), logits.shape), atol=1e-14)
-
-
 @pytest.mark.parametrize("name", ["rope", "both", "none"])
 def test_cached_keys_are_encoded_once(name):
     """One query against a cache of encoded keys is the last row of the whole."""
@@ -171,9 +161,7 @@ def test_masks_that_are_refused():
     q, k, v = qkv()
     with pytest.raises(ValueError, match=r"mask is float64, not boolean: pass mask.astype"):
         attend(identity(), (), q, k, v, **WHERE, mask=np.where(CAUSAL, 0.0, -1e9))
-    with pytest.raises(
-        ValueError, match=r"mask has shape \(1, 1, 5, 5\), which does not"
-    ):
+    with pytest.raises(ValueError, match=r"mask has shape \(1, 1, 5, 5\), which does not"):
         attend(identity(), (), q, k, v, **WHERE, mask=CAUSAL[None, None])
 
 
@@ -190,10 +178,3 @@ def test_shapes_that_do_not_fit_are_refused(q, k, v, message):
     i = np.arange(3)
     with unchecked(), pytest.raises(ValueError, match=message):
         attend(identity(), (), *map(jnp.zeros, (q, k, v)), q_positions=i, k_positions=i)
-
-
-def test_a_mask_that_does_not_fit_the_logits_is_refused():
-    with unchecked(), pytest.raises(ValueError, match=r"mask has shape \(2, 2\)"):
-        attention_weights(jnp.zeros((1, 3, 3)), np.ones((2, 2), bool))
-    with unchecked(), pytest.raises(ValueError, match=r"logits have shape \(1, 3, 0\)"):
-        attention_weights(jnp.zeros((1, 3, 0)))

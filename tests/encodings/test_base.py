@@ -67,19 +67,6 @@ def without_vectors(encoding):
 # --- Encoding ---
 
 
-def test_an_encoding_of_nothing_does_nothing():
-    q, k, _ = qkv()
-    nothing = identity()
-    assert nothing.init(KEY) == ()
-    for hook in ("embed", "query", "key"):
-        np.testing.assert_array_equal(getattr(nothing, hook)((), q, PLACES), q)
-    assert nothing.bias((), q, k, PLACES, PLACES) is None
-    assert nothing.value((), np.ones((HEADS, N, N)), PLACES, PLACES) is None
-    with pytest.raises(ValueError, match="no position vectors; encoding_distances gives"):
-        nothing.vectors((), PLACES)
-    assert not any(nothing.defines(hook) for hook in ("init", *HOOKS))
-
-
 def test_an_encoding_of_one_function_goes_everywhere():
     """Whoever invents an encoding writes one function and loses nothing."""
 
@@ -223,14 +210,6 @@ def test_only_encodings_by_offset_count_from_the_middle():
         np.testing.assert_allclose(logits, expected, rtol=1e-9)
 
 
-def test_one_head_each_unless_told():
-    encoding = per_head([alibi(num_heads=1, slopes=float(s)) for s in (1, 2, 3, 4)])
-    q, k, _ = qkv()
-    slopes = alibi(num_heads=4, slopes=np.arange(1.0, 5.0))
-    expected = slopes.bias((), q, k, PLACES, PLACES)
-    np.testing.assert_allclose(encoding.bias(encoding.init(KEY), q, k, PLACES, PLACES), expected)
-
-
 def test_grouped_keys_divide_as_the_heads_do():
     encoding = per_head([rope(head_dim=DIM), identity()], heads=[2, 2])
     q, k, v = qkv()
@@ -294,15 +273,6 @@ def test_scaled_positions_are_other_positions(positions):
             logits_of(encoding, params, q, k, **at(PLACES)),
             atol=1e-5 if positions.dtype == np.float32 else 1e-12,
         )
-
-
-def test_whole_positions_are_scaled_in_the_widest_float():
-    """At 10⁶ a float32 product is a third of a position off by 0.01."""
-    q = normal(0, 1, 1, DIM)
-    i = np.array([10**6 + 1])
-    third = scale_positions(rope(head_dim=DIM), 1 / 3).query((), q, i)
-    expected = rope(head_dim=DIM).query((), q, i / 3)
-    np.testing.assert_allclose(third, expected, atol=1e-9)
 
 
 def test_the_factor_may_be_learned():
@@ -375,16 +345,6 @@ def test_positions_that_do_not_fit_are_refused(positions, shape):
         ValueError, match=r"do not fit an array of shape .* pass \[..., n\] with n = 5"
     ):
         align_positions(np.zeros(positions, int), shape, after=2)
-
-
-def test_a_batch_has_common_positions_or_its_own():
-    q = normal(3, 2, N, HEADS, DIM)
-    encoding = rope(head_dim=DIM)
-    own = np.stack([PLACES, 7 + 2 * PLACES])
-    rows = [encoding.query((), x, i) for x, i in zip(q, own, strict=True)]
-    np.testing.assert_allclose(encoding.query((), q, own), np.stack(rows), atol=1e-13)
-    common = encoding.query((), q, PLACES)
-    np.testing.assert_allclose(common[1], encoding.query((), q[1], PLACES), atol=1e-13)
 
 
 @pytest.mark.parametrize(

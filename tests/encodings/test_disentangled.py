@@ -113,7 +113,7 @@ def test_tupe_has_no_rows_beyond_its_table():
     encoding = tupe(num_heads=HEADS, head_dim=WIDTH, length=31)
     params = drawn(encoding)
     assert np.isnan(logits(encoding, params)[:, 3, KEYS == 31]).all()  # traced
-    with pytest.raises(ValueError, match="position 31 is beyond a table of length 31"):
+    with pytest.raises(ValueError, match="position 31 has no row in a table of length 31"):
         encoding.bias(params, Q, K, QUERIES, KEYS)
 
 

@@ -209,21 +209,6 @@ def test_gradients_reach_the_parameters(name):
 # --- stress of induced distances ---
 
 
-@pytest.mark.parametrize("criterion", [stress, jaxpe.kruskal_stress1])
-def test_stress_of_distances_is_that_of_their_points(criterion):
-    encoding = rope(head_dim=DIM)
-    points = encoding.vectors((), PLACES)
-    induced = encoding_distances(encoding, (), PLACES)
-    target = np.abs(OFFSETS) ** 0.5
-    weights = np.exp(-np.abs(OFFSETS) / 5.0)
-    for options in ({}, {"weights": weights}):
-        jax.tree.map(
-            partial(np.testing.assert_allclose, rtol=1e-12),
-            criterion(induced, target, **options),
-            criterion(points, target, **options),
-        )
-
-
 def test_a_chain_by_logits_counts_every_part():
     """Its vectors are those of the one part that has any."""
     both = chain(rope(head_dim=DIM), t5(num_heads=2, stddev=5.0))
@@ -236,9 +221,3 @@ def test_a_chain_by_logits_counts_every_part():
     np.testing.assert_allclose(by(by="logits").values ** 2, squares[0] + squares[1], rtol=1e-10)
     alone = encoding_distances(rope(head_dim=DIM), (), PLACES)
     np.testing.assert_array_equal(by().values, alone.values)
-
-
-def test_logits_need_the_sizes_of_the_model():
-    encoding = t5(num_heads=2)
-    with pytest.raises(ValueError, match="need num_heads= and head_dim="):
-        encoding_distances(encoding, encoding.init(jax.random.key(0)), PLACES)

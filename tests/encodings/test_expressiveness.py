@@ -10,13 +10,12 @@ import pytest
 import jaxpe
 from jaxpe import EncodingSizes, catalogue
 from jaxpe.encodings import (
-    Expressiveness,
     encoding_cost,
     encoding_expressiveness,
     encoding_extrapolation,
     encoding_generalisation,
 )
-from jaxpe.encodings.analysis.expressiveness import FARTHEST, RESOLUTION, Spread, spread
+from jaxpe.encodings.analysis.expressiveness import FARTHEST, spread
 from jaxpe.encodings.analysis.length_extrapolation import extrapolation
 from jaxpe.encodings.analysis.power_law import exponent
 
@@ -86,14 +85,6 @@ def test_a_draw_that_is_nan_is_not_passed_over(draw):
     assert not found.apart
 
 
-def test_reach_is_inside_and_any():
-    nothing = Spread(0.0, 0.0)
-    known = {reach: Expressiveness(nothing, nothing, nothing, reach) for reach in (0, 1, FARTHEST)}
-    assert [known[r].universal for r in known] == [False, True, True]
-    assert [known[r].universal_any for r in known] == [False, False, True]
-    assert not Spread(1.0, RESOLUTION).apart
-
-
 def test_lengths_too_short_to_measure_are_refused():
     short, one = EncodingSizes(16, 2, 8, 3), EncodingSizes(16, 2, 8, 1)
     for measure in (encoding_generalisation, encoding_cost):
@@ -118,11 +109,6 @@ def test_bias_of_alibi_is_the_steepest_slope_times_the_length():
     assert found.bias_beyond == pytest.approx(
         exponent(ends.tolist(), (slope * (ends - 1)).tolist()), abs=1e-5
     )
-
-
-def test_parameters_of_a_table_grow_with_both_sizes():
-    found = encoding_generalisation(ENTRIES["learned"], sizes=SIZES).parameters
-    assert found == (SIZES.dim * SIZES.length, 1.0, 1.0)
 
 
 def test_loops_cost_as_often_as_they_run():

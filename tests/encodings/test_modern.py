@@ -24,7 +24,6 @@ from jaxpe.encodings.context import causal_convolution, preceding, running_sum, 
 from jaxpe.encodings.families.data_dependent import inverse_of_unit_lower, path_products
 from jaxpe.nn import (
     Decoder,
-    Encoder,
     TransformerConfig,
     packed_positions,
     padded_positions,
@@ -475,10 +474,3 @@ def test_refused():
         attention(jnp.asarray(X), context, source=jnp.asarray(X[:3]))
     with pytest.raises(ValueError, match="pairs"):
         encodings.selective_rope(dim=4, num_heads=1, head_dim=3)
-
-
-def test_encoder_forgets_in_both_directions():
-    encoder = moved(Encoder(CONFIG, layer_encoding=FOX, rngs=nnx.Rngs(0)))
-    backwards = encoder(IDS[:, ::-1]).hidden[:, ::-1]
-    assert np.abs(backwards - encoder(IDS).hidden).max() > 1e-3
-    assert np.all(np.isfinite(backwards))

@@ -122,11 +122,3 @@ def test_packed_documents_do_not_see_each_other(name):
     for own in (slice(0, 3), slice(3, 6)):
         alone = attend(encoding, params, q[own], k[own], v[own], **where)
         np.testing.assert_allclose(packed[own], alone, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("cope", "shaw")])
-def test_heads_must_be_those_of_the_encoding(name):
-    encoding, params = encoding_and_params(name)
-    x = jnp.zeros((N, HEADS + 1, WIDTH))
-    with pytest.raises(ValueError, match=r"built for 2 heads, .* pass num_heads=3"):
-        bias_of(encoding, params, x, x, PLACES, PLACES)

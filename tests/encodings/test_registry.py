@@ -53,16 +53,12 @@ dashed = CatalogueEntry("dashed", "bias", dash, "a user", vectors="–")
 
 hooks = {
     "short": {"vectors": lambda params, i: jnp.ones((2, 4))},
-    "texts": {"vectors": lambda params, i: "none"},
     "whole": {"vectors": lambda params, i: jnp.ones((len(i), 4), int)},
-    "alone": {"vectors": lambda i: jnp.ones((len(i), 4))},
-    "constant": {"vectors": 3},
     "heads": {"bias": lambda params, q, k, i, j: jnp.zeros((7, len(i), len(j)))},
     "additive": {"mask": lambda params, q, k, i, j: jnp.zeros((len(i), len(j)))},
     "cut": {"query": lambda params, q, i: q[1:]},
     "flat": {"embed": lambda params, x, i: x[..., 0]},
     "pair": {"context": lambda params, x, i, rows: x, "bias": lambda *_: None},
-    "strings": {"init": lambda key: {"a": "b"}, "bias": lambda *_: None},
 }
 
 

@@ -84,12 +84,6 @@ def test_shaw_is_its_formula():
         np.testing.assert_allclose(ours, by_entry, atol=1e-12)
 
 
-def test_shaw_without_values():
-    encoding = shaw(head_dim=WIDTH, max_distance=CLIP, values=False)
-    assert set(encoding.init(jax.random.key(0))) == {"key_table"}
-    assert not encoding.defines("value")
-
-
 def test_shaw_key_gradient_is_the_sum_over_the_pairs_of_an_offset():
     # Section 4.3 of the notes on fluxions: Σ over i, j with j − i = k of dS_ij · q_i.
     encoding = shaw(head_dim=WIDTH, max_distance=CLIP)
