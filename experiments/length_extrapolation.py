@@ -42,7 +42,7 @@ from jaxpe.analysis.extrapolation import (
     variant,
 )
 from jaxpe.analysis.extrapolation.cells import trained_models
-from jaxpe.analysis.extrapolation.models import encoding_sizes, model_of
+from jaxpe.analysis.extrapolation.models import encoding_sizes, functional_model
 from jaxpe.data import sequence_task
 from jaxpe.report.extrapolation.figures import lengths_figure
 
@@ -154,7 +154,7 @@ def error_by_place(suite: Suite, task: str, folder: Path) -> dict[str, Any]:
         if name == "learned":
             continue
         models = trained_models(suite, data, name, folder)
-        apply, _ = model_of(
+        apply, _ = functional_model(
             suite, data.task, variant(name).at(sizes, length, causal=data.task.causal)
         )
 

@@ -27,7 +27,7 @@ from jaxpe.analysis.extrapolation import (
     streams,
     variant,
 )
-from jaxpe.analysis.extrapolation.batched_training import judge_lanes, trainer
+from jaxpe.analysis.extrapolation.batched_training import score_models, trainer
 from jaxpe.analysis.extrapolation.models import encoding_sizes
 from jaxpe.analysis.extrapolation.streams import Streams
 from jaxpe.data import sequence_task
@@ -146,7 +146,7 @@ def finish(model: Model, path: Path) -> None:
     seeds = np.array([model.seed])
     lanes = train(seeds=seeds, rates=np.array([chosen["rate"]]), steps=model.suite.steps)
     took = time.process_time() - begun
-    scores = judge_lanes(
+    scores = score_models(
         model.suite, data, encoding_of(model, data), lanes.params,
         seeds=seeds, lengths=model.suite.lengths,
     )  # fmt: skip

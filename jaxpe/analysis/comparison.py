@@ -27,15 +27,19 @@ class ComparedRun(NamedTuple):
 
     Attributes:
         name: its folder, without what all folders begin with.
-        group: name of the group of runs that differ in their seeds alone, by the name of its first
-            run.
-        steps: made so far; `finished` says whether these are all that were asked for.
+        group: name of its group, the runs that differ in their seeds alone: the name of the first.
+        seed, init_seed: seeds of the documents and of the weights.
+        steps: number of updates so far.
+        finished: whether these are all steps of the run.
         parameters: number of parameters of the model; None while steps are left, as are `seconds`.
-        common: on held-out documents at the last step that all runs evaluated; None without one.
-        last: the same at its last evaluation.
-        best: the same where the loss is least.
-        loss: loss of the training batches, one a step; `loss_steps` their steps.
-        held_out: losses on held-out documents; `held_out_steps` their steps.
+        seconds: duration of the run.
+        common: evaluation at the last step that all runs evaluated; None without one.
+        last: the last evaluation.
+        best: the evaluation of least loss.
+        loss_steps: steps of `loss`.
+        loss: loss of the training batches, one a step.
+        held_out_steps: steps of `held_out`.
+        held_out: losses on held-out documents.
         evaluated: number of these documents, or the most there can be while steps are left.
     """
 
@@ -55,6 +59,11 @@ class ComparedRun(NamedTuple):
     held_out_steps: LargeArray
     held_out: LargeArray
     evaluated: int
+
+    @property
+    def compared(self) -> Evaluation:
+        """The evaluation by which the run is compared."""
+        return self.last if self.common is None else self.common
 
 
 class Estimate(NamedTuple):
@@ -134,112 +143,96 @@ def compare_runs(directories: Sequence[str | Path]) -> RunComparison:
     """
     if len(directories) < 2:
         raise InputError(f"`runs`: {len(directories)} to compare; pass two folders or more")
-    places = [Path(directory).resolve() for directory in directories]
-    if len(set(places)) < len(places):
-        twice = next(place for place in places if places.count(place) > 1)
-        raise InputError(f"`runs`: {twice} is there twice; pass each folder once")
+    folders = [Path(directory).resolve() for directory in directories]
+    if twice := [folder for folder in folders if folders.count(folder) > 1]:
+        raise InputError(f"`runs`: {twice[0]} is there twice; pass each folder once")
     runs = [read_run(directory) for directory in directories]
-    found = [_evaluated(run) for run in runs]
-    warnings = [*_checked(runs), *_of_lengths(runs)]
-    step = _common_step(found)
-    compared = _compared(runs, found, short_names(places), step)
-    differing, groups = _differences(runs), _groups(compared)
-    warnings += _of_seeds(compared, groups)
+    evaluated = [_evaluations(run) for run in runs]
+    warnings = [text for other in runs[1:] for text in _pair_warnings(runs[0], other)]
+    step = max(set.intersection(*({one.step for one in own} for own in evaluated)), default=0)
+    chosen = [{name: own.value for name, own in choices(run).items()} for run in runs]
+    compared: list[ComparedRun] = []
+    groups: dict[str, str] = {}  # names of the first runs, by their configurations
+    for run, own, options, name in zip(runs, evaluated, chosen, short_names(folders), strict=True):
+        extended = 0 if run.summary is None else run.summary.extended_after
+        settings = {k: v for k, v in options.items() if k not in NOT_TRAINED}
+        group = groups.setdefault(repr((sorted(settings.items()), extended)), name)
+        compared.append(_compared_run(run, own, name, group, step))
+    means = _groups(compared)
+    warnings += [*_length_warnings(runs), *_seed_warnings(compared, means)]
     return RunComparison(
         source=Path(runs[0].config.source).name,
         task=runs[0].vocabulary.task,
-        step=step,
-        runs=compared,
-        groups=groups,
-        settings=differing,
+        step=step or None,
+        runs=tuple(compared),
+        groups=means,
+        settings={
+            name: values
+            for name in dict.fromkeys(itertools.chain(*chosen))
+            if len(set(values := tuple(own.get(name, "–") for own in chosen))) > 1
+        },
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
 
-def _evaluated(run: TrainedRun) -> list[Evaluation]:
-    """The evaluations of a run that has been trained for some steps."""
-    found = evaluations(run)
-    if not any(one.step > 0 for one in found):
+def _evaluations(run: TrainedRun) -> list[Evaluation]:
+    """Evaluations of a run that has been trained for some steps."""
+    evaluated = evaluations(run)
+    if not any(one.step > 0 for one in evaluated):
         raise InputError(
             f"{run.config.out} has no evaluation after a training step yet (it is at step "
             f"{run.step:,}): resume it first, or leave it out"
         )
-    return found
+    return evaluated
 
 
-def _checked(runs: list[TrainedRun]) -> list[str]:
-    """Warnings about runs that can be compared; raises where their losses cannot."""
-    first, *others = runs
+def _pair_warnings(first: TrainedRun, other: TrainedRun) -> list[str]:
+    """Warnings about two runs; raises where their losses do not compare."""
+    runs, pair = (first, other), f"{first.config.out} and {other.config.out}"
+    other_tokens = first.vocabulary_hash != other.vocabulary_hash
+    other_documents = first.documents != other.documents
+
+    def refuse(noun: str, values: Sequence[str], *, differ: bool | None = None) -> None:
+        if values[0] != values[1] if differ is None else differ:
+            raise InputError(
+                f"{pair} have different {noun} ({values[0]} and {values[1]}), so their losses do "
+                "not compare: pass runs with the same"
+            )
+
+    refuse("tasks", [run.vocabulary.task for run in runs])
+    refuse("classes", [", ".join(sorted(run.vocabulary.classes)) for run in runs])
+    refuse("shares of masked tokens", [f"{run.config.mask_rate:g}" for run in runs])
+    if first.vocabulary.task != "classify":  # a loss per token depends on what a token is
+        sizes = [f"{len(run.vocabulary.tokens):,} tokens" for run in runs]
+        refuse("vocabularies", sizes, differ=other_tokens)
     warnings = []
-    for other in others:
-        pair = f"{first.config.out} and {other.config.out}"
-        _check_task(first, other, pair)
-        if first.vocabulary_hash != other.vocabulary_hash:
-            warnings.append(_other_vocabulary(first, other, pair))
-        if first.documents != other.documents:
-            warnings += _other_documents(first, other, pair)
-        if _evaluated_on(first) != _evaluated_on(other):
-            warnings.append(f"{pair} are evaluated on different parts of the held-out documents.")
+    if other_tokens:
+        warnings.append(f"{pair} read the documents with different vocabularies.")
+    if other_documents:
+        refuse("corpora", [Path(run.config.source).name for run in runs])
+        chosen = [choices(run) for run in runs]
+        names = [name for name in _OF_DOCUMENTS if chosen[0].get(name) != chosen[1].get(name)]
+        names += ["tokenizer"] * other_tokens
+        if not names and first.config.seed == other.config.seed:
+            raise InputError(
+                f"{pair} are of documents of the same name and different content: pass runs of the "
+                "same documents"
+            )
+        if names:
+            listed = ", ".join(f"`{name}`" for name in names)
+            warnings.append(f"{pair} hold out or cut their documents differently ({listed}).")
+    if _evaluated_rows(first) != _evaluated_rows(other):
+        warnings.append(f"{pair} are evaluated on different parts of the held-out documents.")
     return warnings
 
 
-def _check_task(first: TrainedRun, other: TrainedRun, pair: str) -> None:
-    tasks = [run.vocabulary.task for run in (first, other)]
-    if tasks[0] != tasks[1]:
-        raise InputError(
-            f"{pair} have different tasks ({tasks[0]} and {tasks[1]}), whose losses do not "
-            "compare: pass runs of one task"
-        )
-    if set(first.vocabulary.classes) != set(other.vocabulary.classes):
-        raise InputError(f"{pair} tell different classes apart: pass runs with the same classes")
-    rates = [run.config.mask_rate for run in (first, other)]
-    if rates[0] != rates[1]:
-        raise InputError(
-            f"{pair} guess different shares of the tokens (`mask_rate` {rates[0]:g} and "
-            f"{rates[1]:g}), so that one guesses from less: pass runs with the same"
-        )
-
-
-def _other_vocabulary(first: TrainedRun, other: TrainedRun, pair: str) -> str:
-    if first.vocabulary.task != "classify":
-        raise InputError(
-            f"{pair} have different vocabularies ({len(first.vocabulary.tokens):,} and "
-            f"{len(other.vocabulary.tokens):,} tokens): a loss per token depends on what a token "
-            "is, so theirs do not compare. Pass runs with the same documents and tokenizer"
-        )
-    return f"{pair} read the documents with different vocabularies."
-
-
-def _other_documents(first: TrainedRun, other: TrainedRun, pair: str) -> list[str]:
-    """Settings why token ids differ; raises where neither they nor the seed explain it."""
-    sources = [Path(run.config.source).name for run in (first, other)]
-    if sources[0] != sources[1]:
-        raise InputError(
-            f"{pair} are of different corpora ({sources[0]} and {sources[1]}), whose losses do not "
-            "compare: pass runs of one corpus"
-        )
-    chosen = [choices(run) for run in (first, other)]
-    names = [n for n in _OF_DOCUMENTS if chosen[0].get(n) != chosen[1].get(n)]
-    if first.vocabulary_hash != other.vocabulary_hash:
-        names.append("tokenizer")
-    if not names and first.config.seed == other.config.seed:
-        raise InputError(
-            f"{pair} are of documents of the same name and different content: pass runs of the "
-            "same documents"
-        )
-    listed = ", ".join(f"`{name}`" for name in names)
-    text = f"{pair} have different held-out documents or cut them differently ({listed} differs)."
-    return [text] if names else []
-
-
-def _evaluated_on(run: TrainedRun) -> int | None:
+def _evaluated_rows(run: TrainedRun) -> int | None:
     """Number of documents drawn for evaluation; None for all of them."""
     rows = run.config.evaluate_rows
-    held_out = None if run.summary is None else run.summary.held_out
-    return None if held_out is None or rows >= held_out else rows
+    return None if run.summary is None or rows >= run.summary.held_out else rows
 
 
-def _of_seeds(runs: Sequence[ComparedRun], groups: Sequence[Group]) -> list[str]:
+def _seed_warnings(runs: Sequence[ComparedRun], groups: Sequence[Group]) -> list[str]:
     """Warnings of configurations on other documents, where no interval allows for them.
 
     Each seed holds out and draws other documents. Pairs of equal seeds share theirs, and an
@@ -254,148 +247,102 @@ def _of_seeds(runs: Sequence[ComparedRun], groups: Sequence[Group]) -> list[str]
     ]
 
 
-def _of_lengths(runs: list[TrainedRun]) -> list[str]:
+def _length_warnings(runs: list[TrainedRun]) -> list[str]:
     """Warnings of runs that were stopped, extended, or are of different lengths."""
-    found = [
-        f"{run.config.out} is not finished: it is at step {run.step:,}."
-        for run in runs
-        if run.summary is None
-    ]
+    warnings = []
     if len({run.step for run in runs}) > 1 and any(run.config.decay != "constant" for run in runs):
-        found.append(
+        warnings.append(
             "Runs of different numbers of steps have different learning rates at the same step, "
             "since the rate decays to 0 at the end of each."
         )
-    return found + [
-        f"{run.config.out} was extended: up to step {run.summary.extended_after:,} its learning "
-        "rate was that of fewer steps."
-        for run in runs
-        if run.summary is not None and run.summary.extended_after
-    ]
+    for run in runs:
+        if run.summary is None:
+            warnings.append(f"{run.config.out} is not finished: it is at step {run.step:,}.")
+        elif run.summary.extended_after:
+            warnings.append(
+                f"{run.config.out} was extended: up to step {run.summary.extended_after:,} its "
+                "learning rate was that of fewer steps."
+            )
+    return warnings
 
 
-def _common_step(found: list[list[Evaluation]]) -> int | None:
-    steps = set.intersection(*({one.step for one in own} for own in found))
-    return max(steps) or None if steps else None
-
-
-def _compared(
-    runs: list[TrainedRun], found: list[list[Evaluation]], names: list[str], step: int | None
-) -> tuple[ComparedRun, ...]:
-    first_of: dict[str, str] = {}
-    compared = []
-    for run, own, name in zip(runs, found, names, strict=True):
-        group = first_of.setdefault(_configuration(run), name)
-        compared.append(_one(run, own, name, group, step))
-    return tuple(compared)
-
-
-def _one(
-    run: TrainedRun, found: list[Evaluation], name: str, group: str, step: int | None
+def _compared_run(
+    run: TrainedRun, evaluated: list[Evaluation], name: str, group: str, step: int
 ) -> ComparedRun:
     losses = [(r["step"], r["loss"]) for r in run.history if r.get("loss") is not None]
     loss_steps, loss = np.array(losses, float).reshape(-1, 2).T
-    known = [one for one in found if math.isfinite(one.loss)]
-    rows = run.config.evaluate_rows
+    finite = [one for one in evaluated if math.isfinite(one.loss)]
+    done, rows = run.summary, run.config.evaluate_rows
     return ComparedRun(
         name=name,
         group=group,
         seed=run.config.seed,
         init_seed=run.config.init_seed,
         steps=run.step,
-        finished=run.summary is not None,
-        parameters=None if run.summary is None else run.summary.parameters,
-        seconds=None if run.summary is None else run.summary.seconds,
-        common=next((one for one in found if one.step == step), None),
-        last=found[-1],
-        best=min(known or found, key=lambda one: one.loss),
+        finished=done is not None,
+        parameters=None if done is None else done.parameters,
+        seconds=None if done is None else done.seconds,
+        common=next((one for one in evaluated if step and one.step == step), None),
+        last=evaluated[-1],
+        best=min(finite or evaluated, key=lambda one: one.loss),
         loss_steps=loss_steps,
         loss=loss,
-        held_out_steps=np.array([one.step for one in found], float),
-        held_out=np.array([one.loss for one in found], float),
-        evaluated=rows if run.summary is None else min(rows, run.summary.held_out),
+        held_out_steps=np.array([one.step for one in evaluated], float),
+        held_out=np.array([one.loss for one in evaluated], float),
+        evaluated=rows if done is None else min(rows, done.held_out),
     )
 
 
-def _configuration(run: TrainedRun) -> str:
-    """Text that is equal for runs that differ in their seeds alone."""
-    found = {name: own.value for name, own in choices(run).items() if name not in NOT_TRAINED}
-    found["extended"] = str(0 if run.summary is None else run.summary.extended_after)
-    return repr(sorted(found.items()))
-
-
-def _differences(runs: list[TrainedRun]) -> dict[str, tuple[str, ...]]:
-    """Options that are not the same in all runs; "–" where a run has none."""
-    chosen = [choices(run) for run in runs]
-    found = {}
-    for name in dict.fromkeys(itertools.chain(*chosen)):
-        values = tuple(own[name].value if name in own else "–" for own in chosen)
-        if len(set(values)) > 1:
-            found[name] = values
-    return found
-
-
 def _groups(runs: Sequence[ComparedRun]) -> tuple[Group, ...]:
-    """Groups by their mean loss; each is held against the first."""
-    members: dict[str, list[ComparedRun]] = {}
+    """Groups by their mean loss, each against the first; a run made twice counts once."""
+    members: dict[str, dict[tuple[int, int], ComparedRun]] = {}
     for run in runs:
-        members.setdefault(run.group, []).append(run)
+        members.setdefault(run.group, {})[run.seed, run.init_seed] = run
 
     def loss(name: str) -> float:
-        mean = _mean([_at(run).loss for run in members[name]]).mean
-        return math.inf if math.isnan(mean) else mean
+        mean = np.mean([run.compared.loss for run in members[name].values()])
+        return math.inf if math.isnan(mean) else float(mean)
 
     names = sorted(members, key=loss)
     level = pair_level(len(names))
     return tuple(_group(name, members[name], members[names[0]], level) for name in names)
 
 
-def _group(name: str, own: list[ComparedRun], first: list[ComparedRun], level: float) -> Group:
-    found, best = _by_seeds(own), _by_seeds(first)
-    losses = [one.loss for one in found.values()]
-    shared = sorted(found.keys() & best.keys())
+def _group(
+    name: str,
+    runs: dict[tuple[int, int], ComparedRun],
+    best: dict[tuple[int, int], ComparedRun],
+    level: float,
+) -> Group:
+    losses, others = ({k: run.compared.loss for k, run in own.items()} for own in (runs, best))
+    shared = sorted(losses.keys() & others.keys())
     paired = len(shared) > 1
-    if own is first:
-        behind = Estimate(0.0, math.nan, len(found))
+    if runs is best:
+        behind = Estimate(0.0, math.nan, len(runs))
     elif paired:
-        behind = _mean([found[seeds].loss - best[seeds].loss for seeds in shared], level)
+        behind = _mean([losses[seeds] - others[seeds] for seeds in shared], level)
     else:
-        behind = _welch(losses, [one.loss for one in best.values()], level)
-    accuracies = np.array([one.accuracy for one in found.values()])
-    trials = min(run.evaluated for run in own)
-    return Group(
-        name=name,
-        loss=_mean(losses),
-        accuracy=Interval(*map(float, seed_interval(accuracies, within=(0.0, 1.0), trials=trials))),
-        behind=behind,
-        paired=paired,
-    )
-
-
-def _by_seeds(runs: list[ComparedRun]) -> dict[tuple[int, int], Evaluation]:
-    """Compared evaluation of each run, by its seeds; a run made twice counts once."""
-    return {(run.seed, run.init_seed): _at(run) for run in runs}
-
-
-def _at(run: ComparedRun) -> Evaluation:
-    """Evaluation by which a run is compared."""
-    return run.last if run.common is None else run.common
+        behind = _welch(list(losses.values()), list(others.values()), level)
+    accuracies = np.array([run.compared.accuracy for run in runs.values()])
+    trials = min(run.evaluated for run in runs.values())
+    accuracy = seed_interval(accuracies, within=(0.0, 1.0), trials=trials)
+    mean = _mean(list(losses.values()))
+    return Group(name, mean, Interval(*map(float, accuracy)), behind, paired)
 
 
 def _mean(values: Sequence[float], level: float = 0.95) -> Estimate:
-    found = seed_mean(np.asarray(values, float), level=level)
-    return Estimate(float(found.mean), float(found.half), len(values))
+    mean, half = seed_mean(np.asarray(values, float), level=level)
+    return Estimate(float(mean), float(half), len(values))
 
 
-def _welch(own: list[float], other: list[float], level: float) -> Estimate:
+def _welch(values: list[float], others: list[float], level: float) -> Estimate:
     """Difference of means of independent samples, with Welch's interval; NaN of one value."""
-    a, b = np.asarray(own, float), np.asarray(other, float)
-    mean, seeds = float(a.mean() - b.mean()), min(len(a), len(b))
+    mean, seeds = float(np.mean(values) - np.mean(others)), min(len(values), len(others))
     if seeds < 2:
         return Estimate(mean, math.nan, seeds)
-    parts = np.array([a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)])
-    freedom = np.array([len(a) - 1, len(b) - 1])
-    if not parts.sum() > 0:
-        return Estimate(mean, 0.0, seeds)
-    degrees = parts.sum() ** 2 / (parts**2 / freedom).sum()
-    return Estimate(mean, float(stdtrit(degrees, (1 + level) / 2) * parts.sum() ** 0.5), seeds)
+    parts = np.array([np.var(x, ddof=1) / len(x) for x in (values, others)])
+    freedom = np.array([len(values) - 1, len(others) - 1])
+    # Welch–Satterthwaite; two samples without spread have an interval without width.
+    degrees = parts.sum() ** 2 / max((parts**2 / freedom).sum(), np.finfo(float).tiny)
+    half = stdtrit(max(degrees, 1.0), (1 + level) / 2) * parts.sum() ** 0.5
+    return Estimate(mean, float(half), seeds)

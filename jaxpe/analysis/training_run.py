@@ -1,4 +1,4 @@
-"""A run of `jaxpe train` as its folder tells it: how it went, and what was chosen for it."""
+"""Run of `jaxpe train`, read from its folder: history, loss trend, and the origin of settings."""
 
 import math
 from pathlib import Path
@@ -6,23 +6,14 @@ from typing import Any, Literal, NamedTuple
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import seal
-from jaxpe.data.corpora.published import NAMED
-from jaxpe.data.formats.table import has_columns
 from jaxpe.training import TrainConfig, TrainSummary
-from jaxpe.training.config import (
-    CONFIG,
-    DEFAULT_PAIRS,
-    flat_fields,
-    peak_learning_rate,
-    read_config,
-    tokenizer_of,
-)
-from jaxpe.training.documents import LABEL, MAX_VOCAB, Vocabulary
-from jaxpe.training.log import Record
-from jaxpe.training.run import LOG, finished_summary, read_records, read_vocabulary
+from jaxpe.training.config import CONFIG, flat_fields, read_config, resolved
+from jaxpe.training.documents import Vocabulary
+from jaxpe.training.log import Record, read_log
+from jaxpe.training.run import LOG, finished_summary, read_vocabulary
 
-# Over the last quarter of a run, a loss is level that falls by less than the one of these shares of
-# itself and the other of all that it has fallen; it rises by more than the first above its least.
+# A loss is falling if, over the last quarter of a run, it falls by more than LEVEL of itself or by
+# more than LEVEL_OF_FALL of its whole fall. It is rising if it is above its least by over LEVEL.
 LEVEL, LEVEL_OF_FALL = 0.01, 0.05
 
 
@@ -65,9 +56,8 @@ class Trend(NamedTuple):
     Attributes:
         direction: rising where it lies above its least, else falling or level by its change;
             unknown of fewer than three evaluations.
-        change: change of the loss since an evaluation a quarter of the run before the last, in
-            nats.
-        since: step of that evaluation.
+        change: change of the loss, in nats, from the last evaluation of the first three quarters.
+        since: step of this evaluation.
         fall: fall of the loss from the first evaluation to the least, in nats.
         best: the evaluation of least loss.
     """
@@ -84,11 +74,21 @@ class Choice(NamedTuple):
 
     Attributes:
         value: value as text.
-        origin: "asked for", "default", or what decided where nothing was asked for.
+        origin: "asked for", "default", or what decides an option that is not set.
     """
 
     value: str
     origin: str
+
+
+# What decides an option that is not set, where it is not a default.
+_ORIGINS = {
+    "decoder_encoding": "encoding",
+    "model.hidden": "4 times model.dim",
+    "model.kv_heads": "as many as model.heads",
+    "model.decoder_layers": "as many as model.layers",
+    "model.embedding_norm": "by model.norm_position",
+}
 
 
 def read_run(directory: str | Path) -> TrainedRun:
@@ -105,7 +105,8 @@ def read_run(directory: str | Path) -> TrainedRun:
         raise InputError(f"{directory} holds no run: there is no {CONFIG}; pass the folder of one")
     config = read_config(directory)
     vocabulary, documents = read_vocabulary(config.out)
-    history = read_records(config.out / LOG)
+    log = config.out / LOG
+    history = read_log(log) if log.exists() else []
     text = seal({"tokens": vocabulary.tokens})
     summary = finished_summary(config)
     return TrainedRun(config, vocabulary, text, documents["documents"], history, summary)
@@ -138,14 +139,14 @@ def loss_trend(run: TrainedRun) -> Trend:
     >>> loss_trend(read_run("run")).direction  # doctest: +SKIP
     'falling'
     """
-    found = [one for one in evaluations(run) if math.isfinite(one.loss)]
-    if not found:
+    finite = [one for one in evaluations(run) if math.isfinite(one.loss)]
+    if not finite:
         raise InputError(f"{run.config.out} has no finite loss on held-out documents")
-    last, best = found[-1], min(found, key=lambda one: one.loss)
-    fall, level = found[0].loss - best.loss, LEVEL * abs(last.loss)
-    if len(found) < 3:
+    last, best = finite[-1], min(finite, key=lambda one: one.loss)
+    fall, level = finite[0].loss - best.loss, LEVEL * abs(last.loss)
+    if len(finite) < 3:
         return Trend("unknown", math.nan, 0, fall, best)
-    earlier = [one for one in found if one.step <= 0.75 * last.step][-1]
+    earlier = [one for one in finite if one.step <= 0.75 * last.step][-1]
     change = last.loss - earlier.loss
     direction = "falling" if -change > min(level, LEVEL_OF_FALL * fall) else "level"
     if last.loss - best.loss > level:
@@ -154,72 +155,26 @@ def loss_trend(run: TrainedRun) -> Trend:
 
 
 def choices(run: TrainedRun) -> dict[str, Choice]:
-    """Every option of a run by name: its value, and where that is from.
+    """Every option of a run by name: its value, and the origin of the value.
 
     >>> choices(read_run("run"))["tokenizer"]  # doctest: +SKIP
     Choice(value='words', origin='default')
     """
-    default, decided = flat_fields(TrainConfig()), _decided(run)
-    found = {}
-    for name, value in flat_fields(run.config).items():
-        if value is None:
-            found |= {name: decided[name]} if name in decided else {}
-            continue
-        origin = "default" if value == default[name] else "asked for"
-        found[name] = Choice(_text(value), origin)
-    return found
-
-
-def _decided(run: TrainedRun) -> dict[str, Choice]:
-    """Choices made for options that were not set and matter to the run."""
-    config, task = run.config, run.vocabulary.task
-    own_split = config.source in NAMED
-    labels = "classes in the source" if task == "classify" else "no classes in the source"
-    found = {
-        "task": Choice(task, labels),
-        "held_out": Choice("own split", "of the source") if own_split else Choice("0.1", "default"),
-        "tokenizer": _tokenizer(config),
-        "learning_rate": Choice(f"{peak_learning_rate(config):g}", "default"),
-        "encoding": Choice("learned", "default"),
+    default, options = flat_fields(TrainConfig()), flat_fields(run.config)
+    values = flat_fields(resolved(run.config, run.vocabulary.task))
+    labels = "classes" if run.vocabulary.task == "classify" else "no classes"
+    origins = _ORIGINS | {"task": f"{labels} in the source"}
+    if run.config.pretrained is not None:
+        origins["tokenizer"] = "of the pretrained model"
+    chosen = {
+        name: Choice(_text(value), origins.get(name, "default"))
+        if options[name] is None
+        else Choice(_text(value), "default" if value == default[name] else "asked for")
+        for name, value in values.items()
+        if value is not None
     }
-    if config.pretrained is not None:
-        del found["encoding"]
-    if has_columns(config.source):
-        found["text_field"] = Choice("text, sentence or the only text", "columns of the file")
-    if run.summary is not None and config.epochs is None:
-        found["steps"] = Choice(f"{run.summary.steps}", "default")
-    if task == "translate":
-        del found["tokenizer"]
-        found |= {
-            "decoder_encoding": Choice(config.encoding or "learned", "encoding"),
-            "cross_encoding": Choice("none", "default"),
-            "pairs": Choice(f"{DEFAULT_PAIRS}", "default"),
-        }
-    if task == "classify":
-        found["label_field"] = Choice(LABEL, "default")
-        pooling = "mean" if config.pretrained is None else "first"
-        found["model.pooling"] = Choice(pooling, "default")
-    if task != "translate" and tokenizer_of(config) in ("words", "characters"):
-        found["max_vocab"] = Choice(f"{MAX_VOCAB}", "default")
-    return found | _sizes(config)
-
-
-def _tokenizer(config: TrainConfig) -> Choice:
-    origin = "default" if config.pretrained is None else "of the pretrained model"
-    return Choice(tokenizer_of(config), origin)
-
-
-def _sizes(config: TrainConfig) -> dict[str, Choice]:
-    """Sizes that follow from others; a pretrained model brings its own."""
-    if config.pretrained is not None:
-        return {}
-    model = config.model
-    normed = model.norm_position == "post"
-    return {
-        "model.hidden": Choice(f"{4 * model.dim}", "4 times model.dim"),
-        "model.kv_heads": Choice(f"{model.heads}", "as many as model.heads"),
-        "model.embedding_norm": Choice(_text(normed), "by model.norm_position"),
-    }
+    chosen.setdefault("held_out", Choice("own split", "of the source"))
+    return chosen
 
 
 def _text(value: Any) -> str:

@@ -4,10 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.text import Text
 from tyro.conf import Positional
 
-from jaxpe.analysis.audit import AuditOptions, AuditResult, audit
+from jaxpe.analysis.audit import AuditOptions, audit
 from jaxpe.cli.pages import run_to_page
 from jaxpe.cli.parsing import described
 from jaxpe.report import audit_summary, audit_table
@@ -27,8 +26,4 @@ class Command(AuditOptions):
 
 def run(words: Sequence[str]) -> None:
     """Evaluate the statements, write the report, and print the table."""
-    run_to_page(Command, words, audit, "Audit", audit_table, _summary)
-
-
-def _summary(found: AuditResult) -> Text:
-    return Text(f"{audit_summary(found)}\n")
+    run_to_page(Command, words, audit, "Audit", audit_table, audit_summary)

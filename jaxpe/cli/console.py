@@ -1,6 +1,5 @@
 """Progress of all commands on standard error."""
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
@@ -28,13 +27,12 @@ class Bars:
         self._options = options
         self._console = Console(stderr=True, quiet=quiet)
         self._say = say
-        self._lock = threading.Lock()
         self._display: RichProgress | None = None
 
     def track(
         self, items: Iterable[Item], description: str, *, total: int | None = None
     ) -> Iterable[Item]:
-        """The items, with a bar while they are consumed; stages side by side have one each."""
+        """The items, with a bar while they are consumed; a stage inside another has its own."""
         if not self._console.is_terminal:
             return items
         if total is None and isinstance(items, Sized):
@@ -42,21 +40,22 @@ class Bars:
         return self._shown(items, description, total)
 
     def _shown(self, items: Iterable[Item], description: str, total: int | None) -> Iterator[Item]:
-        with self._lock:
-            if self._display is None:
-                self._display = _display(self._console)
-                self._display.start()
-            bars, bar = self._display, self._display.add_task(description, total=total)
+        if self._display is None:
+            columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
+            self._display = RichProgress(
+                *columns, TimeRemainingColumn(), console=self._console, transient=True
+            )
+            self._display.start()
+        bars, bar = self._display, self._display.add_task(description, total=total)
         try:
             for item in items:
                 yield item
                 bars.advance(bar)
         finally:
-            with self._lock:
-                bars.remove_task(bar)
-                if not bars.tasks:  # a line between bars would be written over
-                    bars.stop()
-                    self._display = None
+            bars.remove_task(bar)
+            if not bars.tasks:  # a line between bars would be written over
+                bars.stop()
+                self._display = None
 
     def say(self, line: str) -> None:
         """A line as it is, never wrapped."""
@@ -64,9 +63,3 @@ class Bars:
         if self._say is not None:
             return self._say(line)
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _display(console: Console) -> RichProgress:
-    """Bars, each with what it counts, how far it is and how long it will take."""
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
-    return RichProgress(*columns, TimeRemainingColumn(), console=console, transient=True)

@@ -46,14 +46,12 @@ def run(words: Sequence[str]) -> None:
 
 def _run_by(options: Command, by: str, started: float) -> None:
     """Count the documents of each value of a column apart."""
-    found = count_by(options, options.out, by=by, progress=Bars(Command))
+    counted = count_by(options, options.out, by=by, progress=Bars(Command))
+    values = sorted(counted.items(), key=lambda item: (item[0] is None, item[0]))
+    tokens = [f"{int(stored.table.sum(dtype='int64')):,}" for _, stored in values]
     rows = [
-        (
-            visible(value or "–"),
-            f"{stored.documents:,}",
-            f"{int(stored.table.sum(dtype='int64')):,}",
-        )
-        for value, stored in sorted(found.items(), key=lambda item: (item[0] is None, item[0]))
+        (visible(value or "–"), f"{stored.documents:,}", total)
+        for (value, stored), total in zip(values, tokens, strict=True)
     ]
     rich.print(make_table("Counts", [visible(by), "documents", "tokens"], rows, right=(1, 2)))
     print(f"Counts: {options.out}/*   ({time.perf_counter() - started:.0f} s)")

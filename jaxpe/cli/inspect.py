@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.text import Text
 from tyro.conf import Positional
 
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
@@ -34,8 +33,6 @@ def run(words: Sequence[str]) -> None:
     def job(options: Command, *, progress: Bars) -> InspectResult:
         return inspect_model(plain(options, InspectOptions), options.out, progress=progress)
 
-    run_to_page(Command, words, job, "Page", inspect_table, _summary)
-
-
-def _summary(found: InspectResult) -> Text:
-    return Text(f"\n{inspect_summary(found)}\n")
+    run_to_page(
+        Command, words, job, "Page", inspect_table, lambda result: f"\n{inspect_summary(result)}"
+    )

@@ -1,19 +1,17 @@
 """The command line `jaxpe`: finds the commands, and turns bad input into one line and exit 2."""
 
-import atexit
 import contextlib
-import gc
 import importlib
+import io
 import logging
 import os
 import re
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
 
 import jaxpe
-from jaxpe._core.errors import InputError, MissingExtraError, check_installed, nearest, require
+from jaxpe._core.errors import InputError, MissingExtraError, check_installed, require, unknown
 from jaxpe.cli.environment import set_environment
 from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.parsing import flag_message
@@ -33,22 +31,25 @@ COMMANDS = {
     "train": "train a transformer with a positional encoding",
     "compare": "compare runs of `jaxpe train`, or counts of corpora",
 }
-_TRAINING = dict.fromkeys(
-    ("audit", "inspect", "spectral", "extrapolate", "train", "compare"), ("train", "report")
-)
 # Commands whose programs take longer to compile than to run.
 _SMALL_PROGRAMS = ("report", "encodings", "audit", "spectral", "compare")
-_EXTRAS = {"report": ("report",), "count": ("data",), **_TRAINING}
-_MODULES = {
-    "data": ("grain", "orbax.checkpoint"),
-    "report": ("matplotlib.figure", "jinja2"),
-    "train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"),
-}
+_WITHOUT_JAX = ("rope",)  # NumPy alone, but for .gguf files
+# Modules that a command needs, by the extra that installs them.
+_PAGES = {"report": ("matplotlib.figure", "jinja2")}
+_TRAINING = {"train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"), **_PAGES}
+_EXTRAS = {"report": _PAGES, "count": {"data": ("grain", "orbax.checkpoint")}} | dict.fromkeys(
+    ("audit", "inspect", "spectral", "extrapolate", "train", "compare"), _TRAINING
+)
+_OUT_OF_MEMORY = (
+    "out of memory ({}); pass a smaller length, batch or model, or fewer documents at once"
+)
 
 
 def main() -> None:
     """Entry point of `jaxpe`."""
-    _open_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a character
+            stream.reconfigure(errors="backslashreplace")
     with prompt_exit():
         _run_to_end(sys.argv[1:])
 
@@ -66,23 +67,14 @@ def _run_to_end(words: list[str]) -> None:
         _fail(_OUT_OF_MEMORY.format(error), code=2)
     except FloatingPointError as error:  # training came to NaN: not the fault of the input
         _fail(str(error), code=1)
-    except (RuntimeError, AssertionError) as error:
+    except RuntimeError as error:
         _fail(_machine_message(error), code=2)
     except SystemExit as stop:  # of --help, and of options that cannot be parsed
         if isinstance(stop.__context__, BrokenPipeError):  # Rich's, of a pipe as above
             return _drop_output()
-        with _dropped_if_closed():
-            sys.stdout.flush()
         raise
     except KeyboardInterrupt as stop:  # of training, with the number of the signal
         sys.exit(128 + (stop.args[1] if len(stop.args) > 1 else signal.SIGINT))
-
-
-_WITHOUT_JAX = ("rope",)  # NumPy alone, but for .gguf files
-_DEVICES = ("JAX_PLATFORMS", "JAX_DEFAULT_DEVICE", "CUDA_VISIBLE_DEVICES")
-_OUT_OF_MEMORY = (
-    "out of memory ({}); pass a smaller length, batch or model, or fewer documents at once"
-)
 
 
 def _run(words: list[str]) -> None:
@@ -91,17 +83,18 @@ def _run(words: list[str]) -> None:
         return print(f"jaxpe {jaxpe.__version__}")
     if words[:1] in (["-h"], ["--help"]):
         return print(_help())
-    _check_command(words)
-    _check_extras(words[0])
+    if not words:
+        raise InputError(f"no command: pass one of {', '.join(COMMANDS)}")
+    if words[0] not in COMMANDS:
+        raise InputError(unknown("command", words[0], COMMANDS))
+    for extra, modules in _EXTRAS.get(words[0], {}).items():
+        for module in modules:
+            check_installed(module, extra=extra)
     set_environment(small_programs=words[0] in _SMALL_PROGRAMS)
     require("tyro", extra="report")
     require("rich", extra="report")
     if words[0] not in _WITHOUT_JAX:
         _import_jax()
-    # Imports, tracing and drawing make millions of objects that live on. With Python's own
-    # thresholds, searches for cycles take a tenth of the time of a report.
-    gc.set_threshold(100_000, 20, 100)
-    atexit.register(gc.freeze)  # else Python searches all objects for cycles as it ends
     # A cache that cannot be written costs time and does not affect the result.
     warnings.filterwarnings("ignore", r"Error (reading|writing) persistent compilation cache")
     # Orbax logs a traceback for every thread of a save that fails; the error is printed once.
@@ -113,37 +106,16 @@ def _run(words: list[str]) -> None:
         raise InputError(flag_message(str(error), command.Command)) from error
 
 
-def _check_extras(command: str) -> None:
-    """Say which extra to install, before anything is imported."""
-    for extra in _EXTRAS.get(command, ()):
-        for module in _MODULES[extra]:
-            check_installed(module, extra=extra)
-
-
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {about}" for name, about in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: jaxpe [--version] COMMAND ...",
-            "",
-            "The geometry of positional encodings, measured on your corpus.",
-            "",
-            *lines,
-            "",
-            "`jaxpe COMMAND --help` explains one.",
-        ]
-    )
+    commands = "\n".join(f"  {name:{width}}  {about}" for name, about in COMMANDS.items())
+    return f"""usage: jaxpe [--version] COMMAND ...
 
+The geometry of positional encodings, measured on your corpus.
 
-def _check_command(words: list[str]) -> None:
-    there = f"the commands are {', '.join(COMMANDS)}; `jaxpe COMMAND --help` explains one"
-    if not words:
-        raise InputError(f"no command; {there}")
-    if words[0] not in COMMANDS:
-        near = nearest(words[0], COMMANDS)
-        meant = f"did you mean {near!r}? If not, " if near else ""
-        raise InputError(f"no command {words[0]!r}; {meant}{there}")
+{commands}
+
+`jaxpe COMMAND --help` explains one."""
 
 
 def _import_jax() -> None:
@@ -155,62 +127,27 @@ def _import_jax() -> None:
         raise InputError(f"{error}; correct or unset it (set here: {settings})") from error
 
 
-def _machine_message(error: RuntimeError | AssertionError) -> str:
-    """Message where JAX has no memory or no device, or may not transfer; others are raised."""
+def _machine_message(error: RuntimeError) -> str:
+    """Message of JAX about memory or devices; other errors are raised."""
     text = str(error)
     if any(words in text for words in ("RESOURCE_EXHAUSTED", "Out of memory")):
         return _OUT_OF_MEMORY.format(text.splitlines()[0])
-    if "Unable to initialize backend" in text:
-        return text
-    if "Disallowed" in text and "transfer" in text:
-        return "JAX_TRANSFER_GUARD forbids transfers that every command makes: unset it"
-    try:
-        importlib.import_module("jax").devices()
-    except Exception as failure:  # of any kind: an assertion of JAX where a plugin is missing
-        settings = [f"{name}={os.environ[name]}" for name in _DEVICES if name in os.environ]
-        reason = str(failure) or "there is no such device"
-        return f"JAX has no device ({', '.join(settings) or reason}): {reason}; unset or correct it"
-    if "Unknown backend" in text:
-        return f"{text}; correct or unset JAX_DEFAULT_DEVICE"
+    if any(words in text for words in ("Unable to initialize backend", "Unknown backend")):
+        return f"{text}; correct or unset JAX_PLATFORMS and JAX_DEFAULT_DEVICE"
     raise error
 
 
 def _fail(message: str, *, code: int) -> None:
     """Print one line on standard error."""
-    with _dropped_if_closed():
+    try:
         sys.stdout.flush()
+    except OSError:  # a full disk
+        _drop_output()
     with contextlib.suppress(OSError):
         # A name of thousands of letters is cut.
         line = re.sub(r"(\S{100})\S{100,}(\S{40})", r"\1…\2", " ".join(message.splitlines()))
         print(f"jaxpe: {line}", file=sys.stderr)
     sys.exit(code)
-
-
-def _open_streams() -> None:
-    """Have standard streams that can be written, whatever they were at the start.
-
-    A descriptor that is closed would be that of the next file opened, and what libraries print
-    would go into it; an encoding without a character would end a run that is done.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        if hasattr(stream := getattr(sys, name), "reconfigure"):
-            with contextlib.suppress(OSError):  # a pipe that nobody reads any more
-                stream.reconfigure(errors="backslashreplace")
-
-
-@contextlib.contextmanager
-def _dropped_if_closed() -> Iterator[None]:
-    try:
-        yield
-    except OSError:
-        _drop_output()
 
 
 def _drop_output() -> None:

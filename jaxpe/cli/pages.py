@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import rich
+from rich.text import Text
 
 from jaxpe import report
 from jaxpe._core.files import output_folder
@@ -17,13 +18,14 @@ def run_to_page(
 ) -> None:
     """Run a job as words ask, write its page into the folder `out`, and print it.
 
-    `shown` make of the result what is printed before the path of the page, which has a label.
+    `shown` make the texts and tables that are printed before the labelled path of the page.
     """
     started = time.perf_counter()
     options: Any = parse(kind, words)
     with output_folder(options.out):
-        found = job(options, progress=Bars(kind))
-        page = report.write(found, options.out, png=options.png)
+        result = job(options, progress=Bars(kind))
+        page = report.write(result, options.out, png=options.png)
     for make in shown:
-        rich.print(make(found))
+        printed = make(result)
+        rich.print(Text(f"{printed}\n") if isinstance(printed, str) else printed)
     print(f"{label}: {page}   ({time.perf_counter() - started:.0f} s)")

@@ -19,8 +19,8 @@ def parse(kind: type[Options], words: Sequence[str], *, default: Options | None 
     """The options that words ask for, in place of the defaults; help is printed and ends."""
     tyro = require("tyro", extra="report")
     prog = f"jaxpe {kind.__module__.rpartition('.')[2]}"
-    given = {} if default is None else {"default": default}
-    return tyro.cli(kind, args=_parsed_lengths(words), prog=prog, **given)
+    defaults = {} if default is None else {"default": default}
+    return tyro.cli(kind, args=_parsed_lengths(words), prog=prog, **defaults)
 
 
 def _parsed_lengths(words: Sequence[str]) -> list[str]:
@@ -83,11 +83,10 @@ def command_line(options: Any, **changes: Any) -> str:
     "jaxpe train 'my films.tsv' --special --steps 40"
     """
     options = dataclasses.replace(options, **changes)
-    default, positional = _defaults(type(options)), _names(type(options))
+    default, positional = _flat(type(options)), _names(type(options))
     words = ["jaxpe", type(options).__module__.rpartition(".")[2]]
-    found = _flat(options)
-    for name, value in sorted(found.items(), key=lambda item: not positional[item[0]]):
-        if value == default.get(name, dataclasses.MISSING):
+    for name, value in sorted(_flat(options).items(), key=lambda item: not positional[item[0]]):
+        if value == default[name]:
             continue
         values = value if isinstance(value, tuple) else (value,)
         words += values if positional[name] else _flag(name, *values)
@@ -103,24 +102,13 @@ def _flag(name: str, *values: Any) -> list[str]:
 
 
 def _flat(options: Any, prefix: str = "") -> dict[str, Any]:
-    """Values of options by name, those of nested ones with a dot."""
-    found: dict[str, Any] = {}
+    """Values of options by name, nested ones with a dot; of a class, the defaults that it has."""
+    values: dict[str, Any] = {}
     for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
+        value = getattr(options, field.name, dataclasses.MISSING)
         nested = dataclasses.is_dataclass(value)
-        found |= _flat(value, f"{prefix}{field.name}.") if nested else {prefix + field.name: value}
-    return found
-
-
-def _defaults(kind: type) -> dict[str, Any]:
-    """Defaults of options by name, as `_flat`; without those that have none."""
-    found: dict[str, Any] = {}
-    for field in dataclasses.fields(typing.cast(Any, kind)):
-        if dataclasses.is_dataclass(field.default):
-            found |= _flat(field.default, f"{field.name}.")
-        elif field.default is not dataclasses.MISSING:
-            found[field.name] = field.default
-    return found
+        values |= _flat(value, f"{prefix}{field.name}.") if nested else {prefix + field.name: value}
+    return values
 
 
 def _names(options: type, prefix: str = "") -> Mapping[str, bool]:

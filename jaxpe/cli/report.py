@@ -4,10 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.text import Text
 from tyro.conf import Positional
 
-from jaxpe.analysis.corpus import CorpusAnalysis, CorpusOptions, analyse
+from jaxpe.analysis.corpus import CorpusOptions, analyse
 from jaxpe.cli.pages import run_to_page
 from jaxpe.cli.parsing import described
 from jaxpe.report import encoding_table, summary, summary_table
@@ -27,8 +26,4 @@ class Command(CorpusOptions):
 
 def run(words: Sequence[str]) -> None:
     """Measure a corpus, write the report, and print what it says."""
-    run_to_page(Command, words, analyse, "Report", summary_table, encoding_table, _summary)
-
-
-def _summary(found: CorpusAnalysis) -> Text:
-    return Text(f"{summary(found)}\n")
+    run_to_page(Command, words, analyse, "Report", summary_table, encoding_table, summary)

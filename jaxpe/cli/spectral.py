@@ -4,10 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.text import Text
 from tyro.conf import Positional
 
-from jaxpe.analysis.attention import AttentionAnalysis, AttentionOptions, analyse
+from jaxpe.analysis.attention import AttentionOptions, analyse
 from jaxpe.cli.pages import run_to_page
 from jaxpe.cli.parsing import described
 from jaxpe.report import spectral_summary, spectral_table
@@ -27,8 +26,4 @@ class Command(AttentionOptions):
 
 def run(words: Sequence[str]) -> None:
     """Take the logits apart, write the report, and print the table."""
-    run_to_page(Command, words, analyse, "Spectra", spectral_table, _summary)
-
-
-def _summary(found: AttentionAnalysis) -> Text:
-    return Text(f"{spectral_summary(found)}\n")
+    run_to_page(Command, words, analyse, "Spectra", spectral_table, spectral_summary)

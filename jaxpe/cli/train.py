@@ -33,6 +33,8 @@ from jaxpe.training.config import (
 )
 from jaxpe.training.run import CHECKPOINTS
 
+_SIDES = ("encoding", "decoder_encoding", "cross_encoding")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(TrainConfig):
@@ -68,7 +70,7 @@ def parsed(words: Sequence[str]) -> TrainConfig:
     config = local_model_options(plain(parse(Command, words), TrainConfig), "pretrained")
     if not config.resume:
         return config
-    for side in ("encoding", "decoder_encoding", "cross_encoding"):
+    for side in _SIDES:
         encoding_entries(config, side)  # imports modules that a person names; a file may not
     saved = plain(load_config(config.out), Command)
     return local_model_options(
@@ -79,10 +81,9 @@ def parsed(words: Sequence[str]) -> TrainConfig:
 def resuming(config: TrainConfig, **changes: Any) -> str:
     """Command that resumes a run, with the options that its folder does not hold."""
     # A file does not have a module imported: its name must be on the command line.
-    sides = ("encoding", "decoder_encoding", "cross_encoding")
-    given = {side: getattr(config, side) for side in sides}
-    own = {side: name for side, name in given.items() if ":" in (name or "")}
-    return command_line(Command(out=config.out, resume=True), **own, **changes)
+    names = {side: getattr(config, side) for side in _SIDES}
+    modules = {side: name for side, name in names.items() if ":" in (name or "")}
+    return command_line(Command(out=config.out, resume=True), **modules, **changes)
 
 
 def extending(config: TrainConfig) -> str:
@@ -95,21 +96,19 @@ def extending(config: TrainConfig) -> str:
 def commands_after(config: TrainConfig) -> dict[str, str]:
     """Commands that continue from a finished run, by their purpose."""
     other = another_seed(config, config.init_seed + 1)
-    found = {"extend": extending(config)}
+    commands = {"extend": extending(config)}
     if config.pretrained is None and config.encoding != "none":
-        without = config.out.parent / f"{config.out.resolve().name}-none"
-        plainest = dataclasses.replace(config, encoding="none", out=without, resume=False)
-        found["none"] = anew(plainest)
-    found |= {
-        "seed": anew(other),
-        "compare": command_line(compare.Command(runs=(config.out, other.out))),
-    }
+        out = config.out.parent / f"{config.out.resolve().name}-none"
+        without = dataclasses.replace(config, encoding="none", out=out, resume=False)
+        commands["none"] = anew(without)
+    commands["seed"] = anew(other)
+    commands["compare"] = command_line(compare.Command(runs=(config.out, other.out)))
     # They read texts, and import no modules.
     if config.task != "translate" and ":" not in (config.encoding or ""):
         about = {"source": config.source, "model": str(config.out)}
-        found["spectral"] = command_line(spectral.Command(**about))
-        found["audit"] = command_line(audit.Command(**about))
-    return found
+        commands["spectral"] = command_line(spectral.Command(**about))
+        commands["audit"] = command_line(audit.Command(**about))
+    return commands
 
 
 def another_seed(config: TrainConfig, init_seed: int) -> TrainConfig:

@@ -202,7 +202,7 @@ def _known(
     numbers = np.asarray(x)
     if present is not None and np.shape(present) == numbers.shape[:1]:
         numbers = numbers[np.asarray(present)]
-    numeric = numbers.dtype.kind in "fiuV" and numbers.size > 0
+    numeric = numbers.dtype.kind in "bfiuV" and numbers.size > 0
     if not numeric or (ndim is not None and numbers.ndim != ndim):
         return None
     return numbers if numbers.dtype.kind in ("f" if as_floats else "fiu") else numbers.astype(float)

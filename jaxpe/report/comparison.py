@@ -1,18 +1,16 @@
-"""Runs of `jaxpe train` side by side: words, tables, a figure and a page."""
+"""Comparison of runs of `jaxpe train`: text, tables, a figure and a page."""
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxpe._core.errors import require
 from jaxpe.analysis.comparison import NOT_TRAINED, ComparedRun, Group, RunComparison
-from jaxpe.analysis.corpus.result import Interval
 from jaxpe.report import style
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.style import add_legend, new_figure
-from jaxpe.report.tables import make_table
+from jaxpe.report.tables import table_group
 from jaxpe.report.text import plural, visible
 from jaxpe.report.training_figures import smoothed
 from jaxpe.report.training_run import duration, next_steps
@@ -34,7 +32,7 @@ _COLOURS = (
     style.WINE, style.INDIGO, style.BROWN,
 )  # fmt: skip
 _DASHES = ("-", "--", ":")
-_MOST_TOLD = 2  # settings beside a name
+_MOST_LISTED = 2  # settings beside a name
 _LISTED = 200  # characters of a value in a table
 
 
@@ -45,12 +43,7 @@ def comparison_table(result: RunComparison) -> "rich.console.Group":
 
     >>> rich.print(comparison_table(found))  # doctest: +SKIP
     """
-    group = require("rich.console", extra="report").Group
-    tables = [make_table(title, header, rows, right=range(1, 99)) for title, header, rows in
-              tables_of(result)]  # fmt: skip
-    for table in tables:
-        table.padding = (0, 1, 0, 0)
-    return group(*tables)
+    return table_group(comparison_rows(result))
 
 
 def comparison_summary(result: RunComparison) -> str:
@@ -60,17 +53,17 @@ def comparison_summary(result: RunComparison) -> str:
     'At step 400 alibi has the least held-out loss, 5.02 nats a token ...'
     """
     first, *others = result.groups
+    at = "At the end of each run" if result.step is None else f"At step {result.step:,}"
     if not others:
         return (
-            f"The {plural(len(result.runs), 'run')} differ in their seeds alone. "
-            f"{_where(result)} the held-out loss is {_shown(first)}: any difference between them "
-            "is that of chance."
+            f"The {plural(len(result.runs), 'run')} differ in their seeds alone. {at} the held-out "
+            f"loss is {_shown(first)}: any difference between them is due to chance."
         )
-    found = (
-        f"{_where(result)} {title_of(result, first.name)} has the least held-out loss, "
-        f"{_shown(first)}; the next, {title_of(result, others[0].name)}, has {_shown(others[0])}."
+    return (
+        f"{at} {title_of(result, first.name)} has the least held-out loss, {_shown(first)}; the "
+        f"next, {title_of(result, others[0].name)}, has {_shown(others[0])}. "
+        f"{_significance(result, first, others[0])}"
     )
-    return f"{found} {_certainty(result, first, others[0])}"
 
 
 def write_comparison(
@@ -81,7 +74,7 @@ def write_comparison(
     page = template("comparison.html.j2").render(
         result=result,
         summary=comparison_summary(result),
-        tables=tables_of(result),
+        tables=comparison_rows(result),
         next_steps=next_steps(commands),
         figures=figures,
     )
@@ -89,29 +82,25 @@ def write_comparison(
 
 
 def title_of(result: RunComparison, name: str) -> str:
-    """The name of a configuration with what makes it another, where that is one thing or two."""
-    place = [run.name for run in result.runs].index(name)
-    found = {
-        setting: values[place]
-        for setting, values in result.settings.items()
-        if setting not in NOT_TRAINED
-    }
-    told = ", ".join(f"{setting} {visible(value)}" for setting, value in found.items())
-    return f"“{visible(name)}”" + (f" ({told})" if 0 < len(found) <= _MOST_TOLD else "")
+    """Name of a configuration, with the one or two settings in which it differs."""
+    index = [run.name for run in result.runs].index(name)
+    values = {k: v[index] for k, v in result.settings.items() if k not in NOT_TRAINED}
+    listed = ", ".join(f"{setting} {visible(value)}" for setting, value in values.items())
+    return f"“{visible(name)}”" + (f" ({listed})" if 0 < len(values) <= _MOST_LISTED else "")
 
 
 def nats(loss: float, half: float = math.nan) -> str:
-    """A loss as training prints it, to four places, with half of its interval where there is one.
+    """Loss to four decimals, as training prints it, with half of its interval if it has one.
 
     >>> nats(5.00123), nats(5.04, 0.0289), nats(math.nan)
     ('5.0012', '5.0400 ± 0.0289', 'n/a')
     """
-    known = [f"{value:.4f}" for value in (loss, half) if math.isfinite(value)]
-    return " ± ".join(known) or "n/a"
+    finite = [f"{value:.4f}" for value in (loss, half) if math.isfinite(value)]
+    return " ± ".join(finite) or "n/a"
 
 
-def tables_of(result: RunComparison) -> list[tuple[str, list[str], Rows]]:
-    """Title, header and rows of each table: the runs, the groups, what was asked for."""
+def comparison_rows(result: RunComparison) -> list[tuple[str, list[str], Rows]]:
+    """Title, header and rows of each table: runs, groups, and settings that differ."""
     at = "at the end" if result.step is None else f"step {result.step:,}"
     accuracy = ["accuracy, %"] if result.task == "classify" else []
     header = ["run", f"loss, {at}", *accuracy, "least", "at step", "steps", "parameters", "time"]
@@ -135,9 +124,9 @@ def losses_figure(result: RunComparison) -> "matplotlib.figure.Figure":
     title = f"{visible(result.source)}: losses of {plural(len(result.runs), 'run')}"
     figure, (axis,) = new_figure(title, height=4.0)
     names = [group.name for group in result.groups]
-    for place, name in enumerate(names):
-        dash = _DASHES[place // len(_COLOURS) % len(_DASHES)]
-        look: dict[str, Any] = {"color": _COLOURS[place % len(_COLOURS)], "ls": dash}
+    for index, name in enumerate(names):
+        dash = _DASHES[index // len(_COLOURS) % len(_DASHES)]
+        look: dict[str, Any] = {"color": _COLOURS[index % len(_COLOURS)], "ls": dash}
         for run in (run for run in result.runs if run.group == name):
             axis.plot(run.loss_steps, smoothed(run.loss), **look, alpha=0.35, lw=0.9)
             label = title_of(result, name) if run.name == name else None
@@ -154,12 +143,11 @@ def losses_figure(result: RunComparison) -> "matplotlib.figure.Figure":
 
 
 def _run_row(result: RunComparison, run: ComparedRun) -> tuple[str, ...]:
-    at = run.last if run.common is None else run.common
-    accuracy = [f"{100 * at.accuracy:.1f}"] if result.task == "classify" else []
+    at = run.compared
     return (
         visible(run.name),
         nats(at.loss),
-        *accuracy,
+        *([f"{100 * at.accuracy:.1f}"] if result.task == "classify" else []),
         nats(run.best.loss),
         f"{run.best.step:,}",
         f"{run.steps:,}" + ("" if run.finished else ", stopped"),
@@ -169,23 +157,15 @@ def _run_row(result: RunComparison, run: ComparedRun) -> tuple[str, ...]:
 
 
 def _group_row(result: RunComparison, group: Group) -> tuple[str, ...]:
-    first = group is result.groups[0]
+    mean, low, high = (f"{100 * x:.1f}" for x in group.accuracy)
+    accuracy = mean if math.isnan(group.accuracy.low) else f"{mean} [{low}–{high}]"
     return (
         title_of(result, group.name),
         str(group.loss.seeds),
         nats(*group.loss[:2]),
-        *([_percent(group.accuracy)] if result.task == "classify" else []),
-        "–" if first else nats(*group.behind[:2]),
+        *([accuracy] if result.task == "classify" else []),
+        "–" if group is result.groups[0] else nats(*group.behind[:2]),
     )
-
-
-def _percent(found: Interval) -> str:
-    mean, low, high = (f"{100 * x:.1f}" for x in found)
-    return mean if math.isnan(found.low) else f"{mean} [{low}–{high}]"
-
-
-def _where(result: RunComparison) -> str:
-    return "At the end of each run" if result.step is None else f"At step {result.step:,}"
 
 
 def _shown(group: Group) -> str:
@@ -193,33 +173,28 @@ def _shown(group: Group) -> str:
     return f"{nats(*group.loss[:2])} nats{seeds}"
 
 
-def _certainty(result: RunComparison, first: Group, second: Group) -> str:
+def _significance(result: RunComparison, first: Group, second: Group) -> str:
     """Significance of the difference between the first group and the next."""
     mean, half, _ = second.behind
     if math.isnan(half):
+        once = [group.name for group in (first, second) if group.loss.seeds < 2]
+        which = f"“{visible(once[0])}”" if len(once) == 1 else "each"
         return (
-            f"The difference of {nats(mean)} cannot be tested, since "
-            f"{_trained_once(first, second)} trained from one seed: no repeat shows how much the "
-            "seed alone changes the loss. Train each configuration from at least three seeds and "
-            "compare all runs; runs that differ in their seeds are then averaged, with intervals."
+            f"The difference of {nats(mean)} cannot be tested: {which} was trained from one seed. "
+            "Train each configuration from at least three seeds and compare all runs; runs that "
+            "differ in their seeds are then averaged, with intervals."
         )
-    how = "seed by seed" if second.paired else "of means over independent seeds"
-    told = "is significant" if mean - half > 0 else "is not significant"
-    pairs = "" if len(result.groups) < 3 else ", of all pairs of configurations together"
-    text = f"The difference {how} is {nats(mean, half)} (95 % interval{pairs}): it {told}."
-    if len(result.groups) > 2:
-        text += (
-            " The best of several configurations is chosen by the same losses, so its lead is "
-            "slightly overestimated."
-        )
-    if mean - half > 0:
-        return f"{text} Next, see whether it holds on other documents or at another size."
-    each = "" if len(result.groups) < 3 else ", five or more of each configuration"
-    return f"{text} Next, train more seeds{each}, or take the cheaper one."
-
-
-def _trained_once(*groups: Group) -> str:
-    once = [f"“{visible(group.name)}”" for group in groups if group.loss.seeds < 2]
-    if len(once) != 1:
-        return "each was"
-    return f"{once[0]} was"
+    significant, several = mean - half > 0, len(result.groups) > 2
+    parts = [
+        f"The difference {'seed by seed' if second.paired else 'of means over independent seeds'} "
+        f"is {nats(mean, half)} (95 % interval{', of all pairs together' if several else ''}): it "
+        f"is {'' if significant else 'not '}significant."
+    ]
+    if several:
+        parts.append("The best of several is chosen by the same losses, which favours it slightly.")
+    if significant:
+        parts.append("Next, see whether it holds on other documents or at another size.")
+    else:
+        each = ", five or more of each configuration" if several else ""
+        parts.append(f"Next, train more seeds{each}, or take the cheaper one.")
+    return " ".join(parts)

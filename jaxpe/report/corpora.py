@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxpe._core.errors import require
 from jaxpe.analysis.corpora import LEVEL, ComparedPair, CorporaComparison
 from jaxpe.report import style
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.style import add_legend, new_figure
-from jaxpe.report.tables import make_table
+from jaxpe.report.tables import table_group
 from jaxpe.report.text import number, percent, plural, visible
 from jaxpe.report.training_run import next_steps
 
@@ -36,11 +35,7 @@ def corpora_table(result: CorporaComparison) -> "rich.console.Group":
 
     >>> rich.print(corpora_table(found))  # doctest: +SKIP
     """
-    group = require("rich.console", extra="report").Group
-    return group(
-        *(make_table(title, header, rows, right=range(1, 99)) for title, header, rows in
-          corpora_rows(result))
-    )  # fmt: skip
+    return table_group(corpora_rows(result))
 
 
 def corpora_summary(result: CorporaComparison) -> str:

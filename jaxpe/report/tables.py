@@ -1,5 +1,6 @@
 """Tables on a console, readable at 80 columns."""
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,6 +9,7 @@ from jaxpe._core.errors import require
 from jaxpe.report.text import percent, plural, visible
 
 if TYPE_CHECKING:
+    import rich.console
     import rich.table
 
     from jaxpe.analysis.counts import StoredCounts
@@ -54,3 +56,13 @@ def make_table(title, header, rows, *, right) -> "rich.table.Table":
     for row in rows:
         table.add_row(*map(text, row))
     return table
+
+
+def table_group(
+    tables: Iterable[tuple[str, Sequence[str], Sequence[Sequence[str]]]],
+) -> "rich.console.Group":
+    """Tables of title, header and rows, one below the other, with numbers right of a name."""
+    made = [make_table(*table, right=range(1, 99)) for table in tables]
+    for table in made:
+        table.padding = (0, 1, 0, 0)  # 100 columns are to do
+    return require("rich.console", extra="report").Group(*made)

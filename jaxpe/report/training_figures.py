@@ -1,12 +1,12 @@
-"""A training run as figures and as a table, from the records of its log.
+"""Figures and table of a training run, from the records of its log.
 
 A record is a dict with "step", the metrics of that step ("loss", "accuracy"), and what hooks found
-after it, "eval/..." and "probe/...", as `jaxpe.training.train` writes them.
+after it: "eval/..." and "probe/...", as `jaxpe.training.train` writes them.
 """
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ SCORES = (
     ("stress", "raw stress, Eq. (4)"),
     ("scaled_stress", "scaled stress"),
 )
+_PROBED = "probe/occupied/stress"  # which every probe records
 _WINDOWS = 20  # a smoothed curve averages over one part in so many of the run
 
 
@@ -72,7 +73,7 @@ def training_figures(history: Sequence[Record]) -> list[Rendered]:
 
 def _drawings(history: Sequence[Record]) -> list[style.Drawing]:
     drawn: list[style.Drawing] = [("curves", curves_figure, _CURVES)]
-    if _series(history, "probe/")[0].size:
+    if _series(history, _PROBED)[0].size:
         drawn.append(("probe", probe_figure, _PROBE))
     return drawn
 
@@ -83,8 +84,8 @@ _CURVES = (
 )
 _PROBE = (
     "Distances between position vectors against Hellinger distances between the token frequencies "
-    "of the training documents, at the steps probed. Those of position are of disjoint halves, "
-    "less shuffled documents."
+    "of the training documents, at the steps probed. Distances of position come from disjoint "
+    "halves, less the distances of shuffled documents."
 )
 
 
@@ -116,19 +117,19 @@ def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
 
 def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
     """The geometry of the encoding as it trains, beside that of the corpus."""
-    steps, _ = _series(history, "probe/")
+    steps, _ = _series(history, _PROBED)
     title = "The geometry of the encoding in training"
     figure, axes = new_figure(title, height=7.2, rows=3, columns=2, sharex=True)
     if not len(steps):
         return style.say_why_empty(figure, axes[0], "the encoding was not probed")
-    places = np.arange(len(steps))  # the steps that are probed lie ever farther apart
+    ticks = np.arange(len(steps))  # the steps that are probed lie ever farther apart
     for axis, (name, label) in zip(axes, SCORES, strict=True):
         factor = 100.0 if name == "violation_rate" else 1.0
         for where, shown, look in PLACES:
-            own, values = _series(history, f"probe/{where}/{name}")
-            axis.plot(np.searchsorted(steps, own), factor * values, **look, label=shown)
+            probed, values = _series(history, f"probe/{where}/{name}")
+            axis.plot(np.searchsorted(steps, probed), factor * values, **look, label=shown)
         axis.set_title(label, fontsize=10, loc="left")
-        axis.set_xticks(places, [f"{step:g}" for step in steps], rotation=60, fontsize=9)
+        axis.set_xticks(ticks, [f"{step:g}" for step in steps], rotation=60, fontsize=9)
         axis.grid(axis="y", color="#F2F2F2", lw=0.8)
         axis.set_axisbelow(True)
         _widen(axis)
@@ -152,7 +153,24 @@ def training_table(summary: "TrainSummary") -> "rich.table.Table":
 
 def summary_rows(summary: "TrainSummary") -> list[tuple[str, ...]]:
     """Metrics at the start, at the best step and at the end, a row for each."""
-    return _evaluation_rows(summary) + _probe_rows(summary.probe)
+    records = list(summary.evaluation)
+
+    def row(label: str, name: str, shown: Callable[[float], str]) -> tuple[str, ...]:
+        return (label, *(shown(as_float(record.get(name))) for record in records))
+
+    rows = [row("held-out step", "step", "{:,.0f}".format), row("loss, nats", "loss", number)]
+    if summary.task != "classify":
+        rows.append(row("perplexity", "loss", lambda loss: number(perplexity_of(loss))))
+    rows.append(row("accuracy", "accuracy", percent))
+    for name in records[-1]:
+        if name.startswith("exact"):  # of an encoder-decoder, at the trained lengths and beyond
+            rows.append(row("right answers" + name[5:].replace("_", ", length "), name, percent))
+    for name, label in SCORES if summary.probe else ():
+        shown = percent if name == "violation_rate" else number
+        scores = [summary.probe[end].get(f"occupied/{name}") for end in ("first", "last")]
+        first, last = (shown(as_float(score)) for score in scores)
+        rows.append((label.removesuffix(", % of triples"), first, "", last))
+    return rows
 
 
 def pace(summary: "TrainSummary") -> str:
@@ -172,42 +190,6 @@ def perplexity_of(loss: float) -> float:
     return math.exp(loss) if loss < 700 else math.inf
 
 
-def _evaluation_rows(summary: "TrainSummary") -> list[tuple[str, ...]]:
-    """Each number on the held-out documents: at the start, at the best step, at the end."""
-    records = list(summary.evaluation)
-    rows: list[tuple[str, ...]] = [
-        ("held-out step", *(f"{record['step']:,}" for record in records))
-    ]
-    losses = [_value(record["loss"]) for record in records]
-    rows.append(("loss, nats", *map(number, losses)))
-    if summary.task != "classify":
-        rows.append(("perplexity", *(number(perplexity_of(loss)) for loss in losses)))
-    rows.append(_shares("accuracy", records, "accuracy"))
-    for name in records[-1]:
-        if name.startswith("exact"):  # of an encoder-decoder, at the trained lengths and beyond
-            _, _, length = name.partition("_")
-            label = f"right answers, length {length}" if length else "right answers"
-            rows.append(_shares(label, records, name))
-    return rows
-
-
-def _shares(label: str, records: Sequence[Record], name: str) -> tuple[str, ...]:
-    return (label, *(percent(_value(record.get(name))) for record in records))
-
-
-def _probe_rows(probe: Mapping[str, Record]) -> list[tuple[str, ...]]:
-    """Each score over the occupied positions, before and after."""
-    if not probe:
-        return []
-    rows: list[tuple[str, ...]] = []
-    for name, label in SCORES:
-        ends = [_value(probe[when].get(f"occupied/{name}")) for when in ("first", "last")]
-        shown = map(percent, ends) if name == "violation_rate" else map(number, ends)
-        first, last = shown
-        rows.append((label.removesuffix(", % of triples"), first, "", last))
-    return rows
-
-
 def _curves_title(history: Sequence[Record]) -> str:
     _, values = _series(history, "eval/loss")
     if len(values) < 2:
@@ -218,24 +200,21 @@ def _curves_title(history: Sequence[Record]) -> str:
 
 
 def _series(history: Sequence[Record], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and values of one number; of a prefix `.../`, the steps that have any of its kind."""
-    if name.endswith("/"):
-        steps = [r["step"] for r in history if any(key.startswith(name) for key in r)]
-        return np.array(steps, float), np.ones(len(steps))
-    found = [(record["step"], _value(record[name])) for record in history if name in record]
-    steps, values = np.array(found, float).reshape(-1, 2).T
+    """Steps and values of a number."""
+    values = [(record["step"], as_float(record[name])) for record in history if name in record]
+    steps, values = np.array(values, float).reshape(-1, 2).T
     return steps, values
 
 
 def smoothed(values: np.ndarray) -> np.ndarray:
-    """Means over a window around each step, of those that are there."""
+    """Moving average, over as many steps as there are at the ends."""
     window = np.ones(2 * (len(values) // (2 * _WINDOWS)) + 1)
     ones = np.ones(len(values))
     return np.convolve(values, window, "same") / np.convolve(ones, window, "same")
 
 
 def _widen(axis) -> None:
-    """An axis of a curve that hardly moves would else show rounding."""
+    """Widen an axis whose curve hardly moves, which would show rounding."""
     low, high = axis.get_ylim()
     least = 0.02 * max(abs(low), abs(high), 1e-6)
     if high - low < least:
@@ -244,5 +223,6 @@ def _widen(axis) -> None:
     axis.ticklabel_format(axis="y", useOffset=False, style="plain")
 
 
-def _value(value: float | None) -> float:
-    return math.nan if value is None else value
+def as_float(value: int | float | None) -> float:
+    """A number from a log, where None stands for one that is not finite."""
+    return math.nan if value is None else float(value)

@@ -11,9 +11,10 @@ from jaxpe.rope.comparison import SAME
 from jaxpe.rope.evaluation import Placed, program_result
 from jaxpe.rope.families import OWN_CODE, auto_class, parts_of, vendor_value
 from jaxpe.rope.fields import Fields
-from jaxpe.rope.layers import INDEXER, UNSCALED, layer_groups
+from jaxpe.rope.layers import UNSCALED, layer_groups
 from jaxpe.rope.programs.base import ORIGINAL, Reader
 from jaxpe.rope.programs.table import choose_readers
+from jaxpe.rope.programs.transformers import group_label
 from jaxpe.rope.result import LayerPlan, Recipe
 
 _SHARE, _LENGTH = "partial_rotary_factor", "max_position_embeddings"
@@ -98,14 +99,8 @@ def _agrees(goal: _Goal, reader: Reader, changed: Mapping[str, Any]) -> bool:
     return told
 
 
-def _label(goal: _Goal, plan: LayerPlan) -> str:
-    """Key of the entry's part for a group of layers."""
-    name = plan.name.removesuffix(INDEXER)
-    return goal.case.model.family.labels.get(name, name)
-
-
 def _is_scaled(goal: _Goal, plan: LayerPlan) -> bool:
-    alike = _label(goal, plan) == _label(goal, goal.widest)
+    alike = group_label(goal.case.model, plan) == group_label(goal.case.model, goal.widest)
     alike |= not goal.case.model.family.by_kind and plan.name != UNSCALED
     return plan.turns and alike and plan.part == goal.widest.part
 
@@ -118,30 +113,30 @@ def _part(goal: _Goal, plan: LayerPlan, old: Mapping[str, Any]) -> dict[str, Any
     stated = {one for one in shares if isinstance(one, int | float)}
     fitting = (one for one in (*stated, 1.0) if 0 <= width * one - plan.turning < 1)
     share = next(fitting, plan.turning / width)
-    own = {"rope_type": plan.rope_type, "rope_theta": plan.base}
+    new = {"rope_type": plan.rope_type, "rope_theta": plan.base}
     if _is_scaled(goal, plan):
-        own |= {"rope_type": "yarn", "factor": goal.factor, ORIGINAL: goal.original}
+        new |= {"rope_type": "yarn", "factor": goal.factor, ORIGINAL: goal.original}
+    present = {"type": new["rope_type"], _LENGTH: goal.length, "attention_factor": None}
+    new |= {key: value for key, value in present.items() if key in old}
     unit = plan.rope_type == "yarn" and plan.attention_factor == 1  # whatever the factor is
-    unit &= (goal.case.factor or 2) > 1 and not {"mscale", "mscale_all_dim"} & {*old}
-    now = {"type": own["rope_type"], _LENGTH: goal.length, "attention_factor": None}
-    own |= {key: value for key, value in now.items() if key in old}
-    own |= {"attention_factor": 1.0} if unit else {}
-    return {**old, **own, **({_SHARE: share} if {*stated, share} - {1.0} else {})}
+    if unit and (goal.case.factor or 2) > 1 and not {"mscale", "mscale_all_dim"} & {*old}:
+        new["attention_factor"] = 1.0
+    return {**old, **new, **({_SHARE: share} if {*stated, share} - {1.0} else {})}
 
 
 def _parameters(goal: _Goal) -> dict[str, Any]:
     """New `rope_parameters`, with a part for each kind of layer where the class reads parts."""
-    entry = _part(goal, goal.widest, goal.case.entry)
-    if not goal.case.model.family.by_kind:
+    model, entry = goal.case.model, _part(goal, goal.widest, goal.case.entry)
+    if not model.family.by_kind:
         return entry
-    given = (goal.case.stated.get(_NEW) or {}).items()
-    parts = {key: value for key, value in given if isinstance(value, Mapping)}
-    plain = {"rope_type": "default", "rope_theta": goal.case.model.fields.number("rope_theta")}
-    unused = dict.fromkeys(goal.case.model.family.labels.values(), plain)  # no layer has them
+    stated = (goal.case.stated.get(_NEW) or {}).items()
+    parts = {key: value for key, value in stated if isinstance(value, Mapping)}
+    plain = {"rope_type": "default", "rope_theta": model.fields.number("rope_theta")}
+    unused = dict.fromkeys(model.family.labels.values(), plain)  # no layer has them
     every = (one for one in goal.case.analysis.groups if one.part == goal.widest.part)
-    labels = {_label(goal, plan): plan for plan in every if plan.turns}
+    labels = {group_label(model, plan): plan for plan in every if plan.turns}
     made = {name: _part(goal, plan, parts.get(name, {})) for name, plan in labels.items()}
-    return {**unused, **parts, **made, _label(goal, goal.widest): entry}
+    return {**unused, **parts, **made, group_label(model, goal.widest): entry}
 
 
 def _nested_changes(goal: _Goal) -> _Changes:

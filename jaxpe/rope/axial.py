@@ -6,7 +6,7 @@ The axes of an image or a video share a head. `families.toml` has the rule for e
 import math
 import reprlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,52 +16,18 @@ from jaxpe.rope.families import find_family
 from jaxpe.rope.fields import MOST_LAYERS, Fields
 from jaxpe.rope.layers import layer_kinds
 from jaxpe.rope.options import LARGEST_HEAD
+from jaxpe.rope.result import LayerPlan
 
 # Angles per unit of a position, where the class scales positions by a constant of its own.
 _UNITS = {"half image": 2 * math.pi, "half base size": math.pi / 2}
 _TURNING = ("full_attention", "window_attention", "sliding_attention")
 
 
-class AxialGroup(NamedTuple):
-    """Group of layers that treat the positions of patches alike.
+def axial_plans(model: Model, length: int) -> tuple[LayerPlan, ...]:
+    """Plans of the layer groups in a tower or a diffusion transformer; empty for other models.
 
-    Attributes:
-        part: stack that the layers are of, where a model has several stacks; else empty.
-        layers: indices, from 0; None if the file does not give their number.
-        kind: "axial", or "linear" for convolutions between attention.
-        head_dim: width of a head, or of all heads together where their frequencies differ.
-        turning: entries that turn, over all axes.
-        base: θ of the frequencies; None where they are weights of the checkpoint.
-        axes: names of the axes, in the order of the head.
-        frequencies: angle per unit of a position, a tuple for each axis; empty for weights.
-        pairing: "half" or "interleaved".
-        layout: "sections" (the pairs of an axis stand together), "blocks" (the entries of an axis
-            do, and are paired among themselves), "alternating" (the axes take turns, pair by pair),
-            "mixed sections" (they take turns as long as both have pairs left) or "crossed"
-            (frequencies stand as the other pairing has them, so the entries of a pair turn by
-            angles of their own).
-        unit: unit of a position: "patch", "half image" (from -1 to 1 over it), "half base size"
-            (from -1 to 1 over a fixed size), "grid" (the image is stretched over a fixed grid),
-            "area" (the grid has a fixed area), "frame" or "pixel".
-        window: patches that a query sees; None for all.
-    """
-
-    part: str = ""
-    layers: tuple[int, ...] | None = None
-    kind: str = "linear"
-    head_dim: int = 0
-    turning: int = 0
-    base: float | None = None
-    axes: tuple[str, ...] = ()
-    frequencies: tuple[tuple[float, ...], ...] = ()
-    pairing: str = ""
-    layout: str = ""
-    unit: str = ""
-    window: int | None = None
-
-
-def axial_groups(model: Model) -> tuple[AxialGroup, ...]:
-    """Groups of layers in a tower or a diffusion transformer; empty for other models.
+    Layers are "axial", or "linear" for convolutions between attention. Base is NaN, and frequencies
+    are empty, where the frequencies are weights of the checkpoint.
 
     Raises:
         InputError: fields that contradict each other, or no width of a head.
@@ -69,53 +35,56 @@ def axial_groups(model: Model) -> tuple[AxialGroup, ...]:
     >>> from jaxpe.rope.families import find_family
     >>> family = find_family("FluxTransformer2DModel")
     >>> model = Model("", family, True, Fields({}, family, source="flux"), 0)
-    >>> [(len(group.layers), group.axes, group.turning) for group in axial_groups(model)]
+    >>> [(len(plan.layers), plan.axes, plan.turning) for plan in axial_plans(model, 64)]
     [(57, ('index', 'height', 'width'), 128)]
     """
-    if model.family.kind != "axial":
+    family, fields = model.family, model.fields
+    if family.kind != "axial":
         return ()
-    names = _layer_names(model)
-    found = []
+    names = layer_kinds(model) if family.layers else None
+    counts = [fields.whole(one, least=0, most=MOST_LAYERS) for one in family.depth]
+    if not family.layers and None not in counts:
+        names = ["full_attention"] * sum(filter(None, counts))
+    plans = []
     for name in dict.fromkeys(names or ["full_attention"]):
         layers = tuple(i for i, one in enumerate(names) if one == name) if names else None
-        found.append(_group(model, name)._replace(layers=layers))
-    for part in model.family.also:
-        family = find_family(f"{model.family.model_type}.{part}") or model.family
-        fields = Fields(model.fields.stated, family, source=model.fields.source)
-        fields.used = model.fields.used
-        other = model._replace(family=family, fields=fields)
-        found += [one._replace(part=part) for one in axial_groups(other)]
-    return tuple(found)
+        plans.append(_plan(model, name, layers, length))
+    for part in family.also:
+        rules = find_family(f"{family.model_type}.{part}") or family
+        others = Fields(fields.stated, rules, source=fields.source)
+        others.used = fields.used
+        other = axial_plans(model._replace(family=rules, fields=others), length)
+        plans += [plan._replace(name=part) for plan in other]
+    return tuple(plans)
 
 
-def _layer_names(model: Model) -> list[str] | None:
-    if model.family.layers:
-        return layer_kinds(model)
-    counts = [model.fields.whole(one, least=0, most=MOST_LAYERS) for one in model.family.depth]
-    return None if None in counts else ["full_attention"] * sum(filter(None, counts))
-
-
-def _group(model: Model, name: str) -> AxialGroup:
-    family = model.family
+def _plan(model: Model, name: str, layers: tuple[int, ...] | None, length: int) -> LayerPlan:
+    family, fields = model.family, model.fields
+    window = _window(model) if name in _TURNING[1:] else None
+    span = window or 2**62
+    plan = LayerPlan(
+        "attention", model.part, layers, "linear", window, True, 0, frequencies=(),
+        trained=min(model.context, span), reach=min(length, span),
+    )  # fmt: skip
     if name not in _TURNING:
-        return AxialGroup()
+        return plan
     widths = _widths(model)
     head = _head(model, widths)
-    base = None if family.split == "learned" else _base(model)
-    angles = _SPLITS[family.split](model, widths, head, base or 1.0)
-    unit = _UNITS.get(family.unit, 1.0)
+    base = math.nan if family.split == "learned" else _base(model)
+    angles = _SPLITS[family.split](model, widths, head, base)
     divided = zip(angles, _divisors(model, name), strict=False)
-    frequencies = tuple(tuple((axis * unit / by).tolist()) for axis, by in divided)
+    frequencies = tuple(axis * _UNITS.get(family.unit, 1.0) / by for axis, by in divided)
     turning = 2 * sum(map(len, frequencies)) or head
     if turning > head:
-        raise InputError(f"{model.fields.source}: {turning:,} entries turn of a head of {head:,}")
+        raise InputError(f"{fields.source}: {turning:,} entries turn of a head of {head:,}")
     pairing = family.pairing
     if pairing not in ("half", "interleaved"):  # the field that says it
-        pairing = "half" if model.fields.get(pairing) == "split" else "interleaved"
-    axes = tuple(family.axes[: len(angles) or None])
-    window = None if name == "full_attention" else _window(model)
-    own = (axes, frequencies, pairing, family.layout, family.unit, window)
-    return AxialGroup("", None, "axial", head, turning, base, *own)
+        pairing = "half" if fields.get(pairing) == "split" else "interleaved"
+    return plan._replace(
+        kind="axial", head_dim=head, turning=turning, pairing=pairing, base=base,
+        axes=tuple(family.axes[: len(angles) or None]), layout=family.layout, unit=family.unit,
+        frequencies=frequencies,
+    )  # fmt: skip
 
 
 def _widths(model: Model) -> list[int]:

@@ -1,12 +1,13 @@
-"""Known faults of rotary configurations: one function for each cause.
+"""Known faults of rotary configurations.
 
-A check returns the code of a finding and the values of its text, or None. `findings.toml` has the
-texts, remedies and threads. Positions of packed or left-padded rows are not checked.
+A check yields the codes of its findings, with values of their texts. `findings.toml` has the texts,
+remedies and threads. Positions of packed or left-padded rows are not checked.
 """
 
+import itertools
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -29,6 +30,7 @@ from jaxpe.rope.result import SEVERITIES, Finding, Program, Reading, RopeAnalysi
 from jaxpe.rope.scaling import ROPE_TYPES
 
 Code = tuple[str, dict[str, Any]]
+Codes = Iterator[Code]
 _RADIANS = 0.01  # error of a float32 phase from which on it is told
 
 
@@ -57,8 +59,8 @@ class Case:
         self.configuration, self.analysis = configuration, analysis
         self.model, self.widest = configuration.models[-1], analysis.widest
         self.name, self.stated = self.model.family.model_type, self.model.fields.stated
-        own = (p for p in analysis.readers if p.name == analysis.numbers_of)
-        self.first = next(own, None) if self.model.known else None
+        newest = (p for p in analysis.readers if p.name == analysis.numbers_of)
+        self.first = next(newest, None) if self.model.known else None
         self.context, self.length = analysis.context, analysis.length
         entry = self.stated.get("rope_scaling") or self.stated.get("rope_parameters")
         self.scaling_entry = entry if isinstance(entry, Mapping) else {}
@@ -74,22 +76,17 @@ class Case:
         value = self.entry.get(name)
         return float(value) if is_finite(value) and value > 0 else None
 
-    def reading(self, trait: str = "") -> Reading | None:
-        """Numbers of the first program, or the first with a trait, for the widest layers."""
-        program = self.program_with_trait(trait) if trait else self.first
-        return None if program is None else self.widest_of(program)
-
     def program_with_trait(self, trait: str) -> Program | None:
         """First program with a trait that reads the configuration."""
-        programs = self.analysis.readers
-        return next((p for p in programs if trait in p.traits and not p.problem), None)
+        return next((p for p in self.analysis.accepted_by if trait in p.traits), None)
 
-    def widest_of(self, program: Program) -> Reading | None:
-        """Numbers of a program in the layers that reach furthest."""
-        none = program.problem or self.widest is None
-        return None if none else program.readings[self.analysis.groups.index(self.widest)]
+    def reading(self, program: Program | None) -> Reading | None:
+        """Numbers of a program for the layers that reach furthest."""
+        if program is None or program.problem or self.widest is None:
+            return None
+        return program.readings[self.analysis.groups.index(self.widest)]
 
-    def told_apart(self, what: str) -> Iterable[tuple[str, str]]:
+    def told_apart(self, what: str) -> Iterator[tuple[str, str]]:
         """Disagreements about a quantity: group, and values by program."""
         for group, kind, values in self.analysis.disagreements:
             if kind == what and group is not None:
@@ -97,111 +94,78 @@ class Case:
                 yield self.analysis.groups[group].name, listed
 
 
-def refused(case: Case) -> Code | None:
-    """Programs that cannot read the configuration."""
+def program_codes(case: Case) -> Codes:
+    """Programs that refuse the configuration, and keys that no program should have to read."""
     problems: dict[str, list[str]] = {}
     for one in case.analysis.readers:
         if one.problem:
             problems.setdefault(one.problem, []).append(one.name)
-    listed = "; ".join(f"{', '.join(names)}: {problem}" for problem, names in problems.items())
-    code = "refused" if case.analysis.readers[0].problem else "refused_by_some"
-    return (code, {"listed": listed}) if problems else None
-
-
-def own_code(case: Case) -> Code | None:
-    """Type without a class in transformers."""
-    return ("own_code", {"name": case.name}) if case.model.family.since == OWN_CODE else None
-
-
-def unlikely(case: Case) -> Code | None:
-    """Numbers that make no sense; transformers only warns of them."""
+    if problems:
+        listed = "; ".join(f"{', '.join(names)}: {problem}" for problem, names in problems.items())
+        code = "refused" if case.analysis.readers[0].problem else "refused_by_some"
+        yield code, {"listed": listed}
+    if case.model.family.since == OWN_CODE:  # transformers has no class
+        yield "own_code", {}
+    # Numbers that make no sense, of which transformers only warns.
     row = texts()["unlikely"]
     values = row["usual"] | {k: v for k, v in case.entry.items() if isinstance(v, int | float)}
     pairs = [(one, least, values.get(least, least)) for one, least in row["least"].items()]
     listed = ", ".join(f"{one} below {least}" for one, least, value in pairs if values[one] < value)
-    scaled = case.kind not in ("default", "mrope") and case.configuration.form != "gguf"
-    return ("unlikely", {"listed": listed}) if scaled and listed else None
+    if listed and case.kind not in ("default", "mrope") and case.configuration.form != "gguf":
+        yield "unlikely", {"listed": listed}
+    if case.analysis.unread:
+        yield "unread", {"names": ", ".join(case.analysis.unread)}
 
 
-def unread(case: Case) -> Code | None:
-    """Positional keys that no rule has used."""
-    names = case.analysis.unread
-    return ("unread", {"names": ", ".join(names)}) if names else None
-
-
-def type_unknown(case: Case) -> Code | None:
-    """Scaling type that transformers does not have."""
-    kind, known = case.kind, sorted({*ROPE_TYPES} - {"ntk", "ntk_by_parts"})
-    if kind in (*known, *case.model.family.types, "default", "mrope", "none", "axial"):
-        return None
-    near = {"su": "longrope"}.get(kind, "yarn" if kind in YARNS else nearest(kind, known))
-    meant = f"Write {near!r} if you mean that." if near else f"Use one of {', '.join(known)}."
-    return "type_unknown", {"kind": kind, "meant": meant}
-
-
-def types_differ(case: Case) -> Code | None:
-    """`type` and `rope_type` that differ."""
+def type_codes(case: Case) -> Codes:
+    """Scaling types that transformers does not have, and entries that contradict each other."""
+    kind, types = case.kind, sorted({*ROPE_TYPES} - {"ntk", "ntk_by_parts"})
+    if kind not in (*types, *case.model.family.types, "default", "mrope", "none", "axial"):
+        near = {"su": "longrope"}.get(kind, "yarn" if kind in YARNS else nearest(kind, types))
+        meant = f"Write {near!r} if you mean that." if near else f"Use one of {', '.join(types)}."
+        yield "type_unknown", {"meant": meant}
     names = case.entry.get("type"), case.entry.get("rope_type")
     differ = all(isinstance(name, str) for name in names) and names[0] != names[1]
-    differ = differ and sorted(map(str, names)) not in texts()["types_differ"]["alike"]
-    return ("types_differ", {"first": names[0], "second": names[1]}) if differ else None
-
-
-def entries_differ(case: Case) -> Code | None:
-    """`rope_scaling` and `rope_parameters` with different contents."""
+    if differ and sorted(map(str, names)) not in texts()["types_differ"]["alike"]:
+        yield "types_differ", {"first": names[0], "second": names[1]}
     old, new = (case.stated.get(name) for name in ("rope_scaling", "rope_parameters"))
-    if not (old and new and isinstance(old, Mapping) and isinstance(new, Mapping)):
-        return None
-    keys = sorted(k for k in {*old, *new} - {"rope_theta", "type"} if old.get(k) != new.get(k))
-    return ("entries_differ", {"keys": ", ".join(keys)}) if keys else None
+    if old and new and isinstance(old, Mapping) and isinstance(new, Mapping):
+        keys = sorted(k for k in {*old, *new} - {"rope_theta", "type"} if old.get(k) != new.get(k))
+        if keys:
+            yield "entries_differ", {"keys": ", ".join(keys)}
 
 
-def flat_entry_lost(case: Case) -> Code | None:
-    """Single entry for a class that reads and completes a sub-entry for each kind of layer."""
-    parted = case.model.family.bases and not case.stated.get("rope_scaling")
+def key_codes(case: Case) -> Codes:
+    """Keys and entries that the model's class ignores."""
+    family, entry, reading = case.model.family, case.entry, case.reading(case.first)
     stated = type_of(case.scaling_entry) != "default" or "rope_theta" in case.scaling_entry
-    lost = parted and stated and not case.parts
-    return ("flat_entry_lost", {"name": case.name}) if lost else None
-
-
-def parts_lost(case: Case) -> Code | None:
-    """Entries by kind of layer for a class that reads a single entry."""
-    family, reading = case.model.family, case.reading()
-    if not case.parts or reading is None or family.by_kind or family.bases or family.convert:
-        return None
-    return "parts_lost", {"name": case.name, "parts": ", ".join(case.parts), "base": reading.base}
-
-
-def keys_ignored(case: Case) -> Code | None:
-    """Keys that the scaling does not use, misspelt keys included."""
-    family, entry = case.model.family, case.entry
+    if family.bases and stated and not case.stated.get("rope_scaling") and not case.parts:
+        yield "flat_entry_lost", {}  # its class completes an entry for each kind of layer
+    if case.parts and reading and not (family.by_kind or family.bases or family.convert):
+        yield "parts_lost", {"parts": ", ".join(case.parts), "base": reading.base}
     kind = family.types.get(case.kind, case.kind)
     kind = "yarn" if kind in YARNS else kind
-    if case.first is None or kind not in (*ROPE_TYPES, "default", "mrope"):
-        return None
-    beside = texts()["keys_ignored"]["beside"]
-    taken = {*getattr(ROPE_TYPES.get(kind), "_fields", ()), *beside["all"], *beside.get(kind, ())}
-    taken |= {*beside["alpha"]} if family.alpha else set()
-    ignored = sorted(key for key, value in entry.items() if key not in taken and value is not None)
-    share = case.number("partial_rotary_factor") or 1
-    ignored += ["partial_rotary_factor"] * (kind == "default" and not family.share and share != 1)
-    meant = ((key, nearest(key, taken - set(entry))) for key in ignored)
-    shown = [f"{key} (is it {near}?)" if near else key for key, near in meant]
-    return ("keys_ignored", {"kind": kind, "keys": ", ".join(shown)}) if ignored else None
+    if case.first is not None and kind in (*ROPE_TYPES, "default", "mrope"):
+        beside = texts()["keys_ignored"]["beside"]
+        taken = {*getattr(ROPE_TYPES.get(kind), "_fields", ()), *beside["all"]}
+        taken |= {*beside.get(kind, ())} | ({*beside["alpha"]} if family.alpha else set())
+        ignored = sorted(k for k, value in entry.items() if k not in taken and value is not None)
+        share = case.number("partial_rotary_factor") or 1
+        unshared = kind == "default" and not family.share and share != 1
+        ignored += ["partial_rotary_factor"] * unshared
+        meant = ((key, nearest(key, taken - set(entry))) for key in ignored)
+        shown = [f"{key} (is it {near}?)" if near else key for key, near in meant]
+        if ignored:
+            yield "keys_ignored", {"kind": kind, "keys": ", ".join(shown)}
+    share = case.stated.get("partial_rotary_factor")
+    unused = isinstance(share, int | float) and share != 1 and not (family.share or family.latent)
+    if unused and reading and reading.rope_type == "default":
+        yield "share_ignored", {"share": share, "turning": reading.turning}
 
 
-def share_ignored(case: Case) -> Code | None:
-    """Share of the head that the model's class does not use."""
-    share, reading = case.stated.get("partial_rotary_factor"), case.reading()
-    used = case.model.family.share or case.model.family.latent or share == 1
-    if used or not isinstance(share, int | float) or not reading or reading.rope_type != "default":
-        return None
-    return "share_ignored", {"share": share, "name": case.name, "turning": reading.turning}
-
-
-def base_missing(case: Case) -> Code | None:
+def base_code(case: Case) -> Code | None:
     """Absent θ: each program uses its default, and the defaults differ."""
-    reading, form = case.reading(), case.configuration.form
+    reading, form = case.reading(case.first), case.configuration.form
     names = {"rope_theta", "rotary_emb_base", "rope_ratio", "default_theta"}
     names |= {name for name, _ in case.model.family.bases.values()}
     stated = names & {key for key, value in case.stated.items() if value is not None}
@@ -209,21 +173,20 @@ def base_missing(case: Case) -> Code | None:
         return None
     field = case.model.family.nested_base
     nested = case.model.fields.number(field)
-    said = {"name": case.name, "base": reading.base, "field": field, "nested": nested}
+    said = {"base": reading.base, "field": field, "nested": nested}
     if nested is not None:
         return None if nested == reading.base else ("base_nested", said)
     of_class = "base_missing" if math.isclose(reading.base, 1e4) else "base_of_class_missing"
     return "base_of_gguf_missing" if form == "gguf" else of_class, said
 
 
-def unseen_by_4(case: Case) -> Code | None:
+def version_4_code(case: Case) -> Code | None:
     """Entries only in `rope_parameters`, which transformers 4 does not read."""
-    old, new = case.reading(VERSION_4), case.reading()
+    old, new = case.reading(case.program_with_trait(VERSION_4)), case.reading(case.first)
     if old is None or new is None or not case.stated.get("rope_parameters"):
         return None
-    lost = []
-    if not _close(old.base, new.base):
-        lost.append(f"the base is {old.base:,.0f} instead of {new.base:,.0f}")
+    lost = [f"the base is {old.base:,.0f} instead of {new.base:,.0f}"]
+    lost *= not _close(old.base, new.base)
     if old.rope_type != new.rope_type:
         lost.append(f"the scaling is {old.rope_type} instead of {new.rope_type}")
     if old.turning != new.turning:
@@ -231,228 +194,156 @@ def unseen_by_4(case: Case) -> Code | None:
     return ("unseen_by_4", {"lost": ", and ".join(lost)}) if lost else None
 
 
-def second_base_lost(case: Case) -> Code | None:
-    """OLMo 3: base that applies only to layers with full attention."""
-    bases = {group.base for group in case.analysis.groups if group.turns}
-    stated = case.stated.get("rope_theta")
-    lost = case.name == "olmo3" and isinstance(stated, int | float) and len(bases) > 1
-    return ("second_base_lost", {"stated": stated, "other": min(bases)}) if lost else None
-
-
-def mscale_alone(case: Case) -> Code | None:
-    """`mscale` without `mscale_all_dim`, or the reverse."""
-    given = [name for name in ("mscale", "mscale_all_dim") if case.number(name)]
-    if len(given) != 1 or case.kind not in YARNS or case.number("attention_factor"):
-        return None
-    missing = "mscale_all_dim" if given == ["mscale"] else "mscale"
-    return "mscale_alone", {"given": given[0], "missing": missing}
-
-
-def turning_differs(case: Case) -> Code | None:
-    """Programs that do not rotate the same layers."""
-    listed = "; ".join(f"{name}: {values}" for name, values in case.told_apart("turns"))
-    return ("turning_differs", {"listed": listed}) if listed else None
-
-
-def pairing_differs(case: Case) -> Code | None:
-    """Programs that pair the entries of a head differently."""
-    name, listed = next(iter(case.told_apart("pairing")), ("", ""))
-    return ("pairing_differs", {"group": name, "listed": listed}) if listed else None
-
-
-def factor_replaced(case: Case) -> Code | None:
+def factor_code(case: Case) -> Code | None:
     """YaRN's factor in transformers up to 4.55, computed from two lengths."""
-    stated, program = case.factor, case.program_with_trait(FACTOR_BY_LENGTHS)
-    old = None if program is None else case.widest_of(program)
-    if program is None or old is None or old.rope_type != "yarn":
+    program = case.program_with_trait(FACTOR_BY_LENGTHS)
+    old = case.reading(program)
+    if program is None or old is None or old.rope_type != "yarn" or case.factor is None:
         return None
-    said = {"program": program.name, "stated": stated, "used": old.factor, "scaled": case.scaled}
-    return None if stated is None or _close(old.factor, stated) else ("factor_replaced", said)
+    said = {"program": program.name, "stated": case.factor, "used": old.factor}
+    return None if _close(old.factor, case.factor) else ("factor_replaced", said)
 
 
-def frequencies_differ(case: Case) -> Code | None:
+def number_codes(case: Case) -> Codes:
+    """Numbers that are absent or incomplete in the file."""
+    yield from filter(None, (base_code(case), version_4_code(case)))
+    bases = {group.base for group in case.analysis.turning}
+    stated = case.stated.get("rope_theta")  # OLMo 3: applies to full attention alone
+    if case.name == "olmo3" and isinstance(stated, int | float) and len(bases) > 1:
+        yield "second_base_lost", {"stated": stated, "other": min(bases)}
+    stated = [name for name in ("mscale", "mscale_all_dim") if case.number(name)]
+    if len(stated) == 1 and case.kind in YARNS and not case.number("attention_factor"):
+        missing = "mscale_all_dim" if stated == ["mscale"] else "mscale"
+        yield "mscale_alone", {"given": stated[0], "missing": missing}
+
+
+def difference_codes(case: Case) -> Codes:
+    """Quantities that programs compute differently."""
+    turns = "; ".join(f"{name}: {values}" for name, values in case.told_apart("turns"))
+    if turns:
+        yield "turning_differs", {"listed": turns}
+    for name, listed in itertools.islice(case.told_apart("pairing"), 1):
+        yield "pairing_differs", {"group": name, "listed": listed}
+    yield from filter(None, (factor_code(case), _frequency_code(case)))
+    own, others = _others(case, "attention_factor")
+    parts = (f"{k} uses {v:.4g} ({(v / own) ** 2:.3g} times the logits)" for k, v in others.items())
+    if others:
+        yield "attention_factor_differs", {"own": own, "listed": "; ".join(parts)}
+    own, others = _others(case, "logit_factor")
+    listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
+    if listed or not _close(own, 1.0):
+        yield "logit_factor_differs" if listed else "logit_factor", {"own": own, "listed": listed}
+    readers = [one for one in case.analysis.readers if one.readings and case.first]
+    values = {one.name: max(r.query_factor for r in one.readings) for one in readers}
+    own = next(iter(values.values()), 1.0)
+    listed = ", ".join(f"{k} by {one:.4g}" for k, one in values.items() if not _close(one, own))
+    if listed or not _close(own, 1.0):
+        said = {"own": own, "last": case.length - 1, "listed": listed}
+        yield "query_scaling_differs" if listed else "query_scaling", said
+
+
+def _frequency_code(case: Case) -> Code | None:
     """Programs that compute other frequencies in any group of layers."""
     first, groups = case.first, case.analysis.groups
-    told = {VERSION_4} if unseen_by_4(case) else set()
-    told |= {FACTOR_BY_LENGTHS} if factor_replaced(case) else set()
-    if (base_missing(case) or ("",))[0] == "base_nested":  # told with its remedy
+    told = {VERSION_4} if version_4_code(case) else set()
+    told |= {FACTOR_BY_LENGTHS} if factor_code(case) else set()
+    if first is None or (base_code(case) or ("",))[0] == "base_nested":  # told with its remedy
         return None
-    texts: dict[str, list[str]] = {}
-    for program in case.analysis.readers if first is not None else ():
-        for reading, own in zip(program.readings, first.readings if first else (), strict=False):
-            both = reading.turns and own.turns and not told & set(program.traits)
-            if both and not same_frequencies(reading.frequencies, own.frequencies):
-                where = f", {groups[own.group].name}" if len(groups) > 1 else ""
-                texts.setdefault(f"{where}: {_ratio(reading, own)}", []).append(program.name)
-    if first is None or not texts:
+    names: dict[str, list[str]] = {}
+    for program in case.analysis.readers:
+        for reading, usual in zip(program.readings, first.readings, strict=False):
+            both = reading.turns and usual.turns and not told & set(program.traits)
+            if both and not same_frequencies(reading.frequencies, usual.frequencies):
+                where = f", {groups[usual.group].name}" if len(groups) > 1 else ""
+                names.setdefault(f"{where}: {_ratio(reading, usual)}", []).append(program.name)
+    if not names:
         return None
-    listed = "; ".join(f"{', '.join(names)}{text}" for text, names in texts.items())
+    listed = "; ".join(f"{', '.join(programs)}{text}" for text, programs in names.items())
     alone = case.name == "phimoe" and case.kind in ("longrope", "su")  # one list of two
     code = "short_list_alone" if alone and VERSION_4 not in first.traits else "frequencies_differ"
     return code, {"first": first.name, "listed": listed}
 
 
-def _ratio(reading: Reading, own: Reading) -> str:
-    ratio = largest_ratio(reading.frequencies, own.frequencies)
+def _ratio(reading: Reading, usual: Reading) -> str:
+    ratio = largest_ratio(reading.frequencies, usual.frequencies)
     if math.isnan(ratio):
-        return f"{reading.turning} entries turn, not {own.turning}"
-    off = f"by up to {ratio:.3g} times"
-    if not _close(reading.base, own.base):
-        return f"base {reading.base:,.0f}, not {own.base:,.0f}, {off}"
-    if reading.rope_type != own.rope_type:
-        return f"{reading.rope_type}, not {own.rope_type}, {off}"
-    if not math.isnan(reading.factor) and not _close(reading.factor, own.factor):
-        return f"factor {reading.factor:.4g}, not {own.factor:.4g}, {off}"
-    return off
+        return f"{reading.turning} entries turn, not {usual.turning}"
+    cause = ""
+    if not _close(reading.base, usual.base):
+        cause = f"base {reading.base:,.0f}, not {usual.base:,.0f}, "
+    elif reading.rope_type != usual.rope_type:
+        cause = f"{reading.rope_type}, not {usual.rope_type}, "
+    elif not math.isnan(reading.factor) and not _close(reading.factor, usual.factor):
+        cause = f"factor {reading.factor:.4g}, not {usual.factor:.4g}, "
+    return f"{cause}by up to {ratio:.3g} times"
 
 
-def attention_factor_differs(case: Case) -> Code | None:
-    """Programs that multiply cos and sin by another factor."""
-    own, others = _others(case, "attention_factor")
-    parts = (f"{k} uses {v:.4g} ({(v / own) ** 2:.3g} times the logits)" for k, v in others.items())
-    said = {"own": own, "listed": "; ".join(parts)}
-    return ("attention_factor_differs", said) if others else None
-
-
-def logit_factor_differs(case: Case) -> Code | None:
-    """YaRN temperature of latent attention, separate from the factor on cos and sin."""
-    own, others = _others(case, "logit_factor")
-    listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
-    if listed:
-        return "logit_factor_differs", {"own": own, "listed": listed}
-    return None if _close(own, 1.0) else ("logit_factor", {"own": own})
-
-
-def query_scaling_differs(case: Case) -> Code | None:
-    """Factor on queries by position, applied by some programs only."""
-    readers = [one for one in case.analysis.readers if one.readings and case.first]
-    values = {one.name: max(r.query_factor for r in one.readings) for one in readers}
-    own = next(iter(values.values()), 1.0)
-    others = (f"{name} by {one:.4g}" for name, one in values.items() if not _close(one, own))
-    said = {"own": own, "last": case.length - 1, "listed": ", ".join(others)}
-    if said["listed"]:
-        return "query_scaling_differs", said
-    return None if _close(own, 1.0) else ("query_scaling", said)
-
-
-def length_multiplied(case: Case) -> Code | None:
-    """Length after scaling, multiplied by the factor again."""
-    longer = [one for one in case.analysis.readers if one.longest > case.context]
+def length_codes(case: Case) -> Codes:
+    """Lengths before and after scaling that contradict each other, or that programs misread."""
+    original, factor, context = case.original, case.factor, case.context
+    longer = [one for one in case.analysis.readers if one.longest > context]
     if case.kind == "yarn":
         longer = [one for one in longer if not _close(one.longest, case.scaled)]
-    listed = ", ".join(f"{one.name} allows {one.longest:,.0f}" for one in longer)
-    return ("length_multiplied", {"context": case.context, "listed": listed}) if longer else None
-
-
-def lengths(case: Case) -> Code | None:
-    """`max_position_embeddings` that is the length after scaling, or contradicts the factor."""
-    original, factor, context = case.original, case.factor, case.context
-    if case.kind not in YARNS or not original or not factor or original == context:
-        return None
-    said = {"context": context, "original": int(original), "factor": factor, "scaled": case.scaled}
-    return "length_is_scaled" if _close(case.scaled, context) else "lengths_contradict", said
-
-
-def original_missing(case: Case) -> Code | None:
-    """Absent L0, replaced by `max_position_embeddings`."""
-    stated = case.entry.get(ORIGINAL) or case.stated.get(ORIGINAL)
-    missing = not stated and case.kind in (*YARNS, "llama3", "longrope", "su")
-    return ("original_missing", {"context": case.context}) if missing else None
-
-
-def dynamic_length(case: Case) -> Code | None:
-    """Dynamic scaling, which depends on the length of the text."""
-    if case.kind != "dynamic" or (case.model.family.alpha and case.number("alpha")):
-        return None
-    differs = case.original and case.original != case.context
-    said = {"original": int(case.original or 0), "context": case.context}
-    return "dynamic_original" if differs else "dynamic_length", said
-
-
-def own_dynamic(case: Case) -> Code | None:
-    """Qwen 1: base that the model's code stretches beyond the training length."""
+    if longer:  # the length after scaling, multiplied by the factor again
+        listed = ", ".join(f"{one.name} allows {one.longest:,.0f}" for one in longer)
+        yield "length_multiplied", {"listed": listed}
+    if case.kind in YARNS and original and factor and original != context:
+        yield "length_is_scaled" if _close(case.scaled, context) else "lengths_contradict", {}
+    missing = not case.entry.get(ORIGINAL) and not case.stated.get(ORIGINAL)
+    if missing and case.kind in (*YARNS, "llama3", "longrope", "su"):
+        yield "original_missing", {}
+    if case.kind == "dynamic" and not (case.model.family.alpha and case.number("alpha")):
+        yield "dynamic_original" if original and original != context else "dynamic_length", {}
+    # Qwen 1: its code stretches the base beyond the training length.
     on = [name for name in ("use_dynamic_ntk", "use_logn_attn") if case.stated.get(name) is True]
-    told = on and all(name in case.model.fields.used for name in on)
-    said = {"names": " and ".join(on), "context": case.context}
-    return ("own_dynamic", said) if told else None
-
-
-def scaling_with_sections(case: Case) -> Code | None:
-    """Scaling with multimodal sections, which some programs omit."""
-    scaled = case.kind in (*YARNS, "linear", "dynamic") and "mrope_section" in case.entry
-    return ("scaling_with_sections", {"kind": case.kind}) if scaled else None
-
-
-def beyond_scaling(case: Case) -> Code | None:
-    """A text longer than what training and the scaling cover, or than the file says."""
-    covered = max(case.context, case.scaled if case.original else 0)
+    if on and case.model.fields.used.issuperset(on):
+        yield "own_dynamic", {"names": " and ".join(on)}
+    if case.kind in (*YARNS, "linear", "dynamic") and "mrope_section" in case.entry:
+        yield "scaling_with_sections", {}
+    # A text longer than what training and the scaling cover, or than the file says.
+    covered = max(context, case.scaled if original else 0)
     unseen = case.widest.unseen if case.widest is not None else 0
-    said: dict[str, Any] = {"length": case.length, "context": case.context, "kind": case.kind}
-    said |= {"covered": covered, "unseen": unseen}
-    if not unseen or case.length <= covered * (1 + SAME):
-        beyond = {g.kind for g in case.analysis.groups} - {"linear", "axial"}
-        return ("beyond_context", said) if beyond and case.length > case.context else None
-    stretched = case.kind in (*YARNS, "default", "mrope", "proportional")
-    return "beyond_scaling" if stretched else "beyond_own_scaling", said
+    if unseen and case.length > covered * (1 + SAME):
+        stretched = case.kind in (*YARNS, "default", "mrope", "proportional")
+        code = "beyond_scaling" if stretched else "beyond_own_scaling"
+        yield code, {"covered": covered, "unseen": unseen}
+    elif case.length > context and {g.kind for g in case.analysis.groups} - {"linear", "axial"}:
+        yield "beyond_context", {}
+    if case.kind == "linear" and case.widest and not original:
+        yield "linear_original", {}
+    reading = case.reading(case.program_with_trait(ONE_LIST))
+    if reading and reading.rope_type == "longrope" and context > reading.original > 0:
+        yield "longrope_lists", {"original": reading.original}
 
 
-def linear_original(case: Case) -> Code | None:
-    """Linear scaling, which has no field for the length before scaling."""
-    linear = case.kind == "linear" and case.widest and not case.original
-    return ("linear_original", {"context": case.context}) if linear else None
-
-
-def longrope_lists(case: Case) -> Code | None:
-    """Two lists of divisors, with different rules of choice in each program."""
-    reading = case.reading(ONE_LIST)
-    chosen = reading and reading.rope_type == "longrope" and case.context > reading.original > 0
-    return ("longrope_lists", {"original": reading.original}) if reading and chosen else None
-
-
-def kinds_of_layers(case: Case) -> Code | None:
-    """Kinds of layers with separate tables, which programs with a single table get wrong."""
-    turning = [group for group in case.analysis.groups if group.turns]
+def model_codes(case: Case) -> Codes:
+    """Properties that are easily overlooked: several tables, precision, reported faults."""
+    turning = case.analysis.turning
     tables = {(g.base, g.rope_type, g.turning, g.head_dim, g.attention_factor) for g in turning}
     still = [g for g in case.analysis.groups if g.kind == "none"]
-    if len(tables) < 2 and not (still and turning):
-        return None
-    parts = [f"{g.name}: base {g.base:,.0f}, {g.rope_type}, {g.turning} entries" for g in turning]
-    parts += [f"{g.name}: no rotation" for g in still]
-    return "kinds_of_layers", {"listed": "; ".join(parts)}
-
-
-def low_precision(case: Case) -> Code | None:
-    """A 16-bit model, whose phases must not be 16-bit."""
+    if len(tables) > 1 or (still and turning):  # programs with a single table get it wrong
+        parts = [f"{g.name}: base {g.base:,.0f}, {g.rope_type}, {g.turning} entries"
+                 for g in turning]  # fmt: skip
+        parts += [f"{g.name}: no rotation" for g in still]
+        yield "kinds_of_layers", {"listed": "; ".join(parts)}
+    longest = {e[1]: e for e in case.analysis.precision if (e[0], e[2]) == (case.length, "all")}
     fields = {**case.configuration.outside, **case.stated}
-    name = str(fields.get("dtype") or fields.get("torch_dtype") or "").removeprefix("torch.")
-    error = _error(case, name)
-    return ("low_precision", {"name": name, **error}) if error and name != "float32" else None
-
-
-def float32_precision(case: Case) -> Code | None:
-    """Positions at which a float32 product is inaccurate."""
-    error = _error(case, "float32")
-    return ("float32_precision", error) if error and error["largest"] >= _RADIANS else None
-
-
-def _error(case: Case, name: str) -> dict[str, Any]:
-    """Error of phases in a dtype at the longest text; empty if it was not computed."""
-    sought = (case.length, name, "all")
-    return next((one._asdict() for one in case.analysis.precision if one[:3] == sought), {})
-
-
-def reported(case: Case) -> Code | None:
-    """Threads in which users met faults of programs with this type of model."""
-    return ("reported", {"name": case.name}) if thread_names(case.name) else None
+    dtype = str(fields.get("dtype") or fields.get("torch_dtype") or "").removeprefix("torch.")
+    if dtype in longest and dtype != "float32":
+        yield "low_precision", longest[dtype]._asdict()
+    if "float32" in longest and longest["float32"].largest >= _RADIANS:
+        yield "float32_precision", longest["float32"]._asdict()
+    if thread_names(case.name):
+        yield "reported", {}
 
 
 def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
     """Value of the first program, and values that differ under the same scaling type."""
-    new = case.reading()
-    if new is None:
+    first = case.reading(case.first)
+    if first is None:
         return 1.0, {}
-    own, readings = getattr(new, what), {p.name: case.widest_of(p) for p in case.analysis.readers}
-    alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == new.rope_type}
+    own, readings = getattr(first, what), {p.name: case.reading(p) for p in case.analysis.readers}
+    alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == first.rope_type}
     values = {name: getattr(reading, what) for name, reading in alike.items()}
     return own, {name: value for name, value in values.items() if not _close(value, own)}
 
@@ -461,14 +352,8 @@ def _close(one: float | int, other: float | int) -> bool:
     return math.isclose(one, other, rel_tol=SAME) or (math.isnan(one) and math.isnan(other))
 
 
-CHECKS: tuple[Callable[[Case], Code | None], ...] = (
-    refused, own_code, unlikely, unread, type_unknown, types_differ, entries_differ,
-    flat_entry_lost, parts_lost, keys_ignored, share_ignored, base_missing, unseen_by_4,
-    second_base_lost, mscale_alone, turning_differs, pairing_differs, factor_replaced,
-    frequencies_differ, attention_factor_differs, logit_factor_differs, query_scaling_differs,
-    length_multiplied, lengths, original_missing, dynamic_length, own_dynamic,
-    scaling_with_sections, beyond_scaling, linear_original, longrope_lists, kinds_of_layers,
-    low_precision, float32_precision, reported,
+CHECKS: tuple[Callable[[Case], Codes], ...] = (
+    program_codes, type_codes, key_codes, number_codes, difference_codes, length_codes, model_codes,
 )  # fmt: skip
 
 
@@ -481,13 +366,15 @@ def texts() -> Mapping[str, Any]:
 def findings(case: Case) -> tuple[Finding, ...]:
     """Findings of a configuration, most severe first."""
     result, gguf = [], case.configuration.form == "gguf"
-    for check in CHECKS:
-        code, values = check(case) or ("", {})
-        row = texts().get(code, {})
-        if row and not (gguf and row.get("config_only")):
-            threads = thread_names(case.name) if code == "reported" else row.get("threads", ())
-            text, remedy = (row[part].format(**values) for part in ("text", "remedy"))
-            for name, own in program_facts("llama_cpp")["keys"].items() if gguf else ():
-                text, remedy = text.replace(name, own), remedy.replace(name, own)
-            result.append(Finding(code, row["severity"], text, remedy, tuple(threads)))
+    shared = {name: getattr(case, name) for name in ("name", "kind", "context", "length", "scaled")}
+    shared |= {"original": int(case.original or 0), "factor": case.factor}
+    for code, values in itertools.chain.from_iterable(check(case) for check in CHECKS):
+        row = texts()[code]
+        if gguf and row.get("config_only"):
+            continue
+        threads = thread_names(case.name) if code == "reported" else row.get("threads", ())
+        text, remedy = (row[part].format(**shared | values) for part in ("text", "remedy"))
+        for name, key in program_facts("llama_cpp")["keys"].items() if gguf else ():
+            text, remedy = text.replace(name, key), remedy.replace(name, key)
+        result.append(Finding(code, row["severity"], text, remedy, tuple(threads)))
     return tuple(sorted(result, key=lambda one: SEVERITIES.index(one.severity)))

@@ -16,11 +16,12 @@ _COMPARED = (
 
 def disagreements(programs: tuple[Program, ...]) -> tuple[Disagreement, ...]:
     """Quantities that differ between programs: of the whole model first, then by group."""
-    reading = [one for one in programs if one.problem is None]
+    accepting = [one for one in programs if one.problem is None]
     result = _told(None, "problem", {one.name: one.problem for one in programs})
-    result += _told(None, "longest", {one.name: one.longest for one in reading})
-    for index in range(len(reading[0].readings) if reading else 0):
-        result += _group_disagreements(index, {one.name: one.readings[index] for one in reading})
+    result += _told(None, "longest", {one.name: one.longest for one in accepting})
+    for readings in zip(*(one.readings for one in accepting), strict=True):
+        names = [one.name for one in accepting]
+        result += _group_disagreements(readings[0].group, dict(zip(names, readings, strict=True)))
     return tuple(result)
 
 
@@ -40,9 +41,9 @@ def _group_disagreements(index: int, readings: dict[str, Reading]) -> list[Disag
             values = {name: value.split(",")[0] for name, value in values.items()
                       if "permuted" not in value}  # fmt: skip
         result += _told(index, what, values)
-    known = [one.frequencies for one in turning.values()]
-    if known and not all(same_frequencies(known[0], other) for other in known[1:]):
-        texts = {name: ratio_text(one.frequencies, known[0]) for name, one in turning.items()}
+    first = next((one.frequencies for one in turning.values()), np.zeros(0))
+    if not all(same_frequencies(first, one.frequencies) for one in turning.values()):
+        texts = {name: _ratio_text(one.frequencies, first) for name, one in turning.items()}
         result.append(Disagreement(index, "frequencies", texts))
     return result
 
@@ -68,7 +69,7 @@ def largest_ratio(frequencies: np.ndarray, first: np.ndarray) -> float:
     return float(max(ratios, key=lambda one: abs(math.log(one)), default=1.0))
 
 
-def ratio_text(frequencies: np.ndarray, first: np.ndarray) -> str:
+def _ratio_text(frequencies: np.ndarray, first: np.ndarray) -> str:
     """Text of the largest ratio between two lists of frequencies."""
     ratio = largest_ratio(frequencies, first)
     if math.isnan(ratio):

@@ -1,5 +1,6 @@
 """Configurations as files store them, and the models that they describe."""
 
+import contextlib
 import os
 import reprlib
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,11 @@ class Model(NamedTuple):
     known: bool
     fields: Fields
     context: int
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """Entry of the file: `rope_scaling`, else `rope_parameters`."""
+        return self.fields.mapping("rope_scaling") or self.fields.mapping("rope_parameters")
 
 
 class Configuration(NamedTuple):
@@ -100,21 +106,16 @@ def _source(options: RopeOptions) -> tuple[str, Form, dict[str, Any]]:
         path = next(filter(Path.is_file, found), found[0])
     if not os.path.isfile(path):
         raise InputError(f"`config`: {path} is not there; {_REMEDY}")
-    if path.suffix == ".gguf" or _magic(path) == b"GGUF":
+    magic = b""
+    with contextlib.suppress(OSError), path.open("rb") as file:  # reported where it is read
+        magic = file.read(4)
+    if path.suffix == ".gguf" or magic == b"GGUF":
         from jaxpe.rope.gguf import gguf_fields  # brings JAX, which other files do not need
 
         return str(path), "gguf", gguf_fields(path)
     fields = read_json(path, remedy=_REMEDY, largest=_LARGEST)
     name = options.config if not os.path.exists(options.config) else str(path)
     return name, "config.json", fields
-
-
-def _magic(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(4)
-    except OSError as error:
-        raise InputError(f"`config`: {path} cannot be read ({error}); {_REMEDY}") from error
 
 
 def _models(

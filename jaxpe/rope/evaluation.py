@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.rope.axial import AxialGroup, axial_groups
 from jaxpe.rope.configuration import Configuration, Model, head_size
 from jaxpe.rope.families import OWN_CODE
 from jaxpe.rope.layers import SLIDING, LayerGroup
@@ -150,48 +149,35 @@ def entry_frequencies(entry: Entry, width: int, length: int, context: int) -> Ro
         return scaling.frequencies(dim, base, length)
 
 
-def axial_plans(model: Model, length: int) -> tuple[LayerPlan, ...]:
-    """Plans of the layer groups in a tower or a diffusion transformer."""
-    plans = []
-    for group in axial_groups(model):
-        axes = tuple(np.array(axis, np.float64) for axis in group.frequencies)
-        own = {"name": group.part or "attention", "two_sided": True, "frequencies": axes}
-        own |= {"base": math.nan if group.base is None else group.base}
-        plans.append(_plain_plan(model, group, length, pairing=group.pairing or None, **own))
-    return tuple(plans)
-
-
-def _plain_plan(model: Model, group: LayerGroup | AxialGroup, length: int, **own: Any) -> LayerPlan:
-    """A group of layers without the numbers of a program."""
-    span = _span(model, group)
-    own = {**group._asdict(), "part": model.part, **own}
-    own |= {"trained": min(model.context, span), "reach": min(length, span)}
-    return LayerPlan(**{name: own[name] for name in LayerPlan._fields if name in own})
-
-
-def _span(model: Model, group: LayerGroup | AxialGroup) -> int:
+def _span(model: Model, group: LayerGroup) -> int:
     """Positions that a query sees, at most."""
-    sliding = isinstance(group, LayerGroup) and group.name == SLIDING
-    local = model.family.window.get("local") and not sliding  # beside compressed keys
+    local = model.family.window.get("local") and group.name != SLIDING  # beside compressed keys
     return 2**62 if local or group.window is None else group.window
 
 
 def layer_plan(placed: Placed, reading: Reading | None, length: int) -> LayerPlan:
     """Plan of a group of layers with a program's numbers; None if it refuses."""
     model, group = placed
-    plan = _plain_plan(model, group, length, base=math.nan)
+    span = _span(model, group)
+    plan = LayerPlan(
+        group.name, model.part, group.layers, group.kind, group.window, group.two_sided,
+        group.head_dim, place=group.place, pairing=group.pairing,
+        trained=min(model.context, span), reach=min(length, span),
+    )  # fmt: skip
     if reading is None or not reading.turns:
         return plan if reading is None else plan._replace(query_factor=reading.query_factor)
     width = group.width if reading.rope_type == "proportional" else reading.turning
     unscaled = inverse_frequencies(width, base=reading.base)[: len(reading.frequencies)]
     frequencies, unscaled = reading.frequencies, _ordered(model, {}, unscaled)
-    trained = min(reading.original or model.context, _span(model, group))
+    trained = min(reading.original or model.context, span)
+    sections = model.entry.get("mrope_section")  # frequencies of each axis of positions
+    whole = isinstance(sections, list) and all(isinstance(one, int) for one in sections)
     slow = unscaled * trained < 2 * math.pi
     ratio, last = frequencies / unscaled, frequencies * plan.reach
     factor = ratio.min(initial=1.0)
     return plan._replace(
         **{name: getattr(reading, name) for name in _TAKEN},
-        sections=_sections(model),
+        sections=tuple(sections) if whole else (),
         unscaled=unscaled,
         trained=trained,
         never_round=int(slow.sum()),
@@ -200,15 +186,6 @@ def layer_plan(placed: Placed, reading: Reading | None, length: int) -> LayerPla
         kept=int((np.abs(ratio - 1) < _SAME).sum()),
         divided=int((np.abs(ratio - factor) < _SAME).sum()) if factor < 1 - _SAME else 0,
     )
-
-
-def _sections(model: Model) -> tuple[int, ...]:
-    """Numbers of frequencies for each axis of multimodal positions, from the file."""
-    fields = model.fields
-    entry = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
-    stated = entry.get("mrope_section")
-    whole = isinstance(stated, list) and all(isinstance(one, int) for one in stated)
-    return tuple(stated) if whole else ()
 
 
 def phase_errors(inverse: np.ndarray, length: int) -> tuple[PhaseError, ...]:
@@ -224,11 +201,6 @@ def phase_errors(inverse: np.ndarray, length: int) -> tuple[PhaseError, ...]:
     whole = [_phase_error(inverse, length, name, "all") for name in _DTYPES]
     part = [_phase_error(inverse, length, n, "frequencies") for n in _DTYPES if n != "float32"]
     return (*whole, *part)
-
-
-def lengths_up_to(length: int) -> list[int]:
-    """Powers of two from 256 up to a length, then the length itself."""
-    return [2**k for k in range(8, length.bit_length()) if 2**k < length] + [length]
 
 
 def _phase_error(

@@ -50,14 +50,14 @@ class Fields:
         why = f"; a whole number of {least:,} to {most:,} is needed"
         return self._checked(name, lambda one: type(one) is int and least <= one <= most, why)
 
-    def number(self, name: str) -> float | None:
-        """A field that is a finite number, or None.
+    def number(self, name: str, default: Any = None) -> Any:
+        """A field that is a finite number, as a float; a default where it is null or absent.
 
         Raises:
             InputError: something else.
         """
         finite = self._checked(name, is_finite, ", not a finite number")
-        return None if finite is None else float(finite)
+        return default if finite is None else float(finite)
 
     def mapping(self, name: str) -> dict[str, Any]:
         """A field that is an object; empty where it is null or absent.

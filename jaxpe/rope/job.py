@@ -1,5 +1,6 @@
 """Job of `jaxpe rope`: what each layer does with positions, and where programs disagree."""
 
+import itertools
 import os
 import re
 from typing import NamedTuple
@@ -8,6 +9,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe.rope.advice import recipes
+from jaxpe.rope.axial import axial_plans
 from jaxpe.rope.checks import Case, findings
 from jaxpe.rope.comparison import disagreements
 from jaxpe.rope.configuration import (
@@ -19,16 +21,14 @@ from jaxpe.rope.configuration import (
 )
 from jaxpe.rope.evaluation import (
     Placed,
-    axial_plans,
     layer_plan,
-    lengths_up_to,
     phase_errors,
     program_result,
 )
 from jaxpe.rope.layers import LayerGroup, layer_groups
 from jaxpe.rope.options import RopeOptions
 from jaxpe.rope.programs.table import choose_readers
-from jaxpe.rope.result import LayerPlan, PhaseError, Program, RopeAnalysis
+from jaxpe.rope.result import LayerPlan, Program, RopeAnalysis
 
 _ROTARY = re.compile("rope|rotary|theta")  # in names of keys
 
@@ -128,9 +128,12 @@ def explain_rope(options: RopeOptions) -> RopeAnalysis:
         unread=unread_fields(configuration),
         numbers_of="" if first is None else first.name,
     )
-    analysis = analysis._replace(precision=_precision(analysis.widest, length))
-    found = Case(configuration, analysis)
-    return analysis._replace(findings=findings(found), recipes=recipes(found))
+    if analysis.widest is not None:
+        lengths = [2**k for k in range(8, length.bit_length()) if 2**k < length] + [length]
+        errors = (phase_errors(np.asarray(analysis.widest.frequencies), one) for one in lengths)
+        analysis = analysis._replace(precision=tuple(itertools.chain.from_iterable(errors)))
+    case = Case(configuration, analysis)
+    return analysis._replace(findings=findings(case), recipes=recipes(case))
 
 
 def longest_context(configuration: Configuration) -> int:
@@ -176,12 +179,6 @@ def _plans(
     every = zip(placed, readings, lengths, strict=True)
     plans = [layer_plan(one, reading, own) for one, reading, own in every]
     return (*plans, *(plan for model in models for plan in axial_plans(model, length)))
-
-
-def _precision(widest: LayerPlan | None, length: int) -> tuple[PhaseError, ...]:
-    frequencies = np.asarray(() if widest is None else widest.frequencies)
-    lengths = () if widest is None else lengths_up_to(length)
-    return tuple(error for one in lengths for error in phase_errors(frequencies, one))
 
 
 def _why_not_judged(configuration: Configuration, shown: bool) -> str:

@@ -1,5 +1,6 @@
 """Groups of layers that treat positions alike, before any frequency is computed."""
 
+import contextlib
 import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -89,7 +90,10 @@ def _group(model: Model, name: str, turns: Any, base: Any) -> LayerGroup:
     window, two_sided = _window(model, name) if attends else (None, False)
     shared = (name, None, kind, window, two_sided)
     if kind != "rotary":
-        return LayerGroup(*shared, _known_head(model) if attends else 0, 0, "first", None)
+        head = 0
+        with contextlib.suppress(InputError):  # the file need not give it
+            head = head_size(model) if attends else 0
+        return LayerGroup(*shared, head, 0, "first", None)
     pairing = family.pairing
     if pairing not in ("half", "interleaved"):
         pairing = "interleaved" if fields.get(pairing) else "half"
@@ -103,14 +107,6 @@ def _group(model: Model, name: str, turns: Any, base: Any) -> LayerGroup:
     head = head_size(model, "head_dim" if listed else family.heads.get(name, "head_dim"))
     width = fields.whole(family.width, least=2) if family.width else None
     return LayerGroup(*shared, head, width or head, family.place, pairing, base)
-
-
-def _known_head(model: Model) -> int:
-    """Width of a head without rotation; 0 if the file does not give it."""
-    try:
-        return head_size(model)
-    except InputError:
-        return 0
 
 
 def _indexer(model: Model, group: LayerGroup) -> LayerGroup:
@@ -182,10 +178,10 @@ def _turned(model: Model, names: list[str] | None) -> list[Any] | None:
     interval = model.fields.whole("no_rope_layer_interval") or 4
     if model.fields.sequence(name):
         return _listed(model, name, names)
-    places = range(1, len(names or ()) + 1)
+    counts = range(1, len(names or ()) + 1)
     if model.family.layers.get("from_end"):
-        places = range(len(places))[::-1]
-    return [int(place % interval != 0) for place in places]
+        counts = range(len(counts))[::-1]
+    return [int(count % interval != 0) for count in counts]
 
 
 def _listed(model: Model, name: str, names: list[str] | None) -> list[Any] | None:
@@ -214,7 +210,9 @@ def layer_kinds(model: Model) -> list[str] | None:
     name = next((one for one in _COUNTS if fields.get(one) is not None), _COUNTS[0])
     count = fields.whole(name, most=MOST_LAYERS)
     rule = model.family.layers
-    derived = _derived_kinds(model, count)  # also where the file lists them: its fields count
+    find = _RULES[next((key for key in _RULES if key in rule), "all")]
+    kinds = find(model, rule, range(count or 0))  # also where the file lists them: fields are read
+    derived = None if count is None else kinds
     name = rule.get("field", "layer_types")
     listing = rule or not model.known or name in model.family.reads  # other classes ignore a list
     stated = fields.sequence("layer_types") if listing else None
@@ -235,14 +233,6 @@ def layer_kinds(model: Model) -> list[str] | None:
     return [_RENAMED.get(one, one) for one in names]
 
 
-def _derived_kinds(model: Model, count: int | None) -> list[str] | None:
-    """Kind of each layer, by the rule of its type."""
-    rule = model.family.layers
-    find = _RULES[next((name for name in _RULES if name in rule), "all")]
-    kinds = find(model, rule, range(count or 0))
-    return None if count is None else kinds
-
-
 def _periodic(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """Two kinds: every p-th layer, and the others; first and last layers may be exceptions."""
     field, then, other = rule.get("field"), rule["then"], rule["else"]
@@ -253,17 +243,18 @@ def _periodic(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]
         return [then] * len(layers)  # a null or zero turns the windows off
     period = (model.fields.whole(field) if field else None) or rule["period"]
     phase, first, last = rule.get("phase", period - 1), rule.get("first", 0), rule.get("last")
-    places = reversed(layers) if rule.get("from_end") else layers
-    kinds = [then if place % period == phase else other for place in places]
+    phase = (model.fields.whole(phase, least=0) or 0) if isinstance(phase, str) else phase
+    indices = reversed(layers) if rule.get("from_end") else layers
+    kinds = [then if i % period == phase else other for i in indices]
     kinds[:first] = [last or then] * len(kinds[:first])
     return [*kinds[:-1], last] if last else kinds
 
 
 def _cyclic(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """Cycle of kinds, from the file or the type."""
-    given = model.fields.sequence(rule["cycle_field"]) if "cycle_field" in rule else None
+    stated = model.fields.sequence(rule["cycle_field"]) if "cycle_field" in rule else None
     names = {**_RENAMED, **rule.get("names", {})}
-    cycle = [names.get(one, one) for one in given or rule["cycle"]]
+    cycle = [names.get(one, one) for one in stated or rule["cycle"]]
     first = rule.get("first", cycle[0])
     return [cycle[i % len(cycle)] if i else first for i in layers]
 
@@ -320,13 +311,6 @@ def _kinds_from_letters(model: Model, rule: Mapping[str, Any], layers: range) ->
     return [_LETTERS.get(pattern[i : i + 1], "mlp") for i in layers]
 
 
-def _kinds_from_offset(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
-    """Jamba: attention in every `attn_layer_period`-th layer from `attn_layer_offset` on."""
-    period = model.fields.whole("attn_layer_period") or 8
-    offset = model.fields.whole("attn_layer_offset", least=0) or 0
-    return [FULL if i % period == offset else LINEAR for i in layers]
-
-
 def _kimi_linear(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """Layers listed from 1 in `linear_attn_config`, else every fourth but the first."""
     listed = model.fields.mapping("linear_attn_config").get("full_attn_layers")
@@ -347,8 +331,8 @@ def _cohere2_moe(model: Model, rule: Mapping[str, Any], layers: range) -> list[s
     dense = fields.whole("first_k_dense_replace", least=0) or 0
     first = fields.whole("prefix_dense_sliding_window_pattern") or 1
     rest = fields.whole("sliding_window_pattern") or 4
-    places = [(i, first) if i < dense else (i - dense, rest) for i in layers]
-    return [SLIDING if (i + 1) % period else FULL for i, period in places]
+    periods = [(i, first) if i < dense else (i - dense, rest) for i in layers]
+    return [SLIDING if (i + 1) % period else FULL for i, period in periods]
 
 
 # Rules by the key of `layers` that names them: kinds of the layers from their indices.
@@ -360,7 +344,6 @@ _RULES: dict[str, Callable[[Model, Mapping[str, Any], range], list[str]]] = {
     "by_turning": _kinds_from_turning,
     "compress_ratios": _deepseek_v4,
     "letters": _kinds_from_letters,
-    "offset": _kinds_from_offset,
     "linear_attn_config": _kimi_linear,
     "sparse_attention_config": _minimax_m3,
     "dense_prefix": _cohere2_moe,

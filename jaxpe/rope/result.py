@@ -32,9 +32,14 @@ class LayerPlan(NamedTuple):
             without rotation.
         sections: numbers of frequencies of each axis of multimodal positions; empty for one axis.
         axes: names of the axes of axial layers.
-        layout: layout of the axes in the head, for axial layers; see
-            `jaxpe.rope.axial.AxialGroup`.
-        unit: unit of a position along an axis, for axial layers.
+        layout: layout of the axes in the head, for axial layers: "sections" (the pairs of an axis
+            stand together), "blocks" (the entries of an axis do, and are paired among themselves),
+            "alternating" (the axes take turns, pair by pair), "mixed sections" (they take turns as
+            long as both have pairs left) or "crossed" (frequencies stand as the other pairing has
+            them, so the entries of a pair turn by angles of their own).
+        unit: unit of a position, for axial layers: "patch", "half image" (from -1 to 1 over it),
+            "half base size" (from -1 to 1 over a fixed size), "grid" (the image is stretched over a
+            fixed grid), "area" (the grid has a fixed area), "frame" or "pixel".
         base: θ; NaN without rotation.
         rope_type: type of the scaling; "default" for none, "rope_freqs" for that tensor of a .gguf.
         attention_factor: factor on cos and sin; logits carry its square.
@@ -250,7 +255,16 @@ class RopeAnalysis(NamedTuple):
     numbers_of: str = ""
 
     @property
+    def turning(self) -> list[LayerPlan]:
+        """Groups of layers that rotate queries and keys."""
+        return [group for group in self.groups if group.turns]
+
+    @property
     def widest(self) -> LayerPlan | None:
         """Rotating layers that reach furthest."""
-        turning = [group for group in self.groups if group.turns]
-        return max(turning, key=lambda group: group.reach, default=None)
+        return max(self.turning, key=lambda group: group.reach, default=None)
+
+    @property
+    def accepted_by(self) -> list[Program]:
+        """Programs that read the configuration, rather than refuse it."""
+        return [program for program in self.readers if program.problem is None]

@@ -155,15 +155,13 @@ class YarnScaling(NamedTuple):
     def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries, and the attention factor."""
         parts = NtkByPartsScaling(*(getattr(self, name) for name in NtkByPartsScaling._fields))
-        return parts.frequencies(dim, base, length)._replace(attention_factor=self._temperature())
-
-    def _temperature(self) -> float:
-        if self.attention_factor is not None:
-            return float(self.attention_factor)
         log = 0.1 * math.log(max(self.factor, 1.0))
+        factor = log + 1.0
         if self.mscale and self.mscale_all_dim:
-            return (log * self.mscale + 1.0) / (log * self.mscale_all_dim + 1.0)
-        return log + 1.0
+            factor = (log * self.mscale + 1.0) / (log * self.mscale_all_dim + 1.0)
+        if self.attention_factor is not None:
+            factor = float(self.attention_factor)
+        return parts.frequencies(dim, base, length)._replace(attention_factor=factor)
 
 
 class Llama3Scaling(NamedTuple):
@@ -190,8 +188,8 @@ class Llama3Scaling(NamedTuple):
         turns = self.original_max_position_embeddings * inverse / (2 * np.pi)
         width = self.high_freq_factor - self.low_freq_factor
         above = turns - self.low_freq_factor
-        kept = np.clip(above / width, 0.0, 1.0) if width > 0 else (above >= 0).astype(float)
-        return RopeFrequencies((1 - kept) * inverse / self.factor + kept * inverse)
+        fast = np.clip(above / width, 0.0, 1.0) if width > 0 else (above >= 0).astype(float)
+        return RopeFrequencies((1 - fast) * inverse / self.factor + fast * inverse)
 
 
 class LongRopeScaling(NamedTuple):
@@ -227,13 +225,10 @@ class LongRopeScaling(NamedTuple):
         short, long = (inverse / np.asarray(f) for f in (self.short_factor, self.long_factor))
         beyond = _known(length, self) > self.original_max_position_embeddings
         chosen = _namespace(beyond).where(beyond, long, short)
-        return RopeFrequencies(chosen, self._temperature())
-
-    def _temperature(self) -> float:
-        if self.attention_factor is not None:
-            return float(self.attention_factor)
         log = math.log(max(self.factor, 1.0))
-        return math.sqrt(1.0 + log / math.log(self.original_max_position_embeddings))
+        computed = math.sqrt(1.0 + log / math.log(self.original_max_position_embeddings))
+        factor = computed if self.attention_factor is None else float(self.attention_factor)
+        return RopeFrequencies(chosen, factor)
 
 
 class ProportionalScaling(NamedTuple):
@@ -272,12 +267,11 @@ class ResonanceScaling(NamedTuple):
 
     def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries."""
-        found = RopeFrequencies(inverse_frequencies(dim, base=base))
-        if self.scaling is not None:
-            found = self.scaling.frequencies(dim, base, length)
-        library = _namespace(found.inverse)
-        wavelengths = library.maximum(library.round(2 * np.pi / found.inverse), 1)
-        return found._replace(inverse=2 * np.pi / wavelengths)
+        scaling = self.scaling or LinearScaling(1.0)
+        scaled = scaling.frequencies(dim, base, length)
+        library = _namespace(scaled.inverse)
+        wavelengths = library.maximum(library.round(2 * np.pi / scaled.inverse), 1)
+        return scaled._replace(inverse=2 * np.pi / wavelengths)
 
 
 RopeScaling = (
@@ -302,18 +296,15 @@ _OTHER_KEYS = {
     "mrope_interleaved",
 }  # fmt: skip
 
-# Types of the values of an entry, whichever scaling it is of.
-_NUMBERS = (
-    "rope_theta", "partial_rotary_factor", "factor", "original_max_position_embeddings",
-    "attention_factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor", "mscale",
-    "mscale_all_dim",
-)  # fmt: skip
+# Types of the values of an entry, whichever scaling it is of; numbers may be written as floats.
 PARAMETER_KINDS: dict[str, Any] = {
-    **dict.fromkeys(_NUMBERS, float),
-    **dict.fromkeys(("rope_type", "type"), str),
-    **dict.fromkeys(("short_factor", "long_factor"), list[float]),
-    "truncate": bool,
-}
+    **{
+        field: {bool: bool, tuple[float, ...]: list[float]}.get(kind, float)
+        for scaling in ROPE_TYPES.values() for field, kind in scaling.__annotations__.items()
+        if field != "fraction"
+    },
+    "rope_theta": float, "partial_rotary_factor": float, "rope_type": str, "type": str,
+}  # fmt: skip
 
 # What makes no sense at 0 or below, a number or a list of numbers.
 _POSITIVE = (
@@ -339,16 +330,11 @@ def check_scaling(scaling: object) -> None:
             raise ValueError(f"{name}: {field} must be positive, not {given[field]}")
     if given.get("original_max_position_embeddings", 2) < 2:
         raise ValueError(f"{name}: original_max_position_embeddings must be at least 2")
-    if given.get("beta_fast", 1) < given.get("beta_slow", 1):
-        raise ValueError(
-            f"{name}: beta_fast ({given['beta_fast']}) must not be below beta_slow "
-            f"({given['beta_slow']})"
-        )
-    if isinstance(scaling, Llama3Scaling) and scaling.high_freq_factor < scaling.low_freq_factor:
-        raise ValueError(
-            f"{name}: high_freq_factor ({scaling.high_freq_factor}) must not be below "
-            f"low_freq_factor ({scaling.low_freq_factor})"
-        )
+    for high, low in (("beta_fast", "beta_slow"), ("high_freq_factor", "low_freq_factor")):
+        if given.get(high, 1) < given.get(low, 1):
+            raise ValueError(
+                f"{name}: {high} ({given[high]}) must not be below {low} ({given[low]})"
+            )
 
 
 def scaling_from_hf(
@@ -382,30 +368,33 @@ def scaling_from_hf(
         raise ValueError(
             f"unknown rope_type {kind!r}: known are default, {', '.join(sorted(ROPE_TYPES))}"
         )
-    given = {key: value for key, value in parameters.items() if key not in _OTHER_KEYS}
-    if kind in ("default", "mrope"):
-        _refuse_unknown(given, (), kind)
-        return None
-    cls = ROPE_TYPES[kind]
-    fields = cls._fields
-    own = {key: value for key, value in given.items() if value is not None}
+    cls = ROPE_TYPES.get(kind)
+    fields = () if cls is None else cls._fields
+    stated = {key: value for key, value in parameters.items() if key not in _OTHER_KEYS}
+    numbers = {key: value for key, value in stated.items() if value is not None or not fields}
     if max_position_embeddings and kind == "dynamic":  # whatever the entry itself says
-        own["original_max_position_embeddings"] = max_position_embeddings
-    original = own.get("original_max_position_embeddings")
+        numbers["original_max_position_embeddings"] = max_position_embeddings
+    original = numbers.get("original_max_position_embeddings")
     if max_position_embeddings and kind in ("yarn", "longrope") and original:
-        own.setdefault("factor", max_position_embeddings / original)
+        numbers.setdefault("factor", max_position_embeddings / original)
     if kind == "proportional":
-        own["fraction"] = partial_rotary_factor(parameters)
-    _refuse_unknown(own, fields, kind)
-    missing = [key for key in fields if key not in own and key not in cls._field_defaults]
+        numbers["fraction"] = partial_rotary_factor(parameters)
+    if unknown := sorted(set(numbers) - set(fields)):
+        raise ValueError(
+            f"rope_type {kind!r} does not know {', '.join(unknown)}; it takes "
+            f"{', '.join(fields) or 'no parameters of its own'}"
+        )
+    if cls is None:
+        return None
+    missing = [key for key in fields if key not in numbers and key not in cls._field_defaults]
     if missing:
         raise ValueError(
-            f"rope_type {kind!r} needs {', '.join(missing)} beside {sorted(own)}: some "
+            f"rope_type {kind!r} needs {', '.join(missing)} beside {sorted(numbers)}: some "
             "configurations keep it outside the entry, so put it in"
         )
-    for name in {"short_factor", "long_factor"} & set(own):
-        own[name] = tuple(own[name])
-    return cls(**own)
+    for name in {"short_factor", "long_factor"} & set(numbers):
+        numbers[name] = tuple(numbers[name])
+    return cls(**numbers)
 
 
 def partial_rotary_factor(parameters: Mapping[str, Any]) -> float:
@@ -441,29 +430,16 @@ def scaling_to_hf(scaling: RopeScaling | None, *, dim: int, base: float) -> dict
     return {"rope_type": kind, **given, "rope_theta": base}
 
 
-def _refuse_unknown(given: Mapping[str, Any], fields: tuple[str, ...], kind: str) -> None:
-    unknown = sorted(set(given) - set(fields))
-    if unknown:
-        raise ValueError(
-            f"rope_type {kind!r} does not know {', '.join(unknown)}; it takes "
-            f"{', '.join(fields) or 'no parameters of its own'}"
-        )
-
-
 def _ntk(dim: int, base: float, factor: Any) -> Frequencies:
     """Frequencies for the base base·factor^(d/(d−2)), as ω_k·factor^(−2k/(d−2)).
 
     The second form keeps float32's digits when the factor is traced. With d = 2 the only
     frequency is 1 whatever the base.
     """
-    exponents = -np.arange(0, dim, 2) / max(dim - 2, 1)
-    inverse = inverse_frequencies(dim, base=base)
     library = _namespace(factor)
-    if library is np:
-        return inverse * float(factor) ** exponents
-    return library.asarray(inverse, factor.dtype) * factor ** library.asarray(
-        exponents, factor.dtype
-    )
+    factor = np.float64(factor) if library is np else factor
+    exponents = library.asarray(-np.arange(0, dim, 2) / max(dim - 2, 1), factor.dtype)
+    return library.asarray(inverse_frequencies(dim, base=base), factor.dtype) * factor**exponents
 
 
 def _ramp(dim: int, base: float, scaling: NtkByPartsScaling) -> np.ndarray:
@@ -491,5 +467,4 @@ def _known(length: Length, scaling: RopeScaling) -> Length:
 
 def _namespace(value: Any) -> Any:
     """Module of an array's functions: jax.numpy for arrays of JAX, else NumPy."""
-    of = getattr(value, "__array_namespace__", None)
-    return np if of is None or isinstance(value, np.ndarray | np.generic) else of()
+    return value.__array_namespace__() if hasattr(value, "__array_namespace__") else np

@@ -1,14 +1,14 @@
-"""Batches as a pure function of (seed, index), so that a resumed run sees exactly the same ones.
+"""Batches as a pure function of (seed, index), so that a resumed run continues exactly.
 
-Rows of similar length share a batch, which is then cut to the shortest bucket that holds it:
-sentences of 13 tokens on average need not all be padded to the longest of 66.
+Length bucketing: rows of similar length share a batch, cut to the shortest bucket that holds it.
+Sentences of 13 tokens on average need no padding to the longest of 66.
 """
 
 import functools
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +33,8 @@ def batches(
     """Shuffled batches for training, as a Grain `IterDataset`.
 
     Every epoch is another permutation of the rows, from (seed, epoch). Rows that do not fill a
-    batch wait for another epoch. With lengths and buckets, windows of 64 batches are sorted by
-    length, cut into batches, the batches shuffled over the epoch, and the arrays named by `trim`
+    batch are left out of the epoch. With lengths and buckets, windows of 64 batches are sorted by
+    length and cut into batches, and the batches shuffled over the epoch. Arrays named by `trim` are
     cut along axis 1 to the smallest bucket that holds the longest row: one compilation a bucket.
 
     Args:
@@ -71,27 +71,23 @@ def in_order(
     lengths: np.ndarray | None = None,
     buckets: Sequence[int] | None = None,
     trim: Sequence[str] = _TRIM,
-) -> Sequence[Batch]:
+) -> list[Batch]:
     """Every row once, in order, for evaluation.
 
-    All batches have `batch_size` rows: the last is filled up with copies of the last row, and each
-    has an array `valid`, bool `[batch]`, false for those. Arguments and errors as for `batches`.
+    All batches have `batch_size` rows. The last is filled up with copies of the last row, for
+    which the array `valid`, bool `[batch]`, is false. Arguments and errors as for `batches`.
 
     >>> [batch["valid"].tolist() for batch in in_order({"x": np.arange(3)}, batch_size=2)]
     [[True, True], [True, False]]
     """
-    return _InOrder(_Rows(arrays, lengths, buckets, trim), batch_size)
-
-
-class _Cut(NamedTuple):
-    """Lengths of batches: the smallest bucket that holds the longest row."""
-
-    lengths: np.ndarray
-    buckets: np.ndarray
-    names: list[str]
-
-    def width(self, rows: np.ndarray) -> int:
-        return int(self.buckets[np.searchsorted(self.buckets, self.lengths[rows].max())])
+    rows = _Rows(arrays, lengths, buckets, trim)
+    if batch_size < 1:
+        raise ValueError(f"batch_size={batch_size} must be at least 1")
+    count = -(-rows.count // batch_size)
+    return [
+        rows.take(np.minimum(numbers, rows.count - 1)) | {"valid": numbers < rows.count}
+        for numbers in np.arange(count * batch_size).reshape(count, batch_size)
+    ]
 
 
 class _Rows:
@@ -108,44 +104,41 @@ class _Rows:
         counts = {name: len(array) for name, array in self.arrays.items()}
         if len(set(counts.values())) != 1:
             raise ValueError(f"arrays must have equally many rows; these have {counts}")
-        self.count = next(iter(counts.values()))
-        self.cut: _Cut | None = None
-        if lengths is not None and buckets is not None:
-            names = [name for name in trim if name in self.arrays]
-            self.cut = _Cut(np.asarray(lengths), np.asarray(buckets, int), names)
-            _check_lengths(self.cut, self.count)
-            if "mask" in names:
-                _check_mask(self.arrays["mask"], self.cut.lengths)
-        elif lengths is not None or buckets is not None:
+        if (lengths is None) != (buckets is None):
             raise ValueError("lengths and buckets go together: pass both or neither")
+        self.count = next(iter(counts.values()))
+        self.trimmed = [name for name in trim if name in self.arrays]
+        self.buckets = None if buckets is None else np.asarray(buckets)
+        self.lengths = np.asarray([] if lengths is None else lengths)
+        if self.buckets is not None:
+            _check_lengths(self.lengths, self.buckets, self.count, self.arrays.get("mask"))
 
     def take(self, rows: np.ndarray) -> Batch:
         batch = {name: array[rows] for name, array in self.arrays.items()}
-        if self.cut is None:
+        if self.buckets is None:
             return batch
-        width = self.cut.width(rows)
-        return batch | {name: batch[name][:, :width] for name in self.cut.names}
+        width = self.buckets[np.searchsorted(self.buckets, self.lengths[rows].max())]
+        return batch | {name: batch[name][:, :width] for name in self.trimmed}
 
 
-def _check_lengths(cut: _Cut, count: int) -> None:
-    if cut.lengths.shape != (count,):
-        raise ValueError(f"lengths have shape {cut.lengths.shape} for {count} rows")
-    longest = cut.lengths.max(initial=0)
-    if not len(cut.buckets) or (np.diff(cut.buckets) <= 0).any() or cut.buckets[-1] < longest:
+def _check_lengths(
+    lengths: np.ndarray, buckets: np.ndarray, count: int, mask: np.ndarray | None
+) -> None:
+    if lengths.shape != (count,):
+        raise ValueError(f"lengths have shape {lengths.shape} for {count} rows")
+    longest = lengths.max(initial=0)
+    if not len(buckets) or (np.diff(buckets) <= 0).any() or buckets[-1] < longest:
         raise ValueError(
-            f"buckets {cut.buckets.tolist()} must ascend, and the last must hold the longest row, "
+            f"buckets {buckets.tolist()} must ascend, and the last must hold the longest row, "
             f"of {longest} tokens"
         )
-
-
-def _check_mask(mask: np.ndarray, lengths: np.ndarray) -> None:
-    """A token beyond its row's length would be cut off without a word."""
-    ends = np.where(mask.any(axis=1), mask.shape[1] - mask[:, ::-1].argmax(axis=1), 0)
-    beyond = ends > lengths
-    if beyond.any():
-        row = int(beyond.argmax())
+    if mask is None:
+        return
+    beyond = np.argwhere(mask & (np.arange(mask.shape[1]) >= lengths[:, None]))
+    if len(beyond):  # it would be cut off without a word
+        row, position = beyond[0]
         raise ValueError(
-            f"row {row} has a token at position {ends[row] - 1} by its mask, beyond its length of "
+            f"row {row} has a token at position {position} by its mask, beyond its length of "
             f"{lengths[row]}: pass padding behind the tokens"
         )
 
@@ -167,17 +160,17 @@ class _Shuffled:
         return self.length
 
     def __getitem__(self, index) -> Batch:
-        epoch, place = divmod(int(index), self.per_epoch)
-        return self.rows.take(self.plan(epoch)[place])
+        epoch, number = divmod(int(index), self.per_epoch)
+        return self.rows.take(self.plan(epoch)[number])
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
-        rows, cut = self.rows, self.rows.cut
-        known = {"seed": int(self.seed), "batch_size": int(self.batch_size), "rows": rows.count}
-        known |= {f"array {name}": _checksum(array) for name, array in rows.arrays.items()}
-        if cut is not None:
-            known |= {"buckets": cut.buckets.tolist(), "lengths": _checksum(cut.lengths)}
-        return known
+        rows = self.rows
+        source = {"seed": int(self.seed), "batch_size": int(self.batch_size), "rows": rows.count}
+        source |= {f"array {name}": _checksum(array) for name, array in rows.arrays.items()}
+        if rows.buckets is not None:
+            source |= {"buckets": rows.buckets.tolist(), "lengths": _checksum(rows.lengths)}
+        return source
 
     def __repr__(self):
         return f"batches of {self.batch_size} from {self.rows.count} rows, seed {self.seed}"
@@ -186,10 +179,10 @@ class _Shuffled:
         """The rows of each batch, `[batches, batch_size]`."""
         random = np.random.default_rng((self.seed, epoch))
         order = random.permutation(self.rows.count)[: self.per_epoch * self.batch_size]
-        if self.rows.cut is None:
+        if self.rows.buckets is None:
             return order.reshape(-1, self.batch_size)
         window = np.arange(len(order)) // (_WINDOW * self.batch_size)
-        by_length = order[np.lexsort((self.rows.cut.lengths[order], window))]
+        by_length = order[np.lexsort((self.rows.lengths[order], window))]
         return random.permutation(by_length.reshape(-1, self.batch_size))
 
 
@@ -197,21 +190,3 @@ def _checksum(array: np.ndarray) -> str:
     # The bytes of objects are their addresses, which another process has elsewhere.
     plain = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
     return f"{array.dtype}{list(array.shape)}, CRC-32 {zlib.crc32(plain):08x}"
-
-
-class _InOrder(Sequence):
-    def __init__(self, rows: _Rows, batch_size: int):
-        if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} must be at least 1")
-        self.rows, self.batch_size = rows, batch_size
-
-    def __len__(self):
-        return -(-self.rows.count // self.batch_size)
-
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return [self[number] for number in range(len(self))[index]]
-        index = range(len(self))[index]
-        rows = index * self.batch_size + np.arange(self.batch_size)
-        last = self.rows.count - 1
-        return self.rows.take(np.minimum(rows, last)) | {"valid": rows <= last}

@@ -1,8 +1,8 @@
-"""Parts of a run beside its documents: a model, a loss, an optimizer, a probe."""
+"""Model, loss, optimizer and probe of a configuration."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,10 +34,11 @@ from jaxpe.nn.checkpoints.fields import read_fields
 from jaxpe.nn.functionalize import initialised
 from jaxpe.training.config import (
     DEFAULT_STEPS,
+    Side,
     TrainConfig,
     encoding_entries,
     longest_row,
-    peak_learning_rate,
+    resolved,
 )
 from jaxpe.training.documents import Vocabulary, geometry_of_documents
 from jaxpe.training.optimizers import Schedule, adamw, learning_rate_schedule
@@ -70,17 +71,11 @@ def build_model(
     Raises:
         InputError: sizes that do not fit each other or the pretrained model.
     """
+    config = resolved(config, vocabulary.task)
     try:
         if config.pretrained is not None:
-            rngs = nnx.Rngs(config.init_seed)
-            return _pretrained(config, config.pretrained, vocabulary, rngs)
-        sizes = _transformer_config(config, len(vocabulary.tokens))
-        encoding, own = _encodings(config, sizes, counts)
-        if vocabulary.task == "translate":
-            make = _translator(config, sizes, encoding, own)
-        else:
-            make = _of_one_row(config, vocabulary, sizes, encoding=encoding, layer_encoding=own)
-        return initialised(make, seed=config.init_seed)
+            return _pretrained_model(config, config.pretrained, vocabulary)
+        return initialised(_constructor(config, vocabulary, counts), seed=config.init_seed)
     except ValueError as error:
         raise InputError(str(error)) from error
 
@@ -89,24 +84,23 @@ def build_loss(
     config: TrainConfig, model: Any, vocabulary: Vocabulary, *, train: bool
 ) -> LossFunction:
     """Loss of the task; without `train`, as it is evaluated."""
-    if vocabulary.task == "classify":
-        return classification(functionalize(model)[0], train=train)
-    if vocabulary.task == "causal":
-        return causal_lm(functionalize(model)[0], train=train)
+    if vocabulary.task == "mlm":
+        return masked_lm(
+            functionalize(model, logits_at)[0],
+            vocab_size=len(vocabulary.tokens),
+            mask_id=vocabulary.mask_id or 0,
+            special_ids=vocabulary.special_ids,
+            rate=config.mask_rate,
+            train=train,
+        )
+    apply = functionalize(model)[0]
     if vocabulary.task == "translate":
-        return translation(functionalize(model)[0], bos_id=BOS, train=train)
-    return masked_lm(
-        functionalize(model, logits_at)[0],
-        vocab_size=len(vocabulary.tokens),
-        mask_id=vocabulary.mask_id or 0,
-        special_ids=vocabulary.special_ids,
-        rate=config.mask_rate,
-        train=train,
-    )
+        return translation(apply, bos_id=BOS, train=train)
+    return (classification if vocabulary.task == "classify" else causal_lm)(apply, train=train)
 
 
-def steps_of(config: TrainConfig, rows: int) -> int:
-    """Updates of the whole run."""
+def total_steps(config: TrainConfig, rows: int) -> int:
+    """Updates of a whole run on so many documents."""
     if config.epochs is None:
         return config.steps or DEFAULT_STEPS
     return max(1, round(config.epochs * (rows // config.batch_size)))
@@ -116,15 +110,17 @@ def build_optimizer(
     config: TrainConfig, *, steps: int
 ) -> tuple[optax.GradientTransformation, Schedule]:
     """AdamW, and its learning rate as a function of the step."""
-    schedule = schedule_of(config, steps=steps)
+    schedule = build_schedule(config, steps=steps)
     return adamw(schedule, weight_decay=config.weight_decay, clip=config.clip), schedule
 
 
-def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:
-    """The learning rate of each step of a run of so many."""
-    warmup = min(round(config.warmup * steps), steps - 1)
+def build_schedule(config: TrainConfig, *, steps: int) -> Schedule:
+    """Learning rate of each step of a run of so many."""
     return learning_rate_schedule(
-        peak=peak_learning_rate(config), steps=steps, warmup=warmup, decay=config.decay
+        peak=resolved(config).learning_rate or 0.0,
+        steps=steps,
+        warmup=min(round(config.warmup * steps), steps - 1),
+        decay=config.decay,
     )
 
 
@@ -133,8 +129,8 @@ def build_probe(
 ) -> Callable[[Params], GeometryProbe]:
     """`params -> probe` of the model's encoding against the corpus, compiled.
 
-    Of a chain in which several parts have position vectors, those that are added to the embeddings
-    are looked at.
+    Of a chain with several parts that have position vectors, it takes those added to the
+    embeddings.
 
     Raises:
         InputError: too few documents to tell positions apart.
@@ -152,35 +148,20 @@ def build_probe(
         return encoding_probe(below.encoding, params, positions, reference, **heads)
 
     # The reference is an argument: XLA would spend its time folding a constant.
-    look = jax.jit(functionalize(model, probe)[0])
-    return lambda params: look(params, reference)
+    compiled = jax.jit(functionalize(model, probe)[0])
+    return lambda params: compiled(params, reference)
 
 
-def _transformer_config(config: TrainConfig, vocab_size: int) -> TransformerConfig:
-    model = config.model
-    return TransformerConfig(
-        vocab_size=vocab_size,
-        dim=model.dim,
-        num_layers=model.layers,
-        num_heads=model.heads,
-        num_kv_heads=model.kv_heads,
-        hidden_dim=model.hidden,
-        activation=model.activation,
-        norm=model.norm,
-        norm_position=model.norm_position,
-        embedding_norm=model.embedding_norm,
-        embedding_scale=model.embedding_scale,
-        dropout=model.dropout,
-        dtype=jnp.dtype(model.dtype),
-        scan=model.scan,
-        remat=model.remat,
-    )
-
-
-def _of_one_row(
-    config: TrainConfig, vocabulary: Vocabulary, sizes: TransformerConfig, **encodings: Any
-) -> Callable[[nnx.Rngs], CausalLM | MaskedLM | Classifier]:
-    """The model of one row of tokens."""
+def _constructor(
+    config: TrainConfig, vocabulary: Vocabulary, counts: PositionCounts | None
+) -> Callable[[nnx.Rngs], Any]:
+    """Function of random keys that makes the model of a task."""
+    sizes = _transformer_config(config, len(vocabulary.tokens))
+    encodings = _encodings(config, sizes, counts=counts)
+    if vocabulary.task == "translate":
+        return _translator(config, sizes, encodings)
+    head: dict[str, Any] = {"num_classes": len(vocabulary.classes)}
+    head["pooling"] = config.model.pooling
 
     def make(rngs: nnx.Rngs) -> CausalLM | MaskedLM | Classifier:
         if vocabulary.task == "causal":
@@ -188,33 +169,39 @@ def _of_one_row(
         encoder = Encoder(sizes, **encodings, rngs=rngs)
         if vocabulary.task == "mlm":
             return MaskedLM(encoder, rngs=rngs)
-        pooling, classes = config.model.pooling or "mean", len(vocabulary.classes)
-        return Classifier(encoder, num_classes=classes, pooling=pooling, rngs=rngs)
+        return Classifier(encoder, **head, rngs=rngs)
 
     return make
 
 
+def _transformer_config(config: TrainConfig, vocab_size: int) -> TransformerConfig:
+    options: dict[str, Any] = dict(dataclasses.asdict(config.model))
+    for name in ("decoder_layers", "pooling"):  # of other parts of the model
+        del options[name]
+    for name in ("layers", "heads", "kv_heads"):
+        options[f"num_{name}"] = options.pop(name)
+    options |= {"hidden_dim": options.pop("hidden"), "dtype": jnp.dtype(config.model.dtype)}
+    return TransformerConfig(vocab_size=vocab_size, **options)
+
+
 def _translator(
-    config: TrainConfig,
-    sizes: TransformerConfig,
-    encoding: Encoding,
-    own: Encoding | LayerPattern,
+    config: TrainConfig, sizes: TransformerConfig, encodings: dict[str, Any]
 ) -> Callable[[nnx.Rngs], Seq2SeqLM]:
-    """An encoder–decoder of one width, with the encodings of its sides."""
+    """Constructor of an encoder–decoder of one width."""
     layers = config.model.decoder_layers or config.model.layers
-    of_decoder = dataclasses.replace(sizes, num_layers=layers)
-    second, own_second = _encodings(config, of_decoder, None, "decoder_encoding")
-    cross, by_layer = _encodings(config, of_decoder, None, "cross_encoding")
-    if by_layer != identity():
+    decoder_sizes = dataclasses.replace(sizes, num_layers=layers)
+    options = _encodings(config, decoder_sizes, "decoder_encoding")
+    cross = _encodings(config, decoder_sizes, "cross_encoding")
+    if cross["layer_encoding"] != identity():
         raise InputError(
             f"`cross_encoding={config.cross_encoding}` differs by layer, or depends on the hidden "
             "states of one row of tokens: pass another, or none"
         )
-    options: dict[str, Any] = {"layer_encoding": own_second, "cross_encoding": cross}
+    options["cross_encoding"] = cross["encoding"]
 
     def make(rngs: nnx.Rngs) -> Seq2SeqLM:
-        encoder = Encoder(sizes, encoding=encoding, layer_encoding=own, rngs=rngs)
-        decoder = Decoder(of_decoder, encoding=second, **options, rngs=rngs)
+        encoder = Encoder(sizes, **encodings, rngs=rngs)
+        decoder = Decoder(decoder_sizes, **options, rngs=rngs)
         return Seq2SeqLM(EncoderDecoder(encoder, decoder), rngs=rngs)
 
     return make
@@ -223,20 +210,25 @@ def _translator(
 def _encodings(
     config: TrainConfig,
     sizes: TransformerConfig,
-    counts: PositionCounts | None,
-    side: Literal["encoding", "decoder_encoding", "cross_encoding"] = "encoding",
-) -> tuple[Encoding, Encoding | LayerPattern]:
-    """The chain of a configuration, and that of its parts with parameters in every layer."""
+    side: Side = "encoding",
+    *,
+    counts: PositionCounts | None = None,
+) -> dict[str, Any]:
+    """Chains of a configuration: one that layers share, and one with parameters in every layer."""
 
-    def made(entry) -> Encoding | LayerPattern:
+    def make(entry) -> Encoding | LayerPattern:
         if entry.name == "information_optimal" and counts is not None:
             return information_optimal(counts.merged(), dim=sizes.dim)
         return entry.make(sizes.encoding_sizes(longest_row(config)))
 
-    parts = [made(entry) for entry in encoding_entries(config, side)]
-    own = [p for p in parts if isinstance(p, LayerPattern) or p.defines("context")]
-    shared: list[Any] = [p for p in parts if not any(p is other for other in own)]
-    return _with_vectors(shared) if shared else identity(), chain(*own) if own else identity()
+    parts = [make(entry) for entry in encoding_entries(config, side)]
+    layered = [isinstance(p, LayerPattern) or p.defines("context") for p in parts]
+    shared: list[Any] = [p for p, each in zip(parts, layered, strict=True) if not each]
+    in_layers = [p for p, each in zip(parts, layered, strict=True) if each]
+    return {
+        "encoding": _with_vectors(shared) if shared else identity(),
+        "layer_encoding": chain(*in_layers) if in_layers else identity(),
+    }
 
 
 def _with_vectors(parts: list[Encoding]) -> Encoding:
@@ -253,33 +245,29 @@ def _with_vectors(parts: list[Encoding]) -> Encoding:
     return encoding._replace(vectors=vectors)
 
 
-def _pretrained(
-    config: TrainConfig, directory: str, vocabulary: Vocabulary, rngs: nnx.Rngs
+def _pretrained_model(
+    config: TrainConfig, directory: str, vocabulary: Vocabulary
 ) -> MaskedLM | Classifier:
     """A new head on a pretrained encoder, or the head it was pretrained with for mlm."""
-    asked = config.model
-    choices: dict[str, Any] = {"dropout": asked.dropout, "dtype": jnp.dtype(asked.dtype)}
-    choices |= {"scan": asked.scan, "remat": asked.remat}
+    options = config.model
+    choices: dict[str, Any] = {"dropout": options.dropout, "dtype": jnp.dtype(options.dtype)}
+    choices |= {"scan": options.scan, "remat": options.remat}
     if vocabulary.task == "mlm":
         model = load_masked_lm(directory, **choices)
     else:
         family = MPNet if read_fields(directory, "bert")[0].model_type == MPNet.model_type else Bert
         bert = family.load(directory, **choices)
-        pooling, classes = asked.pooling or "first", len(vocabulary.classes)
-        head: dict[str, Any] = {"num_classes": classes, "pooling": pooling}
-        head["pooler"] = (bert.pooler or True) if pooling == "first" else False
-        model = Classifier(bert.encoder, **head, rngs=rngs)
-    _check_fits(config, directory, model.encoder, len(vocabulary.tokens))
+        head: dict[str, Any] = {"num_classes": len(vocabulary.classes), "pooling": options.pooling}
+        head["pooler"] = (bert.pooler or True) if options.pooling == "first" else False
+        model = Classifier(bert.encoder, **head, rngs=nnx.Rngs(config.init_seed))
+    length, vocab_size = model.encoder.length, model.encoder.config.vocab_size
+    if config.length > length:
+        raise InputError(
+            f"`length={config.length}` is more than the {length} positions of {directory}"
+        )
+    if len(vocabulary.tokens) > vocab_size:
+        raise InputError(
+            f"`tokenizer` has {len(vocabulary.tokens)} tokens and {directory} only {vocab_size}: "
+            "leave `tokenizer` out to use the model's own"
+        )
     return model
-
-
-def _check_fits(config: TrainConfig, directory: str, encoder: Any, vocab_size: int) -> None:
-    if config.length > encoder.length:
-        raise InputError(
-            f"`length={config.length}` is more than the {encoder.length} positions of {directory}"
-        )
-    if vocab_size > encoder.config.vocab_size:
-        raise InputError(
-            f"`tokenizer` has {vocab_size} tokens and {directory} only "
-            f"{encoder.config.vocab_size}: leave `tokenizer` out to use the model's own"
-        )

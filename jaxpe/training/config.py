@@ -9,30 +9,61 @@ from typing import Any, Literal
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import write_file
 from jaxpe._core.json_values import from_json, read_json
-from jaxpe._core.options import LARGEST_SIZE, MOST_STEPS, check_range, check_seed
+from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, MOST_STEPS, check_range
 from jaxpe.data import sequence_task
-from jaxpe.data.corpora.published import check_data_dir
+from jaxpe.data.corpora.published import NAMED, check_data_dir
 from jaxpe.data.formats.files import STANDARD_INPUT
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.encodings import CatalogueEntry, resolve
 
 Task = Literal["classify", "mlm", "causal", "translate"]
+Side = Literal["encoding", "decoder_encoding", "cross_encoding"]
 
 DEFAULT_STEPS = 400
-DEFAULT_PAIRS = 10_000
+MAX_VOCAB = 4000
+LABEL = "label"  # column of the classes
 TRANSLATED = ("copy", "reverse", "sort", "scan")  # tasks of `sequence_task`
 CONFIG = "config.json"
 _LARGEST_FILE = 2**20  # bytes of it
+SIDES: tuple[Side, ...] = ("encoding", "decoder_encoding", "cross_encoding")
+# Where a run lies and how it was called are not what it is; a revision has become a folder.
+_NOT_SAVED = ("out", "resume", "revision")
+
 _LARGEST_FLOAT = 1e30  # beyond it float32 ends
 _MOST_LAYERS = 10_000  # each is a part of the program that is compiled
 _MOST_DROPOUT = 0.999  # as of a `TransformerConfig`
-# Options of an encoder–decoder, and of documents that are read.
-_OF_PAIRS = ("longer", "pairs", "decoder_encoding", "cross_encoding")
-_OF_TEXTS = (
-    *("text_field", "skip_nulls", "data_dir", "tokenizer", "special", "max_vocab", "pretrained"),
-)
-# Where a run lies and how it was called are not what it is; a revision has become a folder.
-_NOT_SAVED = ("out", "resume", "revision")
+# Least and largest value of an option, or of each of several.
+_RANGES: dict[str, tuple[float | None, float]] = {
+    **dict.fromkeys(
+        ("batch_size", "accumulate", "steps", "evaluate_every", "evaluate_rows", "devices",
+         "checkpoint_every", "longer", "model.dim", "model.heads", "model.hidden",
+         "model.kv_heads"),
+        (1, LARGEST_SIZE),
+    ),
+    **dict.fromkeys(("length", "keep", "max_vocab", "pairs"), (2, LARGEST_SIZE)),
+    **dict.fromkeys(("model.layers", "model.decoder_layers"), (1, _MOST_LAYERS)),
+    **dict.fromkeys(("seed", "init_seed"), (0, LARGEST_SEED)),
+    **dict.fromkeys(("weight_decay", "model.embedding_scale"), (0, _LARGEST_FLOAT)),
+    "probe_at": (0, MOST_STEPS),
+    "epochs": (None, MOST_STEPS),
+    "model.dropout": (0, _MOST_DROPOUT),
+}  # fmt: skip
+# Tasks that an option changes something of; None is the task that the documents decide.
+_TASKS: dict[str, tuple[str | None, ...]] = {
+    "mask_rate": ("mlm",),
+    **dict.fromkeys(("label_field", "model.pooling"), ("classify", None)),
+    **dict.fromkeys(
+        ("longer", "pairs", "decoder_encoding", "cross_encoding", "model.decoder_layers"),
+        ("translate",),
+    ),
+    **dict.fromkeys(
+        ("text_field", "skip_nulls", "data_dir", "tokenizer", "special", "max_vocab",
+         "pretrained"),
+        ("classify", "mlm", "causal", None),
+    ),
+}  # fmt: skip
+# Options of a model that a pretrained one leaves open.
+_FREE = ("pooling", "dropout", "dtype", "scan", "remat")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -190,11 +221,19 @@ def check_config(config: TrainConfig) -> None:
     Traceback (most recent call last):
     jaxpe.InputError: `encoding`: no encoding 'rop'; did you mean 'rope'? ...
     """
-    for side in ("encoding", "decoder_encoding", "cross_encoding"):
+    for side in SIDES:
         encoding_entries(config, side)
     _check_numbers(config)
-    _check_model(config.model)
-    _check_ignored(config)
+    check_data_dir(config.data_dir, config.source)
+    for name in _changed(config, TrainConfig()):
+        if config.task not in (tasks := _TASKS.get(name, (config.task,))):
+            listed = " or ".join(filter(None, tasks))
+            raise InputError(f"`{name}` is for `task` {listed}: leave it out")
+    if config.max_vocab is not None and not vocabulary_occurs(tokenizer_of(config)):
+        raise InputError(
+            f"`max_vocab={config.max_vocab}`: {tokenizer_of(config)} has a vocabulary of its own; "
+            "leave it out"
+        )
     if config.source == STANDARD_INPUT:
         raise InputError("standard input cannot be read again to resume: pass a file")
     if config.epochs is not None and config.steps is not None:
@@ -205,34 +244,68 @@ def check_config(config: TrainConfig) -> None:
         _check_translation(config)
 
 
-def encoding_entries(
-    config: TrainConfig,
-    side: Literal["encoding", "decoder_encoding", "cross_encoding"] = "encoding",
-) -> tuple[CatalogueEntry, ...]:
+def resolved(config: TrainConfig, task: Task | None = None) -> TrainConfig:
+    """Fill in the options of a run that were not set, as far as they matter to its task.
+
+    The source's own split stands for a share of held-out documents that stays None.
+
+    >>> resolved(TrainConfig(), "causal").model.hidden
+    512
+    """
+    task, model = task or config.task, config.model
+    pretrained, translates = config.pretrained is not None, task == "translate"
+    tokenizer = None if translates else tokenizer_of(config)
+    defaults: dict[str, Any] = {
+        "task": task,
+        "held_out": None if config.source in NAMED else 0.1,
+        "tokenizer": tokenizer,
+        "max_vocab": MAX_VOCAB if tokenizer and vocabulary_occurs(tokenizer) else None,
+        "label_field": LABEL if task == "classify" else None,
+        "learning_rate": 3e-5 if pretrained else 1e-3,
+        "encoding": None if pretrained else "learned",
+        "steps": DEFAULT_STEPS if config.epochs is None else None,
+    }
+    sizes: dict[str, Any] = {}
+    if task == "classify":
+        sizes["pooling"] = "first" if pretrained else "mean"
+    if not pretrained:
+        sizes |= {"hidden": 4 * model.dim, "kv_heads": model.heads}
+        sizes |= {"embedding_norm": model.norm_position == "post"}
+    if translates:
+        defaults |= {"decoder_encoding": config.encoding or "learned", "cross_encoding": "none"}
+        defaults["pairs"] = 10_000
+        sizes["decoder_layers"] = model.layers
+    filled = [
+        {name: value for name, value in values.items() if getattr(options, name) is None}
+        for options, values in ((config, defaults), (model, sizes))
+    ]
+    return dataclasses.replace(config, **filled[0], model=dataclasses.replace(model, **filled[1]))
+
+
+def encoding_entries(config: TrainConfig, side: Side = "encoding") -> tuple[CatalogueEntry, ...]:
     """The encodings that a configuration chains, on one side of an encoder–decoder.
 
     Raises:
         InputError: for one that is unknown, with the nearest known name, or not for text.
     """
-    given = getattr(config, side)
-    if not isinstance(given, str | None):
+    names = getattr(config, side)
+    if not isinstance(names, str | None):
         raise InputError(
-            f"`{side}` is {type(given).__name__}: pass a name of the catalogue, "
+            f"`{side}` is {type(names).__name__}: pass a name of the catalogue, "
             "my_module:my_encoding of one's own, or a file of vectors"
         )
-    if given is None and side == "decoder_encoding":
+    if names is None and side == "decoder_encoding":
         return encoding_entries(config)
-    absent = "none" if side == "cross_encoding" else "learned"
-    names = [absent] if given is None else given.split("+")
+    names = names or ("none" if side == "cross_encoding" else "learned")
     try:
-        entries = tuple(map(resolve, names))
+        entries = tuple(map(resolve, names.split("+")))
     except InputError as error:
         raise InputError(f"`{side}`: {error}") from error
     for entry in entries:
         if entry.coordinates != 1:
             raise InputError(
                 f"`{side}`: {entry.name} needs positions of {entry.coordinates} coordinates, and "
-                "those of text have one: pass another"
+                "text has positions of one: pass another"
             )
     return entries
 
@@ -279,31 +352,20 @@ def read_config(directory: str | Path) -> TrainConfig:
 
 def _refuse_imports(config: TrainConfig, path: Path) -> None:
     """A file does not decide what is imported: modules of encodings must be imported already."""
-    sides = ("encoding", "decoder_encoding", "cross_encoding")
-    named = [(side, name) for side in sides for name in (getattr(config, side) or "").split("+")]
-    for side, name in named:
-        module, of_module, _ = name.partition(":")
-        if of_module and module not in sys.modules:
-            raise InputError(
-                f"{path}: the encoding {name!r} is of a module that a file may not have imported: "
-                f"import {module} first, or pass `{side}={name}`"
-            )
+    for side in SIDES:
+        for name in (getattr(config, side) or "").split("+"):
+            module, colon, _ = name.partition(":")
+            if colon and module not in sys.modules:
+                raise InputError(
+                    f"{path}: the encoding {name!r} is of a module that a file may not have "
+                    f"imported: import {module} first, or pass `{side}={name}`"
+                )
 
 
 def as_json(config: TrainConfig) -> dict[str, Any]:
     """A configuration as JSON values, without where it lies and whether it resumes."""
     fields = dataclasses.asdict(config)
     return json.loads(json.dumps({k: v for k, v in fields.items() if k not in _NOT_SAVED}))
-
-
-def differences(ours: TrainConfig, saved: TrainConfig) -> list[str]:
-    """Options that differ, each with its saved value.
-
-    >>> differences(TrainConfig(model=ModelConfig(dim=8)), TrainConfig())
-    ['`model.dim` (128)']
-    """
-    now, was = flat_fields(ours), flat_fields(saved)
-    return [f"`{name}` ({was[name]})" for name in was if now[name] != was[name]]
 
 
 def flat_fields(config: TrainConfig) -> dict[str, Any]:
@@ -316,41 +378,48 @@ def flat_fields(config: TrainConfig) -> dict[str, Any]:
     return fields | {f"model.{name}": value for name, value in fields.pop("model").items()}
 
 
-def is_longer(ours: TrainConfig, saved: TrainConfig) -> bool:
+def differences(config: TrainConfig, saved: TrainConfig) -> list[str]:
+    """Options that differ, each with its saved value.
+
+    >>> differences(TrainConfig(model=ModelConfig(dim=8)), TrainConfig())
+    ['`model.dim` (128)']
+    """
+    values = flat_fields(saved)
+    return [f"`{name}` ({values[name]})" for name in _changed(config, saved)]
+
+
+def _changed(config: TrainConfig, other: TrainConfig) -> list[str]:
+    """Names of the options that differ."""
+    values, others = flat_fields(config), flat_fields(other)
+    return [name for name, value in values.items() if value != others[name]]
+
+
+def is_longer(config: TrainConfig, saved: TrainConfig) -> bool:
     """Whether a configuration is that of a run with more steps or epochs and otherwise equal.
 
     >>> is_longer(TrainConfig(steps=500), TrainConfig()), is_longer(TrainConfig(), TrainConfig())
     (True, False)
     """
-    if differences(dataclasses.replace(ours, steps=saved.steps, epochs=saved.epochs), saved):
+    if not {"steps", "epochs"}.issuperset(_changed(config, saved)):
         return False
-    if ours.epochs is None or saved.epochs is None:
-        same_unit = ours.epochs is None and saved.epochs is None
-        return same_unit and (ours.steps or DEFAULT_STEPS) > (saved.steps or DEFAULT_STEPS)
-    return ours.steps is None and ours.epochs > saved.epochs
+    if config.epochs is None or saved.epochs is None:
+        steps = [one.steps or DEFAULT_STEPS for one in (config, saved)]
+        return config.epochs is saved.epochs is None and steps[0] > steps[1]
+    return config.steps is None and config.epochs > saved.epochs
 
 
 def _check_numbers(config: TrainConfig) -> None:
-    counts = ("batch_size", "accumulate", "steps", "evaluate_every", "evaluate_rows", "devices")
-    least = dict.fromkeys((*counts, "checkpoint_every"), 1)
-    least |= {"length": 2, "keep": 2, "max_vocab": 2}
-    for name, low in least.items():
-        check_range(name, getattr(config, name), least=low, most=LARGEST_SIZE)
-    check_range("pairs", config.pairs, least=2, most=LARGEST_SIZE)
-    for length in config.longer:
-        check_range("longer", length, least=1, most=LARGEST_SIZE)
-    for step in config.probe_at:
-        check_range("probe_at", step, least=0, most=MOST_STEPS)
-    for name in ("seed", "init_seed"):
-        check_seed(name, getattr(config, name))
-    check_range("weight_decay", config.weight_decay, least=0, most=_LARGEST_FLOAT)
-    check_range("epochs", config.epochs, most=MOST_STEPS)
+    options = flat_fields(config)
+    for name, (least, most) in _RANGES.items():
+        value = options[name]
+        for number in value if isinstance(value, list) else [value]:
+            check_range(name, number, least=least, most=most)
     for name in ("learning_rate", "clip", "epochs"):
-        value = getattr(config, name)
+        value = options[name]
         if value is not None and not 0 < value <= _LARGEST_FLOAT:
             raise InputError(f"`{name}` is {value}; pass a positive number")
     for name in ("warmup", "held_out", "mask_rate"):
-        if (value := getattr(config, name)) is not None and not 0 <= value < 1:
+        if (value := options[name]) is not None and not 0 <= value < 1:
             raise InputError(f"`{name}` is {value}; pass a share of 1")
     if config.batch_size % config.accumulate:
         raise InputError(
@@ -358,53 +427,14 @@ def _check_numbers(config: TrainConfig) -> None:
         )
 
 
-def _check_model(model: ModelConfig) -> None:
-    for name in ("dim", "heads", "hidden", "kv_heads"):
-        check_range(f"model.{name}", getattr(model, name), least=1, most=LARGEST_SIZE)
-    for name in ("layers", "decoder_layers"):
-        check_range(f"model.{name}", getattr(model, name), least=1, most=_MOST_LAYERS)
-    check_range("model.embedding_scale", model.embedding_scale, least=0, most=_LARGEST_FLOAT)
-    check_range("model.dropout", model.dropout, least=0, most=_MOST_DROPOUT)
-
-
-def _check_ignored(config: TrainConfig) -> None:
-    """Refuse options that would change nothing."""
-    task = config.task
-    check_data_dir(config.data_dir, config.source)
-    if config.mask_rate != TrainConfig.mask_rate and task != "mlm":
-        raise InputError(f"`mask_rate={config.mask_rate}` is for `task` mlm: leave it out")
-    of_classes = {"model.pooling": config.model.pooling, "label_field": config.label_field}
-    for name, value in of_classes.items():
-        if value is not None and task in ("mlm", "causal", "translate"):
-            raise InputError(f"`{name}` is for `task` classify, not {task}: leave it out")
-    _check_sides(config)
-    if config.max_vocab is not None and not vocabulary_occurs(tokenizer_of(config)):
-        raise InputError(
-            f"`max_vocab={config.max_vocab}`: {tokenizer_of(config)} has a vocabulary of its own; "
-            "leave it out"
-        )
-
-
-def _check_sides(config: TrainConfig) -> None:
-    """Refuse options of an encoder–decoder for other models, and of texts where there are none."""
-    translates = config.task == "translate"
-    of_pairs = {name: getattr(config, name) for name in _OF_PAIRS}
-    of_pairs["model.decoder_layers"] = config.model.decoder_layers
-    of_texts = {name: getattr(config, name) for name in _OF_TEXTS}
-    for name, value in (of_texts if translates else of_pairs).items():
-        if value not in (None, (), False):
-            verb = "is for texts, not" if translates else "is for"
-            raise InputError(f"`{name}` {verb} `task` translate: leave it out")
-
-
 def _check_translation(config: TrainConfig) -> None:
-    """A task of sequences that an encoder–decoder can learn."""
+    """Refuse what is not a task of sequences that an encoder–decoder can learn."""
     if config.source not in TRANSLATED:
         raise InputError(
             f"`source={config.source}` has no inputs with answers: for `task` translate pass one "
             f"of {', '.join(TRANSLATED)}"
         )
-    for side in ("encoding", "decoder_encoding", "cross_encoding"):
+    for side in SIDES:
         if fitted := [e.name for e in encoding_entries(config, side) if e.fitted]:
             raise InputError(
                 f"`{side}`: {fitted[0]} is made from a corpus, and inputs longer than those of the "
@@ -415,6 +445,22 @@ def _check_translation(config: TrainConfig) -> None:
             f"`longer` has {short[0]}, which is not beyond `length={config.length}`: inputs of "
             "that length are trained on"
         )
+
+
+def _check_pretrained(config: TrainConfig) -> None:
+    """Refuse sizes and encodings beside a pretrained model, which has its own."""
+    if config.task == "causal":
+        raise InputError("`pretrained` is for `task` classify and mlm: BERT and MPNet look ahead")
+    if config.encoding is not None:
+        raise InputError("`encoding`: the pretrained model has its own; leave one of them out")
+    fixed = [
+        f"`{name}`"
+        for name in _changed(config, TrainConfig())
+        if name.startswith("model.") and name.removeprefix("model.") not in _FREE
+    ]
+    if fixed:
+        fixed = ", ".join(fixed)
+        raise InputError(f"{fixed}: the pretrained model has its own sizes: leave these out")
 
 
 def longest_row(config: TrainConfig) -> int:
@@ -428,29 +474,6 @@ def longest_row(config: TrainConfig) -> int:
     return sequence_task(config.source).tokens(max(config.length, *config.longer))
 
 
-def peak_learning_rate(config: TrainConfig) -> float:
-    """The largest learning rate; a smaller one for a pretrained model where none is asked for."""
-    return config.learning_rate or (1e-3 if config.pretrained is None else 3e-5)
-
-
 def tokenizer_of(config: TrainConfig) -> str:
-    """Name or path of the tokenizer: that of the pretrained model where none is asked for."""
+    """Name or path of the tokenizer, by default the pretrained model's."""
     return config.tokenizer or config.pretrained or "words"
-
-
-def _check_pretrained(config: TrainConfig) -> None:
-    """A pretrained model brings its sizes and its encoding, and sees both sides."""
-    if config.task == "causal":
-        raise InputError("`pretrained` is for `task` classify and mlm: BERT and MPNet look ahead")
-    if config.encoding is not None:
-        raise InputError("`encoding`: the pretrained model has its own; leave one of them out")
-    free = ("pooling", "dropout", "dtype", "scan", "remat")
-    default = dataclasses.asdict(ModelConfig())
-    fixed = [
-        f"`model.{name}`"
-        for name, value in dataclasses.asdict(config.model).items()
-        if name not in free and value != default[name]
-    ]
-    if fixed:
-        fixed = ", ".join(fixed)
-        raise InputError(f"{fixed}: the pretrained model has its own sizes: leave these out")

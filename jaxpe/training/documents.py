@@ -1,4 +1,4 @@
-"""The documents of a run: read, tokenized, set apart, counted and cut into batches."""
+"""Documents of a run: read, tokenized, split, counted and cut into batches."""
 
 import zlib
 from collections.abc import Mapping
@@ -33,11 +33,16 @@ from jaxpe.geometry import (
     position_geometry,
 )
 from jaxpe.training.batches import Batch, batches, in_order
-from jaxpe.training.config import DEFAULT_PAIRS, Task, TrainConfig, tokenizer_of
+from jaxpe.training.config import (
+    LABEL,
+    MAX_VOCAB,
+    Task,
+    TrainConfig,
+    resolved,
+    tokenizer_of,
+)
 from jaxpe.training.memory import FOLDS
 
-MAX_VOCAB = 4000
-LABEL = "label"  # column of the classes, where no other is asked for
 _MASK = ("[MASK]", "<mask>")
 
 
@@ -69,18 +74,18 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
     if config.task == "translate":
         return _drawn_pairs(config)
     task = config.task or ("classify" if has_labels(config) else "causal")
+    share = resolved(config, task).held_out
     labelled = task == "classify" or config.source in NAMED
     train = _read(config, labelled, progress)
     if nulls := train.corpus.null_texts:
         progress.say(f"{nulls:,} rows without text left out")
     train, mask_id = _with_mask(train) if task == "mlm" else (train, None)
-    if config.held_out is None and config.source in NAMED:
+    if share is None:
         split = next(name for name in NAMED[config.source].splits if name != "train")
         held_out = load_labelled(
             config.source, split=split, like=train, data_dir=config.data_dir, progress=progress
         )
     else:
-        share = 0.1 if config.held_out is None else config.held_out
         train, held_out = hold_out(train, fraction=share, seed=config.seed)
     corpus = train.corpus
     vocabulary = Vocabulary(
@@ -90,60 +95,56 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
 
 
 def _drawn_pairs(config: TrainConfig) -> Data:
-    """Inputs and answers of a task of sequences; the answers stand in place of labels.
+    """Draw inputs and answers of a task of sequences; the answers stand in place of labels.
 
-    None of the held-out inputs is trained on, as some short ones would be.
+    Held-out inputs that are trained on too, as some short ones, are left out.
     """
     task, key = sequence_task(config.source), jax.random.key(config.seed)
-    tokens = sequence_tokens(config.source)
-    rows = DEFAULT_PAIRS if config.pairs is None else config.pairs
+    tokens, special = sequence_tokens(config.source), (PADDING, BOS, EOS)
+    settings = resolved(config)
+    pairs, share = settings.pairs or 0, settings.held_out or 0.0
 
-    def drawn(rows: int, length: int, *, exact: bool) -> LabelledTokens:
+    def draw(rows: int, length: int, *, exact: bool) -> LabelledTokens:
         ids = task.sample(jax.random.fold_in(key, length), rows=rows, length=length, exact=exact)
-        pairs = {k: np.asarray(v) for k, v in sequence_pairs(ids["ids"]).items()}
-        width = {name: (array != PADDING).any(axis=0).sum() for name, array in pairs.items()}
-        found = {name: array[:, : width[name]] for name, array in pairs.items()}
-        special = (PADDING, BOS, EOS)
-        longest = int(found["mask"].sum(axis=1).max())
+        arrays = {name: np.asarray(x) for name, x in sequence_pairs(ids["ids"]).items()}
+        cut = {name: x[:, : (x != PADDING).any(axis=0).sum()] for name, x in arrays.items()}
+        longest = int(cut["mask"].sum(axis=1).max())
         corpus = TokenCorpus(
-            f"{config.source} of sequences", "ids", found["ids"], found["mask"],
+            f"{config.source} of sequences", "ids", cut["ids"], cut["mask"],
             len(tokens), special, tokens, longest,
         )  # fmt: skip
-        return LabelledTokens(corpus, found["labels"], (), "ids")
+        return LabelledTokens(corpus, cut["labels"], (), "ids")
 
-    whole = drawn(rows, config.length, exact=False)
-    share = 0.1 if config.held_out is None else config.held_out
-    kept = rows - round(share * rows)
-    known = {row.tobytes() for row in whole.corpus.ids[:kept]}
-    fresh = [i for i in range(kept, rows) if whole.corpus.ids[i].tobytes() not in known]
-    if not kept or not fresh:
+    def rows_of(rows: np.ndarray) -> LabelledTokens:
+        return drawn._replace(corpus=drawn.corpus.chosen(rows), labels=drawn.labels[rows])
+
+    drawn = draw(pairs, config.length, exact=False)
+    inputs = [row.tobytes() for row in drawn.corpus.ids]
+    count = pairs - round(share * pairs)
+    trained = set(inputs[:count])
+    fresh = [row for row in range(count, pairs) if inputs[row] not in trained]
+    if not count or not fresh:
         raise InputError(
-            f"`pairs={rows}` with `held_out={share}` leave none to train on, or none held out that "
-            "is not trained on too: pass more, or a larger `length`"
+            f"`pairs={pairs}` with `held_out={share}` leave none to train on, or none held out "
+            "that is not trained on too: pass more, or a larger `length`"
         )
-    longer = {n: drawn(config.evaluate_rows, n, exact=True) for n in config.longer}
-    vocabulary = Vocabulary("translate", tokens, special_ids=(PADDING, BOS, EOS))
-    train, held_out = _rows_of(whole, np.arange(kept)), _rows_of(whole, np.array(fresh))
-    return Data(train, held_out, vocabulary, longer)
-
-
-def _rows_of(labelled: LabelledTokens, rows: np.ndarray) -> LabelledTokens:
-    return labelled._replace(corpus=labelled.corpus.chosen(rows), labels=labelled.labels[rows])
+    longer = {n: draw(config.evaluate_rows, n, exact=True) for n in config.longer}
+    vocabulary = Vocabulary("translate", tokens, special_ids=special)
+    return Data(rows_of(np.arange(count)), rows_of(np.array(fresh)), vocabulary, longer)
 
 
 def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
     """Endless batches for training, from the data seed alone."""
-    rows = len(labelled.labels)
-    if config.batch_size > rows:
-        asked = f"`batch_size={config.batch_size}`"
-        raise InputError(f"{asked} is more than the {rows} documents to train on")
-    options: dict[str, Any] = {"batch_size": config.batch_size, "seed": config.seed}
-    options |= {"lengths": labelled.corpus.mask.sum(axis=1), "buckets": _buckets(labelled)}
-    return batches(_arrays(labelled), **options)
+    rows, size = len(labelled.labels), config.batch_size
+    if size > rows:
+        raise InputError(f"`batch_size={size}` is more than the {rows} documents to train on")
+    lengths = labelled.corpus.mask.sum(axis=1)
+    cut: dict[str, Any] = {"lengths": lengths, "buckets": _buckets(labelled)}
+    return batches(_arrays(labelled), batch_size=size, seed=config.seed, **cut)
 
 
 def evaluation_batches(config: TrainConfig, labelled: LabelledTokens) -> list[Batch]:
-    """The held-out documents, or as many as are to be looked at, short ones together."""
+    """Batches of `evaluate_rows` held-out documents, drawn by the seed and sorted by length."""
     rows = np.random.default_rng(config.seed).permutation(len(labelled.labels))
     rows = rows[: config.evaluate_rows]
     lengths = labelled.corpus.mask.sum(axis=1)[rows]
@@ -173,9 +174,8 @@ def geometry_of_documents(corpus: TokenCorpus, *, seed: int) -> PositionGeometry
 
 
 def _counted(corpus: TokenCorpus) -> dict[str, Any]:
-    options: dict[str, Any] = {"mask": corpus.mask, "exclude": corpus.exclude}
-    options["groups"] = corpus.groups()
-    return options | {"vocab_size": corpus.vocab_size, "folds": FOLDS}
+    groups = {"groups": corpus.groups(), "folds": FOLDS, "vocab_size": corpus.vocab_size}
+    return {"mask": corpus.mask, "exclude": corpus.exclude} | groups
 
 
 def fingerprint(data: Data) -> dict[str, int]:
@@ -196,20 +196,18 @@ def has_labels(config: TrainConfig) -> bool:
     if config.source in NAMED:
         return True
     columns = column_names(config.source) if Path(config.source).exists() else []
-    if (config.label_field or LABEL) in columns:
-        return True
-    if config.label_field is not None:
-        found = f"its columns are {listed(columns)}" if columns else "it has no columns"
+    has_column = (config.label_field or LABEL) in columns
+    if config.label_field is not None and not has_column:
+        listed_columns = f"its columns are {listed(columns)}" if columns else "it has no columns"
         raise InputError(
-            f"`label_field={config.label_field!r}`: {config.source} has no such column ({found}); "
-            "pass one of them, or leave it out to train a language model"
+            f"`label_field={config.label_field!r}`: {config.source} has no such column "
+            f"({listed_columns}); pass one of them, or leave it out to train a language model"
         )
-    return False
+    return has_column
 
 
 def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTokens:
     """The documents; without labels they all have the same class, which nothing uses."""
-    tokenizer = tokenizer_of(config)
     options: dict[str, Any] = {
         "tokenizer": config.tokenizer or config.pretrained,  # of None the default, which may refuse
         "length": config.length,
@@ -220,13 +218,12 @@ def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTo
         "progress": progress,
     }
     if labelled:
-        limit = _limit(config, tokenizer)
-        field = config.label_field or LABEL
-        return load_labelled(config.source, label_field=field, max_vocab=limit, **options)
+        options |= {"max_vocab": _limit(config, tokenizer_of(config))}
+        return load_labelled(config.source, label_field=config.label_field or LABEL, **options)
     corpus = load_tokens(config.source, **options)
     # A file of ids has a vocabulary of its own.
     corpus = occurring_vocabulary(corpus, _limit(config, corpus.tokenizer))
-    return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer)
+    return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer_of(config))
 
 
 def _limit(config: TrainConfig, tokenizer: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Going on beyond the last step of a run, and what that changes of the learning rate."""
+"""Extension of a run beyond its last step, and what it changes of the learning rate."""
 
 import dataclasses
 
@@ -6,63 +6,59 @@ import jax
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.training.build import schedule_of, steps_of
+from jaxpe.training.build import build_schedule, total_steps
 from jaxpe.training.config import TrainConfig, differences, is_longer
 from jaxpe.training.log import Record
 
-_SAME = 1e-5  # relative difference of learning rates that rounding to float32 does not make
+_TOLERANCE = 1e-5  # relative difference of learning rates beyond rounding to float32
 
 
 def check_resumption(config: TrainConfig, saved: TrainConfig) -> None:
     """Raise where a run is resumed with other settings; more steps or epochs are the same run."""
-    changed = differences(config, saved)
-    if not changed or is_longer(config, saved):
+    if is_longer(config, saved) or not differences(config, saved):
         return
-    if differences(as_long_as(config, saved), saved):
+    alike = dataclasses.replace(config, steps=saved.steps, epochs=saved.epochs)
+    if differences(alike, saved):
         raise InputError(
-            f"{config.out} resumes with its own settings, {', '.join(changed)}: leave "
-            "these options out, or pass another `out`"
+            f"{config.out} resumes with its own settings, "
+            f"{', '.join(differences(config, saved))}: leave these options out, or pass another "
+            "`out`"
         )
     unit = "steps" if saved.epochs is None else "epochs"
-    asked = steps_of(saved, 0) if saved.epochs is None else saved.epochs
+    length = total_steps(saved, 0) if saved.epochs is None else saved.epochs
     raise InputError(
-        f"{config.out} has `{unit}={asked:g}`: pass more `{unit}` to extend it, or leave "
+        f"{config.out} has `{unit}={length:g}`: pass more `{unit}` to extend it, or leave "
         "`steps` and `epochs` out to resume it"
     )
 
 
-def as_long_as(config: TrainConfig, other: TrainConfig) -> TrainConfig:
-    """A configuration with the steps and epochs of another."""
-    return dataclasses.replace(config, steps=other.steps, epochs=other.epochs)
-
-
 def extension_line(config: TrainConfig, saved: TrainConfig, *, rows: int) -> str:
-    """Message about an extended run: the steps it has, and its learning rate from there."""
-    before, after = steps_of(saved, rows), steps_of(config, rows)
-    said = f"extended from {before:,} to {after:,} steps; "
-    old, new = rates_of(saved, before), rates_of(config, after)
-    if np.allclose(old, new[:before], rtol=_SAME, atol=0):
-        return said + f"the learning rate of the first {before:,} is that of {after:,} at once"
-    return said + (
-        f"the learning rate continues as that of a run of {after:,}: {new[before]:.2g} at step "
-        f"{before + 1:,}, after {old[-1]:.2g} at step {before:,} as it was"
+    """Message about an extended run: its steps, and the learning rate before and after."""
+    before, after = total_steps(saved, rows), total_steps(config, rows)
+    old, new = _rates(saved, before)[-1], _rates(config, after)[before]
+    return (
+        f"extended from {before:,} to {after:,} steps; the learning rate continues as in a run of "
+        f"{after:,}: {new:.2g} at step {before + 1:,}, after {old:.2g} at step {before:,}"
     )
 
 
-def rates_of(config: TrainConfig, steps: int) -> np.ndarray:
-    """The learning rate of every step of a run of so many, the first first."""
-    with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
-        rates = jax.jit(schedule_of(config, steps=steps))(np.arange(steps, dtype=np.int32))
-    return np.broadcast_to(np.asarray(rates, np.float32), (steps,))
-
-
 def extended_after(config: TrainConfig, history: list[Record], *, steps: int) -> int:
-    """The last step that had the learning rate of fewer steps in all, 0 where none had."""
-    rates = rates_of(config, steps)
-    others = [
-        record["step"]
-        for record in history
-        if 0 < record["step"] <= steps and record.get("learning_rate") is not None
-        if not np.isclose(record["learning_rate"], rates[record["step"] - 1], rtol=_SAME, atol=0)
-    ]
-    return max(others, default=0)
+    """Last step whose learning rate is not that of a run of so many steps; 0 for none."""
+    rates = {record["step"]: record.get("learning_rate") for record in history}
+    expected = dict(enumerate(_rates(config, steps), 1))
+    return max(
+        (
+            step
+            for step, rate in rates.items()
+            if step in expected and rate is not None
+            and not np.isclose(rate, expected[step], rtol=_TOLERANCE, atol=0)
+        ),
+        default=0,
+    )  # fmt: skip
+
+
+def _rates(config: TrainConfig, steps: int) -> np.ndarray:
+    """Learning rate of every step of a run of so many."""
+    with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
+        rates = jax.jit(build_schedule(config, steps=steps))(np.arange(steps, dtype=np.int32))
+    return np.broadcast_to(np.asarray(rates, np.float32), (steps,))

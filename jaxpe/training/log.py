@@ -3,8 +3,9 @@
 import contextlib
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -18,38 +19,34 @@ Record = dict[str, Any]
 
 
 class Log:
-    """A JSON-lines file that is appended to, one record a step, each written through at once.
+    """JSON-lines file to which a run appends one record a step, each written through at once.
 
-    Opened for a run that resumes after `step` (−1 from the start), it drops the lines of later
-    steps, which will be written again, and a last line cut short by a kill: no step is there twice.
-    The folder is made if absent.
+    Opening it replaces the file by the records of an earlier run, at every moment one whole file
+    or the other. The folder is made if absent.
+
+    Args:
+        path: the file.
+        records: what it begins with.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "log.jsonl"
-    >>> with Log(path, step=-1) as log:
-    ...     log.write({"step": 0, "loss": np.float32(0.5)})
-    ...     log.write({"step": 1, "loss": float("nan")})
+    >>> with Log(path, [{"step": 0, "loss": 0.5}]) as log:
+    ...     log.write({"step": 1, "loss": np.float32("nan")})
     >>> read_log(path)
     [{'step': 0, 'loss': 0.5}, {'step': 1, 'loss': None}]
     """
 
-    def __init__(self, path: str | Path, *, step: int):
-        self.path = path = Path(path)
-        self.kept = [r for r in read_log(path) if r["step"] <= step] if path.exists() else []
-        self._file = self._reopened()
+    def __init__(self, path: str | Path, records: Iterable[Record] = ()):
+        self.path = Path(path)
+        write_file(self.path, "".join(map(_line, records)))
+        self._file = self.path.open("a", encoding="utf-8")
 
     def __enter__(self) -> "Log":
         return self
 
     def __exit__(self, *exception) -> None:
-        with contextlib.suppress(OSError):  # a record that did not fit was told of
+        with contextlib.suppress(OSError):  # `write` has raised for a record that did not fit
             self._file.close()
-
-    def mend(self, record: Record) -> None:
-        """Replace the last line that was kept, before others are written."""
-        self._file.close()
-        self.kept[-1] = plain(record)
-        self._file = self._reopened()
 
     def write(self, record: Record) -> None:
         """Append a record, which has a "step"; numbers that are not finite become null.
@@ -64,11 +61,6 @@ class Log:
                 f"cannot write {self.path} ({error.strerror or error}): make room and resume; what "
                 "was saved before is kept"
             ) from error
-
-    def _reopened(self) -> TextIO:
-        """Log file rewritten with the kept lines; at every moment one of the two files has them."""
-        write_file(self.path, "".join(map(_line, self.kept)))
-        return self.path.open("a", encoding="utf-8")
 
 
 def read_log(path: str | Path) -> list[Record]:

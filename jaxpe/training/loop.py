@@ -1,4 +1,4 @@
-"""The training loop: steps, records, hooks, checkpoints, and what to do when something stops it."""
+"""Training loop: steps, records, hooks, checkpoints and interruptions."""
 
 import contextlib
 import itertools
@@ -6,7 +6,6 @@ import math
 import signal
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._core.checkpoints import Checkpoints
-from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.training.log import Log, Record, plain
+from jaxpe.training.log import Log, Record, plain, read_log
 from jaxpe.training.step import Batch, Metrics, Step, TrainState
 
 
@@ -37,12 +35,12 @@ class NonFiniteLoss(FloatingPointError):  # noqa: N818 (said as it is)
 class StopTraining(Exception):  # noqa: N818 (said as it is)
     """Raised by a hook to make this step the last: `fit` saves, and returns as at its end.
 
-    What is `found` joins that step's record, as what a hook returns does.
+    The `findings` join the record of that step, like what a hook returns.
     """
 
-    def __init__(self, found: Record | None = None):
+    def __init__(self, findings: Record | None = None):
         super().__init__("a hook ends the training")
-        self.found = found
+        self.findings = findings
 
 
 class Hook(NamedTuple):
@@ -63,8 +61,8 @@ class Hook(NamedTuple):
 
     def due(self, step: int, *, last: int) -> bool:
         """Whether to run after `step` of `last` updates."""
-        chosen = self.at(step) if callable(self.at) else step in self.at
-        return bool(chosen or (self.ends and step in (0, last)))
+        due = self.at(step) if callable(self.at) else step in self.at
+        return bool(due or (self.ends and step in (0, last)))
 
 
 class FitResult(NamedTuple):
@@ -104,18 +102,17 @@ def fit(
 ) -> FitResult:
     """Train up to `steps` updates, resuming from the newest checkpoint if there is one.
 
-    A record `{"step": s, "loss": ..., ...}` holds the metrics of the s-th update and what hooks
-    found after it; record 0 is what they found before the first. Metrics are read one step late, so
-    that the device never waits for the host; hooks and checkpoints wait for it. A resumed run ends
-    with the same parameters and records as one that was never stopped; what hooks did before the
-    checkpoint is not done again.
+    A record `{"step": s, "loss": ..., ...}` holds the metrics of update s and what hooks return
+    after it. Record 0 holds what they return before the first update. Metrics are read one step
+    late, so that the device never waits for the host; hooks and checkpoints wait for it. A resumed
+    run ends with the same parameters and records as an uninterrupted one.
 
-    Whatever stops the run, the last update is saved before the error is passed on: Ctrl-C and
-    SIGTERM, batches or a hook that raise. Where a hook raised, that step's record in the log has an
-    "error" instead of what hooks found, and resuming with the log runs the step's hooks again.
+    Whatever stops the run, the last update is saved before the error is passed on: Ctrl-C,
+    SIGTERM, batches or a hook that raise. If a hook raised, the record of its step in the log has
+    an "error" instead of findings. Resuming with the log runs the hooks of that step again.
 
-    A state of s > 0 steps is continued without checkpoints too: the log keeps its lines up to
-    s. The data do not: they start where `batches` or the iterator passed in its place is.
+    A state of s > 0 steps continues without checkpoints too: the log keeps its lines up to s. The
+    data do not: they start where `batches`, or the iterator passed in its place, is.
 
     Args:
         state: state to start from; its buffers are given away to `step`, from `train_step`.
@@ -132,7 +129,7 @@ def fit(
         KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step is done; at a second one at once.
         ValueError: where the batches end too early, or cannot be resumed although there are
             checkpoints, or a hook finds what the record has already.
-        InputError: for checkpoints of another run or other data.
+        InputError: for checkpoints of another run or other data, or a log that is none.
 
     >>> from jaxpe.training import MeanMetric, batches, init_state, train_step
     >>> import optax
@@ -149,25 +146,29 @@ def fit(
     restored = None if checkpoints is None else checkpoints.restore(state, data)
     state = state if restored is None else restored[0]
     start = int(state.step)
-    if restored is not None and restored[1] != start:
-        raise InputError(f"the checkpoint of step {restored[1]} holds the state of step {start}")
+    save_at = every_n_steps(max(steps, 1) if checkpoint_every is None else checkpoint_every)
+    run = _Run(state, step, data, steps, hooks, checkpoints, save_at)
     with contextlib.ExitStack() as stack:
-        kept = start if restored or start else -1
-        file = None if log is None else stack.enter_context(Log(log, step=kept))
-        interrupts = stack.enter_context(_deferred_interrupts())
-        save_at = every_n_steps(max(steps, 1) if checkpoint_every is None else checkpoint_every)
-        run = _Run(state, step, data, steps, hooks, checkpoints, save_at, file)
-        run.begin(resumed=restored is not None)
+        signals = stack.enter_context(_deferred_signals())
+        if log is not None:
+            if Path(log).exists() and (restored or start):
+                run.history = [record for record in read_log(log) if record["step"] <= start]
+            run.repeat_hooks()
+            run.log = stack.enter_context(Log(log, run.history))
+        if not restored and (not run.history or run.history[-1]["step"] < start):
+            record = run.with_findings({"step": start})
+            if len(record) > 1:
+                run.write(record)
         try:
-            numbers = itertools.takewhile(run.goes_on, itertools.count(start + 1))
+            numbers = itertools.takewhile(lambda n: n <= run.last, itertools.count(start + 1))
             shown = progress.track(numbers, "training", total=max(0, steps - start))
-            # A bar ends before what is said of an error.
+            # A bar ends before an error is printed.
             stack.callback(getattr(shown, "close", lambda: None))
             for number in shown:
                 run.advance(number)
-                interrupts.defers = True  # now there is a step to save
-                if interrupts.asked:
-                    run.interrupt(number, interrupts.asked)
+                signals.defers = True  # there is a step to save from now on
+                if signals.received:
+                    run.interrupt(number, signals.received)
         except Exception as error:
             run.rescue(error)
             raise
@@ -185,79 +186,57 @@ class _Run:
     hooks: Sequence[Hook]
     checkpoints: Checkpoints | None
     save_at: Callable[[int], bool]
-    log: Log | None
+    log: Log | None = None
+    history: list[Record] = field(default_factory=list)
     pending: tuple[int, Metrics] | None = None
-    # Where the data was before each step that may still prove not finite.
-    places: deque[tuple[int, Any]] = field(default_factory=lambda: deque(maxlen=2))
+    # Positions in the data before each step that may still turn out not to be finite.
+    positions: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.history: list[Record] = [] if self.log is None else list(self.log.kept)
         self.start, self.last = int(self.state.step), self.steps
 
-    def goes_on(self, number: int) -> bool:
-        return number <= self.last
-
-    def begin(self, *, resumed: bool) -> None:
-        """The hooks before the first step, unless the run that came here has run them."""
-        known = self.history[-1] if self.history else {"step": -1}
-        here = known["step"] == self.start
-        if self.log is not None and here and "error" in known:
-            del known["error"]
-            self.history[-1] = plain(self.with_findings(known))
-            self.log.mend(self.history[-1])
-        elif not (resumed or here):
-            record = self.with_findings({"step": self.start})
-            if len(record) > 1:
-                self.write(record)
+    def repeat_hooks(self) -> None:
+        """Run the hooks of the last record again, if one of them raised in an earlier run."""
+        if self.history and self.history[-1]["step"] == self.start:
+            record = dict(self.history[-1])
+            if record.pop("error", None) is not None:
+                self.history[-1] = plain(self.with_findings(record))
 
     def advance(self, number: int) -> None:
-        """Make one update; records the metrics of the last one, or its own if something is due."""
-        self.places.append((number, self.place()))
+        """Make one update; record the metrics of the one before, or its own if a hook is due."""
+        self.positions.pop(number - 2, None)
+        self.positions[number] = getattr(self.data, "get_state", lambda: None)()
         try:
             state, metrics = self.step(self.state, next(self.data))
         except Exception as error:
-            self.settle(number - 1)  # which may not have been finite, and be what is to blame
+            self.settle(number - 1)  # a step that was not finite may be the cause
             if not isinstance(error, StopIteration):
                 raise
             raise ValueError(
                 f"the batches ended after {number - 1} of {self.steps} steps: pass more epochs, "
                 "or epochs=None"
             ) from None
-        earlier = self.pending
-        self.state, self.pending = state, (number, metrics)
+        earlier, self.state, self.pending = self.pending, state, (number, metrics)
         if earlier is not None:
-            self.write(self.read(*earlier))
+            self.write(_record(*earlier))
         due = any(hook.due(number, last=self.steps) for hook in self.hooks)
         if due or number == self.steps or self.save_at(number):
             self.settle(number)
 
     def settle(self, number: int) -> None:
-        """Read what is pending, run the hooks, write the record, and then save."""
+        """Read the pending metrics, run the hooks, write the record, and then save."""
         if self.pending is None:
             return
-        record = self.read(*self.pending)
+        record = _record(*self.pending)
         self.pending = None
         try:
-            found = self.with_findings(record)
+            findings = self.with_findings(record)
         except Exception as error:
             self.write(record | {"error": f"{type(error).__name__}: {error}"})
             raise
-        self.write(found)
+        self.write(findings)
         if number == self.last or self.save_at(number):
             self.save(number)
-
-    def read(self, number: int, metrics: Metrics) -> Record:
-        numbers = {name: plain(value) for name, value in metrics.items()}
-        if not numbers.pop("finite", numbers.get("loss", 0) is not None):
-            loss, norm = (np.asarray(metrics.get(name, math.nan)) for name in ("loss", "grad_norm"))
-            update = " (the optimizer's update is not)" if np.isfinite([loss, norm]).all() else ""
-            raise NonFiniteLoss(
-                f"not finite at step {number}: loss {loss}, gradient norm {norm}{update}. The "
-                "parameters are those before it; try a lower learning rate, a longer warm-up or a "
-                "smaller clip, and inspect the batch of that step",
-                step=number,
-            )
-        return {"step": number} | numbers
 
     def write(self, record: Record) -> None:
         self.history.append(plain(record))
@@ -265,34 +244,24 @@ class _Run:
             self.log.write(record)
 
     def with_findings(self, record: Record) -> Record:
-        """Record of a step with the findings of hooks, also of those at the end of a run."""
+        """Record of a step with the findings of its hooks."""
         number = record["step"]
-        due = [hook.due(number, last=self.steps) for hook in self.hooks]
-        for hook in itertools.compress(self.hooks, due):
-            record = self.joined(record, hook)
-        if self.last == number < self.steps:
-            for hook, ran in zip(self.hooks, due, strict=True):
-                if hook.ends and not ran:
-                    record = self.joined(record, hook)
+        # A hook that is due may end the run, and then those of the end of a run are due too.
+        for hook in sorted(self.hooks, key=lambda hook: not hook.due(number, last=self.steps)):
+            if not hook.due(number, last=self.last):
+                continue
+            try:
+                findings = hook.run(number, self.state) or {}
+            except StopTraining as stop:
+                self.last, findings = number, stop.findings or {}
+            # A record before the first step has no loss yet, but those after it will.
+            for name in sorted(findings.keys() & (record.keys() | {"loss", "error"})):
+                raise ValueError(
+                    f'a hook returns "{name}", which in the record of step {number} is something '
+                    f'else: return {{"held_out/{name}": ...}}, or another name of its own'
+                )
+            record = record | findings
         return record
-
-    def joined(self, record: Record, hook: Hook) -> Record:
-        number = record["step"]
-        try:
-            found = hook.run(number, self.state)
-        except StopTraining as stop:
-            self.last, found = number, stop.found
-        found = found or {}
-        # A record before the first step has no loss yet, but those after it will.
-        for name in sorted(found.keys() & (record.keys() | {"loss", "error"})):
-            raise ValueError(
-                f'a hook returns "{name}", which in the record of step {number} is something else: '
-                f'return {{"held_out/{name}": ...}}, or another name of its own'
-            )
-        return record | found
-
-    def place(self) -> Any:
-        return self.data.get_state() if hasattr(self.data, "get_state") else None
 
     def save(self, number: int) -> None:
         if self.checkpoints is not None:
@@ -309,48 +278,60 @@ class _Run:
         raise KeyboardInterrupt(message, signal_number)
 
     def rescue(self, error: Exception) -> None:
-        """Save the last update that counts and the place in the data after it, to go on from."""
+        """Save the last finite update and the position in the data after it."""
         try:
             self.state = self.state._replace(finite=self.state.finite | True)
             if isinstance(error, NonFiniteLoss):
                 error.state = self.state
-            done = int(self.state.step)  # what was not finite did not count
+            done = int(self.state.step)  # an update that is not finite is not counted
             if self.checkpoints is not None and done > self.start:
-                places = dict(self.places)
-                if done + 1 in places:
-                    self.data.set_state(places[done + 1])
+                if done + 1 in self.positions:
+                    self.data.set_state(self.positions[done + 1])
                 self.save(done)
         except Exception as another:  # such as for buffers lost inside a step, or a full disk
             error.add_note(f"What was done since the last checkpoint is not saved: {another}")
 
 
-class _Interrupts:
+def _record(number: int, metrics: Metrics) -> Record:
+    """Record of an update; raises where it is not finite."""
+    numbers = {name: plain(value) for name, value in metrics.items()}
+    if not numbers.pop("finite", numbers.get("loss", 0) is not None):
+        loss, norm = (np.asarray(metrics.get(name, math.nan)) for name in ("loss", "grad_norm"))
+        update = " (the optimizer's update is not)" if np.isfinite([loss, norm]).all() else ""
+        raise NonFiniteLoss(
+            f"not finite at step {number}: loss {loss}, gradient norm {norm}{update}. The "
+            "parameters are those before it; try a lower learning rate, a longer warm-up or a "
+            "smaller clip, and inspect the batch of that step",
+            step=number,
+        )
+    return {"step": number} | numbers
+
+
+class _Signals:
     """Signal handler: the first signal asks for an end, a second one raises at once.
 
     Attributes:
-        asked: number of the signal that came, 0 where none did.
+        received: number of the signal; 0 for none.
         defers: whether a step is done, which is saved before the end. `jaxpe.cli.interrupts` reads
             it, and ends a process that compiles its first step.
     """
 
-    asked = 0
+    received = 0
     defers = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.received:
             raise KeyboardInterrupt
-        self.asked = number
+        self.received = number
 
 
 @contextlib.contextmanager
-def _deferred_interrupts() -> Iterator[_Interrupts]:
-    """The first Ctrl-C or SIGTERM waits for the step to end: the state's buffers are inside it."""
-    handler = _Interrupts()
-    if threading.current_thread() is not threading.main_thread():
-        yield handler
-        return
-    # SIGTERM is what a machine that is taken away, or a scheduler whose time is up, sends first.
-    numbers = (signal.SIGINT, signal.SIGTERM)
+def _deferred_signals() -> Iterator[_Signals]:
+    """Make the first Ctrl-C or SIGTERM wait for the step, which holds the buffers of the state."""
+    handler = _Signals()
+    main = threading.current_thread() is threading.main_thread()
+    # Schedulers and machines that are taken away send SIGTERM first.
+    numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield handler

@@ -1,7 +1,7 @@
-"""Tokens to be guessed: which of a document, and what a model reads in their place.
+"""Masked language modelling: the choice of tokens, and what a model reads in their place.
 
-For training with JAX, anew in each step (`mask_tokens`, `guessed_places`); for looking at a model
-with NumPy, once: one token of each document (`one_place`) or a share of them (`some_places`).
+Training draws anew in each step, with JAX (`mask_tokens`, `guessed_places`). Analyses draw once,
+with NumPy: one token of each document (`random_place`) or a share of them (`random_places`).
 """
 
 import math
@@ -95,18 +95,19 @@ def guessed_places(
     return places, jnp.take_along_axis(selected, places, axis=-1)
 
 
-def one_place(
+def random_place(
     text: Bool[np.ndarray, "documents n"], *, rng: np.random.Generator
 ) -> Int[np.ndarray, "documents 1"]:
     """A place of text in each document, drawn evenly; int32. Each row has some text.
 
-    >>> one_place(np.array([[False, True], [True, False]]), rng=np.random.default_rng(0)).tolist()
+    >>> text = np.array([[False, True], [True, False]])
+    >>> random_place(text, rng=np.random.default_rng(0)).tolist()
     [[1], [0]]
     """
     return np.array([[rng.choice(np.flatnonzero(row))] for row in text], np.int32).reshape(-1, 1)
 
 
-def some_places(
+def random_places(
     text: Bool[np.ndarray, "documents n"], *, rng: np.random.Generator, rate: float = _RATE
 ) -> tuple[Int[np.ndarray, "documents places"], Bool[np.ndarray, "documents places"]]:
     """Places of a share `rate` of the text of each document, one at least, and which of them count.
@@ -114,7 +115,7 @@ def some_places(
     All rows have as many places, int32; those beyond the share of a row do not count.
 
     >>> text = np.array([[True, True, True, True], [False, False, True, True]])
-    >>> places, counted = some_places(text, rng=np.random.default_rng(0), rate=0.5)
+    >>> places, counted = random_places(text, rng=np.random.default_rng(0), rate=0.5)
     >>> places.shape, counted.tolist()
     ((2, 2), [[True, True], [True, False]])
     """
@@ -124,7 +125,7 @@ def some_places(
     return places, np.arange(counts.max())[None] < counts[:, None]
 
 
-def with_mask(
+def masked_ids(
     ids: Int[np.ndarray, "documents n"],
     places: Int[np.ndarray, "documents places"],
     *,
@@ -136,13 +137,13 @@ def with_mask(
     Raises:
         InputError: `mask_id` is None, as of a vocabulary without [MASK].
 
-    >>> with_mask(np.array([[5, 6, 7]]), np.array([[1]]), mask_id=0).tolist()
+    >>> masked_ids(np.array([[5, 6, 7]]), np.array([[1]]), mask_id=0).tolist()
     [[5, 0, 7]]
     """
     if mask_id is None:
         raise InputError("the vocabulary has no [MASK], which a masked language model needs")
     masked = ids.copy()
     rows = np.broadcast_to(np.arange(len(ids))[:, None], places.shape)
-    kept = np.ones(places.shape, bool) if counted is None else counted
-    masked[rows[kept], places[kept]] = mask_id
+    counted = np.ones(places.shape, bool) if counted is None else counted
+    masked[rows[counted], places[counted]] = mask_id
     return masked

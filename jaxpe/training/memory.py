@@ -1,7 +1,7 @@
-"""Will it fit? Asked before documents are read, and again once it is known how many words are."""
+"""Memory that a run needs, checked before documents are read and with their vocabulary."""
 
 from jaxpe._core.memory import check_bytes, device_bytes
-from jaxpe.training.config import TrainConfig
+from jaxpe.training.config import TrainConfig, resolved
 
 _FLOAT = 4
 _STATES = 4  # parameters, gradients and the two moments of Adam
@@ -26,43 +26,39 @@ def check_memory(
         InputError: more is needed than there is.
     """
     limit = device_bytes() if limit is None else limit
-    model = config.model
-    length = f"`length={config.length}`"
+    model, n = config.model, config.length
+    length = f"`length={n}`"
+    needs: list[tuple[int, str, str]] = []  # numbers of float32, of what, and the remedy
     if config.pretrained is None:
-        states = _STATES if training else 1
-        needed = _FLOAT * states * parameters(config, vocab_size)
         sizes = f"`model.dim={model.dim}`, `model.layers={model.layers}`, {length}"
-        what = f"a model of {sizes} and {vocab_size:,} words"
-        check_bytes(needed, what=what, remedy="pass smaller ones", limit=limit)
-    if not training:
-        return
-    what = f"`batch_size={config.batch_size}` in {config.accumulate} parts, at {length}"
-    remedy = "pass a smaller `batch_size` or `length`, or `model.remat`"
-    check_bytes(activation_bytes(config), what=what, remedy=remedy, limit=limit)
-    if config.probe_at:
-        needed = _FLOAT * (FOLDS * config.length * vocab_size + 2 * config.length**2)
-        what = f"the geometry of {vocab_size:,} words at {length}"
+        count = parameters(config, vocab_size) * (_STATES if training else 1)
+        needs.append((count, f"a model of {sizes} and {vocab_size:,} words", "pass smaller ones"))
+    if training:
+        step = f"`batch_size={config.batch_size}` in {config.accumulate} parts, at {length}"
+        remedy = "pass a smaller `batch_size` or `length`, or `model.remat`"
+        needs.append((activations(config), step, remedy))
+    if training and config.probe_at:
+        count = FOLDS * n * vocab_size + 2 * n**2
         remedy = "pass a smaller one, or leave the probe out: `probe_at=()`"
-        check_bytes(needed, what=what, remedy=remedy, limit=limit)
+        needs.append((count, f"the geometry of {vocab_size:,} words at {length}", remedy))
+    for count, what, remedy in needs:
+        check_bytes(_FLOAT * count, what=what, remedy=remedy, limit=limit)
 
 
 def parameters(config: TrainConfig, vocab_size: int) -> int:
     """About how many numbers a new model has, its encoding apart."""
-    model = config.model
-    hidden = 4 * model.dim if model.hidden is None else model.hidden
+    model = resolved(config).model
     gated = model.activation in ("swiglu", "geglu", "geglu_tanh")
-    keys = model.heads if model.kv_heads is None else model.kv_heads
-    attention = 2 * model.dim * (model.dim + max(1, model.dim // model.heads) * keys)
+    hidden, kv_heads = model.hidden or 0, model.kv_heads or 0
+    attention = 2 * model.dim * (model.dim + max(1, model.dim // model.heads) * kv_heads)
     block = attention + (3 if gated else 2) * model.dim * hidden
-    decoder = 0
-    if config.task == "translate":  # whose blocks attend twice
-        decoder = (model.decoder_layers or model.layers) * (block + attention)
+    decoder = (model.decoder_layers or 0) * (block + attention)  # whose blocks attend twice
     return vocab_size * model.dim + model.layers * block + decoder
 
 
-def activation_bytes(config: TrainConfig) -> int:
-    """The least that a step keeps for the way back, where all documents are short."""
+def activations(config: TrainConfig) -> int:
+    """Least number of activations that a step keeps for the gradient, if documents are short."""
     model, n = config.model, max(2, config.length // _BUCKETS)
     rows = config.batch_size // config.accumulate
     layers = 1 if model.remat else model.layers
-    return _FLOAT * rows * layers * n * (model.dim + model.heads * n)
+    return rows * layers * n * (model.dim + model.heads * n)

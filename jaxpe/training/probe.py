@@ -9,14 +9,9 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe._core.compiled import compiled
 from jaxpe.encodings import encoding_distances
 from jaxpe.encodings.base import Encoding, Params
-from jaxpe.geometry.counts.distributions import (
-    EmptyPolicy,
-    PositionalDistributions,
-    positional_distributions,
-)
+from jaxpe.geometry.counts.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.distances.matrices import (
     Distances,
@@ -112,23 +107,14 @@ def reference_geometry(
     >>> reference.plug_in.present.tolist(), reference.position.present.tolist()
     ([True, True, True, True], [True, True, True, False])
     """
-    frequencies = positional_distributions(counts, empty=empty)
-    found = _reference(counts, frequencies, geometry)
-    present = found.position.present
+    present = geometry.distances.present
     if not is_traced(present) and np.asarray(present).sum() < 2:
         raise ValueError(
             "fewer than two positions hold tokens in both halves of every split: count more "
             "documents, or in more folds"
         )
-    return found
-
-
-@compiled()
-def _reference(
-    counts: PositionCounts, frequencies: PositionalDistributions, geometry: PositionGeometry
-) -> ReferenceGeometry:
     return ReferenceGeometry(
-        plug_in=hellinger_distances(frequencies),
+        plug_in=hellinger_distances(positional_distributions(counts, empty=empty)),
         position=geometry.distances,
         occupied=counts.merged().per_position > 0,
     )

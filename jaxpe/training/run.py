@@ -5,9 +5,10 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from jaxpe._core.checkpoints import Checkpoints, newest_checkpoint
@@ -18,8 +19,15 @@ from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import load_result
 from jaxpe.nn import functionalize, parameter_count, save_huggingface
-from jaxpe.training.build import build_loss, build_model, build_optimizer, build_probe, steps_of
+from jaxpe.training.build import (
+    build_loss,
+    build_model,
+    build_optimizer,
+    build_probe,
+    total_steps,
+)
 from jaxpe.training.config import (
+    SIDES,
     TrainConfig,
     check_config,
     differences,
@@ -38,26 +46,25 @@ from jaxpe.training.documents import (
     train_batches,
 )
 from jaxpe.training.extension import check_resumption, extended_after, extension_line
-from jaxpe.training.log import Record, read_log
+from jaxpe.training.log import Record
 from jaxpe.training.loop import FitResult, Hook, every_n_steps, fit
 from jaxpe.training.memory import check_memory
 from jaxpe.training.probe import as_record
 from jaxpe.training.step import Metrics, Step, TrainState, evaluate, init_state, train_step
 
 Params = Any
-# A step and what a hook found there, by name; None for what was not finite.
-Found = dict[str, int | float | None]
+# A step and what a hook measured then, by name; None for numbers that are not finite.
+Measured = dict[str, int | float | None]
 
 LOG, SUMMARY, CHECKPOINTS, MODEL = "log.jsonl", "summary.json", "checkpoints", "model"
 _VOCABULARY = "vocabulary.json"
-_TIMES = ("seconds", "tokens_per_second", "resumed_at")  # of a summary
 _ANEW = "pass another `out` to train anew"
 
 
 class Evaluations(NamedTuple):
-    """The step, the loss and metrics of the task on the held-out documents, before and after.
+    """Step, loss and metrics of the task on the held-out documents, before and after training.
 
-    The best is that of the largest accuracy for classify, else of the least loss.
+    The best evaluation has the largest accuracy for classify, else the least loss.
 
     Attributes:
         first: metrics before training.
@@ -65,22 +72,21 @@ class Evaluations(NamedTuple):
         last: metrics at the end.
     """
 
-    first: Found
-    best: Found
-    last: Found
+    first: Measured
+    best: Measured
+    last: Measured
 
 
 class TrainSummary(NamedTuple):
     """A run in numbers.
 
     Attributes:
-        encoding: names of the encodings joined by +, or that of the pretrained model. Of an
-            encoder–decoder those of the encoder, of the decoder and of the attention between them,
-            joined by " / ".
-        documents: trained on; `held_out` are those to judge by.
+        encoding: names of the encodings joined by +, or the pretrained model's name. For an
+            encoder–decoder the encoder's, the decoder's and the cross-attention's, joined by " / ".
+        documents: number of documents trained on.
         parameters: numbers in the model.
         seconds: duration of the whole run, since it was last resumed.
-        tokens_per_second: padding apart; None where too few steps were timed.
+        tokens_per_second: median over steps, without padding; None for less than three steps.
         evaluation: on the held-out documents.
         probe: geometry of the encoding at the "first" and the "last" step; empty without a probe.
         longest: tokens of the longest document before it was cut; None in runs of old.
@@ -107,7 +113,7 @@ class TrainSummary(NamedTuple):
     seconds: float
     tokens_per_second: float | None
     evaluation: Evaluations
-    probe: dict[str, Found]
+    probe: dict[str, Measured]
     longest: int | None = None
     resumed_at: int = 0
     extended_after: int = 0
@@ -131,7 +137,7 @@ class TrainResult(NamedTuple):
     apply: Callable[..., Any]
     params: Params
     history: list[Record]
-    evaluation: Found
+    evaluation: Measured
     summary: TrainSummary
     out: Path
 
@@ -157,18 +163,17 @@ class LoadedRun(NamedTuple):
 
 
 def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
-    """Train what a configuration asks for, and write the run into `config.out`.
+    """Train a model as configured, and write the run into `config.out`.
 
     `train(load_config(out))` resumes an interrupted run. It ends with the same parameters and log
-    as a run without interruption. With more `steps` or `epochs` a finished run is extended: state
-    and place in the data stay, and from there the learning rate is that of the longer run. Where
-    the rate of the first steps does not depend on their total (`decay="constant"`, `warmup=0`),
-    the parameters equal those of the longer run, bit for bit.
+    as an uninterrupted run. With more `steps` or `epochs` a finished run is extended: state and
+    position in the data stay, and the learning rate continues as in the longer run. If the rate of
+    the first steps does not depend on their total (`decay="constant"`, `warmup=0`), the parameters
+    equal those of the longer run, bit for bit.
 
     Args:
         config: settings of the training.
-        progress: receiver of progress in reading and training; is told a line at the start and at
-            every evaluation.
+        progress: receives progress, a line at the start and one at every evaluation.
 
     Raises:
         InputError: options or documents that cannot be used, more memory or disk than there is, a
@@ -190,9 +195,9 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     config = local_model_options(config, "pretrained")
     saved = _check_folder(config)
     check_config(config)
-    done = finished_summary(config) if config.resume else None
-    if done is not None:
-        progress.say(_finished_line(config, done))
+    finished = finished_summary(config) if config.resume else None
+    if finished is not None:
+        progress.say(_finished_line(config, finished))
     check_memory(config)
     mesh = _mesh(config)
     data = load_data(config, progress=progress)
@@ -201,47 +206,80 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     fitted = config.pretrained is None and any(e.fitted for e in encoding_entries(config))
     counts = count_documents(data.train) if config.probe_at or fitted else None
     model = build_model(config, data.vocabulary, counts=counts)
-    begun = _begun(config, data, model)
-    progress.say(_opening(begun))
+    facts = _facts(config, data, model)
+    progress.say(
+        "{source}: {task}, {documents:,} documents, {vocab_size:,} tokens in the vocabulary\n"
+        "{encoding}: {parameters:,} parameters, {steps:,} steps".format(**facts)
+    )
     if saved is not None and is_longer(config, saved):
-        progress.say(extension_line(config, saved, rows=len(data.train.labels)))
-    fitting = _fitting(config, data, counts, model, mesh, progress)
+        progress.say(extension_line(config, saved, rows=facts["documents"]))
+    hooks = _hooks(config, model, data, counts, progress)
+    end, times = _fit(config, data, model, facts["steps"], hooks, mesh, progress)
+    times["seconds"] = time.perf_counter() - started
+    if finished is not None:  # nothing was trained now
+        times = {name: getattr(finished, name) for name in times}
+    return _written(config, model, end, facts | times)
+
+
+def _fit(
+    config: TrainConfig,
+    data: Data,
+    model: Any,
+    steps: int,
+    hooks: list[Hook],
+    mesh: Mesh | None,
+    progress: Progress,
+) -> tuple[FitResult, dict[str, Any]]:
+    """Train in the folder of the run; return the end of it, and fields of its summary."""
+    optimizer, schedule = build_optimizer(config, steps=steps)
+    options = {"accumulate": config.accumulate, "schedule": schedule, "mesh": mesh}
+    loss = build_loss(config, model, data.vocabulary, train=True)
+    step = _TimedStep(train_step(loss, optimizer, **options))
+    state = init_state(functionalize(model)[1], optimizer, key=jax.random.key(config.seed))
+    batches, documents = train_batches(config, data.train), fingerprint(data)
+    folder = config.out / CHECKPOINTS
     with locked_folder(config.out):
-        _check_folder(config)  # which another run may have made meanwhile
-        _prepare_folder(config, data.vocabulary, fitting.documents)
-        resumed_at = newest_checkpoint(config.out / CHECKPOINTS) or 0
-        result = _fit(config, fitting, progress)
-        params = result.state.params
-        model = _with_params(model, params)
-        _save_model(model, config)
-        summary = _ended(begun, config, data, fitting, result)
-        timed = done  # which trained what is there; nothing is trained now
-        if timed is None:
-            seconds = time.perf_counter() - started
-            speed = fitting.step.speed
-            timed = begun._replace(seconds=seconds, tokens_per_second=speed, resumed_at=resumed_at)
-        summary = summary._replace(**{name: getattr(timed, name) for name in _TIMES})
-        write_file(config.out / SUMMARY, json.dumps(to_json(summary), indent=2) + "\n")
-    last = summary.evaluation.last
-    evaluation = {name: value for name, value in last.items() if name != "step"}
-    apply = functionalize(model)[0]
-    return TrainResult(model, apply, params, result.history, evaluation, summary, config.out)
+        _prepare_folder(config, data.vocabulary, documents)
+        resumed_at = newest_checkpoint(folder) or 0
+        with Checkpoints(folder, keep=config.keep, config=documents) as checkpoints:
+            end = fit(
+                state, step, batches, steps=steps, hooks=hooks, progress=progress,
+                log=config.out / LOG, checkpoints=checkpoints,
+                checkpoint_every=config.checkpoint_every,
+            )  # fmt: skip
+    return end, {"resumed_at": resumed_at, "tokens_per_second": step.tokens_per_second}
+
+
+def _written(config: TrainConfig, model: Any, end: FitResult, facts: dict[str, Any]) -> TrainResult:
+    """Write the summary and the model of a finished run."""
+    model = functionalize(model, lambda merged: merged)[0](end.state.params)
+    # Hugging Face has no model that classifies a mean.
+    if config.pretrained is not None and getattr(model, "pooling", "first") == "first":
+        save_huggingface(model, config.out / MODEL, source=config.pretrained)
+    probes = _measured(end.history, "probe/")
+    summary = TrainSummary(
+        **facts,
+        evaluation=_evaluations(end.history, config, facts["task"]),
+        probe={"first": probes[0], "last": probes[-1]} if probes else {},
+        extended_after=extended_after(config, end.history, steps=facts["steps"]),
+    )
+    write_file(config.out / SUMMARY, json.dumps(to_json(summary), indent=2) + "\n")
+    last = {name: value for name, value in summary.evaluation.last.items() if name != "step"}
+    apply, params = functionalize(model)
+    return TrainResult(model, apply, params, end.history, last, summary, config.out)
 
 
 def finished_summary(config: TrainConfig) -> TrainSummary | None:
-    """Summary of a run that has made all its steps; None of another.
+    """Summary of a run that has made all its steps; None for another.
 
     >>> finished_summary(TrainConfig(out=Path("nowhere"))) is None
     True
     """
-    path = config.out / SUMMARY
-    if not path.is_file():
-        return None
     try:
-        summary: TrainSummary = load_result(TrainSummary, path)
-    except InputError:  # damaged, and made again from the log
+        summary: TrainSummary = load_result(TrainSummary, config.out / SUMMARY)
+    except InputError:  # not finished, or damaged: it is made again from the log
         return None
-    return summary if summary.steps == steps_of(config, summary.documents) else None
+    return summary if summary.steps == total_steps(config, summary.documents) else None
 
 
 def load_run(directory: str | Path) -> LoadedRun:
@@ -260,104 +298,40 @@ def load_run(directory: str | Path) -> LoadedRun:
     model = build_model(config, vocabulary)
     optimizer, _ = build_optimizer(config, steps=2)
     like = init_state(functionalize(model)[1], optimizer, key=jax.random.key(config.seed))
-    options: dict[str, Any] = {"keep": config.keep, "config": documents, "read_only": True}
     folder, restored = config.out / CHECKPOINTS, None
     if folder.is_dir():
-        with Checkpoints(folder, **options) as found:
-            restored = found.restore(like)
+        options: dict[str, Any] = {"keep": config.keep, "config": documents}
+        with Checkpoints(folder, read_only=True, **options) as checkpoints:
+            restored = checkpoints.restore(like)
     if restored is None:
         raise InputError(f"{directory} has no checkpoint yet: resume the run first")
     state, step = restored
-    model = _with_params(model, state.params)
+    model = functionalize(model, lambda merged: merged)[0](state.params)
     return LoadedRun(model, functionalize(model)[0], state.params, step, config, vocabulary)
 
 
-class _Clock:
-    """A training step that also tells how many tokens a second it trains on."""
-
-    # Steps count that neither compile nor wait for a hook: the time from a call to the next one.
+class _TimedStep:
+    """A training step that notes when it is called and with how many tokens."""
 
     def __init__(self, step: Step):
         self.step = step
-        self.seconds = 0.0
-        self.tokens = 0
-        self.seen: set[int] = set()
-        self.running: tuple[float, int] | None = None
+        self.calls: list[tuple[float, int]] = []
 
     def __call__(self, state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
-        now, width = time.perf_counter(), batch["ids"].shape[1]
-        if self.running is not None:
-            self.seconds += now - self.running[0]
-            self.tokens += self.running[1]
-        self.running = (now, int(batch["mask"].sum())) if width in self.seen else None
-        self.seen.add(width)
+        self.calls.append((time.perf_counter(), int(batch["mask"].sum())))
         return self.step(state, batch)
 
-    def pause(self) -> None:
-        """Stop the clock: the time that follows is not of training."""
-        self.running = None
-
     @property
-    def speed(self) -> float | None:
-        """Tokens a second, padding apart; None where too few steps were timed."""
-        return self.tokens / self.seconds if self.tokens else None
-
-
-class _Fitting(NamedTuple):
-    """Parts of a training run, made before any file is written."""
-
-    state: TrainState
-    step: _Clock
-    batches: Any
-    steps: int
-    hooks: list[Hook]
-    documents: dict[str, int]
-
-
-def _fitting(
-    config: TrainConfig, data: Data, counts: Any, model: Any, mesh: Mesh | None, progress: Progress
-) -> _Fitting:
-    batches = train_batches(config, data.train)
-    steps = steps_of(config, len(data.train.labels))
-    optimizer, schedule = build_optimizer(config, steps=steps)
-    loss = build_loss(config, model, data.vocabulary, train=True)
-    options = {"accumulate": config.accumulate, "schedule": schedule, "mesh": mesh}
-    clock = _Clock(train_step(loss, optimizer, **options))
-    state = init_state(functionalize(model)[1], optimizer, key=jax.random.key(config.seed))
-    hooks = _hooks(config, model, data, counts, clock, progress)
-    return _Fitting(state, clock, batches, steps, hooks, fingerprint(data))
-
-
-def _fit(config: TrainConfig, fitting: _Fitting, progress: Progress) -> FitResult:
-    """The training itself."""
-    folder, log = config.out / CHECKPOINTS, config.out / LOG
-    read_records(log)  # refused before they are added to
-    options: dict[str, Any] = {"steps": fitting.steps, "hooks": fitting.hooks, "log": log}
-    options |= {"checkpoint_every": config.checkpoint_every, "progress": progress}
-    with Checkpoints(folder, keep=config.keep, config=fitting.documents) as checkpoints:
-        start = fitting.state, fitting.step, fitting.batches
-        return fit(*start, checkpoints=checkpoints, **options)
-
-
-def read_records(path: Path) -> list[Record]:
-    """Log of a run, empty where there is none yet.
-
-    Raises `InputError` for what its summary and figures cannot be made from: steps out of order, or
-    values that are no numbers.
-    """
-    before, records = -1, read_log(path) if path.exists() else []
-    for number, record in enumerate(records, 1):
-        place = f"{path}:{number}"
-        if record["step"] <= before:
-            raise InputError(f"{place} is of step {record['step']} after {before}; {_ANEW}")
-        before = record["step"]
-        numbers = {name: value for name, value in record.items() if name != "error"}
-        from_json(dict[str, float | None], numbers, place=place)
-    return records
+    def tokens_per_second(self) -> float | None:
+        """Median over steps, which leaves out those that compile or wait for a hook."""
+        if len(self.calls) < 3:
+            return None
+        times, tokens = np.array(self.calls).T
+        return float(np.median(tokens[:-1] / np.diff(times)))
 
 
 def _hooks(
-    config: TrainConfig, model: Any, data: Data, counts: Any, clock: _Clock, progress: Progress
+    config: TrainConfig, model: Any, data: Data, counts: Any, progress: Progress
 ) -> list[Hook]:
     """Evaluation on the held-out documents, and the probe of the encoding."""
     loss = build_loss(config, model, data.vocabulary, train=False)
@@ -365,22 +339,20 @@ def _hooks(
     longer = {n: evaluation_batches(config, part) for n, part in data.longer.items()}
 
     def evaluation(step: int, state: TrainState) -> Record:
-        clock.pause()
-        found = evaluate(loss, state.params, held_out)
+        means = evaluate(loss, state.params, held_out)
         for length, batches in longer.items():
-            found[f"exact_{length}"] = evaluate(loss, state.params, batches)["exact"]
-        shown = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
+            means[f"exact_{length}"] = evaluate(loss, state.params, batches)["exact"]
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
         progress.say(f"step {step:>6,}   held out: {shown}")
-        return {f"eval/{name}": value for name, value in found.items()}
+        return {f"eval/{name}": value for name, value in means.items()}
 
     hooks = [Hook(at=every_n_steps(config.evaluate_every), run=evaluation)]
     if not config.probe_at:
         return hooks
-    look = build_probe(model, data.train.corpus, counts, seed=config.seed)
+    scores = build_probe(model, data.train.corpus, counts, seed=config.seed)
 
     def probe(step: int, state: TrainState) -> Record:
-        clock.pause()
-        return {f"probe/{name}": value for name, value in as_record(look(state.params)).items()}
+        return {f"probe/{name}": value for name, value in as_record(scores(state.params)).items()}
 
     return [*hooks, Hook(at=set(config.probe_at), run=probe)]
 
@@ -400,43 +372,33 @@ def _check_folder(config: TrainConfig) -> TrainConfig | None:
 
 
 def _prepare_folder(config: TrainConfig, vocabulary: Vocabulary, documents: dict[str, int]) -> None:
-    if config.resume:
-        if differences(config, load_config(config.out)):  # longer, and so no longer finished
-            remove_files(config.out, [SUMMARY])
-            save_config(config)
-        return
-    fields = vocabulary._asdict() | documents
-    write_file(config.out / _VOCABULARY, json.dumps(fields, indent=2) + "\n")
+    """Write the configuration and the vocabulary of a run."""
+    saved = _check_folder(config)  # another run may have been faster
+    if saved is None:
+        fields = vocabulary._asdict() | documents
+        write_file(config.out / _VOCABULARY, json.dumps(fields, indent=2) + "\n")
+    elif differences(config, saved):  # longer, and so no longer finished
+        remove_files(config.out, [SUMMARY])
     save_config(config)
 
 
 def read_vocabulary(out: Path) -> tuple[Vocabulary, dict[str, int]]:
     """The vocabulary of a run, and the fingerprint of its documents.
 
-    Raises `InputError` for a file that is missing, or holds what cannot be.
+    Raises `InputError` for a file that is missing, or holds something else.
     """
     path = out / _VOCABULARY
     fields = read_json(path, remedy=_ANEW)
     documents = from_json(int, fields.pop("documents", None), place=f"{path}.documents")
-    vocabulary: Vocabulary = from_json(Vocabulary, fields, place=str(path))
-    known = range(len(vocabulary.tokens))
-    ids = {"mask_id": () if vocabulary.mask_id is None else (vocabulary.mask_id,)}
-    for name, given in (ids | {"special_ids": vocabulary.special_ids}).items():
-        if outside := [number for number in given if number not in known]:
-            raise InputError(f"{path}: {name} is {outside[0]}, with {len(known)} tokens; {_ANEW}")
-    if vocabulary.task == "mlm" and vocabulary.mask_id is None:
-        raise InputError(f"{path}: no mask_id, which mlm needs; {_ANEW}")
-    if vocabulary.task == "classify" and len(vocabulary.classes) < 2:
-        raise InputError(f"{path}: {len(vocabulary.classes)} classes; {_ANEW}")
-    return vocabulary, {"documents": documents}
+    return from_json(Vocabulary, fields, place=str(path)), {"documents": documents}
 
 
 def _mesh(config: TrainConfig) -> Mesh | None:
     """The devices that share each batch; None for one."""
-    there = jax.local_device_count()
-    count = there if config.devices is None else config.devices
-    if count > there:
-        raise InputError(f"`devices` is {count}, but there are {there}: pass at most as many")
+    available = jax.local_device_count()
+    count = available if config.devices is None else config.devices
+    if count > available:
+        raise InputError(f"`devices` is {count}, but there are {available}: pass at most as many")
     if config.batch_size % (count * config.accumulate):
         raise InputError(
             f"`batch_size={config.batch_size}` does not divide over {count} devices and "
@@ -448,66 +410,23 @@ def _mesh(config: TrainConfig) -> Mesh | None:
     return jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,), devices=devices)
 
 
-def _with_params(model: Any, params: Params) -> Any:
-    return functionalize(model, lambda merged: merged)[0](params)
-
-
-def _save_model(model: Any, config: TrainConfig) -> None:
-    """Save the model for Hugging Face, where Hugging Face has such a model."""
-    if config.pretrained is not None and getattr(model, "pooling", "first") == "first":
-        save_huggingface(model, config.out / MODEL, source=config.pretrained)
-
-
-def _begun(config: TrainConfig, data: Data, model: Any) -> TrainSummary:
-    """Summary before the first step, with its later fields empty."""
-    names = _encoding_names(config)
-    rows = len(data.train.labels)
-    return TrainSummary(
-        source=data.train.corpus.name,
-        task=data.vocabulary.task,
-        encoding=names if config.pretrained is None else model_name(Path(config.pretrained)),
-        documents=rows,
-        held_out=len(data.held_out.labels),
-        vocab_size=len(data.vocabulary.tokens),
-        length=config.length,
-        parameters=parameter_count(model),
-        longest=data.train.corpus.longest,
-        steps=steps_of(config, rows),
-        seconds=0.0,
-        tokens_per_second=None,
-        evaluation=Evaluations({}, {}, {}),
-        probe={},
-    )
-
-
-def _encoding_names(config: TrainConfig) -> str:
-    """Encodings joined by +; of an encoder–decoder those of the encoder, decoder and between."""
-
-    def joined(side: Literal["encoding", "decoder_encoding", "cross_encoding"]) -> str:
-        return "+".join(entry.name for entry in encoding_entries(config, side))
-
-    if config.task != "translate":
-        return joined("encoding")
-    return f"{joined('encoding')} / {joined('decoder_encoding')} / {joined('cross_encoding')}"
-
-
-def _ended(
-    begun: TrainSummary, config: TrainConfig, data: Data, fitting: _Fitting, result: FitResult
-) -> TrainSummary:
-    """Summary after the last step, without the times."""
-    return begun._replace(
-        evaluation=_evaluations(result.history, data.vocabulary, config.out),
-        probe=_probes(result.history),
-        extended_after=extended_after(config, result.history, steps=fitting.steps),
-    )
-
-
-def _opening(facts: TrainSummary) -> str:
-    return (
-        f"{facts.source}: {facts.task}, {facts.documents:,} documents, "
-        f"{facts.vocab_size:,} tokens in the vocabulary\n"
-        f"{facts.encoding}: {facts.parameters:,} parameters, {facts.steps:,} steps"
-    )
+def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
+    """Fields of a summary that are known before the first step."""
+    corpus, rows = data.train.corpus, len(data.train.labels)
+    sides = SIDES if config.task == "translate" else SIDES[:1]
+    names = ["+".join(entry.name for entry in encoding_entries(config, side)) for side in sides]
+    return {
+        "source": corpus.name,
+        "task": data.vocabulary.task,
+        "encoding": model_name(Path(config.pretrained)) if config.pretrained else " / ".join(names),
+        "documents": rows,
+        "held_out": len(data.held_out.labels),
+        "vocab_size": len(data.vocabulary.tokens),
+        "length": config.length,
+        "parameters": parameter_count(model),
+        "longest": corpus.longest,
+        "steps": total_steps(config, rows),
+    }
 
 
 def _finished_line(config: TrainConfig, done: TrainSummary) -> str:
@@ -520,33 +439,26 @@ def _finished_line(config: TrainConfig, done: TrainSummary) -> str:
     )
 
 
-def _evaluations(history: list[Record], vocabulary: Vocabulary, out: Path) -> Evaluations:
-    evaluations = _records(history, "eval/")
-    needed = {"loss", "accuracy"} if vocabulary.task == "classify" else {"loss"}
-    if not evaluations or not all(needed <= found.keys() for found in evaluations):
+def _evaluations(history: list[Record], config: TrainConfig, task: str) -> Evaluations:
+    evaluations = _measured(history, "eval/")
+    if not evaluations:
         raise InputError(
-            f"{out / LOG} lacks evaluations of this run, which ended before: put it back, or "
-            f"{_ANEW}"
+            f"{config.out / LOG} lacks evaluations of this run, which ended before: put it back, "
+            f"or {_ANEW}"
         )
 
-    def worth(found: Found) -> tuple[float, float]:
-        loss = math.inf if found["loss"] is None else found["loss"]
-        return (found["accuracy"] or 0.0) if "accuracy" in needed else 0.0, -loss
+    def worth(record: Measured) -> tuple[float, float]:
+        loss = math.inf if record["loss"] is None else record["loss"]
+        return (record["accuracy"] or 0.0) if task == "classify" else 0.0, -loss
 
     return Evaluations(evaluations[0], max(evaluations, key=worth), evaluations[-1])
 
 
-def _probes(history: list[Record]) -> dict[str, Found]:
-    """Records of the probe before and after training."""
-    found = _records(history, "probe/")
-    return {"first": found[0], "last": found[-1]} if found else {}
-
-
-def _records(history: list[Record], prefix: str) -> list[Found]:
+def _measured(history: list[Record], prefix: str) -> list[Measured]:
     """Records of a hook, with their steps and without its prefix."""
-    found = (
+    return [
         {"step": record["step"]}
         | {k.removeprefix(prefix): v for k, v in record.items() if k.startswith(prefix)}
         for record in history
-    )
-    return [record for record in found if len(record) > 1]
+        if any(name.startswith(prefix) for name in record)
+    ]

@@ -4,8 +4,8 @@ A batch is a dict of arrays `[batch, ...]`. A loss is `(params, batch, key) -> (
 the tally whose mean is minimised, and others to report by name.
 """
 
-import functools
 from collections.abc import Callable, Iterable
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,6 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Bool, Int
 
-from jaxpe._core.compiled import compiled
 from jaxpe.encodings.base import compute_dtype
 from jaxpe.training.losses import MeanMetric
 from jaxpe.training.optimizers import Schedule
@@ -61,7 +60,7 @@ def init_state(
     return _first_state(params, key, init=optimizer.init)
 
 
-@compiled("init")
+@partial(jax.jit, static_argnames="init")
 def _first_state(params: Params, key: Array, *, init: Callable[[Params], Any]) -> TrainState:
     params, key = jax.tree.map(jnp.copy, (params, key))
     return TrainState(jnp.int32(0), params, init(params), key, jnp.array(True))
@@ -111,7 +110,7 @@ def step_function(
             update_norm = _norm(updates)  # not finite where any of them is not
             rate = None if schedule is None else jnp.asarray(schedule(state.step))
         numbers = (tally.mean, grad_norm, update_norm)
-        finite = functools.reduce(jnp.logical_and, map(jnp.isfinite, numbers), state.finite)
+        finite = reduce(jnp.logical_and, map(jnp.isfinite, numbers), state.finite)
         new = optax.apply_updates(state.params, updates), opt_state
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), new, (state.params, state.opt_state)

@@ -12,7 +12,7 @@ from jaxpe.analysis import load_result
 from jaxpe.analysis.comparison import RunComparison, compare_runs
 from jaxpe.analysis.training_run import choices, loss_trend, read_run
 from jaxpe.report import comparison_summary, comparison_table, write
-from jaxpe.report.comparison import losses_figure, tables_of
+from jaxpe.report.comparison import comparison_rows, losses_figure
 from jaxpe.training.config import load_config
 from tests.analysis.runs import WORDS, make_run
 
@@ -88,7 +88,7 @@ def test_accuracies_are_shares_of_the_documents(tmp_path):
     (group,) = compare_runs(runs).groups
     expected = stats.binomtest(15, 30).proportion_ci(method="wilson")
     np.testing.assert_allclose(group.accuracy[1:], expected)
-    ((_, _, (row,)),) = [x for x in tables_of(compare_runs(runs)) if x[0].startswith("Means")]
+    ((_, _, (row,)),) = [x for x in comparison_rows(compare_runs(runs)) if x[0].startswith("Means")]
     assert "50.0 [33.2–66.8]" in row
 
 
@@ -129,7 +129,7 @@ def test_an_extended_run_is_told_of_and_is_another_configuration(tmp_path):
     ("changes", "message"),
     [
         ({"task": "mlm"}, "different tasks (causal and mlm)"),
-        ({"tokens": (*WORDS, "c")}, "different vocabularies (3 and 4 tokens)"),
+        ({"tokens": (*WORDS, "c")}, "different vocabularies (3 tokens and 4 tokens)"),
         ({"documents": 2}, "different content"),
         ({"documents": 2, "source": "letters.txt"}, "different corpora (poems.txt and letters"),
     ],
@@ -202,7 +202,7 @@ def test_the_page_has_every_number_and_the_file_reads_back(tmp_path):
     found = compare_runs(pair(tmp_path, encoding="rope", finished=False))
     page = write(found, tmp_path / "out", commands={"go": "jaxpe train 'a b'"})
     text = page.read_text()
-    for _, _, rows in tables_of(found):
+    for _, _, rows in comparison_rows(found):
         for value in (value for row in rows for value in row):
             assert value.replace("'", "&#39;") in text
     saved = load_result(RunComparison, page.with_suffix(".json"))
@@ -221,6 +221,11 @@ def test_the_page_has_every_number_and_the_file_reads_back(tmp_path):
         ({0: 8.0, 4: 5.0, 8: 5.2}, "rising"),
         ({0: 0.7, 6: 0.66, 8: 0.655}, "falling"),  # less than 1 %, and a tenth of its fall
         ({0: 8.0, 8: 5.2}, "unknown"),
+        ({0: 200.0, 6: 101.0, 8: 100.0}, "level"),  # by 1 % of itself, and no more
+        ({0: 120.0, 6: 101.0, 8: 100.0}, "level"),  # by 1 of 20, which are 5 %
+        ({0: 200.0, 4: 99.0, 6: 100.0, 8: 100.0}, "level"),  # 1 % above its least
+        ({0: 200.0, 4: 98.5, 6: 100.0, 8: 100.0}, "rising"),
+        ({0: 110.0, 6: 100.75, 8: 100.0}, "falling"),  # less than 1 %, more than 5 % of its fall
     ],
 )
 def test_where_a_loss_goes(tmp_path, losses, direction):

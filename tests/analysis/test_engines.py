@@ -1,5 +1,6 @@
 """Engines of others make the counts that one process makes, to the byte."""
 
+import functools
 import os
 import pickle
 import signal
@@ -20,7 +21,6 @@ from jaxpe.analysis.counts import (
     merge,
     read_counts,
 )
-from jaxpe.analysis.counts import state as counting_state
 from jaxpe.analysis.engines import CountPositions, beam, count_positions
 from tests.analysis.counts.test_run import texts
 
@@ -78,7 +78,7 @@ def grouped(pairs):
 
 def test_cells_add_to_the_same_bytes(files, options, tmp_path):
     """As Beam does it: batches of any size, sums of sums in any order."""
-    cells_of = pickle.loads(pickle.dumps(beam.CellsOfTexts(options)))
+    cells_of = functools.partial(beam.text_cells, options=pickle.loads(pickle.dumps(options)))
     rows, pairs = [row.encode() for row in texts()], []  # TFDS has bytes
     for start, end in ((60, 70), (0, 16), (30, 46), (46, 60), (16, 30)):
         pairs += cells_of(rows[start:end])
@@ -102,7 +102,7 @@ def test_groups_share_a_fold_in_both(tmp_path):
         counter.add(row[None], row["by"])
     one = counter.counts("rows")
     pairs = grouped(
-        pair for n in range(0, 70, 14) for pair in beam.CellsOfTexts(wanted)(rows[n : n + 14])
+        pair for n in range(0, 70, 14) for pair in beam.text_cells(rows[n : n + 14], options=wanted)
     )
     sums = [(key, beam.add_cells(parts)) for key, parts in pairs.items()]
     other = read_counts(beam.write_cells(sums, options=wanted, out=tmp_path))
@@ -119,14 +119,16 @@ def test_a_counter_refuses_what_int32_might_not_hold(files, options, monkeypatch
         [counter.add(text) for text in texts()]
 
 
-def test_cells_beyond_int32():
+def test_cells_beyond_int32(options, tmp_path):
     ids, sums = beam.add_cells(
         [(np.array([3]), np.array([2**31 - 1])), (np.array([3]), np.array([10]))]
     )
     assert (ids.tolist(), sums.tolist()) == ([3], [2**31 + 9])
-    settings = counting_state.CountSettings("bytes", "", 12, None, 9, (), 4, 0, 2, 0)
-    table, _ = beam._tables({(1, 2): (ids, sums)}, settings, 2**31 + 9)
-    assert (table.dtype, table[1, 2, 3]) == (np.int64, 2**31 + 9)
+    totals = beam._TOTALS, (np.arange(4), np.array([2**31 + 9, 1, -1, 0]))
+    folder = beam.write_cells([totals, ((1, 2), (ids, sums))], options=options, out=tmp_path)
+    stored = read_counts(folder)
+    assert (stored.table.dtype, stored.table[1, 2, 3]) == (np.int64, 2**31 + 9)
+    assert stored.shards[0].digest == 16 * "f" + 16 * "0"
 
 
 def test_words_need_a_vocabulary_beforehand():

@@ -7,9 +7,9 @@ from jaxpe.analysis.corpus import Interval
 from jaxpe.data import NeighbourSimilarity
 from jaxpe.report import findings, summary
 from jaxpe.report.corpus.text import (
-    alike,
-    by_family,
-    corrected_best,
+    best_fixed,
+    distance_groups,
+    families,
     headlines,
     named_findings,
     nearness,
@@ -17,146 +17,129 @@ from jaxpe.report.corpus.text import (
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
-OWN = "Fitted encoding, held-out stress"
+FITTED = "Fitted encoding, held-out stress"
 FIXED = "Best fixed encoding, held-out stress"
 FULL = {"rare_positions": np.array([], int), "documents_per_position": np.full(N, 100)}
+NOBODY = {"position": {"present": np.zeros(N, bool), "significant_rank": 0}, "intervals": {}}
 
 
-def said(**overrides) -> dict[str, str]:
-    found = named_findings(analysis(**overrides))
-    return {name: text.replace("\N{NO-BREAK SPACE}", " ") for name, text in found.items()}
+def topics(**overrides) -> dict[str, str]:
+    texts = named_findings(analysis(**overrides))
+    return {name: text.replace("\N{NO-BREAK SPACE}", " ") for name, text in texts.items()}
 
 
-def shown(**overrides) -> dict[str, str]:
+def cards(**overrides) -> dict[str, str]:
     lines = headlines(analysis(**overrides))
     return {h.label: f"{h.value}; {h.detail}".replace("\N{NO-BREAK SPACE}", " ") for h in lines}
 
 
-def holds(text: str, *parts: str) -> bool:
-    """Whether all of these numbers and names stand in a text."""
-    return all(part in text for part in parts)
-
-
-def test_the_usual_case_says_each_thing_once():
-    text = said()
-    assert list(text) == [
-        *("shares", "dimensions", "reach", "own fit", "held-out fit"),
-        *("nearness", "gaps", "doubts"),
-    ]
+def test_the_usual_case_has_each_number_under_its_topic():
+    text = topics()
+    numbers = {
+        "shares": ["90 % (87 % to 93 %)", "4 % (3 % to 5 %)", "6 % (5 % to 7 %)"],
+        "dimensions": ["2 significant dimensions", "0.04", "44"],
+        "reach": ["position 45", "12,480", "cohort"],
+        "fitted": ["2 coordinates", "0.05 (0.04 to 0.06)", "0.07 (0.03 to 0.11)"],
+        "fixed": ["alibi", "0.12 (0.1 to 0.14)"],
+        "nearness": ["more similar", "0.31 (0.25 to 0.37)"],
+        "gaps": ["6 positions", "40–45", "3 positions", "0, 46–47"],
+        "doubts": ["16 folds"],
+    }
+    assert list(text) == list(numbers)
     assert findings(analysis()) == list(named_findings(analysis()).values())
-    assert holds(text["dimensions"], "2 significant dimensions", "0.04", "44")
-    assert holds(text["shares"], "90 % (87 % to 93 %)", "4 % (3 % to 5 %)", "6 % (5 % to 7 %)")
-    assert holds(text["reach"], "position 45", "12,480", "cohort")
-    assert holds(text["own fit"], "2 coordinates", "0.05 (0.04 to 0.06)", "0.07 (0.03 to 0.11)")
-    assert holds(text["held-out fit"], "alibi", "0.12 (0.1 to 0.14)")
-    assert holds(text["nearness"], "more similar", "0.31 (0.25 to 0.37)")
-    assert holds(text["gaps"], "6 positions", "40–45", "3 positions", "0, 46–47")
-    assert "16 folds" in text["doubts"]
+    for topic, parts in numbers.items():
+        assert all(part in text[topic] for part in parts), topic
 
 
-def test_one_dimension_is_singular():
-    text = said(position={"significant_rank": 1})["dimensions"]
-    assert holds(text, "1 significant dimension:", "1 eigenvalue ")
+OTHER_WIDTH = analysis().held_out._replace(best=[["alibi"]] * 3 + [["rope", "sinusoidal"]])
+# Overrides of the usual case, a topic, and words of it; None where the topic is left out.
+TOPICS = [
+    ({"position": {"significant_rank": 1}}, "dimensions", "1 significant dimension: 1 eigenvalue "),
+    ({"position": {"significant_rank": 0, "p_value": 0.4}}, "dimensions", "p = 0.4"),
+    ({"position": {"significant_rank": 0}}, "fitted", None),
+    ({"position": {"significant_rank": 0}}, "fixed", None),
+    ({"position": {"significant_rank": 0}}, "nearness", None),
+    ({"documents_per_position": 9 * (np.arange(N) == 0)}, "dimensions", "one position has tokens"),
+    ({"plug_in": {"trace": 0.0}}, "dimensions", "no variance"),
+    (NOBODY, "dimensions", "both halves"),
+    (NOBODY, "shares", None),
+    (NOBODY, "reach", None),
+    (NOBODY | {"groups": 1}, "dimensions", "copies or pieces"),
+    ({"position": {"composition_correlation": 0.9}}, "reach", "(0.90)"),
+    ({"documents_per_position": np.full(N, 12_480)}, "reach", "12,480 of 12,480"),
+    ({"held_out": OTHER_WIDTH}, "fixed", "rope and sinusoidal at 128"),
+    ({"rare_positions": [3]}, "gaps", "1 position (3) has "),
+    (FULL, "gaps", None),
+    ({"from_counts": True, "group_field": "author"}, "dimensions", "'author'"),
+    ({"from_counts": True, "group_field": "author"}, "doubts", "'author'"),
+    ({"from_counts": True}, "doubts", "group_field"),
+    ({"edges": (0, 4, 8, 16)}, "bins", "4 to 8 positions: 3 bins over the first 16"),
+    ({"groups": 9000}, "dependence", "12,480 documents form 9,000 independent groups"),
+    ({"groups": 12_000}, "dependence", None),
+    ({"group_field": "author", "groups": 40}, "dependence", "40 groups by 'author'"),
+    ({"neighbours": NeighbourSimilarity(0.11, 0.001, 0.005, 12_480)}, "dependence", "cosine 0.11"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "topic", "words"), TOPICS)
+def test_every_topic_follows_the_numbers(overrides, topic, words):
+    text = topics(**overrides)
+    assert topic not in text if words is None else words in text[topic]
 
 
 def test_without_structure_nothing_is_claimed():
     case = {"position": {"significant_rank": 0, "p_value": 0.4}}
-    text = said(**case)
-    assert holds(text["dimensions"], "No effect of position", "p = 0.4", "12,480 documents")
-    assert not {"own fit", "held-out fit", "nearness"} & text.keys()
     assert nearness(analysis(**case)) == 0
-    assert shown(**case)[OWN] == shown(**case)[FIXED] == "none; nothing to fit"
-    assert shown(**case)["Significant dimensions"].startswith("0;")
-    assert "nothing to fit" in summary(analysis(**case))
-
-
-def test_documents_of_one_token_have_no_structure_to_speak_of():
-    documents = np.where(np.arange(N) == 0, 100, 0)
-    text = said(plug_in={"trace": 0.0}, documents_per_position=documents)["dimensions"]
-    assert holds(text, "one position has tokens", "one token each", "characters")
-    assert "distribution" not in text
-
-
-def test_without_judged_positions_more_documents_are_asked_for():
-    nothing = {
-        "position": {"present": np.zeros(N, bool), "significant_rank": 0},
-        "intervals": {},
-    }
-    text = said(**nothing)
-    assert "more documents" in text["dimensions"]
-    assert not {"shares", "reach"} & text.keys()
-    assert "more documents" not in said(**nothing, groups=1)["dimensions"]
-    assert shown(**nothing)["Position's share of the variance"].startswith("n/a;")
+    assert cards(**case)[FITTED] == cards(**case)[FIXED] == "none; nothing to fit"
+    assert cards(encodings=[])[FIXED] == "none; nothing to fit"
+    assert cards(**NOBODY)["Position's share of the variance"].startswith("n/a;")
+    for overrides in (case, NOBODY):
+        assert "nothing to fit" in summary(analysis(**overrides))
 
 
 def test_shares_are_within_bounds_and_equal_ends_are_said_once():
-    noise = {"noise_share": Interval(1.02, 0.999, 1.05)}
     below = Interval(-0.01, -0.02, 0.0)
-    rest = {"composition_share": below, "position_share": below}
-    text = said(intervals=noise | rest)
-    assert holds(text["shares"], "100 % (over 99 % to 100 %)", "0 % (0 %)")
-    assert "nearness" not in text
-    assert shown(intervals=noise | rest)["Nearness (0: no order)"] == "n/a; no interval"
-    assert "shares" not in said(plug_in={"trace": 0.0})
+    shares = {"composition_share": below, "position_share": below}
+    shares |= {"noise_share": Interval(1.02, 0.999, 1.05)}
+    text = topics(intervals=shares)["shares"]
+    assert "100 % (over 99 % to 100 %)" in text
+    assert "0 % (0 %)" in text
+    assert cards(intervals=shares)["Nearness (0: no order)"] == "n/a; no interval"
 
 
-@pytest.mark.parametrize(("correlation", "said_so"), [(0.9, True), (0.1, False)])
-def test_a_first_dimension_like_composition_is_named(correlation, said_so):
-    text = said(position={"composition_correlation": correlation})["reach"]
-    assert ("0.90" in text) == said_so
-    everyone = said(documents_per_position=np.full(N, 12_480))["reach"]
-    assert holds(everyone, "12,480 of 12,480")
-    assert "cohort" not in everyone
-
-
-def test_what_is_found_and_what_to_do():
+def test_the_summary_advises_where_the_difference_is_significant():
     text = summary(analysis()).replace("\N{NO-BREAK SPACE}", " ")
-    assert holds(text, "2 dimensions", "90 %", "0.05 (0.04 to 0.06)", "alibi", "encoding.npz")
-    usual = analysis().held_out
-    undecided = usual._replace(gain=Interval(0.01, -0.01, 0.03))
+    parts = ("2 significant dimensions", "90 %", "0.05 (0.04 to 0.06)", "alibi", "encoding.npz")
+    assert all(part in text for part in parts)
+    undecided = analysis().held_out._replace(gain=Interval(0.01, -0.01, 0.03))
     assert "encoding.npz" not in summary(analysis(held_out=undecided))
-    assert "nothing to fit" in summary(
-        analysis(position={"present": np.zeros(N, bool), "significant_rank": 0})
-    )
 
 
-def test_other_widths_with_another_best_are_named():
-    usual = analysis().held_out
-    other = usual._replace(best=[["alibi"], ["alibi"], ["alibi"], ["rope", "sinusoidal"]])
-    assert "rope and sinusoidal at 128" in said(held_out=other)["held-out fit"]
-    assert "other widths" not in said()["held-out fit"]
+def test_encodings_that_tie_are_named_together():
+    tied = {"position_scaled_stress": 0.13}
+    case = {"encodings": [score("alibi"), score("rope", **tied), score("sinusoidal", **tied)]}
+    assert [s.name for s in best_fixed(analysis(**case))] == ["alibi", "rope", "sinusoidal"]
+    assert "rope (= sinusoidal) is not significantly worse" in topics(**case)["fixed"]
+    assert "alibi and rope (= sinusoidal), 0.1 to 0.14" in cards(**case)[FIXED]
 
 
-def test_the_same_distances_are_no_tie_of_two():
-    same = {"position_scaled_stress": 0.1}
-    case = {"encodings": [score("rope", **same), score("sinusoidal", **same)]}
-    assert [[s.name for s in group] for group in alike(case["encodings"])] == [
-        ["rope", "sinusoidal"]
-    ]
-    assert "rope (= sinusoidal), 0.08" in shown(**case)[FIXED]
-
-
-def test_alike_is_up_to_scale_and_not_more():
+def test_groups_have_equal_distances_up_to_scale():
     a, scaled, other = score("random"), score("learned"), score("cosine", scaled_stress=0.029)
-    assert [len(group) for group in alike([a, scaled, other])] == [2, 1]
+    assert [len(group) for group in distance_groups([a, scaled, other])] == [2, 1]
     nothing = score("a", distances=np.zeros((N, N)))
-    assert len(alike([nothing, nothing])) == 2
+    assert len(distance_groups([nothing, nothing])) == 2
 
 
 def test_families_keep_their_order():
-    families = by_family([score(name) for name in ("rope", "mds", "alibi", "rope_partial")])
-    assert list(families) == ["rotary", "fitted", "bias"]
-    assert [s.name for s in families["rotary"]] == ["rope", "rope_partial"]
-
-
-def test_no_encodings():
-    assert shown(encodings=[])[FIXED] == "none; nothing to fit"
+    by_family = families([score(name) for name in ("rope", "mds", "alibi", "rope_partial")])
+    assert list(by_family) == ["rotary", "fitted", "bias"]
+    assert [s.name for s in by_family["rotary"]] == ["rope", "rope_partial"]
 
 
 def test_scores_that_are_not_numbers_never_win():
     broken = score("rope", scaled_stress=math.nan, position_scaled_stress=math.nan)
     case = analysis(encodings=[broken, score("alibi")])
-    assert [s.name for s in corrected_best(case)] == ["alibi"]
+    assert [s.name for s in best_fixed(case)] == ["alibi"]
 
 
 @pytest.mark.parametrize(
@@ -170,37 +153,9 @@ def test_scores_that_are_not_numbers_never_win():
 def test_nearness(interval, verdict, words):
     intervals = analysis().intervals | {"nearness": interval}
     assert nearness(analysis(intervals=intervals)) == verdict
-    assert words in said(intervals=intervals)["nearness"]
-
-
-def test_one_rare_and_one_absent_position_are_singular():
-    case = {"rare_positions": [3], "documents_per_position": 100 * (np.arange(N) != 5)}
-    text = said(**case)["gaps"]
-    assert holds(text, "1 position (3) has ", "1 position (5) holds ")
-
-
-def test_nothing_rare_and_nothing_absent_needs_no_sentence():
-    assert "gaps" not in said(**FULL)
-    assert shown(**FULL)["Documents at the last position"] == "100; of 12,480"
-
-
-def test_counts_say_their_folds_their_groups_and_their_bins():
-    case = {"folds": 4, "from_counts": True, "group_field": "author", "edges": (0, 4, 8, 16)}
-    text = said(**case)
-    assert holds(text["doubts"], "4 folds", "'author'")
-    assert "'author'" in text["dimensions"]
-    assert holds(text["bins"], "3 bins", "4 to 8", "16")
-    assert "group_field" in said(from_counts=True)["doubts"]
-
-
-def test_pieces_of_others_are_counted():
-    assert holds(said(groups=9000)["dependence"], "12,480", "9,000")
-    assert "dependence" not in said(groups=12_000)
-    alike = NeighbourSimilarity(0.11, 0.001, 0.005, 12_480)
-    assert holds(said(neighbours=alike)["dependence"], "0.11", "p = 0.005", "group_field")
-    assert holds(said(group_field="author", groups=40)["dependence"], "40 groups", "'author'")
+    assert words in topics(intervals=intervals)["nearness"]
 
 
 def test_the_fixture_is_what_it_claims():
-    found = factory.analysis().position
-    assert np.sum(found.eigenvalues > found.null_eigenvalue) == found.significant_rank
+    position = factory.analysis().position
+    assert np.sum(position.eigenvalues > position.null_eigenvalue) == position.significant_rank

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
-from jaxpe.rope.axial import AxialGroup, axial_groups
+from jaxpe._core.json_values import to_json
+from jaxpe.rope import LayerPlan
+from jaxpe.rope.axial import axial_plans
 from jaxpe.rope.configuration import Model, read_configuration
 from jaxpe.rope.families import find_family
 from jaxpe.rope.fields import Fields
@@ -26,14 +28,14 @@ NOT_RUN = {
 }
 
 
-def groups_of(model_type: str, given: dict) -> tuple[AxialGroup, ...]:
+def groups_of(model_type: str, given: dict) -> tuple[LayerPlan, ...]:
     family = find_family(model_type)
     assert family is not None
     fields = Fields(given, family, source="config.json")
-    return axial_groups(Model("", family, True, fields, 2048))
+    return axial_plans(Model("", family, True, fields, 2048), 64)
 
 
-def pairs_of(group: AxialGroup) -> list[tuple[int, int]]:
+def pairs_of(group: LayerPlan) -> list[tuple[int, int]]:
     """Axis and index of the frequency of each pair, in the order of the head."""
     counts = [len(axis) for axis in group.frequencies]
     if group.layout == "alternating":
@@ -48,7 +50,7 @@ def pairs_of(group: AxialGroup) -> list[tuple[int, int]]:
     return [(axis, k) for axis, count in enumerate(counts) for k in range(count)]
 
 
-def crossed(group: AxialGroup) -> dict[tuple[int, int], tuple[int, float]]:
+def crossed(group: LayerPlan) -> dict[tuple[int, int], tuple[int, float]]:
     """Frequencies stand as the other pairing has them."""
     entries, start = {}, 0
     if group.pairing == "half":  # repeated one by one, over all axes
@@ -62,7 +64,7 @@ def crossed(group: AxialGroup) -> dict[tuple[int, int], tuple[int, float]]:
     return entries
 
 
-def entries_of(group: AxialGroup) -> dict[tuple[int, int], tuple[int, float]]:
+def entries_of(group: LayerPlan) -> dict[tuple[int, int], tuple[int, float]]:
     """Axis and angle by entry and its partner, as the group's words say."""
     if group.layout == "crossed":
         return crossed(group)
@@ -83,12 +85,13 @@ def entries_of(group: AxialGroup) -> dict[tuple[int, int], tuple[int, float]]:
     return entries
 
 
-def of_case(groups: tuple[AxialGroup, ...], part: str) -> AxialGroup:
+def of_case(groups: tuple[LayerPlan, ...], part: str) -> LayerPlan:
     """The group that a measurement is of: windowed, of a part, or the one with full attention."""
     if part == "window":
         return next(one for one in groups if one.window)
+    name = part or "attention"
     return next(
-        one for one in groups if one.kind == "axial" and one.part == part and not one.window
+        one for one in groups if one.kind == "axial" and one.name == name and not one.window
     )
 
 
@@ -107,8 +110,7 @@ def test_turns_as_the_class_does(case):
                 assert frequency == pytest.approx(angle, rel=2e-5)
         counts = [2 * len(axis) for axis in group.frequencies]
         assert counts == measured["counts"]
-        part = "" if measured["part"] == "window" else measured["part"]
-        layers = [i for one in groups if one.part == part for i in one.layers or ()]
+        layers = [i for one in groups if one.name == group.name for i in one.layers or ()]
         assert sorted(layers) == list(range(measured["layers"]))
     if "windows" in case:
         layers, patches = case["windows"]
@@ -121,7 +123,8 @@ def test_turns_as_the_class_does(case):
 )
 def test_an_empty_file_is_the_default_of_the_class(case):
     assert case["case"] == "default"
-    assert groups_of(case["type"], {}) == groups_of(case["type"], case["config"])
+    empty, stated = (groups_of(case["type"], given) for given in ({}, case["config"]))
+    assert to_json(empty) == to_json(stated)
 
 
 def test_every_type_with_a_row_is_measured():
@@ -168,17 +171,17 @@ def test_the_tower_of_a_composite_file(tmp_path):
     config = {"model_type": "qwen2_5_vl", "hidden_size": 3584, "num_attention_heads": 28}
     configuration = read(tmp_path, config | {"vision_config": QWEN})
     (tower,) = configuration.towers
-    windowed, full = axial_groups(tower)
+    windowed, full = axial_plans(tower, 64)
     assert full.layers == (7, 15, 23, 31)
     assert windowed.window == 64
     assert windowed.head_dim == windowed.turning == 80
-    assert axial_groups(configuration.models[0]) == ()
+    assert axial_plans(configuration.models[0], 64) == ()
 
 
 def test_a_diffusion_model_names_its_class(tmp_path):
     config = {"_class_name": "FluxTransformer2DModel", "num_layers": 1, "num_single_layers": 2}
     (model,) = read(tmp_path, config).models
-    (group,) = axial_groups(model)
+    (group,) = axial_plans(model, 64)
     assert group.layers == (0, 1, 2)
     assert [len(axis) for axis in group.frequencies] == [8, 28, 28]
 
@@ -189,7 +192,7 @@ def test_another_scaling_is_left_unread():
         fields = Fields(
             {"rope_parameters": {"rope_type": kind, "rope_theta": 50.0}}, family, source=""
         )
-        (group,) = axial_groups(Model("", family, True, fields, 2048))
+        (group,) = axial_plans(Model("", family, True, fields, 2048), 64)
         assert group.base == 50.0
         assert fields.unread() == unread
 

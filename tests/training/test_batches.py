@@ -104,17 +104,6 @@ def test_evaluation_sees_every_row_once_in_order():
     assert len(whole) == 1
     assert whole[0]["valid"].all()
     np.testing.assert_array_equal(whole[-1]["ids"], ARRAYS["ids"])
-    with pytest.raises(IndexError):
-        whole[1]
-
-
-def test_evaluation_batches_can_be_sliced():
-    whole = in_order({"row": np.arange(10)}, batch_size=3)
-    for chosen in (slice(2), slice(1, None, 2), slice(-1, None), slice(None, None, -1)):
-        expected = list(whole)[chosen]
-        assert len(whole[chosen]) == len(expected) > 0
-        for batch, other in zip(whole[chosen], expected, strict=True):
-            np.testing.assert_array_equal(batch["row"], other["row"])
 
 
 def test_what_else_belongs_to_tokens_is_cut_with_them():

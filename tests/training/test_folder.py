@@ -31,8 +31,7 @@ from jaxpe.training import (
 from jaxpe.training.build import build_model
 from jaxpe.training.config import as_json
 from jaxpe.training.documents import Vocabulary
-from jaxpe.training.memory import activation_bytes, check_memory, parameters
-from jaxpe.training.run import read_records
+from jaxpe.training.memory import activations, check_memory, parameters
 from tests.compilation import quick_compilation
 from tests.conftest import small_disk
 from tests.training import factory
@@ -126,12 +125,7 @@ def test_a_model_that_memory_does_not_hold_is_refused_before_it_is_made(tmp_path
         ({"tokens": "abc"}, r"vocabulary\.json\.tokens"),
         ({"tokens": ["a", 1]}, r"vocabulary\.json\.tokens\[1\]"),
         ({"classes": None}, r"vocabulary\.json\.classes"),
-        ({"classes": ["one"]}, "1 classes"),
-        ({"mask_id": 3}, "mask_id is 3, with 3 tokens"),
-        ({"mask_id": -1}, "mask_id is -1"),
         ({"mask_id": True}, r"vocabulary\.json\.mask_id"),
-        ({"task": "mlm"}, "no mask_id"),
-        ({"special_ids": [0, 9]}, "special_ids is 9"),
         ({"special_ids": [0.5]}, r"vocabulary\.json\.special_ids\[0\]"),
         ({"documents": "1"}, r"vocabulary\.json\.documents"),
         ({"colour": "red"}, "unknown fields 'colour'"),
@@ -165,22 +159,6 @@ def test_what_is_no_log_is_refused(tmp_path, content):
     (tmp_path / "log.jsonl").write_bytes(content)
     with pytest.raises(InputError, match=r"log\.jsonl"):
         read_log(tmp_path / "log.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("lines", "place"),
-    [
-        (['{"step": 0, "eval/loss": "low"}'], r"log\.jsonl:1\.eval/loss"),
-        (['{"step": 0, "eval/loss": [1]}'], r"log\.jsonl:1\.eval/loss"),
-        (['{"step": 0, "loss": NaN}'], r"log\.jsonl:1\.loss"),
-        (['{"step": 3}', '{"step": 3}'], r"log\.jsonl:2 is of step 3"),
-        (['{"step": 3}', '{"step": 1}'], r"log\.jsonl:2 is of step 1"),
-    ],
-)
-def test_a_log_that_no_figure_can_be_made_of_is_refused(tmp_path, lines, place):
-    (tmp_path / "log.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError, match=place):
-        read_records(tmp_path / "log.jsonl")
 
 
 def not_trained(*setup, **options):
@@ -345,7 +323,7 @@ def test_parameters_are_about_as_many_as_are_made(tmp_path, model, encoding):
 
 def test_what_a_step_takes_grows_with_rows_and_length_and_less_with_parts():
     def needs(**changes):
-        return activation_bytes(TrainConfig(**{"length": 64, "batch_size": 32} | changes))
+        return activations(TrainConfig(**{"length": 64, "batch_size": 32} | changes))
 
     assert needs(batch_size=64) == 2 * needs()
     assert needs(accumulate=4) * 4 == needs()

@@ -9,12 +9,14 @@ from flax import nnx
 
 from jaxpe.training import (
     MeanMetric,
+    TrainConfig,
     adamw,
     init_state,
     learning_rate_schedule,
     step_function,
     weight_decay_mask,
 )
+from jaxpe.training.build import build_schedule
 
 
 @pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])
@@ -31,6 +33,16 @@ def test_rates_rise_to_the_peak_and_fall_to_the_end(decay, warmup):
 def test_cosine_is_half_way_in_the_middle():
     rate = learning_rate_schedule(peak=1.0, steps=12, warmup=2, decay="cosine", end=0.2)
     np.testing.assert_allclose(float(rate(7)), 0.6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("steps", "warmup", "expected"),
+    [(8, 0.5, [0, 0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25, 0]), (1, 0.9, [1, 0]), (2, 0.9, [0, 1, 0])],
+)
+def test_the_warm_up_of_a_run_ends_at_its_share_of_the_steps(steps, warmup, expected):
+    config = TrainConfig(learning_rate=1.0, warmup=warmup)
+    rates = [float(build_schedule(config, steps=steps)(step)) for step in range(steps + 1)]
+    np.testing.assert_allclose(rates, expected)
 
 
 class Model(nnx.Module):

@@ -14,7 +14,7 @@ from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe.analysis.subject import Subject
 from jaxpe.data import TokenCorpus
 from jaxpe.nn import Bert, Transformer, trunk
-from jaxpe.training.masking import some_places, with_mask
+from jaxpe.training.masking import masked_ids, random_places
 
 # Minus the loss of a language model in nats a token; "embedding": the cosine between the mean of
 # the last hidden states and the same with all heads.
@@ -138,9 +138,9 @@ def guessed_tokens(
     ids: np.ndarray, text: np.ndarray, *, mask_id: int | None, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Rows with [MASK] at some places of text, and the tokens that stood there."""
-    places, guessed = some_places(text, rng=rng)
+    places, guessed = random_places(text, rng=rng)
     return {
-        "ids": with_mask(ids, places, mask_id=mask_id, counted=guessed),
+        "ids": masked_ids(ids, places, mask_id=mask_id, counted=guessed),
         "places": places,
         "guessed": guessed,
         "targets": np.take_along_axis(ids, places, axis=1),

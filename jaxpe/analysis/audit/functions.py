@@ -19,7 +19,7 @@ from jaxpe.training.documents import (
     count_shuffled,
     geometry_of_documents,
 )
-from jaxpe.training.masking import one_place, with_mask
+from jaxpe.training.masking import masked_ids, random_place
 
 _LEAST = 3  # positions with text
 _NULLS = 4  # shuffled corpora of a test of triples
@@ -131,9 +131,9 @@ def _to_guess(
     text = documents["mask"] & ~np.isin(documents["ids"], vocabulary.special_ids)
     text[:, : int(ahead)] = False
     some = text.any(axis=1)
-    ids, places = documents["ids"][some], one_place(text[some], rng=rng)
+    ids, places = documents["ids"][some], random_place(text[some], rng=rng)
     return {
-        "ids": ids if ahead else with_mask(ids, places, mask_id=vocabulary.mask_id),
+        "ids": ids if ahead else masked_ids(ids, places, mask_id=vocabulary.mask_id),
         "mask": documents["mask"][some],
         "target": np.take_along_axis(ids, places, axis=1)[:, 0],
         "place": places[:, 0] - ahead,

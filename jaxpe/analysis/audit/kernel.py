@@ -1,10 +1,13 @@
 """The kernel of positions of a model, and its linearised flow."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 import jaxpe
 from jaxpe import ntk
@@ -30,11 +33,24 @@ def kernel_and_forcing(
     """
     f, loss, examples = model.at_no_shift, model.loss, model.examples
     P = jnp.zeros_like(model.functions.vectors) if P is None else P
-    forcing = ntk.positional_forcing(f, loss, P, examples)
-    if model.family == "classification":
-        return ntk.positional_ntk(f, loss, P, examples), forcing
-    key = jax.random.key(seed)
-    return ntk.positional_fisher(f, P, examples, key=key, samples=_SAMPLES), forcing
+    # The weights are arguments of the program. As constants, XLA on CPUs (jaxlib 0.10.2) computes
+    # products with two batch axes in a loop wrong, by as much as the gradients.
+    example = jax.tree.map(lambda rows: rows[0], examples)
+    traced = jax.make_jaxpr(f)(P, example)
+
+    @jax.jit
+    def kernel(P: Array, weights: list[Array]) -> tuple[Array, Array]:
+        def outputs(P: Array, example: Any) -> Array:
+            model = jaxpr_as_fun(ClosedJaxpr(traced.jaxpr, weights))
+            return model(P, *jax.tree.leaves(example))[0]
+
+        forcing = ntk.positional_forcing(outputs, loss, P, examples)
+        if model.family == "classification":
+            return ntk.positional_ntk(outputs, loss, P, examples), forcing
+        key = jax.random.key(seed)
+        return ntk.positional_fisher(outputs, P, examples, key=key, samples=_SAMPLES), forcing
+
+    return kernel(P, traced.consts)
 
 
 def kernel_pairs(

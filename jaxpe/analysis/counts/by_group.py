@@ -1,7 +1,8 @@
-"""Counts of each language, source or whatever a column says, in one pass over the documents."""
+"""Counts of each value of a column, such as a language, in one pass over the documents."""
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 from jaxpe._core.errors import InputError
@@ -11,7 +12,10 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
 from jaxpe.analysis.counts.count_files import write_counts
 from jaxpe.analysis.counts.document_counter import DocumentCounter
-from jaxpe.analysis.counts.job import CountOptions, open_sources
+from jaxpe.analysis.counts.job import tokenizer_and_settings
+from jaxpe.analysis.counts.options import CountOptions
+from jaxpe.data import find_shards
+from jaxpe.data.tokens.tokenizers import is_of_ids
 
 NO_GROUP = "without"  # the folder of documents that have none
 _NO_NAME = re.compile(r"[^\w.-]+")
@@ -25,12 +29,12 @@ def count_by(
     by: str,
     progress: Progress = SILENT,
 ) -> dict[str | None, StoredCounts]:
-    """Count the documents of each value of a column apart, all in one pass.
+    """Count the documents of each value of a column separately, in one pass.
 
-    The counts of each value go into a folder of their own, named by the value, with a hash where
-    names would clash. Documents without a value have the key None and the folder `without`. The sum
-    of all, by `jaxpe merge`, is that of all documents. Memory is for the tables of all values; a
-    run that is killed starts anew.
+    Each value has its own folder, named by the value, with a hash where names would clash.
+    Documents without a value have the key None and the folder `without`. `jaxpe merge` of all
+    folders gives the counts of all documents. Memory holds the tables of all values. A run that is
+    killed starts anew.
 
     Args:
         options: documents to count, and settings, of one process.
@@ -48,8 +52,8 @@ def count_by(
     >>> _ = (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
     >>> options = CountOptions(
     ...     sources=(str(folder / "a.jsonl"),), tokenizer="bytes", length=4, folds=4, nulls=0)
-    >>> found = count_by(options, folder / "counts", by="lang")
-    >>> sorted(found), sorted(path.name for path in (folder / "counts").iterdir())
+    >>> counts = count_by(options, folder / "counts", by="lang")
+    >>> sorted(counts), sorted(path.name for path in (folder / "counts").iterdir())
     (['de', 'en'], ['.lock', 'de', 'en'])
     """
     if options.group_field is not None or options.several:
@@ -57,48 +61,47 @@ def count_by(
             "documents are counted by one column, in one process; leave `group_field` and the "
             "options of several processes out"
         )
-    shards, tokenizer, settings = open_sources(options, Path(out), by=by, progress=progress)
+    shards = find_shards(options.sources, data_dir=options.data_dir)
+    tokenizer, settings = tokenizer_and_settings(options, shards, Path(out), progress)
+    if is_of_ids(tokenizer):
+        raise InputError(f"`by` {by!r} is for text, and the documents are token ids; leave it out")
     with locked_folder(out):
-        first = DocumentCounter(options, opened=(tokenizer, settings))
         counters: dict[str | None, DocumentCounter] = {}
         fields = {"text_field": options.text_field, "skip_nulls": options.skip_nulls}
         for shard in shards:
             for document in shard.documents(**fields, group_field=by):
                 value = document.group
                 if value not in counters:
-                    _check_memory((len(counters) + 1) * settings.bytes, len(counters) + 1, by)
-                    counters[value] = first.another()
+                    number = len(counters) + 1
+                    check_bytes(
+                        number * settings.bytes,
+                        what=f"the tables of {number:,} values of {by!r}",
+                        remedy="pass a column of fewer values, or a smaller `length`, `folds` or "
+                        "`nulls`",
+                    )
+                    counters[value] = DocumentCounter(options, opened=(tokenizer, settings))
                 counters[value].add(str(document.text))
             progress.say(f"{shard.name}: {len(counters):,} values of {by}")
         if not counters:
             raise InputError(f"no documents in {len(shards)} shards; pass files with text")
-        found = {key: counter.counts(f"{by} {key or '–'}") for key, counter in counters.items()}
-        for name, stored in zip(_folders([*found]), found.values(), strict=True):
+        counts = {key: counter.counts(f"{by} {key or '–'}") for key, counter in counters.items()}
+        for name, stored in zip(_folder_names([*counts]), counts.values(), strict=True):
             write_counts(stored, Path(out) / name)
-    return found
+    return counts
 
 
-def _check_memory(needed: int, values: int, by: str) -> None:
-    check_bytes(
-        needed,
-        what=f"the tables of {values:,} values of {by!r}",
-        remedy="pass a column of fewer values, or a smaller `length`, `folds` or `nulls`",
-    )
-
-
-def _folders(values: list[str | None]) -> list[str]:
-    """Names of folders for values, which may hold anything; those that clash have a hash.
+def _folder_names(values: list[str | None]) -> list[str]:
+    """Names of folders for any values; those that clash end with a hash.
 
     Names that differ in case alone clash, as they do on the disks of macOS and Windows.
     """
     names = [_NO_NAME.sub("_", value or "").strip("._")[:_LONGEST] for value in values]
-    taken = [NO_GROUP, *(name.casefold() for name in names)]
-    clear = [bool(name) and taken.count(name.casefold()) == 1 for name in names]
-    return [
-        NO_GROUP if value is None else name if is_clear else f"{name}-{_hash(value)}"
-        for value, name, is_clear in zip(values, names, clear, strict=True)
-    ]
-
-
-def _hash(value: str) -> str:
-    return content_hash(value.encode(errors="surrogatepass")).hexdigest()[:8]
+    taken = Counter([NO_GROUP, *(name.casefold() for name in names)])
+    folders = []
+    for value, name in zip(values, names, strict=True):
+        if value is None:
+            name = NO_GROUP
+        elif not name or taken[name.casefold()] > 1:
+            name += f"-{content_hash(value.encode(errors='surrogatepass')).hexdigest()[:8]}"
+        folders.append(name)
+    return folders

@@ -1,4 +1,4 @@
-"""Counts on disk, to be added to and reported on; written whole or not at all."""
+"""Files of counts: tables in counts.npz, and everything else in counts.json."""
 
 import json
 import os
@@ -18,18 +18,19 @@ from jaxpe.analysis.counts.settings import (
     check_settings,
     dtype_of_counts,
     shortened,
+    zero_tables,
 )
 from jaxpe.analysis.counts.tables import named_tables, read_tables, write_tables
 
-_TABLES, _ABOUT = "counts.npz", "counts.json"
+_TABLES, _HEADER = "counts.npz", "counts.json"
 _FORMAT = 4
 # While a table is read: the numbers of its file, twice, and the cells they are for.
 _READING_BYTES = 32
 _REMEDY = "pass a folder that jaxpe count wrote, or count again"
 
 
-class _About(NamedTuple):
-    """Metadata beside the tables; `tables` is the hash of their file."""
+class _Header(NamedTuple):
+    """Content of counts.json: fields of `StoredCounts`, and the hash of the file of tables."""
 
     format: int
     documents: int
@@ -42,13 +43,13 @@ class _About(NamedTuple):
 
 
 def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Path:
-    """Write counts into a folder, whole or not at all; returns the folder.
+    """Write counts into a folder, completely or not at all; returns the folder.
 
-    Empty cells take no space: most are empty where positions and words are many.
+    Empty cells take no space. Most are empty where positions and words are many.
 
     Raises:
-        InputError: no room or no permission, and what was there before is still there; or numbers
-            that contradict each other.
+        InputError: no room or no permission, which leaves older counts as they are; or numbers that
+            contradict each other.
 
     >>> import tempfile
     >>> from jaxpe.analysis.counts import count_settings
@@ -68,17 +69,9 @@ def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Pat
     with atomic_file(directory / _TABLES) as part:
         write_tables(part, named_tables(stored.table, stored.nulls))
         tables = file_hash(part)
-    about = _About(
-        format=_FORMAT,
-        documents=stored.documents,
-        settings=stored.settings,
-        text_field=stored.text_field,
-        shards=stored.shards,
-        tokens=stored.tokens,
-        tables=tables,
-        separator=stored.separator,
-    )
-    write_file(directory / _ABOUT, json.dumps(to_json(about), indent=1) + "\n")
+    fields = {name: value for name, value in stored._asdict().items() if name in _Header._fields}
+    header = _Header(format=_FORMAT, tables=tables, **fields)
+    write_file(directory / _HEADER, json.dumps(to_json(header), indent=1) + "\n")
     return directory
 
 
@@ -86,8 +79,8 @@ def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
     """Counts that `write_counts` wrote.
 
     Raises:
-        InputError: none there, not whole, changed, of another version, more than memory holds, or
-            numbers that contradict each other.
+        InputError: no counts in the folder, or incomplete or changed ones, of another version, more
+            than memory holds, or with numbers that contradict each other.
 
     >>> import tempfile
     >>> read_counts(tempfile.mkdtemp())
@@ -95,46 +88,59 @@ def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
     jaxpe.InputError: .../counts.json cannot be read: No such file ...; pass a folder ...
     """
     directory = Path(directory)
-    about = _about(directory)
+    stored, tables = _read_header(directory)
+    settings = stored.settings
     try:
-        stored = _empty(about)
-        if _file_hash(directory / _TABLES) != about.tables:
-            raise InputError(f"{_TABLES} is damaged, or not of {_ABOUT}")
-        read_tables(directory / _TABLES, named_tables(stored.table, stored.nulls))
+        dtype = dtype_of_counts(stored.documents, settings)
+        needed = settings.bytes * dtype.itemsize // CELL_BYTES
+        needed += _READING_BYTES * settings.rows * settings.vocab_size
+        check_bytes(needed, what="their table", remedy="read them where there is more memory")
+        table, nulls = zero_tables(settings, stored.documents)
+        if file_hash(directory / _TABLES) != tables:
+            raise InputError(f"{_TABLES} is damaged, or not of {_HEADER}")
+        read_tables(directory / _TABLES, named_tables(table, nulls))
+        stored = stored._replace(table=table, nulls=nulls)
         _check(stored)
+    except OSError as error:
+        raise InputError(
+            f"{directory / _TABLES} cannot be read: {error.strerror or error}; {_REMEDY}"
+        ) from error
     except InputError as error:
         raise InputError(f"{directory} holds no counts: {error}; {_REMEDY}") from error
     return stored
 
 
-def read_about(directory: str | os.PathLike[str]) -> StoredCounts:
-    """Counts that `write_counts` wrote, with empty tables: all that stands beside these.
+def read_header(directory: str | os.PathLike[str]) -> StoredCounts:
+    """Counts that `write_counts` wrote, with empty tables: everything but these.
 
     Raises:
-        InputError: as `read_counts`, but for what is wrong with the tables.
+        InputError: as `read_counts`, but for faults of the tables.
 
     >>> import tempfile
-    >>> read_about(tempfile.mkdtemp())
+    >>> read_header(tempfile.mkdtemp())
     Traceback (most recent call last):
     jaxpe.InputError: .../counts.json cannot be read: No such file ...; pass a folder ...
     """
-    return _without_tables(_about(Path(directory)))
+    return _read_header(Path(directory))[0]
 
 
-def _about(directory: Path) -> _About:
-    """Metadata beside the tables."""
-    values = read_json(directory / _ABOUT, remedy=_REMEDY)
+def _read_header(directory: Path) -> tuple[StoredCounts, str]:
+    """Counts with empty tables, and the hash of the file of tables."""
+    values = read_json(directory / _HEADER, remedy=_REMEDY)
     if values.get("format") != _FORMAT:
         raise InputError(
             f"{directory} holds counts of format {shortened(values.get('format'))}, not {_FORMAT}; "
             f"{_REMEDY}"
         )
     try:
-        about = from_json(_About, values, place=_ABOUT)
-        check_settings(about.settings)
+        fields = from_json(_Header, values, place=_HEADER)._asdict()
+        check_settings(fields["settings"])
     except InputError as error:
         raise InputError(f"{directory} holds no counts: {error}; {_REMEDY}") from error
-    return about
+    del fields["format"]
+    tables = fields.pop("tables")
+    empty = np.zeros((0, 0, 0), np.int32), np.zeros((0, 0, 0, 0), np.int32)
+    return StoredCounts(*empty, **fields), tables
 
 
 def is_counted(directory: str | os.PathLike[str]) -> bool:
@@ -144,40 +150,7 @@ def is_counted(directory: str | os.PathLike[str]) -> bool:
     >>> is_counted(tempfile.mkdtemp())
     False
     """
-    return (Path(directory) / _ABOUT).exists()
-
-
-def _empty(about: _About) -> StoredCounts:
-    """The counts with tables of zeros, once it is sure that there is room for them."""
-    settings, shape = about.settings, (about.settings.rows, about.settings.vocab_size)
-    dtype = dtype_of_counts(about.documents, settings)
-    tables = settings.bytes * dtype.itemsize // CELL_BYTES
-    needed = tables + _READING_BYTES * settings.rows * settings.vocab_size
-    check_bytes(needed, what="their table", remedy="read them where there is more memory")
-    return _without_tables(about)._replace(
-        table=np.zeros((settings.folds, *shape), dtype),
-        nulls=np.zeros((settings.nulls, settings.null_folds, *shape), dtype),
-    )
-
-
-def _without_tables(about: _About) -> StoredCounts:
-    return StoredCounts(
-        np.zeros((0, 0, 0), np.int32),
-        np.zeros((0, 0, 0, 0), np.int32),
-        about.documents,
-        about.settings,
-        about.tokens,
-        about.shards,
-        about.text_field,
-        about.separator,
-    )
-
-
-def _file_hash(path: Path) -> str:
-    try:
-        return file_hash(path)
-    except OSError as error:
-        raise InputError(f"{path.name} cannot be read: {error.strerror or error}") from error
+    return (Path(directory) / _HEADER).exists()
 
 
 def _check(stored: StoredCounts) -> None:
@@ -185,16 +158,16 @@ def _check(stored: StoredCounts) -> None:
     settings, table, nulls = stored.settings, stored.table, stored.nulls
     shape = (settings.rows, settings.vocab_size)
     expected = [(settings.folds, *shape), (settings.nulls, settings.null_folds, *shape)]
+    problem = None
     if [table.shape, nulls.shape] != expected or len(stored.tokens) != settings.vocab_size:
-        raise InputError(
+        problem = (
             f"the tables are of shapes {table.shape} and {nulls.shape} with {len(stored.tokens)} "
             f"tokens, and the settings ask for {expected[0]}, {expected[1]} and "
-            f"{settings.vocab_size}; count again, in another folder"
+            f"{settings.vocab_size}"
         )
-    if sum(shard.documents for shard in stored.shards) != stored.documents:
-        raise InputError(
-            f"there are {stored.documents} documents, and other ones in the shards; count again, "
-            "in another folder"
-        )
-    if min(table.min(initial=0), nulls.min(initial=0)) < 0:
-        raise InputError("a count is negative; count again, in another folder")
+    elif sum(shard.documents for shard in stored.shards) != stored.documents:
+        problem = f"there are {stored.documents} documents, and other ones in the shards"
+    elif min(table.min(initial=0), nulls.min(initial=0)) < 0:
+        problem = "a count is negative"
+    if problem:
+        raise InputError(f"{problem}; count again, in another folder")

@@ -1,24 +1,24 @@
-"""Counts of documents that another program hands over one by one."""
+"""Counts of documents that another program passes one by one."""
 
-import copy
 from typing import Any
 
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.files import content_hash
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
-from jaxpe.analysis.counts.job import CountOptions, tokenizer_from_options
+from jaxpe.analysis.counts.job import tokenizer_from_options
+from jaxpe.analysis.counts.options import CountOptions
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings
 from jaxpe.analysis.counts.state import batch_adder, count_mesh, total, zero_state
 from jaxpe.data import Tokenizer
 
 
 class DocumentCounter:
-    """Counts of the documents that it is given, on the devices of this process.
+    """Counter of documents, on the devices of this process.
 
     Args:
-        options: options of the count; words and characters need a `vocab`. What is about sources,
-            saving and several processes is not looked at.
-        opened: the tokenizer and the settings, where these are known already.
+        options: options of the count; words and characters need a `vocab`. Options of sources,
+            saving and several processes are ignored.
+        opened: tokenizer and settings. Default: from the options.
 
     Raises:
         InputError: as `tokenizer_from_options`.
@@ -37,22 +37,10 @@ class DocumentCounter:
         require("grain", extra="data")
         from jaxpe.data.tokens.batches import Reading  # brings Grain
 
-        self.tokenizer, self.settings = (
-            tokenizer_from_options(options) if opened is None else opened
-        )
+        self.tokenizer, self.settings = opened or tokenizer_from_options(options)
         self._reading = Reading((), options.text_field, options.group_field, options.batch_size)
         self._mesh = count_mesh()
         self._adder = batch_adder(self.settings, self._mesh, self.tokenizer.tokens)
-        self._begin()
-
-    def another(self) -> "DocumentCounter":
-        """A counter of other documents, of the same options."""
-        counter = copy.copy(self)
-        counter._begin()
-        return counter
-
-    def _begin(self) -> None:
-        """State before anything is counted."""
         self._state = zero_state(self.settings, self._mesh)
         self._documents = self._bytes = 0
         self._content = content_hash()
@@ -64,7 +52,7 @@ class DocumentCounter:
 
         Args:
             text: its text.
-            group: the author or source, where `group_field` asks for folds by it.
+            group: its author or source, for options with a `group_field`.
         """
         if not text.strip():
             return
@@ -77,13 +65,12 @@ class DocumentCounter:
             self._count()
 
     def counts(self, name: str) -> StoredCounts:
-        """The counts of all documents so far, as those of one shard of that name."""
+        """Counts of all documents so far, as one shard of that name."""
         self._count()
         table, nulls, documents = total(self._state, self.settings, self._mesh)
         shard = CountedShard(name, self._bytes, self._content.hexdigest(), documents)
-        tokens = list(self.tokenizer.tokens)
-        field = self._reading.text_field
-        return StoredCounts(table, nulls, documents, self.settings, tokens, (shard,), field)
+        fields = self.settings, list(self.tokenizer.tokens), (shard,), self._reading.text_field
+        return StoredCounts(table, nulls, documents, *fields)
 
     def _count(self) -> None:
         """Add the waiting documents to the state."""

@@ -1,19 +1,18 @@
-"""Will it fit? Asked before hours are spent."""
+"""Memory of a count, checked before it begins."""
 
-from jaxpe._core.errors import InputError
-from jaxpe._core.memory import available_bytes, device_bytes
-from jaxpe.analysis.counts.settings import CountSettings
+from jaxpe._core.memory import check_bytes, device_bytes
+from jaxpe.analysis.counts.settings import CELL_BYTES, CountSettings
 
-# The counts, and again while they are saved, and in parts when brought together: 2.7 times at most
-# was measured on counts of 0.5 GB.
+# The counts, a copy while they are saved, and parts that are added at the end; at most 2.7 copies
+# were measured on counts of 0.5 GB.
 _COPIES = 3
 _RUNTIME = 2**29  # Python and JAX
-# Of a position of a document: in the batches on their way, and where it is counted and shuffled.
+# Bytes of a position of a document: in waiting batches, and where it is counted and shuffled.
 _POSITION = 72
 
 
 def needed_bytes(settings: CountSettings, *, batch_size: int = 4096) -> int:
-    """Memory that a count with batches of so many documents will take on this host.
+    """Memory of a count on this host, in bytes.
 
     >>> from jaxpe.analysis.counts import count_settings
     >>> from jaxpe.data import open_tokenizer
@@ -27,7 +26,7 @@ def needed_bytes(settings: CountSettings, *, batch_size: int = 4096) -> int:
 def check_memory(
     settings: CountSettings, *, batch_size: int = 4096, limit: int | None = None
 ) -> None:
-    """Refuse counts that do not fit, with the number and what to lower.
+    """Refuse counts that do not fit into memory.
 
     Args:
         settings: settings of the count.
@@ -41,23 +40,18 @@ def check_memory(
     >>> from jaxpe.data import open_tokenizer
     >>> check_memory(count_settings(open_tokenizer("bytes")), limit=10**9)
     """
-    free = available_bytes() if limit is None else limit
-    checks = [(needed_bytes(settings, batch_size=batch_size), free, "memory")]
-    checks += [(settings.bytes, device_bytes(), "memory of the devices")]
-    for needed, there, what in checks:
-        if there is not None and needed > there:
-            raise InputError(_refusal(settings, batch_size, needed, there, what))
-
-
-def _refusal(settings: CountSettings, batch_size: int, needed: int, there: int, what: str) -> str:
     tables = settings.folds + settings.nulls * settings.null_folds
     without = needed_bytes(settings._replace(nulls=0), batch_size=batch_size)
     nulls = f"nulls (without: {without / 1e9:.1f} GB), " if settings.nulls else ""
-    return (
-        f"the counts need {needed / 1e9:.1f} GB of {what} and there are {there / 1e9:.1f} GB: "
-        f"{tables} tables ({settings.folds} folds and {settings.nulls} nulls of "
+    what = (
+        f"a count in {tables} tables ({settings.folds} folds, {settings.nulls} nulls of "
         f"{settings.null_folds} folds) of {settings.rows:,} positions x {settings.vocab_size:,} "
-        f"words x 4 bytes, {_COPIES} times, and batches of {batch_size:,} documents of "
-        f"{settings.length:,} positions; lower {nulls}the length or bins, the vocabulary, folds or "
-        "the batch size"
+        f"words x {CELL_BYTES} bytes, {_COPIES} times, and in batches of {batch_size:,} documents "
+        f"of {settings.length:,} positions,"
     )
+    remedy = f"lower {nulls}the length or bins, the vocabulary, folds or the batch size"
+    check_bytes(
+        needed_bytes(settings, batch_size=batch_size), what=what, remedy=remedy, limit=limit
+    )
+    if (devices := device_bytes()) is not None:
+        check_bytes(settings.bytes, what=f"on the devices, {what}", remedy=remedy, limit=devices)

@@ -1,7 +1,7 @@
-"""The counts of disjoint sets of documents as one."""
+"""Sums of the counts of disjoint sets of documents."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -12,234 +12,207 @@ from jaxpe.analysis.counts.settings import (
     INT64_MAX,
     CountSettings,
     differences,
-    differing_options,
-    dtype_of_counts,
     shortened,
+    zero_tables,
 )
 from jaxpe.data import open_tokenizer
 from jaxpe.data.tokens.vocabulary import UNKNOWN, sorted_vocabulary, vocabulary_occurs
 
 
-class MergePlan(NamedTuple):
-    """Description of a sum, known before the tables of its parts are read.
-
-    - `names`, `weights`: what error messages call the parts, and how often each counts.
-    - `settings`, `tokens`, `documents`, `shards`, `text_field`, `separator`: of the sum, as of
-      `StoredCounts`.
-    """
-
-    names: tuple[str, ...]
-    weights: tuple[int, ...]
-    settings: CountSettings
-    tokens: list[str]
-    documents: int
-    shards: tuple[CountedShard, ...]
-    text_field: str | None
-    separator: int | None
-
-
 def merge_counts(
     parts: Sequence[StoredCounts], *, names: Sequence[str] = (), weights: Sequence[int] = ()
 ) -> StoredCounts:
-    """The counts of disjoint sets of documents as one.
+    """Sum of the counts of disjoint sets of documents.
 
-    Vocabularies of words and of characters need not be the same: tables are aligned by the text of
-    the tokens, and the sum has all of them, sorted. So any order of merging gives the same counts,
-    which are those of all documents at once.
+    Vocabularies of words and of characters may differ: tables are aligned by the text of the
+    tokens, and the sum has all tokens, sorted. So any order of merging gives the same counts, equal
+    to one count of all documents.
 
     Args:
-        parts: counts of like settings.
+        parts: counts of equal settings.
         names: names of the counts in error messages.
-        weights: number of times that documents of each folder count, at least 1; once when absent.
+        weights: number of times that the documents of each part count, at least 1. Default: once.
 
     Raises:
-        InputError: another tokenizer or setting, a shard that two of them counted, tokens that one
+        InputError: another tokenizer or setting, a shard that two parts counted, tokens that one
             part counted as `[UNK]` and another may have, or more documents than int64 holds.
 
     >>> merge_counts([read_counts("a"), read_counts("b")]).documents  # doctest: +SKIP
     2
     """
-    return merged(plan_merge(parts, names=names, weights=weights), parts)
+    names = names or [f"part {number}" for number in range(len(parts))]
+    return merge_streams(parts, parts, names=names, weights=weights)
 
 
-def plan_merge(
-    parts: Iterable[StoredCounts], *, names: Sequence[str] = (), weights: Sequence[int] = ()
-) -> MergePlan:
-    """Description of the sum of parts, from parts with or without their tables, one at a time.
+def merge_streams(
+    headers: Iterable[StoredCounts],
+    parts: Iterable[StoredCounts],
+    *,
+    names: Sequence[str],
+    weights: Sequence[int] = (),
+) -> StoredCounts:
+    """Sum of counts that are read one at a time, as `merge_counts`.
 
     Args:
-        parts, names, weights: as of `merge_counts`.
-
-    Raises:
-        InputError: as `merge_counts`, but for what the tables tell.
+        headers: the parts, whose tables are not looked at.
+        parts: the parts with their tables.
+        names, weights: as of `merge_counts`.
     """
-    told: list[str] = []
-    first, vocabulary, documents = None, {}, 0
+    if len(names) < 2:
+        raise InputError(f"{len(names)} counts; pass at least two to merge")
+    weights = weights or (1,) * len(names)
+    if len(weights) != len(names) or min(weights) < 1:
+        raise InputError(
+            f"`weights` are {shortened(tuple(weights))}; pass {len(names)} whole numbers, at least "
+            "1"
+        )
+    header = _merged_header(headers, names, weights)
+    table, nulls = zero_tables(header.settings, header.documents)
+    total = header._replace(table=table, nulls=nulls)
+    columns = {token: column for column, token in enumerate(total.tokens)}
+    remaining = iter(parts)
+    # A loop over the parts would hold one while it reads the next.
+    for name, weight in zip(names, weights, strict=True):
+        _add_part(total, next(remaining), name, columns, weight)
+    return total
+
+
+def _merged_header(
+    headers: Iterable[StoredCounts], names: Sequence[str], weights: Sequence[int]
+) -> StoredCounts:
+    """The sum without its tables."""
+    first, documents = None, 0
+    vocabulary: dict[str, None] = {}
     shards: list[CountedShard] = []
-    seen: dict[str, tuple[CountedShard, str]] = {}
+    counted: dict[str, tuple[CountedShard, str]] = {}
     fields = set()
-    for number, part in enumerate(parts):
-        told.append(names[number] if names else f"part {number}")
-        if first is None:
-            first = part
-        _refuse_differences(first, part, told)
-        _refuse_twice(part, told[-1], seen)
-        if part.tokens != first.tokens or not vocabulary:
-            vocabulary |= dict.fromkeys(part.tokens)
-        weight = weights[number] if number < len(weights) else 1
+    for part, name, weight in zip(headers, names, weights, strict=True):
+        first = part if first is None else first
+        _refuse_differences(first, part, (names[0], name))
+        _refuse_twice(part, name, counted)
+        vocabulary |= dict.fromkeys(part.tokens)
         documents += weight * part.documents
         shards += [shard._replace(documents=weight * shard.documents) for shard in part.shards]
         fields.add((part.text_field, part.separator))
-    if first is None or len(told) < 2:
-        raise InputError(f"{len(told)} counts; pass at least two to merge")
-    if weights and (len(weights) != len(told) or min(weights) < 1):
-        raise InputError(
-            f"`weights` are {shortened(tuple(weights))}; pass {len(told)} whole numbers, at least 1"
-        )
-    most = INT64_MAX // first.settings.widest
+    assert first is not None
+    settings, tokens = first.settings, first.tokens
+    most = INT64_MAX // settings.widest
     if documents > most:
         raise InputError(f"{documents:,} documents; these counts hold at most {most:,}")
-    settings, tokens = first.settings, first.tokens
-    if _by_token(settings):
+    if _is_aligned(settings):
         tokens = sorted_vocabulary(vocabulary)
         checksum = open_tokenizer(settings.tokenizer, vocabulary=tokens).checksum
         settings = settings._replace(checksum=checksum, vocab_size=len(tokens))
-    common = [of.pop() if len(of) == 1 else None for of in map(set, zip(*fields, strict=True))]
-    ordered = tuple(sorted(shards, key=_order))
-    weights = tuple(weights) or (1,) * len(told)
-    return MergePlan(tuple(told), weights, settings, tokens, documents, ordered, *common)
-
-
-def merged(plan: MergePlan, parts: Iterable[StoredCounts]) -> StoredCounts:
-    """The sum that was planned, with one part in memory at a time where they are read one by one.
-
-    Raises:
-        InputError: tokens that one part counted as `[UNK]` and another may have.
-    """
-    settings, dtype = plan.settings, dtype_of_counts(plan.documents, plan.settings)
-    shape = (settings.rows, settings.vocab_size)
-    table = np.zeros((settings.folds, *shape), dtype)
-    nulls = np.zeros((settings.nulls, settings.null_folds, *shape), dtype)
-    about = plan._asdict()
-    del about["names"], about["weights"]
-    whole = StoredCounts(table=table, nulls=nulls, **about)
-    places = {token: place for place, token in enumerate(plan.tokens)}
-    reading = iter(parts)
-    for name, weight in zip(
-        plan.names, plan.weights, strict=True
-    ):  # a loop over the parts would hold one while it reads the next
-        _add_part(whole, next(reading), name, places, weight)
-    return whole
+    text_field, separator = (
+        values.pop() if len(values) == 1 else None for values in map(set, zip(*fields, strict=True))
+    )
+    return first._replace(
+        documents=documents,
+        settings=settings,
+        tokens=tokens,
+        shards=tuple(sorted(shards, key=lambda s: (s[:4], s.null_texts, s.unreadable or ""))),
+        text_field=text_field,
+        separator=separator,
+    )
 
 
 def _add_part(
-    whole: StoredCounts, part: StoredCounts, name: str, places: dict[str, int], weight: int
+    total: StoredCounts, part: StoredCounts, name: str, columns: dict[str, int], weight: int
 ) -> None:
-    """Add the tables of a part to those of the sum, in place."""
-    place = None
-    if part.tokens != whole.tokens:
-        _refuse_lost(part, name, places)
-        place = np.array([places[token] for token in part.tokens], np.int64)
-    for own, tables in ((whole.table, part.table), (whole.nulls, part.nulls)):
-        shape = own.shape[-2:]
-        _add(own.reshape(-1, *shape), tables.reshape(-1, *tables.shape[-2:]), place, weight)
+    """Add the tables of a part to the total, in place."""
+    chosen: Any = slice(None)
+    if part.tokens != total.tokens:
+        _refuse_lost(part, name, columns)
+        chosen = np.array([columns[token] for token in part.tokens], np.int64)
+    for sums, tables in ((total.table, part.table), (total.nulls, part.nulls)):
+        for index in np.ndindex(sums.shape[:-2]):  # one table at a time, to save memory
+            sums[index][:, chosen] += np.multiply(tables[index], weight, dtype=sums.dtype)
 
 
 def aligned_tables(
-    parts: Sequence[StoredCounts], *, names: Sequence[str] = ()
+    parts: Sequence[StoredCounts], *, names: Sequence[str]
 ) -> list[Int[np.ndarray, "folds rows vocab"]]:
-    """The tables of counts that may share documents, over the vocabulary of all of them.
+    """Tables of counts that may share documents, over the union of their vocabularies.
 
     Raises:
-        InputError: another tokenizer, length or bins, or another vocabulary of a tokenizer whose
-            own is not that of a corpus.
+        InputError: another tokenizer, length or bins, or another vocabulary of a tokenizer that
+            does not make it from the corpus.
     """
-    names = list(names) or [f"part {number}" for number in range(len(parts))]
     first = parts[0]
-    alike = ("folds", "nulls", "null_folds", "seed", "group_field")
-    same = {name: getattr(first.settings, name) for name in alike}
+    ignored = ("folds", "nulls", "null_folds", "seed", "group_field")
+    same = {name: getattr(first.settings, name) for name in ignored}
     for part, name in zip(parts, names, strict=True):
         other = part._replace(settings=part.settings._replace(**same))
-        _refuse_differences(first, other, [names[0], name])
+        _refuse_differences(first, other, (names[0], name))
     if all(part.tokens == first.tokens for part in parts):
         return [part.table for part in parts]
     tokens = sorted_vocabulary({token for part in parts for token in part.tokens})
-    places = {token: place for place, token in enumerate(tokens)}
+    columns = {token: column for column, token in enumerate(tokens)}
     tables = []
     for part in parts:
-        tables.append(np.zeros((*part.table.shape[:2], len(tokens)), part.table.dtype))
-        _add(tables[-1], part.table, np.array([places[token] for token in part.tokens], np.int64))
+        table = np.zeros((*part.table.shape[:2], len(tokens)), part.table.dtype)
+        table[..., [columns[token] for token in part.tokens]] = part.table
+        tables.append(table)
     return tables
 
 
-def _add(
-    sums: Int[np.ndarray, "tables rows vocab"],
-    tables: Int[np.ndarray, "tables rows part_vocab"],
-    place: Int[np.ndarray, " part_vocab"] | None,
-    weight: int = 1,
-) -> None:
-    """Add tables to sums, their tokens to the places of these; one by one, to save memory."""
-    for own, table in zip(sums, tables, strict=True):
-        if weight != 1:
-            table = np.multiply(table, weight, dtype=own.dtype)
-        if place is None:
-            own += table
-        else:
-            own[:, place] += table
-
-
-def _by_token(settings: CountSettings) -> bool:
-    """Whether tables are aligned by the text of their tokens, which is then all that they have.
+def _is_aligned(settings: CountSettings) -> bool:
+    """Whether tables are aligned by the text of their tokens.
 
     Folds and shuffles of such counts come from the text too (`jaxpe.analysis.counts.state`).
     """
     return vocabulary_occurs(settings.tokenizer) and not settings.exclude
 
 
-def _order(shard: CountedShard) -> tuple[str | int, ...]:
-    values = shard.name, shard.bytes, shard.digest, shard.documents, shard.null_texts
-    return (*values, shard.unreadable or "")
+# Options of a count behind the settings that have another name.
+_OPTIONS = {
+    "checksum": ("tokenizer",),
+    "vocab_size": ("tokenizer",),
+    "exclude": ("special",),
+    "edges": ("bins", "spacing"),
+    "null_folds": ("folds",),
+}
 
 
-def _refuse_differences(first: StoredCounts, part: StoredCounts, told: Sequence[str]) -> None:
-    """Counts add where all their settings are the same, but for vocabularies that are aligned."""
+def _refuse_differences(first: StoredCounts, part: StoredCounts, names: tuple[str, str]) -> None:
+    """Counts add where all settings are equal, but for vocabularies that are aligned."""
     one, other = first.settings, part.settings
-    if _by_token(one) and _by_token(other):
+    if _is_aligned(one) and _is_aligned(other):
         other = other._replace(checksum=one.checksum, vocab_size=one.vocab_size)
-    elif first.tokens != part.tokens and one == other:
+    differing = differences(one._asdict(), other._asdict())
+    if not differing and first.tokens != part.tokens and not _is_aligned(one):
+        differing = {"tokenizer": "the vocabularies differ"}
+    if differing:
+        options = [f"`{o}`" for name in differing for o in _OPTIONS.get(name, (name,))]
         raise InputError(
-            f"{told[0]} and {told[-1]} were counted differently: the vocabularies differ; count "
-            "both with the same `tokenizer`"
-        )
-    if found := differences(one, other):
-        options = " and ".join(f"`{name}`" for name in differing_options(one, other))
-        raise InputError(
-            f"{told[0]} and {told[-1]} were counted differently: {'; '.join(found)}; count both "
-            f"with the same {options}"
+            f"{names[0]} and {names[1]} were counted differently: {'; '.join(differing.values())}; "
+            f"count both with the same {' and '.join(dict.fromkeys(options))}"
         )
 
 
-def _refuse_lost(part: StoredCounts, name: str, places: dict[str, int]) -> None:
-    """A part whose unknown tokens may be among those of another has lost what they were."""
-    if part.tokens[-1] != UNKNOWN or len(places) - (UNKNOWN in places) == len(part.tokens) - 1:
+def _refuse_lost(part: StoredCounts, name: str, columns: dict[str, int]) -> None:
+    """Refuse a part that counted tokens as unknown which another part may have by name."""
+    if part.tokens[-1] != UNKNOWN or len(columns) - (UNKNOWN in columns) == len(part.tokens) - 1:
         return
-    lost, tokens = (int(of.sum(dtype=np.int64)) for of in (part.table[..., -1], part.table))
+    lost, tokens = (int(x.sum(dtype=np.int64)) for x in (part.table[..., -1], part.table))
     if lost:
         raise InputError(
             f"{name}: {lost:,} of {tokens:,} tokens were counted as {UNKNOWN}, since its "
-            f"vocabulary of {len(part.tokens):,} was cut, and the other counts have "
-            f"{len(places) - len(part.tokens):,} tokens more, so which of them these were is lost; "
-            "count all parts with the same vocabulary file as `vocab`, or without `max_vocab`"
+            f"vocabulary of {len(part.tokens):,} was cut. The other counts have "
+            f"{len(columns) - len(part.tokens):,} more tokens, and which of these they were is "
+            "lost; count all parts with the same vocabulary file as `vocab`, or without `max_vocab`"
         )
 
 
-def _refuse_twice(part: StoredCounts, name: str, seen: dict[str, tuple[CountedShard, str]]) -> None:
-    """No content may count in two parts; what was left out in one may count in the other."""
-    counted = {shard.digest: shard for shard in part.shards if shard.documents}
-    for digest in sorted(counted.keys() & seen.keys()):
-        there, where = seen[digest]
+def _refuse_twice(
+    part: StoredCounts, name: str, counted: dict[str, tuple[CountedShard, str]]
+) -> None:
+    """Refuse a shard that an earlier part counted; one that it left out is fine."""
+    shards = {shard.digest: shard for shard in part.shards if shard.documents}
+    for digest in sorted(shards.keys() & counted.keys()):
+        earlier, earlier_name = counted[digest]
         raise InputError(
-            f"{counted[digest].identity}, is counted in {where} (as {there.name}) and in "
+            f"{shards[digest].identity}, is counted in {earlier_name} (as {earlier.name}) and in "
             f"{name}; leave one of them out"
         )
-    seen |= {digest: (shard, name) for digest, shard in counted.items()}
+    counted |= {digest: (shard, name) for digest, shard in shards.items()}

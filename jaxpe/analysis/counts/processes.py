@@ -1,4 +1,4 @@
-"""Several processes as one run: how they find each other, and what they tell each other."""
+"""Several processes as one run: they join, exchange values and end together."""
 
 import contextlib
 import itertools
@@ -13,16 +13,17 @@ import numpy as np
 from jax.experimental.multihost_utils import process_allgather
 
 from jaxpe._core.errors import InputError, require
+from jaxpe._core.options import check_range
 from jaxpe.analysis.counts.settings import shortened
 
-HEARTBEAT_S = 30  # a process that is silent for so long is dead, and the others stop
-PATIENCE_S = 7200  # that one waits for others that live: a large shard may be read through first
-FAREWELL_S = 10  # that one waits for others at its end
+HEARTBEAT_S = 30  # of silence, after which a process is taken for dead and the others stop
+BARRIER_S = 7200  # to wait for living processes, which may first read a large shard to its end
+SHUTDOWN_S = 10  # to wait for others at the end
 _LOST = "another process ended, hangs or cannot be reached"
 _GO_ON = "see the messages of the others, and start all processes again to resume"
 # Names in the errors of collectives and of the service that connects processes.
 _OF_OTHERS = re.compile("Gloo|NCCL|UNAVAILABLE|DEADLINE_EXCEEDED|oordination")
-_MEETINGS = itertools.count()
+_BARRIERS = itertools.count()
 Result = TypeVar("Result")
 
 
@@ -33,7 +34,7 @@ def start_processes(
     process: int | None = None,
     waiting_s: int = 300,
 ) -> None:
-    """Join the processes of one run; to be called before anything else of JAX.
+    """Join the processes of one run, before any other call of JAX.
 
     Under SLURM, GKE and Open MPI nothing needs to be passed: `jax.distributed.initialize` finds
     out. Where a process ends or does not start, JAX ends the others within a minute.
@@ -49,10 +50,9 @@ def start_processes(
 
     >>> start_processes("10.0.0.1:1234", processes=2, process=2)
     Traceback (most recent call last):
-    jaxpe.InputError: `process` is 2; pass a number from 0 to 1
+    jaxpe.InputError: `process` is 2; pass at most 1
     """
-    given = (coordinator, processes, process)
-    if any(value is None for value in given) and any(value is not None for value in given):
+    if len({value is None for value in (coordinator, processes, process)}) > 1:
         raise InputError(
             "`coordinator`, `processes` and `process` go together; pass all three, such as "
             "10.0.0.1:1234, 2 and 0, or none under a cluster manager"
@@ -62,10 +62,8 @@ def start_processes(
         raise InputError(
             f"`coordinator` is {shortened(coordinator)}; pass host:port, 10.0.0.1:1234"
         )
-    if processes is not None and processes < 1:
-        raise InputError(f"`processes` is {processes}; pass at least 1")
-    if processes is not None and process is not None and not 0 <= process < processes:
-        raise InputError(f"`process` is {process}; pass a number from 0 to {processes - 1}")
+    check_range("processes", processes, least=1)
+    check_range("process", process, least=0, most=(processes or 1) - 1)
     try:
         jax.distributed.initialize(
             coordinator,
@@ -73,7 +71,7 @@ def start_processes(
             process,
             initialization_timeout=waiting_s,
             heartbeat_timeout_seconds=HEARTBEAT_S,
-            shutdown_timeout_seconds=FAREWELL_S,
+            shutdown_timeout_seconds=SHUTDOWN_S,
         )
     except (ValueError, RuntimeError) as error:
         raise InputError(
@@ -83,10 +81,10 @@ def start_processes(
 
 
 def gather_values(value: Any) -> list[Any]:
-    """A plain value of each process, in their order, to all of them; they meet here."""
+    """Values of all processes, in their order, as JSON; every process has to call this."""
     if jax.process_count() == 1:
         return [value]
-    _meet(f"meeting {next(_MEETINGS)}")
+    _barrier(f"barrier {next(_BARRIERS)}")
     text = np.frombuffer(json.dumps(value).encode(), np.uint8)
     sizes = process_allgather(np.int32(len(text)))
     padded = np.zeros(int(sizes.max()), np.uint8)
@@ -95,15 +93,15 @@ def gather_values(value: Any) -> list[Any]:
     return [json.loads(bytes(row[:size]).decode()) for row, size in zip(rows, sizes, strict=True)]
 
 
-def _meet(name: str) -> None:
-    """Wait for the others, which collectives of JAX do without end."""
+def _barrier(name: str) -> None:
+    """Wait for the others with a time limit, which collectives of JAX do not have."""
     multihost = require("orbax.checkpoint.multihost", extra="data")
     try:
-        multihost.get_barrier_sync_fn()(key=name, timeout_ms=1000 * PATIENCE_S)
+        multihost.get_barrier_sync_fn()(key=name, timeout_ms=1000 * BARRIER_S)
     except jax.errors.JaxRuntimeError as error:
         raise InputError(
             f"process {jax.process_index()} waited for another, which ended or did not start "
-            f"within {PATIENCE_S:,} s; {_GO_ON}"
+            f"within {BARRIER_S:,} s; {_GO_ON}"
         ) from error
 
 
@@ -116,28 +114,26 @@ def run_on_all_processes(work: Callable[[], Result]) -> Result:
         result = work()
     except (InputError, ImportError, OSError) as error:
         problem = str(error) or repr(error)
-    for process, found in enumerate(gather_values(problem)):
-        if found:
-            raise InputError(f"process {process}: {found}")
+    for process, message in enumerate(gather_values(problem)):
+        if message:
+            raise InputError(f"process {process}: {message}")
     return cast(Result, result)
 
 
 def require_equal_values(facts: Mapping[str, Any]) -> None:
     """Raise at the first fact that differs between processes, and of lists at its first item."""
-    # Most often nothing differs, so little is sent.
-    checksums = gather_values([zlib.crc32(_plain(value)) for value in facts.values()])
-    for name, *found in zip(facts, *checksums, strict=True):
-        if len(set(found)) > 1:
-            first, *others = gather_values(facts[name])
-            process, other = next((k, o) for k, o in enumerate(others, 1) if o != first)
-            raise InputError(
-                f"{_difference(name, process, first, other)}; start all processes with the "
-                "same arguments"
-            )
-
-
-def _plain(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True).encode()
+    # Most often nothing differs, so only a checksum is sent.
+    text = json.dumps(facts, sort_keys=True).encode()
+    if len(set(gather_values(zlib.crc32(text)))) == 1:
+        return
+    expected, *others = gather_values(facts)
+    for process, values in enumerate(others, 1):
+        for name, first in expected.items():
+            if values[name] != first:
+                raise InputError(
+                    f"{_difference(name, process, first, values[name])}; start all processes with "
+                    "the same arguments"
+                )
 
 
 def _difference(name: str, process: int, first: Any, other: Any) -> str:
@@ -151,10 +147,10 @@ def _difference(name: str, process: int, first: Any, other: Any) -> str:
 
 @contextlib.contextmanager
 def one_line_process_errors() -> Iterator[None]:
-    """Raise `InputError` where another process ended, hangs or cannot be reached.
+    """Context that raises `InputError` where another process ended, hangs or cannot be reached.
 
-    It shows first in whatever was under way with it, such as a collective or a save. JAX itself
-    ends a process whose coordinator is gone, by `abort`.
+    The loss shows first in a joint operation, such as a collective or a save. JAX itself ends a
+    process whose coordinator is gone, by `abort`.
 
     >>> with one_line_process_errors():  # doctest: +SKIP
     ...     start_processes("10.0.0.1:1234", processes=2, process=0)

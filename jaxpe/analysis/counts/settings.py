@@ -2,11 +2,14 @@
 
 import itertools
 import zlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.options import check_range
 from jaxpe.data import Tokenizer
 
 CELL_BYTES = 4  # int32
@@ -22,10 +25,10 @@ class CountSettings(NamedTuple):
         length: positions of a document that are read.
         edges: first position of each bin of positions, and the length; None counts every position.
         vocab_size, exclude: number of tokens of the tokenizer; ids that are never counted.
-        folds: number of folds, in which a hash of the content puts each document.
+        folds: number of folds; a hash of its content assigns each document to one.
         nulls, null_folds: corpora with positions shuffled inside documents, and their folds.
         seed: random seed of the shuffles.
-        group_field: the column or key whose value decides the fold instead, where there is one.
+        group_field: column or key whose value decides the fold instead.
     """
 
     tokenizer: str
@@ -47,12 +50,12 @@ class CountSettings(NamedTuple):
 
     @property
     def widest(self) -> int:
-        """Positions of the widest row: a document adds at most so many to one count."""
+        """Positions of the widest row, the most that a document adds to one count."""
         return 1 if self.edges is None else max(b - a for a, b in itertools.pairwise(self.edges))
 
     @property
     def bytes(self) -> int:
-        """Memory of the counts, int32."""
+        """Memory of the tables in int32."""
         tables = self.folds + self.nulls * self.null_folds
         return CELL_BYTES * tables * self.rows * self.vocab_size
 
@@ -68,22 +71,20 @@ def count_settings(
     seed: int = 0,
     group_field: str | None = None,
 ) -> CountSettings:
-    """Settings that were looked at.
+    """Checked settings of a count.
 
     Args:
         tokenizer: tokenizer from `jaxpe.data.open_tokenizer`.
         length: positions of a document that are read.
-        edges: edges of bins of positions, from `jaxpe.geometry.position_bins`; all positions
-            without.
+        edges: edges of bins of positions, from `jaxpe.geometry.position_bins`. Default: every
+            position is counted.
         folds: an even number, at least 4; more make finer intervals and take more memory.
         nulls: corpora with shuffled positions, against which dimensions are judged; at least 2,
             or 0 for none.
-        null_folds: an even number that divides folds: null corpora are halved in so many parts.
-            Default: 4 or 2.
+        null_folds: folds of each null corpus, an even number that divides `folds`. Default: 4 or 2.
         seed: random seed of the shuffles.
-        group_field: column or key with the author, the source or whatever documents share that
-            are not independent of each other; those of one value share a fold. Equal documents do
-            when absent.
+        group_field: column or key with the author or source. Documents of one value depend on each
+            other and share a fold. Default: equal documents share a fold.
 
     Raises:
         InputError: a setting out of range.
@@ -93,8 +94,7 @@ def count_settings(
     >>> settings.rows, settings.vocab_size, settings.null_folds
     (32, 256, 4)
     """
-    least = max(2, 1 + len(tokenizer.prefix) + len(tokenizer.suffix))
-    _check(length >= least, f"`length` is {shortened(length)}", f"at least {least}")
+    check_range("length", length, least=max(2, 1 + len(tokenizer.prefix) + len(tokenizer.suffix)))
     settings = CountSettings(
         tokenizer.name,
         tokenizer.checksum,
@@ -122,74 +122,57 @@ def dtype_of_counts(documents: int, settings: CountSettings) -> np.dtype:
     return np.dtype(np.int32 if documents * settings.widest <= INT32_MAX else np.int64)
 
 
+def zero_tables(
+    settings: CountSettings, documents: int
+) -> tuple[Int[np.ndarray, "folds rows vocab"], Int[np.ndarray, "nulls null_folds rows vocab"]]:
+    """Empty tables of the corpus and of its nulls, of `dtype_of_counts`."""
+    shape, dtype = (settings.rows, settings.vocab_size), dtype_of_counts(documents, settings)
+    nulls = np.zeros((settings.nulls, settings.null_folds, *shape), dtype)
+    return np.zeros((settings.folds, *shape), dtype), nulls
+
+
 def check_settings(settings: CountSettings) -> None:
     """Refuse settings out of range, made by hand or read from a file."""
-    length, edges, folds, nulls = settings.length, settings.edges, settings.folds, settings.nulls
-    for name in ("length", "folds", "nulls", "null_folds", "vocab_size"):
-        value = getattr(settings, name)
-        _check(abs(value) <= INT32_MAX, f"`{name}` is {shortened(value)}", f"at most {INT32_MAX:,}")
-    _check(length >= 2, f"`length` is {length}", "at least 2")
-    # A jackknife leaves out one fold, and the others are halved.
-    _check(folds >= 4 and folds % 2 == 0, f"`folds` is {folds}", "an even number, at least 4")
-    _check(nulls == 0 or nulls >= 2, f"`nulls` is {nulls}", "0 for none, or at least 2")
-    _check(
-        settings.null_folds >= 2 and settings.null_folds % 2 == 0 == folds % settings.null_folds,
-        f"`null_folds` is {settings.null_folds}",
-        f"an even divisor of folds, which is {folds}",
-    )
-    _check(
-        0 <= settings.seed < 2**32,
-        f"`seed` is {shortened(settings.seed)}",
-        "a number in [0, 2**32)",
-    )
-    _check(settings.vocab_size >= 1, f"`vocab_size` is {settings.vocab_size}", "at least 1")
-    inside = all(0 <= token < settings.vocab_size for token in settings.exclude)
-    _check(
-        inside, f"`exclude` is {shortened(settings.exclude)}", f"ids in [0, {settings.vocab_size})"
-    )
-    if edges is not None:
-        ascend = all(a < b for a, b in itertools.pairwise(edges))
-        ends = (edges[0], edges[-1]) if edges else None
-        _check(
-            ascend and ends == (0, length),
-            f"`edges` are {shortened(edges)}",
+    length, folds, null_folds = settings.length, settings.folds, settings.null_folds
+    vocab_size, edges = settings.vocab_size, settings.edges or ()
+    inside = all(0 <= token < vocab_size for token in settings.exclude)
+    ascending = all(a < b for a, b in itertools.pairwise(edges))
+    divides = null_folds >= 2 and null_folds % 2 == 0 == folds % null_folds
+    rules = [
+        (name, abs(getattr(settings, name)) <= INT32_MAX, f"at most {INT32_MAX:,}")
+        for name in ("length", "folds", "nulls", "null_folds", "vocab_size")
+    ] + [
+        ("length", length >= 2, "at least 2"),
+        # A jackknife leaves out one fold, and the others are halved.
+        ("folds", folds >= 4 and folds % 2 == 0, "an even number, at least 4"),
+        ("nulls", settings.nulls == 0 or settings.nulls >= 2, "0 for none, or at least 2"),
+        ("null_folds", divides, f"an even divisor of folds, which is {folds}"),
+        ("seed", 0 <= settings.seed < 2**32, "a number in [0, 2**32)"),
+        ("vocab_size", vocab_size >= 1, "at least 1"),
+        ("exclude", inside, f"ids in [0, {vocab_size})"),
+        (
+            "edges",
+            settings.edges is None or (ascending and edges[:1] + edges[-1:] == (0, length)),
             f"0, ascending to {length}",
-        )
-
-
-def _check(fine: bool, found: str, wanted: str) -> None:
-    if not fine:
-        raise InputError(f"{found}; pass {wanted}")
-
-
-def differences(one: CountSettings, other: CountSettings) -> list[str]:
-    """The settings that two counts do not share, in words."""
-    return [
-        f"{name} is {shortened(a)} and {shortened(b)}"
-        for name, a, b in zip(CountSettings._fields, one, other, strict=True)
-        if a != b
+        ),
     ]
+    for name, is_allowed, remedy in rules:
+        if not is_allowed:
+            value = shortened(getattr(settings, name))
+            raise InputError(f"`{name}` is {value}; pass {remedy}")
 
 
-_OPTIONS = {
-    "tokenizer": ("tokenizer",),
-    "checksum": ("tokenizer",),
-    "vocab_size": ("tokenizer",),
-    "exclude": ("special",),
-    "edges": ("bins", "spacing"),
-    "null_folds": ("folds",),
-}
-
-
-def differing_options(one: CountSettings, other: CountSettings) -> list[str]:
-    """The options of a count that decide the settings which two counts do not share."""
-    named = zip(CountSettings._fields, one, other, strict=True)
-    differ = [name for name, a, b in named if a != b]
-    return [*dict.fromkeys(option for name in differ for option in _OPTIONS.get(name, (name,)))]
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
+    """Settings that two counts do not share, by name, each with its two values in words."""
+    return {
+        name: f"{name} is {shortened(value)} and {shortened(other[name])}"
+        for name, value in one.items()
+        if value != other[name]
+    }
 
 
 def shortened(value: Any) -> str:
-    """A value in an error message: its beginning, and what tells it from others."""
+    """Value for an error message; a long one by its beginning and a checksum."""
     text = str(value) if str(value).isprintable() else ascii(value)
     short = f"{text[:40]}... (CRC-32 {zlib.crc32(text.encode(errors='surrogatepass')):08x})"
     return text if len(text) <= 60 else short

@@ -6,9 +6,9 @@ import shutil
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +19,8 @@ import jaxpe
 from jaxpe._core.checkpoints import Checkpoints
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.files import locked_folder
-from jaxpe._core.json_values import from_json, to_json
+from jaxpe._core.json_values import to_json
+from jaxpe._core.options import check_range
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
 from jaxpe.analysis.counts.count_files import is_counted, read_counts, write_counts
@@ -29,7 +30,7 @@ from jaxpe.analysis.counts.processes import (
     require_equal_values,
     run_on_all_processes,
 )
-from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, differences, shortened
+from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, differences
 from jaxpe.analysis.counts.state import (
     DOCUMENTS,
     CountState,
@@ -45,8 +46,8 @@ from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.workers import TokenizerPool, runs_in_python
 from jaxpe.geometry.counts.position_counts import content_labels
 
-_LOOKED_AT = 2048  # of the first documents, and of their positions, for near-copies
-_MANY_COPIES = 0.01  # share of documents from which they are told
+_SAMPLE = 2048  # first documents, and their first positions, in which near-copies are looked for
+_MANY_COPIES = 0.01  # least share of near-copies in a message
 
 
 def count_shards(
@@ -68,13 +69,14 @@ def count_shards(
 ) -> StoredCounts:
     """Count documents that need not fit memory, and write the counts into a folder.
 
-    The host reads and tokenizes in a thread while the devices count. The counts are those of
-    `count_tokens` on all documents at once, to the bit, whatever the batches, shards, devices and
-    processes; words and characters are dealt to folds by their text, not their ids, so that counts
-    of other vocabularies add. Every so often counts and place are
-    saved together: after an interruption the same call resumes from there, and no document is lost
-    or counted twice. Several processes call it alike, with a folder that all of them see; each
-    reads its part of the documents.
+    The host reads and tokenizes in a thread while the devices count. The counts equal
+    `count_tokens` on all documents at once, bit for bit, for any batches, shards, devices and
+    processes. The fold of words and characters follows from their text, not their ids, so that
+    counts of other vocabularies add.
+
+    Counts and the position in the documents are saved together. After an interruption the same call
+    resumes, and no document is lost or counted twice. Several processes make the same call, with a
+    folder that all of them see; each reads its part of the documents.
 
     Args:
         shards: result of `jaxpe.data.find_shards`.
@@ -82,10 +84,10 @@ def count_shards(
         tokenizer, settings: results of `open_tokenizer` and `count_settings`.
         stream: stream of documents that are token ids; None for text.
         text_field, batch_size, save_every, skip_unreadable, skip_nulls: fields of `CountOptions`.
-        memory: bytes that may be used; default: what is free.
+        memory: bytes that may be used. Default: all free memory.
         workers: processes that tokenize words, characters or bytes; 0 for a thread of this one.
-        mesh: device mesh from `count_mesh`; default: all devices.
-        progress: is told lines now and then.
+        mesh: device mesh from `count_mesh`. Default: all devices.
+        progress: receiver of messages.
 
     Raises:
         InputError: too little memory or disk, an unreadable shard, no documents, more documents
@@ -104,20 +106,25 @@ def count_shards(
     [[2, 0, 1], [0, 2, 1]]
     """
     require("grain", extra="data")
-    from jaxpe.data.tokens.batches import Reading  # brings Grain
+    from jaxpe.data.tokens.batches import Reading, token_batches  # brings Grain
 
-    mesh = count_mesh() if mesh is None else mesh
+    mesh, directory = mesh or count_mesh(), Path(directory)
     part, parts = jax.process_index(), jax.process_count()
     fields = text_field, settings.group_field
     reading = Reading(shards, *fields, batch_size, part, parts, skip_unreadable, skip_nulls, stream)
 
-    def prepared() -> None:
-        _check(batch_size, save_every, mesh)
+    def check_options() -> None:
+        check_range("batch_size", batch_size, least=1, most=INT32_MAX)
+        check_range("save_every", save_every, least=1, most=INT32_MAX)
+        if batch_size % (rows := mesh.shape[DOCUMENTS] // parts):
+            raise InputError(f"`batch_size` is {batch_size}; pass a multiple of {rows}")
         check_memory(settings, batch_size=batch_size, limit=memory)
 
-    run_on_all_processes(prepared)
-    _refuse_differences(settings, reading, mesh, save_every)
-    directory = Path(directory)
+    run_on_all_processes(check_options)
+    config = _config(settings, reading, mesh)
+    identities = [shard.identity for shard in shards]
+    facts = {"vocabulary": settings.checksum, **config, "shards": identities}
+    require_equal_values({**_versions(), **facts, "save_every": save_every})
     with contextlib.ExitStack() as stack:
         run_on_all_processes(
             lambda: None if part else stack.enter_context(locked_folder(directory))
@@ -125,7 +132,7 @@ def count_shards(
         _refuse_other_folders(directory)
         if any(gather_values(is_counted(directory))):
             stored = run_on_all_processes(
-                lambda: _same(read_counts(directory), settings, reading, directory)
+                lambda: _earlier_counts(directory, settings, reading, config["separator"])
             )
             progress.say(f"{directory} holds these counts already")
         else:
@@ -133,8 +140,9 @@ def count_shards(
             if workers and stream is None and runs_in_python(tokenizer):
                 pool = TokenizerPool(tokenizer, length=settings.length, processes=workers)
                 stack.enter_context(pool)
+            batches = token_batches(reading, tokenizer, length=settings.length, pool=pool)
             stored = _counted(
-                directory, tokenizer, settings, reading, mesh, save_every, pool, progress
+                directory, batches, tokenizer, settings, reading, mesh, config, save_every, progress
             )
             run_on_all_processes(lambda: None if part else write_counts(stored, directory))
         if part == 0:
@@ -144,70 +152,77 @@ def count_shards(
 
 def _counted(
     directory: Path,
+    batches: Any,
     tokenizer: Tokenizer,
     settings: CountSettings,
     reading: Any,
     mesh: Mesh,
+    config: dict[str, Any],
     save_every: int,
-    pool: TokenizerPool | None,
     progress: Progress,
 ) -> StoredCounts:
     """The counts, from the beginning or from what is saved in the folder."""
-    from jaxpe.data.tokens.batches import empty_batch, token_batches
+    from jaxpe.data.tokens.batches import empty_batch
 
-    options = {"length": settings.length, "pool": pool}
-    batches = contextlib.closing(iter(token_batches(reading, tokenizer, **options)))
-    config = _config(settings, reading, mesh)
-    with batches as stream, Checkpoints(directory / "state", config=config) as checkpoints:
-        found = checkpoints.restore(abstract_state(settings, mesh), stream)
-        state, step = found if found else (zero_state(settings, mesh), 0)
+    state_folder = directory / "state"
+    with (
+        contextlib.closing(iter(batches)) as stream,
+        Checkpoints(state_folder, config=config) as checkpoints,
+    ):
+        saved = checkpoints.restore(abstract_state(settings, mesh), stream)
+        state, step = saved or (zero_state(settings, mesh), 0)
         require_equal_values({"step": step})
-        if found:
-            run_on_all_processes(
-                lambda: _check_place(stream.get_state(), state, reading, directory)
-            )
+        if saved:
+            run_on_all_processes(lambda: _check_place(stream.get_state(), state, state_folder))
             progress.say(f"going on from step {step:,}")
-        feed = _Feed(stream, empty_batch(reading, length=settings.length))
+        watched = stream
         if settings.group_field is None:
-            feed.on_first = lambda batch: _say_near_copies(batch, settings, progress)
-        adder = batch_adder(settings, mesh, tokenizer.tokens)
-        while not _all_finished(feed, progress):
+            watched = _watch_near_copies(stream, settings, progress)
+        feed = _Feed(watched, empty_batch(reading, length=settings.length))
+        add = batch_adder(settings, mesh, tokenizer.tokens)
+        while True:
             _check_room(state, settings, save_every * reading.batch_size)
-            if feed.began:
-                checkpoints.save(step, state, stream)
-            state, step = _add(state, step, feed, adder, save_every)
+            state, step = _add_batches(state, step, feed, add, save_every)
+            if _all_finished(feed, progress):
+                break
+            checkpoints.save(step, state, stream)
     table, nulls, documents = total(state, settings, mesh)
     del state
-    read = _shards_read(reading.shards, gather_values(feed.place))
+    shards = _counted_shards(reading.shards, gather_values(feed.place))
     if not table.max(initial=0):  # which takes a third of the time of `any`
         what = "tokens" if documents else "documents"
-        raise InputError(f"no {what} in {len(reading.shards)} shards; pass files with text")
-    tokens, fields = list(tokenizer.tokens), (reading.text_field, _separator(reading))
-    return StoredCounts(table, nulls, documents, settings, tokens, read, *fields)
+        raise InputError(f"no {what} in {len(shards)} shards; pass files with text")
+    fields = reading.text_field, config["separator"]
+    return StoredCounts(table, nulls, documents, settings, list(tokenizer.tokens), shards, *fields)
 
 
-def _refuse_differences(settings: CountSettings, reading: Any, mesh: Mesh, save_every: int) -> None:
-    """Processes that read other shards, or count them otherwise, would make one wrong count."""
-    require_equal_values({f"version of {name}": found for name, found in _versions().items()})
-    identities = [shard.identity for shard in reading.shards]
-    facts = {**_options(settings, reading, mesh), "save_every": save_every, "shards": identities}
-    facts["vocabulary"] = facts.pop("checksum")
-    require_equal_values(facts)
+def _config(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]:
+    """Settings of a saved state. The content of the documents is checked when they are read."""
+    names = ("batch_size", "skip_unreadable", "skip_nulls", "text_field")
+    return {
+        **to_json(settings),
+        **{name: getattr(reading, name) for name in names},
+        "processes": reading.parts,
+        "separator": None if reading.stream is None else reading.stream.separator,
+        "mesh": dict(mesh.shape),
+        "shards": len(reading.shards),
+        **{f"shard {number}": shard.name for number, shard in enumerate(reading.shards)},
+    }
 
 
 def _versions() -> dict[str, Any]:
-    """Versions of all that decides on the tokens of a text and on their counts."""
+    """Versions of all programs on which the tokens of a text and their counts depend."""
     tokenizers = sys.modules.get("tokenizers")  # where it was needed
     return {
-        "jaxpe": jaxpe.__version__,
-        "jax": jax.__version__,
-        "Unicode": unicodedata.unidata_version,
-        "tokenizers": getattr(tokenizers, "__version__", None),
+        "version of jaxpe": jaxpe.__version__,
+        "version of jax": jax.__version__,
+        "version of Unicode": unicodedata.unidata_version,
+        "version of tokenizers": getattr(tokenizers, "__version__", None),
     }
 
 
 def _refuse_other_folders(directory: Path) -> None:
-    """Raise where a process does not see the folder that the first one writes into."""
+    """Raise where a process does not see the folder that process 0 writes into."""
     if jax.process_count() == 1:
         return
     mark = directory / f".seen-{gather_values(secrets.token_hex(8))[0]}"
@@ -216,79 +231,71 @@ def _refuse_other_folders(directory: Path) -> None:
     if jax.process_index() == 0:
         mark.unlink(missing_ok=True)
     if not all(seen):
-        process = seen.index(False)
         raise InputError(
-            f"{directory} of process {process} is not that of process 0; pass a folder that all "
-            "processes see"
+            f"{directory} of process {seen.index(False)} is not the folder of process 0; pass a "
+            "folder that all processes see"
         )
 
 
 class _Feed:
-    """Batches of this process, and empty ones once it has no more or cannot read on.
+    """Batches of this process, and empty ones after the last or after an error.
 
-    All processes take equally many steps and meet after them, so one that fails does not leave
-    the others waiting.
+    All processes take equally many steps and meet after them, so none waits for one that failed.
     """
 
-    def __init__(self, stream: Any, blank: TokenBatch):
-        self._stream, self._blank = stream, blank
+    def __init__(self, batches: Iterator[TokenBatch], blank: TokenBatch):
+        self._batches, self._blank = batches, blank
         self.place: dict[str, Any] = blank.place
         self.finished, self.problem, self.read = False, "", 0
         self.started = time.perf_counter()
-        self.on_first: Callable[[TokenBatch], None] = lambda batch: None
 
     def __next__(self) -> TokenBatch:
         if self.finished:
             return self._blank
         try:
-            batch = next(self._stream)
+            batch = next(self._batches)
         except InputError as error:
             self.finished, self.problem = True, str(error)
             return self._blank
-        if not self.read:
-            self.on_first(batch)
         self.place, self.finished = batch.place, not batch.valid.all()
         self.read += int(batch.valid.sum())
         return batch
 
-    @property
-    def began(self) -> bool:
-        """Whether anything was taken."""
-        return self.read > 0 or self.finished
 
+def _watch_near_copies(
+    batches: Iterator[TokenBatch], settings: CountSettings, progress: Progress
+) -> Iterator[TokenBatch]:
+    """The batches, with a message where many of the first documents are near-copies of others.
 
-def _say_near_copies(batch: TokenBatch, settings: CountSettings, progress: Progress) -> None:
-    """Say what share of the first documents are near-copies of others among them.
-
-    Their folds cannot show it: a fold follows from the content of one document, so that counts do
-    not depend on batches, shards and processes.
+    Folds cannot show this: a fold follows from the content of one document, so that counts do not
+    depend on batches, shards and processes.
     """
-    ids, mask = (x[batch.valid][:_LOOKED_AT, :_LOOKED_AT] for x in (batch.ids, batch.mask))
-    if not len(ids):
-        return
-    groups = dependent_groups(ids, mask, exclude=settings.exclude)
-    different = len(np.unique(np.asarray(content_labels(ids, mask))))
-    share = 1 - len(np.unique(groups)) / different
-    if share >= _MANY_COPIES:
-        progress.say(
-            f"{share:.0%} of the first {len(ids):,} documents are near-copies or pieces of others "
-            "among them and count as independent, which makes noise look like position; pass "
-            "`group_field`, the name of a column with what they share"
-        )
+    for number, batch in enumerate(batches):
+        ids, mask = (x[batch.valid][:_SAMPLE, :_SAMPLE] for x in (batch.ids, batch.mask))
+        if number == 0 and len(ids):
+            groups = dependent_groups(ids, mask, exclude=settings.exclude)
+            different = len(np.unique(np.asarray(content_labels(ids, mask))))
+            share = 1 - len(np.unique(groups)) / different
+            if share >= _MANY_COPIES:
+                progress.say(
+                    f"{share:.0%} of the first {len(ids):,} documents are near-copies or pieces of "
+                    "others among them and count as independent, which makes noise look like "
+                    "position; pass `group_field`, the name of a column with what they share"
+                )
+        yield batch
 
 
-def _add(
+def _add_batches(
     state: CountState,
     step: int,
     feed: _Feed,
-    adder: Callable[[CountState, TokenBatch], tuple[CountState, Array]],
+    add: Callable[[CountState, TokenBatch], tuple[CountState, Array]],
     steps: int,
 ) -> tuple[CountState, int]:
-    """Add so many batches, or what there is of them."""
+    """Add this many batches, or all that remain."""
     before: Array | None = None
     for _ in range(steps):
-        batch = next(feed)
-        state, counted = adder(state, batch)
+        state, counted = add(state, next(feed))
         if before is not None:
             before.block_until_ready()  # no more than two batches wait for the devices
         before, step = counted, step + 1
@@ -299,19 +306,18 @@ def _add(
 
 def _all_finished(feed: _Feed, progress: Progress) -> bool:
     """Whether all processes have read all documents; raises where one could not read on."""
-    about: dict[str, Any] = {name: getattr(feed, name) for name in ("finished", "problem", "read")}
-    everyone = gather_values({**about, "documents": sum(feed.place["documents"])})
-    for problem in filter(None, (one["problem"] for one in everyone)):
+    status: dict[str, Any] = {name: getattr(feed, name) for name in ("finished", "problem", "read")}
+    statuses = gather_values({**status, "documents": sum(feed.place["documents"])})
+    for problem in filter(None, (status["problem"] for status in statuses)):
         raise InputError(
             f"{problem}. What was counted is kept: mend it and run the same again, or start anew "
             "in another folder with `skip_unreadable=True`, which leaves out shards that cannot be "
             "read"
         )
-    documents = sum(one["documents"] for one in everyone)
-    if feed.began:
-        pace = sum(one["read"] for one in everyone) / (time.perf_counter() - feed.started)
-        progress.say(f"{documents:,} documents, {pace:,.0f} a second")
-    return all(one["finished"] for one in everyone)
+    documents, read = (sum(status[name] for status in statuses) for name in ("documents", "read"))
+    pace = read / (time.perf_counter() - feed.started)
+    progress.say(f"{documents:,} documents, {pace:,.0f} a second")
+    return all(status["finished"] for status in statuses)
 
 
 def _check_room(state: CountState, settings: CountSettings, documents: int) -> None:
@@ -324,72 +330,42 @@ def _check_room(state: CountState, settings: CountSettings, documents: int) -> N
         )
 
 
-def _config(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]:
-    """Settings that a state depends on, without the documents, which are checked when read."""
-    names = {f"shard {number}": shard.name for number, shard in enumerate(reading.shards)}
-    return {**_options(settings, reading, mesh), "shards": len(reading.shards), **names}
-
-
-def _options(settings: CountSettings, reading: Any, mesh: Mesh) -> dict[str, Any]:
-    return {
-        **to_json(settings),
-        "batch_size": reading.batch_size,
-        "skip_unreadable": reading.skip_unreadable,
-        "skip_nulls": reading.skip_nulls,
-        "processes": reading.parts,
-        "text_field": reading.text_field,
-        "separator": _separator(reading),
-        "mesh": dict(mesh.shape),
-    }
-
-
-def _separator(reading: Any) -> int | None:
-    return None if reading.stream is None else reading.stream.separator
-
-
-def _same(
-    stored: StoredCounts, settings: CountSettings, reading: Any, directory: Path
+def _earlier_counts(
+    directory: Path, settings: CountSettings, reading: Any, separator: int | None
 ) -> StoredCounts:
-    """Counts that are there already, refused where they are not those that are asked for."""
-    found = differences(stored.settings, settings)
-    if stored.text_field != reading.text_field:
-        found.append(f"text_field is {stored.text_field} and {reading.text_field}")
-    if stored.separator != _separator(reading):
-        found.append(f"separator is {stored.separator} and {_separator(reading)}")
+    """Counts in the folder, refused where they are not of these documents and settings."""
+    stored = read_counts(directory)
+    now = {**settings._asdict(), "text_field": reading.text_field, "separator": separator}
+    fields = {"text_field": stored.text_field, "separator": stored.separator}
+    before = {**stored.settings._asdict(), **fields}
+    problems = [*differences(before, now).values()]
     if stored.null_texts and not reading.skip_nulls:
-        found.append(f"{stored.null_texts:,} rows were left out, for which `skip_nulls` asks")
-    if not found and jax.process_index() == 0:  # which hashes the shards for all
-        found += _other_shards(stored.shards, reading.shards)
-    if found:
-        raise InputError(f"{directory} holds other counts: {'; '.join(found)}; pass another folder")
+        problems.append(f"{stored.null_texts:,} rows were left out, for which `skip_nulls` asks")
+    if len(stored.shards) != len(reading.shards):
+        problems.append(f"shards are {len(stored.shards)} and {len(reading.shards)}")
+    if not problems and jax.process_index() == 0:  # which hashes the shards for all
+        for number, (was, now) in enumerate(zip(stored.shards, reading.shards, strict=True)):
+            by_content = was.unreadable is None
+            same = was.digest == now.digest() if by_content else was.name == now.name
+            if not same or was.bytes != now.bytes:
+                names = f"{was.identity}, and {now.name}, {now.bytes:,} bytes"
+                problems.append(f"shard {number} is {names}, of another content")
+                break
+    if problems:
+        raise InputError(
+            f"{directory} holds other counts: {'; '.join(problems)}; pass another folder"
+        )
     return stored
 
 
-def _other_shards(stored: Sequence[CountedShard], shards: Sequence[Shard]) -> list[str]:
-    """The first shard that is not the one that was counted, or left out, in words."""
-    if len(stored) != len(shards):
-        return [f"shards are {len(stored)} and {len(shards)}"]
-    for number, (was, now) in enumerate(zip(stored, shards, strict=True)):
-        if was.unreadable is None:
-            same = was.bytes == now.bytes and was.digest == now.digest()
-        else:
-            same = (was.name, was.bytes) == (now.name, now.bytes)
-        if not same:
-            names = f"{was.identity}, and {now.name}, {now.bytes:,} bytes"
-            return [f"shard {number} is {names}, of another content"]
-    return []
-
-
-def _shards_read(
+def _counted_shards(
     shards: Sequence[Shard], places: Sequence[dict[str, Any]]
 ) -> tuple[CountedShard, ...]:
     """Record of each shard, from the records of the processes that read it."""
-    unreadable: dict[str, str] = {}
-    for place in places:
-        unreadable |= place["unreadable"]
-    documents = np.sum([place["documents"] for place in places], axis=0, dtype=int)
-    # Those that share a shard have each met all of its rows.
-    nulls = np.max([place["null_texts"] for place in places], axis=0)
+    unreadable = {number: why for place in places for number, why in place["unreadable"].items()}
+    documents = np.sum([place["documents"] for place in places], axis=0, dtype=int).tolist()
+    # Processes that share a shard have each met all of its rows.
+    nulls = np.max([place["null_texts"] for place in places], axis=0).tolist()
     counted = []
     for number, shard in enumerate(shards):
         why = unreadable.get(str(number))
@@ -400,38 +376,15 @@ def _shards_read(
                 "start anew in another folder"
             )
         digest = "" if why is not None else digests.pop()
-        numbers = {"documents": int(documents[number]), "null_texts": int(nulls[number])}
-        counted.append(CountedShard(shard.name, shard.bytes, digest, unreadable=why, **numbers))
+        numbers = documents[number], why, nulls[number]
+        counted.append(CountedShard(shard.name, shard.bytes, digest, *numbers))
     return tuple(counted)
 
 
-class _Place(NamedTuple):
-    """Place of a process in the documents; lists have an item for each shard."""
-
-    shard: int
-    checksum: int
-    documents: list[int]
-    null_texts: list[int]
-    digests: list[str]
-    unreadable: dict[str, str]
-
-
-def _check_place(values: Any, state: CountState, reading: Any, directory: Path) -> None:
-    """Refuse a place in the documents that is not where the counts end."""
-    place = from_json(_Place, values, place=str(directory / "state"))
-    if sum(place.documents) != sum(documents_per_part(state)):
+def _check_place(place: dict[str, Any], state: CountState, folder: Path) -> None:
+    """Refuse a saved position in the documents that is not where the counts end."""
+    if sum(place["documents"]) != sum(documents_per_part(state)):
         raise InputError(
-            f"{directory / 'state'} is damaged: its counts are not of the documents that were "
-            "read; start anew in another folder"
+            f"{folder} is damaged: its counts are not of the documents that were read; start anew "
+            "in another folder"
         )
-
-
-def _check(batch_size: int, save_every: int, mesh: Mesh) -> None:
-    own = mesh.shape[DOCUMENTS] // jax.process_count()
-    if not 1 <= batch_size <= INT32_MAX or batch_size % own:
-        raise InputError(
-            f"`batch_size` is {shortened(batch_size)}; pass a multiple of {own}, at least 1 and at "
-            f"most {INT32_MAX:,}"
-        )
-    if not 1 <= save_every <= INT32_MAX:
-        raise InputError(f"`save_every` is {shortened(save_every)}; pass 1 to {INT32_MAX:,}")

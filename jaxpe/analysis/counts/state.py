@@ -1,4 +1,4 @@
-"""Counts on the devices, and the one compiled step that adds a batch of documents to them."""
+"""Counts on the devices, and the compiled step that adds a batch of documents to them."""
 
 import functools
 import zlib
@@ -28,7 +28,7 @@ _TABLE = PartitionSpec(DOCUMENTS, None, None, VOCABULARY)
 
 
 class CountState(NamedTuple):
-    """Counts of one part of the documents for every row of the mesh.
+    """Counts on the devices, one part of the documents for each row of the mesh.
 
     Attributes:
         tokens: int32 `[parts, folds, rows, vocab]`; the vocabulary is rounded up to a multiple of
@@ -64,7 +64,7 @@ def count_mesh(*, parts: int | None = None) -> Mesh:
 
 
 def abstract_state(settings: CountSettings, mesh: Mesh) -> CountState:
-    """Shapes and places of the counts, each device with its own part of them."""
+    """Shapes and shardings of the counts."""
     parts, sharers = mesh.shape[DOCUMENTS], mesh.shape[VOCABULARY]
     vocab = -(-settings.vocab_size // sharers) * sharers
     null_tables = settings.nulls * settings.null_folds
@@ -80,60 +80,68 @@ def abstract_state(settings: CountSettings, mesh: Mesh) -> CountState:
 
 
 def zero_state(settings: CountSettings, mesh: Mesh) -> CountState:
-    """Counts of nothing."""
-
-    def zeros(leaf: Any) -> Array:
-        def piece(index: Any) -> np.ndarray:
-            whole = np.broadcast_to(leaf.dtype.type(0), leaf.shape)
-            return np.zeros(whole[index].shape, leaf.dtype)
-
-        return jax.make_array_from_callback(leaf.shape, leaf.sharding, piece)
-
-    return jax.tree.map(zeros, abstract_state(settings, mesh))
+    """State of a count without documents."""
+    return jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype, device=leaf.sharding),
+        abstract_state(settings, mesh),
+    )
 
 
 def batch_adder(
     settings: CountSettings, mesh: Mesh, tokens: Sequence[str]
 ) -> Callable[[CountState, TokenBatch], tuple[CountState, Array]]:
-    """The step `(state, batch) -> (state, tokens counted)`; the state given is used up.
+    """Function `(state, batch) -> (state, tokens counted)`, which donates its state.
 
     A batch holds the rows of this process. Devices that share the vocabulary see the same
-    documents and each keeps the counts of its own words, so no device waits for another.
+    documents, and each keeps the counts of its own words. So no device waits for another.
 
     Args:
         settings, mesh: of the state.
         tokens: the text of each id.
     """
+    by_document = NamedSharding(mesh, _SPLIT)
+    labels = _token_labels(settings, mesh, tokens)
+
+    def add(state: CountState, batch: TokenBatch) -> tuple[CountState, Array]:
+        rows = (batch.ids, batch.mask, batch.valid, batch.groups)
+        arrays = jax.tree.map(
+            lambda array: jax.make_array_from_process_local_data(by_document, array), rows
+        )
+        return _add_batch(state, *arrays, labels, settings=settings, mesh=mesh)
+
+    return add
+
+
+@functools.partial(jax.jit, static_argnames=("settings", "mesh"), donate_argnames="state")
+def _add_batch(
+    state: CountState,
+    ids: Int[Array, "documents n"],
+    mask: Bool[Array, "documents n"],
+    valid: Bool[Array, " documents"],
+    groups: UInt32[Array, " documents"] | None,
+    labels: UInt32[Array, " vocab"] | None,
+    *,
+    settings: CountSettings,
+    mesh: Mesh,
+) -> tuple[CountState, Int[Array, " parts"]]:
     specs: Any = CountState._make((_TABLE, _TABLE, _SPLIT))
-    add = functools.partial(_add_local, settings=settings)
-    step = jax.jit(
-        jax.shard_map(
-            add,
-            mesh=mesh,
-            in_specs=(specs, _SPLIT, _SPLIT, _SPLIT, _SPLIT, PartitionSpec()),
-            out_specs=(specs, _SPLIT),
-            check_vma=False,
-        ),
-        donate_argnums=0,
+    add = jax.shard_map(
+        functools.partial(_add_local, settings=settings),
+        mesh=mesh,
+        in_specs=(specs, _SPLIT, _SPLIT, _SPLIT, _SPLIT, PartitionSpec()),
+        out_specs=(specs, _SPLIT),
+        check_vma=False,
     )
-    place = functools.partial(jax.make_array_from_process_local_data, NamedSharding(mesh, _SPLIT))
-
-    labels = _labels_of_tokens(settings, mesh, tokens)
-
-    def added(state: CountState, batch: TokenBatch) -> tuple[CountState, Array]:
-        arrays = jax.tree.map(place, (batch.ids, batch.mask, batch.valid, batch.groups))
-        return step(state, *arrays, labels)
-
-    return added
+    return add(state, ids, mask, valid, groups, labels)
 
 
-def _labels_of_tokens(
+def _token_labels(
     settings: CountSettings, mesh: Mesh, tokens: Sequence[str]
 ) -> UInt32[Array, " vocab"] | None:
     """Hash of each token, for the hashes of documents; None where its id serves as one.
 
-    A vocabulary that is made of a corpus numbers the same words otherwise than that of another,
-    whose equal documents have to share folds and shuffles all the same.
+    Vocabularies made of two corpora number the same words differently. Equal documents in both have
+    to share folds and shuffles all the same.
     """
     if not vocabulary_occurs(settings.tokenizer):
         return None
@@ -151,7 +159,7 @@ def _add_local(
     *,
     settings: CountSettings,
 ) -> tuple[CountState, Int[Array, " 1"]]:
-    """Counts of one device: its part of the documents and its share of the vocabulary."""
+    """Add a batch on one device: its part of the documents, its share of the vocabulary."""
     words = state.tokens.shape[-1]
     first = jax.lax.axis_index(VOCABULARY) * words
     row = jnp.asarray(_row_of_position(settings))
@@ -160,20 +168,20 @@ def _add_local(
     counted = mask & ~excluded
 
     def scattered(table: Array, ids: Array, block: Array) -> Array:
-        own = counted & (ids >= first) & (ids < first + words)
+        is_local = counted & (ids >= first) & (ids < first + words)
         cell = block[:, None] * settings.rows + row[None, :]
-        token = jnp.where(own, ids - first, words)
+        token = jnp.where(is_local, ids - first, words)
         # Position by position, so that the cells which follow each other are near in memory.
         return scatter_add(table, cell.T, token.T, jnp.ones((1, 1), jnp.int32))
 
-    def shuffled(number: Array, table: Array) -> Array:
-        moved = _shuffled(ids, mask, copies, number, settings)
-        return scattered(table, moved, number * settings.null_folds + fold % settings.null_folds)
+    def add_null(number: Array, table: Array) -> Array:
+        shuffled = _null_documents(ids, mask, copies, number, settings)
+        return scattered(table, shuffled, number * settings.null_folds + fold % settings.null_folds)
 
     tokens = scattered(state.tokens[0], ids, fold)
     nulls = state.nulls
     if nulls is not None:
-        nulls = jax.lax.fori_loop(0, settings.nulls, shuffled, nulls[0])[None]
+        nulls = jax.lax.fori_loop(0, settings.nulls, add_null, nulls[0])[None]
     documents = state.documents + jnp.sum(valid, dtype=jnp.int32)
     return CountState(tokens[None], nulls, documents), jnp.sum(counted)[None]
 
@@ -185,20 +193,20 @@ def _folds_and_copies(
     labels: UInt32[Array, " vocab"] | None,
     settings: CountSettings,
 ) -> tuple[Int[Array, " documents"], UInt32[Array, " documents"] | None]:
-    """The fold of each document, and what tells copies of it; None where its ids do."""
+    """Fold of each document, and a hash that its copies share; None where their ids do."""
     copies = None if labels is None else content_labels(labels[ids], mask)
     in_fold = copies if groups is None else groups
     return fold_of_documents(ids, mask, folds=settings.folds, groups=in_fold), copies
 
 
-def _shuffled(
+def _null_documents(
     ids: Int[Array, "documents n"],
     mask: Bool[Array, "documents n"],
     copies: UInt32[Array, " documents"] | None,
     number: Int[Array, ""],
     settings: CountSettings,
 ) -> Int[Array, "documents n"]:
-    """The documents of a null corpus."""
+    """Documents of a null corpus, their positions shuffled."""
     key = jax.random.fold_in(jax.random.key(settings.seed), number)
     return permute_within_documents(key, ids, mask, exclude=settings.exclude, groups=copies)
 
@@ -206,30 +214,32 @@ def _shuffled(
 def cells_of_batches(
     settings: CountSettings, tokens: Sequence[str]
 ) -> Callable[[TokenBatch], tuple[Int[np.ndarray, " cells"], Int[np.ndarray, " cells"]]]:
-    """A function of a batch: which cells of all tables it adds to, and how much to each.
+    """Function from a batch to the cells it adds to, ascending, and how much it adds to each.
 
-    For engines that add cells by themselves. A cell is a place in the tables as one array `[folds +
-    nulls * null_folds, rows, vocab]`, flat; the cells of a batch ascend.
+    For engines that add cells by themselves. A cell is an index into the flat array of all tables,
+    `[folds + nulls * null_folds, rows, vocab]`.
 
     Args:
         settings: of the count.
         tokens: the text of each id.
     """
-    labels = _labels_of_tokens(settings, Mesh(np.array(jax.local_devices()[:1]), "x"), tokens)
+    labels = _token_labels(settings, Mesh(np.array(jax.local_devices()[:1]), "x"), tokens)
     row, numbers = _row_of_position(settings), np.arange(settings.nulls, dtype=np.int32)
 
     @jax.jit
-    def placed(ids, mask, groups):
+    def folds_and_nulls(ids, mask, groups):
         fold, copies = _folds_and_copies(ids, mask, groups, labels, settings)
-        moved = jax.lax.map(lambda n: _shuffled(ids, mask, copies, n, settings), numbers)
-        return fold, moved
+        return fold, jax.lax.map(
+            lambda number: _null_documents(ids, mask, copies, number, settings), numbers
+        )
 
     def cells(batch: TokenBatch) -> tuple[np.ndarray, np.ndarray]:
-        fold, moved = jax.tree.map(np.asarray, placed(batch.ids, batch.mask, batch.groups))
+        arrays = folds_and_nulls(batch.ids, batch.mask, batch.groups)
+        fold, shuffled = jax.tree.map(np.asarray, arrays)
         counted = batch.mask & ~np.isin(batch.ids, settings.exclude)
         first = settings.folds + numbers * settings.null_folds
         blocks = np.concatenate([fold[None], first[:, None] + fold % settings.null_folds])
-        ids = np.concatenate([batch.ids[None], moved])
+        ids = np.concatenate([batch.ids[None], shuffled])
         rows = blocks[:, :, None].astype(np.int64) * settings.rows + row
         return np.unique((rows * settings.vocab_size + ids)[:, counted], return_counts=True)
 
@@ -237,7 +247,7 @@ def cells_of_batches(
 
 
 def _row_of_position(settings: CountSettings) -> Int[np.ndarray, " n"]:
-    """The row of the table that each position is counted in."""
+    """Row of the table in which each position is counted."""
     positions = np.arange(settings.length, dtype=np.int32)
     if settings.edges is None:
         return positions
@@ -249,54 +259,37 @@ def total(
 ) -> tuple[
     Int[np.ndarray, "folds rows vocab"], Int[np.ndarray, "nulls null_folds rows vocab"], int
 ]:
-    """Counts, those of the null corpora, and documents of all parts as one, on the host.
+    """Sums over all parts on the host: the table, the nulls, and the number of documents.
 
     The tables are of `dtype_of_counts`.
     """
-    alone = mesh.shape[DOCUMENTS] == 1  # nothing to add, and no program that would
-
-    def summed(parts: Array, add: Callable[[Array], Array], *spec: str | None) -> Array:
-        own = NamedSharding(mesh, PartitionSpec(*spec))
-        return parts if alone else jax.jit(add, out_shardings=own)(parts)
-
-    limbs = summed(state.documents, _in_limbs)
-    documents = int(_whole(np.asarray(limbs.addressable_data(0))))
+    documents = int(_host_sum(state.documents, np.dtype(np.int64), mesh)[0])
     dtype = dtype_of_counts(documents, settings)
 
     def table(parts: Array) -> np.ndarray:
-        add = _summed if dtype == np.int32 else _in_limbs
-        limbs = summed(parts, add, None, None, None, VOCABULARY)
-        return _gathered(limbs, settings).astype(dtype, copy=False)
+        tables = _host_sum(parts, dtype, mesh, None, None, VOCABULARY)
+        return tables[0, ..., : settings.vocab_size]
 
     nulls = np.zeros(0, dtype) if state.nulls is None else table(state.nulls)
     shape = (settings.nulls, settings.null_folds, settings.rows, settings.vocab_size)
     return table(state.tokens), nulls.reshape(shape), documents
 
 
-def _summed(parts: Int[Array, "parts ..."]) -> Int[Array, "1 ..."]:
-    """Sums over parts that int32 holds."""
-    return jnp.sum(parts, axis=0, keepdims=True, dtype=parts.dtype)
-
-
-def _in_limbs(parts: Int[Array, "parts ..."]) -> Int[Array, "2 ..."]:
-    """Sums over parts as two limbs of 16 bits and more, which int32 holds of 2¹⁵ parts."""
-    limbs = jnp.stack([parts >> 16, parts & 0xFFFF])
-    return jnp.sum(limbs, axis=1, dtype=parts.dtype)
-
-
-def _whole(limbs: Int[np.ndarray, "limbs ..."]) -> Int[np.ndarray, "..."]:
-    """Sums from one limb, as they are, or from those of `_in_limbs`, int64."""
-    if len(limbs) == 1:
-        return np.asarray(limbs[0])
-    return np.asarray(np.left_shift(limbs[0], 16, dtype=np.int64) + limbs[1])
-
-
-def _gathered(limbs: Array, settings: CountSettings) -> Int[np.ndarray, "blocks rows vocab"]:
-    """The pieces that the devices of this process hold, side by side."""
-    pieces = {shard.index[-1].start or 0: shard.data for shard in limbs.addressable_shards}
-    whole = [_whole(np.asarray(pieces[start])) for start in sorted(pieces)]
-    together = whole[0] if len(whole) == 1 else np.concatenate(whole, axis=-1)
-    return together[..., : settings.vocab_size]
+def _host_sum(
+    parts: Int[Array, "parts ..."], dtype: np.dtype, mesh: Mesh, *spec: str | None
+) -> Int[np.ndarray, "1 ..."]:
+    """Sum over parts, from the pieces on the devices of this process."""
+    if mesh.shape[DOCUMENTS] > 1:
+        add = functools.partial(jnp.sum, axis=0, keepdims=True, dtype=dtype)
+        sharding = NamedSharding(mesh, PartitionSpec(None, *spec))
+        with jax.enable_x64(True):  # a sum over processes may exceed int32
+            parts = jax.jit(add, out_shardings=sharding)(parts)
+    shards = {shard.index[-1].start or 0: shard.data for shard in parts.addressable_shards}
+    pieces = [np.asarray(shards[start]) for start in sorted(shards)]
+    # A single piece is not copied, for it may take half of the memory.
+    return (pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)).astype(
+        dtype, copy=False
+    )
 
 
 def documents_per_part(state: CountState) -> list[int]:

@@ -1,11 +1,11 @@
-"""The vocabulary of words or characters that a count needs: given, made before, or made now."""
+"""Vocabularies of words and characters: read from a file, or made in a first pass."""
 
 import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -13,11 +13,17 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.files import locked_folder, write_file
 from jaxpe._core.json_values import from_json, parse_json, read_json, read_small
 from jaxpe._core.options import check_range
-from jaxpe._core.progress import Progress
+from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.count_files import is_counted
+from jaxpe.analysis.counts.options import CountOptions
 from jaxpe.data import Shard
 from jaxpe.data.formats.files import decoded
-from jaxpe.data.tokens.vocabulary import add_occurring, most_frequent, refuse_undivided
+from jaxpe.data.tokens.vocabulary import (
+    DEFAULT_TOKENIZER,
+    add_occurring,
+    most_frequent,
+    refuse_undivided,
+)
 from jaxpe.data.tokens.workers import occurring
 
 VOCABULARY = "vocabulary.json"
@@ -37,47 +43,39 @@ class Vocabulary(NamedTuple):
     tokens: list[str] = []  # noqa: RUF012
 
 
-def own_vocabulary(
+def corpus_vocabulary(
     shards: Sequence[Shard],
     out: Path,
-    wanted: Vocabulary,
+    options: CountOptions,
     *,
-    group_field: str | None,
-    skip_unreadable: bool,
-    skip_nulls: bool,
-    workers: int,
-    progress: Progress,
-    by_default: bool = False,
+    workers: int = 0,
+    progress: Progress = SILENT,
 ) -> list[str]:
-    """The vocabulary that is in the folder already, or one that is made in a first pass.
-
-    The column of the groups is not needed here, but a wrong one is told at once. Text without
-    spaces is refused where the tokenizer was not asked for.
-    """
-    path = out / VOCABULARY
+    """Vocabulary of the corpus, from an earlier count in the folder or from a first pass."""
+    path, name = out / VOCABULARY, options.tokenizer or DEFAULT_TOKENIZER
+    record = Vocabulary(name, options.length, options.max_vocab, options.text_field)
     if path.exists():
-        made = _made_vocabulary(path)
-        if wanted == made._replace(shards=[], tokens=[]) and _same_shards(made, shards):
-            return made.tokens
+        saved = _saved_vocabulary(path)
+        if record == saved._replace(shards=[], tokens=[]) and _is_of_shards(saved, shards):
+            return saved.tokens
     if is_counted(out):
         raise InputError(f"{out} holds other counts, of another vocabulary; pass another `out`")
     if jax.process_count() > 1:
         raise InputError(
-            f"several processes need one vocabulary of {wanted.tokenizer}: make it beforehand, "
-            f"with a count by one process or from a sample, and pass its {VOCABULARY} as `vocab`"
+            f"several processes need one vocabulary of {name}: make it beforehand, with a count by "
+            f"one process or from a sample, and pass its {VOCABULARY} as `vocab`"
         )
     with locked_folder(out):
-        progress.say(f"first pass, for the vocabulary of {wanted.tokenizer}")
-        fields = {"text_field": wanted.text_field, "group_field": group_field}
-        fields |= {"skip_nulls": skip_nulls}
-        made = _make_vocabulary(shards, wanted, fields, skip_unreadable, workers, by_default)
-        write_file(path, json.dumps(made._asdict(), indent=0) + "\n")
-    progress.say(f"{len(made.tokens):,} {wanted.tokenizer}: {path}")
-    return made.tokens
+        progress.say(f"first pass, for the vocabulary of {name}")
+        tokens, digests = _first_pass(shards, options, name, workers)
+        record = record._replace(shards=digests, tokens=tokens)
+        write_file(path, json.dumps(record._asdict(), indent=0) + "\n")
+    progress.say(f"{len(tokens):,} {name}: {path}")
+    return tokens
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """The tokens of what `jaxpe count` wrote, or just tokens: a JSON list, or one a line."""
+    """Vocabulary in a file: of `jaxpe count`, a JSON list, or one token a line."""
     remedy = f"pass the {VOCABULARY} of a count, a JSON list of strings, or one token a line"
     content = read_small(path, remedy=remedy)
     if path.suffix != ".json":
@@ -87,55 +85,53 @@ def read_vocabulary(path: Path) -> list[str]:
     if isinstance(value, list):
         return from_json(list[str], value, place=str(path))
     if isinstance(value, dict) and "tokens" in value:
-        return _made_vocabulary(path).tokens
+        return _saved_vocabulary(path).tokens
     raise InputError(f"{path} is no vocabulary; {remedy}")
 
 
-def _made_vocabulary(path: Path) -> Vocabulary:
+def _saved_vocabulary(path: Path) -> Vocabulary:
     remedy = "delete it, and it is made anew"
     return from_json(Vocabulary, read_json(path, remedy=remedy), place=str(path))
 
 
-def _same_shards(made: Vocabulary, shards: Sequence[Shard]) -> bool:
-    """Whether the vocabulary is of the content of these shards."""
-    known = [*zip(made.shards, shards, strict=False)]
-    return len(made.shards) == len(shards) and all(
-        not digest or digest == shard.digest() for digest, shard in known
+def _is_of_shards(saved: Vocabulary, shards: Sequence[Shard]) -> bool:
+    """Whether the vocabulary was made from the content of these shards."""
+    return len(saved.shards) == len(shards) and all(
+        not digest or digest == shard.digest()
+        for digest, shard in zip(saved.shards, shards, strict=True)
     )
 
 
-def _make_vocabulary(
-    shards: Sequence[Shard],
-    wanted: Vocabulary,
-    fields: dict[str, Any],
-    skip_unreadable: bool,
-    workers: int,
-    by_default: bool,
-) -> Vocabulary:
-    """A pass over the documents, for the words in them, in this process or in so many others."""
+def _first_pass(
+    shards: Sequence[Shard], options: CountOptions, name: str, workers: int
+) -> tuple[list[str], list[str]]:
+    """Vocabulary of the documents, and the hash of each shard."""
+    check_range("max_vocab", options.max_vocab, least=2)
     digests: list[str] = []
 
     def texts(shard: Shard) -> Iterator[str]:
         """Texts of a shard; where unreadable shards are left out, up to the damage."""
         try:
-            for document in shard.documents(**fields):
+            for document in shard.documents(
+                text_field=options.text_field,
+                group_field=options.group_field,  # a wrong one is refused before the second pass
+                skip_nulls=options.skip_nulls,
+            ):
                 yield str(document.text)
             digests.append(shard.digest())
         except InputError:
-            if not skip_unreadable:
+            if not options.skip_unreadable:
                 raise
             digests.append("")
 
     documents = itertools.chain.from_iterable(map(texts, shards))
-    options: dict[str, Any] = {"tokenizer": wanted.tokenizer, "length": wanted.length}
-    check_range("max_vocab", wanted.max_vocab, least=2)
     counts: Counter[str] = Counter()
     if workers:
-        counts = occurring(documents, processes=workers, **options)
+        counts = occurring(documents, processes=workers, tokenizer=name, length=options.length)
     else:
-        add_occurring(counts, documents, **options)
+        add_occurring(counts, documents, tokenizer=name, length=options.length)
     if not counts:
-        raise InputError(f"no {wanted.tokenizer} in {len(shards)} shards; pass files with text")
-    if by_default:
+        raise InputError(f"no {name} in {len(shards)} shards; pass files with text")
+    if options.tokenizer is None:
         refuse_undivided(counts, ", ".join(shard.name for shard in shards[:3]))
-    return wanted._replace(shards=digests, tokens=most_frequent(counts, wanted.max_vocab))
+    return most_frequent(counts, options.max_vocab), digests

@@ -1,5 +1,6 @@
 """Counts as a Beam pipeline: cells are added by key, a fold and a row of positions."""
 
+import functools
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,22 +13,23 @@ from jaxpe._core.errors import InputError, require
 from jaxpe._core.files import content_hash
 from jaxpe.analysis.counts import CountOptions, StoredCounts, tokenizer_from_options, write_counts
 from jaxpe.analysis.counts.base import CountedShard
-from jaxpe.analysis.counts.settings import CountSettings, dtype_of_counts
+from jaxpe.analysis.counts.settings import CountSettings, zero_tables
 from jaxpe.analysis.counts.state import cells_of_batches
+from jaxpe.data import Tokenizer
 
 Key = tuple[int, int]
 Cells = tuple[Int[np.ndarray, " _"], Int[np.ndarray, " _"]]  # tokens, and how often each
 
-_ABOUT = (-1, -1)  # the key of what is no table: documents, bytes, and the digest in parts
-_LIMBS, _BITS = 8, 16  # of the digest, a sum over the documents modulo 2¹²⁸
+# Key of the documents, their bytes, and the two halves of the digest, sums of hashes modulo 2⁶⁴.
+_TOTALS = (-1, -1)
 
 
 def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[str]) -> Any:
     """Count the tokens at each position of a collection of documents, and write the counts.
 
-    Batches become cells of the tables, with their fold and row of positions as key; cells of one
+    Batches become cells of the tables, with the fold and the row of positions as key. Cells of one
     key are added, first where they are made, then by key. One worker gathers the sums, as large as
-    the tables, and writes them whole or not at all. A bundle that is tried again adds the same.
+    the tables, and writes all files or none. A bundle that is tried again adds the same cells.
 
     Args:
         texts: a `PCollection` of texts, or of dictionaries with `text_field` and `group_field`, as
@@ -37,7 +39,7 @@ def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[st
         out: folder for the counts, which the workers see.
 
     Returns:
-        A `PCollection` of the one folder.
+        A `PCollection` with the folder as its one element.
 
     Raises:
         InputError: options out of range.
@@ -49,71 +51,70 @@ def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[st
     ...     count_positions(texts, CountOptions(sources=(), tokenizer="bytes"), "counts")
     """
     beam = require("apache_beam", extra="beam")
-    tokenizer_from_options(
-        options
-    )  # what is wrong with the options is told before the pipeline runs
+    tokenizer_from_options(options)  # faults of the options are raised before the pipeline runs
     batches = beam.BatchElements(min_batch_size=1, max_batch_size=options.batch_size)
-    cells = texts | "batches" >> batches | "cells" >> beam.FlatMap(CellsOfTexts(options))
+    cells = texts | "batches" >> batches | "cells" >> beam.FlatMap(text_cells, options=options)
     sums = cells | "sums" >> beam.CombinePerKey(add_cells)
     gathered = sums | "gather" >> beam.combiners.ToList()
     return gathered | "write" >> beam.Map(write_cells, options=options, out=os.fspath(out))
 
 
-class CellsOfTexts:
-    """Function of a batch of documents that yields the cells they add to, by key.
+@functools.lru_cache(maxsize=1)
+def _opened(options: CountOptions) -> tuple[Tokenizer, CountSettings, Any]:
+    """Tokenizer, settings and cells of batches, once in each worker."""
+    tokenizer, settings = tokenizer_from_options(options)
+    return tokenizer, settings, cells_of_batches(settings, tokenizer.tokens)
 
-    It can be pickled: workers open the tokenizer themselves, once.
+
+def text_cells(batch: list[Any], *, options: CountOptions) -> Iterator[tuple[Key, Cells]]:
+    """Cells of a batch of documents, by fold and row, and its documents, bytes and digest.
 
     Args:
-        options: as of `count_positions`.
+        batch, options: documents and options as of `count_positions`.
     """
+    from jaxpe.data.tokens.batches import Reading, tokenized_batch  # brings Grain
 
-    def __init__(self, options: CountOptions):
-        self._options = options
-        self._opened: Any = None
+    tokenizer, settings, batch_cells = _opened(options)
+    rows = [row if isinstance(row, dict) else {options.text_field: row} for row in batch]
+    rows = [row for row in rows if _text(row[options.text_field]).strip()]
+    if not rows:
+        return
+    texts = [_text(row[options.text_field]) for row in rows]
+    groups = [row.get(options.group_field) for row in rows]
+    names = [None if group is None else _text(group) for group in groups]
+    contents = [text.encode(errors="surrogatepass") for text in texts]
+    hashes = [np.frombuffer(content_hash(content).digest(), "<i8") for content in contents]
+    totals = [len(texts), sum(map(len, contents)), *np.sum(hashes, axis=0)]
+    yield _TOTALS, (np.arange(len(totals)), np.array(totals, np.int64))
+    reading = Reading((), options.text_field, options.group_field, options.batch_size)
+    tokens = tokenized_batch((texts, names, {}), reading, tokenizer, settings.length)
+    cells, counts = batch_cells(tokens)
+    row, token = np.divmod(cells, settings.vocab_size)
+    starts = np.flatnonzero(np.diff(row, prepend=-1))
+    by_row = (np.split(array, starts[1:]) for array in (token, counts))
+    for number, *values in zip(row[starts].tolist(), *by_row, strict=True):
+        yield divmod(number, settings.rows), tuple(values)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_opened": None}
 
-    def __call__(self, batch: list[Any]) -> Iterator[tuple[Key, Cells]]:
-        """Cells of each fold and row, and what the batch adds to documents, bytes and digest."""
-        from jaxpe.data.tokens.batches import Reading, tokenized_batch  # brings Grain
-
-        options = self._options
-        if self._opened is None:
-            tokenizer, settings = tokenizer_from_options(options)
-            self._opened = tokenizer, settings, cells_of_batches(settings, tokenizer.tokens)
-        tokenizer, settings, cells_of = self._opened
-        read = _read(batch, options)
-        if not read[0]:
-            return
-        reading = Reading((), options.text_field, options.group_field, options.batch_size)
-        yield _ABOUT, _about(read[0])
-        cells, counts = cells_of(tokenized_batch(read, reading, tokenizer, settings.length))
-        row, token = np.divmod(cells, settings.vocab_size)
-        starts = np.flatnonzero(np.diff(row, prepend=-1))
-        for of, ids, own in zip(
-            row[starts], np.split(token, starts[1:]), np.split(counts, starts[1:]), strict=True
-        ):
-            block, position = divmod(int(of), settings.rows)
-            yield (block, position), (ids, own)
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def add_cells(parts: Iterable[Cells]) -> Cells:
-    """The sum of cells of one key, in ascending order; Beam makes a `CombineFn` of it.
+    """Sum of the cells of one key, in ascending order; Beam makes a `CombineFn` of it.
 
     >>> one, other = (np.array([1, 4]), np.array([2, 1])), (np.array([4]), np.array([5]))
     >>> ids, counts = add_cells([one, other])
     >>> ids.tolist(), counts.tolist()
     ([1, 4], [2, 6])
     """
-    pairs = list(parts)
-    if not pairs:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    ids = np.concatenate([pair[0] for pair in pairs])
-    unique, place = np.unique(ids, return_inverse=True)
+    nothing = np.zeros(0, np.int64)
+    ids, counts = (
+        np.concatenate(arrays) for arrays in zip((nothing, nothing), *parts, strict=True)
+    )
+    unique, index = np.unique(ids, return_inverse=True)
     sums = np.zeros(len(unique), np.int64)
-    np.add.at(sums, place, np.concatenate([pair[1] for pair in pairs]))
+    np.add.at(sums, index, counts)
     return unique, sums
 
 
@@ -125,51 +126,17 @@ def write_cells(
     Raises:
         InputError: no documents, or the folder cannot be written.
     """
-    tokenizer, settings = tokenizer_from_options(options)
-    found = dict(sums)
-    if _ABOUT not in found:
+    tokenizer, settings, _ = _opened(options)
+    cells = dict(sums)
+    if _TOTALS not in cells:
         raise InputError("no documents in the collection; pass texts")
-    ids, counts = found.pop(_ABOUT)
-    about = np.zeros(2 + _LIMBS, object)
-    about[ids] = counts
-    documents, size, *limbs = map(int, about)
-    digest = sum(limb << (_BITS * k) for k, limb in enumerate(limbs)) % 2 ** (_LIMBS * _BITS)
-    shard = CountedShard("a collection of Beam", size, f"{digest:032x}", documents)
-    table, nulls = _tables(found, settings, documents)
-    stored = StoredCounts(
-        table, nulls, documents, settings, list(tokenizer.tokens), (shard,), options.text_field
-    )
-    return str(write_counts(stored, Path(out)))
-
-
-def _tables(
-    found: dict[Key, Cells], settings: CountSettings, documents: int
-) -> tuple[np.ndarray, np.ndarray]:
-    shape, dtype = (settings.rows, settings.vocab_size), dtype_of_counts(documents, settings)
-    whole = np.zeros((settings.folds + settings.nulls * settings.null_folds, *shape), dtype)
-    for (block, row), (ids, counts) in found.items():
-        whole[block, row, ids] = counts
-    nulls = whole[settings.folds :].reshape(settings.nulls, settings.null_folds, *shape)
-    return whole[: settings.folds], nulls
-
-
-def _read(batch: list[Any], options: CountOptions) -> tuple[list[Any], list[str | None], dict]:
-    """Texts that are not blank, and their groups."""
-    rows = [row if isinstance(row, dict) else {options.text_field: row} for row in batch]
-    pairs = [(_text(row[options.text_field]), row.get(options.group_field)) for row in rows]
-    kept = [(text, group) for text, group in pairs if text.strip()]
-    groups = [None if group is None else _text(group) for _, group in kept]
-    return [text for text, _ in kept], groups, {}
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _about(texts: list[str]) -> Cells:
-    """Documents, bytes, and the sum of the hashes of the texts in parts of 16 bits."""
-    contents = [text.encode(errors="surrogatepass") for text in texts]
-    parts = [np.frombuffer(content_hash(content).digest(), "<u2") for content in contents]
-    limbs = np.sum(parts, axis=0, dtype=np.int64)
-    sizes = [len(texts), sum(map(len, contents))]
-    return np.arange(2 + _LIMBS), np.concatenate([sizes, limbs])
+    totals = cells.pop(_TOTALS)[1]
+    documents, size = totals[:2].tolist()
+    digest = totals[2:].astype("<i8").tobytes().hex()
+    shard = CountedShard("a collection of Beam", size, digest, documents)
+    table, nulls = zero_tables(settings, documents)
+    tables = [*table, *nulls.reshape(-1, *table.shape[1:])]
+    for (block, row), (ids, counts) in cells.items():
+        tables[block][row, ids] = counts
+    fields = settings, list(tokenizer.tokens), (shard,), options.text_field
+    return str(write_counts(StoredCounts(table, nulls, documents, *fields), Path(out)))

@@ -1,4 +1,4 @@
-"""Training of many models at once: a lane is a seed and a learning rate."""
+"""Batched training: one program trains many models, each a seed with a learning rate."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import optax
 from jax import Array
 
 from jaxpe import training
-from jaxpe.analysis.extrapolation.models import Batch, Params, loss_of, model_of, scores
+from jaxpe.analysis.extrapolation.models import Batch, Params, build_loss, functional_model, scores
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.streams import Streams
 from jaxpe.encodings import Encoding, LayerPattern
@@ -21,35 +21,34 @@ from jaxpe.training import MeanMetric, TrainState
 _CHUNK = 100  # steps of one call
 
 
-class Lanes(NamedTuple):
+class TrainedModels(NamedTuple):
     """Trained models.
 
     Attributes:
-        params: `[lanes, ...]`.
-        losses: losses of training, `[steps, lanes]`; NaN at the end where one was no longer finite.
+        params: `[models, ...]`.
+        losses: training losses, `[steps, models]`; NaN at the end of one that was not finite.
     """
 
     params: Params
     losses: np.ndarray
 
 
-def trainer(suite: Suite, data: Streams, encoding: Encoding | LayerPattern) -> Callable[..., Lanes]:
-    """`train(seeds=, rates=, steps=)`: models of all seeds and rates, by one program.
+def trainer(
+    suite: Suite, data: Streams, encoding: Encoding | LayerPattern
+) -> Callable[..., TrainedModels]:
+    """Function `train(seeds=, rates=, steps=)` of models of all seeds and rates, one program.
 
     Data and initial weights of a seed do not depend on encoding or rate. The rate warms up over a
     twentieth of the steps and falls to 0 as a cosine. Another number of steps compiles nothing
-    again, another number of lanes does.
+    again, another number of models does.
     """
-    apply, start = model_of(suite, data.task, encoding)
-    loss = loss_of(data.task, apply)
+    apply, initial_params = functional_model(suite, data.task, encoding)
+    loss = build_loss(data.task, apply)
 
     @jax.jit
-    def begin(keys: Array, plain: Params) -> TrainState:
-        return _first_states(keys, jax.vmap(start)(keys, plain))
-
-    def begun(keys: Array, plain: Params) -> TrainState:
-        alike = jax.eval_shape(jax.vmap(start), keys, plain) == jax.eval_shape(lambda: plain)
-        return (_first_states if alike else begin)(keys, plain)
+    @jax.vmap
+    def first_states(key: Array, plain: Params) -> TrainState:
+        return training.init_state(initial_params(key, plain), _optimizer(1.0, 1), key=key)
 
     @partial(jax.jit, donate_argnums=0)
     def some_steps(states: Any, batches: Batch, rates: Array, steps: Array) -> Any:
@@ -59,16 +58,15 @@ def trainer(suite: Suite, data: Streams, encoding: Encoding | LayerPattern) -> C
 
         return jax.lax.scan(partial(jax.vmap(one), rates), states, batches)
 
-    def train(*, seeds: np.ndarray, rates: np.ndarray, steps: int) -> Lanes:
-        states = begun(*data.weights(seeds))
-        given, count = np.asarray(rates, np.float32), np.float32(steps)
+    def train(*, seeds: np.ndarray, rates: np.ndarray, steps: int) -> TrainedModels:
+        states = first_states(*data.weights(seeds))
         losses = []
-        for at in range(0, steps, chunk := chunk_of(suite)):
-            batches = data.training(seeds, at, chunk)
-            states, loss = some_steps(states, batches, given, count)
+        for first in range(0, steps, chunk := chunk_of(suite)):
+            batches = data.training(seeds, first, chunk)
+            states, loss = some_steps(states, batches, np.float32(rates), np.float32(steps))
             losses.append(np.array(loss))
         losses[-1][-1] = np.where(np.asarray(states.finite), losses[-1][-1], np.nan)
-        return Lanes(jax.device_get(states.params), np.concatenate(losses))
+        return TrainedModels(jax.device_get(states.params), np.concatenate(losses))
 
     return train
 
@@ -79,21 +77,13 @@ def _optimizer(rate: Array | float, steps: Array | int) -> optax.GradientTransfo
     return optax.chain(adam, optax.scale(rate))
 
 
-@jax.jit
-def _first_states(keys: Array, params: Params) -> TrainState:
-    """States of all lanes; rate and steps are none of their business."""
-    return jax.vmap(lambda key, own: training.init_state(own, _optimizer(1.0, 1), key=key))(
-        keys, params
-    )
-
-
 def chunk_of(suite: Suite) -> int:
-    """Steps of one call: at most 100, and no rest is left that would be compiled by itself."""
+    """Steps of one call: at most 100, and a divisor of all steps, so that one program does."""
     common = math.gcd(suite.steps, suite.tuning_steps)
     return max(size for size in range(1, _CHUNK + 1) if common % size == 0)
 
 
-def judge_lanes(
+def score_models(
     suite: Suite,
     data: Streams,
     encoding: Encoding | LayerPattern,
@@ -102,18 +92,18 @@ def judge_lanes(
     seeds: np.ndarray,
     lengths: tuple[int, ...],
 ) -> dict[str, np.ndarray]:
-    """Metrics `[lengths, lanes]` of models at inputs of several lengths, by one program."""
-    apply, _ = model_of(suite, data.task, encoding)
-
-    def judge(params: Params, batches: Batch) -> dict[str, Array]:
-        def part(batch: Batch) -> dict[str, MeanMetric]:
-            return jax.vmap(lambda p, b: scores(data.task, apply(p, b), b))(params, batch)
-
-        sums = jax.tree.map(lambda x: jnp.sum(x, axis=0), jax.lax.map(part, batches))
-        return jax.vmap(lambda tallies: {name: x.mean for name, x in tallies.items()})(sums)
+    """Metrics `[lengths, models]` at inputs of several lengths, by one program."""
+    apply, _ = functional_model(suite, data.task, encoding)
 
     @jax.jit
     def at_lengths(params: Params, batches: Batch) -> dict[str, Array]:
-        return jax.lax.map(partial(judge, params), batches)
+        def sums(batch: Batch) -> dict[str, MeanMetric]:
+            return jax.vmap(lambda p, b: scores(data.task, apply(p, b), b))(params, batch)
+
+        def means(batches: Batch) -> dict[str, Array]:
+            total = jax.tree.map(lambda x: jnp.sum(x, axis=0), jax.lax.map(sums, batches))
+            return jax.vmap(lambda sums: {name: x.mean for name, x in sums.items()})(total)
+
+        return jax.lax.map(means, batches)
 
     return jax.device_get(at_lengths(params, data.tests(seeds, lengths)))

@@ -1,4 +1,4 @@
-"""Files of a comparison from which it can resume: cells and models."""
+"""Files of a comparison from which it resumes: cells and trained models."""
 
 import dataclasses
 import hashlib
@@ -66,7 +66,7 @@ def settings_hash(suite: Suite, task: str, name: str, *, without: tuple[str, ...
 
 
 def write_cell(path: Path, stamp: str, cell: ExtrapolationCell) -> None:
-    """Write a cell, whole or not at all."""
+    """Write a cell atomically."""
     write_file(path, json.dumps(to_json(_StampedCell(stamp, cell))))
 
 
@@ -82,7 +82,7 @@ def read_cell(path: Path, stamp: str) -> ExtrapolationCell:
 
 
 def write_models(path: Path, stamp: str, trained: Trained) -> None:
-    """Write models, whole or not at all."""
+    """Write models atomically."""
     numbers = {name: value for name, value in trained._asdict().items() if name != "params"}
     with atomic_file(path) as part:
         np.savez(part, stamp=stamp, **numbers, **_named_leaves(trained.params))  # pyrefly: ignore
@@ -99,22 +99,22 @@ def read_models(path: Path, stamp: str, shapes: Any) -> Trained:
     Raises:
         InputError: a damaged file, or one of other settings.
     """
+    damaged = InputError(f"{path} is damaged: delete it to train again")
     try:
         with open(path, "rb") as opened, np.load(opened) as file:
-            written = str(file["stamp"])
-            leaves = [file[name] for name in _named_leaves(shapes)]
-            trained = Trained(
-                jax.tree.unflatten(jax.tree.structure(shapes), leaves),
-                float(file["rate"]),
-                file["tuning"].tolist(),
-                file["losses"],
-                float(file["seconds"]),
-            )
+            arrays = {name: file[name] for name in file.files}
+        params = jax.tree.unflatten(
+            jax.tree.structure(shapes), [arrays[name] for name in _named_leaves(shapes)]
+        )
+        rate, seconds = float(arrays["rate"]), float(arrays["seconds"])
+        trained = Trained(params, rate, arrays["tuning"].tolist(), arrays["losses"], seconds)
     except (OSError, EOFError, ValueError, TypeError, LookupError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is damaged: delete it to train again") from error
-    _check_stamp(path, written, stamp)
-    if [leaf.shape[1:] for leaf in leaves] != [leaf.shape for leaf in jax.tree.leaves(shapes)]:
-        raise InputError(f"{path} is damaged: delete it to train again")
+        raise damaged from error
+    _check_stamp(path, str(arrays["stamp"]), stamp)
+    if any(
+        x.shape[1:] != y.shape for x, y in zip(*map(jax.tree.leaves, (params, shapes)), strict=True)
+    ):
+        raise damaged
     return trained
 
 

@@ -1,7 +1,7 @@
-"""A task under an encoding: choose a rate, train all seeds, test at every length, keep it all."""
+"""Cell of a comparison: choose a rate, train all seeds, test at every length, save."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -9,14 +9,13 @@ import numpy as np
 from flax import nnx
 
 from jaxpe.analysis.extrapolation import cell_files
-from jaxpe.analysis.extrapolation.batched_training import Lanes, judge_lanes, trainer
+from jaxpe.analysis.extrapolation.batched_training import TrainedModels, score_models, trainer
 from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.analysis.extrapolation.models import METRICS, build, encoding_sizes
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell
 from jaxpe.analysis.extrapolation.streams import Streams
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as, variant
-from jaxpe.encodings import Encoding, LayerPattern
 
 _TUNING_SEED = 1_000_000  # of no model that is tested
 _LAST = 0.1  # share of the steps whose losses are averaged
@@ -29,7 +28,7 @@ def run_cell(suite: Suite, data: Streams, name: str, folder: Path) -> Extrapolat
     stamp = cell_files.settings_hash(suite, task, name)
     if path.is_file():
         return cell_files.read_cell(path, stamp)
-    cell = _tested(suite, data, name, trained_models(suite, data, trained_as(name), folder))
+    cell = _scored_cell(suite, data, name, trained_models(suite, data, trained_as(name), folder))
     cell_files.write_cell(path, stamp, cell)
     return cell
 
@@ -47,64 +46,56 @@ def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> cell
     if path.is_file():
         shapes = jax.eval_shape(lambda: build(suite, data.task, encoding, jax.random.key(0)))
         return cell_files.read_models(path, stamp, nnx.split(shapes, nnx.Param)[1])
-    begun = time.perf_counter()
+    started = time.perf_counter()
     train = trainer(suite, data, encoding)
-    rate, tuning = _tuned(suite, train)
-    lanes = train(seeds=np.arange(suite.seeds), rates=np.full(suite.seeds, rate), steps=suite.steps)
-    trained = cell_files.Trained(
-        lanes.params, rate, tuning, lanes.losses, time.perf_counter() - begun
-    )
+    rate, tuning = _best_rate(suite, train)
+    seeds = np.arange(suite.seeds)
+    params, losses = train(seeds=seeds, rates=np.full(suite.seeds, rate), steps=suite.steps)
+    trained = cell_files.Trained(params, rate, tuning, losses, time.perf_counter() - started)
     cell_files.write_models(path, stamp, trained)
     return trained
 
 
-def _tuned(suite: Suite, train: Callable[..., Lanes]) -> tuple[float, list[float]]:
+def _best_rate(suite: Suite, train: Callable[..., TrainedModels]) -> tuple[float, list[float]]:
     """The rate of the least loss after a share of the steps, on a seed of its own; NaN is worst.
 
-    As many lanes as models to come where these are more, so that nothing is compiled twice.
+    At least as many models as are trained later, so that nothing is compiled twice.
     """
     if len(suite.rates) == 1:
         return suite.rates[0], [float("nan")]
     count = max(suite.seeds, len(suite.rates))
     rates = np.resize(np.array(suite.rates), count)
-    lanes = train(seeds=np.full(count, _TUNING_SEED), rates=rates, steps=suite.tuning_steps)
-    losses = _last(lanes.losses)[: len(suite.rates)]
+    models = train(seeds=np.full(count, _TUNING_SEED), rates=rates, steps=suite.tuning_steps)
+    losses = _last(models.losses)[: len(suite.rates)]
     return float(rates[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]), losses.tolist()
 
 
 def _last(losses: np.ndarray) -> np.ndarray:
-    """Mean loss of the last steps, `[lanes]`, of losses `[steps, lanes]`."""
+    """Mean loss of the last steps, `[models]`, of losses `[steps, models]`."""
     steps = max(1, round(_LAST * len(losses)))
     return losses[-steps:].mean(axis=0)
 
 
-def _alike(
-    encodings: list[Encoding | LayerPattern], places: np.ndarray
-) -> Iterator[tuple[Encoding | LayerPattern, list[int]]]:
-    """The encodings at these places, each once, and the places that have it."""
-    found: dict[int, list[int]] = {}
-    for place in places.tolist():
-        found.setdefault(id(encodings[place]), []).append(place)
-    return ((encodings[same[0]], same) for same in found.values())
-
-
-def _tested(
+def _scored_cell(
     suite: Suite, data: Streams, name: str, trained: cell_files.Trained
 ) -> ExtrapolationCell:
-    """Metrics at every length; NaN where the encoding is not defined there."""
+    """Metrics at every length; NaN where the encoding is not defined."""
     task, seeds = data.task, np.arange(suite.seeds)
-    sizes, own = encoding_sizes(suite, task), variant(name)
+    sizes, variation = encoding_sizes(suite, task), variant(name)
     failed = ~np.isfinite(trained.losses[-1])  # where the last finite parameters were kept
-    places = [task.tokens(length) for length in suite.lengths]
-    encodings = [own.at(sizes, n, causal=task.causal) for n in places]
-    defined = [defined_at(e, sizes, n) for e, n in zip(encodings, places, strict=True)]
+    widths = [task.tokens(length) for length in suite.lengths]
+    encodings = [variation.at(sizes, n, causal=task.causal) for n in widths]
+    defined = [defined_at(e, sizes, n) for e, n in zip(encodings, widths, strict=True)]
+    same: dict[int, list[int]] = {}  # lengths with the same encoding are tested by one program
+    for index in np.flatnonzero(defined).tolist():
+        same.setdefault(id(encodings[index]), []).append(index)
     # As wide as they come back from a file.
-    scores = {metric: np.full((suite.seeds, len(places)), np.nan) for metric in METRICS[task.kind]}
-    for encoding, chosen in _alike(encodings, np.flatnonzero(defined)):
-        lengths = tuple(suite.lengths[i] for i in chosen)
-        judged = judge_lanes(suite, data, encoding, trained.params, seeds=seeds, lengths=lengths)
-        for metric, values in judged.items():
-            scores[metric][:, chosen] = np.where(failed, np.nan, values).T
+    scores = {metric: np.full((suite.seeds, len(widths)), np.nan) for metric in METRICS[task.kind]}
+    for indices in same.values():
+        lengths, encoding = tuple(suite.lengths[i] for i in indices), encodings[indices[0]]
+        tested = score_models(suite, data, encoding, trained.params, seeds=seeds, lengths=lengths)
+        for metric, values in tested.items():
+            scores[metric][:, indices] = np.where(failed, np.nan, values).T
     return ExtrapolationCell(
         suite=suite.name,
         task=task.name,

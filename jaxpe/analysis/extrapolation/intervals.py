@@ -15,7 +15,7 @@ IN_0_1 = ("accuracy", "exact")  # metrics that lie there
 
 
 def seed_mean(values: np.ndarray, *, level: float = 0.95) -> SeedMean:
-    """Mean over the first axis, with half the width of its interval by Student's t.
+    """Mean over the first axis, with half of its Student interval.
 
     >>> found = seed_mean(np.array([[1.0], [2.0], [3.0]]))
     >>> found.mean.item(), round(found.half.item(), 3)
@@ -117,13 +117,13 @@ def lead_interval(
     """
     if trials is None:
         return seed_interval(values - other, level=level)
-    found = seed_interval(values - other, within=(-1.0, 1.0), level=level)
+    mean, least, most = seed_interval(values - other, within=(-1.0, 1.0), level=level)
     spread, p, q = _pooled(len(values) * trials, level), values.mean(), other.mean()
     (low, high), (under, over) = _wilson(p, spread), _wilson(q, spread)
     return SeedInterval(
-        found.mean,
-        np.minimum(found.low, p - q - np.hypot(p - low, over - q)),
-        np.maximum(found.high, p - q + np.hypot(high - p, q - under)),
+        mean,
+        np.minimum(least, p - q - np.hypot(p - low, over - q)),
+        np.maximum(most, p - q + np.hypot(high - p, q - under)),
     )
 
 
@@ -144,21 +144,19 @@ def pair_level(counts: int | Sequence[int], *, level: float = 0.95) -> float:
     return 1 - (1 - level) / max(1, pairs)
 
 
-def metric_interval(metric: str, values: np.ndarray, *, tests: int = 0) -> SeedInterval:
-    """Interval of a metric, `[seeds, lengths]`, by length; NaN where a seed has no finite score.
+def seed_means(scores: dict[str, np.ndarray], *, tests: int = 0) -> dict[str, SeedInterval]:
+    """Intervals of metrics `[seeds, lengths]` by length; NaN where a seed has no finite score.
 
     Args:
-        metric: name of the metric.
-        values: scores.
-        tests: number of rows that each score is of; 0 where unknown. The tokens of a row are not
-            independent, so that rows are the trials of an accuracy.
+        scores: metrics by name.
+        tests: number of rows that each score is of; 0 where unknown. Rows are the trials of an
+            accuracy, since the tokens of a row are not independent.
     """
-    known = np.isfinite(values).all(axis=0)
-    bounds: dict[str, Any] = {"within": (0.0, 1.0), "trials": tests or math.inf}
-    found = seed_interval(np.where(known, values, 0.0), **(bounds if metric in IN_0_1 else {}))
-    return SeedInterval(*(np.where(known, x, np.nan) for x in found))
-
-
-def seed_means(scores: dict[str, np.ndarray], *, tests: int = 0) -> dict[str, SeedInterval]:
-    """Means over seeds of each metric at each length, as `metric_interval`."""
-    return {metric: metric_interval(metric, x, tests=tests) for metric, x in scores.items()}
+    means = {}
+    for metric, values in scores.items():
+        finite = np.isfinite(values).all(axis=0)
+        bounds: dict[str, Any] = {"within": (0.0, 1.0), "trials": tests or math.inf}
+        bounds = bounds if metric in IN_0_1 else {}
+        interval = seed_interval(np.where(finite, values, 0.0), **bounds)
+        means[metric] = SeedInterval(*(np.where(finite, x, np.nan) for x in interval))
+    return means

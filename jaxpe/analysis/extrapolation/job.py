@@ -1,4 +1,4 @@
-"""The job behind `jaxpe extrapolate`: all cells of all suites; what is done already is read."""
+"""Job of `jaxpe extrapolate`: all cells of all suites, finished ones read from files."""
 
 import dataclasses
 import os
@@ -11,7 +11,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.extrapolation.cells import run_cell
 from jaxpe.analysis.extrapolation.comparisons import compared
 from jaxpe.analysis.extrapolation.memory import check_memory
-from jaxpe.analysis.extrapolation.presets import Suite, chosen
+from jaxpe.analysis.extrapolation.presets import Suite, preset_suites
 from jaxpe.analysis.extrapolation.ranks import mean_reciprocal_rank
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell, ExtrapolationResult
 from jaxpe.analysis.extrapolation.streams import Streams, streams
@@ -76,7 +76,7 @@ def suites_of(options: ExtrapolationOptions) -> tuple[Suite, ...]:
     [2, 2]
     """
     settings = dict(vars(options))
-    return chosen(settings.pop("preset"), **settings)
+    return preset_suites(settings.pop("preset"), **settings)
 
 
 def extrapolate_suites(

@@ -1,4 +1,4 @@
-"""Will it fit? Asked of all suites before the first model is trained."""
+"""Memory that suites need, checked before the first model is trained."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The model of a task under an encoding; what shapes allow, all encodings start from alike."""
+"""Model of a task under an encoding, with the same initial weights wherever shapes allow."""
 
 from collections.abc import Callable
 from typing import Any
@@ -53,12 +53,12 @@ def build(
     return nn.Regressor(between, inputs=1, outputs=1, rngs=head)
 
 
-def model_of(
+def functional_model(
     suite: Suite, task: SequenceTask, encoding: Encoding | LayerPattern
 ) -> tuple[Callable[..., Array], Callable[[Array, Params], Params]]:
-    """`apply(params, batch) -> logits`, and `start(key, plain) -> params`.
+    """Functions `apply(params, batch) -> logits` and `initial_params(key, plain) -> params`.
 
-    `plain` are the parameters of `plain_weights`: what shapes allow is theirs.
+    `plain` are parameters from `plain_weights`, which replace those of the same path and shape.
     """
     model = nnx.eval_shape(lambda: build(suite, task, encoding, jax.random.key(0)))
     graphdef, _ = nnx.split(model, nnx.Param)
@@ -67,11 +67,17 @@ def model_of(
     def apply(params: Params, batch: Batch) -> Array:
         return nnx.merge(graphdef, params)(batch[reads], mask=batch["mask"]).logits
 
-    def start(key: Array, plain: Params) -> Params:
-        own = nnx.split(build(suite, task, encoding, key), nnx.Param)[1]
-        return with_shared(own, plain)
+    def initial_params(key: Array, plain: Params) -> Params:
+        shared = dict(jax.tree_util.tree_leaves_with_path(plain))
 
-    return apply, start
+        def choose(path: Any, leaf: Array) -> Array:
+            other = shared.get(path, leaf)
+            return other if other.shape == leaf.shape else leaf
+
+        params = nnx.split(build(suite, task, encoding, key), nnx.Param)[1]
+        return jax.tree_util.tree_map_with_path(choose, params)
+
+    return apply, initial_params
 
 
 def plain_weights(suite: Suite, task: SequenceTask, key: Array) -> Params:
@@ -79,19 +85,8 @@ def plain_weights(suite: Suite, task: SequenceTask, key: Array) -> Params:
     return nnx.split(build(suite, task, identity(), key), nnx.Param)[1]
 
 
-def with_shared(own: Params, plain: Params) -> Params:
-    """`own`, with the leaves of `plain` that have the same place and shape in it."""
-    shared = dict(jax.tree_util.tree_leaves_with_path(plain))
-
-    def chosen(path: Any, leaf: Array) -> Array:
-        other = shared.get(path)
-        return leaf if other is None or other.shape != leaf.shape else other
-
-    return jax.tree_util.tree_map_with_path(chosen, own)
-
-
-def loss_of(task: SequenceTask, apply: Callable[..., Array]) -> Callable[..., Any]:
-    """Loss over the scored places, as `jaxpe.training` takes it."""
+def build_loss(task: SequenceTask, apply: Callable[..., Array]) -> Callable[..., Any]:
+    """Loss over the scored tokens or numbers, for `jaxpe.training`."""
 
     def loss(params: Params, batch: Batch, key: Array) -> tuple[MeanMetric, dict[str, MeanMetric]]:
         out = apply(params, batch)

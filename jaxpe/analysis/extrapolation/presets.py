@@ -1,8 +1,9 @@
-"""Suites of tasks and encodings, and the presets made of them."""
+"""Suites of tasks and encodings, and presets of suites."""
 
 import dataclasses
 import math
 import re
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from jaxpe._core.errors import InputError, unknown
@@ -10,7 +11,10 @@ from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe.analysis.extrapolation.variants import variant, variant_names
 from jaxpe.data import SEQUENCE_TASKS, sequence_task
 
-_MOST_LAYERS = 10_000  # each is a part of the program that is compiled
+# Largest sizes; each layer is a part of the program that is compiled.
+_MOST = dict.fromkeys(
+    ("length", "tests", "steps", "batch", "seeds", "dim", "heads", "hidden"), LARGEST_SIZE
+) | {"layers": 10_000}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,55 +64,43 @@ class Suite:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self._check_names()
-        self._check_sizes()
-
-    def _check_names(self) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9 ]+", self.name):
-            raise InputError(
-                f"`name={self.name!r}` is to name files: pass letters, digits and spaces"
-            )
+        for name, most in _MOST.items():
+            check_range(name, getattr(self, name), least=1, most=most)
+        check_range("factors", self.factors[-1] if self.factors else 1, most=LARGEST_SIZE)
+        check_seed("seed", self.seed)
         for task in self.tasks:
             if task not in SEQUENCE_TASKS:
                 raise InputError(unknown("task", task, SEQUENCE_TASKS))
         for name in self.encodings:
             variant(name)  # raises where there is none
-        for kind, names in (("tasks", self.tasks), ("encodings", self.encodings)):
-            if not names or len(set(names)) < len(names):
-                raise InputError(f"`{kind}` are {', '.join(names) or 'none'}: pass each one once")
-        kinds = {sequence_task(task).kind for task in self.tasks}
-        if len(kinds) > 1:
-            raise InputError(
-                f"{', '.join(self.tasks)} are tasks of {' and of '.join(sorted(kinds))}: pass a "
-                "suite for each kind"
-            )
+        for refused, message in self._faults():
+            if refused:
+                raise InputError(message)
 
-    def _check_sizes(self) -> None:
-        sizes = ("length", "tests", "steps", "batch", "seeds", "dim", "layers", "heads", "hidden")
-        for name in sizes:
-            check_range(name, getattr(self, name), least=1, most=LARGEST_SIZE)
-        check_range("layers", self.layers, most=_MOST_LAYERS)
-        if self.dim % (2 * self.heads):
-            raise InputError(
-                f"`dim={self.dim}` does not split into {self.heads} heads of even width"
-            )
-        if self.steps < 2:
-            raise InputError(
-                "`steps` is 1; the warm-up's first step has the rate 0: pass 2 or more"
-            )
-        if self.tests > 100 and self.tests % 100:
-            raise InputError(f"`tests={self.tests}`: pass 100 or less, or a multiple of 100")
-        if self.rows is not None and self.rows < self.batch:
-            raise InputError(f"`rows={self.rows}` are less than a batch of {self.batch}")
-        if self.factors[:1] != (1,) or list(self.factors) != sorted(set(self.factors)):
-            raise InputError(f"`factors` are {self.factors}: pass 1 and then larger ones, in order")
-        check_range("factors", self.factors[-1], most=LARGEST_SIZE)
-        positive = all(0 < rate < math.inf for rate in self.rates)
-        if not self.rates or not positive or not 0 < self.tuning <= 1:
-            raise InputError("pass positive `rates`, and a share of the steps (0, 1] for `tuning`")
-        if self.init_scale is not None and not 0 <= self.init_scale < math.inf:
-            raise InputError(f"`init_scale` is {self.init_scale}; pass a number of at least 0")
-        check_seed("seed", self.seed)
+    def _faults(self) -> Iterator[tuple[bool, str]]:
+        """Conditions under which a suite is refused, with their messages."""
+        named = re.fullmatch(r"[A-Za-z0-9 ]+", self.name)
+        yield not named, f"`name={self.name!r}` is to name files: pass letters, digits and spaces"
+        for kind, names in (("tasks", self.tasks), ("encodings", self.encodings)):
+            listed = ", ".join(names) or "none"
+            yield len(set(names)) < max(1, len(names)), f"`{kind}` are {listed}: pass each one once"
+        kinds = sorted({sequence_task(task).kind for task in self.tasks})
+        listed = f"{', '.join(self.tasks)} are tasks of {' and of '.join(kinds)}"
+        yield len(kinds) > 1, f"{listed}: pass a suite for each kind"
+        split = f"`dim={self.dim}` does not split into {self.heads} heads of even width"
+        yield self.dim % (2 * self.heads) != 0, split
+        yield self.steps < 2, "`steps` is 1; the first step of the warm-up has the rate 0: pass 2"
+        odd = self.tests > 100 and self.tests % 100 != 0
+        yield odd, f"`tests={self.tests}`: pass 100 or less, or a multiple of 100"
+        few = (self.rows or self.batch) < self.batch
+        yield few, f"`rows={self.rows}` are less than a batch of {self.batch}"
+        ascending = self.factors[:1] == (1,) and list(self.factors) == sorted(set(self.factors))
+        yield not ascending, f"`factors` are {self.factors}: pass 1 and then larger ones, in order"
+        positive = bool(self.rates) and all(0 < rate < math.inf for rate in self.rates)
+        share = 0 < self.tuning <= 1
+        yield not (positive and share), "pass positive `rates`, and a share of the steps `tuning`"
+        scale = self.init_scale or 0
+        yield not 0 <= scale < math.inf, f"`init_scale` is {scale}; pass a number of at least 0"
 
     @property
     def tuning_steps(self) -> int:
@@ -214,44 +206,33 @@ def preset(name: str) -> tuple[Suite, ...]:
     return PRESETS[name]
 
 
-def chosen(
+def preset_suites(
     name: str, *, tasks: tuple[str, ...] = (), encodings: tuple[str, ...] = (), **settings: Any
 ) -> tuple[Suite, ...]:
-    """The suites of a preset with what is given in place of their own; settings of None are not.
+    """The suites of a preset with some of their settings replaced, None for no replacement.
 
-    A suite keeps those of the tasks that it has; a task that none has goes to the first suite of
-    its kind, numbers or tokens, which is that of smoke where the preset has none. Suites without a
-    task are left out.
+    Each task goes to the suites that have it, else to the first suite of its kind, numbers or
+    tokens, in the preset or in smoke. Suites without a task are left out.
 
-    >>> suite, = chosen("paper", tasks=("parity",), length=4, steps=None)
+    >>> suite, = preset_suites("paper", tasks=("parity",), length=4, steps=None)
     >>> suite.name, suite.tasks, suite.lengths, suite.steps
     ('source suite', ('parity',), (4, 8, 16, 32), 600)
     """
-    suites = preset(name)
     changes = {field: value for field, value in settings.items() if value is not None}
-    if encodings:
-        changes["encodings"] = encodings
+    changes |= {"encodings": encodings} if encodings else {}
+    suites = preset(name)
     if not tasks:
         return tuple(dataclasses.replace(suite, **changes) for suite in suites)
-    kinds = {_kind(suite) for suite in suites}
-    suites += tuple(suite for suite in PRESETS["smoke"] if _kind(suite) not in kinds)
-    shares = [tuple(task for task in tasks if suite in _homes(suites, task)) for suite in suites]
+    shares: dict[Suite, list[str]] = {suite: [] for suite in (*suites, *PRESETS["smoke"])}
+    for task in tasks:
+        if task not in SEQUENCE_TASKS:
+            raise InputError(unknown("task", task, SEQUENCE_TASKS))
+        kind = sequence_task(task).kind
+        alike = [suite for suite in shares if sequence_task(suite.tasks[0]).kind == kind]
+        for suite in [suite for suite in suites if task in suite.tasks] or alike[:1]:
+            shares[suite].append(task)
     return tuple(
-        dataclasses.replace(suite, tasks=share, **changes)
-        for suite, share in zip(suites, shares, strict=True)
+        dataclasses.replace(suite, tasks=tuple(share), **changes)
+        for suite, share in shares.items()
         if share
     )
-
-
-def _homes(suites: tuple[Suite, ...], task: str) -> list[Suite]:
-    """The suites that have a task, or the first of its kind."""
-    if task not in SEQUENCE_TASKS:
-        raise InputError(unknown("task", task, SEQUENCE_TASKS))
-    kind = sequence_task(task).kind
-    alike = [suite for suite in suites if _kind(suite) == kind]
-    return [suite for suite in suites if task in suite.tasks] or alike[:1]
-
-
-def _kind(suite: Suite) -> str:
-    """Kind of the tasks of a suite: numbers or tokens."""
-    return sequence_task(suite.tasks[0]).kind

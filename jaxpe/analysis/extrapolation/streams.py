@@ -1,4 +1,4 @@
-"""Draws of a seed, the same for all encodings: training and test rows, and initial weights."""
+"""Random draws of a seed, equal for all encodings: training rows, test rows, weights."""
 
 import zlib
 from collections.abc import Callable
@@ -48,9 +48,6 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
     """
     sizes = {"length": suite.length, "exact": suite.exact}
 
-    def keys_of(seeds: Array, *stream: int) -> Array:
-        return seed_keys(suite, task, seeds, *stream)
-
     def fresh(numbers: Array, keys: Array, **shape: Any) -> Batch:
         def one(number: Array, key: Array) -> Batch:
             return task.sample(jax.random.fold_in(key, number), **shape)
@@ -58,40 +55,41 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
         return jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None))(numbers, keys)
 
     @jax.jit
-    def of_steps(steps: Array, seeds: Array) -> Batch:
-        return fresh(steps, keys_of(seeds, _TRAINING), rows=suite.batch, **sizes)
+    def fresh_batches(steps: Array, seeds: Array) -> Batch:
+        return fresh(steps, seed_keys(suite, task, seeds, _TRAINING), rows=suite.batch, **sizes)
 
     @jax.jit
-    def of_set(rows: Array, seeds: Array) -> Batch:
-        whole = jax.vmap(partial(task.sample, rows=suite.rows, **sizes))(keys_of(seeds, _TRAINING))
-        return jax.tree.map(lambda x: jnp.moveaxis(x[:, rows], 0, 1), whole)
+    def batches_of_set(rows: Array, seeds: Array) -> Batch:
+        keys = seed_keys(suite, task, seeds, _TRAINING)
+        drawn = jax.vmap(partial(task.sample, rows=suite.rows, **sizes))(keys)
+        return jax.tree.map(lambda x: jnp.moveaxis(x[:, rows], 0, 1), drawn)
 
     def training(seeds: np.ndarray, first: int, count: int) -> Batch:
         steps = np.arange(first, first + count, dtype=np.int32)
         if suite.rows is None:
-            return of_steps(steps, seeds.astype(np.uint32))
-        return of_set(_rows_of(suite, steps), seeds.astype(np.uint32))
+            return fresh_batches(steps, seeds.astype(np.uint32))
+        return batches_of_set(_rows_of(suite, steps), seeds.astype(np.uint32))
 
     @jax.jit
-    def of_lengths(seeds: Array) -> Batch:
+    def padded_tests(seeds: Array) -> Batch:
         rows, width = min(suite.tests, AT_ONCE), task.tokens(max(suite.lengths))
         numbers = jnp.arange(suite.tests // rows, dtype=jnp.int32)
 
         def padded(length: int) -> Batch:
-            keys = keys_of(seeds, _TESTS, length)
+            keys = seed_keys(suite, task, seeds, _TESTS, length)
             drawn = fresh(numbers, keys, rows=rows, length=length, exact=True)
-            return jax.tree.map(lambda x: _with_zeros(x, width), drawn)
+            return jax.tree.map(lambda x: _padded(x, width), drawn)
 
         return jax.tree.map(lambda *x: jnp.stack(x), *map(padded, suite.lengths))
 
     def tests(seeds: np.ndarray, lengths: tuple[int, ...]) -> dict[str, np.ndarray]:
-        chosen, width = [suite.lengths.index(n) for n in lengths], task.tokens(max(lengths))
-        drawn = jax.device_get(of_lengths(seeds.astype(np.uint32)))
-        return {name: x[chosen, :, :, :, :width] for name, x in drawn.items()}
+        indices, width = [suite.lengths.index(n) for n in lengths], task.tokens(max(lengths))
+        drawn = jax.device_get(padded_tests(seeds.astype(np.uint32)))
+        return {name: x[indices, :, :, :, :width] for name, x in drawn.items()}
 
     @jax.jit
     def weights_of(seeds: Array) -> tuple[Array, Params]:
-        keys = keys_of(seeds, _WEIGHTS)
+        keys = seed_keys(suite, task, seeds, _WEIGHTS)
         return keys, jax.vmap(partial(plain_weights, suite, task))(keys)
 
     def weights(seeds: np.ndarray) -> tuple[Array, Params]:
@@ -100,11 +98,9 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
     return Streams(task, training, tests, weights)
 
 
-def _with_zeros(x: Array, width: int) -> Array:
-    """Rows `[parts, seeds, rows, places, ...]` with zeros behind them, so many places in all."""
-    behind = [(0, 0)] * x.ndim
-    behind[3] = (0, width - x.shape[3])
-    return jnp.pad(x, behind)
+def _padded(x: Array, width: int) -> Array:
+    """Rows `[parts, seeds, rows, tokens, ...]`, padded with zeros to so many tokens."""
+    return jnp.pad(x, [(0, width - x.shape[3] if axis == 3 else 0) for axis in range(x.ndim)])
 
 
 def seed_keys(suite: Suite, task: SequenceTask, seeds: Array, *stream: int) -> Array:
@@ -116,12 +112,11 @@ def seed_keys(suite: Suite, task: SequenceTask, seeds: Array, *stream: int) -> A
 
 
 def _rows_of(suite: Suite, steps: np.ndarray) -> np.ndarray:
-    """Rows of the training set that steps take, `[steps, batch]`: each epoch in another order."""
+    """Rows of the training set for each step, `[steps, batch]`, shuffled anew each epoch."""
     rows = suite.rows or 0
-    in_epoch = rows // suite.batch
-    found = []
+    batches = []
     for step in steps:
-        epoch, place = divmod(int(step), in_epoch)
+        epoch, number = divmod(int(step), rows // suite.batch)
         order = np.random.default_rng([suite.seed, epoch]).permutation(rows)
-        found.append(order[place * suite.batch : (place + 1) * suite.batch])
-    return np.stack(found).astype(np.int32)
+        batches.append(order[number * suite.batch : (number + 1) * suite.batch])
+    return np.stack(batches).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Encodings by name: those of the catalogue, and some that are tested otherwise than trained."""
+"""Encodings by name: the catalogue's, and some that change between training and testing."""
 
 import functools
 from collections.abc import Callable
@@ -14,8 +14,6 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError, unknown
 from jaxpe.encodings import CatalogueEntry, Encoding, EncodingSizes, LayerPattern
 from jaxpe.encodings.base import centered_positions, encoding_at
-
-Scale = Callable[[float, int], Any]
 
 
 class Variant(NamedTuple):
@@ -62,34 +60,25 @@ def _shaw(sizes: EncodingSizes, causal: bool) -> Encoding:
     return jaxpe.shaw(head_dim=sizes.head_dim, max_distance=max(1, min(16, sizes.length - 1)))
 
 
-def _scaled(scaling: Scale) -> Variant:
-    """RoPE stretched for the length tested, without more training.
-
-    The length is said, so that a row's prefix is encoded as the row, as greedy decoding has it.
-    """
-
-    def tested(sizes: EncodingSizes, length: int) -> Encoding:
-        chosen = scaling(length / sizes.length, sizes.length)
-        return jaxpe.rope(head_dim=sizes.head_dim, scaling=chosen, length=length)
-
-    return Variant(_rope, tested)
-
-
-def _offsets_mapped(change: Callable[[Encoding, int, int], Encoding]) -> Variant:
-    """RoPE whose far offsets are mapped to trained ones when tested longer, without more training.
+def _stretched(change: Callable[[Encoding, int, int], Encoding]) -> Variant:
+    """RoPE that is changed when tested on longer inputs, without more training.
 
     `change` takes the encoding, the training length and the length tested.
     """
+    return Variant(_rope, lambda sizes, n: change(_rope(sizes, True), sizes.length, n))
+
+
+def _scaled(scaling: Callable[[float, int], Any]) -> Variant:
+    """RoPE with a scaling, from the factor of stretching and the training length.
+
+    The length is passed, so that the prefix of a row is encoded as the row is in greedy decoding.
+    """
 
     def tested(sizes: EncodingSizes, length: int) -> Encoding:
-        return change(jaxpe.rope(head_dim=sizes.head_dim), sizes.length, length)
+        change = scaling(length / sizes.length, sizes.length)
+        return jaxpe.rope(head_dim=sizes.head_dim, scaling=change, length=length)
 
     return Variant(_rope, tested)
-
-
-def _rerope(rope: Encoding, trained: int, tested: int) -> Encoding:
-    """The window is half of the training length."""
-    return jaxpe.encodings.rerope(rope, window=max(1, trained // 2))
 
 
 def _rerope_leaky(rope: Encoding, trained: int, tested: int) -> Encoding:
@@ -101,15 +90,11 @@ def _rerope_leaky(rope: Encoding, trained: int, tested: int) -> Encoding:
 
 def _self_extend(rope: Encoding, trained: int, tested: int) -> Encoding:
     """The smallest groups for which the largest offset is trained, if any are."""
-
-    def window(group: int) -> int:
-        return group * max(1, trained // 2 // group)
-
-    groups = range(2, max(3, trained))
-    reach = {group: group * (trained - window(group)) + window(group) for group in groups}
-    enough = [group for group in groups if reach[group] >= tested]
-    group = enough[0] if enough else max(groups, key=reach.__getitem__)
-    return jaxpe.encodings.self_extend(rope, window=window(group), group=group)
+    windows = {group: group * max(1, trained // 2 // group) for group in range(2, max(3, trained))}
+    reach = {group: group * (trained - window) + window for group, window in windows.items()}
+    enough = [group for group in reach if reach[group] >= tested]
+    group = enough[0] if enough else max(reach, key=reach.__getitem__)
+    return jaxpe.encodings.self_extend(rope, window=windows[group], group=group)
 
 
 def _dual_chunk(rope: Encoding, trained: int, tested: int) -> Encoding:
@@ -120,7 +105,7 @@ def _dual_chunk(rope: Encoding, trained: int, tested: int) -> Encoding:
 
 # In place of what the catalogue makes, or beside it. Those that are trained alike come after the
 # one whose models they have.
-_OWN: dict[str, Variant] = {
+_VARIANTS: dict[str, Variant] = {
     "rope": Variant(_rope),
     "t5": Variant(_t5),
     "shaw": Variant(_shaw),
@@ -132,21 +117,23 @@ _OWN: dict[str, Variant] = {
     # With factor 1 the base is that of NTK at the length reached; 2, as in use, stretches more.
     "rope_dynamic": _scaled(lambda factor, length: jaxpe.encodings.DynamicScaling(2.0, length)),
     "rope_yarn": _scaled(lambda factor, length: jaxpe.YarnScaling(factor, length)),
-    "rerope": _offsets_mapped(_rerope),
-    "rerope_leaky": _offsets_mapped(_rerope_leaky),
-    "self_extend": _offsets_mapped(_self_extend),
-    "dual_chunk": _offsets_mapped(_dual_chunk),
+    "rerope": _stretched(
+        lambda rope, trained, _: jaxpe.encodings.rerope(rope, window=max(1, trained // 2))
+    ),
+    "rerope_leaky": _stretched(_rerope_leaky),
+    "self_extend": _stretched(_self_extend),
+    "dual_chunk": _stretched(_dual_chunk),
 }
 
 
 def variant_names() -> tuple[str, ...]:
-    """Names of the variants: those of the catalogue, then those that are here alone.
+    """Names of the variants: the catalogue's, then the others.
 
     >>> "rope" in variant_names(), "mrope" in variant_names(), variant_names()[-1]
     (True, False, 'alibi_over_length')
     """
     suited = [entry.name for entry in jaxpe.catalogue() if _why_not(entry) is None]
-    return tuple(dict.fromkeys([*suited, *_OWN]))
+    return tuple(dict.fromkeys([*suited, *_VARIANTS]))
 
 
 def variant(name: str) -> Variant:
@@ -162,8 +149,8 @@ def variant(name: str) -> Variant:
     Traceback (most recent call last):
     jaxpe.InputError: encoding 'mrope' has positions of 3 coordinates: pass another
     """
-    if name in _OWN:
-        return _OWN[name]
+    if name in _VARIANTS:
+        return _VARIANTS[name]
     if ":" not in name and name not in [entry.name for entry in jaxpe.catalogue()]:
         raise InputError(unknown("encoding", name, variant_names()))
     entry = jaxpe.encodings.resolve(name)
@@ -182,7 +169,7 @@ def _why_not(entry: CatalogueEntry) -> str | None:
 def trained_as(name: str) -> str:
     """The variant whose models this one has: the first that is trained alike."""
     trained = variant(name).trained
-    return next((other for other, own in _OWN.items() if own.trained is trained), name)
+    return next((other for other, one in _VARIANTS.items() if one.trained is trained), name)
 
 
 def defined_at(encoding: Encoding | LayerPattern, sizes: EncodingSizes, length: int) -> bool:

@@ -360,6 +360,7 @@ def selective_rope(
     def context(params, x, positions, rows):
         x = jnp.asarray(x)
         check_tables(params, projection=(dim, num_heads, half), conv=(conv_width, num_heads, half))
+        check_hidden_states(x, dim)
         dtype = compute_dtype(x)
         wide = x.astype(dtype)
         unit = wide * lax.rsqrt(jnp.sum(wide**2, axis=-1, keepdims=True) + 1e-12)
@@ -373,6 +374,10 @@ def selective_rope(
 
     def turn(params, x, positions, sums):
         check_head_dim(x.shape, head_dim)
+        if x.shape[-3] != sums.shape[-3]:
+            raise ValueError(
+                f"{x.shape[-3]} positions have a context of {sums.shape[-3]}: pass their own"
+            )
         scale = jnp.asarray(base ** (-2 * np.arange(half) / head_dim), sums.dtype)
         angles = repeat_heads(sums, x.shape[-2]) * expand_rank(scale, sums.ndim)
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)

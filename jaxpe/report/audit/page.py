@@ -43,7 +43,10 @@ def audit_table(result: "AuditResult") -> "rich.table.Table":
     rows, ends = [], []
     for statement in result.statements:
         comparisons = [(f"{line.claim}: {line.text}", line.holds) for line in lines(statement)]
-        left = [f"{statement.name}\n{OUTCOMES[statement.outcome]} here", *[""] * (len(result) - 1)]
+        left = [
+            f"{statement.name}\n{OUTCOMES[statement.outcome]} here",
+            *[""] * (len(comparisons) - 1),
+        ]
         rows += [(name, *line) for name, line in zip(left, comparisons, strict=True)]
         ends.append(len(rows) - 1)
     title = f"{visible(result.source)}, {visible(result.model)}"

@@ -16,13 +16,15 @@ from jaxpe.analysis.corpus.result import SHARES, CorpusAnalysis, EncodingScore, 
 from jaxpe.plot.axes import offset_quantiles
 from jaxpe.report import style
 from jaxpe.report.corpus.text import (
-    alike,
-    by_family,
-    corrected_best,
-    held_out_stress,
+    best_fixed,
+    distance_groups,
+    families,
+    fitted_scores,
+    fitted_stress,
+    fixed_stress,
+    group_title,
     nearness,
-    own_stress,
-    title_of,
+    share_values,
 )
 from jaxpe.report.style import (
     CHANCE,
@@ -34,7 +36,7 @@ from jaxpe.report.style import (
     legend_height,
     new_figure,
 )
-from jaxpe.report.text import number, percent, plural
+from jaxpe.report.text import number, plural
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -59,23 +61,21 @@ def render_figures(analysis: CorpusAnalysis) -> list[style.Rendered]:
 
 def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Noise, composition and position as shares of the variance, and documents by position."""
-    parts = {name: analysis.intervals.get(f"{name}_share") for name in SHARES}
-    position = parts["position"]
-    title = (
-        f"Position: {percent(min(max(position.estimate, 0.0), 1.0))} of the observed variance"
-        if position
-        else "Who gets there"
-    )
+    position = share_values(analysis)[-1]
+    title = f"Position: {position} of the observed variance"
+    margins = Margins(left=1.25, right=0.2, down=0.75)
     figure, axes = new_figure(
-        title, rows=2, height=3.8, margins=Margins(left=1.25, right=0.2, down=0.75)
+        "Documents per position" if position == "n/a" else title,
+        rows=2,
+        height=3.8,
+        margins=margins,
     )
-    for place, (name, share) in enumerate(parts.items()):
-        if share is None:
-            continue
-        axes[0].barh(place, share.estimate, color=SHARE_COLOURS[name], height=0.6)
-        axes[0].hlines(place, share.low, share.high, color="black", lw=1.3)
-    axes[0].set(yticks=range(len(parts)), ylim=(len(parts) - 0.5, -0.5), xlabel="share of variance")
-    axes[0].set_yticklabels(list(parts))
+    for y, name in enumerate(SHARES):
+        if share := analysis.intervals.get(f"{name}_share"):
+            axes[0].barh(y, share.estimate, color=SHARE_COLOURS[name], height=0.6)
+            axes[0].hlines(y, share.low, share.high, color="black", lw=1.3)
+    axes[0].set(ylim=(len(SHARES) - 0.5, -0.5), xlabel="share of variance")
+    axes[0].set_yticks(range(len(SHARES)), SHARES)
     axes[0].axvline(0, color="black", lw=0.8)
     reach = analysis.documents_per_position
     axes[1].fill_between(np.arange(len(reach)), reach, step="mid", color=PLUG_IN, alpha=0.35, lw=0)
@@ -103,28 +103,24 @@ def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 
 def spectrum_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Eigenvalues of both geometries, and those that are tested against chance."""
-    title = _rank_title(analysis.position.significant_rank)
+    position, rank = analysis.position, analysis.position.significant_rank
+    count = plural(rank, "dimension") if rank else "No dimension"
+    title = f"{count} {'rise' if rank > 1 else 'rises'} above chance"
     figure, axes = new_figure(title, columns=2, margins=Margins(left=0.85, across=0.65))
-    null = analysis.position.null_eigenvalue
-    panels = (
-        (
-            "both geometries",
-            ("as observed", analysis.plug_in.eigenvalues, PLUG_IN),
-            ("position", analysis.position.eigenvalues, POSITION),
-        ),
-        ("the test against chance", ("tested", analysis.position.rank_eigenvalues, POSITION)),
-    )
-    for axis, (title, *series) in zip(axes, panels, strict=True):
-        for label, values, colour in series:
-            plot.spectrum(values, ax=axis, color=colour, label=label)
+    null = position.null_eigenvalue
+    for axis, values, colour, label in (
+        (axes[0], analysis.plug_in.eigenvalues, PLUG_IN, "as observed"),
+        (axes[0], position.eigenvalues, POSITION, "position"),
+        (axes[1], position.rank_eigenvalues, POSITION, "tested"),
+    ):
+        plot.spectrum(values, ax=axis, color=colour, label=label)
+    axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=f"chance, {number(null)}")
+    for axis, title in zip(axes, ("both geometries", "the test against chance"), strict=True):
         if null > 0:  # linear where noise lives, logarithmic above
             axis.set_yscale("symlog", linthresh=null)
         else:
             axis.set_yscale("linear")
-        axis.set(title=title, ylabel="")
-    axes[0].set_ylabel("eigenvalue")
-    axes[1].axhline(null, color=CHANCE, ls="--", lw=1.2, label=f"chance, {number(null)}")
-    for axis in axes:
+        axis.set(title=title, ylabel="eigenvalue" if axis is axes[0] else "")
         axis.legend(loc="lower left")
     return figure
 
@@ -145,31 +141,33 @@ def map_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 
 
 def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
-    """Stress of every encoding, by family: plug-in on a log axis from `FLOOR`, corrected from 0."""
+    """Stress of every encoding, by family: plug-in on a log axis from `FLOOR`, position from 0."""
     if not analysis.encodings:
         figure, (axis,) = new_figure("Fit of the encodings")
         return style.say_why_empty(figure, axis, "no encoding was scored")
-    winners = corrected_best(analysis)
-    rows = _rows_by_family(analysis.encodings)
+    best = best_fixed(analysis)
+    titles = [short(group_title(group)) for group in distance_groups(best)]
+    title = f"{len(titles)} fixed encodings fit best" if titles else "There is nothing to fit"
+    if len(titles) == 1:
+        title = f"Of the fixed encodings, {titles[0]} fits best"
+    rows: list[str | EncodingScore] = []
+    for family, members in families(analysis.encodings).items():
+        rows += [family, *sorted(members, key=_position_fit)]
+    scored = {y: row for y, row in enumerate(rows) if isinstance(row, EncodingScore)}
+    labels = [row if isinstance(row, str) else short(row.name) for row in rows]
+    margins = Margins(left=0.4 + 0.085 * max(map(len, labels)), bottom=0.8, across=0.3)
     height = max(1.5 + 0.23 * len(rows), 2.6)
-    longest = max(len(row if isinstance(row, str) else short(row.name)) for row in rows)
-    margins = Margins(left=0.4 + 0.085 * longest, bottom=0.8, across=0.3)
-    figure, axes = new_figure(
-        _fit_title(winners), height=height, columns=2, sharey=True, margins=margins
-    )
-    scored = {place: row for place, row in enumerate(rows) if not isinstance(row, str)}
+    figure, axes = new_figure(title, height=height, columns=2, sharey=True, margins=margins)
     _plug_in_panel(axes[0], scored)
-    _corrected_panel(axes[1], scored, analysis)
-    for axis in axes:
-        axis.set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5))
+    _position_panel(axes[1], scored, analysis)
+    axes[0].set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5), yticklabels=labels)
+    for axis, y in itertools.product(axes, scored):
         axis.tick_params(axis="y", length=0, pad=7)
-        for place in scored:
-            axis.axhline(place, color="#EEEEEE", lw=0.8, zorder=0)
-    axes[0].set_yticklabels([row if isinstance(row, str) else short(row.name) for row in rows])
-    for text, row in zip(axes[0].get_yticklabels(), rows, strict=True):
-        if isinstance(row, str):
+        axis.axhline(y, color="#EEEEEE", lw=0.8, zorder=0)
+    for y, text in enumerate(axes[0].get_yticklabels()):
+        if y not in scored:
             text.set(style="italic", color="#777777")
-        elif row.name in [winner.name for winner in winners]:
+        elif scored[y].name in {score.name for score in best}:
             text.set(weight="bold", color=POSITION)
     add_legend(figure, axes[0], columns=2)
     return figure
@@ -177,10 +175,8 @@ def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 
 def _plug_in_panel(axis, scored: dict[int, EncodingScore]) -> None:
     """Raw and scaled stress, joined, on a log axis."""
-    raw, scaled = (
-        np.maximum([getattr(score, field) for score in scored.values()], FLOOR)
-        for field in ("stress", "scaled_stress")
-    )
+    raw = np.maximum([score.stress for score in scored.values()], FLOOR)
+    scaled = np.maximum([score.scaled_stress for score in scored.values()], FLOOR)
     axis.hlines(list(scored), scaled, raw, color=PLUG_IN, lw=1, zorder=1)
     dots = {"marker": "o", "ls": "", "ms": 6, "color": PLUG_IN, "clip_on": False}
     axis.plot(raw, list(scored), **dots, mfc="white", label="raw, Eq. (4)")
@@ -190,26 +186,21 @@ def _plug_in_panel(axis, scored: dict[int, EncodingScore]) -> None:
     axis.minorticks_off()
 
 
-def _corrected_panel(axis, scored: dict[int, EncodingScore], analysis: CorpusAnalysis) -> None:
+def _position_panel(axis, scored: dict[int, EncodingScore], analysis: CorpusAnalysis) -> None:
     """Stress on held-out halves with intervals, or on all documents; and the fitted encoding's."""
-    dots = {"ls": "", "ms": 5.5, "color": POSITION, "clip_on": False}
-    held_out, tested, other = analysis.held_out, held_out_stress(analysis), {}
-    for place, score in scored.items():
-        if (stress := tested.get(score.name)) is None:
-            other[place] = score.position_scaled_stress
-            continue
-        axis.hlines(place, stress.low, stress.high, color=POSITION, lw=1.6)
-        axis.plot(stress.estimate, place, "D", **dots)
-    if other:
-        axis.plot(list(other.values()), list(other), "D", **dots, mfc="white")
-    if held_out is not None and held_out.dim:
-        own = own_stress(held_out)
-        axis.axvspan(own.low, own.high, color=POSITION, alpha=0.18, lw=0)
-        axis.axvline(own.estimate, color=POSITION, lw=1.2)
-    ends = [stress.high for stress in tested.values()] + [*other.values()]
-    known = [end for end in ends if np.isfinite(end)]
-    axis.set(title="position", xlabel="scaled stress")
-    axis.set_xlim(0, 1.08 * max(known, default=1) or 1)
+    stress, held_out, ends = fixed_stress(analysis), fitted_scores(analysis), []
+    for y, score in scored.items():
+        all_documents = Interval(*3 * (score.position_scaled_stress,))
+        estimate, low, high = stress.get(score.name, all_documents)
+        fill = POSITION if score.name in stress else "white"
+        axis.hlines(y, low, high, color=POSITION, lw=1.6)
+        axis.plot(estimate, y, "D", ms=5.5, color=POSITION, mfc=fill, clip_on=False)
+        ends += [high] if np.isfinite(high) else []
+    if held_out is not None:
+        fitted = fitted_stress(held_out)
+        axis.axvspan(fitted.low, fitted.high, color=POSITION, alpha=0.18, lw=0)
+        axis.axvline(fitted.estimate, color=POSITION, lw=1.2)
+    axis.set(title="position", xlabel="scaled stress", xlim=(0, 1.08 * max(ends, default=1) or 1))
 
 
 def dimension_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
@@ -266,28 +257,29 @@ def _band(axis, x: np.ndarray, stress: list[Interval], colour: str, label: str) 
 
 def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Distance in each encoding against the distance of position alone, over pairs."""
-    corrected = np.sqrt(np.clip(analysis.position.squared_distances, 0, None))
-    shown = analysis.position.present
-    r = {
-        score.name: _correlation(score.distances, corrected, shown) for score in analysis.encodings
-    }
+    positions = np.flatnonzero(analysis.position.present)
+    i, j = (positions[index] for index in np.triu_indices(len(positions), k=1))
+    x = np.sqrt(np.clip(analysis.position.squared_distances[i, j], 0, None))
+    r = {score.name: _correlation(score.distances[i, j], x) for score in analysis.encodings}
+    fixed = {score.name: round(r[score.name], 6) for score in analysis.encodings if score.fixed}
+    closest = max(fixed, key=lambda name: np.nan_to_num(fixed[name], nan=-1), default="")
+    title = f"Best correlated: {short(closest)}, r = {fixed.get(closest, math.nan):.2f}"
     groups = shown_groups(analysis.encodings, by=lambda score: -r[score.name])
     colours = _colours(analysis)
     rows = max((len(groups) + 1) // 2, 1)
     figure, axes = new_figure(
-        _closest(analysis.encodings, r),
+        "Distances, encoding against corpus" if title.endswith("nan") else title,
         rows=rows,
         columns=2,
         height=2.2 * rows + 0.4,
         margins=Margins(left=0.75, bottom=0.6, top=0.78, across=0.45, down=0.78),
     )
-    i, j = _pairs(shown)
-    size = 3.2 if len(i) > 1000 else 4.5
+    shown = sampled(len(i))
+    dots = {"ms": 3.2 if len(shown) > 1000 else 4.5, "alpha": 0.4, "mew": 0, "rasterized": True}
     for axis, group in zip(axes, groups, strict=False):
-        x, y = corrected[i, j], group[0].distances[i, j]
-        colour = colours[group[0].name]
-        axis.plot(x, y, ".", ms=size, alpha=0.4, mew=0, color=colour, rasterized=True)
-        axis.set_title(f"{short(title_of(group))}\nr = {r[group[0].name]:.2f}")
+        y, name = group[0].distances[i, j], group[0].name
+        axis.plot(x[shown], y[shown], ".", color=colours[name], **dots)
+        axis.set_title(f"{short(group_title(group))}\nr = {r[name]:.2f}")
     for axis in axes[len(groups) :]:
         axis.axis("off")
     figure.supxlabel("Hellinger distance of position alone", fontsize=10.5)
@@ -295,22 +287,23 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     return figure
 
 
-def _correlation(distances: np.ndarray, corrected: np.ndarray, shown: np.ndarray) -> float:
-    """Pearson's, over all pairs of positions; NaN where either is constant."""
-    positions = np.flatnonzero(shown)
-    i, j = np.triu_indices(len(positions), k=1)
-    pairs = positions[i], positions[j]
-    x, y = distances[pairs], corrected[pairs]
-    if len(x) < 2 or not np.ptp(x) > 0 or not np.ptp(y) > 0:
-        return math.nan
-    return float(np.corrcoef(x, y)[0, 1])
+def sampled(pairs: int) -> np.ndarray:
+    """Indices of the pairs shown: all, or a sample that is the same each time."""
+    count = min(pairs, MOST_PAIRS)
+    return np.sort(np.random.default_rng(SEED).choice(pairs, count, replace=False))
+
+
+def _correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Pearson's; NaN where either is constant."""
+    constant = len(x) < 2 or not np.ptp(x) > 0 or not np.ptp(y) > 0
+    return math.nan if constant else float(np.corrcoef(x, y)[0, 1])
 
 
 def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Squared distance by offset: squares, because their noise cancels in the mean."""
     titles = {1: "Distance grows with offset", -1: "Distance shrinks with offset"}
     title = titles.get(nearness(analysis), "Distance and offset: no clear relation")
-    groups = shown_groups(analysis.encodings, by=_corrected_fit)
+    groups = shown_groups(analysis.encodings, by=_position_fit)
     below = legend_height(1 + len(groups), columns=2)
     margins = Margins(left=0.8, bottom=0.5 + below)
     figure, axes = new_figure(title, rows=2, height=6.2, sharex=True, margins=margins)
@@ -325,7 +318,7 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
         own = offset_quantiles(group[0].distances ** 2, shown)[0]
         fitted, colour = _scaled_to(mean, own), colours[group[0].name]
-        axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=short(title_of(group)))
+        axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=short(group_title(group)))
     axes[0].set(title="mean over pairs", ylabel="squared distance")
     axes[1].set(title="position, and encodings at its scale", xlabel="offset |i − j|")
     axes[0].legend()
@@ -336,82 +329,17 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 def shown_groups(
     scores: list[EncodingScore], *, by: Callable[[EncodingScore], float]
 ) -> list[list[EncodingScore]]:
-    """Up to `MOST_SHOWN` encodings, those with the same distances as one, in the table's order.
+    """Up to `MOST_SHOWN` groups of encodings with equal distances, in the table's order.
 
     The fitted and the well-known ones have precedence, then the lowest `by`.
     """
-    groups = alike(scores)
+    groups = distance_groups(scores)
 
     def rank(index: int) -> tuple[bool, float]:
         always = any(score.fitted or score.name in WELL_KNOWN for score in groups[index])
-        value = by(groups[index][0])
-        return not always, value if np.isfinite(value) else np.inf
+        return not always, np.nan_to_num(by(groups[index][0]), nan=np.inf)
 
-    kept = sorted(range(len(groups)), key=rank)[:MOST_SHOWN]
-    return [groups[index] for index in sorted(kept)]
-
-
-FIGURES: tuple[style.Drawing, ...] = (
-    (
-        "shares",
-        shares_figure,
-        "Top: parts of the variance observed between positions, with 95 % intervals. Noise is not "
-        "repeated by other documents. Composition remains when the words of each document are "
-        "shuffled. Position is the rest, and all figures of position are of it alone. Bottom: the "
-        "number of documents that reach each position.",
-    ),
-    (
-        "hellinger",
-        hellinger_figure,
-        "How different the tokens at any two positions are. Left: as counted. Right: without "
-        "sampling noise and composition. Each has its own scale, which leaves out the lowest and "
-        "highest 2 %. Grey: the diagonal, and positions without data.",
-    ),
-    (
-        "spectrum",
-        spectrum_figure,
-        "Each point is one dimension. Right: each position weighted by its documents, so that all "
-        "have the same noise. Only points above the dashed line are larger than shuffled documents "
-        "give; below it the axis is linear.",
-    ),
-    (
-        "map",
-        map_figure,
-        "Positions that hold similar tokens lie close together: the leading coordinates of the "
-        "geometry of position. Successive positions are joined.",
-    ),
-    (
-        "encodings",
-        encodings_figure,
-        "Lower is better. Left: stress against the observed distances, raw (hollow) and rescaled "
-        f"(solid). Values below {FLOOR:g} are drawn at the edge. Right: fixed encodings against "
-        "distances of position in held-out halves, with 95 % intervals. The band is the encoding "
-        "fitted to the other half. Hollow marks are encodings that were fitted or drawn, against "
-        "all documents. Bold: the best fixed encoding and those not significantly worse.",
-    ),
-    (
-        "dimension",
-        dimension_figure,
-        "Top: encodings fitted to half of the documents against the other half, with 95 % "
-        "intervals, and fixed ones. Middle and bottom: against the observed distances, noise and "
-        "composition included. The dashed line marks the number of significant dimensions.",
-    ),
-    (
-        "scatter",
-        scatter_figure,
-        "One point for each pair of positions. A faithful encoding puts them on a rising straight "
-        f"line. Where there are more than {MOST_PAIRS:,} pairs, a random sample is shown. "
-        f"{SELECTION} correlated; those joined by = have the same distances, but perhaps for "
-        "their scale.",
-    ),
-    (
-        "offset",
-        offset_figure,
-        "Whether positions farther apart hold more different tokens. The curve of position may dip "
-        "below zero by chance. Below: encodings rescaled to it, so only the shape counts. "
-        f"{SELECTION} by stress against position.",
-    ),
-)
+    return [groups[index] for index in sorted(sorted(range(len(groups)), key=rank)[:MOST_SHOWN])]
 
 
 def short(name: str) -> str:
@@ -425,59 +353,68 @@ def short(name: str) -> str:
 
 def _colours(analysis: CorpusAnalysis) -> dict[str, str]:
     """Colour of each encoding in all figures, those that fit best first."""
-    ranked = sorted(analysis.encodings, key=_corrected_fit)
+    ranked = sorted(analysis.encodings, key=_position_fit)
     names = [score.name for score in ranked]
     return style.encoding_colours([*names, *analysis.stress_by_dimension.scaled_stress])
 
 
-def _rows_by_family(scores: list[EncodingScore]) -> list[str | EncodingScore]:
-    """Each family's name and then its encodings, best first."""
-    rows: list[str | EncodingScore] = []
-    for family, members in by_family(scores).items():
-        rows += [family, *sorted(members, key=_corrected_fit)]
-    return rows
-
-
-def _corrected_fit(score: EncodingScore) -> float:
+def _position_fit(score: EncodingScore) -> float:
     """Stress against position, or plug-in stress where no position is judged."""
-    corrected = score.position_scaled_stress
-    return corrected if np.isfinite(corrected) else score.scaled_stress
-
-
-def _rank_title(rank: int) -> str:
-    if rank == 0:
-        return "No dimension rises above chance"
-    return f"{plural(rank, 'dimension')} {'rises' if rank == 1 else 'rise'} above chance"
-
-
-def _fit_title(winners: list[EncodingScore]) -> str:
-    groups = alike(winners)
-    if not groups:
-        return "There is nothing to fit"
-    if len(groups) > 1:
-        return f"{len(groups)} fixed encodings fit best"
-    return f"Of the fixed encodings, {short(title_of(groups[0]))} fits best"
-
-
-def _closest(scores: list[EncodingScore], r: dict[str, float]) -> str:
-    fixed = [s for s in scores if s.fixed and np.isfinite(r[s.name])]
-    if not fixed:
-        return "Distances, encoding against corpus"
-    closest = max(fixed, key=lambda score: round(r[score.name], 6))
-    return f"Best correlated: {short(closest.name)}, r = {r[closest.name]:.2f}"
-
-
-def _pairs(shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Index pairs i < j of the positions shown, at most `MOST_PAIRS` of them."""
-    positions = np.flatnonzero(shown)
-    i, j = np.triu_indices(len(positions), k=1)
-    if len(i) > MOST_PAIRS:
-        kept = np.sort(np.random.default_rng(SEED).choice(len(i), MOST_PAIRS, replace=False))
-        i, j = i[kept], j[kept]
-    return positions[i], positions[j]
+    stress = score.position_scaled_stress
+    return stress if np.isfinite(stress) else score.scaled_stress
 
 
 def _scaled_to(target: np.ndarray, shape: np.ndarray) -> np.ndarray:
-    """The multiple of `shape` nearest to `target` where both are known; never a negative one."""
+    """The multiple of `shape` nearest to `target` where both are defined; never a negative one."""
     tiny = np.finfo(float).tiny
     return shape * max(np.nansum(shape * target), 0.0) / max(np.nansum(shape**2), tiny)
+
+
+_CAPTIONS: dict[style.Draw, str] = {
+    shares_figure: (
+        "Top: parts of the variance observed between positions, with 95 % intervals. Noise is not "
+        "repeated by other documents. Composition remains when the words of each document are "
+        "shuffled. Position is the rest, and all figures of position are of it alone. Bottom: the "
+        "number of documents that reach each position."
+    ),
+    hellinger_figure: (
+        "How different the tokens at any two positions are. Left: as counted. Right: without "
+        "sampling noise and composition. Each has its own scale, which leaves out the lowest and "
+        "highest 2 %. Grey: the diagonal, and positions without data."
+    ),
+    spectrum_figure: (
+        "Each point is one dimension. Right: each position weighted by its documents, so that all "
+        "have the same noise. Only points above the dashed line are larger than shuffled documents "
+        "give; below it the axis is linear."
+    ),
+    map_figure: (
+        "Positions that hold similar tokens lie close together: the leading coordinates of the "
+        "geometry of position. Successive positions are joined."
+    ),
+    encodings_figure: (
+        "Lower is better. Left: stress against the observed distances, raw (hollow) and rescaled "
+        f"(solid). Values below {FLOOR:g} are drawn at the edge. Right: fixed encodings against "
+        "distances of position in held-out halves, with 95 % intervals. The band is the encoding "
+        "fitted to the other half. Hollow marks are encodings that were fitted or drawn, against "
+        "all documents. Bold: the best fixed encoding and those not significantly worse."
+    ),
+    dimension_figure: (
+        "Top: encodings fitted to half of the documents against the other half, with 95 % "
+        "intervals, and fixed ones. Middle and bottom: against the observed distances, noise and "
+        "composition included. The dashed line marks the number of significant dimensions."
+    ),
+    scatter_figure: (
+        "One point for each pair of positions. A faithful encoding puts them on a rising straight "
+        f"line. Where there are more than {MOST_PAIRS:,} pairs, a random sample is shown. "
+        f"{SELECTION} correlated; those joined by = have the same distances, but perhaps for "
+        "their scale."
+    ),
+    offset_figure: (
+        "Whether positions farther apart hold more different tokens. The curve of position may dip "
+        "below zero by chance. Below: encodings rescaled to it, so only the shape counts. "
+        f"{SELECTION} by stress against position."
+    ),
+}
+FIGURES: tuple[style.Drawing, ...] = tuple(
+    (draw.__name__.removesuffix("_figure"), draw, caption) for draw, caption in _CAPTIONS.items()
+)

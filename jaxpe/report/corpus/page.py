@@ -1,7 +1,7 @@
 """The page on a corpus: one self-contained `report.html`, nothing fetched, no script."""
 
 import collections
-import importlib.metadata
+from importlib.metadata import version
 from pathlib import Path
 
 import jaxpe
@@ -10,19 +10,19 @@ from jaxpe.analysis.corpus.result import CorpusAnalysis
 from jaxpe.encodings.families.vector_files import vectors_file
 from jaxpe.report.corpus.figures import render_figures
 from jaxpe.report.corpus.text import (
-    by_family,
+    families,
     findings,
+    fitted_scores,
+    fixed_stress,
     headlines,
-    held_out_stress,
     summary,
     with_interval,
 )
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template, term_links
 from jaxpe.report.style import Rendered
-from jaxpe.report.text import visible, without_text
+from jaxpe.report.text import without_text
 
-TOKEN_LIMIT = 40
 ENCODING = "encoding.npz"
 # Where the page defines a term.
 _TERMS = {
@@ -52,53 +52,28 @@ def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
     """The HTML of the report. Text from the corpus is escaped and its hidden characters shown."""
     return template("report.html.j2").render(
         analysis=analysis,
-        families=by_family(analysis.encodings),
+        families=families(analysis.encodings),
         family_words=FAMILIES,
         figures=figures,
         headlines=headlines(analysis),
         summary=summary(analysis),
         findings=findings(analysis),
-        held_out={name: with_interval(of) for name, of in held_out_stress(analysis).items()},
-        settings=_settings(analysis),
+        held_out={name: with_interval(x) for name, x in fixed_stress(analysis).items()},
+        versions={"jaxpe": jaxpe.__version__, "jax": version("jax"), "numpy": version("numpy")},
         link=term_links(_TERMS),
         without_text=without_text(analysis.null_texts),
-        token_limit=TOKEN_LIMIT,
     )
 
 
-def _own_encoding(analysis: CorpusAnalysis) -> dict[str, bytes]:
-    """The vectors that were fitted to all documents, where there is something to fit."""
-    if analysis.held_out is None or analysis.held_out.dim == 0:
-        return {}
-    return {ENCODING: vectors_file(analysis.held_out.vectors)}
-
-
-def _settings(analysis: CorpusAnalysis) -> dict[str, str]:
-    """Settings that a reader needs to compute the same report again."""
-    return {
-        "source": visible(analysis.source, limit=200),
-        "tokenizer": visible(analysis.tokenizer, limit=200),
-        "documents": f"{analysis.documents:,}",
-        "tokens": f"{analysis.tokens:,}",
-        "length": f"{analysis.length:,}",
-        "vocabulary": f"{analysis.vocab_size:,}",
-        "dimension": f"{analysis.dim:,}",
-        "seed": str(analysis.seed),
-        "splits": str(analysis.splits),
-        "cohort": "yes" if analysis.cohort else "no",
-        "empty positions": visible(analysis.empty_positions.policy),
-        "jaxpe": jaxpe.__version__,
-        "jax": importlib.metadata.version("jax"),
-        "numpy": importlib.metadata.version("numpy"),
-    }
-
-
 def write_corpus(analysis: CorpusAnalysis, folder: Path, *, png: bool = False) -> Path:
-    """Write report.html, report.json and .npz, encoding.npz and the figures; return the page."""
-    figures = render_figures(analysis)
+    """Write report.html, report.json and .npz, encoding.npz and the figures; return the page.
+
+    `encoding.npz` has the vectors fitted to all documents, where a dimension is significant.
+    """
+    figures, held_out = render_figures(analysis), fitted_scores(analysis)
+    encoding = {} if held_out is None else {ENCODING: vectors_file(held_out.vectors)}
     page = render_page(analysis, figures)
-    own = _own_encoding(analysis)
-    path = write_files(folder, "report", analysis, page, figures, png=png, further=own)
-    if not own:
+    path = write_files(folder, "report", analysis, page, figures, png=png, further=encoding)
+    if not encoding:
         remove_files(folder, [ENCODING])
     return path

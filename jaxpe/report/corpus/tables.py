@@ -5,7 +5,7 @@ import math
 from typing import TYPE_CHECKING
 
 from jaxpe.analysis.corpus.result import CorpusAnalysis
-from jaxpe.report.corpus.text import by_family, headlines, held_out_stress
+from jaxpe.report.corpus.text import families, fixed_stress, headlines
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, percent, visible, without_text
 
@@ -35,9 +35,8 @@ def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
 
     >>> rich.print(encoding_table(found))  # doctest: +SKIP
     """
-    families = by_family(analysis.encodings).values()
     header = ["encoding", "dim", "scaled", "position", "held out", "violated", "r"]
-    held_out = held_out_stress(analysis)
+    held_out, groups = fixed_stress(analysis), families(analysis.encodings).values()
     rows = [
         (
             score.name,
@@ -48,10 +47,10 @@ def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
             percent(score.violation_rate),
             f"{score.pearson_r:.2f}" if math.isfinite(score.pearson_r) else "n/a",
         )
-        for score in itertools.chain(*families)
+        for score in itertools.chain(*groups)
     ]
-    title = "Encodings, by family: how far from the corpus"
+    title = "Fit of the encodings by family (stress: lower is better)"
     table = make_table(title, header, rows, right=range(1, len(header)))
-    for end in itertools.accumulate(map(len, families)):
+    for end in itertools.accumulate(map(len, groups)):
         table.rows[end - 1].end_section = True
     return table

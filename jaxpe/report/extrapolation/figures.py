@@ -1,8 +1,7 @@
-"""The figures of an extrapolation report: metrics against length, and mean reciprocal ranks."""
+"""Figures of an extrapolation report: metrics against length, and mean reciprocal ranks."""
 
-import itertools
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,21 +54,14 @@ _MOST_TICKS = 5  # labels below a panel that is half as wide as a phone
 _BY_CHANCE = {"parity": 0.75, "summation": 0.55}
 
 
-class Look(NamedTuple):
-    """Style of an encoding in figures."""
-
-    color: str
-    marker: str
-    ls: Any
-
-
 def render_extrapolation(result: ExtrapolationResult) -> list[Rendered]:
     """A figure of each suite, and one of the ranks where there are any."""
-    suites = [result.cells_of(suite) for suite in result.suites]
-    drawn: list[Drawing] = [
-        (f"lengths_{index}", partial(_suite_figure, suite=suite), _lengths_caption(cells))
-        for index, (suite, cells) in enumerate(zip(result.suites, suites, strict=True), start=1)
-    ]
+    drawn: list[Drawing] = []
+    for index, suite in enumerate(result.suites, 1):
+        cells = result.cells_of(suite)
+        drawn.append(
+            (f"lengths_{index}", partial(_suite_figure, suite=suite), _lengths_caption(cells))
+        )
     if any(result.mean_reciprocal_rank.values()):
         drawn.append(("ranks", ranks_figure, _RANKS_CAPTION))
     return render(result, *drawn)
@@ -87,10 +79,10 @@ def lengths_figure(cells: Cells) -> "matplotlib.figure.Figure":
     names = shown_encodings(cells)
     height = 1.1 + 1.9 * rows + 0.22 * -(-len(names) // 3)
     figure, axes = new_figure(_title(cells), rows=rows, columns=columns, height=height)
-    looks = looks_of(names)
+    looks = line_styles(names)
     for axis, (task, own) in zip(axes, tasks.items(), strict=False):
-        found = {cell.encoding: cell for cell in own}
-        _panel(axis, [found[name] for name in names], looks)
+        by_name = {cell.encoding: cell for cell in own}
+        _panel(axis, [by_name[name] for name in names], looks)
         axis.set_title(task)
     for axis in axes[len(tasks) :]:
         axis.axis("off")
@@ -102,14 +94,14 @@ def lengths_figure(cells: Cells) -> "matplotlib.figure.Figure":
     return figure
 
 
-def _panel(axis, cells: Cells, looks: dict[str, Look]) -> None:
+def _panel(axis, cells: Cells, looks: dict[str, dict[str, Any]]) -> None:
     lengths = cells[0].lengths
     middles = []
     for cell in cells:
         mean, low, high = cell.summary[cell.metric]
         look, title = looks[cell.encoding], title_of(cell.encoding)
-        axis.fill_between(lengths, low, high, color=look.color, alpha=0.12, lw=0)
-        axis.plot(lengths, mean, **look._asdict(), ms=4.5, lw=1.4, mfc="white", label=title)
+        axis.fill_between(lengths, low, high, color=look["color"], alpha=0.12, lw=0)
+        axis.plot(lengths, mean, **look, ms=4.5, lw=1.4, mfc="white", label=title)
         middles.append(mean)
     axis.axvline(lengths[0], color="#BBBBBB", lw=1, zorder=0)
     axis.set_xscale("log", base=2)
@@ -129,7 +121,7 @@ def _panel(axis, cells: Cells, looks: dict[str, Look]) -> None:
 
 
 def _log_axis(axis, values: np.ndarray) -> None:
-    """Limits by the means: intervals of few seeds reach below 0, which a log axis has not."""
+    """Logarithmic axis with limits by the means: intervals of few seeds reach below 0."""
     positive = values[np.isfinite(values) & (values > 0)]
     axis.set_yscale("log", nonpositive="clip")
     if positive.size:
@@ -138,20 +130,19 @@ def _log_axis(axis, values: np.ndarray) -> None:
 
 def ranks_figure(result: ExtrapolationResult) -> "matplotlib.figure.Figure":
     """Bars of mean reciprocal ranks, a panel for each suite that has them."""
-    panels = [(suite, found) for suite, found in result.mean_reciprocal_rank.items() if found]
-    counts = [len(found) for _, found in panels]
+    panels = {suite: means for suite, means in result.mean_reciprocal_rank.items() if means}
+    counts = list(map(len, panels.values()))
     figure, axes = new_figure(
         "Who ranks first beyond the training length", rows=len(panels), sharex=True,
         height=1.0 + sum(0.45 + 0.23 * count for count in counts), height_ratios=counts,
     )  # fmt: skip
-    for axis, (suite, found) in zip(axes, panels, strict=True):
-        means = np.array([float(x.mean) for x in found.values()])
-        lows, highs = ([float(x[end]) for x in found.values()] for end in (1, 2))
-        colours = [_FAMILY_COLOURS.get(_family(name), _OWN) for name in found]
-        places = np.arange(len(found))
-        axis.barh(places, means, 0.7, color=colours, alpha=0.55)
-        axis.hlines(places, lows, highs, color="#111111", lw=1.4)
-        axis.set_yticks(places, [title_of(name) for name in found])
+    for axis, (suite, ranks) in zip(axes, panels.items(), strict=True):
+        means, lows, highs = np.array([*ranks.values()], float).T
+        colours = [_FAMILY_COLOURS.get(_family(name), _OWN) for name in ranks]
+        heights = np.arange(len(ranks))
+        axis.barh(heights, means, 0.7, color=colours, alpha=0.55)
+        axis.hlines(heights, lows, highs, color="#111111", lw=1.4)
+        axis.set_yticks(heights, [title_of(name) for name in ranks])
         axis.set(title=visible(suite), xlim=(0, 1))
         axis.invert_yaxis()
     axes[-1].set_xlabel("mean reciprocal rank")
@@ -159,30 +150,31 @@ def ranks_figure(result: ExtrapolationResult) -> "matplotlib.figure.Figure":
 
 
 def shown_encodings(cells: Cells) -> list[str]:
-    """The names of the lines of a figure: the first by rank, in the order of the suite."""
+    """Encodings shown in a figure: the first by rank, in the order of the suite."""
     names = list(dict.fromkeys(cell.encoding for cell in cells))
-    kept = list(mean_reciprocal_rank(cells) or names)[:_MOST_SHOWN]
-    return [name for name in names if name in kept]
+    first = list(mean_reciprocal_rank(cells) or names)[:_MOST_SHOWN]
+    return [name for name in names if name in first]
 
 
-def looks_of(names: list[str]) -> dict[str, Look]:
+def line_styles(names: list[str]) -> dict[str, dict[str, Any]]:
     """A colour for each family, dashes for each encoding of it, and a marker of its own."""
-    seen: dict[str, int] = {}
-    found = {}
-    for name, marker in zip(names, itertools.cycle(_MARKERS), strict=False):
-        family = _family(name)
-        index = seen[family] = seen.get(family, -1) + 1
-        colour = _FAMILY_COLOURS.get(family, _OWN)
-        found[name] = Look(colour, marker, _DASHES[index % len(_DASHES)])
-    return found
+    families = list(map(_family, names))
+    return {
+        name: {
+            "color": _FAMILY_COLOURS.get(family, _OWN),
+            "marker": _MARKERS[index % len(_MARKERS)],
+            "ls": _DASHES[families[:index].count(family) % len(_DASHES)],
+        }
+        for index, (name, family) in enumerate(zip(names, families, strict=True))
+    }
 
 
 def _family(name: str) -> str:
     """Family of the catalogue's entry that a name begins with: rope_yarn is rotary."""
     if name == "none":
         return name
-    of = [entry for entry in catalogue() if f"{name}_".startswith(f"{entry.name}_")]
-    return max(of, key=lambda entry: len(entry.name)).family if of else ""
+    prefixes = [entry for entry in catalogue() if f"{name}_".startswith(f"{entry.name}_")]
+    return max(prefixes, key=lambda entry: len(entry.name)).family if prefixes else ""
 
 
 def _title(cells: Cells) -> str:

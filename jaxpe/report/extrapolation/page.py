@@ -1,17 +1,14 @@
 """Length extrapolation: tables, a page, and the numbers as JSON."""
 
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxpe._core.errors import require
-from jaxpe.analysis.extrapolation import ExtrapolationResult, Suite
+from jaxpe.analysis.extrapolation import ExtrapolationResult
 from jaxpe.report.extrapolation import text
 from jaxpe.report.extrapolation.figures import NAMES, render_extrapolation
-from jaxpe.report.extrapolation.summary import summary
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
-from jaxpe.report.tables import make_table
+from jaxpe.report.tables import table_group
 from jaxpe.report.text import visible
 
 if TYPE_CHECKING:
@@ -29,16 +26,9 @@ def extrapolation_table(result: ExtrapolationResult) -> "rich.console.Group":
 
     >>> rich.print(extrapolation_table(found))  # doctest: +SKIP
     """
-    group = require("rich.console", extra="report").Group
-    tables = [
-        make_table(table["title"], table["header"], table["rows"], right=range(1, 99))
-        for suite in _tables(result)
-        for table in suite["tables"]
-    ]
-    for table in tables:
-        table.padding = (0, 1, 0, 0)  # 100 columns are to do
-    text = require("rich.text", extra="report").Text
-    return group(text(summary(result) + "\n"), *tables)
+    tables = table_group(table.values() for suite in _tables(result) for table in suite["tables"])
+    tables.renderables.insert(0, text.summary(result) + "\n")
+    return tables
 
 
 def write_extrapolation(result: ExtrapolationResult, folder: Path, *, png: bool = False) -> Path:
@@ -46,7 +36,7 @@ def write_extrapolation(result: ExtrapolationResult, folder: Path, *, png: bool 
     figures = render_extrapolation(result)
     page = template("extrapolation.html.j2").render(
         result=result,
-        summary=summary(result),
+        summary=text.summary(result),
         findings=text.extrapolation_findings(result),
         suites=_tables(result),
         figures=figures,
@@ -56,7 +46,7 @@ def write_extrapolation(result: ExtrapolationResult, folder: Path, *, png: bool 
 
 
 def _tables(result: ExtrapolationResult) -> list[dict[str, Any]]:
-    """The tables of each suite, that of its ranks last."""
+    """Tables of each suite, one a task and at last the ranks."""
     suites = []
     for suite in result.suites:
         cells, name = result.cells_of(suite), visible(suite.name)
@@ -79,20 +69,15 @@ def _settings(result: ExtrapolationResult) -> list[list[str]]:
     """A row for each setting, a column for each suite."""
 
     def shown(value: Any) -> str:
-        if value is None:
-            return "–"
         if isinstance(value, list | tuple):
             return ", ".join(map(shown, value))
+        if value in (None, "none"):  # no norm; an encoding of none is NoPE
+            return "–"
         return visible(f"{value:g}" if isinstance(value, float) else str(value), limit=200)
 
-    names = [field.name for field in fields(Suite)]
-    columns = [[shown(value) for value in _settings_of(suite)] for suite in result.suites]
-    return [[name.replace("_", " "), *row] for name, *row in zip(names, *columns, strict=True)]
-
-
-def _settings_of(suite: Suite) -> list[Any]:
-    """Values of the settings, such that "none" is said of an encoding alone."""
-    norm = None if suite.norm == "none" else suite.norm
-    encodings = tuple(map(text.title_of, suite.encodings))
-    values = vars(suite) | {"norm": norm, "encodings": encodings}
-    return [values[field.name] for field in fields(Suite)]
+    columns = [
+        vars(suite) | {"encodings": [text.title_of(name) for name in suite.encodings]}
+        for suite in result.suites
+    ]
+    names = columns[0] if columns else ()
+    return [[name.replace("_", " "), *(shown(x[name]) for x in columns)] for name in names]

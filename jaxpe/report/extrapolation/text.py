@@ -1,4 +1,4 @@
-"""Words of an extrapolation report: sentences, and the cells of its tables."""
+"""Text of an extrapolation report: summary, findings, and the cells of its tables."""
 
 import math
 from collections.abc import Sequence
@@ -6,11 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxpe.analysis.extrapolation import (
+    MOST_SEEDS,
+    Comparison,
     ExtrapolationCell,
     ExtrapolationResult,
-    Lead,
     SeedInterval,
     Suite,
+    beyond,
+    beyond_interval,
     ranks,
 )
 from jaxpe.report.text import number, percent, plural, visible
@@ -28,7 +31,7 @@ METRIC_WORDS = {
 
 
 def title_of(encoding: str) -> str:
-    """Title of an encoding; the one of no positional encoding says so.
+    """Title of an encoding; "none" is named NoPE.
 
     >>> title_of("none"), title_of("rope")
     ('NoPE (none)', 'rope')
@@ -37,13 +40,13 @@ def title_of(encoding: str) -> str:
 
 
 def by_task(cells: Cells) -> dict[str, Cells]:
-    """A suite's cells by task, the best encoding beyond T of each first, and among equals at T."""
+    """Cells of a suite by task, best encoding beyond T first, and among equals the best at T."""
     tasks = dict.fromkeys(cell.task for cell in cells)
     return {task: ranks.best_first([cell for cell in cells if cell.task == task]) for task in tasks}
 
 
 def task_header(cells: Cells) -> list[str]:
-    """The columns of a task's table."""
+    """Header of the table of a task."""
     first, *longer = cells[0].lengths
     multiples = [f"{length:,} = {length // first}T" for length in longer]
     return ["encoding", f"{first:,} = T", *multiples, "rate"]
@@ -54,7 +57,7 @@ def task_rows(cells: Cells) -> list[list[str]]:
     return [
         [
             title_of(cell.encoding),
-            *(_score(cell, k) for k in range(len(cell.lengths))),
+            *(_score(cell, index) for index in range(len(cell.lengths))),
             f"{cell.rate:g}",
         ]
         for cell in cells
@@ -63,31 +66,31 @@ def task_rows(cells: Cells) -> list[list[str]]:
 
 def rank_rows(cells: Cells) -> list[list[str]]:
     """A row for each encoding of a suite: its mean reciprocal rank."""
-    found = ranks.mean_reciprocal_rank(cells)
-    return [[title_of(name), with_interval(mean)] for name, mean in found.items()]
+    means = ranks.mean_reciprocal_rank(cells)
+    return [[title_of(name), with_interval(mean)] for name, mean in means.items()]
 
 
-def _score(cell: ExtrapolationCell, place: int) -> str:
-    if not cell.defined[place]:
+def _score(cell: ExtrapolationCell, index: int) -> str:
+    """Table cell of the score at a length."""
+    if not cell.defined[index]:
         return "undefined"
-    finite = np.isfinite(cell.scores[cell.metric][:, place])
-    if not finite.any():
-        return "failed"
+    finite = np.isfinite(cell.scores[cell.metric][:, index])
     if not finite.all():
-        return f"{(~finite).sum()} of {len(finite)} failed"
-    found = SeedInterval(*(ends[place] for ends in cell.summary[cell.metric]))
-    return with_interval(found, metric=cell.metric)
+        lost = f"{(~finite).sum()} of {len(finite)} " if finite.any() else ""
+        return f"{lost}failed"
+    interval = SeedInterval(*(ends[index] for ends in cell.summary[cell.metric]))
+    return with_interval(interval, metric=cell.metric)
 
 
-def with_interval(found: SeedInterval, *, metric: str = "") -> str:
-    """Mean and interval, the mean alone where there is none.
+def with_interval(interval: SeedInterval, *, metric: str = "") -> str:
+    """Mean and interval, or the mean alone.
 
-    Errors, which have no upper bound, have ±; percentages have ends that are rounded outwards.
+    Errors, which have no upper bound, have ±. Percentages have ends that are rounded outwards.
 
     >>> with_interval(SeedInterval(0.704, 0.687, 0.7201), metric="accuracy")
     '70.4 [68–73]'
     """
-    mean, low, high = map(float, found)
+    mean, low, high = map(float, interval)
     if metric in IN_PERCENT:
         ends = "" if math.isnan(low) else f" {percent_ends(low, high)}"
         return f"{100 * mean:.1f}{ends}"
@@ -106,69 +109,71 @@ def percent_ends(low: float, high: float) -> str:
 def extrapolation_findings(result: ExtrapolationResult) -> list[str]:
     """Findings of a comparison, in sentences; encodings and tasks are in quotation marks."""
     suites = [result.cells_of(suite) for suite in result.suites]
-    found = []
-    for cells in suites:
-        found += [*_of_ranks(cells), *_of_answers(cells), *_of_zero(cells)]
-    for one in (_of_reach, _of_failures, _of_rates):
-        found += [sentence for cells in suites for sentence in one(cells)]
-    return [*found, *map(_of_fairness, result.suites), *_of_choice(result.suites)]
-
-
-def _of_ranks(cells: Cells) -> list[str]:
-    found = ranks.mean_reciprocal_rank(cells)
-    if not found:
-        return []
-    ahead = ranks.leaders(cells)
-    first, lead = ahead
-    at_top = with_interval(found[first[0]])
-    begun = f"{where(cells)}, beyond length {cells[0].lengths[0]:,}, {_listed(first)}"
-    if len(first) > 1:
-        return [f"{begun} share the first place by mean reciprocal rank ({at_top})."]
-    second = next(name for name in found if name not in first)
+    scores, limits = (_rank_text, _accuracy_text, _zero_text), (_failures, _largest_rates)
+    shares = dict.fromkeys(percent(s.tuning) for s in result.suites if len(s.rates) > 1)
+    choice = (
+        "Of several learning rates, each encoding and task has that of the least training loss "
+        f"after a whole schedule of {' or '.join(shares)} of the steps, on a seed of its own: "
+        "inputs longer than T had no part in the choice."
+    )
     return [
-        f"{begun} ranks first: mean reciprocal rank {at_top}, and {with_interval(found[second])} "
-        f"of {_listed([second])}, the second. Seed by seed the lead is {with_interval(lead)}"
-        f"{_told(ahead, len(cells[0].loss))}.",
-        *_of_learning(cells, first[0]),
+        *(text for cells in suites for finding in scores for text in finding(cells)),
+        *(text for finding in limits for cells in suites for text in finding(cells)),
+        *map(_budget, result.suites),
+        *([choice] if shares else []),
     ]
 
 
-def _told(ahead: Lead, seeds: int) -> str:
-    """Statement on an interval of the lead."""
-    if seeds < 2:
-        return "; one seed gives no interval"
-    return f", {'' if ahead.sure else 'not '}significantly different from 0"
-
-
-def _of_learning(cells: Cells, name: str) -> list[str]:
-    """Ranks beyond T say nothing of T: how the first does there, task by task, and the best."""
-    parts = []
-    for task, own in by_task(cells).items():
-        lower = own[0].metric in ranks.LOWER_IS_BETTER
-        means = {cell.encoding: float(cell.summary[cell.metric].mean[0]) for cell in own}
-        if not np.isfinite(list(means.values())).any():
-            continue
-        worth = {x: -v if lower else v for x, v in means.items() if np.isfinite(v)}
-        best = max(worth, key=worth.__getitem__)
-        said = percent if own[0].metric in IN_PERCENT else number
-        other = "" if best == name else f", the best {said(means[best])} ({quoted(best)})"
-        mine = said(means[name]) if name in worth else "nothing finite"
-        parts.append(f"“{task}” {mine}{other}")
-    if not parts:
+def _rank_text(cells: Cells) -> list[str]:
+    """Encodings that rank first beyond T, the significance of their lead, and their scores at T."""
+    means = ranks.mean_reciprocal_rank(cells)
+    if not means:
         return []
-    return [f"{where(cells)}, {_listed([name])} has at T itself: {'; '.join(parts)}."]
+    ahead = ranks.leaders(cells)
+    first, *tied = ahead.first
+    top = with_interval(means[first])
+    begun = f"{where(cells)}, beyond length {cells[0].lengths[0]:,}, {_listed(ahead.first)}"
+    if tied:
+        return [f"{begun} share the first place by mean reciprocal rank ({top})."]
+    second = next(name for name in means if name != first)
+    significance = f", {'' if ahead.sure else 'not '}significantly different from 0"
+    if len(cells[0].loss) < 2:
+        significance = "; one seed gives no interval"
+    texts = [
+        f"{begun} ranks first: mean reciprocal rank {top}, and {with_interval(means[second])} "
+        f"of {quoted(second)}, the second. Seed by seed the lead is {with_interval(ahead.lead)}"
+        f"{significance}."
+    ]
+    # Ranks beyond T say nothing of T itself.
+    at_t = [part for task, own in by_task(cells).items() if (part := _at_t(task, own, first))]
+    if at_t:
+        texts.append(f"{where(cells)}, {quoted(first)} has at T itself: {'; '.join(at_t)}.")
+    return texts
 
 
-def _of_answers(cells: Cells) -> list[str]:
-    """Ranks hide levels: the best accuracies at the longest inputs."""
+def _at_t(task: str, cells: Cells, name: str) -> str:
+    """Score of an encoding at T on a task, and the best one; empty where nothing is finite."""
+    means = {cell.encoding: float(cell.summary[cell.metric].mean[0]) for cell in cells}
+    finite = {encoding: mean for encoding, mean in means.items() if np.isfinite(mean)}
+    if not finite:
+        return ""
+    lower = cells[0].metric in ranks.LOWER_IS_BETTER
+    best = (min if lower else max)(finite, key=finite.__getitem__)
+    shown = percent if cells[0].metric in IN_PERCENT else number
+    other = "" if best == name else f", the best {shown(means[best])} ({quoted(best)})"
+    return f"“{task}” {shown(means[name]) if name in finite else 'nothing finite'}{other}"
+
+
+def _accuracy_text(cells: Cells) -> list[str]:
+    """Best accuracies at the longest inputs, which ranks hide."""
     if cells[0].metric not in IN_PERCENT:
         return []
     best = []
     for task, own in by_task(cells).items():
-        means = [float(cell.summary[cell.metric].mean[-1]) for cell in own]
-        if np.isfinite(means).any():
-            top = np.nanmax(means)
-            names = [c.encoding for c, mean in zip(own, means, strict=True) if mean == top]
+        means = {cell.encoding: float(cell.summary[cell.metric].mean[-1]) for cell in own}
+        if np.isfinite(list(means.values())).any():
+            top = np.nanmax(list(means.values()))
+            names = [name for name, mean in means.items() if mean == top]
             best.append(f"{task} {percent(top)} ({_some(names, len(own) + 1)})")
     if not best:
         return []
@@ -178,55 +183,40 @@ def _of_answers(cells: Cells) -> list[str]:
     ]
 
 
-def _of_zero(cells: Cells) -> list[str]:
-    """Sentences on encodings that do better than a model that always says 0, by length."""
+def _zero_text(cells: Cells) -> list[str]:
+    """Encodings that do better than a model that always says 0, by length."""
     if "relative_mse" not in cells[0].scores:
         return []
-    sentences = []
+    how = "; of one seed" if len(cells[0].loss) < 2 else ", interval included"
+    texts = []
     for task, own in by_task(cells).items():
-        worth = {cell.encoding: cell.summary["relative_mse"] for cell in own}
-        sure = np.stack([np.where(np.isnan(x.high), x.mean, x.high) < 1 for x in worth.values()])
-        parts = []
-        for place, length in enumerate(own[0].lengths):
-            names = [name for name, better in zip(worth, sure[:, place], strict=True) if better]
-            parts.append(f"at {length:,} {_some(names, len(own))}")
-        one = len(own[0].loss) < 2
-        sentences.append(
+        errors = {cell.encoding: cell.summary["relative_mse"] for cell in own}
+        better = {k: np.where(np.isnan(x.high), x.mean, x.high) < 1 for k, x in errors.items()}
+        parts = [
+            f"at {length:,} {_some([name for name in better if better[name][index]], len(own))}"
+            for index, length in enumerate(own[0].lengths)
+        ]
+        texts.append(
             f"{where(cells)}, on “{task}”, better than always saying 0 (relative squared error "
-            f"below 1{'; of one seed' if one else ', interval included'}): {'; '.join(parts)}."
+            f"below 1{how}): {'; '.join(parts)}."
         )
-    return sentences
+    return texts
 
 
-def _of_reach(cells: Cells) -> list[str]:
-    """Encodings that are not defined at every length."""
-    last: dict[str, int] = {}
-    for cell in cells:
-        reach = int(np.max(np.array(cell.lengths), where=cell.defined, initial=0))
-        last[cell.encoding] = min(reach, last.get(cell.encoding, reach))
-    short = {limit for limit in last.values() if limit < cells[0].lengths[-1]}
-    return [
-        f"{where(cells)}, {_listed(names)} {'is' if len(names) == 1 else 'are'} not defined "
-        f"beyond length {limit:,}: nothing is measured there, and the rank is the last."
-        for limit in sorted(short)
-        if (names := [name for name, reach in last.items() if reach == limit])
-    ]
-
-
-def _of_failures(cells: Cells) -> list[str]:
+def _failures(cells: Cells) -> list[str]:
+    """Models whose training or scores are not finite."""
     failed = []
     for cell in cells:
         finite = np.isfinite(cell.scores[cell.metric][:, cell.defined])
-        count, lost = len(finite), (~finite).any(axis=1).sum()
-        if lost:
-            failed.append(f"{quoted(cell.encoding)} on “{cell.task}” ({lost} of {count})")
+        if lost := (~finite).any(axis=1).sum():
+            failed.append(f"{quoted(cell.encoding)} on “{cell.task}” ({lost} of {len(finite)})")
     if not failed:
         return []
     return [f"{where(cells)}, seeds without a finite result, which rank last: {joined(failed)}."]
 
 
-def _of_rates(cells: Cells) -> list[str]:
-    """A grid that ends too early holds back whom its last rate is best for."""
+def _largest_rates(cells: Cells) -> list[str]:
+    """Encodings for which the grid of learning rates may end too early."""
     last = [cell for cell in cells if len(cell.rates) > 1 and cell.rate == max(cell.rates)]
     if not last:
         return []
@@ -236,7 +226,7 @@ def _of_rates(cells: Cells) -> list[str]:
     ]
 
 
-def _of_fairness(suite: Suite) -> str:
+def _budget(suite: Suite) -> str:
     drawn = "length" if suite.exact else "lengths up to"
     rows = f"{suite.rows:,} training rows" if suite.rows else "fresh training rows"
     return (
@@ -248,15 +238,110 @@ def _of_fairness(suite: Suite) -> str:
     )
 
 
-def _of_choice(suites: Sequence[Suite]) -> list[str]:
-    shares = dict.fromkeys(percent(suite.tuning) for suite in suites if len(suite.rates) > 1)
-    if not shares:
-        return []
-    return [
-        "Of several learning rates, each encoding and task has that of the least training loss "
-        f"after a whole schedule of {' or '.join(shares)} of the steps, on a seed of its own: "
-        "inputs longer than T had no part in the choice."
+def summary(result: ExtrapolationResult) -> str:
+    """First paragraph of a report: the best encodings of each task, and what to do next.
+
+    >>> summary(found)  # doctest: +SKIP
+    'In “strings”, models were trained on inputs up to length T = 6 and tested at 12 and 24. ...'
+    """
+    longer = [suite for suite in result.suites if len(suite.lengths) > 1]
+    texts = [_suite_text(result, suite, defined=suite is longer[0]) for suite in longer]
+    return " ".join([*texts, _advice(result)])
+
+
+def _suite_text(result: ExtrapolationResult, suite: Suite, *, defined: bool) -> str:
+    """Setting of a suite and its best encodings by task, with definitions if wanted."""
+    cells = result.cells_of(suite)
+    first, *longer = (f"{length:,}" for length in suite.lengths)
+    score = "The mean squared error is averaged, geometrically,"
+    if cells[0].metric in IN_PERCENT:
+        score = "Accuracy, the share of the answer's tokens that are right, is averaged"
+    parts = [
+        f"{where(cells)}, models were trained on inputs {'of' if suite.exact else 'up to'} length "
+        f"T = {first} and tested at {joined(longer)}. {score} over these longer lengths, and over "
+        f"{plural(len(cells[0].loss), 'seed')}."
     ]
+    if defined:
+        parts.append(
+            "Brackets and ± hold 95 % intervals. A comparison is decided where the interval of the "
+            "difference, seed by seed, lies above 0; the intervals of all pairs on all tasks hold "
+            "together at 95 %."
+        )
+    if "none" in suite.encodings:
+        parts.append("NoPE (none) is no positional encoding at all.")
+    for task, own in by_task(cells).items():
+        pairs = [x for x in result.comparisons if (x.suite, x.task) == (suite.name, task)]
+        parts.append(_best_text(task, own, pairs))
+    return " ".join(parts)
+
+
+def _best_text(task: str, cells: Cells, pairs: list[Comparison]) -> str:
+    """The best encoding of a task, which are significantly worse, and which are not."""
+    if not pairs:
+        return f"On “{task}”, fewer than two encodings have scores there."
+    by_name = {cell.encoding: cell for cell in cells}
+    best = by_name[pairs[0].best]
+    worse = [f"{quoted(x.encoding)} ({_level(by_name[x.encoding])})" for x in pairs if x.decided]
+    level = _level(best, beyond_interval(best))
+    parts = [f"On “{task}”, {quoted(best.encoding)} has the best mean, {level}"]
+    if worse:
+        parts.append(f"decided: it is better than {joined(worse)}")
+    undecided = [
+        f"{quoted(x.encoding)} ({_level(by_name[x.encoding])}; {_needed(x)})"
+        for x in pairs
+        if not x.decided
+    ]
+    if undecided:
+        parts.append(f"not decided: whether it is better than {joined(undecided)}")
+    scored = {best.encoding, *(x.encoding for x in pairs)}
+    if lost := [quoted(name) for name in by_name if name not in scored]:
+        parts.append(f"without scores there: {joined(lost)}")
+    return "; ".join(parts) + "."
+
+
+def _level(cell: ExtrapolationCell, interval: SeedInterval | None = None) -> str:
+    """The mean score beyond T in words, with its interval where one is given."""
+    mean = float(beyond(cell).mean())
+    if cell.metric not in IN_PERCENT:
+        return with_interval(interval, metric=cell.metric) if interval else number(mean)
+    if interval is None or math.isnan(float(interval.low)):
+        return percent(mean)
+    return f"{percent(mean)} {percent_ends(float(interval.low), float(interval.high))}"
+
+
+def _needed(pair: Comparison) -> str:
+    """Number of seeds that would decide, by the spread of the seeds so far."""
+    if np.isnan(pair.lead.low):
+        return "one seed has no interval"
+    seeds = f"about {pair.seeds}" if pair.seeds else f"even {MOST_SEEDS}"
+    return f"{seeds} seeds would {'' if pair.seeds else 'not '}decide"
+
+
+def _advice(result: ExtrapolationResult) -> str:
+    pairs = result.comparisons
+    if not pairs:
+        return (
+            "Nothing is compared beyond the length of the training: pass two encodings or more "
+            "that are defined there, and factors above 1."
+        )
+    parts, firsts = [], dict[str, list[str]]()
+    for task, best in dict.fromkeys((x.task, x.best) for x in pairs if x.decided):
+        firsts.setdefault(best, []).append(task)
+    if firsts:
+        names = [
+            quoted(best) + (f" ({joined(tasks)})" if len(firsts) > 1 else "")
+            for best, tasks in firsts.items()
+        ]
+        parts.append(
+            f"For inputs longer than those of the training, try {' or '.join(names)} first."
+        )
+    if any(not x.decided for x in pairs):
+        parts.append(
+            "What is not decided is no reason to choose: take either, or pass more seeds, or "
+            "more steps where no encoding has learned the task at T."
+        )
+    parts.append("These are small models: before it matters, compare at your own length and tasks.")
+    return " ".join(parts)
 
 
 def quoted(encoding: str) -> str:
@@ -273,14 +358,14 @@ def _some(names: Sequence[str], count: int) -> str:
     """Names of some of `count` encodings, in few words."""
     if not names:
         return "not one"
-    if len(names) == count:
-        return "all" if count > 1 else _listed(names)
+    if len(names) == count > 1:
+        return "all"
     return _listed(names) if len(names) <= 4 else f"{len(names)} of {count}"
 
 
 def _listed(names: Sequence[str]) -> str:
     """Encodings in quotation marks."""
-    return joined([quoted(name) for name in names])
+    return joined(list(map(quoted, names)))
 
 
 def joined(words: Sequence[str]) -> str:

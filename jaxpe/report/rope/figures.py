@@ -1,5 +1,6 @@
 """Figures of a rotary configuration: wavelengths, scaling, programs and phase errors."""
 
+import itertools
 import math
 import textwrap
 from collections.abc import Container
@@ -17,17 +18,13 @@ from jaxpe.report.style import (
     new_figure,
     render,
 )
-from jaxpe.rope import LayerPlan, RopeAnalysis
+from jaxpe.rope import RopeAnalysis
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
 _COLOURS = (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE)
-_TYPES = {
-    "float32": style.BLUE,
-    "bfloat16": style.VERMILION,
-    "float16": style.ORANGE,
-}
+_TYPES = {"float32": style.BLUE, "bfloat16": style.VERMILION, "float16": style.ORANGE}
 _DASHES = {"all": "-", "frequencies": "--"}
 _CAPTIONS = {
     "wavelengths": (
@@ -53,17 +50,11 @@ def rope_figures(result: RopeAnalysis, names: Container[str] = _CAPTIONS) -> lis
     """Named figures that apply to this configuration."""
     if result.widest is None:
         return []
-    drawn = {"wavelengths": wavelengths_figure, "precision": precision_figure}
-    if any(layer.kept < len(layer.frequencies) for layer in _turning(result)):
-        drawn["scaling"] = scaling_figure
-    if any(one.what == "frequencies" for one in result.disagreements):
-        drawn["readers"] = readers_figure
-    chosen = {name: draw for name, draw in drawn.items() if name in names}
-    return render(result, *((name, draw, _CAPTIONS[name]) for name, draw in chosen.items()))
-
-
-def _turning(result: RopeAnalysis) -> list[LayerPlan]:
-    return [group for group in result.groups if group.turns]
+    scaled = any(layer.kept < len(layer.frequencies) for layer in result.turning)
+    differ = any(one.what == "frequencies" for one in result.disagreements)
+    drawn = [("wavelengths", wavelengths_figure), ("precision", precision_figure)]
+    drawn += [("scaling", scaling_figure)] * scaled + [("readers", readers_figure)] * differ
+    return render(result, *((name, draw, _CAPTIONS[name]) for name, draw in drawn if name in names))
 
 
 def wavelengths_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
@@ -71,7 +62,7 @@ def wavelengths_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     widest: Any = result.widest
     slow, count = widest.never_round, len(widest.frequencies)
     title = f"{slow} of {count} frequencies never complete a rotation"
-    shown = list(zip(_turning(result), _COLOURS, strict=False))
+    shown = list(zip(result.turning, _COLOURS, strict=False))
     below = legend_height(len(shown) + 2, columns=2)
     figure, (axis,) = new_figure(title, height=4.0, margins=Margins(0.75, bottom=0.5 + below))
     for layer, colour in shown:
@@ -91,11 +82,11 @@ def scaling_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     count = len(widest.frequencies)
     title = f"Scaling leaves {widest.kept} of {count} frequencies unchanged"
     figure, (axis,) = new_figure(title, height=3.6)
-    for layer, colour in zip(_turning(result), _COLOURS, strict=False):
+    for layer, colour in zip(result.turning, _COLOURS, strict=False):
         label = layer.name.replace("_", " ")
         axis.plot(layer.frequencies / layer.unscaled, color=colour, marker="o", ms=3, label=label)
     axis.set(xlabel="frequency k", ylabel="after / before", ylim=(0, None))
-    if len(_turning(result)) > 1:
+    if len(result.turning) > 1:
         add_legend(figure, axis, columns=2)
     return figure
 
@@ -104,21 +95,20 @@ def readers_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     """Ratio of each program's frequencies to the first program's, in the first differing group."""
     told = (one for one in result.disagreements if one.what == "frequencies")
     index: Any = next(told).group
-    known = [one for one in result.readers if one.problem is None]
-    first: Any = known[0].readings[index]
+    programs = result.accepted_by
+    first: Any = programs[0].readings[index]
     figure, (axis,) = new_figure("Programs compute different frequencies", height=4.0)
     lines: dict[bytes, list[str]] = {}
-    for program in known:
+    for program in programs:
         frequencies = program.readings[index].frequencies
         if len(frequencies) == len(first.frequencies):
             ratio = np.float32(frequencies / first.frequencies).round(5)
             lines.setdefault(ratio.tobytes(), []).append(program.name)
     colours = (*_COLOURS, style.PINK, style.CHANCE)
-    for place, (ratio, names) in enumerate(lines.items()):
-        look = {"color": colours[place % len(colours)], "lw": 2.6, "alpha": 0.85}
+    for colour, (ratio, names) in zip(itertools.cycle(colours), lines.items(), strict=False):
         label = textwrap.fill(short_names(names), 48)
-        axis.plot(np.frombuffer(ratio, np.float32), label=label, **look)
-    axis.set(xlabel="frequency k", ylabel=f"divided by {known[0].name}")
+        axis.plot(np.frombuffer(ratio, np.float32), label=label, color=colour, lw=2.6, alpha=0.85)
+    axis.set(xlabel="frequency k", ylabel=f"divided by {programs[0].name}")
     axis.set_yscale("log", base=2)
     add_legend(figure, axis, columns=1)
     return figure
@@ -129,11 +119,11 @@ def precision_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     figure, (axis,) = new_figure("Phase error by dtype", height=4.0)
     pairs = dict.fromkeys((error.dtype, error.rounded) for error in result.precision)
     for name, rounded in pairs:
-        own = [e for e in result.precision if (e.dtype, e.rounded) == (name, rounded)]
+        curve = [e for e in result.precision if (e.dtype, e.rounded) == (name, rounded)]
         label = name if rounded == "all" else f"{name} frequencies"
-        errors = [max(error.largest, 1e-9) for error in own]
+        errors = [max(error.largest, 1e-9) for error in curve]
         look = {"color": _TYPES[name], "ls": _DASHES[rounded], "marker": "o", "ms": 3}
-        axis.plot([error.length for error in own], errors, **look, label=label)
+        axis.plot([error.length for error in curve], errors, **look, label=label)
     axis.axhline(math.pi, color=style.CHANCE, lw=0.8, ls=":")
     axis.set(xlabel="length of the text", ylabel="error, radians", xscale="log", yscale="log")
     add_legend(figure, axis, columns=2)

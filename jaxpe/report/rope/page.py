@@ -14,8 +14,6 @@ from jaxpe.report.rope.text import (
 )
 from jaxpe.rope import RopeAnalysis
 
-_SEVERITY = {"wrong": "Wrong", "risk": "Risk", "note": "Note"}
-
 
 def write_rope(result: RopeAnalysis, folder: Path, *, png: bool = False) -> Path:
     """Write rope.html, rope.json and the figures; return the path of the page."""
@@ -24,7 +22,6 @@ def write_rope(result: RopeAnalysis, folder: Path, *, png: bool = False) -> Path
         result=result,
         summary=rope_summary(result),
         headlines=headlines(result),
-        severity=_SEVERITY,
         tables=tables_of(result),
         legend=ROPE_LEGEND,
         threads=thread_address,

@@ -74,7 +74,7 @@ def plan_summary(result: RopeAnalysis) -> str:
 
 
 def _layers(result: RopeAnalysis) -> str:
-    groups, reading = result.groups, [one for one in result.readers if one.problem is None]
+    groups, reading = result.groups, result.accepted_by
     if not reading:
         return "No program reads this file."
     if reading[0] is not result.readers[0]:
@@ -89,9 +89,8 @@ def _layers(result: RopeAnalysis) -> str:
         return f"No layer rotates queries and keys ({', '.join(kinds)})."
     if len(groups) > 1:
         several = _several_parts(groups)
-        turning = [group for group in groups if group.turns]
-        shared = {_scaling_sentence(group) for group in turning}
-        once = shared.pop() if len(turning) > 1 and len(shared) == 1 else ""
+        shared = {_scaling_sentence(group) for group in result.turning}
+        once = shared.pop() if len(result.turning) > 1 and len(shared) == 1 else ""
         sentences = (_layer_sentence(one, _named(one, several), told=bool(once)) for one in groups)
         return " ".join(sentences) + once
     return _layer_sentence(groups[0], "All layers")
@@ -152,7 +151,7 @@ def _reach(result: RopeAnalysis) -> str:
 
 
 def _programs(result: RopeAnalysis) -> str:
-    reading = [one for one in result.readers if one.problem is None]
+    reading = result.accepted_by
     if len(reading) < 2 or result.widest is None:
         return ""
     odd = differing_programs(result)
@@ -163,12 +162,11 @@ def _programs(result: RopeAnalysis) -> str:
 
 def differing_programs(result: RopeAnalysis) -> list[str]:
     """Names of the programs that differ from the first in any quantity but the longest text."""
-    first = next((one for one in result.readers if one.problem is None), None)
     odd = dict[str, None]()
-    for one in result.disagreements:
-        if one.group is not None and one.what != "rope_type" and first is not None:
-            own = one.values.get(first.name)
-            odd |= dict.fromkeys(name for name, value in one.values.items() if value != own)
+    for group, what, values in result.disagreements:
+        if group is not None and what != "rope_type":
+            first = values.get(result.accepted_by[0].name)
+            odd |= dict.fromkeys(name for name, value in values.items() if value != first)
     return list(odd)
 
 
@@ -193,7 +191,7 @@ def headlines(result: RopeAnalysis) -> list[Headline]:
     if widest is None:
         return []
     float32 = next(error for error in longest_phase_errors(result) if error.dtype == "float32")
-    readers = [one for one in result.readers if one.problem is None]
+    readers = result.accepted_by
     odd = differing_programs(result)
     return [
         Headline("Base", f"{widest.base:,.0f}", f"{widest.turning} of {widest.head_dim} turn"),
@@ -213,20 +211,18 @@ def headlines(result: RopeAnalysis) -> list[Headline]:
 def tables_of(result: RopeAnalysis) -> list[tuple[str, list[str], Rows]]:
     """Tables of layers, programs, frequencies and phases: title, header and rows of each."""
     several = _several_parts(result.groups)
-    rows = [_layer_row(one, several) for one in result.groups]
-    tables = [("Layers", _LAYER_HEADER, rows)] if rows else []
-    if result.towers:
-        towers = [_layer_row(one, True) for one in result.towers]
-        tables.append(("Other models", _LAYER_HEADER, towers))
-    tables += [
-        _program_table(result, index) for index in range(len(result.groups))
-        if result.status == "judged" and _compared(result, index)
+    stacks = ("Layers", result.groups, several), ("Other models", result.towers, True)
+    tables = [
+        (title, _LAYER_HEADER, [_layer_row(one, part) for one in plans])
+        for title, plans, part in stacks if plans
     ]  # fmt: skip
-    turning = [group for group in result.groups if group.turns]
-    if not turning:
+    if result.status == "judged" and result.accepted_by:
+        readings = enumerate(result.accepted_by[0].readings)
+        tables += [_program_table(result, index) for index, one in readings if one.turns]
+    if not result.turning:
         return tables
     header = ["layers", "trained", "reach", "never", "at reach", "unseen", "kept", "÷ s"]
-    tables.append(("Frequencies", header, [_frequency_row(one) for one in turning]))
+    tables.append(("Frequencies", header, [_frequency_row(one) for one in result.turning]))
     rows: Rows = [
         (one.dtype, _ROUNDED[one.rounded], f"{one.largest:.2g}", f"{one.lost}")
         for one in longest_phase_errors(result)
@@ -235,33 +231,21 @@ def tables_of(result: RopeAnalysis) -> list[tuple[str, list[str], Rows]]:
     return [*tables, (title, ["type", "rounded", "error, rad", "off by 0.1"], rows)]
 
 
-def _compared(result: RopeAnalysis, index: int) -> bool:
-    """Whether the first program that reads the file rotates a group."""
-    first = next((one for one in result.readers if one.problem is None), None)
-    return first is not None and any(one.turns for one in first.readings[index : index + 1])
-
-
+_NOT_COMPARED = {"–", "as weights"}
 _ROUNDED = {"all": "all numbers", "frequencies": "frequencies only"}
 _LAYER_HEADER = ["kind", "layers", "does", "turns", "base", "scaling", "window", "pairs"]
 _ROWS = (
-    "type",
-    "base",
-    "turns",
-    "s",
-    "L0",
-    "cos, sin",
-    "logits",
-    "queries",
-    "pairs",
-    "frequencies",
-)
+    "type", "base", "turns", "s", "L0", "cos, sin", "logits", "queries", "pairs", "frequencies",
+)  # fmt: skip
+
+
+def _kind_name(one: LayerPlan) -> str:
+    return visible(one.name.removesuffix("_attention").replace("_", " "))
 
 
 def _layer_row(one: LayerPlan, part: bool) -> tuple[str, ...]:
     window = "–" if one.window is None else f"{'±' if one.two_sided else ''}{one.window:,}"
-    kind = visible(one.name.removesuffix("_attention").replace("_", " "))
-    if part and one.part:
-        kind += f" in {visible(one.part)}"
+    kind = _kind_name(one) + (f" in {visible(one.part)}" if part and one.part else "")
     shared = kind, layer_ranges(one.layers), KINDS[one.kind]
     if one.kind == "axial":
         return (*shared, f"{one.turning} of {one.head_dim}", f"{one.base:,.0f}", one.layout, window,
@@ -287,13 +271,9 @@ def layer_ranges(layers: tuple[int, ...] | None) -> str:
     steps = {b - a for a, b in itertools.pairwise(layers)}
     if len(layers) > 3 and len(steps) == 1 and steps != {1}:
         return f"{layers[0]}, {layers[1]} +{steps.pop()} to {layers[-1]}"
-    ranges: list[list[int]] = []
-    for layer in layers:
-        if ranges and layer == ranges[-1][-1] + 1:
-            ranges[-1][1:] = [layer]
-        else:
-            ranges.append([layer])
-    texts = ["-".join(map(str, one)) for one in ranges]
+    runs = itertools.groupby(enumerate(layers), key=lambda pair: pair[1] - pair[0])
+    ranges = ([layer for _, layer in run] for _, run in runs)
+    texts = ["-".join(map(str, dict.fromkeys((one[0], one[-1])))) for one in ranges]
     if len(texts) > 4:
         return f"{len(layers)}: {', '.join(texts[:3])} … {texts[-1]}"
     return ", ".join(texts)
@@ -302,22 +282,22 @@ def layer_ranges(layers: tuple[int, ...] | None) -> str:
 def _program_table(result: RopeAnalysis, index: int) -> tuple[str, list[str], Rows]:
     """Table with one column for programs that agree; ≠ marks a difference from the first."""
     columns: dict[tuple[str, ...], list[Program]] = {}
-    first = next(one for one in result.readers if one.problem is None).readings[index]
+    first = result.accepted_by[0].readings[index]
     for program in result.readers:
         columns.setdefault(_program_column(program, index, first), []).append(program)
     names = [short_names([one.name for one in programs]) for programs in columns.values()]
     evidence = [" and ".join(sorted({one.evidence for one in of})) for of in columns.values()]
-    own = next(column for column in columns if column[0] not in ("refused",))
+    reference = _program_column(result.accepted_by[0], index, first)
     marked = [
-        tuple(f"≠ {cell}" if cell != mine and not {cell, mine} & {"–", "as weights"} else cell
-              for cell, mine in zip(column, own, strict=True))
-        if column is not own and column[0] != "refused" else column
+        tuple(f"≠ {cell}" if cell != usual and not {cell, usual} & _NOT_COMPARED else cell
+              for cell, usual in zip(column, reference, strict=True))
+        if column[0] != "refused" else column
         for column in columns
     ]  # fmt: skip
     header = ["", *(["all programs"] if len(names) == 1 < len(result.readers) else names)]
     cells: Rows = [(name, *row) for name, *row in zip(_ROWS, *marked, strict=True)]
     cells.append(("evidence", *evidence))
-    several = sum(group.turns for group in result.groups) > 1
+    several = len(result.turning) > 1
     group = result.groups[index]
     suffix = f" in {visible(group.name.replace('_', ' '))} layers" if several else ""
     if several and group.part and _several_parts(result.groups):
@@ -363,16 +343,9 @@ def _program_column(program: Program, index: int, first: Reading) -> tuple[str, 
 
 
 def _frequency_row(one: LayerPlan) -> tuple[str, ...]:
-    return (
-        visible(one.name.removesuffix("_attention").replace("_", " ")),
-        f"{one.trained:,}",
-        f"{one.reach:,}",
-        f"{one.never_round} of {len(one.frequencies)}",
-        str(one.never_round_at_reach),
-        str(one.unseen),
-        str(one.kept),
-        str(one.divided),
-    )
+    counts = one.never_round_at_reach, one.unseen, one.kept, one.divided
+    never = f"{one.never_round} of {len(one.frequencies)}"
+    return (_kind_name(one), f"{one.trained:,}", f"{one.reach:,}", never, *map(str, counts))
 
 
 def rope_table(result: RopeAnalysis) -> "rich.console.Group":

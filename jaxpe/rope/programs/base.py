@@ -16,7 +16,7 @@ Groups = tuple[LayerGroup, ...]
 ORIGINAL = "original_max_position_embeddings"
 # Names of YaRN in checkpoints with code of their own.
 YARNS = ("yarn", "deepseek_yarn", "telechat3-yarn")
-
+_PLAIN = ("rope_theta", "partial_rotary_factor", "mrope_section", "llama_4_scaling_beta")
 
 # Traits of programs.
 VERSION_4 = "does not read rope_parameters"
@@ -89,6 +89,11 @@ def type_of(entry: Mapping[str, Any]) -> str:
     return str(kind)
 
 
+def plain(entry: Entry) -> Entry:
+    """θ and share of an entry, without its scaling."""
+    return {"rope_type": "default", **{name: entry[name] for name in _PLAIN if name in entry}}
+
+
 def latent_factor(entry: Entry) -> float:
     """Factor of latent attention under YaRN: m(s, mscale_all_dim)²."""
     all_dim = entry.get("mscale_all_dim")
@@ -103,7 +108,7 @@ def own_scaling(model: Model, entry: Entry, beside: Mapping[str, Any]) -> QueryS
     if model.family.model_type == "llama4_text":
         if not fields.get("attn_temperature_tuning"):
             return None
-        beta, period = (fields.number(n) for n in ("attn_scale", "floor_scale"))
+        beta, period = fields.number("attn_scale"), fields.number("floor_scale")
         return QueryScaling(beta or 0.1, period or 8192, 1, "none")
     beta = beside.get("llama_4_scaling_beta", beside.get("beta"))
     period = beside.get(ORIGINAL)

@@ -8,13 +8,6 @@ from typing import Any
 
 from jaxpe.rope.families import Family
 
-# Fields of a GGUF file that programs read, whatever its layers are.
-_READ = (
-    "rope_theta", "rope_local_base_freq", "rope_scaling", "partial_rotary_factor",
-    "swa_partial_rotary_factor", "swa_head_dim", "sliding_window", "layer_types", "no_rope_layers",
-    "rope_finetuned",
-)  # fmt: skip
-
 
 @cache
 def _table() -> Mapping[str, Any]:
@@ -35,11 +28,15 @@ def find_architecture(name: str) -> Family | None:
     facts = program_facts("llama_cpp")
     kind = next((kind for kind, names in facts["kinds"].items() if name in names), None)
     if kind is not None:
-        return Family(name, kind=kind, reads=_READ)
+        return Family(name, kind=kind, reads=facts["reads"])
     pairing = next((pairs for pairs in ("interleaved", "half") if name in facts[pairs]), None)
     if pairing is None:
         return None
-    row: dict[str, Any] = {"pairing": pairing, "reads": _READ, "latent": name in facts["latent"]}
+    row: dict[str, Any] = {
+        "pairing": pairing,
+        "reads": facts["reads"],
+        "latent": name in facts["latent"],
+    }
     if name in facts["windows"]:
         row["heads"] = {"sliding_attention": "swa_head_dim"}
     if name in facts["turning_every"]:

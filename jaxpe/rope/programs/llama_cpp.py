@@ -12,6 +12,7 @@ from jaxpe.rope.programs.base import (
     Groups,
     QueryScaling,
     UnreadableError,
+    plain,
     type_of,
     yarn_scale,
 )
@@ -21,13 +22,11 @@ from jaxpe.rope.programs.shared import (
     WINDOWED,
     divided,
     parts,
-    plain,
     scaled_entries,
     turned_entries,
     turning_every,
     yarn,
 )
-from jaxpe.rope.programs.transformers import number_or
 
 _NEVER = 1e29  # divisors from here on stand for pairs that do not turn
 PERMUTED = "weights permuted"
@@ -85,10 +84,13 @@ def _written_as(name: str) -> str | None:
 def _written(model: Model, group: LayerGroup) -> Entry:
     """Entry of a group, from the metadata of a file."""
     entry = model.fields.mapping("rope_scaling")
-    share = number_or(model, "partial_rotary_factor", 1.0)
+    share = model.fields.number("partial_rotary_factor", 1.0)
     if group.name in WINDOWED:
-        share = number_or(model, "swa_partial_rotary_factor", share)
-    entry |= {"rope_theta": number_or(model, "rope_theta", 10_000.0), "rope_type": type_of(entry)}
+        share = model.fields.number("swa_partial_rotary_factor", share)
+    entry |= {
+        "rope_theta": model.fields.number("rope_theta", 10_000.0),
+        "rope_type": type_of(entry),
+    }
     entry["partial_rotary_factor"] = share
     if entry["rope_type"] in ("yarn", "longrope") and entry.get(ORIGINAL) is None:
         entry[ORIGINAL] = model.context
@@ -188,8 +190,7 @@ def pairing(model: Model, group: LayerGroup) -> str | None:
     if architecture is None or group.kind != "rotary":
         return None
     half = architecture in _FACTS["half_indexers" if group.place == "indexer" else "half"]
-    entry = model.fields.mapping("rope_scaling") or model.fields.mapping("rope_parameters")
-    sections = architecture in _FACTS["sections"] and bool(entry.get("mrope_section"))
+    sections = architecture in _FACTS["sections"] and bool(model.entry.get("mrope_section"))
     pairs = "half" if half or sections else "interleaved"
     if pairs == group.pairing:
         return None

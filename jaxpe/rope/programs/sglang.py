@@ -10,6 +10,7 @@ from jaxpe.rope.programs.base import (
     Entry,
     Groups,
     UnreadableError,
+    plain,
     type_of,
     yarn_scale,
 )
@@ -20,7 +21,6 @@ from jaxpe.rope.programs.shared import (
     latent_yarn,
     multiplied,
     parts,
-    plain,
     served_entries,
     stated_entry,
     yarn,

@@ -13,6 +13,7 @@ from jaxpe.rope.programs.base import (
     QueryScaling,
     UnreadableError,
     own_scaling,
+    plain,
     type_of,
     yarn_scale,
 )
@@ -22,7 +23,6 @@ from jaxpe.rope.programs.transformers import (
     given_entry,
     group_label,
     logit_factor,
-    number_or,
     query_scaling,
     transformers_5,
 )
@@ -30,7 +30,6 @@ from jaxpe.rope.programs.transformers import (
 WINDOWED = (SLIDING, CHUNKED)
 Facts = Mapping[str, Any]  # of `program_facts`
 Rule = Callable[[LayerGroup, Entry], Entry]
-_PLAIN = ("rope_theta", "partial_rotary_factor", "mrope_section", "llama_4_scaling_beta")
 _YARN = ("factor", ORIGINAL, "beta_fast", "beta_slow", "truncate")
 
 
@@ -70,8 +69,8 @@ def _served(facts: Facts, model: Model, group: LayerGroup, entry: Entry, full: E
     name = model.family.model_type
     if group.name in facts["bases"].get(name, {}):
         field, default = facts["bases"][name][group.name]
-        entry["rope_theta"] = number_or(model, field, float(default))
-        share = number_or(model, "partial_rotary_factor", entry["partial_rotary_factor"])
+        entry["rope_theta"] = model.fields.number(field, float(default))
+        share = model.fields.number("partial_rotary_factor", entry["partial_rotary_factor"])
         entry["partial_rotary_factor"] = share
     if name in facts["bases_fixed"]:
         entry["rope_theta"] = facts["bases_fixed"][name]
@@ -99,7 +98,7 @@ def turned_entries(model: Model, groups: Groups, turning: Sequence[bool]) -> Ent
     entries = completed_entries(model, tuple(turned))
     if not model.family.nested_base:
         return entries
-    base = number_or(model, model.family.nested_base, model.family.base)
+    base = model.fields.number(model.family.nested_base, model.family.base)
     return scaled_entries(
         groups, entries, lambda group, entry: plain({**entry, "rope_theta": base})
     )
@@ -137,11 +136,6 @@ def stated_entry(model: Model, group: LayerGroup) -> Mapping[str, Any]:
     given = given_entry(model)
     part = given.get(group_label(model, group))
     return part if isinstance(part, Mapping) else given
-
-
-def plain(entry: Entry) -> Entry:
-    """θ and share of an entry, without its scaling."""
-    return {"rope_type": "default", **{name: entry[name] for name in _PLAIN if name in entry}}
 
 
 def yarn(entry: Entry, attention_factor: float, **changed: Any) -> Entry:
@@ -206,7 +200,7 @@ def kept_logit_factor(model: Model, group: LayerGroup, entry: Entry) -> float:
 
 def parts(model: Model) -> list[Mapping[str, Any]]:
     """Entries of a file, by kind of layer if there are several."""
-    given = model.fields.mapping("rope_scaling") or model.fields.mapping("rope_parameters")
+    given = model.entry
     return [part for part in given.values() if isinstance(part, Mapping)] or [given]
 
 

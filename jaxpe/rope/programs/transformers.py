@@ -16,9 +16,11 @@ from jaxpe.rope.programs.base import (
     UnreadableError,
     latent_factor,
     own_scaling,
+    plain,
     type_of,
 )
 from jaxpe.rope.programs.facts import program_facts
+from jaxpe.rope.result import LayerPlan
 
 ALL = ""  # the label of an entry that holds for all layers
 _FACTS = program_facts("transformers")
@@ -109,7 +111,7 @@ def _own_table(model: Model, entries: Entries, *, refuses: bool = False) -> Entr
         return entries
     if refuses and model.family.scaling == "refused":
         raise UnreadableError("ValueError: its class has no scaling")
-    return tuple(entry and _bare(entry) for entry in entries)
+    return tuple(entry and plain(entry) for entry in entries)
 
 
 def completed_entries(model: Model, groups: Groups) -> Entries:
@@ -153,7 +155,7 @@ def transformers_4(
     entry["rope_type"] = _known_type(model, str(entry.get("type") or type_of(entry)))
     own = family.base_4 or float(family.bases[FULL][1] if FULL in family.bases else family.base)
     entry["rope_theta"] = fields.number(family.nested_base or "rope_theta") or own
-    entry["partial_rotary_factor"] = number_or(model, "partial_rotary_factor", family.fraction)
+    entry["partial_rotary_factor"] = model.fields.number("partial_rotary_factor", family.fraction)
     beside = fields.number(ORIGINAL)
     if entry["rope_type"] == "longrope":  # L0 is taken from beside the entry alone
         inside = entry.get(ORIGINAL) if _add_factors(model, entry) else None
@@ -170,7 +172,7 @@ def transformers_4(
         local = {"rope_type": "default", "rope_theta": _base(model, SLIDING)}
         parts = {FULL: entry, SLIDING: _finish(model, local)}
     elif family.bases:  # OLMo 3: θ of all layers, the scaling in those that look at everything
-        parts = {FULL: entry, SLIDING: _bare(entry)}
+        parts = {FULL: entry, SLIDING: plain(entry)}
     return _own_table(model, _group_entries(model, groups, parts))
 
 
@@ -186,21 +188,10 @@ def transformers_4_55(configuration: Configuration, model: Model, groups: Groups
     return entries
 
 
-def _bare(entry: Entry) -> Entry:
-    kept = ("rope_theta", "partial_rotary_factor")
-    return {"rope_type": "default"} | {name: entry[name] for name in kept if name in entry}
-
-
-def number_or(model: Model, name: str, default: Any) -> Any:
-    """Number of the file or of the class, else a default."""
-    value = model.fields.number(name)
-    return default if value is None else value
-
-
 def _base(model: Model, kind: str) -> float:
     """θ of a kind of layer, from the field of this kind."""
     name, default = model.family.bases[kind]
-    return number_or(model, name, float(default))
+    return model.fields.number(name, float(default))
 
 
 def _own_code(model: Model, groups: Groups) -> Entries:
@@ -208,9 +199,9 @@ def _own_code(model: Model, groups: Groups) -> Entries:
     entry = model.fields.mapping("rope_scaling")
     entry["rope_theta"] = model.fields.number("rope_theta") or model.family.base
     if "rope_ratio" in model.family.defaults:
-        entry["rope_theta"] *= number_or(model, "rope_ratio", 1.0)
+        entry["rope_theta"] *= model.fields.number("rope_ratio", 1.0)
     entry["rope_type"] = _known_type(model, type_of(entry))
-    share = number_or(model, "partial_rotary_factor", model.family.fraction)
+    share = model.fields.number("partial_rotary_factor", model.family.fraction)
     entry["partial_rotary_factor"] = share
     if entry["rope_type"] in _FACTS["with_original"]:
         entry[ORIGINAL] = entry.get(ORIGINAL) or model.context
@@ -219,9 +210,7 @@ def _own_code(model: Model, groups: Groups) -> Entries:
 
 def given_entry(model: Model) -> dict[str, Any]:
     """Mutable copies of the file's entry, else the class's."""
-    fields = model.fields
-    given = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
-    given = given or model.family.entry or {}
+    given = model.entry or model.family.entry or {}
     return {k: dict(v) if isinstance(v, Mapping) else v for k, v in given.items()}
 
 
@@ -234,7 +223,7 @@ def _converted(model: Model, groups: Groups) -> dict[str, Entry]:
     if model.family.bases:
         return _entries_from_bases(model)
     given, family = given_entry(model), model.family
-    theta = number_or(model, "rope_theta", None if family.bare else family.base)
+    theta = model.fields.number("rope_theta", None if family.bare else family.base)
     share = model.fields.number("partial_rotary_factor")
     share = _fraction(model) if share is None else share
     labels = {group_label(model, group) for group in groups} | {*family.labels.values()}
@@ -312,16 +301,9 @@ def _entries_from_layer_lists(model: Model, groups: Groups) -> dict[str, Entry]:
     return parts
 
 
-def _ultrabert(model: Model, groups: Groups) -> dict[str, Entry]:
-    """θ in a list by layer, without an entry."""
-    fields = model.fields
-    stated = fields.mapping("rope_parameters") or fields.mapping("rope_scaling")
-    return (_converted if stated else _entries_from_layer_lists)(model, groups)
-
-
 def _cohere2_moe(model: Model, groups: Groups) -> dict[str, Entry]:
     """Entry without completion, else `rope_theta`; `rope_scaling` is not read."""
-    theta = number_or(model, "rope_theta", model.family.base)
+    theta = model.fields.number("rope_theta", model.family.base)
     entry = model.fields.mapping("rope_parameters") or {"rope_theta": theta}
     return {ALL: _completed(model, entry, nested=False)}
 
@@ -350,7 +332,7 @@ def _default_entries(model: Model, groups: Groups) -> dict[str, Entry]:
 _CONVERSIONS: dict[str, Callable[[Model, Groups], dict[str, Entry]]] = {
     "deepseek_v4": _deepseek_v4,
     "by_layer_lists": _entries_from_layer_lists,
-    "ultrabert": _ultrabert,
+    "ultrabert": lambda m, g: (_converted if m.entry else _entries_from_layer_lists)(m, g),
     "cohere2_moe": _cohere2_moe,
     "dots3_note": _dots3_note,
     "by_kind_defaults": _default_entries,
@@ -406,33 +388,29 @@ def _finish(model: Model, entry: Entry) -> Entry:
     return entry
 
 
-def group_label(model: Model, group: LayerGroup) -> str:
+def group_label(model: Model, group: LayerGroup | LayerPlan) -> str:
     """Part of the entry for a group; an indexer uses the part of its layers."""
     name = group.name.removesuffix(INDEXER)
     return model.family.labels.get(name, name)
 
 
 def _group_entries(model: Model, groups: Groups, parts: Mapping[str, Entry]) -> Entries:
-    """Entry of each group, with Hunyuan's scaling by alpha applied to the base."""
+    """Entry of each group; Hunyuan's alpha stretches the base to base·alpha^(d/(d − 2))."""
     result = []
     for group in groups:
         label = group_label(model, group)
         entry = parts.get(label, parts.get(ALL)) if group.kind == "rotary" else {}
         if entry is None:
             raise UnreadableError(f"KeyError: the entry has no part for {label}")
-        entry = _bare(entry) if entry and group.name == UNSCALED else dict(entry)
+        entry = plain(entry) if entry and group.name == UNSCALED else dict(entry)
         if entry and group.base is not None:
             entry["rope_theta"] = group.base
-        by_alpha = model.family.alpha and entry.get("rope_type") == "dynamic"
-        result.append(stretched(group, entry) if by_alpha and entry.get("alpha") else entry or None)
+        if model.family.alpha and entry.get("rope_type") == "dynamic" and entry.get("alpha"):
+            dim = int(group.width * float(entry.get("partial_rotary_factor") or 1.0))
+            stretch = float(entry["alpha"]) ** (dim / (dim - 2))
+            entry = {**plain(entry), "rope_theta": float(entry["rope_theta"]) * stretch}
+        result.append(entry or None)
     return tuple(result)
-
-
-def stretched(group: LayerGroup, entry: Entry) -> Entry:
-    """NTK by a fixed alpha: base·alpha^(d/(d − 2)), at every length."""
-    dim = int(group.width * float(entry.get("partial_rotary_factor") or 1.0))
-    base = float(entry["rope_theta"]) * float(entry["alpha"]) ** (dim / (dim - 2))
-    return {**_bare(entry), "rope_theta": base}
 
 
 def logit_factor(model: Model, group: LayerGroup, entry: Entry) -> float:

@@ -12,6 +12,7 @@ from jaxpe.rope.programs.base import (
     Groups,
     UnreadableError,
     latent_factor,
+    plain,
     type_of,
     yarn_scale,
 )
@@ -24,7 +25,6 @@ from jaxpe.rope.programs.shared import (
     longrope,
     multiplied,
     parts,
-    plain,
     served_entries,
     stated_entry,
     yarn,

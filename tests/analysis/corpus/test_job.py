@@ -141,7 +141,7 @@ def test_shuffled_documents_have_no_position(corpus):
     assert found.position.significant_rank == 0
     assert share.low < 0 < share.high
     assert found.held_out.dim == 0
-    assert not {"own fit", "held-out fit", "nearness"} & named_findings(found).keys()
+    assert not {"fitted", "fixed", "nearness"} & named_findings(found).keys()
 
 
 def test_of_a_source_and_of_its_tokens_the_same():

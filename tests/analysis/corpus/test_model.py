@@ -64,7 +64,7 @@ def test_its_table_is_scored_by_its_tokens(found, folder):
 def test_it_is_held_against_halves_and_never_called_the_best_fixed_encoding(found):
     assert 0 < found.held_out.fixed["tiny-bert"][0].estimate < 1
     assert all("tiny-bert" not in names for names in found.held_out.best)
-    assert "tiny-bert" in named_findings(found)["model fit"]
+    assert "tiny-bert" in named_findings(found)["model"]
     report = json.loads(result_files(found, "report")["report.json"])
     assert "tiny-bert" in report["held_out"]["fixed"]
 

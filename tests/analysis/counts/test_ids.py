@@ -52,7 +52,7 @@ def test_counts_of_ids_are_those_of_their_text(files, tmp_path):
         ("b", {"tokenizer": "ids"}, "pass `vocab_size`"),
         ("b", {"tokenizer": "ids", "vocab_size": 99}, "has id 1.., and ids has 99"),
         ("b", {"max_vocab": 9}, "leave `vocab` and `max_vocab` out"),
-        ("a", {"vocab_size": 9}, "for token ids, and the documents are text"),
+        ("a", {"vocab_size": 9}, "the documents are text, not token ids; leave `vocab_size`"),
     ],
 )
 def test_what_does_not_go_together(files, tmp_path, names, options, message):

@@ -156,13 +156,13 @@ ODD = {
     "save_every": {"save_every": 5},
     "batch_size": {"batch_size": 32},
     "skip_unreadable": {"skip_unreadable": True},
-    "is not that of process 0": {"out": f"own {process}"},
+    "is not the folder of process 0": {"out": f"own {process}"},
     "shards[0] ": {"shards": changed},
     "`batch_size` is 0": {"batch_size": 0},
 }
 for name, options in ODD.items():
     count(name, **(options if odd else {}))
-real, run._versions = run._versions, lambda: {**real(), "Unicode": f"1{odd}"}
+real, run._versions = run._versions, lambda: {**real(), "version of Unicode": f"1{odd}"}
 count("version of Unicode")
 run._versions = real
 count("all alike")
@@ -219,8 +219,14 @@ def test_processes_that_disagree_are_told_how(tmp_path):
         ({"coordinator": "a:1e5", "processes": 2, "process": 0}, "`coordinator` is a:1e5; pass"),
         ({"processes": 2}, "`coordinator`, `processes` and `process` go together"),
         ({"coordinator": "localhost:1", "process": 0}, "go together"),
-        ({"coordinator": "localhost:1", "processes": 2, "process": 2}, "a number from 0 to 1"),
-        ({"coordinator": "localhost:1", "processes": 2, "process": -1}, "a number from 0 to 1"),
+        (
+            {"coordinator": "localhost:1", "processes": 2, "process": 2},
+            "pass at most 1",
+        ),
+        (
+            {"coordinator": "localhost:1", "processes": 2, "process": -1},
+            "pass at least 0",
+        ),
         ({"coordinator": "localhost:1", "processes": 0, "process": 0}, "pass at least 1"),
     ],
 )

@@ -158,7 +158,7 @@ DAMAGE = {
     "fewer tokens": (edited(tokens=WORDS.tokens[1:]), "with 4 tokens"),
     "folds": (setting(folds=3), "`folds` is 3"),
     "endless nulls": (setting(nulls=2**31 - 2, length=2**30), "their table needs .* of memory"),
-    "bins": (setting(edges=[0, 3, 2, 3]), "`edges` are"),
+    "bins": (setting(edges=[0, 3, 2, 3]), "`edges` is"),
 }
 
 
@@ -417,10 +417,10 @@ def test_one_alone_is_nothing_to_merge(parts):
         ({"null_folds": 1}, "`null_folds` is 1"),
         ({"seed": -1}, "`seed` is -1"),
         ({"seed": 2**32}, "`seed` is 4294967296"),
-        ({"edges": (0, 5, 5, 128)}, "`edges` are .*; pass 0, ascending to 128"),
-        ({"edges": (1, 128)}, "`edges` are"),
-        ({"edges": (0, 127)}, "`edges` are"),
-        ({"edges": ()}, "`edges` are"),
+        ({"edges": (0, 5, 5, 128)}, "`edges` is .*; pass 0, ascending to 128"),
+        ({"edges": (1, 128)}, "`edges` is"),
+        ({"edges": (0, 127)}, "`edges` is"),
+        ({"edges": ()}, "`edges` is"),
         ({"length": 2**31}, "`length` is 2147483648; pass at most"),
         ({"folds": 10**40}, r"`folds` is 10*; pass at most"),
         ({"nulls": 10**400}, r"`nulls` is 10*\.\.\. .*pass at most"),

@@ -39,7 +39,7 @@ from jaxpe.analysis.extrapolation.cell_files import (
 from jaxpe.analysis.extrapolation.cells import run_cell, trained_models
 from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.analysis.extrapolation.memory import needed_bytes
-from jaxpe.analysis.extrapolation.models import encoding_sizes, loss_of, model_of, scores
+from jaxpe.analysis.extrapolation.models import build_loss, encoding_sizes, functional_model, scores
 from jaxpe.data import sequence_task
 from tests.conftest import small_disk
 
@@ -84,7 +84,7 @@ def test_encodings_start_from_the_same_weights_where_shapes_allow(data):
 
     def start(name):
         encoding = variant(name).trained(encoding_sizes(SUITE, data.task), True)
-        return jax.vmap(model_of(SUITE, data.task, encoding)[1])(keys, plain)
+        return jax.vmap(functional_model(SUITE, data.task, encoding)[1])(keys, plain)
 
     shared = dict(jax.tree_util.tree_leaves_with_path(plain))
     for name, own in (("t5", 1), ("none", 0)):
@@ -100,7 +100,7 @@ def test_lanes_train_as_single_models_do(data):
     encoding = variant("sinusoidal").trained(sizes, True)
     assert chunk_of(SUITE) == 3
     lanes = trainer(SUITE, data, encoding)(seeds=SEEDS, rates=np.array([1e-2, 3e-3]), steps=6)
-    apply, _ = model_of(SUITE, data.task, encoding)
+    apply, _ = functional_model(SUITE, data.task, encoding)
     batches = data.training(SEEDS, 0, 6)
     shape = training.learning_rate_schedule(peak=1.0, steps=100, warmup=5, decay="cosine")
 
@@ -108,7 +108,7 @@ def test_lanes_train_as_single_models_do(data):
         optimizer = training.adamw(lambda count, rate=rate: rate * shape(100 * count / 6.0))
         params = jax.tree.map(lambda x, lane=lane: x[lane], data.weights(SEEDS)[1])
         state = training.init_state(params, optimizer, key=jax.random.key(0))
-        step = training.train_step(loss_of(data.task, apply), optimizer)
+        step = training.train_step(build_loss(data.task, apply), optimizer)
         for i in range(6):
             state, metrics = step(state, jax.tree.map(lambda x, at=(i, lane): x[at], batches))
             np.testing.assert_allclose(lanes.losses[i, lane], metrics["loss"], rtol=1e-4)

@@ -15,7 +15,7 @@ from jaxpe.analysis.extrapolation import (
     variant,
     variant_names,
 )
-from jaxpe.analysis.extrapolation.presets import chosen
+from jaxpe.analysis.extrapolation.presets import preset_suites
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
 from jaxpe.data import SEQUENCE_TASKS, sequence_task
 from jaxpe.encodings import EncodingSizes
@@ -169,24 +169,26 @@ def test_defaults_fit_the_sizes():
 
 
 def test_settings_take_the_place_of_a_presets():
-    sums, strings = chosen("paper", encodings=("rope", "none"), steps=5, factors=(1, 3), seed=None)
+    sums, strings = preset_suites(
+        "paper", encodings=("rope", "none"), steps=5, factors=(1, 3), seed=None
+    )
     for suite, own in zip((sums, strings), preset("paper"), strict=True):
         assert (suite.tasks, suite.seed, suite.name) == (own.tasks, own.seed, own.name)
         assert suite.encodings == ("rope", "none")
         assert (suite.steps, suite.lengths) == (5, (own.length, 3 * own.length))
-    assert chosen("smoke") == preset("smoke")
+    assert preset_suites("smoke") == preset("smoke")
 
 
 def test_tasks_go_to_the_suite_that_has_them_or_their_kind():
     def tasks(*names):
-        return {suite.name: suite.tasks for suite in chosen("smoke", tasks=names)}
+        return {suite.name: suite.tasks for suite in preset_suites("smoke", tasks=names)}
 
     assert tasks("parity") == {"strings": ("parity",)}
     assert tasks("sort", "running_sum", "copy") == {
         "running sums": ("running_sum",),
         "strings": ("sort", "copy"),
     }
-    quick = chosen("quick", tasks=("running_sum", "copy"))  # which has no numbers of its own
+    quick = preset_suites("quick", tasks=("running_sum", "copy"))  # which has no numbers of its own
     assert [(suite.name, suite.tasks) for suite in quick] == [
         ("strings", ("copy",)), ("running sums", ("running_sum",)),
     ]  # fmt: skip

@@ -1,0 +1,117 @@
+"""Options of a count of documents."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+from jaxpe._core.memory import check_bytes
+from jaxpe._core.options import check_range
+from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, count_settings
+from jaxpe.data import Tokenizer
+from jaxpe.geometry import position_bins
+
+_EDGE_BYTES = 128  # of an edge of a bin, while edges are made and as one of the settings
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CountOptions:
+    """Count the tokens at each position of any number of documents, and write the counts.
+
+    Re-run the same command to resume an interrupted count.
+
+    Attributes:
+        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, each also .gz,
+            .bz2, .xz, .zst, of .parquet, .arrow, .array_record, of `jaxpe export` folders and of
+            Hugging Face datasets saved to disk; of token ids, .bin, .npy, and
+            lists of integers in .parquet and .arrow; stdlib, sst2, imdb. A .csv may have quoted
+            fields. A .tsv is read so where all its quotation marks quote fields; rename it to .csv
+            to force that.
+        tokenizer: tokenizer as for `jaxpe report`, words when absent; for token ids, the one that
+            made them, or "ids".
+        vocab_size: number of ids, for the tokenizer ids.
+        separator: id that ends a document in a stream of ids; when absent, every `length` ids are
+            a document.
+        vocab: file with the vocabulary of words or characters, such as the vocabulary.json
+            that an earlier count wrote, or text with one a line; [UNK] in it stands for all others.
+            Made in a first pass over the documents when absent.
+        max_vocab: largest size of the vocabulary; rarer words become [UNK], and counts can then be
+            merged only if they have the same `vocab`.
+        special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
+        length: positions read of each document.
+        bins: number of bins of positions, for long contexts; when absent every position is counted.
+        spacing: bins of equal widths, or of widths that grow with the position.
+        folds: number of folds, in which a hash puts each document; for halves and intervals.
+        nulls: number of corpora with shuffled positions, for the test of dimensions; 0 for none.
+        seed: random seed of the shuffles.
+        batch_size: documents of a step, of each process.
+        save_every: steps between saves.
+        workers: number of processes that tokenize words, characters or bytes, and look for the
+            vocabulary of the first two; 0 for a thread of this one. When absent, one a core for
+            large corpora.
+        skip_unreadable: leave out and report shards that cannot be read, after reading each one
+            through first; otherwise the first such shard stops the run.
+        memory: gigabytes that may be used; all free memory when absent.
+        text_field: column or key with the text.
+        skip_nulls: leave out rows whose text is null or missing, and count them; otherwise the
+            first such row stops the run.
+        group_field: column or key such as the author or source, for documents that are not
+            independent: those with the same value share a fold. Without one, equal documents do,
+            and near-copies count as independent.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+        distributed: whether this is one of several processes of a cluster manager (SLURM, GKE).
+        coordinator: host and port of process 0, of several processes started by hand.
+        processes: number of processes.
+        process: number of this process, from 0.
+    """
+
+    sources: tuple[str, ...]
+    tokenizer: str | None = None
+    vocab_size: int | None = None
+    separator: int | None = None
+    vocab: Path | None = None
+    max_vocab: int | None = None
+    special: bool = False
+    length: int = 128
+    bins: int | None = None
+    spacing: Literal["equal", "log"] = "equal"
+    folds: int = 16
+    nulls: int = 20
+    seed: int = 0
+    batch_size: int = 4096
+    save_every: int = 200
+    workers: int | None = None
+    skip_unreadable: bool = False
+    memory: float | None = None
+    text_field: str | None = None
+    skip_nulls: bool = False
+    group_field: str | None = None
+    data_dir: Path | None = None
+    distributed: bool = False
+    coordinator: str | None = None
+    processes: int | None = None
+    process: int | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether this is one of several processes."""
+        by_hand = (self.coordinator, self.processes, self.process)
+        return self.distributed or any(value is not None for value in by_hand)
+
+    def settings(self, tokenizer: Tokenizer) -> CountSettings:
+        """Settings of a count with this tokenizer; raises `InputError` for options out of range."""
+        edges = None
+        if self.bins is not None:
+            check_range("length", self.length, most=INT32_MAX)
+            check_range("bins", self.bins, least=1, most=self.length)
+            check_bytes(_EDGE_BYTES * self.bins, what=f"`bins={self.bins}`", remedy="pass fewer")
+            bins = position_bins(self.length, bins=self.bins, spacing=self.spacing)
+            edges = tuple(bins.tolist())
+        return count_settings(
+            tokenizer,
+            length=self.length,
+            edges=edges,
+            folds=self.folds,
+            nulls=self.nulls,
+            seed=self.seed,
+            group_field=self.group_field,
+        )
