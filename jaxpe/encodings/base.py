@@ -7,6 +7,7 @@ head_dim]`, positions `[..., n]`, logits and weights `[..., heads, n_q, n_k]`.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
