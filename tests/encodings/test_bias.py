@@ -160,6 +160,30 @@ def test_t5_buckets(num_buckets, max_distance, bidirectional):
     np.testing.assert_array_equal(far, ours[[0, -1]])
 
 
+<<<<<<< HEAD
+=======
+def test_t5_buckets_of_an_odd_half():
+    """18 buckets, 9 of each sign, of which 4 are exact: T5's own loop, in float64."""
+
+    def bucket(offset):
+        distance, first = abs(offset), 9 if offset > 0 else 0
+        if distance < 4:
+            return first + distance
+        wide = 4 + int(math.log(distance / 4) / math.log(100 / 4) * (9 - 4))
+        return first + min(wide, 8)
+
+    offsets = np.arange(-120, 121)
+    found = t5_buckets(offsets, num_buckets=18, max_distance=100)
+    np.testing.assert_array_equal(found, [bucket(int(offset)) for offset in offsets])
+
+
+def test_a_whole_power_begins_its_t5_bucket():
+    """Buckets from 4, 8, 16, 32 and 64 on: the last is 64.00000000000001 by the formula."""
+    found = t5_buckets(-np.array([31, 32, 63, 64]), num_buckets=18, max_distance=128)
+    assert found.tolist() == [6, 7, 7, 8]
+
+
+>>>>>>> main
 def test_fractional_offsets_fall_between_whole_ones():
     offsets = np.linspace(-200, 200, 6401)  # sixteenths
     buckets = np.asarray(t5_buckets(offsets))
