@@ -440,14 +440,6 @@ def test_shares_of_heads_make_the_logits_of_each_layer(name):
         np.testing.assert_allclose(found, parts.logits[layer], atol=2e-5)
 
 
-def test_layers_alike_are_no_pattern():
-    alike = Decoder(
-        CONFIG, layer_encoding=interleaved_layers(FOX, ROPE, period=1), rngs=nnx.Rngs(0)
-    )
-    assert alike.pattern_params is None
-    assert alike.layers.attention.encoding == ROPE
-
-
 # Bad input.
 
 

@@ -95,20 +95,6 @@ def test_decoding_with_a_cache_is_the_whole_row_by_row(name):
     np.testing.assert_allclose(jnp.stack(rows), whole, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_left_padding_changes_nothing(name):
-    encoding, params = encoding_and_params(name)
-    q, k, v = qkv()
-    i, pad = np.arange(N), 3
-    whole = attend(encoding, params, q, k, v, q_positions=i, k_positions=i, mask=CAUSAL)
-    where = np.concatenate([np.arange(-pad, 0), i])
-    q, k, v = (jnp.concatenate([jnp.full((pad, HEADS, WIDTH), 9.0), x]) for x in (q, k, v))
-    mask = np.tri(N + pad, dtype=bool) & (np.arange(N + pad) >= pad)
-    padded = attend(encoding, params, q, k, v, q_positions=where, k_positions=where, mask=mask)
-    np.testing.assert_allclose(padded[pad:], whole, atol=1e-12)
-    assert np.isfinite(padded).all()
-
-
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "cope"])
 def test_packed_documents_do_not_see_each_other(name):
     # CoPE sums gates over the row, and the hook knows of no documents: one row each.
