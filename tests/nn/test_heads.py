@@ -192,7 +192,7 @@ def test_generation_does_not_pass_the_end_of_a_table_in_silence():
     _, params, model = language_model("learned", num_layers=1)
     prompt = some_ids(2, 6)
     assert nn.generate(model(params), prompt, steps=7).shape == (2, 7)
-    with pytest.raises(ValueError, match="position 12 is beyond a table of length 12"):
+    with pytest.raises(ValueError, match="position 12 has no row in a table of length 12"):
         nn.generate(model(params), prompt, steps=8)
     mask = np.ones((2, 6), bool)
     traced = jax.jit(lambda p, m: nn.generate(model(p), prompt, mask=m, steps=8))(params, mask)
