@@ -13,6 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from common import Run, compacted, main, squared_from_gram  # pyrefly: ignore
+from position_alternatives import (  # pyrefly: ignore
+    contrast_geometry,
+    length_weighted_mask,
+    thinned_mask,
+)
 from position_corpora import VOCAB, Corpus, Documents, N, large, small  # pyrefly: ignore
 
 import jaxpe
@@ -128,8 +133,8 @@ def _small(drawn: Drawn, key: jax.Array, true: jax.Array) -> dict[str, Any]:
     counts = geometry.count_tokens(drawn.ids, vocab_size=VOCAB, mask=drawn.mask)
     masks = {
         "cohort": drawn.mask & geometry.cohort_of(drawn.mask)[:, None],
-        "thinned": geometry.thinned_mask(key, drawn.mask),
-        "length weights": geometry.length_weighted_mask(key, drawn.mask),
+        "thinned": thinned_mask(key, drawn.mask),
+        "length weights": length_weighted_mask(key, drawn.mask),
     }
     found = {"plug-in": plug_in(counts), "split half": whole.split_half, "position": whole}
     found["contrasts"] = contrasts(drawn, halving, shuffling[:CONTRAST_NULLS])
@@ -155,7 +160,7 @@ def contrasts(drawn: Drawn, halving: jax.Array, shuffling: jax.Array) -> SplitHa
     count = partial(geometry.count_tokens, **known)
     shuffle = partial(geometry.permute_within_documents, mask=mask, groups=groups)
     nulls = [count(shuffle(key, ids)) for key in shuffling]
-    return geometry.contrast_geometry(count(ids), nulls, key=halving)
+    return contrast_geometry(count(ids), nulls, key=halving)
 
 
 @partial(jax.jit, static_argnames="vocab_size")

@@ -77,7 +77,6 @@ if TYPE_CHECKING:
         scaled_stress,
         significant_rank,
         smacof,
-        sparse_counts,
         split_half_geometry,
         stress,
     )
@@ -98,7 +97,7 @@ __all__ = [
     "plot", "position_decodability", "position_geometry", "position_offsets", "position_rank",
     "positional_distributions", "procrustes",
     "report", "rope", "rope_from_hf", "scale_positions", "scaled_stress", "shaw",
-    "significant_rank", "sinusoidal", "sinusoidal_vectors", "smacof", "sparse_counts", "spectral",
+    "significant_rank", "sinusoidal", "sinusoidal_vectors", "smacof", "spectral",
     "split_half_geometry", "stress", "t5", "theory", "training", "transformer_xl", "wavelet",
     "xpos",
 ]  # fmt: skip

@@ -585,8 +585,6 @@ EXEMPT = {
     "geometry": {
         "pad_documents": HOST,
         "position_bins": HOST,
-        "sparse_counts": "how many cells are occupied is a shape, other counts another",
-        "sparse_counts_from_cells": "likewise",
         "stack_corpora": HOST,
     },
     "encodings": {

@@ -52,7 +52,6 @@ from jaxpe.data import (
     tokenizer_of_ids,
     vocabulary_of,
 )
-from jaxpe.data.formats.token_files import Stream
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_counting.json"
 LENGTH, FOLDS, BATCH, IDS = 256, 16, 4096, 8192
@@ -131,7 +130,6 @@ def compared(
     references: dict[str, Callable[..., None]],
     sizes: Sequence[list[Path]],
     quick: bool,
-    **more: Any,
 ) -> Found:
     """Tokens a CPU second of references and of counting, of what documents take that come again.
 
@@ -139,12 +137,13 @@ def compared(
     apart. References are given the number of the size, 0 or 1.
     """
     settings = count_settings(opened, length=LENGTH, folds=FOLDS, nulls=0)
-    options: Any = {"tokenizer": opened, "settings": settings, "batch_size": BATCH, **more}
+    options = CountOptions(sources=(), batch_size=BATCH, workers=0)
+    counting: Any = {"tokenizer": opened, "settings": settings}
     tokens = [0, 0]
 
     def counted(which: int) -> None:
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            stored = count_shards(find_shards(sizes[which]), place, **options)
+            stored = count_shards(find_shards(sizes[which]), place, options, **counting)
         tokens[which] = int(stored.table.sum(dtype=np.int64))
 
     folder.mkdir(parents=True)
@@ -210,8 +209,8 @@ def ids(folder: Path, quick: bool) -> Found:
     def alone(which: int) -> None:
         np.bincount(cells[which], minlength=FOLDS * LENGTH * IDS)
 
-    opened, stream = tokenizer_of_ids(vocab_size=IDS), Stream(None, LENGTH, IDS)
-    return compared(folder / "counts", opened, {"alone": alone}, paths, quick, stream=stream)
+    opened = tokenizer_of_ids(vocab_size=IDS)
+    return compared(folder / "counts", opened, {"alone": alone}, paths, quick)
 
 
 def ready_ids(folder: Path, times: int, quick: bool) -> tuple[np.ndarray, Sequence[list[Path]]]:

@@ -39,19 +39,19 @@ class Command(RopeOptions):
 def run(words: Sequence[str]) -> None:
     """Read the configuration, print the result, and write the page if `--out` is given."""
     options = parse(Command, words)
-    found = explain_rope(plain(options, RopeOptions))
-    found = found._replace(findings=tuple(map(_flagged_finding, found.findings)))
+    analysis = explain_rope(plain(options, RopeOptions))
+    analysis = analysis._replace(findings=tuple(map(_flagged_finding, analysis.findings)))
     page = None
     if options.out is not None:
         with output_folder(options.out):
-            page = report.write(found, options.out, png=options.png)
+            page = report.write(analysis, options.out, png=options.png)
     if options.json:
-        print(json.dumps(to_json(found), indent=2))
+        print(json.dumps(to_json(analysis), indent=2))
     else:
-        _tell(found, legend=options.explain)
+        _tell(analysis, legend=options.explain)
         if page is not None:
             print(f"Page: {page}")
-    if found.status != "judged":
+    if analysis.status != "judged":
         sys.exit(NOT_JUDGED)
 
 
@@ -61,20 +61,20 @@ def _flagged_finding(finding: Finding) -> Finding:
     )
 
 
-def _tell(found: RopeAnalysis, *, legend: bool) -> None:
-    rich.print(report.rope_table(found))
+def _tell(analysis: RopeAnalysis, *, legend: bool) -> None:
+    rich.print(report.rope_table(analysis))
     if legend:
         for name, meaning in ROPE_LEGEND:
             rich.print(Text(f"{name:>9}  {meaning}"))
         print()
-    for one in found.findings:
+    for one in analysis.findings:
         line = Text(f"{one.severity}: {one.text} {one.remedy}")
         for index, name in enumerate(one.references):
             line.append(", " if index else " (")
             line.append(name, style=f"link {thread_address(name)}")
         rich.print(line.append(")") if one.references else line)
-    if found.recipes:
-        print(f"\nWhat to do for {found.length:,} positions:")
-    for recipe in found.recipes:
+    if analysis.recipes:
+        print(f"\nWhat to do for {analysis.length:,} positions:")
+    for recipe in analysis.recipes:
         print(f"\n# {recipe.program}\n{recipe.text}")
-    rich.print(Text(f"\n{report.rope_summary(found)}"))
+    rich.print(Text(f"\n{report.rope_summary(analysis)}"))

@@ -22,7 +22,7 @@ from jaxpe.cli import audit, compare, spectral
 from jaxpe.cli.console import Bars
 from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.parsing import command_line, parse, plain
-from jaxpe.report import pace, trained_summary, training_table, write, write_training_figures
+from jaxpe.report import pace, trained_summary, training_table, write
 from jaxpe.training import TrainConfig, load_config, train
 from jaxpe.training.config import (
     DEFAULT_STEPS,
@@ -50,9 +50,8 @@ def run(words: Sequence[str]) -> None:
         _keep_freed_memory()
         with prompt_exit(partial(_how_to_go_on, config, words)):
             result = train(config, progress=Bars(Command, say=partial(print, flush=True)))
-        write_training_figures(result.history, config.out)
         trained = read_run(config.out)
-        page = write(trained, config.out, commands=commands_after(trained.config))
+        page = write(trained, config.out, png=True, commands=commands_after(trained.config))
     except KeyboardInterrupt:
         print(_how_to_go_on(config, words), file=sys.stderr)
         raise

@@ -15,6 +15,7 @@ from jaxpe.encodings.base import (
     as_floats,
     as_mask,
     bind_context,
+    broadcast_mask,
     centered_positions,
     check_queries_and_keys,
     compute_dtype,
@@ -112,16 +113,7 @@ def attention_weights(
         raise ValueError(f"logits have shape {logits.shape}: pass [..., n_q, n_k] of some keys")
     if mask is None:
         return jax.nn.softmax(logits, axis=-1)
-    mask = as_mask(mask)
-    if mask.ndim > logits.ndim:
-        raise ValueError(f"mask has shape {mask.shape}, more axes than logits of {logits.shape}")
-    sizes = zip(reversed(mask.shape), reversed(logits.shape), strict=False)
-    if any(1 != size != target != 1 for size, target in sizes):
-        raise ValueError(
-            f"mask has shape {mask.shape}, which does not fit logits {logits.shape} "
-            "[..., heads, n_q, n_k]: pass mask[..., None, :, :] where all heads share one"
-        )
-    mask = expand_rank(mask, logits.ndim)
+    mask = broadcast_mask(mask, logits.shape)
     weights = jax.nn.softmax(jnp.where(mask, logits, jnp.finfo(logits.dtype).min), axis=-1)
     return jnp.where(mask, weights, 0.0)
 

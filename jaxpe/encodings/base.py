@@ -167,7 +167,14 @@ def bind_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding
     return encoding._replace(context=_no_context, **hooks)
 
 
-def encoding_at(encoding: Encoding, params: Params, x: ArrayLike, positions: ArrayLike) -> Encoding:
+def encoding_at(
+    encoding: Encoding,
+    params: Params,
+    x: ArrayLike,
+    positions: ArrayLike,
+    *,
+    queries: ArrayLike | slice | None = None,
+) -> Encoding:
     """The encoding with the context of one row of hidden states, where it depends on them.
 
     Args:
@@ -175,6 +182,7 @@ def encoding_at(encoding: Encoding, params: Params, x: ArrayLike, positions: Arr
         params: what its `init` gave.
         x: hidden states `[..., n, d]` of the tokens that queries and keys are of.
         positions: `[..., n]`.
+        queries: places of the queries in a row `[n]`; all when None.
 
     >>> encoding_at(jaxpe.alibi(num_heads=1), (), jnp.ones((2, 4)), jnp.arange(2)).defines("bias")
     True
@@ -182,7 +190,21 @@ def encoding_at(encoding: Encoding, params: Params, x: ArrayLike, positions: Arr
     if not encoding.defines("context"):
         return encoding
     context, _ = encoding.context(params, x, positions, Rows())
-    return bind_context(encoding, context, context)
+    if queries is None:
+        return bind_context(encoding, context, context)
+    return bind_context(encoding, jax.tree.map(lambda leaf: leaf[queries], context), context)
+
+
+def check_acts_by(encoding: Encoding, *hooks: str, such_as: str) -> None:
+    """Raise where an encoding does not define these hooks, or acts by others."""
+    defined = {name for name in encoding._fields if encoding.defines(name)}
+    more = sorted(defined - {"init", "vectors", *hooks})
+    if more or not defined.issuperset(hooks):
+        needed = " and ".join(f"`{hook}`" for hook in hooks)
+        raise ValueError(
+            f"the encoding defines {more or f'no {needed}'}: pass one that acts by {needed} alone, "
+            f"as {such_as}, and chain the rest"
+        )
 
 
 def check_inner_products(
@@ -235,20 +257,10 @@ def as_positions(positions: ArrayLike) -> Array:
             f"positions are {positions.dtype}, which cannot tell positions apart: pass int32, or "
             "float32 where they are fractional"
         )
-    check_finite_positions(positions)
-    return positions
-
-
-def check_finite_positions(positions: Any) -> None:
-    """Raise for NaN and infinity, where positions are known."""
-    kind = getattr(getattr(positions, "dtype", None), "kind", "f")
-    if kind in "iub" or is_traced(positions):
-        return
-    if isinstance(positions, jax.Array) and not positions.is_fully_addressable:
-        return
-    values = np.asarray(positions)
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
+    known = not is_traced(positions) and positions.is_fully_addressable
+    if known and not np.isfinite(np.asarray(positions)).all():
         raise InputError("positions hold NaN or infinity: pass finite numbers")
+    return positions
 
 
 def _check_range(positions: ArrayLike) -> None:
@@ -289,6 +301,26 @@ def align_positions(
             f"[..., n] with n = {leading[-1] if leading else '?'} and leading axes that broadcast"
         )
     return positions.reshape((1,) * missing + positions.shape)
+
+
+def turning_positions(x: Array, positions: ArrayLike, *, axes: int = 0) -> Array:
+    """Positions beside queries or keys `[..., n, heads, head_dim]` that turn.
+
+    `[..., n]`, or `[..., n, axes]` where a position has several coordinates (axes > 0).
+
+    Raises:
+        ValueError: for an array that is no floats of heads, or positions of other coordinates.
+    """
+    if x.ndim < 3 or not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(
+            f"the encoding turns floats [..., n, heads, head_dim], not {x.dtype} of {x.shape}"
+        )
+    positions = as_positions(positions)
+    if axes and (positions.ndim < 2 or positions.shape[-1] != axes):
+        raise ValueError(
+            f"positions of shape {positions.shape}: pass [..., n, {axes}], one for each axis"
+        )
+    return align_positions(positions, x.shape, after=2, axes=int(axes > 0))
 
 
 def position_offsets(
@@ -360,7 +392,10 @@ def broadcast_mask(mask: ArrayLike, shape: tuple[int, ...]) -> Array:
     mask = as_mask(mask)
     sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
     if mask.ndim > len(shape) or any(size not in (1, target) for size, target in sizes):
-        raise ValueError(f"mask has shape {mask.shape}, which does not broadcast to {shape}")
+        raise ValueError(
+            f"mask has shape {mask.shape}, which does not broadcast to {shape}: pass "
+            "mask[..., None, :, :] where all heads share one"
+        )
     return jnp.broadcast_to(expand_rank(mask, len(shape)), shape)
 
 
@@ -414,6 +449,15 @@ def check_sizes(**sizes: int) -> None:
     """Raise where an option that counts something (num_heads=…) is below 1, or beyond memory."""
     for name, size in sizes.items():
         check_size(name, size, each=16)
+
+
+def check_hidden_states(x: Array, dim: int) -> None:
+    """Raise where hidden states `[..., n, d]` are not as wide as an encoding expects."""
+    if x.shape[-1] != dim:
+        raise ValueError(
+            f"the encoding was built for dim={dim}, but hidden states are {x.shape[-1]} wide: pass "
+            f"dim={x.shape[-1]}"
+        )
 
 
 def check_even(**sizes: int) -> None:

@@ -1,6 +1,7 @@
 """Combinations of encodings: in a chain, by head, by layer, at other positions."""
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -22,9 +23,10 @@ from jaxpe.encodings.base import (
     vector_dtype,
 )
 
-# Hooks that take one array, and those that take queries and keys.
+# Hooks that take one array and its positions, and those that take positions of queries and keys,
+# behind so many arrays.
 _SINGLE = ("embed", "query", "key")
-_PAIRS = ("products", "bias", "mask", "weights", "value")
+_PAIRS = {"products": 2, "bias": 2, "mask": 2, "weights": 2, "value": 1}
 
 
 class LayerPattern(NamedTuple):
@@ -104,7 +106,7 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
         return apply
 
     def combined(hook):
-        count = 3 if hook == "value" else 4  # arguments before the contexts
+        count = _PAIRS[hook] + 2  # arguments before the contexts
         combine = operator.and_ if hook == "mask" else operator.add
 
         def apply(params, *args):
@@ -222,24 +224,17 @@ def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
         dtype = vector_dtype(positions)
         return positions.astype(dtype) * jnp.asarray(factor, dtype)
 
-    def single(hook):
-        def apply(params, x, positions, *rest):
-            return getattr(encoding, hook)(params, x, moved(positions), *rest)
-
-        return apply
-
-    def pairs(hook):
-        arrays = 1 if hook == "value" else 2
-
+    def at_moved(hook, arrays, count):
         def apply(params, *args):
-            i, j, *contexts = args[arrays:]
-            return getattr(encoding, hook)(params, *args[:arrays], moved(i), moved(j), *contexts)
+            end = arrays + count
+            positions = map(moved, args[arrays:end])
+            return getattr(encoding, hook)(params, *args[:arrays], *positions, *args[end:])
 
         return apply
 
-    hooks = {"vectors": lambda params, positions: encoding.vectors(params, moved(positions))}
-    hooks |= {name: single(name) for name in (*_SINGLE, "context")}
-    hooks |= {name: pairs(name) for name in _PAIRS}
+    hooks = {"vectors": at_moved("vectors", 0, 1)}
+    hooks |= {name: at_moved(name, 1, 1) for name in (*_SINGLE, "context")}
+    hooks |= {name: at_moved(name, arrays, 2) for name, arrays in _PAIRS.items()}
     defined: dict[str, Any] = {name: f for name, f in hooks.items() if encoding.defines(name)}
     return encoding._replace(**defined)
 
@@ -331,8 +326,7 @@ def _boundaries(heads: list[int], available: int) -> list[int]:
             f"the encodings cover {sum(heads)} heads as {heads}, but the array has {available}: "
             "pass heads that divide in the same ratio"
         )
-    ends = [sum(heads[: i + 1]) // share for i in range(len(heads))]
-    return ends[:-1]
+    return [end // share for end in itertools.accumulate(heads)][:-1]
 
 
 def _joined(

@@ -64,7 +64,7 @@ class CatalogueEntry(NamedTuple):
     name: str
     family: str
     make: Callable[[EncodingSizes], Encoding | LayerPattern]
-    source: str
+    source: str = ""
     vectors: str = ""
     coordinates: int = 1
     fitted: bool = False
@@ -97,12 +97,8 @@ def register(
     *,
     make: Callable[[EncodingSizes], Any] | None = None,
     family: str | None = None,
-    source: str = "",
-    vectors: str = "",
-    coordinates: int = 1,
-    fitted: bool = False,
-    variant_of: str = "",
     description: str | None = None,
+    **fields: Any,
 ) -> Callable[[F], F]:
     """Decorator that puts an encoding into the catalogue, and leaves the function as it is.
 
@@ -115,8 +111,8 @@ def register(
         make: builds the encoding for given sizes. When None it is the decorated function, given
             all sizes, or only those that are named as its required keyword-only parameters.
         family: family of encodings that are shown together; the file of the function when None.
-        source, vectors, coordinates, fitted, variant_of: fields of `CatalogueEntry`.
         description: what it does, in one line; first line of the function's docstring when None.
+        fields: other fields of `CatalogueEntry`, such as `source` and `vectors`.
 
     Raises:
         InputError: for a name that is taken, or is not of letters, digits, "_", "-" and ".".
@@ -150,12 +146,8 @@ def register(
             name,
             family=_module(function).rpartition(".")[2] if family is None else family,
             make=_from_sizes(function) if make is None else make,
-            source=source,
-            vectors=vectors,
-            coordinates=coordinates,
-            fitted=fitted,
-            variant_of=variant_of,
             description=first_line if description is None else description,
+            **fields,
         )
         _REGISTERED[name] = _Registered(entry, function)
         return function

@@ -6,7 +6,7 @@ refused where its numbers are known, and gives NaN inside `jit`, `vmap` and `gra
 """
 
 from jaxpe.geometry.counts.binning import bin_counts, bin_positions, position_bins
-from jaxpe.geometry.counts.cohorts import cohort_of, length_weighted_mask, thinned_mask
+from jaxpe.geometry.counts.cohorts import cohort_of
 from jaxpe.geometry.counts.distributions import (
     EmptyPolicy,
     PositionalDistributions,
@@ -25,7 +25,6 @@ from jaxpe.geometry.counts.position_counts import (
     regroup_folds,
     stack_corpora,
 )
-from jaxpe.geometry.counts.sparse import SparseCounts, sparse_counts, sparse_counts_from_cells
 from jaxpe.geometry.counts.token_lists import TokenLists, token_lists
 from jaxpe.geometry.distances.matrices import (
     Distances,
@@ -81,7 +80,6 @@ from jaxpe.geometry.mds.classical import (
 )
 from jaxpe.geometry.mds.decodability import PositionDecodability, position_decodability
 from jaxpe.geometry.mds.entropy_rank import entropy_rank
-from jaxpe.geometry.mds.from_counts import classical_mds_from_counts
 from jaxpe.geometry.mds.from_points import PrincipalCoordinates, classical_mds_from_points
 from jaxpe.geometry.mds.krylov import Eigenpairs, principal_eigenpairs
 from jaxpe.geometry.mds.procrustes import Procrustes, procrustes
@@ -103,7 +101,6 @@ from jaxpe.geometry.noise.cross_validation import (
 )
 from jaxpe.geometry.noise.position import (
     PositionGeometry,
-    contrast_geometry,
     position_geometry,
     position_geometry_from_counts,
 )
@@ -140,26 +137,26 @@ __all__ = [
     "PositionCounts", "PositionDecodability", "PositionGeometry", "PositionHalves",
     "PositionIntervals", "PositionStatistics", "PositionalDistributions",
     "PositionalInformation", "PrincipalCoordinates", "Procrustes", "SampledRate",
-    "SampledStress", "ScaledStress", "SignificantRank", "Smacof", "SparseCounts",
+    "SampledStress", "ScaledStress", "SignificantRank", "Smacof",
     "SplitHalfGeometry", "StackedCorpora", "StochasticMDS", "TokenLists", "VarianceShares",
     "add_documents", "as_distances", "as_points", "bin_counts", "bin_positions",
-    "circulant_projection", "circulant_residual", "classical_mds", "classical_mds_from_counts",
+    "circulant_projection", "circulant_residual", "classical_mds",
     "classical_mds_from_gram", "classical_mds_from_points", "cohort_of", "compare_geometries",
-    "content_labels", "contrast_geometry", "count_tokens", "cross_validated_mds",
+    "content_labels", "count_tokens", "cross_validated_mds",
     "disjoint_geometries", "disjoint_position_geometries", "distance_rows",
     "distances_from_gram", "empty_counts", "entropy", "entropy_rank", "euclidean_distances",
     "fisher_rao_distances", "fold_of_documents", "gaussian_information", "gram_matrix",
     "half_sample_interval", "held_out_stress", "hellinger_distances", "hellinger_gram",
     "hellinger_points", "holm_adjusted", "information_optimal_encoding", "is_monotone",
-    "kruskal_stress1", "length_weighted_mask", "low_rank_factors", "mantel_correlation",
+    "kruskal_stress1", "low_rank_factors", "mantel_correlation",
     "min_separation", "monotonicity_violation_rate", "mutual_information",
     "mutual_information_encoding", "nearness", "noise_floor", "pad_documents", "pair_weights",
     "permute_within_documents", "position_bins", "position_decodability", "position_geometry",
     "position_geometry_from_counts", "position_intervals", "position_rank",
     "positional_distributions", "positional_information", "principal_angles",
     "principal_eigenpairs", "procrustes", "rank_above_null", "regroup_folds", "sampled_stress",
-    "sampled_violation_rate", "scaled_stress", "significant_rank", "smacof", "sparse_counts",
-    "sparse_counts_from_cells", "split_half_geometry", "stack_corpora", "stochastic_mds",
-    "stress", "stress_per_position", "sum_over_pairs", "thinned_mask", "toeplitz_projection",
+    "sampled_violation_rate", "scaled_stress", "significant_rank", "smacof",
+    "split_half_geometry", "stack_corpora", "stochastic_mds",
+    "stress", "stress_per_position", "sum_over_pairs", "toeplitz_projection",
     "toeplitz_residual", "token_lists", "variance_shares", "weighted_gram",
 ]  # fmt: skip

@@ -28,11 +28,24 @@ _FEW = 2**24  # numbers that always fit in memory
 _MOST = 2**31  # of one array
 
 
-def check_distances(D: Any) -> None:
-    """Raise for a matrix that holds no distances, or whose squares are no floats.
+def host_floats(x: Any) -> Any:
+    """Arrays in which integers of NumPy are floats: `jit` would cut them to 32 bits."""
+    if isinstance(x, np.ndarray):
+        return x.astype(float) if x.dtype.kind in "iu" else x
+    return jax.tree.map(host_floats, x) if isinstance(x, tuple) else x
 
-    Nothing is done for points, for numbers that are not known, and for more than 4,096 positions.
+
+def checked_distances(D: Any) -> Any:
+    """`host_floats` of distances; raise for what holds none, or whose squares are no floats.
+
+    Nothing is checked of points, of unknown numbers, and of more than 4,096 positions.
     """
+    check_distances(D)
+    return host_floats(D)
+
+
+def check_distances(D: Any) -> None:
+    """Raise for a matrix that holds no distances, or whose squares are no floats."""
     values, present = _parts(D, "values")
     if not isinstance(D, tuple):
         check_numeric(D, "the matrix of distances")
@@ -65,17 +78,17 @@ def check_distances(D: Any) -> None:
     check_symmetric(matrix, "distances")
 
 
-def check_encoded(P: Any) -> None:
-    """`check_distances` of an encoding given by distances; of points, their size is checked."""
+def checked_encoding(P: Any) -> Any:
+    """`checked_distances` of an encoding given by distances; of points, their size is checked."""
     if isinstance(P, tuple) and hasattr(P, "values"):
-        check_distances(P)
-        return
+        return checked_distances(P)
     points = getattr(P, "coordinates", getattr(P, "points", P))
     if not isinstance(points, tuple):
         check_numeric(points, "points")
     points = _known(points, getattr(P, "present", None))
     if points is not None and points.size:
         _check_magnitude("coordinates", float(np.abs(points).max()), points.dtype)
+    return host_floats(P)
 
 
 def _check_magnitude(name: str, largest: float, dtype: Any) -> None:
@@ -277,9 +290,7 @@ def floating(x: ArrayLike, name: str = "the array") -> Array:
     Integers, which would truncate what meets them, become the default float. float16 would overflow
     in sums, bfloat16 has no digits to spare, and neither has a decomposition.
     """
-    if isinstance(x, np.ndarray) and x.dtype.kind in "iu":
-        x = x.astype(float)  # before JAX cuts them to 32 bits
-    x = numbers(x, name)
+    x = numbers(host_floats(x), name)
     if jnp.issubdtype(x.dtype, jnp.floating):
         return x if x.dtype.itemsize >= 4 else x.astype(jnp.float32)
     if not (jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool):

@@ -3,6 +3,10 @@
 A model is `f(P, example) -> outputs`, a loss `loss(outputs, example) -> scalar`, P `[n, d]` holds
 the position vectors, and `examples` is a pytree of arrays `[examples, ...]`, over which the
 expected loss is the mean. Compiled once for the same functions.
+
+Arrays that f closes over are constants of the program. jaxlib 0.10.2 has computed derivatives of
+loops over constants wrong on CPUs, so a model's weights should be arguments:
+`jax.jit(lambda weights: positional_ntk(partial(model, weights), loss, P, examples))(weights)`.
 """
 
 from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jaxpe._core.lazy import lazy_names
 from jaxpe.report.tables import counts_table
-from jaxpe.report.training_figures import pace, training_table, write_training_figures
+from jaxpe.report.training_figures import pace, training_table
 from jaxpe.report.write import write
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ __all__ = [
     "inspect_markdown", "inspect_summary", "inspect_table", "pace", "property_markdown",
     "property_table", "rope_summary", "rope_table",
     "spectral_summary", "spectral_table", "summary", "summary_table", "trained_summary",
-    "training_table", "write", "write_training_figures",
+    "training_table", "write",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(

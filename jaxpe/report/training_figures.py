@@ -5,14 +5,11 @@ after it: "eval/..." and "probe/...", as `jaxpe.training.train` writes them.
 """
 
 import math
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxpe._core.files import write_file
 from jaxpe.report import style
 from jaxpe.report.style import ABSENT, PLUG_IN, POSITION, Rendered, add_legend, new_figure
 from jaxpe.report.tables import make_table
@@ -44,38 +41,12 @@ _PROBED = "probe/occupied/stress"  # which every probe records
 _WINDOWS = 20  # a smoothed curve averages over one part in so many of the run
 
 
-def write_training_figures(
-    history: Sequence[Record], directory: str | os.PathLike[str]
-) -> list[Path]:
-    """Draw curves.png and, where the encoding was probed, probe.png; return their paths.
-
-    Raises `InputError` where the folder cannot be written, and `MissingExtraError` without the
-    extra `report`.
-
-    >>> import tempfile
-    >>> history = [{"step": step, "loss": 1.0 / step} for step in (1, 2, 3)]
-    >>> [path.name for path in write_training_figures(history, tempfile.mkdtemp())]
-    ['curves.png']
-    """
-    images = {
-        Path(directory) / f"{name}.png": style.png(history, draw)
-        for name, draw, _ in _drawings(history)
-    }
-    for path, image in images.items():
-        write_file(path, image)
-    return list(images)
-
-
 def training_figures(history: Sequence[Record]) -> list[Rendered]:
     """The curves and, where the encoding was probed, its geometry."""
-    return style.render(history, *_drawings(history))
-
-
-def _drawings(history: Sequence[Record]) -> list[style.Drawing]:
-    drawn: list[style.Drawing] = [("curves", curves_figure, _CURVES)]
+    drawings: list[style.Drawing] = [("curves", curves_figure, _CURVES)]
     if _series(history, _PROBED)[0].size:
-        drawn.append(("probe", probe_figure, _PROBE))
-    return drawn
+        drawings.append(("probe", probe_figure, _PROBE))
+    return style.render(history, *drawings)
 
 
 _CURVES = (

@@ -330,7 +330,7 @@ def model_codes(case: Case) -> Codes:
     fields = {**case.configuration.outside, **case.stated}
     dtype = str(fields.get("dtype") or fields.get("torch_dtype") or "").removeprefix("torch.")
     if dtype in longest and dtype != "float32":
-        yield "low_precision", longest[dtype]._asdict()
+        yield "low_precision", {"name": dtype, **longest[dtype]._asdict()}
     if "float32" in longest and longest["float32"].largest >= _RADIANS:
         yield "float32_precision", longest["float32"]._asdict()
     if thread_names(case.name):

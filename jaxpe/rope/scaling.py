@@ -45,7 +45,9 @@ class RopeFrequencies(NamedTuple):
 
 
 class LinearScaling(NamedTuple):
-    """Positions divided by s: ω_k / s. Chen et al. (2023).
+    """Linear scaling: all frequencies divided by s (Chen et al. 2023).
+
+    Position interpolation: ω_k/s at position i is ω_k at i/s.
 
     Attributes:
         factor: s, the divisor of all frequencies.
@@ -59,7 +61,9 @@ class LinearScaling(NamedTuple):
 
 
 class NtkScaling(NamedTuple):
-    """NTK-aware: base·s^(d/(d−2)), so the fastest stays and the slowest becomes ω/s (bloc97).
+    """NTK-aware scaling: a larger base, which keeps the fastest frequency (bloc97 2023).
+
+    The base becomes base·s^(d/(d−2)), so that the slowest frequency becomes ω/s.
 
     Attributes:
         factor: s, the divisor of the slowest frequency.
@@ -73,9 +77,10 @@ class NtkScaling(NamedTuple):
 
 
 class DynamicScaling(NamedTuple):
-    """NTK-aware with the length at hand: s·L/L0 − (s − 1) in place of s where L > L0, else 1.
+    """Dynamic NTK scaling: a base that grows with the sequence (emozilla 2023).
 
-    So s = 1 is not the end of scaling: beyond L0 it is NTK by L/L0.
+    For L positions the factor of `NtkScaling` is s·L/L0 − (s − 1) where L > L0, else 1. So s = 1
+    scales too: beyond L0 it is NTK by L/L0.
     Frequencies move as a text grows, while cached keys keep those they were turned with: when
     generating, give `rope` the `length` you will reach.
 
@@ -95,9 +100,10 @@ class DynamicScaling(NamedTuple):
 
 
 class NtkByPartsScaling(NamedTuple):
-    """Fast frequencies stay, slow ones are divided by s, between them a ramp: YaRN's Eq. (13)-(16).
+    """NTK-by-parts scaling: slow frequencies divided by s, fast ones kept (bloc97 2023).
 
-    In the original context `beta_fast` turns and more stay, `beta_slow` and fewer are scaled.
+    Frequencies of `beta_fast` and more turns in the original context stay. Those of `beta_slow` and
+    fewer are divided by s, and a ramp lies between: Eq. (13)-(16) of YaRN, Peng et al. (2023).
 
     Attributes:
         factor: s, how many times the original context is read.
@@ -121,8 +127,9 @@ class NtkByPartsScaling(NamedTuple):
 
 
 class YarnScaling(NamedTuple):
-    """NTK by parts, with cos and sin times 0.1·ln s + 1. Peng et al. (2023).
+    """YaRN: NTK-by-parts scaling with a temperature of attention (Peng et al. 2023).
 
+    cos and sin are multiplied by 0.1·ln s + 1.
     `mscale` and `mscale_all_dim`, given together, make the factor a ratio (DeepSeek-V2).
 
     Attributes:
@@ -158,8 +165,9 @@ class YarnScaling(NamedTuple):
 
 
 class Llama3Scaling(NamedTuple):
-    """Scaling of Llama 3.1: ω/s at wavelengths λ > L0/low, ω at λ < L0/high, smooth between.
+    """Llama 3 scaling: long wavelengths multiplied by s, short ones kept (Meta 2024).
 
+    Frequencies are ω/s at wavelengths above L0/low and ω below L0/high, with a ramp between.
     Where high is not above low, as in Llama 4 Scout, there is a step at low and nothing between.
 
     Attributes:
@@ -185,8 +193,9 @@ class Llama3Scaling(NamedTuple):
 
 
 class LongRopeScaling(NamedTuple):
-    """Each frequency has its own divisor, one list up to L0, one beyond. Ding et al. (2024).
+    """LongRoPE: each frequency divided by a number of its own (Ding et al. 2024).
 
+    One list of divisors serves up to L0 positions, another one beyond.
     cos and sin are multiplied by √(1 + ln s / ln L0). As with dynamic scaling, give `rope` a
     `length` when generating.
 
@@ -223,10 +232,10 @@ class LongRopeScaling(NamedTuple):
 
 
 class ProportionalScaling(NamedTuple):
-    """The fastest `fraction` of the frequencies of the whole head, / s; the others do not turn.
+    """Proportional scaling (p-RoPE): slow frequencies set to zero (Barbero et al. 2024).
 
-    p-RoPE, Barbero et al. (2024). Unlike plain partial rotation the frequencies are spaced as for
-    the whole head.
+    The fastest `fraction` of the frequencies is divided by s. Unlike in plain partial rotation the
+    frequencies are spaced as for the whole head.
 
     Attributes:
         factor: s, the divisor of the frequencies that turn.
@@ -244,8 +253,9 @@ class ProportionalScaling(NamedTuple):
 
 
 class ResonanceScaling(NamedTuple):
-    """Wavelengths rounded to whole positions: 2π/round(2π/ω). Wang et al. (2024), Resonance RoPE.
+    """Resonance scaling: wavelengths rounded to whole positions (Wang et al. 2024).
 
+    ω becomes 2π/round(2π/ω).
     Each frequency then comes round in training as it does beyond. Applied to the frequencies of
     another scaling where one is given, as after YaRN.
 

@@ -226,12 +226,12 @@ def _encodings(
     shared: list[Any] = [p for p, each in zip(parts, layered, strict=True) if not each]
     in_layers = [p for p, each in zip(parts, layered, strict=True) if each]
     return {
-        "encoding": _with_vectors(shared) if shared else identity(),
+        "encoding": _chain(shared) if shared else identity(),
         "layer_encoding": chain(*in_layers) if in_layers else identity(),
     }
 
 
-def _with_vectors(parts: list[Encoding]) -> Encoding:
+def _chain(parts: list[Encoding]) -> Encoding:
     """The chain, whose vectors are those added to the embeddings where several parts have some."""
     encoding = chain(*parts)
     with_vectors = [i for i, part in enumerate(parts) if part.defines("vectors")]

@@ -229,10 +229,10 @@ def check_config(config: TrainConfig) -> None:
         if config.task not in (tasks := _TASKS.get(name, (config.task,))):
             listed = " or ".join(filter(None, tasks))
             raise InputError(f"`{name}` is for `task` {listed}: leave it out")
-    if config.max_vocab is not None and not vocabulary_occurs(tokenizer_of(config)):
+    tokenizer = tokenizer_name(config)
+    if config.max_vocab is not None and not vocabulary_occurs(tokenizer):
         raise InputError(
-            f"`max_vocab={config.max_vocab}`: {tokenizer_of(config)} has a vocabulary of its own; "
-            "leave it out"
+            f"`max_vocab={config.max_vocab}`: {tokenizer} has a vocabulary of its own; leave it out"
         )
     if config.source == STANDARD_INPUT:
         raise InputError("standard input cannot be read again to resume: pass a file")
@@ -254,7 +254,7 @@ def resolved(config: TrainConfig, task: Task | None = None) -> TrainConfig:
     """
     task, model = task or config.task, config.model
     pretrained, translates = config.pretrained is not None, task == "translate"
-    tokenizer = None if translates else tokenizer_of(config)
+    tokenizer = None if translates else tokenizer_name(config)
     defaults: dict[str, Any] = {
         "task": task,
         "held_out": None if config.source in NAMED else 0.1,
@@ -474,6 +474,6 @@ def longest_row(config: TrainConfig) -> int:
     return sequence_task(config.source).tokens(max(config.length, *config.longer))
 
 
-def tokenizer_of(config: TrainConfig) -> str:
+def tokenizer_name(config: TrainConfig) -> str:
     """Name or path of the tokenizer, by default the pretrained model's."""
     return config.tokenizer or config.pretrained or "words"

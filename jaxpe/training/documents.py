@@ -39,7 +39,7 @@ from jaxpe.training.config import (
     Task,
     TrainConfig,
     resolved,
-    tokenizer_of,
+    tokenizer_name,
 )
 from jaxpe.training.memory import FOLDS
 
@@ -79,7 +79,7 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
     train = _read(config, labelled, progress)
     if nulls := train.corpus.null_texts:
         progress.say(f"{nulls:,} rows without text left out")
-    train, mask_id = _with_mask(train) if task == "mlm" else (train, None)
+    train, mask_id = _mask_vocabulary(train) if task == "mlm" else (train, None)
     if share is None:
         split = next(name for name in NAMED[config.source].splits if name != "train")
         held_out = load_labelled(
@@ -218,12 +218,12 @@ def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTo
         "progress": progress,
     }
     if labelled:
-        options |= {"max_vocab": _limit(config, tokenizer_of(config))}
+        options |= {"max_vocab": _limit(config, tokenizer_name(config))}
         return load_labelled(config.source, label_field=config.label_field or LABEL, **options)
     corpus = load_tokens(config.source, **options)
     # A file of ids has a vocabulary of its own.
     corpus = occurring_vocabulary(corpus, _limit(config, corpus.tokenizer))
-    return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer_of(config))
+    return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer_name(config))
 
 
 def _limit(config: TrainConfig, tokenizer: str) -> int | None:
@@ -233,7 +233,7 @@ def _limit(config: TrainConfig, tokenizer: str) -> int | None:
     return config.max_vocab
 
 
-def _with_mask(labelled: LabelledTokens) -> tuple[LabelledTokens, int]:
+def _mask_vocabulary(labelled: LabelledTokens) -> tuple[LabelledTokens, int]:
     """The same documents over a vocabulary with [MASK], and its id."""
     corpus = labelled.corpus
     for name in _MASK:

@@ -156,7 +156,7 @@ def fit(
             run.repeat_hooks()
             run.log = stack.enter_context(Log(log, run.history))
         if not restored and (not run.history or run.history[-1]["step"] < start):
-            record = run.with_findings({"step": start})
+            record = run.complete_record({"step": start})
             if len(record) > 1:
                 run.write(record)
         try:
@@ -200,7 +200,7 @@ class _Run:
         if self.history and self.history[-1]["step"] == self.start:
             record = dict(self.history[-1])
             if record.pop("error", None) is not None:
-                self.history[-1] = plain(self.with_findings(record))
+                self.history[-1] = plain(self.complete_record(record))
 
     def advance(self, number: int) -> None:
         """Make one update; record the metrics of the one before, or its own if a hook is due."""
@@ -230,7 +230,7 @@ class _Run:
         record = _record(*self.pending)
         self.pending = None
         try:
-            findings = self.with_findings(record)
+            findings = self.complete_record(record)
         except Exception as error:
             self.write(record | {"error": f"{type(error).__name__}: {error}"})
             raise
@@ -243,7 +243,7 @@ class _Run:
         if self.log is not None:
             self.log.write(record)
 
-    def with_findings(self, record: Record) -> Record:
+    def complete_record(self, record: Record) -> Record:
         """Record of a step with the findings of its hooks."""
         number = record["step"]
         # A hook that is due may end the run, and then those of the end of a run are due too.

@@ -19,8 +19,6 @@ CASES: dict[str, Case] = GEOMETRY | SPECTRAL | NTK
 EXEMPT = {
     "compare_geometries": "eager: counts are thinned on the host, to sizes that depend on them",
     "empty_counts": "sizes in, zeros out",
-    "sparse_counts": "eager: how many cells are occupied is a shape",
-    "sparse_counts_from_cells": "eager: how many cells are occupied is a shape",
     "pad_documents": "ragged Python lists in, NumPy out",
     "stack_corpora": "corpora of different shapes in, NumPy out",
     "inverse_frequencies": "a float64 NumPy constant, made at trace time",

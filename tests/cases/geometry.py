@@ -184,17 +184,6 @@ def _folded(ids):
     return _counts(ids, folds=3)
 
 
-def _sparse_cells(rng):
-    """Full tables: how many cells are occupied is a shape."""
-    tokens = rng.integers(1, 9, (3, N, VOCAB), dtype=np.int32)
-    counts = geometry.PositionCounts(tokens, np.int32(99), np.int32(0))
-    return tuple(map(np.asarray, geometry.sparse_counts(counts, block=4)))
-
-
-def _of_sparse(function):
-    return lambda *fields: function(geometry.SparseCounts(*fields))
-
-
 GEOMETRY: dict[str, Case] = {
     "count_tokens": Case(lambda ids, mask: _counts(ids, mask=mask, exclude=(3,)), _masked_ids),
     "count_tokens_in_folds": Case(lambda ids, mask: _counts(ids, mask=mask, folds=3), _masked_ids),
@@ -228,19 +217,6 @@ GEOMETRY: dict[str, Case] = {
     "distances_from_gram": Case(geometry.distances_from_gram, _gram, total),
     "gram_matrix": Case(geometry.gram_matrix, _targets, total),
     "hellinger_gram": Case(geometry.hellinger_gram, _mu, total),
-    "hellinger_gram_of_sparse_counts": Case(_of_sparse(geometry.hellinger_gram), _sparse_cells),
-    "hellinger_distances_of_sparse_counts": Case(
-        _of_sparse(geometry.hellinger_distances), _sparse_cells
-    ),
-    "split_half_geometry_of_sparse_counts": Case(
-        _of_sparse(lambda c: geometry.split_half_geometry(c, key=jax.random.key(0), splits=3)),
-        _sparse_cells,
-    ),
-    "noise_floor_of_sparse_counts": Case(_of_sparse(geometry.noise_floor), _sparse_cells),
-    "classical_mds_from_counts": Case(
-        _of_sparse(lambda c: geometry.classical_mds_from_counts(c, dim=2, tolerance=1e-9)[:2]),
-        _sparse_cells,
-    ),
     "classical_mds": Case(lambda D: geometry.classical_mds(D, dim=2), _targets, rotation_invariant),
     "classical_mds_from_gram": Case(
         lambda B: geometry.classical_mds_from_gram(B, dim=2), _gram, rotation_invariant
@@ -250,11 +226,6 @@ GEOMETRY: dict[str, Case] = {
     ),
     "classical_mds_from_points_by_krylov": Case(
         lambda X: geometry.classical_mds_from_points(X, dim=2, method="krylov", tolerance=1e-9),
-        _points,
-        rotation_invariant,
-    ),
-    "classical_mds_from_points_by_landmarks": Case(
-        lambda X: geometry.classical_mds_from_points(X, dim=2, method="landmark"),
         _points,
         rotation_invariant,
     ),
@@ -389,22 +360,8 @@ GEOMETRY: dict[str, Case] = {
         ),
         _made_of(lambda ids: (_position(ids), _position_halves(ids))),
     ),
-    "contrast_geometry": Case(
-        lambda ids: geometry.contrast_geometry(
-            *(lambda counts, *nulls: (counts, nulls))(*_nulls(ids)), key=jax.random.key(0)
-        ),
-        _ids,
-    ),
     "nearness": Case(geometry.nearness, _squared_distances, total),
     "cohort_of": Case(geometry.cohort_of, lambda rng: (rng.random((24, N)) < 0.9,)),
-    "thinned_mask": Case(
-        lambda mask: geometry.thinned_mask(jax.random.key(0), mask),
-        lambda rng: (rng.random((24, N)) < 0.8,),
-    ),
-    "length_weighted_mask": Case(
-        lambda mask: geometry.length_weighted_mask(jax.random.key(0), mask),
-        lambda rng: (rng.random((24, N)) < 0.8,),
-    ),
     "regroup_folds": Case(
         _of_counts(lambda c: geometry.regroup_folds(c, folds=1)), _made_of(_folded)
     ),

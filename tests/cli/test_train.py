@@ -20,8 +20,14 @@ from rich.console import Console
 from jaxpe.analysis.training_run import choices, read_run
 from jaxpe.cli.parsing import parse, plain
 from jaxpe.cli.train import Command, commands_after, parsed
-from jaxpe.report import pace, trained_summary, training_table, write_training_figures
-from jaxpe.report.training_figures import PLACES, SCORES, curves_figure, probe_figure
+from jaxpe.report import pace, trained_summary, training_table
+from jaxpe.report.training_figures import (
+    PLACES,
+    SCORES,
+    curves_figure,
+    probe_figure,
+    training_figures,
+)
 from jaxpe.training import (
     Evaluations,
     NonFiniteLoss,
@@ -107,7 +113,7 @@ def test_a_run_prints_a_table_and_draws_its_figures(runs):
     assert lines[-2] == f"To extend it: jaxpe train --steps 120 --out {runs.whole} --resume"
     assert re.fullmatch(r"Run: .*/whole/train\.html   \(\d+ s, [\d,]+ tokens/s\)", lines[-1])
     for name in ("curves.png", "probe.png"):
-        assert (runs.whole / name).read_bytes().startswith(b"\x89PNG")
+        assert (runs.whole / "figures" / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_page_says_what_was_trained_and_what_to_run_next(runs):
@@ -163,13 +169,11 @@ def test_figures_show_the_log(runs):
     assert len(stress) == 3
 
 
-def test_what_is_not_finite_is_drawn_as_a_gap_and_printed_as_such(tmp_path):
+def test_what_is_not_finite_is_drawn_as_a_gap_and_printed_as_such():
     scores = {f"probe/{where}/{name}": None for where, *_ in PLACES for name, _ in SCORES}
     history = [{"step": 0, "eval/loss": None, **scores}, {"step": 1, "loss": 2.0, "eval/loss": 1.0}]
-    paths = write_training_figures(history, tmp_path)
-    assert [path.name for path in paths] == ["curves.png", "probe.png"]
-    paths = write_training_figures(history[1:], tmp_path)
-    assert [path.name for path in paths] == ["curves.png"]
+    assert [figure.name for figure in training_figures(history)] == ["curves", "probe"]
+    assert [figure.name for figure in training_figures(history[1:])] == ["curves"]
     record = {"step": 0, "loss": None, "accuracy": 0.0, "occupied/stress": None}
     numbers = dict.fromkeys(("documents", "held_out", "vocab_size", "length", "parameters"), 1)
     summary = TrainSummary(

@@ -20,7 +20,8 @@ from jaxpe.data import (
 )
 from jaxpe.data.formats import token_files
 from jaxpe.data.formats.token_files import Stream
-from jaxpe.data.tokens.batches import Reading, empty_batch, token_batches
+from jaxpe.data.tokens.batches import Reading, _IdSource, empty_batch, token_batches
+from jaxpe.data.tokens.ragged import ragged
 
 BYTES = open_tokenizer("bytes")
 SIZES = (5, 0, 1, 7)
@@ -80,6 +81,16 @@ def test_parts_are_disjoint_and_together_everything(shards, parts):
     assert sorted(flat(per_part)) == sorted(ALL)
     if parts > len(shards):  # document by document, so that all have something to do
         assert max(map(len, per_part)) - min(map(len, per_part)) <= len(shards)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4])
+def test_parts_of_a_shard_of_ids_take_turns_also_from_block_to_block(size):
+    blocks = [(ragged(np.arange(k, k + size)[:, None]), None) for k in range(0, 12, size)]
+    for part in range(2):
+        source, documents = _IdSource(iter(blocks), part, 2), []
+        while len(taken := source.take(5)[0]):
+            documents += [int(ids[0]) for ids in taken]
+        assert documents == list(range(part, 12, 2))
 
 
 @pytest.mark.parametrize(("part", "parts"), [(0, 1), (1, 2), (2, 6)])

@@ -242,6 +242,20 @@ def zstd(content):
 
 
 COMPRESSORS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd}
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".xz"])
+def test_what_follows_a_compressed_stream_is_not_dropped(tmp_path, suffix):
+    path = tmp_path / f"x.txt{suffix}"
+    one, two = (COMPRESSORS[suffix](text) for text in (b"one\n", b"two\n"))
+    path.write_bytes(one + two)
+    assert load_corpus(path).documents == ["one", "two"]
+    for rest in (b"\1" + two[1:], b"\0" * 8 + two, two[:-1], b"trailing"):
+        path.write_bytes(one + rest)
+        with pytest.raises(InputError, match=f"x.txt{suffix} cannot be read: .*; check that"):
+            load_corpus(path)
+
+
 WRITERS = {
     "pandas": table(TABLE, delimiter="\t"),
     "all": table(TABLE, delimiter="\t", quoting=csv.QUOTE_ALL),

@@ -133,6 +133,12 @@ def test_split_parts_the_rows(clean):
         clean.split(0.0)
 
 
+@pytest.mark.parametrize(("share", "rows"), [(0.24, 2), (0.26, 3), (0.29, 3)])
+def test_the_held_out_share_is_rounded_to_the_nearest_row(clean, share, rows):
+    train, test = clean.take(np.arange(10)).split(share)
+    assert (len(train.ids), len(test.ids)) == (10 - rows, rows)
+
+
 @pytest.mark.parametrize(
     ("make", "sizes", "said"),
     [

@@ -20,8 +20,7 @@ from jaxpe import (
     shaw,
 )
 from jaxpe.encodings.attention import attend, attention_logits
-from jaxpe.encodings.base import align_positions, as_positions, compute_dtype, repeat_heads
-from tests.compilation import counted
+from jaxpe.encodings.base import align_positions, as_positions, repeat_heads
 from tests.unchecked import unchecked
 
 N, HEADS, DIM = 5, 4, 8
@@ -68,19 +67,6 @@ def without_vectors(encoding):
 # --- Encoding ---
 
 
-def test_an_encoding_of_nothing_does_nothing():
-    q, k, _ = qkv()
-    nothing = identity()
-    assert nothing.init(KEY) == ()
-    for hook in ("embed", "query", "key"):
-        np.testing.assert_array_equal(getattr(nothing, hook)((), q, PLACES), q)
-    assert nothing.bias((), q, k, PLACES, PLACES) is None
-    assert nothing.value((), np.ones((HEADS, N, N)), PLACES, PLACES) is None
-    with pytest.raises(ValueError, match="no position vectors; encoding_distances gives"):
-        nothing.vectors((), PLACES)
-    assert not any(nothing.defines(hook) for hook in ("init", *HOOKS))
-
-
 def test_an_encoding_of_one_function_goes_everywhere():
     """Whoever invents an encoding writes one function and loses nothing."""
 
@@ -106,21 +92,7 @@ def test_an_encoding_of_one_function_goes_everywhere():
     np.testing.assert_array_equal(bias[1:], 0)
 
 
-def test_defines_knows_only_hooks():
-    with pytest.raises(AttributeError):
-        identity().defines("rotate")
-
-
 # --- chain ---
-
-
-def test_no_link_is_the_identity_and_one_link_is_itself():
-    encoding = rope(head_dim=DIM)
-    assert chain(encoding) is encoding
-    nothing = chain()
-    assert nothing.init(KEY) == ()
-    assert not any(nothing.defines(hook) for hook in HOOKS)
-    np.testing.assert_array_equal(nothing.query((), np.ones((N, 1, 2)), PLACES), 1)
 
 
 @pytest.mark.parametrize("hook", ["embed", "query", "key"])
@@ -183,18 +155,6 @@ def test_chains_are_associative_with_the_identity():
         np.testing.assert_allclose(actual, expected, atol=1e-14)
 
 
-def test_a_chain_compiles_once():
-    encoding = chain(
-        rope(head_dim=DIM), per_head([alibi(num_heads=HEADS), identity()], heads=[4, 1])
-    )
-    params = encoding.init(KEY)
-    once, traced = counted(lambda params, q, k, v, i: attend(encoding, params, q, k, v, **at(i)))
-    run = jax.jit(once)
-    for shift in range(3):
-        run(params, *qkv(heads=HEADS + 1), PLACES + shift)
-    assert len(traced) == 1
-
-
 # --- per_head ---
 
 
@@ -250,14 +210,6 @@ def test_only_encodings_by_offset_count_from_the_middle():
         np.testing.assert_allclose(logits, expected, rtol=1e-9)
 
 
-def test_one_head_each_unless_told():
-    encoding = per_head([alibi(num_heads=1, slopes=float(s)) for s in (1, 2, 3, 4)])
-    q, k, _ = qkv()
-    slopes = alibi(num_heads=4, slopes=np.arange(1.0, 5.0))
-    expected = slopes.bias((), q, k, PLACES, PLACES)
-    np.testing.assert_allclose(encoding.bias(encoding.init(KEY), q, k, PLACES, PLACES), expected)
-
-
 def test_grouped_keys_divide_as_the_heads_do():
     encoding = per_head([rope(head_dim=DIM), identity()], heads=[2, 2])
     q, k, v = qkv()
@@ -278,8 +230,6 @@ def test_grouped_keys_divide_as_the_heads_do():
     ("call", "message"),
     [
         (lambda: per_head([identity()], heads=[1, 2]), r"heads=\[1, 2\] must give at least one"),
-        (lambda: per_head([identity()], heads=[0]), "at least one head to each of 1 encodings"),
-        (lambda: per_head([]), r"heads=\[\] must give"),
         (
             lambda: per_head([identity(), learned(length=N, dim=DIM)]),
             "encoding 1 acts on the embeddings, which all heads share: chain it instead",
@@ -289,12 +239,6 @@ def test_grouped_keys_divide_as_the_heads_do():
                 ((), ()), np.ones((N, 4, DIM)), PLACES
             ),
             "built for 5 heads, but the array of shape .* has 4",
-        ),
-        (
-            lambda: per_head([alibi(num_heads=3), identity()], heads=[2, 2]).bias(
-                ((), ()), np.ones((N, 4, DIM)), np.ones((N, 4, DIM)), PLACES, PLACES
-            ),
-            "built for 3 heads, .* pass num_heads=2",
         ),
         (
             lambda: repeat_heads(np.ones((N, 3, DIM)), 4),
@@ -331,15 +275,6 @@ def test_scaled_positions_are_other_positions(positions):
         )
 
 
-def test_whole_positions_are_scaled_in_the_widest_float():
-    """At 10⁶ a float32 product is a third of a position off by 0.01."""
-    q = normal(0, 1, 1, DIM)
-    i = np.array([10**6 + 1])
-    third = scale_positions(rope(head_dim=DIM), 1 / 3).query((), q, i)
-    expected = rope(head_dim=DIM).query((), q, i / 3)
-    np.testing.assert_allclose(third, expected, atol=1e-9)
-
-
 def test_the_factor_may_be_learned():
     q, k, _ = qkv()
 
@@ -357,9 +292,7 @@ def test_the_factor_may_be_learned():
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        (np.uint8, np.int32),
         (np.int16, np.int32),
-        (np.int32, np.int32),
         (np.int64, np.int32),
         (np.uint32, np.int32),
         (np.float32, np.float32),
@@ -414,50 +347,12 @@ def test_positions_that_do_not_fit_are_refused(positions, shape):
         align_positions(np.zeros(positions, int), shape, after=2)
 
 
-def test_a_batch_has_common_positions_or_its_own():
-    q = normal(3, 2, N, HEADS, DIM)
-    encoding = rope(head_dim=DIM)
-    own = np.stack([PLACES, 7 + 2 * PLACES])
-    rows = [encoding.query((), x, i) for x, i in zip(q, own, strict=True)]
-    np.testing.assert_allclose(encoding.query((), q, own), np.stack(rows), atol=1e-13)
-    common = encoding.query((), q, PLACES)
-    np.testing.assert_allclose(common[1], encoding.query((), q[1], PLACES), atol=1e-13)
-
-
-@pytest.mark.parametrize("x64", [True, False])
-def test_dtypes_go_in_and_come_out(x64):
-    with jax.enable_x64(x64):
-        encoding, params = chain(rope(head_dim=DIM), alibi(num_heads=HEADS)), ((), ())
-
-        @jax.jit
-        def found(q):
-            bias = encoding.bias(params, q, q, PLACES, PLACES)
-            out = attend(encoding, params, q, q, q, **at(PLACES))
-            return encoding.query(params, q, PLACES), out, bias
-
-        for dtype in (jnp.bfloat16, jnp.float32, *([jnp.float64] if x64 else [])):
-            q = jnp.ones((N, HEADS, DIM), dtype)
-            assert compute_dtype(q) == (jnp.float64 if dtype == jnp.float64 else jnp.float32)
-            assert [x.dtype for x in found(q)] == [dtype, dtype, compute_dtype(q)]
-
-
 @pytest.mark.parametrize(
     "beyond", [np.array([2**32 + 1]), np.array([2**32 - 1], np.uint32), jnp.asarray([-(2**31) - 1])]
 )
 def test_positions_that_int32_cannot_hold_are_refused(beyond):
     with pytest.raises(ValueError, match="beyond 32 bits"):
         as_positions(beyond)
-
-
-def test_only_keys_may_have_fewer_heads():
-    """Queries and weights of another model are refused, not taken for grouped ones."""
-    mixed = per_head([alibi(num_heads=2), shaw(head_dim=DIM, max_distance=2)], heads=[2, 2])
-    params = mixed.init(KEY)
-    q, k = np.ones((N, 2, DIM)), np.ones((N, 2, DIM))
-    with pytest.raises(ValueError, match=r"built for 4 heads, but the array of shape .* has 2"):
-        mixed.bias(params, q, k, PLACES, PLACES)
-    with pytest.raises(ValueError, match=r"built for 4 heads, but the array of shape .* has 2"):
-        mixed.value(params, np.ones((2, N, N)), PLACES, PLACES)
 
 
 def test_known_positions_inside_a_trace_are_looked_at():

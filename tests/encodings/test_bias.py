@@ -14,7 +14,7 @@ from jax.test_util import check_grads
 
 from jaxpe import alibi, cope, euclidean_distances, fire, kerple, t5
 from jaxpe.encodings import alibi_line, alibi_slopes, t5_buckets
-from jaxpe.encodings.attention import attend, attention_logits
+from jaxpe.encodings.attention import attend
 
 N, HEADS, HEAD_DIM = 7, 3, 4
 PLACES = np.array([0, 3, 4, 9, 2, 700, 25])
@@ -50,31 +50,11 @@ def test_alibi_slopes(heads, slopes):
     np.testing.assert_allclose(alibi_slopes(heads), slopes, rtol=1e-7)
 
 
-@pytest.mark.parametrize("heads", range(1, 65))
-def test_alibi_slopes_are_distinct_and_one_a_head(heads):
-    slopes = alibi_slopes(heads)
-    assert len(set(slopes)) == heads
-    assert ((slopes > 0) & (slopes < 1)).all()
-
-
-@pytest.mark.parametrize("slope", [0.25, np.float64(0.25), jnp.float32(0.25)])
-def test_alibi_line_has_the_biases_as_distances(slope):
-    line = inspect.unwrap(alibi_line)(np.array([2, 3, 7]), slope=slope)
-    np.testing.assert_allclose(
-        euclidean_distances(line).values, 0.25 * np.array([[0, 1, 5], [1, 0, 4], [5, 4, 0]])
-    )
-
-
-@pytest.mark.parametrize("heads", [1, 2, 3, 12, 64])
+@pytest.mark.parametrize("heads", [1, 12])
 def test_alibi_is_minus_slope_times_distance(heads):
     bias = bias_at(alibi(num_heads=heads), (), np.arange(5), heads)
     distance = np.abs(np.arange(5)[:, None] - np.arange(5))
     np.testing.assert_array_equal(bias, -alibi_slopes(heads)[:, None, None] * distance)
-
-
-def test_alibi_falls_with_the_distance():
-    from_first = bias_at(alibi(num_heads=HEADS), (), np.sort(PLACES))[:, 0]
-    assert (np.diff(from_first, axis=-1) < 0).all()
 
 
 @pytest.mark.parametrize("heads", [1, 4])
@@ -88,15 +68,6 @@ def test_alibi_vectors_have_the_biases_as_distances(heads):
     )
     line = alibi_line(PLACES, slope=alibi_slopes(heads)[0])
     np.testing.assert_array_equal(points[:, :1], line)
-
-
-def test_alibi_vectors_of_a_batch():
-    points = alibi(num_heads=HEADS).vectors((), PLACES)
-    batch = np.stack([PLACES, PLACES + 1])
-    np.testing.assert_array_equal(alibi(num_heads=HEADS).vectors((), batch)[0], points)
-    assert alibi_line(batch).shape == (2, N, 1)
-    with pytest.raises(ValueError, match="cannot tell positions apart"):
-        alibi_line(jnp.arange(3, dtype=jnp.bfloat16))
 
 
 def test_causal_alibi_is_linear_and_the_same_to_a_causal_softmax():
@@ -141,12 +112,6 @@ def test_alibi_has_parameters_only_if_asked():
     assert (bias_at(encoding, steep, PLACES) <= 0).all()
 
 
-@pytest.mark.parametrize("slopes", [0.5, np.array(0.5), np.full(HEADS, 0.5), jnp.float32(0.5)])
-def test_alibi_slopes_are_one_number_or_one_a_head(slopes):
-    bias = bias_at(alibi(num_heads=HEADS, slopes=slopes), (), np.arange(3))
-    np.testing.assert_array_equal(bias[:, 0], [[0, -0.5, -1.0]] * HEADS)
-
-
 def test_alibi_is_differentiable_in_given_slopes():
     def total(slopes):
         x = blank()
@@ -175,9 +140,7 @@ def rounded_buckets(offsets, *, num_buckets, max_distance, bidirectional):
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize(
-    ("num_buckets", "max_distance"), [(32, 128), (8, 16), (320, 800), (4, 20), (6, 50)]
-)
+@pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (320, 800), (6, 50)])
 def test_t5_buckets(num_buckets, max_distance, bidirectional):
     options = {
         "num_buckets": num_buckets,
@@ -208,6 +171,12 @@ def test_t5_buckets_of_an_odd_half():
     offsets = np.arange(-120, 121)
     found = t5_buckets(offsets, num_buckets=18, max_distance=100)
     np.testing.assert_array_equal(found, [bucket(int(offset)) for offset in offsets])
+
+
+def test_a_whole_power_begins_its_t5_bucket():
+    """Buckets from 4, 8, 16, 32 and 64 on: the last is 64.00000000000001 by the formula."""
+    found = t5_buckets(-np.array([31, 32, 63, 64]), num_buckets=18, max_distance=128)
+    assert found.tolist() == [6, 7, 7, 8]
 
 
 def test_fractional_offsets_fall_between_whole_ones():
@@ -244,10 +213,9 @@ def test_t5_gradient_is_the_sum_over_the_pairs_of_a_bucket():
 
 
 @pytest.mark.parametrize("kind", ["log", "power"])
-@pytest.mark.parametrize("seed", range(3))
-def test_kerple_is_its_formula(kind, seed):
+def test_kerple_is_its_formula(kind):
     encoding = kerple(num_heads=HEADS, kind=kind)
-    params = encoding.init(jax.random.key(seed))
+    params = encoding.init(jax.random.key(0))
     names = ("log_r1", "log_r2" if kind == "log" else "logit_r2")
     assert set(params) == set(names)
     r1 = np.exp(params["log_r1"])
@@ -280,7 +248,7 @@ def test_kerple_starts_in_the_published_ranges():
 
 
 @pytest.mark.parametrize("kind", ["log", "power"])
-@pytest.mark.parametrize("shift", [-30.0, 0.0, 3.0])
+@pytest.mark.parametrize("shift", [-30.0, 3.0])
 def test_kerple_falls_and_has_derivatives_everywhere(kind, shift):
     encoding = kerple(num_heads=HEADS, kind=kind)
     params = jax.tree.map(lambda p: p + shift, encoding.init(jax.random.key(0)))
@@ -317,15 +285,6 @@ def test_fire_is_its_formula(threshold):
         for b in range(len(i)):
             expected = explicit_fire(params, int(i[a]), int(i[b]))
             np.testing.assert_allclose(bias[:, a, b], expected, atol=1e-12)
-
-
-def test_fire_depends_on_the_query_position_beyond_the_threshold():
-    encoding = fire(num_heads=HEADS, threshold=10.0)
-    params = encoding.init(jax.random.key(0))
-    below, above = np.arange(4), 20 + np.arange(4)
-    near = bias_at(encoding, params, below)
-    np.testing.assert_allclose(near, bias_at(encoding, params, below + 5), atol=1e-14)
-    assert np.abs(near - bias_at(encoding, params, above)).max() > 1e-3
 
 
 def test_fire_has_derivatives_at_the_first_position():
@@ -391,13 +350,6 @@ def test_cope_is_its_formula(max_positions):
     np.testing.assert_allclose(bias, expected, atol=1e-12)
 
 
-def test_cope_starts_at_zero_as_published():
-    params = cope(head_dim=HEAD_DIM, max_positions=5).init(jax.random.key(0))
-    assert not params["table"].any()
-    wide = cope(head_dim=64, max_positions=64, stddev=0.5).init(jax.random.key(0))
-    assert np.std(wide["table"]) == pytest.approx(0.5, rel=0.05)
-
-
 def test_cope_is_causal_and_differentiable_in_everything():
     encoding = cope(head_dim=HEAD_DIM, max_positions=4)
     i = np.arange(N)
@@ -422,26 +374,12 @@ def test_cope_is_causal_and_differentiable_in_everything():
     assert of_row[: row + 1].any()
 
 
-def test_cope_counts_slots_of_a_cache_only_below_the_query():
-    encoding = cope(head_dim=HEAD_DIM, max_positions=6)
-    params = {"table": normal(0, 6, HEAD_DIM)}
-    q, k = normal(1, 1, HEADS, HEAD_DIM), normal(2, N, HEADS, HEAD_DIM)
-    empty = jnp.full((4, HEADS, HEAD_DIM), 9.0)
-    bias = jax.jit(encoding.bias)
-    alone = bias(params, q, k, np.array([N - 1]), np.arange(N))
-    unused = np.concatenate([np.arange(N), np.full(4, 10**6)])
-    cached = bias(params, q, np.concatenate([k, empty]), np.array([N - 1]), unused)
-    np.testing.assert_allclose(cached[..., :N], alone, atol=1e-14)
-    assert not cached[..., N:].any()
-
-
 # Errors
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: alibi_slopes(0), "num_heads must be at least 1, not 0"),
         (lambda: alibi(num_heads=0), "num_heads must be at least 1, not 0"),
         (
             lambda: inspect.unwrap(alibi)(num_heads=3, slopes=np.ones(2)),
@@ -453,19 +391,11 @@ def test_cope_counts_slots_of_a_cache_only_below_the_query():
             "slopes must be positive to be learned",
         ),
         (lambda: t5(num_heads=2, num_buckets=7), "num_buckets is 7: pass an even number from 4"),
-        (lambda: t5(num_heads=2, num_buckets=2), "num_buckets is 2"),
-        (lambda: t5(num_heads=2, num_buckets=1, bidirectional=False), "at least 2 otherwise"),
         (
             lambda: t5_buckets(np.arange(3), num_buckets=32, max_distance=8),
             "max_distance is 8, but the first 8 distances .* pass at least 9",
         ),
-        (
-            lambda: inspect.unwrap(kerple)(num_heads=2, kind="linear"),
-            "kind is 'linear': pass 'log' or 'power'",
-        ),
-        (lambda: fire(num_heads=2, hidden=0), "hidden must be at least 1, not 0"),
         (lambda: fire(num_heads=2, c=0.0), "c must be positive, not 0.0"),
-        (lambda: cope(head_dim=4, max_positions=0), "max_positions must be at least 1, not 0"),
         (
             lambda: bias_at(cope(head_dim=8, max_positions=4), {}, np.arange(3)),
             "built for head_dim=8, .* pass head_dim=4",
@@ -475,38 +405,3 @@ def test_cope_counts_slots_of_a_cache_only_below_the_query():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-@pytest.mark.parametrize(
-    "encoding",
-    [t5(num_heads=HEADS), cope(head_dim=HEAD_DIM, max_positions=5)],
-)
-def test_a_table_of_another_shape_is_refused(encoding):
-    short = jax.tree.map(lambda x: x[:-1], encoding.init(jax.random.key(0)))
-    with pytest.raises(ValueError, match=r"params\['table'\] has shape .* was built for"):
-        bias_at(encoding, short, np.arange(3))
-
-
-@pytest.mark.parametrize("n", [(0, 3), (3, 0)])
-@pytest.mark.parametrize(
-    "encoding",
-    [
-        alibi(num_heads=HEADS),
-        t5(num_heads=HEADS),
-        kerple(num_heads=HEADS),
-        fire(num_heads=HEADS),
-        cope(head_dim=HEAD_DIM, max_positions=5),
-    ],
-)
-def test_no_queries_or_no_keys_give_no_biases(encoding, n):
-    params = encoding.init(jax.random.key(0))
-    bias = jax.eval_shape(encoding.bias, params, *map(blank, n), *map(np.arange, n))
-    assert bias.shape == (HEADS, *n)
-
-
-def test_logits_are_refused_where_the_positions_do_not_fit():
-    x = blank()
-    with pytest.raises(ValueError, match="do not fit"):
-        attention_logits(
-            alibi(num_heads=HEADS), (), x, x, q_positions=np.arange(N), k_positions=np.arange(N - 1)
-        )

@@ -140,18 +140,17 @@ def test_every_table_is_drawn_with_a_key_of_its_own(name):
             assert abs(np.corrcoef(*ranks)[0, 1]) < 0.95
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
 @pytest.mark.parametrize("name", NAMES)
-def test_dtypes(name, dtype):
+def test_dtypes(name):
     """Inputs keep theirs; what is sensitive is computed in float32 from the very same numbers."""
     encoding, params, content, positions = setting(name, dtype=np.float32)
-    x, q, k, _ = (jnp.asarray(c).astype(dtype) for c in content)
+    x, q, k, _ = (jnp.asarray(c).astype(jnp.bfloat16) for c in content)
     encoding = encoding_at(encoding, params, x, positions)
     for hook, y in (("embed", x), ("query", q), ("key", k)):
         out = getattr(encoding, hook)(params, y, positions)
-        assert out.dtype == dtype
+        assert out.dtype == jnp.bfloat16
         wide = getattr(encoding, hook)(params, y.astype(jnp.float32), positions)
-        np.testing.assert_array_equal(out, wide.astype(dtype))
+        np.testing.assert_array_equal(out, wide.astype(jnp.bfloat16))
     bias = encoding.bias(params, q, k, positions, positions)
     assert bias is None or (bias.dtype == jnp.float32 and bias.ndim == q.ndim)
 
@@ -169,20 +168,13 @@ def test_float32_is_close_to_float64(name):
 def test_chain_with_identity_is_the_encoding(name):
     encoding, params, content, positions = setting(name)
     alone = layer(encoding)(params, content, positions)
-    for chained, own in (
-        (chain(identity(), encoding), ((), params)),
-        (chain(encoding, identity()), (params, ())),
-        (chain(identity(), chain(encoding, identity())), ((), (params, ()))),
-        (chain(chain(identity(), encoding), identity()), (((), params), ())),
-    ):
-        np.testing.assert_array_equal(layer(chained)(own, content, positions), alone)
-        for hook in encoding._fields[1:]:
-            assert chained.defines(hook) == encoding.defines(hook)
+    chained, own = chain(identity(), chain(encoding, identity())), ((), (params, ()))
+    np.testing.assert_array_equal(layer(chained)(own, content, positions), alone)
+    for hook in encoding._fields[1:]:
+        assert chained.defines(hook) == encoding.defines(hook)
     if encoding.defines("vectors"):
-        np.testing.assert_array_equal(
-            chain(identity(), encoding).vectors(((), params), positions),
-            encoding.vectors(params, positions),
-        )
+        expected = encoding.vectors(params, positions)
+        np.testing.assert_array_equal(chained.vectors(own, positions), expected)
 
 
 @cache
@@ -348,7 +340,7 @@ EXPECTED = {
 @cache
 def computed(name):
     # Beyond FIRE's and T5's own thresholds, so that these show.
-    sizes = EncodingSizes(dim=64, num_heads=4, head_dim=16, length=600)
+    sizes = EncodingSizes(dim=32, num_heads=2, head_dim=16, length=600)
     return jaxpe.encoding_properties(ENTRIES[name], sizes=sizes)
 
 
@@ -366,13 +358,8 @@ def test_what_is_computed_is_what_the_definitions_say(name):
 
 def test_parameters_are_counted():
     trained = {name: computed(name).trainable for name in ("learned", "t5", "shaw", "rope")}
-    assert trained == {"learned": 600 * 64, "t5": 32 * 4, "shaw": 2 * 33 * 16, "rope": 0}
-    assert computed("random").fixed == 600 * 64
-
-
-def test_unknown_names_are_refused():
-    with pytest.raises(ValueError, match="no encoding 'alibli'; did you mean 'alibi'"):
-        jaxpe.catalogue("rope", "alibli")
+    assert trained == {"learned": 600 * 32, "t5": 32 * 2, "shaw": 2 * 33 * 16, "rope": 0}
+    assert computed("random").fixed == 600 * 32
 
 
 def test_learned_rows_get_the_gradient_of_every_sample_at_their_position():
@@ -393,80 +380,34 @@ def test_learned_rows_get_the_gradient_of_every_sample_at_their_position():
     assert not expected[5].any()
 
 
-@pytest.mark.parametrize("name", ["none", "alibi", "t5", "kerple_log", "fire"])
-def test_a_bias_leaves_the_gradient_through_the_logits_unchanged(name):
-    """L̇Q = L̇S·K/√d and L̇K = L̇Sᵀ·Q/√d, whatever bias that does not look at the content."""
-    encoding, params, (_, q, k, _), positions = setting(name)
-
-    def logits(q, k):
-        return jaxpe.attention_logits(
-            encoding, params, q, k, q_positions=positions, k_positions=positions
-        )
-
-    S = np.random.default_rng(1).standard_normal((SIZES.num_heads, N, N))
-    to_q, to_k = jax.vjp(logits, q, k)[1](S)
-    root = np.sqrt(SIZES.head_dim)
-    np.testing.assert_allclose(to_q, np.einsum("hij,jhd->ihd", S, k) / root, atol=1e-12)
-    np.testing.assert_allclose(to_k, np.einsum("hij,ihd->jhd", S, q) / root, atol=1e-12)
-
-
-def test_rotation_sends_gradients_back_by_the_inverse():
-    """L̇Q = R(−φ)·L̇Q_rotated."""
-    encoding, params, (_, q, g, _), positions = setting("rope")
-    _, back = jax.vjp(lambda q: encoding.query(params, q, positions), q)
-    np.testing.assert_allclose(back(g)[0], encoding.query(params, g, -positions), atol=1e-14)
-
-
 PAGE = Path(__file__).parents[2] / "docs" / "encodings.md"
 
 
 def test_the_page_shows_what_is_computed():
-    """Its table is the output of `jaxpe encodings --about overview --form markdown`.
+    """Its table is the output of `jaxpe encodings --about overview --form markdown`: a few rows.
 
-    Numbers of every third row are computed: all take a minute.
+    Another version of the compiler may change costs a little.
     """
     page = PAGE.read_text("utf-8")
-    shown = re.search(r"^\| encoding \| family .*?(?=\n\n)", page, re.M | re.S).group()
-    dashes, *rows = cells(shown)
-    assert [row["encoding"] for row in rows] == [f"`{name}`" for name in ENTRIES]
-    assert not differences(cells(printed_table([*ENTRIES][::3])), [dashes, *rows[::3]])
+    shown = rows(re.search(r"^\| encoding \| family .*?(?=\n\n)", page, re.M | re.S).group())
+    assert [*shown] == [f"`{name}`" for name in ENTRIES]
+    for name, computed_row in rows(printed_table(["none", "rope", "t5"])).items():
+        assert [*computed_row] == [*shown[name]]
+        for column, cell in computed_row.items():
+            if column in ("FLOPs", "bytes") and cell[0].isdigit():
+                assert number(cell) == pytest.approx(number(shown[name][column]), rel=0.05)
+            else:
+                assert cell == shown[name][column]
 
 
-# Columns of numbers that another version of the compiler may change a little.
-COSTS = ("FLOPs", "bytes")
+def rows(table):
+    """Rows of a Markdown table by name, each a dictionary by column."""
+    header, _, *body = ([c.strip() for c in line.split("|")[1:-1]] for line in table.splitlines())
+    return {row[0]: dict(zip(header, row, strict=True)) for row in body}
 
 
-def cells(table):
-    """Rows of a Markdown table as dictionaries by column; the first is the line of dashes."""
-    header, *rows = ([c.strip() for c in line.split("|")[1:-1]] for line in table.splitlines())
-    return [dict(zip(header, row, strict=True)) for row in rows]
-
-
-def differences(ours, theirs):
-    """Names and columns of cells that differ, costs by more than one in twenty."""
-    assert len(ours) == len(theirs)
-    found = []
-    for a, b in zip(ours, theirs, strict=True):
-        assert list(a) == list(b)
-        for column in a:
-            rough = column in COSTS and a[column][0].isdigit() and b[column][0].isdigit()
-            same = rough and number(a[column]) == pytest.approx(number(b[column]), rel=0.05)
-            if not same and a[column] != b[column]:
-                found.append((a["encoding"], column))
-    return found
-
-
-def test_the_comparison_of_tables_sees_every_column():
-    shown = PAGE.read_text("utf-8")
-    table = cells(re.search(r"^\| encoding \| family .*?(?=\n\n)", shown, re.M | re.S).group())
-    for column in table[1]:
-        changed = [*table[:3], dict(table[3]), *table[4:]]
-        cell = changed[3][column]
-        changed[3][column] = "9.99M" if column in COSTS else f"{cell} and more"
-        assert [place for _, place in differences(changed, table)] == [column]
-    near = [*table[:2], {**table[2], "FLOPs": "2.06k"}, *table[3:]]
-    assert table[2]["FLOPs"] == "2.05k"
-    assert not differences(near, table)
+def number(cell):
+    return float(cell.rstrip("kM")) * {"k": 1e3, "M": 1e6}.get(cell[-1], 1)
 
 
 def printed_table(names):
@@ -481,7 +422,3 @@ def printed_table(names):
         env=environment | {"JAX_ENABLE_X64": "0"},
     )
     return done.stdout.strip()
-
-
-def number(cell):
-    return float(cell.rstrip("kM")) * {"k": 1e3, "M": 1e6}.get(cell[-1], 1)

@@ -10,13 +10,12 @@ import pytest
 import jaxpe
 from jaxpe import EncodingSizes, catalogue
 from jaxpe.encodings import (
-    Expressiveness,
     encoding_cost,
     encoding_expressiveness,
     encoding_extrapolation,
     encoding_generalisation,
 )
-from jaxpe.encodings.analysis.expressiveness import FARTHEST, RESOLUTION, Spread, spread
+from jaxpe.encodings.analysis.expressiveness import FARTHEST, spread
 from jaxpe.encodings.analysis.length_extrapolation import extrapolation
 from jaxpe.encodings.analysis.power_law import exponent
 
@@ -86,23 +85,6 @@ def test_a_draw_that_is_nan_is_not_passed_over(draw):
     assert not found.apart
 
 
-def test_equal_states_of_positions_with_different_vectors():
-    """Vectors told apart suffice where embeddings can be scaled, not on any compact domain."""
-    p = np.asarray(jaxpe.sinusoidal(dim=2).vectors((), np.arange(2)))
-    embeddings = np.stack([p[1] - p[0], np.zeros(2)])
-    assert spread(p[None]).apart
-    assert spread((embeddings + p)[None]).largest < 1e-12
-    assert spread((10 * embeddings + p)[None]).apart
-
-
-def test_reach_is_inside_and_any():
-    nothing = Spread(0.0, 0.0)
-    known = {reach: Expressiveness(nothing, nothing, nothing, reach) for reach in (0, 1, FARTHEST)}
-    assert [known[r].universal for r in known] == [False, True, True]
-    assert [known[r].universal_any for r in known] == [False, False, True]
-    assert not Spread(1.0, RESOLUTION).apart
-
-
 def test_lengths_too_short_to_measure_are_refused():
     short, one = EncodingSizes(16, 2, 8, 3), EncodingSizes(16, 2, 8, 1)
     for measure in (encoding_generalisation, encoding_cost):
@@ -110,8 +92,6 @@ def test_lengths_too_short_to_measure_are_refused():
             measure(ENTRIES["alibi"], sizes=short)
     with pytest.raises(ValueError, match=r"length=1 has no neighbours .* pass 2 or more"):
         encoding_extrapolation(ENTRIES["alibi"], sizes=one)
-    with pytest.raises(ValueError, match="length=1 has no neighbours"):
-        extrapolation(np.zeros((8, 1)), length=1)
 
 
 def test_norm_of_sinusoids_is_the_root_of_half_the_width():
@@ -129,11 +109,6 @@ def test_bias_of_alibi_is_the_steepest_slope_times_the_length():
     assert found.bias_beyond == pytest.approx(
         exponent(ends.tolist(), (slope * (ends - 1)).tolist()), abs=1e-5
     )
-
-
-def test_parameters_of_a_table_grow_with_both_sizes():
-    found = encoding_generalisation(ENTRIES["learned"], sizes=SIZES).parameters
-    assert found == (SIZES.dim * SIZES.length, 1.0, 1.0)
 
 
 def test_loops_cost_as_often_as_they_run():
@@ -158,12 +133,6 @@ def test_cost_of_alibi_is_that_of_pairs():
     cost = encoding_cost(ENTRIES["alibi"], sizes=SIZES)
     assert not cost.looped
     assert (cost.flops.dim, cost.flops.length) == (0.0, pytest.approx(1.0, abs=0.02))
-
-
-def test_cost_of_nothing_is_nothing():
-    cost = encoding_cost(ENTRIES["none"], sizes=SIZES)
-    assert cost.flops.value == 0
-    assert np.isnan(cost.flops.dim)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from jaxpe import chebyshev, cosine, euclidean_distances, legendre, wavelet
 from jaxpe._core.errors import MissingExtraError
 from jaxpe.encodings import (
     chebyshev_polynomials,
-    chebyshev_vectors,
     cosine_vectors,
     legendre_polynomials,
     legendre_vectors,
@@ -43,65 +42,11 @@ POLYNOMIALS = {
 
 
 @every
-def test_embed_adds_the_vectors_or_puts_them_behind(name):
-    added, behind = MAKE[name](scale=2.0), MAKE[name](mode="concat")
-    packed = np.array([[0, 1, 19], [7, 0, 1]], np.int32)
-    rng = np.random.default_rng(0)
-    vectors = jax.jit(behind.vectors)((), packed)
-    flat = jax.jit(behind.vectors)((), packed.ravel())
-    np.testing.assert_allclose(vectors.reshape(6, 6), flat, rtol=1e-13, atol=1e-15)
-    x = rng.standard_normal((2, 3, 6))
-    np.testing.assert_allclose(jax.jit(added.embed)((), x, packed), x + 2 * vectors, rtol=1e-13)
-    narrow = jnp.asarray(rng.standard_normal((2, 3, 4)), jnp.bfloat16)
-    out = jax.jit(behind.embed)((), narrow, packed)
-    assert out.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(out[..., :4], narrow)
-    np.testing.assert_array_equal(out[..., 4:], vectors.astype(jnp.bfloat16))
-
-
-@every
-def test_jit_vmap_and_a_float32_session_agree(name):
-    vectors = jax.jit(lambda i: MAKE[name]().vectors((), i))
-    i = np.arange(24, dtype=np.int32).reshape(2, 12)
-    exact = vectors(i)
-    np.testing.assert_allclose(jax.jit(jax.vmap(vectors))(i), exact, rtol=1e-13, atol=1e-15)
-    assert vectors(i.astype(np.float32)).dtype == jnp.float32
-    with jax.enable_x64(False):
-        rough = jax.jit(lambda i: MAKE[name]().vectors((), i))(i)
-    assert rough.dtype == jnp.float32
-    np.testing.assert_allclose(rough, exact, atol=3e-6)
-
-
-@every
-def test_gradients_of_float_positions(name):
-    encoding = MAKE[name]()
-    i = jnp.asarray([0.3, 9.4, 9.6, 18.9])
-    total = jax.jit(lambda i: jnp.sum(encoding.vectors((), i) ** 3))
-    step = 1e-6 * np.eye(4)
-    expected = [(total(i + e) - total(i - e)) / 2e-6 for e in step]
-    gradient = jax.jit(jax.grad(total))(i)
-    np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-8)
-    forward = jax.jvp(total, (i,), (jnp.ones(4),))[1]
-    np.testing.assert_allclose(forward, gradient.sum(), rtol=1e-10)
-
-
-@every
 def test_derivatives_are_finite_everywhere(name):
     i = jnp.asarray([-1e6, -3.0, -1.0, 0.0, 9.5, 19.0, 20.0, 224.0, 1e6])
     for dtype in (jnp.float32, jnp.float64):
         rows = jax.jit(jax.jacfwd(lambda i: MAKE[name]().vectors((), i)))(i.astype(dtype))
         assert jnp.isfinite(rows).all()
-
-
-@every
-def test_far_and_negative_positions_have_finite_bounded_vectors(name):
-    rows = jax.jit(MAKE[name]().vectors)((), np.array([-(2**31), -5, 10**6, 2**31 - 1]))
-    assert (np.abs(rows) <= 1 + 1e-12).all()
-
-
-def test_a_width_that_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="vectors 6 wide cannot be added to embeddings 5 wide"):
-        MAKE["cosine"]().embed((), jnp.zeros((3, 5)), np.arange(3))
 
 
 # Polynomials
@@ -126,16 +71,6 @@ def test_polynomials_equal_scipy_up_to_degree_767(kind):
 def test_polynomials_equal_the_reference_file(kind):
     function, _ = POLYNOMIALS[kind]
     np.testing.assert_allclose(function(PEER["polynomial_x"], dim=96).T, PEER[kind], atol=1e-12)
-
-
-def test_recurrences():
-    x, k = np.linspace(-1, 1, 101)[:, None], np.arange(1, 49)
-    functions = (legendre_polynomials, chebyshev_polynomials)
-    P, T = (np.asarray(function(x[:, 0], dim=50)) for function in functions)
-    three = (2 * k + 1) * x * P[:, 1:-1] - k * P[:, :-2]
-    np.testing.assert_allclose((k + 1) * P[:, 2:], three, atol=1e-12)
-    np.testing.assert_allclose(T[:, 2:], 2 * x * T[:, 1:-1] - T[:, :-2], atol=1e-12)
-    np.testing.assert_allclose(T, np.cos(np.arange(50) * np.arccos(x)), atol=1e-12)
 
 
 def test_orthogonality_by_quadrature():
@@ -169,13 +104,6 @@ def test_bounds_ends_and_slopes_there(kind):
     np.testing.assert_allclose(at_zero, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3])
-def test_the_smallest_dimensions(dim):
-    x = np.array([-0.5, 0.5])
-    expected = np.stack([np.ones(2), x, (3 * x**2 - 1) / 2], -1)[:, :dim]
-    np.testing.assert_allclose(legendre_polynomials(x, dim=dim), expected)
-
-
 # Maps of positions
 
 
@@ -188,7 +116,7 @@ def _map(name, i, length):
     return np.clip(2 * np.log1p(np.maximum(i, 0)) / np.log1p(last) - 1, -1, 1)
 
 
-@pytest.mark.parametrize("length", [1, 2, 20, 8192])
+@pytest.mark.parametrize("length", [1, 20])
 @pytest.mark.parametrize("name", ["tanh", "clipped", "log"])
 def test_maps_of_positions(name, length):
     i = np.array([-3, 0, 1, 2, 9, length // 2, length - 1, length, length + 50])
@@ -201,24 +129,12 @@ def test_maps_of_positions(name, length):
     np.testing.assert_allclose(far, exact, atol=5e-6)
 
 
-def test_the_turnover_of_tanh():
-    rows = legendre_vectors(np.array([0, 5, 500]), dim=2, length=20, s=5.0)
-    np.testing.assert_allclose(rows[:, 1], [0, np.tanh(1), 1], atol=1e-15)
-
-
 def test_clipped_positions_have_the_inner_slope_at_both_ends_and_none_beyond():
     def x(i):
         return legendre_vectors(i[None], dim=2, length=11, position_map="clipped")[0, 1]
 
     slopes = jax.jit(jax.vmap(jax.grad(x)))(jnp.asarray([-1.0, 0.0, 4.0, 5.0, 10.0, 11.0]))
     np.testing.assert_allclose(slopes, [0, 0.2, 0.2, 0.2, 0.2, 0], atol=1e-15)
-
-
-def test_chebyshev_vectors_are_cosines_of_multiples():
-    x = np.tanh(np.arange(20) / 20)
-    expected = np.cos(np.arange(6) * np.arccos(x)[:, None])
-    vectors = chebyshev_vectors(np.arange(20), dim=6, length=20)
-    np.testing.assert_allclose(vectors, expected, atol=1e-14)
 
 
 # Cosines
@@ -280,7 +196,7 @@ def test_the_cascade_of_pywavelets_tends_to_the_same_functions(order):
     assert errors[1] < 0.2 * errors[0] < 0.1
 
 
-@pytest.mark.parametrize("order", [1, 2, 3, 10, 38])
+@pytest.mark.parametrize("order", [1, 4, 38])
 def test_laws_of_the_scaling_function(order):
     low, high = _filters(order)
     level, width = 9, 2 * order - 1
@@ -304,9 +220,7 @@ def test_laws_of_the_scaling_function(order):
         )
 
 
-@pytest.mark.parametrize(
-    ("order", "length", "dim"), [(1, 16, 16), (2, 30, 24), (4, 64, 16), (8, 9, 8)]
-)
+@pytest.mark.parametrize(("order", "length", "dim"), [(1, 16, 16), (4, 64, 16), (8, 9, 8)])
 def test_wavelet_rows_are_unit_vectors_of_the_functions_chosen(order, length, dim):
     basis = orthogonal.wavelet_basis(dim, length, order)
     coarsest = int(np.ceil(np.log2(length)))
@@ -369,7 +283,7 @@ def test_wavelet_rows_are_zero_where_the_supports_end(order):
 
 @pytest.mark.parametrize(
     ("order", "length", "dim"),
-    [(38, 1, 8), (38, 3, 8), (38, 5, 8), (20, 8, 8), (20, 64, 16), (38, 512, 64), (4, 4, 4)],
+    [(38, 1, 8), (38, 5, 8), (20, 64, 16), (4, 4, 4)],
 )
 def test_wavelets_of_high_order_or_short_length_are_no_tails(order, length, dim):
     rows = _wavelets(np.arange(length), dim=dim, length=length, order=order)
@@ -392,15 +306,11 @@ def test_wavelets_need_their_extra(monkeypatch):
     ("call", "message"),
     [
         (lambda: legendre(dim=0, length=4), "dim must be at least 1, not 0"),
-        (lambda: chebyshev(dim=4, length=0), "length must be at least 1, not 0"),
-        (lambda: cosine(dim=0, length=4), "dim must be at least 1, not 0"),
-        (lambda: wavelet(dim=4, length=0), "length must be at least 1, not 0"),
         (lambda: wavelet(dim=4, length=8, order=39), r"order must lie in \[1, 38\].*not 39"),
         (
             lambda: wavelet(dim=1, length=4, order=2),
             "order=2 for length=4 are all 0 at position .: pass a larger dim, a lower order",
         ),
-        (lambda: legendre(dim=2, length=4, s=-1.0), "s=-1.0 must be positive"),
         (
             lambda: legendre(dim=2, length=4, s=1.0, position_map="log"),
             "s=1.0 must be positive, and goes with position_map='tanh' alone",
@@ -409,7 +319,7 @@ def test_wavelets_need_their_extra(monkeypatch):
             lambda: inspect.unwrap(legendre_vectors)(
                 np.arange(3), dim=2, length=4, position_map="sqrt"
             ),
-            "position_map is 'sqrt': pass 'tanh', 'clipped' or 'log'",
+            "position_map is 'sqrt': pass 'tanh' or 'clipped' or 'log'",
         ),
     ],
 )

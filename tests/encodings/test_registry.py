@@ -1,12 +1,10 @@
 """Registration: a new encoding is one function in one place, and is found everywhere."""
 
+import dataclasses
 import importlib
 import inspect
-import json
 import sys
 
-import jax
-import numpy as np
 import pytest
 
 import jaxpe
@@ -55,16 +53,12 @@ dashed = CatalogueEntry("dashed", "bias", dash, "a user", vectors="–")
 
 hooks = {
     "short": {"vectors": lambda params, i: jnp.ones((2, 4))},
-    "texts": {"vectors": lambda params, i: "none"},
     "whole": {"vectors": lambda params, i: jnp.ones((len(i), 4), int)},
-    "alone": {"vectors": lambda i: jnp.ones((len(i), 4))},
-    "constant": {"vectors": 3},
     "heads": {"bias": lambda params, q, k, i, j: jnp.zeros((7, len(i), len(j)))},
     "additive": {"mask": lambda params, q, k, i, j: jnp.zeros((len(i), len(j)))},
     "cut": {"query": lambda params, q, i: q[1:]},
     "flat": {"embed": lambda params, x, i: x[..., 0]},
     "pair": {"context": lambda params, x, i, rows: x, "bias": lambda *_: None},
-    "strings": {"init": lambda key: {"a": "b"}, "bias": lambda *_: None},
 }
 
 
@@ -111,16 +105,12 @@ def test_a_function_or_an_entry_stand_for_an_encoding(own):
         ("windows_of_mine:failing", "failing.*KeyError: 'no table'"),
         ("windows_of_mine:dashed", r"dashed.*`vectors=.–.`.*leave the description out"),
         ("windows_of_mine:short", r"short.*`vectors` returns float.. \[2, 4\].*\[8, 4\]"),
-        ("windows_of_mine:texts", "texts.*"),
         ("windows_of_mine:whole", "whole.*`vectors` returns int"),
-        ("windows_of_mine:alone", "alone.*TypeError"),
-        ("windows_of_mine:constant", "constant.*TypeError"),
         ("windows_of_mine:heads", r"heads.*shape"),
         ("windows_of_mine:additive", "additive.*`mask` returns float.*bool"),
         ("windows_of_mine:cut", "cut.*`query`"),
         ("windows_of_mine:flat", "flat.*`embed`"),
         ("windows_of_mine:pair", "pair.*ValueError"),
-        ("windows_of_mine:strings", "strings.*TypeError"),
     ],
 )
 def test_what_is_no_encoding_is_refused(own, name, message):
@@ -195,7 +185,6 @@ def test_factories_of_each_family_are_registered():
         "from_file",
         "from_matrix",
         "from_vectors",
-        "low_rank_from",
         "per_head",
         "rescaled",
         "rope_from_hf",
@@ -214,58 +203,22 @@ def test_a_new_encoding_is_in_the_tables(own, command):
 
 
 def test_a_new_encoding_is_scored(own):
-    from jaxpe.analysis.corpus.scores import score_encodings
     from jaxpe.analysis.corpus.vectors import scored_entries
 
-    ids = np.random.default_rng(0).integers(0, 9, (40, 6), dtype=np.int32)
-    drawn = {"key": jax.random.key(0), "folds": 4, "splits": 2, "nulls": 2}
-    geometry = jaxpe.position_geometry(ids, vocab_size=9, **drawn)
-    counts = jaxpe.count_tokens(ids, vocab_size=9)
-    D = jaxpe.hellinger_distances(jaxpe.positional_distributions(counts))
     names = [f"{own}:halved", f"{own}:plain"]
-    mds = jaxpe.classical_mds(D, dim=4)
-    scores = score_encodings(D, geometry, mds, mds.coordinates, jax.random.key(1), names)
-    found = {score.name: score for score in scores}
-    assert list(found)[-2:] == ["halved", f"{own}:plain"]
-    line = np.abs(np.arange(6)[:, None] - np.arange(6)[None])
-    distances = found["halved"].distances
-    np.testing.assert_allclose(distances, distances[0, 1] * line, rtol=1e-6)
+    assert [entry.name for entry in scored_entries(names)][-2:] == ["halved", names[1]]
     with pytest.raises(InputError, match=r"`encodings`: t5 has no position vectors"):
         scored_entries(["t5"])
 
 
-def test_a_new_encoding_is_trained_with(own, command, tmp_path):
-    letters = np.random.default_rng(0).choice(list("abcdef"), (60, 4))
-    (tmp_path / "words.txt").write_text("\n".join(map(" ".join, letters)))
-    sizes = ("--model.dim", 8, "--model.layers", 1, "--model.heads", 2, "--length", 4)
-    words = ("train", "words.txt", *sizes, "--steps", 2, "--batch-size", 4, "--probe-at", 0)
-    code, _, err = command(*words, "--encoding", f"{own}:halved+{own}:plain", "--out", "run")
-    assert code == 0, err
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["encoding"].startswith(own)
-    code, _, err = command(*words, "--encoding", f"{own}:other", "--out", "another")
-    assert code == 2
-    assert "has no 'other'" in err
+def test_a_new_encoding_can_be_trained_with_and_compared(own, tmp_path):
+    from jaxpe.analysis.extrapolation.variants import variant
+    from jaxpe.training.config import TrainConfig, encoding_entries
 
-
-def test_a_new_encoding_is_compared(own, tmp_path):
-    from jaxpe.analysis.extrapolation import Suite, extrapolate_suites
-
-    names = (f"{own}:halved", f"{own}:plain")
-    suite = Suite(
-        name="tiny",
-        tasks=("parity",),
-        encodings=names,
-        length=2,
-        factors=(1, 2),
-        steps=2,
-        batch=4,
-        tests=4,
-        rates=(1e-3,),
-        seeds=1,
-        dim=8,
-        heads=2,
-        layers=1,
-    )
-    cells = extrapolate_suites([suite], tmp_path / "found").cells
-    assert tuple(cell.encoding for cell in cells) == names
-    assert np.isfinite(cells[0].scores["accuracy"]).all()
+    names = [f"{own}:halved", f"{own}:plain"]
+    config = TrainConfig(source="words.txt", out=tmp_path, encoding="+".join(names))
+    assert encoding_entries(config) == catalogue(*names)
+    with pytest.raises(InputError, match=r"`encoding`: .*has no 'other'"):
+        encoding_entries(dataclasses.replace(config, encoding=f"{own}:other"))
+    sizes = jaxpe.EncodingSizes(dim=8, num_heads=2, head_dim=4, length=2)
+    assert variant(names[0]).trained(sizes, True).defines("bias")

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxpe import PositionCounts, count_tokens, split_half_geometry
+from jaxpe import PositionCounts, count_tokens
 from jaxpe.geometry import bin_counts, bin_positions, position_bins
 
 RNG = np.random.default_rng(0)
@@ -64,12 +64,6 @@ def test_binning_goes_with_adding_and_refining():
     np.testing.assert_array_equal(same.tokens, one.tokens)
 
 
-def test_binned_folds_are_split_in_halves():
-    counts = bin_counts(count_tokens(IDS, vocab_size=5, folds=4), EDGES)
-    geometry = split_half_geometry(counts, key=jax.random.key(0), splits=2)
-    assert geometry.gram.shape == (5, 5)
-
-
 def test_positions_know_their_bin():
     positions = np.arange(12, dtype=np.int32)
     number = bin_positions(positions, EDGES)
@@ -95,28 +89,3 @@ def test_under_jit_a_cell_stays_at_the_most(cells, expected):
     counts = PositionCounts(jnp.full((cells, 1), 2**29, jnp.int32), jnp.int32(1), jnp.int32(0))
     found = jax.jit(lambda counts: bin_counts(counts, np.array([0, cells])))(counts)
     assert found.tokens.tolist() == [[expected]]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: position_bins(4, bins=5), r"bins must lie in \[1, n\] = \[1, 4\], not 5"),
-        (lambda: position_bins(4, bins=0), "not 0"),
-        (lambda: bin_positions(np.arange(3), np.array([0, 2])), r"positions lie in \[0, 2\], the"),
-        (lambda: bin_positions(np.arange(2), np.array([0, 2, 2])), "edges do not rise"),
-        (lambda: bin_positions(np.arange(2), np.array([0])), r"edges have shape \(1,\): pass"),
-        (
-            lambda: bin_counts(count_tokens(IDS, vocab_size=5), np.array([0, 5])),
-            "edges go from 0 to 5, not from 0 to n = 12",
-        ),
-    ],
-)
-def test_bad_input_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_spacings_that_are_not_known_are_refused(monkeypatch):
-    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
-    with pytest.raises(ValueError, match="spacing is 'linear': pass 'equal' or 'log'"):
-        position_bins(4, bins=2, spacing="linear")

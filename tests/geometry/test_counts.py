@@ -17,7 +17,6 @@ from jaxpe.geometry import (
     pair_weights,
     permute_within_documents,
 )
-from tests.unchecked import unchecked
 
 VOCAB = 7
 # Without the type checks of the tests, as users call it.
@@ -136,31 +135,6 @@ def test_bad_ids_are_refused_with_what_to_do(ids, kwargs, message):
         count_unchecked(ids, **{"vocab_size": VOCAB, **kwargs})
 
 
-def test_lists_are_welcome():
-    ids, mask = [[0, 1], [0, 2]], [[True, True], [True, False]]
-    counts = count_unchecked(ids, vocab_size=3, mask=mask)
-    assert counts.tokens.tolist() == [[2, 0, 0], [0, 1, 0]]
-
-
-def test_counts_that_do_not_fit_are_refused(corpus):
-    ids, _ = corpus
-    with pytest.raises(ValueError, match=r"shape \(6, 7\) and \(6, 8\) do not add"):
-        count_tokens(ids, vocab_size=7) + count_tokens(ids, vocab_size=8)
-
-
-@pytest.mark.parametrize(
-    ("documents", "message"),
-    [
-        ([], "no documents"),
-        ([[1], [0.5]], "document 1 is float64"),
-        ([[[1]]], r"document 0 is int64 of shape \(1, 1\)"),
-    ],
-)
-def test_bad_documents_are_refused(documents, message):
-    with pytest.raises(ValueError, match=message):
-        inspect.unwrap(pad_documents)(documents)
-
-
 def test_padding_keeps_empty_documents_and_cuts_long_ones():
     ids, mask = pad_documents([[1, 2, 3], [], [4]], length=2)
     assert ids.tolist() == [[1, 2], [0, 0], [4, 0]]
@@ -238,17 +212,6 @@ def test_information_optimal_encoding_ignores_the_names_of_words(corpus):
     np.testing.assert_allclose(one.mds.eigenvalues, other.mds.eigenvalues, atol=1e-12)
 
 
-def test_sum_adds_a_list_of_counts(corpus):
-    ids, mask = corpus
-    shards = [count_tokens(ids[k::3], vocab_size=VOCAB, mask=mask[k::3]) for k in range(3)]
-    assert same(sum(shards), count_tokens(ids, vocab_size=VOCAB, mask=mask))
-
-
-def test_groups_without_folds_are_refused(corpus):
-    with pytest.raises(ValueError, match="pass folds too"):
-        count_tokens(corpus[0], vocab_size=VOCAB, groups=np.arange(40))
-
-
 def test_copies_and_groups_are_shuffled_alike():
     key = jax.random.key(3)
     copies = permute_within_documents(key, np.tile(np.arange(6), (4, 1)))
@@ -258,12 +221,6 @@ def test_copies_and_groups_are_shuffled_alike():
     assert (together[0] + 10 == together[1]).all()
     apart = permute_within_documents(key, pair)
     assert not (apart[0] + 10 == apart[1]).all()
-
-
-def test_one_entry_for_each_document(corpus):
-    for name in ("repeats", "groups"):
-        with unchecked(), pytest.raises(ValueError, match=rf"{name} is int64 of shape \(1,\)"):
-            count_unchecked(corpus[0], vocab_size=VOCAB, folds=4, **{name: np.array([2])})
 
 
 @pytest.mark.parametrize("folds", [None, 3])
@@ -290,15 +247,6 @@ def test_counts_given_away_are_added_to_in_place(corpus):
     assert same(counts, count_tokens(ids, vocab_size=VOCAB, mask=mask, folds=3))
 
 
-def test_documents_that_do_not_fit_the_counts_are_refused(corpus):
-    ids, _ = corpus
-    counts = empty_counts(length=5, vocab_size=VOCAB)
-    with pytest.raises(ValueError, match=r"\(40, 6\), the counts have 5 positions: .*documents, 5"):
-        add_documents(counts, ids)
-    with pytest.raises(ValueError, match=r"outside \[0, 3\): raise vocab_size"):
-        add_documents(empty_counts(length=6, vocab_size=3), ids)
-
-
 MOST = 2**31 - 1
 
 
@@ -323,20 +271,6 @@ def test_counts_that_do_not_fit_are_refused_and_stay_at_the_most_under_jit(count
     for before, after in zip(counts, found, strict=True):
         exact = 2 * np.asarray(before, np.int64)
         np.testing.assert_array_equal(after, np.minimum(exact, MOST))
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint32])
-def test_other_integers_do_not_wrap_either(dtype):
-    most = np.iinfo(dtype).max
-    counts = PositionCounts(jnp.full((1, 3), most // 2 + 1, dtype), jnp.int32(1), jnp.int32(0))
-    with (
-        unchecked(),
-        pytest.raises(OverflowError, match=f"{2 * (most // 2 + 1)} tokens of PositionCounts"),
-    ):
-        counts + counts
-    with unchecked():
-        assert (jax.jit(lambda a, b: (a + b).tokens)(counts, counts) == most).all()
-        assert jax.jit(lambda a: a.per_position)(counts).tolist() == [most]
 
 
 def test_counts_at_the_limit_are_no_overflow():
@@ -407,26 +341,6 @@ def test_under_jit_documents_beyond_the_most_are_not_counted(repeats, kept):
     assert found.documents == 100 + sum(kept)
 
 
-@pytest.mark.parametrize("folds", [-1, 0])
-def test_folds_below_one_are_refused(folds):
-    with pytest.raises(ValueError, match=f"folds must be at least 1, not {folds}"):
-        count_tokens(np.array([[0]]), vocab_size=1, folds=folds)
-    with pytest.raises(ValueError, match=f"folds must be at least 1, not {folds}"):
-        empty_counts(length=1, vocab_size=1, folds=folds)
-
-
-@pytest.mark.parametrize("ids", [np.array([0, 1]), np.zeros((2, 2, 2), int), np.zeros((2, 2))])
-@pytest.mark.parametrize("name", ["content_labels", "fold_of_documents", "permute"])
-def test_labels_and_shuffles_ask_for_ids(ids, name):
-    functions = {
-        "content_labels": lambda ids: jaxpe.geometry.content_labels(ids),
-        "fold_of_documents": lambda ids: fold_of_documents(ids, folds=2),
-        "permute": lambda ids: permute_within_documents(jax.random.key(0), ids),
-    }
-    with pytest.raises(ValueError, match=r"ids (are float64|have shape)"), unchecked():
-        functions[name](ids)
-
-
 @pytest.mark.parametrize("token", [-1, 2, 2**40])
 def test_what_is_excluded_is_a_token(token):
     """A wrong id would exclude nothing, without a word."""
@@ -454,15 +368,3 @@ def test_stacked_corpora_count_as_each_alone():
         np.testing.assert_array_equal(together.tokens[number, :n], alone.tokens)
         assert not together.tokens[number, n:].any()
         assert together.documents[number] == alone.documents
-
-
-@pytest.mark.parametrize(
-    ("corpora", "match"),
-    [([], "no corpora"), ([(np.zeros(3, int), None)], "corpus 0"),
-     ([(np.zeros((2, 2)), None)], "float64"), ([np.zeros((2, 2), int)], "pair"),
-     ([(np.full((2, 2), 2**32), None)], "beyond int32"),
-     ([(np.zeros((2, 2), int), np.ones((2, 3), bool))], "mask")],
-)  # fmt: skip
-def test_corpora_that_do_not_stack(corpora, match):
-    with unchecked(), pytest.raises(ValueError, match=match):
-        jaxpe.geometry.stack_corpora(corpora)

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -170,16 +169,6 @@ def test_nothing_that_counts():
     np.testing.assert_array_equal(probe(HIDDEN, ~halves), [0, 0])
 
 
-def test_layers_by_vmap_and_half_precision():
-    layers = np.stack([HIDDEN, NOISE])
-    found = jax.jit(jax.vmap(position_decodability))(layers)
-    for k, layer in enumerate(layers):
-        np.testing.assert_allclose([x[k] for x in found[:2]], probe(layer, everywhere), rtol=1e-9)
-    rough = probe(HIDDEN.astype(jnp.bfloat16), everywhere)
-    assert rough.r2.dtype == jnp.float32
-    np.testing.assert_allclose(rough.r2, found.r2[0], atol=0.01)
-
-
 def test_gradients_are_finite_also_where_nothing_is_told():
     slope = jax.jit(jax.grad(lambda x: position_decodability(x).r2))
     assert np.all(np.isfinite(slope(HIDDEN)))
@@ -187,13 +176,3 @@ def test_gradients_are_finite_also_where_nothing_is_told():
     step = 1e-6 * NOISE
     numeric = probe(HIDDEN + step, everywhere).r2 - probe(HIDDEN - step, everywhere).r2
     np.testing.assert_allclose(np.vdot(slope(HIDDEN), step), numeric / 2, rtol=1e-5)
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match=r"\(1, 10, 4\): pass \[rows, n, d\] with at least two"):
-        position_decodability(NOISE[:1])
-    for ridge, dtype, least in ((0.0, np.float64, "2.2e-18"), (1e-10, np.float32, "1.2e-09")):
-        with pytest.raises(
-            ValueError, match=f"ridge={ridge} is too small .* pass at least {least}"
-        ):
-            position_decodability(NOISE.astype(dtype), ridge=ridge)

@@ -51,14 +51,9 @@ def test_equal_positions_have_rank_and_stress_zero(wide):
         assert found.mds.negative_mass == 0
         assert not found.coordinates.any()
         counts = geometry.count_tokens(IDS, vocab_size=9, folds=4)
-        for given in (counts, geometry.sparse_counts(counts)):
-            geometry_ = geometry.split_half_geometry(given, key=KEY, splits=3)
-            assert not geometry_.gram.any()
-            assert not geometry_.squared_distances.any()
-        sparse = geometry.classical_mds_from_counts(geometry.sparse_counts(counts), dim=2)
-        assert sparse.converged
-        assert sparse.trace == 0
-        assert not sparse.coordinates.any()
+        geometry_ = geometry.split_half_geometry(counts, key=KEY, splits=3)
+        assert not geometry_.gram.any()
+        assert not geometry_.squared_distances.any()
         rank = geometry.significant_rank(IDS, vocab_size=9, key=KEY, splits=2, nulls=19)
         assert rank.rank == 0
 
@@ -77,16 +72,6 @@ def test_distributions_equal_up_to_rounding_are_equal(wide):
         assert geometry.classical_mds_from_gram(gram, dim=2).rank == 0
         apart = mu.at[0, 0].multiply(1 + 100 * jnp.finfo(mu.dtype).eps)
         assert geometry.hellinger_distances(apart).values[0, 1] > 0
-
-
-def test_words_that_differ_keep_their_digits_beside_one_that_does_not():
-    ids = np.concatenate([IDS, RNG.integers(0, 9, (50, 6))])
-    ids[:50] = 9
-    counts = geometry.sparse_counts(geometry.count_tokens(ids, vocab_size=10))
-    exact = np.linalg.eigvalsh(geometry.hellinger_gram(counts))[::-1]
-    found = geometry.classical_mds_from_counts(counts, dim=3, tolerance=1e-12)
-    np.testing.assert_allclose(found.eigenvalues, exact[:3], rtol=1e-9)
-    np.testing.assert_allclose(found.trace, exact.sum(), rtol=1e-12)
 
 
 def test_where_the_null_is_the_corpus_no_dimension_is_above_it():
@@ -168,89 +153,6 @@ def test_floating_takes_any_real_numbers_and_no_other():
     assert floating(np.ones(2, ml_dtypes.bfloat16)).dtype == jnp.float32
     with unchecked(), pytest.raises(ValueError, match="P is complex128: pass real numbers"):
         geometry.low_rank_factors(np.ones((2, 2), complex), rank=1)
-
-
-FLAT = np.arange(3.0)
-WRONG = {
-    "euclidean_distances": (lambda: geometry.euclidean_distances(FLAT), r"points has shape \(3,\)"),
-    "hellinger_gram": (lambda: geometry.hellinger_gram(FLAT), r"mu has shape \(3,\)"),
-    "hellinger_distances": (lambda: geometry.hellinger_distances(FLAT), r"mu has shape \(3,\)"),
-    "positional_distributions": (
-        lambda: geometry.positional_distributions(np.arange(3)),
-        r"counts has shape \(3,\)",
-    ),
-    "negative counts": (
-        lambda: geometry.positional_distributions(np.array([[1, -2]])),
-        "counts must be finite and at least 0, not -2",
-    ),
-    "entropy_rank": (lambda: geometry.entropy_rank(FLAT), r"P has shape \(3,\)"),
-    "low_rank_factors": (lambda: geometry.low_rank_factors(FLAT, rank=1), r"P has shape \(3,\)"),
-    "gram_matrix": (lambda: geometry.gram_matrix(FLAT), r"distances has shape \(3,\)"),
-    "distances_from_gram": (lambda: geometry.distances_from_gram(FLAT), r"shape \(3,\)"),
-    "stress": (lambda: geometry.stress(FLAT, np.zeros((3, 3))), r"points has shape \(3,\)"),
-    "monotonicity": (lambda: geometry.monotonicity_violation_rate(FLAT), r"shape \(3,\)"),
-    "no positions": (lambda: geometry.classical_mds(np.zeros((0, 0)), dim=1), r"shape \(0, 0\)"),
-    "none to draw": (
-        lambda: geometry.sampled_stress(np.zeros((0, 2)), np.zeros((0, 0)), key=KEY),
-        "no positions",
-    ),
-    "null_grams": (
-        lambda: geometry.rank_above_null(np.eye(2), np.eye(2)),
-        r"null_grams \(2, 2\)",
-    ),
-    "nulls": (
-        lambda: geometry.significant_rank(IDS, vocab_size=9, key=KEY, nulls=1),
-        "nulls must be at least 2, not 1",
-    ),
-    "edges": (
-        lambda: geometry.bin_positions(np.arange(3), np.array([0.0, 2.5])),
-        "edges are float64",
-    ),
-    "positions": (
-        lambda: geometry.bin_positions(np.array([0.5]), np.array([0, 2])),
-        "positions are float64",
-    ),
-    "mask of a spectrum": (
-        lambda: jaxpe.spectral.spectrum(np.eye(3), mask=np.ones((1, 3, 3), bool)),
-        r"mask has shape \(1, 3, 3\)",
-    ),
-    "mask of diagonals": (
-        lambda: jaxpe.spectral.diagonal_means(np.ones((2, 3, 3)), mask=np.ones((4, 3, 3), bool)),
-        r"mask has shape \(4, 3, 3\)",
-    ),
-    "a deposit in no head": (
-        lambda: jaxpe.spectral.deposit(np.zeros((2, 0))),
-        r"drop has shape \(2, 0\)",
-    ),
-    "a flow of nothing": (
-        lambda: jaxpe.ntk.gradient_flow(np.zeros((0, 0)), np.zeros((0, 2)), np.zeros((0, 2))),
-        r"P_0 has shape \(0, 2\)",
-    ),
-    "no kernel": (lambda: jaxpe.ntk.max_learning_rate(np.zeros((0, 0))), r"shape \(0, 0\)"),
-    "hidden": (
-        lambda: geometry.position_decodability(np.zeros((4, 3, 0))),
-        r"hidden has shape \(4, 3, 0\)",
-    ),
-    "rows": (
-        lambda: geometry.distance_rows(POINTS, np.array([[0]])),
-        r"rows are int64 of shape \(1, 1\)",
-    ),
-    "counts": (
-        lambda: geometry.PositionCounts(np.ones((2, 3)), np.int32(1), np.int32(0)).per_position,
-        "tokens of a position are counted in float64",
-    ),
-    "dtype": (
-        lambda: geometry.principal_eigenpairs(lambda Y: Y, 3, dim=1, dtype=bool),
-        "dtype is bool",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_arrays_are_refused_by_name(name):
-    call, message = WRONG[name]
-    with unchecked(), pytest.raises(ValueError, match=message):
-        call()
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (1, 3), (2, 3), (6, 0), (1, 0)])

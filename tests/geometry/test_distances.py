@@ -7,13 +7,20 @@ import pytest
 
 from jaxpe import (
     Distances,
+    PointCloud,
     PositionalDistributions,
+    classical_mds,
+    entropy_rank,
     euclidean_distances,
     fisher_rao_distances,
     hellinger_distances,
     hellinger_gram,
+    min_separation,
+    monotonicity_violation_rate,
+    procrustes,
+    stress,
 )
-from jaxpe.geometry import as_distances, distances_from_gram, gram_matrix
+from jaxpe.geometry import as_distances, distances_from_gram, gram_matrix, sum_over_pairs
 from jaxpe.geometry.distances import matrices as module
 
 hellinger_distances, fisher_rao_distances, hellinger_gram, gram_matrix = map(
@@ -176,10 +183,28 @@ def test_distances_from_gram_equal_those_of_the_points_and_keep_nan():
     assert np.isnan(distances_from_gram(B).values[0, 1])
 
 
-def test_integer_points_are_not_truncated():
-    d = euclidean_distances(jnp.array([[0, 0], [1, 1]])).values
-    np.testing.assert_allclose(d[0, 1], np.sqrt(2))
-    assert jnp.issubdtype(as_distances(1 - jnp.eye(2, dtype=int)).values.dtype, jnp.floating)
+def test_integers_become_floats_before_they_are_cut():
+    """`jax.jit` keeps 32 bits of the integers of NumPy: 2**32 would be 0."""
+    P = np.array([[0, 0], [3, 4], [6, 9]]) * 2**32
+    D = np.abs(P[:, :1] - P[:, 0])
+    calls = {
+        "points": lambda P, D: euclidean_distances(P).values,
+        "matrix": lambda P, D: as_distances(D).values,
+        "stress": lambda P, D: stress(P, D),
+        "encoding": lambda P, D: stress(Distances(D, np.ones(3, bool)), D + D),
+        "cloud": lambda P, D: stress(P[:, :1], PointCloud(P, np.ones(3, bool))),
+        "separation": lambda P, D: min_separation(P),
+        "rate": lambda P, D: monotonicity_violation_rate(P),
+        "mds": lambda P, D: classical_mds(D, dim=1).coordinates,
+        "rank": lambda P, D: entropy_rank(P),
+        "procrustes": lambda P, D: procrustes(P, P[::-1]).aligned,
+        "pairs": lambda P, D: sum_over_pairs(lambda d: d, P),
+    }
+    with jax.enable_x64(False):
+        for name, call in calls.items():
+            found, expected = call(P, D), call(P.astype(float), D.astype(float))
+            np.testing.assert_array_equal(found, expected, err_msg=name)
+            assert np.any(np.asarray(found)) or name == "rate", name
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 2, 2)])

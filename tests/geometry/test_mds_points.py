@@ -5,7 +5,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -17,7 +16,7 @@ from jaxpe.geometry.mds.gauge import gauged_coordinates
 from jaxpe.geometry.mds.krylov import orthonormal
 from tests.geometry.test_mds import polygon
 
-METHODS = ("dense", "krylov", "landmark")
+METHODS = ("dense", "krylov")
 RNG = np.random.default_rng(0)
 N, K = 60, 20
 
@@ -62,10 +61,19 @@ def test_every_method_equals_the_matrix(method, shape):
     assert found.method == method
 
 
+@pytest.mark.parametrize(
+    ("shape", "method"),
+    [((100_000, 64), "dense"), ((300, 30_000), "dense"), ((8192, 30_000), "krylov")],
+)
+def test_the_choice_is_by_sizes(shape, method):
+    find = partial(classical_mds_from_points, dim=64)
+    assert jax.eval_shape(find, jax.ShapeDtypeStruct(shape, np.float32)).method == method
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_residuals_are_true_ones(method):
     X = RNG.standard_normal((200, 150))
-    find = partial(classical_mds_from_points, dim=3, landmarks=20, max_products=1)
+    find = partial(classical_mds_from_points, dim=3, max_products=1)
     found = jax.jit(lambda X: find(X, method=method))(X)
     B, values = centred_gram(X), np.asarray(found.eigenvalues)
     V = np.asarray(found.coordinates) / np.sqrt(values)
@@ -118,17 +126,17 @@ def test_nan_stays_nan(method):
     assert not found.converged
 
 
-# Eigenvalues of a symmetric matrix of 120, and how many leading ones are asked for.
+# Eigenvalues of a symmetric matrix of 60, and how many leading ones are asked for.
 SPECTRA = {
-    "one eigenvalue": (np.ones(120), 40),
-    "45 copies of the largest": (np.r_[np.full(45, 3.0), np.linspace(2, 0, 75)], 40),
-    "45 copies below": (np.r_[4.0, np.full(45, 3.0), np.linspace(2, 0, 74)], 40),
-    "rank 3": (np.r_[3.0, 2, 1, np.zeros(117)], 40),
-    "nearly flat": (1 + 1e-3 * np.linspace(1, 0, 120), 40),
-    "many digits": (np.geomspace(1, 1e-14, 120), 40),
-    "indefinite": (np.r_[3.0, 2, 1, -np.linspace(0.1, 9, 117)], 40),
-    "negative": (-np.linspace(1, 2, 120), 40),
-    "zero": (np.zeros(120), 40),
+    "one eigenvalue": (np.ones(60), 20),
+    "25 copies of the largest": (np.r_[np.full(25, 3.0), np.linspace(2, 0, 35)], 20),
+    "25 copies below": (np.r_[4.0, np.full(25, 3.0), np.linspace(2, 0, 34)], 20),
+    "rank 3": (np.r_[3.0, 2, 1, np.zeros(57)], 20),
+    "nearly flat": (1 + 1e-3 * np.linspace(1, 0, 60), 20),
+    "many digits": (np.geomspace(1, 1e-14, 60), 20),
+    "indefinite": (np.r_[3.0, 2, 1, -np.linspace(0.1, 9, 57)], 20),
+    "negative": (-np.linspace(1, 2, 60), 20),
+    "zero": (np.zeros(60), 20),
 }
 
 
@@ -150,22 +158,6 @@ def test_eigenpairs_of_every_spectrum(spectrum, dtype, accuracy):
     np.testing.assert_allclose(V.T @ V, np.eye(dim), atol=10 * np.finfo(dtype).eps)
     residuals = np.linalg.norm(B @ V - V * np.asarray(found.eigenvalues), axis=0) / scale
     np.testing.assert_allclose(found.residuals, residuals, atol=100 * np.finfo(dtype).eps)
-
-
-def test_columns_without_a_vector_stay_out_of_a_negative_spectrum():
-    values = -np.arange(1.0, 41)  # the basis has room for more vectors than there are
-    found = eigenpairs(with_eigenvalues(values), dim=39)
-    assert found.converged
-    np.testing.assert_allclose(found.eigenvalues, values[:39], rtol=1e-10)
-
-
-@pytest.mark.parametrize("size", [1e-30, 1e30])
-def test_squares_that_are_no_numbers_do_no_harm(size):
-    values = np.linspace(1, 0, 60) ** 2
-    found = eigenpairs((size * with_eigenvalues(values)).astype(np.float32), dim=8, tolerance=1e-5)
-    assert found.converged
-    assert found.residuals.max() > 0
-    np.testing.assert_allclose(found.eigenvalues / np.float32(size), values[:8], atol=1e-5)
 
 
 def test_dependent_columns_are_replaced_not_normalised():
@@ -193,35 +185,6 @@ def test_in_float32_on_a_spectrum_of_sampling_noise():
     assert found.converged
     values = np.asarray(found.eigenvalues, float)
     np.testing.assert_allclose(values / exact[0], exact[:20] / exact[0], atol=1e-5)
-
-
-def test_landmarks_given_are_those_used():
-    X = np.zeros((40, 2))
-    X[7], X[9] = [1, 0], [0, 2]
-
-    @jax.jit
-    def find(at):
-        return classical_mds_from_points(X, dim=2, method="landmark", landmarks=at)
-
-    found = find(np.array([7, 9]))
-    np.testing.assert_allclose(found.coordinates @ found.coordinates.T, centred_gram(X), atol=1e-14)
-    assert find(np.array([0, 1])).eigenvalues[1] == 0  # two of the same
-
-
-def test_the_choice_is_by_sizes_and_says_why():
-    def choice(n, k, dim=64):
-        def f(X):
-            return classical_mds_from_points(X, dim=dim)
-
-        return jax.eval_shape(f, jax.ShapeDtypeStruct((n, k), np.float32))
-
-    assert choice(100_000, 64).method == "dense"
-    assert choice(300, 30_000).method == "dense"
-    assert "smaller side of 100,000 x 64 points is 64" in choice(100_000, 64).reason
-    assert choice(8_192, 30_000).method == "krylov"
-    assert choice(2_000_000, 30_000).method == "landmark"
-    assert "960 products with 8,192 x 30,000 points are 9e+11" in choice(8_192, 30_000).reason
-    assert scaling(np.eye(4), dim=1, method="krylov").reason == "asked for"
 
 
 def test_memory_grows_with_the_points_not_with_the_pairs():
@@ -253,7 +216,7 @@ def invariant(P):
 
 @pytest.mark.parametrize(
     ("points", "method"),
-    [(points, "dense") for points in POINTS] + [("hexagon in 4", "krylov"), ("wide", "landmark")],
+    [(points, "dense") for points in POINTS] + [("hexagon in 4", "krylov")],
 )
 def test_derivative_equals_that_of_the_matrix_and_finite_differences(points, method):
     X, dim = POINTS[points]
@@ -324,36 +287,14 @@ def test_second_derivatives_are_refused():
         jax.hessian(f)(POINTS["high"][0])
 
 
-def test_explained_share_has_a_gradient():
-    def share(X):
-        found = scaling(X, dim=2, method="dense")
-        return jnp.sum(found.eigenvalues) / found.trace
-
-    X = POINTS["high"][0]
-    E, h = RNG.standard_normal(X.shape), 1e-6
-    slope = (share(X + h * E) - share(X - h * E)) / (2 * h)
-    np.testing.assert_allclose(jnp.vdot(jax.jit(jax.grad(share))(X), E), slope, rtol=1e-6)
-
-
-def test_wrong_structure_is_refused(monkeypatch):
+def test_wrong_structure_is_refused():
     X = np.eye(4)
-    find = classical_mds_from_points
-    unchecked = inspect.unwrap(classical_mds_from_points)
     with pytest.raises(ValueError, match="dim must be at least 1, not 0"):
-        find(X, dim=0)
-    with pytest.raises(ValueError, match="unknown method 'lanczos': pass 'auto', 'dense'"):
-        unchecked(X, dim=1, method="lanczos")
+        classical_mds_from_points(X, dim=0)
+    with pytest.raises(ValueError, match="unknown method 'lanczos'"):
+        inspect.unwrap(classical_mds_from_points)(X, dim=1, method="lanczos")
     with pytest.raises(ValueError, match="oversample must be at least 0, not -3"):
-        find(X, dim=1, oversample=-3)
-    with pytest.raises(ValueError, match="landmarks must be at least 1, not 0"):
-        find(X, dim=1, method="landmark", landmarks=0)
-    with pytest.raises(ValueError, match=r"landmarks lie in \[-1, 9\], not in \[0, 4\)"):
-        find(X, dim=1, method="landmark", landmarks=np.array([9, -1]))
-    with pytest.raises(ValueError, match="dim must be at least 1, not -1"):
-        principal_eigenpairs(lambda Y: Y, 4, dim=-1)
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-    with pytest.raises(ValueError, match=r"landmarks are float64 of shape \(1,\): pass positions"):
-        find(X, dim=1, method="landmark", landmarks=np.array([2.0]))
+        classical_mds_from_points(X, dim=1, oversample=-3)
 
 
 def test_products_block_by_block_are_those_of_the_whole(monkeypatch):

@@ -42,7 +42,7 @@ def definition_9(delta, present):
 
 @st.composite
 def matrices(draw):
-    n = draw(st.sampled_from([1, 2, 7, 40]))
+    n = draw(st.sampled_from([1, 2, 12]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     delta = abs(np.arange(n)[:, None] - np.arange(n)[None]) * draw(st.sampled_from([0.0, 1.0]))
     noise = draw(st.sampled_from([0, 1, 3, 40]))
@@ -51,7 +51,7 @@ def matrices(draw):
     return delta, rng.random(n) < draw(st.sampled_from([0.3, 0.8, 1.0]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(matrices())
 def test_counts_equal_the_definitions(example):
     delta, present = example
@@ -107,14 +107,6 @@ def test_ties_are_not_decided_by_rounding():
     assert monotonicity_violation_rate(simplex, tolerance=0.0) > 0.2
 
 
-def test_nan_is_neither_a_rate_nor_monotone():
-    P = np.arange(5.0)[:, None]
-    P[2] = np.nan
-    assert np.isnan(monotonicity_violation_rate(P))
-    assert not bool(is_monotone(P))
-    assert np.isnan(monotonicity_violation_rate(euclidean_distances(P)))
-
-
 @pytest.mark.parametrize("n", [2, 40])
 def test_points_row_by_row_are_as_their_matrix(n, monkeypatch):
     monkeypatch.setattr("jaxpe.geometry.distances.monotonicity.TOGETHER", 3 * n)  # 3 rows
@@ -155,6 +147,13 @@ def test_sampled_rates_cover_as_often_as_they_say():
     assert 0.86 < np.mean((many.low <= truth) & (truth <= many.high)) < 0.95
     # Those that are not comparable are passed over.
     assert (many.triples < 300).all()
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_sampled_rates_do_not_depend_on_the_scale(scale):
+    P = np.random.default_rng(0).standard_normal((30, 2))
+    rate = partial(sampled_violation_rate, key=jax.random.key(1), triples=500)
+    assert 0.3 < rate(P).rate == rate(scale * P).rate
 
 
 def test_sampled_rates_of_a_matrix_are_those_of_its_points():
@@ -199,16 +198,13 @@ def test_numpy_masks_are_taken_without_jit():
         assert jaxpe.monotonicity_violation_rate(encoding) == 0
 
 
-@pytest.mark.parametrize("include_self", [False, True])
-def test_pair_by_pair_and_by_merging_the_same_is_counted(monkeypatch, include_self):
+def test_pair_by_pair_and_by_merging_the_same_is_counted(monkeypatch):
     module = importlib.import_module("jaxpe.geometry.distances.monotonicity")
-    rate = module._violation_rate.__wrapped__  # which is traced anew
     rng = np.random.default_rng(0)
-    for n in (1, 2, 3, 9, 30, 150):  # the last in several batches of rows
-        P = np.round(rng.normal(size=(n, 3)), 1)  # with ties
-        present = rng.random(n) < 0.8
-        found = []
-        for limit in (0, n):
-            monkeypatch.setattr(module, "_PAIRWISE", limit)
-            found.append(float(rate(P, present, 1e-5, include_self=include_self)))
-        assert found[0] == found[1]
+    P, present = np.round(rng.normal(size=(24, 3)), 1), rng.random(24) < 0.8  # with ties
+    found = []
+    for limit in (0, 24):
+        monkeypatch.setattr(module, "_PAIRWISE", limit)
+        rate = jax.jit(module._violation_rate.__wrapped__, static_argnames="include_self")
+        found.append(float(rate(P, present, 1e-5, include_self=True)))
+    assert found[0] == found[1]

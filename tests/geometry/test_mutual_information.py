@@ -1,18 +1,15 @@
 """Entropies and mutual information: formulas, bias, the null, the encoding, Gaussian vectors."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxpe.geometry import (
     entropy,
     gaussian_information,
-    mutual_information,
     mutual_information_encoding,
     positional_information,
 )
-from tests.unchecked import unchecked
 
 RNG = np.random.default_rng(0)
 ESTIMATORS = ("plug-in", "miller-madow", "grassberger")
@@ -52,27 +49,6 @@ def test_nothing_counted_and_one_outcome(estimator):
         assert float(entropy(np.array([5, 0, 0]), estimator=estimator)) == 0
 
 
-def test_unknown_estimator():
-    with unchecked(), pytest.raises(ValueError, match="plug-in"):
-        entropy(np.ones(3), estimator="best")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("estimator", ["plug-in", "miller-madow"])
-def test_derivatives(estimator):
-    table = jnp.asarray(RNG.random((3, 4)) + 0.1)
-    with jax.enable_x64(True):
-        table = jnp.asarray(np.asarray(table, float))
-
-        def f(t):
-            return mutual_information(t, estimator=estimator)
-
-        slope = jax.jit(jax.grad(f))(table)
-        step = 1e-6 * np.eye(12)[5].reshape(3, 4)
-        difference = (f(table + step) - f(table - step)) / 2e-6
-        np.testing.assert_allclose(slope[1, 1], difference, rtol=1e-6)
-    assert np.isfinite(jax.grad(f)(jnp.array([[2.0, 0.0], [1.0, 3.0]]))).all()
-
-
 def test_positions_against_brute_force():
     ids = RNG.integers(0, 5, (60, 4))
     ids[:, 2] = (ids[:, 0] + (RNG.random(60) < 0.2)) % 5
@@ -98,6 +74,14 @@ def test_the_null_is_the_bias():
     assert (abs(score) < 4).all()
     again = positional_information(ids, estimator="plug-in", permutations=20, key=jax.random.key(0))
     np.testing.assert_array_equal(found.null, again.null)
+
+
+def test_every_pair_of_positions_has_a_null_of_its_own():
+    ids = RNG.integers(0, 20, (200, 3))
+    ids[:, 2] = ids[:, 1]
+    found = positional_information(ids, permutations=4, key=jax.random.key(0))
+    np.testing.assert_allclose(found.values[0, 1], found.values[0, 2], rtol=1e-6)
+    assert abs(found.null[0, 1] - found.null[0, 2]) > 1e-4
 
 
 def test_the_null_takes_too_much_of_tokens_that_are_copied():
@@ -146,14 +130,14 @@ def test_short_documents_are_equal_without_being_copies():
 
 def test_one_pair_in_many_is_not_significant_by_chance():
     pairs, any_pair, any_score = np.triu_indices(4, 1), [], []
-    for seed in range(10):
+    for seed in range(5):
         ids = np.random.default_rng(seed).integers(0, 8, (50, 4))
         found = positional_information(ids, permutations=139, key=jax.random.key(seed))
         score = np.asarray(found.corrected)[pairs] / np.asarray(found.null_deviation)[pairs]
         any_score.append(score.max() > 1.645)
         any_pair.append(np.asarray(found.p_adjusted)[pairs].min() <= 0.05)
         assert np.asarray(found.p_values)[pairs].min() >= 1 / 140
-    assert np.sum(any_pair) <= 3  # 0.5 expected; four or more have probability 0.001
+    assert np.sum(any_pair) <= 2  # 0.25 expected; three or more have probability 0.001
     assert np.sum(any_score) > np.sum(any_pair)
     ids[:, 3] = ids[:, 0]
     found = positional_information(ids, permutations=139, key=jax.random.key(0))
@@ -167,19 +151,6 @@ def test_positions_that_no_two_documents_reach():
     assert np.isnan(found.values[0, 1])
     encoding = mutual_information_encoding(found.values, dim=1)
     np.testing.assert_array_equal(encoding.coordinates, 0)
-
-
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [({"mask": np.ones((2, 2), bool)}, "shape"), ({"permutations": 2}, "key"),
-     ({"permutations": -1}, "at least 0, not -1"), ({"estimator": "best"}, "plug-in"),
-     ({"groups": np.zeros(3, int)}, "one integer for each of 4"),
-     ({"groups": np.zeros(4)}, "groups is float64"),
-     ({"mask": np.ones((4, 3))}, "booleans")],
-)  # fmt: skip
-def test_bad_input(change, match):
-    with unchecked(), pytest.raises(ValueError, match=match):
-        positional_information(np.zeros((4, 3), int), **change)
 
 
 def test_the_encoding_maximises_the_information_it_keeps():
@@ -204,20 +175,6 @@ def test_the_encoding_of_stationary_text_is_near_sines():
     P = np.asarray(mutual_information_encoding(np.exp(-offset / 16.0), dim=2).coordinates)
     wave = np.cos(np.pi * (np.arange(n) + 0.5) / n)
     assert abs(np.corrcoef(P[:, 0], wave)[0, 1]) > 0.98
-
-
-def test_the_encoding_under_transformations():
-    information = np.exp(-np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0))))
-
-    def kept(values):
-        P = mutual_information_encoding(values, dim=2).coordinates
-        return jnp.sum((P @ P.T) ** 2)
-
-    slope = jax.jit(jax.grad(kept))(information)
-    assert np.isfinite(slope).all()
-    np.testing.assert_array_equal(np.diag(slope), 0)  # the diagonal is not read
-    two = jax.vmap(kept)(np.stack([information, 2 * information]))
-    np.testing.assert_allclose(two[1], 4 * two[0], rtol=1e-4)
 
 
 def test_gaussian_information_is_unbiased():
@@ -245,9 +202,3 @@ def test_gaussian_information_and_linear_maps():
         gaussian_information(with_constants, Y), gaussian_information(X[:, :2], Y), rtol=1e-9
     )
     assert gaussian_information(np.zeros((50, 1)), Y) == 0
-
-
-@pytest.mark.parametrize(("x", "y"), [((50, 3), (49, 3)), ((6, 3), (6, 3))])
-def test_gaussian_information_needs_samples(x, y):
-    with unchecked(), pytest.raises(ValueError, match="samples"):
-        gaussian_information(np.ones(x), np.ones(y))

@@ -144,63 +144,12 @@ def test_rank_counts_what_few_null_corpora_reach(level, allowed):
     np.testing.assert_allclose(found.p_value, (1 + np.sum(top >= 9.0)) / 5)
 
 
-def test_options_out_of_range_are_refused(regimes):
-    with pytest.raises(ValueError, match="splits must be at least 1"):
-        split_half_geometry(counted(regimes.ids), key=KEY, splits=0)
-    for folds in (None, 1):
-        counts = count_tokens(regimes.ids, vocab_size=VOCAB, folds=folds)
-        with pytest.raises(ValueError, match=r"split halves need at least two folds; pass"):
-            split_half_geometry(counts, key=KEY)
-    with pytest.raises(ValueError, match="level must lie in"):
-        rank_above_null(np.eye(2), np.zeros((2, 2, 2)), level=2.0)
-    for nulls, least in ((1, 19), (18, 19)):
-        with pytest.raises(ValueError, match=f"at least {least}"):
-            rank_above_null(np.eye(2), np.zeros((nulls, 2, 2)))
-
-
 def test_copies_of_documents_are_no_evidence_of_order():
     rng = np.random.default_rng(0)
-    ids = np.repeat(rng.integers(0, 60, (300, LENGTH)), 10, axis=0)
-    rank = jax.jit(partial(significant_rank, vocab_size=60, splits=4, nulls=19))
+    ids = np.repeat(rng.integers(0, 60, (100, LENGTH)), 10, axis=0)
+    rank = partial(significant_rank, vocab_size=60, splits=4, nulls=19)
     assert rank(ids, key=KEY).rank <= 1
-    assert rank(ids, key=KEY, groups=np.repeat(np.arange(300), 10)).rank <= 1
-
-
-class Counter:
-    """Progress that counts what it was shown."""
-
-    def __init__(self):
-        self.seen = {}
-
-    def track(self, items, description, *, total=None):
-        for number, item in enumerate(items, 1):
-            self.seen[description] = (number, total)
-            yield item
-
-    def say(self, line): ...
-
-
-def test_progress_is_shown_and_a_traced_call_gives_the_same():
-    def call(ids, progress):
-        drawn = {"key": KEY, "splits": 2, "nulls": 3, "level": 0.5, "exclude": (2,)}
-        return significant_rank(ids, vocab_size=9, progress=progress, **drawn)
-
-    ids = np.random.default_rng(0).integers(0, 9, (80, 4), dtype=np.int32)
-    shown, hidden = Counter(), Counter()
-    found = call(ids, shown)
-    assert shown.seen == {"shuffled documents": (3, 3)}
-    traced = jax.jit(lambda ids: call(ids, hidden))(ids)
-    assert hidden.seen == {}
-    mapped = jax.vmap(lambda ids: call(ids, hidden))(np.stack([ids, ids]))
-    assert hidden.seen == {}
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), traced, found)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, atol=1e-12), mapped, found)
-
-
-def test_ids_outside_the_vocabulary_are_refused():
-    ids = np.full((40, 3), 9, np.int32)
-    with pytest.raises(ValueError, match="9"):
-        significant_rank(ids, vocab_size=9, key=KEY)
+    assert rank(ids, key=KEY, groups=np.repeat(np.arange(100), 10)).rank <= 1
 
 
 def test_nan_is_no_rank():

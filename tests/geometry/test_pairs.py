@@ -7,7 +7,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -315,39 +314,6 @@ def test_devices_share_the_tiles():
         [sys.executable, "-c", MESH], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: sum_over_pairs(term, P, X[:5]), "clouds have 13 and 5 positions: pass equal"),
-        (
-            lambda: sum_over_pairs(term, P, X, weights=np.ones((13, 13))),
-            r"pass documents per position",
-        ),
-        (lambda: sum_over_pairs(term, P, X, weights=np.ones(4)), r"weights have shape \(4,\)"),
-        (lambda: sum_over_pairs(term, P[0]), r"points has shape \(3,\): pass \[n, k\]"),
-        (lambda: sum_over_pairs(term, P, X, block=0), "block must be at least 1, not 0"),
-        (lambda: stress(P[:5], cloud(X)), r"pass an encoding \[13, d\]"),
-        (lambda: stress(P, cloud(X), weights=np.ones((13, 13))), "need Distances as targets"),
-        (
-            lambda: smacof(cloud(X), dim=2, init=P[:, :2], weights=np.ones((13, 13))),
-            "with a PointCloud as targets all pairs weigh the same",
-        ),
-        (lambda: smacof(cloud(X), dim=2, init=P), r"init has shape \(13, 3\)"),
-        (lambda: sum_over_pairs(term), "no points: pass one cloud"),
-        (lambda: stress(P, matrix(X), mesh=jax.make_mesh((1,), "x")), "targets as a PointCloud"),
-        (lambda: stress(P, cloud(X, PRESENT[:5])), r"present is bool of shape \(5,\): pass one"),
-        (lambda: min_separation(P, present=PRESENT[1:]), "bool for each of the 13 positions"),
-        (lambda: is_monotone(P, present=PRESENT * 1), "present is int64 of shape"),
-        (lambda: euclidean_distances(P, present=PRESENT[1:]), "for each of the 13 positions"),
-    ],
-)
-def test_bad_input_is_refused(call, message, monkeypatch):
-    # Types are checked in tests only, and would be first.
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 def scaled_error(delta, d, scale):

@@ -12,10 +12,8 @@ import pytest
 from jaxpe.geometry import (
     SplitHalfGeometry,
     cohort_of,
-    contrast_geometry,
     count_tokens,
     disjoint_position_geometries,
-    length_weighted_mask,
     nearness,
     permute_within_documents,
     position_geometry,
@@ -23,9 +21,7 @@ from jaxpe.geometry import (
     position_intervals,
     position_rank,
     regroup_folds,
-    sparse_counts,
     stress,
-    thinned_mask,
     token_lists,
 )
 from jaxpe.geometry.noise.position import null_keys, position_part
@@ -88,13 +84,11 @@ def close(actual, expected, atol=1e-9):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-9, atol=atol)
 
 
-def test_documents_counts_and_sparse_counts_have_one_geometry_of_position():
+def test_documents_and_their_counts_have_one_geometry_of_position():
     counts, nulls = tables()
     drawn = {"key": null_keys(KEY, nulls=NULLS)[0], "splits": 4}
     of_counts = position_geometry_from_counts(counts, nulls, **drawn)
     close(of_documents(*corpus()), of_counts)
-    sparse = [sparse_counts(each, block=5) for each in (counts, *nulls)]
-    close(position_geometry_from_counts(sparse[0], sparse[1:], **drawn), of_counts)
 
 
 def test_halves_of_documents_are_those_of_their_counts():
@@ -175,31 +169,12 @@ def test_nearness_of_a_line_of_equal_positions_and_of_two():
     assert np.isnan(nearness(np.ones((2, 2))))
 
 
-def test_cohort_thinned_and_weighted_documents():
+def test_cohorts_are_documents_that_reach_every_position():
     mask = corpus()[1]
     lengths = mask.sum(axis=1)
     np.testing.assert_array_equal(cohort_of(mask), lengths == N)
     wider = np.pad(mask, ((0, 0), (0, 2)))  # positions without any document say nothing
     np.testing.assert_array_equal(cohort_of(wider), lengths == N)
-    thinned = np.asarray(thinned_mask(KEY, mask))
-    assert not (thinned & ~mask).any()
-    np.testing.assert_array_equal(thinned.sum(axis=0), mask.sum(axis=0).min())
-    once_more = thinned_mask(jax.random.key(1), mask)
-    assert (thinned != np.asarray(once_more)).any()
-
-
-def test_length_weights_even_out_the_classes_that_reach_a_position():
-    """Half of the short class and all of the long one get there: half of the long ones stay."""
-    number = 20_000
-    lengths = np.repeat([2, 3, 5, 5], number // 4)
-    mask = np.arange(5)[None, :] < lengths[:, None]
-    found = np.asarray(length_weighted_mask(KEY, mask, classes=2))
-    assert not (found & ~mask).any()
-    assert found[:, :2].all()
-    short, long = found[: number // 2, 2].sum(), found[number // 2 :, 2].sum()
-    assert short == number // 4
-    assert abs(long - number // 4) < 4 * np.sqrt(number // 2) / 2  # binomial of p = 1/2
-    assert found[number // 2 :, 3:].all()
 
 
 def test_regrouped_folds_hold_the_same_documents():
@@ -211,18 +186,6 @@ def test_regrouped_folds_hold_the_same_documents():
     for folds in (3, 0):
         with pytest.raises(ValueError, match="folds"):
             regroup_folds(counts, folds=folds)
-
-
-def test_contrasts_within_documents_have_no_composition():
-    """Of documents of one token each, δ is 0, whatever lengths and words are."""
-    ids = np.repeat(np.random.default_rng(0).integers(0, VOCAB, (DOCUMENTS, 1)), N, axis=1)
-    counts, nulls = in_folds(ids.astype(np.int32), corpus()[1])
-    np.testing.assert_allclose(contrast_geometry(counts, nulls, key=KEY).gram, 0.0, atol=1e-12)
-    # With the same documents at all positions contrasts are those of √μ̂ alone.
-    full = documents(0, effect=0.4, unequal=False)
-    found = contrast_geometry(*in_folds(*full), key=KEY, splits=4)
-    own = of_documents(*full)
-    np.testing.assert_allclose(found.trace, own.trace, rtol=0.2)
 
 
 def test_few_or_other_shuffles_are_refused():

@@ -202,21 +202,3 @@ def test_wrong_numbers_end_the_loop_and_are_said(where, wrong):
     assert np.isnan(fit.stress)
     assert not fit.converged
     assert fit.iterations == 0
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"dim": 0}, "dim must be at least 1, not 0"),
-        ({"dim": 10**9}, "`dim=1000000000` needs"),
-        ({"dim": 2, "starts": 2}, "pass a key"),
-        ({"dim": 2, "starts": 0}, "starts must be at least 1"),
-        ({"dim": 2, "tolerance": np.nan}, "tolerance must be finite"),
-        ({"dim": 2, "max_iterations": -1}, "max_iterations must be at least 0"),
-        ({"dim": 2, "init": "random"}, "init is 'random': pass 'classical' or an array"),
-        ({"dim": 3, "init": START}, r"init has shape \(8, 2\), not \[n, dim\] = \(8, 3\)"),
-    ],
-)
-def test_bad_input_is_refused(kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        unchecked(D, **kwargs)

@@ -5,9 +5,8 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from jaxpe import Distances, PointCloud, classical_mds, euclidean_distances, smacof, stress
+from jaxpe import PointCloud, classical_mds, euclidean_distances, smacof, stress
 from jaxpe.geometry import sampled_stress, stochastic_mds
 
 RNG = np.random.default_rng(0)
@@ -97,28 +96,3 @@ def test_nan_is_said():
     targets = PointCloud(jnp.asarray(broken), jnp.ones(200, bool))
     fit = descend(targets, key=key(), init="random", steps=30)
     assert np.isnan(fit.stress.stress)
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"steps": 0}, "steps must be at least 1"),
-        ({"rate": 1.5}, "rate must lie in .* not 1.5"),
-        ({"pairs": 0}, "pairs must be at least 1"),
-        ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1, not 1.0"),
-        ({"dim": 0}, "dim must be at least 1"),
-        ({"init": START[:5]}, r"init has shape \(5, 2\), not \[n, dim\] = \(200, 2\)"),
-        ({"init": "spectral"}, "init is 'spectral': pass 'classical'"),
-    ],
-)
-def test_bad_input_is_refused(kwargs, message, monkeypatch):
-    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
-    with pytest.raises(ValueError, match=message):
-        stochastic_mds(TARGETS, **({"dim": 2, "key": key(), "init": START} | kwargs))
-
-
-def test_encodings_of_other_lengths_are_refused():
-    with pytest.raises(ValueError, match="the encoding has 5 positions and the targets 200"):
-        sampled_stress(START[:5], TARGETS, key=key())
-    with pytest.raises(ValueError, match="the encoding has 5 positions and the targets 200"):
-        sampled_stress(START[:5], Distances(D.values, D.present), key=key())

@@ -14,7 +14,7 @@ from jaxpe import (
     scaled_stress,
     stress,
 )
-from jaxpe.geometry import as_distances, stress_per_position
+from jaxpe.geometry import stress_per_position
 
 # Compiled whole, these cost the tests a tenth of their time; eager calls are in test_transforms.
 stress, scaled_stress, kruskal_stress1, stress_per_position, mantel_correlation = map(
@@ -184,11 +184,6 @@ def test_nan_stays_nan(where):
         assert np.isnan(min_separation(points))
 
 
-def test_integer_encodings_do_not_truncate_the_targets():
-    line = np.arange(6)[:, None]
-    np.testing.assert_allclose(stress(line, D), stress(line.astype(float), D))
-
-
 def test_min_separation():
     D = euclidean_distances(np.array([[0.0], [5.0], [5.5], [9.0]]))
     assert min_separation(D) == 0.5
@@ -196,8 +191,3 @@ def test_min_separation():
     assert min_separation(D._replace(present=jnp.array([True, False, True, True]))) == 3.5
     assert min_separation(np.array([[0.0], [5.0], [5.5], [9.0]])) == 0.5
     assert min_separation(P[:1]) == np.inf
-
-
-def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=r"pass an encoding \[6, d\], one row for every position"):
-        stress(P[:5], as_distances(D))

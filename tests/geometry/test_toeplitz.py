@@ -1,7 +1,5 @@
 """Projections are projections, and know their matrices."""
 
-import inspect
-
 import jax
 import numpy as np
 import pytest
@@ -61,19 +59,3 @@ def test_fourier_vectors_diagonalise_the_circulant():
     F = np.fft.fft(np.eye(7)) / np.sqrt(7)
     spectrum = F.conj() @ np.asarray(circulant_projection(A)) @ F
     np.testing.assert_allclose(spectrum, np.diag(np.diag(F.conj() @ A @ F)), atol=1e-12)
-
-
-@pytest.mark.parametrize(("project", "residual"), CASES)
-def test_vmap_and_derivative(project, residual):
-    many = jax.vmap(project)(np.stack([A, A.T]))
-    np.testing.assert_allclose(many[1], project(A.T))
-    residual = jax.jit(residual)
-    gradient = jax.jit(jax.grad(residual))(A)
-    step = 1e-6 * RNG.standard_normal(A.shape)
-    difference = residual(A + step) - residual(A - step)
-    np.testing.assert_allclose(2 * np.sum(gradient * step), difference, rtol=1e-5)
-
-
-def test_a_matrix_that_is_not_square_is_refused():
-    with pytest.raises(ValueError, match=r"shape \(2, 3\), not \[n, n\]"):
-        inspect.unwrap(toeplitz_projection)(np.ones((2, 3)))

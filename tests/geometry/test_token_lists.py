@@ -11,7 +11,6 @@ from jaxpe.geometry import (
     count_tokens,
     permute_within_documents,
     significant_rank,
-    sparse_counts,
     split_half_geometry,
     token_lists,
 )
@@ -67,7 +66,7 @@ def test_lists_hold_the_counts_of_words_in_several_folds(corpus, narrowest, monk
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_halves_of_lists_dense_and_sparse_counts_traced_or_not_are_equal(corpus, shuffled):
+def test_halves_of_lists_and_counts_traced_or_not_are_equal(corpus, shuffled):
     ids, options = corpus
     estimate = partial(split_half_geometry, key=KEY, splits=3)
     own, shuffling = ids, jax.random.key(1)
@@ -80,9 +79,7 @@ def test_halves_of_lists_dense_and_sparse_counts_traced_or_not_are_equal(corpus,
         lists = token_lists(ids, **options)
         return estimate(lists.shuffled(shuffling) if shuffled else lists)
 
-    sparse = sparse_counts(counts, block=7)
-    everything = estimate(counts), estimate(sparse), jax.jit(estimate)(sparse)
-    for geometry in (*everything, listed(ids), jax.jit(listed)(ids)):
+    for geometry in (estimate(counts), listed(ids), jax.jit(listed)(ids)):
         jax.tree.map(close, geometry, expected)
 
 

@@ -76,16 +76,6 @@ def _tables(rng):
     return (rng.integers(0, 9, (3, N, 7), dtype=np.int32),)
 
 
-def _of_table(function):
-    """Of sparse counts, which are made eagerly of a table."""
-
-    def call(tokens):
-        counts = jaxpe.PositionCounts(tokens, jnp.int32(99), jnp.int32(0))
-        return function(jaxpe.sparse_counts(counts, block=4))
-
-    return call
-
-
 def _of_encoding(entry):
     """All hooks of an encoding of the catalogue, in attention."""
 
@@ -115,24 +105,6 @@ def _of_encoding(entry):
 
 
 MORE = {
-    **{
-        f"{name}_of_sparse_counts": Target(_of_table(call), _tables)
-        for name, call in {
-            "hellinger_gram": jaxpe.hellinger_gram,
-            "split_half_geometry": lambda c: jaxpe.split_half_geometry(
-                c, key=jax.random.key(0), splits=3
-            ),
-            "noise_floor": jaxpe.noise_floor,
-            "classical_mds": lambda c: jaxpe.geometry.classical_mds_from_counts(c, dim=2)[:2],
-            "sum": lambda c: (c + c).merged().dense(),
-        }.items()
-    },
-    "sparse_counts_from_cells": Target(
-        lambda i, v, c: jaxpe.geometry.sparse_counts_from_cells(
-            i, v, c, length=N, vocab_size=7, documents=9
-        ),
-        lambda rng: tuple(rng.integers(0, 6, 20, dtype=np.int32) for _ in range(3)),
-    ),
     "sum_of_counts": Target(
         lambda a, b: (lambda c: (c + c).merged())(
             jaxpe.PositionCounts(a, jnp.int32(9), jnp.int32(0))
@@ -149,7 +121,7 @@ MORE = {
 # What the function of the caller inside a case makes of other shapes is the caller's.
 FIXED = ("principal_eigenpairs", "ablate_heads", "lanczos_eigenvalues")
 # Cases that call JAX with what is spoiled, and those of arrays that other functions made.
-LEFT_OUT = ("random_vectors", "classical_mds_from_counts")
+LEFT_OUT = ("random_vectors",)
 # Functions of a function of the caller, which asks for matching shapes and kinds.
 TOGETHER = set(NTK) - {
     *("gradient_flow", "fixed_point", "predict_mse", "max_learning_rate", "lanczos_eigenvalues")

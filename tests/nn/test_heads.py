@@ -14,6 +14,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
+from jaxpe.nn.generate import _narrowed, _Sampling
 from tests.nn.models import DIM, VOCAB, config, encoding_for, shapes_of, some_ids, split
 
 
@@ -165,12 +166,33 @@ def test_sampling():
     assert (sure[:, 0] == greedy).all()
 
 
+def test_every_step_is_sampled_by_a_key_of_its_own():
+    _, params, model = language_model(num_layers=1)
+    indifferent = model(jax.tree.map(jnp.zeros_like, params))
+    prompt = np.broadcast_to(some_ids(3), (100, 3))
+    tokens = nn.generate(indifferent, prompt, steps=3, key=jax.random.key(0), temperature=1.0)
+    assert np.mean(tokens[:, 1:] == tokens[:, :-1], axis=0).max() < 0.5
+
+
+def test_a_nucleus_ends_with_the_token_that_reaches_its_probability():
+    logits = jnp.log(jnp.asarray([0.125, 0.5, 0.25, 0.125]))
+    for top_p, tokens in (
+        (0.4, [1]),
+        (0.5, [1]),
+        (0.6, [1, 2]),
+        (0.75, [1, 2]),
+        (1.0, [0, 1, 2, 3]),
+    ):
+        found = _narrowed(logits, _Sampling(1.0, None, top_p))
+        assert np.flatnonzero(np.isfinite(found)).tolist() == tokens
+
+
 def test_generation_does_not_pass_the_end_of_a_table_in_silence():
     """A table of 12 positions: where positions are known it raises, otherwise the token is −1."""
     _, params, model = language_model("learned", num_layers=1)
     prompt = some_ids(2, 6)
     assert nn.generate(model(params), prompt, steps=7).shape == (2, 7)
-    with pytest.raises(ValueError, match="position 12 is beyond a table of length 12"):
+    with pytest.raises(ValueError, match="position 12 has no row in a table of length 12"):
         nn.generate(model(params), prompt, steps=8)
     mask = np.ones((2, 6), bool)
     traced = jax.jit(lambda p, m: nn.generate(model(p), prompt, mask=m, steps=8))(params, mask)

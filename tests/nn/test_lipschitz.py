@@ -181,6 +181,19 @@ def test_quotients_within_the_ball():
     assert 1 < quotient <= bounds(1.0).attention[0]
 
 
+def test_a_scale_of_attention_is_a_scale_of_the_queries():
+    """Heads of 4 numbers divide logits by 2, so that a scale of 1 is as doubled queries."""
+    options = {"activation": "relu", "num_layers": 1}
+    scaled = filled(nn.Encoder, jaxpe.identity(), attention_scale=1.0, **options)
+    doubled = filled(nn.Encoder, jaxpe.identity(), **options)
+    for param in jax.tree.leaves(
+        nnx.state(doubled.layers.attention.query), is_leaf=lambda x: isinstance(x, nnx.Variable)
+    ):
+        param.set_value(2 * param.get_value())
+    bounds = [nn.lipschitz_bounds(model, n=N, radius=1.0) for model in (scaled, doubled)]
+    np.testing.assert_allclose(bounds[0].attention, bounds[1].attention, rtol=1e-6)
+
+
 def test_bounds_of_attention_grow_with_the_radius():
     bounds = case("encoder")[2]
     assert np.all(bounds(1.0).attention < bounds(2.0).attention)

@@ -113,6 +113,10 @@ def test_fused_equals_transparent(kind):
     check_fused("alibi", BLOCKS[kind])
 
 
+def test_a_cap_of_logits_acts_on_both_paths():
+    check_fused("alibi", {"num_layers": 1, "attention_cap": 0.5})
+
+
 @pytest.mark.parametrize("name", ATTENDING)
 def test_fused_equals_transparent_for_every_encoding(name):
     check_fused(name, {"num_layers": 1})

@@ -1,5 +1,7 @@
 """α and b of the flow on positions, against their definitions."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import jaxtyping
@@ -95,6 +97,18 @@ def test_sampled_targets_are_unbiased_for_cross_entropy():
     assert np.all(np.abs(found.mean(axis=0) - truth) < 5 * error)
     assert np.all(error < 0.02 * np.abs(truth).max())
     assert np.linalg.eigvalsh(found[0]).min() > 0
+
+
+def test_targets_of_every_example_are_drawn_for_themselves():
+    """The error of a mean over 16 equal examples is a quarter of one example's."""
+    keys = jax.random.split(jax.random.key(0), 100)
+
+    def error(copies):
+        examples = jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[:1], copies, axis=0), EXAMPLES)
+        draw = partial(positional_fisher, attention, P, examples, samples=1, batch_size=copies)
+        return jax.jit(jax.vmap(lambda key: draw(key=key)))(keys).std(axis=0).max()
+
+    assert 0.15 < error(16) / error(1) < 0.4
 
 
 def test_forcing_is_the_gradient_of_the_expected_loss():

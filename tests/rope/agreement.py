@@ -46,10 +46,14 @@ def classes() -> Mapping[str, Any]:
         return json.load(file)
 
 
-def verdicts(folder: Path) -> Iterator[Verdict]:
-    """How each case is read, of classes that could be built and are of text."""
-    for model_type, entry in classes()["types"].items():
-        for variation, case in entry["cases"].items():
+def verdicts(folder: Path, *, sample: bool = False) -> Iterator[Verdict]:
+    """How each case is read, of classes that could be built and are of text.
+
+    A sample has one case of each class, of another variation for the next class.
+    """
+    for index, (model_type, entry) in enumerate(classes()["types"].items()):
+        cases = list(entry["cases"].items())
+        for variation, case in [cases[index % len(cases)]] if sample and cases else cases:
             groups = [group for group in case.get("groups") or () if _compared(group)]
             if groups and case.get("text") is not False:
                 yield _verdict(model_type, variation, case["input"], groups, folder)

@@ -41,6 +41,14 @@ def test_monotone_and_constant_data_are_explained_whole():
     assert constant.explained_increasing == constant.explained_decreasing == 1
 
 
+@pytest.mark.parametrize("scale", [1e-18, 1e18])
+def test_explained_shares_do_not_depend_on_the_scale(scale):
+    x, noise = np.random.default_rng(0).normal(size=(2, 30))
+    y = x + noise
+    expected = fit(x, y).explained_increasing
+    np.testing.assert_allclose(fit(x, scale * y).explained_increasing, expected, rtol=1e-9)
+
+
 def test_float32():
     x = np.random.default_rng(0).normal(size=40).astype(np.float32)
     found = fit(x, x * x)

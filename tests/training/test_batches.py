@@ -60,6 +60,11 @@ def test_batches_are_a_function_of_the_seed(kind):
     assert (first != other).mean() > 0.9
 
 
+def test_a_later_epoch_is_not_the_first_of_another_seed():
+    later = rows_of(plain(seed=3), 2 * PER_EPOCH)[PER_EPOCH:]
+    assert (later != rows_of(plain(seed=4), PER_EPOCH)).mean() > 0.9
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_iterator_goes_on_exactly_where_its_state_says(kind):
     data = KINDS[kind]()

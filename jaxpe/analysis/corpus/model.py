@@ -35,11 +35,11 @@ def model_positions(folder: Path) -> ModelPositions:
     """The position vectors of a BERT or MPNet, or of a training run; raises `InputError`."""
     from jaxpe.analysis.subject import is_run, load_encoder  # brings Flax and Optax
     from jaxpe.training import load_run
-    from jaxpe.training.config import load_config, tokenizer_of
+    from jaxpe.training.config import load_config, tokenizer_name
 
     if is_run(folder):
         config = load_config(folder)
-        length, tokenizer = config.length, tokenizer_of(config)
+        length, tokenizer = config.length, tokenizer_name(config)
         special = config.special or config.pretrained is not None
         module = load_run(folder).model
     else:

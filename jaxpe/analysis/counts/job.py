@@ -8,8 +8,6 @@ import jax
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import locked_folder
-from jaxpe._core.memory import cores
-from jaxpe._core.options import check_range
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
 from jaxpe.analysis.counts.count_files import is_counted, read_counts, read_header, write_counts
@@ -20,18 +18,12 @@ from jaxpe.analysis.counts.settings import CountSettings
 from jaxpe.analysis.counts.shards import count_shards
 from jaxpe.analysis.counts.vocabulary import corpus_vocabulary, read_vocabulary
 from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer, tokenizer_of_ids
-from jaxpe.data.formats.token_files import Stream
-from jaxpe.data.tokens.tokenizers import is_of_ids
 from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
     UNKNOWN,
     sorted_vocabulary,
     vocabulary_occurs,
 )
-
-_LARGE = 2**26  # bytes of a corpus that several processes tokenize sooner than one
-_MOST_WORKERS = 1024
-_MOST_MEMORY = 1e9  # gigabytes
 
 
 def count(
@@ -55,7 +47,6 @@ def count(
     >>> count(options, folder / "counts").documents
     3
     """
-    check_range("memory", options.memory, least=0, most=_MOST_MEMORY)
     if options.several and not jax.distributed.is_initialized():
         start_processes(options.coordinator, processes=options.processes, process=options.process)
     progress = SILENT if jax.process_index() else progress
@@ -66,23 +57,8 @@ def count(
         return shards, *tokenizer_and_settings(options, shards, out, progress)
 
     shards, tokenizer, settings = run_on_all_processes(prepared)
-    stream = None
-    if is_of_ids(tokenizer):
-        stream = Stream(options.separator, options.length, len(tokenizer.tokens))
     return count_shards(
-        shards,
-        out,
-        tokenizer=tokenizer,
-        settings=settings,
-        text_field=options.text_field,
-        stream=stream,
-        skip_nulls=options.skip_nulls,
-        batch_size=options.batch_size,
-        workers=_workers(options, shards),
-        save_every=options.save_every,
-        skip_unreadable=options.skip_unreadable,
-        memory=None if options.memory is None else int(options.memory * 1e9),
-        progress=progress,
+        shards, out, options, tokenizer=tokenizer, settings=settings, progress=progress
     )
 
 
@@ -144,15 +120,6 @@ def tokenizer_from_options(options: CountOptions) -> tuple[Tokenizer, CountSetti
     return tokenizer_and_settings(options)
 
 
-def _workers(options: CountOptions, shards: Sequence[Shard]) -> int:
-    """Number of processes that tokenize: 0 for small corpora, which take less than the start."""
-    if options.workers is not None:
-        check_range("workers", options.workers, least=0, most=_MOST_WORKERS)
-        return options.workers
-    large = sum(shard.bytes for shard in shards) >= _LARGE
-    return cores() if large and not options.several and cores() > 1 else 0
-
-
 def tokenizer_and_settings(
     options: CountOptions,
     shards: Sequence[Shard] = (),
@@ -176,7 +143,7 @@ def tokenizer_and_settings(
     else:
         # Errors in the options are raised before the first pass.
         options.settings(open_tokenizer(name, special=special, vocabulary=[UNKNOWN]))
-        workers = _workers(options, shards)
+        workers = options.worker_processes(shards)
         vocabulary = corpus_vocabulary(shards, out, options, workers=workers, progress=progress)
     # Sorted, so that counts of the same tokens are the same bytes.
     tokenizer = open_tokenizer(name, special=special, vocabulary=sorted_vocabulary(vocabulary))

@@ -1,15 +1,19 @@
 """Options of a count of documents."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from jaxpe._core.memory import check_bytes
+from jaxpe._core.memory import check_bytes, cores
 from jaxpe._core.options import check_range
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, count_settings
-from jaxpe.data import Tokenizer
+from jaxpe.data import Shard, Tokenizer
 from jaxpe.geometry import position_bins
 
+_LARGE = 2**26  # bytes of a corpus that several processes tokenize sooner than one
+_MOST_WORKERS = 1024
+_MOST_MEMORY = 1e9  # gigabytes
 _EDGE_BYTES = 128  # of an edge of a bin, while edges are made and as one of the settings
 
 
@@ -99,6 +103,7 @@ class CountOptions:
 
     def settings(self, tokenizer: Tokenizer) -> CountSettings:
         """Settings of a count with this tokenizer; raises `InputError` for options out of range."""
+        check_range("memory", self.memory, least=0, most=_MOST_MEMORY)
         edges = None
         if self.bins is not None:
             check_range("length", self.length, most=INT32_MAX)
@@ -115,3 +120,11 @@ class CountOptions:
             seed=self.seed,
             group_field=self.group_field,
         )
+
+    def worker_processes(self, shards: Sequence[Shard]) -> int:
+        """Processes that tokenize; 0 for small corpora, which take less time than their start."""
+        check_range("workers", self.workers, least=0, most=_MOST_WORKERS)
+        if self.workers is not None:
+            return self.workers
+        is_large = sum(shard.bytes for shard in shards) >= _LARGE
+        return cores() if is_large and not self.several and cores() > 1 else 0

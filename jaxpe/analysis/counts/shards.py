@@ -25,6 +25,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
 from jaxpe.analysis.counts.count_files import is_counted, read_counts, write_counts
 from jaxpe.analysis.counts.memory import check_memory
+from jaxpe.analysis.counts.options import CountOptions
 from jaxpe.analysis.counts.processes import (
     gather_values,
     require_equal_values,
@@ -43,6 +44,7 @@ from jaxpe.analysis.counts.state import (
 )
 from jaxpe.data import Shard, TokenBatch, Tokenizer, dependent_groups
 from jaxpe.data.formats.token_files import Stream
+from jaxpe.data.tokens.tokenizers import is_of_ids
 from jaxpe.data.tokens.workers import TokenizerPool, runs_in_python
 from jaxpe.geometry.counts.position_counts import content_labels
 
@@ -53,17 +55,10 @@ _MANY_COPIES = 0.01  # least share of near-copies in a message
 def count_shards(
     shards: Sequence[Shard],
     directory: str | Path,
+    options: CountOptions | None = None,
     *,
     tokenizer: Tokenizer,
     settings: CountSettings,
-    text_field: str | None = None,
-    stream: Stream | None = None,
-    batch_size: int = 4096,
-    save_every: int = 200,
-    skip_unreadable: bool = False,
-    skip_nulls: bool = False,
-    memory: int | None = None,
-    workers: int = 0,
     mesh: Mesh | None = None,
     progress: Progress = SILENT,
 ) -> StoredCounts:
@@ -81,11 +76,9 @@ def count_shards(
     Args:
         shards: result of `jaxpe.data.find_shards`.
         directory: folder of the counts, and of the state while counting.
+        options: how to read, save and use the machine; what `settings` or `tokenizer` hold is not
+            looked at. Default: `CountOptions` of no sources.
         tokenizer, settings: results of `open_tokenizer` and `count_settings`.
-        stream: stream of documents that are token ids; None for text.
-        text_field, batch_size, save_every, skip_unreadable, skip_nulls: fields of `CountOptions`.
-        memory: bytes that may be used. Default: all free memory.
-        workers: processes that tokenize words, characters or bytes; 0 for a thread of this one.
         mesh: device mesh from `count_mesh`. Default: all devices.
         progress: receiver of messages.
 
@@ -108,23 +101,22 @@ def count_shards(
     require("grain", extra="data")
     from jaxpe.data.tokens.batches import Reading, token_batches  # brings Grain
 
+    options = options or CountOptions(sources=())
     mesh, directory = mesh or count_mesh(), Path(directory)
     part, parts = jax.process_index(), jax.process_count()
-    fields = text_field, settings.group_field
-    reading = Reading(shards, *fields, batch_size, part, parts, skip_unreadable, skip_nulls, stream)
+    stream = None
+    if is_of_ids(tokenizer):
+        stream = Stream(options.separator, settings.length, len(tokenizer.tokens))
+    fields = options.text_field, settings.group_field, options.batch_size, part, parts
+    skips = options.skip_unreadable, options.skip_nulls
+    reading = Reading(shards, *fields, *skips, stream)
+    workers = options.worker_processes(shards)
 
-    def check_options() -> None:
-        check_range("batch_size", batch_size, least=1, most=INT32_MAX)
-        check_range("save_every", save_every, least=1, most=INT32_MAX)
-        if batch_size % (rows := mesh.shape[DOCUMENTS] // parts):
-            raise InputError(f"`batch_size` is {batch_size}; pass a multiple of {rows}")
-        check_memory(settings, batch_size=batch_size, limit=memory)
-
-    run_on_all_processes(check_options)
+    run_on_all_processes(lambda: _check_options(options, settings, mesh))
     config = _config(settings, reading, mesh)
     identities = [shard.identity for shard in shards]
     facts = {"vocabulary": settings.checksum, **config, "shards": identities}
-    require_equal_values({**_versions(), **facts, "save_every": save_every})
+    require_equal_values({**_versions(), **facts, "save_every": options.save_every})
     with contextlib.ExitStack() as stack:
         run_on_all_processes(
             lambda: None if part else stack.enter_context(locked_folder(directory))
@@ -142,12 +134,29 @@ def count_shards(
                 stack.enter_context(pool)
             batches = token_batches(reading, tokenizer, length=settings.length, pool=pool)
             stored = _counted(
-                directory, batches, tokenizer, settings, reading, mesh, config, save_every, progress
+                directory,
+                batches,
+                tokenizer,
+                settings,
+                reading,
+                mesh,
+                config,
+                options.save_every,
+                progress,
             )
             run_on_all_processes(lambda: None if part else write_counts(stored, directory))
         if part == 0:
             shutil.rmtree(directory / "state", ignore_errors=True)
         return stored
+
+
+def _check_options(options: CountOptions, settings: CountSettings, mesh: Mesh) -> None:
+    check_range("batch_size", options.batch_size, least=1, most=INT32_MAX)
+    check_range("save_every", options.save_every, least=1, most=INT32_MAX)
+    if options.batch_size % (rows := mesh.shape[DOCUMENTS] // jax.process_count()):
+        raise InputError(f"`batch_size` is {options.batch_size}; pass a multiple of {rows}")
+    memory = None if options.memory is None else int(options.memory * 1e9)
+    check_memory(settings, batch_size=options.batch_size, limit=memory)
 
 
 def _counted(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Bool, Int, UInt32
+from jaxtyping import Int, UInt32
 
 from jaxpe.analysis.counts.settings import CountSettings, dtype_of_counts
 from jaxpe.data import TokenBatch
@@ -103,11 +103,11 @@ def batch_adder(
     labels = _token_labels(settings, mesh, tokens)
 
     def add(state: CountState, batch: TokenBatch) -> tuple[CountState, Array]:
-        rows = (batch.ids, batch.mask, batch.valid, batch.groups)
         arrays = jax.tree.map(
-            lambda array: jax.make_array_from_process_local_data(by_document, array), rows
+            lambda array: jax.make_array_from_process_local_data(by_document, array),
+            batch._replace(place={}),  # of numbers and strings
         )
-        return _add_batch(state, *arrays, labels, settings=settings, mesh=mesh)
+        return _add_batch(state, arrays, labels, settings=settings, mesh=mesh)
 
     return add
 
@@ -115,10 +115,7 @@ def batch_adder(
 @functools.partial(jax.jit, static_argnames=("settings", "mesh"), donate_argnames="state")
 def _add_batch(
     state: CountState,
-    ids: Int[Array, "documents n"],
-    mask: Bool[Array, "documents n"],
-    valid: Bool[Array, " documents"],
-    groups: UInt32[Array, " documents"] | None,
+    batch: TokenBatch,
     labels: UInt32[Array, " vocab"] | None,
     *,
     settings: CountSettings,
@@ -128,11 +125,11 @@ def _add_batch(
     add = jax.shard_map(
         functools.partial(_add_local, settings=settings),
         mesh=mesh,
-        in_specs=(specs, _SPLIT, _SPLIT, _SPLIT, _SPLIT, PartitionSpec()),
+        in_specs=(specs, _SPLIT, PartitionSpec()),
         out_specs=(specs, _SPLIT),
         check_vma=False,
     )
-    return add(state, ids, mask, valid, groups, labels)
+    return add(state, batch, labels)
 
 
 def _token_labels(
@@ -151,21 +148,17 @@ def _token_labels(
 
 def _add_local(
     state: CountState,
-    ids: Int[Array, "documents n"],
-    mask: Bool[Array, "documents n"],
-    valid: Bool[Array, " documents"],
-    groups: UInt32[Array, " documents"] | None,
+    batch: TokenBatch,
     labels: UInt32[Array, " vocab"] | None,
     *,
     settings: CountSettings,
 ) -> tuple[CountState, Int[Array, " 1"]]:
     """Add a batch on one device: its part of the documents, its share of the vocabulary."""
-    words = state.tokens.shape[-1]
+    ids, words = jnp.asarray(batch.ids), state.tokens.shape[-1]
     first = jax.lax.axis_index(VOCABULARY) * words
     row = jnp.asarray(_row_of_position(settings))
-    fold, copies = _folds_and_copies(ids, mask, groups, labels, settings)
-    excluded = jnp.isin(ids, jnp.asarray(settings.exclude, ids.dtype))
-    counted = mask & ~excluded
+    fold, copies = _folds_and_copies(batch, labels, settings)
+    counted = batch.mask & ~jnp.isin(ids, jnp.asarray(settings.exclude, ids.dtype))
 
     def scattered(table: Array, ids: Array, block: Array) -> Array:
         is_local = counted & (ids >= first) & (ids < first + words)
@@ -175,40 +168,38 @@ def _add_local(
         return scatter_add(table, cell.T, token.T, jnp.ones((1, 1), jnp.int32))
 
     def add_null(number: Array, table: Array) -> Array:
-        shuffled = _null_documents(ids, mask, copies, number, settings)
+        shuffled = _null_documents(batch, copies, number, settings)
         return scattered(table, shuffled, number * settings.null_folds + fold % settings.null_folds)
 
     tokens = scattered(state.tokens[0], ids, fold)
     nulls = state.nulls
     if nulls is not None:
         nulls = jax.lax.fori_loop(0, settings.nulls, add_null, nulls[0])[None]
-    documents = state.documents + jnp.sum(valid, dtype=jnp.int32)
+    documents = state.documents + jnp.sum(batch.valid, dtype=jnp.int32)
     return CountState(tokens[None], nulls, documents), jnp.sum(counted)[None]
 
 
 def _folds_and_copies(
-    ids: Int[Array, "documents n"],
-    mask: Bool[Array, "documents n"],
-    groups: UInt32[Array, " documents"] | None,
-    labels: UInt32[Array, " vocab"] | None,
-    settings: CountSettings,
+    batch: TokenBatch, labels: UInt32[Array, " vocab"] | None, settings: CountSettings
 ) -> tuple[Int[Array, " documents"], UInt32[Array, " documents"] | None]:
     """Fold of each document, and a hash that its copies share; None where their ids do."""
-    copies = None if labels is None else content_labels(labels[ids], mask)
-    in_fold = copies if groups is None else groups
-    return fold_of_documents(ids, mask, folds=settings.folds, groups=in_fold), copies
+    copies = None if labels is None else content_labels(labels[batch.ids], batch.mask)
+    in_fold: Any = copies if batch.groups is None else batch.groups
+    fold = fold_of_documents(batch.ids, batch.mask, folds=settings.folds, groups=in_fold)
+    return fold, copies
 
 
 def _null_documents(
-    ids: Int[Array, "documents n"],
-    mask: Bool[Array, "documents n"],
+    batch: TokenBatch,
     copies: UInt32[Array, " documents"] | None,
     number: Int[Array, ""],
     settings: CountSettings,
 ) -> Int[Array, "documents n"]:
     """Documents of a null corpus, their positions shuffled."""
     key = jax.random.fold_in(jax.random.key(settings.seed), number)
-    return permute_within_documents(key, ids, mask, exclude=settings.exclude, groups=copies)
+    return permute_within_documents(
+        key, batch.ids, batch.mask, exclude=settings.exclude, groups=copies
+    )
 
 
 def cells_of_batches(
@@ -227,15 +218,14 @@ def cells_of_batches(
     row, numbers = _row_of_position(settings), np.arange(settings.nulls, dtype=np.int32)
 
     @jax.jit
-    def folds_and_nulls(ids, mask, groups):
-        fold, copies = _folds_and_copies(ids, mask, groups, labels, settings)
+    def folds_and_nulls(batch):
+        fold, copies = _folds_and_copies(batch, labels, settings)
         return fold, jax.lax.map(
-            lambda number: _null_documents(ids, mask, copies, number, settings), numbers
+            lambda number: _null_documents(batch, copies, number, settings), numbers
         )
 
     def cells(batch: TokenBatch) -> tuple[np.ndarray, np.ndarray]:
-        arrays = folds_and_nulls(batch.ids, batch.mask, batch.groups)
-        fold, shuffled = jax.tree.map(np.asarray, arrays)
+        fold, shuffled = jax.tree.map(np.asarray, folds_and_nulls(batch._replace(place={})))
         counted = batch.mask & ~np.isin(batch.ids, settings.exclude)
         first = settings.folds + numbers * settings.null_folds
         blocks = np.concatenate([fold[None], first[:, None] + fold % settings.null_folds])

@@ -41,11 +41,45 @@ def _zstd_file(stream: io.BufferedReader) -> io.BufferedReader:
     return io.BufferedReader(arrow.CompressedInputStream(arrow.PythonFile(stream, "r"), "zstd"))
 
 
+class _Streams(io.RawIOBase):
+    """Decompressed content of all streams of a .bz2 or .xz file.
+
+    Python's own readers end without an error at a damaged second stream and at trailing bytes.
+    """
+
+    def __init__(self, stream: Any, decompressor: Callable[[], Any]):
+        self._stream, self._new, self._current = stream, decompressor, decompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = b""
+        while not data:
+            chunk = b""
+            if self._current.eof:
+                chunk = self._current.unused_data or self._stream.read(io.DEFAULT_BUFFER_SIZE)
+                if not chunk:
+                    return 0
+                self._current = self._new()
+            elif self._current.needs_input:
+                chunk = self._stream.read(io.DEFAULT_BUFFER_SIZE)
+                if not chunk:
+                    raise EOFError("it ends within a compressed stream")
+            data = self._current.decompress(chunk, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _reader(decompressor: Callable[[], Any]) -> Callable[[Any], io.BufferedReader]:
+    return lambda stream: io.BufferedReader(_Streams(stream, decompressor))
+
+
 # Suffix, first bytes and reader of each compression.
 _COMPRESSIONS: dict[str, tuple[bytes, Callable[[Any], Any]]] = {
     ".gz": (b"\x1f\x8b", lambda stream: gzip.GzipFile(fileobj=stream)),
-    ".bz2": (b"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", bz2.BZ2File),
-    ".xz": (b"\xfd7zXZ\0", lzma.LZMAFile),
+    ".bz2": (b"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", _reader(bz2.BZ2Decompressor)),
+    ".xz": (b"\xfd7zXZ\0", _reader(lzma.LZMADecompressor)),
     ".zst": (re.escape(_ZSTD), _zstd_file),
 }
 COMPRESSED = tuple(_COMPRESSIONS)

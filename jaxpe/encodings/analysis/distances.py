@@ -1,7 +1,8 @@
 """Distances that an encoding induces between positions, so that stress can be asked of all."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -73,38 +74,63 @@ def encoding_distances(
 def _by_logits(
     params: Params, positions: Array, *, encoding: Encoding, num_heads: int, head_dim: int
 ) -> Distances:
-    shape = (positions.shape[0], num_heads, head_dim)
-    change = _moved_keys(encoding, params, positions, shape)
-    change = change + _moved_rest(encoding, params, positions, shape)
+    probe = _Probe(encoding, params, positions, (positions.shape[0], num_heads, head_dim))
+    change = _moved_keys(probe) + _moved_rest(probe)
     symmetric = (change + change.T) / 2
-    return Distances(safe_sqrt(jnp.maximum(symmetric, 0.0)), as_present(None, shape[0]))
+    return Distances(safe_sqrt(jnp.maximum(symmetric, 0.0)), as_present(None, len(positions)))
 
 
-def _moved_keys(
-    encoding: Encoding, params: Params, positions: Array, shape: tuple[int, int, int]
-) -> Array:
+class _Probe(NamedTuple):
+    """An encoding, asked with queries and keys that are one direction at every position."""
+
+    encoding: Encoding
+    params: Params
+    positions: Array
+    shape: tuple[int, int, int]  # n, heads, head_dim
+
+    def query(self, direction: Array) -> Array:
+        return self._turned(self.encoding.query, direction)
+
+    def key(self, direction: Array) -> Array:
+        return self._turned(self.encoding.key, direction)
+
+    def _turned(self, hook: Callable[..., Array], direction: Array) -> Array:
+        positions, _ = centered_positions(self.encoding, self.positions, self.positions)
+        return hook(self.params, jnp.broadcast_to(direction, self.shape), positions)
+
+    def products(self, q: Array, k: Array) -> Array:
+        """The encoding's own products, or the inner ones, `[heads, n, n]`."""
+        products = self.encoding.products(self.params, q, k, self.positions, self.positions)
+        if products is not None:
+            return products
+        return jnp.einsum("qhd,khd->hqk", q, k, precision=lax.Precision.HIGHEST)
+
+    def moved_logits(self, q: Array, k: Array) -> Array:
+        """L_ij − L_ii, `[heads, n, n]`; the scale is that of heads before the encoding."""
+        n, heads, dim = self.shape
+        bias = self.encoding.bias(self.params, q, k, self.positions, self.positions)
+        bias = jnp.zeros((1, 1, 1)) if bias is None else bias
+        bias = jnp.broadcast_to(bias, (heads, n, n)).astype(q.dtype)
+        return _from_diagonal(self.products(q, k) * dim**-0.5 + bias)
+
+
+def _from_diagonal(x: Array) -> Array:
+    """x_ij − x_ii of `[heads, n, n]`."""
+    return x - jnp.diagonal(x, axis1=1, axis2=2)[:, :, None]
+
+
+def _moved_keys(probe: _Probe) -> Array:
     """Σ_heads ‖M_ij − M_ii‖² / head_dim for the bilinear part, from the images of a basis."""
-    n, _, dim = shape
-    dtype = jnp.result_type(float)
-    if encoding.defines("products"):
-        zero = jnp.zeros(shape, dtype)
-        return _moved_products(encoding, params, positions, zero) / dim
-    if not (encoding.defines("query") or encoding.defines("key")):
-        return jnp.zeros((n, n), dtype)
-    basis = jnp.broadcast_to(jnp.eye(dim, dtype=dtype)[:, None, None, :], (dim, *shape))
-    zero = jnp.zeros(shape, dtype)
-    hook_positions, _ = centered_positions(encoding, positions, positions)
-
-    def images(hook) -> Array:
-        turned = jax.vmap(lambda x: hook(params, x, hook_positions))(basis)
-        return turned - hook(params, zero, hook_positions)[None]
-
-    return _moved_by_row(images(encoding.query), images(encoding.key))
-
-
-def _moved_by_row(q: Array, k: Array) -> Array:
-    """Σ_heads ‖M_ij − M_ii‖² / head_dim, from images `[head_dim, n, heads, head_dim]`."""
-    dim, n, *_ = q.shape
+    n, _, dim = probe.shape
+    basis, zero = jnp.eye(dim), jnp.zeros(dim)
+    if probe.encoding.defines("products"):
+        return _moved_products(probe, basis) / dim
+    if not (probe.encoding.defines("query") or probe.encoding.defines("key")):
+        return jnp.zeros((n, n))
+    q, k = (
+        jax.vmap(hook)(basis) - hook(zero)[None]  # [head_dim, n, heads, head_dim]
+        for hook in (probe.query, probe.key)
+    )
 
     def row(i: Array) -> Array:
         """Differences of the keys first: expanding the square would cost the small distances."""
@@ -116,86 +142,33 @@ def _moved_by_row(q: Array, k: Array) -> Array:
     return lax.map(row, jnp.arange(n))
 
 
-def _moved_products(encoding: Encoding, params: Params, positions: Array, zero: Array) -> Array:
+def _moved_products(probe: _Probe, basis: Array) -> Array:
     """Σ_heads ‖M_ij − M_ii‖² where the encoding has products of its own, entry by entry of M."""
-    hook_positions, _ = centered_positions(encoding, positions, positions)
 
-    def probe(hook, direction: Array) -> Array:
-        return hook(params, jnp.broadcast_to(direction, zero.shape), hook_positions)
+    def add_query(total: Array, direction: Array) -> tuple[Array, None]:
+        q = probe.query(direction)
 
-    def of_query(total: Array, direction: Array) -> tuple[Array, None]:
-        q = probe(encoding.query, direction)
-
-        def of_key(total: Array, direction: Array) -> tuple[Array, None]:
-            k = probe(encoding.key, direction)
-            seen = _products(encoding, params, positions, q, k)
-            moved = seen - jnp.diagonal(seen, axis1=1, axis2=2)[:, :, None]
+        def add_key(total: Array, direction: Array) -> tuple[Array, None]:
+            moved = _from_diagonal(probe.products(q, probe.key(direction)))
             return total + jnp.sum(moved**2, axis=0), None
 
-        return lax.scan(of_key, total, directions)[0], None
+        return lax.scan(add_key, total, basis)[0], None
 
-    directions = jnp.eye(zero.shape[-1], dtype=zero.dtype)
-    nothing = jnp.zeros((zero.shape[0],) * 2, zero.dtype)
-    return lax.scan(of_query, nothing, directions)[0]
+    n = len(probe.positions)
+    return lax.scan(add_query, jnp.zeros((n, n)), basis)[0]
 
 
-def _moved_rest(
-    encoding: Encoding, params: Params, positions: Array, shape: tuple[int, int, int]
-) -> Array:
+def _moved_rest(probe: _Probe) -> Array:
     """Σ_heads ‖Δα‖² + ‖Δβ‖² + Δγ², from the logits at 0 and at a basis of q or of k."""
-    n, *_ = shape
-    dtype = jnp.result_type(float)
-    if not any(encoding.defines(hook) for hook in ("query", "key", "bias")):
-        return jnp.zeros((n, n), dtype)
-    zero = jnp.zeros(shape, dtype)
-    hook_positions, _ = centered_positions(encoding, positions, positions)
-    q_0, k_0 = (hook(params, zero, hook_positions) for hook in (encoding.query, encoding.key))
-    constant = _logits_moved(encoding, params, positions, q_0, k_0, shape[-1])
-    return _over_directions(encoding, params, positions, zero, q_0, k_0, constant)
-
-
-def _logits_moved(
-    encoding: Encoding, params: Params, positions: Array, q: Array, k: Array, dim: int
-) -> Array:
-    """L_ij − L_ii, `[heads, n, n]`, of heads that were `dim` wide before the encoding."""
-    n, heads, _ = q.shape
-    bias = encoding.bias(params, q, k, positions, positions)
-    bias = jnp.zeros((1, 1, 1)) if bias is None else bias
-    products = _products(encoding, params, positions, q, k)
-    logits = products * dim**-0.5 + jnp.broadcast_to(bias, (heads, n, n)).astype(q.dtype)
-    return logits - jnp.diagonal(logits, axis1=1, axis2=2)[:, :, None]
-
-
-def _products(encoding: Encoding, params: Params, positions: Array, q: Array, k: Array) -> Array:
-    """The encoding's own products, or the inner ones, `[heads, n, n]`."""
-    products = encoding.products(params, q, k, positions, positions)
-    if products is not None:
-        return products
-    return jnp.einsum("qhd,khd->hqk", q, k, precision=lax.Precision.HIGHEST)
-
-
-def _over_directions(
-    encoding: Encoding,
-    params: Params,
-    positions: Array,
-    zero: Array,
-    q_0: Array,
-    k_0: Array,
-    constant: Array,
-) -> Array:
-    """Σ_heads of the squares of the constant and of what each direction of q and of k adds."""
-    dim = zero.shape[-1]
-    hook_positions, _ = centered_positions(encoding, positions, positions)
+    n, _, dim = probe.shape
+    if not any(probe.encoding.defines(hook) for hook in ("query", "key", "bias")):
+        return jnp.zeros((n, n))
+    q_0, k_0 = probe.query(jnp.zeros(dim)), probe.key(jnp.zeros(dim))
+    constant = probe.moved_logits(q_0, k_0)
 
     def add(total: Array, direction: Array) -> tuple[Array, None]:
-        probe = jnp.broadcast_to(direction[None, None, :], zero.shape)
-        q, k = (
-            encoding.query(params, probe, hook_positions),
-            encoding.key(params, probe, hook_positions),
-        )
-        to_q = _logits_moved(encoding, params, positions, q, k_0, dim) - constant
-        to_k = _logits_moved(encoding, params, positions, q_0, k, dim) - constant
+        to_q = probe.moved_logits(probe.query(direction), k_0) - constant
+        to_k = probe.moved_logits(q_0, probe.key(direction)) - constant
         return total + jnp.sum(to_q**2 + to_k**2, axis=0), None
 
-    directions = jnp.eye(dim, dtype=constant.dtype)
-    return lax.scan(add, jnp.sum(constant**2, axis=0), directions)[0]
+    return lax.scan(add, jnp.sum(constant**2, axis=0), jnp.eye(dim, dtype=constant.dtype))[0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxpe.encodings.analysis.hooks import line_of_positions
 from jaxpe.encodings.attention import attend
-from jaxpe.encodings.base import Encoding, Rows, bind_context
+from jaxpe.encodings.base import Encoding, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Rows nearer than this share of the largest row are the same.
@@ -99,7 +99,9 @@ def encoding_expressiveness(
     with jax.enable_x64(True):
         small = EncodingSizes(*map(min, sizes, SMALL))
         constant = _Constant(entry.first_layer(small), entry.coordinates, small)
-        states = constant.states(np.arange(small.length), masks=_masks(small.length))
+        causal = np.tril(np.ones((small.length, small.length), bool))
+        masks = np.stack([np.ones_like(causal), causal, causal])
+        states = constant.states(np.arange(small.length), masks, bos=[False, False, True])
         spreads = [spread(rows) for rows in states]
         reach = constant.reach() if spreads[0].apart else 0
     if constant.encoding.defines("embed"):
@@ -139,36 +141,33 @@ class _Constant(NamedTuple):
     coordinates: int
     sizes: EncodingSizes
 
-    def states(self, rows: np.ndarray, *, masks: list[tuple[bool, np.ndarray]]) -> np.ndarray:
-        """States `[masks, draws, rows, d]`; masks `[rows, n]`, with whether <bos> comes first."""
-        n, sizes = masks[0][1].shape[1], self.sizes
+    def states(self, rows: np.ndarray, masks: np.ndarray, *, bos: list[bool]) -> np.ndarray:
+        """States `[masks, draws, rows, d]`; masks `[masks, rows, n]`, bos where <bos> is first."""
+        n, sizes = masks.shape[-1], self.sizes
         params, weights, tokens = _drawn(self.encoding, sizes)
-        first = np.array([bos for bos, _ in masks])
-        looks = np.stack([mask for _, mask in masks])
-        places = line_of_positions(np.arange(n), self.coordinates)
+        line = line_of_positions(np.arange(n), self.coordinates)
 
         def state(params, weights, tokens, bos, mask, positions):
             same = jnp.broadcast_to(tokens[:1], (n, sizes.dim))
             x = same.at[0].set(jnp.where(bos, tokens[1], tokens[0]))
             x = self.encoding.embed(params, x, positions)
             q, k, v = jnp.einsum("nd,pdhe->pnhe", x, weights[:, : x.shape[-1]])
-            places = {"q_positions": positions[rows], "k_positions": positions}
-            context, _ = self.encoding.context(params, x[:, : sizes.dim], positions, Rows())
-            row_context = jax.tree.map(lambda leaf: leaf[rows], context)
-            encoding = bind_context(self.encoding, row_context, context)
-            out = attend(encoding, params, q[rows], k, v, mask=mask, **places)
+            pair_positions = {"q_positions": positions[rows], "k_positions": positions}
+            hidden = x[:, : sizes.dim]
+            bound = encoding_at(self.encoding, params, hidden, positions, queries=rows)
+            out = attend(bound, params, q[rows], k, v, mask=mask, **pair_positions)
             return jnp.concatenate([x[rows], out.reshape(len(rows), -1)], axis=-1)
 
         over_draws = jax.vmap(state, in_axes=(0, 0, 0, None, None, None))
         over_masks = jax.vmap(over_draws, in_axes=(None, None, None, 0, 0, None))
-        return np.asarray(jax.jit(over_masks)(params, weights, tokens, first, looks, places))
+        return np.asarray(jax.jit(over_masks)(params, weights, tokens, np.array(bos), masks, line))
 
     def reach(self) -> int:
         """`FARTHEST` where a sequence that long has its positions told apart, otherwise 1."""
         length = self.sizes.length
         rows = np.concatenate([np.arange(WINDOW), _windows(length)])
         mask = np.ones((len(rows), FARTHEST * length), bool)
-        (states,) = self.states(rows, masks=[(False, mask)])
+        (states,) = self.states(rows, mask[None], bos=[False])
         return FARTHEST if spread(states).apart else 1
 
 
@@ -183,12 +182,6 @@ def _drawn(encoding: Encoding, sizes: EncodingSizes) -> tuple[Any, np.ndarray, n
     shape = (DRAWS, 3, 2 * sizes.dim, sizes.num_heads, sizes.head_dim)
     weights = rng.standard_normal(shape) * sizes.dim**-0.5
     return params, weights, rng.standard_normal((DRAWS, 2, sizes.dim))
-
-
-def _masks(n: int) -> list[tuple[bool, np.ndarray]]:
-    """No mask, a causal one, and that with a <bos>."""
-    causal = np.tril(np.ones((n, n), bool))
-    return [(False, np.ones((n, n), bool)), (False, causal), (True, causal)]
 
 
 def _reach_of_vectors(entry: CatalogueEntry, sizes: EncodingSizes) -> int:

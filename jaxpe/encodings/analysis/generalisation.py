@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxpe.encodings.analysis.hooks import line_of_positions
 from jaxpe.encodings.analysis.power_law import PowerLaw, exponent, power_laws
-from jaxpe.encodings.base import Rows, bind_context
+from jaxpe.encodings.base import encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Training lengths up to which the growth of a bias is followed.
@@ -79,18 +79,14 @@ def _bias(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
     heads = (sizes.num_heads, sizes.head_dim)
     asked = np.repeat(rng.standard_normal((1, *heads)).astype(dtype), len(BIAS_SCALES), 0)
     keys = rng.standard_normal((n, *heads)).astype(dtype)
-    line, ends = np.arange(n), np.array(BIAS_SCALES) * sizes.length - 1
-    before = line[None, :] <= ends[:, None]
-    ends, line = (line_of_positions(i, entry.coordinates) for i in (ends, line))
-
     x = rng.standard_normal((n, sizes.dim)).astype(dtype)
-    asked_at = np.array(BIAS_SCALES) * sizes.length - 1
+    places = np.array(BIAS_SCALES) * sizes.length - 1
+    before = np.arange(n)[None, :] <= places[:, None]
+    ends, line = (line_of_positions(i, entry.coordinates) for i in (places, np.arange(n)))
 
     @jax.jit
     def largest(params, x, q, k, ends, line, before):
-        context, _ = encoding.context(params, x, line, Rows())
-        at_ends = jax.tree.map(lambda leaf: leaf[asked_at], context)
-        bound = bind_context(encoding, at_ends, context)
+        bound = encoding_at(encoding, params, x, line, queries=places)
         size = jnp.abs(jnp.asarray(bound.bias(params, q, k, ends, line)))
         return jnp.max(jnp.where(before[None], size, 0), axis=(0, 2))
 

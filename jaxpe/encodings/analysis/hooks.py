@@ -26,21 +26,14 @@ def hooks_program(
     x, q, k, weights = (jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
     line = line_of_positions(np.arange(n), coordinates)
     positions = jax.ShapeDtypeStruct(line.shape, line.dtype)
-    hooks = {
-        "embed": lambda e, p, i, x, q, k, w: e.embed(p, x, i),
-        "query": lambda e, p, i, x, q, k, w: e.query(p, q, i),
-        "key": lambda e, p, i, x, q, k, w: e.key(p, k, i),
-        "products": lambda e, p, i, x, q, k, w: e.products(p, q, k, i, i),
-        "bias": lambda e, p, i, x, q, k, w: e.bias(p, q, k, i, i),
-        "mask": lambda e, p, i, x, q, k, w: e.mask(p, q, k, i, i),
-        "weights": lambda e, p, i, x, q, k, w: e.weights(p, w, None, i, i),
-        "value": lambda e, p, i, x, q, k, w: e.value(p, w, i, i),
-    }
-    used = {name: hook for name, hook in hooks.items() if encoding.defines(name)}
     params = jax.eval_shape(encoding.init, jax.random.key(0))
 
-    def program(p, i, x, *arrays):
-        bound = encoding_at(encoding, p, x, i)
-        return {name: hook(bound, p, i, x, *arrays) for name, hook in used.items()}
+    def program(p, i, x, q, k, w):
+        bound, pair = encoding_at(encoding, p, x, i), (q, k, i, i)
+        arguments = {"embed": (x, i), "query": (q, i), "key": (k, i)}
+        arguments |= {"products": pair, "bias": pair, "mask": pair}
+        arguments |= {"weights": (w, None, i, i), "value": (w, i, i)}
+        used = {name: args for name, args in arguments.items() if encoding.defines(name)}
+        return {name: getattr(bound, name)(p, *args) for name, args in used.items()}
 
     return program, (params, positions, x, q, k, weights)

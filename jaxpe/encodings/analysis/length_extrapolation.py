@@ -67,7 +67,10 @@ def encoding_extrapolation(
     (1.0, 'constant')
     """
     sizes = EncodingSizes() if sizes is None else sizes
-    _check(sizes.length)
+    if sizes.length < 2:
+        raise ValueError(
+            f"length={sizes.length} has no neighbours inside to compare with: pass 2 or more"
+        )
     layer = _Layer(entry.first_layer(sizes), entry.coordinates, sizes)
     params = _moved(layer.encoding.init(jax.random.key(0)))
     rows = _profiles(layer, params, _content(sizes), MULTIPLES[-1] * sizes.length)
@@ -82,7 +85,6 @@ def extrapolation(rows: np.ndarray, *, length: int) -> LengthExtrapolation:
     >>> found.reach, [stretch.state for stretch in found.stretches]
     (1.75, ['told apart', 'constant', 'constant'])
     """
-    _check(length)
     steps = np.linalg.norm(np.diff(rows, axis=0), axis=-1)  # step i leads from i to i + 1
     alike = RESOLUTION * float(np.linalg.norm(rows[:length], axis=-1).max())
     smallest = float(np.min(steps[: length - 1]))
@@ -93,13 +95,6 @@ def extrapolation(rows: np.ndarray, *, length: int) -> LengthExtrapolation:
         for start, stop in itertools.pairwise(MULTIPLES)
     ]
     return LengthExtrapolation(tuple(stretches), float(reach))
-
-
-def _check(length: int) -> None:
-    if length < 2:
-        raise ValueError(
-            f"length={length} has no neighbours inside to compare with: pass 2 or more"
-        )
 
 
 def _stretch(

@@ -17,7 +17,7 @@ from jaxpe.encodings.attention import (
     encoded_mask,
     encoded_weights,
 )
-from jaxpe.encodings.base import Encoding, Rows, bind_context, encoding_at
+from jaxpe.encodings.base import Encoding, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Logits closer than this share of their largest are the same.
@@ -191,8 +191,8 @@ def _changed(layer: _Layer, params: Any, content: _Content) -> list[str]:
     positions = layer.positions(0, n)
 
     def pulled(params, x, q, k):
-        encoding = layer.at(params, x, positions)
         """How cotangents change that pass the hooks, and what comes through the bias."""
+        encoding = layer.at(params, x, positions)
         through = [
             _through(lambda x, hook=hook: hook(params, x, positions), x, k)
             for hook, x in ((encoding.query, q), (encoding.key, k))
@@ -297,9 +297,7 @@ def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
     def last(params, x, q, k, positions):
         keys = jnp.broadcast_to(k, (n, *k.shape[1:]))
         same = jnp.broadcast_to(x, (n, x.shape[1]))
-        context, _ = encoding.context(params, same, positions, Rows())
-        last_context = jax.tree.map(lambda leaf: leaf[-1:], context)
-        bound = bind_context(encoding, last_context, context)
+        bound = encoding_at(encoding, params, same, positions, queries=slice(-1, None))
         return _seen(bound, params, q, keys, positions[-1:], positions)
 
     logits = jax.jit(last)(params, content.x[:1], content.q[:1], content.k[:1], positions)

@@ -31,7 +31,6 @@ from jaxpe.encodings.registry import register
 from jaxpe.encodings.tables import check_tables, normal_params, take
 from jaxpe.geometry import (
     EmptyPolicy,
-    LowRankFactors,
     PositionCounts,
     classical_mds_from_gram,
     count_tokens,
@@ -76,11 +75,11 @@ def from_vectors(
     dim = jax.eval_shape(lambda: function(make(jax.random.key(0)), first)).shape[-1]
 
     def vectors(params, positions):
-        rows = function(params, _as_array(positions))
+        rows = function(params, positions)
         return rows * jnp.asarray(scale, rows.dtype)
 
     def embed(params, x, positions):
-        x, positions = jnp.asarray(x), _as_array(positions)
+        x = jnp.asarray(x)
         if not jnp.issubdtype(x.dtype, jnp.floating):
             raise ValueError(f"embeddings are {x.dtype}, which would truncate: pass floats")
         if mode == "add" and x.shape[-1] != dim:
@@ -160,12 +159,8 @@ def learned(
     >>> bool((rows[::2] == params["table"]).all())
     True
     """
-
-    def init(key):
-        return {"table": random_vectors(key, length, dim=dim, scale=stddev)}
-
-    shapes = {"table": (length, dim)}
-    return _tables(init, shapes, trainable=True, interpolate=interpolate, mode=mode)
+    options = {"interpolate": interpolate, "mode": mode}
+    return _random_table((length, dim), stddev, trainable=True, **options)
 
 
 @register("random", source="Cirrincione (2026)", vectors="N(0, 1)")
@@ -182,12 +177,8 @@ def random_fixed(
     >>> jax.grad(lambda p: table.vectors(p, jnp.arange(4)).sum())(params)["table"].max().item()
     0.0
     """
-
-    def init(key):
-        return {"table": random_vectors(key, length, dim=dim, scale=scale)}
-
-    shapes = {"table": (length, dim)}
-    return _tables(init, shapes, trainable=False, interpolate=interpolate, mode=mode)
+    options = {"interpolate": interpolate, "mode": mode}
+    return _random_table((length, dim), scale, trainable=False, **options)
 
 
 @register("fourier", source="Rahimi & Recht (2007)", vectors="cos and sin of random frequencies")
@@ -343,7 +334,8 @@ def low_rank(
 
     Remark 8 of Cirrincione (2026). `vectors` are the rows asked for; the rest of A Bᵀ is never
     formed. The params are A `[length, rank]` and B `[dim, rank]`, normal entries such that those of
-    A Bᵀ have variance stddev². Positions are as for `learned`.
+    A Bᵀ have variance stddev². Positions are as for `learned`. Factors of known vectors, as
+    `low_rank_factors` gives them, are params too: {"A": factors.A, "B": factors.B}.
 
     >>> slim = low_rank(length=8, dim=4, rank=1)
     >>> sum(leaf.size for leaf in jax.tree.leaves(slim.init(jax.random.key(0))))
@@ -361,31 +353,6 @@ def low_rank(
 
     shapes = {"A": (length, rank), "B": (dim, rank)}
     return _tables(init, shapes, trainable=True, interpolate=interpolate, mode=mode)
-
-
-def low_rank_from(
-    factors: LowRankFactors,
-    *,
-    trainable: bool = False,
-    interpolate: bool = False,
-    mode: Mode = "add",
-) -> Encoding:
-    """Vectors A Bᵀ from given factors, such as `low_rank_factors` of MDS coordinates.
-
-    As `low_rank`, whose params it has; frozen unless `trainable`.
-
-    >>> P = np.outer(np.arange(3.0), np.ones(2))
-    >>> line = low_rank_from(low_rank_factors(P, rank=1))
-    >>> line.vectors(line.init(jax.random.key(0)), jnp.asarray([2])).round(6).tolist()
-    [[2.0, 2.0]]
-    """
-
-    def init(key):
-        dtype = jnp.result_type(float)
-        return {"A": factors.A.astype(dtype), "B": factors.B.astype(dtype)}
-
-    shapes = {"A": factors.A.shape, "B": factors.B.shape}
-    return _tables(init, shapes, trainable=trainable, interpolate=interpolate, mode=mode)
 
 
 def sinusoidal_vectors(
@@ -449,23 +416,18 @@ def _check_known_positions(positions: ArrayLike, length: int, interpolate: bool)
     if is_traced(positions) or np.size(positions) == 0:
         return
     values = np.asarray(positions)
-    least, most = values.min().item(), values.max().item()
-    if not least >= 0:
+    outside = ~((values >= 0) & (values <= _last_position(length, values.dtype)))
+    if outside.any():
         raise ValueError(
-            f"position {least} has no row in a table of length {length}: positions start at 0, "
-            "padding included"
+            f"position {values[outside][0]} has no row in a table of length {length}: build a "
+            "longer one, or stretch it with interpolate=True and scale_positions(encoding, "
+            f"{length - 1} / {values.max()}); padding needs positions inside too"
         )
-    if not most <= _last_position(length, values.dtype):
+    between = values != np.floor(values)
+    if not interpolate and between.any():
         raise ValueError(
-            f"position {most} is beyond a table of length {length}: build it with "
-            f"length={math.ceil(most) + 1} or more, or stretch it with "
-            f"{'' if interpolate else 'interpolate=True and '}"
-            f"scale_positions(encoding, {length - 1} / {most})"
-        )
-    if not interpolate and (values != np.floor(values)).any():
-        raise ValueError(
-            f"position {values[values != np.floor(values)][0]} lies between two rows: pass whole "
-            "positions, or build the encoding with interpolate=True"
+            f"position {values[between][0]} lies between two rows: pass whole positions, or build "
+            "the encoding with interpolate=True"
         )
 
 
@@ -476,12 +438,13 @@ def _last_position(length: int, dtype: np.dtype) -> float:
     return (length - 1) * (1 + 2 * float(jnp.finfo(dtype).eps))
 
 
-def _as_array(positions: ArrayLike | list) -> ArrayLike:
-    """Positions given as a list: a NumPy array, which can be looked at, unless it holds tracers."""
-    if isinstance(positions, ArrayLike):
-        return positions
-    traced = is_traced(*jax.tree.leaves(positions))
-    return jnp.asarray(positions) if traced else np.asarray(positions)
+def _random_table(shape: tuple[int, int], stddev: float, **options: Any) -> Encoding:
+    """The encoding of a table N(0, stddev²), with options of `_tables`."""
+
+    def init(key):
+        return {"table": random_vectors(key, shape[0], dim=shape[1], scale=stddev)}
+
+    return _tables(init, {"table": shape}, **options)
 
 
 def _tables(

@@ -388,8 +388,15 @@ def _bucket_starts(num_buckets: int, max_distance: int, bidirectional: bool) -> 
             f"their own: pass at least {exact + 1}"
         )
     wide = share - exact
-    starts = exact * (max_distance / exact) ** (np.arange(wide) / wide)
-    # A power that is whole in exact arithmetic belongs to the bucket it begins.
-    rounded = np.round(starts)
-    starts = np.where(np.abs(starts - rounded) < 1e-9 * starts, rounded, starts)
+    starts = geometric_boundaries(exact, max_distance, np.arange(wide) / wide)
     return np.concatenate([np.arange(1.0, exact), starts])
+
+
+def geometric_boundaries(first: int, last: int, part: np.ndarray) -> np.ndarray:
+    """Distances first·(last/first)^part between buckets that widen geometrically.
+
+    A power that is whole in exact arithmetic is whole here, and so on its side of the boundary.
+    """
+    bounds = first * (last / first) ** part
+    rounded = np.round(bounds)
+    return np.where(np.abs(bounds - rounded) < 1e-9 * bounds, rounded, bounds)

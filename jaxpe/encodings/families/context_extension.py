@@ -17,7 +17,7 @@ from jaxpe.encodings.base import (
     Encoding,
     Params,
     align_positions,
-    as_positions,
+    check_acts_by,
     check_sizes,
     compute_dtype,
     position_offsets,
@@ -101,7 +101,7 @@ def rerope(
             if leak == 0:
                 return jnp.full_like(i, sign * window), jnp.zeros_like(j)
             stretch = sign * window * (1 - leak)
-            return _as_floats(i) * leak + stretch, _as_floats(j) * leak
+            return i.astype(vector_dtype(i)) * leak + stretch, j.astype(vector_dtype(j)) * leak
 
         return [
             _Band(i, j),
@@ -237,7 +237,7 @@ def _banded(
 
     `bands` takes positions of queries and of keys and the offsets i − j `[..., 1, n_q, n_k]`.
     """
-    _check_turns(encoding)
+    check_acts_by(encoding, "query", "key", such_as="rope(head_dim=64)")
 
     def products(
         params: Params, q: ArrayLike, k: ArrayLike, q_positions: ArrayLike, k_positions: ArrayLike
@@ -259,19 +259,3 @@ def _banded(
         return result * jnp.maximum(grown, 1)[..., None, :, None]
 
     return Encoding(init=encoding.init, products=products)
-
-
-def _check_turns(encoding: Encoding) -> None:
-    """Raise where an encoding does more than turn queries and keys by position."""
-    hooks = [name for name in encoding._fields if encoding.defines(name)]
-    more = sorted(set(hooks) - {"init", "query", "key", "vectors"})
-    if more or not {"query", "key"} <= set(hooks):
-        raise ValueError(
-            f"the encoding defines {more or 'no `query` and `key`'}: pass one that turns queries "
-            "and keys by position and does nothing else, as rope(head_dim=64), and chain the rest"
-        )
-
-
-def _as_floats(positions: Array) -> Array:
-    positions = as_positions(positions)
-    return positions.astype(vector_dtype(positions))

@@ -14,6 +14,7 @@ from jaxpe.encodings.base import (
     check_even,
     check_head_dim,
     check_heads,
+    check_hidden_states,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -248,13 +249,8 @@ def path_products(
         return jnp.moveaxis(a, axis, 0)
 
     at = k.ndim - 3
-    w, beta = k_context["w"], k_context["beta"]
-    pieces = (
-        by_chunk(k, at),
-        by_chunk(w, at),
-        by_chunk(beta, at),
-        by_chunk(k_context["place"], at),
-    )
+    along_keys = (k, *(k_context[name] for name in ("w", "beta", "place")))
+    pieces = tuple(by_chunk(a, at) for a in along_keys)
     asked = jnp.asarray(q_context["place"], dtype)[..., None, :, None]
     strict = jnp.tri(chunk, k=-1, dtype=dtype)
 
@@ -364,7 +360,7 @@ def selective_rope(
     def context(params, x, positions, rows):
         x = jnp.asarray(x)
         check_tables(params, projection=(dim, num_heads, half), conv=(conv_width, num_heads, half))
-        _check_width(x, dim)
+        check_hidden_states(x, dim)
         dtype = compute_dtype(x)
         wide = x.astype(dtype)
         unit = wide * lax.rsqrt(jnp.sum(wide**2, axis=-1, keepdims=True) + 1e-12)
@@ -389,20 +385,11 @@ def selective_rope(
     return Encoding(init=init, context=context, query=turn, key=turn)
 
 
-def _check_width(x: Array, dim: int) -> None:
-    """Refuse hidden states of another width than the encoding was built for."""
-    if x.shape[-1] != dim:
-        raise ValueError(
-            f"the encoding was built for hidden states of width {dim}, but x has shape {x.shape}: "
-            f"pass dim={x.shape[-1]}"
-        )
-
-
 def _projected(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Array:
     """W x + b, `[..., n, heads]`, float32 or wider."""
     check_tables(params, kernel=(dim, num_heads), bias=(num_heads,))
     x = jnp.asarray(x)
-    _check_width(x, dim)
+    check_hidden_states(x, dim)
     dtype = compute_dtype(x)
     z = jnp.einsum("...d,dh->...h", x.astype(dtype), params["kernel"].astype(dtype))
     return z + expand_rank(params["bias"].astype(dtype), z.ndim)

@@ -11,7 +11,9 @@ from jaxpe.encodings.base import (
     Rows,
     align_positions,
     as_positions,
+    check_acts_by,
     check_heads,
+    check_hidden_states,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -20,16 +22,12 @@ from jaxpe.encodings.base import (
     scaled,
 )
 from jaxpe.encodings.families.absolute import table_rows
-from jaxpe.encodings.families.bias import interpolate, kerple, t5
+from jaxpe.encodings.families.bias import geometric_boundaries, interpolate, kerple, t5
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.tables import check_tables, normal_params, uniform_params
 
 
-@register(
-    "deberta",
-    source="He et al. (2021)",
-    make=lambda s: deberta(num_heads=s.num_heads, head_dim=s.head_dim),
-)
+@register("deberta", source="He et al. (2021)")
 def deberta(
     *,
     num_heads: int,
@@ -228,16 +226,7 @@ def dape(encoding: Encoding, *, num_heads: int, hidden: int = 32) -> Encoding:
     (2, 3, 3)
     """
     check_sizes(num_heads=num_heads, hidden=hidden)
-    more = sorted(
-        name
-        for name in encoding._fields
-        if encoding.defines(name) and name not in ("init", "bias", "vectors")
-    )
-    if more or not encoding.defines("bias"):
-        raise ValueError(
-            f"the encoding defines {more or 'no `bias`'}: pass one that adds a bias and does "
-            "nothing else, as alibi(num_heads=8), and chain the rest"
-        )
+    check_acts_by(encoding, "bias", such_as="alibi(num_heads=8)")
 
     def init(key):
         keys = jax.random.split(key, 5)
@@ -267,11 +256,7 @@ def dape(encoding: Encoding, *, num_heads: int, hidden: int = 32) -> Encoding:
     return Encoding(init=init, bias=bias)
 
 
-@register(
-    "inkling",
-    source="Thinking Machines (2026)",
-    make=lambda s: inkling(num_heads=s.num_heads, dim=s.dim),
-)
+@register("inkling", source="Thinking Machines (2026)")
 def inkling(
     *,
     num_heads: int,
@@ -327,11 +312,7 @@ def inkling(
 
     def context(params, x, positions, rows: Rows):
         x = jnp.asarray(x)
-        if x.shape[-1] != dim:
-            raise ValueError(
-                f"the encoding was built for dim={dim}, but hidden states are {x.shape[-1]} wide: "
-                f"pass dim={x.shape[-1]}"
-            )
+        check_hidden_states(x, dim)
         check_tables(params, **shapes)
         dtype = compute_dtype(x)
         mixed = jnp.einsum("...nd,dhr->...nhr", x.astype(dtype), params["projection"].astype(dtype))
@@ -374,10 +355,7 @@ def _bucket_ends(num_buckets: int, max_distance: int | None) -> np.ndarray:
             f"max_distance is {max_distance}, but the first {middle} distances have buckets of "
             f"their own: pass at least {middle + 2}, or None"
         )
-    wide = middle * ((max_distance - 1) / middle) ** (np.arange(middle) / (middle - 1))
-    # A power that is whole in exact arithmetic belongs to the bucket it ends.
-    rounded = np.round(wide)
-    wide = np.where(np.abs(wide - rounded) < 1e-9 * wide, rounded, wide)
+    wide = geometric_boundaries(middle, max_distance - 1, np.arange(middle) / (middle - 1))
     return np.concatenate([np.arange(middle, dtype=np.float64), wide])
 
 

@@ -70,8 +70,7 @@ def pope(*, num_heads: int, head_dim: int, base: float = 10_000.0) -> Encoding:
     return Encoding(init=init, query=query, key=key)
 
 
-@register("fope", source="Hua et al. (2024)", make=lambda s: fope(
-    num_heads=s.num_heads, head_dim=s.head_dim, length=s.length))  # fmt: skip
+@register("fope", source="Hua et al. (2024)")
 def fope(
     *,
     num_heads: int,

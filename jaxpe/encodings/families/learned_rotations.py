@@ -12,14 +12,13 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings.base import (
     Encoding,
     Params,
-    align_positions,
-    as_positions,
     check_head_dim,
     check_heads,
     check_positive,
     check_sizes,
     compute_dtype,
     expand_rank,
+    turning_positions,
 )
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
@@ -284,18 +283,9 @@ def _exponential(A: Array) -> Array:
 
 def _coordinates(positions: ArrayLike, x: Array, axes: int) -> Array:
     """Positions as floats `[..., n, axes]` beside queries or keys, from `[..., n]` for one axis."""
-    if x.ndim < 3 or not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ValueError(
-            f"the encoding turns floats [..., n, heads, head_dim], not {x.dtype} of {x.shape}"
-        )
-    coordinates = as_positions(positions)
-    if axes > 1 and (coordinates.ndim < 2 or coordinates.shape[-1] != axes):
-        raise ValueError(
-            f"positions of shape {coordinates.shape} must be [..., n, {axes}], one for each axis"
-        )
-    several = int(axes > 1)
-    floats = align_positions(coordinates, x.shape, after=2, axes=several).astype(compute_dtype(x))
-    return floats if several else floats[..., None]
+    coordinates = turning_positions(x, positions, axes=axes if axes > 1 else 0)
+    floats = coordinates.astype(compute_dtype(x))
+    return floats if axes > 1 else floats[..., None]
 
 
 def _block_sizes(

@@ -5,7 +5,7 @@ names Chebyshev polynomials as a next step.
 """
 
 import math
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jaxpe._core.errors import require
 from jaxpe.encodings.base import (
     Encoding,
     as_positions,
+    check_choice,
     check_sizes,
     expand_rank,
     vector_dtype,
@@ -157,9 +158,7 @@ def legendre_vectors(
     >>> legendre_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -0.5], [1.0, 1.0, 1.0]]
     """
-    mapped = _mapped(positions, length, position_map, s)
-    values = _recurrence(*mapped, _legendre_coefficients(dim))
-    return values * _norms(dim, values) if normalized else values
+    return _legendre(*_mapped(positions, length, position_map, s), dim, normalized)
 
 
 def chebyshev_vectors(
@@ -175,8 +174,7 @@ def chebyshev_vectors(
     >>> chebyshev_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
     """
-    mapped = _mapped(positions, length, position_map, s)
-    return _recurrence(*mapped, _chebyshev_coefficients(dim))
+    return _chebyshev(*_mapped(positions, length, position_map, s), dim)
 
 
 def legendre_polynomials(
@@ -190,8 +188,7 @@ def legendre_polynomials(
     >>> legendre_polynomials(np.array([0.5]), dim=3).tolist()
     [[1.0, 0.5, -0.125]]
     """
-    values = _recurrence(*_split(floating(x)), _legendre_coefficients(dim))
-    return values * _norms(dim, values) if normalized else values
+    return _legendre(*_split(floating(x)), dim, normalized)
 
 
 def chebyshev_polynomials(x: Float[ArrayLike, "*batch"], *, dim: int) -> Float[Array, "*batch dim"]:
@@ -200,7 +197,7 @@ def chebyshev_polynomials(x: Float[ArrayLike, "*batch"], *, dim: int) -> Float[A
     >>> chebyshev_polynomials(np.array([0.5]), dim=4).tolist()
     [[1.0, 0.5, -0.5, -1.0]]
     """
-    return _recurrence(*_split(floating(x)), _chebyshev_coefficients(dim))
+    return _chebyshev(*_split(floating(x)), dim)
 
 
 def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Array, "*batch n dim"]:
@@ -264,8 +261,7 @@ def _mapped(
 ) -> tuple[Array, Array]:
     """Positions in [−1, 1], as the sign of x and 1 − |x|, which keeps its relative precision."""
     check_sizes(length=length)
-    if position_map not in ("tanh", "clipped", "log"):
-        raise ValueError(f"position_map is {position_map!r}: pass 'tanh', 'clipped' or 'log'")
+    check_choice("position_map", position_map, get_args(PositionMap))
     if s is not None and (position_map != "tanh" or s <= 0):
         raise ValueError(f"s={s} must be positive, and goes with position_map='tanh' alone")
     positions, dtype = as_positions(positions), vector_dtype(positions)
@@ -321,19 +317,18 @@ def _at_magnitudes(rest: Array, a: Array) -> Array:
     return lax.scan(step, (jnp.zeros_like(rest), jnp.ones_like(rest)), a)[1]
 
 
-def _legendre_coefficients(dim: int) -> np.ndarray:
+def _legendre(sign: Array, rest: Array, dim: int, normalized: bool) -> Array:
     check_sizes(dim=dim)
-    k = np.arange(dim - 1)
-    return k / (k + 1)
+    k = np.arange(dim)
+    values = _recurrence(sign, rest, k[:-1] / (k[:-1] + 1))
+    if not normalized:
+        return values
+    return values * expand_rank(np.sqrt(k + 0.5), values.ndim, values.dtype)
 
 
-def _chebyshev_coefficients(dim: int) -> np.ndarray:
+def _chebyshev(sign: Array, rest: Array, dim: int) -> Array:
     check_sizes(dim=dim)
-    return np.minimum(np.arange(dim - 1.0), 1.0)
-
-
-def _norms(dim: int, values: Array) -> Array:
-    return expand_rank(np.sqrt(np.arange(dim) + 0.5), values.ndim, values.dtype)
+    return _recurrence(sign, rest, np.minimum(np.arange(dim - 1.0), 1.0))
 
 
 class WaveletBasis(NamedTuple):

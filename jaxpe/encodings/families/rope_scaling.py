@@ -51,5 +51,5 @@ for _kind, (_source, _scaling) in SCALINGS.items():
         source=_source,
         vectors="orbit of a vector with unit pairs",
         variant_of="rope",
-        description=f"RoPE, scaled. {_about}",
+        description=_about,
     )(rope)

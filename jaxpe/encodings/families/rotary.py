@@ -11,13 +11,13 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings.base import (
     Encoding,
-    align_positions,
-    as_positions,
     check_choice,
+    check_head_dim,
     check_positive,
     check_sizes,
     compute_dtype,
     expand_rank,
+    turning_positions,
 )
 from jaxpe.encodings.families.absolute import Positions
 from jaxpe.encodings.phases import phases
@@ -88,8 +88,7 @@ def rope(
     [-1.0, 1.0]
     """
     dim = _rotary_dim(head_dim, fraction, scaling)
-    turn = _turn(head_dim, dim, layout, _frequencies(dim, base, scaling, length))
-    return _rotary(turn, head_dim, layout, dim)
+    return _rotary(head_dim, dim, layout, _frequencies(dim, base, scaling, length))
 
 
 def rope_frequencies(
@@ -204,8 +203,7 @@ def axial_rope(
         )
     tiled = RopeFrequencies(np.tile(np.asarray(omega), axes))
     axis_of = np.repeat(np.arange(axes), share // 2)
-    turn = _turn(head_dim, head_dim, layout, lambda positions: tiled, axes=axes, axis_of=axis_of)
-    return _rotary(turn, head_dim, layout, head_dim)
+    return _rotary(head_dim, head_dim, layout, lambda _: tiled, axes=axes, axis_of=axis_of)
 
 
 @register(
@@ -249,8 +247,7 @@ def mrope(
         )
     frequencies = _frequencies(dim, base, scaling, length)
     axis_of = _axes_of_sections(sections, interleaved_sections)
-    turn = _turn(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
-    return _rotary(turn, head_dim, layout, dim)
+    return _rotary(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
 
 
 def rope_from_hf(
@@ -430,18 +427,8 @@ def _turn(
 
     def turn(params, x: ArrayLike, positions: ArrayLike) -> Array:
         x = jnp.asarray(x)
-        if x.ndim < 3 or x.shape[-1] != head_dim:
-            raise ValueError(
-                f"the encoding turns [..., n, heads, {head_dim}], not an array of shape {x.shape}"
-            )
-        if not jnp.issubdtype(x.dtype, jnp.floating):
-            raise ValueError(f"queries and keys are {x.dtype}, which cannot turn: pass floats")
-        coordinates = as_positions(positions)
-        if axes and (coordinates.ndim < 2 or coordinates.shape[-1] != axes):
-            raise ValueError(
-                f"positions of shape {coordinates.shape}: pass [..., n, {axes}], one for each axis"
-            )
-        positions = align_positions(coordinates, x.shape, after=2, axes=int(axes > 0))
+        positions = turning_positions(x, positions, axes=axes)
+        check_head_dim(x.shape, head_dim)
         dtype = compute_dtype(x)
         omega, factor = frequencies(positions)
         angles = _angles(positions, omega, axis_of, dtype)
@@ -488,8 +475,15 @@ def _frequencies(
     return frequencies
 
 
-def _rotary(turn: Turn, head_dim: int, layout: Layout, rotary_dim: int) -> Encoding:
-    """The encoding of a turn, with the orbit of a vector of unit pairs as `vectors`."""
+def _rotary(
+    head_dim: int,
+    rotary_dim: int,
+    layout: Layout,
+    frequencies: Callable[[Array], RopeFrequencies],
+    **coordinates: Any,
+) -> Encoding:
+    """The encoding of a `_turn`, with the orbit of a vector of unit pairs as `vectors`."""
+    turn = _turn(head_dim, rotary_dim, layout, frequencies, **coordinates)
     reference = np.zeros(head_dim)
     if layout == "interleaved":
         reference[:rotary_dim:2] = 1.0

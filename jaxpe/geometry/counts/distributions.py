@@ -15,6 +15,7 @@ from jaxpe.geometry.checks import (
     as_present,
     check_counts,
     check_distributions,
+    host_floats,
     matrix,
     nan_unless_distributions,
     numbers,
@@ -108,9 +109,7 @@ def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistr
 
 
 def _as_cells(counts: ArrayLike) -> Array:
-    if isinstance(counts, np.ndarray) and counts.dtype.kind in "iu":
-        counts = counts.astype(float)  # before JAX cuts 64 bits to 32
-    cells = numbers(counts, "counts")
+    cells = numbers(host_floats(counts), "counts")
     real = jnp.issubdtype(cells.dtype, jnp.integer) or jnp.issubdtype(cells.dtype, jnp.floating)
     if cells.ndim != 2 or not real:
         raise ValueError(f"counts has shape {cells.shape}, {cells.dtype}: pass numbers [n, vocab]")

@@ -19,7 +19,7 @@ from jaxpe._core.arrays import ArrayLike, add_counts, is_traced, sum_counts, tre
 from jaxpe._core.errors import InputError
 from jaxpe.geometry.checks import check_size
 
-_INT32_MAX = 2**31 - 1
+INT32_MAX = 2**31 - 1
 
 
 class PositionCounts(NamedTuple):
@@ -479,8 +479,8 @@ def _ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
         raise ValueError(f"ids are {ids.dtype}, not integers: pass ids.astype('int32')")
     if ids.ndim != 2:
         raise ValueError(f"ids have shape {ids.shape}, not [documents, n]")
-    if ids.shape[0] > _INT32_MAX:
-        raise OverflowError(f"more than {_INT32_MAX} documents: count in parts and add")
+    if ids.shape[0] > INT32_MAX:
+        raise OverflowError(f"more than {INT32_MAX} documents: count in parts and add")
     mask = np.ones(ids.shape, bool) if mask is None else mask
     mask = np.asarray(mask) if isinstance(mask, list | tuple) else mask
     if not jnp.issubdtype(mask.dtype, jnp.bool_):
@@ -522,7 +522,7 @@ def scatter_add(
 ) -> Int[Array, "*rows vocab"]:
     """Add weights at (flattened row, token); a token of `vocab` or more is left out."""
     vocab_size, size = counts.shape[-1], math.prod(counts.shape)
-    if size > _INT32_MAX:
+    if size > INT32_MAX:
         cells = counts.reshape(size // vocab_size, vocab_size)
         return cells.at[row, token].add(weight, mode="drop").reshape(counts.shape)
     # One flat index is several times faster on CPU than a pair, wherever it fits int32.

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Int, Integer, UInt32
 
 from jaxpe._core.arrays import ArrayLike, is_traced, rounded_size
 from jaxpe.geometry.counts.position_counts import (
+    INT32_MAX,
     PositionCounts,
     checked_ids,
     counted_tokens,
@@ -24,7 +25,6 @@ from jaxpe.geometry.counts.position_counts import (
     fold_of_labels,
     permute_by_label,
 )
-from jaxpe.geometry.counts.sparse import SparseCounts, block_count, dealt_columns, occupied_cells
 
 # Pairs grow as the square of the tokens: beyond, columns are cheaper. Measured on a CPU.
 MOST_RARE = 12
@@ -223,19 +223,13 @@ def _one_block(
     return TokenLists(frequent, None, per_position, documents)
 
 
-def listed_counts(counts: PositionCounts | SparseCounts) -> TokenLists:
+def listed_counts(counts: PositionCounts) -> TokenLists:
     """Token lists of counts in folds, eagerly: a token for each occupied cell."""
-    if isinstance(counts, SparseCounts):
-        (*_, n, vocab_size), (flat, count) = counts.shape, occupied_cells(counts)
-    else:
-        tokens = np.asarray(counts.tokens)
-        *_, n, vocab_size = tokens.shape
-        flat = np.flatnonzero(tokens != 0)  # booleans are searched several times faster
-        count = tokens.reshape(-1)[flat]
-    row, word = np.divmod(flat, vocab_size)
-    fold, position = np.divmod(row, n)
-    cells = _Cells(fold, position, word, count)
-    return _listed(cells, jnp.asarray(counts.per_position), vocab_size)[0]
+    tokens = np.asarray(counts.tokens)
+    flat = np.flatnonzero(tokens != 0)  # booleans are searched several times faster
+    fold, position, word = np.unravel_index(flat, tokens.shape)
+    cells = _Cells(fold, position, word, tokens.reshape(-1)[flat])
+    return _listed(cells, jnp.asarray(counts.per_position), tokens.shape[-1])[0]
 
 
 class _Cells(NamedTuple):
@@ -323,3 +317,20 @@ def _chunk_size(slots: int) -> int:
 def _slots(tokens: int) -> int:
     """Slots for so many tokens, so that a chunk that begins with any of them is inside."""
     return tokens + min(_CHUNK, tokens)
+
+
+def block_count(rows: int, vocab: int, block: int) -> int:
+    """Number of blocks: as wide as asked for, but no wider than int32 indices reach."""
+    widest = INT32_MAX // max(rows, 1)
+    if widest < 1:
+        raise ValueError(f"{rows} positions in all folds are more than int32 counts")
+    return -(-vocab // min(block, widest))
+
+
+def dealt_columns(occupied: np.ndarray, blocks: int, width: int) -> np.ndarray:
+    """Column of each token: tokens are dealt to the blocks as cards, fullest columns first."""
+    order = np.argsort(-occupied, kind="stable")
+    rank = np.arange(len(order))
+    columns = np.empty(len(order), np.int64)
+    columns[order] = rank % blocks * width + rank // blocks
+    return columns

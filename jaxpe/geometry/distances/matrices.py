@@ -16,21 +16,22 @@ from jaxtyping import Bool, Float, Real
 from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.checks import (
     as_present,
-    check_distances,
-    check_distributions,
-    check_encoded,
     check_symmetric,
+    checked_distances,
+    checked_encoding,
+    host_floats,
     matrix,
     nan_unless_distances,
     square_matrix,
 )
 from jaxpe.geometry.checks import floating as floating
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
-from jaxpe.geometry.counts.sparse import SparseCounts, fold_tables, root_frequencies
 
 # Up to this many differences x_ik − x_jk are formed outright, which is exact; beyond, distances
 # come from centred inner products, which is a matrix product.
 _DIFFERENCES = 2**22
+
+Probabilities = PositionalDistributions | Float[ArrayLike, "n vocab"]
 
 
 class Distances(NamedTuple):
@@ -63,14 +64,12 @@ class Distances(NamedTuple):
         return np.array(self.values, dtype=dtype, copy=copy)
 
 
-def hellinger_distances(
-    mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
-) -> Distances:
+def hellinger_distances(mu: Probabilities) -> Distances:
     """Hellinger distances d_H(μ_i, μ_j) = ‖√μ_i − √μ_j‖, in [0, √2] (no factor 1/√2).
 
     Eq. (3) of Cirrincione (2026). It is the chord between points of the unit sphere; the geodesic
     is `fisher_rao_distances`. The derivative with respect to a probability of zero is infinite
-    and is defined as 0 here. Sparse counts are taken as in `hellinger_gram`.
+    and is defined as 0 here.
 
     Rows must be at least 0 and sum to 1 within 1 %; a row of zeros passes (policy "zero"). Others
     are refused, and NaN inside `jit`. So do all functions of distributions.
@@ -82,21 +81,11 @@ def hellinger_distances(
     >>> (hellinger_distances(np.eye(2)).values ** 2).round(6).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    check_distributions(mu)
-    return _hellinger_distances(mu)
-
-
-@jax.jit
-def _hellinger_distances(
-    mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
-) -> Distances:
-    if isinstance(mu, SparseCounts):
-        return distances_from_gram(hellinger_gram(mu), present=mu.merged().per_position > 0)
     roots, present = hellinger_roots(mu)
     return euclidean_distances(roots, present=present)
 
 
-def fisher_rao_distances(mu: PositionalDistributions | Float[ArrayLike, "n vocab"]) -> Distances:
+def fisher_rao_distances(mu: Probabilities) -> Distances:
     """Geodesic (Fisher–Rao) distances 2·arccos Σ_v √(μ_i(v) μ_j(v)), in [0, π].
 
     Rao (1945). Computed as 4·atan2(‖x − y‖, ‖x + y‖) with x = √μ_i, y = √μ_j, which keeps full
@@ -105,22 +94,19 @@ def fisher_rao_distances(mu: PositionalDistributions | Float[ArrayLike, "n vocab
     >>> fisher_rao_distances(np.eye(2)).values.round(4).tolist()
     [[0.0, 3.1416], [3.1416, 0.0]]
     """
-    check_distributions(mu)
-    return _fisher_rao_distances(mu)
+    mu = as_distributions(mu)
+    return Distances(_arcs(*hellinger_roots(mu), mu.probabilities), mu.present)
 
 
 @jax.jit
-def _fisher_rao_distances(
-    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
-) -> Distances:
-    mu = as_distributions(mu)
-    chord, present = hellinger_distances(mu)
-    radius2 = jnp.sum(mu.probabilities, axis=-1)
+def _arcs(
+    roots: Float[Array, "n vocab"], present: Bool[Array, " n"], mu: Float[Array, "n vocab"]
+) -> Float[Array, "n n"]:
+    chord, radius2 = euclidean_distances(roots, present=present).values, jnp.sum(mu, axis=-1)
     # ‖x + y‖² = 2‖x‖² + 2‖y‖² − ‖x − y‖²
     opposite = safe_sqrt(2.0 * (radius2[:, None] + radius2[None, :]) - chord**2)
     near = chord != 0
-    angle = jnp.where(near, jnp.arctan2(chord, jnp.where(near, opposite, 1.0)), 0.0)
-    return Distances(4.0 * angle, present)
+    return 4.0 * jnp.where(near, jnp.arctan2(chord, jnp.where(near, opposite, 1.0)), 0.0)
 
 
 def euclidean_distances(
@@ -135,8 +121,7 @@ def euclidean_distances(
     >>> euclidean_distances(np.array([[0.0, 3.0], [4.0, 0.0]])).values.tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
-    check_encoded(points)
-    return _euclidean_distances(points, present)
+    return _euclidean_distances(checked_encoding(points), present)
 
 
 @jax.jit
@@ -164,7 +149,7 @@ def distances_from_gram(
     [[0.0, 2.0], [2.0, 0.0]]
     """
     check_symmetric(B)
-    return _distances_from_gram(B, present)
+    return _distances_from_gram(host_floats(B), present)
 
 
 @jax.jit
@@ -198,16 +183,11 @@ def gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     >>> gram_matrix(np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    check_distances(D)
-    return _gram_matrix(D)
-
-
-@jax.jit
-def _gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     D = as_distances(D)
     return gram_from_squared(D.values**2, D.present)
 
 
+@jax.jit
 def gram_from_squared(
     squared: Float[Array, "n n"],
     present: Bool[Array, " n"],
@@ -223,38 +203,13 @@ def gram_from_squared(
     return jnp.where(present[:, None] & present[None, :], -0.5 * centred, 0.0)
 
 
-def hellinger_gram(
-    mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
-) -> Float[Array, "n n"]:
+def hellinger_gram(mu: Probabilities) -> Float[Array, "n n"]:
     """Gram matrix B = H √μ √μᵀ H of Hellinger geometry; positive semidefinite always.
-
-    `SparseCounts` stand for their relative frequencies, without smoothing; positions without a
-    token are absent. B is then summed over blocks of the vocabulary, in O(n²) memory.
 
     >>> hellinger_gram(np.eye(2)).tolist()
     [[0.5, -0.5], [-0.5, 0.5]]
     """
-    check_distributions(mu)
-    return _hellinger_gram(mu)
-
-
-@jax.jit
-def _hellinger_gram(
-    mu: PositionalDistributions | SparseCounts | Float[ArrayLike, "n vocab"],
-) -> Float[Array, "n n"]:
-    if isinstance(mu, SparseCounts):
-        return _gram_of_counts(mu)
     return inner_products(centre_rows(*hellinger_roots(mu)))
-
-
-def _gram_of_counts(counts: SparseCounts) -> Array:
-    total = counts.merged().per_position
-
-    def add(B: Array, table: Array) -> Array:
-        return B + inner_products(centre_rows(root_frequencies(table[0], total), total > 0))
-
-    n = total.shape[0]
-    return fold_tables(add, jnp.zeros((n, n)), counts)
 
 
 def as_distances(D: Distances | ArrayLike) -> Distances:
@@ -271,8 +226,7 @@ def as_distances(D: Distances | ArrayLike) -> Distances:
     >>> as_distances(np.array([[0.0, 1.0], [1.0, 0.0]])).present.tolist()
     [True, True]
     """
-    check_distances(D)
-    return _as_distances(D)
+    return _as_distances(checked_distances(D))
 
 
 @jax.jit
@@ -303,9 +257,7 @@ def pair_mask(present: Bool[Array, " n"]) -> Bool[Array, "n n"]:
     return both & ~jnp.eye(present.shape[0], dtype=bool)
 
 
-def hellinger_roots(
-    mu: PositionalDistributions | Float[ArrayLike, "n vocab"],
-) -> tuple[Float[Array, "n vocab"], Bool[Array, " n"]]:
+def hellinger_roots(mu: Probabilities) -> tuple[Float[Array, "n vocab"], Bool[Array, " n"]]:
     """The points √μ_i and who is present; 0 in absent rows.
 
     Probabilities are quotients, known to a few units in the last place. A column of √μ that varies

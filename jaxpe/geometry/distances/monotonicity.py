@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float, Int, PyTree
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.checks import (
     check_confidence,
-    check_encoded,
     check_size,
     check_tolerance,
+    checked_encoding,
 )
 from jaxpe.geometry.distances.matrices import (
     Distances,
@@ -90,9 +90,10 @@ def monotonicity_violation_rate(
     >>> monotonicity_violation_rate(np.array([[0.0], [1.0], [2.0]])).item()
     0.0
     """
-    check_encoded(encoding)
     check_tolerance(tolerance)
-    return _violation_rate(encoding, present, tolerance, include_self=include_self)
+    return _violation_rate(
+        checked_encoding(encoding), present, tolerance, include_self=include_self
+    )
 
 
 @partial(jax.jit, static_argnames="include_self")
@@ -185,9 +186,8 @@ def is_monotone(
     >>> bool(is_monotone(np.arange(4.0)[:, None])), bool(is_monotone(np.arange(4.0)[:, None] ** 2))
     (True, False)
     """
-    check_encoded(encoding)
     check_tolerance(tolerance)
-    return _is_monotone(encoding, present, tolerance)
+    return _is_monotone(checked_encoding(encoding), present, tolerance)
 
 
 @jax.jit

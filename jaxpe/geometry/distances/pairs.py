@@ -12,7 +12,7 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float, Int, Integer, PyTree, Real
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
-from jaxpe.geometry.checks import check_size
+from jaxpe.geometry.checks import check_size, host_floats
 from jaxpe.geometry.distances.matrices import (
     centre_rows,
     distances_from_products,
@@ -90,7 +90,7 @@ def sum_over_pairs(
             "the axes of the mesh are not Auto: pass one of jax.make_mesh(..., "
             "axis_types=(jax.sharding.AxisType.Auto,))"
         )
-    blocks = _blocks(clouds, weights, block)
+    blocks = _blocks(host_floats(clouds), weights, block)
     rows = _fold(blocks, *args, term=term, fold=jnp.sum, ordered=per_position, mesh=mesh)
     n = len(as_points(clouds[0]).present)
     return jax.tree.map(lambda x: x.reshape(-1)[:n], rows) if per_position else _total(rows)

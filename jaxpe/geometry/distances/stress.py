@@ -18,9 +18,9 @@ from jaxtyping import Bool, Float, Int, PyTree, Real
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.checks import (
     as_weights,
-    check_distances,
-    check_encoded,
     check_weights,
+    checked_distances,
+    checked_encoding,
     nan_unless_weights,
 )
 from jaxpe.geometry.counts.position_counts import PositionCounts
@@ -88,18 +88,7 @@ def stress(
     >>> stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.25
     """
-    check_encoded(P)
-    check_distances(D)
-    check_weights(weights)
-    return _stress(P, D, weights, mesh)
-
-
-@partial(jax.jit, static_argnames="mesh")
-def _stress(
-    P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None
-) -> Float[Array, ""]:
-    total = _sums(P, D, weights, mesh)
-    return ratio_of_sums(*total(_error_and_target))
+    return _measured(P, D, weights, mesh, measure=_stress)
 
 
 def scaled_stress(
@@ -114,23 +103,7 @@ def scaled_stress(
     >>> fit.stress.item(), fit.scale.item()
     (0.0, 2.0)
     """
-    check_encoded(P)
-    check_distances(D)
-    check_weights(weights)
-    return _scaled_stress(P, D, weights, mesh)
-
-
-@partial(jax.jit, static_argnames="mesh")
-def _scaled_stress(
-    P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None
-) -> ScaledStress:
-    total = _sums(P, D, weights, mesh)
-    cross, encoding, target = total(_products)
-    scale = jnp.where(encoding == 0, 0.0, cross / jnp.where(encoding == 0, 1.0, encoding))
-    best = _minimiser(scale)
-    # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
-    residual = total(_error_at_scale, best)
-    return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
+    return _measured(P, D, weights, mesh, measure=_scaled_stress)
 
 
 def kruskal_stress1(
@@ -145,18 +118,7 @@ def kruskal_stress1(
     >>> kruskal_stress1(np.array([[0.0], [4.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.5
     """
-    check_encoded(P)
-    check_distances(D)
-    check_weights(weights)
-    return _kruskal_stress1(P, D, weights, mesh)
-
-
-@partial(jax.jit, static_argnames="mesh")
-def _kruskal_stress1(
-    P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None
-) -> Float[Array, ""]:
-    total = _sums(P, D, weights, mesh)
-    return safe_sqrt(ratio_of_sums(*total(_error_and_own)))
+    return _measured(P, D, weights, mesh, measure=_kruskal_stress1)
 
 
 def stress_per_position(
@@ -169,18 +131,7 @@ def stress_per_position(
     >>> stress_per_position(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [0.25, 0.25]
     """
-    check_encoded(P)
-    check_distances(D)
-    check_weights(weights)
-    return _stress_per_position(P, D, weights, mesh)
-
-
-@partial(jax.jit, static_argnames="mesh")
-def _stress_per_position(
-    P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None
-) -> Float[Array, " n"]:
-    total = _sums(P, D, weights, mesh, per_position=True)
-    return ratio_of_sums(*total(_error_and_target))
+    return _measured(P, D, weights, mesh, measure=_stress, per_position=True)
 
 
 def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
@@ -214,8 +165,7 @@ def min_separation(
     >>> min_separation(np.array([[0.0], [1.0], [3.0]])).item()
     1.0
     """
-    check_encoded(P)
-    return _min_separation(P, present)
+    return _min_separation(checked_encoding(P), present)
 
 
 @jax.jit
@@ -242,61 +192,65 @@ def mantel_correlation(
     >>> mantel_correlation(P, 2 * abs(P - P.T)).round(6).item()
     1.0
     """
-    check_encoded(P)
-    check_distances(D)
-    return _mantel_correlation(P, D, mesh)
+    return _measured(P, D, None, mesh, measure=_mantel_correlation)
 
 
-@partial(jax.jit, static_argnames="mesh")
-def _mantel_correlation(P: Configuration, D: Targets, mesh: Mesh | None) -> Float[Array, ""]:
-    total = _sums(P, D, None, mesh)
-    count, *sums = total(_one_and_both)
+def _measured(P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None, **of):
+    """A measure of the distances, whose numbers are checked here, outside of the jit."""
+    check_weights(weights)
+    return _jitted_measure(checked_encoding(P), checked_distances(D), weights, mesh, **of)
+
+
+@partial(jax.jit, static_argnames=("mesh", "measure", "per_position"))
+def _jitted_measure(
+    P: Configuration,
+    D: Targets,
+    weights: PairWeights | None,
+    mesh: Mesh | None,
+    *,
+    measure: Callable[[Callable[..., PyTree]], Any],
+    per_position: bool = False,
+) -> Any:
+    return measure(_sums(P, D, weights, mesh, per_position=per_position))
+
+
+def _stress(total: Callable[..., PyTree]) -> Array:
+    return ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, d**2)))
+
+
+def _kruskal_stress1(total: Callable[..., PyTree]) -> Array:
+    return safe_sqrt(ratio_of_sums(*total(lambda delta, d: ((delta - d) ** 2, delta**2))))
+
+
+def _scaled_stress(total: Callable[..., PyTree]) -> ScaledStress:
+    cross, encoding, target = total(lambda delta, d: (delta * d, delta**2, d**2))
+    scale = jnp.where(encoding == 0, 0.0, cross / jnp.where(encoding == 0, 1.0, encoding))
+    # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
+    residual = total(lambda delta, d, scale: (scale * delta - d) ** 2, _minimiser(scale))
+    return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
+
+
+def _mantel_correlation(total: Callable[..., PyTree]) -> Array:
+    count, *sums = total(lambda delta, d: (1.0, delta, d))
     count = jnp.maximum(count, 1.0)
     rough = [x / count for x in sums]
     # A plain sum of n² numbers in float32 errs by many roundings, and so does a mean of it.
     means = [x + rest / count for x, rest in zip(rough, total(_centred, rough), strict=True)]
-    norms2, sizes2 = total(_squares, means)
+    norms2, sizes2 = total(lambda *x: ([y**2 for y in _centred(*x)], [y**2 for y in x[:2]]), means)
     # Rounding leaves equal distances a tiny variance; that must not pass for a correlation.
     least = (64.0 * jnp.finfo(means[0].dtype).eps) ** 2
     constant = [norm2 <= least * size2 for norm2, size2 in zip(norms2, sizes2, strict=True)]
     norms = [jnp.sqrt(jnp.where(c, 1.0, norm2)) for c, norm2 in zip(constant, norms2, strict=True)]
-    return jnp.where(constant[0] | constant[1], 0.0, total(_correlated, means, norms))
 
+    def correlated(delta: Array, d: Array, means: list[Array], norms: list[Array]) -> Array:
+        first, second = _centred(delta, d, means)
+        return (first / norms[0]) * (second / norms[1])
 
-# Terms of the sums over pairs, each a function of its own and of nothing else: what they are
-# compiled to stays.
-def _error_and_target(delta: Array, d: Array) -> tuple[Array, Array]:
-    return (delta - d) ** 2, d**2
-
-
-def _error_and_own(delta: Array, d: Array) -> tuple[Array, Array]:
-    return (delta - d) ** 2, delta**2
-
-
-def _products(delta: Array, d: Array) -> tuple[Array, Array, Array]:
-    return delta * d, delta**2, d**2
-
-
-def _error_at_scale(delta: Array, d: Array, scale: Array) -> Array:
-    return (scale * delta - d) ** 2
-
-
-def _one_and_both(delta: Array, d: Array) -> tuple[float, Array, Array]:
-    return 1.0, delta, d
+    return jnp.where(constant[0] | constant[1], 0.0, total(correlated, means, norms))
 
 
 def _centred(delta: Array, d: Array, means: list[Array]) -> list[Array]:
     return [delta - means[0], d - means[1]]
-
-
-def _squares(delta: Array, d: Array, means: list[Array]) -> tuple[list[Array], list[Array]]:
-    """Squares of both less their means, and of both."""
-    return [x**2 for x in _centred(delta, d, means)], [x**2 for x in (delta, d)]
-
-
-def _correlated(delta: Array, d: Array, means: list[Array], norms: list[Array]) -> Array:
-    first, second = _centred(delta, d, means)
-    return (first / norms[0]) * (second / norms[1])
 
 
 # Where a function is at its least in s, its derivative does not depend on ds (the envelope

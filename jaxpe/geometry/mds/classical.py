@@ -10,7 +10,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, Integer, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.geometry.checks import check_distances, check_size, check_symmetric
+from jaxpe.geometry.checks import check_size, check_symmetric, host_floats
 from jaxpe.geometry.counts.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.counts.position_counts import count_tokens
 from jaxpe.geometry.distances.matrices import (
@@ -18,7 +18,7 @@ from jaxpe.geometry.distances.matrices import (
     as_distances,
     as_present,
     distances_from_gram,
-    gram_matrix,
+    gram_from_squared,
     hellinger_gram,
     matrix,
     safe_sqrt,
@@ -103,14 +103,9 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
     >>> mds.coordinates.round(6).tolist(), mds.rank.item()
     ([[1.0], [-1.0]], 1)
     """
-    check_distances(D)
-    return _classical_mds(D, dim=dim)
-
-
-@partial(jax.jit, static_argnames="dim")
-def _classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> ClassicalMDS:
     D = as_distances(D)
-    return classical_mds_from_gram(gram_matrix(D), dim=dim, present=D.present)
+    B = gram_from_squared(D.values**2, D.present)
+    return _classical_mds_from_gram(B, D.present, dim=dim)
 
 
 def classical_mds_from_gram(
@@ -122,7 +117,7 @@ def classical_mds_from_gram(
     [[2.0], [0.0]]
     """
     check_symmetric(B)
-    return _classical_mds_from_gram(B, present, dim=dim)
+    return _classical_mds_from_gram(host_floats(B), present, dim=dim)
 
 
 @partial(jax.jit, static_argnames="dim")

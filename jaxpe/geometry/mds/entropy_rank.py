@@ -6,7 +6,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry.checks import check_encoded
+from jaxpe.geometry.checks import checked_encoding
 from jaxpe.geometry.distances.matrices import Distances, as_present, centre_rows, matrix
 from jaxpe.geometry.distances.stress import Encoded
 from jaxpe.geometry.mds.classical import classical_mds
@@ -32,8 +32,7 @@ def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) ->
     >>> round(entropy_rank(np.array([[0.0, 0.0], [1.0, 1.0], [3.0, 3.0]])).item(), 6)
     1.0
     """
-    check_encoded(P)
-    return _entropy_rank(P, present)
+    return _entropy_rank(checked_encoding(P), present)
 
 
 @jax.jit

@@ -5,33 +5,25 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
-from jaxtyping import Bool, Float, Int, Integer, Real
+from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.geometry.checks import check_encoded, check_size
+from jaxpe.geometry.checks import checked_encoding
 from jaxpe.geometry.distances.matrices import centre_rows, inner_products
-from jaxpe.geometry.distances.pairs import checked_indices
 from jaxpe.geometry.distances.points import PointCloud, as_points
 from jaxpe.geometry.mds.gauge import gauged_coordinates, noise
 from jaxpe.geometry.mds.krylov import (
     Eigenpairs,
     check_dim,
     leading_pairs,
-    orthonormal,
-    ritz,
     true_residuals,
 )
 
-Method = Literal["dense", "krylov", "landmark"]
+Method = Literal["dense", "krylov"]
 
 # Up to this side an eigendecomposition of the smaller Gram matrix is not worth avoiding.
 _DENSE_SIDE = 1024
-# Krylov spaces took about this many products a dimension on spectra with a flat tail of sampling
-# noise; and this much arithmetic is about ten minutes on two cores.
-_PRODUCTS_A_DIM = 15
-_AFFORDABLE = 1e14
 _ROWS = 1024  # of a block of points, which a product reads at once
 
 
@@ -52,8 +44,7 @@ class PrincipalCoordinates(NamedTuple):
         converged: whether all residuals are within the tolerance (and for "krylov", that a round
             from fresh random directions changed nothing). False for NaN.
         trace: Σ of all eigenvalues.
-        method: "dense", "krylov" or "landmark".
-        reason: why this method was chosen.
+        method: "dense" or "krylov".
         present: bool `[n]`, positions that take part.
     """
 
@@ -65,7 +56,6 @@ class PrincipalCoordinates(NamedTuple):
     trace: Float[Array, ""]
     present: Bool[Array, " n"]
     method: Label
-    reason: Label
 
 
 def classical_mds_from_points(
@@ -76,7 +66,6 @@ def classical_mds_from_points(
     tolerance: float = 1e-5,
     max_products: int | None = None,
     oversample: int | None = None,
-    landmarks: int | Integer[ArrayLike, " l"] | None = None,
     key: Array | None = None,
 ) -> PrincipalCoordinates:
     """Classical scaling of the Euclidean distances between points, for many positions.
@@ -84,13 +73,10 @@ def classical_mds_from_points(
     The leading eigenpairs of B = H X Xᵀ H, which is `classical_mds(euclidean_distances(X))`, by
 
     - "dense": all of them, from B or, with fewer columns than rows, from Xᵀ H X;
-    - "krylov": `principal_eigenpairs`, from products H X Xᵀ H Y alone;
-    - "landmark": one Rayleigh–Ritz step from the coordinates that landmarks give all others (de
-      Silva and Tenenbaum 2004; Nyström's formula, Williams and Seeger 2001). Eigenvalues are
-      too small and `residuals` say by how much at most: fine where the spectrum decays.
+    - "krylov": `principal_eigenpairs`, from products H X Xᵀ H Y alone.
 
-    "auto" chooses by the sizes and `reason` says why. An eigenvalue counts as 0 up to
-    max(32, √n)·eps·λ_1.
+    "auto" is "dense" where the smaller side of the points is at most 1,024 or 4·dim. An eigenvalue
+    counts as 0 up to max(32, √n)·eps·λ_1.
 
     The derivative is as in `classical_mds`: right for functions that rotations leave alone, also
     where eigenvalues repeat, as far as the residuals are small against the gaps; 0 for terms that
@@ -103,33 +89,28 @@ def classical_mds_from_points(
         method: name of the method.
         tolerance: tolerance of residuals, relative to λ_1.
         max_products: columns after which "krylov" stops; 100·(dim + 16) by default.
-        oversample: pairs sought beyond `dim`; max(dim/4, 16) by default.
-        landmarks: number of landmarks, evenly spaced over the positions present, or their indices;
-            by default 4·dim, but not less than 1,024, nor more than there are positions.
+        oversample: pairs sought beyond `dim`; dim/4, or 8, by default.
         key: PRNG key of the random directions of "krylov"; `jax.random.key(0)` by default.
 
     >>> found = classical_mds_from_points(np.array([[0.0, 0.0], [4.0, 3.0]]), dim=1)
     >>> found.coordinates.round(4).tolist(), found.method
     ([[2.5], [-2.5]], 'dense')
     """
-    check_encoded(points)
-    cloud = as_points(points)
+    cloud = as_points(checked_encoding(points))
     check_dim(dim, len(cloud.present), oversample)
     if not cloud.points.shape[1]:  # a column of 0, so that there is an eigenvalue
         cloud = cloud._replace(points=jnp.pad(cloud.points, ((0, 0), (0, 1))))
     n, k = cloud.points.shape
     if not n:
         raise ValueError(f"points have shape {(n, k)}: pass at least one position")
-    chosen, reason = _choose(n, k, dim) if method == "auto" else (method, "asked for")
-    if chosen not in get_args(Method):
-        raise ValueError(f"unknown method {method!r}: pass 'auto', 'dense', 'krylov' or 'landmark'")
+    if method not in ("auto", *get_args(Method)):
+        raise ValueError(f"unknown method {method!r}: pass 'auto', 'dense' or 'krylov'")
+    if method == "auto":
+        method = "dense" if min(n, k) <= max(_DENSE_SIDE, 4 * dim) else "krylov"
     centred = centre_rows(*cloud)
     fixed, options = lax.stop_gradient(centred), {"dim": dim, "tolerance": tolerance}
-    if chosen == "dense":
+    if method == "dense":
         pairs = _dense(fixed, **options)
-    elif chosen == "landmark":
-        at = _landmarks(landmarks, cloud.present, dim)
-        pairs = _landmark_pairs(fixed, at, oversample=oversample, **options)
     else:
         options |= {"max_products": max_products, "oversample": oversample}
         pairs = _krylov_pairs(fixed, cloud.present, key, **options)
@@ -142,8 +123,7 @@ def classical_mds_from_points(
         converged=pairs.converged,
         trace=jnp.sum(centred**2),
         present=cloud.present,
-        method=Label(chosen),
-        reason=Label(reason),
+        method=Label(method),
     )
 
 
@@ -216,59 +196,3 @@ def _left(centred: Array, right: Array, eigenvalues: Array, dim: int) -> Array:
     wanted, _ = jnp.linalg.qr(left[:, :dim])
     wanted = jnp.where(resolved[None, :dim], wanted, 0.0)
     return jnp.concatenate([wanted, left[:, dim:]], axis=1)
-
-
-@partial(jax.jit, static_argnames=("dim", "oversample", "tolerance"))
-def _landmark_pairs(
-    centred: Array, at: Array, *, dim: int, oversample: int | None, tolerance: float
-) -> Eigenpairs:
-    """Rayleigh–Ritz of B in the space of Nyström's eigenvectors, B_nL A Γ^−½."""
-    chosen = centred[at]
-    width = min(dim + (max(dim // 4, 16) if oversample is None else oversample), len(at))
-    eigenvalues, A = jnp.linalg.eigh(inner_products(chosen))
-    eigenvalues, A = eigenvalues[::-1][:width], A[:, ::-1][:, :width]
-    resolved = eigenvalues > noise(eigenvalues, len(at))
-    A = A * jnp.where(resolved, 1.0 / jnp.sqrt(jnp.where(resolved, eigenvalues, 1.0)), 0.0)[None, :]
-    Y = dot(centred, dot(chosen.T, A))
-    basis = orthonormal(Y, jnp.zeros((len(centred), 1), Y.dtype))
-    V, W, values = ritz(basis, gram_product(centred, basis), width)
-    short = max(dim - width, 0)
-    V, W = (jnp.pad(x, ((0, 0), (0, short))) for x in (V, W))
-    values = jnp.pad(values, (0, short))
-    residuals = true_residuals(V[:, :dim], W[:, :dim], values[:dim])
-    products = jnp.asarray(width, jnp.int32)
-    return Eigenpairs(V, values, residuals, products, jnp.all(residuals <= tolerance))
-
-
-def _landmarks(
-    landmarks: int | Integer[ArrayLike, " l"] | None, present: Array, dim: int
-) -> Int[Array, " l"]:
-    n = present.shape[0]
-    if landmarks is not None and np.ndim(landmarks) > 0:
-        at = jnp.asarray(landmarks)
-        if not at.size:
-            raise ValueError("landmarks are empty: pass at least one position")
-        return checked_indices("landmarks", at, n)
-    landmarks = max(4 * dim, 1024) if landmarks is None else landmarks
-    check_size("landmarks", landmarks)
-    number = min(int(landmarks), n)
-    rank = jnp.cumsum(present)
-    share = jnp.asarray((np.arange(number) + 0.5) / number, float)
-    wanted = jnp.floor(share * rank[-1].astype(float)).astype(rank.dtype)
-    return jnp.searchsorted(rank, jnp.minimum(wanted + 1, rank[-1]))
-
-
-def _choose(n: int, k: int, dim: int) -> tuple[Method, str]:
-    """A method for the sizes, and why."""
-    side = min(n, k)
-    if side <= max(_DENSE_SIDE, 4 * dim):
-        return "dense", (
-            f"the smaller side of {n:,} x {k:,} points is {side:,}, at most "
-            f"{max(_DENSE_SIDE, 4 * dim):,}: all its eigenvalues are cheap"
-        )
-    work = 4.0 * n * k * _PRODUCTS_A_DIM * dim
-    estimate = (
-        f"about {_PRODUCTS_A_DIM * dim:,} products with {n:,} x {k:,} points are {work:.0e} "
-        f"operations, {'more' if work > _AFFORDABLE else 'not more'} than {_AFFORDABLE:.0e}"
-    )
-    return ("landmark", estimate) if work > _AFFORDABLE else ("krylov", estimate)

@@ -9,6 +9,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
+from jaxpe.geometry.checks import check_numeric, host_floats
 from jaxpe.geometry.distances.matrices import as_present, centre_rows, floating
 
 
@@ -53,16 +54,18 @@ def procrustes(
     >>> bool(procrustes(P, turned).residual < 1e-12)
     True
     """
-    P, Q = floating(P, "P"), floating(Q, "Q")
-    if P.ndim != 2 or Q.ndim != 2 or P.shape[0] != Q.shape[0]:
-        raise ValueError(f"P has shape {P.shape} and Q {Q.shape}: pass [n, p] and [n, q]")
-    return _procrustes(P, Q, present, translate=translate, scale=scale)
+    check_numeric(P, "P")
+    check_numeric(Q, "Q")
+    return _procrustes(host_floats(P), host_floats(Q), present, translate=translate, scale=scale)
 
 
 @partial(jax.jit, static_argnames=("translate", "scale"))
 def _procrustes(
-    P: Array, Q: Array, present: ArrayLike | None, *, translate: bool, scale: bool
+    P: ArrayLike, Q: ArrayLike, present: ArrayLike | None, *, translate: bool, scale: bool
 ) -> Procrustes:
+    P, Q = floating(P, "P"), floating(Q, "Q")
+    if P.ndim != 2 or Q.ndim != 2 or P.shape[0] != Q.shape[0]:
+        raise ValueError(f"P has shape {P.shape} and Q {Q.shape}: pass [n, p] and [n, q]")
     present = as_present(present, P.shape[0])
     width = max(P.shape[1], Q.shape[1])
     P, Q = (jnp.pad(X, ((0, 0), (0, width - X.shape[1]))) for X in (P, Q))

@@ -16,14 +16,13 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, Integer
 
-from jaxpe._core.arrays import ArrayLike, dot, is_traced
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import check_size
-from jaxpe.geometry.counts.position_counts import PositionCounts, checked_ids, content_labels
+from jaxpe.geometry.counts.position_counts import checked_ids, content_labels
 from jaxpe.geometry.counts.token_lists import token_lists
 from jaxpe.geometry.distances.matrices import (
     Distances,
-    centre_rows,
     gram_from_squared,
     pair_mask,
     safe_sqrt,
@@ -34,8 +33,6 @@ from jaxpe.geometry.noise.split_half import (
     FoldedCounts,
     SplitHalfGeometry,
     fold_count,
-    geometry_from_products,
-    random_halves,
     split_half_geometry,
 )
 
@@ -216,53 +213,3 @@ def null_keys(key: Array, *, nulls: int = DEFAULT_NULLS) -> tuple[Array, Array]:
     """Keys of the halvings, which every corpus shares, and of the shuffled corpora."""
     keys = jax.random.split(key, nulls + 1)
     return keys[0], keys[1:]
-
-
-def contrast_geometry(
-    counts: PositionCounts,
-    nulls: Sequence[PositionCounts],
-    *,
-    key: Array,
-    splits: int = DEFAULT_SPLITS,
-) -> SplitHalfGeometry:
-    """Split-half geometry of contrasts within documents, √μ̂ less the mean √μ̂ of shuffles.
-
-    An alternative to `position_geometry_from_counts`, with its arguments, that takes composition
-    away before the products and not after. It has no cross terms of composition and position, and
-    understates effects that change steadily with position: late documents' shuffles hold them too.
-    `docs/who-gets-there.md` compares both on corpora of known truth.
-
-    >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
-    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(4)]
-    >>> counts, *nulls = [
-    ...     count_tokens(each, vocab_size=9, folds=4, groups=np.arange(400))
-    ...     for each in (ids, *shuffles)]
-    >>> bool(abs(contrast_geometry(counts, nulls, key=jax.random.key(0)).trace) < 0.02)
-    True
-    """
-    folds = fold_count(counts)
-    tables = jnp.stack([each.tokens for each in (counts, *nulls)])
-    return _contrast_geometry(tables, key, folds=folds, splits=splits)
-
-
-@partial(jax.jit, static_argnames=("folds", "splits"))
-def _contrast_geometry(
-    tables: Int[Array, "corpora folds n vocab"], key: Array, *, folds: int, splits: int
-) -> SplitHalfGeometry:
-    """Geometry of the mean over halvings of δ_A δ_Bᵀ, with δ = √μ̂ less the mean of shuffles."""
-
-    def contrast(half: Array) -> tuple[Array, Array]:
-        table = jnp.einsum("f,cfnv->cnv", half, tables)
-        size = jnp.sum(table[0], axis=1)
-        rates = table.astype(float) / jnp.maximum(size, 1).astype(float)[None, :, None]
-        roots = jnp.sqrt(rates)
-        return centre_rows(roots[0] - jnp.mean(roots[1:], axis=0), size > 0), size > 0
-
-    def product(half: Array) -> tuple[Array, Array]:
-        (a, in_a), (b, in_b) = contrast(half), contrast(1 - half)
-        return dot(a, b.T), in_a & in_b
-
-    halves = random_halves(key, folds=folds, splits=splits)
-    products, present = jax.lax.map(product, halves)
-    mean = jnp.mean(products, axis=0)
-    return geometry_from_products(0.5 * (mean + mean.T), jnp.all(present, axis=0))

@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float, Int, Integer
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.counts.sparse import SparseCounts
 from jaxpe.geometry.distances.matrices import floating, gram_from_squared, square_matrix
 from jaxpe.geometry.noise.position import DEFAULT_NULLS, PositionGeometry, position_geometry
 from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS, SplitHalfGeometry
@@ -106,9 +105,7 @@ def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -
     return rank_above_null(gram, nulls, level=level)
 
 
-def weighted_gram(
-    geometry: SplitHalfGeometry, counts: PositionCounts | SparseCounts
-) -> Float[Array, "n n"]:
+def weighted_gram(geometry: SplitHalfGeometry, counts: PositionCounts) -> Float[Array, "n n"]:
     """W^½ B W^½ with B centred at the weighted mean and W = diag(N_i / mean N).
 
     The Gram matrix that `significant_rank` judges. With equally many documents at every position it

@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float, Int
 from jaxpe._core.arrays import dot, is_traced
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.counts.sparse import SparseCounts, column_totals, fold_tables
 from jaxpe.geometry.counts.token_lists import RareWords, TokenLists, listed_counts
 from jaxpe.geometry.distances.matrices import (
     Distances,
@@ -30,7 +29,7 @@ from jaxpe.geometry.distances.matrices import (
 DEFAULT_FOLDS = 16
 DEFAULT_SPLITS = 8
 
-FoldedCounts = PositionCounts | SparseCounts | TokenLists
+FoldedCounts = PositionCounts | TokenLists
 
 
 class SplitHalfGeometry(NamedTuple):
@@ -95,8 +94,8 @@ def split_half_geometry(
     at 12,500 and 7 % above at 100,000 (`experiments/erratum_4_noise.py`).
 
     Args:
-        counts: counts kept in at least two folds (`count_tokens(..., folds=16)`), dense or sparse,
-            or `token_lists`. All give the same halves. Eagerly, occupied cells alone are used.
+        counts: counts kept in at least two folds (`count_tokens(..., folds=16)`), or
+            `token_lists`. All give the same halves. Eagerly, occupied cells alone are used.
         key: PRNG key that draws the halves.
         splits: random halvings averaged over.
 
@@ -119,7 +118,7 @@ def _split_half_geometry(
     return geometry_from_products(products[0], present[0])
 
 
-def noise_floor(counts: PositionCounts | SparseCounts) -> NoiseFloor:
+def noise_floor(counts: PositionCounts) -> NoiseFloor:
     """Analytic size of the sampling noise in the plug-in geometry: its variance.
 
     What E√μ̂ differs by between thinly and thickly sampled positions comes on top (15 % more on
@@ -142,10 +141,11 @@ def noise_floor(counts: PositionCounts | SparseCounts) -> NoiseFloor:
 
 
 @jax.jit
-def _floor(merged: PositionCounts | SparseCounts, per_position: Array) -> NoiseFloor:
+def _floor(merged: PositionCounts, per_position: Array) -> NoiseFloor:
     """`noise_floor` of counts without folds."""
     size = per_position.astype(float)
-    pooled = _pooled(merged)
+    totals = jnp.sum(merged.tokens.astype(float), axis=0)
+    pooled = totals / jnp.maximum(jnp.sum(totals), 1.0)
     safe = jnp.maximum(size, 1.0)
     variance, squares = _variances(safe, pooled)
     present = size > 0
@@ -214,9 +214,6 @@ def half_products(
         products = counts.frequent.fold_tables(add_table, products, folds=folds, length=n)
         if counts.rare is not None:
             products = products + _rare_products(counts.rare, halves, scale)
-    elif isinstance(counts, SparseCounts):
-        fold = jnp.arange(folds, dtype=jnp.int32)
-        products = fold_tables(add_table, products, counts, part=fold, parts=folds)
     else:
         products = add_table(products, jnp.asarray(counts.tokens))
     products = 0.5 * (products + products.mT) / halvings
@@ -266,11 +263,8 @@ def geometry_from_products(
 
 def fold_count(counts: FoldedCounts) -> int:
     """Number of folds that counts are kept in; raises `ValueError` for fewer than two."""
-    if isinstance(counts, TokenLists):
-        shape, axes = counts.per_position.shape, 2
-    else:
-        shape = counts.tokens.shape if isinstance(counts, PositionCounts) else counts.shape
-        axes = 3
+    listed = isinstance(counts, TokenLists)
+    shape, axes = (counts.per_position.shape, 2) if listed else (counts.tokens.shape, 3)
     if len(shape) != axes or shape[0] < 2:
         raise ValueError(
             f"counts have shape {shape}: split halves need at least two folds; "
@@ -288,15 +282,6 @@ def _variances(sizes: Array, pooled: Array) -> tuple[Array, Array]:
         return jnp.sum(full), jnp.sum(half**2)
 
     return jax.lax.map(position_variances, sizes)
-
-
-def _pooled(counts: PositionCounts | SparseCounts) -> Array:
-    """Frequencies of the words over all positions, [vocab]; of sparse counts [blocks, width]."""
-    if isinstance(counts, SparseCounts):
-        totals = column_totals(counts)
-    else:
-        totals = jnp.sum(counts.merged().tokens.astype(float), axis=0)
-    return totals / jnp.maximum(jnp.sum(totals), 1.0)
 
 
 def _variance_of_root_poisson(rate: Array) -> Array:

@@ -14,7 +14,6 @@ from jaxtyping import Bool, Float, Int, Real
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.counts.position_counts import PositionCounts
-from jaxpe.geometry.counts.sparse import root_frequencies
 from jaxpe.geometry.distances.matrices import centre_rows, floating, safe_sqrt
 from jaxpe.geometry.mds.classical import principal_coordinates
 from jaxpe.geometry.mds.procrustes import procrustes
@@ -278,12 +277,12 @@ def _pearson_tail(observed: Array, null: Array) -> Array:
 def _products(tables: Int[Array, "m n vocab"], size: Int[Array, " n"]) -> Float[Array, "m m n n"]:
     """S_i S_jᵀ of all pairs of folds, which have `size` tokens at each position."""
     m, n, vocab = tables.shape
-    blocks = -(-vocab // _BLOCK)
+    total, blocks = jnp.maximum(size, 1).astype(float), -(-vocab // _BLOCK)
     padded = jnp.pad(tables, ((0, 0), (0, 0), (0, blocks * _BLOCK - vocab)))
     split = jnp.moveaxis(padded.reshape(m, n, blocks, _BLOCK), 2, 0)
 
     def add(sums: Array, block: Array) -> tuple[Array, None]:
-        roots = jax.vmap(root_frequencies, in_axes=(0, None))(block, size).reshape(m * n, _BLOCK)
+        roots = jnp.sqrt(block.astype(float) / total[None, :, None]).reshape(m * n, _BLOCK)
         return sums + dot(roots, roots.T), None
 
     start = jnp.zeros((m * n, m * n), float)

@@ -60,8 +60,8 @@ def rope_figures(result: RopeAnalysis, names: Container[str] = _CAPTIONS) -> lis
 def wavelengths_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     """Wavelengths before and after scaling, against the lengths of training and use."""
     widest: Any = result.widest
-    slow, count = widest.never_round, len(widest.frequencies)
-    title = f"{slow} of {count} frequencies never complete a rotation"
+    count = len(widest.frequencies)
+    title = f"{widest.never_round} of {count} frequencies never complete a rotation"
     shown = list(zip(result.turning, _COLOURS, strict=False))
     below = legend_height(len(shown) + 2, columns=2)
     figure, (axis,) = new_figure(title, height=4.0, margins=Margins(0.75, bottom=0.5 + below))
@@ -79,8 +79,7 @@ def wavelengths_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
 def scaling_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     """Ratio of each frequency after scaling to the frequency before."""
     widest: Any = result.widest
-    count = len(widest.frequencies)
-    title = f"Scaling leaves {widest.kept} of {count} frequencies unchanged"
+    title = f"Scaling leaves {widest.kept} of {len(widest.frequencies)} frequencies unchanged"
     figure, (axis,) = new_figure(title, height=3.6)
     for layer, colour in zip(result.turning, _COLOURS, strict=False):
         label = layer.name.replace("_", " ")

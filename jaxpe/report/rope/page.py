@@ -18,14 +18,10 @@ from jaxpe.rope import RopeAnalysis
 def write_rope(result: RopeAnalysis, folder: Path, *, png: bool = False) -> Path:
     """Write rope.html, rope.json and the figures; return the path of the page."""
     figures = rope_figures(result)
+    texts = {"summary": rope_summary(result), "headlines": headlines(result)}
     page = template("rope.html.j2").render(
-        result=result,
-        summary=rope_summary(result),
-        headlines=headlines(result),
-        tables=tables_of(result),
-        legend=ROPE_LEGEND,
-        threads=thread_address,
-        figures=figures,
-    )
+        result=result, tables=tables_of(result), legend=ROPE_LEGEND, threads=thread_address,
+        figures=figures, **texts,
+    )  # fmt: skip
     others = "wavelengths|precision|scaling|readers"
     return write_files(folder, "rope", result, page, figures, png=png, others=others)

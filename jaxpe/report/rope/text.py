@@ -191,20 +191,15 @@ def headlines(result: RopeAnalysis) -> list[Headline]:
     if widest is None:
         return []
     float32 = next(error for error in longest_phase_errors(result) if error.dtype == "float32")
-    readers = result.accepted_by
-    odd = differing_programs(result)
+    programs, slow = result.accepted_by, f"{widest.never_round} of {len(widest.frequencies)}"
+    agree = f"{len(programs) - len(differing_programs(result))} of {len(programs)}"
+    within = f"frequencies, in {widest.trained:,} positions"
     return [
         Headline("Base", f"{widest.base:,.0f}", f"{widest.turning} of {widest.head_dim} turn"),
-        Headline(
-            "Never complete a rotation",
-            f"{widest.never_round} of {len(widest.frequencies)}",
-            f"frequencies, in {widest.trained:,} positions",
-        ),
+        Headline("Never complete a rotation", slow, within),
         Headline("On cos and sin", f"{widest.attention_factor:.4g}", widest.rope_type),
         Headline("Float32 phase error", f"{number(float32.largest)} rad", f"at {result.length:,}"),
-        Headline(
-            "Programs that agree", f"{len(readers) - len(odd)} of {len(readers)}", readers[0].name
-        ),
+        Headline("Programs that agree", agree, programs[0].name),
     ]
 
 
@@ -358,12 +353,11 @@ def rope_table(result: RopeAnalysis) -> "rich.console.Group":
     >>> len(rope_table(found).renderables)
     4
     """
-    group = require("rich.console", extra="report").Group
     tables = [make_table(title, header, rows, right=range(1, 99)) for title, header, rows in
               tables_of(result)]  # fmt: skip
     for table in tables:
         table.padding = (0, 1, 0, 0)
-    return group(*tables)
+    return require("rich.console", extra="report").Group(*tables)
 
 
 def thread_address(name: str) -> str:

@@ -69,11 +69,11 @@ def llama_cpp(configuration: Configuration, model: Model, groups: Groups) -> Ent
 def _architecture(configuration: Configuration, model: Model) -> str:
     """Name of the architecture; Llama for options without a model."""
     name = model.family.model_type
-    found = name if configuration.form == "gguf" else _written_as(name)
-    if found is None and configuration.form != "options":
+    architecture = name if configuration.form == "gguf" else _written_as(name)
+    if architecture is None and configuration.form != "options":
         named = f"has no class for the model type {name}" if name else "needs a model_type"
         raise UnreadableError(f"its converter {named}")
-    return found or "llama"
+    return architecture or "llama"
 
 
 def _written_as(name: str) -> str | None:
@@ -139,10 +139,10 @@ def _yarn(architecture: str, entry: Entry) -> Entry:
     temperature *= float(entry.get("attn_factor") or 1.0)
     if architecture in _FACTS["unscaled_turns"]:
         temperature = 1.0
-    found = yarn(entry, temperature, truncate=True)
+    scaled = yarn(entry, temperature, truncate=True)
     if architecture in _FACTS["latent_logits"]:
-        found["logit_factor"] = (temperature * yarn_scale(factor, multiplier)) ** 2
-    return found
+        scaled["logit_factor"] = (temperature * yarn_scale(factor, multiplier)) ** 2
+    return scaled
 
 
 def _longrope(model: Model, group: LayerGroup, entry: Entry) -> Entry:

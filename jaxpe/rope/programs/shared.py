@@ -110,13 +110,13 @@ def turning_every(groups: Groups, step: int) -> tuple[bool, ...]:
     Raises:
         UnreadableError: layers of a group that differ by this rule.
     """
-    found = [{(layer + 1) % step != 0 for layer in group.layers or ()} for group in groups]
-    if any(len(turns) > 1 for turns in found):
+    rotations = [{(layer + 1) % step != 0 for layer in group.layers or ()} for group in groups]
+    if any(len(turns) > 1 for turns in rotations):
         rule = f"all but each {step}th, whatever the configuration lists"
         raise UnreadableError(f"turns other layers: {rule}")
     return tuple(
         True in turns if turns else group.kind == "rotary"
-        for group, turns in zip(groups, found, strict=True)
+        for group, turns in zip(groups, rotations, strict=True)
     )
 
 
@@ -140,9 +140,9 @@ def stated_entry(model: Model, group: LayerGroup) -> Mapping[str, Any]:
 
 def yarn(entry: Entry, attention_factor: float, **changed: Any) -> Entry:
     """YaRN from the numbers of an entry, with a factor on cos and sin."""
-    kept = {name: entry[name] for name in _YARN if entry.get(name) is not None}
-    own = {"rope_type": "yarn", "attention_factor": attention_factor}
-    return plain(entry) | kept | own | changed
+    numbers = {name: entry[name] for name in _YARN if entry.get(name) is not None}
+    scaling = {"rope_type": "yarn", "attention_factor": attention_factor}
+    return plain(entry) | numbers | scaling | changed
 
 
 def latent_yarn(model: Model, entry: Entry) -> Entry:

@@ -89,7 +89,7 @@ def _refuse_layers(model: Model, *, exact: bool = True) -> None:
 
 def _refuse(model: Model) -> None:
     """Raise for entries that only the class of this type refuses."""
-    family, given = model.family, given_entry(model)
+    family, entry = model.family, given_entry(model)
     stated = model.fields.mapping("rope_parameters")
     kinds = (key for key in (FULL, SLIDING) if isinstance(stated.get(key), Mapping))
     others = sorted(stated.keys() - set(kinds)) if family.strict else []
@@ -97,10 +97,9 @@ def _refuse(model: Model) -> None:
         raise UnreadableError(f"KeyError: {type_of(stated)!r} is known in rope_scaling alone")
     if others:
         raise UnreadableError(f"rope_parameters has {others[0]!r}, no kind of layer")
-    for key in family.required:
-        if given and key not in given:
-            raise UnreadableError(f"KeyError: {key!r} is missing in the entry")
-    if family.alpha and given.get("alpha") and model.fields.get("head_dim") is None:
+    if missing := [key for key in family.required if entry and key not in entry]:
+        raise UnreadableError(f"KeyError: {missing[0]!r} is missing in the entry")
+    if family.alpha and entry.get("alpha") and model.fields.get("head_dim") is None:
         raise UnreadableError("TypeError: alpha needs head_dim, and the file has none")
 
 
@@ -244,11 +243,13 @@ def _converted(model: Model, groups: Groups) -> dict[str, Entry]:
 def _fraction(model: Model) -> float | None:
     """Share from the class, or from a field with the number of rotated entries."""
     rotated = model.fields.whole(model.family.rotated) if model.family.rotated else None
-    if model.family.latent and rotated is not None:  # Mistral 4: a share of both parts of the head
-        if model.fields.mapping("rope_scaling"):
-            return None  # the class fills it into rope_parameters alone
-        return rotated / (rotated + (model.fields.whole("qk_nope_head_dim", least=0) or 0))
-    return model.family.fraction if rotated is None else rotated / head_size(model)
+    if rotated is None:
+        return model.family.fraction
+    if not model.family.latent:
+        return rotated / head_size(model)
+    if model.fields.mapping("rope_scaling"):  # Mistral 4 fills it into rope_parameters alone
+        return None
+    return rotated / (rotated + (model.fields.whole("qk_nope_head_dim", least=0) or 0))
 
 
 def _entries_from_bases(model: Model) -> dict[str, Entry]:

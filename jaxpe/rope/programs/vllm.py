@@ -1,7 +1,8 @@
 """vLLM: its classes of rotary embeddings, for configurations of transformers 5."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from jaxpe.rope.configuration import Configuration, Model
 from jaxpe.rope.layers import LayerGroup
@@ -48,15 +49,14 @@ def vllm(rule: YarnRule, configuration: Configuration, model: Model, groups: Gro
     return served_entries("vllm", model, groups, partial(_computed, model, rule))
 
 
-def _check_names(stated: object) -> None:
+def _check_names(stated: Mapping[str, Any]) -> None:
     """Raise where `type` and `rope_type` differ, or sections are missing."""
-    given = dict(stated) if isinstance(stated, dict) else {}
-    both = (given.get(name) for name in ("type", "rope_type"))
-    names = sorted({name for name in both if isinstance(name, str)})
+    names = (stated.get(name) for name in ("type", "rope_type"))
+    names = sorted({name for name in names if isinstance(name, str)})
     if len(names) > 1 and names not in _FACTS["same_names"]:
         raise UnreadableError(f"ValueError: type and rope_type differ ({' and '.join(names)})")
-    if type_of(given) in _FACTS["sectioned"] and not given.get("mrope_section"):
-        raise UnreadableError(f"ValueError: a {type_of(given)} entry needs mrope_section")
+    if type_of(stated) in _FACTS["sectioned"] and not stated.get("mrope_section"):
+        raise UnreadableError(f"ValueError: a {type_of(stated)} entry needs mrope_section")
 
 
 def _computed(model: Model, rule: YarnRule, group: LayerGroup, entry: Entry) -> Entry:
@@ -130,19 +130,15 @@ _RULES = {**RULES, "dynamic": lambda model, entry: plain(entry), "longrope": _lo
 def longest(model: Model) -> float:
     """`max_position_embeddings`, times the factor of types not related to YaRN."""
     beside = model.fields.number(ORIGINAL)
-    kind = type_of(parts(model)[-1])
-    if kind in ("su", "longrope") and beside:
+    if type_of(parts(model)[-1]) in ("su", "longrope") and beside:
         return beside
-    return float(model.context) if _once(model) else multiplied(model, _FACTS["multiplied"])
+    once = _FACTS["once"] in model.family.model_type
+    return float(model.context) if once else multiplied(model, _FACTS["multiplied"])
 
 
 def longest_29(model: Model) -> float:
     """Length of `longest`; for YaRN, factor times L0."""
-    last = parts(model)[-1]
-    if type_of(last) not in ("yarn", *_FACTS["latent_types"]) or _once(model):
+    last, once = parts(model)[-1], _FACTS["once"] in model.family.model_type
+    if once or type_of(last) not in ("yarn", *_FACTS["latent_types"]):
         return longest(model)
     return float(last.get(ORIGINAL) or model.context) * float(last.get("factor") or 1.0)
-
-
-def _once(model: Model) -> bool:
-    return _FACTS["once"] in model.family.model_type

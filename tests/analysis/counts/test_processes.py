@@ -123,7 +123,7 @@ def test_a_corrupt_shard_ends_both_and_is_named(runs):
 DISAGREE = """
 import json, pathlib, sys
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.counts import count_settings, count_shards
+from jaxpe.analysis.counts import CountOptions, count_settings, count_shards
 from jaxpe.analysis.counts import shards as run
 from jaxpe.analysis.counts import start_processes
 from jaxpe.data import find_shards, open_tokenizer
@@ -136,10 +136,10 @@ words, other_words = (open_tokenizer(vocabulary=v.split()) for v in ("to be or",
 
 def count(name, *, out="counts", shards=shards, tokenizer=words, seed=0, length=6, **options):
     settings = count_settings(tokenizer, length=length, folds=4, nulls=0, seed=seed)
-    options = {"batch_size": 64, "save_every": 4} | options
+    options = CountOptions(sources=(), **({"batch_size": 64, "save_every": 4} | options))
     try:
         stored = count_shards(
-            shards, folder / out, tokenizer=tokenizer, settings=settings, **options
+            shards, folder / out, options, tokenizer=tokenizer, settings=settings
         )
         print(json.dumps([name, stored.documents, stored.table.tolist()]))
     except InputError as error:

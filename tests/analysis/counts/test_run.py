@@ -17,6 +17,7 @@ from orbax.checkpoint import v1 as ocp
 
 import jaxpe
 from jaxpe._core.errors import InputError
+from jaxpe._core.progress import SILENT
 from jaxpe.analysis.counts import (
     check_memory,
     count_mesh,
@@ -64,15 +65,15 @@ def whole():
     return ids, mask
 
 
-def count(shards, folder, *, settings=FEW, batch_size=16, save_every=2, **options):
+def count(shards, folder, *, settings=FEW, tokenizer=BYTES, progress=SILENT, **options):
+    options = {"batch_size": 16, "save_every": 2, "workers": 0} | options
     return count_shards(
         shards,
         folder,
-        tokenizer=options.pop("tokenizer", BYTES),
+        job.CountOptions(sources=(), **options),
+        tokenizer=tokenizer,
         settings=settings,
-        batch_size=batch_size,
-        save_every=save_every,
-        **options,
+        progress=progress,
     )
 
 
@@ -345,7 +346,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(shards, tmp_pat
     big = FEW._replace(length=10**6)
     assert needed_bytes(big) > 2 * 4 * 4 * 10**6 * 256
     with pytest.raises(InputError, match=r"4 tables .* needs 14\.0 GB .* there are 1\.0 GB"):
-        count(shards, tmp_path / "counts", settings=big, memory=10**9)
+        count(shards, tmp_path / "counts", settings=big, memory=1.0)
     with pytest.raises(InputError, match=r"there are 0\.0 GB"):
         check_memory(FEW, limit=0)
     assert not (tmp_path / "counts").exists()
@@ -487,7 +488,7 @@ def test_devices_do_not_make_unequal_parts():
 
 ON_EIGHT = """
 import sys, jax, numpy as np
-from jaxpe.analysis.counts import count_mesh, count_settings, count_shards
+from jaxpe.analysis.counts import CountOptions, count_mesh, count_settings, count_shards
 from jaxpe.analysis.counts.state import abstract_state, total
 from jaxpe.data import Shard, find_shards, open_tokenizer
 from tests.progress import Told
@@ -497,7 +498,8 @@ tokenizer = open_tokenizer("bytes")
 # A vocabulary that four devices cannot share evenly.
 tokenizer = tokenizer._replace(tokens=[*tokenizer.tokens, "more"], exclude=(32,))
 settings = count_settings(tokenizer, length=12, folds=4, nulls=2, null_folds=2, seed=3)
-options = {"tokenizer": tokenizer, "settings": settings, "batch_size": 16, "save_every": 2}
+options = {"tokenizer": tokenizer, "settings": settings}
+options["options"] = CountOptions(sources=(), batch_size=16, save_every=2)
 shards, real = find_shards(paths), Shard.documents
 
 def documents(self, **fields):

@@ -11,8 +11,8 @@ from jaxpe._core.errors import InputError
 from jaxpe.cli import rope
 from jaxpe.rope.families import find_family
 from jaxpe.rope.fields import is_positional
+from tests.hardening.rope_mutations import CONFIGURATIONS
 from tests.rope.conftest import add_value, read
-from tests.rope.test_mutations import CONFIGURATIONS
 
 FILES = {name: one["fields"] for name, one in CONFIGURATIONS.items()}
 INPUTS = [one["input"] for one in read("threads").values() if "input" in one]
