@@ -63,7 +63,7 @@ from jaxpe.geometry.noise.position import null_keys
 from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
 
 if TYPE_CHECKING:
-    from jaxpe.analysis.counts import StoredCounts
+    from jaxpe.analysis.counts import CountSettings, StoredCounts
 
 LEAST_NULLS = 19  # that show significance at 5 %
 MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again at work
@@ -189,16 +189,11 @@ def analyse_tokens(
     compact, used = compacted(corpus)
     if cohort:
         compact = _cohort(compact)
-    n, words = compact.ids.shape[1], compact.vocab_size
-    if DEFAULT_FOLDS * n * words > MAX_CELLS:
-        raise InputError(
-            f"{n} positions x {words:,} words x {DEFAULT_FOLDS} folds are more than {MAX_CELLS:,} "
-            "counts: pass a shorter `length`, or a `tokenizer` with a smaller vocabulary"
-        )
+    _check_size(compact)
     clock, keys = Clock(progress), _keys(seed)
     groups = compact.groups()
     clock.lap("grouping")
-    documents: dict[str, Any] = {"vocab_size": words, "mask": compact.mask}
+    documents: dict[str, Any] = {"vocab_size": compact.vocab_size, "mask": compact.mask}
     counts = jaxpe.count_tokens(compact.ids, **documents)
     documents |= {"groups": groups, "folds": DEFAULT_FOLDS}
     tokens = token_lists(compact.ids, **documents)
@@ -235,6 +230,16 @@ def analyse_tokens(
         null_texts=corpus.null_texts,
         choices=corpus.choices,
     )
+
+
+def _check_size(corpus: TokenCorpus) -> None:
+    """The counts in folds must fit memory."""
+    n, words = corpus.ids.shape[1], corpus.vocab_size
+    if DEFAULT_FOLDS * n * words > MAX_CELLS:
+        raise InputError(
+            f"{n} positions x {words:,} words x {DEFAULT_FOLDS} folds are more than {MAX_CELLS:,} "
+            "counts: pass a shorter `length`, or a `tokenizer` with a smaller vocabulary"
+        )
 
 
 def _neighbours(corpus: TokenCorpus, groups: np.ndarray) -> NeighbourSimilarity | None:
@@ -285,17 +290,7 @@ def analyse_counts(
     6
     """
     settings = stored.settings
-    if settings.rows > MAX_LENGTH:
-        raise InputError(
-            f"{settings.rows:,} positions are more than the {MAX_LENGTH:,} of a report: count "
-            "again with `bins`"
-        )
-    if settings.nulls < LEAST_NULLS or settings.null_folds < 4:
-        raise InputError(
-            f"the counts hold {settings.nulls} shuffled corpora in {settings.null_folds} folds; a "
-            f"report needs {LEAST_NULLS} in 4 to tell position from composition: count again, with "
-            "20 nulls and 16 folds"
-        )
+    _check_counts(settings)
     check_numbers(length=settings.rows, dim=dim, splits=splits, seed=seed)
     clock, keys = Clock(progress), _keys(seed)
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
@@ -337,6 +332,21 @@ def analyse_counts(
     )
 
 
+def _check_counts(settings: "CountSettings") -> None:
+    """Counts of few enough positions, and of enough shuffled corpora."""
+    if settings.rows > MAX_LENGTH:
+        raise InputError(
+            f"{settings.rows:,} positions are more than the {MAX_LENGTH:,} of a report: count "
+            "again with `bins`"
+        )
+    if settings.nulls < LEAST_NULLS or settings.null_folds < 4:
+        raise InputError(
+            f"the counts hold {settings.nulls} shuffled corpora in {settings.null_folds} folds; a "
+            f"report needs {LEAST_NULLS} in 4 to tell position from composition: count again, with "
+            "20 nulls and 16 folds"
+        )
+
+
 def _keys(seed: int) -> jax.Array:
     """PRNG keys: of halvings and shuffles, of encodings that are drawn, of held-out halves."""
     return jax.random.split(jax.random.key(np.uint32(seed)), 3)
@@ -357,11 +367,7 @@ def _analysis(
     """The result, from counts of the words used and the geometries of position."""
     dim, tokens = fields["dim"], np.asarray(counts.tokens)
     with clock.stage("geometry"):
-        mu = _distributions(counts, empty, used)
-        gram = jaxpe.hellinger_gram(mu)
-        D = distances_from_gram(gram, present=mu.present)
-        mds = classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
-        violation_rate = float(jaxpe.monotonicity_violation_rate(D))
+        D, mds, plug_in = _plug_in(counts, empty, used)
     with clock.stage("dimensions"):
         by_dimension, refined = stress_by_dimension(D, mds, dim)
     with clock.stage("encodings"):
@@ -379,7 +385,6 @@ def _analysis(
         )
     per_position, judged = tokens.sum(axis=1, dtype=np.int64), bool(geometry.present.any())
     error = np.asarray(jaxpe.noise_floor(counts).split_half_error)
-    eigenvalues = np.asarray(mds.eigenvalues)
     return CorpusAnalysis(
         **fields,
         tokens=int(per_position.sum()),
@@ -388,14 +393,7 @@ def _analysis(
         documents_per_position=per_position,
         rare_positions=rare_positions(per_position, geometry, error, rank),
         top_tokens=_top_tokens(tokens, words),
-        plug_in=PlugIn(
-            rank=int(mds.rank),
-            trace=float(np.sum(eigenvalues)),
-            eigenvalues=eigenvalues,
-            violation_rate=violation_rate,
-            present=np.asarray(D.present),
-            distances=np.asarray(D.values),
-        ),
+        plug_in=plug_in,
         split_half_trace=float(geometry.split_half.trace) if judged else math.nan,
         position=stored_position(geometry, rank, coordinates, intervals.by_offset),
         intervals=defined_intervals(shares, intervals.nearness) if judged and trace > 0 else {},
@@ -404,6 +402,26 @@ def _analysis(
         held_out=held_out,
         seconds=clock.laps,
     )
+
+
+def _plug_in(
+    counts: PositionCounts, empty: EmptyPolicy, used: np.ndarray
+) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS, PlugIn]:
+    """Distances of the observed frequencies, their MDS at full width, and what is stored."""
+    mu = _distributions(counts, empty, used)
+    gram = jaxpe.hellinger_gram(mu)
+    D = distances_from_gram(gram, present=mu.present)
+    mds = classical_mds_from_gram(gram, dim=len(gram), present=mu.present)
+    eigenvalues = np.asarray(mds.eigenvalues)
+    stored = PlugIn(
+        rank=int(mds.rank),
+        trace=float(np.sum(eigenvalues)),
+        eigenvalues=eigenvalues,
+        violation_rate=float(jaxpe.monotonicity_violation_rate(D)),
+        present=np.asarray(D.present),
+        distances=np.asarray(D.values),
+    )
+    return D, mds, stored
 
 
 def _distributions(
