@@ -377,7 +377,7 @@ def _analysis(
         rank, trace = position_rank(geometry), plug_in_trace(counts, geometry.present)
         shares = variance_shares(geometry, halves, trace)
         intervals = position_intervals(geometry, halves)
-        width = max(3, min(WIDEST, len(gram)))
+        width = max(3, min(WIDEST, len(geometry.gram)))
         position_mds = classical_mds_from_gram(geometry.gram, dim=width, present=geometry.present)
         coordinates = np.asarray(position_mds.coordinates)
         held_out = held_out_scores(
