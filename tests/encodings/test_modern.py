@@ -392,9 +392,10 @@ def test_decoder_laws(name):
     assert np.abs(later[:, 4:] - whole[:, 4:]).max() > 1e-3
 
 
-def test_padding_between_a_prompt_and_new_tokens_in_a_cache_counts_for_nothing():
-    """CoPE counts keys in the order of the cache: slots of padding must stay out of the count."""
-    model = decoder(encodings.cope(head_dim=WIDTH, max_positions=6))
+@pytest.mark.parametrize("encoding", [encodings.cope(head_dim=WIDTH, max_positions=6), FOX])
+def test_padding_between_a_prompt_and_new_tokens_in_a_cache_counts_for_nothing(encoding):
+    """CoPE counts keys and FoX sums gates in the order of the cache, of which padding is no part."""
+    model = decoder(encoding)
     prompt, mask = np.array([[1, 5, 3, 0, 0]]), np.array([[True, True, True, False, False]])
 
     def continued(prompt, **options):

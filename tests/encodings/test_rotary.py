@@ -607,6 +607,12 @@ def test_llama3_with_equal_factors_is_a_step():
     np.testing.assert_allclose(ratio, np.where(wavelengths > 8192, 1 / 16, 1.0))
 
 
+def test_llama3_keeps_the_frequency_at_a_step():
+    """Of one radian a position, in a context of as many turns as the factors say."""
+    factor = 8192 / (2 * np.pi)
+    assert Llama3Scaling(16.0, factor, factor, 8192).frequencies(128, 5e5, None).inverse[0] == 1
+
+
 @pytest.mark.parametrize(
     ("scaling", "message"),
     [

@@ -62,6 +62,15 @@ def test_coordinates_are_centred_principal_axes_with_fixed_signs():
     assert (P[np.abs(P).argmax(0), range(3)] > 0).all()
 
 
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_the_rank_does_not_depend_on_the_scale(scale):
+    X = np.random.default_rng(0).standard_normal((6, 2))
+    D = scale * np.asarray(euclidean_distances(X).values)
+    found = classical_mds(D, dim=3)
+    assert found.rank == 2
+    np.testing.assert_allclose(euclidean_distances(found.coordinates).values, D, atol=1e-6 * scale)
+
+
 def test_negative_eigenvalues_are_reported_and_clipped():
     mds = classical_mds(fisher_rao_distances(CORNERS), dim=9)
     lam = np.asarray(mds.eigenvalues)

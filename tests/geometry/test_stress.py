@@ -14,7 +14,7 @@ from jaxpe import (
     scaled_stress,
     stress,
 )
-from jaxpe.geometry import stress_per_position
+from jaxpe.geometry import PointCloud, stress_per_position
 
 # Compiled whole, these cost the tests a tenth of their time; eager calls are in test_transforms.
 stress, scaled_stress, kruskal_stress1, stress_per_position, mantel_correlation = map(
@@ -110,6 +110,19 @@ def test_mask_equals_removal(junk):
         gradient[keep], jax.jit(jax.grad(stress))(part_p, part_d), rtol=1e-10
     )
     assert (gradient[~keep] == 0).all()
+
+
+def test_weights_of_positions_that_the_encoding_lacks_do_not_count():
+    keep = np.array([True, False, True, True, False, True])
+    weights = np.arange(1.0, 37.0).reshape(6, 6)
+    weights, kept = weights + weights.T, np.ix_(keep, keep)
+    found = stress(PointCloud(jnp.asarray(P), jnp.asarray(keep)), D, weights=weights)
+    np.testing.assert_allclose(found, stress(P[keep], D[kept], weights=weights[kept]))
+
+
+@pytest.mark.parametrize("scale", [1e-16, 1e16])
+def test_correlation_of_any_scale(scale):
+    np.testing.assert_allclose(mantel_correlation(scale * P, D), mantel_correlation(P, D))
 
 
 CONSTANT, ZERO = np.ones((6, 3)), np.zeros((6, 6))

@@ -300,6 +300,13 @@ def test_phase_errors_against_the_rounding_of_the_types(dtype, length, low, high
         assert found.lost > errors[dtype, "frequencies"].lost > 0
 
 
+@pytest.mark.parametrize("length", [200, 3000, 4096])
+def test_phase_errors_are_listed_once_for_each_length(explain, length):
+    precision = explain(PUBLISHED["Llama 3.1 8B"], length=length).precision
+    lengths = [e.length for e in precision if (e.dtype, e.rounded) == ("float32", "all")]
+    assert lengths == [2**k for k in range(8, 12) if 2**k < length] + [length]
+
+
 def test_positions_that_float16_does_not_hold_are_lost():
     errors = {(e.dtype, e.rounded): e for e in phase_errors(np.array([1.0, 1e-3]), 2**20)}
     assert errors["float16", "all"].largest == math.pi
