@@ -394,7 +394,7 @@ def test_decoder_laws(name):
 
 @pytest.mark.parametrize("encoding", [encodings.cope(head_dim=WIDTH, max_positions=6), FOX])
 def test_padding_between_a_prompt_and_new_tokens_in_a_cache_counts_for_nothing(encoding):
-    """CoPE counts keys and FoX sums gates in the order of the cache, padding left out."""
+    """CoPE counts keys and FoX sums gates in the order of the cache, without its padding."""
     model = decoder(encoding)
     prompt, mask = np.array([[1, 5, 3, 0, 0]]), np.array([[True, True, True, False, False]])
 
