@@ -34,7 +34,7 @@ PURE = ("geometry", "encodings", "ntk", "spectral", "theory")
 # Subpackages whose private names stay inside them.
 DIVIDED = ("analysis", "report", "theory")
 # These bounds only shrink: 14 files, and no exception.
-MOST_CORE_FILES = 17
+MOST_CORE_FILES = 14
 LONG_MODULES: set[str] = set()
 LONG_FUNCTIONS = {
     "encodings/families/disentangled.py:tupe",

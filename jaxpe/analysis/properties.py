@@ -9,7 +9,6 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SIZE, check_range
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe._core.threads import in_threads
 from jaxpe.encodings import CatalogueEntry, EncodingProperties, EncodingSizes, PowerLaw
 from jaxpe.encodings.analysis.generalisation import BIAS_SCALES
 from jaxpe.encodings.analysis.length_extrapolation import Stretch
@@ -132,8 +131,7 @@ def tabulate(options: PropertyOptions, *, progress: Progress = SILENT) -> Proper
     entries = encodings.catalogue(*options.names)
     _check_sizes(options)
     compute = _ROWS[options.about]
-    rows = in_threads(lambda entry: compute(entry, options.sizes), entries)
-    rows = tuple(progress.track(rows, "encodings", total=len(entries)))
+    rows = tuple(compute(entry, options.sizes) for entry in progress.track(entries, "encodings"))
     return PropertyTable(options.about, options.sizes, rows)
 
 

@@ -282,10 +282,11 @@ def test_resonance_turns_in_whole_positions():
 
 VALID = np.array([1, 1, 0, 1, 1, 1, 0], bool)
 STARTS = np.array([1, 0, 0, 0, 1, 0, 0], bool)
+STARTS_ON_PADDING = np.array([1, 0, 1, 0, 0, 0, 0], bool)
 
 
 @pytest.mark.parametrize("valid", [None, VALID])
-@pytest.mark.parametrize("starts", [None, STARTS])
+@pytest.mark.parametrize("starts", [None, STARTS, STARTS_ON_PADDING])
 def test_sums_and_windows_of_a_row_in_pieces(valid, starts):
     values, kernel = normal(N, 3), normal(3, 3)
     sums, windows, total, before = [], [], np.zeros(3), [np.zeros(3)] * 2

@@ -169,6 +169,14 @@ def test_the_encoding_maximises_the_information_it_keeps():
         assert np.sum(J * (other @ other.T)) < best
 
 
+def test_the_encoding_of_some_positions_is_that_without_the_others():
+    present = np.arange(9) % 3 != 1
+    information = np.exp(-np.abs(np.subtract.outer(np.arange(9), np.arange(9))) / 3.0)
+    P = mutual_information_encoding(information, dim=3, present=present).coordinates[present]
+    alone = mutual_information_encoding(information[np.ix_(present, present)], dim=3).coordinates
+    np.testing.assert_allclose(P @ P.T, alone @ alone.T, atol=1e-6)
+
+
 def test_the_encoding_of_stationary_text_is_near_sines():
     n = 64
     offset = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
@@ -200,5 +208,8 @@ def test_gaussian_information_and_linear_maps():
     with_constants = np.c_[X[:, :2], np.full(50, 0.1), np.full(50, 0.3)]
     np.testing.assert_allclose(
         gaussian_information(with_constants, Y), gaussian_information(X[:, :2], Y), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        gaussian_information(Y, with_constants), gaussian_information(Y, X[:, :2]), rtol=1e-9
     )
     assert gaussian_information(np.zeros((50, 1)), Y) == 0
