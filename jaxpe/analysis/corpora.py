@@ -16,7 +16,6 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts import StoredCounts, read_counts
 from jaxpe.analysis.counts.merge import aligned_tables
 from jaxpe.geometry import (
-    GeometryComparison,
     PositionCounts,
     compare_geometries,
     holm_adjusted,
@@ -140,56 +139,63 @@ def compare_counts(
     stored = [each if isinstance(each, StoredCounts) else read_counts(each) for each in counts]
     names = list(names) or _names(counts)
     key, pairs, grams = jax.random.key(seed), [], {}
-    places = list(itertools.combinations(range(len(stored)), 2))
-    for i, j in progress.track(places, "pairs of corpora", total=len(places)):
-        found, overlap = _compared(
-            stored[i], stored[j], (names[i], names[j]), key, dim, permutations
-        )
-        grams |= {i: found.grams[0], j: found.grams[1]}
-        pairs.append(_pair(names[i], names[j], found, overlap))
+    drawn = {"key": key, "dim": dim, "permutations": permutations}
+    indices = list(itertools.combinations(range(len(stored)), 2))
+    for i, j in progress.track(indices, "pairs of corpora", total=len(indices)):
+        pair, (grams[i], grams[j]) = _compared(stored[i], stored[j], (names[i], names[j]), drawn)
+        pairs.append(pair)
     adjusted = np.asarray(holm_adjusted(np.array([pair.p_value for pair in pairs])))
     pairs = [pair._replace(p_adjusted=float(p)) for pair, p in zip(pairs, adjusted, strict=True)]
     corpora = tuple(
         ComparedCorpus(name, each.documents, int(each.table.sum(dtype=np.int64)), coordinates)
         for name, each, coordinates in zip(names, stored, _turned(stored, grams), strict=True)
     )
-    settings = stored[0].settings
+    settings, warnings = stored[0].settings, _warnings(stored, names, pairs)
     return CorporaComparison(
-        settings.tokenizer,
-        settings.rows,
-        dim,
-        permutations,
-        seed,
-        corpora,
-        tuple(pairs),
-        tuple(_warnings(stored, names, pairs)),
+        tokenizer=settings.tokenizer,
+        length=settings.rows,
+        dim=dim,
+        permutations=permutations,
+        seed=seed,
+        corpora=corpora,
+        pairs=tuple(pairs),
+        warnings=tuple(warnings),
     )
 
 
 def _compared(
-    a: StoredCounts,
-    b: StoredCounts,
-    names: tuple[str, str],
-    key: jax.Array,
-    dim: int,
-    permutations: int,
-) -> tuple[GeometryComparison, float]:
-    """The comparison of two corpora, and how much of their tokens they share."""
+    a: StoredCounts, b: StoredCounts, names: tuple[str, str], options: dict[str, Any]
+) -> tuple[ComparedPair, jax.Array]:
+    """Comparison of two corpora, and their Gram matrices."""
     tables = aligned_tables((a, b), names=names)
     used = np.logical_or(*(np.any(table, axis=(0, 1)) for table in tables))
     nulls: Any = None
     if len(a.nulls) and len(b.nulls):
         flat = aligned_tables([_as_folds(each) for each in (a, b)], names=names)
         shapes = [(-1, *each.nulls.shape[1:3], used.sum()) for each in (a, b)]
-        nulls = [t[..., used].reshape(shape) for t, shape in zip(flat, shapes, strict=True)]
+        nulls = tuple(t[..., used].reshape(shape) for t, shape in zip(flat, shapes, strict=True))
     parts = [
         each._replace(table=table[..., used]) for each, table in zip((a, b), tables, strict=True)
     ]
     totals = [part.table.sum(axis=(0, 1), dtype=np.int64) for part in parts]
-    overlap = np.minimum(*(total / max(1, total.sum()) for total in totals)).sum()
     folded: list[PositionCounts] = [part.counts for part in parts]
-    options = {"dim": dim, "permutations": permutations, "nulls": nulls and tuple(nulls)}
-    return compare_geometries(*folded, key=key, **options), float(overlap)
+    result = compare_geometries(*folded, nulls=nulls, **options)
+    pair = ComparedPair(
+        first=names[0],
+        second=names[1],
+        distance=float(result.distance),
+        chance=float(np.quantile(np.asarray(result.null), 1 - LEVEL)),
+        p_value=float(result.p_value),
+        p_adjusted=float(result.p_value),
+        residual=float(result.residual),
+        angles=np.asarray(result.angles),
+        overlap=float(np.minimum(*(x / max(1, x.sum()) for x in totals)).sum()),
+        positions=int(np.sum(np.asarray(result.present))),
+        folds=result.folds,
+        tokens=result.tokens,
+        of_position=result.of_position,
+    )
+    return pair, result.grams
 
 
 def _as_folds(stored: StoredCounts) -> StoredCounts:
@@ -198,64 +204,43 @@ def _as_folds(stored: StoredCounts) -> StoredCounts:
     return stored._replace(table=nulls.reshape(-1, *nulls.shape[2:]))
 
 
-def _pair(one: str, other: str, found: GeometryComparison, overlap: float) -> ComparedPair:
-    return ComparedPair(
-        first=one,
-        second=other,
-        distance=float(found.distance),
-        chance=float(np.quantile(np.asarray(found.null), 1 - LEVEL)),
-        p_value=float(found.p_value),
-        p_adjusted=float(found.p_value),
-        residual=float(found.residual),
-        angles=np.asarray(found.angles),
-        overlap=overlap,
-        positions=int(np.sum(np.asarray(found.present))),
-        folds=found.folds,
-        tokens=found.tokens,
-        of_position=found.of_position,
-    )
-
-
 def _turned(stored: Sequence[StoredCounts], grams: dict[int, jax.Array]) -> list[np.ndarray]:
     """Configurations in two dimensions, each turned and scaled onto the first."""
-    plane = [principal_coordinates(grams[place], 2)[0] for place in range(len(stored))]
-    turned = [procrustes(each, plane[0], scale=True).aligned for each in plane]
-    present = [np.any(each.table, axis=(0, 2)).reshape(-1, 1) for each in stored]
-    return [
-        np.where(there, np.asarray(each), np.nan)
-        for each, there in zip(turned, present, strict=True)
-    ]
+    planes = [principal_coordinates(grams[i], 2)[0] for i in range(len(stored))]
+    turned = []
+    for each, plane in zip(stored, planes, strict=True):
+        present = np.any(each.table, axis=(0, 2)).reshape(-1, 1)
+        aligned = np.asarray(procrustes(plane, planes[0], scale=True).aligned)
+        turned.append(np.where(present, aligned, np.nan))
+    return turned
 
 
 def _warnings(
     stored: Sequence[StoredCounts], names: Sequence[str], pairs: Sequence[ComparedPair]
 ) -> list[str]:
-    found = [
-        f"{pair.first} and {pair.second} are compared without null corpora, so that a difference "
-        "may be one of the documents that reach late positions: count both with `nulls` and at "
-        "least 8 `folds`."
+    warnings = [
+        f"{pair.first} and {pair.second} are compared without null corpora: a difference may come "
+        "from the documents that reach late positions. Count both with `nulls` and at least 8 "
+        "`folds`."
         for pair in pairs
         if not pair.of_position
     ]
-    if alone := [
-        name for each, name in zip(stored, names, strict=True) if each.settings.group_field is None
-    ]:
-        found.append(
-            f"Documents of {', '.join(alone)} were counted without a `group_field`: near-copies "
-            "and documents of one author make p-values too small."
+    named = list(zip(stored, names, strict=True))
+    if ungrouped := [name for each, name in named if each.settings.group_field is None]:
+        warnings.append(
+            f"Documents of {', '.join(ungrouped)} were counted without a `group_field`: "
+            "near-copies and documents of one author make p-values too small."
         )
-    for (a, one), (b, other) in itertools.combinations(zip(stored, names, strict=True), 2):
+    for (a, one), (b, other) in itertools.combinations(named, 2):
         same = {s.digest for s in a.shards if s.documents} & {s.digest for s in b.shards}
         if same:
-            found.append(
+            warnings.append(
                 f"{one} and {other} share {len(same)} shards: they are no independent samples."
             )
-    return found
+    return warnings
 
 
 def _names(counts: Sequence[str | os.PathLike[str] | StoredCounts]) -> list[str]:
-    paths = [None if isinstance(each, StoredCounts) else Path(each).resolve() for each in counts]
-    folders = [path for path in paths if path is not None]
-    if len(folders) == len(paths):
-        return short_names(folders)
-    return [f"corpus {number}" for number in range(1, 1 + len(counts))]
+    if any(isinstance(each, StoredCounts) for each in counts):
+        return [f"corpus {number}" for number in range(1, 1 + len(counts))]
+    return short_names([Path(each).resolve() for each in counts])  # pyrefly: ignore

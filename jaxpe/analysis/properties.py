@@ -131,8 +131,8 @@ def tabulate(options: PropertyOptions, *, progress: Progress = SILENT) -> Proper
     entries = encodings.catalogue(*options.names)
     _check_sizes(options)
     compute = _ROWS[options.about]
-    rows = tuple(compute(entry, options.sizes) for entry in progress.track(entries, "encodings"))
-    return PropertyTable(options.about, options.sizes, rows)
+    rows = [compute(entry, options.sizes) for entry in progress.track(entries, "encodings")]
+    return PropertyTable(options.about, options.sizes, tuple(rows))
 
 
 def _expressiveness(entry: CatalogueEntry, sizes: EncodingSizes) -> ExpressivenessRow:
@@ -158,9 +158,10 @@ _ROWS: Mapping[About, Callable[[CatalogueEntry, EncodingSizes], Any]] = {
 
 def _check_sizes(options: PropertyOptions) -> None:
     """Refuse sizes that some encoding cannot have, or that do not fit; raises `InputError`."""
-    given = {name: getattr(options, name) for name in ("dim", "heads", "head_dim", "length")}
-    for name, value in given.items():
-        check_range(name, value, least=1, most=LARGEST_SIZE)
+    # Properties are tried on TRIED tokens inside the length.
+    bounds = {"dim": 1, "heads": 1, "head_dim": 1, "length": 2 * TRIED}
+    for name, least in bounds.items():
+        check_range(name, getattr(options, name), least=least, most=LARGEST_SIZE)
     if options.dim % 2:
         raise InputError(f"`dim` must be even, not {options.dim}: frequencies come in pairs")
     if options.head_dim % 4:
@@ -168,12 +169,7 @@ def _check_sizes(options: PropertyOptions) -> None:
             f"`head_dim` must be a multiple of 4, not {options.head_dim}: half of a head, or each "
             "of two axes, turns in pairs"
         )
-    if options.length < 2 * TRIED:
-        raise InputError(
-            f"`length` must be at least {2 * TRIED}, not {options.length}: properties are tried on "
-            f"{TRIED} tokens in it"
-        )
-    sizes = ", ".join(f"`{name}={value}`" for name, value in given.items())
+    sizes = ", ".join(f"`{name}={getattr(options, name)}`" for name in bounds)
     check_bytes(_needed_bytes(options), what=sizes, remedy="pass smaller ones")
 
 

@@ -36,30 +36,20 @@ __all__ = [
     "training_table", "write",
 ]  # fmt: skip
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    __all__,
-    within={
-        "audit_summary": "audit.page",
-        "audit_table": "audit.page",
-        "comparison_summary": "comparison",
-        "comparison_table": "comparison",
-        "corpora_summary": "corpora",
-        "corpora_table": "corpora",
-        "encoding_table": "corpus.tables",
-        "extrapolation_table": "extrapolation.page",
-        "findings": "corpus.text",
-        "inspect_markdown": "inspect.page",
-        "inspect_summary": "inspect.text",
-        "inspect_table": "inspect.page",
-        "property_markdown": "encodings",
-        "property_table": "encodings",
-        "rope_summary": "rope.text",
-        "rope_table": "rope.text",
-        "spectral_summary": "attention.text",
-        "spectral_table": "attention.page",
-        "summary": "corpus.text",
-        "summary_table": "corpus.tables",
-        "trained_summary": "training_run",
-    },
-)
+_MODULES = {
+    "attention.page": ("spectral_table",),
+    "attention.text": ("spectral_summary",),
+    "audit.page": ("audit_summary", "audit_table"),
+    "comparison": ("comparison_summary", "comparison_table"),
+    "corpora": ("corpora_summary", "corpora_table"),
+    "corpus.tables": ("encoding_table", "summary_table"),
+    "corpus.text": ("findings", "summary"),
+    "encodings": ("property_markdown", "property_table"),
+    "extrapolation.page": ("extrapolation_table",),
+    "inspect.page": ("inspect_markdown", "inspect_table"),
+    "inspect.text": ("inspect_summary",),
+    "rope.text": ("rope_summary", "rope_table"),
+    "training_run": ("trained_summary",),
+}
+_WITHIN = {name: module for module, names in _MODULES.items() for name in names}
+__getattr__, __dir__ = lazy_names(__name__, __all__, within=_WITHIN)

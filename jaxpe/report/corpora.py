@@ -44,11 +44,11 @@ def corpora_summary(result: CorporaComparison) -> str:
     >>> corpora_summary(found)  # doctest: +SKIP
     'The positional geometries of wikipedia and code differ by more than chance ...'
     """
-    told = [pair for pair in result.pairs if pair.p_adjusted <= LEVEL]
     if len(result.pairs) == 1:
-        return _of_pair(result.pairs[0])
+        return _pair_summary(result.pairs[0])
+    differ = sum(pair.p_adjusted <= LEVEL for pair in result.pairs)
     return (
-        f"Of {plural(len(result.pairs), 'pair')} of corpora {len(told)} differ in their positional "
+        f"Of {plural(len(result.pairs), 'pair')} of corpora {differ} differ in their positional "
         f"geometry at the level of {LEVEL:g}, by p-values adjusted for the number of pairs (Holm)."
     )
 
@@ -73,15 +73,7 @@ def corpora_rows(result: CorporaComparison) -> list[tuple[str, list[str], Rows]]
     corpora: Rows = [
         (visible(each.name), f"{each.documents:,}", f"{each.tokens:,}") for each in result.corpora
     ]
-    header = [
-        "corpora",
-        "distance",
-        "by chance up to",
-        "p (Holm)",
-        "Procrustes",
-        "angle",
-        "overlap",
-    ]
+    header = ["corpora", "distance", "chance (95 %)", "p (Holm)", "Procrustes", "angle", "overlap"]
     return [
         ("Corpora", ["corpus", "documents", "tokens"], corpora),
         ("Positional geometries", header, [_row(pair) for pair in result.pairs]),
@@ -116,15 +108,12 @@ def _row(pair: ComparedPair) -> tuple[str, ...]:
     )
 
 
-def _of_pair(pair: ComparedPair) -> str:
+def _pair_summary(pair: ComparedPair) -> str:
     names = f"The positional geometries of {visible(pair.first)} and {visible(pair.second)}"
-    found = (
-        f"their distance is {number(pair.distance)}, and that of 95 % of the deals of their folds "
-        f"at random below {number(pair.chance)} (p = {number(pair.p_value)})"
+    evidence = (
+        f"their distance is {number(pair.distance)}, where 95 % of random deals of their folds "
+        f"stay below {number(pair.chance)} (p = {number(pair.p_value)})"
     )
     if pair.p_value <= LEVEL:
-        return f"{names} differ by more than chance: {found}."
-    return (
-        f"{names} do not differ significantly: {found}. "
-        "They may be alike, or the documents too few."
-    )
+        return f"{names} differ by more than chance: {evidence}."
+    return f"{names} do not differ significantly: {evidence}. There may be too few documents."

@@ -72,23 +72,17 @@ def property_markdown(found: properties.PropertyTable) -> str:
     | `none` | 0 | – | – | – |
     """
     columns = _COLUMNS[found.about]
+    header, right = ["encoding", *columns.header], set()
+    cells = [[f"`{row.name}`", *columns.cells(row)] for row in found.encodings]
     if found.about == "overview":
-        header = ("encoding", "family", *columns.header, "vectors", "source")
-        right = {place + 1 for place in columns.right}  # behind the family
-        cells = [_described(row) for row in found.encodings if isinstance(row, EncodingProperties)]
-    else:
-        header, right = ("encoding", *columns.header), set()
-        cells = [(row.name, *columns.cells(row)) for row in found.encodings]
-    dashes = ("---:" if place in right else "---" for place in range(len(header)))
-    rows = [_line((f"`{name}`", *others)) for name, *others in cells]
-    return "\n".join([_line(header), _line(dashes), *rows])
-
-
-def _described(row: EncodingProperties) -> tuple[str, ...]:
-    """Cells of the Markdown overview."""
-    gradient = ", ".join(row.gradient) or "–"
-    *cells, _ = _overview_cells(row)
-    return (row.name, row.family, *cells, gradient, row.vectors or "–", row.source)
+        header = ["encoding", "family", *columns.header, "vectors", "source"]
+        right = {column + 1 for column in columns.right}  # after the family
+        described = [row for row in found.encodings if isinstance(row, EncodingProperties)]
+        for line, row in zip(cells, described, strict=True):
+            gradient = ", ".join(row.gradient) or "–"
+            line[1:] = row.family, *line[1:-1], gradient, row.vectors or "–", row.source
+    dashes = ("---:" if column in right else "---" for column in range(len(header)))
+    return "\n".join(map(_line, [header, dashes, *cells]))
 
 
 def _overview_cells(row: EncodingProperties) -> tuple[str, ...]:
@@ -155,12 +149,12 @@ def _information(row: EncodingProperties) -> str:
     return "both" if len(kinds) == 2 else "".join(kinds) or ("order" if row.order else "–")
 
 
-def _exponent(value: float) -> str:
-    return "–" if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
-
-
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
+
+
+def _exponent(value: float) -> str:
+    return "–" if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
 
 
 def _digits(value: float) -> str:
@@ -198,15 +192,11 @@ def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _name_cells(row: properties.NameRow) -> tuple[str, ...]:
-    return row.family, row.vectors or "–", row.source
-
-
 _COLUMNS: dict[str, _Columns] = {
     "names": _Columns(
         "Encodings",
         ("family", "position vectors", "source"),
-        _name_cells,
+        lambda row: (row.family, row.vectors or "–", row.source),
         "Nothing here is computed.",
     ),
     "overview": _Columns(

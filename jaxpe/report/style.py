@@ -77,13 +77,11 @@ def png(subject: Any, draw: Draw) -> bytes:
 
 def render(subject: Any, *drawings: Drawing) -> list[Rendered]:
     """Draw each drawing of the subject in the style of the reports."""
-    return [_rendered(subject, *drawing) for drawing in drawings]
-
-
-def _rendered(subject: Any, name: str, draw: Draw, caption: str) -> Rendered:
-    figure = styled_figure(draw, subject)
-    again = partial(styled_figure, draw, subject)
-    return Rendered(name, figure.get_suptitle(), caption, image(figure), again)
+    rendered = []
+    for name, draw, caption in drawings:
+        figure, again = styled_figure(draw, subject), partial(styled_figure, draw, subject)
+        rendered.append(Rendered(name, figure.get_suptitle(), caption, image(figure), again))
+    return rendered
 
 
 def styled_figure(draw: Draw, subject: Any) -> "matplotlib.figure.Figure":
@@ -146,19 +144,16 @@ class Margins(NamedTuple):
     def fitted(self, figure: "matplotlib.figure.Figure", *, rows: int, columns: int) -> None:
         """Place the panels of a figure within these margins."""
         width, height = figure.get_size_inches()
+        x, y = width - self.left - self.right, height - self.bottom - self.top
         figure.subplots_adjust(
             left=self.left / width,
             right=1 - self.right / width,
             bottom=self.bottom / height,
             top=1 - self.top / height,
-            wspace=_share(self.across, width - self.left - self.right, columns),
-            hspace=_share(self.down, height - self.bottom - self.top, rows),
+            # Space between panels, as a share of the size of one.
+            wspace=self.across * columns / (x - self.across * (columns - 1)),
+            hspace=self.down * rows / (y - self.down * (rows - 1)),
         )
-
-
-def _share(space: float, size: float, panels: int) -> float:
-    """A space between panels, as a share of the size of one."""
-    return space * panels / (size - space * (panels - 1))
 
 
 def new_figure(

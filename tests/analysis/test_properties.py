@@ -57,7 +57,7 @@ def test_order_and_progress_are_those_of_the_names():
 
     class Listing:
         def track(self, items, description, *, total=None):
-            seen.append(total)
+            seen.append(len(items))
             return items
 
         def say(self, line):
@@ -75,7 +75,7 @@ def test_order_and_progress_are_those_of_the_names():
         ({"dim": 0}, "`dim` is 0"),
         ({"dim": 15}, "`dim` must be even, not 15"),
         ({"head_dim": 6}, "`head_dim` must be a multiple of 4"),
-        ({"length": 31}, "`length` must be at least 32"),
+        ({"length": 31}, "`length` is 31; pass at least 32"),
         ({"dim": 2**30, "length": 2**30}, f"`dim={2**30}`"),
         ({"names": ("alibli",)}, "did you mean 'alibi'"),
     ],
