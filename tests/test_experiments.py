@@ -12,6 +12,7 @@ EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SCOREBOARD = EXPERIMENTS / "RESULTS.md"
 TOOLS = (
     *("common", "fetch_models", "learning", "learning_tasks", "literal_numbers"),
+    "position_alternatives",
     *(
         "position_corpora",
         "position_parts",

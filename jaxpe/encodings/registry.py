@@ -58,7 +58,7 @@ class CatalogueEntry(NamedTuple):
         fitted: whether it is made from a corpus.
         variant_of: name of the row that it is with other numbers (a scaling of `rope`); reports
             compare that one. Empty for others.
-        description: what it does, in one line; T stands for the training length.
+        description: effect in one line; T stands for the training length.
     """
 
     name: str
@@ -111,7 +111,7 @@ def register(
         make: builds the encoding for given sizes. When None it is the decorated function, given
             all sizes, or only those that are named as its required keyword-only parameters.
         family: family of encodings that are shown together; the file of the function when None.
-        description: what it does, in one line; first line of the function's docstring when None.
+        description: effect in one line; first line of the function's docstring when None.
         fields: other fields of `CatalogueEntry`, such as `source` and `vectors`.
 
     Raises:

@@ -272,7 +272,7 @@ def position_means(
         model: model of `sum_hidden`; or a function `(ids, **options) -> HiddenSums`, such as
             `functools.partial(jax.jit(apply), params)` of `apply, params =
             jaxpe.nn.functionalize(model, method=jaxpe.nn.sum_hidden)`.
-        batches: at least one, each with "ids" `[..., n]` and optionally "mask", "positions",
+        batches: one or more, each with "ids" `[..., n]` and optionally "mask", "positions",
             "segments", "token_types" or "memory". A new shape compiles again.
 
     >>> from flax import nnx

@@ -132,7 +132,7 @@ def _check_lengths(
             f"buckets {buckets.tolist()} must ascend, and the last must hold the longest row, "
             f"of {longest} tokens"
         )
-    if mask is None:
+    if mask is None or mask.ndim < 2:
         return
     beyond = np.argwhere(mask & (np.arange(mask.shape[1]) >= lengths[:, None]))
     if len(beyond):  # it would be cut off without a word

@@ -26,7 +26,7 @@ class Log:
 
     Args:
         path: the file.
-        records: what it begins with.
+        records: first records of the file.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "log.jsonl"

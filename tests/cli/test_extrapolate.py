@@ -81,7 +81,7 @@ def test_names_are_listed(capsys):
     run(["--list"])
     listed = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
     assert {*PRESETS, *variant_names()} <= listed.keys()
-    assert "Peng et al. (2023)" in listed["rope_yarn"]
+    assert "Peng et al. 2023" in listed["rope_yarn"]
 
 
 def test_tables_page_and_figures_are_there(ran):

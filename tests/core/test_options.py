@@ -68,7 +68,7 @@ REFUSED = [
     ("train --init-seed -1", "--init-seed is -1"),
     ("train --probe-at -5", "--probe-at is -5"),
     ("train --data-dir .", "--data-dir is for sst2 and imdb, and the source is stdlib"),
-    ("train --mask-rate 0.3", "--mask-rate 0.3 is for --task mlm"),
+    ("train --mask-rate 0.3", "--mask-rate is for --task mlm"),
     ("train --task causal --model.pooling mean", "--model.pooling is for --task classify"),
     ("train film.tsv --task mlm --label-field by", "--label-field is for --task classify"),
     ("audit --examples 0", "--examples is 0"),

@@ -76,7 +76,7 @@ def count_shards(
     Args:
         shards: result of `jaxpe.data.find_shards`.
         directory: folder of the counts, and of the state while counting.
-        options: how to read, save and use the machine; what `settings` or `tokenizer` hold is not
+        options: settings of reading, saving and the machine; what `settings` or `tokenizer` hold is not
             looked at. Default: `CountOptions` of no sources.
         tokenizer, settings: results of `open_tokenizer` and `count_settings`.
         mesh: device mesh from `count_mesh`. Default: all devices.

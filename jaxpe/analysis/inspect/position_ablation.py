@@ -33,7 +33,7 @@ def moved_positions(
 
     Args:
         n: number of tokens.
-        text: where the text is, without the special tokens.
+        text: positions of the text, without the special tokens.
         most: positions that the model has; any when None.
         seed: random seed of the order.
 

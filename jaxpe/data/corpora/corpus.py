@@ -61,7 +61,7 @@ class TokenCorpus(NamedTuple):
         exclude: ids that stand for no text and are never counted (special tokens).
         tokens: the text of each id, `vocab_size` of them; `"id 17"` where only the id is known.
         longest: length of the longest document before truncation, special tokens included.
-        null_texts, choices: as of `Corpus`; not exported.
+        null_texts, choices: those of `Corpus`; not exported.
         group_labels: label of the author or source of each document, from a `group_field`; None
             without. Not exported.
     """

@@ -19,7 +19,7 @@ _LLM_C_HEADER = 256 * 4
 
 
 class Stream(NamedTuple):
-    """How a stream of ids is cut into documents.
+    """Cut of a stream of ids into documents.
 
     - `separator`: id between two documents, part of neither; None cuts every `length` ids.
     - `length`: ids of a document without a separator.

@@ -172,7 +172,7 @@ class _TextSource:
         self._documents = itertools.islice(documents, part, None, parts)
 
     def take(self, number: int) -> tuple[Texts, list[str | None]]:
-        """At most so many documents and their groups; none at the end."""
+        """The next documents and their groups, up to a number; none at the end."""
         # Lists of strings: Python's garbage collector would look at every tuple that stays.
         texts: list[Any] = []
         groups: list[str | None] = []
@@ -196,7 +196,7 @@ class _IdSource:
         self._rest, self._groups = joined([]), list[str | None]()
 
     def take(self, number: int) -> tuple[Texts, list[str | None]]:
-        """At most so many documents and their groups; none at the end."""
+        """The next documents and their groups, up to a number; none at the end."""
         while not len(self._rest) and (block := next(self._blocks, None)) is not None:
             ids, groups = block
             is_read = (self._number + np.arange(len(ids))) % self._parts == self._part

@@ -191,7 +191,7 @@ def _changed(layer: _Layer, params: Any, content: _Content) -> list[str]:
     positions = layer.positions(0, n)
 
     def pulled(params, x, q, k):
-        """How cotangents change that pass the hooks, and what comes through the bias."""
+        """Change of cotangents that pass the hooks, and the part through the bias."""
         encoding = layer.at(params, x, positions)
         through = [
             _through(lambda x, hook=hook: hook(params, x, positions), x, k)

@@ -123,7 +123,7 @@ class TokenLists(NamedTuple):
         frequent: tokens of frequent words.
         rare: tokens of rare words; None where there are none, and under `jit`.
         per_position: int32 `[folds, n]`, documents with a counted token at each position.
-        documents: what shuffles are made of; None for lists made of counts.
+        documents: documents to shuffle; None for lists made of counts.
     """
 
     frequent: FrequentWords

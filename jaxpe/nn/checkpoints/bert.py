@@ -109,7 +109,7 @@ class MPNetEncoder(BertEncoder):
             norm_epsilon=1e-12.
         length: positions; the table has two rows more.
         encoding: encoding in place of the table and the bias, as in `BertEncoder`.
-        fields: as in `BertEncoder`.
+        fields: same as in `BertEncoder`.
         rngs: for the initialisation.
 
     >>> from flax import nnx

@@ -124,7 +124,7 @@ def inspect_summary(result: InspectResult) -> str:
 
 
 def finding(result: InspectResult, section: str) -> str:
-    """What a section shows, in a few sentences; or why it shows nothing."""
+    """Findings of a section in a few sentences, or the reason for having none."""
     said = _said(result, section)
     if section == "encoding" and said is not None:
         said = [_entry(result), *said]
@@ -232,7 +232,7 @@ def _probe(stage: ProbeStage) -> list[str]:
 
 
 def layer_name(stage: ProbeStage, index: int) -> str:
-    """Where in the model a probe was applied."""
+    """Layer of the model that a probe was applied to."""
     if (layer := int(stage.layers[index])) == 0:
         return "before the first layer"
     return f"after layer {layer - 1}" if index < len(stage.layers) - 1 else "after the last layer"
