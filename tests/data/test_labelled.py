@@ -133,7 +133,9 @@ def test_like_reads_with_the_same_pretrained_tokenizer(tmp_path):
     np.testing.assert_array_equal(dev.corpus.ids, train.corpus.ids)
     assert dev.corpus.exclude == (0, 2, 3)
     vocabulary.write_text("\n".join([*pieces, "new"]))
-    with pytest.raises(InputError, match="differs from the one of `like`; read both with one tokenizer"):
+    with pytest.raises(
+        InputError, match="differs from the one of `like`; read both with one tokenizer"
+    ):
         load_labelled(path, like=train)
 
 

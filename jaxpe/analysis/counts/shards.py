@@ -76,8 +76,8 @@ def count_shards(
     Args:
         shards: result of `jaxpe.data.find_shards`.
         directory: folder of the counts, and of the state while counting.
-        options: settings of reading, saving and the machine; what `settings` or `tokenizer` hold is not
-            looked at. Default: `CountOptions` of no sources.
+        options: settings of reading, saving and the machine; those that `settings` or `tokenizer`
+            hold are ignored. Default: `CountOptions` of no sources.
         tokenizer, settings: results of `open_tokenizer` and `count_settings`.
         mesh: device mesh from `count_mesh`. Default: all devices.
         progress: receiver of messages.
