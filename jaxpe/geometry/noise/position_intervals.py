@@ -247,4 +247,6 @@ def _t_of_part(
 
 
 def _half_sample_variance(samples: Float[Array, "splits 2 ..."]) -> Float[Array, "..."]:
+    if samples.shape[1] != 2:
+        raise ValueError(f"halves have shape {samples.shape}: pass two halves of each split")
     return 0.25 * jnp.mean((samples[:, 0] - samples[:, 1]) ** 2, axis=0)
