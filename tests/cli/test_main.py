@@ -129,7 +129,7 @@ BAD = {
     "negative ids": (_write_ids(np.array([[1, 2], [-1, 0]])), (), "-1"),
     "ids beyond any vocabulary": (_write_ids(np.array([[1, 2], [2**40, 0]])), (), str(2**40)),
     "flat ids": (_write_ids(np.arange(9)), (), "[documents, n]"),
-    "zero width": (_write_text("a.txt", LINES), ("--dim", 0), "--dim must be"),
+    "zero width": (_write_text("a.txt", LINES), ("--dim", 0), "--dim is 0; pass at least 2"),
     "odd width": (_write_text("a.txt", LINES), ("--dim", 5), "--dim must be"),
     "endless length": (
         _write_text("a.txt", LINES),
@@ -272,7 +272,7 @@ def test_encodings_as_json_and_markdown(command):
         (("--dim", 7), "--dim must be even, not 7"),
         (("--head-dim", 6), "--head-dim must be a multiple of 4, not 6"),
         (("--heads", 0), "--heads is 0; pass at least 1"),
-        (("--length", 16), "--length must be at least 32, not 16"),
+        (("--length", 16), "--length is 16; pass at least 32"),
     ],
 )
 def test_encodings_refuses(command, words, message):
