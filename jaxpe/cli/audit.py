@@ -7,18 +7,13 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from jaxpe.analysis.audit import AuditOptions, audit
-from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import described
+from jaxpe.cli.pages import described_page, run_to_page
 from jaxpe.report import audit_summary, audit_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(AuditOptions):
-    __doc__ = described(
-        AuditOptions,
-        out="folder for audit.html, audit.json and figures.",
-        png="whether figures are written as PNG beside SVG.",
-    )
+    __doc__ = described_page(AuditOptions, out="folder for audit.html, audit.json and figures.")
     source: Positional[str] = AuditOptions.source
     out: Path = Path("audit")
     png: bool = False

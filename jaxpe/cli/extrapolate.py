@@ -12,8 +12,8 @@ from jaxpe.analysis.extrapolation import (
     variant_names,
 )
 from jaxpe.cli.console import Bars
-from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import described, plain
+from jaxpe.cli.pages import described_page, run_to_page
+from jaxpe.cli.parsing import plain
 from jaxpe.data import SEQUENCE_TASKS
 from jaxpe.encodings import catalogue
 from jaxpe.report import extrapolation_table
@@ -21,10 +21,9 @@ from jaxpe.report import extrapolation_table
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(ExtrapolationOptions):
-    __doc__ = described(
+    __doc__ = described_page(
         ExtrapolationOptions,
         out="folder for extrapolation.html, extrapolation.json, figures and trained models.",
-        png="whether figures are written as PNG beside SVG.",
         list="whether to print the names of presets, tasks and encodings, and end.",
     )
     out: Path = Path("extrapolation")

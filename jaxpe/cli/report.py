@@ -7,18 +7,13 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from jaxpe.analysis.corpus import CorpusOptions, analyse
-from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import described
+from jaxpe.cli.pages import described_page, run_to_page
 from jaxpe.report import encoding_table, summary, summary_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(CorpusOptions):
-    __doc__ = described(
-        CorpusOptions,
-        out="folder for report.html, report.json and figures.",
-        png="whether figures are written as PNG beside SVG.",
-    )
+    __doc__ = described_page(CorpusOptions, out="folder for report.html, report.json and figures.")
     source: Positional[str] = CorpusOptions.source
     out: Path = Path("report")
     png: bool = False

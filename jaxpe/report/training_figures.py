@@ -43,21 +43,9 @@ _WINDOWS = 20  # a smoothed curve averages over one part in so many of the run
 
 def training_figures(history: Sequence[Record]) -> list[Rendered]:
     """The curves and, where the encoding was probed, its geometry."""
-    drawings: list[style.Drawing] = [("curves", curves_figure, _CURVES)]
-    if _series(history, _PROBED)[0].size:
-        drawings.append(("probe", probe_figure, _PROBE))
-    return style.render(history, *drawings)
-
-
-_CURVES = (
-    "Training batches (faint, and averaged over a twentieth of the run) and held-out documents. "
-    "Dropout, where there is any, raises the loss of training batches and not that of the others."
-)
-_PROBE = (
-    "Distances between position vectors against Hellinger distances between the token frequencies "
-    "of the training documents, at the steps probed. Distances of position come from disjoint "
-    "halves, less the distances of shuffled documents."
-)
+    curves, probe = style.drawings(_CAPTIONS)
+    probed = _series(history, _PROBED)[0].size
+    return style.render(history, curves, *([probe] if probed else []))
 
 
 def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
@@ -108,6 +96,20 @@ def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
         axis.set_xlabel("step, evenly spaced")
     add_legend(figure, axes[0], columns=3)
     return figure
+
+
+_CAPTIONS: dict[style.Draw, str] = {
+    curves_figure: (
+        "Training batches (faint, and averaged over a twentieth of the run) and held-out "
+        "documents. Dropout, where there is any, raises the loss of training batches and not that "
+        "of the others."
+    ),
+    probe_figure: (
+        "Distances between position vectors against Hellinger distances between the token "
+        "frequencies of the training documents, at the steps probed. Distances of position come "
+        "from disjoint halves, less the distances of shuffled documents."
+    ),
+}
 
 
 def training_table(summary: "TrainSummary") -> "rich.table.Table":

@@ -46,11 +46,7 @@ def audit_inputs(
         return functions.apply(no_positions, functions.no_shift, row).transformer.hidden
 
     return AuditInputs(
-        mu=geometry.mu,
-        D=geometry.D,
-        position=geometry.position,
-        counts=geometry.counts,
-        nulls=geometry.nulls,
+        **geometry._asdict(),
         vectors=functions.vectors,
         embeddings=functions.tokens,
         means=mean_embeddings(geometry.mu, functions.tokens),

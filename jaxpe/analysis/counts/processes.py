@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
@@ -14,7 +13,7 @@ from jax.experimental.multihost_utils import process_allgather
 
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.options import check_range
-from jaxpe.analysis.counts.settings import shortened
+from jaxpe.analysis.counts.settings import differences, shortened
 
 HEARTBEAT_S = 30  # of silence, after which a process is taken for dead and the others stop
 BARRIER_S = 7200  # to wait for living processes, which may first read a large shard to its end
@@ -121,28 +120,14 @@ def run_on_all_processes(work: Callable[[], Result]) -> Result:
 
 
 def require_equal_values(facts: Mapping[str, Any]) -> None:
-    """Raise at the first fact that differs between processes, and of lists at its first item."""
-    # Most often nothing differs, so only a checksum is sent.
-    text = json.dumps(facts, sort_keys=True).encode()
-    if len(set(gather_values(zlib.crc32(text)))) == 1:
-        return
+    """Raise at the first fact that differs between processes."""
     expected, *others = gather_values(facts)
     for process, values in enumerate(others, 1):
-        for name, first in expected.items():
-            if values[name] != first:
-                raise InputError(
-                    f"{_difference(name, process, first, values[name])}; start all processes with "
-                    "the same arguments"
-                )
-
-
-def _difference(name: str, process: int, first: Any, other: Any) -> str:
-    if isinstance(first, list) and isinstance(other, list):
-        if len(first) != len(other):
-            return f"{name}: process 0 has {len(first):,} and process {process} {len(other):,}"
-        index = next(i for i, (a, b) in enumerate(zip(first, other, strict=True)) if a != b)
-        name, first, other = f"{name}[{index}]", first[index], other[index]
-    return f"{name} is {shortened(first)} in process 0 and {shortened(other)} in process {process}"
+        if problems := differences(expected, values):
+            raise InputError(
+                f"{next(iter(problems.values()))}, in processes 0 and {process}; start all "
+                "processes with the same arguments"
+            )
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import reprlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from jaxpe.encodings import Encoding, identity, t5
 from jaxpe.nn.attention import encoding_parameters
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields, TensorName, architectures
 from jaxpe.nn.checkpoints.fields import (
+    architecture_of_fields,
     check_sizes,
     checked_fields,
     float32_fields,
@@ -152,13 +152,7 @@ def _tensor_names(architecture: Architecture, *, gated: bool) -> tuple[TensorNam
 
 def _checked_fields(path: Path, stored: Fields) -> tuple[Architecture, Fields]:
     """The architecture, and checked fields under their common names."""
-    model_type = stored.get("model_type")
-    if not isinstance(model_type, str) or model_type not in ENCODER_DECODERS:
-        raise InputError(
-            f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(ENCODER_DECODERS)} "
-            "are the encoder–decoders that can be read"
-        )
-    architecture = ENCODER_DECODERS[model_type]
+    architecture = architecture_of_fields(path, stored, ENCODER_DECODERS)
     # transformers stores dense_act_fn and is_gated_act too, and reads feed_forward_proj.
     projection = stored.get("feed_forward_proj") or architecture.defaults["hidden_act"]
     gate, _, activation = str(projection).rpartition("-")

@@ -170,14 +170,21 @@ def read_fields(directory: str | os.PathLike, *kinds: str) -> tuple[Architecture
     if not os.path.isfile(path):
         raise InputError(f"{directory} has no config.json: is it the directory of a model?")
     stored = read_config(path)
-    rows = architectures(*kinds)
+    architecture = architecture_of_fields(path, stored, architectures(*kinds))
+    return architecture, checked_fields(architecture, path, stored), stored
+
+
+def architecture_of_fields(
+    path: Path, stored: Fields, rows: Mapping[str, Architecture]
+) -> Architecture:
+    """The row of a config.json's model type; `InputError` for another type."""
     model_type = stored.get("model_type")
     if not isinstance(model_type, str) or model_type not in rows:
         raise InputError(
             f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(rows)} are what can "
             "be read"
         )
-    return rows[model_type], checked_fields(rows[model_type], path, stored), stored
+    return rows[model_type]
 
 
 def architecture_of_directory(directory: str | os.PathLike) -> Architecture | None:

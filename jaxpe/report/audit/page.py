@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jaxpe import theory
-from jaxpe.report.audit.figures import render_figures
+from jaxpe.report.audit.figures import FIGURES
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
+from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, plural, visible
 from jaxpe.theory.audit import NOTHING_COMPARED
@@ -99,7 +100,7 @@ def lines(statement: "AuditedStatement") -> Iterator[Line]:
 
 def write_audit(result: "AuditResult", folder: Path, *, png: bool = False) -> Path:
     """Write audit.html, audit.json and .npz, and the figures; return the path of the page."""
-    figures = render_figures(result)
+    figures = render(result, *FIGURES)
     page = template("audit.html.j2").render(
         result=result, summary=audit_summary(result), lines=lines, words=OUTCOMES, figures=figures
     )
