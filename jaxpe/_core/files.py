@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
 
 from jaxpe._core.errors import InputError, require
 
@@ -187,7 +186,6 @@ def remove_files(directory: Path, names: Iterable[str]) -> None:
 
 
 Content = hashlib.blake2b  # a hash that bytes of a file are put into
-_PART = 2**20  # bytes that are read at once
 
 
 def content_hash(content: bytes = b"") -> Content:
@@ -197,23 +195,6 @@ def content_hash(content: bytes = b"") -> Content:
     'cae66941d9efbd404e4d88758ea67670'
     """
     return hashlib.blake2b(content, digest_size=16)
-
-
-def file_chunks(file: Any, content: Content | None = None) -> Iterator[bytes]:
-    """The content of a file opened for bytes, from where it stands, a part at a time.
-
-    Args:
-        file: the file.
-        content: hash that each part is put into.
-
-    >>> import io
-    >>> [len(part) for part in file_chunks(io.BytesIO(bytes(1_500_000)))]
-    [1048576, 451424]
-    """
-    while part := file.read(_PART):
-        if content is not None:
-            content.update(part)
-        yield part
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:

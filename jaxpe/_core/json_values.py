@@ -112,14 +112,13 @@ def is_named(value: Any) -> TypeGuard[Any]:
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
-def seal(values: dict[str, Any], *, but_for: str = "") -> str:
-    """A hash of JSON values but for one, however their text is laid out, as `content_hash`.
+def seal(values: dict[str, Any]) -> str:
+    """A hash of JSON values, whatever the order of their names.
 
-    >>> seal({"a": 1, "b": [2]}) == seal({"b": [2], "a": 1, "seal": "?"}, but_for="seal")
+    >>> seal({"a": 1, "b": [2]}) == seal({"b": [2], "a": 1})
     True
     """
-    sealed = {name: value for name, value in values.items() if name != but_for}
-    text = json.dumps(sealed, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return content_hash(text.encode()).hexdigest()
 
 

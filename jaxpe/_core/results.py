@@ -68,7 +68,9 @@ def load_result(kind: type, path: str | os.PathLike[str]) -> Any:
     """
     path = Path(path)
     values = read_json(path, remedy=_REMEDY)
-    for name, array in _unpacked(path.with_suffix(".npz")).items():
+    npz = path.with_suffix(".npz")
+    arrays = npz_arrays(npz, place=str(npz), remedy=_REMEDY) if npz.exists() else {}
+    for name, array in arrays.items():
         _put(values, name.split("/"), array, place=path)
     return from_json(kind, values, place=str(path), finite=False)
 
@@ -88,10 +90,6 @@ def _without_large(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any
     if isinstance(value, list | tuple):
         return [_without_large(item, f"{place}{i}/", arrays) for i, item in enumerate(value)]
     return to_json(value)
-
-
-def _unpacked(path: Path) -> dict[str, np.ndarray]:
-    return npz_arrays(path, place=str(path), remedy=_REMEDY) if path.exists() else {}
 
 
 def _put(values: Any, steps: list[str], array: np.ndarray, *, place: Path) -> None:
@@ -156,18 +154,11 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():
-            write_npz_array(archive, name, array)
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            archive.writestr(entry, content.getvalue(), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
-
-
-def write_npz_array(
-    archive: zipfile.ZipFile, name: str, array: np.ndarray, *, level: int | None = None
-) -> None:
-    """Write an array into an .npz, compressed at a level of zlib, without the time of writing."""
-    content = io.BytesIO()
-    np.lib.format.write_array(content, array, allow_pickle=False)
-    entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-    archive.writestr(entry, content.getvalue(), zipfile.ZIP_DEFLATED, level)
 
 
 def npz_arrays(
@@ -183,13 +174,17 @@ def npz_arrays(
     """
     try:
         with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
-            needed = sum(member.file_size for member in archive.infolist())
+            members = archive.infolist()
+            needed = sum(member.file_size for member in members)
             check_bytes(needed, what=place, remedy=remedy)
             if largest is not None and needed > largest:
                 raise InputError(
                     f"{place} holds arrays of {needed:,} bytes and may hold {largest:,}; {remedy}"
                 )
-            return read_members(archive)
+            return {
+                member.filename.removesuffix(".npy"): read_member(archive, member)
+                for member in members
+            }
     # Of zipfile, of each of its decompressors, and of NumPy's parser of headers, which are Python.
     except Exception as error:
         if isinstance(error, InputError):
@@ -200,14 +195,6 @@ def npz_arrays(
 def reason(error: Exception) -> str:
     """Message of an error, as one short line."""
     return " ".join(str(error).split())[:_SHOWN] or type(error).__name__
-
-
-def read_members(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
-    """All arrays of an .npz; raises any error where it is damaged."""
-    members = archive.infolist()
-    return {
-        member.filename.removesuffix(".npy"): read_member(archive, member) for member in members
-    }
 
 
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:

@@ -103,10 +103,8 @@ def inspect_attention(
     )
 
 
-def _weights(model: Any, ids: Array) -> Array:
-    weights = trunk(model)(ids, trace=True).weights
-    assert weights is not None  # it was traced
-    return weights
+def _weights(model: Any, ids: Array) -> Any:
+    return trunk(model)(ids, trace=True).weights
 
 
 def _statistics(

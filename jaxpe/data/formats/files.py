@@ -5,6 +5,7 @@ import codecs
 import contextlib
 import functools
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxpe._core.errors import InputError, require
-from jaxpe._core.files import Content, file_chunks
+from jaxpe._core.files import Content
 from jaxpe._core.progress import Progress
 
 STANDARD_INPUT = "-"
@@ -144,8 +145,7 @@ def where(path: str, line: int) -> str:
 def hash_file(path: str, content: Content) -> None:
     """Add the bytes of a file to a hash; raises `InputError` and `OSError`."""
     with open_regular(path) as file:
-        for part in file_chunks(file):
-            content.update(part)
+        hashlib.file_digest(file, lambda: content)
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.FileIO:

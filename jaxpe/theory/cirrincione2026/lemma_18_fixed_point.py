@@ -10,7 +10,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry import Distances, as_distances, euclidean_distances, monotonicity_violation_rate
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.ntk.flow import FixedPoint, GradientFlow, gradient_flow
+from jaxpe.ntk.flow import FixedPoint, gradient_flow
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
 from jaxpe.theory.cirrincione2026.sentences import FORCING
 from jaxpe.theory.lipschitz import entry_slope, largest_ratio
@@ -213,12 +213,8 @@ def _largest_orbit(flow, end: Array) -> Array:
     fastest = jnp.where(fastest > 0, fastest, 1.0)
     slowest = jnp.where(slowest > 0, slowest, 1.0)
     times = jnp.geomspace(0.01 / fastest, 100.0 / slowest, 64).astype(size.dtype)
-    along = _largest_along(flow, times)
+    along = jax.lax.map(lambda t: jnp.max(jnp.linalg.norm(flow.at(t), axis=1)), times)
     return jnp.maximum(jnp.max(along), jnp.max(jnp.linalg.norm(end, axis=1)))
-
-
-def _largest_along(flow: GradientFlow, times: Array) -> Array:
-    return jax.lax.map(lambda t: jnp.max(jnp.linalg.norm(flow.at(t), axis=1)), times)
 
 
 def _times(constant: Array, d: Array) -> Array:
