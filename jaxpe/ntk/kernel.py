@@ -1,6 +1,7 @@
 """The empirical neural tangent kernel, of any function, in blocks of bounded memory."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -98,16 +99,9 @@ def empirical_ntk(
 
 @partial(jax.jit, static_argnames=("f", "axes", "block_size", "mesh"))
 def _compiled_kernel(
-    params: Params,
-    x1: Inputs,
-    x2: Inputs | None,
-    *,
-    f: Apply,
-    axes: OutputAxes,
-    block_size: int | None,
-    mesh: Mesh | None,
+    params: Params, x1: Inputs, x2: Inputs | None, *, axes: OutputAxes, mesh: Mesh | None, **of: Any
 ) -> Array:
-    kernel = partial(_kernel, f=f, axes=axes, block_size=block_size)
+    kernel = partial(_kernel, axes=axes, **of)
     if mesh is None:
         return _in_order(kernel(params, x1, x2), axes)
     return _in_order(_on_mesh(kernel, mesh, params, x1, x2, axes), axes)

@@ -115,7 +115,7 @@ def count_shards(
     run_on_all_processes(lambda: _check_options(options, settings, mesh))
     config = _config(settings, reading, mesh)
     contents = {f"shard {number}": shard.identity for number, shard in enumerate(shards)}
-    facts = {"vocabulary": settings.checksum, **config, **contents}
+    facts = {"vocabulary": settings.checksum, **config, "shards": len(shards)} | contents
     require_equal_values({**_versions(), **facts, "save_every": options.save_every})
     with contextlib.ExitStack() as stack:
         run_on_all_processes(

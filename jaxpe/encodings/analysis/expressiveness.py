@@ -66,7 +66,7 @@ class Expressiveness(NamedTuple):
 
 
 def encoding_expressiveness(
-    entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
+    entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()
 ) -> Expressiveness:
     """Whether tokens of a constant sequence get different states, which universality needs.
 
@@ -95,7 +95,6 @@ def encoding_expressiveness(
     >>> encoding_expressiveness(wavelet, sizes=sizes).reach
     4
     """
-    sizes = EncodingSizes() if sizes is None else sizes
     with jax.enable_x64(True):
         small = EncodingSizes(*map(min, sizes, SMALL))
         constant = _Constant(entry.first_layer(small), entry.coordinates, small)

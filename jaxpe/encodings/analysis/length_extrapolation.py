@@ -45,7 +45,7 @@ class LengthExtrapolation(NamedTuple):
 
 
 def encoding_extrapolation(
-    entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
+    entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()
 ) -> LengthExtrapolation:
     """Steps between neighbours at up to 8 training lengths, against those inside.
 
@@ -66,7 +66,6 @@ def encoding_extrapolation(
     >>> far.reach, far.stretches[0].state
     (1.0, 'constant')
     """
-    sizes = EncodingSizes() if sizes is None else sizes
     if sizes.length < 2:
         raise ValueError(
             f"length={sizes.length} has no neighbours inside to compare with: pass 2 or more"

@@ -198,20 +198,12 @@ def mantel_correlation(
 def _measured(P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None, **of):
     """A measure of the distances, whose numbers are checked here, outside of the jit."""
     check_weights(weights)
-    return _jitted_measure(checked_encoding(P), checked_distances(D), weights, mesh, **of)
+    return _jitted_measure(checked_encoding(P), checked_distances(D), weights, mesh=mesh, **of)
 
 
 @partial(jax.jit, static_argnames=("mesh", "measure", "per_position"))
-def _jitted_measure(
-    P: Configuration,
-    D: Targets,
-    weights: PairWeights | None,
-    mesh: Mesh | None,
-    *,
-    measure: Callable[[Callable[..., PyTree]], Any],
-    per_position: bool = False,
-) -> Any:
-    return measure(_sums(P, D, weights, mesh, per_position=per_position))
+def _jitted_measure(*arrays: Any, measure: Callable[..., Any], **options: Any) -> Any:
+    return measure(_sums(*arrays, **options))
 
 
 def _stress(total: Callable[..., PyTree]) -> Array:
@@ -270,8 +262,8 @@ def _sums(
     P: Configuration,
     D: Targets,
     weights: PairWeights | None,
-    mesh: Mesh | None,
     *,
+    mesh: Mesh | None,
     per_position: bool = False,
 ) -> Callable[..., PyTree[Array]]:
     """Function of a term and args: Σ w·term(δ, d, *args) over all pairs, or of each position."""

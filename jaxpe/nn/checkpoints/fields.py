@@ -111,6 +111,8 @@ class Range(NamedTuple):
     high: float
 
 
+# Fields of a configuration that leave what the weights of a file compute as it is.
+_OVERRIDES = ("dtype", "param_dtype", "dropout", "attention_dropout", "attention", "scan", "remat")
 _FLOAT32 = np.finfo(np.float32)
 _LARGEST = 2**31 - 1  # ids and positions are int32
 _SIZE, _RATE = Range(int, 1, _LARGEST), Range(float, 0.0, 0.999)
@@ -332,9 +334,14 @@ def check_sizes(architecture: Architecture, path: Path, fields: Fields, tensors:
 
 
 def model_config(
-    architecture: Architecture, path: Path, fields: Fields, **options: Any
+    architecture: Architecture, path: Path, fields: Fields, overrides: Fields, **options: Any
 ) -> TransformerConfig:
-    """The `TransformerConfig` of checked fields; options replace fields of it."""
+    """The `TransformerConfig` of checked fields; options and overrides replace fields of it."""
+    if others := sorted(overrides.keys() - set(_OVERRIDES)):
+        raise InputError(
+            f"{', '.join(others)} cannot be overridden: the weights of {path.parent} go with what "
+            f"its configuration has. Pass some of {', '.join(_OVERRIDES)}"
+        )
     defaults = architecture.defaults
     values = {target: fields[name] for name, target in CONFIG_FIELDS.items() if name in defaults}
     values |= {
@@ -355,7 +362,7 @@ def model_config(
     for name, value in architecture.config.items():
         values[name] = tuple(value) if isinstance(value, list) else value
     try:
-        return TransformerConfig(**values | options)
+        return TransformerConfig(**values | options | overrides)
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
 
