@@ -13,7 +13,7 @@ from typing import IO, Annotated, Any
 
 import numpy as np
 
-from jaxpe._core.errors import InputError
+from jaxpe._core.errors import InputError, reason
 from jaxpe._core.json_values import from_json, is_named, read_json, to_json, type_hints
 from jaxpe._core.memory import check_bytes
 
@@ -140,7 +140,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-_SHOWN = 160  # characters of a reason
 # Of version 3 are headers with names that are not Latin-1, which an array of numbers has none of.
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -190,11 +189,6 @@ def npz_arrays(
         if isinstance(error, InputError):
             raise
         raise InputError(f"{place} cannot be read ({reason(error)}); {remedy}") from error
-
-
-def reason(error: Exception) -> str:
-    """Message of an error, as one short line."""
-    return " ".join(str(error).split())[:_SHOWN] or type(error).__name__
 
 
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:

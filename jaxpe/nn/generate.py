@@ -11,6 +11,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Int, Int32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe.geometry.checks import check_size
 from jaxpe.nn.heads import CausalLM, Seq2SeqLM
 from jaxpe.nn.masks import checked_valid, padded_positions
 from jaxpe.nn.transformer import Cache, Decoder, Transformer
@@ -176,8 +177,7 @@ def _check(
     _check_start(model, start_id, vocab_size)
     if prompt.ndim != 2 or not prompt.shape[-1]:
         raise ValueError(f"prompts have shape {prompt.shape}: pass [batch, n], n at least 1")
-    if steps < 1:
-        raise ValueError(f"steps is {steps}; pass at least 1")
+    check_size("steps", steps)
     if temperature < 0:
         raise ValueError(f"temperature is {temperature}; pass 0 or more")
     if temperature > 0 and key is None:

@@ -10,6 +10,7 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float
 
 from jaxpe._core.arrays import is_traced
+from jaxpe.geometry.checks import check_size
 from jaxpe.ntk import _blocks
 from jaxpe.ntk._checks import (
     Apply,
@@ -90,8 +91,8 @@ def empirical_ntk(
     """
     x1, x2, params = jax.tree.map(jnp.asarray, (x1, x2, params))
     axes = _checked(f, x1, x2, params, trace_axes, diagonal_axes)
-    if block_size is not None and block_size < 1:
-        raise ValueError(f"block_size must be at least 1, not {block_size}")
+    if block_size is not None:
+        check_size("block_size", block_size)
     if warn and not is_traced(*jax.tree.leaves((x1, params))):
         warn_of_dead_parameters(f, params, x1)
     return _compiled_kernel(params, x1, x2, f=f, axes=axes, block_size=block_size, mesh=mesh)

@@ -112,10 +112,8 @@ def _statistics(
 ) -> _Batch:
     """Statistics of a batch; `dummy` are the weights of dummy documents."""
     below = trunk(model)
-    trace = below(ids, trace=True)
+    trace: Any = below(ids, trace=True)
     logits, weights = trace.logits, trace.weights  # [layers, documents, heads, n, n]
-    assert logits is not None  # they were traced
-    assert weights is not None
     logits = logits[..., text, text]
 
     def query_mean(x: Array) -> Array:

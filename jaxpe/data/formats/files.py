@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxpe._core.errors import InputError, require
+from jaxpe._core.errors import InputError, reason, require
 from jaxpe._core.files import Content
 from jaxpe._core.progress import Progress
 
@@ -25,7 +25,6 @@ STANDARD_INPUT = "-"
 # Bytes of a document with the rest of its line; the longest novels have a tenth of it.
 LARGEST_TEXT = 2**26
 SHOWN = 40  # characters of a value, or columns, that an error message quotes
-_REASON = 300  # characters of a library's message about a damaged file
 _DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 _ZSTD = b"\x28\xb5\x2f\xfd"
 # The byte order mark of UTF-32LE begins with the mark of UTF-16LE.
@@ -223,9 +222,8 @@ def readable(path: str, *errors: type[Exception]) -> Iterator[None]:
     except InputError:
         raise
     except errors as error:
-        reason = " ".join(str(error).split())[:_REASON]
         raise InputError(
-            f"{path} cannot be read: {reason}; check that it is complete and readable"
+            f"{path} cannot be read: {reason(error)}; check that it is complete and readable"
         ) from error
 
 

@@ -22,6 +22,7 @@ from jaxpe.encodings.base import (
     as_positions,
     check_choice,
     check_even,
+    check_sizes,
     compute_dtype,
     identity,
     vector_dtype,
@@ -380,8 +381,7 @@ def random_vectors(
     >>> random_vectors(jax.random.key(0), 3, dim=2).shape
     (3, 2)
     """
-    if length < 1 or dim < 1:
-        raise ValueError(f"length and dim must be at least 1, not {length} and {dim}")
+    check_sizes(length=length, dim=dim)
     return scale * jax.random.normal(key, (length, dim), jnp.result_type(float))
 
 

@@ -146,8 +146,7 @@ def disjoint_position_geometries(
     >>> disjoint_position_geometries(tokens, nulls, key=jax.random.key(0)).position.gram.shape
     (3, 2, 3, 3)
     """
-    if len(nulls) < 2:
-        raise ValueError(f"{len(nulls)} shuffled corpora: pass at least two")
+    check_size("the number of nulls", len(nulls), least=2)
     drawn = {"splits": min(splits, fold_count(counts) - 1), "halvings": halvings}
     corpora = progress.track((counts, *nulls), "held-out halves", total=1 + len(nulls))
     documents, *shuffles = [
