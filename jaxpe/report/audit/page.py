@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jaxpe import theory
 from jaxpe.report.audit.figures import FIGURES
-from jaxpe.report.files import write_files
-from jaxpe.report.page import template
+from jaxpe.report.page import write_page
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, plural, visible
@@ -100,11 +99,8 @@ def lines(statement: "AuditedStatement") -> Iterator[Line]:
 
 def write_audit(result: "AuditResult", folder: Path, *, png: bool = False) -> Path:
     """Write audit.html, audit.json and .npz, and the figures; return the path of the page."""
-    figures = render(result, *FIGURES)
-    page = template("audit.html.j2").render(
-        result=result, summary=audit_summary(result), lines=lines, words=OUTCOMES, figures=figures
-    )
-    return write_files(folder, "audit", result, page, figures, png=png)
+    shown = {"summary": audit_summary(result), "lines": lines, "words": OUTCOMES}
+    return write_page(folder, "audit", result, render(result, *FIGURES), shown, png=png)
 
 
 def _side(value: float) -> str:

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from jaxpe.report.files import write_files
-from jaxpe.report.page import template
+from jaxpe.report.page import write_page
 from jaxpe.report.rope.figures import rope_figures
 from jaxpe.report.rope.text import (
     ROPE_LEGEND,
@@ -17,11 +16,7 @@ from jaxpe.rope import RopeAnalysis
 
 def write_rope(result: RopeAnalysis, folder: Path, *, png: bool = False) -> Path:
     """Write rope.html, rope.json and the figures; return the path of the page."""
-    figures = rope_figures(result)
-    texts = {"summary": rope_summary(result), "headlines": headlines(result)}
-    page = template("rope.html.j2").render(
-        result=result, tables=tables_of(result), legend=ROPE_LEGEND, threads=thread_address,
-        figures=figures, **texts,
-    )  # fmt: skip
-    others = "wavelengths|precision|scaling|readers"
-    return write_files(folder, "rope", result, page, figures, png=png, others=others)
+    shown = {"summary": rope_summary(result), "headlines": headlines(result)}
+    shown |= {"tables": tables_of(result), "legend": ROPE_LEGEND, "threads": thread_address}
+    figures, others = rope_figures(result), "wavelengths|precision|scaling|readers"
+    return write_page(folder, "rope", result, figures, shown, png=png, others=others)
