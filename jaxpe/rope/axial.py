@@ -77,7 +77,7 @@ def _plan(model: Model, name: str, layers: tuple[int, ...] | None, length: int) 
     frequencies = tuple(axis * _UNITS.get(family.unit, 1.0) / by for axis, by in divided)
     turning = 2 * sum(map(len, frequencies)) or head
     if turning > head:
-        raise InputError(f"{fields.source}: {turning:,} entries turn of a head of {head:,}")
+        raise InputError(f"{fields.source}: {turning:,} of {head:,} entries of a head would rotate")
     pairing = family.pairing
     if pairing not in ("half", "interleaved"):  # the field that says it
         pairing = "half" if fields.get(pairing) == "split" else "interleaved"

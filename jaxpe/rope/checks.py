@@ -192,7 +192,7 @@ def version_4_code(case: Case) -> Code | None:
     if old.rope_type != new.rope_type:
         lost.append(f"the scaling is {old.rope_type} instead of {new.rope_type}")
     if old.turning != new.turning:
-        lost.append(f"{old.turning} entries of a head turn instead of {new.turning}")
+        lost.append(f"{old.turning} entries of a head rotate instead of {new.turning}")
     return ("unseen_by_4", {"lost": ", and ".join(lost)}) if lost else None
 
 
@@ -276,7 +276,7 @@ def _frequency_code(case: Case) -> Code | None:
 def _ratio(reading: Reading, usual: Reading) -> str:
     ratio = largest_ratio(reading.frequencies, usual.frequencies)
     if math.isnan(ratio):
-        return f"{reading.turning} entries turn, not {usual.turning}"
+        return f"{reading.turning} entries rotate, not {usual.turning}"
     cause = ""
     if not _close(reading.base, usual.base):
         cause = f"base {reading.base:,.0f}, not {usual.base:,.0f}, "

@@ -79,7 +79,7 @@ def _ratio_text(frequencies: np.ndarray, first: np.ndarray) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, bool):
-        return "turns" if value else "does not turn"
+        return "rotates" if value else "does not rotate"
     if value is None or isinstance(value, str):
         return value or "reads it"
     return "–" if math.isnan(value) else f"{value:,.6g}"

@@ -179,7 +179,7 @@ def _model(
 def _take_options(fields: Fields, options: RopeOptions) -> None:
     stated = fields.stated
     if options.scaling is not None:
-        entry = parse_json(options.scaling, place="`scaling`", remedy="pass a JSON object")
+        entry = parse_json(options.scaling, where="`scaling`", remedy="pass a JSON object")
         if not isinstance(entry, dict):
             raise InputError(f"`scaling` is {reprlib.repr(entry)}; pass a JSON object")
         replaced = fields.mapping("rope_parameters")

@@ -143,7 +143,7 @@ def entry_frequencies(entry: Entry, width: int, length: int, context: int) -> Ro
     share = 1.0 if kind == "proportional" else float(entry.get("partial_rotary_factor") or 1.0)
     dim = int(width * share)
     if not 0 <= dim <= LARGEST_HEAD:
-        raise ValueError(f"{dim:,} entries would turn, of {width:,}")
+        raise ValueError(f"{dim:,} of {width:,} entries would rotate")
     if not 0 < base < math.inf:
         raise ValueError(f"rope_theta is {base}, not a number above 0")
     if kind in ("default", "linear") and dim % 2 and share < 1:  # transformers pads to a pair

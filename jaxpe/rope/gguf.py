@@ -53,7 +53,7 @@ def gguf_fields(path: Path) -> dict[str, Any]:
     prefix = f"{architecture}."
     arrays = (v for k, v in metadata.items() if k.startswith(prefix) and isinstance(v, list))
     if any(len(array) == _SHOWN for array in arrays):
-        metadata, tensors = read_gguf(path, whole=prefix)
+        metadata, tensors = read_gguf(path, full_prefix=prefix)
     architecture_fields = {
         k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)
     }

@@ -346,7 +346,7 @@ def read_config(directory: str | Path) -> TrainConfig:
             f"{directory} holds no run to resume: there is no {CONFIG}; pass its `out`"
         )
     fields = read_json(path, remedy="pass another `out` to train anew", largest=_LARGEST_FILE)
-    config: TrainConfig = from_json(TrainConfig, fields, place=str(path))
+    config: TrainConfig = from_json(TrainConfig, fields, where=str(path))
     return dataclasses.replace(config, out=Path(directory), resume=True)
 
 

@@ -102,7 +102,7 @@ _REMEDY = "is this a log of jaxpe?"
 
 
 def _record(line: bytes, where: str) -> Record:
-    record = parse_json(line, place=where, remedy=_REMEDY)
+    record = parse_json(line, where=where, remedy=_REMEDY)
     step = record.get("step") if isinstance(record, dict) else None
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
         raise InputError(f'{where}: not an object with a "step"; {_REMEDY}')

@@ -389,8 +389,8 @@ def read_vocabulary(out: Path) -> tuple[Vocabulary, dict[str, int]]:
     """
     path = out / _VOCABULARY
     fields = read_json(path, remedy=_ANEW)
-    documents = from_json(int, fields.pop("documents", None), place=f"{path}.documents")
-    return from_json(Vocabulary, fields, place=str(path)), {"documents": documents}
+    documents = from_json(int, fields.pop("documents", None), where=f"{path}.documents")
+    return from_json(Vocabulary, fields, where=str(path)), {"documents": documents}
 
 
 def _mesh(config: TrainConfig) -> Mesh | None:

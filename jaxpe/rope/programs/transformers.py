@@ -52,7 +52,7 @@ def transformers_5(
             entry["long_factor"] = entry.get("short_factor")
         turned = group.width * float(entry["partial_rotary_factor"])
         if part is not None and group.place == "latent" and turned > part:
-            raise UnreadableError(f"RuntimeError: {turned:.0f} entries turn in a part of {part}")
+            raise UnreadableError(f"RuntimeError: {turned:.0f} of {part} entries would rotate")
     return entries
 
 
