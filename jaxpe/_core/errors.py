@@ -52,7 +52,9 @@ def require(module: str, *, extra: str) -> ModuleType:
 
 def check_installed(module: str, *, extra: str) -> None:
     """Raise `MissingExtraError` as `require` does, without the time of an import."""
-    module_or_spec = sys.modules[module] if module in sys.modules else find_spec(module.partition(".")[0])
+    module_or_spec = (
+        sys.modules[module] if module in sys.modules else find_spec(module.partition(".")[0])
+    )
     if module_or_spec is None:
         raise _missing_extra_error(module, extra)
 

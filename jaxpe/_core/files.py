@@ -112,9 +112,7 @@ def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(
-            f"cannot write {path}: a file has this name; pass a folder"
-        ) from error
+        raise InputError(f"cannot write {path}: a file has this name; pass a folder") from error
     except OSError as error:
         remedy = "make room, or pass a folder that you may write to; earlier files remain"
         if error.errno == errno.ENAMETOOLONG:

@@ -57,7 +57,9 @@ def read_gguf(
         raise InputError(f"{path} is not a whole .gguf file ({error}): fetch it again") from error
 
 
-def _read(content: np.ndarray, full_prefix: str | None) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
+def _read(
+    content: np.ndarray, full_prefix: str | None
+) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
     header = _Header(content)
     if bytes(header.take(4)) != b"GGUF":
         raise ValueError("it does not begin with GGUF")

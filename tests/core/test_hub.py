@@ -276,7 +276,7 @@ def test_options_get_a_local_path(unreachable):
     options = local_model_options(RopeOptions(config="a/b", revision="v1"), "config", weights=False)
     assert options == RopeOptions(config=str(folder))
     assert local_model_options(options, "config") == options
-    with pytest.raises(InputError, match="`revision=v1`.* pass `config`"):
+    with pytest.raises(InputError, match=r"`revision=v1`.* pass `config`"):
         local_model_options(RopeOptions(revision="v1"), "config")
 
 
