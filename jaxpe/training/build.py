@@ -40,7 +40,7 @@ from jaxpe.training.config import (
     longest_row,
     resolved,
 )
-from jaxpe.training.documents import Vocabulary, geometry_of_documents
+from jaxpe.training.documents import Vocabulary, document_geometry
 from jaxpe.training.optimizers import Schedule, adamw, learning_rate_schedule
 from jaxpe.training.probe import (
     GeometryProbe,
@@ -136,7 +136,7 @@ def build_probe(
         InputError: too few documents to tell positions apart.
     """
     try:
-        reference = reference_geometry(counts, geometry_of_documents(corpus, seed=seed))
+        reference = reference_geometry(counts, document_geometry(corpus, seed=seed))
     except ValueError as error:
         raise InputError(f"{error}; or leave the probe out: `probe_at=()`") from error
     positions = np.arange(reference.occupied.shape[0], dtype=np.int32)

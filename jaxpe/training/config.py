@@ -225,7 +225,7 @@ def check_config(config: TrainConfig) -> None:
         encoding_entries(config, side)
     _check_numbers(config)
     check_data_dir(config.data_dir, config.source)
-    for name in _changed(config, TrainConfig()):
+    for name in _changed_names(config, TrainConfig()):
         if config.task not in (tasks := _TASKS.get(name, (config.task,))):
             listed = " or ".join(filter(None, tasks))
             raise InputError(f"`{name}` is for `task` {listed}: leave it out")
@@ -385,10 +385,10 @@ def differences(config: TrainConfig, saved: TrainConfig) -> list[str]:
     ['`model.dim` (128)']
     """
     values = flat_fields(saved)
-    return [f"`{name}` ({values[name]})" for name in _changed(config, saved)]
+    return [f"`{name}` ({values[name]})" for name in _changed_names(config, saved)]
 
 
-def _changed(config: TrainConfig, other: TrainConfig) -> list[str]:
+def _changed_names(config: TrainConfig, other: TrainConfig) -> list[str]:
     """Names of the options that differ."""
     values, others = flat_fields(config), flat_fields(other)
     return [name for name, value in values.items() if value != others[name]]
@@ -400,7 +400,7 @@ def is_longer(config: TrainConfig, saved: TrainConfig) -> bool:
     >>> is_longer(TrainConfig(steps=500), TrainConfig()), is_longer(TrainConfig(), TrainConfig())
     (True, False)
     """
-    if not {"steps", "epochs"}.issuperset(_changed(config, saved)):
+    if not {"steps", "epochs"}.issuperset(_changed_names(config, saved)):
         return False
     if config.epochs is None or saved.epochs is None:
         steps = [one.steps or DEFAULT_STEPS for one in (config, saved)]
@@ -455,7 +455,7 @@ def _check_pretrained(config: TrainConfig) -> None:
         raise InputError("`encoding`: the pretrained model has its own; leave one of them out")
     fixed = [
         f"`{name}`"
-        for name in _changed(config, TrainConfig())
+        for name in _changed_names(config, TrainConfig())
         if name.startswith("model.") and name.removeprefix("model.") not in _FREE
     ]
     if fixed:

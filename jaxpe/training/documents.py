@@ -72,7 +72,7 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
         InputError: as `load_labelled`, `load_tokens` and `hold_out`.
     """
     if config.task == "translate":
-        return _drawn_pairs(config)
+        return _sequence_data(config)
     task = config.task or ("classify" if has_labels(config) else "causal")
     share = resolved(config, task).held_out
     labelled = task == "classify" or config.source in NAMED
@@ -94,7 +94,7 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
     return Data(train, held_out, vocabulary)
 
 
-def _drawn_pairs(config: TrainConfig) -> Data:
+def _sequence_data(config: TrainConfig) -> Data:
     """Draw inputs and answers of a task of sequences; the answers stand in place of labels.
 
     Held-out inputs that are trained on too, as some short ones, are left out.
@@ -115,7 +115,7 @@ def _drawn_pairs(config: TrainConfig) -> Data:
         )  # fmt: skip
         return LabelledTokens(corpus, cut["labels"], (), "ids")
 
-    def rows_of(rows: np.ndarray) -> LabelledTokens:
+    def chosen_rows(rows: np.ndarray) -> LabelledTokens:
         return drawn._replace(corpus=drawn.corpus.chosen(rows), labels=drawn.labels[rows])
 
     drawn = draw(pairs, config.length, exact=False)
@@ -130,7 +130,7 @@ def _drawn_pairs(config: TrainConfig) -> Data:
         )
     longer = {n: draw(config.evaluate_rows, n, exact=True) for n in config.longer}
     vocabulary = Vocabulary("translate", tokens, special_ids=special)
-    return Data(rows_of(np.arange(count)), rows_of(np.array(fresh)), vocabulary, longer)
+    return Data(chosen_rows(np.arange(count)), chosen_rows(np.array(fresh)), vocabulary, longer)
 
 
 def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
@@ -156,24 +156,24 @@ def evaluation_batches(config: TrainConfig, labelled: LabelledTokens) -> list[Ba
 
 def count_documents(labelled: LabelledTokens) -> PositionCounts:
     """Counts in folds, in which copies and pieces of a document are together."""
-    return count_tokens(labelled.corpus.ids, **_counted(labelled.corpus))
+    return count_tokens(labelled.corpus.ids, **_count_options(labelled.corpus))
 
 
 def count_shuffled(labelled: LabelledTokens, *, seed: int, number: int) -> list[PositionCounts]:
     """Counts in the same folds with the tokens of each document in random order."""
-    ids, options = labelled.corpus.ids, _counted(labelled.corpus)
+    ids, options = labelled.corpus.ids, _count_options(labelled.corpus)
     shuffled = {name: options[name] for name in ("exclude", "groups")}
     keys = jax.random.split(jax.random.key(seed), number)
     drawn = (permute_within_documents(k, ids, options["mask"], **shuffled) for k in keys)
     return [count_tokens(each, **options) for each in drawn]
 
 
-def geometry_of_documents(corpus: TokenCorpus, *, seed: int) -> PositionGeometry:
+def document_geometry(corpus: TokenCorpus, *, seed: int) -> PositionGeometry:
     """Geometry of position of the same documents in the same folds."""
-    return position_geometry(corpus.ids, key=jax.random.key(seed), **_counted(corpus))
+    return position_geometry(corpus.ids, key=jax.random.key(seed), **_count_options(corpus))
 
 
-def _counted(corpus: TokenCorpus) -> dict[str, Any]:
+def _count_options(corpus: TokenCorpus) -> dict[str, Any]:
     groups = {"groups": corpus.groups(), "folds": FOLDS, "vocab_size": corpus.vocab_size}
     return {"mask": corpus.mask, "exclude": corpus.exclude} | groups
 
@@ -218,15 +218,15 @@ def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTo
         "progress": progress,
     }
     if labelled:
-        options |= {"max_vocab": _limit(config, tokenizer_name(config))}
+        options |= {"max_vocab": _vocabulary_limit(config, tokenizer_name(config))}
         return load_labelled(config.source, label_field=config.label_field or LABEL, **options)
     corpus = load_tokens(config.source, **options)
     # A file of ids has a vocabulary of its own.
-    corpus = occurring_vocabulary(corpus, _limit(config, corpus.tokenizer))
+    corpus = occurring_vocabulary(corpus, _vocabulary_limit(config, corpus.tokenizer))
     return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer_name(config))
 
 
-def _limit(config: TrainConfig, tokenizer: str) -> int | None:
+def _vocabulary_limit(config: TrainConfig, tokenizer: str) -> int | None:
     """The largest vocabulary; None where the tokenizer brings its own."""
     if config.max_vocab is None and vocabulary_occurs(tokenizer):
         return MAX_VOCAB

@@ -197,7 +197,7 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     check_config(config)
     finished = finished_summary(config) if config.resume else None
     if finished is not None:
-        progress.say(_finished_line(config, finished))
+        progress.say(_finished_message(config, finished))
     check_memory(config)
     mesh = _mesh(config)
     data = load_data(config, progress=progress)
@@ -218,7 +218,7 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     times["seconds"] = time.perf_counter() - started
     if finished is not None:  # nothing was trained now
         times = {name: getattr(finished, name) for name in times}
-    return _written(config, model, end, facts | times)
+    return _saved_result(config, model, end, facts | times)
 
 
 def _fit(
@@ -250,13 +250,13 @@ def _fit(
     return end, {"resumed_at": resumed_at, "tokens_per_second": step.tokens_per_second}
 
 
-def _written(config: TrainConfig, model: Any, end: FitResult, facts: dict[str, Any]) -> TrainResult:
+def _saved_result(config: TrainConfig, model: Any, end: FitResult, facts: dict[str, Any]) -> TrainResult:
     """Write the summary and the model of a finished run."""
     model = functionalize(model, lambda merged: merged)[0](end.state.params)
     # Hugging Face has no model that classifies a mean.
     if config.pretrained is not None and getattr(model, "pooling", "first") == "first":
         save_huggingface(model, config.out / MODEL, source=config.pretrained)
-    probes = _measured(end.history, "probe/")
+    probes = _hook_records(end.history, "probe/")
     summary = TrainSummary(
         **facts,
         evaluation=_evaluations(end.history, config, facts["task"]),
@@ -429,7 +429,7 @@ def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
     }
 
 
-def _finished_line(config: TrainConfig, done: TrainSummary) -> str:
+def _finished_message(config: TrainConfig, done: TrainSummary) -> str:
     more = (
         f"`steps={2 * done.steps}`" if config.epochs is None else f"`epochs={2 * config.epochs:g}`"
     )
@@ -440,7 +440,7 @@ def _finished_line(config: TrainConfig, done: TrainSummary) -> str:
 
 
 def _evaluations(history: list[Record], config: TrainConfig, task: str) -> Evaluations:
-    evaluations = _measured(history, "eval/")
+    evaluations = _hook_records(history, "eval/")
     if not evaluations:
         raise InputError(
             f"{config.out / LOG} lacks evaluations of this run, which ended before: put it back, "
@@ -454,7 +454,7 @@ def _evaluations(history: list[Record], config: TrainConfig, task: str) -> Evalu
     return Evaluations(evaluations[0], max(evaluations, key=worth), evaluations[-1])
 
 
-def _measured(history: list[Record], prefix: str) -> list[Measured]:
+def _hook_records(history: list[Record], prefix: str) -> list[Measured]:
     """Records of a hook, with their steps and without its prefix."""
     return [
         {"step": record["step"]}

@@ -19,7 +19,7 @@ from jaxpe.training.documents import (
     count_shuffled,
     geometry_of_documents,
 )
-from jaxpe.training.masking import masked_ids, random_place
+from jaxpe.training.masking import masked_ids, random_position
 
 _LEAST = 3  # positions with text
 _NULLS = 4  # shuffled corpora of a test of triples
@@ -131,7 +131,7 @@ def _to_guess(
     text = documents["mask"] & ~np.isin(documents["ids"], vocabulary.special_ids)
     text[:, : int(ahead)] = False
     some = text.any(axis=1)
-    ids, places = documents["ids"][some], random_place(text[some], rng=rng)
+    ids, places = documents["ids"][some], random_position(text[some], rng=rng)
     return {
         "ids": ids if ahead else masked_ids(ids, places, mask_id=vocabulary.mask_id),
         "mask": documents["mask"][some],
