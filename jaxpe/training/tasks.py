@@ -166,7 +166,9 @@ def masked_lm(
     def loss(params, batch, key):
         masking, drawing, dropping = jax.random.split(key, 3)
         mask = _loss_mask(batch)
-        masked = mask_tokens(masking, batch["ids"], mask=mask, special_ids=special_ids, **masking_options)
+        masked = mask_tokens(
+            masking, batch["ids"], mask=mask, special_ids=special_ids, **masking_options
+        )
         positions, guessed = loss_positions(drawing, masked.selected, rate=rate)
         options = _options(batch, dropping if train else None)
         logits = apply(params, masked.ids, positions, **options)
@@ -180,7 +182,7 @@ def masked_lm(
 def logits_at(
     model: Any, ids: Int[Array, "batch n"], places: Int[Array, "batch places"], **options: Any
 ) -> Float[Array, "batch places vocab"]:
-    """Logits of a `jaxpe.nn.MaskedLM` at some places alone: its head dominates a small model's cost.
+    """Logits of a `jaxpe.nn.MaskedLM` at some places alone, since the head dominates the cost.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=8, num_layers=1, num_heads=2)

@@ -197,7 +197,7 @@ def test_a_finished_run_is_neither_overwritten_nor_changed(run, runs, films):
     before = contents()
     code, _, err = run(films, *SMALL, "--out", runs.whole)
     assert code == 2
-    assert f"{runs.whole} holds a run already: add --resume to resume it" in err
+    assert f"{runs.whole} already holds a run: add --resume" in err
     # An option with its default value, too, is noticed where the run had another.
     code, _, err = run("--resume", "--out", runs.whole, "--model.dim", 128, "--steps", 60)
     assert code == 2

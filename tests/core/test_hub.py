@@ -160,7 +160,7 @@ def test_the_cache_comes_first(unreachable):
     assert model_folder("Qwen/Qwen3-8B") == folder
     assert model_folder("Qwen/Qwen3-8B", revision="v1") == older
     assert model_folder("Qwen/Qwen3-8B", revision=OLDER) == older
-    with pytest.raises(InputError, match="cannot be fetched"):
+    with pytest.raises(InputError, match="cannot be downloaded"):
         model_folder("Qwen/Qwen3-8B", revision="v2")
 
 
@@ -266,7 +266,7 @@ def test_the_extra_is_named(monkeypatch):
         raise MissingExtraError(f"{module} comes with {extra!r}")
 
     monkeypatch.setattr(hub, "require", require)
-    with pytest.raises(MissingExtraError, match=r"a/b is no file .*_hub comes with 'hub'"):
+    with pytest.raises(MissingExtraError, match=r"a/b is not a local file .*_hub comes with 'hub'"):
         model_folder("a/b")
     assert model_folder("nowhere") == Path("nowhere")
 

@@ -17,7 +17,7 @@ from jaxpe.training.documents import (
     Vocabulary,
     count_documents,
     count_shuffled,
-    geometry_of_documents,
+    document_geometry,
 )
 from jaxpe.training.masking import masked_ids, random_position
 
@@ -151,7 +151,7 @@ def geometry_of(subject: Subject) -> Geometry:
     """
     counts = count_documents(subject.documents)
     mu, D = _distances(counts)
-    position = geometry_of_documents(subject.documents.corpus, seed=0)
+    position = document_geometry(subject.documents.corpus, seed=0)
     reached = np.count_nonzero(position.present)
     if reached < _LEAST:
         raise InputError(
