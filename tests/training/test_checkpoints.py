@@ -81,7 +81,7 @@ def moved_far(directory):
 @pytest.mark.parametrize("damage", [scrambled, emptied, moved_far])
 def test_a_damaged_checkpoint_is_one_error_and_the_one_before_can_be_used(run, damage):
     damage(run / "7")
-    refused = pytest.raises(InputError, match=r"step 7 cannot be read .*; delete what is damaged")
+    refused = pytest.raises(InputError, match=r"step 7 cannot be read")
     with Checkpoints(run) as checkpoints, refused:
         checkpoints.restore(flax_state(0), data())
     shutil.rmtree(run / "7")

@@ -223,7 +223,7 @@ def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
     [
         ({"encoding": "sinusodal"}, "no encoding 'sinusodal'; did you mean 'sinusoidal'"),
         ({"encoding": "learned+"}, "no encoding ''; the encodings are"),
-        ({"encoding": "mrope"}, "mrope needs positions of 3 coordinates"),
+        ({"encoding": "mrope"}, "mrope needs positions with 3"),
         ({"steps": 3, "epochs": 1.0}, "`epochs` and `steps` both"),
         ({"source": "-"}, "standard input cannot be read again"),
         ({"batch_size": 0}, "`batch_size` is 0; pass at least 1"),
@@ -231,7 +231,7 @@ def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
         ({"learning_rate": float("nan")}, "`learning_rate` is nan; pass a positive number"),
         ({"warmup": 1.0}, "`warmup` is 1.0; pass a share"),
         ({"accumulate": 3}, "`accumulate=3` does not divide `batch_size=20`"),
-        ({"pretrained": "x", "task": "causal", "model": ModelConfig()}, "BERT and MPNet look"),
+        ({"pretrained": "x", "task": "causal", "model": ModelConfig()}, "`task` classify and mlm"),
         ({"pretrained": "x", "encoding": "rope", "model": ModelConfig()}, "has its own; leave"),
         ({"pretrained": "x"}, "`model.dim`, `model.layers`, `model.heads`: the pretrained model"),
     ],
