@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from jaxpe._core.errors import InputError
 from jaxpe.training import run
-from tests.hardening.test_run_folder import asked, not_evaluated, not_trained
+from tests.training.test_folder import asked, not_evaluated, not_trained
 run.train_step, run.evaluate = not_trained, not_evaluated
 print("ready", flush=True)
 sys.stdin.readline()
@@ -47,7 +47,7 @@ def test_of_two_processes_that_train_into_one_folder_one_does(films, tmp_path):
     refused, trained = sorted(one.communicate()[0] for one in both)
     assert trained == "trained\n"
     assert refused.startswith("refused: ")
-    assert any(words in refused for words in ("another run is writing", "holds a run already"))
+    assert any(words in refused for words in ("another run is writing", "already holds a run"))
     assert load_run(out).step == 2
     assert [record["step"] for record in read_log(out / "log.jsonl")] == [0, 1, 2]
 
