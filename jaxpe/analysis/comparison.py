@@ -314,7 +314,7 @@ def _group(
     best: dict[tuple[int, int], ComparedRun],
     level: float,
 ) -> Group:
-    losses, others = ({k: run.compared.loss for k, run in own.items()} for own in (runs, best))
+    losses, others = ({k: run.compared.loss for k, run in group.items()} for group in (runs, best))
     shared = sorted(losses.keys() & others.keys())
     paired = len(shared) > 1
     if runs is best:

@@ -139,16 +139,16 @@ def compare_counts(
     stored = [each if isinstance(each, StoredCounts) else read_counts(each) for each in counts]
     names = list(names) or _names(counts)
     key, pairs, grams = jax.random.key(seed), [], {}
-    drawn = {"key": key, "dim": dim, "permutations": permutations}
+    options = {"key": key, "dim": dim, "permutations": permutations}
     indices = list(itertools.combinations(range(len(stored)), 2))
     for i, j in progress.track(indices, "pairs of corpora", total=len(indices)):
-        pair, (grams[i], grams[j]) = _compared(stored[i], stored[j], (names[i], names[j]), drawn)
+        pair, (grams[i], grams[j]) = _pair(stored[i], stored[j], (names[i], names[j]), options)
         pairs.append(pair)
     adjusted = np.asarray(holm_adjusted(np.array([pair.p_value for pair in pairs])))
     pairs = [pair._replace(p_adjusted=float(p)) for pair, p in zip(pairs, adjusted, strict=True)]
     corpora = tuple(
         ComparedCorpus(name, each.documents, int(each.table.sum(dtype=np.int64)), coordinates)
-        for name, each, coordinates in zip(names, stored, _turned(stored, grams), strict=True)
+        for name, each, coordinates in zip(names, stored, _aligned(stored, grams), strict=True)
     )
     settings, warnings = stored[0].settings, _warnings(stored, names, pairs)
     return CorporaComparison(
@@ -163,7 +163,7 @@ def compare_counts(
     )
 
 
-def _compared(
+def _pair(
     a: StoredCounts, b: StoredCounts, names: tuple[str, str], options: dict[str, Any]
 ) -> tuple[ComparedPair, jax.Array]:
     """Comparison of two corpora, and their Gram matrices."""
@@ -204,7 +204,7 @@ def _as_folds(stored: StoredCounts) -> StoredCounts:
     return stored._replace(table=nulls.reshape(-1, *nulls.shape[2:]))
 
 
-def _turned(stored: Sequence[StoredCounts], grams: dict[int, jax.Array]) -> list[np.ndarray]:
+def _aligned(stored: Sequence[StoredCounts], grams: dict[int, jax.Array]) -> list[np.ndarray]:
     """Configurations in two dimensions, each turned and scaled onto the first."""
     planes = [principal_coordinates(grams[i], 2)[0] for i in range(len(stored))]
     turned = []

@@ -141,7 +141,7 @@ def _expressiveness(entry: CatalogueEntry, sizes: EncodingSizes) -> Expressivene
     return ExpressivenessRow(entry.name, properties, expressiveness)
 
 
-def _named(row: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
+def _named_row(row: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
     """Function that computes properties of an encoding and puts its name before them."""
     return lambda entry, sizes: row(entry.name, **compute(entry, sizes=sizes)._asdict())
 
@@ -150,9 +150,9 @@ _ROWS: Mapping[About, Callable[[CatalogueEntry, EncodingSizes], Any]] = {
     "names": lambda entry, _: NameRow(entry.name, entry.family, entry.vectors, entry.source),
     "overview": lambda entry, sizes: encodings.encoding_properties(entry, sizes=sizes),
     "expressiveness": _expressiveness,
-    "generalisation": _named(GeneralisationRow, encodings.encoding_generalisation),
-    "extrapolation": _named(ExtrapolationRow, encodings.encoding_extrapolation),
-    "cost": _named(CostRow, encodings.encoding_cost),
+    "generalisation": _named_row(GeneralisationRow, encodings.encoding_generalisation),
+    "extrapolation": _named_row(ExtrapolationRow, encodings.encoding_extrapolation),
+    "cost": _named_row(CostRow, encodings.encoding_cost),
 }
 
 

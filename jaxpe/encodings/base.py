@@ -57,9 +57,9 @@ class Rows(NamedTuple):
     starts: ArrayLike | None = None
     carry: Any = None
 
-    def part(self, place: int) -> "Rows":
+    def part(self, index: int) -> "Rows":
         """The same rows with one entry of a carry that is a tuple."""
-        return self if self.carry is None else self._replace(carry=self.carry[place])
+        return self if self.carry is None else self._replace(carry=self.carry[index])
 
 
 class Encoding(NamedTuple):
@@ -257,8 +257,8 @@ def as_positions(positions: ArrayLike) -> Array:
             f"positions are {positions.dtype}, which cannot tell positions apart: pass int32, or "
             "float32 where they are fractional"
         )
-    known = not is_traced(positions) and positions.is_fully_addressable
-    if known and not np.isfinite(np.asarray(positions)).all():
+    is_concrete = not is_traced(positions) and positions.is_fully_addressable
+    if is_concrete and not np.isfinite(np.asarray(positions)).all():
         raise InputError("positions hold NaN or infinity: pass finite numbers")
     return positions
 

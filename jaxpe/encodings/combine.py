@@ -128,7 +128,7 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
         return encodings[with_vectors[0]].vectors(params[with_vectors[0]], positions)
 
     hooks = {"vectors": vectors} | {name: in_order(name) for name in _SINGLE}
-    return _combined(hooks | {name: combined(name) for name in _PAIRS}, encodings)
+    return _combined_encoding(hooks | {name: combined(name) for name in _PAIRS}, encodings)
 
 
 def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = None) -> Encoding:
@@ -181,7 +181,7 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
                 lacking = piece is None and hook == "products"
                 pieces.append(dot_products(*qk) if lacking else piece)
             shape = (q.shape[-3], k.shape[-3])
-            return _joined(pieces, heads, axis=-3, shape=shape, fill=hook == "mask")
+            return _joined_pieces(pieces, heads, axis=-3, shape=shape, fill=hook == "mask")
 
         return apply
 
@@ -201,11 +201,11 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
         parts = zip(functions, split(weights, axis=-3), strict=True)
         pieces = [f(piece, q_positions, k_positions) for f, piece in parts]
         dim = next((piece.shape[-1] for piece in pieces if piece is not None), 1)
-        return _joined(pieces, heads, axis=-2, shape=(dim,), fill=False)
+        return _joined_pieces(pieces, heads, axis=-2, shape=(dim,), fill=False)
 
     hooks = {name: single(name) for name in ("query", "key")}
     hooks |= {name: pairs(name) for name in ("products", "bias", "mask")}
-    return _combined(hooks | {"value": value, "weights": weights}, encodings)
+    return _combined_encoding(hooks | {"value": value, "weights": weights}, encodings)
 
 
 def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
@@ -298,7 +298,7 @@ def _part_hooks(
     return [bound(i, *pair) for i, pair in enumerate(zip(encodings, params, strict=True))]
 
 
-def _combined(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Encoding:
+def _combined_encoding(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Encoding:
     """The encoding of the hooks that some part defines; parameters and contexts are tuples."""
 
     def init(key):
@@ -329,7 +329,7 @@ def _boundaries(heads: list[int], available: int) -> list[int]:
     return [end // share for end in itertools.accumulate(heads)][:-1]
 
 
-def _joined(
+def _joined_pieces(
     pieces: list[Array | None],
     heads: list[int],
     *,

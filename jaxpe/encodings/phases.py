@@ -24,14 +24,14 @@ def phases(positions: ArrayLike, frequencies: np.ndarray | Array, dtype: jnp.dty
             frequencies, positions.ndim + 1, dtype
         )
     rounded = jnp.round(positions).astype(jnp.int32)
-    counted = _whole_phases(rounded, frequencies)
+    counted = _integer_phases(rounded, frequencies)
     if jnp.issubdtype(positions.dtype, jnp.integer):
         return counted
     rest = (positions - rounded.astype(positions.dtype)).astype(dtype)
     return counted + rest[..., None] * expand_rank(frequencies, positions.ndim + 1, dtype)
 
 
-def _whole_phases(positions: Array, frequencies: np.ndarray) -> Array:
+def _integer_phases(positions: Array, frequencies: np.ndarray) -> Array:
     """ω_k i for int32 positions: ω = 2π·(coarse + fine)/2³² turns, coarse whole, fine in [0, 1)."""
     turns = np.asarray(frequencies, np.float64) / (2 * np.pi)
     scaled = (turns - np.floor(turns)) * 2.0**32

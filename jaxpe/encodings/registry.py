@@ -145,7 +145,7 @@ def register(
         entry = CatalogueEntry(
             name,
             family=_module(function).rpartition(".")[2] if family is None else family,
-            make=_from_sizes(function) if make is None else make,
+            make=_sizes_adapter(function) if make is None else make,
             description=first_line if description is None else description,
             **fields,
         )
@@ -156,7 +156,7 @@ def register(
 
 
 @functools.cache  # so that an entry equals itself when it is resolved again
-def _from_sizes(function: Callable[..., Any]) -> Callable[[EncodingSizes], Any]:
+def _sizes_adapter(function: Callable[..., Any]) -> Callable[[EncodingSizes], Any]:
     """The function where it takes sizes as one argument, else called with those it names."""
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind is not p.KEYWORD_ONLY for p in parameters):
@@ -225,10 +225,10 @@ def resolve(name: str | CatalogueEntry) -> CatalogueEntry:
     if name in _REGISTERED:
         return _REGISTERED[name].entry
     near = nearest(name, _REGISTERED)
-    meant = f"did you mean {near!r}? The" if near else "the"
+    suggestion = f"did you mean {near!r}? The" if near else "the"
     raise InputError(
-        f"no encoding {name!r}; {meant} encodings are {', '.join(_REGISTERED)}, one of your own is "
-        "my_module:my_encoding, and one in a file ends in .npz"
+        f"no encoding {name!r}; {suggestion} encodings are {', '.join(_REGISTERED)}, one of your "
+        "own is my_module:my_encoding, and one in a file ends in .npz"
     )
 
 
@@ -257,7 +257,7 @@ def _imported_entry(name: str) -> CatalogueEntry:
         module = importlib.import_module(module_name)
     except Exception as error:
         raise InputError(
-            f"{name!r}: the module {module_name!r} cannot be imported ({_described(error)})"
+            f"{name!r}: the module {module_name!r} cannot be imported ({_error_text(error)})"
         ) from error
     registered = _REGISTERED.get(attribute)
     if registered is not None and _module(registered.function) == module_name:
@@ -272,7 +272,7 @@ def _imported_entry(name: str) -> CatalogueEntry:
             f"{name!r} is {type(value).__name__}, not an encoding: pass a CatalogueEntry, or a "
             "function from jaxpe.EncodingSizes to a jaxpe.Encoding"
         )
-    return CatalogueEntry(name, module_name.rpartition(".")[2], _from_sizes(value), module_name)
+    return CatalogueEntry(name, module_name.rpartition(".")[2], _sizes_adapter(value), module_name)
 
 
 def _checked_entry(entry: CatalogueEntry) -> CatalogueEntry:
@@ -288,7 +288,7 @@ def _checked_entry(entry: CatalogueEntry) -> CatalogueEntry:
             results["vectors"] = jax.eval_shape(encoding.vectors, *shapes[:2])
         _check_results(results, sizes)
     except Exception as error:
-        raise InputError(f"encoding {entry.name!r} at {sizes}: {_described(error)}") from error
+        raise InputError(f"encoding {entry.name!r} at {sizes}: {_error_text(error)}") from error
     if entry.vectors and "vectors" not in results:
         raise InputError(
             f"encoding {entry.name!r}: `vectors={entry.vectors!r}` describes vectors, and its "
@@ -327,5 +327,5 @@ def _module(function: Callable[..., Any]) -> str:
     return getattr(function, "__module__", None) or "__main__"
 
 
-def _described(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

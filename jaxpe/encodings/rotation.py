@@ -20,7 +20,7 @@ def rotate(x: Array, cos: Array, sin: Array, *, interleaved: bool) -> Array:
     where the angles are differentiated too. A rule of our own would gain nothing: `jax.custom_vjp`
     would forbid forward mode, and a primitive is no faster and would have to know of meshes.
     """
-    cos, sin = _computed_once(cos), _computed_once(sin)
+    cos, sin = _hoisted_table(cos), _hoisted_table(sin)
     wide, half = x.astype(cos.dtype), x.shape[-1] // 2
     if interleaved:  # not [..., 0::2], whose transpose is a slow scatter of zeros
         pairs = lax.split(wide.reshape(*x.shape[:-1], half, 2), (1, 1), axis=x.ndim)
@@ -38,7 +38,7 @@ def rotate(x: Array, cos: Array, sin: Array, *, interleaved: bool) -> Array:
     return (left + right).astype(x.dtype)
 
 
-def _computed_once(table: Array) -> Array:
+def _hoisted_table(table: Array) -> Array:
     """The table `[..., n, heads, half]`, kept out of the loop that reads it.
 
     XLA on CPU folds cosines into the loop over batch and heads that multiplies by them, where they

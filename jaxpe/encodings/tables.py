@@ -18,8 +18,8 @@ def normal_params(key: Array, **tables: tuple[float, tuple[int, ...]]) -> dict[s
     """
     keys, dtype = jax.random.split(key, len(tables)), jnp.result_type(float)
     return {
-        name: stddev * jax.random.normal(own_key, shape, dtype)
-        for own_key, (name, (stddev, shape)) in zip(keys, tables.items(), strict=True)
+        name: stddev * jax.random.normal(table_key, shape, dtype)
+        for table_key, (name, (stddev, shape)) in zip(keys, tables.items(), strict=True)
     }
 
 
@@ -37,9 +37,9 @@ def check_tables(params: Params, **shapes: tuple[int, ...]) -> None:
     JAX clamps or fills indices beyond a table, so that a short one would give no error.
     """
     if not isinstance(params, Mapping) or not shapes.keys() <= params.keys():
-        held = f"keys {sorted(params)}" if isinstance(params, Mapping) else type(params).__name__
+        kind = f"keys {sorted(params)}" if isinstance(params, Mapping) else type(params).__name__
         raise ValueError(
-            f"params are {held}, and the encoding needs {sorted(shapes)}: pass what its init gives"
+            f"params are {kind}, and the encoding needs {sorted(shapes)}: pass what its init gives"
         )
     for name, shape in shapes.items():
         if jnp.shape(params[name]) != shape:

@@ -85,7 +85,7 @@ def checked_encoding(P: Any) -> Any:
     points = getattr(P, "coordinates", getattr(P, "points", P))
     if not isinstance(points, tuple):
         check_numeric(points, "points")
-    points = _known(points, getattr(P, "present", None))
+    points = _concrete_numbers(points, getattr(P, "present", None))
     if points is not None and points.size:
         _check_magnitude("coordinates", float(np.abs(points).max()), points.dtype)
     return host_floats(P)
@@ -128,7 +128,7 @@ def nan_unless_distances(values: Array) -> Array:
 
 def check_distributions(mu: Any) -> None:
     """Raise for rows that are no distributions; nothing for numbers that are not known."""
-    rows = _known(*_parts(mu, "probabilities"), ndim=2)
+    rows = _concrete_numbers(*_parts(mu, "probabilities"), ndim=2)
     if rows is None:
         return
     sums, least = rows.sum(axis=1, dtype=float), rows.min(axis=1)
@@ -155,7 +155,7 @@ def _is_distribution(sums: Any, least: Any) -> Any:
 
 def check_counts(counts: Any, name: str = "counts") -> None:
     """Raise for numbers that are negative, NaN or infinite; nothing where they are not known."""
-    numbers = _known(counts, as_floats=False)  # tables of whole numbers are large
+    numbers = _concrete_numbers(counts, as_floats=False)  # tables of whole numbers are large
     if numbers is not None and not (numbers.min() >= 0 and numbers.max() < np.inf):
         wrong = numbers.min() if not numbers.min() >= 0 else numbers.max()
         raise InputError(f"{name} must be finite and at least 0, not {wrong}")
@@ -173,7 +173,7 @@ def check_weights(weights: Any) -> None:
 
     Documents may be NaN, for positions that are absent.
     """
-    numbers = None if np.size(weights) > _MOST_CHECKED else _known(weights)
+    numbers = None if np.size(weights) > _MOST_CHECKED else _concrete_numbers(weights)
     if numbers is not None:
         check_counts(numbers[~np.isnan(numbers)] if numbers.ndim == 1 else numbers, "weights")
         check_symmetric(numbers, "weights")
@@ -204,7 +204,7 @@ def _parts(x: Any, field: str) -> tuple[Any, Any]:
     return getattr(x, field, None), getattr(x, "present", None)
 
 
-def _known(
+def _concrete_numbers(
     x: Any, present: Any = None, *, ndim: int | None = None, as_floats: bool = True
 ) -> np.ndarray | None:
     """Numbers of the positions present; None where they are not known, or are refused elsewhere."""
@@ -223,7 +223,7 @@ def _known(
 
 def _square(x: Any) -> np.ndarray | None:
     """The numbers of a square matrix, if they are known and few enough to be looked at."""
-    numbers = None if np.size(x) > _MOST_CHECKED else _known(x, ndim=2)
+    numbers = None if np.size(x) > _MOST_CHECKED else _concrete_numbers(x, ndim=2)
     return None if numbers is None or numbers.shape[0] != numbers.shape[1] else numbers
 
 
@@ -279,8 +279,8 @@ def numbers(x: Any, name: str) -> Array:
 
 def check_numeric(x: Any, name: str) -> None:
     """Raise for what holds no numbers, such as text, None or a result in place of an array."""
-    known = not isinstance(x, jax.Array) and not is_traced(*jax.tree.leaves(x))
-    if hasattr(x, "_fields") or (known and np.asarray(x).dtype.kind not in "biufcV"):
+    is_concrete = not isinstance(x, jax.Array) and not is_traced(*jax.tree.leaves(x))
+    if hasattr(x, "_fields") or (is_concrete and np.asarray(x).dtype.kind not in "biufcV"):
         raise InputError(f"{name} is {type(x).__name__}: pass real numbers")
 
 

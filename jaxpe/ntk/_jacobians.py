@@ -59,15 +59,15 @@ def jacobians(
     uses = example.uses
     basis = cotangent_basis(axes, example.jaxpr.out_avals[0].dtype)
     tapped = {leaf: jnp.zeros(use.output.shape, use.output.dtype) for leaf, use in uses.items()}
-    whole = {leaf: value for leaf, value in enumerate(leaves) if leaf not in uses}
+    unfactored = {leaf: value for leaf, value in enumerate(leaves) if leaf not in uses}
     groups = grouped_sizes(axes)
 
     def example_jacobian(x):
-        def output(whole, tapped):
-            merged = [whole.get(i, leaf) for i, leaf in enumerate(leaves)]
+        def output(unfactored, tapped):
+            merged = [unfactored.get(i, leaf) for i, leaf in enumerate(leaves)]
             return evaluate(example, merged, x, tapped)
 
-        _, pull, inputs = jax.vjp(output, whole, tapped, has_aux=True)
+        _, pull, inputs = jax.vjp(output, unfactored, tapped, has_aux=True)
         return jax.vmap(pull)(basis), inputs
 
     def piece_jacobians(x):
@@ -80,13 +80,13 @@ def jacobians(
             use, rows = uses[leaf], output_rows(uses[leaf], cotangents).astype(dtype)
             rows = rows.reshape(len(rows), *groups, *rows.shape[2:])
             factors = Factors(inputs[leaf] if use.lookup else inputs[leaf].astype(dtype), rows)
-            by_index[leaf] = factors if leaf in factored else _multiplied_out(factors, use)
+            by_index[leaf] = factors if leaf in factored else _full_jacobian(factors, use)
         return [by_index[leaf] for leaf in range(len(leaves))]
 
     return in_pieces(piece_jacobians, x, size=piece)
 
 
-def _multiplied_out(factors: Factors, use: Use) -> Whole:
+def _full_jacobian(factors: Factors, use: Use) -> Whole:
     """A Jacobian in factors as numbers for every parameter, by a matrix product."""
     inputs, cotangents = factors
     if use.lookup:
@@ -107,8 +107,8 @@ def _product(left: Whole | Factors, right: Whole | Factors, paired: bool) -> Arr
         return _inner(left.values, right.values, paired)
     dtype = left.cotangents.dtype
     near = _input_gram(left.inputs, right.inputs, paired, dtype)
-    places = left.cotangents.shape[-2]
-    if places == 1:
+    rows_per_example = left.cotangents.shape[-2]
+    if rows_per_example == 1:
         return near * _inner(left.cotangents[..., 0, :], right.cotangents[..., 0, :], paired)
     # Places are free axes of the cotangents' product: [..., diagonal, (free, s), (free, u)].
     rows = [jnp.moveaxis(side.cotangents, -2, 3) for side in (left, right)]

@@ -79,7 +79,7 @@ def evaluate(
             if isinstance(value, _Leaf) and value.index in added:
                 operands = [_plain(v) for v in values]
                 if eqn.primitive.name == "conv_general_dilated":
-                    out = _convolved(eqn, *operands)
+                    out = _convolution(eqn, *operands)
                 out = out + added[value.index]
                 inputs[value.index] = _input_rows(eqn, operands, position)
         return [out, *more]
@@ -98,13 +98,13 @@ def forward_flops(jaxpr: Jaxpr) -> int:
 
 def numbers_made(jaxpr: Jaxpr) -> int:
     """Numbers in all intermediate results of a jaxpr, counted in the same way."""
-    return _sum_over(jaxpr, _made)
+    return _sum_over(jaxpr, _output_numbers)
 
 
 def largest_result(jaxpr: Jaxpr) -> int:
     """Numbers in the largest intermediate result."""
     inner = [largest_result(j) for eqn in jaxpr.eqns for j in inner_jaxprs(eqn)]
-    return max([*inner, *map(_made, jaxpr.eqns)], default=0)
+    return max([*inner, *map(_output_numbers, jaxpr.eqns)], default=0)
 
 
 def _sum_over(jaxpr: Jaxpr, count: Callable[[JaxprEqn], int]) -> int:
@@ -115,18 +115,18 @@ def _sum_over(jaxpr: Jaxpr, count: Callable[[JaxprEqn], int]) -> int:
     return sum(total(eqn) for eqn in jaxpr.eqns)
 
 
-def _made(eqn: JaxprEqn) -> int:
+def _output_numbers(eqn: JaxprEqn) -> int:
     return sum(math.prod(_shape(v)) for v in eqn.outvars)
 
 
 def _flops(eqn: JaxprEqn) -> int:
     if eqn.primitive.name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        return 2 * _made(eqn) * math.prod(_shape(eqn.invars[0])[i] for i in contracted)
+        return 2 * _output_numbers(eqn) * math.prod(_shape(eqn.invars[0])[i] for i in contracted)
     if eqn.primitive.name == "conv_general_dilated":
         kernel, spec = _shape(eqn.invars[1]), eqn.params["dimension_numbers"].rhs_spec
-        return 2 * _made(eqn) * math.prod(kernel) // kernel[spec[0]]
-    return 0 if eqn.primitive.name in MOVES else _made(eqn)
+        return 2 * _output_numbers(eqn) * math.prod(kernel) // kernel[spec[0]]
+    return 0 if eqn.primitive.name in MOVES else _output_numbers(eqn)
 
 
 def _factoring_uses(jaxpr: ClosedJaxpr, leaves: Sequence[Array], x: Inputs) -> dict[int, Use]:
@@ -248,17 +248,17 @@ def _is_plain_convolution(eqn: JaxprEqn) -> bool:
 def _input_rows(eqn: JaxprEqn, values: Sequence[Array], position: int) -> Array:
     """Factor of the weight, `[places, inputs]`, or the rows looked up, `[places]`."""
     if eqn.primitive.name == "gather":
-        return _looked_up(eqn, *values)
+        return _table_rows(eqn, *values)
     if eqn.primitive.name == "conv_general_dilated":
         return _patches(eqn, *values)
     other = 1 - position
     contracted = eqn.params["dimension_numbers"][0][other]
-    kept = [i for i in range(values[other].ndim) if i not in contracted]
-    rows = lax.transpose(values[other], (*kept, *contracted))
+    free = [i for i in range(values[other].ndim) if i not in contracted]
+    rows = lax.transpose(values[other], (*free, *contracted))
     return rows.reshape(-1, math.prod(values[other].shape[i] for i in contracted))
 
 
-def _looked_up(eqn: JaxprEqn, table: Array, indices: Array) -> Array:
+def _table_rows(eqn: JaxprEqn, table: Array, indices: Array) -> Array:
     """Rows of a table; −1 where an index is outside and nothing is read."""
     rows, last = indices.reshape(-1), table.shape[0] - 1
     if eqn.params["mode"] == lax.GatherScatterMode.CLIP:
@@ -275,11 +275,11 @@ def _patches(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
     around = [(low, high, dilation - 1) for (low, high), dilation in edges]
     images = lax.pad(images, jnp.zeros((), images.dtype), [(0, 0, 0), *around, (0, 0, 0)])
     strides, dilations = params["window_strides"], params["rhs_dilation"]
-    places = [_shape(eqn.outvars[0])[i] for i in numbers.out_spec[2:]]
+    extents = [_shape(eqn.outvars[0])[i] for i in numbers.out_spec[2:]]
 
     def under(entry):
         starts = [k * dilation for k, dilation in zip(entry, dilations, strict=True)]
-        steps = zip(starts, places, strides, strict=True)
+        steps = zip(starts, extents, strides, strict=True)
         ends = [start + (count - 1) * stride + 1 for start, count, stride in steps]
         first, last = (0, *starts, 0), (len(images), *ends, images.shape[-1])
         return lax.slice(images, first, last, (1, *strides, 1))
@@ -289,7 +289,7 @@ def _patches(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
     return stacked.reshape(-1, stacked.shape[-2] * stacked.shape[-1])
 
 
-def _convolved(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
+def _convolution(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
     """The convolution of an equation, with a transpose that is fast in loops."""
     # Inside of loops XLA on CPUs takes a convolution ten times as long whose kernel has its inputs
     # and outputs in another order than the usual one, as JAX's transpose has. So the derivative by
@@ -315,6 +315,6 @@ def _convolved(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
 def output_rows(use: Use, cotangents: Array) -> Array:
     """Cotangents of a product `[..., *output]` as rows `[..., places, outputs]`."""
     lead = cotangents.ndim - len(use.output.shape)
-    kept = [lead + i for i in range(len(use.output.shape)) if i not in use.free]
-    rows = lax.transpose(cotangents, (*range(lead), *kept, *(lead + i for i in use.free)))
+    row_axes = [lead + i for i in range(len(use.output.shape)) if i not in use.free]
+    rows = lax.transpose(cotangents, (*range(lead), *row_axes, *(lead + i for i in use.free)))
     return rows.reshape(*cotangents.shape[:lead], use.places, use.outputs)

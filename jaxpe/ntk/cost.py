@@ -109,11 +109,11 @@ def estimate(
     products = axes.pairs * unfactored + sum(_factor_products(use, axes) for use in uses)
     pairs = n1 if axes.paired else n1 * n2
     flops = (n1 + n2) * jacobian + pairs * 2 * products
-    kept = outputs * unfactored + sum(_numbers_in_factors(use, axes) for use in uses)
+    per_example = outputs * unfactored + sum(_numbers_in_factors(use, axes) for use in uses)
     entries = axes.pairs / axes.size(axes.trace)
-    kept_by_pair = max((use.places**2 * entries for use in uses), default=entries)
+    per_pair = max((use.places**2 * entries for use in uses), default=entries)
     itemsize = _itemsize(leaves)
-    block, numbers = _block(kept, kept_by_pair, BUDGET / itemsize, n1, n2, symmetric=symmetric)
+    block, numbers = _block(per_example, per_pair, BUDGET / itemsize, n1, n2, symmetric=symmetric)
     return NtkCost(float(flops), block, numbers * itemsize)
 
 
@@ -133,10 +133,10 @@ def leaves_in_factors(
 
 def piece_size(example: Example, leaves: Sequence[jax.Array], axes: OutputAxes) -> int:
     """Examples that may be differentiated at a time."""
-    made = numbers_made(example.jaxpr.jaxpr)
-    kept = sum(use.places * use.outputs for use in example.uses.values())
+    results = numbers_made(example.jaxpr.jaxpr)
+    rows = sum(use.places * use.outputs for use in example.uses.values())
     # Backwards, for every output: what is kept of the products, and a few results at a time.
-    numbers = made + axes.outputs * (kept + 3 * largest_result(example.jaxpr.jaxpr))
+    numbers = results + axes.outputs * (rows + 3 * largest_result(example.jaxpr.jaxpr))
     return max(1, int(WORKSPACE / (numbers * _itemsize(leaves) + 1)))
 
 
@@ -145,16 +145,16 @@ def _itemsize(leaves: Sequence[jax.Array]) -> int:
 
 
 def _block(
-    kept: int, by_pair: float, room: float, n1: int, n2: int, *, symmetric: bool
+    per_example: int, per_pair: float, room: float, n1: int, n2: int, *, symmetric: bool
 ) -> tuple[int, float]:
     """Examples in a block, and the numbers in two of them; in one, if that has all there are."""
-    alone = kept * n1 + by_pair * n1**2
+    alone = per_example * n1 + per_pair * n1**2
     if symmetric and alone <= room:
         return n1, float(alone)
     # 2·kept·b + by_pair·b² numbers fit the budget, solved for b.
-    fits = room / (kept + math.sqrt(kept**2 + by_pair * room))
+    fits = room / (per_example + math.sqrt(per_example**2 + per_pair * room))
     block = max(1, min(int(fits), max(n1, n2)))
-    return block, float(2 * kept * block + by_pair * block**2)
+    return block, float(2 * per_example * block + per_pair * block**2)
 
 
 def _factor_products(use: Use, axes: OutputAxes) -> int:

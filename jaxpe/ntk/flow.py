@@ -74,32 +74,32 @@ class GradientFlow(NamedTuple):
         size = jnp.abs(self.eigenvalues)
         rtol = self._rtol() if rtol is None else rtol
         largest = jnp.max(size)
-        kept = self.inverse_eigenvalues(rtol=rtol) != 0
-        lost = jnp.where(kept[:, None], 0.0, dot(self.eigenvectors.T, self.forcing))
-        singular = ~jnp.all(kept)
-        least = jnp.min(jnp.where(kept, size, largest))
+        nonzero = self.inverse_eigenvalues(rtol=rtol) != 0
+        lost = jnp.where(nonzero[:, None], 0.0, dot(self.eigenvectors.T, self.forcing))
+        singular = ~jnp.all(nonzero)
+        least = jnp.min(jnp.where(nonzero, size, largest))
         return FixedPoint(
-            positions=self._relaxed(self.forcing, jnp.inf, kept).reshape(self.shape.shape),
+            positions=self._relaxed(self.forcing, jnp.inf, nonzero).reshape(self.shape.shape),
             condition=jnp.where(singular, jnp.inf, largest / least),
-            rank=jnp.sum(kept, dtype=jnp.int32),
+            rank=jnp.sum(nonzero, dtype=jnp.int32),
             singular=singular,
-            residual=jnp.linalg.norm(lost) / _one_for_zero(jnp.linalg.norm(self.forcing)),
+            residual=jnp.linalg.norm(lost) / _nonzero_norm(jnp.linalg.norm(self.forcing)),
             stable=jnp.all(self.eigenvalues >= -rtol * largest),
         )
 
     def inverse_eigenvalues(self, *, rtol: float | None = None) -> Float[Array, " m"]:
         """1/λ, and 0 for eigenvalues that count as zero: those of the pseudo-inverse."""
         size = jnp.abs(self.eigenvalues)
-        kept = size > (self._rtol() if rtol is None else rtol) * jnp.max(size)
-        return jnp.where(kept, 1.0 / jnp.where(kept, self.eigenvalues, 1.0), 0.0)
+        nonzero = size > (self._rtol() if rtol is None else rtol) * jnp.max(size)
+        return jnp.where(nonzero, 1.0 / jnp.where(nonzero, self.eigenvalues, 1.0), 0.0)
 
     def _rtol(self) -> float:
         return self.eigenvalues.shape[0] * float(jnp.finfo(self.eigenvalues.dtype).eps)
 
-    def _relaxed(self, velocity: Array, time: ArrayLike | float, kept: Array) -> Array:
+    def _relaxed(self, velocity: Array, time: ArrayLike | float, nonzero: Array) -> Array:
         eigenpairs = lax.stop_gradient((self.eigenvalues, self.eigenvectors))
         time = jnp.asarray(time, self.eigenvalues.dtype)
-        return relaxed(self.kernel, *eigenpairs, velocity, time, kept)
+        return relaxed(self.kernel, *eigenpairs, velocity, time, nonzero)
 
 
 def gradient_flow(
@@ -127,8 +127,8 @@ def gradient_flow(
     alpha, b, P_0 = (floating(x, name) for x, name in ((alpha, "alpha"), (b, "b"), (P_0, "P_0")))
     if P_0.ndim != 2 or not P_0.size:
         raise ValueError(f"P_0 has shape {P_0.shape}: pass [n, d] of at least one number")
-    whole = (*P_0.shape, *P_0.shape)
-    if b.shape != P_0.shape or alpha.shape not in (whole, (P_0.shape[0],) * 2):
+    full_shape = (*P_0.shape, *P_0.shape)
+    if b.shape != P_0.shape or alpha.shape not in (full_shape, (P_0.shape[0],) * 2):
         raise ValueError(
             f"alpha has shape {alpha.shape}, b {b.shape} and P_0 {P_0.shape}: pass b and P_0 "
             "[n, d], and alpha [n, n] or [n, d, n, d]"
@@ -173,7 +173,7 @@ def solve_flow(
     P_0, times = jnp.asarray(P_0), jnp.asarray(times)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(jax.tree_util.Partial(_at_any_time, velocity)),
+            diffrax.ODETerm(jax.tree_util.Partial(_velocity_at, velocity)),
             diffrax.Tsit5(),
             t0=0.0,
             t1=times[-1],
@@ -187,7 +187,7 @@ def solve_flow(
 
 
 # With a function of its own, diffrax compiles once for the same velocity.
-def _at_any_time(velocity: Callable[[Array], Array], t: Array, P: Array, args: None) -> Array:
+def _velocity_at(velocity: Callable[[Array], Array], t: Array, P: Array, args: None) -> Array:
     return velocity(P)
 
 
@@ -254,24 +254,24 @@ def linearised_training(
             return loss(outputs), outputs
 
         params, opt_state = state
-        seen, gradient = jax.value_and_grad(objective, has_aux=True)(params)
+        value_and_outputs, gradient = jax.value_and_grad(objective, has_aux=True)(params)
         with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
             updates, opt_state = optimizer.update(gradient, opt_state, params)
         params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), params, updates)
-        return (params, opt_state), seen
+        return (params, opt_state), value_and_outputs
 
     def step(states, _):
         moved = _norm(jax.tree.map(jnp.subtract, states[0][0], params))
-        states, seen = zip(*map(one, models, states), strict=True)
-        (value, y), (linear_value, y_linear) = seen
+        states, values_and_outputs = zip(*map(one, models, states), strict=True)
+        (value, y), (linear_value, y_linear) = values_and_outputs
         return states, (TrainingGap(value, linear_value, _norm(y - y_linear), moved), _norm(y))
 
     start = (params, optimizer.init(params))
     # A step more than asked for: it tells what the others came to, and compiles nothing anew.
     _, (gap, outputs) = lax.scan(step, (start, start), length=steps + 1)
     return gap._replace(
-        output_distance=gap.output_distance / _one_for_zero(outputs[0]),
-        moved=gap.moved / _one_for_zero(_norm(params)),
+        output_distance=gap.output_distance / _nonzero_norm(outputs[0]),
+        moved=gap.moved / _nonzero_norm(_norm(params)),
     )
 
 
@@ -279,5 +279,5 @@ def _norm(tree: Any) -> Array:
     return safe_sqrt(jnp.asarray(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree))))
 
 
-def _one_for_zero(norm: Array) -> Array:
+def _nonzero_norm(norm: Array) -> Array:
     return jnp.where(norm == 0, 1.0, norm)

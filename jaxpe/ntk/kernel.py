@@ -88,7 +88,7 @@ def empirical_ntk(
     [[2.0, 1.0], [1.0, 2.0]]
     """
     x1, x2, params = jax.tree.map(jnp.asarray, (x1, x2, params))
-    axes = _checked(f, x1, x2, params, trace_axes, diagonal_axes)
+    axes = _checked_axes(f, x1, x2, params, trace_axes, diagonal_axes)
     if block_size is not None and block_size < 1:
         raise ValueError(f"block_size must be at least 1, not {block_size}")
     if warn and not is_traced(*jax.tree.leaves((x1, params))):
@@ -109,11 +109,11 @@ def _compiled_kernel(
 ) -> Array:
     kernel = partial(_kernel, f=f, axes=axes, block_size=block_size)
     if mesh is None:
-        return _in_order(kernel(params, x1, x2), axes)
-    return _in_order(_on_mesh(kernel, mesh, params, x1, x2, axes), axes)
+        return _ordered_axes(kernel(params, x1, x2), axes)
+    return _ordered_axes(_sharded_kernel(kernel, mesh, params, x1, x2, axes), axes)
 
 
-def _checked(f, x1, x2, params, trace_axes, diagonal_axes) -> OutputAxes:
+def _checked_axes(f, x1, x2, params, trace_axes, diagonal_axes) -> OutputAxes:
     """Axes of the output, of arguments that fit each other."""
     check_floating(params)
     n1 = batch_size(x1, "x1")
@@ -165,7 +165,7 @@ def _kernel(
     return values / axes.size(axes.trace)
 
 
-def _on_mesh(kernel, mesh, params, x1, x2, axes) -> Array:
+def _sharded_kernel(kernel, mesh, params, x1, x2, axes) -> Array:
     """Rows of x1 spread over the axis "data"; the last example fills up the last device."""
     if "data" not in mesh.axis_names:
         raise ValueError(f"the mesh has axes {mesh.axis_names}: name one of them 'data'")
@@ -190,7 +190,7 @@ def _on_mesh(kernel, mesh, params, x1, x2, axes) -> Array:
     return run(params, rows, others)[:n]
 
 
-def _in_order(values: Array, axes: OutputAxes) -> Array:
+def _ordered_axes(values: Array, axes: OutputAxes) -> Array:
     """Axes `[n1, n2, diagonal, free, free]` as those of the output, each twice or once."""
     if axes.paired:
         values = values.mean(0, keepdims=True) if 0 in axes.trace else values
@@ -200,7 +200,7 @@ def _in_order(values: Array, axes: OutputAxes) -> Array:
     groups += [(a, 0) for a in diagonal] + [(a, i) for i in range(2) for a in axes.free]
     sizes = [axes.shape[a - 1] for a in (*diagonal, *axes.free, *axes.free)]
     values = values.reshape(*values.shape[:lead], *sizes)
-    wanted = sorted(groups[lead:])
-    order = [*range(lead), *(groups.index(group) for group in wanted)]
+    ordered = sorted(groups[lead:])
+    order = [*range(lead), *(groups.index(group) for group in ordered)]
     values = values.transpose(order)
     return values[0] if 0 in axes.trace else values

@@ -59,7 +59,7 @@ def taylor_expand(f: Callable[..., Any], params: Params, *, degree: int) -> Call
             moved = jax.tree.map(lambda p, d: p + t.astype(p.dtype) * d, params, step)
             return f(moved, *args, **options)
 
-        return _sum_of_series(_derivatives(along, degree)(jnp.zeros(())))
+        return _taylor_sum(_derivatives(along, degree)(jnp.zeros(())))
 
     return f_taylor
 
@@ -77,7 +77,7 @@ def _derivatives(h: Callable[..., Any], order: int) -> Callable[..., tuple[Any, 
     return with_one_more
 
 
-def _sum_of_series(derivatives: tuple[Any, ...]) -> Any:
+def _taylor_sum(derivatives: tuple[Any, ...]) -> Any:
     """Σ h⁽ᵏ⁾/k!, by Horner's rule at t = 1."""
     *lower, total = derivatives
     for k in range(len(lower), 0, -1):

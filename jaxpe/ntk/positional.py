@@ -62,7 +62,7 @@ def positional_ntk(
     >>> positional_ntk(f, loss, jnp.zeros((2, 3)), jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[2.0, 0.0], [0.0, 8.0]]
     """
-    P, examples = _checked(f, loss, P, examples)
+    P, examples = _checked_inputs(f, loss, P, examples)
     if blocks not in get_args(Blocks):
         raise ValueError(f"blocks is {blocks!r}, not one of {get_args(Blocks)}")
     n, d = P.shape
@@ -92,7 +92,7 @@ def positional_ntk_product(
     >>> product(jnp.array([[1.0], [0.0]])).ravel().tolist()
     [4.0, 2.0]
     """
-    P, examples = _checked(f, loss, P, examples)
+    P, examples = _checked_inputs(f, loss, P, examples)
 
     def product(V: Float[ArrayLike, "..."]) -> Float[Array, "n d"]:
         if jnp.shape(V) != P.shape:
@@ -137,7 +137,7 @@ def positional_fisher(
     >>> positional_fisher(f, P, x, key=jax.random.key(0)).tolist()
     [[0.25, -0.25], [-0.25, 0.25]]
     """
-    P, examples = _checked(f, lambda outputs, example: jnp.sum(outputs), P, examples)
+    P, examples = _checked_inputs(f, lambda outputs, example: jnp.sum(outputs), P, examples)
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
     count = jax.tree.leaves(examples)[0].shape[0]
@@ -147,8 +147,8 @@ def positional_fisher(
         logits, back = jax.vjp(lambda P: f(P, example), P)
 
         def outer(key: Array) -> Array:
-            drawn = jax.random.categorical(key, logits)
-            truth = jax.nn.one_hot(drawn, logits.shape[-1], dtype=logits.dtype)
+            labels = jax.random.categorical(key, logits)
+            truth = jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
             gradient = back(jax.nn.softmax(logits) - truth)[0]
             return jnp.einsum("ic,jc->ij", gradient, gradient, precision=lax.Precision.HIGHEST)
 
@@ -171,7 +171,7 @@ def positional_forcing(
     >>> positional_forcing(f, loss, jnp.zeros((2, 1)), jnp.array([[2.0, 1.0]])).tolist()
     [[2.0], [1.0]]
     """
-    P, examples = _checked(f, loss, P, examples)
+    P, examples = _checked_inputs(f, loss, P, examples)
 
     def forcing(example: Any) -> Array:
         return -jax.grad(lambda P: loss(f(P, example), example))(P)
@@ -179,7 +179,7 @@ def positional_forcing(
     return expectation(forcing, examples, batch_size)
 
 
-def _checked(f: Model, loss: Loss, P: ArrayLike, examples: Any) -> tuple[Array, Any]:
+def _checked_inputs(f: Model, loss: Loss, P: ArrayLike, examples: Any) -> tuple[Array, Any]:
     P, examples = jnp.asarray(P), jax.tree.map(jnp.asarray, examples)
     if P.ndim != 2 or not P.size or not jnp.issubdtype(P.dtype, jnp.floating):
         raise ValueError(

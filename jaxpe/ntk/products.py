@@ -63,18 +63,18 @@ def ntk_vector_product(
     check_alike(*jax.tree.map(jnp.asarray, (x1, x2)))
     output_of(f, params, x1)
     out = output_of(f, params, x2)
-    push, pull = _linearised(params, x1, x2, f=f)
+    push, pull = _push_and_pull(params, x1, x2, f=f)
 
     def matvec(v: Array) -> Array:
         if jnp.shape(v) != out.shape:
             raise ValueError(f"v has shape {jnp.shape(v)}, but outputs at x2 have {out.shape}")
-        return _pushed(push, pull, jnp.asarray(v, out.dtype))
+        return _kernel_product(push, pull, jnp.asarray(v, out.dtype))
 
     return matvec
 
 
 @partial(jax.jit, static_argnames="f")
-def _linearised(params: Params, x1: Inputs, x2: Inputs, *, f: Apply) -> tuple[Any, Any]:
+def _push_and_pull(params: Params, x1: Inputs, x2: Inputs, *, f: Apply) -> tuple[Any, Any]:
     """The derivative of f at x1 and its transpose at x2: pytrees of what they keep."""
     _, pull = jax.vjp(lambda params: f(params, x2), params)
     _, push = jax.linearize(lambda params: f(params, x1), params)
@@ -82,7 +82,7 @@ def _linearised(params: Params, x1: Inputs, x2: Inputs, *, f: Apply) -> tuple[An
 
 
 @jax.jit
-def _pushed(push: Any, pull: Any, v: Array) -> Array:
+def _kernel_product(push: Any, pull: Any, v: Array) -> Array:
     return push(*pull(v))
 
 

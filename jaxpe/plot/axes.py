@@ -135,14 +135,14 @@ def spectrum(
     >>> spectrum(np.array([3.0, 1.0, 0.0]), ax=Figure().subplots()).get_xydata().tolist()
     [[1.0, 3.0], [2.0, 1.0]]
     """
-    ax, known = _axes(ax), _array(values, "eigenvalues")
-    known = known[np.abs(known) > 1e-12]
+    ax, eigenvalues = _axes(ax), _array(values, "eigenvalues")
+    eigenvalues = eigenvalues[np.abs(eigenvalues) > 1e-12]
     look: dict[str, Any] = {"marker": "o", "ls": "", "ms": 3.5} | line
-    (points,) = ax.plot(np.arange(1, len(known) + 1), known, **look)
+    (points,) = ax.plot(np.arange(1, len(eigenvalues) + 1), eigenvalues, **look)
     if chance is not None and chance > 0:
         ax.set_yscale("symlog", linthresh=chance)
         ax.axhline(chance, color="#666666", ls="--", lw=1.2)
-    elif known.size and (known > 0).all():
+    elif eigenvalues.size and (eigenvalues > 0).all():
         ax.set_yscale("log")
     ax.set(xscale="log", xlabel="eigenvalue number", ylabel="eigenvalue")
     return points
@@ -195,12 +195,12 @@ def offset_quantiles(values: np.ndarray, present: np.ndarray) -> np.ndarray:
     >>> offset_quantiles(np.array([[0.0, 2.0], [2.0, 0.0]]), np.array([True, True])).tolist()
     [[2.0], [2.0], [2.0]]
     """
-    known_only = _off_diagonal(values, present)
+    off_diagonal = _off_diagonal(values, present)
     curves = np.full((3, len(present) - 1), np.nan)
     for offset in range(1, len(present)):
-        pairs = np.diagonal(known_only, offset)
-        if (known := pairs[np.isfinite(pairs)]).size:
-            curves[:, offset - 1] = known.mean(), *np.quantile(known, _BAND)
+        pairs = np.diagonal(off_diagonal, offset)
+        if (finite := pairs[np.isfinite(pairs)]).size:
+            curves[:, offset - 1] = finite.mean(), *np.quantile(finite, _BAND)
     return curves
 
 
@@ -215,7 +215,7 @@ def _matrix(
     squared: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Distances, or their squares, and the positions to show."""
-    known = getattr(D, "present", None)  # of an array there is none
+    own_present = getattr(D, "present", None)  # of an array there is none
     if getattr(D, "squared_distances", None) is not None:  # may be below 0
         values = _array(D, "squared_distances")
         values = values if squared else np.sqrt(np.clip(values, 0, None))
@@ -224,7 +224,7 @@ def _matrix(
         values = values**2 if squared else values
     if values.ndim != 2 or values.shape[0] != values.shape[1]:
         raise InputError(f"distances have shape {list(values.shape)}: pass a matrix [n, n]")
-    chosen = known if present is None else present
+    chosen = own_present if present is None else present
     return values, np.ones(len(values), bool) if chosen is None else np.asarray(chosen)
 
 
@@ -248,8 +248,8 @@ def _off_diagonal(values: np.ndarray, present: np.ndarray) -> np.ndarray:
 
 def _middle(values: np.ndarray) -> tuple[float, float]:
     """The range of all but the lowest and highest 2 %."""
-    known = values[np.isfinite(values)]
-    if not known.size:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
         return 0.0, 1.0
-    low, high = map(float, np.quantile(known, (_CUT, 1 - _CUT)))
+    low, high = map(float, np.quantile(finite, (_CUT, 1 - _CUT)))
     return (low, high) if high > low else (low - 0.5, low + 0.5)

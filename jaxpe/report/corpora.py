@@ -85,9 +85,9 @@ def configurations_figure(result: CorporaComparison) -> "matplotlib.figure.Figur
     names = " and ".join(visible(each.name) for each in result.corpora[:2])
     more = f" and {len(result.corpora) - 2} more" if len(result.corpora) > 2 else ""
     figure, (axis,) = new_figure(f"Positional geometry of {names}{more}", height=4.2)
-    for place, each in enumerate(result.corpora):
+    for index, each in enumerate(result.corpora):
         x, y = np.asarray(each.coordinates, float).T
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour = _COLOURS[index % len(_COLOURS)]
         axis.plot(x, y, color=colour, lw=1.2, marker="o", ms=2.5, label=visible(each.name))
         axis.plot(x[:1], y[:1], color=colour, marker="o", ms=9, mfc="none", ls="none")
     axis.set(xlabel="first dimension", ylabel="second dimension", aspect="equal")

@@ -42,10 +42,10 @@ def write_files(
     files |= {path: draw() for path, draw in images.items()} if png else {}
     files |= dict(further) | ({} if result is None else result_files(result, name))
     files |= {f"{name}.html": page.encode()}
-    with contextlib.ExitStack() as whole:
+    with contextlib.ExitStack() as stack:
         # The first that is entered takes its name last, once all are on the disk: the page.
         for path, content in reversed(files.items()):
-            whole.enter_context(atomic_file(directory / path)).write_bytes(content)
+            stack.enter_context(atomic_file(directory / path)).write_bytes(content)
     remove_files(directory, [] if png else images)
     remove_other_figures(directory, others, figures)
     return directory / f"{name}.html"
@@ -54,7 +54,7 @@ def write_files(
 def remove_other_figures(directory: Path, others: str, drawn: list[Rendered]) -> None:
     """Take away figures of names that match a pattern, but for those that were drawn."""
     names = re.compile(rf"({others})\.(svg|png)")
-    kept = {figure.name for figure in drawn}
-    found = sorted((directory / "figures").glob("*"))
-    left = [path for path in found if names.fullmatch(path.name) and path.stem not in kept]
-    remove_files(directory, [f"figures/{path.name}" for path in left])
+    current = {figure.name for figure in drawn}
+    paths = sorted((directory / "figures").glob("*"))
+    stale = [path for path in paths if names.fullmatch(path.name) and path.stem not in current]
+    remove_files(directory, [f"figures/{path.name}" for path in stale])

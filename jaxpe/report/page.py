@@ -42,9 +42,9 @@ def term_links(terms: Mapping[str, str]) -> Callable[[str], Any]:
     waiting = dict(terms)
     pattern = re.compile("|".join(map(re.escape, sorted(terms, key=len, reverse=True))))
 
-    def linked(found: re.Match[str]) -> str:
-        place = waiting.pop(found[0], None)
-        return found[0] if place is None else f'<a href="#{place}">{found[0]}</a>'
+    def linked(match: re.Match[str]) -> str:
+        anchor = waiting.pop(match[0], None)
+        return match[0] if anchor is None else f'<a href="#{anchor}">{match[0]}</a>'
 
     return lambda text: markupsafe.Markup(pattern.sub(linked, str(markupsafe.escape(text))))
 

@@ -62,7 +62,7 @@ def table_group(
     tables: Iterable[tuple[str, Sequence[str], Sequence[Sequence[str]]]],
 ) -> "rich.console.Group":
     """Tables of title, header and rows, one below the other, with numbers right of a name."""
-    made = [make_table(*table, right=range(1, 99)) for table in tables]
-    for table in made:
+    rich_tables = [make_table(*table, right=range(1, 99)) for table in tables]
+    for table in rich_tables:
         table.padding = (0, 1, 0, 0)  # 100 columns are to do
-    return require("rich.console", extra="report").Group(*made)
+    return require("rich.console", extra="report").Group(*rich_tables)

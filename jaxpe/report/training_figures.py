@@ -103,7 +103,7 @@ def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
         axis.set_xticks(ticks, [f"{step:g}" for step in steps], rotation=60, fontsize=9)
         axis.grid(axis="y", color="#F2F2F2", lw=0.8)
         axis.set_axisbelow(True)
-        _widen(axis)
+        _widen_axis(axis)
     for axis in axes[-2:]:
         axis.set_xlabel("step, evenly spaced")
     add_legend(figure, axes[0], columns=3)
@@ -184,7 +184,7 @@ def smoothed(values: np.ndarray) -> np.ndarray:
     return np.convolve(values, window, "same") / np.convolve(ones, window, "same")
 
 
-def _widen(axis) -> None:
+def _widen_axis(axis) -> None:
     """Widen an axis whose curve hardly moves, which would show rounding."""
     low, high = axis.get_ylim()
     least = 0.02 * max(abs(low), abs(high), 1e-6)

@@ -183,13 +183,13 @@ def logit_parts(
     check_inner_products(encoding)
     i, j = centered_positions(encoding, q_positions, k_positions)
     check_queries_and_keys(jnp.asarray(q_content), jnp.asarray(k_content))
-    q, *q_parts = _hooked(encoding.query, params, "q", q_content, q_position, i)
-    k, *k_parts = _hooked(encoding.key, params, "k", k_content, k_position, j)
+    q, *q_parts = _encoded_parts(encoding.query, params, "q", q_content, q_position, i)
+    k, *k_parts = _encoded_parts(encoding.key, params, "k", k_content, k_position, j)
     k_parts = [repeat_heads(part, q.shape[-2]) for part in k_parts]
     scale = _scale(scale, q, jnp.shape(q_content)[-1])
     bias = encoding.bias(params, q, k, q_positions, k_positions)
     cc, cp, pc, pp = (scale * _products(a, b) for a in q_parts for b in k_parts)
-    return LogitParts(cc, cp, pc, pp, _full(bias, cc))
+    return LogitParts(cc, cp, pc, pp, _full_bias(bias, cc))
 
 
 def pair_logits(
@@ -223,16 +223,16 @@ def pair_logits(
     >>> parts.logits[0, :, 0, 1].tolist(), parts.total[0, 0, 1].item()
     ([1.0, 1.0], 2.0)
     """
-    q, k = _widened(q), _widened(k)
+    q, k = _wide_heads(q), _wide_heads(k)
     check_queries_and_keys(q, k)
     check_inner_products(encoding)
     i, j = centered_positions(encoding, q_positions, k_positions)
     width = q.shape[-1]
     q, k = encoding.query(params, q, i), encoding.key(params, k, j)
     scale = _scale(scale, q, width)
-    products, rest = _paired(q, k, q.shape[-1] if rotary_dim is None else rotary_dim, layout)
+    products, rest = _pair_products(q, k, q.shape[-1] if rotary_dim is None else rotary_dim, layout)
     bias = encoding.bias(params, q, k, q_positions, k_positions)
-    return PairLogits(scale * products, scale * rest, _full(bias, rest))
+    return PairLogits(scale * products, scale * rest, _full_bias(bias, rest))
 
 
 @partial(jax.jit, static_argnames="causal")
@@ -272,20 +272,20 @@ def sum_parts(
             f"of tokens, [..., {n}], without the axis of the heads"
         )
     mask = jnp.broadcast_to(mask, (*documents, n))
-    seen = mask[..., :, None] & mask[..., None, :]
+    valid_pairs = mask[..., :, None] & mask[..., None, :]
     if causal:
-        seen &= expand_rank(jnp.tri(n, dtype=bool), seen.ndim)
+        valid_pairs &= expand_rank(jnp.tri(n, dtype=bool), valid_pairs.ndim)
     axes = tuple(range(len(documents)))
 
     def clear(x):  # before it is squared, or what is not finite comes back through derivatives
-        return jnp.where(seen[..., None, :, :], x, jnp.zeros((), x.dtype))
+        return jnp.where(valid_pairs[..., None, :, :], x, jnp.zeros((), x.dtype))
 
     parts = jax.tree.map(clear, parts)
     return PartSums(
         parts=jax.tree.map(lambda x: jnp.sum(x, axis=axes), parts),
         squares=jax.tree.map(lambda x: jnp.sum(x**2, axis=axes), parts),
         total_squares=jnp.sum(parts.total**2, axis=axes),
-        counts=jnp.sum(seen, axis=axes, dtype=jnp.int32),
+        counts=jnp.sum(valid_pairs, axis=axes, dtype=jnp.int32),
     )
 
 
@@ -302,15 +302,15 @@ def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
     >>> shares.share.content_content.tolist(), shares.residual.content_content.tolist()
     ([1.0], [0.0])
     """
-    seen = jnp.broadcast_to((means.counts > 0)[..., None, :, :], means.total_squares.shape)
+    valid_pairs = jnp.broadcast_to((means.counts > 0)[..., None, :, :], means.total_squares.shape)
     size = jnp.sum(means.total_squares, axis=(-2, -1))
 
     def share(squares):
         return jnp.sum(squares, axis=(-2, -1)) / jnp.where(size == 0, 1.0, size)
 
     def residual(mean):
-        nearest = toeplitz_matrix(diagonal_means(mean, mask=seen))
-        nearest = jnp.where(seen, nearest, jnp.zeros((), nearest.dtype))
+        nearest = toeplitz_matrix(diagonal_means(mean, mask=valid_pairs))
+        nearest = jnp.where(valid_pairs, nearest, jnp.zeros((), nearest.dtype))
         return jnp.vectorize(unexplained_share, signature="(n,n),(n,n)->()")(mean, nearest)
 
     return ToeplitzShares(
@@ -320,7 +320,7 @@ def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
     )
 
 
-def _hooked(
+def _encoded_parts(
     hook: Callable[[Params, ArrayLike, ArrayLike], Array],
     params: Params,
     name: str,
@@ -334,13 +334,13 @@ def _hooked(
             f"{name}_content has shape {jnp.shape(content)}, {name}_position "
             f"{jnp.shape(position)}: pass both [..., n, heads, head_dim]"
         )
-    content, position = _widened(content), _widened(position)
+    content, position = _wide_heads(content), _wide_heads(position)
     encoded = hook(params, content + position, positions)
     alone = hook(params, content, positions)
     return encoded, alone, encoded - alone
 
 
-def _widened(x: ArrayLike) -> Array:
+def _wide_heads(x: ArrayLike) -> Array:
     """Queries or keys in float32 or wider."""
     x = jnp.asarray(x)
     if x.ndim < 3 or not jnp.issubdtype(x.dtype, jnp.floating):
@@ -359,14 +359,14 @@ def _products(q: Array, k: Array) -> Float[Array, "... heads n_q n_k"]:
     return jnp.einsum("...qhd,...khd->...hqk", q, k, precision="highest")
 
 
-def _full(bias: Array | None, logits: Array) -> Float[Array, "... heads n_q n_k"]:
+def _full_bias(bias: Array | None, logits: Array) -> Float[Array, "... heads n_q n_k"]:
     """The bias in the shape of the logits; 0 where there is none."""
     if bias is None:
         return jnp.zeros_like(logits)
     return jnp.broadcast_to(expand_rank(bias, logits.ndim, logits.dtype), logits.shape)
 
 
-def _paired(q: Array, k: Array, rotary_dim: int, layout: Layout) -> tuple[Array, Array]:
+def _pair_products(q: Array, k: Array, rotary_dim: int, layout: Layout) -> tuple[Array, Array]:
     """Products of each pair of entries, and of the entries in no pair."""
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"queries are {q.shape[-1]} wide and keys {k.shape[-1]}: pass one width")

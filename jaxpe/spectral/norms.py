@@ -71,7 +71,7 @@ def _largest_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, 
 # G^p / tr G^p tends to is P, the mean of vvᵀ over the largest singular values, and ∂σ₁² = tr(P ∂G).
 def _largest_and_gradient(A: Array) -> tuple[Array, Array]:
     """σ₁ and A P / √tr(P AᵀA), for matrices that are not wider than high."""
-    near, powers = _near_one(A, axes=(-2, -1))
+    near, powers = _scaled_to_one(A, axes=(-2, -1))
     G = jnp.einsum("...ki,...kj->...ij", near, near, precision="highest")
     above, P = _dominant(G)
     within = safe_sqrt(jnp.sum(P * G, axis=(-2, -1)))
@@ -103,7 +103,7 @@ def _dominant(G: Array) -> tuple[Array, Array]:
 
 # 2^e of the largest float is the largest power of two, but 2^(−e) is below what counts as normal,
 # and processors take that for 0: hence two factors. (Of A / size compilers make A · (1 / size).)
-def _near_one(A: Array, *, axes: tuple[int, ...]) -> tuple[Array, tuple[Array, Array]]:
+def _scaled_to_one(A: Array, *, axes: tuple[int, ...]) -> tuple[Array, tuple[Array, Array]]:
     """A over a power of two, exactly, its largest entry in [1, 2); and two factors of that."""
     largest = lax.stop_gradient(jnp.max(jnp.abs(A), axis=axes, keepdims=True, initial=0))
     exponent = jnp.frexp(largest)[1] - 1
@@ -156,11 +156,11 @@ def operator_norm(
         raise ValueError(f"x is {x.dtype}: pass float32 or float64")
     if max_iterations < 1:
         raise ValueError(f"max_iterations is {max_iterations}: pass at least 1")
-    return _by_power_method(x, key, tolerance, max_iterations, f=f)
+    return _power_method(x, key, tolerance, max_iterations, f=f)
 
 
 @partial(jax.jit, static_argnames="f")
-def _by_power_method(
+def _power_method(
     x: Array,
     key: Array,
     tolerance: float | Array,
@@ -194,7 +194,7 @@ def _by_power_method(
 
 def _unit(x: Array) -> tuple[Array, Array, tuple[Array, Array]]:
     """x/‖x‖, and ‖x‖ as a number near 1 and two powers of two; 0 for 0."""
-    near, powers = _near_one(x, axes=tuple(range(x.ndim)))
+    near, powers = _scaled_to_one(x, axes=tuple(range(x.ndim)))
     size = jnp.linalg.norm(near.ravel())
     return near / jnp.where(size == 0, 1, size), size, powers
 

@@ -81,7 +81,7 @@ def toeplitz_matrix(
     >>> toeplitz_matrix(np.array([4.0, 2.0, 9.0]), n=3).tolist()
     [[2.0, 9.0, 0.0], [4.0, 2.0, 9.0], [0.0, 4.0, 2.0]]
     """
-    t = _fitted(diagonals_of(diagonals), n)
+    t = _middle_diagonals(diagonals_of(diagonals), n)
     return t[..., diagonal_labels((t.shape[-1] + 1) // 2)]
 
 
@@ -163,12 +163,12 @@ def descending_values(A: Inexact[Array, "... n n"], kind: str) -> Float[Array, "
     """Eigenvalues of the symmetric part, or singular values."""
     check_kind(kind)
     if kind == "singular":
-        return _one_by_one(A, singular=True)
-    return _one_by_one(symmetric_part(A), singular=False)[..., ::-1]
+        return _matrix_spectra(A, singular=True)
+    return _matrix_spectra(symmetric_part(A), singular=False)[..., ::-1]
 
 
 @partial(jax.jit, static_argnames="singular")
-def _one_by_one(A: Array, *, singular: bool) -> Array:
+def _matrix_spectra(A: Array, *, singular: bool) -> Array:
     """Singular values of every matrix, or eigenvalues; on a CPU of one matrix after another."""
 
     # LAPACK's batches are shared out among the threads that run the program. Two decompositions of
@@ -227,7 +227,7 @@ def diagonals_of(diagonals: ArrayLike) -> Array:
     return t
 
 
-def _fitted(t: Array, n: int | None) -> Array:
+def _middle_diagonals(t: Array, n: int | None) -> Array:
     """The 2n − 1 middle diagonals, with zeros beyond those there are."""
     size = (t.shape[-1] + 1) // 2
     if n is None:

@@ -37,7 +37,7 @@ def kl_divergences(mu: Distributions) -> Float[Array, "n n"]:
     [[0.0, inf], [0.6931, 0.0]]
     """
     check_distributions(mu)
-    return _sum_over_words(as_distributions(mu), terms=_kl_terms)
+    return _word_sums(as_distributions(mu), terms=_kl_terms)
 
 
 def total_variation(mu: Distributions) -> Float[Array, "n n"]:
@@ -48,7 +48,7 @@ def total_variation(mu: Distributions) -> Float[Array, "n n"]:
     >>> total_variation(np.eye(2)).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    return _sum_over_words(as_distributions(mu), terms=_absolute_terms)
+    return _word_sums(as_distributions(mu), terms=_absolute_terms)
 
 
 def total_variation_bound(d: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batch"]:
@@ -129,7 +129,7 @@ def kl_lower_bound(d: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batc
 
 
 @partial(jax.jit, static_argnames="terms")
-def _sum_over_words(
+def _word_sums(
     mu: PositionalDistributions, *, terms: Callable[[Array, Array], Array]
 ) -> Float[Array, "n n"]:
     """Σ_v terms(μ_i(v), μ_j(v)) for all pairs present, one i at a time."""

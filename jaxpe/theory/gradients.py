@@ -91,17 +91,17 @@ def position_gradients(
     rows = (examples, occupied)
 
     def gradients(row: tuple[Any, Array]) -> dict[str, Array]:
-        example, here = row
+        example, present = row
         weights, back = _linearised(attention, P, example)
         by_P, delta = jax.grad(loss, argnums=(0, 1))(P, no_shift, example)
-        here = here.astype(P.dtype)
+        present = present.astype(P.dtype)
         return {
             "delta": delta,
-            "weights": weights.astype(P.dtype) * here[None, :, None],
+            "weights": weights.astype(P.dtype) * present[None, :, None],
             "forcing": -by_P,
             "through_logits": -back(delta),
-            "queries": here,
-            "pairs": here[:, None] * here[None, :],
+            "queries": present,
+            "pairs": present[:, None] * present[None, :],
         }
 
     mean = expectation(gradients, rows, batch_size)
@@ -109,9 +109,9 @@ def position_gradients(
     expected = mean["delta"] / jnp.where(mean["pairs"] > 0, mean["pairs"], 1.0)[None]
 
     def by_means(row: tuple[Any, Array]) -> Array:
-        example, here = row
-        there = (here[:, None] & here[None, :])[None]
-        return -_linearised(attention, P, example)[1](jnp.where(there, expected, 0.0))
+        example, present = row
+        pair_present = (present[:, None] & present[None, :])[None]
+        return -_linearised(attention, P, example)[1](jnp.where(pair_present, expected, 0.0))
 
     queries = jnp.where(mean["queries"] > 0, mean["queries"], 1.0)
     return PositionGradients(
@@ -157,9 +157,9 @@ def forcing_of_means(
     delta = jnp.asarray(delta)
     means, query, key = (jnp.asarray(x).astype(delta.dtype) for x in (means, query, key))
     highest = lax.Precision.HIGHEST
-    of_keys = jnp.einsum("hik,kd,dhc,ehc->ie", delta, means, key, query, precision=highest)
-    of_queries = jnp.einsum("hki,kd,dhc,ehc->ie", delta, means, query, key, precision=highest)
-    return -(of_keys + of_queries) / query.shape[-1] ** 0.5
+    key_term = jnp.einsum("hik,kd,dhc,ehc->ie", delta, means, key, query, precision=highest)
+    query_term = jnp.einsum("hki,kd,dhc,ehc->ie", delta, means, query, key, precision=highest)
+    return -(key_term + query_term) / query.shape[-1] ** 0.5
 
 
 def score_norms(query: Projection, key: Projection) -> Float[Array, " heads"]:

@@ -63,7 +63,7 @@ def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
     rows = _full_rows(corpus, examples=examples, seed=seed)
     text = _text_slice(rows, corpus, subject.source)
     score = ablation_score(subject)
-    scored = _scored(subject, score, examples=examples, seed=seed)
+    scored = _targets(subject, score, examples=examples, seed=seed)
     return Sample(subject.module, score, rows, text, scored, seed)
 
 
@@ -102,21 +102,21 @@ def _full_rows(corpus: TokenCorpus, *, examples: int, seed: int) -> np.ndarray:
     longest_first = np.lexsort((rng.permutation(len(lengths)), -lengths))
     _, first = np.unique(groups[longest_first], return_index=True)
     distinct = longest_first[np.sort(first)]
-    wanted = min(examples, len(distinct) // 2) // 4 * 4  # halves, and halves of them
-    if wanted < LEAST:
+    count = min(examples, len(distinct) // 2) // 4 * 4  # halves, and halves of them
+    if count < LEAST:
         raise InputError(
             f"{corpus.name}: {len(distinct)} documents are too few to compare positions: pass at "
             f"least {2 * LEAST} that are not parts of each other"
         )
-    n = int(lengths[distinct[wanted - 1]])
-    chosen = np.sort(rng.choice(distinct[lengths[distinct] >= n], wanted, replace=False))
+    n = int(lengths[distinct[count - 1]])
+    chosen = np.sort(rng.choice(distinct[lengths[distinct] >= n], count, replace=False))
     ids = corpus.ids[chosen, :n]
     last = corpus.ids[chosen, lengths[chosen] - 1]
     ids[:, -1] = np.where(np.isin(last, corpus.exclude), last, ids[:, -1])
     return ids
 
 
-def _scored(subject: Subject, score: Score, *, examples: int, seed: int) -> dict[str, np.ndarray]:
+def _targets(subject: Subject, score: Score, *, examples: int, seed: int) -> dict[str, np.ndarray]:
     """Documents of any length, with the targets of their score."""
     corpus = subject.documents.corpus
     rng = np.random.default_rng([seed, 1])
@@ -138,10 +138,10 @@ def guessed_tokens(
     ids: np.ndarray, text: np.ndarray, *, mask_id: int | None, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Rows with [MASK] at some places of text, and the tokens that stood there."""
-    places, guessed = random_places(text, rng=rng)
+    masked, guessed = random_places(text, rng=rng)
     return {
-        "ids": masked_ids(ids, places, mask_id=mask_id, counted=guessed),
-        "places": places,
+        "ids": masked_ids(ids, masked, mask_id=mask_id, counted=guessed),
+        "places": masked,
         "guessed": guessed,
-        "targets": np.take_along_axis(ids, places, axis=1),
+        "targets": np.take_along_axis(ids, masked, axis=1),
     }

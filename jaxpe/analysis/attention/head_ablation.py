@@ -33,7 +33,7 @@ def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops
     chunks, kinds = _affordable(sample, progress)
     apply, params = functionalize(sample.module, method=_SCORES[sample.score])
     if sample.score == "embedding":
-        embed = jax.jit(functionalize(sample.module, method=_embedded)[0])
+        embed = jax.jit(functionalize(sample.module, method=_mean_hidden)[0])
         chunks = [chunk | {"reference": embed(params, chunk)} for chunk in chunks]
 
     @functools.partial(jax.jit, static_argnames="at_once")
@@ -96,7 +96,7 @@ def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, 
         """Rows, and how long they are with padding."""
         order = np.argsort(lengths[:count], kind="stable")
         parts = [order[start : start + _CHUNK] for start in range(0, count, _CHUNK)]
-        return [(rows, min(most, _padded(int(lengths[rows].max())))) for rows in parts]
+        return [(rows, min(most, _padded_length(int(lengths[rows].max())))) for rows in parts]
 
     count = len(lengths)
     while count > _LEAST and sum(len(rows) * width for rows, width in cut(count)) > tokens:
@@ -104,7 +104,7 @@ def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, 
     return [_document_rows(documents, *part) for part in cut(count)]
 
 
-def _padded(length: int) -> int:
+def _padded_length(length: int) -> int:
     """The next of the lengths 8, 16, 32, ...: few shapes compile few programs."""
     return max(8, 1 << (length - 1).bit_length())
 
@@ -154,9 +154,9 @@ def _drops(
     shuffled = rng.permuted(dealt, axis=1).mean(axis=-1)
     drops = [drop.mean(axis=-1)[None], resampled, shuffled.reshape(-1, layers, heads)]
     deposits = jax.device_get(_deposit(np.concatenate(drops)))
-    share, of_resamples, by_chance = np.split(deposits.largest_share, [1, 1 + _RESAMPLES])
+    share, resampled_share, by_chance = np.split(deposits.largest_share, [1, 1 + _RESAMPLES])
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
-    least, most = np.quantile(of_resamples, (0.025, 0.975))
+    least, most = np.quantile(resampled_share, (0.025, 0.975))
     return HeadDrops(
         kind=kind,
         documents=count,
@@ -260,10 +260,10 @@ def _mean_log_likelihood(logits: Array, targets: Array, counted: Array) -> Array
 
 
 def _embedding(model: Any, documents: Any, **gating: Any) -> Array:
-    return jnp.sum(_embedded(model, documents, **gating) * documents["reference"], axis=-1)
+    return jnp.sum(_mean_hidden(model, documents, **gating) * documents["reference"], axis=-1)
 
 
-def _embedded(model: Any, documents: Any, **gating: Any) -> Array:
+def _mean_hidden(model: Any, documents: Any, **gating: Any) -> Array:
     """Means of the last hidden states, of length 1."""
     hidden = trunk(model)(documents["ids"], mask=documents["mask"], **gating).hidden
     mean = pooled(hidden, documents["mask"], pooling="mean")

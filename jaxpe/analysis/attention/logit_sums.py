@@ -170,11 +170,11 @@ def _sum_heads(
 def logit_spread(logits: Array, *, causal: bool) -> Spread:
     """Variance of logits `[documents, heads, n, n]` over pairs of different positions."""
     documents, _, n, _ = logits.shape
-    seen = different_positions(n, causal=causal)
-    count = jnp.asarray(documents * seen.sum(), logits.dtype)
+    attended = different_positions(n, causal=causal)
+    count = jnp.asarray(documents * attended.sum(), logits.dtype)
 
     def summed(x: Array) -> Array:
-        return jnp.sum(jnp.where(seen, x, 0), axis=(0, -2, -1))
+        return jnp.sum(jnp.where(attended, x, 0), axis=(0, -2, -1))
 
     rough = summed(logits) / count
     deviation = logits - rough[None, :, None, None]
@@ -184,8 +184,8 @@ def logit_spread(logits: Array, *, causal: bool) -> Spread:
 
 def different_positions(n: int, *, causal: bool) -> np.ndarray:
     """Pairs i ≠ j whose query i attends to key j, `[1, 1, n, n]`."""
-    seen = np.tri(n, k=-1, dtype=bool) if causal else ~np.eye(n, dtype=bool)
-    return seen[None, None]
+    attended = np.tri(n, k=-1, dtype=bool) if causal else ~np.eye(n, dtype=bool)
+    return attended[None, None]
 
 
 def find_rotation(module: Any) -> Rotation | None:
@@ -195,7 +195,7 @@ def find_rotation(module: Any) -> Rotation | None:
     """
     if not nn.head_encoding(module).defines("query"):
         return None
-    apply, params = nn.functionalize(module, method=_rotated)
+    apply, params = nn.functionalize(module, method=_rotated_basis)
     rotated = np.asarray(jax.jit(apply)(params), np.float64)
     if (rotated != rotated[:, :1]).any():
         return None
@@ -213,7 +213,7 @@ def find_rotation(module: Any) -> Rotation | None:
     return Rotation(angles, dim, "half_split" if half_split else "interleaved")
 
 
-def _rotated(model: Any) -> Array:
+def _rotated_basis(model: Any) -> Array:
     """Unit vectors at position 1, after the query hook of the first layer's encoding."""
     below, encoding = nn.trunk(model), nn.head_encoding(model)
     width, heads = below.config.head_width, below.config.num_heads

@@ -112,10 +112,10 @@ class Variance(NamedTuple):
         return self.offset + self.place
 
 
-def residual(offset: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Share of the sum of both that lies in `place`; NaN where the sum is under 2 %."""
-    both = offset + place
-    return np.divide(place, both, out=np.full_like(place, np.nan), where=both >= JUDGED)
+def residual(offset: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Share of the sum of both that `positions` hold; NaN where the sum is under 2 %."""
+    both = offset + positions
+    return np.divide(positions, both, out=np.full_like(positions, np.nan), where=both >= JUDGED)
 
 
 class PartShares(NamedTuple):

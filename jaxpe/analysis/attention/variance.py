@@ -43,14 +43,14 @@ def variance_decomposition(halves: Halves, shuffled: Halves, *, causal: bool) ->
     """
     spread = halves[0].spread + halves[1].spread
     offset = position_share(halves, causal=causal, by_offset=True)
-    place = position_share(halves, causal=causal) - offset
+    positions = position_share(halves, causal=causal) - offset
     return Variance(
         level=np.asarray(spread.mean, np.float64),
         total=np.asarray(spread.variance, np.float64),
         offset=offset,
-        place=place,
+        place=positions,
         shuffled=position_share(shuffled, causal=causal),
-        residual=residual(offset, place),
+        residual=residual(offset, positions),
     )
 
 
@@ -68,19 +68,19 @@ def position_share(halves: Halves, *, causal: bool, by_offset: bool = False) -> 
     total = np.asarray((halves[0].spread + halves[1].spread).variance, np.float64)
     shape = halves[0].mean.shape
     pairs = different_positions(shape[-1], causal=causal)
-    seen = np.broadcast_to(pairs, shape)
+    attended = np.broadcast_to(pairs, shape)
 
     def centred(mean: np.ndarray) -> np.ndarray:
         mean = np.asarray(mean, np.float64)
-        mean = np.where(seen, mean - mean.mean(axis=(-2, -1), where=seen, keepdims=True), 0)
+        mean = np.where(attended, mean - mean.mean(axis=(-2, -1), where=attended, keepdims=True), 0)
         if by_offset:
-            mean = np.where(seen, np.asarray(_offset_means(mean, seen), np.float64), 0)
+            mean = np.where(attended, np.asarray(_offset_means(mean, attended), np.float64), 0)
         return mean
 
     product = centred(halves[0].mean) * centred(halves[1].mean)
     return ratio(product.sum((-2, -1)) / pairs.sum(), total)
 
 
-def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def ratio(part: np.ndarray, total: np.ndarray) -> np.ndarray:
     """Quotient; 0 where the whole is 0."""
-    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+    return np.divide(part, total, out=np.zeros_like(part), where=total > 0)

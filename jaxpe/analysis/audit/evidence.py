@@ -63,7 +63,7 @@ def audit_inputs(
         hidden=hidden,
         loss=lambda P, example: model.loss(model.at_no_shift(P, example), example),
         examples=model.examples,
-        swap=_reordered,
+        swap=_reordered_tokens,
         ids=rng.integers(0, words, (_ROWS, n)).astype(np.int32),
         permutations=np.stack([rng.permutation(n) for _ in range(_ROWS)]).astype(np.int32),
         swaps=_swaps(np.asarray(geometry.D.present), seed=seed),
@@ -108,7 +108,7 @@ def _gradient_bound(model: PositionLoss) -> Array:
     return jax.jit(lambda rows: jnp.max(jax.lax.map(norm, rows, batch_size=8)))(model.examples)
 
 
-def _reordered(example: Any, order: Array) -> Any:
+def _reordered_tokens(example: Any, order: Array) -> Any:
     """Tokens in another order; what is to be guessed stays where it was."""
     return example | {name: jnp.asarray(example[name])[order] for name in ("ids", "mask")}
 

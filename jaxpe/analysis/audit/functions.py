@@ -102,7 +102,7 @@ def position_loss(
     if classify:
         chosen["target"] = labels[rows]
     else:
-        chosen = _to_guess(chosen, subject.vocabulary, rng=np.random.default_rng([seed, 1]))
+        chosen = _examples(chosen, subject.vocabulary, rng=np.random.default_rng([seed, 1]))
 
     def outputs(P: Array, shift: Array, example: Any, *, added: Array | None = None) -> Array:
         ids, mask = example["ids"], example["mask"]
@@ -123,7 +123,7 @@ def position_loss(
     )
 
 
-def _to_guess(
+def _examples(
     documents: dict[str, np.ndarray], vocabulary: Vocabulary, *, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """The documents that have a token to guess, and where: masked, or from those before it."""
@@ -131,12 +131,12 @@ def _to_guess(
     text = documents["mask"] & ~np.isin(documents["ids"], vocabulary.special_ids)
     text[:, : int(ahead)] = False
     some = text.any(axis=1)
-    ids, places = documents["ids"][some], random_place(text[some], rng=rng)
+    ids, masked = documents["ids"][some], random_place(text[some], rng=rng)
     return {
-        "ids": ids if ahead else masked_ids(ids, places, mask_id=vocabulary.mask_id),
+        "ids": ids if ahead else masked_ids(ids, masked, mask_id=vocabulary.mask_id),
         "mask": documents["mask"][some],
-        "target": np.take_along_axis(ids, places, axis=1)[:, 0],
-        "place": places[:, 0] - ahead,
+        "target": np.take_along_axis(ids, masked, axis=1)[:, 0],
+        "place": masked[:, 0] - ahead,
     }
 
 

@@ -96,12 +96,12 @@ def _folder_names(values: list[str | None]) -> list[str]:
     Names that differ in case alone clash, as they do on the disks of macOS and Windows.
     """
     names = [_NO_NAME.sub("_", value or "").strip("._")[:_LONGEST] for value in values]
-    taken = Counter([NO_GROUP, *(name.casefold() for name in names)])
+    uses = Counter([NO_GROUP, *(name.casefold() for name in names)])
     folders = []
     for value, name in zip(values, names, strict=True):
         if value is None:
             name = NO_GROUP
-        elif not name or taken[name.casefold()] > 1:
+        elif not name or uses[name.casefold()] > 1:
             name += f"-{content_hash(value.encode(errors='surrogatepass')).hexdigest()[:8]}"
         folders.append(name)
     return folders

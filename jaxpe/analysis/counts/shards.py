@@ -133,7 +133,7 @@ def count_shards(
                 pool = TokenizerPool(tokenizer, length=settings.length, processes=workers)
                 stack.enter_context(pool)
             batches = token_batches(reading, tokenizer, length=settings.length, pool=pool)
-            stored = _counted(
+            stored = _resumed_counts(
                 directory,
                 batches,
                 tokenizer,
@@ -159,7 +159,7 @@ def _check_options(options: CountOptions, settings: CountSettings, mesh: Mesh) -
     check_memory(settings, batch_size=options.batch_size, limit=memory)
 
 
-def _counted(
+def _resumed_counts(
     directory: Path,
     batches: Any,
     tokenizer: Tokenizer,
@@ -182,7 +182,7 @@ def _counted(
         state, step = saved or (zero_state(settings, mesh), 0)
         require_equal_values({"step": step})
         if saved:
-            run_on_all_processes(lambda: _check_place(stream.get_state(), state, state_folder))
+            run_on_all_processes(lambda: _check_record(stream.get_state(), state, state_folder))
             progress.say(f"going on from step {step:,}")
         watched = stream
         if settings.group_field is None:
@@ -236,12 +236,12 @@ def _refuse_other_folders(directory: Path) -> None:
         return
     mark = directory / f".seen-{gather_values(secrets.token_hex(8))[0]}"
     run_on_all_processes(lambda: None if jax.process_index() else mark.touch())
-    seen = gather_values(mark.exists())
+    visible = gather_values(mark.exists())
     if jax.process_index() == 0:
         mark.unlink(missing_ok=True)
-    if not all(seen):
+    if not all(visible):
         raise InputError(
-            f"{directory} of process {seen.index(False)} is not the folder of process 0; pass a "
+            f"{directory} of process {visible.index(False)} is not the folder of process 0; pass a "
             "folder that all processes see"
         )
 
@@ -368,17 +368,17 @@ def _earlier_counts(
 
 
 def _counted_shards(
-    shards: Sequence[Shard], places: Sequence[dict[str, Any]]
+    shards: Sequence[Shard], records: Sequence[dict[str, Any]]
 ) -> tuple[CountedShard, ...]:
     """Record of each shard, from the records of the processes that read it."""
-    unreadable = {number: why for place in places for number, why in place["unreadable"].items()}
-    documents = np.sum([place["documents"] for place in places], axis=0, dtype=int).tolist()
+    unreadable = {number: why for record in records for number, why in record["unreadable"].items()}
+    documents = np.sum([record["documents"] for record in records], axis=0, dtype=int).tolist()
     # Processes that share a shard have each met all of its rows.
-    nulls = np.max([place["null_texts"] for place in places], axis=0).tolist()
+    nulls = np.max([record["null_texts"] for record in records], axis=0).tolist()
     counted = []
     for number, shard in enumerate(shards):
         why = unreadable.get(str(number))
-        digests = {place["digests"][number] for place in places} - {""}
+        digests = {record["digests"][number] for record in records} - {""}
         if len(digests) > 1:
             raise InputError(
                 f"{shard.path} is not the same for all processes, or changed while it was counted; "
@@ -390,9 +390,9 @@ def _counted_shards(
     return tuple(counted)
 
 
-def _check_place(place: dict[str, Any], state: CountState, folder: Path) -> None:
+def _check_record(record: dict[str, Any], state: CountState, folder: Path) -> None:
     """Refuse a saved position in the documents that is not where the counts end."""
-    if sum(place["documents"]) != sum(documents_per_part(state)):
+    if sum(record["documents"]) != sum(documents_per_part(state)):
         raise InputError(
             f"{folder} is damaged: its counts are not of the documents that were read; start anew "
             "in another folder"

@@ -56,7 +56,7 @@ def corpus_vocabulary(
     record = Vocabulary(name, options.length, options.max_vocab, options.text_field)
     if path.exists():
         saved = _saved_vocabulary(path)
-        if record == saved._replace(shards=[], tokens=[]) and _is_of_shards(saved, shards):
+        if record == saved._replace(shards=[], tokens=[]) and _matches_shards(saved, shards):
             return saved.tokens
     if is_counted(out):
         raise InputError(f"{out} holds other counts, of another vocabulary; pass another `out`")
@@ -94,7 +94,7 @@ def _saved_vocabulary(path: Path) -> Vocabulary:
     return from_json(Vocabulary, read_json(path, remedy=remedy), place=str(path))
 
 
-def _is_of_shards(saved: Vocabulary, shards: Sequence[Shard]) -> bool:
+def _matches_shards(saved: Vocabulary, shards: Sequence[Shard]) -> bool:
     """Whether the vocabulary was made from the content of these shards."""
     return len(saved.shards) == len(shards) and all(
         not digest or digest == shard.digest()

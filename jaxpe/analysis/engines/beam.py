@@ -60,7 +60,7 @@ def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[st
 
 
 @functools.lru_cache(maxsize=1)
-def _opened(options: CountOptions) -> tuple[Tokenizer, CountSettings, Any]:
+def _worker_state(options: CountOptions) -> tuple[Tokenizer, CountSettings, Any]:
     """Tokenizer, settings and cells of batches, once in each worker."""
     tokenizer, settings = tokenizer_from_options(options)
     return tokenizer, settings, cells_of_batches(settings, tokenizer.tokens)
@@ -74,7 +74,7 @@ def text_cells(batch: list[Any], *, options: CountOptions) -> Iterator[tuple[Key
     """
     from jaxpe.data.tokens.batches import Reading, tokenized_batch  # brings Grain
 
-    tokenizer, settings, batch_cells = _opened(options)
+    tokenizer, settings, batch_cells = _worker_state(options)
     rows = [row if isinstance(row, dict) else {options.text_field: row} for row in batch]
     rows = [row for row in rows if _text(row[options.text_field]).strip()]
     if not rows:
@@ -126,7 +126,7 @@ def write_cells(
     Raises:
         InputError: no documents, or the folder cannot be written.
     """
-    tokenizer, settings, _ = _opened(options)
+    tokenizer, settings, _ = _worker_state(options)
     cells = dict(sums)
     if _TOTALS not in cells:
         raise InputError("no documents in the collection; pass texts")

@@ -33,18 +33,18 @@ def compared(cells: Sequence[ExtrapolationCell]) -> tuple[Comparison, ...]:
     [('none', 'alibi', True), ('none', 'rope', True)]
     """
     tasks = dict.fromkeys(cell.task for cell in cells if len(cell.lengths) > 1)
-    known = [_finite([cell for cell in cells if cell.task == task]) for task in tasks]
-    level = pair_level([len(scored) for scored in known])
-    return tuple(one for scored in known for one in _of_task(scored, level))
+    by_task = [_finite_cells([cell for cell in cells if cell.task == task]) for task in tasks]
+    level = pair_level([len(scored) for scored in by_task])
+    return tuple(one for scored in by_task for one in _task_comparisons(scored, level))
 
 
-def _finite(cells: list[ExtrapolationCell]) -> list[ExtrapolationCell]:
+def _finite_cells(cells: list[ExtrapolationCell]) -> list[ExtrapolationCell]:
     """Cells with finite scores beyond T, that of the best mean first."""
-    known = [cell for cell in cells if np.isfinite(_worth(cell)).all()]
-    return sorted(known, key=lambda cell: -_worth(cell).mean())
+    finite = [cell for cell in cells if np.isfinite(_worth(cell)).all()]
+    return sorted(finite, key=lambda cell: -_worth(cell).mean())
 
 
-def _of_task(cells: list[ExtrapolationCell], level: float) -> Iterator[Comparison]:
+def _task_comparisons(cells: list[ExtrapolationCell], level: float) -> Iterator[Comparison]:
     for cell in cells[1:]:
         first, pair, trials = cells[0], (_worth(cells[0]), _worth(cell)), trials_beyond(cell)
         lead = lead_interval(*pair, trials=trials, level=level)

@@ -82,12 +82,12 @@ def seed_interval(
     share, size = (mean - least) / (most - least), most - least
     variance = share * (1 - share)
     spread = np.divide(squared / size**2, variance, out=np.zeros_like(variance), where=variance > 0)
-    pooled = _pooled(count * trials, level)
+    pooled = _squared_quantile(count * trials, level)
     ends = _wilson(share, np.maximum(spread, pooled) if trials > 1 else pooled)
     return SeedInterval(mean, *(least + size * np.clip(end, 0, 1) for end in ends))
 
 
-def _pooled(trials: int | float, level: float) -> float:
+def _squared_quantile(trials: int | float, level: float) -> float:
     """Squared normal quantile by the number of trials."""
     return float(ndtri((1 + level) / 2) ** 2 / trials)
 
@@ -118,7 +118,7 @@ def lead_interval(
     if trials is None:
         return seed_interval(values - other, level=level)
     mean, least, most = seed_interval(values - other, within=(-1.0, 1.0), level=level)
-    spread, p, q = _pooled(len(values) * trials, level), values.mean(), other.mean()
+    spread, p, q = _squared_quantile(len(values) * trials, level), values.mean(), other.mean()
     (low, high), (under, over) = _wilson(p, spread), _wilson(q, spread)
     return SeedInterval(
         mean,

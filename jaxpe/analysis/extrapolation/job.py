@@ -112,15 +112,15 @@ def extrapolate_suites(
              for name in suite.encodings]  # fmt: skip
     data: dict[tuple[str, str], Streams] = {}
     cells: list[ExtrapolationCell] = []
-    with output_folder(folder) as made:
+    with output_folder(folder) as root:
         for suite, task, name in progress.track(pairs, "pairs of a task and an encoding"):
             if (suite.name, task) not in data:
                 data[suite.name, task] = streams(suite, sequence_task(task))
-            cells.append(run_cell(suite, data[suite.name, task], name, made))
-            left = len(pairs) - len(cells)
-            progress.say(f"{task}, {name}: {cells[-1].seconds['training']:.0f} s, {left} to go")
-    found = ExtrapolationResult(tuple(suites), tuple(cells), {})
-    ranks = {suite.name: mean_reciprocal_rank(found.cells_of(suite)) for suite in suites}
-    comparisons = tuple(one for suite in suites for one in compared(found.cells_of(suite)))
+            cells.append(run_cell(suite, data[suite.name, task], name, root))
+            pending = len(pairs) - len(cells)
+            progress.say(f"{task}, {name}: {cells[-1].seconds['training']:.0f} s, {pending} to go")
+    result = ExtrapolationResult(tuple(suites), tuple(cells), {})
+    ranks = {suite.name: mean_reciprocal_rank(result.cells_of(suite)) for suite in suites}
+    comparisons = tuple(one for suite in suites for one in compared(result.cells_of(suite)))
     seconds = {"whole": time.perf_counter() - begun}
-    return found._replace(mean_reciprocal_rank=ranks, comparisons=comparisons, seconds=seconds)
+    return result._replace(mean_reciprocal_rank=ranks, comparisons=comparisons, seconds=seconds)

@@ -44,10 +44,10 @@ def reciprocal_ranks(cells: Sequence[ExtrapolationCell]) -> dict[str, np.ndarray
     """
     tasks = list(dict.fromkeys(cell.task for cell in cells))
     names = list(dict.fromkeys(cell.encoding for cell in cells))
-    found = {(cell.task, cell.encoding): cell for cell in cells}
+    by_pair = {(cell.task, cell.encoding): cell for cell in cells}
     shares = []
     for task in tasks:
-        worth = np.stack([_worth(found[task, name]) for name in names])  # larger is better
+        worth = np.stack([_worth(by_pair[task, name]) for name in names])  # larger is better
         better = (worth[None, :] > worth[:, None]).sum(axis=1)
         equal = (worth[None, :] == worth[:, None]).sum(axis=1)
         harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, len(names) + 1))])
@@ -76,11 +76,11 @@ def mean_reciprocal_rank(cells: Sequence[ExtrapolationCell]) -> dict[str, SeedIn
     """
     if len({cell.encoding for cell in cells}) < 2 or len(cells[0].lengths) < 2:
         return {}
-    found = {
+    means = {
         name: seed_interval(shares.mean(axis=(0, 2)), within=(0.0, 1.0), trials=shares[:, 0].size)
         for name, shares in reciprocal_ranks(cells).items()
     }
-    return dict(sorted(found.items(), key=lambda item: -round(float(item[1].mean), 9)))
+    return dict(sorted(means.items(), key=lambda item: -round(float(item[1].mean), 9)))
 
 
 def leaders(cells: Sequence[ExtrapolationCell]) -> Lead:
@@ -96,13 +96,13 @@ def leaders(cells: Sequence[ExtrapolationCell]) -> Lead:
     >>> leaders(found.cells).first  # doctest: +SKIP
     ('alibi',)
     """
-    found, shares = mean_reciprocal_rank(cells), reciprocal_ranks(cells)
-    top = max(float(x.mean) for x in found.values())
-    first = tuple(name for name, x in found.items() if top - float(x.mean) < _EQUAL)
-    others = [name for name in found if name not in first]
+    means, shares = mean_reciprocal_rank(cells), reciprocal_ranks(cells)
+    top = max(float(x.mean) for x in means.values())
+    first = tuple(name for name, x in means.items() if top - float(x.mean) < _EQUAL)
+    others = [name for name in means if name not in first]
     ahead, behind = shares[first[0]], shares[others[0] if others else first[0]]
     one, other = (x.mean(axis=(0, 2)) for x in (ahead, behind))
-    trials, level = len(ahead), pair_level(len(found))
+    trials, level = len(ahead), pair_level(len(means))
     return Lead(first, lead_interval(one, other, trials=trials, level=level))
 
 
@@ -110,13 +110,13 @@ def best_first(cells: Sequence[ExtrapolationCell]) -> list[ExtrapolationCell]:
     """The cells of one task by rank beyond the training length, and among equals by score at it."""
     beyond = mean_reciprocal_rank(cells)
 
-    def place(cell: ExtrapolationCell) -> tuple[float, float]:
+    def sort_key(cell: ExtrapolationCell) -> tuple[float, float]:
         sign = 1.0 if cell.metric in LOWER_IS_BETTER else -1.0
-        known = np.nan_to_num(sign * cell.scores[cell.metric][:, 0], nan=np.inf, posinf=np.inf)
+        scores = np.nan_to_num(sign * cell.scores[cell.metric][:, 0], nan=np.inf, posinf=np.inf)
         share = float(beyond[cell.encoding].mean) if beyond else 0.0
-        return -round(share, 9), float(known.mean())
+        return -round(share, 9), float(scores.mean())
 
-    return sorted(cells, key=place)
+    return sorted(cells, key=sort_key)
 
 
 def error_of_zero(cells: Sequence[ExtrapolationCell]) -> np.ndarray:
@@ -127,7 +127,7 @@ def error_of_zero(cells: Sequence[ExtrapolationCell]) -> np.ndarray:
     totals, counts = 0.0, 0
     for cell in cells:
         relative = cell.scores["relative_mse"]
-        known = np.isfinite(cell.scores["mse"]) & (relative > 0)
-        sizes = np.divide(cell.scores["mse"], relative, out=np.zeros(relative.shape), where=known)
-        totals, counts = totals + sizes.sum(axis=0), counts + known.sum(axis=0)
+        finite = np.isfinite(cell.scores["mse"]) & (relative > 0)
+        sizes = np.divide(cell.scores["mse"], relative, out=np.zeros(relative.shape), where=finite)
+        totals, counts = totals + sizes.sum(axis=0), counts + finite.sum(axis=0)
     return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)

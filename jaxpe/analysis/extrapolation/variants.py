@@ -32,12 +32,12 @@ class Variant(NamedTuple):
     def at(self, sizes: EncodingSizes, length: int, *, causal: bool) -> Encoding | LayerPattern:
         """The encoding at inputs that take `length` places."""
         if self.tested is None or length <= sizes.length:
-            return _made(self.trained, sizes, causal)
+            return _cached_encoding(self.trained, sizes, causal)
         return self.tested(sizes, length)
 
 
 @functools.lru_cache(maxsize=64)
-def _made(
+def _cached_encoding(
     make: Callable[[EncodingSizes, bool], Encoding | LayerPattern],
     sizes: EncodingSizes,
     causal: bool,
@@ -179,15 +179,15 @@ def defined_at(encoding: Encoding | LayerPattern, sizes: EncodingSizes, length: 
     """
     if isinstance(encoding, LayerPattern):
         return all(defined_at(part, sizes, length) for part in encoding.encodings)
-    return bool(_finite(encoding, sizes)(np.array([0, length - 1], np.int32)))
+    return bool(_finiteness(encoding, sizes)(np.array([0, length - 1], np.int32)))
 
 
 @functools.lru_cache(maxsize=64)
-def _finite(encoding: Encoding, sizes: EncodingSizes) -> Callable[[ArrayLike], Array]:
+def _finiteness(encoding: Encoding, sizes: EncodingSizes) -> Callable[[ArrayLike], Array]:
     """Whether all that the encoding gives at places is finite, as one program for all places."""
 
     @jax.jit
-    def seen(places: Array) -> Array:
+    def is_finite(places: Array) -> Array:
         x = jnp.ones((2, sizes.dim))
         heads = jnp.ones((2, sizes.num_heads, sizes.head_dim))
         params = encoding.init(jax.random.key(0))
@@ -202,4 +202,4 @@ def _finite(encoding: Encoding, sizes: EncodingSizes) -> Callable[[ArrayLike], A
             values.append(jnp.asarray(bound.bias(params, heads, heads, places, places)))
         return jnp.all(jnp.stack([jnp.all(jnp.isfinite(y)) for y in values]))
 
-    return seen
+    return is_finite

@@ -146,8 +146,8 @@ def _haystack(
 
 def _answers(model: CausalLM, text: Array, questions: Array) -> Array:
     """Logits of the token after each question; the text is read once, into a cache."""
-    count, asked = questions.shape
-    cache = model.decoder.empty_cache(batch=1, slots=len(text) + asked)
+    count, question_length = questions.shape
+    cache = model.decoder.empty_cache(batch=1, slots=len(text) + question_length)
     cache = model.decoder(text[None], cache=cache).cache
     assert cache is not None  # one was given
 

@@ -41,17 +41,17 @@ def moved_positions(
     >>> {name: positions.tolist() for name, positions in moved.items() if name != "shuffled"}
     {'own': [0, 1, 2, 3], 'shifted': [2, 3, 4, 5], 'reversed': [0, 3, 2, 1], 'same': [0, 2, 2, 2]}
     """
-    own = np.arange(n, dtype=np.int32)
+    original = np.arange(n, dtype=np.int32)
     shift = _FAR if most is None else min(_FAR, most - n)
-    moved = {"own": own}
+    moved = {"own": original}
     if shift > 0:
-        moved["shifted"] = own + np.int32(shift)
+        moved["shifted"] = original + np.int32(shift)
     if most is None or 2 * (n - 1) < most:
-        moved["doubled"] = 2 * own
-    moved |= {name: own.copy() for name in ("reversed", "shuffled", "same")}
-    moved["reversed"][text] = own[text][::-1]
-    moved["shuffled"][text] = np.random.default_rng([seed, 9]).permutation(own[text])
-    moved["same"][text] = own[text][len(own[text]) // 2]
+        moved["doubled"] = 2 * original
+    moved |= {name: original.copy() for name in ("reversed", "shuffled", "same")}
+    moved["reversed"][text] = original[text][::-1]
+    moved["shuffled"][text] = np.random.default_rng([seed, 9]).permutation(original[text])
+    moved["same"][text] = original[text][len(original[text]) // 2]
     return moved
 
 

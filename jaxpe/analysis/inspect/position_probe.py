@@ -53,13 +53,13 @@ def probe_layers(
 
 
 def _probe(layer: np.ndarray) -> tuple[PositionDecodability, np.ndarray]:
-    """Probe under the ridge that is best within the documents of the fit, and its `_left_out`."""
+    """Probe under the ridge that is best within the documents of the fit, and its `_jackknife`."""
     within = [float(position_decodability(layer[::2], ridge=ridge).r2) for ridge in _RIDGES]
     best = _RIDGES[int(np.argmax(within))]
-    return jax.device_get(position_decodability(layer, ridge=best)), _left_out(layer, best)
+    return jax.device_get(position_decodability(layer, ridge=best)), _jackknife(layer, best)
 
 
-def _left_out(layer: np.ndarray, ridge: float) -> np.ndarray:
+def _jackknife(layer: np.ndarray, ridge: float) -> np.ndarray:
     """R² of `position_decodability` without each group of documents.
 
     The second moments of a group are subtracted from the moments of all, so that all fits cost

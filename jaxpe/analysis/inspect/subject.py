@@ -122,7 +122,7 @@ def read_inspect_subject(options: InspectOptions, *, progress: Progress = SILENT
     special = open_pretrained(tokenizer).model.num_special_tokens_to_add(False) > 0
     _check_memory(path)
     module = _load(options, path)
-    texts = _drawn_texts(options, progress)
+    texts = _sampled_corpus(options, progress)
     context = _context(path, module)
     length = options.length or (_QUICK_LENGTH if options.quick else LENGTH)
     if has_table(module) and context:
@@ -263,7 +263,7 @@ def _context(path: Path, module: Any) -> int:
     return rows - 2 if fields.get("model_type") in _WITH_OFFSET else rows
 
 
-def _drawn_texts(options: InspectOptions, progress: Progress) -> Any:
+def _sampled_corpus(options: InspectOptions, progress: Progress) -> Any:
     corpus = load_corpus(
         options.source,
         text_field=options.text_field,

@@ -93,13 +93,13 @@ def token_losses(
     targets, flat = ids[..., 1:], hidden.reshape(-1, hidden.shape[-1])
     padding = -len(flat) % _ROWS
     rows = jnp.pad(flat, ((0, padding), (0, 0))).reshape(-1, _ROWS, flat.shape[-1])
-    wanted = jnp.pad(targets.reshape(-1), (0, padding)).reshape(-1, _ROWS)
+    chunked_targets = jnp.pad(targets.reshape(-1), (0, padding)).reshape(-1, _ROWS)
 
     def losses(chunk: tuple[Array, Array]) -> Array:
         likelihood = jax.nn.log_softmax(model.head(chunk[0]))
         return -jnp.take_along_axis(likelihood, chunk[1][:, None], axis=-1)[:, 0]
 
-    flat_losses = lax.map(losses, (rows, wanted)).reshape(-1)
+    flat_losses = lax.map(losses, (rows, chunked_targets)).reshape(-1)
     return flat_losses[: len(flat)].reshape(targets.shape)
 
 
@@ -212,7 +212,7 @@ def _runner(model: CausalLM) -> _Run:
     return losses
 
 
-def _rotated(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
+def _rotated_halves(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
     """Halves of each head, rotated by the rows of the tables at these positions."""
     x = jnp.asarray(x)
     cos, sin = (params[name][jnp.asarray(positions)][..., None, :] for name in ("cos", "sin"))
@@ -222,7 +222,7 @@ def _rotated(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
     return rotated.astype(x.dtype)
 
 
-_BY_TABLES = Encoding(query=_rotated, key=_rotated)
+_BY_TABLES = Encoding(query=_rotated_halves, key=_rotated_halves)
 
 
 def _scalings(rope: RopeAnalysis | None, context: int, factor: float) -> list[Frequencies]:

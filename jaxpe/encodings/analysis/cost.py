@@ -68,9 +68,9 @@ def token_cost(encoding: Encoding, coordinates: int, sizes: EncodingSizes) -> To
     """The cost of an encoding's hooks in a sequence of the training length."""
     program, arrays = hooks_program(encoding, coordinates, sizes)
     loops = list(_loops(jax.make_jaxpr(program)(*arrays).jaxpr))
-    flops, moved = _counted(program, arrays)
+    flops, moved = _flops_and_bytes(program, arrays)
     for body, times in loops:  # of which compiled programs count one round
-        per_round = _counted(core.jaxpr_as_fun(body), body.in_avals)
+        per_round = _flops_and_bytes(core.jaxpr_as_fun(body), body.in_avals)
         flops, moved = (
             total + (times - 1) * each
             for total, each in zip((flops, moved), per_round, strict=True)
@@ -78,7 +78,7 @@ def token_cost(encoding: Encoding, coordinates: int, sizes: EncodingSizes) -> To
     return TokenCost(flops / sizes.length, moved / sizes.length, len(loops))
 
 
-def _counted(program: Callable[..., Any], arrays: Sequence[Any]) -> tuple[float, float]:
+def _flops_and_bytes(program: Callable[..., Any], arrays: Sequence[Any]) -> tuple[float, float]:
     """FLOPs and bytes of a program as compiled; NaN from a backend that does not say."""
     if not jax.eval_shape(program, *arrays):
         return 0.0, 0.0

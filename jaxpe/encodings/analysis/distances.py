@@ -67,15 +67,15 @@ def encoding_distances(
     if num_heads is None or head_dim is None:
         raise ValueError("distances by logits need num_heads= and head_dim=, as the model has them")
     heads = {"num_heads": num_heads, "head_dim": head_dim}
-    return _by_logits(params, jnp.asarray(positions), encoding=encoding, **heads)
+    return _logit_distances(params, jnp.asarray(positions), encoding=encoding, **heads)
 
 
 @partial(jax.jit, static_argnames=("encoding", "num_heads", "head_dim"))
-def _by_logits(
+def _logit_distances(
     params: Params, positions: Array, *, encoding: Encoding, num_heads: int, head_dim: int
 ) -> Distances:
     probe = _Probe(encoding, params, positions, (positions.shape[0], num_heads, head_dim))
-    change = _moved_keys(probe) + _moved_rest(probe)
+    change = _key_differences(probe) + _affine_differences(probe)
     symmetric = (change + change.T) / 2
     return Distances(safe_sqrt(jnp.maximum(symmetric, 0.0)), as_present(None, len(positions)))
 
@@ -89,12 +89,12 @@ class _Probe(NamedTuple):
     shape: tuple[int, int, int]  # n, heads, head_dim
 
     def query(self, direction: Array) -> Array:
-        return self._turned(self.encoding.query, direction)
+        return self._encoded(self.encoding.query, direction)
 
     def key(self, direction: Array) -> Array:
-        return self._turned(self.encoding.key, direction)
+        return self._encoded(self.encoding.key, direction)
 
-    def _turned(self, hook: Callable[..., Array], direction: Array) -> Array:
+    def _encoded(self, hook: Callable[..., Array], direction: Array) -> Array:
         positions, _ = centered_positions(self.encoding, self.positions, self.positions)
         return hook(self.params, jnp.broadcast_to(direction, self.shape), positions)
 
@@ -111,20 +111,20 @@ class _Probe(NamedTuple):
         bias = self.encoding.bias(self.params, q, k, self.positions, self.positions)
         bias = jnp.zeros((1, 1, 1)) if bias is None else bias
         bias = jnp.broadcast_to(bias, (heads, n, n)).astype(q.dtype)
-        return _from_diagonal(self.products(q, k) * dim**-0.5 + bias)
+        return _diagonal_differences(self.products(q, k) * dim**-0.5 + bias)
 
 
-def _from_diagonal(x: Array) -> Array:
+def _diagonal_differences(x: Array) -> Array:
     """x_ij − x_ii of `[heads, n, n]`."""
     return x - jnp.diagonal(x, axis1=1, axis2=2)[:, :, None]
 
 
-def _moved_keys(probe: _Probe) -> Array:
+def _key_differences(probe: _Probe) -> Array:
     """Σ_heads ‖M_ij − M_ii‖² / head_dim for the bilinear part, from the images of a basis."""
     n, _, dim = probe.shape
     basis, zero = jnp.eye(dim), jnp.zeros(dim)
     if probe.encoding.defines("products"):
-        return _moved_products(probe, basis) / dim
+        return _product_differences(probe, basis) / dim
     if not (probe.encoding.defines("query") or probe.encoding.defines("key")):
         return jnp.zeros((n, n))
     q, k = (
@@ -135,21 +135,21 @@ def _moved_keys(probe: _Probe) -> Array:
     def row(i: Array) -> Array:
         """Differences of the keys first: expanding the square would cost the small distances."""
         step = k - lax.dynamic_index_in_dim(k, i, axis=1, keepdims=True)
-        seen = lax.dynamic_index_in_dim(q, i, axis=1, keepdims=False)
-        moved = jnp.einsum("ahd,bjhd->jhab", seen, step, precision=lax.Precision.HIGHEST)
+        query_image = lax.dynamic_index_in_dim(q, i, axis=1, keepdims=False)
+        moved = jnp.einsum("ahd,bjhd->jhab", query_image, step, precision=lax.Precision.HIGHEST)
         return jnp.sum(moved**2, axis=(1, 2, 3)) / dim
 
     return lax.map(row, jnp.arange(n))
 
 
-def _moved_products(probe: _Probe, basis: Array) -> Array:
+def _product_differences(probe: _Probe, basis: Array) -> Array:
     """Σ_heads ‖M_ij − M_ii‖² where the encoding has products of its own, entry by entry of M."""
 
     def add_query(total: Array, direction: Array) -> tuple[Array, None]:
         q = probe.query(direction)
 
         def add_key(total: Array, direction: Array) -> tuple[Array, None]:
-            moved = _from_diagonal(probe.products(q, probe.key(direction)))
+            moved = _diagonal_differences(probe.products(q, probe.key(direction)))
             return total + jnp.sum(moved**2, axis=0), None
 
         return lax.scan(add_key, total, basis)[0], None
@@ -158,7 +158,7 @@ def _moved_products(probe: _Probe, basis: Array) -> Array:
     return lax.scan(add_query, jnp.zeros((n, n)), basis)[0]
 
 
-def _moved_rest(probe: _Probe) -> Array:
+def _affine_differences(probe: _Probe) -> Array:
     """Σ_heads ‖Δα‖² + ‖Δβ‖² + Δγ², from the logits at 0 and at a basis of q or of k."""
     n, _, dim = probe.shape
     if not any(probe.encoding.defines(hook) for hook in ("query", "key", "bias")):

@@ -105,7 +105,7 @@ def encoding_expressiveness(
         spreads = [spread(rows) for rows in states]
         reach = constant.reach() if spreads[0].apart else 0
     if constant.encoding.defines("embed"):
-        reach = _reach_of_vectors(entry, sizes)
+        reach = _vector_reach(entry, sizes)
     return Expressiveness(*spreads, reach=reach)
 
 
@@ -144,7 +144,7 @@ class _Constant(NamedTuple):
     def states(self, rows: np.ndarray, masks: np.ndarray, *, bos: list[bool]) -> np.ndarray:
         """States `[masks, draws, rows, d]`; masks `[masks, rows, n]`, bos where <bos> is first."""
         n, sizes = masks.shape[-1], self.sizes
-        params, weights, tokens = _drawn(self.encoding, sizes)
+        params, weights, tokens = _random_draws(self.encoding, sizes)
         line = line_of_positions(np.arange(n), self.coordinates)
 
         def state(params, weights, tokens, bos, mask, positions):
@@ -171,7 +171,7 @@ class _Constant(NamedTuple):
         return FARTHEST if spread(states).apart else 1
 
 
-def _drawn(encoding: Encoding, sizes: EncodingSizes) -> tuple[Any, np.ndarray, np.ndarray]:
+def _random_draws(encoding: Encoding, sizes: EncodingSizes) -> tuple[Any, np.ndarray, np.ndarray]:
     """Parameters off their initial values, projections and two tokens, each for every draw."""
     rng = np.random.default_rng(0)
     params = jax.tree.map(
@@ -184,17 +184,17 @@ def _drawn(encoding: Encoding, sizes: EncodingSizes) -> tuple[Any, np.ndarray, n
     return params, weights, rng.standard_normal((DRAWS, 2, sizes.dim))
 
 
-def _reach_of_vectors(entry: CatalogueEntry, sizes: EncodingSizes) -> int:
+def _vector_reach(entry: CatalogueEntry, sizes: EncodingSizes) -> int:
     """Lengths up to which the vectors that are added to embeddings are told apart, in float32."""
     with jax.enable_x64(False):
         encoding, length = entry.first_layer(sizes), sizes.length
-        places = np.concatenate([np.arange(length), _windows(length)])
-        positions = line_of_positions(places, entry.coordinates)
+        indices = np.concatenate([np.arange(length), _windows(length)])
+        positions = line_of_positions(indices, entry.coordinates)
         # Positions are traced, so that a table answers by NaN.
         rows = np.asarray(jax.jit(encoding.vectors)(encoding.init(jax.random.key(0)), positions))
     reach, multiple = 0, 1
     while multiple <= FARTHEST:
-        before = rows[places < multiple * length]
+        before = rows[indices < multiple * length]
         if not np.isfinite(before).all() or not spread(before[None]).apart:
             break
         reach, multiple = multiple, 2 * multiple

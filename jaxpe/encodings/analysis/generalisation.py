@@ -77,19 +77,19 @@ def _bias(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
         return 0.0, float("nan")
     rng, dtype = np.random.default_rng(0), jnp.result_type(float)
     heads = (sizes.num_heads, sizes.head_dim)
-    asked = np.repeat(rng.standard_normal((1, *heads)).astype(dtype), len(BIAS_SCALES), 0)
+    queries = np.repeat(rng.standard_normal((1, *heads)).astype(dtype), len(BIAS_SCALES), 0)
     keys = rng.standard_normal((n, *heads)).astype(dtype)
     x = rng.standard_normal((n, sizes.dim)).astype(dtype)
-    places = np.array(BIAS_SCALES) * sizes.length - 1
-    before = np.arange(n)[None, :] <= places[:, None]
-    ends, line = (line_of_positions(i, entry.coordinates) for i in (places, np.arange(n)))
+    query_indices = np.array(BIAS_SCALES) * sizes.length - 1
+    before = np.arange(n)[None, :] <= query_indices[:, None]
+    ends, line = (line_of_positions(i, entry.coordinates) for i in (query_indices, np.arange(n)))
 
     @jax.jit
     def largest(params, x, q, k, ends, line, before):
-        bound = encoding_at(encoding, params, x, line, queries=places)
+        bound = encoding_at(encoding, params, x, line, queries=query_indices)
         size = jnp.abs(jnp.asarray(bound.bias(params, q, k, ends, line)))
         return jnp.max(jnp.where(before[None], size, 0), axis=(0, 2))
 
-    biases = largest(encoding.init(jax.random.key(0)), x, asked, keys, ends, line, before)
+    biases = largest(encoding.init(jax.random.key(0)), x, queries, keys, ends, line, before)
     biases = np.asarray(biases, float).tolist()
     return biases[0], exponent(BIAS_SCALES, biases)

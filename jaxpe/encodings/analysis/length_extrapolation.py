@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from jaxpe.encodings.analysis.expressiveness import RESOLUTION
-from jaxpe.encodings.analysis.properties import _content, _Layer, _moved, _profiles
+from jaxpe.encodings.analysis.properties import _content, _Layer, _profiles, perturbed_params
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Lengths at which sequences are tried; a stretch is what each has beyond the one before.
@@ -72,7 +72,7 @@ def encoding_extrapolation(
             f"length={sizes.length} has no neighbours inside to compare with: pass 2 or more"
         )
     layer = _Layer(entry.first_layer(sizes), entry.coordinates, sizes)
-    params = _moved(layer.encoding.init(jax.random.key(0)))
+    params = perturbed_params(layer.encoding.init(jax.random.key(0)))
     rows = _profiles(layer, params, _content(sizes), MULTIPLES[-1] * sizes.length)
     return extrapolation(np.asarray(rows, np.float64), length=sizes.length)
 
@@ -98,31 +98,31 @@ def extrapolation(rows: np.ndarray, *, length: int) -> LengthExtrapolation:
 
 
 def _stretch(
-    rows: np.ndarray, steps: np.ndarray, places: slice, length: int, alike: float
+    rows: np.ndarray, steps: np.ndarray, span: slice, length: int, alike: float
 ) -> Stretch:
     """State of the positions at these places; rows up to `alike` apart count as equal."""
-    beyond = steps[places.start : places.stop - 1]
+    beyond = steps[span.start : span.stop - 1]
     inside = steps[: length - 1]
-    if not np.isfinite(rows[places]).all():
+    if not np.isfinite(rows[span]).all():
         return Stretch("undefined", float("nan"), float("nan"))
     if np.max(beyond) <= alike:
         state = "constant"
-    elif _furthest_from(rows[:length], rows[places]) <= alike:
+    elif _directed_hausdorff(rows[:length], rows[span]) <= alike:
         state = "repeats"
     else:
         state = "told apart"
     return Stretch(
         state,
-        _share(float(np.min(beyond)), float(np.min(inside)), alike),
-        _share(float(np.mean(beyond)), float(np.mean(inside)), alike),
+        _ratio(float(np.min(beyond)), float(np.min(inside)), alike),
+        _ratio(float(np.mean(beyond)), float(np.mean(inside)), alike),
     )
 
 
-def _share(value: float, whole: float, alike: float) -> float:
-    return value / whole if whole > alike else float("nan")
+def _ratio(value: float, scale: float, alike: float) -> float:
+    return value / scale if scale > alike else float("nan")
 
 
-def _furthest_from(rows: np.ndarray, others: np.ndarray) -> float:
+def _directed_hausdorff(rows: np.ndarray, others: np.ndarray) -> float:
     """The largest distance of one of the others to the nearest of the rows."""
     gram = others @ rows.T
     squared = (others**2).sum(axis=-1)[:, None] + (rows**2).sum(axis=-1)[None, :] - 2 * gram

@@ -214,7 +214,7 @@ def fourier(
         if not learnable:
             frequencies = lax.stop_gradient(frequencies)
         angles = phases(positions, frequencies, vector_dtype(positions))
-        return _paired(jnp.cos(angles), jnp.sin(angles), "concatenated")
+        return _merged_halves(jnp.cos(angles), jnp.sin(angles), "concatenated")
 
     return from_vectors(vectors, init=init, scale=scale, mode=mode)
 
@@ -267,7 +267,7 @@ def from_matrix(
     "information_optimal",
     source="Cirrincione (2026)",
     vectors="classical MDS of the corpus",
-    make=lambda s: information_optimal(_some_counts(s.length), dim=s.dim),
+    make=lambda s: information_optimal(_synthetic_counts(s.length), dim=s.dim),
     fitted=True,
 )
 def information_optimal(
@@ -369,7 +369,7 @@ def sinusoidal_vectors(
     check_even(dim=dim)
     frequencies = inverse_frequencies(dim, base=base)
     angles = phases(positions, frequencies, vector_dtype(positions))
-    return _paired(jnp.sin(angles), jnp.cos(angles), layout)
+    return _merged_halves(jnp.sin(angles), jnp.cos(angles), layout)
 
 
 def random_vectors(
@@ -391,7 +391,7 @@ def table_rows(
     """Rows of a table at positions: see `learned` for what is outside or in between."""
     table = jnp.asarray(table)
     length = table.shape[0]
-    _check_known_positions(positions, length, interpolate)
+    _check_concrete_positions(positions, length, interpolate)
     positions = as_positions(positions)
     if jnp.issubdtype(positions.dtype, jnp.integer):
         row = jnp.clip(positions, 0, length - 1)
@@ -411,7 +411,7 @@ def table_rows(
     return jnp.where(inside[..., None], rows, jnp.nan)
 
 
-def _check_known_positions(positions: ArrayLike, length: int, interpolate: bool) -> None:
+def _check_concrete_positions(positions: ArrayLike, length: int, interpolate: bool) -> None:
     """Refuse positions without a row, where they can be looked at."""
     if is_traced(positions) or np.size(positions) == 0:
         return
@@ -469,14 +469,14 @@ def _tables(
     return from_vectors(vectors, init=init, mode=mode)
 
 
-def _paired(first: Array, second: Array, layout: str) -> Array:
+def _merged_halves(first: Array, second: Array, layout: str) -> Array:
     """Two halves `[..., half]` as one `[..., 2·half]`, in turn or one behind the other."""
     check_choice("layout", layout, ("interleaved", "concatenated"))
     pairs = jnp.stack([first, second], axis=-1 if layout == "interleaved" else -2)
     return pairs.reshape(*first.shape[:-1], 2 * first.shape[-1])
 
 
-def _some_counts(length: int) -> PositionCounts:
+def _synthetic_counts(length: int) -> PositionCounts:
     """Counts of made-up documents whose words drift with position, for `information_optimal`."""
     rng = np.random.default_rng(0)
     progress = np.arange(length) / max(length - 1, 1)

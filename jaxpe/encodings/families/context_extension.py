@@ -109,7 +109,7 @@ def rerope(
             *([] if causal else [_Band(*far(-1), behind <= -window)]),
         ]
 
-    return _banded(encoding, bands, training_length)
+    return _banded_encoding(encoding, bands, training_length)
 
 
 @register(
@@ -162,7 +162,7 @@ def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = F
             *([] if causal else [_Band(q - shift, k, behind <= -window)]),
         ]
 
-    return _banded(encoding, bands)
+    return _banded_encoding(encoding, bands)
 
 
 @register(
@@ -212,8 +212,8 @@ def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = Fal
         q, k = i % length, j % length
         chunks = (i // length)[..., None, :, None] - (j // length)[..., None, None, :]
 
-        def following(own: Array) -> Array:
-            return jnp.minimum(own + length, chunk)
+        def following(positions: Array) -> Array:
+            return jnp.minimum(positions + length, chunk)
 
         bands = [
             _Band(q, k),
@@ -225,10 +225,10 @@ def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = Fal
             bands.append(_Band(q, jnp.full_like(k, last), chunks < -1))
         return bands
 
-    return _banded(encoding, bands)
+    return _banded_encoding(encoding, bands)
 
 
-def _banded(
+def _banded_encoding(
     encoding: Encoding,
     bands: Callable[[Array, Array, Array], list[_Band]],
     training_length: int | None = None,

@@ -78,7 +78,7 @@ def _gated(dim: int, num_heads: int, gate_bias: float, stddev: float, *, sign: i
         return {"kernel": kernel, "bias": jnp.full(num_heads, gate_bias, dtype)}
 
     def context(params, x, positions, rows):
-        z = sign * _projected(params, x, dim, num_heads)
+        z = sign * _affine_gates(params, x, dim, num_heads)
         return running_sum(jax.nn.log_sigmoid(z), rows)
 
     def bias(params, q, k, q_positions, k_positions, q_sums, k_sums):
@@ -192,7 +192,7 @@ def path_attention(
 
     def context(params, x, positions, rows):
         x = jnp.asarray(x)
-        beta = 2 * jax.nn.sigmoid(_projected(params, x, dim, num_heads))
+        beta = 2 * jax.nn.sigmoid(_affine_gates(params, x, dim, num_heads))
         dtype = beta.dtype
         narrow = jnp.einsum("...d,dr->...r", x.astype(dtype), params["down"].astype(dtype))
         wide = jnp.einsum("...r,rhe->...he", narrow, params["up"].astype(dtype))
@@ -201,10 +201,10 @@ def path_attention(
         w = w * lax.rsqrt(jnp.sum(w**2, axis=-1, keepdims=True) + 1e-6)
         # Places in the row, segments or not: masks part segments, the path needs the order.
         one = jnp.ones(beta.shape[:-1], dtype)
-        place, last = running_sum(one, rows.part(1)._replace(starts=None), after=0)
+        index, last = running_sum(one, rows.part(1)._replace(starts=None), after=0)
         if rows.valid is not None:
             beta = jnp.where(jnp.asarray(rows.valid)[..., None], beta, 0)
-        return {"w": w, "beta": beta, "place": place}, (carry, last)
+        return {"w": w, "beta": beta, "index": index}, (carry, last)
 
     def products(params, q, k, q_positions, k_positions, q_context, k_context):
         check_heads(q.shape, num_heads, head_dim)
@@ -226,11 +226,11 @@ def path_products(
     Args:
         q, k: `[..., n, heads, head_dim]`, of as many heads.
         q_context, k_context: contexts of `path_attention`: of each token `w`
-            `[..., n, heads, head_dim]`, `beta` `[..., n, heads]`, and `place`, its order in the
+            `[..., n, heads, head_dim]`, `beta` `[..., n, heads]`, and `index`, its order in the
             row.
         chunk: keys taken at once; all of them is the naive form.
 
-    >>> one = {"w": jnp.ones((2, 1, 1)), "beta": jnp.full((2, 1), 0.5), "place": jnp.arange(2.0)}
+    >>> one = {"w": jnp.ones((2, 1, 1)), "beta": jnp.full((2, 1), 0.5), "index": jnp.arange(2.0)}
     >>> path_products(jnp.ones((2, 1, 1)), jnp.ones((2, 1, 1)), one, one)[0].tolist()
     [[1.0, 1.0], [0.5, 1.0]]
     """
@@ -249,23 +249,23 @@ def path_products(
         return jnp.moveaxis(a, axis, 0)
 
     at = k.ndim - 3
-    along_keys = (k, *(k_context[name] for name in ("w", "beta", "place")))
+    along_keys = (k, *(k_context[name] for name in ("w", "beta", "index")))
     pieces = tuple(by_chunk(a, at) for a in along_keys)
-    asked = jnp.asarray(q_context["place"], dtype)[..., None, :, None]
+    query_index = jnp.asarray(q_context["index"], dtype)[..., None, :, None]
     strict = jnp.tri(chunk, k=-1, dtype=dtype)
 
     def step(turned: Array, piece: tuple[Array, ...]) -> tuple[Array, Array]:
-        keys, w, beta, place = piece
+        keys, w, beta, index = piece
         w, keys = (jnp.moveaxis(a, -2, -3) for a in (w, keys))  # [..., heads, chunk, d]
         beta = jnp.swapaxes(beta, -1, -2)[..., :, None]
         gram = jnp.einsum("...ad,...bd->...ab", w, w, precision="highest")
         lower = expand_rank(jnp.eye(chunk, dtype=dtype), gram.ndim) + beta * gram * expand_rank(
             strict, gram.ndim
         )
-        seen = jnp.einsum("...qd,...ad->...qa", turned, w, precision="highest")
-        seen = jnp.where(place[..., None, None, :] <= asked, seen, 0)
+        overlaps = jnp.einsum("...qd,...ad->...qa", turned, w, precision="highest")
+        overlaps = jnp.where(index[..., None, None, :] <= query_index, overlaps, 0)
         # seen·T with T = lower⁻¹ B.
-        solved = jnp.matmul(seen, inverse_of_unit_lower(lower), precision="highest")
+        solved = jnp.matmul(overlaps, inverse_of_unit_lower(lower), precision="highest")
         mixed = solved * jnp.swapaxes(beta, -1, -2)
         across = jnp.einsum("...bd,...kd->...bk", w, keys, precision="highest")
         plain = jnp.einsum("...qd,...kd->...qk", turned, keys, precision="highest")
@@ -368,7 +368,7 @@ def selective_rope(
         kernel = params["conv"].astype(dtype)
         steps, window = causal_convolution(steps, kernel, rows.part(0), after=2)
         if gated:
-            steps = steps * jax.nn.sigmoid(_projected(params, x, dim, num_heads))[..., None]
+            steps = steps * jax.nn.sigmoid(_affine_gates(params, x, dim, num_heads))[..., None]
         sums, last = running_sum(steps, rows.part(1), after=2)
         return sums, (window, last)
 
@@ -385,7 +385,7 @@ def selective_rope(
     return Encoding(init=init, context=context, query=turn, key=turn)
 
 
-def _projected(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Array:
+def _affine_gates(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Array:
     """W x + b, `[..., n, heads]`, float32 or wider."""
     check_tables(params, kernel=(dim, num_heads), bias=(num_heads,))
     x = jnp.asarray(x)

@@ -81,7 +81,7 @@ def deberta(
         check_tables(params, key_table=shape, query_table=shape)
         dtype = compute_dtype(q)
         behind = -position_offsets(q, k, q_positions, k_positions)
-        rows = _rows_of_buckets(behind, ends, num_buckets)
+        rows = _bucket_rows(behind, ends, num_buckets)
         keys, queries = (params[name].astype(dtype) for name in ("key_table", "query_table"))
         to_position = jnp.einsum("...qhd,rhd->...hqr", q.astype(dtype), keys)
         k = repeat_heads(k, num_heads).astype(dtype)
@@ -359,7 +359,7 @@ def _bucket_ends(num_buckets: int, max_distance: int | None) -> np.ndarray:
     return np.concatenate([np.arange(middle, dtype=np.float64), wide])
 
 
-def _rows_of_buckets(behind: Array, ends: np.ndarray, num_buckets: int) -> Array:
+def _bucket_rows(behind: Array, ends: np.ndarray, num_buckets: int) -> Array:
     """Rows of the tables, int32, for offsets i − j: that of 0 is num_buckets."""
     distance = jnp.abs(behind)
     if jnp.issubdtype(behind.dtype, jnp.integer):

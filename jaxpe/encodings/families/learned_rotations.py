@@ -158,7 +158,7 @@ def liere(
         check_tables(params, upper=shape)
         return params["upper"]
 
-    return _turning_in_blocks(init, generators, head_dim, block, num_heads, extent)
+    return _block_rotation(init, generators, head_dim, block, num_heads, extent)
 
 
 @register(
@@ -216,10 +216,10 @@ def comrope(
         check_tables(params, upper=shape, multipliers=(axes, blocks))
         return params["multipliers"][:, None, :, None] * params["upper"][None]
 
-    return _turning_in_blocks(init, generators, head_dim, block, num_heads, extent)
+    return _block_rotation(init, generators, head_dim, block, num_heads, extent)
 
 
-def _turning_in_blocks(
+def _block_rotation(
     init: Callable[[Array], Params],
     generators: Callable[[Params], Array],
     head_dim: int,

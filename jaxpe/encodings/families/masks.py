@@ -75,14 +75,14 @@ def stick_breaking() -> Encoding:
     """
 
     def weights(params, logits, mask, q_positions, k_positions):
-        seen = weight_offsets(logits, q_positions, k_positions) < 0
+        attends = weight_offsets(logits, q_positions, k_positions) < 0
         if mask is not None:
-            seen = seen & mask.reshape((1,) * (seen.ndim - mask.ndim) + mask.shape)
-        seen = jnp.broadcast_to(seen, logits.shape)
+            attends = attends & mask.reshape((1,) * (attends.ndim - mask.ndim) + mask.shape)
+        attends = jnp.broadcast_to(attends, logits.shape)
         # Masked logits may be anything, infinite too: they take no part, nor do their derivatives.
-        z = jnp.where(seen, logits, 0.0)
-        left = jnp.where(seen, -jax.nn.softplus(z), 0.0)
-        behind = sums_to_the_end(left) - left
-        return jnp.where(seen, jnp.exp(jax.nn.log_sigmoid(z) + behind), 0.0)
+        z = jnp.where(attends, logits, 0.0)
+        log_remaining = jnp.where(attends, -jax.nn.softplus(z), 0.0)
+        behind = sums_to_the_end(log_remaining) - log_remaining
+        return jnp.where(attends, jnp.exp(jax.nn.log_sigmoid(z) + behind), 0.0)
 
     return Encoding(weights=weights)

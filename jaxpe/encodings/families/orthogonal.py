@@ -158,7 +158,7 @@ def legendre_vectors(
     >>> legendre_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -0.5], [1.0, 1.0, 1.0]]
     """
-    return _legendre(*_mapped(positions, length, position_map, s), dim, normalized)
+    return _legendre(*_mapped_positions(positions, length, position_map, s), dim, normalized)
 
 
 def chebyshev_vectors(
@@ -174,7 +174,7 @@ def chebyshev_vectors(
     >>> chebyshev_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
     """
-    return _chebyshev(*_mapped(positions, length, position_map, s), dim)
+    return _chebyshev(*_mapped_positions(positions, length, position_map, s), dim)
 
 
 def legendre_polynomials(
@@ -256,7 +256,7 @@ def wavelet_vectors(
     return _wavelet_rows(wavelet_basis(dim, length, order), positions)
 
 
-def _mapped(
+def _mapped_positions(
     positions: ArrayLike, length: int, position_map: str, s: float | None
 ) -> tuple[Array, Array]:
     """Positions in [−1, 1], as the sign of x and 1 − |x|, which keeps its relative precision."""
@@ -299,14 +299,14 @@ def _split(x: Array) -> tuple[Array, Array]:
 # which does not lose rest where it is small (Reinsch). Then P_k(−x) = (−1)^k P_k(x).
 def _recurrence(sign: Array, rest: Array, a: np.ndarray) -> Array:
     """Polynomials P_0..P_{len(a)} at sign·(1 − rest), one more axis behind."""
-    values = _at_magnitudes(rest, jnp.asarray(a, rest.dtype))
+    values = _polynomial_values(rest, jnp.asarray(a, rest.dtype))
     values = jnp.moveaxis(jnp.concatenate([jnp.ones_like(rest)[None], values]), 0, -1)
     odd = expand_rank(np.arange(len(a) + 1) % 2, values.ndim, values.dtype) == 1
     return jnp.where(odd, sign[..., None] * values, values)
 
 
 @jax.jit
-def _at_magnitudes(rest: Array, a: Array) -> Array:
+def _polynomial_values(rest: Array, a: Array) -> Array:
     """P_1..P_{len(a)} at 1 − rest, in front."""
 
     def step(carry, a_k):
@@ -352,7 +352,7 @@ def wavelet_basis(dim: int, length: int, order: int) -> WaveletBasis:
     width, coarsest = 2 * order - 1, (length - 1).bit_length()
     level = min(max(coarsest, 10), 12)
     table = _daubechies(np.asarray(filters.rec_lo), np.asarray(filters.rec_hi), level)
-    scaling = _by_coverage(_translates(table[0], coarsest, length, width))
+    scaling = _coverage_order(_translates(table[0], coarsest, length, width))
     wavelets = np.zeros((4, 0))
     # At the finest scale every support holds one position; finer ones would repeat its columns.
     for j in range(coarsest, -width.bit_length() - 1 if width > 1 else -1, -1):
@@ -360,7 +360,7 @@ def wavelet_basis(dim: int, length: int, order: int) -> WaveletBasis:
         most_at_next = width * 2.0 ** (j - 1)
         if (wavelets[0] >= most_at_next).sum() + scaling.shape[1] >= dim:
             break
-    wavelets = _by_coverage(wavelets)
+    wavelets = _coverage_order(wavelets)
     _, _, j, k = np.concatenate([scaling, wavelets], axis=1)[:, :dim]
     row = (np.arange(len(k)) >= scaling.shape[1]).astype(np.int32)
     _check_covered(table[row], j, k, length, width)
@@ -411,7 +411,7 @@ def _check_covered(
     )
 
 
-def _by_coverage(rows: np.ndarray) -> np.ndarray:
+def _coverage_order(rows: np.ndarray) -> np.ndarray:
     """Most positions first, then most energy, then coarse to fine, then by shift."""
     coverage, energy, j, k = rows
     # Rounded, so that equal energies are a tie on every machine.
@@ -434,11 +434,11 @@ def _daubechies(low: np.ndarray, high: np.ndarray, level: int) -> np.ndarray:
         inner = np.linalg.lstsq(system, np.append(np.zeros(width - 1), 1.0), rcond=None)[0]
         phi = np.pad(inner, 1)
     for _ in range(level - 1):
-        phi = _refined(phi, low)
-    return np.stack([_refined(phi, low), _refined(phi, high)])
+        phi = _refined_scaling_function(phi, low)
+    return np.stack([_refined_scaling_function(phi, low), _refined_scaling_function(phi, high)])
 
 
-def _refined(phi: np.ndarray, taps: np.ndarray) -> np.ndarray:
+def _refined_scaling_function(phi: np.ndarray, taps: np.ndarray) -> np.ndarray:
     """√2 Σ taps_n φ(2x − n) at half the step of φ."""
     width = len(taps) - 1
     per_unit = (len(phi) - 1) // width

@@ -71,7 +71,7 @@ def shaw(
         dtype = compute_dtype(weights)
         offsets = weight_offsets(weights, q_positions, k_positions)
         check_tables(params, value_table=(rows, head_dim))
-        sums = _summed_by_place(weights.astype(dtype), row_indices(offsets), rows)
+        sums = _row_sums(weights.astype(dtype), row_indices(offsets), rows)
         return jnp.einsum("...hqr,rd->...qhd", sums, params["value_table"].astype(dtype))
 
     encoding = Encoding(init=init, bias=bias)
@@ -145,24 +145,24 @@ def transformer_xl(
     return Encoding(init=init, bias=bias)
 
 
-def _summed_by_place(weights: Array, row_indices: Array, rows: int) -> Array:
-    """Σ_j w_ij over the keys with the same place, `[..., heads, n_q, rows]`.
+def _row_sums(weights: Array, row_indices: Array, rows: int) -> Array:
+    """Σ_j w_ij over the keys with the same row of the table, `[..., heads, n_q, rows]`.
 
-    Weights are `[..., heads, n_q, n_k]`, places `[..., 1, n_q, n_k]`; a fractional place shares its
-    weight between the rows around it.
+    Weights are `[..., heads, n_q, n_k]`, row indices `[..., 1, n_q, n_k]`. A fractional index
+    shares its weight between the two rows around it.
     """
     by_key, row_indices = jnp.moveaxis(weights, -3, -1), jnp.squeeze(row_indices, -3)
     if jnp.issubdtype(row_indices.dtype, jnp.integer):
-        sums = _added_to_rows(by_key, row_indices, rows)
+        sums = _scattered_sums(by_key, row_indices, rows)
     else:
         low, high, part = neighbours(row_indices, rows)
         upper = by_key * part.astype(weights.dtype)[..., None]
-        sums = _added_to_rows(by_key - upper, low, rows) + _added_to_rows(upper, high, rows)
+        sums = _scattered_sums(by_key - upper, low, rows) + _scattered_sums(upper, high, rows)
     return jnp.moveaxis(sums, -1, -3)
 
 
-def _added_to_rows(values: Array, row_indices: Array, rows: int) -> Array:
-    """Σ of the values `[..., n_k, heads]` by place `[..., n_k]`, `[..., rows, heads]`."""
+def _scattered_sums(values: Array, row_indices: Array, rows: int) -> Array:
+    """Σ of the values `[..., n_k, heads]` by row `[..., n_k]`, `[..., rows, heads]`."""
 
     def add(values, row_indices):
         return jnp.zeros((rows, values.shape[-1]), values.dtype).at[row_indices].add(values)

@@ -44,7 +44,7 @@ Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
     description="Partial RoPE: half of each head rotates",
     source="Wang & Komatsuzaki (2021)",
     vectors="orbit of a vector with unit pairs, half of them turning",
-    make=lambda s: rope(head_dim=s.head_dim, fraction=_about_half(s.head_dim)),
+    make=lambda s: rope(head_dim=s.head_dim, fraction=_half_fraction(s.head_dim)),
 )
 @register("rope", source="Su et al. (2021)", vectors="orbit of a vector with unit pairs")
 def rope(
@@ -150,9 +150,9 @@ def xpos(
     rate = np.log(zeta) / scale_base  # of a position
 
     def decay(sign: int):
-        def size(positions: Array, dtype: jnp.dtype, held: jnp.dtype) -> Array:
-            reach = float(np.log(float(jnp.finfo(held).max)) / np.abs(rate).max())
-            _check_reach(positions, center, reach, held)
+        def size(positions: Array, dtype: jnp.dtype, input_dtype: jnp.dtype) -> Array:
+            reach = float(np.log(float(jnp.finfo(input_dtype).max)) / np.abs(rate).max())
+            _check_reach(positions, center, reach, input_dtype)
             away = positions.astype(dtype) - center
             # Neither inf nor 0, which would make NaN or 0 of products that are neither.
             away = jnp.where(jnp.abs(away) <= reach, away, jnp.nan)
@@ -210,7 +210,7 @@ def axial_rope(
     "mrope",
     source="Wang et al. (2024)",
     vectors="orbit of a vector with unit pairs",
-    make=lambda s: mrope(head_dim=s.head_dim, sections=_thirds(s.head_dim // 2)),
+    make=lambda s: mrope(head_dim=s.head_dim, sections=_default_sections(s.head_dim // 2)),
     coordinates=3,
 )
 def mrope(
@@ -246,7 +246,7 @@ def mrope(
             f"{dim // 2} frequencies that turn"
         )
     frequencies = _frequencies(dim, base, scaling, length)
-    axis_of = _axes_of_sections(sections, interleaved_sections)
+    axis_of = _section_axes(sections, interleaved_sections)
     return _rotary(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
 
 
@@ -505,7 +505,7 @@ def _orbit(turn: Turn, reference: ArrayLike, positions: ArrayLike) -> Array:
     return turn((), x, positions)[:, 0]
 
 
-def _axes_of_sections(sections: Sequence[int], interleaved: bool) -> np.ndarray:
+def _section_axes(sections: Sequence[int], interleaved: bool) -> np.ndarray:
     """Coordinate of each frequency."""
     axis_of = np.repeat(np.arange(len(sections)), sections)
     if interleaved:  # coordinate a at a, a + 3, ...; coordinate 0 fills what is left
@@ -559,12 +559,12 @@ def _check_reach(positions: Array, center: float, reach: float, dtype: jnp.dtype
         )
 
 
-def _about_half(head_dim: int) -> float:
+def _half_fraction(head_dim: int) -> float:
     """The fraction nearest to a half that turns whole pairs."""
     return max(2 * round(head_dim / 4), 2) / head_dim
 
 
-def _thirds(pairs: int) -> tuple[int, int, int]:
+def _default_sections(pairs: int) -> tuple[int, int, int]:
     """Sections of time, height and width, as Qwen2-VL's (16, 24, 24) of 64."""
     rest = pairs - pairs // 4
     return (pairs - 2 * (rest // 2), rest // 2, rest // 2)

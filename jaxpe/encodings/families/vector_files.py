@@ -59,8 +59,8 @@ def read_vectors(path: str | os.PathLike[str]) -> Float[np.ndarray, "n k"]:
     P = arrays.get(_NAME)
     if P is None or P.ndim != 2 or 0 in P.shape or not np.issubdtype(P.dtype, np.floating):
         some = list(arrays.items())[:_SHOWN]
-        held = ", ".join(f"{name!r:.40} {x.dtype}{list(x.shape)}" for name, x in some)
-        raise InputError(f"{path} holds {held or 'nothing'}: {_REMEDY}")
+        contents = ", ".join(f"{name!r:.40} {x.dtype}{list(x.shape)}" for name, x in some)
+        raise InputError(f"{path} holds {contents or 'nothing'}: {_REMEDY}")
     with np.errstate(all="ignore"):
         if not np.isfinite(P.astype(np.float32)).all():
             raise InputError(f"{path} holds vectors that are not finite in float32; {_REMEDY}")

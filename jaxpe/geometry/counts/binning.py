@@ -48,7 +48,7 @@ def bin_positions(
     >>> bin_positions(np.array([0, 4, 9]), np.array([0, 1, 5, 10])).tolist()
     [0, 1, 2]
     """
-    edges, positions = _checked(edges), _integers("positions", positions)
+    edges, positions = _checked_edges(edges), _integers("positions", positions)
     if not is_traced(edges, positions) and positions.size:
         numbers = np.asarray(positions)
         least, most = int(numbers.min()), int(numbers.max())
@@ -84,16 +84,16 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
     [[2, 0], [1, 3]]
     """
     n = counts.tokens.shape[-2]
-    edges = _checked(edges)
+    edges = _checked_edges(edges)
     if not is_traced(edges) and (edges[0] != 0 or edges[-1] != n):
         raise ValueError(f"edges go from {edges[0]} to {edges[-1]}, not from 0 to n = {n}")
     if not is_traced(edges, counts.tokens):
         _refuse_overflow(counts, np.asarray(edges))
-    return counts._replace(tokens=_binned(counts.tokens, edges))
+    return counts._replace(tokens=_bin_sums(counts.tokens, edges))
 
 
 @jax.jit
-def _binned(tokens: Int[Array, "*folds n vocab"], edges: Int[Array, " edges"]) -> Array:
+def _bin_sums(tokens: Int[Array, "*folds n vocab"], edges: Int[Array, " edges"]) -> Array:
     """`bin_counts` of arrays."""
     bins = len(edges) - 1
     number = jnp.searchsorted(edges, jnp.arange(tokens.shape[-2]), side="right") - 1
@@ -122,7 +122,7 @@ def _geometric_edges(n: int, bins: int) -> np.ndarray:
     return np.append(edges[:-1], n)
 
 
-def _checked(edges: Integer[ArrayLike, " edges"]) -> Array:
+def _checked_edges(edges: Integer[ArrayLike, " edges"]) -> Array:
     edges = _integers("edges", edges)
     if edges.ndim != 1 or len(edges) < 2:
         raise ValueError(f"edges have shape {edges.shape}: pass [bins + 1], two or more")

@@ -95,7 +95,7 @@ def count_tokens(
         raise ValueError("groups only decide the folds: pass folds too, such as folds=16")
     ids, mask = checked_ids(ids, mask, vocab_size, exclude)
     empty = empty_counts(length=ids.shape[1], vocab_size=vocab_size, folds=folds)
-    return _added(empty, ids, mask, exclude, groups, repeats)
+    return _updated_counts(empty, ids, mask, exclude, groups, repeats)
 
 
 def empty_counts(*, length: int, vocab_size: int, folds: int | None = None) -> PositionCounts:
@@ -144,16 +144,16 @@ def add_documents(
             f"ids have shape {ids.shape}, the counts have {length} positions: pass ids "
             f"[documents, {length}]"
         )
-    return _added(counts, ids, mask, exclude, groups, repeats)
+    return _updated_counts(counts, ids, mask, exclude, groups, repeats)
 
 
-def _added(counts, ids, mask, exclude, groups, repeats) -> PositionCounts:
+def _updated_counts(counts, ids, mask, exclude, groups, repeats) -> PositionCounts:
     """Counts and documents that were checked, as one."""
     if groups is not None:
         _check_labels("groups", groups, len(ids))
     counts = jax.tree.map(jnp.asarray, counts)
     weight = _weights(counts.documents, len(ids), repeats)
-    tokens, documents, outside = _tallied(counts, ids, mask, weight, groups, exclude=tuple(exclude))
+    tokens, documents, outside = _tallies(counts, ids, mask, weight, groups, exclude=tuple(exclude))
     dropped = counts.dropped
     if is_traced(ids, mask):  # else they were refused
         dropped = add_counts(dropped, outside, "dropped tokens")
@@ -161,7 +161,7 @@ def _added(counts, ids, mask, exclude, groups, repeats) -> PositionCounts:
 
 
 @partial(jax.jit, static_argnames="exclude")
-def _tallied(
+def _tallies(
     counts: PositionCounts, ids, mask, weight: Array, groups, *, exclude: tuple[int, ...]
 ) -> tuple[Array, Array, Array]:
     """Tokens, documents and how many tokens are outside the vocabulary."""
@@ -212,7 +212,7 @@ def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"
         )
     if not is_traced(counted, weight):
         return weight
-    return _cut(weight, jnp.asarray(most, counted.dtype) - counted)
+    return _truncated_weights(weight, jnp.asarray(most, counted.dtype) - counted)
 
 
 def _exact_sum(values: np.ndarray) -> int:
@@ -232,14 +232,14 @@ def _checked_repeats(repeats, documents: int) -> ArrayLike:
     return values
 
 
-def _cut(weight: Int[Array, " documents"], room: Array) -> Int[Array, " documents"]:
+def _truncated_weights(weight: Int[Array, " documents"], room: Array) -> Int[Array, " documents"]:
     """Weights whose sum is at most `room`: the last ones are cut, then 0."""
     unsigned = jnp.dtype(f"uint{8 * weight.dtype.itemsize}")
     before = jnp.cumsum(weight.astype(unsigned), dtype=unsigned) - weight.astype(unsigned)
-    left = room.astype(unsigned)
+    remaining = room.astype(unsigned)
     # A sum passes `room` before it wraps around, since every weight is less than half of the range.
-    full = lax.cummax((before > left).astype(jnp.int32)) > 0
-    cut = jnp.where(full, 0, jnp.minimum(weight.astype(unsigned), left - before))
+    full = lax.cummax((before > remaining).astype(jnp.int32)) > 0
+    cut = jnp.where(full, 0, jnp.minimum(weight.astype(unsigned), remaining - before))
     return cut.astype(weight.dtype)
 
 
@@ -463,7 +463,7 @@ def checked_ids(
     if not is_traced(ids, mask):
         _refuse_outside(ids, mask, vocab_size)
     # Those of the host stay there: what they are handed to is a program, which takes them.
-    return _widened(ids), mask
+    return _wide_ids(ids), mask
 
 
 def _ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
@@ -531,14 +531,14 @@ def scatter_add(
     return counts.reshape(-1).at[index].add(weights, mode="drop").reshape(counts.shape)
 
 
-def _widened(ids: ArrayLike) -> ArrayLike:
+def _wide_ids(ids: ArrayLike) -> ArrayLike:
     """Ids of at least 32 bits: in uint8 a vocabulary of 256 would wrap to 0."""
     return ids.astype(jnp.int32) if jnp.iinfo(ids.dtype).bits < 32 else ids
 
 
 def _is_excluded(ids: ArrayLike, exclude: Sequence[int]) -> Array:
     """Mask of the ids that are among a few excluded ones."""
-    ids, excluded = jnp.asarray(_widened(ids)), jnp.zeros(ids.shape, bool)
+    ids, excluded = jnp.asarray(_wide_ids(ids)), jnp.zeros(ids.shape, bool)
     limits = jnp.iinfo(ids.dtype)
     for token in exclude:
         if limits.min <= token <= limits.max:  # others are no id

@@ -142,12 +142,12 @@ class TokenLists(NamedTuple):
             raise ValueError("lists of counts have no documents: pass token_lists(ids, ...)")
         if not self.documents.counted.size:
             return self
-        frequent, rare = _shuffled(self.frequent, self.rare, self.documents, key)
+        frequent, rare = _shuffled_lists(self.frequent, self.rare, self.documents, key)
         return self._replace(frequent=frequent, rare=rare)
 
 
 @jax.jit
-def _shuffled(
+def _shuffled_lists(
     frequent: FrequentWords, rare: RareWords | None, documents: Documents, key: Array
 ) -> tuple[FrequentWords, RareWords | None]:
     counted = documents.counted
@@ -196,8 +196,8 @@ def token_lists(
         np.ones(len(position), np.int32),
         document,
     )
-    lists, of_frequent, of_rare = _listed(cells, per_position, vocab_size)
-    documents = Documents(of_frequent, of_rare, labels, counted)  # pyrefly: ignore
+    lists, frequent_documents, rare_documents = _split_lists(cells, per_position, vocab_size)
+    documents = Documents(frequent_documents, rare_documents, labels, counted)  # pyrefly: ignore
     return lists._replace(documents=documents)
 
 
@@ -229,7 +229,7 @@ def listed_counts(counts: PositionCounts) -> TokenLists:
     flat = np.flatnonzero(tokens != 0)  # booleans are searched several times faster
     fold, position, word = np.unravel_index(flat, tokens.shape)
     cells = _Cells(fold, position, word, tokens.reshape(-1)[flat])
-    return _listed(cells, jnp.asarray(counts.per_position), tokens.shape[-1])[0]
+    return _split_lists(cells, jnp.asarray(counts.per_position), tokens.shape[-1])[0]
 
 
 class _Cells(NamedTuple):
@@ -248,16 +248,16 @@ class _Cells(NamedTuple):
         return cells._replace(word=number[cells.word]), int(words.sum())
 
 
-def _listed(
+def _split_lists(
     cells: _Cells, per_position: Array, vocab_size: int
 ) -> tuple[TokenLists, Array | None, Array | None]:
     """Lists of frequent and of rare words of several folds, and the documents of both."""
     folds, n = per_position.shape
-    seen = np.zeros((folds, vocab_size), bool)
-    seen[cells.fold, cells.word] = True
+    occurs = np.zeros((folds, vocab_size), bool)
+    occurs[cells.fold, cells.word] = True
     number = np.bincount(cells.word, minlength=vocab_size)
     # Of a word in a single fold one of two halves has none, and products of the halves are 0.
-    shared = seen.sum(axis=0) > 1
+    shared = occurs.sum(axis=0) > 1
     rare = shared & (number <= MOST_RARE)
     frequent, document = _frequent(*cells.chosen(shared & ~rare), folds=folds, length=n)
     slots, rare_document = _rare(*cells.chosen(rare)) if rare.any() else (None, None)

@@ -239,16 +239,16 @@ def _as_distances(D: Distances | ArrayLike) -> Distances:
     return Distances(nan_unless_distances(values), present)
 
 
-def refuse_tuple(value: Any, what: str, wanted: str) -> None:
+def refuse_tuple(value: Any, what: str, expected: str) -> None:
     """Raise for a result in place of an array, with what of it was perhaps meant."""
     if not isinstance(value, tuple):
         return
-    meant = f"pass {wanted}"
+    remedy = f"pass {expected}"
     if isinstance(value, PositionalDistributions):
-        meant = "pass hellinger_distances(mu) for distances, hellinger_points(mu) for points"
+        remedy = "pass hellinger_distances(mu) for distances, hellinger_points(mu) for points"
     elif hasattr(value, "distances"):
-        meant = "pass its .distances"
-    raise ValueError(f"{what} are {type(value).__name__}: {meant}")
+        remedy = "pass its .distances"
+    raise ValueError(f"{what} are {type(value).__name__}: {remedy}")
 
 
 def pair_mask(present: Bool[Array, " n"]) -> Bool[Array, "n n"]:

@@ -107,8 +107,8 @@ def _violation_rate(
     encoding = _row_source(encoding, present)
     present, slack = encoding.present, tolerance * _largest(encoding)
     n = len(present)
-    of_row, numbers = (_violations_of_row, n * n) if n <= _PAIRWISE else (_inversions_of_row, n)
-    inversions, triples = _map_rows(encoding, present, slack, f=of_row, numbers=numbers)
+    row_counts, numbers = (_row_violations, n * n) if n <= _PAIRWISE else (_row_inversions, n)
+    inversions, triples = _map_rows(encoding, present, slack, f=row_counts, numbers=numbers)
     # Integers hold each row exactly; their sum over rows may need more than int32 has.
     inversions = jnp.sum(jnp.where(present, inversions, 0).astype(slack.dtype))
     triples = jnp.sum(jnp.where(present, triples, 0).astype(slack.dtype))
@@ -251,10 +251,10 @@ def _map_rows(
 
 
 def _largest(encoding: Distances | PointCloud) -> Array:
-    return jnp.max(_map_rows(encoding, f=_largest_of_row))
+    return jnp.max(_map_rows(encoding, f=_row_maximum))
 
 
-def _largest_of_row(delta: Array, i: Array) -> Array:
+def _row_maximum(delta: Array, i: Array) -> Array:
     return jnp.max(delta)
 
 
@@ -286,7 +286,7 @@ def _wilson(rate: Array, count: Array, confidence: float) -> tuple[Array, Array]
     return jnp.maximum(middle - half, 0.0), jnp.minimum(middle + half, 1.0)
 
 
-def _violations_of_row(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
+def _row_violations(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
     """Violations and comparable pairs (j, k) for one i, pair by pair."""
     n, offset = len(delta), jnp.abs(jnp.arange(len(delta)) - i)
     others = present & (offset > 0)
@@ -296,7 +296,7 @@ def _violations_of_row(delta: Array, i: Array, present: Array, slack: Array) -> 
     return jnp.sum(violated, dtype=jnp.int32), jnp.sum(comparable, dtype=jnp.int32)
 
 
-def _inversions_of_row(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
+def _row_inversions(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
     """Violations and pairs for one i by merge sort, in n log n; slower for few positions."""
     # The others are listed by offset, the nearer of equal offsets first by distance, so that the
     # inversions of that list are exactly the violations: equal offsets never invert.

@@ -101,18 +101,18 @@ def _entropy(counts: Num[ArrayLike, "... k"], estimator: EntropyEstimator) -> Fl
     counted = jnp.all((n >= 0) & (n < jnp.inf), axis=-1)
     if estimator == "grassberger":
         counted &= jnp.all(n == jnp.round(n), axis=-1)
-    seen = n > 0
-    n = jnp.where(seen, n, 1.0)  # log and ψ of nothing are never asked for
-    total = jnp.sum(jnp.where(seen, n, 0.0), axis=-1)
+    occurs = n > 0
+    n = jnp.where(occurs, n, 1.0)  # log and ψ of nothing are never asked for
+    total = jnp.sum(jnp.where(occurs, n, 0.0), axis=-1)
     some = jnp.where(total > 0, total, 1.0)
     if estimator == "grassberger":
         sign = 1.0 - 2.0 * (jnp.round(n) % 2)
         term = n * (digamma(n) + sign * (digamma((n + 1) / 2) - digamma(n / 2)) / 2)
     else:
         term = n * jnp.log(n)
-    estimate = jnp.log(some) - jnp.sum(jnp.where(seen, term, 0.0), axis=-1) / some
+    estimate = jnp.log(some) - jnp.sum(jnp.where(occurs, term, 0.0), axis=-1) / some
     if estimator == "miller-madow":
-        estimate += (jnp.sum(seen, axis=-1, dtype=n.dtype) - 1) / (2 * some)
+        estimate += (jnp.sum(occurs, axis=-1, dtype=n.dtype) - 1) / (2 * some)
     estimate = jnp.where(total > 0, estimate, 0.0)
     return jnp.where(counted, estimate, jnp.nan)
 
@@ -211,16 +211,16 @@ def positional_information(
     if groups is not None or not is_traced(ids, mask):
         if is_traced(ids, mask, groups):
             raise ValueError("groups are traced, and shapes depend on them: pass them outside jit")
-        rows = _longest_of_groups(np.asarray(ids), np.asarray(mask), groups)
+        rows = _longest_documents(np.asarray(ids), np.asarray(mask), groups)
         ids, mask = ids[rows], mask[rows]
-    return _between_all(ids, mask, key, estimator=estimator, permutations=permutations)
+    return _pairwise_information(ids, mask, key, estimator=estimator, permutations=permutations)
 
 
-def _longest_of_groups(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
+def _longest_documents(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
     """Indices of the document with the most tokens of each group."""
     if groups is None:
         groups = np.asarray(content_labels(ids, mask)).astype(np.int64)
-        groups = np.where(_equal_by_chance(ids, mask), -1 - np.arange(len(ids)), groups)
+        groups = np.where(_chance_copies(ids, mask), -1 - np.arange(len(ids)), groups)
     groups = np.asarray(groups)
     if groups.shape != (len(ids),) or groups.dtype.kind not in "iu":
         raise ValueError(
@@ -232,7 +232,7 @@ def _longest_of_groups(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | No
     return np.sort(order[first])
 
 
-def _equal_by_chance(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def _chance_copies(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Documents so short, or of so few words, that some two would be equal without being copies."""
     log_equal = np.zeros(ids.shape[1])
     for position, (column, counted) in enumerate(zip(ids.T, mask.T, strict=True)):
@@ -242,7 +242,7 @@ def _equal_by_chance(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames=("estimator", "permutations"))
-def _between_all(
+def _pairwise_information(
     ids: Array, mask: Array, key: Array, *, estimator: EntropyEstimator, permutations: int
 ) -> PositionalInformation:
     n = ids.shape[1]
@@ -257,7 +257,7 @@ def _between_all(
         def shuffled(key: Array) -> Array:
             order = _shuffle(key, both)
             return _column_information(
-                _chosen_first(ids[:, i], both), ids[order, j], _chosen_first(both, both), estimator
+                _partitioned(ids[:, i], both), ids[order, j], _partitioned(both, both), estimator
             )
 
         if not permutations:
@@ -280,7 +280,7 @@ def _between_all(
     )
 
 
-def _chosen_first(x: Array, chosen: Array) -> Array:
+def _partitioned(x: Array, chosen: Array) -> Array:
     """x with the kept entries before the others, in their order."""
     return x[jnp.argsort(~chosen, stable=True)]
 
@@ -292,9 +292,9 @@ def _shuffle(key: Array, chosen: Array) -> Array:
 
 def _column_information(x: Array, y: Array, both: Array, estimator: EntropyEstimator) -> Array:
     """Mutual information of two columns of ids where `both` is true."""
-    counts = (_run_lengths(of, both) for of in ((x,), (y,), (x, y)))
-    of_x, of_y, of_both = (entropy(c, estimator=estimator) for c in counts)
-    return jnp.where(jnp.sum(both) > 1, of_x + of_y - of_both, jnp.nan)
+    counts = (_run_lengths(columns, both) for columns in ((x,), (y,), (x, y)))
+    entropy_x, entropy_y, joint_entropy = (entropy(c, estimator=estimator) for c in counts)
+    return jnp.where(jnp.sum(both) > 1, entropy_x + entropy_y - joint_entropy, jnp.nan)
 
 
 def _run_lengths(columns: tuple[Array, ...], chosen: Array) -> Array:
@@ -410,5 +410,5 @@ def gaussian_information(
     # Σ_k ψ((N − k)/2), k = 1 ... dim: of a Wishart matrix, but for terms that cancel.
     k = np.arange(1, R.shape[0] + 1)
     terms = digamma(jnp.asarray((samples - k) / 2, estimate.dtype))
-    of_x, of_y, of_both = (jnp.sum(jnp.where(k <= d, terms, 0.0)) for d in (a, b, a + b))
-    return estimate - (of_x + of_y - of_both) / 2
+    bias_x, bias_y, joint_bias = (jnp.sum(jnp.where(k <= d, terms, 0.0)) for d in (a, b, a + b))
+    return estimate - (bias_x + bias_y - joint_bias) / 2

@@ -23,8 +23,8 @@ def draw_in_parts(
     """Draws of `draw(key, part, *sources)`, in parts of about `TOGETHER / width`."""
     part = min(number, max(1, TOGETHER // width))
     keys = jax.random.split(key, -(-number // part))
-    drawn = jax.lax.map(lambda key: draw(key, part, *sources), keys)
-    return jax.tree.map(lambda x: x.reshape(-1)[:number], drawn)
+    draws = jax.lax.map(lambda key: draw(key, part, *sources), keys)
+    return jax.tree.map(lambda x: x.reshape(-1)[:number], draws)
 
 
 def draw_positions(

@@ -88,7 +88,7 @@ def stress(
     >>> stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.25
     """
-    return _measured(P, D, weights, mesh, measure=_stress)
+    return _measure(P, D, weights, mesh, measure=_stress)
 
 
 def scaled_stress(
@@ -103,7 +103,7 @@ def scaled_stress(
     >>> fit.stress.item(), fit.scale.item()
     (0.0, 2.0)
     """
-    return _measured(P, D, weights, mesh, measure=_scaled_stress)
+    return _measure(P, D, weights, mesh, measure=_scaled_stress)
 
 
 def kruskal_stress1(
@@ -118,7 +118,7 @@ def kruskal_stress1(
     >>> kruskal_stress1(np.array([[0.0], [4.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.5
     """
-    return _measured(P, D, weights, mesh, measure=_kruskal_stress1)
+    return _measure(P, D, weights, mesh, measure=_kruskal_stress1)
 
 
 def stress_per_position(
@@ -131,7 +131,7 @@ def stress_per_position(
     >>> stress_per_position(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [0.25, 0.25]
     """
-    return _measured(P, D, weights, mesh, measure=_stress, per_position=True)
+    return _measure(P, D, weights, mesh, measure=_stress, per_position=True)
 
 
 def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
@@ -192,13 +192,15 @@ def mantel_correlation(
     >>> mantel_correlation(P, 2 * abs(P - P.T)).round(6).item()
     1.0
     """
-    return _measured(P, D, None, mesh, measure=_mantel_correlation)
+    return _measure(P, D, None, mesh, measure=_mantel_correlation)
 
 
-def _measured(P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None, **of):
+def _measure(
+    P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None, **options
+):
     """A measure of the distances, whose numbers are checked here, outside of the jit."""
     check_weights(weights)
-    return _jitted_measure(checked_encoding(P), checked_distances(D), weights, mesh, **of)
+    return _jitted_measure(checked_encoding(P), checked_distances(D), weights, mesh, **options)
 
 
 @partial(jax.jit, static_argnames=("mesh", "measure", "per_position"))

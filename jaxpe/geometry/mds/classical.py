@@ -250,10 +250,10 @@ def _principal_coordinates_jvp(dim, primals, tangents):
     sums = s[:, None] + s[None, :dim]
     gaps = eigenvalues[None, :dim] - eigenvalues[:, None]
     resolved = gaps > _tolerance(eigenvalues)
-    M_kept = M[:, :dim]
-    C_kept = M_kept / jnp.where(sums > 0, sums, 1.0)
-    C_dropped = jnp.where(resolved, M_kept * s[None, :dim] / jnp.where(resolved, gaps, 1.0), 0.0)
-    C = jnp.where(positive[:, None], C_kept, C_dropped)
+    M_top = M[:, :dim]
+    C_top = M_top / jnp.where(sums > 0, sums, 1.0)
+    C_rest = jnp.where(resolved, M_top * s[None, :dim] / jnp.where(resolved, gaps, 1.0), 0.0)
+    C = jnp.where(positive[:, None], C_top, C_rest)
     C = jnp.where(positive[None, :dim], C, 0.0)
     return (coordinates, eigenvalues), (dot(V, C), jnp.diagonal(M))
 

@@ -106,7 +106,7 @@ class _Units(NamedTuple):
     centre: Array
     deviation: Array
 
-    def of(self, x: Array, counts: Array) -> Array:
+    def standardised(self, x: Array, counts: Array) -> Array:
         """Entries in these units, 0 where they do not count."""
         x = (x - self.origin[None, :]) / self.largest[None, :]
         x = (x - self.centre[None, :]) / self.deviation[None, :]
@@ -143,7 +143,7 @@ def _units(x: Array, counts: Array) -> _Units:
 
 def _fit(x: Array, t: Array, counts: Array, *, ridge: float) -> _Probe:
     units, mean = _units(x, counts), _mean(t, counts)
-    x, t = units.of(x, counts), jnp.where(counts, t - mean, 0.0)
+    x, t = units.standardised(x, counts), jnp.where(counts, t - mean, 0.0)
     # The Gram matrix loses what is below √eps of the largest; for nearly white entries it has
     # nothing so small, and is as good as QR, at the cost of two products.
     white = _whitening(x, counts)
@@ -162,7 +162,7 @@ def _whitening(x: Array, counts: Array) -> Array:
 
 
 def _judge(probe: _Probe, x: Array, t: Array, counts: Array, *, n: int) -> PositionDecodability:
-    x = probe.units.of(x, counts)
+    x = probe.units.standardised(x, counts)
     away = jnp.where(counts, t - (dot(x, probe.slopes) + probe.mean), 0.0)
     apart = jnp.where(counts, t - _mean(t, counts), 0.0)
     missed, spread = (jnp.sum(y.reshape(-1, n) ** 2, axis=1) for y in (away, apart))

@@ -110,7 +110,7 @@ def classical_mds_from_points(
     centred = centre_rows(*cloud)
     fixed, options = lax.stop_gradient(centred), {"dim": dim, "tolerance": tolerance}
     if method == "dense":
-        pairs = _dense(fixed, **options)
+        pairs = _dense_eigenpairs(fixed, **options)
     else:
         options |= {"max_products": max_products, "oversample": oversample}
         pairs = _krylov_pairs(fixed, cloud.present, key, **options)
@@ -170,14 +170,14 @@ def _krylov_pairs(centred: Array, present: Array, key: Array | None, **options: 
 
 
 @partial(jax.jit, static_argnames=("dim", "tolerance"))
-def _dense(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
+def _dense_eigenpairs(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
     """Eigenpairs from the smaller of the two Gram matrices."""
     n, k = centred.shape
     small = inner_products(centred if n <= k else centred.T)
     eigenvalues, vectors = jnp.linalg.eigh(small)
     eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]
     if k < n:
-        vectors = _left(centred, vectors, eigenvalues, dim)
+        vectors = _left_vectors(centred, vectors, eigenvalues, dim)
     missing = max(dim - len(eigenvalues), 0)
     vectors = jnp.pad(vectors, ((0, 0), (0, missing)))
     eigenvalues = jnp.pad(eigenvalues, (0, missing))
@@ -187,12 +187,12 @@ def _dense(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
     return Eigenpairs(vectors, eigenvalues, residuals, products, jnp.all(residuals <= tolerance))
 
 
-def _left(centred: Array, right: Array, eigenvalues: Array, dim: int) -> Array:
+def _left_vectors(centred: Array, right: Array, eigenvalues: Array, dim: int) -> Array:
     """Eigenvectors X w / √λ of X Xᵀ, from eigenvectors w of Xᵀ X; 0 where λ is 0."""
     resolved = ~(eigenvalues <= noise(eigenvalues, len(centred)))  # NaN stays
     inverse = jnp.where(resolved, 1.0 / jnp.sqrt(jnp.where(resolved, eigenvalues, 1.0)), 0.0)
     left = dot(centred, right * inverse[None, :])
     # Small λ cost orthogonality; in this order the large ones, which are exact, stay as they are.
-    wanted, _ = jnp.linalg.qr(left[:, :dim])
-    wanted = jnp.where(resolved[None, :dim], wanted, 0.0)
-    return jnp.concatenate([wanted, left[:, dim:]], axis=1)
+    orthonormal, _ = jnp.linalg.qr(left[:, :dim])
+    orthonormal = jnp.where(resolved[None, :dim], orthonormal, 0.0)
+    return jnp.concatenate([orthonormal, left[:, dim:]], axis=1)

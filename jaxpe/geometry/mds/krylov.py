@@ -150,7 +150,7 @@ def leading_pairs(
         key=key,
     )
     search = lax.while_loop(unfinished, cycle, search)
-    return _checked(search, apply, width=retained * block, tolerance=tolerance)
+    return _checked_pairs(search, apply, width=retained * block, tolerance=tolerance)
 
 
 def _expand(
@@ -214,7 +214,7 @@ def _restart(
     return restarted._replace(settled=settled)
 
 
-def _checked(
+def _checked_pairs(
     search: _Search, apply: Callable[[Array], Array], *, width: int, tolerance: float
 ) -> Eigenpairs:
     """The pairs found, with residuals by B itself."""
@@ -267,12 +267,12 @@ def orthonormal(Y: Array, V: Array, spare: Array | None = None) -> Array:
 
     def again(number: Array, Y: Array) -> Array:
         lost = (jnp.sum(Y * Y, axis=0) == 0) & (number == 1)
-        return _outside(jnp.where(lost[None, :], instead, Y), V, least[number])
+        return _complement_basis(jnp.where(lost[None, :], instead, Y), V, least[number])
 
     return lax.fori_loop(0, len(least), again, Y)
 
 
-def _outside(Y: Array, V: Array, least: Array) -> Array:
+def _complement_basis(Y: Array, V: Array, least: Array) -> Array:
     """Orthonormal columns for Y − V VᵀY; columns left with less than `least` become 0."""
     # By the eigenvectors of YᵀY (Stathopoulos and Wu 2002): matrix products, unlike QR, and
     # dependent columns, which become 0, do no harm.

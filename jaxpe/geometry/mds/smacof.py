@@ -155,8 +155,8 @@ def _best_fit(
     """The fit of least stress, from `start` and random configurations of the same columns."""
     *options, key = options
     draw = partial(random_configuration, D, dim=start.shape[1])
-    drawn = jax.vmap(draw)(jax.random.split(key, starts - 1)).astype(start.dtype)
-    every = jnp.concatenate([start[None], jnp.where(_free_columns(columns), drawn, 0.0)])
+    random_starts = jax.vmap(draw)(jax.random.split(key, starts - 1)).astype(start.dtype)
+    every = jnp.concatenate([start[None], jnp.where(_free_columns(columns), random_starts, 0.0)])
     fits = jax.vmap(lambda start: _fit(start, columns, D, *options))(every)
     best = jnp.argmin(fits.stress)
     return jax.tree.map(lambda x: x[best], fits)
@@ -186,7 +186,7 @@ def _fit(
     def descend_and_push(state: _State) -> _State:
         state = jax.lax.while_loop(unfinished, partial(_step, problem, tolerance), state)
         return jax.lax.cond(
-            state.stationary, partial(_beside_saddle, problem, moves), lambda x: x, state
+            state.stationary, partial(_escaped_state, problem, moves), lambda x: x, state
         )
 
     state = jax.lax.while_loop(unfinished, descend_and_push, _first_state(start))
@@ -255,7 +255,7 @@ def _quasi_newton(problem: _Problem, steps: Array, changes: Array, gradient: Arr
     return jax.lax.scan(forth, scale * problem.solve(rest), (*past, shares))[0]
 
 
-def _beside_saddle(problem: _Problem, moves: Array, state: _State) -> _State:
+def _escaped_state(problem: _Problem, moves: Array, state: _State) -> _State:
     """State beside a saddle, or the same where nothing near is lower."""
     X = state.X
     # Numbers without a pattern; `jax.random` takes long to compile.
@@ -305,7 +305,7 @@ def _matrix_problem(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype)
     inverse = _generalised_inverse(w) if weights is not None else None
     count = jnp.maximum(jnp.sum(D.present.astype(dtype)), 1.0)
     target = D.values.astype(dtype)
-    wanted = jnp.sum(w * target**2)
+    squares = jnp.sum(w * target**2)
 
     def distances(X: Array) -> Array:
         return euclidean_distances(X, present=D.present).values
@@ -315,7 +315,7 @@ def _matrix_problem(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype)
         apart = delta > 0
         pull = w - jnp.where(apart, w * target / jnp.where(apart, delta, 1.0), 0.0)
         gradient = jnp.sum(pull, axis=1)[:, None] * X - dot(pull, X)
-        return ratio_of_sums(jnp.sum(w * (delta - target) ** 2), wanted), gradient
+        return ratio_of_sums(jnp.sum(w * (delta - target) ** 2), squares), gradient
 
     def solve(gradient: Array) -> Array:
         if inverse is None:

@@ -104,8 +104,8 @@ def disjoint_geometries(
         )
     for name, number in (("splits", splits), ("halvings", halvings)):
         check_size(name, number, each=folds)
-    drawn = {"folds": folds, "splits": splits, "halvings": halvings}
-    return _disjoint_geometries(occupied(counts), key, **drawn)
+    sizes = {"folds": folds, "splits": splits, "halvings": halvings}
+    return _disjoint_geometries(occupied(counts), key, **sizes)
 
 
 @partial(jax.jit, static_argnames=("folds", "splits", "halvings"))
@@ -148,10 +148,10 @@ def disjoint_position_geometries(
     """
     if len(nulls) < 2:
         raise ValueError(f"{len(nulls)} shuffled corpora: pass at least two")
-    drawn = {"splits": min(splits, fold_count(counts) - 1), "halvings": halvings}
+    sizes = {"splits": min(splits, fold_count(counts) - 1), "halvings": halvings}
     corpora = progress.track((counts, *nulls), "held-out halves", total=1 + len(nulls))
     documents, *shuffles = [
-        jax.block_until_ready(disjoint_geometries(each, key=key, **drawn)) for each in corpora
+        jax.block_until_ready(disjoint_geometries(each, key=key, **sizes)) for each in corpora
     ]
     return _position_halves(documents, shuffles)
 

@@ -91,7 +91,7 @@ def position_intervals(
     parts = _statistics(geometry, halves)
 
     def estimate(get: Callable[[PositionStatistics], Array], part: str = "position") -> Estimate:
-        return _calibrated(*map(get, parts), part=part, confidence=confidence)
+        return _calibrated_estimate(*map(get, parts), part=part, confidence=confidence)
 
     return PositionIntervals(
         position=estimate(lambda x: x.trace),
@@ -160,7 +160,7 @@ def variance_shares(
     for part, value in values.items():
         share = value / observed
         rest = share if part == "split_half" else 1.0 - share
-        estimate = _calibrated(*parts, part=part, confidence=confidence, signal=rest)
+        estimate = _calibrated_estimate(*parts, part=part, confidence=confidence, signal=rest)
         half, error = (
             0.5 * (estimate.high - estimate.low) / observed,
             estimate.standard_error / observed,
@@ -187,8 +187,8 @@ def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]
 
     steps = jnp.asarray(np.geomspace(1e-5, 2.0, 300), value.dtype)
     ratios = jnp.clip(value + jnp.concatenate([-steps, steps]), -1.0, 1.0)
-    left = jax.lax.map(residual, ratios)
-    inside = (left.low <= 0.0) & (left.high >= 0.0)
+    residuals = jax.lax.map(residual, ratios)
+    inside = (residuals.low <= 0.0) & (residuals.high >= 0.0)
     low = jnp.min(jnp.where(inside, ratios, value))
     high = jnp.max(jnp.where(inside, ratios, value))
     # Delta method: the error of a ratio is the error of (difference − ratio · total) / total.
@@ -196,10 +196,10 @@ def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]
     return Estimate(value, low, high, error)
 
 
-def _calibrated(
+def _calibrated_estimate(
     all_documents: Float[Array, "..."],
     null: Float[Array, "nulls ..."],
-    own: Float[Array, "splits 2 ..."],
+    halves: Float[Array, "splits 2 ..."],
     shuffled: Float[Array, "more_nulls splits 2 ..."],
     *,
     part: str,
@@ -215,28 +215,28 @@ def _calibrated(
         confidence: coverage of the interval.
         signal: factor of what other documents change.
     """
-    mean, mean_of_halves = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
+    mean, half_mean = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
     nulls, more = len(null), len(shuffled)
-    h0 = jnp.mean(jax.vmap(_half_sample_variance)(shuffled - mean_of_halves[None]), axis=0)
+    h0 = jnp.mean(jax.vmap(_half_sample_variance)(shuffled - half_mean[None]), axis=0)
     h0, v0 = h0 * more / (more - 1), jnp.var(null, axis=0, ddof=1)
     if part == "position":
-        value, h = all_documents - mean, _half_sample_variance(own - mean_of_halves)
+        value, h = all_documents - mean, _half_sample_variance(halves - half_mean)
         s, v = h - h0 * (1 + 1 / more), v0 * (1 + 1 / nulls)
     elif part == "composition":
-        value, h = mean, _half_sample_variance(mean_of_halves)
+        value, h = mean, _half_sample_variance(half_mean)
         s, v = h - h0 / more, v0 / nulls
     else:
-        value, h = all_documents, _half_sample_variance(own)
+        value, h = all_documents, _half_sample_variance(halves)
         s, v = h - h0, v0
     s = jnp.maximum(s, 0.1 * h)
-    t_s, t_v = _t_of_part(s, h, len(own), confidence), students_t(nulls - 1, confidence)
+    t_s, t_v = _part_quantile(s, h, len(halves), confidence), students_t(nulls - 1, confidence)
     s = s * signal**2
     t = (s * t_s + v * t_v) / jnp.where(s + v > 0, s + v, 1.0)
     error = safe_sqrt(s + v)
     return Estimate(value, value - t * error, value + t * error, error)
 
 
-def _t_of_part(
+def _part_quantile(
     s: Float[Array, "..."], h: Float[Array, "..."], splits: int, confidence: float
 ) -> Float[Array, "..."]:
     """Student's t for s, which is h less what is known better."""

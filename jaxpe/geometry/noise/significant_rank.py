@@ -88,9 +88,9 @@ def significant_rank(
     >>> significant_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
     1
     """
-    drawn = {"folds": folds, "splits": splits, "nulls": nulls, "progress": progress}
+    sampling = {"folds": folds, "splits": splits, "nulls": nulls, "progress": progress}
     documents = {"vocab_size": vocab_size, "mask": mask, "exclude": exclude, "groups": groups}
-    return position_rank(position_geometry(ids, key=key, **documents, **drawn), level=level)
+    return position_rank(position_geometry(ids, key=key, **documents, **sampling), level=level)
 
 
 def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -> SignificantRank:
@@ -169,11 +169,11 @@ def rank_above_null(
             f"{len(null_grams)} null corpora cannot show significance at level {level}: pass at "
             f"least {least}"
         )
-    return _above_null(gram, null_grams, allowed=min(allowed, len(null_grams)))
+    return _rank_above_null(gram, null_grams, allowed=min(allowed, len(null_grams)))
 
 
 @partial(jax.jit, static_argnames="allowed")
-def _above_null(gram: Array, null_grams: Array, *, allowed: int) -> SignificantRank:
+def _rank_above_null(gram: Array, null_grams: Array, *, allowed: int) -> SignificantRank:
     """`rank_above_null` of arrays that were looked at; the threshold is the allowed-largest."""
     nulls = len(null_grams)
     mean = jnp.mean(null_grams, axis=0)

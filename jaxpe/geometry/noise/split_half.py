@@ -277,14 +277,14 @@ def _variances(sizes: Array, pooled: Array) -> tuple[Array, Array]:
     """Σ_v Var √X for so many tokens of frequencies `pooled`, and Σ_v (Var √X)² for half as many."""
 
     def position_variances(n_i: Array) -> tuple[Array, Array]:
-        full = _variance_of_root_poisson(n_i * pooled)
-        half = _variance_of_root_poisson(0.5 * n_i * pooled)
+        full = _root_poisson_variance(n_i * pooled)
+        half = _root_poisson_variance(0.5 * n_i * pooled)
         return jnp.sum(full), jnp.sum(half**2)
 
     return jax.lax.map(position_variances, sizes)
 
 
-def _variance_of_root_poisson(rate: Array) -> Array:
+def _root_poisson_variance(rate: Array) -> Array:
     """Var √X for X ~ Poisson(rate), by interpolation in log rate."""
     log_rate, variance = _root_poisson_table()
     low, high = float(np.exp(log_rate[0])), float(np.exp(log_rate[-1]))

@@ -164,20 +164,20 @@ def compare_geometries(
             "equally many: pass counts with an even number of folds"
         )
     seed, deals = jax.random.split(key)
-    joined = [_joined(table, folds) for table in tables]
+    joined = [_joined_folds(table, folds) for table in tables]
     size = np.min([table.sum(axis=2) for table in joined], axis=(0, 1))
     draws = np.asarray(jax.random.key_data(seed)).tolist()
 
     def products(both: list[np.ndarray], number: int) -> Array:
         # Equal draws for both, so that a corpus is at no distance from itself.
-        thin = [_thinned(np.random.default_rng([*draws, number]), each, size) for each in both]
+        thin = [_sampled(np.random.default_rng([*draws, number]), each, size) for each in both]
         return _products(jnp.asarray(np.concatenate(thin)), jnp.asarray(size))
 
     between, count = products(joined, 0), min(map(len, null_tables), default=0)
     for null in range(count):
-        shuffled = [_joined(table[null], folds) for table in null_tables]
+        shuffled = [_joined_folds(table[null], folds) for table in null_tables]
         between = between - products(shuffled, 1 + null) / count
-    fields = _compared(between, size > 0, deals, folds, dim=dim, permutations=permutations)
+    fields = _comparison(between, size > 0, deals, folds, dim=dim, permutations=permutations)
     return GeometryComparison(
         *fields, present=size > 0, folds=folds, tokens=int(size.sum()), of_position=count > 0
     )
@@ -210,12 +210,12 @@ def _common_folds(numbers: list[int], *, most: int) -> int:
     )
 
 
-def _joined(table: np.ndarray, folds: int) -> np.ndarray:
+def _joined_folds(table: np.ndarray, folds: int) -> np.ndarray:
     """Folds f, f + folds, ... as one."""
     return table.reshape(-1, folds, *table.shape[1:]).sum(axis=0)
 
 
-def _thinned(rng: np.random.Generator, tables: np.ndarray, size: np.ndarray) -> np.ndarray:
+def _sampled(rng: np.random.Generator, tables: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Tables `[folds, n, vocab]` of so many tokens at each position, drawn without replacement."""
     thin = np.zeros(tables.shape, np.int32)
     for fold, position in np.ndindex(tables.shape[:2]):
@@ -229,7 +229,7 @@ def _thinned(rng: np.random.Generator, tables: np.ndarray, size: np.ndarray) -> 
 
 
 @partial(jax.jit, static_argnames=("folds", "dim", "permutations"))
-def _compared(
+def _comparison(
     products: Float[Array, "m m n n"],
     present: Bool[Array, " n"],
     key: Array,

@@ -134,10 +134,10 @@ def _advice(result: "AttentionAnalysis") -> str:
 
 def spectral_findings(result: "AttentionAnalysis") -> list[str]:
     """Findings of a spectral analysis, beside those of the summary."""
-    said = [_offset(result), _residual(result), *_spectra(result), _parts(result)]
+    sentences = [_offset(result), _residual(result), *_spectra(result), _parts(result)]
     if result.pairs is not None:
-        said.append(_pairs(result, result.pairs))
-    return said + [_heads(result, drops) for drops in result.ablations]
+        sentences.append(_pairs(result, result.pairs))
+    return sentences + [_heads(result, drops) for drops in result.ablations]
 
 
 def _offset(result: "AttentionAnalysis") -> str:
@@ -245,11 +245,11 @@ def layer_rows(result: "AttentionAnalysis") -> list[list[str]]:
         return " / ".join(written(median(x)) for x in values)
 
     def row(layer: int) -> list[str]:
-        name, place, *others = position_cells(result, layer)
+        name, position, *others = position_cells(result, layer)
         shuffled = percent(positive(result.variance.shuffled[layer].mean()))
         return [
             name,
-            f"{place} / {shuffled}",
+            f"{position} / {shuffled}",
             *others,
             both("toeplitz", layer),
             percent(median(means.circulant[layer])),
@@ -318,9 +318,9 @@ def _signed(share: float) -> str:
     return f"{_signed_number(round(100 * float(share)))}\N{NO-BREAK SPACE}%"
 
 
-def _signed_number(whole: int) -> str:
+def _signed_number(value: int) -> str:
     """Whole number with a plus or minus sign."""
-    return f"{whole:+,d}".replace("-", "\N{MINUS SIGN}") if whole else "0"
+    return f"{value:+,d}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 
 def drop_words(result: "AttentionAnalysis", drop: float) -> str:

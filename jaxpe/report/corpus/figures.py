@@ -316,8 +316,8 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     axes[1].plot(offsets, mean, color="black", lw=2.4, label="position")
     colours = _colours(analysis)
     for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
-        own = offset_quantiles(group[0].distances ** 2, shown)[0]
-        fitted, colour = _scaled_to(mean, own), colours[group[0].name]
+        squares = offset_quantiles(group[0].distances ** 2, shown)[0]
+        fitted, colour = _fitted_multiple(mean, squares), colours[group[0].name]
         axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=short(group_title(group)))
     axes[0].set(title="mean over pairs", ylabel="squared distance")
     axes[1].set(title="position, and encodings at its scale", xlabel="offset |i − j|")
@@ -364,7 +364,7 @@ def _position_fit(score: EncodingScore) -> float:
     return stress if np.isfinite(stress) else score.scaled_stress
 
 
-def _scaled_to(target: np.ndarray, shape: np.ndarray) -> np.ndarray:
+def _fitted_multiple(target: np.ndarray, shape: np.ndarray) -> np.ndarray:
     """The multiple of `shape` nearest to `target` where both are defined; never a negative one."""
     tiny = np.finfo(float).tiny
     return shape * max(np.nansum(shape * target), 0.0) / max(np.nansum(shape**2), tiny)

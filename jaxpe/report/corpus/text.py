@@ -84,7 +84,7 @@ def headlines(analysis: CorpusAnalysis) -> list[Headline]:
     held_out, best = fitted_scores(analysis), best_fixed(analysis)
     fitted = fixed = "none", "nothing to fit"
     if held_out is not None:
-        names = _listed([group_title(group) for group in distance_groups(best)])
+        names = _name_list([group_title(group) for group in distance_groups(best)])
         fitted = _headline(fitted_stress(held_out), f"dimension {held_out.dim}, ")
         fixed = _headline(fixed_stress(analysis)[best[0].name], f"{names}, ")
     rows = {
@@ -218,7 +218,7 @@ def _dimensions(analysis: CorpusAnalysis) -> str:
 def share_values(analysis: CorpusAnalysis) -> list[str]:
     """Noise, composition and position as percentages of the observed variance, or "n/a"."""
     shares = [analysis.intervals.get(f"{name}_share") for name in SHARES]
-    return ["n/a" if share is None else percent(_within(share.estimate)) for share in shares]
+    return ["n/a" if share is None else percent(_clipped_share(share.estimate)) for share in shares]
 
 
 def _shares(analysis: CorpusAnalysis) -> str:
@@ -297,12 +297,12 @@ def _fixed_fit(analysis: CorpusAnalysis) -> str:
         return ""
     groups, text = distance_groups(best_fixed(analysis)), _fixed_score(analysis)
     if tied := [group_title(group) for group in groups[1:]]:
-        text += f" {_listed(tied)} {'is' if len(tied) == 1 else 'are'} not significantly worse."
+        text += f" {_name_list(tied)} {'is' if len(tied) == 1 else 'are'} not significantly worse."
     if len(groups[0]) > 1:
         text += " Encodings joined by = have equal distances up to scale."
     best = dict(zip(held_out.widths.tolist(), held_out.best, strict=True))
     others = [
-        f"{_listed(names)} at {width}"
+        f"{_name_list(names)} at {width}"
         for width, names in best.items()
         if set(names) != set(best[analysis.dim])
     ]
@@ -414,7 +414,7 @@ _TOPICS: dict[str, Callable[[CorpusAnalysis], str]] = {
 }
 
 
-def _within(share: float) -> float:
+def _clipped_share(share: float) -> float:
     """A share within [0, 1]: noise may put an estimate slightly outside."""
     return min(max(share, 0.0), 1.0)
 
@@ -430,11 +430,11 @@ def _range(interval: Interval) -> str:
 
 def _spread(interval: Interval) -> str:
     """An interval of percentages, with equal ends written once."""
-    low, high = (percent(_within(end)) for end in (interval.low, interval.high))
+    low, high = (percent(_clipped_share(end)) for end in (interval.low, interval.high))
     return f"{low} to {high}" if low != high else low
 
 
-def _listed(names: list[str]) -> str:
+def _name_list(names: list[str]) -> str:
     if len(names) > MOST_NAMES:
         return f"{names[0]}, {names[1]} and {len(names) - 2} others"
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)

@@ -56,15 +56,15 @@ _BY_CHANCE = {"parity": 0.75, "summation": 0.55}
 
 def render_extrapolation(result: ExtrapolationResult) -> list[Rendered]:
     """A figure of each suite, and one of the ranks where there are any."""
-    drawn: list[Drawing] = []
+    drawings: list[Drawing] = []
     for index, suite in enumerate(result.suites, 1):
         cells = result.cells_of(suite)
-        drawn.append(
+        drawings.append(
             (f"lengths_{index}", partial(_suite_figure, suite=suite), _lengths_caption(cells))
         )
     if any(result.mean_reciprocal_rank.values()):
-        drawn.append(("ranks", ranks_figure, _RANKS_CAPTION))
-    return render(result, *drawn)
+        drawings.append(("ranks", ranks_figure, _RANKS_CAPTION))
+    return render(result, *drawings)
 
 
 def _suite_figure(result: ExtrapolationResult, *, suite: Suite) -> "matplotlib.figure.Figure":
@@ -80,8 +80,8 @@ def lengths_figure(cells: Cells) -> "matplotlib.figure.Figure":
     height = 1.1 + 1.9 * rows + 0.22 * -(-len(names) // 3)
     figure, axes = new_figure(_title(cells), rows=rows, columns=columns, height=height)
     looks = line_styles(names)
-    for axis, (task, own) in zip(axes, tasks.items(), strict=False):
-        by_name = {cell.encoding: cell for cell in own}
+    for axis, (task, task_cells) in zip(axes, tasks.items(), strict=False):
+        by_name = {cell.encoding: cell for cell in task_cells}
         _panel(axis, [by_name[name] for name in names], looks)
         axis.set_title(task)
     for axis in axes[len(tasks) :]:

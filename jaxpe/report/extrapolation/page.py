@@ -52,11 +52,11 @@ def _tables(result: ExtrapolationResult) -> list[dict[str, Any]]:
         cells, name = result.cells_of(suite), visible(suite.name)
         tables = [
             {
-                "title": f"{name}, {task}: {text.METRIC_WORDS[own[0].metric]}",
-                "header": text.task_header(own),
-                "rows": text.task_rows(own),
+                "title": f"{name}, {task}: {text.METRIC_WORDS[task_cells[0].metric]}",
+                "header": text.task_header(task_cells),
+                "rows": text.task_rows(task_cells),
             }
-            for task, own in text.by_task(cells).items()
+            for task, task_cells in text.by_task(cells).items()
         ]
         if rows := text.rank_rows(cells):
             title = f"{name}: ranks beyond T"

@@ -132,20 +132,20 @@ def _rank_text(cells: Cells) -> list[str]:
     ahead = ranks.leaders(cells)
     first, *tied = ahead.first
     top = with_interval(means[first])
-    begun = f"{where(cells)}, beyond length {cells[0].lengths[0]:,}, {_listed(ahead.first)}"
+    opening = f"{where(cells)}, beyond length {cells[0].lengths[0]:,}, {_quoted_names(ahead.first)}"
     if tied:
-        return [f"{begun} share the first place by mean reciprocal rank ({top})."]
+        return [f"{opening} share the first place by mean reciprocal rank ({top})."]
     second = next(name for name in means if name != first)
     significance = f", {'' if ahead.sure else 'not '}significantly different from 0"
     if len(cells[0].loss) < 2:
         significance = "; one seed gives no interval"
     texts = [
-        f"{begun} ranks first: mean reciprocal rank {top}, and {with_interval(means[second])} "
+        f"{opening} ranks first: mean reciprocal rank {top}, and {with_interval(means[second])} "
         f"of {quoted(second)}, the second. Seed by seed the lead is {with_interval(ahead.lead)}"
         f"{significance}."
     ]
     # Ranks beyond T say nothing of T itself.
-    at_t = [part for task, own in by_task(cells).items() if (part := _at_t(task, own, first))]
+    at_t = [part for task, group in by_task(cells).items() if (part := _at_t(task, group, first))]
     if at_t:
         texts.append(f"{where(cells)}, {quoted(first)} has at T itself: {'; '.join(at_t)}.")
     return texts
@@ -169,12 +169,12 @@ def _accuracy_text(cells: Cells) -> list[str]:
     if cells[0].metric not in IN_PERCENT:
         return []
     best = []
-    for task, own in by_task(cells).items():
-        means = {cell.encoding: float(cell.summary[cell.metric].mean[-1]) for cell in own}
+    for task, group in by_task(cells).items():
+        means = {cell.encoding: float(cell.summary[cell.metric].mean[-1]) for cell in group}
         if np.isfinite(list(means.values())).any():
             top = np.nanmax(list(means.values()))
             names = [name for name, mean in means.items() if mean == top]
-            best.append(f"{task} {percent(top)} ({_some(names, len(own) + 1)})")
+            best.append(f"{task} {percent(top)} ({_names(names, len(group) + 1)})")
     if not best:
         return []
     return [
@@ -189,12 +189,12 @@ def _zero_text(cells: Cells) -> list[str]:
         return []
     how = "; of one seed" if len(cells[0].loss) < 2 else ", interval included"
     texts = []
-    for task, own in by_task(cells).items():
-        errors = {cell.encoding: cell.summary["relative_mse"] for cell in own}
+    for task, group in by_task(cells).items():
+        errors = {cell.encoding: cell.summary["relative_mse"] for cell in group}
         better = {k: np.where(np.isnan(x.high), x.mean, x.high) < 1 for k, x in errors.items()}
         parts = [
-            f"at {length:,} {_some([name for name in better if better[name][index]], len(own))}"
-            for index, length in enumerate(own[0].lengths)
+            f"at {length:,} {_names([name for name in better if better[name][index]], len(group))}"
+            for index, length in enumerate(group[0].lengths)
         ]
         texts.append(
             f"{where(cells)}, on “{task}”, better than always saying 0 (relative squared error "
@@ -227,10 +227,10 @@ def _largest_rates(cells: Cells) -> list[str]:
 
 
 def _budget(suite: Suite) -> str:
-    drawn = "length" if suite.exact else "lengths up to"
+    lengths = "length" if suite.exact else "lengths up to"
     rows = f"{suite.rows:,} training rows" if suite.rows else "fresh training rows"
     return (
-        f"Equal for all encodings of “{visible(suite.name)}”: {rows} of {drawn} "
+        f"Equal for all encodings of “{visible(suite.name)}”: {rows} of {lengths} "
         f"{suite.length:,}, test rows, {plural(suite.seeds, 'seed')}, initial weights "
         f"of what models have in common, {plural(suite.steps, 'step')} of "
         f"{plural(suite.batch, 'row')}, and the learning rates to choose from: "
@@ -269,9 +269,9 @@ def _suite_text(result: ExtrapolationResult, suite: Suite, *, defined: bool) -> 
         )
     if "none" in suite.encodings:
         parts.append("NoPE (none) is no positional encoding at all.")
-    for task, own in by_task(cells).items():
+    for task, group in by_task(cells).items():
         pairs = [x for x in result.comparisons if (x.suite, x.task) == (suite.name, task)]
-        parts.append(_best_text(task, own, pairs))
+        parts.append(_best_text(task, group, pairs))
     return " ".join(parts)
 
 
@@ -287,7 +287,7 @@ def _best_text(task: str, cells: Cells, pairs: list[Comparison]) -> str:
     if worse:
         parts.append(f"decided: it is better than {joined(worse)}")
     undecided = [
-        f"{quoted(x.encoding)} ({_level(by_name[x.encoding])}; {_needed(x)})"
+        f"{quoted(x.encoding)} ({_level(by_name[x.encoding])}; {_seeds_text(x)})"
         for x in pairs
         if not x.decided
     ]
@@ -309,7 +309,7 @@ def _level(cell: ExtrapolationCell, interval: SeedInterval | None = None) -> str
     return f"{percent(mean)} {percent_ends(float(interval.low), float(interval.high))}"
 
 
-def _needed(pair: Comparison) -> str:
+def _seeds_text(pair: Comparison) -> str:
     """Number of seeds that would decide, by the spread of the seeds so far."""
     if np.isnan(pair.lead.low):
         return "one seed has no interval"
@@ -354,16 +354,16 @@ def where(cells: Cells) -> str:
     return f"In “{visible(cells[0].suite)}”"
 
 
-def _some(names: Sequence[str], count: int) -> str:
+def _names(names: Sequence[str], count: int) -> str:
     """Names of some of `count` encodings, in few words."""
     if not names:
         return "not one"
     if len(names) == count > 1:
         return "all"
-    return _listed(names) if len(names) <= 4 else f"{len(names)} of {count}"
+    return _quoted_names(names) if len(names) <= 4 else f"{len(names)} of {count}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _quoted_names(names: Sequence[str]) -> str:
     """Encodings in quotation marks."""
     return joined(list(map(quoted, names)))
 

@@ -206,20 +206,20 @@ def monotonicity_test(
     for null in nulls:
         K = K - _cross_fold_squares(null.tokens, rates) / len(nulls)
     z = statistics.NormalDist().inv_cdf(1.0 - level)
-    sums = jnp.sum(_events_by_row(K, present, z, folds=counts.tokens.shape[0]), axis=0)
+    sums = jnp.sum(_row_events(K, present, z, folds=counts.tokens.shape[0]), axis=0)
     violated, significant, upheld = sums[:3] / jnp.maximum(sums[3], 1.0)
     return MonotonicityTest(violated, significant, upheld, present)
 
 
 @partial(jax.jit, static_argnames="folds")
-def _events_by_row(
+def _row_events(
     K: Float[Array, "pairs n n"], present: Bool[Array, " n"], z: float | Array, *, folds: int
 ) -> Float[Array, "n 4"]:
     """Triples around i that are violated, significantly so or upheld, and all."""
     n = len(present)
 
     def events_around(i: Array) -> Array:
-        U, error = _triples_of_row(K[:, i, :], folds)
+        U, error = _row_triples(K[:, i, :], folds)
         offset = jnp.abs(jnp.arange(n) - i)
         others = present & (offset > 0) & present[i]
         compared = others[:, None] & others[None, :] & (offset[:, None] < offset[None, :])
@@ -314,7 +314,7 @@ def _root_table(rates: Float[Array, " n"], *, small: int = 64) -> Float[Array, "
     return jax.lax.map(expected_root, rates)
 
 
-def _triples_of_row(K: Float[Array, "pairs n"], folds: int) -> tuple[Array, Array]:
+def _row_triples(K: Float[Array, "pairs n"], folds: int) -> tuple[Array, Array]:
     """U and its standard error for all (j, k), as inner products over pairs of folds.
 
     With sums over ordered pairs, T = Σ h, A = Σ h², R_f = Σ_g h_fg: of the products h_ab h_cd in

@@ -137,7 +137,7 @@ def lemma_12(
     tolerance = 64 * float(jnp.finfo(d.dtype).eps)
     noise = tolerance * float(jnp.finfo(d.dtype).eps)  # of the square of a distance
     difference = _largest_differences(kl)
-    told = where & ~(jnp.isinf(difference) & jnp.isinf(kl))
+    comparable = where & ~(jnp.isinf(difference) & jnp.isinf(kl))
 
     def slope(kl: Array) -> Array:
         # With a largest number for infinity, so that two of them have no difference. Equal
@@ -152,10 +152,10 @@ def lemma_12(
         "(A2)": less_equal(C_b, published),
         "(A2) with n": less_equal(C_b, n * published),
         "D_KL ≤ 2√2 d_H": compare(kl, 8.0**0.5 * d, where),
-        "D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)": compare(difference, kl, told),
+        "D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)": compare(difference, kl, comparable),
     }
     instead = {
-        "D_KL ≤ g(max μ_i/μ_j) d_H²": compare(kl, _by_ratio(mu, d), where & jnp.isfinite(kl)),
+        "D_KL ≤ g(max μ_i/μ_j) d_H²": compare(kl, _ratio_bound(mu, d), where & jnp.isfinite(kl)),
         "slope in i": compare(slope(kl), -2.0 * jnp.log(m), m > 0),
         "slope in k": compare(slope(kl.T), 2.0 / jnp.sqrt(m), m > 0),
     }
@@ -181,7 +181,7 @@ def _largest_differences(kl: Array) -> Array:
     return jax.lax.map(largest_difference, kl)
 
 
-def _by_ratio(mu: PositionalDistributions, d: Array) -> Array:
+def _ratio_bound(mu: PositionalDistributions, d: Array) -> Array:
     """g(max_v μ_i(v)/μ_j(v)) d_ij²."""
     rows = jnp.asarray(mu.probabilities)
     bound = kl_ratio(_largest_ratios(rows)) * jnp.where(d > 0, d, 1.0) ** 2

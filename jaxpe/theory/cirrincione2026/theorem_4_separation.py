@@ -140,16 +140,16 @@ def theorem_4(
     eps = float(jnp.finfo(P.dtype).eps)
     hypotheses = {
         "coercive": _coercive(losses),
-        "H1": _above(min_separation(means, present=present), rounding(means)),
-        "H2": _above(jnp.min(changes, initial=jnp.inf), 64 * eps * jnp.abs(at_P)),
-        "H3": _above(jnp.min(degeneracy["H3 by head"]), 64 * eps),
+        "H1": _clearly_above(min_separation(means, present=present), rounding(means)),
+        "H2": _clearly_above(jnp.min(changes, initial=jnp.inf), 64 * eps * jnp.abs(at_P)),
+        "H3": _clearly_above(jnp.min(degeneracy["H3 by head"]), 64 * eps),
     }
     measured = {
         "losses": losses[:-1],
         "changes": changes,
         "gradient": jnp.max(jnp.linalg.norm(gradient, axis=1)),
     }
-    separated = _above(min_separation(P, present=present), rounding(P))
+    separated = _clearly_above(min_separation(P, present=present), rounding(P))
     return Audit(hypotheses, {"separated": separated}, measured | degeneracy)
 
 
@@ -189,7 +189,7 @@ def _expected_losses(
     return (at_P, gradient), losses[: len(swaps)] - at_P, losses[len(swaps) :]
 
 
-def _above(value: Array, floor: Array | float) -> Comparison:
+def _clearly_above(value: Array, floor: Array | float) -> Comparison:
     """0 < value, beyond what rounding can make of 0."""
     zero = jnp.zeros_like(value)
     return Comparison(zero, value, value, value > floor)

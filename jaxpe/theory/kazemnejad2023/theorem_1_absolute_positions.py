@@ -83,7 +83,7 @@ def nope_theorem_1(
     error = jnp.abs(at - t.astype(at.dtype)[None, :])
     wrong = jnp.round(at) != t.astype(at.dtype)[None, :]
     hypotheses = {
-        "<bos> first": less_equal(_share_without(ids.reshape(-1, n), bos), 0.0),
+        "<bos> first": less_equal(_violation_share(ids.reshape(-1, n), bos), 0.0),
         "causal mask": less_equal(jnp.max(jnp.triu(weights, 1), initial=0.0), 0.0),
     }
     conclusions = {
@@ -106,7 +106,7 @@ def _unevenness(weights: Array) -> Array:
     return jnp.max(jnp.tril(apart))
 
 
-def _share_without(ids: Array, bos: int) -> Array:
+def _violation_share(ids: Array, bos: int) -> Array:
     """Share of documents that do not have a <bos> in front and nowhere else."""
     right = (ids == bos).sum(axis=1) == 1
     return jnp.mean(~(right & (ids[:, 0] == bos)), dtype=jnp.result_type(float))

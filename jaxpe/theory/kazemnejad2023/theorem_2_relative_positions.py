@@ -79,15 +79,15 @@ def nope_theorem_2(
     offsets = t[:, None] - t[None, :]
     error = jnp.abs(logits - content.astype(logits.dtype) + expand_rank(offsets, logits.ndim))
     worst = jnp.max(error.reshape(-1, n, n), axis=0)
-    held = hidden[..., row].reshape(-1, n).astype(t.dtype)
+    coordinate = hidden[..., row].reshape(-1, n).astype(t.dtype)
     return Audit(
-        {"h_3 = t": less_equal(jnp.max(jnp.abs(held - t[None, :])), tolerance / 2)},
+        {"h_3 = t": less_equal(jnp.max(jnp.abs(coordinate - t[None, :])), tolerance / 2)},
         {"(36)": less_equal(jnp.max(jnp.tril(worst)), tolerance)},
-        {"error by offset": _by_offset(worst), "size of content": jnp.max(jnp.abs(content))},
+        {"error by offset": _diagonal_maxima(worst), "size of content": jnp.max(jnp.abs(content))},
     )
 
 
-def _by_offset(worst: Array) -> Array:
+def _diagonal_maxima(worst: Array) -> Array:
     """The largest entry of each diagonal on and below the main one, `[n]`."""
     n = worst.shape[-1]
     t, k = jnp.arange(n)[:, None], jnp.arange(n)[None, :]

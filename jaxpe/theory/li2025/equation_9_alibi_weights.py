@@ -97,7 +97,7 @@ def equation_9(
     within = jnp.tanh(quarter * jnp.abs(m - m_far) * reach)
     conclusions = {
         "(9) of one bias": compare(
-            jnp.abs(_moved(trained, moved) - trained), quarter * moved, near
+            jnp.abs(_lowered_weights(trained, moved) - trained), quarter * moved, near
         ),
         "(9) at Δ' = Δ": compare(change, jnp.zeros((), dtype), near),
         "(9) beyond T": compare(end_change, quarter * m * (distances - (length - 1)), beyond),
@@ -123,7 +123,7 @@ def _sum(x: Array) -> Array:
     return jnp.sum(x, axis=-1, keepdims=True)
 
 
-def _moved(weights: Array, down: Array) -> Array:
+def _lowered_weights(weights: Array, down: Array) -> Array:
     """Value of each weight after its logit alone falls by this much."""
     lowered = weights * jnp.exp(-down)
     return lowered / (1 - weights + lowered)
@@ -134,5 +134,5 @@ def _exchanged(trained: Array, content: Array, bias: Array, logits: Array, near:
     top = jnp.max(jnp.where(near, content - bias, -jnp.inf), axis=-1, keepdims=True)
     far = jnp.argmax(jnp.where(near, bias, -jnp.inf), axis=-1, keepdims=True)
     total = _sum(jnp.where(near, jnp.exp(content - bias - top), 0))
-    left = total * (1 - jnp.take_along_axis(trained, far, axis=-1))
-    return jax.nn.sigmoid(logits - top - jnp.log(jnp.maximum(left, jnp.finfo(left.dtype).tiny)))
+    rest = total * (1 - jnp.take_along_axis(trained, far, axis=-1))
+    return jax.nn.sigmoid(logits - top - jnp.log(jnp.maximum(rest, jnp.finfo(rest.dtype).tiny)))

@@ -61,10 +61,10 @@ def section_4_alibi(
     growth = with_bias[..., 1:] - with_bias[..., :1]
     both = jnp.stack([with_bias, without])
     tolerance = 256 * float(jnp.finfo(dtype).eps)
-    held = all_less_equal(both, bound, tolerance=tolerance)
+    within_bound = all_less_equal(both, bound, tolerance=tolerance)
     by_length = {"with bias": with_bias, "without": without, "bound": bound}
     models = tuple(range(bound.ndim - 1))
     measured = {name: jnp.max(x, axis=models) for name, x in by_length.items()}
     more = jnp.broadcast_to(slope * (lengths[1:] - lengths[0]), growth.shape)
     claimed = {"grows by m n": all_less_equal(more, growth)}
-    return Audit({}, claimed, measured | {"m n": slope * lengths}, {"without m": held})
+    return Audit({}, claimed, measured | {"m n": slope * lengths}, {"without m": within_bound})
