@@ -22,8 +22,8 @@ class Whole(NamedTuple):
 class Factors(NamedTuple):
     """A Jacobian Σ_s a_s ⊗ δ_s."""
 
-    inputs: Array  # a, [n, places, inputs], or rows of a table [n, places]
-    cotangents: Array  # δ, [n, diagonal, free, trace, places, outputs]
+    inputs: Array  # a, [n, rows, inputs], or rows of a table [n, rows]
+    cotangents: Array  # δ, [n, diagonal, free, trace, rows, outputs]
 
 
 Jacobian = list[Whole | Factors]
@@ -107,10 +107,10 @@ def _product(left: Whole | Factors, right: Whole | Factors, paired: bool) -> Arr
         return _inner(left.values, right.values, paired)
     dtype = left.cotangents.dtype
     near = _input_gram(left.inputs, right.inputs, paired, dtype)
-    rows_per_example = left.cotangents.shape[-2]
-    if rows_per_example == 1:
+    row_count = left.cotangents.shape[-2]
+    if row_count == 1:
         return near * _inner(left.cotangents[..., 0, :], right.cotangents[..., 0, :], paired)
-    # Places are free axes of the cotangents' product: [..., diagonal, (free, s), (free, u)].
+    # Rows are free axes of the cotangents' product: [..., diagonal, (free, s), (free, u)].
     rows = [jnp.moveaxis(side.cotangents, -2, 3) for side in (left, right)]
     first, second = (a.reshape(*a.shape[:2], -1, *a.shape[4:]) for a in rows)
     both = _inner(first, second, paired)
@@ -131,7 +131,7 @@ def _inner(left: Array, right: Array, paired: bool) -> Array:
 
 
 def _input_gram(left: Array, right: Array, paired: bool, dtype: jnp.dtype) -> Array:
-    """⟨a_s, a_u⟩ at all places, `[..., 1, s, u]`; of rows of a table whether they agree."""
+    """⟨a_s, a_u⟩ of all pairs of rows, `[..., 1, s, u]`; of rows of a table whether they agree."""
     if left.ndim == 3:
         return _inner(left[:, None, :, None], right[:, None, :, None], paired)
     a, b = left[..., :, None], right[..., None, :]

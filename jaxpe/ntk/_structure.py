@@ -1,6 +1,6 @@
 """Uses of parameters in f: weights that multiply or are looked up once have factored Jacobians.
 
-Where y = a·W and W is used nowhere else, ∂f/∂W = Σ_s a_s ⊗ δ_s, with δ = ∂f/∂y and s the places of
+Where y = a·W and W is used nowhere else, ∂f/∂W = Σ_s a_s ⊗ δ_s, with δ = ∂f/∂y and s the rows of
 one example (Novak et al. 2022, Section 3.4): f is traced, and evaluated with something to
 differentiate added to each such y.
 """
@@ -30,7 +30,7 @@ class Use(NamedTuple):
 
     output: jax.ShapeDtypeStruct
     free: tuple[int, ...]  # axes of the output that come from the weight
-    places: int  # rows s of the input
+    rows: int  # rows s of the input
     inputs: int  # width of a row; of a table, how many rows it has
     outputs: int  # width of a row of the product
     lookup: bool  # whether the weight is a table of which rows are read
@@ -218,9 +218,9 @@ def _use(eqn: JaxprEqn, position: int) -> Use | None:
     else:
         return None
     outputs = math.prod(out[i] for i in free)
-    places = math.prod(out) // max(outputs, 1)
+    rows = math.prod(out) // max(outputs, 1)
     struct = jax.ShapeDtypeStruct(out, getattr(eqn.outvars[0].aval, "dtype"))  # noqa: B009
-    return Use(struct, tuple(free), places, inputs, outputs, lookup)
+    return Use(struct, tuple(free), rows, inputs, outputs, lookup)
 
 
 def _is_lookup(eqn: JaxprEqn) -> bool:
@@ -246,7 +246,7 @@ def _is_plain_convolution(eqn: JaxprEqn) -> bool:
 
 
 def _input_rows(eqn: JaxprEqn, values: Sequence[Array], position: int) -> Array:
-    """Factor of the weight, `[places, inputs]`, or the rows looked up, `[places]`."""
+    """Factor of the weight, `[rows, inputs]`, or the rows looked up, `[rows]`."""
     if eqn.primitive.name == "gather":
         return _table_rows(eqn, *values)
     if eqn.primitive.name == "conv_general_dilated":
@@ -313,8 +313,8 @@ def _convolution(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
 
 
 def output_rows(use: Use, cotangents: Array) -> Array:
-    """Cotangents of a product `[..., *output]` as rows `[..., places, outputs]`."""
+    """Cotangents of a product `[..., *output]` as `[..., rows, outputs]`."""
     lead = cotangents.ndim - len(use.output.shape)
     row_axes = [lead + i for i in range(len(use.output.shape)) if i not in use.free]
     rows = lax.transpose(cotangents, (*range(lead), *row_axes, *(lead + i for i in use.free)))
-    return rows.reshape(*cotangents.shape[:lead], use.places, use.outputs)
+    return rows.reshape(*cotangents.shape[:lead], use.rows, use.outputs)

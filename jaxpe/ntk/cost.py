@@ -102,8 +102,8 @@ def estimate(
     factored = leaves_in_factors(example, leaves, axes, n1, n2)
     uses = [example.uses[leaf] for leaf in factored]
     # Of the forward pass the weights that multiply, and what it takes to multiply those out.
-    inside = sum(2 * u.places * sizes[i] for i, u in example.uses.items() if not u.lookup)
-    formed = sum(2 * u.places * sizes[i] for i, u in example.uses.items() if i not in factored)
+    inside = sum(2 * u.rows * sizes[i] for i, u in example.uses.items() if not u.lookup)
+    formed = sum(2 * u.rows * sizes[i] for i, u in example.uses.items() if i not in factored)
     jacobian = forward * (1 + outputs) + outputs * (max(forward - inside, 0) + formed)
     unfactored = sum(sizes) - sum(sizes[leaf] for leaf in factored)
     products = axes.pairs * unfactored + sum(_factor_products(use, axes) for use in uses)
@@ -111,7 +111,7 @@ def estimate(
     flops = (n1 + n2) * jacobian + pairs * 2 * products
     per_example = outputs * unfactored + sum(_numbers_in_factors(use, axes) for use in uses)
     entries = axes.pairs / axes.size(axes.trace)
-    per_pair = max((use.places**2 * entries for use in uses), default=entries)
+    per_pair = max((use.rows**2 * entries for use in uses), default=entries)
     itemsize = _itemsize(leaves)
     block, numbers = _block(per_example, per_pair, BUDGET / itemsize, n1, n2, symmetric=symmetric)
     return NtkCost(float(flops), block, numbers * itemsize)
@@ -125,7 +125,7 @@ def leaves_in_factors(
 
     def cheaper(leaf: int, use: Use) -> bool:
         size = leaves[leaf].size
-        unfactored = (n1 + n2) * axes.outputs * use.places * size + pairs * axes.pairs * size
+        unfactored = (n1 + n2) * axes.outputs * use.rows * size + pairs * axes.pairs * size
         return pairs * _factor_products(use, axes) < unfactored
 
     return tuple(leaf for leaf, use in example.uses.items() if cheaper(leaf, use))
@@ -134,7 +134,7 @@ def leaves_in_factors(
 def piece_size(example: Example, leaves: Sequence[jax.Array], axes: OutputAxes) -> int:
     """Examples that may be differentiated at a time."""
     results = numbers_made(example.jaxpr.jaxpr)
-    rows = sum(use.places * use.outputs for use in example.uses.values())
+    rows = sum(use.rows * use.outputs for use in example.uses.values())
     # Backwards, for every output: what is kept of the products, and a few results at a time.
     numbers = results + axes.outputs * (rows + 3 * largest_result(example.jaxpr.jaxpr))
     return max(1, int(WORKSPACE / (numbers * _itemsize(leaves) + 1)))
@@ -160,9 +160,9 @@ def _block(
 def _factor_products(use: Use, axes: OutputAxes) -> int:
     """Multiplications for two examples' factors."""
     inputs = 1 if use.lookup else use.inputs
-    return use.places**2 * (inputs + axes.pairs * use.outputs)
+    return use.rows**2 * (inputs + axes.pairs * use.outputs)
 
 
 def _numbers_in_factors(use: Use, axes: OutputAxes) -> int:
     """Numbers in one example's factors."""
-    return use.places * ((1 if use.lookup else use.inputs) + axes.outputs * use.outputs)
+    return use.rows * ((1 if use.lookup else use.inputs) + axes.outputs * use.outputs)

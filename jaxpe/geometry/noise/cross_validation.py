@@ -57,12 +57,12 @@ class PositionHalves(NamedTuple):
 
     Attributes:
         position: geometries `[splits, 2, ...]`, less the shuffled documents of the same half.
-        own: statistics of each half before that, `[splits, 2]`.
+        documents: statistics of each half before that, `[splits, 2]`.
         null: statistics of the shuffled halves, `[nulls, splits, 2]`.
     """
 
     position: SplitHalfGeometry
-    own: PositionStatistics
+    documents: PositionStatistics
     null: PositionStatistics
 
 

@@ -173,7 +173,7 @@ def _statistics(geometry: PositionGeometry, halves: PositionHalves) -> list[Posi
     """Statistics of the documents, of shuffles, and of halves of both."""
     all_documents = position_statistics(geometry.split_half.squared_distances, geometry.present)
     null = jax.lax.map(lambda d2: position_statistics(d2, geometry.present), geometry.null)
-    return [all_documents, null, halves.own, halves.null]
+    return [all_documents, null, halves.documents, halves.null]
 
 
 def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]) -> Estimate:
