@@ -43,7 +43,7 @@ def bin_positions(
 
     Raises:
         ValueError: edges that do not rise, or positions outside them. Under `jit` neither is
-            looked at: a position below gets −1, one beyond gets the number of bins.
+            checked: a position below the edges gets −1, a position beyond them the number of bins.
 
     >>> bin_positions(np.array([0, 4, 9]), np.array([0, 1, 5, 10])).tolist()
     [0, 1, 2]
@@ -68,16 +68,16 @@ def _bin_numbers(
 def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> PositionCounts:
     """Counts of positions as counts of bins: tokens `[bins, vocab]`, in folds if they were.
 
-    A bin of several positions holds several tokens of a document. So `per_position` then counts
-    tokens, not documents, and these are not independent: what takes it for a sample size
-    (`noise_floor`, `pair_weights`) trusts it too much, while what compares folds of documents
-    (`split_half_geometry`, `position_geometry_from_counts`) stays right. `documents` stays what it
-    is. Add shards before binning: the check of `+` is for documents.
+    A bin of several positions holds several tokens of a document, so `per_position` then counts
+    tokens, which are not independent. Functions that read it as a sample size (`noise_floor`,
+    `pair_weights`) understate the noise. Functions that compare folds of documents
+    (`split_half_geometry`, `position_geometry_from_counts`) stay right. `documents` does not
+    change. Add shards before binning, because `+` checks counts against the number of documents.
 
     Raises:
         ValueError: edges that are not `[bins + 1]`, rising from 0 to n, as of `position_bins`.
-        OverflowError: a bin with more tokens than its integers hold (2³¹ − 1). Both eagerly only:
-            under `jit` edges are taken as they are, and a cell with more stays at 2³¹ − 1.
+        OverflowError: a bin with more tokens than its integers hold (2³¹ − 1). Both are eager
+            checks: under `jit` edges are not checked, and a cell stops at 2³¹ − 1.
 
     >>> counts = count_tokens(np.array([[0, 1, 1], [0, 0, 1]]), vocab_size=2)
     >>> bin_counts(counts, np.array([0, 1, 3])).tokens.tolist()

@@ -1,7 +1,7 @@
 """Tokens to counts: how often each token stands at each position.
 
-Everything statistical starts from here. Counts add, so shards, machines and days merge with `+`;
-kept in folds of documents, they are enough for split halves and resampling without the text.
+Everything statistical starts from here. Counts add, so shards, machines and days merge with `+`. In
+folds of documents, they suffice for split halves and resampling without the text.
 """
 
 import math
@@ -32,9 +32,8 @@ class PositionCounts(NamedTuple):
             Always 0 for counts made eagerly, where such an id is an error.
 
     `a + b` merges the counts of two disjoint sets of documents. A cell never exceeds `documents`,
-    so int32 holds 2³¹ − 1 documents. No count wraps: eagerly what is beyond raises `OverflowError`;
-    under `jit`, where nothing can be raised, sums stay at 2³¹ − 1 and documents beyond that many
-    are not counted.
+    so int32 holds 2³¹ − 1 documents. No count wraps: larger counts raise `OverflowError`. Under
+    `jit`, which cannot raise, sums stop at 2³¹ − 1 and further documents are not counted.
     """
 
     tokens: Int[Array, "*folds n vocab"]
@@ -80,10 +79,10 @@ def count_tokens(
         repeats: number of times that each document counts (a bootstrap resample), at least 0; once
             when absent.
 
-    Ids outside the vocabulary in `exclude` raise `ValueError`. Eagerly, so do those in `ids` and
-    negative repeats, and more than 2³¹ − 1 documents raise `OverflowError`. Under `jit` or `vmap`,
-    where values cannot be looked at, such ids are left out and counted in `dropped`, negative
-    repeats are 0, and documents beyond are left out.
+    Ids outside the vocabulary in `exclude` raise `ValueError`. Eagerly, such ids in `ids` and
+    negative repeats raise it too, and more than 2³¹ − 1 documents raise `OverflowError`. Under
+    `jit` or `vmap`, where values cannot be read, such ids are left out and counted in `dropped`.
+    Negative repeats are then 0, and further documents are left out.
 
     >>> counts = count_tokens(np.array([[0, 1], [0, 2]]), vocab_size=3)
     >>> counts.tokens.tolist()
@@ -99,7 +98,7 @@ def count_tokens(
 
 
 def empty_counts(*, length: int, vocab_size: int, folds: int | None = None) -> PositionCounts:
-    """Counts of no documents, to which `add_documents` adds.
+    """Counts of no documents, the start of a stream for `add_documents`.
 
     >>> empty_counts(length=4, vocab_size=3).tokens.shape
     (4, 3)
@@ -125,9 +124,9 @@ def add_documents(
 ) -> PositionCounts:
     """Counts with a batch of documents added: `count_tokens` of a stream, batch by batch.
 
-    In place where the counts are given away, `jax.jit(add_documents, donate_argnums=0)`: then a
-    corpus of any size takes the memory of its counts and of one batch. The counts of all batches,
-    however cut, equal the counts of the whole corpus to the bit.
+    `jax.jit(add_documents, donate_argnums=0)` adds in place, so that a corpus of any size takes the
+    memory of its counts and one batch. However the batches are cut, their counts equal the counts
+    of the whole corpus to the bit.
 
     Arguments are as in `count_tokens`; length, vocabulary and folds are taken from `counts`.
 
@@ -148,7 +147,7 @@ def add_documents(
 
 
 def _updated_counts(counts, ids, mask, exclude, groups, repeats) -> PositionCounts:
-    """Counts and documents that were checked, as one."""
+    """Counts with a batch of checked documents added."""
     if groups is not None:
         _check_labels("groups", groups, len(ids))
     counts = jax.tree.map(jnp.asarray, counts)
@@ -164,7 +163,7 @@ def _updated_counts(counts, ids, mask, exclude, groups, repeats) -> PositionCoun
 def _tallies(
     counts: PositionCounts, ids, mask, weight: Array, groups, *, exclude: tuple[int, ...]
 ) -> tuple[Array, Array, Array]:
-    """Tokens, documents and how many tokens are outside the vocabulary."""
+    """Tokens, documents and the number of tokens outside the vocabulary."""
     *_, length, vocab_size = counts.tokens.shape
     inside = (ids >= 0) & (ids < vocab_size)
     counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
@@ -222,7 +221,7 @@ def _exact_sum(values: np.ndarray) -> int:
 
 
 def _checked_repeats(repeats, documents: int) -> ArrayLike:
-    """Integers, one for each document, and none negative where they can be looked at."""
+    """Integers, one for each document; negative ones raise an error unless traced."""
     _check_labels("repeats", repeats, documents)
     if is_traced(repeats):
         return repeats
@@ -337,11 +336,12 @@ class StackedCorpora(NamedTuple):
 def stack_corpora(
     corpora: Sequence[tuple[Integer[ArrayLike, "..."], Bool[ArrayLike, "..."] | None]],
 ) -> StackedCorpora:
-    """Pad corpora, pairs of ids `[documents, n]` and a mask or None, to the largest and stack them.
+    """Corpora of different sizes, padded to the largest and stacked.
+
+    Each corpus is a pair of ids `[documents, n]` and a mask or None.
 
     Raises:
-        ValueError: without a corpus, for ids that are no matrix of integers, or a mask of another
-            shape.
+        ValueError: no corpus, ids that are no matrix of integers, or a mask of another shape.
 
     >>> stacked = stack_corpora([(np.array([[1, 2], [2, 2]]), None), (np.array([[0, 1, 1]]), None)])
     >>> count = lambda ids, mask, repeats: count_tokens(
@@ -388,7 +388,7 @@ def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
     """Counts in fewer folds: fold f is added to fold f modulo their number.
 
     Raises:
-        ValueError: counts that are in no multiple of so many folds.
+        ValueError: counts whose number of folds is no multiple of `folds`.
 
     >>> counts = empty_counts(length=2, vocab_size=3, folds=8)
     >>> regroup_folds(counts, folds=4).tokens.shape
@@ -410,11 +410,11 @@ def permute_within_documents(
     exclude: Sequence[int] = (),
     groups: Integer[ArrayLike, " documents"] | None = None,
 ) -> Integer[Array, "documents n"]:
-    """Shuffle each document's counted tokens among the places they hold; the rest stay.
+    """Shuffle the counted tokens within each document; masked and excluded ones stay.
 
-    Only the order is destroyed: the null hypothesis "position tells nothing about the token, given
-    the document". Copies of a document (and the documents of a group) are shuffled alike: ten
-    copies are one piece of evidence before the shuffle and have to be one after it.
+    This is the null hypothesis "position tells nothing about the token, given the document". Copies
+    of a document, and documents of a group, are shuffled alike: ten copies are one piece of
+    evidence before the shuffle and stay one after it.
 
     >>> key = jax.random.key(0)
     >>> sorted(permute_within_documents(key, np.array([[3, 1, 2]]))[0].tolist())
@@ -432,7 +432,7 @@ def permute_by_label(
     moves: Bool[Array, "documents n"],
     labels: UInt32[Array, " documents"],
 ) -> Integer[Array, "documents n"]:
-    """Permute ids where they move; rows of one label by one permutation."""
+    """Permute the ids where `moves` is true; rows of one label share a permutation."""
     # One sort of words [noise | place] orders a document's places at random, those that stay
     # last; sorting single words is several times faster on CPU than an argsort. Equal noise (odds
     # of 2^-19 for a pair, at 4,096 places) leaves that pair in order.
@@ -451,7 +451,7 @@ def permute_by_label(
 def checked_ids(
     ids, mask, vocab_size: int, exclude: Sequence[int] = ()
 ) -> tuple[ArrayLike, ArrayLike]:
-    """Ids and mask as arrays of one shape, refused when they cannot be what the caller meant."""
+    """Ids and mask as arrays of one shape; raises for ids or masks that cannot be meant."""
     check_size("vocab_size", vocab_size)
     beyond = [token for token in exclude if not 0 <= token < vocab_size]
     if beyond:

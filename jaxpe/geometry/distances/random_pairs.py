@@ -30,7 +30,7 @@ def draw_in_parts(
 def draw_positions(
     key: Array, present: Bool[Array, " n"], shape: tuple[int, ...]
 ) -> Int[Array, "..."]:
-    """Independent positions, uniform over those present; where none is, any of at least one."""
+    """Independent positions, uniform over the present ones; any position where none is present."""
     if not len(present):
         raise ValueError("there are no positions to draw: pass at least one")
     first = jnp.argsort(~present).astype(jnp.int32)

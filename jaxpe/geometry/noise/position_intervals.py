@@ -19,7 +19,7 @@ from jaxpe.geometry.noise.position import PositionGeometry
 
 
 class Estimate(NamedTuple):
-    """A number, or an array of them, with an interval over documents.
+    """A number or an array with a confidence interval over documents.
 
     Attributes:
         value: the estimate.
@@ -37,9 +37,9 @@ class PositionIntervals(NamedTuple):
     """Estimates with intervals, from `position_intervals`.
 
     Attributes:
-        position: variance between positions that is of position.
-        composition: variance that shuffled documents show.
-        split_half: both together, the variance without sampling noise.
+        position: variance between positions due to position.
+        composition: variance due to composition, which shuffled documents show.
+        split_half: sum of both: the variance without sampling noise.
         nearness: `nearness` of the squared distances.
         by_offset: mean squared distance of position at each offset, `[n − 1]`.
     """
@@ -55,24 +55,23 @@ class PositionIntervals(NamedTuple):
 def position_intervals(
     geometry: PositionGeometry, halves: PositionHalves, *, confidence: float = 0.95
 ) -> PositionIntervals:
-    """Intervals from halves of the documents, calibrated by the same halves of shuffled ones.
+    """Half-sample intervals of the position geometry, calibrated on shuffled documents.
 
     The squared standard error is s + v₀, s = max(h − h₀, h/10). h is the variance of half-samples
-    (`half_sample_interval`). Noise falls as 1/N² where there is no effect, so half-samples
-    overstate it; h₀ is what they say of shuffled corpora, and v₀ the variance that shuffled corpora
-    have. Ends are at t errors with t = (s·t_s + v₀·t_v)/(s + v₀) (Cochran and Cox 1950), of
-    Student's t. A difference has fewer degrees of freedom than its parts (Satterthwaite 1946): s
-    has (s/h)² times the number of splits, at least 4, and v₀ one less than shuffled corpora. The
-    tenth of h and the 4 are chosen by coverage on corpora of known truth
-    (`experiments/position_truth.py`).
+    (`half_sample_interval`). Without an effect noise falls as 1/N², so half-samples overstate it:
+    h₀ is the half-sample variance of shuffled corpora, and v₀ their actual variance. Ends are at t
+    errors with t = (s·t_s + v₀·t_v)/(s + v₀) (Cochran and Cox 1950), of Student's t. A difference
+    has fewer degrees of freedom than its parts (Satterthwaite 1946): s has (s/h)² times the number
+    of splits, at least 4, and v₀ one less than shuffled corpora. The tenth of h and the 4 are
+    chosen by coverage on corpora of known truth (`experiments/position_truth.py`).
 
     Nearness is a ratio. Its interval holds every ratio r in [−1, 1] for which the mean of
-    "difference − r · total" is within t errors of 0 (Fieller 1954): it excludes 0 where the
-    difference does, and is [−1, 1] where nothing is known.
+    "difference − r · total" is within t errors of 0 (Fieller 1954). It excludes 0 where the
+    interval of the difference does, and is [−1, 1] without information.
 
     Args:
         geometry: geometry of all documents, from `position_geometry`.
-        halves: halves of them, from `disjoint_position_geometries`.
+        halves: geometries of their halves, from `disjoint_position_geometries`.
         confidence: coverage of the intervals, in (0, 1).
 
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
@@ -124,11 +123,11 @@ def variance_shares(
     *,
     confidence: float = 0.95,
 ) -> VarianceShares:
-    """Shares of noise, composition and position, with intervals as of `position_intervals`.
+    """Shares of noise, composition and position in the observed variance, with intervals.
 
-    Other documents change a part x and the whole T alike, which moves x/T by (T − x)/T² only. The
-    noise of products of halves is in the part alone. So the squared error is ((T − x)²s/T² + v₀)/T²
-    with s and v₀ of `position_intervals`.
+    Other documents change a part x and the total T alike, which moves x/T by (T − x)/T² only. The
+    noise of products of halves enters the part alone. So the squared error is ((T − x)²s/T² +
+    v₀)/T², with s and v₀ from `position_intervals`.
 
     Args:
         geometry, halves: arguments of `position_intervals`.
@@ -177,7 +176,7 @@ def _statistics(geometry: PositionGeometry, halves: PositionHalves) -> list[Posi
 
 
 def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]) -> Estimate:
-    """Nearness by Fieller's set, of ratios ever farther from the estimate."""
+    """Nearness with Fieller's set, from a grid of ratios ever farther from the estimate."""
     difference, total = (estimate(lambda x, n=n: getattr(x, n)) for n in ("difference", "total"))
     ratio = difference.value / jnp.where(total.value == 0, jnp.nan, total.value)
     value = jnp.clip(ratio, -1.0, 1.0)
@@ -206,14 +205,14 @@ def _calibrated_estimate(
     confidence: float,
     signal: float | Array = 1.0,
 ) -> Estimate:
-    """Estimate of a linear statistic of a part of the variance.
+    """Calibrated interval of a linear statistic of one part of the variance.
 
     Args:
         all_documents, null: the statistic of the documents and of each shuffled corpus.
-        own, shuffled: the same of halves.
+        halves, shuffled: the statistic of halves of the documents and of the shuffled corpora.
         part: "position", "composition" or "split_half".
         confidence: coverage of the interval.
-        signal: factor of what other documents change.
+        signal: factor of the change that other documents make.
     """
     mean, half_mean = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
     nulls, more = len(null), len(shuffled)
@@ -239,7 +238,7 @@ def _calibrated_estimate(
 def _part_quantile(
     s: Float[Array, "..."], h: Float[Array, "..."], splits: int, confidence: float
 ) -> Float[Array, "..."]:
-    """Student's t for s, which is h less what is known better."""
+    """Student's t for s, the difference of h and better known variances (Satterthwaite)."""
     freedom = jnp.maximum(splits * (s / jnp.where(h > 0, h, 1.0)) ** 2, min(4, splits))
     all_documents = range(1, splits + 1)
     ts = [students_t(number, confidence) for number in all_documents]
