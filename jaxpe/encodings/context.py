@@ -1,7 +1,7 @@
 """Sums and convolutions over the tokens of a row, for encodings that depend on the hidden states.
 
-Both skip padding, start anew with each segment of a packed row, and go on from a carry, so that a
-row in pieces gives what the whole row gives.
+Both skip padding, restart at each segment of a packed row, and continue from a carry, so a row in
+pieces gives the same result as the whole row.
 """
 
 import jax.numpy as jnp
@@ -13,11 +13,11 @@ from jaxpe.encodings.base import Rows, expand_rank
 
 
 def running_sum(values: ArrayLike, rows: Rows, *, after: int = 1) -> tuple[Array, Array]:
-    """Sums over the tokens so far, this one included, and the carry.
+    """Running sums over the tokens so far, this one included, and the carry.
 
     Args:
         values: `[..., n, *]`, with `after` axes behind n.
-        rows: padding and segments; its carry is the sum at the last token before these.
+        rows: padding and segments; the carry is the sum up to the preceding token.
         after: number of axes behind n.
 
     >>> sums, carry = running_sum(jnp.ones((3, 1)), Rows(valid=jnp.array([True, False, True])))
@@ -40,10 +40,10 @@ def running_sum(values: ArrayLike, rows: Rows, *, after: int = 1) -> tuple[Array
 
 
 def sums_to_the_end(values: Array, *, block: int = 64) -> Array:
-    """Sums of each entry and those behind it along the last axis, `[..., n]`.
+    """Reverse cumulative sums along the last axis: each entry plus all later ones, `[..., n]`.
 
-    By products with a triangle of ones inside blocks, and sums of whole blocks: a cumulative sum of
-    n × n logits takes XLA several times as long on CPUs.
+    Computed by products with a triangle of ones within blocks, and sums of blocks: on CPUs a
+    cumulative sum of n × n logits takes XLA several times as long.
 
     Args:
         values: floats `[..., n]`.
@@ -71,7 +71,7 @@ def preceding(values: ArrayLike, rows: Rows, count: int, *, after: int = 1) -> t
 
     Args:
         values: `[..., n, *]`, with `after` axes behind n.
-        rows: padding and segments; its carry is the values of the `count − 1` tokens before.
+        rows: padding and segments; the carry is the values of the `count − 1` preceding tokens.
         count: tokens, at least 1.
         after: number of axes behind n.
 
@@ -120,7 +120,7 @@ def causal_convolution(
     Args:
         values: `[..., n, *channels]`, with `after` axes behind n.
         kernel: `[width, *channels]`; its last row multiplies the token itself.
-        rows: padding and segments; its carry is that of `preceding`.
+        rows: padding and segments; the carry is as in `preceding`.
         after: number of axes behind n.
 
     >>> causal_convolution(jnp.arange(3.0)[:, None], jnp.ones((2, 1)), Rows())[0].ravel().tolist()
@@ -132,14 +132,14 @@ def causal_convolution(
 
 
 def _masked_values(values: Array, rows: Rows, after: int) -> Array:
-    """Values with zeros in place of padding."""
+    """Values with zeros on padding."""
     if rows.valid is None:
         return values
     return jnp.where(_expanded_flags(rows.valid, values, after), values, 0)
 
 
 def _expanded_flags(flags: ArrayLike, values: Array, after: int) -> Array:
-    """Flags or indices `[..., n]` with as many axes as values `[..., n, *]`."""
+    """Flags or indices `[..., n]`, expanded to as many axes as values `[..., n, *]`."""
     flags = expand_rank(flags, values.ndim - after)
     return flags.reshape(*flags.shape, *(1,) * after)
 

@@ -1,4 +1,4 @@
-"""Distances that an encoding induces between positions, so that stress can be asked of all."""
+"""Induced distances: the distances between positions that any encoding defines."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,33 +22,32 @@ def encoding_distances(
     head_dim: int | None = None,
     by: Literal["vectors", "logits"] | None = None,
 ) -> Distances:
-    """Distances between positions as an encoding has them.
+    """Distances between positions that an encoding induces, by vectors or by logits.
 
-    By "vectors", the Euclidean distances of its position vectors. By "logits", how much the logits
-    change when a key moves from position i to j, seen from i, for queries and keys drawn
-    from N(0, I): d_ij² = Σ_heads E(L_ij − L_ii)², made symmetric by the mean of d_ij² and d_ji².
+    By "vectors" these are the Euclidean distances of its position vectors. By "logits" d_ij² =
+    Σ_heads E(L_ij − L_ii)² is the mean squared change of logits of a query at i when its key moves
+    from i to j, for queries and keys from N(0, I). The mean of d_ij² and d_ji² makes it symmetric.
     Logits are q·M_ij k/√head_dim + α_ij·q + β_ij·k + γ_ij, so the expectation is exact:
     ‖ΔM‖²/head_dim + ‖Δα‖² + ‖Δβ‖² + Δγ². (Hooks may add to q and k as well as turn them.)
 
-    With one definition this gives the maps used elsewhere: for ALiBi the line m|i − j|, for RoPE
-    the sinusoidal distances (times √(2/head_dim)); for T5 it is |b(j−i) − b(0)|, for Shaw
-    ‖a_{j−i} − a_0‖. It is a dissimilarity: the triangle inequality holds for the first two, not for
-    every table. A contextual encoding (CoPE) is asked with keys without content, where each key
-    counts one half.
+    This one definition gives m|i − j| for ALiBi and the sinusoidal distances (times √(2/head_dim))
+    for RoPE. It gives |b(j−i) − b(0)| for T5 and ‖a_{j−i} − a_0‖ for Shaw. It is a dissimilarity:
+    the triangle inequality holds for the first two, not for every table. For CoPE, which depends on
+    content, keys are 0, so each counts one half.
 
     Args:
-        encoding: any; what acts on embeddings needs `vectors`.
+        encoding: any encoding; one that acts on embeddings needs `vectors`.
         params: parameters of the encoding.
         positions: `[n]`.
-        num_heads, head_dim: heads the encoding is used with and their width, needed for logits.
-            One at a time saves memory: by logits it grows as n·head_dim² for each. Time grows as
-            n²·head_dim³ where the encoding has `products` of its own, which must be bilinear.
-        by: "vectors" where the encoding has them when None, otherwise "logits". The vectors of a
-            chain are those of the one part that has any; by "logits" all its parts count.
+        num_heads, head_dim: number and width of heads, needed for logits. Memory by logits grows as
+            n·head_dim² for each head, so one at a time saves memory. Where the encoding has its own
+            `products`, they must be bilinear, and time grows as n²·head_dim³.
+        by: "vectors" or "logits"; None takes "vectors" where the encoding has them. A chain has the
+            vectors of the one part that defines them; by "logits" all its parts count.
 
     Raises:
-        ValueError: by logits, where the encoding acts on embeddings, which have no logits yet, or
-            depends on the hidden states.
+        ValueError: by logits, for an encoding that acts on embeddings, which have no logits yet, or
+            that depends on the hidden states.
 
     >>> kerple = jaxpe.kerple(num_heads=1)
     >>> params = {"log_r1": jnp.zeros(1), "log_r2": jnp.zeros(1)}
@@ -81,7 +80,7 @@ def _logit_distances(
 
 
 class _Probe(NamedTuple):
-    """An encoding, asked with queries and keys that are one direction at every position."""
+    """An encoding applied to queries and keys of one direction at every position."""
 
     encoding: Encoding
     params: Params
@@ -106,7 +105,7 @@ class _Probe(NamedTuple):
         return jnp.einsum("qhd,khd->hqk", q, k, precision=lax.Precision.HIGHEST)
 
     def moved_logits(self, q: Array, k: Array) -> Array:
-        """L_ij − L_ii, `[heads, n, n]`; the scale is that of heads before the encoding."""
+        """L_ij − L_ii, `[heads, n, n]`; the scale is 1/√head_dim, whatever width keys get."""
         n, heads, dim = self.shape
         bias = self.encoding.bias(self.params, q, k, self.positions, self.positions)
         bias = jnp.zeros((1, 1, 1)) if bias is None else bias
@@ -133,7 +132,7 @@ def _key_differences(probe: _Probe) -> Array:
     )
 
     def row(i: Array) -> Array:
-        """Differences of the keys first: expanding the square would cost the small distances."""
+        """Row i, by differences of keys: expanding the square would lose small distances."""
         step = k - lax.dynamic_index_in_dim(k, i, axis=1, keepdims=True)
         query_image = lax.dynamic_index_in_dim(q, i, axis=1, keepdims=False)
         moved = jnp.einsum("ahd,bjhd->jhab", query_image, step, precision=lax.Precision.HIGHEST)
@@ -143,7 +142,7 @@ def _key_differences(probe: _Probe) -> Array:
 
 
 def _product_differences(probe: _Probe, basis: Array) -> Array:
-    """Σ_heads ‖M_ij − M_ii‖² where the encoding has products of its own, entry by entry of M."""
+    """Σ_heads ‖M_ij − M_ii‖² of an encoding with its own products, entry by entry of M."""
 
     def add_query(total: Array, direction: Array) -> tuple[Array, None]:
         q = probe.query(direction)

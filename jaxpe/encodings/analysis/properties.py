@@ -31,23 +31,23 @@ FAR = 8
 
 
 class EncodingProperties(NamedTuple):
-    """An encoding of the catalogue, and what was computed about it.
+    """Computed properties of an encoding of the catalogue.
 
     Attributes:
         name, family, source, vectors: fields of `CatalogueEntry`.
         trainable: numbers in the parameters that receive a gradient.
-        fixed: numbers in the parameters that do not.
-        absolute: whether logits change when all positions move by the same amount (to the end of
-            the training length; to `FAR` times it where the encoding is defined there).
-        relative: whether what positions alone put into the logits is a function of the offset
-            j − i, and tells offsets apart.
-        order: whether logits change when tokens trade places (no mask: under a causal one, even an
-            identity knows something of order).
-        gradient: receivers of the gradient of a loss because of the encoding: its parameters by
-            name, and "queries", "keys" or "weights" where it changes the gradient of these.
+        fixed: numbers in the parameters that receive none.
+        absolute: whether logits change when all positions move by the same amount: to the end of
+            the training length, and to `FAR` times it where the encoding is defined.
+        relative: whether the part of the logits from positions alone is a function of the offset j
+            − i that distinguishes offsets.
+        order: whether logits change when tokens are permuted, without a mask (under a causal mask
+            even `identity` has some order).
+        gradient: where the encoding enters the gradient of a loss: the names of its parameters, and
+            "queries", "keys" or "weights" if it changes their gradient.
         beyond: state of positions of two to three times the training length: "yes" (defined and
-            told apart), "constant" (defined, all alike), "repeats" (as those inside) or "no". Of
-            offsets, where only these matter.
+            distinct), "constant" (defined, all equal), "repeats" (equal to positions within the
+            length) or "no". The state of offsets, where only they matter.
         flops, bytes: floating-point operations and bytes of all hooks, as in
             `encodings.cost.TokenCost`, at the training length.
         looped: whether the hooks have loops.
@@ -74,9 +74,9 @@ def encoding_properties(
 ) -> EncodingProperties:
     """Computed properties of an encoding of the catalogue, at sizes or `EncodingSizes()`.
 
-    It is tried in one attention layer on random content, at its initial parameters with N(0, 0.1²)
-    added (tables that start at 0 would hide what they do); costs are those the compiler reports.
-    Where encodings differ by layer it is that of the first.
+    The encoding is tested in one attention layer on random content. N(0, 0.1²) is added to its
+    initial parameters, because tables that start at 0 would have no effect. Costs are as the
+    compiler reports them. Where encodings differ by layer, the first one is tested.
 
     >>> alibi, = catalogue("alibi")
     >>> properties = encoding_properties(alibi, sizes=EncodingSizes(64, 4, 16, 32))
@@ -136,13 +136,13 @@ class _Layer(NamedTuple):
     sizes: EncodingSizes
 
     def positions(self, start: int, stop: int) -> np.ndarray:
-        """start ... stop − 1, equal coordinates where there are several; known when tracing."""
+        """Concrete positions start, ..., stop − 1, with equal coordinates."""
         return line_of_positions(np.arange(start, stop), self.coordinates)
 
     def projected(
         self, params: Any, content: _Content, positions: np.ndarray | Array
     ) -> list[Array]:
-        """Queries, keys and values of embeddings that have the encoding in them."""
+        """Queries, keys and values of embeddings that carry the encoding."""
         n = len(positions)
         x = self.encoding.embed(params, content.x[:n], positions)
         width = x.shape[-1]  # twice that of the embeddings at most, where vectors are put behind
@@ -155,7 +155,7 @@ class _Layer(NamedTuple):
         return _masked_logits(self.at(params, content.x, positions), params, q, k, positions)
 
     def at(self, params: Any, x: Any, positions: np.ndarray | Array) -> Encoding:
-        """The encoding, with the context of hidden states `[>= n, d]` where it depends on them."""
+        """The encoding, bound to the context of hidden states `[>= n, d]` if it needs one."""
         return encoding_at(self.encoding, params, x[: len(positions)], positions)
 
 
@@ -186,7 +186,7 @@ def _parameter_gradients(layer: _Layer, params: Any, content: _Content) -> dict[
 
 
 def _changed_gradients(layer: _Layer, params: Any, content: _Content) -> list[str]:
-    """Names of those of queries, keys and weights whose gradient the encoding changes."""
+    """Which of queries, keys and weights have a gradient that the encoding changes."""
     n = min(layer.sizes.length, TRIED)
     positions = layer.positions(0, n)
 
@@ -257,7 +257,7 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
 
 
 def _position_logits(layer: _Layer, params: Any, content: _Content, positions: np.ndarray) -> Array:
-    """Logits `[heads, n, n]` of content that is the same everywhere, and products of vectors."""
+    """Logits `[heads, n, n]` of constant content, plus products of position vectors."""
     encoding = layer.encoding
     shape = (len(positions), *content.q.shape[1:])
     q, k = (jnp.broadcast_to(x[:1], shape) for x in (content.q, content.k))
@@ -274,7 +274,7 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _extrapolation(layer: _Layer, params: Any, content: _Content) -> str:
-    """Positions (or offsets, where only these matter) of twice the training length and more."""
+    """State of positions (offsets, where only they matter) beyond twice the training length."""
     length = layer.sizes.length
     rows = np.asarray(_profiles(layer, params, content, 3 * length))
     inside, outside = rows[:length], rows[2 * length :]
@@ -307,7 +307,7 @@ def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
 def _masked_logits(
     encoding: Encoding, params: Any, q: Array, k: Array, *positions: np.ndarray | Array
 ) -> Array:
-    """Logits of queries and keys; weights where these are no softmax; less where masked."""
+    """Logits of queries and keys, lower where masked; weights where these are no softmax."""
     pair_positions = {"q_positions": positions[0], "k_positions": positions[-1]}
     logits = attention_logits(encoding, params, q, k, **pair_positions)
     mask = encoded_mask(encoding, params, q, k, **pair_positions)

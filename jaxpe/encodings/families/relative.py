@@ -34,13 +34,13 @@ def shaw(
 
     Logits are q_i·(k_j + a^K_r)/√head_dim, outputs Σ_j w_ij (v_j + a^V_r).
     r is the offset j − i clipped to ±max_distance: Eqs. (3) and (4) of Shaw et al. (2018). A
-    fractional offset takes a mean of the rows around it, linear in the offset.
+    fractional offset interpolates linearly between the rows around it.
 
-    Parameters: `key_table` and, with `values`, for the term of the outputs, `value_table`, both
+    Parameters: `key_table` and, with `values`, `value_table` for the term of the outputs, both
     `[2·max_distance + 1, head_dim]` with row max_distance for the offset 0, N(0, stddev²) at first.
-    The heads share them; for tables of their own, `per_head`. Products are with the tables, not
-    with one vector for every pair: memory `[..., heads, n_q, 2·max_distance + 1]` beside the
-    weights. The bias keeps head_dim^−½, whatever `scale` attention is given: its published form.
+    The heads share them; `per_head` gives each head its own. Products are taken with the tables,
+    not with one vector for every pair: memory is `[..., heads, n_q, 2·max_distance + 1]` beside the
+    weights. The bias keeps head_dim^−½ for any `scale` of attention, as published.
 
     >>> q, i = jnp.ones((3, 1, 1)), jnp.arange(3)
     >>> params = {"key_table": jnp.array([[-1.0], [0.0], [1.0]])}
@@ -89,14 +89,14 @@ def transformer_xl(
 ) -> Encoding:
     """Transformer-XL: sinusoids of the offset with learned projections (Dai et al. 2019).
 
-    All four terms of Section 3.3: logits (q_i·k_j + q_i·W R_{i−j} + u·k_j + v·W R_{i−j})/√head_dim,
-    the first term being attention's own; R_p = (sin ω₁p, ..., cos ω₁p, ...) with ω of
-    `inverse_frequencies(dim)`.
+    Logits have all four terms of Section 3.3, (q_i·k_j + q_i·W R_{i−j} + u·k_j + v·W
+    R_{i−j})/√head_dim. The first term is the attention's own. R_p = (sin ω₁p, ..., cos ω₁p, ...)
+    with ω from `inverse_frequencies(dim)`.
 
-    Offsets of both signs are right, without the shift trick, which needs a causal mask, and without
-    a table of offsets: positions may be fractional, packed or shuffled. Time is that of products
-    `dim` wide for every pair and head, memory n·heads·dim. The bias keeps head_dim^−½, whatever
-    `scale` attention is given: its published form.
+    Offsets of both signs are right, without the shift trick, which needs a causal mask. There is no
+    table of offsets, so positions may be fractional, packed or shuffled. Each pair and head takes a
+    product of width `dim`; memory is n·heads·dim. The bias keeps head_dim^−½ for any `scale` of
+    attention, as published.
 
     Parameters: `projection` W `[dim, heads, head_dim]`, `content_bias` u and `position_bias` v
     `[heads, head_dim]`, N(0, stddev²) at first. R is `dim` wide, even; num_heads·head_dim when
