@@ -29,8 +29,8 @@ def between(left: Prepare, right: Prepare, meet: Meet, x1: Inputs, x2: Inputs, *
 def within(left: Prepare, right: Prepare, meet: Meet, x: Inputs, *, size: int) -> Array:
     """`between` for x1 = x2, where the kernel is symmetric: about half of the blocks.
 
-    Row i of the blocks meets columns i, i + 1, ..., i + ⌊count/2⌋, modulo their count, so that each
-    row has as many, and every pair is there one way or the other.
+    Row i of the blocks meets columns i, i + 1, ..., i + ⌊count/2⌋, modulo their count. So each row
+    has equally many blocks, and every pair of blocks occurs in one order or the other.
     """
     blocks, n = _padded_blocks(x, size), _length(x)
     count = _length(blocks)
@@ -60,7 +60,7 @@ def along(left: Prepare, right: Prepare, meet: Meet, x1: Inputs, x2: Inputs, *, 
 
 
 def in_pieces(f: Callable[[Inputs], Any], x: Inputs, *, size: int) -> Any:
-    """`f(x)` of examples that do not see each other, piece by piece; leaves `[n, ...]`."""
+    """`f(x)` of independent examples, piece by piece; leaves `[n, ...]`."""
     if _length(x) <= size:
         return f(x)
     pieces = lax.map(f, _padded_blocks(x, even_blocks(_length(x), size)))
@@ -68,7 +68,7 @@ def in_pieces(f: Callable[[Inputs], Any], x: Inputs, *, size: int) -> Any:
 
 
 def even_blocks(n: int, size: int) -> int:
-    """Size of blocks that are as few as blocks of `size`, and equal."""
+    """Size of equal blocks, no more of them than blocks of `size`."""
     count = -(-n // size)
     return -(-n // count)
 
@@ -82,7 +82,7 @@ def _padded_blocks(x: Inputs, size: int) -> Inputs:
 
 
 def _map_blocks(f: Callable[[Any], Array], blocks: Any) -> Array:
-    """`lax.map`, with nothing to loop over where there is one block."""
+    """`lax.map`, without a loop for a single block."""
     if _length(blocks) == 1:
         return f(_block_at(blocks, 0))[None]
     return lax.map(jax.checkpoint(f), blocks)
@@ -95,7 +95,7 @@ def _joined_blocks(blocks: Array) -> Array:
 
 
 def _transposed_blocks(blocks: Array) -> Array:
-    """Blocks `[..., size, size, diagonal, free, free]` of the pairs turned round."""
+    """Transposed blocks `[..., size, size, diagonal, free, free]`, for pairs in reverse order."""
     return jnp.swapaxes(jnp.swapaxes(blocks, 2, 3), -1, -2)
 
 

@@ -1,4 +1,4 @@
-"""Jacobians of single examples, whole or in factors, and their inner products."""
+"""Jacobians of single examples, whole or factored, and their inner products."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,13 +14,13 @@ from jaxpe.ntk._structure import Example, Use, evaluate, output_rows
 
 
 class Whole(NamedTuple):
-    """A Jacobian `[n, diagonal, free, trace, parameters]`."""
+    """A whole Jacobian `[n, diagonal, free, trace, parameters]`."""
 
     values: Array
 
 
 class Factors(NamedTuple):
-    """A Jacobian Σ_s a_s ⊗ δ_s."""
+    """A factored Jacobian Σ_s a_s ⊗ δ_s."""
 
     inputs: Array  # a, [n, rows, inputs], or rows of a table [n, rows]
     cotangents: Array  # δ, [n, diagonal, free, trace, rows, outputs]
@@ -30,7 +30,7 @@ Jacobian = list[Whole | Factors]
 
 
 def cotangent_basis(axes: OutputAxes, dtype: jnp.dtype) -> Array:
-    """Unit cotangents of an output `[outputs, *shape]`: diagonal axes slowest, free, trace."""
+    """Unit cotangents `[outputs, *shape]` in the order of diagonal, free and traced axes."""
     order = [a - 1 for a in (*axes.diagonal, *axes.free, *axes.trace) if a]
     unit = jnp.eye(axes.outputs, dtype=dtype).reshape(*axes.shape, *axes.shape)
     rest = range(len(axes.shape), 2 * len(axes.shape))
@@ -38,7 +38,7 @@ def cotangent_basis(axes: OutputAxes, dtype: jnp.dtype) -> Array:
 
 
 def grouped_sizes(axes: OutputAxes) -> tuple[int, int, int]:
-    """Outputs along the axes that are diagonal, free and traced."""
+    """Numbers of outputs along diagonal, free and traced axes."""
     return axes.size(axes.diagonal), axes.size(axes.free), axes.size(axes.trace)
 
 
@@ -52,9 +52,9 @@ def jacobians(
     piece: int,
     dtype: jnp.dtype,
 ) -> Jacobian:
-    """Jacobians of a block of examples x, an entry a leaf; those `factored` are left in factors.
+    """Jacobians of a block of examples x, one for each leaf; leaves in `factored` stay factored.
 
-    As many examples as `piece` says are differentiated at a time.
+    `piece` examples are differentiated at a time.
     """
     uses = example.uses
     basis = cotangent_basis(axes, example.jaxpr.out_avals[0].dtype)
@@ -87,7 +87,7 @@ def jacobians(
 
 
 def _full_jacobian(factors: Factors, use: Use) -> Whole:
-    """A Jacobian in factors as numbers for every parameter, by a matrix product."""
+    """The whole Jacobian of a factored one, by a matrix product."""
     inputs, cotangents = factors
     if use.lookup:
         inputs = jax.nn.one_hot(inputs, use.inputs, dtype=cotangents.dtype)

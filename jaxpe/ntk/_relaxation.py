@@ -1,8 +1,8 @@
-"""The function (1 − e^(−cλ))/λ of a symmetric matrix, with a derivative where eigenvalues repeat.
+"""The matrix function (1 − e^(−cλ))/λ, with a derivative where eigenvalues repeat.
 
-What a linear flow Ṗ = −αP + b has moved after time c is this function of α, times its first
-velocity. A function of a matrix has a derivative wherever that of numbers has one; its eigenvectors
-do not.
+The displacement of a linear flow Ṗ = −αP + b after time c is this function of α, times the initial
+velocity. A matrix function has a derivative wherever the scalar function has one; eigenvectors do
+not.
 """
 
 import jax
@@ -26,11 +26,12 @@ def relaxed(
     time: Array,
     nonzero: Array,
 ) -> Array:
-    """V diag((1 − e^(−cλ))/λ) Vᵀ · velocity, `[m, k]`, of the eigenvalues that are kept.
+    """Displacement V diag((1 − e^(−cλ))/λ) Vᵀ · velocity, `[m, k]`, over nonzero eigenvalues.
 
-    The matrix is symmetric, its eigenvalues, ascending, and eigenvectors are known already. The
-    derivative is by the matrix: the first is right everywhere, a second goes through that of
-    `eigh`, and is NaN where eigenvalues repeat. At a time c = inf the function is 1/λ.
+    The matrix is symmetric; its ascending eigenvalues and its eigenvectors are inputs. It is
+    differentiated by the matrix. The first derivative is right everywhere; a second one
+    differentiates `eigh`, and is NaN where eigenvalues repeat. At a time c = inf the function is
+    1/λ.
     """
     moved = _relaxation_factor(eigenvalues, time, nonzero)[:, None] * dot(eigenvectors.T, velocity)
     return dot(eigenvectors, moved)
@@ -64,13 +65,13 @@ def _decay(x: Array, time: Array) -> Array:
 
 
 def _finite(time: Array) -> tuple[Array, Array]:
-    """The time, or 1 for inf, and whether it is: inf · 0 has no place in a derivative."""
+    """The time, or 1 for inf, and whether it was inf: inf · 0 would make derivatives NaN."""
     ends = jnp.isinf(time)
     return jnp.where(ends, 1.0, time), ends
 
 
 def _differences(x: Array, time: Array, nonzero: Array) -> Array:
-    """(f(x_i) − f(x_j))/(x_i − x_j), the derivative where they are near, `[m, m]`."""
+    """Divided differences (f(x_i) − f(x_j))/(x_i − x_j), or derivatives for close x, `[m, m]`."""
     # Near is where the function is all but a polynomial between them: it changes over 1/c, or over
     # x itself where that is more.
     a, b = x[:, None], x[None, :]

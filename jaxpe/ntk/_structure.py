@@ -1,8 +1,8 @@
-"""Uses of parameters in f: weights that multiply or are looked up once have factored Jacobians.
+"""Structured derivatives: weights used once, in a product or a lookup, have factored Jacobians.
 
 Where y = a·W and W is used nowhere else, ∂f/∂W = Σ_s a_s ⊗ δ_s, with δ = ∂f/∂y and s the rows of
-one example (Novak et al. 2022, Section 3.4): f is traced, and evaluated with something to
-differentiate added to each such y.
+one example (Novak et al. 2022, Section 3.4): f is traced, and evaluated with a variable added to
+each such y, by which it is differentiated.
 """
 
 import itertools
@@ -70,7 +70,7 @@ def trace_example(f: Apply, params: Params, x: Inputs) -> Example:
 def evaluate(
     example: Example, leaves: Sequence[Array], x: Inputs, added: dict[int, Array]
 ) -> tuple[Array, dict[int, Array]]:
-    """The output of one example with `added[leaf]` on the product of that leaf, and its inputs."""
+    """The output of one example with `added[leaf]` added to each leaf's product, and its inputs."""
     inputs: dict[int, Array] = {}
 
     def visit(eqn, values, outs):
@@ -88,21 +88,21 @@ def evaluate(
 
 
 def forward_flops(jaxpr: Jaxpr) -> int:
-    """FLOPs of a jaxpr: products in full, anything else an operation for each number it makes.
+    """FLOPs of a jaxpr: products in full, other equations one operation for each output number.
 
-    What only moves numbers is free. A loop without a known length counts once, of branches the
-    dearest.
+    Equations that only move numbers are free. A loop of unknown length counts once; of branches,
+    the most expensive counts.
     """
     return _sum_over(jaxpr, _flops)
 
 
 def numbers_made(jaxpr: Jaxpr) -> int:
-    """Numbers in all intermediate results of a jaxpr, counted in the same way."""
+    """Number of entries in all intermediate results of a jaxpr, counted as in `forward_flops`."""
     return _sum_over(jaxpr, _output_numbers)
 
 
 def largest_result(jaxpr: Jaxpr) -> int:
-    """Numbers in the largest intermediate result."""
+    """Number of entries in the largest intermediate result."""
     inner = [largest_result(j) for eqn in jaxpr.eqns for j in inner_jaxprs(eqn)]
     return max([*inner, *map(_output_numbers, jaxpr.eqns)], default=0)
 
@@ -130,7 +130,7 @@ def _flops(eqn: JaxprEqn) -> int:
 
 
 def _factoring_uses(jaxpr: ClosedJaxpr, leaves: Sequence[Array], x: Inputs) -> dict[int, Use]:
-    """Leaves that are used once, in a product with something, or as a table."""
+    """Leaves that are used once, in a product or as a lookup table."""
     uses: dict[int, list[Use | None]] = {}
 
     def visit(eqn, values, outs):
@@ -156,7 +156,7 @@ def _walk_from_leaves(jaxpr: ClosedJaxpr, leaves: Sequence[Any], x: Inputs, visi
 
 
 def _walk(jaxpr: ClosedJaxpr, args: Sequence[Any], visit: Visit) -> list[Any]:
-    """Evaluate a jaxpr, whose `visit` may change what comes of equations that a leaf enters."""
+    """Evaluate a jaxpr; `visit` may change the results of equations that a leaf enters."""
     inner = jaxpr.jaxpr
     env = dict(zip(inner.constvars, jaxpr.consts, strict=True))
     env |= dict(zip(inner.invars, args, strict=True))
@@ -190,7 +190,7 @@ def _plain(value: Any) -> Any:
 
 
 def _bind(eqn: JaxprEqn, values: Sequence[Any], inside: Jaxpr) -> list[Any]:
-    """Outputs of an equation of a jaxpr for given values, by a jaxpr of this equation alone."""
+    """Outputs of one equation of a jaxpr, evaluated as a jaxpr of its own."""
     pairs = zip(eqn.invars, values, strict=True)
     operands = {v: value for v, value in pairs if isinstance(v, Var)}  # one may come twice
     parts = {"invars": list(operands), "outvars": eqn.outvars, "effects": eqn.effects}
@@ -236,7 +236,7 @@ def _is_lookup(eqn: JaxprEqn) -> bool:
 
 
 def _is_plain_convolution(eqn: JaxprEqn) -> bool:
-    """Whether there are no groups, and the output has its axes but the features in order."""
+    """Whether a convolution has no groups, and its output axes, except features, are in order."""
     if eqn.primitive.name != "conv_general_dilated":
         return False
     batch, _, *spatial = eqn.params["dimension_numbers"].out_spec
@@ -267,7 +267,7 @@ def _table_rows(eqn: JaxprEqn, table: Array, indices: Array) -> Array:
 
 
 def _patches(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
-    """The images under the kernel at every place, by a slice for each of its entries."""
+    """Image patches under the kernel, by a slice for each entry of the kernel."""
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     batch, feature, *spatial = numbers.lhs_spec
     images = lax.transpose(images, (batch, *spatial, feature))

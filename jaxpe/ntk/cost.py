@@ -38,10 +38,10 @@ class NtkCost(NamedTuple):
 
     Attributes:
         flops: FLOPs for the whole kernel.
-        block_size: examples in a block, so that two blocks fit in 256 MiB, or all where one does
-            and x2 is None.
-        bytes: size of Jacobians and products of such blocks. On top come the kernel, and what is
-            differentiated at a time, in pieces of 4 MiB or of one example.
+        block_size: examples in a block, so that two blocks fit in 256 MiB; all examples if x2 is
+            None and they fit.
+        bytes: bytes of Jacobians and products of such blocks. The kernel, and the pieces of 4 MiB
+            or one example that are differentiated at a time, come on top.
     """
 
     flops: float
@@ -96,7 +96,7 @@ def estimate(
     *,
     symmetric: bool,
 ) -> NtkCost:
-    """The estimate of `ntk_cost`, for f that has been traced."""
+    """The estimate of `ntk_cost` for a traced f."""
     forward, sizes = forward_flops(example.jaxpr.jaxpr), [leaf.size for leaf in leaves]
     outputs = axes.outputs
     factored = leaves_in_factors(example, leaves, axes, n1, n2)
@@ -120,7 +120,7 @@ def estimate(
 def leaves_in_factors(
     example: Example, leaves: Sequence[jax.Array], axes: OutputAxes, n1: int, n2: int
 ) -> tuple[int, ...]:
-    """Leaves whose Jacobians cost fewer multiplications in factors than whole, forming counted."""
+    """Leaves whose Jacobians cost fewer multiplications factored than whole."""
     pairs = n1 if axes.paired else n1 * n2
 
     def cheaper(leaf: int, use: Use) -> bool:
@@ -147,7 +147,7 @@ def _itemsize(leaves: Sequence[jax.Array]) -> int:
 def _block(
     per_example: int, per_pair: float, room: float, n1: int, n2: int, *, symmetric: bool
 ) -> tuple[int, float]:
-    """Examples in a block, and the numbers in two of them; in one, if that has all there are."""
+    """Examples in a block, and the numbers in two blocks; in one, if it has all examples."""
     alone = per_example * n1 + per_pair * n1**2
     if symmetric and alone <= room:
         return n1, float(alone)

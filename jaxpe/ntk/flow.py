@@ -18,15 +18,15 @@ from jaxpe.ntk.linear import linearize
 
 
 class FixedPoint(NamedTuple):
-    """Limit of the flow: the least solution of α P = b.
+    """Fixed point of the flow: the solution of α P = b of least norm.
 
     Attributes:
         positions: α⁺ b, `[n, d]`: α⁻¹ b where α is regular.
         condition: largest over smallest eigenvalue of α in absolute value; inf for a singular α.
-        rank: eigenvalues that count as non-zero.
-        singular: whether any does not.
-        residual: ‖α P − b‖ / ‖b‖, 0 for b = 0. Above rounding, b leaves the range of α, and the
-            flow grows without end along the rest.
+        rank: number of eigenvalues that count as nonzero.
+        singular: whether any eigenvalue counts as zero.
+        residual: ‖α P − b‖ / ‖b‖, 0 for b = 0. If it exceeds rounding, b is outside the range of α,
+            and the flow grows without bound along its part outside.
         stable: whether no eigenvalue is negative; otherwise the flow leaves its fixed point.
     """
 
@@ -42,14 +42,14 @@ class GradientFlow(NamedTuple):
     """The flow Ṗ = −α P + b from P_0, solved by the eigenvectors of α.
 
     Derivatives of `at` and of the positions of `fixed_point` are right where eigenvalues repeat;
-    those of `eigenvectors` are not.
+    derivatives of `eigenvectors` are not.
 
     Attributes:
         eigenvalues: eigenvalues of α, ascending; m is n, or n·d for a kernel `[n, d, n, d]`.
         eigenvectors: eigenvectors in columns.
         kernel: α.
         start, forcing: P_0 and b in the shape `[m, k]`, k = d or 1.
-        shape: an array of zeros, which says what positions look like.
+        shape: zeros in the shape of the positions.
     """
 
     eigenvalues: Float[Array, " m"]
@@ -70,7 +70,7 @@ class GradientFlow(NamedTuple):
         return (self.start + moved).reshape(self.shape.shape)
 
     def fixed_point(self, *, rtol: float | None = None) -> FixedPoint:
-        """The end of the flow; eigenvalues below `rtol` (m·eps) of the largest count as zero."""
+        """The limit of the flow; eigenvalues below `rtol` (m·eps) of the largest count as zero."""
         size = jnp.abs(self.eigenvalues)
         rtol = self._rtol() if rtol is None else rtol
         largest = jnp.max(size)
@@ -88,7 +88,7 @@ class GradientFlow(NamedTuple):
         )
 
     def inverse_eigenvalues(self, *, rtol: float | None = None) -> Float[Array, " m"]:
-        """1/λ, and 0 for eigenvalues that count as zero: those of the pseudo-inverse."""
+        """Eigenvalues of the pseudo-inverse: 1/λ, and 0 for eigenvalues that count as zero."""
         size = jnp.abs(self.eigenvalues)
         nonzero = size > (self._rtol() if rtol is None else rtol) * jnp.max(size)
         return jnp.where(nonzero, 1.0 / jnp.where(nonzero, self.eigenvalues, 1.0), 0.0)
@@ -108,11 +108,11 @@ def gradient_flow(
     """Solve Ṗ = −α P + b from P_0: Eq. (6) of Cirrincione (2026), in closed form.
 
     Args:
-        alpha: symmetric, `[n, n]` (the same for every coordinate, as the paper has it) or
-            `[n, d, n, d]`; of `positional_ntk`. Its symmetric part is taken.
-        b: `[n, d]`, `positional_forcing` at P_0 plus α P_0, so that the flow starts along
-            −∂loss/∂P; the paper's b, for P_0 ≈ 0, leaves the second term out.
-        P_0: `[n, d]`, where the flow starts.
+        alpha: symmetric, `[n, n]` (equal for every coordinate, as in the paper) or `[n, d, n, d]`,
+            such as from `positional_ntk`. Its symmetric part is taken.
+        b: `[n, d]`, `positional_forcing` at P_0 plus α P_0, so the flow starts along −∂loss/∂P. The
+            paper's b, for P_0 ≈ 0, leaves the second term out.
+        P_0: start of the flow, `[n, d]`.
 
     Raises:
         ValueError: shapes that do not fit each other.
@@ -154,15 +154,15 @@ def solve_flow(
 ) -> Float[Array, "t n d"]:
     """Follow Ṗ = velocity(P) by an adaptive Runge–Kutta method (diffrax, Tsitouras 5(4)).
 
-    For velocities that are not linear, as the gradient of the real loss, and to check those that
-    are against `gradient_flow`.
+    It is for nonlinear velocities, such as the gradient of the real loss, and for checks of
+    `gradient_flow`.
 
     Args:
         velocity: `[n, d] -> [n, d]`.
         P_0: start of the flow, at time 0.
-        times: ascending and not negative; others that are known raise `ValueError`.
+        times: ascending and not negative; other concrete times raise `ValueError`.
         rtol, atol: tolerances of the step size control.
-        max_steps: more raise an error.
+        max_steps: largest number of steps; more raise an error.
 
     >>> jnp.round(solve_flow(lambda P: -P, jnp.ones((1, 1)), jnp.array([0.0, 1.0])), 4).tolist()
     [[[1.0]], [[0.3679]]]
@@ -207,9 +207,9 @@ class TrainingGap(NamedTuple):
 
     Attributes:
         losses: losses of the model before each step and after the last, `[steps + 1]`.
-        linear_losses: losses of the linearised one.
+        linear_losses: losses of the linearisation.
         output_distance: ‖f − f_lin‖ / ‖f_0‖ of the outputs, likewise; ‖f − f_lin‖ for f_0 = 0, as
-            with a read-out initialised to 0.
+            with a readout initialised to 0.
         moved: ‖params − params_0‖ / ‖params_0‖ of the model; ‖params‖ for params_0 = 0.
     """
 
@@ -229,14 +229,14 @@ def linearised_training(
     optimizer: Any,
     steps: int,
 ) -> TrainingGap:
-    """Train a model and its linearisation alike, full batch, and see how far they part.
+    """Train a model and its linearisation with full batches, and measure how far they diverge.
 
     Args:
         f, loss: `(params, x) -> outputs` and `outputs -> scalar`.
-        params: parameters at which both start, and at which the second is linearised.
+        params: initial parameters of both, at which the model is linearised.
         x: the whole batch.
-        optimizer: optimizer of Optax; f, the loss and it are compiled once for the same objects.
-        steps: updates.
+        optimizer: Optax optimizer; compiled once for the same f, loss and optimizer.
+        steps: number of updates.
 
     >>> import optax
     >>> f = lambda w, x: jnp.tanh(x * w)

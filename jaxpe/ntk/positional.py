@@ -4,9 +4,9 @@ A model is `f(P, example) -> outputs`, a loss `loss(outputs, example) -> scalar`
 the position vectors, and `examples` is a pytree of arrays `[examples, ...]`, over which the
 expected loss is the mean. Compiled once for the same functions.
 
-Arrays that f closes over are constants of the program. jaxlib 0.10.2 has computed derivatives of
-loops over constants wrong on CPUs, so a model's weights should be arguments:
-`jax.jit(lambda weights: positional_ntk(partial(model, weights), loss, P, examples))(weights)`.
+Arrays that f closes over are constants of the program. jaxlib 0.10.2 computes wrong derivatives of
+loops over constants on CPUs, so pass a model's weights as arguments: `jax.jit(lambda weights:
+positional_ntk(partial(model, weights), loss, P, examples))(weights)`.
 """
 
 from collections.abc import Callable
@@ -37,19 +37,20 @@ def positional_ntk(
     blocks: Blocks = "trace",
     batch_size: int = 8,
 ) -> Float[Array, "n n"] | Float[Array, "n d n d"]:
-    """The kernel α of Eq. (6) of Cirrincione (2026): how the flow on P looks near P.
+    """Positional NTK: the kernel α of gradient flow on positions, Eq. (6) of Cirrincione (2026).
 
     Linearising the model, f(P + Δ) ≈ f(P) + JΔ, makes the expected loss quadratic in Δ, with the
     Hessian α = E[Jᵀ (∂²loss/∂outputs²) J], `[n, d, n, d]` (the generalised Gauss–Newton matrix;
     JᵀJ for ½‖f − y‖²). It is symmetric, and positive semi-definite where the loss is convex in the
     outputs. The paper's n × n matrix is its block trace, α_ij = (1/d) Σ_c α_(ic)(jc): the paper's
-    flow has α ⊗ I_d in place of the whole.
+    flow replaces the whole by α ⊗ I_d.
 
-    Each example costs one backward pass an output: for outputs by the thousand, take
+    Each example costs one backward pass for each output. For thousands of outputs use
     `positional_ntk_product`, or `positional_fisher` for cross-entropy.
 
     Args:
-        f, loss, P, examples: functions and arrays of this module; P is where to linearise.
+        f, loss, P, examples: functions and arrays as in this module's docstring; f is linearised at
+            P.
         blocks: "trace" for the n × n matrix, "full" for all of α.
         batch_size: examples at a time; it bounds memory and changes nothing else.
 
@@ -82,7 +83,7 @@ def positional_ntk(
 def positional_ntk_product(
     f: Model, loss: Loss, P: Positions, examples: Any, *, batch_size: int = 8
 ) -> Callable[[Float[ArrayLike, "n d"]], Float[Array, "n d"]]:
-    """`V -> αV` without α: one forward and one backward pass of the linearised model an example.
+    """Products `V -> αV` without α: one forward and one backward pass of each example.
 
     Arguments as in `positional_ntk`.
 
@@ -117,7 +118,7 @@ def _product(P: Array, examples: Any, V: Array, *, f: Model, loss: Loss, batch_s
 def positional_fisher(
     f: Model, P: Positions, examples: Any, *, key: Array, samples: int = 4, batch_size: int = 8
 ) -> Float[Array, "n n"]:
-    """An unbiased estimate of the block trace for cross-entropy, positive semi-definite as it is.
+    """Monte Carlo Fisher: an unbiased, positive semi-definite block trace for cross-entropy.
 
     For logits z and cross-entropy, ∂²loss/∂z² is the covariance of ∂loss/∂z over targets drawn
     from softmax(z), so α is the Fisher information E[g gᵀ] of the gradients g by P for such targets
@@ -126,7 +127,7 @@ def positional_fisher(
     Args:
         f: the model; its outputs are logits `[..., classes]`, whose losses add.
         P, examples, batch_size: arguments of `positional_ntk`.
-        key: draws the targets.
+        key: PRNG key that draws the targets.
         samples: number of samples of each example.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Functions for each kind of plot: data first, the axes last."""
+"""Plots of distances, positions, spectra and profiles, one function each."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,13 @@ def distances(
 ) -> "AxesImage":
     """A heat map of distances between positions.
 
-    The colour range leaves out the lowest and the highest 2 %, so that a few positions, often the
-    first, do not take all of it. The diagonal and absent positions are grey.
+    The colour range leaves out the lowest and highest 2 %, so a few positions, often the first, do
+    not dominate it. The diagonal and absent positions are grey.
 
     Args:
-        D: distances `[n, n]`, or a result with them: of `jaxpe.geometry`, or a part of a report,
-            such as `position` of what `load_result` returns.
-        present: booleans `[n]`, positions to show; those of D, or all, when None.
+        D: distances `[n, n]`, or a result with distances: from `jaxpe.geometry`, or a part of a
+            report's result, such as `load_result(...).position`.
+        present: booleans `[n]`, positions to show; by default the positions present in D, or all.
         ax: axes to draw into; the current ones of pyplot when None.
         cmap: name of a Matplotlib colour map.
 
@@ -68,9 +68,9 @@ def positions(
     """A map of positions: the first two coordinates, coloured by position, neighbours joined.
 
     Args:
-        P: position vectors `[n, k]`, k ≥ 2, or a result with coordinates: of MDS, or a part of a
-            report, such as `position`.
-        present: booleans `[n]`, positions to show; those of P, or all, when None.
+        P: position vectors `[n, k]`, k ≥ 2, or a result with coordinates: from MDS, or a part of a
+            report's result, such as `position`.
+        present: booleans `[n]`, positions to show; by default the positions present in P, or all.
         ax: axes to draw into; the current ones of pyplot when None.
         cmap: name of a Matplotlib colour map.
 
@@ -117,10 +117,10 @@ def spectrum(
     """Eigenvalues or singular values by their number, in logarithmic axes.
 
     Args:
-        values: `[n]`, in the order to be shown, or a result with `eigenvalues`; those within 1e-12
-            of 0 are left out.
-        chance: value that noise reaches, such as a null of `significant_rank`: a dashed line, and
-            the axis is linear below it.
+        values: `[n]` in the order to show, or a result with `eigenvalues`; values within 1e-12 of 0
+            are left out.
+        chance: value that noise reaches, such as a null of `significant_rank`, drawn as a dashed
+            line; the axis is linear below it.
         ax: axes to draw into; the current ones of pyplot when None.
         line: further arguments of `Axes.plot`, such as `label` and `color`.
 
@@ -156,14 +156,13 @@ def profile(
     ax: "Axes | None" = None,
     **line: Any,
 ) -> "Line2D":
-    """Distance by the offset |i − j|: the mean, and a band of the middle 80 % of pairs.
+    """Profile of distance by the offset |i − j|: the mean, and a band of the middle 80 % of pairs.
 
     Args:
-        D: distances `[n, n]`, or a result with them: of `jaxpe.geometry`, or a part of a report,
-            such as `position` of what `load_result` returns.
-        present: booleans `[n]`, positions to show; those of D, or all, when None.
-        squared: whether squared distances are shown, in whose mean the noise of split halves
-            cancels.
+        D: distances `[n, n]`, or a result with distances: from `jaxpe.geometry`, or a part of a
+            report's result, such as `load_result(...).position`.
+        present: booleans `[n]`, positions to show; by default the positions present in D, or all.
+        squared: whether to show squared distances, in whose mean the noise of split halves cancels.
         ax: axes to draw into; the current ones of pyplot when None.
         line: further arguments of `Axes.plot`, such as `label` and `color`.
 

@@ -281,7 +281,7 @@ def _exponential(A: Array) -> Array:
 
 
 def _coordinates(positions: ArrayLike, x: Array, axes: int) -> Array:
-    """Positions as floats `[..., n, axes]`, aligned with queries or keys; `[..., n]` for one axis."""
+    """Positions as floats `[..., n, axes]`, aligned with heads; `[..., n]` for one axis."""
     coordinates = turning_positions(x, positions, axes=axes if axes > 1 else 0)
     floats = coordinates.astype(compute_dtype(x))
     return floats if axes > 1 else floats[..., None]
