@@ -13,9 +13,9 @@ from jaxpe.geometry.distances.matrices import floating
 
 
 class MonotoneFit(NamedTuple):
-    """The best monotone functions of x, in least squares, by their values at each x.
+    """Isotonic regressions: the best monotone functions of x, by their values at each x.
 
-    Shares explained are those of the variance of y, in [0, 1]; 1 for constant y.
+    Shares explained are shares of the variance of y, in [0, 1]; 1 for constant y.
 
     Attributes:
         increasing: float `[m]`, the best increasing function.
@@ -37,13 +37,14 @@ def monotone_fit(
     *,
     where: Bool[ArrayLike, "..."] | None = None,
 ) -> MonotoneFit:
-    """Fit y `[m]` by increasing and by decreasing functions of x `[m]`; equal x, equal values.
+    """Isotonic regression of y `[m]` on x `[m]`, increasing and decreasing; equal x, equal values.
 
-    Isotonic regression by pooling adjacent violators (Ayer et al. 1955).
+    It pools adjacent violators (Ayer et al. 1955).
 
     Args:
         x, y: `[m]`, m ≥ 1.
-        where: bool `[m]`, which of them count; all when None. Fits at the others mean nothing.
+        where: bool `[m]`, the entries that count; all when None. Fits at other entries are
+            meaningless.
 
     Raises:
         ValueError: shapes other than two of the same `[m]`, or no entries.
@@ -74,16 +75,15 @@ def explained_by_chance(
     orders: int = 200,
     level: float = 0.05,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Share of y that monotone functions of x explain once rows and columns of y are in random
-    order.
+    """Permutation null of `monotone_fit`: shares explained with rows and columns of y shuffled.
 
     The 1 − `level` quantiles of the shares explained by increasing and by decreasing functions,
-    over pairs i < j: a share below its quantile is no sign that y depends on x. Entries of one row
-    move together, as they must (Mantel 1967).
+    over pairs i < j: a share below its quantile is no evidence that y depends on x. Entries of one
+    row move together, as in Mantel (1967).
 
     Args:
         x, y: symmetric, `[n, n]`.
-        key: draws the orders.
+        key: PRNG key of the orders.
         orders: number of random orders.
         level: level, in (0, 1).
 
