@@ -34,7 +34,7 @@ class Sample(NamedTuple):
         rows: token ids `[documents, n]` without padding, for the logits.
         text: positions of text in a row: all but [CLS] and [SEP].
         documents: padded documents for the score: `ids`, `mask` and its targets.
-        seed: random seed of what was drawn, and of resamples.
+        seed: random seed of the draws and resamples.
     """
 
     module: Any
@@ -53,9 +53,9 @@ class Sample(NamedTuple):
 def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
     """A model with the documents to analyse it, drawn by the seed.
 
-    The rows for the logits are from different documents that reach as far as `examples` of them, or
-    half of all, do; longer ones are cut, and keep their last token where it is a special one. A
-    transformer without a head is scored by how its embeddings move, another model at its task.
+    The rows for the logits come from different documents. Their length is reached by `examples`
+    documents, or by half of all; longer ones are cut, and keep their last token if it is special. A
+    transformer without a head is scored by the change of its embeddings, another model at its task.
 
     Raises `InputError` for documents that fill fewer than 4 positions.
     """
@@ -68,7 +68,7 @@ def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
 
 
 def check_sample(*, length: int, examples: int, seed: int, layers: int = 1, heads: int = 1) -> None:
-    """Refuse numbers out of range, and matrices of all layers and heads that exceed memory."""
+    """Raise for numbers out of range, and for matrices of all layers and heads beyond memory."""
     check_range("examples", examples, least=LEAST, most=LARGEST_SIZE)
     check_range("length", length, least=LEAST, most=LARGEST_SIZE)
     check_seed("seed", seed)
@@ -137,7 +137,7 @@ def _targets(subject: Subject, score: Score, *, examples: int, seed: int) -> dic
 def guessed_tokens(
     ids: np.ndarray, text: np.ndarray, *, mask_id: int | None, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Rows with [MASK] at some places of text, and the tokens that stood there."""
+    """Rows with [MASK] at some text positions, and the original tokens."""
     masked, guessed = random_places(text, rng=rng)
     return {
         "ids": masked_ids(ids, masked, mask_id=mask_id, counted=guessed),

@@ -28,7 +28,7 @@ _ELSEWHERE = (2e15, 2e13)
 
 
 def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops]:
-    """Drop of the score without each head: zeros in its place and, where time allows, its mean."""
+    """Drop of the score without each head, replaced by zeros and, if time allows, by its mean."""
     config = sample.transformer.config
     chunks, kinds = _affordable(sample, progress)
     apply, params = functionalize(sample.module, method=_SCORES[sample.score])
@@ -93,7 +93,7 @@ def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, 
     lengths = np.minimum(documents["mask"].sum(axis=1), most)
 
     def cut(count: int) -> list[tuple[np.ndarray, int]]:
-        """Rows, and how long they are with padding."""
+        """Rows and their padded length."""
         order = np.argsort(lengths[:count], kind="stable")
         parts = [order[start : start + _CHUNK] for start in range(0, count, _CHUNK)]
         return [(rows, min(most, _padded_length(int(lengths[rows].max())))) for rows in parts]
@@ -176,7 +176,7 @@ def _paired_shares(drop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the adjusted Wald interval of paired proportions, from drops of −1, 0 and 1.
 
     Agresti and Min (2005) add half a document to each of the four cells. Resamples of documents
-    have an interval without width where a head changes no answer.
+    would give an interval without width if a head changes no answer.
     """
     total, count = drop.sum(axis=-1), drop.shape[-1] + 2
     half = 1.96 * np.sqrt((drop**2).sum(axis=-1) + 1 - total**2 / count) / count
@@ -189,7 +189,7 @@ def _p_values(drop: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     Each head is compared with the largest of all (Westfall & Young 1993, single step), so that any
     head is significant by chance in about 5 % of corpora, however many heads there are. The p-value
     is the larger of two tests. Flipped signs are exact for drops symmetric about 0. Resamples allow
-    for rare documents that lose or gain much.
+    for rare documents with large drops or gains.
     """
     *heads, count = drop.shape
     drop = drop.reshape(-1, count)
@@ -206,7 +206,7 @@ def _exceedance(statistic: np.ndarray, largest: np.ndarray) -> np.ndarray:
 def _sign_flips(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Σ drop / √Σ drop² of each head, and the largest under flips of the signs of documents.
 
-    A flip is for all heads of a document at once, which keeps what they have in common.
+    A flip applies to all heads of a document at once, which preserves their dependence.
     """
     length = np.sqrt((drop**2).sum(axis=1, keepdims=True))
     unit = np.divide(drop, length, out=np.zeros_like(drop), where=length > 0)
@@ -217,8 +217,8 @@ def _sign_flips(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray,
 def _bootstrap_t(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """mean/deviation of each head, and the largest of centred drops in resampled documents.
 
-    A resample without the few documents that a head matters for has no deviation; half of the
-    deviation of all documents counts instead.
+    A resample without the few documents for which a head matters has no deviation; half of the
+    deviation of all documents is used instead.
     """
     count = drop.shape[1]
     mean = drop.mean(axis=1)

@@ -62,20 +62,20 @@ def analyse(
 ) -> AttentionAnalysis:
     """Mean logits of a model, their spectra and parts, and the value of each head.
 
-    A run is scored at its task, on documents it was not trained on; a decoder at the next token; an
-    encoder without a trained head by how its embeddings move.
+    A run is scored at its task, on held-out documents; a decoder at the next token; an encoder
+    without a trained head by the change of its embeddings.
 
     Args:
-        options: options of the analysis; accuracy is over eight times as many documents.
-        subject: the model and documents; else those that the options name are read.
+        options: options of the analysis; accuracy is measured on eight times as many documents.
+        subject: the model and documents; read by the options when None.
         progress: receiver of progress in reading, in the logits and in the heads.
 
     Raises:
-        InputError: options out of range, what cannot be read, a model without heads or
-            with encodings that differ by layer or look at hidden states, documents that fill fewer
-            than 4 positions, or more than memory holds.
+        InputError: options out of range, an unreadable model or source, a model without heads,
+            encodings that differ by layer or depend on hidden states, documents that fill fewer
+            than 4 positions, or too little memory.
 
-    Most of the time is compiling, and ablation:
+    Most of the time is compilation and ablation:
 
     >>> options = AttentionOptions(source="stdlib", examples=16, ablate=False)
     >>> analyse(options).variance.offset.shape  # doctest: +SKIP
@@ -153,7 +153,8 @@ def _check_one_encoding(subject: Subject) -> None:
 def _centred_diagonals(diagonals: Array, *, causal: bool) -> Array:
     """Diagonals `[..., 2n − 1]` of a matrix whose mean over the pairs seen is 0.
 
-    A level is one eigenvalue that outgrows all others, beside which every distance is small.
+    A level would be an eigenvalue larger than all others, which makes every relative distance
+    small.
     """
     n = (diagonals.shape[-1] + 1) // 2
     offsets = np.arange(1 - n, n)
@@ -227,7 +228,7 @@ def _pairs(
 
 
 def _unexplained_share(mean: Array, diagonals: Array, attended: np.ndarray) -> Array:
-    """Share of the squares that no Toeplitz matrix explains, over pairs that attend."""
+    """Share of the squares that no Toeplitz matrix explains, over attended pairs."""
     rest = mean - spectral.toeplitz_matrix(diagonals)
     missed = jnp.sum(jnp.where(attended, rest, 0) ** 2, axis=(-2, -1))
     total = jnp.sum(jnp.where(attended, mean, 0) ** 2, axis=(-2, -1))

@@ -22,7 +22,8 @@ _ENTRIES = 2**24  # logits of all layers and heads held at once
 class Spread(NamedTuple):
     """Mean and squared deviations of numbers; merging two samples adds them.
 
-    The mean of squares less the squared mean would lose a small variance under a large level.
+    Squared deviations are stored, because the mean of squares less the squared mean loses a small
+    variance under a large level.
 
     Attributes:
         count: number of values summed, `[]`.
@@ -50,7 +51,7 @@ class Spread(NamedTuple):
 
 
 class LogitSums(NamedTuple):
-    """Sums over documents, which add."""
+    """Sums over documents; they add."""
 
     parts: PartSums  # [layers, ...]
     embedded: PartSums  # [1, ...]
@@ -75,7 +76,7 @@ class HalfSums(NamedTuple):
 
 
 class Rotation(NamedTuple):
-    """Entries of queries and keys that turn with position, found by rotation unit vectors."""
+    """Entries of queries and keys that rotate with position, and their frequencies."""
 
     angles: np.ndarray  # radians a position, [pairs]
     rotary_dim: int
@@ -189,9 +190,9 @@ def different_positions(n: int, *, causal: bool) -> np.ndarray:
 
 
 def find_rotation(module: Any) -> Rotation | None:
-    """Rotation of the queries, read off rotated unit vectors.
+    """Rotation of the queries, read from rotated unit vectors.
 
-    None where queries do not rotate, heads differ, or pairs have no usual layout.
+    None if queries do not rotate, heads differ, or pairs have no standard layout.
     """
     if not nn.head_encoding(module).defines("query"):
         return None
@@ -226,7 +227,7 @@ def _rotated_basis(model: Any) -> Array:
 
 
 def batch_size(sample: Sample) -> int:
-    """Rows at once; it divides a quarter of their number."""
+    """Rows in a batch, a divisor of a quarter of their number."""
     config, (rows, n) = sample.transformer.config, sample.rows.shape
     most = max(1, _ENTRIES // (config.num_layers * config.num_heads * n**2))
     quarter = rows // 4

@@ -32,14 +32,18 @@ Halves = tuple[MeanAndSpread, MeanAndSpread]
 def variance_decomposition(halves: Halves, shuffled: Halves, *, causal: bool) -> Variance:
     """Analysis of variance of the logits: shares of the offset j − i and of the positions i, j.
 
-    Logits vary over documents and over pairs i ≠ j. Pairs i = j are left out, as they compare a
-    token with itself; then nothing is explained if a model has no positions and tokens are in
-    random order.
+    Logits vary over documents and over pairs i ≠ j. Pairs i = j, which compare a token with itself,
+    are left out, so a model without positions explains nothing for tokens in random order.
 
     Args:
-        halves: of the documents.
-        shuffled: of documents with their tokens in random order.
-        causal: whether tokens look back only.
+        halves: sums over the two halves sums over the two halves sums over the two halves sums over
+            the two halves sums over the two halves sums over the two halves sums over the two
+        halves sums over the two halves sums over the two halves sums over the two halves sums over
+        the two halves sums over the two halves sums over the two halves sums over the two halves
+        sums over the two halves sums over the two halves sums over the two halves sums over the two
+        halves sums over the two halves sums over the two halves of the documents.
+        shuffled: sums over halves of documents with their tokens in random order.
+        causal: whether tokens attend only backwards.
     """
     spread = halves[0].spread + halves[1].spread
     offset = position_share(halves, causal=causal, by_offset=True)
@@ -57,13 +61,13 @@ def variance_decomposition(halves: Halves, shuffled: Halves, *, causal: bool) ->
 def position_share(halves: Halves, *, causal: bool, by_offset: bool = False) -> np.ndarray:
     """Share of the variance that positions i, j explain, `[layers, heads]`.
 
-    The noise in the mean logits of two halves of the documents is independent, and its product is
-    0 in expectation. Shares may therefore come out below 0.
+    The noise in the mean logits of two halves of the documents is independent, so its product is 0
+    in expectation. Shares may therefore be negative.
 
     Args:
         halves: of the documents.
-        causal: whether tokens look back only.
-        by_offset: the share that the offset j − i explains alone.
+        causal: whether tokens attend only backwards.
+        by_offset: whether to return the share that the offset j − i alone explains.
     """
     total = np.asarray((halves[0].spread + halves[1].spread).variance, np.float64)
     shape = halves[0].mean.shape
@@ -82,5 +86,5 @@ def position_share(halves: Halves, *, causal: bool, by_offset: bool = False) -> 
 
 
 def ratio(part: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Quotient; 0 where the whole is 0."""
+    """Quotient; 0 where the total is 0."""
     return np.divide(part, total, out=np.zeros_like(part), where=total > 0)

@@ -1,4 +1,4 @@
-"""The encodings of a report: every score of each, and stress by width."""
+"""Scores of the encodings in a report, and stress by width."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,13 +36,13 @@ def score_encodings(
     key: jax.Array,
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
 ) -> list[EncodingScore]:
-    """Every encoding, also those named beside the catalogue; ALiBi at its best standard slope.
+    """Scores of every encoding of the catalogue and of further ones; ALiBi at its best slope.
 
     Args:
         D, geometry, mds: plug-in distances, geometry of position, and MDS of full width.
-        refined: coordinates `[n, dim]` of SMACOF; the others are of this width, too.
-        key: PRNG key of encodings that are drawn.
-        encodings: further ones.
+        refined: coordinates `[n, dim]` of SMACOF; other encodings have the same width.
+        key: PRNG key of random encodings.
+        encodings: encodings besides the catalogue.
     """
     n, dim = refined.shape
     rank = min(dim, int(mds.rank))
@@ -118,7 +118,7 @@ def stress_by_dimension(
 ) -> tuple[StressByDimension, np.ndarray]:
     """Stress and scaled stress of MDS, SMACOF and sinusoids at widths 2, 4, 8, ... (Figure 4).
 
-    And the coordinates `[n, dim]` of SMACOF.
+    Returns the coordinates `[n, dim]` of SMACOF as well.
     """
     n = len(D.values)
     widths = [2**k for k in range(1, 12) if 2**k <= max(dim, n, 2)]

@@ -62,22 +62,22 @@ def count_shards(
     mesh: Mesh | None = None,
     progress: Progress = SILENT,
 ) -> StoredCounts:
-    """Count documents that need not fit memory, and write the counts into a folder.
+    """Count documents larger than memory, and write the counts into a folder.
 
     The host reads and tokenizes in a thread while the devices count. The counts equal
     `count_tokens` on all documents at once, bit for bit, for any batches, shards, devices and
-    processes. The fold of words and characters follows from their text, not their ids, so that
-    counts of other vocabularies add.
+    processes. Folds depend on the text of words and characters, not on their ids, so counts with
+    different vocabularies add.
 
     Counts and the position in the documents are saved together. After an interruption the same call
     resumes, and no document is lost or counted twice. Several processes make the same call, with a
-    folder that all of them see; each reads its part of the documents.
+    shared folder; each reads its part of the documents.
 
     Args:
         shards: result of `jaxpe.data.find_shards`.
         directory: folder of the counts, and of the state while counting.
-        options: settings of reading, saving and the machine; those that `settings` or `tokenizer`
-            hold are ignored. Default: `CountOptions` of no sources.
+        options: options of reading, saving and the machine; options covered by `settings` or
+            `tokenizer` are ignored. Default: `CountOptions` of no sources.
         tokenizer, settings: results of `open_tokenizer` and `count_settings`.
         mesh: device mesh from `count_mesh`. Default: all devices.
         progress: receiver of messages.
@@ -170,7 +170,7 @@ def _resumed_counts(
     save_every: int,
     progress: Progress,
 ) -> StoredCounts:
-    """The counts, from the beginning or from what is saved in the folder."""
+    """The counts, from the beginning or from the saved state in the folder."""
     from jaxpe.data.tokens.batches import empty_batch
 
     state_folder = directory / "state"
@@ -231,7 +231,7 @@ def _versions() -> dict[str, Any]:
 
 
 def _refuse_other_folders(directory: Path) -> None:
-    """Raise where a process does not see the folder that process 0 writes into."""
+    """Raise if a process does not see the folder that process 0 writes into."""
     if jax.process_count() == 1:
         return
     mark = directory / f".seen-{gather_values(secrets.token_hex(8))[0]}"
@@ -247,7 +247,7 @@ def _refuse_other_folders(directory: Path) -> None:
 
 
 class _Feed:
-    """Batches of this process, and empty ones after the last or after an error.
+    """Batches of this process, then empty ones after the last or after an error.
 
     All processes take equally many steps and meet after them, so none waits for one that failed.
     """
@@ -276,7 +276,7 @@ def _watch_near_copies(
 ) -> Iterator[TokenBatch]:
     """The batches, with a message where many of the first documents are near-copies of others.
 
-    Folds cannot show this: a fold follows from the content of one document, so that counts do not
+    Folds cannot show this: a fold depends on the content of one document alone, so counts do not
     depend on batches, shards and processes.
     """
     for number, batch in enumerate(batches):
@@ -314,7 +314,7 @@ def _add_batches(
 
 
 def _all_finished(feed: _Feed, progress: Progress) -> bool:
-    """Whether all processes have read all documents; raises where one could not read on."""
+    """Whether all processes have read all documents; raises if one failed to read."""
     status: dict[str, Any] = {name: getattr(feed, name) for name in ("finished", "problem", "read")}
     statuses = gather_values({**status, "documents": sum(feed.place["documents"])})
     for problem in filter(None, (status["problem"] for status in statuses)):
@@ -330,7 +330,7 @@ def _all_finished(feed: _Feed, progress: Progress) -> bool:
 
 
 def _check_room(state: CountState, settings: CountSettings, documents: int) -> None:
-    """Refuse steps that might exceed the int32 counts of a device."""
+    """Raise for steps that might exceed the int32 counts of a device."""
     most = max(gather_values(max(documents_per_part(state), default=0)))
     if (most + documents) * settings.widest > INT32_MAX:
         raise InputError(
@@ -342,7 +342,7 @@ def _check_room(state: CountState, settings: CountSettings, documents: int) -> N
 def _earlier_counts(
     directory: Path, settings: CountSettings, reading: Any, separator: int | None
 ) -> StoredCounts:
-    """Counts in the folder, refused where they are not of these documents and settings."""
+    """Counts in the folder; raises for counts of other documents or settings."""
     stored = read_counts(directory)
     now = {**settings._asdict(), "text_field": reading.text_field, "separator": separator}
     fields = {"text_field": stored.text_field, "separator": stored.separator}
@@ -391,7 +391,7 @@ def _counted_shards(
 
 
 def _check_record(record: dict[str, Any], state: CountState, folder: Path) -> None:
-    """Refuse a saved position in the documents that is not where the counts end."""
+    """Raise if the saved position in the documents does not match the counts."""
     if sum(record["documents"]) != sum(documents_per_part(state)):
         raise InputError(
             f"{folder} is damaged: its counts are not of the documents that were read; start anew "

@@ -30,9 +30,9 @@ VOCABULARY = "vocabulary.json"
 
 
 class Vocabulary(NamedTuple):
-    """Record of the vocabulary that a count made; without tokens, of the one it would make.
+    """Record of a count's vocabulary; without tokens before it is made.
 
-    - `shards`: hashes of their content, empty where one could not be read.
+    - `shards`: hashes of their content, empty if unreadable.
     """
 
     tokenizer: str
@@ -75,7 +75,7 @@ def corpus_vocabulary(
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """Vocabulary in a file: of `jaxpe count`, a JSON list, or one token a line."""
+    """Vocabulary from a file: one from `jaxpe count`, a JSON list, or one token a line."""
     remedy = f"pass the {VOCABULARY} of a count, a JSON list of strings, or one token a line"
     content = read_small(path, remedy=remedy)
     if path.suffix != ".json":
@@ -110,7 +110,7 @@ def _first_pass(
     digests: list[str] = []
 
     def texts(shard: Shard) -> Iterator[str]:
-        """Texts of a shard; where unreadable shards are left out, up to the damage."""
+        """Texts of a shard; if unreadable shards are left out, up to the damage."""
         try:
             for document in shard.documents(
                 text_field=options.text_field,
