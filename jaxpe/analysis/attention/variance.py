@@ -36,12 +36,7 @@ def variance_decomposition(halves: Halves, shuffled: Halves, *, causal: bool) ->
     are left out, so a model without positions explains nothing for tokens in random order.
 
     Args:
-        halves: sums over the two halves sums over the two halves sums over the two halves sums over
-            the two halves sums over the two halves sums over the two halves sums over the two
-        halves sums over the two halves sums over the two halves sums over the two halves sums over
-        the two halves sums over the two halves sums over the two halves sums over the two halves
-        sums over the two halves sums over the two halves sums over the two halves sums over the two
-        halves sums over the two halves sums over the two halves of the documents.
+        halves: sums over the two halves of the documents.
         shuffled: sums over halves of documents with their tokens in random order.
         causal: whether tokens attend only backwards.
     """

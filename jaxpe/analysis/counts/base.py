@@ -20,7 +20,7 @@ class CountedShard(NamedTuple):
         name, bytes: name and size of the file.
         digest: hash of its content, which identifies the shard; empty if it was left out.
         documents: number of documents counted.
-        unreadable: why it was left out.
+        unreadable: reason why it was left out; None if it was counted.
         null_texts: rows that were left out because their text is null or missing.
     """
 

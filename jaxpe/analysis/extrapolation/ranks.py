@@ -13,11 +13,11 @@ _EQUAL = 1e-9  # difference below which two mean reciprocal ranks are the same
 
 
 class Lead(NamedTuple):
-    """Who ranks first, and by how much.
+    """The encodings that rank first, and their lead.
 
     Attributes:
         first: the encodings that share the first mean reciprocal rank.
-        lead: over the next one, of the difference seed by seed; scalars.
+        lead: lead over the next one, from paired differences of seeds; scalars.
     """
 
     first: tuple[str, ...]
@@ -30,11 +30,11 @@ class Lead(NamedTuple):
 
 
 def reciprocal_ranks(cells: Sequence[ExtrapolationCell]) -> dict[str, np.ndarray]:
-    """1/rank of each encoding, `[tasks, seeds, lengths − 1]`, at the lengths beyond the training's.
+    """Reciprocal rank 1/rank of each encoding, `[tasks, seeds, lengths − 1]`, beyond T.
 
     Encodings are ranked within a task, a seed (of data and weights) and a length, by the metric of
-    the cell. Those that are equal share the mean of 1/rank over their places; those that are not
-    defined, or whose training failed, are last.
+    the cell. Equal ones share the mean of 1/rank over their ranks; undefined ones, and ones with
+    failed training, are last.
 
     Args:
         cells: cells of one suite, every task under every encoding.
@@ -63,13 +63,13 @@ def _worth(cell: ExtrapolationCell) -> np.ndarray:
 
 
 def mean_reciprocal_rank(cells: Sequence[ExtrapolationCell]) -> dict[str, SeedInterval]:
-    """Mean over tasks, lengths and seeds of 1/rank by encoding, in (0, 1]; intervals over seeds.
+    """Mean reciprocal rank by encoding over tasks, lengths and seeds, in (0, 1], with intervals.
 
     Args:
         cells: cells of one suite, every task under every encoding.
 
     Returns:
-        The first first; empty where nothing ranks: of one encoding, or without longer inputs.
+        Means in descending order; empty for one encoding, or without inputs longer than T.
 
     >>> list(mean_reciprocal_rank(found.cells))  # doctest: +SKIP
     ['alibi', 'rope']
@@ -86,9 +86,9 @@ def mean_reciprocal_rank(cells: Sequence[ExtrapolationCell]) -> dict[str, SeedIn
 def leaders(cells: Sequence[ExtrapolationCell]) -> Lead:
     """The encodings that share the first mean reciprocal rank, and their lead over the next one.
 
-    The interval is that of the difference, seed by seed, of the first and the next, at the level at
-    which those of all pairs hold together. A task is a trial: a model's ranks at several lengths go
-    together, and three seeds that agree on one task may by chance.
+    The interval belongs to the paired difference of the first and the next, at the level at which
+    the intervals of all pairs hold jointly. A task is one trial: a model's ranks at several lengths
+    are dependent, and three seeds may agree on one task by chance.
 
     Args:
         cells: cells of one suite in which encodings rank.
@@ -107,7 +107,7 @@ def leaders(cells: Sequence[ExtrapolationCell]) -> Lead:
 
 
 def best_first(cells: Sequence[ExtrapolationCell]) -> list[ExtrapolationCell]:
-    """The cells of one task by rank beyond the training length, and among equals by score at it."""
+    """The cells of one task by rank beyond the training length, ties by score at this length."""
     beyond = mean_reciprocal_rank(cells)
 
     def sort_key(cell: ExtrapolationCell) -> tuple[float, float]:
@@ -120,9 +120,9 @@ def best_first(cells: Sequence[ExtrapolationCell]) -> list[ExtrapolationCell]:
 
 
 def error_of_zero(cells: Sequence[ExtrapolationCell]) -> np.ndarray:
-    """Squared error of always saying 0, `[lengths]`, as the ratio of the two metrics tells it.
+    """Squared error of always saying 0, `[lengths]`, from the ratio of the two metrics.
 
-    Of the cells of one task of numbers; NaN at a length where no model has a finite error.
+    The cells belong to one task of numbers. NaN at a length where no model has a finite error.
     """
     totals, counts = 0.0, 0
     for cell in cells:

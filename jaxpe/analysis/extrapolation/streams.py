@@ -1,4 +1,4 @@
-"""Random draws of a seed, equal for all encodings: training rows, test rows, weights."""
+"""Random streams of a seed, shared by all encodings: training rows, test rows, weights."""
 
 import zlib
 from collections.abc import Callable
@@ -19,10 +19,10 @@ AT_ONCE = 100  # rows that are tested together
 
 
 class Streams(NamedTuple):
-    """Random numbers of one task, drawn on the device by programs that all encodings share.
+    """Random streams of one task, drawn on the device by programs that all encodings share.
 
     Attributes:
-        task: task that they belong to.
+        task: the task.
         training: `(seeds, first, count)` to the batches of `count` steps from step `first` on,
             leaves `[count, seeds, batch, ...]`.
         tests: `(seeds, lengths)` to rows of these lengths of the suite, with padding to the longest

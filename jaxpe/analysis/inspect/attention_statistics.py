@@ -1,4 +1,4 @@
-"""Sources of attention logits and targets of attention, in one pass over documents."""
+"""Attention statistics: sources of logits and targets of attention, in one pass over documents."""
 
 import functools
 import operator
@@ -56,7 +56,7 @@ def inspect_attention(
 
     Args:
         sample: the model, and rows of tokens without padding (`draw_sample`).
-        corpus: documents by whose frequencies the tokens of dummy documents are drawn.
+        corpus: documents whose token frequencies give the tokens of dummy documents.
         special_ids: ids of special tokens.
         progress: receiver of progress.
 
@@ -150,7 +150,7 @@ def _statistics(
 
 
 def _batch_size(sample: Sample) -> int:
-    """Documents at once: at least two, to be compared, and few enough for groups of batches."""
+    """Documents in a batch: at least two, for comparisons, and few enough for groups of batches."""
     rows = len(sample.rows)
     most = max(2, min(batch_size(sample), rows // _GROUPS))
     return max(size for size in range(2, most + 1) if rows % size == 0)
@@ -224,7 +224,7 @@ def _offset_weights(batches: list[_Batch], documents: int) -> np.ndarray:
 
 
 def _equal_weight(sample: Sample) -> float:
-    """Weight on the first token if all keys that a query attends to had the same."""
+    """Weight on the first token if all keys of a query had equal weights."""
     if not sample.transformer.causal:
         return 1 / sample.rows.shape[1]
     return float(np.mean(1 / (np.arange(sample.text.start + 1, sample.text.stop) + 1)))

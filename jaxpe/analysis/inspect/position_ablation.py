@@ -25,16 +25,16 @@ _LEAST = 1e-12
 def moved_positions(
     n: int, *, text: slice, most: int | None = None, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Positions of n tokens: the original ones, and ablations that keep less and less of them.
+    """Original positions of n tokens, and ablations that preserve less and less of them.
 
     "shifted" adds one number to all positions, "doubled" doubles all offsets, "reversed" and
     "shuffled" change the order of the text, "same" gives all of the text its middle position. The
-    last three leave special tokens alone.
+    last three do not change special tokens.
 
     Args:
         n: number of tokens.
         text: positions of the text, without the special tokens.
-        most: positions that the model has; any when None.
+        most: number of positions of the model; unlimited when None.
         seed: random seed of the order.
 
     >>> moved = moved_positions(4, text=slice(1, 4), most=6)
@@ -62,7 +62,7 @@ def ablate_positions(
     mask_id: int | None = None,
     progress: Progress = SILENT,
 ) -> AblationStage:
-    """Loss of a language model, or change of an encoder's output, under other positions.
+    """Position ablation: loss of a language model, or change of an encoder's output.
 
     A causal model is judged by the loss of all tokens but the first, a masked one by the loss of
     15 % of the tokens, masked, both in nats a token. An encoder without a head is judged by the
@@ -71,7 +71,7 @@ def ablate_positions(
 
     Args:
         sample: the model and rows of tokens without padding.
-        most: positions that the model has; any when None.
+        most: number of positions of the model; unlimited when None.
         mask_id: id of [MASK], for a masked language model.
         progress: receiver of progress.
 
@@ -154,7 +154,7 @@ def _document_values(
     moved: dict[str, np.ndarray],
     progress: Progress,
 ) -> dict[str, np.ndarray]:
-    """Numbers of each document, by the move of its positions."""
+    """Numbers of each document, under each change of its positions."""
     outputs: dict[str, list[np.ndarray]] = {name: [] for name in moved}
     pairs = [(name, batch) for name in moved for batch in batches]
     for name, batch in progress.track(pairs, "moving positions", total=len(pairs)):
