@@ -1,4 +1,4 @@
-"""The catalogue of encodings with what is computed about it: a table for a console, or Markdown."""
+"""Tables of the catalogue and its computed properties, for a console or in Markdown."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Columns(NamedTuple):
-    """The columns of one table: its title, and the cells that show what was computed."""
+    """The columns of one table: title, header, and the function of the cells."""
 
     title: str
     header: tuple[str, ...]
@@ -28,7 +28,7 @@ def property_table(result: properties.PropertyTable) -> "rich.table.Table":
     """Table with one row an encoding, for a console.
 
     Args:
-        found: the result of the properties job.
+        found: result of the properties job.
 
     Raises:
         MissingExtraError: without the extra `report`.
@@ -59,10 +59,10 @@ def property_table(result: properties.PropertyTable) -> "rich.table.Table":
 
 
 def property_markdown(result: properties.PropertyTable) -> str:
-    """The same as a Markdown table; the overview with families, sources and maps of the vectors.
+    """Markdown table of properties; the overview adds families, sources and maps of the vectors.
 
     Args:
-        found: the result of the properties job.
+        found: result of the properties job.
 
     >>> from jaxpe.analysis.properties import PropertyOptions, tabulate
     >>> options = PropertyOptions(names=("none",), about="cost", dim=16, head_dim=8, length=32)
@@ -139,7 +139,7 @@ def _cost_cells(row: properties.CostRow) -> tuple[str, ...]:
 
 
 def _short(gradient: tuple[str, ...]) -> str:
-    """θ for parameters, and q, k, w."""
+    """Abbreviations of receivers of a gradient: θ for parameters, and q, k, w."""
     letters = {"queries": "q", "keys": "k", "weights": "w"}
     return " ".join(dict.fromkeys(letters.get(name, "θ") for name in gradient)) or "–"
 
@@ -158,7 +158,7 @@ def _exponent(value: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """Two digits behind the point of what is small, three digits otherwise; "–" for NaN."""
+    """Two decimals for small numbers, three digits otherwise; "–" for NaN."""
     if math.isnan(value):
         return "–"
     if 0 < abs(value) < 0.005:

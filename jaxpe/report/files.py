@@ -1,4 +1,4 @@
-"""Files of a report: a page, its numbers, `figures/*.svg` and, where asked for, `*.png`."""
+"""Files of a report: a page, its numbers, `figures/*.svg` and optionally `*.png`."""
 
 import contextlib
 import re
@@ -27,10 +27,10 @@ def write_files(
     Args:
         directory: folder of the report.
         name: stem of the files' names.
-        result: the numbers; None where they are in files already.
+        result: the numbers; None if they are in files already.
         page: HTML.
         figures: figures of this report.
-        png: whether figures are written as PNG, too; those of an earlier report go otherwise.
+        png: whether to write figures as PNG too; otherwise PNGs of an earlier report are removed.
         others: pattern of the names of figures that an earlier report may have left.
         further: names and contents of other files of the report.
 
@@ -52,7 +52,7 @@ def write_files(
 
 
 def remove_other_figures(directory: Path, others: str, drawn: list[Rendered]) -> None:
-    """Take away figures of names that match a pattern, but for those that were drawn."""
+    """Remove figures whose names match a pattern, except the drawn ones."""
     names = re.compile(rf"({others})\.(svg|png)")
     current = {figure.name for figure in drawn}
     paths = sorted((directory / "figures").glob("*"))

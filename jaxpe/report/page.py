@@ -1,4 +1,4 @@
-"""The page: one self-contained `report.html`, nothing fetched, no script."""
+"""Templates of self-contained pages, without scripts or external files."""
 
 import base64
 import re
@@ -29,7 +29,7 @@ def template(name: str) -> Any:
 
 
 def term_links(terms: Mapping[str, str]) -> Callable[[str], Any]:
-    """A function that escapes text, and links each term to its definition where it first occurs.
+    """A function that escapes text and links the first occurrence of each term to its definition.
 
     Args:
         terms: the `id` of the definition on the page, by term.

@@ -159,7 +159,7 @@ def frequencies_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure
 
 
 def _stack(figure, axis, shares: dict[str, tuple[np.ndarray, str]]) -> None:
-    """Bars of layers, one share on top of the other."""
+    """Stacked bars of shares, by layer."""
     below = 0.0
     for label, (share, colour) in shares.items():
         axis.bar(np.arange(len(share)), share, 0.8, bottom=below, color=colour, label=label)
@@ -216,7 +216,7 @@ def offsets_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
 
 
 def symbols_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
-    """Diagonals and symbols of the heads whose logits the offset explains most."""
+    """Diagonals and symbols of the heads whose logits depend most on the offset."""
     offsets, diagonals = near(result)
     share = result.variance.offset
     best = [divmod(int(i), share.shape[1]) for i in np.argsort(-share, axis=None)[: len(_LINES)]]
@@ -297,7 +297,7 @@ def _dark_to_light(count: int) -> list[Any]:
 
 
 def integer_ticks(axis: "matplotlib.axes.Axes", count: int, *, most: int = 12) -> None:
-    """Ticks at whole numbers from 0, at most `most` of them."""
+    """Ticks at integers from 0, at most `most` of them."""
     axis.set_xticks(range(0, count, max(1, -(-count // most))))
 
 

@@ -1,4 +1,4 @@
-"""Sentences and tables about a rotary configuration."""
+"""Sentences and tables of a rotary configuration."""
 
 import itertools
 import math
