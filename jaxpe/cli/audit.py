@@ -8,16 +8,16 @@ from tyro.conf import Positional
 
 from jaxpe.analysis.audit import AuditOptions, audit
 from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import described
+from jaxpe.cli.parsing import command_docstring
 from jaxpe.report import audit_summary, audit_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(AuditOptions):
-    __doc__ = described(
+    __doc__ = command_docstring(
         AuditOptions,
         out="folder for audit.html, audit.json and figures.",
-        png="whether figures are written as PNG beside SVG.",
+        png="write figures as PNG as well as SVG.",
     )
     source: Positional[str] = AuditOptions.source
     out: Path = Path("audit")

@@ -13,7 +13,7 @@ from jaxpe.analysis.extrapolation import (
 )
 from jaxpe.cli.console import Bars
 from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import described, plain
+from jaxpe.cli.parsing import command_docstring, plain
 from jaxpe.data import SEQUENCE_TASKS
 from jaxpe.encodings import catalogue
 from jaxpe.report import extrapolation_table
@@ -21,11 +21,11 @@ from jaxpe.report import extrapolation_table
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(ExtrapolationOptions):
-    __doc__ = described(
+    __doc__ = command_docstring(
         ExtrapolationOptions,
         out="folder for extrapolation.html, extrapolation.json, figures and trained models.",
-        png="whether figures are written as PNG beside SVG.",
-        list="whether to print the names of presets, tasks and encodings, and end.",
+        png="write figures as PNG as well as SVG.",
+        list="print the names of presets, tasks and encodings, and exit.",
     )
     out: Path = Path("extrapolation")
     png: bool = False
@@ -44,7 +44,7 @@ def run(words: Sequence[str]) -> None:
 
 
 def _names() -> str:
-    """Presets, tasks and encodings, with what each is."""
+    """Text that lists presets, tasks and encodings with their descriptions."""
     presets = {
         name: "; ".join(
             f"{', '.join(suite.tasks)} under {len(suite.encodings)} encodings" for suite in suites
@@ -57,4 +57,4 @@ def _names() -> str:
     lines = ["--preset", *(f"  {name:{width}}  {text}" for name, text in presets.items()), ""]
     lines += ["--tasks", f"  {', '.join(SEQUENCE_TASKS)}", "", "--encodings"]
     lines += [f"  {name:{width}}  {text}" for name, text in encodings.items()]
-    return "\n".join([*lines, "", "An encoding of your own is passed as my_module:my_encoding."])
+    return "\n".join([*lines, "", "Pass your own encoding as my_module:my_encoding."])

@@ -9,17 +9,17 @@ from tyro.conf import Positional
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
 from jaxpe.cli.console import Bars
 from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import described, plain
+from jaxpe.cli.parsing import command_docstring, plain
 from jaxpe.report import inspect_summary, inspect_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(InspectOptions):
-    __doc__ = described(
+    __doc__ = command_docstring(
         InspectOptions,
-        out="folder for inspect.html, inspect.md, inspect.json, figures and what is kept of each "
-        "stage: the same command resumes.",
-        png="whether figures are written as PNG beside SVG.",
+        out="folder for inspect.html, inspect.md, inspect.json, figures and intermediate results, "
+        "from which the same command resumes.",
+        png="write figures as PNG as well as SVG.",
     )
     model: Positional[str]
     source: Positional[str] = InspectOptions.source

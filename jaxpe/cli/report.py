@@ -8,16 +8,16 @@ from tyro.conf import Positional
 
 from jaxpe.analysis.corpus import CorpusOptions, analyse
 from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import described
+from jaxpe.cli.parsing import command_docstring
 from jaxpe.report import encoding_table, summary, summary_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(CorpusOptions):
-    __doc__ = described(
+    __doc__ = command_docstring(
         CorpusOptions,
         out="folder for report.html, report.json and figures.",
-        png="whether figures are written as PNG beside SVG.",
+        png="write figures as PNG as well as SVG.",
     )
     source: Positional[str] = CorpusOptions.source
     out: Path = Path("report")

@@ -8,16 +8,16 @@ from tyro.conf import Positional
 
 from jaxpe.analysis.attention import AttentionOptions, analyse
 from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import described
+from jaxpe.cli.parsing import command_docstring
 from jaxpe.report import spectral_summary, spectral_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(AttentionOptions):
-    __doc__ = described(
+    __doc__ = command_docstring(
         AttentionOptions,
         out="folder for spectral.html, spectral.json, spectral.npz and figures.",
-        png="whether figures are written as PNG beside SVG.",
+        png="write figures as PNG as well as SVG.",
     )
     source: Positional[str] = AttentionOptions.source
     out: Path = Path("spectral")

@@ -111,7 +111,7 @@ def image(figure: "matplotlib.figure.Figure", *, format: str = "svg") -> bytes:
 
 
 def simplify_log_axes(figure: "matplotlib.figure.Figure") -> None:
-    """Write powers of ten as plain text, without minor ticks: mathtext takes a quarter of the time."""
+    """Write powers of ten as plain text, without minor ticks: mathtext is slow."""
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             if axis.get_scale() in ("log", "symlog"):

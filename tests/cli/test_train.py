@@ -19,7 +19,7 @@ from rich.console import Console
 
 from jaxpe.analysis.training_run import choices, read_run
 from jaxpe.cli.parsing import parse, plain
-from jaxpe.cli.train import Command, commands_after, parsed
+from jaxpe.cli.train import Command, next_commands, parse_config
 from jaxpe.report import pace, trained_summary, training_table
 from jaxpe.report.training_figures import (
     PLACES,
@@ -121,7 +121,7 @@ def test_the_page_says_what_was_trained_and_what_to_run_next(runs):
     text = html.unescape((runs.whole / "train.html").read_text())
     assert trained_summary(run) in text
     shown = text.replace("<span>", "").replace("</span>", "")
-    commands = commands_after(run.config)
+    commands = next_commands(run.config)
     assert {"extend", "seed", "compare"} <= commands.keys()
     for line in commands.values():
         assert line in shown
@@ -133,11 +133,11 @@ def test_the_page_says_what_was_trained_and_what_to_run_next(runs):
 def test_commands_on_the_page_mean_what_they_say(runs):
     """Parsed again, each is the run it stands for."""
     saved = load_config(runs.whole)
-    found = {name: shlex.split(line)[2:] for name, line in commands_after(saved).items()}
-    assert parsed(found["extend"]) == dataclasses.replace(saved, steps=120)
+    found = {name: shlex.split(line)[2:] for name, line in next_commands(saved).items()}
+    assert parse_config(found["extend"]) == dataclasses.replace(saved, steps=120)
     out = runs.whole.with_name("whole-init-1")
     seed = dataclasses.replace(saved, init_seed=1, out=out, resume=False)
-    assert parsed(found["seed"]) == seed
+    assert parse_config(found["seed"]) == seed
     assert found["compare"] == [str(runs.whole), str(out)]
 
 
@@ -197,7 +197,7 @@ def test_a_finished_run_is_neither_overwritten_nor_changed(run, runs, films):
     before = contents()
     code, _, err = run(films, *SMALL, "--out", runs.whole)
     assert code == 2
-    assert f"{runs.whole} holds a run already: add --resume to resume it" in err
+    assert f"{runs.whole} already holds a run: add --resume" in err
     # An option with its default value, too, is noticed where the run had another.
     code, _, err = run("--resume", "--out", runs.whole, "--model.dim", 128, "--steps", 60)
     assert code == 2

@@ -14,7 +14,7 @@ from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe.analysis.subject import Subject
 from jaxpe.data import TokenCorpus
 from jaxpe.nn import Bert, Transformer, trunk
-from jaxpe.training.masking import masked_ids, random_places
+from jaxpe.training.masking import masked_ids, random_positions
 
 # Minus the loss of a language model in nats a token; "embedding": the cosine between the mean of
 # the last hidden states and the same with all heads.
@@ -138,7 +138,7 @@ def guessed_tokens(
     ids: np.ndarray, text: np.ndarray, *, mask_id: int | None, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Rows with [MASK] at some text positions, and the original tokens."""
-    masked, guessed = random_places(text, rng=rng)
+    masked, guessed = random_positions(text, rng=rng)
     return {
         "ids": masked_ids(ids, masked, mask_id=mask_id, counted=guessed),
         "places": masked,

@@ -17,9 +17,9 @@ from jaxpe.training.documents import (
     Vocabulary,
     count_documents,
     count_shuffled,
-    geometry_of_documents,
+    document_geometry,
 )
-from jaxpe.training.masking import masked_ids, random_place
+from jaxpe.training.masking import masked_ids, random_position
 
 _LEAST = 3  # positions with text
 _NULLS = 4  # shuffled corpora of a test of triples
@@ -131,7 +131,7 @@ def _examples(
     text = documents["mask"] & ~np.isin(documents["ids"], vocabulary.special_ids)
     text[:, : int(ahead)] = False
     some = text.any(axis=1)
-    ids, masked = documents["ids"][some], random_place(text[some], rng=rng)
+    ids, masked = documents["ids"][some], random_position(text[some], rng=rng)
     return {
         "ids": ids if ahead else masked_ids(ids, masked, mask_id=vocabulary.mask_id),
         "mask": documents["mask"][some],
@@ -150,7 +150,7 @@ def geometry_of(subject: Subject) -> Geometry:
     """
     counts = count_documents(subject.documents)
     mu, D = _distances(counts)
-    position = geometry_of_documents(subject.documents.corpus, seed=0)
+    position = document_geometry(subject.documents.corpus, seed=0)
     reached = np.count_nonzero(position.present)
     if reached < _LEAST:
         raise InputError(

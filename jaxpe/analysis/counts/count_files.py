@@ -133,7 +133,7 @@ def _read_header(directory: Path) -> tuple[StoredCounts, str]:
             f"{_REMEDY}"
         )
     try:
-        fields = from_json(_Header, values, place=_HEADER)._asdict()
+        fields = from_json(_Header, values, where=_HEADER)._asdict()
         check_settings(fields["settings"])
     except InputError as error:
         raise InputError(f"{directory} holds no counts: {error}; {_REMEDY}") from error

@@ -81,9 +81,9 @@ def read_vocabulary(path: Path) -> list[str]:
     if path.suffix != ".json":
         # Not splitlines, which splits at characters that are tokens, such as U+2028.
         return [*filter(None, decoded(content, str(path)).replace("\r\n", "\n").split("\n"))]
-    value = parse_json(content, place=path, remedy=remedy)
+    value = parse_json(content, where=path, remedy=remedy)
     if isinstance(value, list):
-        return from_json(list[str], value, place=str(path))
+        return from_json(list[str], value, where=str(path))
     if isinstance(value, dict) and "tokens" in value:
         return _saved_vocabulary(path).tokens
     raise InputError(f"{path} is no vocabulary; {remedy}")
@@ -91,7 +91,7 @@ def read_vocabulary(path: Path) -> list[str]:
 
 def _saved_vocabulary(path: Path) -> Vocabulary:
     remedy = "delete it, and it is made anew"
-    return from_json(Vocabulary, read_json(path, remedy=remedy), place=str(path))
+    return from_json(Vocabulary, read_json(path, remedy=remedy), where=str(path))
 
 
 def _matches_shards(saved: Vocabulary, shards: Sequence[Shard]) -> bool:

@@ -74,7 +74,7 @@ def read_cell(path: Path, stamp: str) -> ExtrapolationCell:
     """A cell that `write_cell` wrote; raises for a damaged file, or one of other settings."""
     values = read_json(path, remedy=f"it is damaged: {_REMEDY}")
     try:
-        stamped: _StampedCell = from_json(_StampedCell, values, place=str(path), finite=False)
+        stamped: _StampedCell = from_json(_StampedCell, values, where=str(path), finite=False)
     except InputError as error:
         raise InputError(f"{error} ({_REMEDY})") from error
     _check_stamp(path, stamped.stamp, stamp)

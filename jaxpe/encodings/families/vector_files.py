@@ -55,7 +55,7 @@ def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options
 def read_vectors(path: str | os.PathLike[str]) -> Float[np.ndarray, "n k"]:
     """The position vectors in a file; raises `InputError` if it has none."""
     content = read_small(path, remedy=_REMEDY)
-    arrays = npz_arrays(content, place=str(path), remedy=_REMEDY, largest=LARGEST_FILE)
+    arrays = npz_arrays(content, where=str(path), remedy=_REMEDY, largest=LARGEST_FILE)
     P = arrays.get(_NAME)
     if P is None or P.ndim != 2 or 0 in P.shape or not np.issubdtype(P.dtype, np.floating):
         some = list(arrays.items())[:_SHOWN]
