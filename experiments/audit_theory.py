@@ -75,7 +75,7 @@ from jaxpe.data import LabelledTokens
 from jaxpe.geometry import PositionGeometry
 from jaxpe.theory import Audit, monotone_fit
 from jaxpe.theory.monotone_fit import pairs
-from jaxpe.training.documents import Vocabulary, geometry_of_documents
+from jaxpe.training.documents import Vocabulary, document_geometry
 
 LENGTH = 66  # [CLS], 64 words, [SEP]: no sentence is longer
 EXAMPLES, OF_A_LENGTH, STEPS, ORDERS = 128, 4, 50, 200
@@ -202,7 +202,7 @@ def of_subjects(
     options = AuditOptions(examples=examples, steps=5 if quick else STEPS, temperature=temperature)
     found = audit(options, subject=usual)
     numbers, geometry = to_json(found), geometry_of(usual)
-    position = geometry_of_documents(usual.documents.corpus, seed=0)
+    position = document_geometry(usual.documents.corpus, seed=0)
     count = examples if spread is None else len(spread.documents.labels)
     model = position_loss(
         usual if spread is None else spread, examples=count, temperature=temperature

@@ -1,4 +1,4 @@
-"""Array types of signatures, products that accelerators do not round, and sums of counts."""
+"""Array types of signatures, matrix products at full precision, and sums of counts."""
 
 from functools import partial
 from typing import Any
@@ -12,14 +12,14 @@ ArrayLike = jax.Array | np.ndarray
 
 
 def is_traced(*arrays: object) -> bool:
-    """Whether any value is abstract, as inside jit, vmap or grad: its numbers are unknown."""
+    """Whether any value is traced, as inside jit, vmap or grad, so that its numbers are unknown."""
     return any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 
 def dot(*matrices: ArrayLike) -> jax.Array:
-    """The matrix product, from the left, at the highest precision: TF32 is too coarse.
+    """Matrix product, from the left, at the highest precision.
 
-    Neither orthogonality nor a derivative survives it.
+    In TF32, the default on GPUs, orthogonality and derivatives are too inexact.
     """
     product = jnp.asarray(matrices[0])
     for matrix in matrices[1:]:
@@ -28,10 +28,10 @@ def dot(*matrices: ArrayLike) -> jax.Array:
 
 
 def rounded_size(size: int, *, steps: int = 8) -> int:
-    """The next of the sizes 1 to 16, 18, 20, ..., 32, 36, ...: eight between powers of two.
+    """Next of the sizes 1 to 16, 18, 20, ..., 32, 36, ...: `steps` sizes between powers of two.
 
-    Arrays that are filled up to such sizes have few shapes, at most an eighth larger, so that
-    programs of one serve others. With fewer steps, a power of two, there are fewer.
+    Arrays padded to such sizes have few shapes, so compiled programs are reused. They are at most
+    an eighth larger. `steps` is a power of two.
 
     >>> [rounded_size(size) for size in (0, 7, 17, 100, 1025)]
     [1, 7, 18, 104, 1152]
@@ -41,15 +41,15 @@ def rounded_size(size: int, *, steps: int = 8) -> int:
 
 
 def tree_add(a: Any, b: Any) -> Any:
-    """The sum of two named tuples of one type, field by field: `__add__ = __radd__ = tree_add`.
+    """Sum of two named tuples of one type, field by field: `__add__ = __radd__ = tree_add`.
 
-    Sums over two disjoint sets of documents, or of devices, add so. Integers are counts and add by
-    `add_counts`; fields that are None stay so; those that say themselves how they add, do. Adds the
-    0 that `sum` starts from, too.
+    For sums over disjoint sets of documents, or over devices. Integers are counts and add by
+    `add_counts`. Fields that are None stay None, and fields with an `__add__` use it. Adding 0
+    changes nothing, so `sum` works.
 
     Raises:
-        ValueError: for arrays of different shapes.
-        OverflowError: eagerly, for counts beyond their integers; traced, they stay at the largest.
+        ValueError: arrays of different shapes.
+        OverflowError: counts that their integer type cannot hold; if traced, they saturate.
 
     >>> from typing import NamedTuple
     >>> class Sums(NamedTuple):
@@ -65,19 +65,19 @@ def tree_add(a: Any, b: Any) -> Any:
     if type(a) is not type(b):
         return NotImplemented
     kind = type(a).__name__
-    return type(a)(*(_added(*of, kind) for of in zip(a._fields, a, b, strict=True)))
+    return type(a)(*(_field_sum(*fields, kind) for fields in zip(a._fields, a, b, strict=True)))
 
 
-def _added(name: str, x: Any, y: Any, kind: str) -> Any:
-    """x + y of one field."""
+def _field_sum(name: str, x: Any, y: Any, kind: str) -> Any:
+    """Sum of one field."""
     if x is None and y is None:
         return None
     if isinstance(x, tuple):
         return tree_add(x, y) if type(x).__add__ is tuple.__add__ else x + y
     if jnp.shape(x) != jnp.shape(y):
         raise ValueError(
-            f"{name} of shape {jnp.shape(x)} and {jnp.shape(y)} do not add: make both {kind} of "
-            "one model, or with one length and vocabulary"
+            f"{name} of shapes {jnp.shape(x)} and {jnp.shape(y)} cannot be added: make both {kind} "
+            "with one model, length and vocabulary"
         )
     if jnp.issubdtype(jnp.result_type(x), jnp.integer):
         return add_counts(x, y, f"{name} of {kind}")
@@ -85,12 +85,12 @@ def _added(name: str, x: Any, y: Any, kind: str) -> Any:
 
 
 def add_counts(a: ArrayLike, b: ArrayLike, what: str) -> Array:
-    """a + b of counts that are not negative; what is too much is refused, or stays at the most.
+    """Sum a + b of nonnegative counts, without overflow.
 
-    Raises `OverflowError` eagerly, for a sum beyond the integers. When traced it is their largest.
+    Raises `OverflowError` if the integer type cannot hold a sum. If traced, the sum saturates.
     """
     a, b = _integers(a, what), _integers(b, what)
-    total, wrapped = _sum_of_two(a, b)
+    total, wrapped = _pair_sum(a, b)
     if not is_traced(total) and bool(wrapped):
         exact = np.asarray(a).astype(object) + np.asarray(b).astype(object)
         _refuse(int(np.max(exact)), what, total.dtype)
@@ -98,10 +98,10 @@ def add_counts(a: ArrayLike, b: ArrayLike, what: str) -> Array:
 
 
 def sum_counts(counts: ArrayLike, axis: int | tuple[int, ...], what: str) -> Array:
-    """The sum of counts that are not negative over some axes, as careful as `add_counts`."""
+    """Sum of nonnegative counts over some axes, without overflow, as in `add_counts`."""
     counts = _integers(counts, what)
     axes = tuple(i % counts.ndim for i in ((axis,) if isinstance(axis, int) else axis))
-    total, full = _sum_over(counts, axes)
+    total, full = _axis_sum(counts, axes)
     if not is_traced(total) and bool(full):
         most = int(jnp.iinfo(counts.dtype).max)
         largest = int(np.asarray(counts).sum(axis=axes, dtype=np.uint64).max())
@@ -118,14 +118,14 @@ def _integers(counts: ArrayLike, what: str) -> Array:
 
 
 @jax.jit
-def _sum_of_two(a: Array, b: Array) -> tuple[Array, Array]:
-    """a + b, at most what the integers hold, and whether anything is beyond that."""
+def _pair_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Saturating a + b, and whether any sum overflows."""
     return _saturating_add(a, b), jnp.any(a + b < a)
 
 
 @partial(jax.jit, static_argnames=("axes",))
-def _sum_over(counts: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """The sum, at most what the integers hold, and whether anything comes to that."""
+def _axis_sum(counts: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """Saturating sum, and whether any sum reaches the largest integer."""
     total = lax.reduce(counts, np.zeros((), counts.dtype), _saturating_add, axes)
     most = jnp.asarray(jnp.iinfo(counts.dtype).max, counts.dtype)
     return total, jnp.any(total == most)
@@ -138,6 +138,6 @@ def _saturating_add(a: Array, b: Array) -> Array:
 
 def _refuse(number: int, what: str, dtype: jnp.dtype) -> None:
     raise OverflowError(
-        f"{number} {what} are more than {dtype} holds, {jnp.iinfo(dtype).max}: keep the parts "
-        "apart, or convert the counts to int64 (jax.enable_x64) before adding"
+        f"{number} {what} exceed the largest {dtype}, {jnp.iinfo(dtype).max}: do not add these "
+        "parts, or convert the counts to int64 (jax.enable_x64) before adding"
     )

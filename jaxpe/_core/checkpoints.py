@@ -1,4 +1,4 @@
-"""Checkpoints of a run that may be killed; the only module that knows Orbax."""
+"""Checkpoints of a run that may be killed; the only module that imports Orbax."""
 
 import contextlib
 import json
@@ -14,17 +14,16 @@ from jaxpe._core.errors import InputError, require
 class Checkpoints:
     """Checkpoints of one run: state and position in the data, saved together or not at all.
 
-    Orbax renames a checkpoint to its final name once all of it is on disk, so a run that is killed
-    leaves whole checkpoints. Each holds the run's configuration, and a run of another configuration
-    is refused. Saving waits for the disk. Several processes save and restore together, into one
-    directory that all of them see.
+    Orbax renames a checkpoint to its final name once all of it is on disk, so a killed run leaves
+    no partial checkpoint. Each stores the run's configuration; a run of another configuration is
+    refused. Saving waits for the disk. Several processes save and restore together, into one
+    directory that they share.
 
     Args:
-        directory: made if absent.
-        keep: number of newest checkpoints that stay.
-        config: further settings of the run, JSON values; a run of another configuration is refused
-            instead of continued.
-        read_only: leave everything as it is, since a run may be writing into the directory.
+        directory: folder of the checkpoints, made if absent.
+        keep: number of newest checkpoints to keep.
+        config: settings of the run, JSON values, that a resumed run must share.
+        read_only: change nothing in the directory, since another process may be writing into it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory, Checkpoints(directory) as checkpoints:
@@ -64,7 +63,7 @@ class Checkpoints:
             self.close()
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Release the directory."""
         self._orbax.close()
 
     def latest(self) -> int | None:
@@ -72,16 +71,16 @@ class Checkpoints:
         return max((checkpoint.step for checkpoint in self._orbax.checkpoints), default=None)
 
     def save(self, step: int, state: Any, data: Any = None) -> None:
-        """Write the state after `step` steps, and the position of `data`, a Grain iterator.
+        """Save the state after `step` steps, and the position of `data`, a Grain iterator.
 
         Raises:
-            ValueError: for a leaf that is no array, or whose buffer was given away; nothing is
-                written then.
-            InputError: no room or no permission; what was saved before is kept.
+            ValueError: a leaf that is not an array, or whose buffer was donated; nothing is
+                written.
+            InputError: a full disk, or no permission; earlier checkpoints remain.
         """
         if step == self._last:
             return
-        run = self._described_run(state, data)
+        run = self._run_settings(state, data)
         parts = {"state": state} if data is None else {"state": state, "data": data}
         try:
             self._orbax.save_checkpointables(
@@ -90,7 +89,7 @@ class Checkpoints:
         except (OSError, ValueError) as error:
             raise InputError(
                 f"cannot save into {self.directory} ({str(error).splitlines()[-1]}): make room and "
-                "run the same again; what was saved before is kept"
+                "run the command again; earlier checkpoints remain"
             ) from error
         self._last = step
 
@@ -98,29 +97,29 @@ class Checkpoints:
         """Newest state and its step; None without a checkpoint.
 
         Args:
-            like: a state of the same structure, shapes, dtypes and shardings.
-            data: a Grain iterator, moved to its saved position; None if that does not matter.
+            like: state with the saved structure, shapes, dtypes and shardings.
+            data: Grain iterator to move to its saved position; None to ignore the position.
 
         Raises:
-            InputError: a checkpoint of another structure, configuration or data, one without a
-                position in the data although `data` are passed, or one that is damaged.
+            InputError: a damaged checkpoint, one of another structure, configuration or data, or
+                one without a position in the data when `data` is passed.
         """
         step = self.latest()
         if step is None:
             return None
         with _orbax_errors(f"{self.directory}: the checkpoint of step {step}"):
             saved_run = self._orbax.checkpointables_metadata(step).custom_metadata
-        self._check_run(saved_run or {}, self._described_run(like, data), step)
+        self._check_run(saved_run or {}, self._run_settings(like, data), step)
         load = self._orbax.load_checkpointables
         with _orbax_errors(f"{self.directory}: the checkpoint of step {step}"):
-            # One by one: where one fails, Orbax leaves the others half way.
+            # One at a time: if one fails, Orbax leaves the others incomplete.
             state = load(step, {"state": jax.tree.map(_abstract, like)})["state"]
             if data is not None:
                 load(step, {"data": data})
         self._last = step
         return state, step
 
-    def _described_run(self, state: Any, data: Any) -> dict[str, Any]:
+    def _run_settings(self, state: Any, data: Any) -> dict[str, Any]:
         """Settings that a checkpoint must share with the run that resumes from it."""
         sources = None if data is None else fingerprint(data)
         return {"config": self.config, "leaves": _leaves(state), "data": sources}
@@ -131,7 +130,7 @@ class Checkpoints:
             if saved.get("data") is None:
                 raise InputError(
                     f"{self.directory}: the checkpoint of step {step} was saved without data: "
-                    "restore it without, or pass another directory"
+                    "restore it without `data`, or pass another directory"
                 )
             parts |= {"data": "the data's"}
         for part, what in parts.items():
@@ -141,34 +140,34 @@ class Checkpoints:
                     raise InputError(
                         f"{self.directory}: the checkpoint of step {step} is of another run: "
                         f"{what} {name} was {before.get(name, 'absent')} and now is "
-                        f"{now.get(name, 'absent')}; pass another directory, or what it was"
+                        f"{now.get(name, 'absent')}; pass another directory, or the old value"
                     )
 
 
 def newest_checkpoint(directory: str | Path) -> int | None:
-    """Step of the newest checkpoint, read from the names of the folders; None without any."""
+    """Step of the newest checkpoint, from the names of the folders; None without any."""
     names = [path.name for path in Path(directory).glob("*/")]
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
 @contextlib.contextmanager
 def _orbax_errors(what: str) -> Iterator[None]:
-    """Context in which the many errors of Orbax and Grain, on damaged files, become one."""
+    """Context in which any error of Orbax or Grain, as for damaged files, becomes `InputError`."""
     try:
         yield
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(
-            f"{what} cannot be read ({reason:.200}); delete what is damaged to go on from the one "
-            "before, or pass another directory"
+            f"{what} cannot be read ({reason:.200}); delete the damaged folder to resume from the "
+            "checkpoint before it, or pass another directory"
         ) from error
 
 
 def fingerprint(data: Any) -> dict[str, Any]:
-    """Sources of the batches of a Grain iterator, JSON values; {} where they are unknown.
+    """Sources of the batches of a Grain iterator, JSON values; {} if they are unknown.
 
-    Of `batches`: seed, batch size, rows, buckets, and a checksum of every array. The place in the
-    data means the same batch only where these are the same.
+    For `jaxpe.training.batches`: seed, batch size, rows, buckets, and a checksum of every array.
+    A position in the data means the same batch only if all of these agree.
 
     >>> from jaxpe.training import batches
     >>> fingerprint(iter(batches({"x": np.arange(6)}, batch_size=2, seed=0)))["array x"]
@@ -191,7 +190,7 @@ def _leaves(state: Any) -> dict[str, str]:
         if not hasattr(leaf, "dtype"):
             raise ValueError(f"{name or 'the state'} is {leaf!r}: pass an array, jnp.asarray of it")
         if isinstance(leaf, jax.Array) and leaf.is_deleted():
-            raise ValueError(f"the buffer of {name or 'the state'} was given away to a step")
+            raise ValueError(f"the buffer of {name or 'the state'} was donated to a step")
     return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves.items()}
 
 

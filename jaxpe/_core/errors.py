@@ -1,4 +1,4 @@
-"""Errors a user can act on: what was wrong, where, and what to pass instead."""
+"""Errors that a user can act on: what is wrong, where, and what to pass instead."""
 
 import difflib
 import importlib
@@ -9,55 +9,57 @@ from types import ModuleType
 
 
 class InputError(ValueError):
-    """Bad input from outside (a file, a corpus, an option). The command line exits with 2 on it.
+    """Bad input from outside: a file, a corpus, an option. The command line exits with 2.
 
-    A message writes an argument in backticks, `dim` or with a value `dim=64`; the command line,
-    whose options have the same names, writes these as its flags.
+    Messages write arguments in backticks, `dim` or with a value `dim=64`. The command line shows
+    them as flags, which have the same names.
     """
 
     __module__ = "jaxpe"
 
 
 class MissingExtraError(ImportError):
-    """An optional dependency is absent; the message names the extra that brings it."""
+    """Missing optional dependency; the message names the extra that installs it."""
 
     __module__ = "jaxpe"
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like one that is not known; None where none is near."""
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Most similar of some names, for an error message; None if none is similar."""
+    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.5)), None)
 
 
-def unknown(kind: str, name: str, known: Collection[str]) -> str:
-    """Message about an unknown name: the nearest one, and all.
+def unknown(kind: str, name: str, names: Collection[str]) -> str:
+    """Message about an unknown name, with the nearest name and all names.
 
     >>> unknown("task", "cpoy", ("copy", "scan"))
     "unknown task 'cpoy': did you mean 'copy'? There are copy, scan"
     """
-    near = nearest(name, known)
+    near = nearest(name, names)
     meant = f": did you mean {near!r}? There" if near else "; there"
-    return f"unknown {kind} {name!r}{meant} are {', '.join(known)}"
+    return f"unknown {kind} {name!r}{meant} are {', '.join(names)}"
 
 
 def require(module: str, *, extra: str) -> ModuleType:
-    """Import an optional dependency where it is used, or say which extra to install."""
+    """Import an optional dependency; `MissingExtraError` names the extra to install."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
             raise
-        raise _missing(module, extra) from error
+        raise _missing_extra_error(module, extra) from error
 
 
 def check_installed(module: str, *, extra: str) -> None:
-    """Say which extra to install, as `require`, without the time that an import takes."""
-    found = sys.modules[module] if module in sys.modules else find_spec(module.partition(".")[0])
-    if found is None:
-        raise _missing(module, extra)
+    """Raise `MissingExtraError` as `require` does, without the time of an import."""
+    module_or_spec = (
+        sys.modules[module] if module in sys.modules else find_spec(module.partition(".")[0])
+    )
+    if module_or_spec is None:
+        raise _missing_extra_error(module, extra)
 
 
-def _missing(module: str, extra: str) -> MissingExtraError:
+def _missing_extra_error(module: str, extra: str) -> MissingExtraError:
     return MissingExtraError(
         f"{module} is not installed; it comes with the extra {extra!r}: "
         f"pip install 'jaxpe[{extra}]'"

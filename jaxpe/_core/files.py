@@ -20,10 +20,10 @@ _UNFINISHED: set[Path] = set()  # files that are being written, folders that wer
 def locked_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     """Keep other runs out of a folder, which is made if absent.
 
-    The lock is the operating system's: it ends with the process, however that ends. The file
-    `.lock` stays; it says nothing by itself.
+    The operating system releases the lock when the process ends, for any reason. The file `.lock`
+    remains; its existence does not mean that the folder is locked.
 
-    Raises `InputError` where another run is writing into the folder, or it cannot be written.
+    Raises `InputError` if another run is writing into the folder, or if it cannot be written.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, locked_folder(folder):
@@ -35,7 +35,7 @@ def locked_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     filelock = require("filelock", extra="report")
     directory = Path(directory)
     lock = filelock.FileLock(directory / _LOCK)
-    with _refusing(directory):
+    with _write_errors(directory):
         made = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
         try:
@@ -60,9 +60,9 @@ def locked_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to write a file to, which takes its own name once it is whole and on the disk.
+    """Temporary path to write a file to, which gets its final name once it is complete on disk.
 
-    Until then the file that had the name stays as it was, also where writing fails, which raises
+    Until then, an existing file of that name stays unchanged. An error of writing raises
     `InputError`.
 
     >>> import tempfile
@@ -73,10 +73,10 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     '[1, 2]'
     """
     path = Path(path)
-    # The ending stays, since some writers add one of their own.
+    # The suffix stays, since some writers append one to a name without it.
     part = path.with_name(f".part-{path.name}")
     try:
-        with _refusing(path):
+        with _write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             _UNFINISHED.add(part)
             yield part
@@ -90,7 +90,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def discard_unfinished() -> None:
-    """Remove files that are being written and empty folders, where a process ends at once."""
+    """Remove incomplete files and empty folders, before the process ends at once."""
     for path in list(_UNFINISHED):
         if path.is_dir():
             _remove_empty(path)
@@ -100,37 +100,35 @@ def discard_unfinished() -> None:
 
 
 def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write a file whole or not at all, text as UTF-8; raises as `atomic_file`."""
+    """Write a complete file or none, text as UTF-8; raises as `atomic_file` does."""
     with atomic_file(path) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextlib.contextmanager
-def _refusing(path: Path) -> Iterator[None]:
-    """Context in which errors of writing to a path become an `InputError` of one line."""
+def _write_errors(path: Path) -> Iterator[None]:
+    """Context in which an error of writing to a path becomes an `InputError` of one line."""
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(
-            f"cannot write {path}: there is a file in its place; pass a folder"
-        ) from error
+        raise InputError(f"cannot write {path}: a file has this name; pass a folder") from error
     except OSError as error:
-        remedy = "make room, or pass a folder that you may write to; what was there before is kept"
+        remedy = "make room, or pass a folder that you may write to; earlier files remain"
         if error.errno == errno.ENAMETOOLONG:
             remedy = "pass a shorter name"
         raise InputError(f"cannot write {path} ({error.strerror or error}): {remedy}") from error
 
 
-_HELD: ContextVar[frozenset[str]] = ContextVar("held", default=frozenset())
+_LOCKED: ContextVar[frozenset[str]] = ContextVar("held", default=frozenset())
 
 
 @contextlib.contextmanager
 def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
-    """The folder of a report, made and written to once, with other runs kept out.
+    """Folder of a report: made, tested by writing to it, and locked against other runs.
 
-    Whoever has it may ask for it again, as a command does that then calls `jaxpe.report.write`.
+    Contexts may nest, as in a command that then calls `jaxpe.report.write`.
 
-    Raises `InputError` where it cannot be written or another run writes into it.
+    Raises `InputError` if it cannot be written, or if another run is writing into it.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -139,24 +137,24 @@ def output_folder(directory: str | os.PathLike[str]) -> Iterator[Path]:
     ['.lock', 'figures']
     """
     directory = Path(directory)
-    place = os.path.realpath(directory)
-    if place in _HELD.get():
+    real_path = os.path.realpath(directory)
+    if real_path in _LOCKED.get():
         yield directory
         return
     with locked_folder(directory):
-        with _refusing(directory):
+        with _write_errors(directory):
             (directory / "figures").mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=directory) as file:
                 file.write(b"1")
-        before = _HELD.set(_HELD.get() | {place})
+        before = _LOCKED.set(_LOCKED.get() | {real_path})
         try:
             yield directory
         finally:
-            _HELD.reset(before)
+            _LOCKED.reset(before)
 
 
 def _remove_empty(directory: Path) -> None:
-    """Take a folder away that nothing was written into, as where options were refused."""
+    """Remove a folder that nothing was written into, such as after refused options."""
     with contextlib.suppress(OSError):
         if (directory / "figures").exists():
             (directory / "figures").rmdir()
@@ -166,7 +164,7 @@ def _remove_empty(directory: Path) -> None:
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
-    """Names of folders, with as many of the folders above them as tell them apart.
+    """Shortest endings of the paths of folders that differ from each other.
 
     >>> short_names([Path("/runs/a/rope"), Path("/runs/b/rope")])
     ['a/rope', 'b/rope']
@@ -179,17 +177,17 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 
 
 def remove_files(directory: Path, names: Iterable[str]) -> None:
-    """Take files of a folder away that are there; raises `InputError` where that fails."""
-    with _refusing(directory):
+    """Remove files from a folder, if they exist; raises `InputError` if that fails."""
+    with _write_errors(directory):
         for name in names:
             (directory / name).unlink(missing_ok=True)
 
 
-Content = hashlib.blake2b  # a hash that bytes of a file are put into
+Content = hashlib.blake2b  # a hash that is updated with the bytes of a file
 
 
 def content_hash(content: bytes = b"") -> Content:
-    """The hash of content, to which more may be added: BLAKE2b, 32 hexadecimal digits.
+    """Hash of bytes, which can be updated: BLAKE2b, 32 hexadecimal digits.
 
     >>> content_hash().hexdigest()
     'cae66941d9efbd404e4d88758ea67670'
@@ -198,23 +196,23 @@ def content_hash(content: bytes = b"") -> Content:
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:
-    """The `content_hash` of a file; raises `OSError` where it cannot be read."""
+    """`content_hash` of a file; raises `OSError` if it cannot be read."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, content_hash).hexdigest()
 
 
 def cache_directory() -> Path | None:
-    """Folder of caches, `JAXPE_CACHE_DIR` or the user's; None if there is a `cache_problem`."""
-    folder = _configured_cache()
+    """Folder of caches, `JAXPE_CACHE_DIR` or the user's; None if `cache_problem` finds one."""
+    folder = _cache_folder()
     return None if cache_problem() else folder
 
 
 def cache_problem() -> str:
     """Reason why nothing is cached, and the remedy; "" if the folder of caches can be used.
 
-    Compiled programs are loaded from it, so nobody else may be able to write to it.
+    JAX runs compiled programs from this folder, so no other user may be able to write to it.
     """
-    folder = _configured_cache()
+    folder = _cache_folder()
     if folder is None:
         return ""
     remedy = "set JAXPE_CACHE_DIR"
@@ -233,7 +231,7 @@ def cache_problem() -> str:
     return ""
 
 
-def _configured_cache() -> Path | None:
+def _cache_folder() -> Path | None:
     folder = os.environ.get("JAXPE_CACHE_DIR")
     try:
         return Path(folder or importlib.import_module("platformdirs").user_cache_dir("jaxpe"))

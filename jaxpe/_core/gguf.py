@@ -1,7 +1,7 @@
-"""Files of llama.cpp (.gguf): their metadata, and where their tensors lie.
+"""Metadata and tensors of llama.cpp's files (.gguf).
 
-The package `gguf` decodes the numbers. Its own reader believes the lengths in a file, so that a few
-bytes can ask for any memory; here each is held against what the file has before it is followed.
+The package `gguf` decodes the numbers. Its reader trusts the lengths in a file, so a few bytes can
+request any amount of memory. This module checks each length against the size of the file first.
 """
 
 import math
@@ -16,7 +16,7 @@ from jaxpe._core.errors import InputError, require
 _VERSIONS = (2, 3)
 _LARGEST_HEADER = 2**26  # bytes; a vocabulary of 260,000 tokens takes a quarter of it
 _MOST_AXES = 4
-_MOST_ENTRIES = 8  # of an array that are kept, unless all are asked for: messages show the first
+_MOST_ENTRIES = 8  # entries of an array that are kept by default, enough for messages
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q"}
 _SCALARS[12] = "d"
 _STRING, _ARRAY = 8, 9
@@ -32,31 +32,34 @@ class GgufTensor(NamedTuple):
     def read(self) -> np.ndarray:
         """The numbers, as float32; `NotImplementedError` for a kind that `gguf` cannot decode."""
         dequantize = require("gguf.quants", extra="gguf").dequantize
-        with np.errstate(all="ignore"):  # what is not finite is found by whoever reads
-            found = dequantize(self.data, self.kind).reshape(self.shape)
-        # JAX may keep a view of the file without a copy, and change where the file changes.
-        return found.copy() if np.may_share_memory(found, self.data) else found
+        with np.errstate(all="ignore"):  # callers check for numbers that are not finite
+            values = dequantize(self.data, self.kind).reshape(self.shape)
+        # JAX may keep a view of the file without a copy, which would change with the file.
+        return values.copy() if np.may_share_memory(values, self.data) else values
 
 
 def read_gguf(
-    path: str | os.PathLike[str], *, whole: str | None = None
+    path: str | os.PathLike[str], *, full_prefix: str | None = None
 ) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
-    """Metadata (of arrays the first entries) and tensors of a little-endian .gguf, version 2 or 3.
+    """Metadata and tensors of a little-endian .gguf file, version 2 or 3.
 
-    Arrays of keys that begin with `whole` are read whole. `InputError` for what is no such file, or
-    not whole: lengths beyond its end, names twice, text that is not UTF-8, tensors that overlap.
+    Arrays are cut to their first entries, except under keys that begin with `full_prefix`.
+    `InputError` for another kind of file or a damaged one: lengths beyond its end, repeated names,
+    text that is not UTF-8, tensors that overlap.
     """
     require("gguf", extra="gguf")
     if not os.path.isfile(path):
         raise InputError(f"{path} is not a regular file; pass the path of a .gguf")
     try:
         # As a plain array: slices of a memmap cost as much as small blocks take to decode.
-        return _read(np.memmap(path, np.uint8, mode="r").view(np.ndarray), whole)
+        return _read(np.memmap(path, np.uint8, mode="r").view(np.ndarray), full_prefix)
     except (ValueError, KeyError, OSError) as error:
         raise InputError(f"{path} is not a whole .gguf file ({error}): fetch it again") from error
 
 
-def _read(content: np.ndarray, whole: str | None) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
+def _read(
+    content: np.ndarray, full_prefix: str | None
+) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
     header = _Header(content)
     if bytes(header.take(4)) != b"GGUF":
         raise ValueError("it does not begin with GGUF")
@@ -66,7 +69,7 @@ def _read(content: np.ndarray, whole: str | None) -> tuple[dict[str, Any], dict[
     metadata: dict[str, Any] = {}
     for _ in range(entries):
         key = header.text()
-        most = None if whole is not None and key.startswith(whole) else _MOST_ENTRIES
+        most = None if full_prefix is not None and key.startswith(full_prefix) else _MOST_ENTRIES
         _put(metadata, key, header.value(header.number("I"), most))
     infos: dict[str, _Info] = {}
     for _ in range(tensors):
@@ -88,7 +91,7 @@ class _Header:
 
     def take(self, count: int) -> memoryview:
         if count > len(self.content) - self.at:
-            raise ValueError(f"at byte {self.at}, {count:,} bytes are said to follow")
+            raise ValueError(f"at byte {self.at}, {count:,} bytes should follow")
         self.at += count
         return self.content[self.at - count : self.at]
 
@@ -99,32 +102,32 @@ class _Header:
         return bytes(self.take(self.number("Q"))).decode()
 
     def value(self, kind: int, most: int | None) -> Any:
-        """A value, of an array at most so many entries."""
+        """Value of a kind; an array is cut to at most `most` entries."""
         if kind != _ARRAY:
             return self._entries(kind, 1, 1)[0]
         kind, count = self.number("I"), self.number("Q")
         return self._entries(kind, count, count if most is None else min(count, most))
 
     def _entries(self, kind: int, count: int, first: int) -> list[Any]:
-        """The first entries of so many."""
+        """First entries of an array of `count` entries; the others are skipped."""
         if kind == _STRING:
             texts = [self.text() for _ in range(first)]
             for _ in range(count - first):
                 self.take(self.number("Q"))
             return texts
         if kind not in _SCALARS:
-            raise ValueError(f"at byte {self.at}, a value of kind {kind}, which is not known")
+            raise ValueError(f"at byte {self.at}, a value of the unknown kind {kind}")
         content = self.take(count * struct.calcsize(_SCALARS[kind]))
         return [*struct.unpack_from(f"<{first}{_SCALARS[kind]}", content)]
 
 
 class _Info(NamedTuple):
-    """Entry of the header about a tensor: its kind, axes (fastest first) and place."""
+    """Entry of the header about a tensor: its kind, axes (fastest first) and offset."""
 
     kind: Any
     axes: tuple[int, ...]
     offset: int
-    row: int  # bytes of it
+    row: int  # bytes of a row
 
     @classmethod
     def read(cls, header: _Header) -> "_Info":
@@ -151,18 +154,18 @@ class _Info(NamedTuple):
         return GgufTensor(self.kind, shape, data)
 
 
-def _put(found: dict[str, Any], name: str, value: Any) -> None:
-    if name in found:
-        raise ValueError(f"{name!r} is there twice")
-    found[name] = value
+def _put(entries: dict[str, Any], name: str, value: Any) -> None:
+    if name in entries:
+        raise ValueError(f"it has {name!r} twice")
+    entries[name] = value
 
 
 def _check_apart(infos: dict[str, _Info], size: int) -> None:
-    """Raise where tensors overlap, or lie beyond the end of the file."""
+    """Raise for tensors that overlap, or that extend beyond the end of the file."""
     before = 0
     for name, info in sorted(infos.items(), key=lambda item: (item[1].offset, item[1].end)):
         if info.offset < before:
-            raise ValueError(f"the tensor {name!r} begins inside of another")
+            raise ValueError(f"the tensor {name!r} begins inside another")
         before = info.end
         if before > size:
             raise ValueError(f"the tensor {name!r} ends {before - size:,} bytes after the file")

@@ -1,4 +1,4 @@
-"""Models by their names on the Hugging Face hub: local folders of files, without any code.
+"""Models by their names on the Hugging Face hub, as local folders of files; no code is fetched.
 
 `huggingface_hub` downloads the files into its cache, unless the cache already has them.
 """
@@ -17,8 +17,8 @@ Options = TypeVar("Options")
 _PART = r"[A-Za-z0-9][\w.-]{0,95}"
 _NAME = re.compile(rf"({_PART}/{_PART})(/(?:{_PART}/)*{_PART}\.gguf)?", re.ASCII)
 _FILE = re.compile(r".*\.(gguf|json|safetensors)")  # of one folder: no name of a repository
-_SHARD = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # never code, nor a path to elsewhere
-_FOLDER = re.compile(r"models--.+?--(.+)")  # of a repository in the cache
+_SHARD = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # no code, and no path out of the folder
+_FOLDER = re.compile(r"models--.+?--(.+)")  # folder of a repository in the cache
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -29,7 +29,7 @@ _LARGEST_INDEX = 2**26  # bytes
 def model_folder(
     name: str | os.PathLike[str], *, revision: str | None = None, weights: bool = False
 ) -> Path:
-    """Local folder or file of a model; the files of a hub name are downloaded to the hub's cache.
+    """Local folder or file of a model; files of a hub name are downloaded to the hub's cache.
 
     An existing path is returned unchanged. Otherwise `owner/name` is a repository on the hub, and
     `owner/name/file.gguf` is a file in a repository. The network is not used if the cache has all
@@ -38,13 +38,13 @@ def model_folder(
     Args:
         name: path, or name on the hub.
         revision: branch, tag or commit on the hub; None for the default branch.
-        weights: whether to download safetensors and tokenizer, too, in addition to `config.json`
-            and `generation_config.json`.
+        weights: whether to download safetensors and tokenizer in addition to `config.json` and
+            `generation_config.json`.
 
     Raises:
         InputError: no such repository, revision or file, a repository that needs a token, no
             network, or weights larger than the memory.
-        MissingExtraError: a name on the hub without the extra `hub`.
+        MissingExtraError: a name on the hub, if the extra `hub` is not installed.
 
     >>> model_folder("nowhere").as_posix()
     'nowhere'
@@ -54,7 +54,7 @@ def model_folder(
         if revision is not None:
             raise InputError(
                 f"`revision={revision}` is for names on the hub, such as Qwen/Qwen3-8B: leave it "
-                f"out for {name}"
+                f"out for the path {name}"
             )
         return Path(name)
     file = (named[2] or f"/{_CONFIG}")[1:]
@@ -68,19 +68,19 @@ def local_model_options(options: Options, name: str, *, weights: bool = True) ->
     """Options with a local path in the field `name`, and `revision` reset to None.
 
     Args:
-        options: a dataclass with `revision`.
-        name: field of `options` with the model; None there means no model.
+        options: dataclass with a field `revision`.
+        name: field of `options` with the model; its value None means no model.
         weights: argument of `model_folder`.
     """
     fields: Any = options
     model, revision = getattr(fields, name), fields.revision
     if model is None:
         if revision is not None:
-            raise InputError(f"`revision={revision}` is of a model: pass `{name}`, or leave it out")
+            raise InputError(f"`revision={revision}` needs a model: pass `{name}`, or leave it out")
         return options
     path = model_folder(model, revision=revision, weights=weights)
-    kept = path if isinstance(model, Path) else str(path)
-    return dataclasses.replace(fields, **{name: kept, "revision": None})
+    local = path if isinstance(model, Path) else str(path)
+    return dataclasses.replace(fields, **{name: local, "revision": None})
 
 
 def model_name(path: Path) -> str:
@@ -90,8 +90,8 @@ def model_name(path: Path) -> str:
     'Qwen3-8B'
     """
     path = path.absolute()
-    if path.parent.name == "snapshots" and (found := _FOLDER.fullmatch(path.parents[1].name)):
-        return found[1]
+    if path.parent.name == "snapshots" and (match := _FOLDER.fullmatch(path.parents[1].name)):
+        return match[1]
     return path.resolve().name
 
 
@@ -108,19 +108,19 @@ class _Source:
 
     def cached(self) -> Path | None:
         """Path of the file, if the cache has all required files; else None."""
-        found = self.library.try_to_load_from_cache(
+        location = self.library.try_to_load_from_cache(
             self.repository, self.file, revision=self.revision
         )
-        if not isinstance(found, str):  # None, or a mark that the repository has no such file
+        if not isinstance(location, str):  # None, or a mark that the repository has no such file
             return None
-        path = Path(found)
+        path = Path(location)
         return path if not self.weights or _has_weights(path.parent) else None
 
     def fetched(self) -> Path:
         """Path of the file, downloaded together with all other required files."""
         library, errors = self.library, require("huggingface_hub.errors", extra="hub")
         try:
-            # Fails at once, where a download would try again for half a minute.
+            # Fails at once; a download would retry for half a minute.
             address = library.hf_hub_url(self.repository, self.file, revision=self.revision)
             library.get_hf_file_metadata(address)
             path = Path(library.hf_hub_download(self.repository, self.file, revision=self.revision))
@@ -128,7 +128,7 @@ class _Source:
                 self._fetch_beside(path.parent, errors)
         except (InputError, MemoryError):
             raise
-        except Exception as error:  # of the library, and of those that it calls
+        except Exception as error:  # of huggingface_hub, and of the libraries that it calls
             raise InputError(self._message(error, errors)) from error
         return path
 
@@ -139,7 +139,7 @@ class _Source:
             try:
                 self.library.hf_hub_download(self.repository, name, revision=folder.name)
             except errors.EntryNotFoundError as error:
-                if isinstance(error, errors.LocalEntryNotFoundError):  # the network ended
+                if isinstance(error, errors.LocalEntryNotFoundError):  # the network failed
                     raise
                 return False
             return True
@@ -150,27 +150,27 @@ class _Source:
         if not fetch(_WEIGHTS):
             if not fetch(_INDEX):
                 raise InputError(
-                    f"{self.repository} has neither {_WEIGHTS} nor {_INDEX}; other weights are not "
-                    "read"
+                    f"{self.repository} has neither {_WEIGHTS} nor {_INDEX}; pass a model whose "
+                    "weights are safetensors"
                 )
-            for shard in _shards(folder, of=self.repository):
+            for shard in _shards(folder, owner=self.repository):
                 fetch(shard)
         any(map(fetch, _TOKENIZERS))
 
     def _message(self, error: Exception, errors: Any) -> str:
         status = getattr(getattr(error, "response", None), "status_code", None)
         missing = isinstance(error, errors.RepositoryNotFoundError)
-        local = f"{self.name} is no file or folder here"
+        local = f"{self.name} is not a local file or folder"
         token = "run `hf auth login`, or set HF_TOKEN"
         if isinstance(error, errors.GatedRepoError) or (status in (401, 403) and not missing):
             return (
-                f"{self.repository} is gated and needs a token that may read it: accept its terms "
-                f"on its page of the hub, then {token}"
+                f"{self.repository} is gated and needs a token with access: accept the terms on "
+                f"its page of the hub, then {token}"
             )
         if missing:
             return (
-                f"{local}, and the hub has no such repository, or a private one: check the name; "
-                f"a private one needs a token: {token}"
+                f"{local}, and the hub has no public repository of this name: check the name, or "
+                f"for a private one {token}"
             )
         if isinstance(error, errors.RevisionNotFoundError):
             return f"{self.repository} has no branch, tag or commit of `revision={self.revision}`"
@@ -184,8 +184,8 @@ class _Source:
         files = self.repository if self.weights else f"{self.repository} {self.file}"
         at = "" if self.revision is None else f" at revision {self.revision}"
         return (
-            f"{local}, is not in the cache of the hub, and cannot be fetched ({cause}): where "
-            f"there is a network, run `hf download {files}`{at}, or pass a local folder"
+            f"{local}, is not in the hub's cache, and cannot be downloaded ({cause}): run "
+            f"`hf download {files}`{at} with a network, or pass a local folder"
         )
 
 
@@ -194,25 +194,25 @@ def _library(name: str) -> Any:
         return require("huggingface_hub", extra="hub")
     except MissingExtraError as error:
         raise MissingExtraError(
-            f"{name} is no file or folder here; for the hub, {error}", name=error.name
+            f"{name} is not a local file or folder; for the hub, {error}", name=error.name
         ) from error
 
 
 def _has_weights(folder: Path) -> bool:
     """Whether a folder has all weights and a tokenizer."""
     sharded = not (folder / _WEIGHTS).is_file() and (folder / _INDEX).is_file()
-    files = _shards(folder, of=str(folder)) if sharded else [_WEIGHTS]
+    files = _shards(folder, owner=str(folder)) if sharded else [_WEIGHTS]
     return all((folder / file).is_file() for file in files) and any(
         (folder / file).is_file() for file in _TOKENIZERS
     )
 
 
-def _shards(folder: Path, *, of: str) -> list[str]:
+def _shards(folder: Path, *, owner: str) -> list[str]:
     """Names of weight files in an index, if their total size fits into memory."""
     index = read_json(folder / _INDEX, remedy="fetch it again", largest=_LARGEST_INDEX)
     about, files = index.get("metadata"), index.get("weight_map")
     size = about.get("total_size") if isinstance(about, dict) else None
     if isinstance(size, int):
-        check_bytes(size, what=of, remedy="take a smaller model")
+        check_bytes(size, what=owner, remedy="take a smaller model")
     names = set(files.values()) if isinstance(files, dict) else set()
     return sorted(name for name in names if _SHARD.fullmatch(str(name)))

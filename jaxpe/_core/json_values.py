@@ -1,4 +1,4 @@
-"""JSON from outside: read within limits, and made into typed values with the place of a fault."""
+"""JSON from outside: read within limits, checked against a type; errors name the faulty value."""
 
 import dataclasses
 import functools
@@ -18,20 +18,20 @@ import numpy as np
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import content_hash
 
-_LARGEST_FLOAT = 1e300  # beyond the precision that any number is used in
-_LISTED = 10  # unknown fields that a message names
+_LARGEST_FLOAT = 1e300  # no field needs a larger number
+_LISTED = 10  # unknown fields that a message names at most
 _NOT_FINITE = {None: math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
-LARGEST_FILE = 2**29  # bytes; the vocabularies of large models take a tenth of it
+LARGEST_FILE = 2**29  # bytes; ten times the vocabulary of a large model
 
 
 def read_json(
     path: str | os.PathLike[str], *, remedy: str, largest: int = LARGEST_FILE
 ) -> dict[str, Any]:
-    """The JSON object that a file holds.
+    """JSON object in a file.
 
-    Raises `InputError`, with the remedy at its end, for no regular file, one larger than so many
-    bytes, not UTF-8, not JSON, nested too deeply, or no object.
+    Raises `InputError`, which ends with the remedy, for anything but a regular file of at most
+    `largest` bytes with a JSON object in UTF-8.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "config.json"
@@ -40,24 +40,24 @@ def read_json(
     Traceback (most recent call last):
     jaxpe.InputError: .../config.json is not JSON (nested too deeply); write it again
     """
-    value = parse_json(read_small(path, remedy=remedy, largest=largest), place=path, remedy=remedy)
+    value = parse_json(read_small(path, remedy=remedy, largest=largest), where=path, remedy=remedy)
     if not isinstance(value, dict):
         raise InputError(f"{path} is not a JSON object (a {type(value).__name__}); {remedy}")
     return value
 
 
-def parse_json(text: str | bytes, *, place: str | os.PathLike[str], remedy: str) -> Any:
-    """The value of JSON text; raises `InputError` with the place where it is none."""
+def parse_json(text: str | bytes, *, where: str | os.PathLike[str], remedy: str) -> Any:
+    """Value of JSON text; raises `InputError`, which begins with `where`, for other text."""
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise InputError(f"{place} is not JSON (nested too deeply); {remedy}") from error
+        raise InputError(f"{where} is not JSON (nested too deeply); {remedy}") from error
     except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are of this kind
-        raise InputError(f"{place} is not JSON ({error}); {remedy}") from error
+        raise InputError(f"{where} is not JSON ({error}); {remedy}") from error
 
 
 def read_small(path: str | os.PathLike[str], *, remedy: str, largest: int = LARGEST_FILE) -> bytes:
-    """The bytes of a regular file that is not larger than a limit; raises `InputError`."""
+    """Bytes of a regular file of at most `largest` bytes; raises `InputError` for another."""
     try:
         about = os.stat(path)
         if not stat.S_ISREG(about.st_mode):
@@ -72,13 +72,14 @@ def read_small(path: str | os.PathLike[str], *, remedy: str, largest: int = LARG
 
 
 def to_json(value: Any) -> Any:
-    """A result or configuration as plain values that `from_json` reads back.
+    """Result or configuration as plain JSON values, which `from_json` reads back.
 
-    Named tuples and dataclasses become objects, arrays nested lists, complex ones an object of
-    `real` and `imaginary`; NaN becomes null, ±∞ the strings "Infinity" and "-Infinity".
+    Named tuples and dataclasses become objects, and arrays become nested lists. A complex array
+    becomes an object of `real` and `imaginary`. NaN becomes null, and ±∞ the strings "Infinity" and
+    "-Infinity".
 
     Args:
-        value: named tuple, dataclass, array, or `dict`, `list` and `tuple` of these.
+        value: named tuple, dataclass or array, or a `dict`, `list` or `tuple` of such values.
 
     >>> from typing import NamedTuple
     >>> class Fit(NamedTuple):
@@ -113,7 +114,7 @@ def is_named(value: Any) -> TypeGuard[Any]:
 
 
 def seal(values: dict[str, Any]) -> str:
-    """A hash of JSON values, whatever the order of their names.
+    """Hash of JSON values, independent of their order and layout; a `content_hash`.
 
     >>> seal({"a": 1, "b": [2]}) == seal({"b": [2], "a": 1})
     True
@@ -122,141 +123,141 @@ def seal(values: dict[str, Any]) -> str:
     return content_hash(text.encode()).hexdigest()
 
 
-def from_json(kind: Any, value: Any, *, place: str, finite: bool = True) -> Any:
-    """A value of JSON as a value of a type: a dataclass, a NamedTuple, or what their fields are.
+def from_json(kind: Any, value: Any, *, where: str, finite: bool = True) -> Any:
+    """JSON value as a value of a type, such as a dataclass or a NamedTuple.
 
-    Fields that are absent take their default. Numbers are finite, an integer is no truth value, and
-    a float may be written as an integer.
+    Absent fields have their defaults. A number must be finite, an integer is not accepted as a
+    boolean, and a float may be written as an integer.
 
     Args:
         kind: `bool`, `int`, `float`, `str`, `Path`, None, `Literal`, a union, `tuple`, `list`,
-            `dict` with text for keys, `np.ndarray`, a dataclass or NamedTuple of these.
+            `dict` with string keys, `np.ndarray`, or a dataclass or NamedTuple of such fields.
         value: value from `json.loads`.
-        place: what the message calls the value.
-        finite: whether floats must be finite; else null is NaN, as `to_json` writes it.
+        where: name of the value in error messages.
+        finite: whether floats must be finite; if not, null is NaN, as `to_json` writes it.
 
     Raises:
-        InputError: a value of another type, a field that is unknown or missing, by its place.
+        InputError: a value of another type, or an unknown or missing field; the message names it.
 
     >>> from typing import NamedTuple
     >>> class Sizes(NamedTuple):
     ...     dim: int
     ...     rates: tuple[float, ...] = (0.1,)
-    >>> from_json(Sizes, {"dim": 8, "rates": [1, 0.5]}, place="sizes")
+    >>> from_json(Sizes, {"dim": 8, "rates": [1, 0.5]}, where="sizes")
     Sizes(dim=8, rates=(1.0, 0.5))
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
     if origin is Annotated:
-        return from_json(arguments[0], value, place=place, finite=finite)
+        return from_json(arguments[0], value, where=where, finite=finite)
     if kind is np.ndarray:
-        return _array(value, place)
+        return _array(value, where)
     if origin in (Union, types.UnionType):
-        return _union(arguments, value, place, finite)
+        return _union(arguments, value, where, finite)
     if origin is Literal:
         if value not in arguments or isinstance(value, bool):
-            raise _wrong(value, " or ".join(map(repr, arguments)), place)
+            raise _wrong(value, " or ".join(map(repr, arguments)), where)
         return value
     if origin in (tuple, list):
-        return _sequence(origin, arguments, value, place, finite)
+        return _sequence(origin, arguments, value, where, finite)
     if origin is dict:
-        items = _checked(dict, value, "an object", place)
-        return _fields(dict.fromkeys(items, arguments[1]), items, place, finite)
+        items = _instance(dict, value, "an object", where)
+        return _fields(dict.fromkeys(items, arguments[1]), items, where, finite)
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
-        return _record(kind, value, place, finite)
+        return _record(kind, value, where, finite)
     named = value is None or isinstance(value, str)
     if kind is float and not finite and named and value in _NOT_FINITE:
         return _NOT_FINITE[value]
-    return _plain(kind, value, place)
+    return _plain(kind, value, where)
 
 
-def _plain(kind: Any, value: Any, place: str) -> Any:
+def _plain(kind: Any, value: Any, where: str) -> Any:
     if kind is float:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not abs(value) <= _LARGEST_FLOAT:  # which NaN is not either
-            raise _wrong(value, "a finite number", place)
+        if not number or not abs(value) <= _LARGEST_FLOAT:  # also false for NaN
+            raise _wrong(value, "a finite number", where)
         return float(value)
     if kind is int:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise _wrong(value, "an integer", place)
+            raise _wrong(value, "an integer", where)
         return value
     if kind in (None, types.NoneType):
-        return _checked(types.NoneType, value, "null", place)
+        return _instance(types.NoneType, value, "null", where)
     if kind is Path:
-        return Path(_checked(str, value, "a path", place))
-    return _checked(kind, value, {str: "a string", bool: "true or false"}[kind], place)
+        return Path(_instance(str, value, "a path", where))
+    return _instance(kind, value, {str: "a string", bool: "true or false"}[kind], where)
 
 
-def _array(value: Any, place: str) -> np.ndarray:
-    """An array from nested lists; of complex numbers from {"real": ..., "imaginary": ...}."""
+def _array(value: Any, where: str) -> np.ndarray:
+    """Array from nested lists; a complex array from {"real": ..., "imaginary": ...}."""
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, dict) and value.keys() == {"real", "imaginary"}:
-        return _array(value["real"], place) + 1j * _array(value["imaginary"], place)
+        return _array(value["real"], where) + 1j * _array(value["imaginary"], where)
     try:
         array = np.array(value, dtype=object)
         if all(isinstance(x, bool | int | float) for x in array.ravel()):
             return np.array(value)
         return np.array([_NOT_FINITE.get(x, x) for x in array.ravel()], float).reshape(array.shape)
     except (TypeError, ValueError) as error:
-        raise _wrong(value, "an array of numbers", place) from error
+        raise _wrong(value, "an array of numbers", where) from error
 
 
-def _union(kinds: tuple[Any, ...], value: Any, place: str, finite: bool) -> Any:
+def _union(kinds: tuple[Any, ...], value: Any, where: str, finite: bool) -> Any:
     if value is None and types.NoneType in kinds:
-        return None  # and not the NaN that null is for a float alone
+        return None  # null is NaN only for a plain float
     problems = []
     for kind in kinds:
         try:
-            return from_json(kind, value, place=place, finite=finite)
+            return from_json(kind, value, where=where, finite=finite)
         except InputError as error:
             problems.append(error)
-    # For `X | None` the message on X is the more useful one.
+    # For `X | None`, the message about X is more useful than the one about null.
     raise problems[0]
 
 
-def _sequence(kind: Any, arguments: tuple[Any, ...], value: Any, place: str, finite: bool) -> Any:
-    values = _checked(list, value, "a list", place)
+def _sequence(kind: Any, arguments: tuple[Any, ...], value: Any, where: str, finite: bool) -> Any:
+    values = _instance(list, value, "a list", where)
     repeated = kind is list or arguments[1:] == (Ellipsis,)
     kinds = arguments[:1] * len(values) if repeated else arguments
     if len(kinds) != len(values):
-        raise _wrong(value, f"a list of {len(kinds)}", place)
+        raise _wrong(value, f"a list of {len(kinds)}", where)
     return kind(
-        from_json(each, item, place=f"{place}[{i}]", finite=finite)
+        from_json(each, item, where=f"{where}[{i}]", finite=finite)
         for i, (each, item) in enumerate(zip(kinds, values, strict=True))
     )
 
 
-def _record(kind: Any, value: Any, place: str, finite: bool) -> Any:
-    fields: Mapping[str, Any] = _checked(dict, value, "an object", place)
+def _record(kind: Any, value: Any, where: str, finite: bool) -> Any:
+    fields: Mapping[str, Any] = _instance(dict, value, "an object", where)
     hints = type_hints(kind)
     if unknown := sorted(fields.keys() - hints.keys()):
         raise InputError(
-            f"{place} has unknown fields {', '.join(map(reprlib.repr, unknown[:_LISTED]))}; was it "
+            f"{where} has unknown fields {', '.join(map(reprlib.repr, unknown[:_LISTED]))}; was it "
             "written by another version of jaxpe?"
         )
-    if missing := sorted(_required(kind) - fields.keys()):
-        raise InputError(f"{place} lacks {', '.join(map(repr, missing))}")
-    return kind(**_fields(hints, fields, place, finite))
+    if missing := sorted(_required_fields(kind) - fields.keys()):
+        raise InputError(f"{where} lacks {', '.join(map(repr, missing))}")
+    return kind(**_fields(hints, fields, where, finite))
 
 
 def _fields(
-    kinds: Mapping[str, Any], values: Mapping[str, Any], place: str, finite: bool
+    kinds: Mapping[str, Any], values: Mapping[str, Any], where: str, finite: bool
 ) -> dict[str, Any]:
     return {
-        name: from_json(kinds[name], item, place=f"{place}.{name}", finite=finite)
+        name: from_json(kinds[name], item, where=f"{where}.{name}", finite=finite)
         for name, item in values.items()
     }
 
 
 @functools.cache
 def type_hints(kind: Any) -> dict[str, Any]:
-    """The types of the fields of a dataclass or NamedTuple, with their annotations."""
+    """Types of the fields of a dataclass or NamedTuple, with their annotations."""
     return typing.get_type_hints(kind, include_extras=True)
 
 
-def _required(kind: Any) -> set[str]:
+def _required_fields(kind: Any) -> set[str]:
     if not dataclasses.is_dataclass(kind):
         return set(kind._fields) - kind._field_defaults.keys()
     missing = dataclasses.MISSING
@@ -267,11 +268,11 @@ def _required(kind: Any) -> set[str]:
     }
 
 
-def _checked(kind: Any, value: Any, name: str, place: str) -> Any:
+def _instance(kind: Any, value: Any, name: str, where: str) -> Any:
     if not isinstance(value, kind):
-        raise _wrong(value, name, place)
+        raise _wrong(value, name, where)
     return value
 
 
-def _wrong(value: Any, wanted: str, place: str) -> InputError:
-    return InputError(f"{place} is {reprlib.repr(value)}, not {wanted}")
+def _wrong(value: Any, wanted: str, where: str) -> InputError:
+    return InputError(f"{where} is {reprlib.repr(value)}, not {wanted}")

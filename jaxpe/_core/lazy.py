@@ -1,4 +1,4 @@
-"""Lazy imports of a package's names (PEP 562)."""
+"""Lazy imports of the names of a package (PEP 562)."""
 
 import importlib
 import sys
@@ -10,12 +10,12 @@ from typing import Any
 def lazy_names(
     package: str, names: Collection[str], *, within: Sequence[str] | Mapping[str, str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package that imports its names, all of them or modules.
+    """`__getattr__` and `__dir__` of a package that imports its names at their first use.
 
     Args:
         package: name of the package.
-        names: names to offer: its modules, and what the modules `within` define.
-        within: modules looked through, in their order, or the module of each name.
+        names: modules of the package, and names that the modules `within` define.
+        within: modules to search, in order, or the module of each name.
 
     >>> get, listed = lazy_names("jaxpe", ["spectral", "alibi"], within=["encodings"])
     >>> get("spectral").__name__, get("alibi").__name__, listed()
@@ -30,7 +30,7 @@ def lazy_names(
         paths = (within[name],) if isinstance(within, Mapping) else within
         modules = (importlib.import_module(f"{package}.{path}") for path in paths)
         value = next(vars(module)[name] for module in modules if name in vars(module))
-        setattr(sys.modules[package], name, value)  # from now on without this function
+        setattr(sys.modules[package], name, value)  # further uses do not come to this function
         return value
 
     return get, lambda: sorted(names)

@@ -1,4 +1,4 @@
-"""Memory and processors of this machine, and an error before an allocation that does not fit."""
+"""Free memory and processors, and an error before an allocation that does not fit."""
 
 import os
 import sys
@@ -6,28 +6,32 @@ from pathlib import Path
 
 from jaxpe._core.errors import InputError
 
-_GROUPS = (Path("/sys/fs/cgroup"),)
+_CGROUPS = (Path("/sys/fs/cgroup"),)
 
 
 def check_bytes(needed: int, *, what: str, remedy: str, limit: int | None = None) -> None:
-    """Refuse what needs more bytes than a limit: what is free, or none where that is unknown.
+    """Raise `InputError` if an allocation needs more bytes than a limit.
 
-    `what` is the subject of the message, and `remedy`, what to pass instead, its end.
+    Args:
+        needed: number of bytes.
+        what: subject of the message.
+        remedy: end of the message: what to pass instead.
+        limit: most bytes; default: free memory, or no limit if that is unknown.
 
     >>> check_bytes(10**13, what="`dim=10000000`", remedy="pass less", limit=10**9)
     Traceback (most recent call last):
-    jaxpe.InputError: `dim=10000000` needs 10,000.0 GB of memory and there are 1.0 GB; pass less
+    jaxpe.InputError: `dim=10000000` needs 10,000.0 GB of memory, and 1.0 GB are free; pass less
     """
-    there = available_bytes() if limit is None else limit
-    if there is not None and needed > there:
+    available = available_bytes() if limit is None else limit
+    if available is not None and needed > available:
         raise InputError(
-            f"{what} needs {needed / 1e9:,.1f} GB of memory and there are {there / 1e9:,.1f} GB; "
-            f"{remedy}"
+            f"{what} needs {needed / 1e9:,.1f} GB of memory, and {available / 1e9:,.1f} GB are "
+            f"free; {remedy}"
         )
 
 
 def available_bytes() -> int | None:
-    """Memory that is free on this host, for this process; None where that is unknown."""
+    """Free memory of this host for this process, in bytes; None if unknown, as outside Linux."""
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         with open("/proc/meminfo", encoding="ascii") as lines:
@@ -35,11 +39,11 @@ def available_bytes() -> int | None:
         free = 1024 * kilobytes.get("MemAvailable", free // 1024)
     except (OSError, ValueError, IndexError, AttributeError):
         return None  # not Linux
-    return min(free, *_left_by_groups(), _left_by_ulimit())
+    return min(free, *_cgroup_bytes(), _ulimit_bytes())
 
 
-def _left_by_ulimit() -> int:
-    """Bytes left by the limit on addresses (`ulimit -v`) of this process; those in use count."""
+def _ulimit_bytes() -> int:
+    """Bytes left under the process's limit on address space (`ulimit -v`)."""
     try:
         import resource
 
@@ -52,10 +56,10 @@ def _left_by_ulimit() -> int:
     return max(0, limit - pages * os.sysconf("SC_PAGE_SIZE"))
 
 
-def _left_by_groups() -> list[int]:
-    """Bytes left by the limits of a container (control groups, version 2)."""
+def _cgroup_bytes() -> list[int]:
+    """Bytes left under the limits of a container (control groups, version 2)."""
     left = []
-    for folder in _GROUPS:
+    for folder in _CGROUPS:
         try:
             limit = (folder / "memory.max").read_text(encoding="ascii").strip()
             used = int((folder / "memory.current").read_text(encoding="ascii"))
@@ -67,8 +71,8 @@ def _left_by_groups() -> list[int]:
 
 
 def device_bytes() -> int | None:
-    """Memory of the accelerators of this process together; None for those without their own."""
-    import jax  # here, since `jaxpe rope` needs none
+    """Total memory of this process's devices, in bytes; None for devices without their own."""
+    import jax  # imported late, since `jaxpe rope` runs without JAX
 
     limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]
     return sum(limits) if all(limits) else None

@@ -1,13 +1,13 @@
-"""Ranges of options: what lies outside is refused before anything is read."""
+"""Ranges of options, checked before anything is read."""
 
 import re
 from typing import NamedTuple
 
 from jaxpe._core.errors import InputError
 
-LARGEST_SEED = 2**32 - 1  # the key of a larger one is that of a smaller one
-MOST_STEPS = 2**31 - 1  # what a counter of 32 bits holds
-LARGEST_SIZE = 2**31 - 1  # of an axis of an array
+LARGEST_SEED = 2**32 - 1  # a larger seed has the key of a smaller one
+MOST_STEPS = 2**31 - 1  # largest value of a 32-bit counter
+LARGEST_SIZE = 2**31 - 1  # largest size of an axis of an array
 _LENGTH = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*)([km]?)", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20}
 
@@ -19,7 +19,7 @@ def check_range(
     least: int | float | None = None,
     most: int | float | None = None,
 ) -> None:
-    """Refuse a number out of range; None is none that was given, and NaN is in no range.
+    """Raise `InputError` for a number out of range; None passes, and NaN never does.
 
     >>> check_range("steps", 0, least=1)
     Traceback (most recent call last):
@@ -34,12 +34,12 @@ def check_range(
 
 
 def check_seed(name: str, value: int) -> None:
-    """Refuse a random seed outside of [0, 2**32)."""
+    """Raise `InputError` for a random seed outside [0, 2**32)."""
     check_range(name, value, least=0, most=LARGEST_SEED)
 
 
 def parse_length(name: str, text: str) -> int:
-    """A length as a person writes it: k is 1,024, and m 1,048,576.
+    """Parse a length such as 131,072 or 128k; k is 1,024, m is 1,048,576.
 
     >>> parse_length("length", "128k"), parse_length("length", "131,072")
     (131072, 131072)
@@ -47,22 +47,22 @@ def parse_length(name: str, text: str) -> int:
     Traceback (most recent call last):
     jaxpe.InputError: `length` is 1.5k; pass a whole number, with k for 1,024 or m for 1,048,576
     """
-    found = _LENGTH.fullmatch(text)
-    if found is None:
+    match = _LENGTH.fullmatch(text)
+    if match is None:
         raise InputError(
             f"`{name}` is {text}; pass a whole number, with k for 1,024 or m for 1,048,576"
         )
-    return int(re.sub("[,_]", "", found[1])) * _UNITS[found[2].lower()]
+    return int(re.sub("[,_]", "", match[1])) * _UNITS[match[2].lower()]
 
 
 class Choice(NamedTuple):
-    """A setting that was not passed, as the function that chose it tells.
+    """Automatic choice of a setting that the user did not pass.
 
     Attributes:
-        setting: setting that was chosen.
-        value: the choice.
-        why: the rule behind it.
-        how: way to set it; arguments stand in backticks.
+        setting: name of the setting.
+        value: value that was chosen.
+        why: rule behind the choice.
+        how: way to set it; arguments are in backticks.
 
     >>> Choice("length", "64", "5 % of the documents are as long", "pass `length`").value
     '64'

@@ -1,4 +1,4 @@
-"""Progress of long functions, and the time of their stages."""
+"""Progress of long computations, and the duration of their stages."""
 
 import contextlib
 import time
@@ -10,20 +10,21 @@ Item = TypeVar("Item")
 
 @runtime_checkable  # beartype checks it in tests
 class Progress(Protocol):
-    """Receiver of progress, which every function that takes long accepts as `progress=`.
+    """Receiver of progress: any object with these two methods.
 
-    Any object with these two methods is one; the command line passes bars on standard error.
+    Every long computation accepts one as `progress=`. The command line shows bars on standard
+    error.
     """
 
     def track(
         self, items: Iterable[Item], description: str, *, total: int | None = None
     ) -> Iterable[Item]:
-        """The same items, shown as they are consumed.
+        """Yield the items unchanged, and show progress as they are consumed.
 
         Args:
-            items: what is iterated over.
-            description: what is done with each.
-            total: number of items, where it is known and `items` has no length.
+            items: items of the iteration.
+            description: description of the iteration.
+            total: number of items, if it is known and `items` has no length.
         """
         ...
 
@@ -33,7 +34,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Progress that shows nothing: the default everywhere.
+    """Progress that shows nothing, the default of every function.
 
     >>> list(Silent().track([1, 2], "halving"))
     [1, 2]
@@ -42,18 +43,18 @@ class Silent:
     def track(
         self, items: Iterable[Item], description: str, *, total: int | None = None
     ) -> Iterable[Item]:
-        """The items as they came."""
+        """Yield the items unchanged, without progress."""
         return items
 
     def say(self, line: str) -> None:
-        """Nothing."""
+        """Show nothing."""
 
 
 SILENT = Silent()
 
 
 def duration(seconds: float) -> str:
-    """Seconds, minutes, hours or days, as exact as an estimate is.
+    """Duration in rounded seconds, minutes, hours or days, for an estimate.
 
     >>> duration(40.0), duration(230.0), duration(3e4), duration(1e6)
     ('40 seconds', '4 minutes', '8 hours', '12 days')
@@ -64,7 +65,7 @@ def duration(seconds: float) -> str:
 
 
 class Clock:
-    """Seconds of each stage, by name, in `laps`.
+    """Clock of named stages; `laps` has the seconds of each.
 
     Args:
         progress: receiver of the stages.
@@ -84,7 +85,7 @@ class Clock:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """A stage that is shown while it runs."""
+        """Context of a stage, which is shown while it runs."""
         steps = iter(self._progress.track((None,), name))
         next(steps)
         yield
@@ -92,11 +93,11 @@ class Clock:
         self.lap(name)
 
     def total(self) -> float:
-        """Seconds since the clock was made."""
+        """Seconds since the clock was created."""
         return time.perf_counter() - self._begun
 
     def lap(self, name: str) -> None:
-        """End the stage that ran until now; a stage that is named again adds to it."""
+        """End the current stage and name it; stages of one name add up."""
         now = time.perf_counter()
         self.laps[name] = self.laps.get(name, 0.0) + now - self._last
         self._last = now

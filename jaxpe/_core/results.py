@@ -1,4 +1,4 @@
-"""Results and arrays on disk: small values as JSON, large arrays in an .npz beside it."""
+"""Results on disk: small values as JSON, large arrays in an .npz next to it."""
 
 import io
 import json
@@ -17,16 +17,16 @@ from jaxpe._core.errors import InputError, reason
 from jaxpe._core.json_values import from_json, is_named, read_json, to_json, type_hints
 from jaxpe._core.memory import check_bytes
 
-# Types of fields. A large array goes into the .npz. Seconds are of a run and not of its result,
-# and left out: the same options give the same files.
+# Types of fields. A large array goes into the .npz. Timings differ between runs, so they are left
+# out: equal options give equal files.
 LargeArray = Annotated[np.ndarray, "large"]
 Seconds = Annotated[dict[str, float], "seconds"]
 
-_REMEDY = "pass the .json file that a job of jaxpe wrote, with its .npz beside it"
+_REMEDY = "pass the .json file that a job of jaxpe wrote, with its .npz next to it"
 
 
 def result_files(result: Any, name: str) -> dict[str, bytes]:
-    """Names and contents of the files that a result is saved as: the same result, the same bytes.
+    """Names and contents of the files of a saved result; equal results give equal bytes.
 
     >>> from typing import NamedTuple
     >>> class Fit(NamedTuple):
@@ -37,7 +37,7 @@ def result_files(result: Any, name: str) -> dict[str, bytes]:
     (['fit.json', 'fit.npz'], b'{\\n  "stress": 0.5\\n}\\n')
     """
     arrays: dict[str, np.ndarray] = {}
-    values = _without_large(result, "", arrays)
+    values = _plain_values(result, "", arrays)
     files = {f"{name}.json": (json.dumps(values, indent=2, allow_nan=False) + "\n").encode()}
     if arrays:
         files[f"{name}.npz"] = npz_bytes(arrays)
@@ -45,14 +45,14 @@ def result_files(result: Any, name: str) -> dict[str, bytes]:
 
 
 def load_result(kind: type, path: str | os.PathLike[str]) -> Any:
-    """A saved result.
+    """Load a saved result.
 
     Args:
         kind: type of the result, such as `jaxpe.analysis.corpus.CorpusAnalysis`.
         path: path of its JSON file.
 
     Raises:
-        InputError: a file that is missing or damaged, or of another kind of result.
+        InputError: a missing or damaged file, or a result of another type.
 
     >>> import tempfile
     >>> from typing import NamedTuple
@@ -69,45 +69,45 @@ def load_result(kind: type, path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     values = read_json(path, remedy=_REMEDY)
     npz = path.with_suffix(".npz")
-    arrays = npz_arrays(npz, place=str(npz), remedy=_REMEDY) if npz.exists() else {}
+    arrays = npz_arrays(npz, where=str(npz), remedy=_REMEDY) if npz.exists() else {}
     for name, array in arrays.items():
-        _put(values, name.split("/"), array, place=path)
-    return from_json(kind, values, place=str(path), finite=False)
+        _put(values, name.split("/"), array, path=path)
+    return from_json(kind, values, where=str(path), finite=False)
 
 
-def _without_large(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Plain values, with the large arrays moved to `arrays` by their place."""
+def _plain_values(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Plain values, with the large arrays moved to `arrays` under their paths."""
     if is_named(value):
         hints, plain = type_hints(type(value)), {}
         for name, item in value._asdict().items():
             if hints[name] == LargeArray:
-                arrays[place + name] = np.asarray(item)
+                arrays[path + name] = np.asarray(item)
             elif hints[name] != Seconds:
-                plain[name] = _without_large(item, f"{place}{name}/", arrays)
+                plain[name] = _plain_values(item, f"{path}{name}/", arrays)
         return plain
     if isinstance(value, Mapping):
-        return {str(k): _without_large(item, f"{place}{k}/", arrays) for k, item in value.items()}
+        return {str(k): _plain_values(item, f"{path}{k}/", arrays) for k, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_large(item, f"{place}{i}/", arrays) for i, item in enumerate(value)]
+        return [_plain_values(item, f"{path}{i}/", arrays) for i, item in enumerate(value)]
     return to_json(value)
 
 
-def _put(values: Any, steps: list[str], array: np.ndarray, *, place: Path) -> None:
-    """Set the value at a place in nested objects and lists."""
+def _put(values: Any, steps: list[str], array: np.ndarray, *, path: Path) -> None:
+    """Set the value at a path in nested objects and lists."""
     try:
         for step in steps[:-1]:
             values = values[int(step)] if isinstance(values, list) else values[step]
         values[steps[-1]] = array
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise InputError(f"{place} has no place for the array {'/'.join(steps)!r:.100}") from error
+        raise InputError(f"{path} has no place for the array {'/'.join(steps)!r:.100}") from error
 
 
-_MOST = 6  # items of a list that are shown
-_LONGEST = 80  # characters of a value that are shown
+_MOST = 6  # items of a list to show at most
+_LONGEST = 80  # characters of a value to show at most
 
 
 def short_repr(value: Any) -> str:
-    """A named tuple with its arrays as dtype and shape, and long lists and texts cut.
+    """Short text of a named tuple: arrays as dtype and shape, long lists and strings cut.
 
     >>> from typing import NamedTuple
     >>> class Corpus(NamedTuple):
@@ -140,7 +140,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-# Of version 3 are headers with names that are not Latin-1, which an array of numbers has none of.
+# Version 3 differs from 2 only in field names that are not Latin-1; arrays of numbers have none.
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -149,7 +149,7 @@ _HEADERS = {
 
 
 def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The content of an .npz without the time of writing, which `np.savez` puts in."""
+    """Content of an .npz without the time of writing, which `np.savez` includes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():
@@ -161,42 +161,42 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def npz_arrays(
-    file: str | os.PathLike[str] | bytes, *, place: str, remedy: str, largest: int | None = None
+    file: str | os.PathLike[str] | bytes, *, where: str, remedy: str, largest: int | None = None
 ) -> dict[str, np.ndarray]:
-    """The arrays of an .npz, or of its content.
+    """Arrays of an .npz file, or of its content.
 
-    Raises `InputError`, with the place and the remedy, for a damaged or encrypted file, for Python
-    objects, and for arrays of more bytes than `largest` or than memory has.
+    Raises `InputError`, with `where` and the remedy, for a damaged or encrypted file, and for
+    Python objects. Arrays may have at most `largest` bytes, and must fit into memory.
 
-    >>> npz_arrays(npz_bytes({"a": np.arange(3)}), place="it", remedy="write it again")
+    >>> npz_arrays(npz_bytes({"a": np.arange(3)}), where="it", remedy="write it again")
     {'a': array([0, 1, 2])}
     """
     try:
         with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
             members = archive.infolist()
             needed = sum(member.file_size for member in members)
-            check_bytes(needed, what=place, remedy=remedy)
+            check_bytes(needed, what=where, remedy=remedy)
             if largest is not None and needed > largest:
                 raise InputError(
-                    f"{place} holds arrays of {needed:,} bytes and may hold {largest:,}; {remedy}"
+                    f"{where} holds arrays of {needed:,} bytes and may hold {largest:,}; {remedy}"
                 )
             return {
                 member.filename.removesuffix(".npy"): read_member(archive, member)
                 for member in members
             }
-    # Of zipfile, of each of its decompressors, and of NumPy's parser of headers, which are Python.
+    # Errors of zipfile, of its decompressors, and of NumPy's header parser, which evaluates Python.
     except Exception as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{place} cannot be read ({reason(error)}); {remedy}") from error
+        raise InputError(f"{where} cannot be read ({reason(error)}); {remedy}") from error
 
 
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """An array of an .npz; raises any error where it is damaged, before it takes memory for it."""
+    """Array of an .npz; a damaged one raises an error of any type before memory is allocated."""
     content = io.BytesIO()
     with archive.open(member) as file:
         shape, by_columns, dtype = npy_header(file, member.file_size)
-        shutil.copyfileobj(file, content)  # to the end, where the checksum is compared
+        shutil.copyfileobj(file, content)  # to the end: zipfile then compares the checksum
     order = "F" if by_columns else "C"
     return np.ndarray(shape, dtype, content.getbuffer(), order=order)
 
@@ -204,16 +204,16 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray
 def npy_header(
     file: io.FileIO | zipfile.ZipExtFile | IO[bytes], size: int
 ) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether by columns, and dtype of a .npy file, held against its size in bytes."""
+    """Shape, whether in Fortran order, and dtype of a .npy file, checked against its size."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"its format is {version}")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of headers as Python 2 wrote them, and bad escapes
+        warnings.simplefilter("ignore")  # about headers of Python 2, and bad escapes
         shape, by_columns, dtype = _HEADERS[version](file)
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
     rest = size - file.tell()
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != rest:
-        raise ValueError(f"its header names shape {shape} of {dtype}, and {rest:,} bytes follow")
+        raise ValueError(f"its header states shape {shape} of {dtype}, but {rest:,} bytes follow")
     return shape, by_columns, dtype

@@ -7,13 +7,13 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from jaxpe.analysis.audit import AuditOptions, audit
-from jaxpe.cli.pages import described_page, run_to_page
+from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.report import audit_summary, audit_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(AuditOptions):
-    __doc__ = described_page(AuditOptions, out="folder for audit.html, audit.json and figures.")
+    __doc__ = page_docstring(AuditOptions, out="folder for audit.html, audit.json and figures.")
     source: Positional[str] = AuditOptions.source
     out: Path = Path("audit")
     png: bool = False

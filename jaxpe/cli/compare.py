@@ -20,23 +20,23 @@ from jaxpe.cli.parsing import command_line, flag_message, parse
 from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
 from jaxpe.training.config import read_config
 
-_SEEDS = 3  # of each configuration; of two, an interval by Student's t says next to nothing
+_SEEDS = 3  # runs per configuration; with two, Student's interval is too wide to be useful
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command:
     """Compare runs of `jaxpe train`, or counts of corpora.
 
-    Runs: settings and results. Runs that differ only in their seeds are one configuration, whose
-    mean has an interval. Counts: distances between the positional geometries of the corpora, and
-    their significance.
+    Runs are compared by settings and results. Runs that differ only in their seeds are one
+    configuration, whose mean has an interval. Counts are compared by the distances between the
+    positional geometries of the corpora, and their significance.
 
     Attributes:
-        runs: folders of two runs or more, on the same documents and of the same task, or of counts
-            that `jaxpe count` wrote, with the same tokenizer and length.
+        runs: folders of two or more runs, with the same documents and task, or of counts that
+            `jaxpe count` wrote, with the same tokenizer and length.
         out: folder for the page, the numbers and the figure.
-        png: whether figures are written as PNG beside SVG.
-        mds_dim: MDS dimensions that Procrustes and principal angles compare, for counts.
+        png: write figures as PNG as well as SVG.
+        mds_dim: number of MDS dimensions for Procrustes and principal angles, for counts.
         permutations: number of random permutations of folds, for counts.
         seed: random seed of the permutations, for counts.
     """
@@ -56,14 +56,16 @@ def run(words: Sequence[str]) -> None:
     counted = [is_counted(folder) for folder in options.runs]
     if any(counted) and not all(counted):
         one, other = (options.runs[counted.index(kind)] for kind in (True, False))
-        raise InputError(f"{one} holds counts, and {other} none; pass counts or runs, not both")
+        raise InputError(
+            f"{one} holds counts, but {other} does not; pass only counts, or only runs"
+        )
     page = _counts(options) if counted and all(counted) else _runs(options)
     print(f"Comparison: {page}   ({time.perf_counter() - started:.0f} s)")
 
 
 def _counts(options: Command) -> Path:
-    """The page on corpora."""
-    found = compare_counts(
+    """Compare corpora, and write their page."""
+    comparison = compare_counts(
         options.runs,
         dim=options.mds_dim,
         permutations=options.permutations,
@@ -71,43 +73,46 @@ def _counts(options: Command) -> Path:
         progress=Bars(Command),
     )
     with output_folder(options.out):
-        page = report.write(found, options.out, png=options.png)
-    rich.print(report.corpora_table(found))
-    _tell(found.warnings, report.corpora_summary(found))
+        page = report.write(comparison, options.out, png=options.png)
+    rich.print(report.corpora_table(comparison))
+    _print_texts(comparison.warnings, report.corpora_summary(comparison))
     return page
 
 
 def _runs(options: Command) -> Path:
-    """The page on runs."""
-    found = compare_runs(options.runs)
-    found = found._replace(warnings=tuple(flag_message(text, Command) for text in found.warnings))
+    """Compare runs, and write their page."""
+    comparison = compare_runs(options.runs)
+    comparison = comparison._replace(
+        warnings=tuple(flag_message(text, Command) for text in comparison.warnings)
+    )
     with output_folder(options.out):
-        commands = more_seeds(options, found)
-        page = report.write(found, options.out, png=options.png, commands=commands)
-    rich.print(report.comparison_table(found))
-    _tell(found.warnings, report.comparison_summary(found))
+        commands = more_seeds(options, comparison)
+        page = report.write(comparison, options.out, png=options.png, commands=commands)
+    rich.print(report.comparison_table(comparison))
+    _print_texts(comparison.warnings, report.comparison_summary(comparison))
     return page
 
 
-def _tell(warnings: Sequence[str], summary: str) -> None:
+def _print_texts(warnings: Sequence[str], summary: str) -> None:
     for text in (*(f"Warning: {text}" for text in warnings), summary):
         rich.print(Text(f"{text}\n"))
 
 
-def more_seeds(options: Command, found: RunComparison) -> dict[str, str]:
+def more_seeds(options: Command, comparison: RunComparison) -> dict[str, str]:
     """Commands that train each configuration from three seeds, and then compare all runs."""
-    from jaxpe.cli import train  # which has the command that compares
+    from jaxpe.cli import train  # imported late: it imports this module
 
     commands, folders = {}, list(options.runs)
-    for group in found.groups if len(found.groups) > 1 else ():
-        own = [i for i, one in enumerate(found.runs) if one.group == group.name]
-        config = read_config(options.runs[own[0]])
-        known = {found.runs[i].init_seed for i in own}
-        new = [seed for seed in range(_SEEDS + len(known)) if seed not in known]
-        for seed in new[: max(0, _SEEDS - len(own))]:
-            other = train.another_seed(config, seed)
-            commands[f"Train “{group.name}” from initial weights {seed}"] = train.anew(other)
-            folders.append(other.out)
+    for group in comparison.groups if len(comparison.groups) > 1 else ():
+        members = [i for i, one in enumerate(comparison.runs) if one.group == group.name]
+        config = read_config(options.runs[members[0]])
+        seeds = {comparison.runs[i].init_seed for i in members}
+        new_seeds = [seed for seed in range(_SEEDS + len(seeds)) if seed not in seeds]
+        for seed in new_seeds[: max(0, _SEEDS - len(members))]:
+            new_config = train.config_with_seed(config, seed)
+            purpose = f"Train “{group.name}” from initial weights {seed}"
+            commands[purpose] = train.train_command(new_config)
+            folders.append(new_config.out)
     if commands:
         commands["Compare all"] = command_line(dataclasses.replace(options, runs=tuple(folders)))
     return commands

@@ -13,12 +13,12 @@ Item = TypeVar("Item")
 
 
 class Bars:
-    """Progress as bars on standard error where it is a terminal, and lines.
+    """Progress as lines, and as bars if standard error is a terminal.
 
     Args:
-        options: dataclass of the command's options, whose names lines show as flags.
-        quiet: show nothing, as all processes of a run but the first.
-        say: a function that shows a line; on standard error when None.
+        options: dataclass of the command's options; lines show their names as flags.
+        quiet: whether to show nothing, as in all processes of a run except the first.
+        say: function that shows a line; None for standard error.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Bars:
     def track(
         self, items: Iterable[Item], description: str, *, total: int | None = None
     ) -> Iterable[Item]:
-        """The items, with a bar while they are consumed; a stage inside another has its own."""
+        """Yield the items, with a bar while they are consumed; nested iterations have several."""
         if not self._console.is_terminal:
             return items
         if total is None and isinstance(items, Sized):
@@ -53,12 +53,12 @@ class Bars:
                 bars.advance(bar)
         finally:
             bars.remove_task(bar)
-            if not bars.tasks:  # a line between bars would be written over
+            if not bars.tasks:  # a bar that stays would overwrite lines
                 bars.stop()
                 self._display = None
 
     def say(self, line: str) -> None:
-        """A line as it is, never wrapped."""
+        """Show a line, without wrapping it."""
         line = flag_message(line, self._options)
         if self._say is not None:
             return self._say(line)

@@ -11,13 +11,13 @@ from tyro.conf import Positional
 from jaxpe.analysis import to_json
 from jaxpe.analysis.properties import PropertyOptions, tabulate
 from jaxpe.cli.console import Bars
-from jaxpe.cli.parsing import described, parse
+from jaxpe.cli.parsing import command_docstring, parse
 from jaxpe.report import property_markdown, property_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(PropertyOptions):
-    __doc__ = described(PropertyOptions, form="how to print.")
+    __doc__ = command_docstring(PropertyOptions, form="how to print.")
     names: Positional[tuple[str, ...]] = ()
     form: Literal["table", "markdown", "json"] = "table"
 
@@ -25,12 +25,12 @@ class Command(PropertyOptions):
 def run(words: Sequence[str]) -> None:
     """Compute the properties and print them."""
     options = parse(Command, words)
-    found = tabulate(options, progress=Bars(Command))
+    properties = tabulate(options, progress=Bars(Command))
     if options.form == "json":
-        print(json.dumps(to_json(found), indent=2))
+        print(json.dumps(to_json(properties), indent=2))
     elif options.form == "markdown":
-        print(property_markdown(found))
+        print(property_markdown(properties))
     else:
-        rich.print(property_table(found))
+        rich.print(property_table(properties))
         if options.about == "names":
             print("Computed: --about overview, expressiveness, generalisation, extrapolation, cost")

@@ -5,17 +5,17 @@ import sys
 
 from jaxpe._core.files import cache_directory, cache_problem
 
-# Halves the time that XLA compiles small programs, which then run a fifth longer.
+# Halves the time that XLA takes to compile small programs, which then run a fifth longer.
 _QUICK_COMPILATION = {
     "xla_backend_optimization_level": "1",
     "xla_cpu_use_fusion_emitters": "false",
     "xla_cpu_parallel_codegen_split_count": "1",
 }
-_TESTED_JAXLIB = ("0.9.", "0.10.")  # XLA aborts at a flag that it does not know
+_TESTED_JAXLIB = ("0.9.", "0.10.")  # XLA aborts on an unknown flag
 
 
 def set_environment(*, small_programs: bool) -> None:
-    """Set defaults for a command; variables that the user has set stay.
+    """Set environment variables for a command; values set by the user stay.
 
     Args:
         small_programs: whether programs take longer to compile than to run.
@@ -23,8 +23,9 @@ def set_environment(*, small_programs: bool) -> None:
     # With more LAPACK threads than processors, an eigendecomposition of 128 positions takes 100
     # times as long: idle threads of OpenBLAS spin.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(max((os.cpu_count() or 1) // 4, 1)))
-    os.environ["MPLBACKEND"] = "agg"  # figures are files, and Matplotlib refuses unknown names
-    from importlib import metadata  # slow: it imports the parser of mail
+    # Figures are files. A backend in the user's environment may be one that Matplotlib lacks.
+    os.environ["MPLBACKEND"] = "agg"
+    from importlib import metadata  # imported late: it is slow, since it imports `email`
 
     if small_programs and metadata.version("jaxlib").startswith(_TESTED_JAXLIB):
         flags = os.environ.get("XLA_FLAGS", "")

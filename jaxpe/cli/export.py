@@ -14,11 +14,11 @@ from jaxpe.report.text import without_text
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command:
-    """Write a corpus as a TFDS dataset (array_record), to be read back by path.
+    """Write a corpus as a TFDS dataset (array_record), which can be read by its path.
 
     Attributes:
-        source: source, as for `jaxpe report`.
-        directory: folder that is made to hold the dataset.
+        source: corpus, as for `jaxpe report`.
+        directory: folder to create for the dataset.
         text_field: column or key with the text, in files with columns.
         skip_nulls: leave out rows whose text is null or missing, and say how many.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.

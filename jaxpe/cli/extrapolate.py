@@ -12,7 +12,7 @@ from jaxpe.analysis.extrapolation import (
     variant_names,
 )
 from jaxpe.cli.console import Bars
-from jaxpe.cli.pages import described_page, run_to_page
+from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.cli.parsing import plain
 from jaxpe.data import SEQUENCE_TASKS
 from jaxpe.encodings import catalogue
@@ -21,10 +21,10 @@ from jaxpe.report import extrapolation_table
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(ExtrapolationOptions):
-    __doc__ = described_page(
+    __doc__ = page_docstring(
         ExtrapolationOptions,
         out="folder for extrapolation.html, extrapolation.json, figures and trained models.",
-        list="whether to print the names of presets, tasks and encodings, and end.",
+        list="print the names of presets, tasks and encodings, and exit.",
     )
     out: Path = Path("extrapolation")
     png: bool = False
@@ -43,7 +43,7 @@ def run(words: Sequence[str]) -> None:
 
 
 def _names() -> str:
-    """Presets, tasks and encodings, with what each is."""
+    """Text that lists presets, tasks and encodings with their descriptions."""
     presets = {
         name: "; ".join(
             f"{', '.join(suite.tasks)} under {len(suite.encodings)} encodings" for suite in suites
@@ -56,4 +56,4 @@ def _names() -> str:
     lines = ["--preset", *(f"  {name:{width}}  {text}" for name, text in presets.items()), ""]
     lines += ["--tasks", f"  {', '.join(SEQUENCE_TASKS)}", "", "--encodings"]
     lines += [f"  {name:{width}}  {text}" for name, text in encodings.items()]
-    return "\n".join([*lines, "", "An encoding of your own is passed as my_module:my_encoding."])
+    return "\n".join([*lines, "", "Pass your own encoding as my_module:my_encoding."])

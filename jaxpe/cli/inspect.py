@@ -8,17 +8,17 @@ from tyro.conf import Positional
 
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
 from jaxpe.cli.console import Bars
-from jaxpe.cli.pages import described_page, run_to_page
+from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.cli.parsing import plain
 from jaxpe.report import inspect_summary, inspect_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(InspectOptions):
-    __doc__ = described_page(
+    __doc__ = page_docstring(
         InspectOptions,
-        out="folder for inspect.html, inspect.md, inspect.json, figures and what is kept of each "
-        "stage: the same command resumes.",
+        out="folder for inspect.html, inspect.md, inspect.json, figures and intermediate results, "
+        "from which the same command resumes.",
     )
     model: Positional[str]
     source: Positional[str] = InspectOptions.source

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM end a command within two seconds, whatever it is doing."""
+"""Exit within two seconds of SIGINT or SIGTERM, whatever the command is doing."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from types import FrameType
 
 from jaxpe._core.files import discard_unfinished
 
-GRACE_S = 1.2  # for a command to close what it has open, before the process ends all the same
+GRACE_S = 1.2  # seconds for a command to close its files before the process ends
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -19,16 +19,17 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
     """End the process with status 128 + signal soon after SIGINT or SIGTERM.
 
-    Python runs signal handlers in the main thread between two of its instructions. One of them,
-    such as compiling, may take many seconds, and libraries catch exceptions. So a thread learns of
-    the signal from the operating system, through a socket, and ends the process after `GRACE_S`.
-    The interpreter's own shutdown is left out: it waits for threads at work, and crashes in some.
+    Python runs signal handlers in the main thread, between two instructions. An instruction such as
+    compiling may take many seconds, and libraries may catch the exception of a handler. Therefore a
+    thread receives the signal from the operating system through a socket, and ends the process
+    after `GRACE_S`. The interpreter's shutdown is skipped: it waits for running threads, and some
+    of them crash in it.
 
-    A signal that is ignored stays so, as `nohup` has it. A handler with the attribute `defers` is
-    trusted with the first signal: training finishes and saves its step.
+    An ignored signal stays ignored, as under `nohup`. A handler whose attribute `defers` is true
+    takes the first signal itself: training finishes and saves its step.
 
     Args:
-        message: function that returns a last line for standard error, or "".
+        message: function that returns the last line for standard error, or "".
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -52,18 +53,18 @@ def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if received:  # and a library may have made another exception of it
+        if received:  # a library may have replaced the KeyboardInterrupt by another exception
             _end(received[0], message)
         raise
     finally:
         signal.set_wakeup_fd(descriptor)
         for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)  # None for one that is not Python's
+            signal.signal(number, handler or signal.SIG_DFL)  # None: not installed by Python
         sender.close()
 
 
 def _watch(receiver: socket.socket, message: Callable[[], str]) -> None:
-    """End the process a while after a signal, at once after a second one."""
+    """End the process `GRACE_S` after a signal, or immediately after a second one."""
     with receiver:
         while number := _next_signal(receiver):
             receiver.settimeout(GRACE_S)
@@ -72,14 +73,14 @@ def _watch(receiver: socket.socket, message: Callable[[], str]) -> None:
                     return  # the context was left
             except TimeoutError:
                 again = 0
-            # Looked at after the grace, in which training may have come to a step that it saves.
+            # Read after the grace period, in which training may have completed its first step.
             if again or not getattr(signal.getsignal(number), "defers", False):
                 _end(number, message)
             receiver.settimeout(None)
 
 
 def _next_signal(receiver: socket.socket) -> int:
-    """Number of the next signal that ends a command; 0 where the context is left."""
+    """Number of the next SIGINT or SIGTERM; 0 when the context ends."""
     while content := receiver.recv(1):
         if content[0] in _SIGNALS:
             return content[0]
@@ -87,20 +88,20 @@ def _next_signal(receiver: socket.socket) -> int:
 
 
 def _imports(frame: FrameType | None) -> bool:
-    """Whether a module is being imported: one in C may crash on an exception, or drop it."""
+    """Whether a module is being imported: a C extension may crash on an exception, or lose it."""
     while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
         frame = frame.f_back
     return frame is not None
 
 
 def _end(number: int, message: Callable[[], str]) -> None:
-    """End the process at once, without a file that is not whole."""
+    """End the process immediately, leaving no incomplete file."""
     with contextlib.suppress(Exception):
         discard_unfinished()
         if text := message():
             print(text, file=sys.stderr)
         if sys.stderr.isatty():
-            print("\033[?25h", end="", file=sys.stderr)  # shows the cursor that a bar has hidden
+            print("\033[?25h", end="", file=sys.stderr)  # show the cursor, which bars hide
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
     os._exit(128 + number)

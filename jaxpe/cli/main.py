@@ -1,4 +1,4 @@
-"""The command line `jaxpe`: finds the commands, and turns bad input into one line and exit 2."""
+"""Command line `jaxpe`: its commands, and errors as one line with an exit code."""
 
 import contextlib
 import importlib
@@ -16,7 +16,7 @@ from jaxpe.cli.environment import set_environment
 from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.parsing import flag_message
 
-# Each is a module of this package, imported when it is run.
+# Each command is a module of this package, imported when it runs.
 COMMANDS = {
     "report": "measure how tokens depend on position in a corpus, and write a report",
     "encodings": "list the positional encodings, or print computed properties of them",
@@ -40,7 +40,7 @@ _TRAINING = {"train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensor
 _EXTRAS = {"report": _PAGES, "count": {"data": ("grain", "orbax.checkpoint")}} | dict.fromkeys(
     ("audit", "inspect", "spectral", "extrapolate", "train", "compare"), _TRAINING
 )
-_OUT_OF_MEMORY = (
+_MEMORY_MESSAGE = (
     "out of memory ({}); pass a smaller length, batch or model, or fewer documents at once"
 )
 
@@ -51,34 +51,34 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a character
             stream.reconfigure(errors="backslashreplace")
     with prompt_exit():
-        _run_to_end(sys.argv[1:])
+        _run_with_errors(sys.argv[1:])
 
 
-def _run_to_end(words: list[str]) -> None:
-    """Run a command; what is wrong with its input or with the machine becomes one line."""
+def _run_with_errors(words: list[str]) -> None:
+    """Run a command; an error of its input or of the machine becomes one line and an exit code."""
     try:
         _run(words)
-        sys.stdout.flush()  # what cannot be written is noticed here, and not after the end
-    except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
+        sys.stdout.flush()  # raises for output that cannot be written, before the exit code is set
+    except BrokenPipeError:  # the reader of a pipe, such as head, has closed it
         _drop_output()
     except (InputError, MissingExtraError, OSError) as error:
         _fail(str(error), code=2)
     except MemoryError as error:
-        _fail(_OUT_OF_MEMORY.format(error), code=2)
-    except FloatingPointError as error:  # training came to NaN: not the fault of the input
+        _fail(_MEMORY_MESSAGE.format(error), code=2)
+    except FloatingPointError as error:  # training diverged: the input is not at fault
         _fail(str(error), code=1)
     except RuntimeError as error:
         _fail(_machine_message(error), code=2)
-    except SystemExit as stop:  # of --help, and of options that cannot be parsed
-        if isinstance(stop.__context__, BrokenPipeError):  # Rich's, of a pipe as above
+    except SystemExit as stop:  # after --help, and for options that cannot be parsed
+        if isinstance(stop.__context__, BrokenPipeError):  # raised by Rich, for a closed pipe
             return _drop_output()
         raise
-    except KeyboardInterrupt as stop:  # of training, with the number of the signal
+    except KeyboardInterrupt as stop:  # from training, with the number of the signal
         sys.exit(128 + (stop.args[1] if len(stop.args) > 1 else signal.SIGINT))
 
 
 def _run(words: list[str]) -> None:
-    """The command that the first word names."""
+    """Run the command that the first word names."""
     if words[:1] == ["--version"]:
         return print(f"jaxpe {jaxpe.__version__}")
     if words[:1] in (["-h"], ["--help"]):
@@ -119,19 +119,19 @@ The geometry of positional encodings, measured on your corpus.
 
 
 def _import_jax() -> None:
-    """Import JAX, which looks at its settings then."""
+    """Import JAX, which then checks its environment variables."""
     try:
         importlib.import_module("jax")
     except ValueError as error:
         settings = ", ".join(sorted(name for name in os.environ if name.startswith("JAX_")))
-        raise InputError(f"{error}; correct or unset it (set here: {settings})") from error
+        raise InputError(f"{error}; correct or unset it (variables set: {settings})") from error
 
 
 def _machine_message(error: RuntimeError) -> str:
     """Message of JAX about memory or devices; other errors are raised."""
     text = str(error)
     if any(words in text for words in ("RESOURCE_EXHAUSTED", "Out of memory")):
-        return _OUT_OF_MEMORY.format(text.splitlines()[0])
+        return _MEMORY_MESSAGE.format(text.splitlines()[0])
     if any(words in text for words in ("Unable to initialize backend", "Unknown backend")):
         return f"{text}; correct or unset JAX_PLATFORMS and JAX_DEFAULT_DEVICE"
     raise error
@@ -144,13 +144,13 @@ def _fail(message: str, *, code: int) -> None:
     except OSError:  # a full disk
         _drop_output()
     with contextlib.suppress(OSError):
-        # A name of thousands of letters is cut.
+        # Cut names of thousands of characters.
         line = re.sub(r"(\S{100})\S{100,}(\S{40})", r"\1…\2", " ".join(message.splitlines()))
         print(f"jaxpe: {line}", file=sys.stderr)
     sys.exit(code)
 
 
 def _drop_output() -> None:
-    """Throw away what cannot be written, which Python would try again at its end."""
+    """Discard output that cannot be written; Python would try again when it exits."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

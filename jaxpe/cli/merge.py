@@ -18,13 +18,12 @@ from jaxpe.report import counts_table
 class Command:
     """Add counts of different documents, such as from several machines, in any order.
 
-    Vocabularies of words and characters may differ, unless one was cut.
+    Vocabularies of words and characters may differ, unless one was cut to a largest size.
 
     Attributes:
         folders: folders that `jaxpe count` wrote, all with the same tokenizer and settings.
         out: folder for their sum.
-        weights: number of times that the documents of each folder count, for a mixture; 1 when
-            absent.
+        weights: multiplicity of the documents of each folder, for a mixture; 1 when absent.
     """
 
     folders: Positional[tuple[Path, ...]]
@@ -37,7 +36,7 @@ def run(words: Sequence[str]) -> None:
     options = parse(Command, words)
     try:
         merged = merge(options.folders, options.out, weights=options.weights)
-    except InputError as error:  # which names options of a count
+    except InputError as error:  # the message names options of `jaxpe count`
         raise InputError(flag_message(str(error), count.Command)) from error
     rich.print(counts_table(merged))
     print(f"Counts: {options.out}")

@@ -11,18 +11,23 @@ from rich.text import Text
 from jaxpe import report
 from jaxpe._core.files import output_folder
 from jaxpe.cli.console import Bars
-from jaxpe.cli.parsing import described, parse
+from jaxpe.cli.parsing import command_docstring, parse
 
 # The docstring of a command with the options `out` and `png`.
-described_page = functools.partial(described, png="whether figures are written as PNG beside SVG.")
+page_docstring = functools.partial(command_docstring, png="write figures as PNG as well as SVG.")
 
 
 def run_to_page(
     kind: type, words: Sequence[str], job: Callable[..., Any], label: str, *shown: Callable
 ) -> None:
-    """Run a job as words ask, write its page into the folder `out`, and print it.
+    """Run a job, write its page into the folder `out`, and print a summary.
 
-    `shown` make the texts and tables that are printed before the labelled path of the page.
+    Args:
+        kind: dataclass of the command's options.
+        words: words of the command line.
+        job: function of the options that returns the result.
+        label: label of the path of the page, which is printed last.
+        *shown: functions of the result that return the texts and tables to print.
     """
     started = time.perf_counter()
     options: Any = parse(kind, words)

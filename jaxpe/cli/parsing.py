@@ -1,4 +1,4 @@
-"""Command line: its words as options of a job, and messages with flags for arguments."""
+"""Options of a job from the words of a command line, and messages with flags for arguments."""
 
 import dataclasses
 import re
@@ -16,40 +16,41 @@ _ARGUMENT = re.compile(r"`([a-z_][a-z_.]*)(?:=([^`]*))?`")
 
 
 def parse(kind: type[Options], words: Sequence[str], *, default: Options | None = None) -> Options:
-    """The options that words ask for, in place of the defaults; help is printed and ends."""
+    """Options from the words of a command line; `--help` prints the help and exits."""
     tyro = require("tyro", extra="report")
     prog = f"jaxpe {kind.__module__.rpartition('.')[2]}"
     defaults = {} if default is None else {"default": default}
-    return tyro.cli(kind, args=_parsed_lengths(words), prog=prog, **defaults)
+    return tyro.cli(kind, args=_words_in_digits(words), prog=prog, **defaults)
 
 
-def _parsed_lengths(words: Sequence[str]) -> list[str]:
-    """The words, with lengths of text such as 128k in digits."""
-    found = []
+def _words_in_digits(words: Sequence[str]) -> list[str]:
+    """Words with lengths such as 128k written in digits."""
+    parsed = []
     for before, word in zip(("", *words), words, strict=False):
         flag, _, value = word.rpartition("=")
         name = _LENGTHS.get(flag or before)
-        if name is not None and value != "None" and not value.startswith("-"):  # these are tyro's
+        # "None" and negative numbers are left to tyro.
+        if name is not None and value != "None" and not value.startswith("-"):
             length = parse_length(name, value)
             word = f"{flag}={length}" if flag else str(length)
-        found.append(word)
-    return found
+        parsed.append(word)
+    return parsed
 
 
-def described(options: type, **more: str) -> str:
-    """The docstring of a command: that of its options, and a line for each further one."""
+def command_docstring(options: type, **more: str) -> str:
+    """Docstring of a command: the job's options, with a line for each additional option."""
     lines = [f"    {name}: {text}" for name, text in more.items()]
     return "\n".join([(options.__doc__ or "").rstrip(), *(f"    {line}" for line in lines), "    "])
 
 
 def plain(options: Any, kind: Callable[..., Options]) -> Options:
-    """The options of a job from those of its command, which has more."""
+    """Options of a job from the options of its command, which has more."""
     fields = dataclasses.fields(typing.cast(Any, kind))
     return kind(**{field.name: getattr(options, field.name) for field in fields})
 
 
 def flag_message(message: str, options: type) -> str:
-    """A message of the library with the arguments in backticks that are options written as flags.
+    """Message of the library with arguments in backticks replaced by flags, if they are options.
 
     >>> @dataclasses.dataclass
     ... class Sizes:
@@ -59,10 +60,10 @@ def flag_message(message: str, options: type) -> str:
     """
     names = _names(options)
 
-    def flag(found: re.Match[str]) -> str:
-        name, value = found[1], found[2]
+    def flag(match: re.Match[str]) -> str:
+        name, value = match[1], match[2]
         if name not in names:
-            return found[0]
+            return match[0]
         if names[name]:  # a positional argument has no flag
             return name if value is None else value
         return " ".join(_flag(name, *([] if value is None else [value])))
@@ -71,11 +72,11 @@ def flag_message(message: str, options: type) -> str:
 
 
 def command_line(options: Any, **changes: Any) -> str:
-    """The command that asks for options, quoted for a shell; those of their default are left out.
+    """Command line that sets options, quoted for a shell; defaults are left out.
 
     Args:
-        options: options of a command, whose module names it.
-        changes: options in place of those.
+        options: options of a command, which is named after their module.
+        **changes: changes of the options.
 
     >>> from pathlib import Path
     >>> from jaxpe.cli.train import Command
@@ -94,7 +95,7 @@ def command_line(options: Any, **changes: Any) -> str:
 
 
 def _flag(name: str, *values: Any) -> list[str]:
-    """The words of an option."""
+    """Words of the command line for an option."""
     written = name.replace("_", "-")
     if [str(value) for value in values] in (["True"], ["False"]):
         return [f"--{written}" if str(values[0]) == "True" else f"--no-{written}"]
@@ -102,7 +103,7 @@ def _flag(name: str, *values: Any) -> list[str]:
 
 
 def _flat(options: Any, prefix: str = "") -> dict[str, Any]:
-    """Values of options by name, nested ones with a dot; of a class, the defaults that it has."""
+    """Values of options by name, nested names with a dot; for a class, its defaults."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(options):
         value = getattr(options, field.name, dataclasses.MISSING)
@@ -112,7 +113,7 @@ def _flat(options: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _names(options: type, prefix: str = "") -> Mapping[str, bool]:
-    """Names of the options, those of nested ones with a dot, and whether each is positional."""
+    """Names of the options, nested names with a dot, and whether each option is positional."""
     from tyro.conf import Positional
 
     positional = typing.get_args(Positional[int])[1:]

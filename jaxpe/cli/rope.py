@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from jaxpe import report
 from jaxpe._core.files import output_folder
 from jaxpe._core.json_values import to_json
-from jaxpe.cli.parsing import described, flag_message, parse, plain
+from jaxpe.cli.parsing import command_docstring, flag_message, parse, plain
 from jaxpe.report.rope.text import ROPE_LEGEND, thread_address
 from jaxpe.rope import Finding, RopeAnalysis, RopeOptions, explain_rope
 
@@ -22,7 +22,7 @@ NOT_JUDGED = 3  # exit code
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(RopeOptions):
-    __doc__ = described(
+    __doc__ = command_docstring(
         RopeOptions,
         json="print only the result, as JSON.",
         explain="explain the columns of the tables.",
@@ -40,7 +40,7 @@ def run(words: Sequence[str]) -> None:
     """Read the configuration, print the result, and write the page if `--out` is given."""
     options = parse(Command, words)
     analysis = explain_rope(plain(options, RopeOptions))
-    analysis = analysis._replace(findings=tuple(map(_flagged_finding, analysis.findings)))
+    analysis = analysis._replace(findings=tuple(map(_finding_with_flags, analysis.findings)))
     page = None
     if options.out is not None:
         with output_folder(options.out):
@@ -48,20 +48,20 @@ def run(words: Sequence[str]) -> None:
     if options.json:
         print(json.dumps(to_json(analysis), indent=2))
     else:
-        _tell(analysis, legend=options.explain)
+        _print_analysis(analysis, legend=options.explain)
         if page is not None:
             print(f"Page: {page}")
     if analysis.status != "judged":
         sys.exit(NOT_JUDGED)
 
 
-def _flagged_finding(finding: Finding) -> Finding:
+def _finding_with_flags(finding: Finding) -> Finding:
     return finding._replace(
         text=flag_message(finding.text, Command), remedy=flag_message(finding.remedy, Command)
     )
 
 
-def _tell(analysis: RopeAnalysis, *, legend: bool) -> None:
+def _print_analysis(analysis: RopeAnalysis, *, legend: bool) -> None:
     rich.print(report.rope_table(analysis))
     if legend:
         for name, meaning in ROPE_LEGEND:

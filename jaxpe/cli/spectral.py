@@ -7,13 +7,13 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from jaxpe.analysis.attention import AttentionOptions, analyse
-from jaxpe.cli.pages import described_page, run_to_page
+from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.report import spectral_summary, spectral_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(AttentionOptions):
-    __doc__ = described_page(
+    __doc__ = page_docstring(
         AttentionOptions, out="folder for spectral.html, spectral.json, spectral.npz and figures."
     )
     source: Positional[str] = AttentionOptions.source

@@ -43,66 +43,66 @@ class Command(TrainConfig):
 
 
 def run(words: Sequence[str]) -> None:
-    """Train as the words of a command line say, draw the figures, write the page, print a table."""
+    """Train, write the page and its figures, and print a table."""
     config = None
     try:
-        config = parsed(words)
+        config = parse_config(words)
         _keep_freed_memory()
-        with prompt_exit(partial(_how_to_go_on, config, words)):
+        with prompt_exit(partial(_resume_message, config, words)):
             result = train(config, progress=Bars(Command, say=partial(print, flush=True)))
         trained = read_run(config.out)
-        page = write(trained, config.out, png=True, commands=commands_after(trained.config))
+        page = write(trained, config.out, png=True, commands=next_commands(trained.config))
     except KeyboardInterrupt:
-        print(_how_to_go_on(config, words), file=sys.stderr)
+        print(_resume_message(config, words), file=sys.stderr)
         raise
     rich.print(training_table(result.summary))
     rich.print(Text(f"{trained_summary(trained)}\n"))
-    print(f"To extend it: {extending(trained.config)}")
+    print(f"To extend it: {extend_command(trained.config)}")
     print(f"Run: {page}   ({pace(result.summary)})")
 
 
-def parsed(words: Sequence[str]) -> TrainConfig:
-    """The configuration that words ask for; with --resume, the saved one and what they change.
+def parse_config(words: Sequence[str]) -> TrainConfig:
+    """Configuration from the command line; with --resume, the saved one with its changes.
 
-    A name on the hub becomes the folder of a commit, which a run is resumed from.
+    A name on the hub becomes the folder of a commit, so that a resumed run uses that commit.
     """
     config = local_model_options(plain(parse(Command, words), TrainConfig), "pretrained")
     if not config.resume:
         return config
     for side in _SIDES:
-        encoding_entries(config, side)  # imports modules that a person names; a file may not
+        encoding_entries(config, side)  # imports modules of the command line, never of a file
     saved = plain(load_config(config.out), Command)
     return local_model_options(
         plain(parse(Command, words, default=saved), TrainConfig), "pretrained"
     )
 
 
-def resuming(config: TrainConfig, **changes: Any) -> str:
-    """Command that resumes a run, with the options that its folder does not hold."""
-    # A file does not have a module imported: its name must be on the command line.
+def resume_command(config: TrainConfig, **changes: Any) -> str:
+    """Command that resumes a run, with the options that its saved configuration lacks."""
+    # Modules are imported only if the command line names them, never from a file.
     names = {side: getattr(config, side) for side in _SIDES}
     modules = {side: name for side, name in names.items() if ":" in (name or "")}
     return command_line(Command(out=config.out, resume=True), **modules, **changes)
 
 
-def extending(config: TrainConfig) -> str:
-    """The command that trains a finished run for as long again."""
+def extend_command(config: TrainConfig) -> str:
+    """Command that extends a finished run to twice its length."""
     if config.epochs is not None:
-        return resuming(config, epochs=2 * config.epochs)
-    return resuming(config, steps=2 * (config.steps or DEFAULT_STEPS))
+        return resume_command(config, epochs=2 * config.epochs)
+    return resume_command(config, steps=2 * (config.steps or DEFAULT_STEPS))
 
 
-def commands_after(config: TrainConfig) -> dict[str, str]:
+def next_commands(config: TrainConfig) -> dict[str, str]:
     """Commands that continue from a finished run, by their purpose."""
-    other = another_seed(config, config.init_seed + 1)
-    commands = {"extend": extending(config)}
+    other = config_with_seed(config, config.init_seed + 1)
+    commands = {"extend": extend_command(config)}
     if config.pretrained is None and config.encoding != "none":
         out = config.out.parent / f"{config.out.resolve().name}-none"
         without = dataclasses.replace(config, encoding="none", out=out, resume=False)
-        commands["none"] = anew(without)
-    commands["seed"] = anew(other)
+        commands["none"] = train_command(without)
+    commands["seed"] = train_command(other)
     commands["compare"] = command_line(compare.Command(runs=(config.out, other.out)))
-    # They read texts, and import no modules.
+    # These commands read texts, and do not import modules of encodings.
     if config.task != "translate" and ":" not in (config.encoding or ""):
         about = {"source": config.source, "model": str(config.out)}
         commands["spectral"] = command_line(spectral.Command(**about))
@@ -110,31 +110,31 @@ def commands_after(config: TrainConfig) -> dict[str, str]:
     return commands
 
 
-def another_seed(config: TrainConfig, init_seed: int) -> TrainConfig:
-    """The same run from other initial weights, in a folder beside it."""
+def config_with_seed(config: TrainConfig, init_seed: int) -> TrainConfig:
+    """Configuration with other initial weights and another folder, next to the first."""
     out = config.out.parent / f"{config.out.resolve().name}-init-{init_seed}"
     return dataclasses.replace(config, init_seed=init_seed, out=out, resume=False)
 
 
-def anew(config: TrainConfig) -> str:
-    """The command that trains a configuration from the start."""
+def train_command(config: TrainConfig) -> str:
+    """Command that trains a configuration from the start."""
     return command_line(plain(config, Command))
 
 
-def _how_to_go_on(config: TrainConfig | None, words: Sequence[str]) -> str:
+def _resume_message(config: TrainConfig | None, words: Sequence[str]) -> str:
     """Message about an interrupted run: the command that resumes it, or starts again."""
     same = shlex.join(["jaxpe", "train", *words])
     if config is None:  # options were being read
         return f"To start again: {same}"
-    if not _is_of(config, config.out):
+    if not _holds_run(config, config.out):
         return f"Nothing is saved yet. To start again: {same}"
-    again = same if config.resume else resuming(config)
+    again = same if config.resume else resume_command(config)
     if newest_checkpoint(config.out / CHECKPOINTS) is None:
         return f"No step is saved yet. To start again: {again}"
     return f"To go on: {again}"
 
 
-def _is_of(config: TrainConfig, folder: Path) -> bool:
+def _holds_run(config: TrainConfig, folder: Path) -> bool:
     """Whether a folder holds the run of a configuration, or a shorter one that it extends."""
     try:
         saved = read_config(folder)
@@ -144,10 +144,10 @@ def _is_of(config: TrainConfig, folder: Path) -> bool:
 
 
 def _keep_freed_memory() -> None:
-    """Have glibc keep what is freed, for the rest of this process.
+    """Make glibc keep freed memory, for the rest of this process.
 
-    XLA on CPU asks for the memory of a step anew each time; page faults on what was just given back
-    cost a quarter of a step.
+    XLA on CPUs allocates new memory in each step. Page faults on memory that was just returned to
+    the system take a quarter of a step.
     """
     if platform.libc_ver()[0] != "glibc":
         return

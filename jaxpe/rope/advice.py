@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from jaxpe.rope.checks import Case
 from jaxpe.rope.comparison import SAME
-from jaxpe.rope.evaluation import Placed, program_result
-from jaxpe.rope.families import OWN_CODE, auto_class, parts_of, vendor_value
+from jaxpe.rope.evaluation import ModelGroup, program_result
+from jaxpe.rope.families import REMOTE_CODE, auto_class, part_types, vendor_value
 from jaxpe.rope.fields import Fields
 from jaxpe.rope.layers import UNSCALED, layer_groups
 from jaxpe.rope.programs.base import ORIGINAL, Reader
@@ -25,10 +25,10 @@ _Changes = dict[str, tuple[str, Mapping[str, Any]]]
 
 
 class _Goal(NamedTuple):
-    """YaRN that recipes are for.
+    """Target of the recipes: YaRN with these numbers.
 
     Attributes:
-        found: file as it is.
+        case: configuration and its analysis.
         widest: rotating layers that reach furthest.
         factor: s of YaRN.
         original: L0.
@@ -45,19 +45,20 @@ class _Goal(NamedTuple):
 def recipes(case: Case) -> tuple[Recipe, ...]:
     """YaRN settings for a text longer than the configured length.
 
-    Each is for the programs that compute this YaRN from it, by their rules. Empty if no rotating
+    A recipe is for programs that compute this YaRN from it, by their rules. Empty if no rotating
     layer sees more than the configured length, or if the file has another scaling than YaRN. The
-    vendor's documented values come first. Otherwise YaRN starts from the length before scaling, or
-    from `max_position_embeddings` without scaling.
+    vendor's documented values have priority. Without them, YaRN starts from the length before
+    scaling; in an unscaled file, from `max_position_embeddings`.
     """
     analysis, widest, kind = case.analysis, case.widest, _SCALED.get(case.kind)
     types = {group.rope_type for group in analysis.groups if group.turns}
     if analysis.status != "judged" or widest is None or widest.part != case.model.part:
         return ()
-    own_code = case.model.family.since == OWN_CODE and kind != "yarn"  # it may not have YaRN
+    # Code in a checkpoint need not implement YaRN, unless the file already uses it.
+    remote_code = case.model.family.since == REMOTE_CODE and kind != "yarn"
     other = widest.rope_type != kind or not types <= {"default", "yarn"}
     other |= bool(case.model.family.nested_base)  # programs do not agree on the base
-    if other or own_code or widest.reach <= analysis.context:
+    if other or remote_code or widest.reach <= analysis.context:
         return ()
     vendor = vendor_value(case.name, analysis.context)
     original = int(case.original or vendor.get("original", 0)) or analysis.context
@@ -67,11 +68,15 @@ def recipes(case: Case) -> tuple[Recipe, ...]:
     length = max(analysis.length, int(original * factor))
     goal = _Goal(case, widest, factor, original, length)
     changes = _nested_changes(goal) | _flat_changes(goal)
-    return tuple(one for name, change in changes.items() for one in _checked(goal, name, *change))
+    return tuple(
+        one for name, change in changes.items() for one in _verified_recipe(goal, name, *change)
+    )
 
 
-def _checked(goal: _Goal, program: str, text: str, changed: Mapping[str, Any]) -> list[Recipe]:
-    """Recipe for the versions of a program that compute the goal with it, if there are any."""
+def _verified_recipe(
+    goal: _Goal, program: str, text: str, changed: Mapping[str, Any]
+) -> list[Recipe]:
+    """Recipe, named after the versions of the program that compute the goal with it, if any do."""
     form = goal.case.configuration.form
     file = program == "config.json"
     readers = choose_readers(None, form)[:1] if file else choose_readers(program, form)
@@ -86,17 +91,17 @@ def _agrees(goal: _Goal, reader: Reader, changed: Mapping[str, Any]) -> bool:
     fields = Fields({**model.fields.stated, **changed}, model.family, source=model.fields.source)
     models = *configuration.models[:-1], model._replace(fields=fields, context=goal.length)
     turning = (one for one in models if one.family.kind != "axial")
-    placed = [Placed(one, group) for one in turning for group in layer_groups(one)]
-    result = program_result(reader, configuration._replace(models=models), placed, goal.length)
+    groups = [ModelGroup(one, group) for one in turning for group in layer_groups(one)]
+    result = program_result(reader, configuration._replace(models=models), groups, goal.length)
     readings = zip(result.readings, goal.case.analysis.groups, strict=False)
-    told = not result.problem and result.longest >= goal.length
+    agrees = not result.problem and result.longest >= goal.length
     for one, plan in readings:
         scaled = _is_scaled(goal, plan)
         kind = "yarn" if scaled else plan.rope_type
-        told &= one[1:3] == (plan.turns, kind) and one.turning == plan.turning
-        told &= not plan.turns or math.isclose(one.base, plan.base, rel_tol=SAME)
-        told &= not scaled or (one.factor, one.original) == (goal.factor, goal.original)
-    return told
+        agrees &= one[1:3] == (plan.turns, kind) and one.turning == plan.turning
+        agrees &= not plan.turns or math.isclose(one.base, plan.base, rel_tol=SAME)
+        agrees &= not scaled or (one.factor, one.original) == (goal.factor, goal.original)
+    return agrees
 
 
 def _is_scaled(goal: _Goal, plan: LayerPlan) -> bool:
@@ -106,7 +111,7 @@ def _is_scaled(goal: _Goal, plan: LayerPlan) -> bool:
 
 
 def _part(goal: _Goal, plan: LayerPlan, old: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete entry of a group: all its old keys but those that belong to the old factor."""
+    """Complete entry of a group: its old keys, with the goal's numbers in place of the old ones."""
     model = goal.case.model
     width = next(one.width for one in layer_groups(model) if one.name == plan.name)
     shares = old.get(_SHARE), model.fields.number(_SHARE), model.family.fraction
@@ -144,22 +149,23 @@ def _nested_changes(goal: _Goal) -> _Changes:
     case, configuration, length = goal.case, goal.case.configuration, goal.length
     if configuration.form == "gguf":
         return {}
-    own_code = case.model.family.since == OWN_CODE
-    entry = {_OLD if own_code else _NEW: _parameters(goal), _length_name(goal): length}
+    remote_code = case.model.family.since == REMOTE_CODE
+    entry = {_OLD if remote_code else _NEW: _parameters(goal), _length_name(goal): length}
     fields = {_OLD: None, **entry}
-    file = _at(case.model.part, fields if case.stated.get(_OLD) else entry)
-    types = parts_of(configuration.model_type).items()
+    file = _nested_patch(case.model.part, fields if case.stated.get(_OLD) else entry)
+    types = part_types(configuration.model_type).items()
     path = case.model.part or next((key for key, kind in types if kind == case.name), "")
-    patch = shlex.quote(json.dumps(_at(path, entry)))
-    name = shlex.quote(_name(goal)) + " --trust-remote-code" * own_code
+    patch = shlex.quote(json.dumps(_nested_patch(path, entry)))
+    name = shlex.quote(_name(goal)) + " --trust-remote-code" * remote_code
     sglang = f"python -m sglang.launch_server --model-path {name} --context-length {length}"
+    # Text per program; `_verified_recipe` drops the programs that would compute something else.
     texts = {
         "config.json": json.dumps(file, indent=2),
-        "transformers 5": _call(goal, _at(path, entry)),
+        "transformers 5": _call(goal, _nested_patch(path, entry)),
         "vLLM": f"vllm serve {name} --max-model-len {length} --hf-overrides {patch}",
         "SGLang": f"{sglang} --json-model-override-args {patch}",
     }
-    if "." in path:  # these two replace what is below the first level
+    if "." in path:  # these two programs replace whole objects below the first level
         texts |= {"transformers 5": "", "SGLang": ""}
     return {program: (text, fields) for program, text in texts.items()}
 
@@ -170,22 +176,22 @@ def _flat_changes(goal: _Goal) -> _Changes:
     if case.model.part or sum(plan.turns for plan in case.analysis.groups) > 1:
         return {}
     entry = _part(goal, goal.widest, case.entry)
-    beside = {key: entry.pop(key) for key in ("rope_theta", _SHARE) if key in entry}
-    fields = {_OLD: entry, **beside, _length_name(goal): length}
-    whole = case.name == case.configuration.model_type and case.configuration.form != "gguf"
-    calls: _Changes = {"transformers 4": (_call(goal, fields), fields)} if whole else {}
+    other_fields = {key: entry.pop(key) for key in ("rope_theta", _SHARE) if key in entry}
+    fields = {_OLD: entry, **other_fields, _length_name(goal): length}
+    single_model = case.name == case.configuration.model_type and case.configuration.form != "gguf"
+    calls: _Changes = {"transformers 4": (_call(goal, fields), fields)} if single_model else {}
     yarn = f"--rope-scaling yarn --rope-scale {goal.factor:g} --yarn-orig-ctx {goal.original}"
     command = f"llama-server -m MODEL.gguf -c {length} {yarn}"
-    return {**calls, "llama.cpp": (command, {_OLD: entry | beside, _NEW: None})}
+    return {**calls, "llama.cpp": (command, {_OLD: entry | other_fields, _NEW: None})}
 
 
 def _length_name(goal: _Goal) -> str:
-    """Name that the file has for the length."""
-    own = goal.case.model.family.names.get(_LENGTH, _LENGTH)
-    return own if own in goal.case.stated else _LENGTH
+    """Field of the file with the context length."""
+    name = goal.case.model.family.names.get(_LENGTH, _LENGTH)
+    return name if name in goal.case.stated else _LENGTH
 
 
-def _at(path: str, values: dict[str, Any]) -> dict[str, Any]:
+def _nested_patch(path: str, values: dict[str, Any]) -> dict[str, Any]:
     for key in reversed(path.split(".") if path else []):
         values = {key: values}
     return values
@@ -199,6 +205,6 @@ def _name(goal: _Goal) -> str:
 def _call(goal: _Goal, values: dict[str, Any]) -> str:
     """Call that loads the model with changed fields; empty if transformers has none for it."""
     auto, family = auto_class(goal.case.configuration.model_type), goal.case.model.family
-    values = {**values, **({"trust_remote_code": True} if family.since == OWN_CODE else {})}
+    values = {**values, **({"trust_remote_code": True} if family.since == REMOTE_CODE else {})}
     arguments = ", ".join(f"{key}={value!r}" for key, value in values.items())
     return "" if auto == "none" else f"{auto}.from_pretrained({_name(goal)!r}, {arguments})"

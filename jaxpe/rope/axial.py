@@ -1,6 +1,7 @@
-"""Axial rotary embeddings, of vision towers and diffusion transformers: frequencies by axis.
+"""Axial rotary embeddings of vision towers and diffusion transformers: frequencies by axis.
 
-The axes of an image or a video share a head. `families.toml` has the rule for each type.
+The axes of an image or a video divide a head among themselves. `families.toml` has the rule for
+each model type.
 """
 
 import math
@@ -26,8 +27,8 @@ _TURNING = ("full_attention", "window_attention", "sliding_attention")
 def axial_plans(model: Model, length: int) -> tuple[LayerPlan, ...]:
     """Plans of the layer groups in a tower or a diffusion transformer; empty for other models.
 
-    Layers are "axial", or "linear" for convolutions between attention. Base is NaN, and frequencies
-    are empty, where the frequencies are weights of the checkpoint.
+    Layers are "axial", or "linear" for convolutions between attention layers. If the checkpoint
+    learns the frequencies, base is NaN and frequencies are empty.
 
     Raises:
         InputError: fields that contradict each other, or no width of a head.
@@ -42,7 +43,7 @@ def axial_plans(model: Model, length: int) -> tuple[LayerPlan, ...]:
     if family.kind != "axial":
         return ()
     names = layer_kinds(model) if family.layers else None
-    counts = [fields.whole(one, least=0, most=MOST_LAYERS) for one in family.depth]
+    counts = [fields.integer(one, least=0, most=MOST_LAYERS) for one in family.depth]
     if not family.layers and None not in counts:
         names = ["full_attention"] * sum(filter(None, counts))
     plans = []
@@ -76,7 +77,7 @@ def _plan(model: Model, name: str, layers: tuple[int, ...] | None, length: int) 
     frequencies = tuple(axis * _UNITS.get(family.unit, 1.0) / by for axis, by in divided)
     turning = 2 * sum(map(len, frequencies)) or head
     if turning > head:
-        raise InputError(f"{fields.source}: {turning:,} entries turn of a head of {head:,}")
+        raise InputError(f"{fields.source}: {turning:,} of {head:,} entries of a head would rotate")
     pairing = family.pairing
     if pairing not in ("half", "interleaved"):  # the field that says it
         pairing = "half" if fields.get(pairing) == "split" else "interleaved"
@@ -88,7 +89,7 @@ def _plan(model: Model, name: str, layers: tuple[int, ...] | None, length: int) 
 
 
 def _widths(model: Model) -> list[int]:
-    """Entries of the head for each axis, from a field."""
+    """Number of entries of the head for each axis, from a field of the file."""
     family, fields = model.family, model.fields
     if not family.widths:
         return []
@@ -100,8 +101,8 @@ def _widths(model: Model) -> list[int]:
     if isinstance(stated, int):
         stated = [int(stated * (family.fraction or 1))] * len(family.axes)
     sizes = range(0, LARGEST_HEAD + 1, 1 if family.split == "shared" else 2)
-    whole = isinstance(stated, list) and all(type(one) is int and one in sizes for one in stated)
-    if not whole or not 0 < len(stated) <= len(family.axes):
+    valid = isinstance(stated, list) and all(type(one) is int and one in sizes for one in stated)
+    if not valid or not 0 < len(stated) <= len(family.axes):
         raise InputError(
             f"{fields.source}: {family.widths} is {reprlib.repr(stated)}; a list of even numbers "
             f"is needed, for the axes {', '.join(family.axes)}"
@@ -112,8 +113,8 @@ def _widths(model: Model) -> list[int]:
 def _head(model: Model, widths: list[int]) -> int:
     fields, rule = model.fields, model.family.heads
     head = sum(widths) if rule.get("over") == "axes" else head_size(model)
-    head //= math.prod(fields.whole(name) or 1 for name in rule.get("divided", ()))
-    head *= math.prod(fields.whole(name) or 1 for name in rule.get("times", ()))
+    head //= math.prod(fields.integer(name) or 1 for name in rule.get("divided", ()))
+    head *= math.prod(fields.integer(name) or 1 for name in rule.get("times", ()))
     if not 2 <= head <= LARGEST_HEAD:
         raise InputError(f"{fields.source}: a head of {head:,} entries; 2 to {LARGEST_HEAD:,}")
     return head
@@ -174,7 +175,7 @@ def _window(model: Model) -> int | None:
     if "patches" in rule:
         return _first(fields, rule["patches"]) ** 2
     if "field" in rule:
-        return fields.whole(rule["field"])
+        return fields.integer(rule["field"])
     # Windows hold whole blocks of merged patches.
     merge, patch = _first(fields, "spatial_merge_size"), _first(fields, "patch_size")
     return (_first(fields, rule["pixels"]) // merge // patch * merge) ** 2
@@ -202,7 +203,7 @@ def _sixths(model: Model, widths: list[int], head: int, base: float) -> list[np.
     ]
 
 
-def _shared(model: Model, widths: list[int], head: int, base: float) -> list[np.ndarray]:
+def _interleaved_mrope(model: Model, widths: list[int], head: int, base: float) -> list[np.ndarray]:
     """Interleaved M-RoPE: pairs 1, 4, … rotate by height, 2, 5, … by width, the others by time."""
     frequencies = _powers(head, base)
     pairs = np.arange(len(frequencies))
@@ -224,7 +225,7 @@ _SPLITS: dict[str, Callable[[Model, list[int], int, float], list[np.ndarray]]] =
     "sixths": _sixths,
     "eighths": lambda _, widths, head, base: [_powers(head // 8 * n, base) for n in (2, 3, 3)],
     "alternate": lambda _, widths, head, base: [_powers(head, base)[axis::2] for axis in (0, 1)],
-    "shared": _shared,
+    "shared": _interleaved_mrope,
     "spread": _spread,
     "learned": lambda _, widths, head, base: [],
 }

@@ -15,7 +15,7 @@ from typing import Any
 from jaxpe._core.errors import nearest
 from jaxpe.rope.comparison import SAME, largest_ratio, same_frequencies
 from jaxpe.rope.configuration import Configuration
-from jaxpe.rope.families import OWN_CODE, thread_names
+from jaxpe.rope.families import REMOTE_CODE, thread_names
 from jaxpe.rope.fields import is_finite
 from jaxpe.rope.programs.base import (
     FACTOR_BY_LENGTHS,
@@ -23,7 +23,7 @@ from jaxpe.rope.programs.base import (
     ORIGINAL,
     VERSION_4,
     YARNS,
-    type_of,
+    scaling_type,
 )
 from jaxpe.rope.programs.facts import program_facts
 from jaxpe.rope.result import SEVERITIES, Finding, Program, Reading, RopeAnalysis
@@ -31,27 +31,29 @@ from jaxpe.rope.scaling import ROPE_TYPES
 
 Code = tuple[str, dict[str, Any]]
 Codes = Iterator[Code]
-_RADIANS = 0.01  # error of a float32 phase from which on it is told
+_RADIANS = 0.01  # smallest error of a float32 phase that is reported
 
 
 class Case:
-    """Input of a check.
+    """Configuration and its analysis, with the quantities that checks share.
 
     Attributes:
         configuration: fields of the file.
-        analysis: result so far.
-        model: the text model, or the decoder.
-        name: type of that model.
-        stated: fields of that model, as the file has them.
-        widest: the rotating layers that reach furthest.
-        first: the program that others are held against; None if there is none, or no rule knows the
-            model.
+        analysis: result without findings.
+        model: text model, or the decoder.
+        name: model type of `model`.
+        stated: fields of `model`, as the file has them.
+        widest: rotating layers that reach furthest.
+        first: reference program, which others are compared with; None if every program refuses the
+            file, or if the model type has no rules.
         context: configured length.
         length: longest text.
-        scaling_entry: scaling entry of the file, and `parts`, its parts by kind of layer.
-        entry: its part for the widest layers.
+        scaling_entry: scaling entry of the file.
+        parts: parts of `scaling_entry` by kind of layer.
+        entry: part for the widest layers.
         kind: scaling type, as the file names it.
-        original: L0 of the entry, and `factor`, its s; None if absent or not positive.
+        original: L0 of the entry; None if absent or not positive.
+        factor: s of the entry; None if absent or not positive.
         scaled: length after scaling.
     """
 
@@ -60,14 +62,14 @@ class Case:
         self.model, self.widest = configuration.models[-1], analysis.widest
         self.name, self.stated = self.model.family.model_type, self.model.fields.stated
         newest = (p for p in analysis.readers if p.name == analysis.numbers_of)
-        self.first = next(newest, None) if self.model.known else None
+        self.first = next(newest, None) if self.model.has_rules else None
         self.context, self.length = analysis.context, analysis.length
         entry = self.stated.get("rope_scaling") or self.stated.get("rope_parameters")
         self.scaling_entry = entry if isinstance(entry, Mapping) else {}
         self.parts = {k: v for k, v in self.scaling_entry.items() if isinstance(v, Mapping)}
         every = (self.parts.get(self.widest.name if self.widest else ""), *self.parts.values())
         self.entry = next((one for one in every if one is not None), self.scaling_entry)
-        self.kind = type_of(self.entry)
+        self.kind = scaling_type(self.entry)
         self.original, self.factor = self.number(ORIGINAL), self.number("factor")
         self.scaled = (self.original or self.context) * (self.factor or 1.0)
 
@@ -86,7 +88,7 @@ class Case:
             return None
         return program.readings[self.analysis.groups.index(self.widest)]
 
-    def told_apart(self, what: str) -> Iterator[tuple[str, str]]:
+    def differences(self, what: str) -> Iterator[tuple[str, str]]:
         """Disagreements about a quantity: group, and values by program."""
         for group, kind, values in self.analysis.disagreements:
             if kind == what and group is not None:
@@ -95,7 +97,7 @@ class Case:
 
 
 def program_codes(case: Case) -> Codes:
-    """Programs that refuse the configuration, and keys that no program should have to read."""
+    """Programs that refuse the configuration, implausible numbers, and keys that no rule uses."""
     problems: dict[str, list[str]] = {}
     for one in case.analysis.readers:
         if one.problem:
@@ -104,9 +106,9 @@ def program_codes(case: Case) -> Codes:
         listed = "; ".join(f"{', '.join(names)}: {problem}" for problem, names in problems.items())
         code = "refused" if case.analysis.readers[0].problem else "refused_by_some"
         yield code, {"listed": listed}
-    if case.model.family.since == OWN_CODE:  # transformers has no class
+    if case.model.family.since == REMOTE_CODE:  # transformers has no class
         yield "own_code", {}
-    # Numbers that make no sense, of which transformers only warns.
+    # transformers only warns of these numbers.
     row = texts()["unlikely"]
     values = row["usual"] | {k: v for k, v in case.entry.items() if isinstance(v, int | float)}
     pairs = [(one, least, values.get(least, least)) for one, least in row["least"].items()]
@@ -138,7 +140,7 @@ def type_codes(case: Case) -> Codes:
 def key_codes(case: Case) -> Codes:
     """Keys and entries that the model's class ignores."""
     family, entry, reading = case.model.family, case.entry, case.reading(case.first)
-    stated = type_of(case.scaling_entry) != "default" or "rope_theta" in case.scaling_entry
+    stated = scaling_type(case.scaling_entry) != "default" or "rope_theta" in case.scaling_entry
     if family.bases and stated and not case.stated.get("rope_scaling") and not case.parts:
         yield "flat_entry_lost", {}  # its class completes an entry for each kind of layer
     if case.parts and reading and not (family.by_kind or family.bases or family.convert):
@@ -164,7 +166,7 @@ def key_codes(case: Case) -> Codes:
 
 
 def base_code(case: Case) -> Code | None:
-    """Absent θ: each program uses its default, and the defaults differ."""
+    """Absent base θ: each program uses its default, and the defaults differ."""
     reading, form = case.reading(case.first), case.configuration.form
     names = {"rope_theta", "rotary_emb_base", "rope_ratio", "default_theta"}
     names |= {name for name, _ in case.model.family.bases.values()}
@@ -173,15 +175,15 @@ def base_code(case: Case) -> Code | None:
         return None
     field = case.model.family.nested_base
     nested = case.model.fields.number(field)
-    said = {"base": reading.base, "field": field, "nested": nested}
+    numbers = {"base": reading.base, "field": field, "nested": nested}
     if nested is not None:
-        return None if nested == reading.base else ("base_nested", said)
-    of_class = "base_missing" if math.isclose(reading.base, 1e4) else "base_of_class_missing"
-    return "base_of_gguf_missing" if form == "gguf" else of_class, said
+        return None if nested == reading.base else ("base_nested", numbers)
+    code = "base_missing" if math.isclose(reading.base, 1e4) else "base_of_class_missing"
+    return "base_of_gguf_missing" if form == "gguf" else code, numbers
 
 
 def version_4_code(case: Case) -> Code | None:
-    """Entries only in `rope_parameters`, which transformers 4 does not read."""
+    """Entries in `rope_parameters` alone, which transformers 4 does not read."""
     old, new = case.reading(case.program_with_trait(VERSION_4)), case.reading(case.first)
     if old is None or new is None or not case.stated.get("rope_parameters"):
         return None
@@ -190,22 +192,22 @@ def version_4_code(case: Case) -> Code | None:
     if old.rope_type != new.rope_type:
         lost.append(f"the scaling is {old.rope_type} instead of {new.rope_type}")
     if old.turning != new.turning:
-        lost.append(f"{old.turning} entries of a head turn instead of {new.turning}")
+        lost.append(f"{old.turning} entries of a head rotate instead of {new.turning}")
     return ("unseen_by_4", {"lost": ", and ".join(lost)}) if lost else None
 
 
 def factor_code(case: Case) -> Code | None:
-    """YaRN's factor in transformers up to 4.55, computed from two lengths."""
+    """YaRN's factor, which transformers up to 4.55 computes from two lengths instead."""
     program = case.program_with_trait(FACTOR_BY_LENGTHS)
     old = case.reading(program)
     if program is None or old is None or old.rope_type != "yarn" or case.factor is None:
         return None
-    said = {"program": program.name, "stated": case.factor, "used": old.factor}
-    return None if _close(old.factor, case.factor) else ("factor_replaced", said)
+    numbers = {"program": program.name, "stated": case.factor, "used": old.factor}
+    return None if _close(old.factor, case.factor) else ("factor_replaced", numbers)
 
 
 def number_codes(case: Case) -> Codes:
-    """Numbers that are absent or incomplete in the file."""
+    """Bases and attention factors that are absent or incomplete in the file."""
     yield from filter(None, (base_code(case), version_4_code(case)))
     bases = {group.base for group in case.analysis.turning}
     stated = case.stated.get("rope_theta")  # OLMo 3: applies to full attention alone
@@ -214,45 +216,52 @@ def number_codes(case: Case) -> Codes:
     stated = [name for name in ("mscale", "mscale_all_dim") if case.number(name)]
     if len(stated) == 1 and case.kind in YARNS and not case.number("attention_factor"):
         missing = "mscale_all_dim" if stated == ["mscale"] else "mscale"
-        yield "mscale_alone", {"given": stated[0], "missing": missing}
+        yield "mscale_alone", {"key": stated[0], "missing": missing}
 
 
 def difference_codes(case: Case) -> Codes:
     """Quantities that programs compute differently."""
-    turns = "; ".join(f"{name}: {values}" for name, values in case.told_apart("turns"))
+    turns = "; ".join(f"{name}: {values}" for name, values in case.differences("turns"))
     if turns:
         yield "turning_differs", {"listed": turns}
-    for name, listed in itertools.islice(case.told_apart("pairing"), 1):
+    for name, listed in itertools.islice(case.differences("pairing"), 1):
         yield "pairing_differs", {"group": name, "listed": listed}
     yield from filter(None, (factor_code(case), _frequency_code(case)))
-    own, others = _others(case, "attention_factor")
-    parts = (f"{k} uses {v:.4g} ({(v / own) ** 2:.3g} times the logits)" for k, v in others.items())
+    reference, others = _others(case, "attention_factor")
+    parts = (
+        f"{k} uses {v:.4g} ({(v / reference) ** 2:.3g} times the logits)" for k, v in others.items()
+    )
     if others:
-        yield "attention_factor_differs", {"own": own, "listed": "; ".join(parts)}
-    own, others = _others(case, "logit_factor")
+        yield "attention_factor_differs", {"reference": reference, "listed": "; ".join(parts)}
+    reference, others = _others(case, "logit_factor")
     listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
-    if listed or not _close(own, 1.0):
-        yield "logit_factor_differs" if listed else "logit_factor", {"own": own, "listed": listed}
+    if listed or not _close(reference, 1.0):
+        yield (
+            "logit_factor_differs" if listed else "logit_factor",
+            {"reference": reference, "listed": listed},
+        )
     readers = [one for one in case.analysis.readers if one.readings and case.first]
     values = {one.name: max(r.query_factor for r in one.readings) for one in readers}
-    own = next(iter(values.values()), 1.0)
-    listed = ", ".join(f"{k} by {one:.4g}" for k, one in values.items() if not _close(one, own))
-    if listed or not _close(own, 1.0):
-        said = {"own": own, "last": case.length - 1, "listed": listed}
-        yield "query_scaling_differs" if listed else "query_scaling", said
+    reference = next(iter(values.values()), 1.0)
+    listed = ", ".join(
+        f"{k} by {one:.4g}" for k, one in values.items() if not _close(one, reference)
+    )
+    if listed or not _close(reference, 1.0):
+        numbers = {"reference": reference, "last": case.length - 1, "listed": listed}
+        yield "query_scaling_differs" if listed else "query_scaling", numbers
 
 
 def _frequency_code(case: Case) -> Code | None:
     """Programs that compute other frequencies in any group of layers."""
     first, groups = case.first, case.analysis.groups
-    told = {VERSION_4} if version_4_code(case) else set()
-    told |= {FACTOR_BY_LENGTHS} if factor_code(case) else set()
-    if first is None or (base_code(case) or ("",))[0] == "base_nested":  # told with its remedy
+    explained = {VERSION_4} if version_4_code(case) else set()
+    explained |= {FACTOR_BY_LENGTHS} if factor_code(case) else set()
+    if first is None or (base_code(case) or ("",))[0] == "base_nested":  # has a finding already
         return None
     names: dict[str, list[str]] = {}
     for program in case.analysis.readers:
         for reading, usual in zip(program.readings, first.readings, strict=False):
-            both = reading.turns and usual.turns and not told & set(program.traits)
+            both = reading.turns and usual.turns and not explained & set(program.traits)
             if both and not same_frequencies(reading.frequencies, usual.frequencies):
                 where = f", {groups[usual.group].name}" if len(groups) > 1 else ""
                 names.setdefault(f"{where}: {_ratio(reading, usual)}", []).append(program.name)
@@ -267,7 +276,7 @@ def _frequency_code(case: Case) -> Code | None:
 def _ratio(reading: Reading, usual: Reading) -> str:
     ratio = largest_ratio(reading.frequencies, usual.frequencies)
     if math.isnan(ratio):
-        return f"{reading.turning} entries turn, not {usual.turning}"
+        return f"{reading.turning} entries rotate, not {usual.turning}"
     cause = ""
     if not _close(reading.base, usual.base):
         cause = f"base {reading.base:,.0f}, not {usual.base:,.0f}, "
@@ -342,10 +351,15 @@ def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
     first = case.reading(case.first)
     if first is None:
         return 1.0, {}
-    own, readings = getattr(first, what), {p.name: case.reading(p) for p in case.analysis.readers}
+    reference, readings = (
+        getattr(first, what),
+        {p.name: case.reading(p) for p in case.analysis.readers},
+    )
     alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == first.rope_type}
     values = {name: getattr(reading, what) for name, reading in alike.items()}
-    return own, {name: value for name, value in values.items() if not _close(value, own)}
+    return reference, {
+        name: value for name, value in values.items() if not _close(value, reference)
+    }
 
 
 def _close(one: float | int, other: float | int) -> bool:

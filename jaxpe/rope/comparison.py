@@ -15,18 +15,18 @@ _COMPARED = (
 
 
 def disagreements(programs: tuple[Program, ...]) -> tuple[Disagreement, ...]:
-    """Quantities that differ between programs: of the whole model first, then by group."""
+    """Quantities that programs compute differently: for the whole model first, then by group."""
     accepting = [one for one in programs if one.problem is None]
-    result = _told(None, "problem", {one.name: one.problem for one in programs})
-    result += _told(None, "longest", {one.name: one.longest for one in accepting})
+    result = _disagreement(None, "problem", {one.name: one.problem for one in programs})
+    result += _disagreement(None, "longest", {one.name: one.longest for one in accepting})
     for readings in zip(*(one.readings for one in accepting), strict=True):
         names = [one.name for one in accepting]
         result += _group_disagreements(readings[0].group, dict(zip(names, readings, strict=True)))
     return tuple(result)
 
 
-def _told(group: int | None, what: str, values: dict[str, Any]) -> list[Disagreement]:
-    """A disagreement about a quantity; none where the values are alike."""
+def _disagreement(group: int | None, what: str, values: dict[str, Any]) -> list[Disagreement]:
+    """Disagreement about a quantity; empty if all values agree."""
     texts = {name: _text(value) for name, value in values.items()}
     return [] if _alike(list(values.values())) else [Disagreement(group, what, texts)]
 
@@ -37,10 +37,10 @@ def _group_disagreements(index: int, readings: dict[str, Reading]) -> list[Disag
     for what in _COMPARED:
         compared = readings if what in ("turns", "query_factor") else turning
         values = {name: getattr(one, what) for name, one in compared.items()}
-        if what == "pairing":  # permuted weights turn alike
+        if what == "pairing":  # a converter that permutes the weights gives the same rotation
             values = {name: value.split(",")[0] for name, value in values.items()
                       if "permuted" not in value}  # fmt: skip
-        result += _told(index, what, values)
+        result += _disagreement(index, what, values)
     first = next((one.frequencies for one in turning.values()), np.zeros(0))
     if not all(same_frequencies(first, one.frequencies) for one in turning.values()):
         texts = {name: _ratio_text(one.frequencies, first) for name, one in turning.items()}
@@ -62,7 +62,7 @@ def same_frequencies(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def largest_ratio(frequencies: np.ndarray, first: np.ndarray) -> float:
-    """Ratio of two frequencies that is furthest from 1; NaN for lists of different lengths."""
+    """Ratio of corresponding frequencies furthest from 1; NaN for lists of different lengths."""
     if len(frequencies) != len(first):
         return math.nan
     ratios = np.divide(frequencies, first)
@@ -79,7 +79,7 @@ def _ratio_text(frequencies: np.ndarray, first: np.ndarray) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, bool):
-        return "turns" if value else "does not turn"
+        return "rotates" if value else "does not rotate"
     if value is None or isinstance(value, str):
         return value or "reads it"
     return "–" if math.isnan(value) else f"{value:,.6g}"

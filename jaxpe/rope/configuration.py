@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 from jaxpe._core.errors import InputError
 from jaxpe._core.hub import model_folder
 from jaxpe._core.json_values import parse_json, read_json
-from jaxpe.rope.families import Family, field_names, filled_part, find_family, parts_of
-from jaxpe.rope.fields import Fields, stating
+from jaxpe.rope.families import Family, field_names, filled_part, find_family, part_types
+from jaxpe.rope.fields import Fields, positional_names
 from jaxpe.rope.options import LARGEST_HEAD, RopeOptions
 from jaxpe.rope.programs.facts import find_architecture
 
@@ -23,7 +23,7 @@ DEFAULT_CONTEXT = 2048
 
 
 class UnknownSizeError(InputError):
-    """Missing sizes: the file does not determine the width of a head."""
+    """Error for a file that does not determine the width of a head."""
 
 
 class Model(NamedTuple):
@@ -32,14 +32,14 @@ class Model(NamedTuple):
     Attributes:
         part: path of its fields in the file, such as "text_config"; empty for the whole file.
         family: rules of its type.
-        known: whether `family` has the rules of its type, rather than the plain rules.
+        has_rules: whether `family` is of this model type, rather than the plain rules.
         fields: fields of the file, with the defaults of the class.
         context: `max_position_embeddings`.
     """
 
     part: str
     family: Family
-    known: bool
+    has_rules: bool
     fields: Fields
     context: int
 
@@ -90,9 +90,9 @@ def read_configuration(options: RopeOptions) -> Configuration:
     if not isinstance(model_type, str):
         raise InputError(f"{source}: model_type is {reprlib.repr(model_type)}, not a name")
     plain = ("", model_type, fields, False)
-    found = [plain] if form == "gguf" else [*_models(fields, model_type, "")]
-    models = tuple(_model(source, form, *one[:3], options) for one in found if not one[3])
-    towers = tuple(_model(source, form, *one[:3], None) for one in found if one[3])
+    model_parts = [plain] if form == "gguf" else [*_models(fields, model_type, "")]
+    models = tuple(_model(source, form, *one[:3], options) for one in model_parts if not one[3])
+    towers = tuple(_model(source, form, *one[:3], None) for one in model_parts if one[3])
     outside = {} if any(one.part == "" for one in models) else fields
     return Configuration(source, form, model_type, models, outside, towers, gguf)
 
@@ -102,15 +102,15 @@ def _source(options: RopeOptions) -> tuple[str, Form, dict[str, Any]]:
         return "options", "options", {}
     path = model_folder(options.config, revision=options.revision)
     if os.path.isdir(path):
-        found = path / "config.json", *sorted(path.glob("*.gguf"))
-        path = next(filter(Path.is_file, found), found[0])
+        candidates = path / "config.json", *sorted(path.glob("*.gguf"))
+        path = next(filter(Path.is_file, candidates), candidates[0])
     if not os.path.isfile(path):
-        raise InputError(f"`config`: {path} is not there; {_REMEDY}")
+        raise InputError(f"`config`: {path} does not exist; {_REMEDY}")
     magic = b""
     with contextlib.suppress(OSError), path.open("rb") as file:  # reported where it is read
         magic = file.read(4)
     if path.suffix == ".gguf" or magic == b"GGUF":
-        from jaxpe.rope.gguf import gguf_fields  # brings JAX, which other files do not need
+        from jaxpe.rope.gguf import gguf_fields  # imports JAX, which other files do not need
 
         return str(path), "gguf", gguf_fields(path)
     fields = read_json(path, remedy=_REMEDY, largest=_LARGEST)
@@ -122,13 +122,13 @@ def _models(
     fields: Mapping[str, Any], model_type: str, part: str
 ) -> Iterator[tuple[str, str, Mapping[str, Any], bool]]:
     """Models of a file: part, type, fields, and whether it is a tower next to the text model."""
-    types = parts_of(model_type)
+    types = part_types(model_type)
 
-    def type_of(name: str) -> str:
+    def part_type(name: str) -> str:
         """Type that a part states, unless it repeats the type of the whole."""
         stated = nested.get(name, {}).get("model_type")
-        own = isinstance(stated, str) and stated and stated != model_type
-        return stated if own else types.get(name, "")
+        distinct = isinstance(stated, str) and stated and stated != model_type
+        return stated if distinct else types.get(name, "")
 
     nested = {key: value for key, value in fields.items() if isinstance(value, Mapping)}
     if find_family(model_type) is not None and not types:
@@ -143,13 +143,13 @@ def _models(
     flat = text is not None and text not in nested and sized
     decodes = text is None and "hidden_size" in getattr(find_family(model_type), "defaults", ())
     if not chosen or flat or decodes:  # a model has its fields at the top level
-        own = (model_type if text is None else types.get(text)) or model_type
-        yield part, own, fields, False
+        text_type = (model_type if text is None else types.get(text)) or model_type
+        yield part, text_type, fields, False
     for name in () if flat else chosen:
         inner = filled_part(model_type, name, nested.get(name))
-        yield from _models(inner, type_of(name), _join(part, name))
+        yield from _models(inner, part_type(name), _join(part, name))
     for name, inner in nested.items():
-        kind = type_of(name)
+        kind = part_type(name)
         if name not in chosen and find_family(kind) is not None:
             yield _join(part, name), kind, inner, True
 
@@ -159,62 +159,64 @@ def _join(part: str, name: str) -> str:
 
 
 def _model(
-    source: str, form: Form, part: str, model_type: str, given: Mapping[str, Any],
+    source: str, form: Form, part: str, model_type: str, stated: Mapping[str, Any],
     options: RopeOptions | None,
 ) -> Model:  # fmt: skip
-    """Model whose fields are replaced by any options."""
+    """Model of a part, with the options in place of its fields."""
     family = find_architecture(model_type) if form == "gguf" else find_family(model_type)
-    if family is not None and not part and given.get("layer_types"):
+    if family is not None and not part and stated.get("layer_types"):
         family = family._replace(**family.listed)
-    known = family is not None or form == "options"
-    place = f"{source}: {part}" if part else source
-    fields = Fields(given, family or Family(model_type), source=place)
+    has_rules = family is not None or form == "options"
+    location = f"{source}: {part}" if part else source
+    fields = Fields(stated, family or Family(model_type), source=location)
     if options is not None:
         _take_options(fields, options)
     names = (name for name in field_names("contexts") if fields.get(name) is not None)
-    context = fields.whole(next(names, "max_position_embeddings"), least=2) or DEFAULT_CONTEXT
-    return Model(part, fields.family, known, fields, context)
+    context = fields.integer(next(names, "max_position_embeddings"), least=2) or DEFAULT_CONTEXT
+    return Model(part, fields.family, has_rules, fields, context)
 
 
 def _take_options(fields: Fields, options: RopeOptions) -> None:
-    given = fields.stated
+    stated = fields.stated
     if options.scaling is not None:
-        entry = parse_json(options.scaling, place="`scaling`", remedy="pass a JSON object")
+        entry = parse_json(options.scaling, where="`scaling`", remedy="pass a JSON object")
         if not isinstance(entry, dict):
             raise InputError(f"`scaling` is {reprlib.repr(entry)}; pass a JSON object")
         replaced = fields.mapping("rope_parameters")
-        kept = ("rope_theta", "partial_rotary_factor")
-        given |= {k: replaced[k] for k in kept if replaced.get(k) is not None and k not in entry}
-        given |= {"rope_scaling": entry, "rope_parameters": None}
+        base_fields = ("rope_theta", "partial_rotary_factor")
+        stated |= {
+            k: replaced[k] for k in base_fields if replaced.get(k) is not None and k not in entry
+        }
+        stated |= {"rope_scaling": entry, "rope_parameters": None}
     if options.base is not None:
         for name in _ENTRIES:
             entry = fields.mapping(name)
-            given[name] = {k: v for k, v in entry.items() if k != "rope_theta"} or None
+            stated[name] = {k: v for k, v in entry.items() if k != "rope_theta"} or None
         named = fields.family.renamed.get("rope_theta", "rope_theta"), fields.family.nested_base
-        given |= dict.fromkeys(filter(None, named), options.base)
+        stated |= dict.fromkeys(filter(None, named), options.base)
     if options.context is not None:
-        given["max_position_embeddings"] = options.context
+        stated["max_position_embeddings"] = options.context
     if options.head_dim is not None:
         names = ("head_dim", "qk_rope_head_dim", "hidden_size", "num_attention_heads")
-        known = [fields.get(name) is not None for name in names]
-        if options.config is not None and (known[0] or known[1] or all(known[2:])):
-            why = "says how wide a head is: `head_dim` is for files that do not"
+        present = [fields.get(name) is not None for name in names]
+        if options.config is not None and (present[0] or present[1] or all(present[2:])):
+            why = "has the width of a head: leave out `head_dim`, which is for files without it"
             raise InputError(f"{fields.source} {why}")
-        given["head_dim"] = options.head_dim
+        stated["head_dim"] = options.head_dim
 
 
 def head_size(model: Model, name: str = "head_dim") -> int:
     """Width of a head: the field, else hidden_size / num_attention_heads.
 
     Raises:
-        UnknownSizeError: neither is there.
-        InputError: a width that cannot be.
+        UnknownSizeError: the file has neither.
+        InputError: a width out of range.
     """
     fields = model.fields
-    stated = (fields.whole(n, least=2, most=LARGEST_HEAD) for n in (name, "head_dim"))
+    stated = (fields.integer(n, least=2, most=LARGEST_HEAD) for n in (name, "head_dim"))
     value = next((one for one in stated if one is not None), None)
     if value is None:
-        hidden, heads = (fields.whole(n) for n in ("hidden_size", "num_attention_heads"))
+        hidden, heads = (fields.integer(n) for n in ("hidden_size", "num_attention_heads"))
         if not (hidden and heads):
             raise UnknownSizeError(f"{fields.source} has no {name}: pass `head_dim`")
         value = hidden // heads
@@ -229,6 +231,8 @@ def unread_fields(configuration: Configuration) -> tuple[str, ...]:
     used = {name: one.fields.stated.get(name) for one in models for name in one.fields.used}
     entries = [one.fields.stated.get(name) for one in models for name in _ENTRIES]
     outside = configuration.outside
-    around = (key for key in stating(outside) if outside[key] not in (used.get(key), *entries))
+    around = (
+        key for key in positional_names(outside) if outside[key] not in (used.get(key), *entries)
+    )
     inner = (_join(one.part, name) for one in models for name in one.fields.unread())
     return tuple(dict.fromkeys([*inner, *around]))

@@ -1,4 +1,4 @@
-"""Entries as numbers: frequencies, wavelengths against the context, errors of phases."""
+"""Numbers of a scaling entry: frequencies, wavelengths against the context, and phase errors."""
 
 import math
 import reprlib
@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe.rope.configuration import Configuration, Model, head_size
-from jaxpe.rope.families import OWN_CODE
+from jaxpe.rope.families import REMOTE_CODE
 from jaxpe.rope.layers import SLIDING, LayerGroup
 from jaxpe.rope.options import LARGEST_HEAD
 from jaxpe.rope.programs.base import LOADS_CODE, ORIGINAL, Entry, Reader, UnreadableError
@@ -22,8 +22,8 @@ from jaxpe.rope.scaling import (
     scaling_from_hf,
 )
 
-LOST = 0.1  # radians, from which on a phase counts as lost
-_LAST = 256  # positions before the longest whose errors are looked at
+LOST = 0.1  # radians; a frequency with a larger phase error counts as lost
+_LAST = 256  # positions at the end of the text, where phase errors are largest
 _DTYPES: dict[str, Any] = {
     "float32": np.float32,
     "bfloat16": ml_dtypes.bfloat16,
@@ -31,11 +31,11 @@ _DTYPES: dict[str, Any] = {
 }
 _SAME = 1e-9
 _NUMBERS = {name for name, kind in PARAMETER_KINDS.items() if kind in (float, list[float])}
-# Numbers of a program that a plan has.
-_TAKEN = sorted({*LayerPlan._fields} & {*Reading._fields} - {"pairing"})
+# Fields that a plan takes from a reading unchanged.
+_SHARED_FIELDS = sorted({*LayerPlan._fields} & {*Reading._fields} - {"pairing"})
 
 
-class Placed(NamedTuple):
+class ModelGroup(NamedTuple):
     """Group of layers, with its model."""
 
     model: Model
@@ -43,27 +43,28 @@ class Placed(NamedTuple):
 
 
 def program_result(
-    reader: Reader, configuration: Configuration, placed: list[Placed], length: int
+    reader: Reader, configuration: Configuration, model_groups: list[ModelGroup], length: int
 ) -> Program:
     """Numbers of a program for all groups of layers, or its reason to refuse the configuration."""
-    own = any(model.family.since == OWN_CODE for model in configuration.models)
-    evidence = "code of the model" if own and LOADS_CODE in reader.traits else reader.evidence
-    shared = reader.name, reader.versions, evidence, reader.traits
+    remote_code = any(model.family.since == REMOTE_CODE for model in configuration.models)
+    runs_it = remote_code and LOADS_CODE in reader.traits
+    evidence = "code of the model" if runs_it else reader.evidence
+    identity = reader.name, reader.versions, evidence, reader.traits
     readings = list[Reading]()
     try:
         for model in configuration.models:
-            own = [(i, one.group) for i, one in enumerate(placed) if one.model is model]
-            groups = tuple(group for _, group in own)
+            members = [(i, one.group) for i, one in enumerate(model_groups) if one.model is model]
+            groups = tuple(group for _, group in members)
             entries = reader.entries(configuration, model, groups) if groups else ()
-            for (index, group), entry in zip(own, entries, strict=True):
+            for (index, group), entry in zip(members, entries, strict=True):
                 readings.append(_reading(reader, configuration, model, index, group, entry, length))
         longest = max((reader.longest(model) for model in configuration.models), default=math.nan)
     except (ValueError, KeyError, TypeError, ArithmeticError) as error:
         if isinstance(error, InputError):
             raise
-        told = isinstance(error, ValueError)  # others carry messages of Python
-        return Program(*shared, str(error) if told else f"{type(error).__name__} in its numbers")
-    return Program(*shared, None, longest, tuple(readings))
+        clear = isinstance(error, ValueError)  # others carry messages of Python
+        return Program(*identity, str(error) if clear else f"{type(error).__name__} in its numbers")
+    return Program(*identity, None, longest, tuple(readings))
 
 
 def _reading(
@@ -76,16 +77,16 @@ def _reading(
     if entry is None:
         return Reading(index, False, query_factor=query_factor)
     width = group.width or head_size(model)  # of layers that turn in this program alone
-    found = entry_frequencies(entry, width, length, model.context)
-    factor = found.attention_factor
+    scaled = entry_frequencies(entry, width, length, model.context)
+    factor = scaled.attention_factor
     if "attention_factors" in entry:
         factor = entry["attention_factors"][length > entry[ORIGINAL]]
-    frequencies = np.asarray(found.inverse, np.float64)
+    frequencies = np.asarray(scaled.inverse, np.float64)
     least = 0 if entry["rope_type"] == "proportional" else 5e-324
     usable = ((frequencies >= least) & np.isfinite(frequencies)).all()
     if not usable or not 0 < abs(factor) < math.inf:
         raise UnreadableError("it loads, but frequencies or a factor are 0, negative or infinite")
-    frequencies = _ordered(model, entry, frequencies[frequencies > 0])
+    frequencies = _pair_frequencies(model, entry, frequencies[frequencies > 0])
     scaling = entry if entry["rope_type"] != "default" else {}
     return Reading(
         group=index,
@@ -103,7 +104,7 @@ def _reading(
     )
 
 
-def _ordered(model: Model, entry: Entry, frequencies: np.ndarray) -> np.ndarray:
+def _pair_frequencies(model: Model, entry: Entry, frequencies: np.ndarray) -> np.ndarray:
     """Frequencies by pair; in ERNIE 4.5 VL, even pairs are for height, odd pairs for width."""
     if model.family.order != "height and width first":
         return frequencies
@@ -113,11 +114,11 @@ def _ordered(model: Model, entry: Entry, frequencies: np.ndarray) -> np.ndarray:
 
 
 def entry_frequencies(entry: Entry, width: int, length: int, context: int) -> RopeFrequencies:
-    """Frequencies of `width` entries of a head by a complete entry of `rope_parameters`.
+    """Frequencies of a head of `width` entries under a complete `rope_parameters` entry.
 
     Args:
-        entry: type, θ, share of the entries that turns, and numbers of the scaling.
-        width: entries that frequencies are made for.
+        entry: type, θ, rotated share of the head, and numbers of the scaling.
+        width: width of the head, or of its rotary part.
         length: length of the text, on which some scalings depend.
         context: `max_position_embeddings`.
 
@@ -129,20 +130,26 @@ def entry_frequencies(entry: Entry, width: int, length: int, context: int) -> Ro
     """
     kind, base = entry["rope_type"], float(entry["rope_theta"])
     taken = {"rope_type", "partial_rotary_factor", *getattr(ROPE_TYPES.get(kind), "_fields", ())}
-    kept = {key: entry[key] for key in taken & entry.keys() if entry[key] is not None}
-    for name in kept.keys() & _NUMBERS:
-        values = kept[name] if isinstance(kept[name], list | tuple) else [kept[name]]
+    parameters = {key: entry[key] for key in taken & entry.keys() if entry[key] is not None}
+    for name in parameters.keys() & _NUMBERS:
+        values = (
+            parameters[name] if isinstance(parameters[name], list | tuple) else [parameters[name]]
+        )
         if not all(isinstance(one, int | float) for one in values):
-            raise UnreadableError(f"TypeError: {name} is {reprlib.repr(kept[name])}, no number")
-    scaling = scaling_from_hf(kept, max_position_embeddings=context)
+            raise UnreadableError(
+                f"TypeError: {name} is {reprlib.repr(parameters[name])}, no number"
+            )
+    scaling = scaling_from_hf(parameters, max_position_embeddings=context)
     share = 1.0 if kind == "proportional" else float(entry.get("partial_rotary_factor") or 1.0)
     dim = int(width * share)
     if not 0 <= dim <= LARGEST_HEAD:
-        raise ValueError(f"{dim:,} entries would turn, of {width:,}")
+        raise ValueError(f"{dim:,} of {width:,} entries would rotate")
     if not 0 < base < math.inf:
         raise ValueError(f"rope_theta is {base}, not a number above 0")
     if kind in ("default", "linear") and dim % 2 and share < 1:  # transformers pads to a pair
-        return RopeFrequencies(base ** (-np.arange(0, dim, 2) / dim) / float(kept.get("factor", 1)))
+        return RopeFrequencies(
+            base ** (-np.arange(0, dim, 2) / dim) / float(parameters.get("factor", 1))
+        )
     if scaling is None:
         return RopeFrequencies(inverse_frequencies(dim, base=base))
     with np.errstate(all="ignore"):
@@ -155,9 +162,9 @@ def _span(model: Model, group: LayerGroup) -> int:
     return 2**62 if local or group.window is None else group.window
 
 
-def layer_plan(placed: Placed, reading: Reading | None, length: int) -> LayerPlan:
-    """Plan of a group of layers with a program's numbers; None if it refuses."""
-    model, group = placed
+def layer_plan(model_group: ModelGroup, reading: Reading | None, length: int) -> LayerPlan:
+    """Plan of a group of layers with a program's numbers; without numbers if `reading` is None."""
+    model, group = model_group
     span = _span(model, group)
     plan = LayerPlan(
         group.name, model.part, group.layers, group.kind, group.window, group.two_sided,
@@ -168,16 +175,16 @@ def layer_plan(placed: Placed, reading: Reading | None, length: int) -> LayerPla
         return plan if reading is None else plan._replace(query_factor=reading.query_factor)
     width = group.width if reading.rope_type == "proportional" else reading.turning
     unscaled = inverse_frequencies(width, base=reading.base)[: len(reading.frequencies)]
-    frequencies, unscaled = reading.frequencies, _ordered(model, {}, unscaled)
+    frequencies, unscaled = reading.frequencies, _pair_frequencies(model, {}, unscaled)
     trained = min(reading.original or model.context, span)
     sections = model.entry.get("mrope_section")  # frequencies of each axis of positions
-    whole = isinstance(sections, list) and all(isinstance(one, int) for one in sections)
+    valid = isinstance(sections, list) and all(isinstance(one, int) for one in sections)
     slow = unscaled * trained < 2 * math.pi
     ratio, last = frequencies / unscaled, frequencies * plan.reach
     factor = ratio.min(initial=1.0)
     return plan._replace(
-        **{name: getattr(reading, name) for name in _TAKEN},
-        sections=tuple(sections) if whole else (),
+        **{name: getattr(reading, name) for name in _SHARED_FIELDS},
+        sections=tuple(sections) if valid else (),
         unscaled=unscaled,
         trained=trained,
         never_round=int(slow.sum()),
@@ -189,18 +196,20 @@ def layer_plan(placed: Placed, reading: Reading | None, length: int) -> LayerPla
 
 
 def phase_errors(inverse: np.ndarray, length: int) -> tuple[PhaseError, ...]:
-    """Errors of ω·i near the end of a text in the types that programs use.
+    """Phase errors, of ω·i near the end of a text, in the floating-point types of programs.
 
     Args:
-        inverse: frequencies in radians a position, float64, `[half]`.
+        inverse: frequencies ω in radians per position, float64, `[half]`.
         length: length of the text, in positions.
 
     >>> [error.lost for error in phase_errors(np.array([1.0, 0.001]), 4096)]
     [0, 1, 1, 0, 0]
     """
-    whole = [_phase_error(inverse, length, name, "all") for name in _DTYPES]
-    part = [_phase_error(inverse, length, n, "frequencies") for n in _DTYPES if n != "float32"]
-    return (*whole, *part)
+    all_rounded = [_phase_error(inverse, length, name, "all") for name in _DTYPES]
+    frequencies_rounded = [
+        _phase_error(inverse, length, n, "frequencies") for n in _DTYPES if n != "float32"
+    ]
+    return (*all_rounded, *frequencies_rounded)
 
 
 def _phase_error(
@@ -213,7 +222,7 @@ def _phase_error(
     with np.errstate(all="ignore"):
         product = positions.astype(rest)[:, None] * inverse.astype(dtype).astype(rest)
         away = np.abs(product.astype(np.float64) - exact)
-    # Not up to whole turns: a phase that is off by a turn is right by chance alone.
+    # Errors are not reduced modulo 2π: a phase that is off by a whole rotation is right by chance.
     error = np.minimum(np.where(np.isfinite(away), away, math.pi), math.pi).max(axis=0)
     largest, lost = float(error.max(initial=0.0)), int((error > LOST).sum())
     return PhaseError(length, name, rounded, largest, lost)

@@ -7,21 +7,18 @@ from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
 
-OWN_CODE = "own code"  # `since` of types that only the code of a checkpoint has
+REMOTE_CODE = "remote code"  # `since` of types whose class is code in a checkpoint
 
 
 class Family(SimpleNamespace):
-    """Rules of one model type; `families.toml` says what each key means.
+    """Rules of one model type.
+
+    Further attributes are the keys of `families.toml`, which explains them. A key that the model
+    type lacks has the value of the row `plain`.
 
     Attributes:
         model_type: name of the type.
-        kind: "rotary", "axial", or what positions are where the type never turns: "table", "bias",
-            "none".
-        since, names, renamed, defaults, base, base_4, nested_base, bases, scaled, entry, convert,
-            by_kind, labels, types, scaling, alpha, bare, strict, required, share, rotated, order,
-            fraction, forced, latent, indexer, heads, width, pairing, place, layers, turning,
-            unturned, base_by_layer, window, flag, reads, listed: keys of the table.
-        axes, split, widths, layout, unit, theta, depth, divide, also: keys of axial types.
+        kind: "rotary" or "axial"; "table", "bias" or "none" if the type never rotates.
     """
 
     def __init__(self, model_type: str, **rules: Any):
@@ -29,7 +26,7 @@ class Family(SimpleNamespace):
         super().__init__(**{"model_type": model_type, **empty, **_table()["plain"], **rules})
 
     def _replace(self, **rules: Any) -> "Family":
-        """These rules with some replaced, as of a named tuple."""
+        """These rules with some replaced, as `NamedTuple._replace` does."""
         return Family(**{**vars(self), **rules})
 
 
@@ -53,17 +50,17 @@ def find_family(model_type: str) -> Family | None:
 
 
 def field_names(what: str) -> list[str]:
-    """Names of fields, or patterns of names, by what they say: keys of `[fields]`."""
+    """Names of fields, or patterns of names, of one meaning: a key of `[fields]`."""
     return _table()["fields"][what]
 
 
-def parts_of(model_type: str) -> Mapping[str, str]:
-    """Types of the models in a composite configuration, by the field of each model."""
+def part_types(model_type: str) -> Mapping[str, str]:
+    """Model types of the parts of a composite configuration, by field."""
     return _table()["composite"].get(model_type, {})
 
 
-def filled_part(model_type: str, name: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Fields of a part, completed by the class of the whole, mostly if the part is absent.
+def filled_part(model_type: str, name: str, fields: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Fields of a part, which some composite classes complete, mostly if the part is absent.
 
     >>> filled_part("mistral3", "text_config", None)["rope_theta"]
     1000000000.0
@@ -71,17 +68,17 @@ def filled_part(model_type: str, name: str, given: Mapping[str, Any] | None) -> 
     {'head_dim': 64}
     """
     fill = _table()["fills"].get(model_type, {}).get(name, {})
-    filled = given is None or model_type in _table()["filled_always"]
-    return {**fill, **(given or {})} if filled else given
+    filled = fields is None or model_type in _table()["filled_always"]
+    return {**fill, **(fields or {})} if filled else fields
 
 
 def thread_names(model_type: str) -> tuple[str, ...]:
-    """Threads in which users met faults of programs with a model type."""
+    """Threads in which users reported faults of programs with a model type."""
     return tuple(_table().get("threads", {}).get(model_type, ()))
 
 
 def vendor_value(model_type: str, context: int) -> Mapping[str, Any]:
-    """A vendor's documented scaling of a model type configured for a length; empty if none."""
+    """Scaling that the vendor documents for a model type and its configured length; else empty."""
     values = _table().get("vendors", {}).get(model_type, ())
     return next((one for one in values if one["context"] == context), {})
 
@@ -93,6 +90,6 @@ def auto_class(model_type: str) -> str:
     ('AutoModelForCausalLM', 'AutoModelForImageTextToText')
     """
     classes = _table()["auto"].items()
-    known = not model_type or find_family(model_type) is not None or parts_of(model_type)
-    rest = "AutoModelForCausalLM" if known else "none"
+    loadable = not model_type or find_family(model_type) is not None or part_types(model_type)
+    rest = "AutoModelForCausalLM" if loadable else "none"
     return next((name for name, types in classes if model_type in types), rest)

@@ -16,20 +16,22 @@ _POSITIONAL, _SWITCH, _OTHERWISE = (
 
 
 class Fields:
-    """Fields by the names of their class; reading one records that a rule uses it.
+    """Fields of a file under the names of its class, with a record of the fields that rules read.
 
     Attributes:
-        given: fields as the file has them.
+        stated: fields as the file has them.
         family: rules of the model type.
-        used: names of the file that a rule has read.
+        source: name of the file, for error messages.
+        used: names of the fields that a rule has read.
     """
 
-    def __init__(self, given: Mapping[str, Any], family: Family, *, source: str):
-        inner = given.get("attn_config")  # of DBRX and MPT; defaults of the class say nothing
+    def __init__(self, stated: Mapping[str, Any], family: Family, *, source: str):
+        # DBRX and MPT nest fields in attn_config; a value that is the class's default says nothing.
+        inner = stated.get("attn_config")
         inner = inner.items() if isinstance(inner, Mapping) else ()
         named = {f"attn_config.{key}": value for key, value in inner}
         named = {k: v for k, v in named.items() if v != family.defaults.get(k)}
-        self.stated, self.family, self.source = {**given, **named}, family, source
+        self.stated, self.family, self.source = {**stated, **named}, family, source
         self.used = set[str]()
 
     def get(self, name: str) -> Any:
@@ -41,14 +43,14 @@ class Fields:
                 return self.stated[key]
         return self.family.defaults.get(name)
 
-    def whole(self, name: str, *, least: int = 1, most: int = 2**31 - 1) -> int | None:
+    def integer(self, name: str, *, least: int = 1, most: int = 2**31 - 1) -> int | None:
         """A field that is a whole number, or None.
 
         Raises:
             InputError: something else, or a number out of range.
         """
         why = f"; a whole number of {least:,} to {most:,} is needed"
-        return self._checked(name, lambda one: type(one) is int and least <= one <= most, why)
+        return self._value(name, lambda one: type(one) is int and least <= one <= most, why)
 
     def number(self, name: str, default: Any = None) -> Any:
         """A field that is a finite number, as a float; a default where it is null or absent.
@@ -56,7 +58,7 @@ class Fields:
         Raises:
             InputError: something else.
         """
-        finite = self._checked(name, is_finite, ", not a finite number")
+        finite = self._value(name, is_finite, ", not a finite number")
         return default if finite is None else float(finite)
 
     def mapping(self, name: str) -> dict[str, Any]:
@@ -66,7 +68,7 @@ class Fields:
             InputError: something else.
         """
         why = ", not an object of its entries"
-        return dict(self._checked(name, lambda one: isinstance(one, Mapping), why) or {})
+        return dict(self._value(name, lambda one: isinstance(one, Mapping), why) or {})
 
     def sequence(self, name: str) -> list[Any] | None:
         """A field that is a list, or None.
@@ -75,42 +77,44 @@ class Fields:
             InputError: something else.
         """
         why = ", not a list"
-        return self._checked(name, lambda v: isinstance(v, list) and len(v) <= MOST_LAYERS, why)
+        return self._value(name, lambda v: isinstance(v, list) and len(v) <= MOST_LAYERS, why)
 
-    def _checked(self, name: str, fits: Callable[[Any], bool], why: str) -> Any:
+    def _value(self, name: str, fits: Callable[[Any], bool], why: str) -> Any:
         value = self.get(name)
         if value is not None and not fits(value):
-            raise self.wrong(name, why)
+            raise self.error(name, why)
         return value
 
-    def wrong(self, name: str, why: str) -> InputError:
+    def error(self, name: str, why: str) -> InputError:
         """Error about a field, with its value."""
         return InputError(f"{self.source}: {name} is {reprlib.repr(self.get(name))}{why}")
 
     def layer_fields(self, index: int) -> "Fields":
         """Fields of one layer, with its part of `per_layer_config`."""
         every = self.mapping("per_layer_config")
-        own = next((every[key] for key in (f"{index:02d}", str(index)) if key in every), None)
-        if not isinstance(own, Mapping):
+        layer = next((every[key] for key in (f"{index:02d}", str(index)) if key in every), None)
+        if not isinstance(layer, Mapping):
             return self
-        fields = Fields({**self.stated, **own}, self.family, source=self.source)
+        fields = Fields({**self.stated, **layer}, self.family, source=self.source)
         fields.used = self.used
         return fields
 
     def unread(self) -> tuple[str, ...]:
         """Positional fields that no rule used."""
-        return stating({key: self.stated[key] for key in self.stated if key not in self.used})
+        return positional_names(
+            {key: self.stated[key] for key in self.stated if key not in self.used}
+        )
 
 
-def stating(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of fields that say something of positions."""
+def positional_names(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of fields that concern positions and are not empty or switched off."""
     switched = (key for key, value in fields.items() if value is False and _SWITCH.search(key))
     stated = (key for key, value in fields.items() if value not in (None, False, [], {}))
     return tuple(filter(is_positional, (*stated, *switched)))
 
 
 def is_positional(name: str) -> bool:
-    """Whether a field is positional, by its name.
+    """Whether the name of a field is of positions.
 
     >>> is_positional("swa_rope_theta"), is_positional("lora_alpha"), is_positional("alpha")
     (True, False, True)

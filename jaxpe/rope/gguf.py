@@ -16,21 +16,21 @@ from jaxpe.rope.programs.base import ORIGINAL
 from jaxpe.rope.programs.facts import program_facts
 
 _FACTS = program_facts("llama_cpp")
-_SHOWN = 8  # entries of an array that are kept at first
+_SHOWN = 8  # entries of an array that `read_gguf` keeps by default
 _DIVISORS = "rope_freqs.weight"  # computed when the file was converted
 _LONG, _SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
 
 class _Metadata(Fields):
-    """Metadata of one architecture; each number is checked on reading."""
+    """Metadata of one architecture; numbers are checked when they are read."""
 
-    def whole(self, name: str, *, least: int = 0, most: int = 2**31 - 1, step=1) -> int | None:
+    def integer(self, name: str, *, least: int = 0, most: int = 2**31 - 1, step=1) -> int | None:
         """Count, the largest if given by layer; None if it is 0 or absent."""
         value = self.get(name)
         values = value if isinstance(value, list) else [value or 0]
         if not all(type(one) is int and one in range(least, most + 1, step) for one in values):
             kind = "a whole" if step == 1 else "an even"
-            raise self.wrong(name, f", not {kind} number of {least} to {most:,}")
+            raise self.error(name, f", not {kind} number of {least} to {most:,}")
         return max(values, default=0) or None
 
     def per_layer(self, name: str, count: int) -> list[Any] | None:
@@ -44,7 +44,7 @@ def gguf_fields(path: Path) -> dict[str, Any]:
     """Fields of config.json equivalent to the metadata of a .gguf; key `gguf` has the metadata.
 
     Raises:
-        InputError: no whole .gguf, no architecture, or numbers that are none.
+        InputError: an incomplete .gguf, no architecture, or values that are not numbers.
     """
     metadata, tensors = read_gguf(path)
     architecture = metadata.get("general.architecture")
@@ -53,14 +53,16 @@ def gguf_fields(path: Path) -> dict[str, Any]:
     prefix = f"{architecture}."
     arrays = (v for k, v in metadata.items() if k.startswith(prefix) and isinstance(v, list))
     if any(len(array) == _SHOWN for array in arrays):
-        metadata, tensors = read_gguf(path, whole=prefix)
-    own = {k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)}
+        metadata, tensors = read_gguf(path, full_prefix=prefix)
+    architecture_fields = {
+        k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)
+    }
     defaults = {"rope.scaling.attn_factor": 1.0}
-    read = _Metadata(own, Family(architecture, defaults=defaults), source=str(path))
+    read = _Metadata(architecture_fields, Family(architecture, defaults=defaults), source=str(path))
     fields = {
         "model_type": architecture,
-        "gguf": own,
-        "max_position_embeddings": read.whole("context_length"),
+        "gguf": architecture_fields,
+        "max_position_embeddings": read.integer("context_length"),
         "rope_finetuned": read.get("rope.scaling.finetuned"),
         "rope_scaling": _entry(read, architecture, tensors),
         **_heads(read, architecture),
@@ -72,22 +74,25 @@ def gguf_fields(path: Path) -> dict[str, Any]:
 
 def _heads(read: _Metadata, architecture: str) -> dict[str, Any]:
     """Widths of heads, and their rotated parts."""
-    hidden, heads = read.whole("embedding_length"), read.whole("attention.head_count")
-    head = read.whole("attention.key_length") or (hidden // heads if hidden and heads else None)
-    turned = read.whole("rope.dimension_count", step=2) or head
-    found = {"hidden_size": hidden, "num_attention_heads": heads, "head_dim": head}
+    hidden, heads = read.integer("embedding_length"), read.integer("attention.head_count")
+    head = read.integer("attention.key_length") or (hidden // heads if hidden and heads else None)
+    turned = read.integer("rope.dimension_count", step=2) or head
+    fields = {"hidden_size": hidden, "num_attention_heads": heads, "head_dim": head}
     if architecture in _FACTS["latent"]:
-        whole = read.whole("attention.key_length_mla") or head
-        nope = max(whole - turned, 0) if whole and turned else 0
-        return found | {"qk_rope_head_dim": turned, "qk_nope_head_dim": nope}
-    local = read.whole("attention.key_length_swa") or head
-    local_turned = read.whole("rope.dimension_count_swa", step=2) or turned
+        full = read.integer("attention.key_length_mla") or head
+        nope = max(full - turned, 0) if full and turned else 0
+        return fields | {"qk_rope_head_dim": turned, "qk_nope_head_dim": nope}
+    local = read.integer("attention.key_length_swa") or head
+    local_turned = read.integer("rope.dimension_count_swa", step=2) or turned
     if turned and _FACTS["windows"].get(architecture, {}).get("halved"):
         turned //= 2
-    found |= {"partial_rotary_factor": _share(turned, head)}
+    fields |= {"partial_rotary_factor": _share(turned, head)}
     if (local, local_turned) == (head, turned):
-        return found
-    return found | {"swa_head_dim": local, "swa_partial_rotary_factor": _share(local_turned, local)}
+        return fields
+    return fields | {
+        "swa_head_dim": local,
+        "swa_partial_rotary_factor": _share(local_turned, local),
+    }
 
 
 def _share(turned: int | None, head: int | None) -> float | None:
@@ -100,21 +105,22 @@ def _share(turned: int | None, head: int | None) -> float | None:
 
 def _layers(read: _Metadata, architecture: str) -> dict[str, Any]:
     """Kinds of the layers, the window, and the rotating layers."""
-    rule, window = _FACTS["windows"].get(architecture), read.whole("attention.sliding_window")
-    count = read.whole("block_count", most=MOST_LAYERS) or 0
-    count = count - (read.whole("nextn_predict_layers") or 0) or count  # all, in a drafting model
+    rule, window = _FACTS["windows"].get(architecture), read.integer("attention.sliding_window")
+    count = read.integer("block_count", most=MOST_LAYERS) or 0
+    # Draft models for speculative decoding consist of prediction layers alone: count them all.
+    count = count - (read.integer("nextn_predict_layers") or 0) or count
     if count < 1:
         return {"sliding_window": window}
     chunk = rule and rule.get("chunk")
     narrow = window if chunk is None else read.get("attention.sliding_window") != 0
     local = SLIDING if chunk is None else CHUNKED
-    windowed = _windowed(read, rule, count) if rule and narrow else [False] * count
+    windowed = _window_flags(read, rule, count) if rule and narrow else [False] * count
     kinds = [local if one else FULL for one in windowed]
     ratios = read.per_layer("attention.compress_ratios", count)
     if ratios is not None:
         kinds = ["compressed_sparse_attention" if ratio else SLIDING for ratio in ratios]
     other = "mlp" if architecture in _FACTS["without_attention"] else LINEAR
-    attends = zip(_attends(read, architecture, count), kinds, strict=True)
+    attends = zip(_attention_flags(read, architecture, count), kinds, strict=True)
     kinds = [kind if one else other for one, kind in attends]
     fields: dict[str, Any] = {"num_hidden_layers": count, "layer_types": kinds}
     fields["sliding_window"] = window if SLIDING in kinds else None
@@ -129,20 +135,22 @@ def _layers(read: _Metadata, architecture: str) -> dict[str, Any]:
     return fields
 
 
-def _windowed(read: _Metadata, rule: Mapping[str, Any], count: int) -> list[Any]:
+def _window_flags(read: _Metadata, rule: Mapping[str, Any], count: int) -> list[Any]:
     """Whether each layer has a window, by the file's list, its period, or the architecture's."""
     name = "attention.sliding_window_pattern"
     listed = read.per_layer(name, count)
     if listed is not None:
         return listed
-    period = read.whole(name) or rule.get("period")
+    period = read.integer(name) or rule.get("period")
     if period is None:
-        raise InputError(f"{read.source} has no {name}, which llama.cpp needs: convert it again")
+        raise InputError(
+            f"{read.source} has no {name}, which llama.cpp needs: convert the model again"
+        )
     full = 0 if rule.get("first") else period - 1
     return [layer % period != full for layer in range(count)]
 
 
-def _attends(read: _Metadata, architecture: str, count: int) -> list[Any]:
+def _attention_flags(read: _Metadata, architecture: str, count: int) -> list[Any]:
     """Whether each layer has attention, by the file's lists or the interval of attention."""
     recurrent = read.per_layer("attention.recurrent_layers", count)
     if recurrent is not None:
@@ -152,7 +160,7 @@ def _attends(read: _Metadata, architecture: str, count: int) -> list[Any]:
         if heads is not None:
             return heads
     interval = _FACTS["interval"].get(architecture)
-    interval = read.whole("full_attention_interval") or interval if interval else 1
+    interval = read.integer("full_attention_interval") or interval if interval else 1
     return [(layer + 1) % interval == 0 for layer in range(count)]
 
 
@@ -174,7 +182,7 @@ def _entry(
     """Scaling entry, from the metadata and any tensors of divisors."""
     factor = read.number("rope.scaling.factor") or read.number("rope.scale_linear")
     kind = read.get("rope.scaling.type") or ("linear" if factor else "none")
-    original = {ORIGINAL: read.whole("rope.scaling.original_context_length")}
+    original = {ORIGINAL: read.integer("rope.scaling.original_context_length")}
     attention = read.number("rope.scaling.attn_factor")
     if _DIVISORS in tensors and architecture in _FACTS["divisors"]:
         scale = factor if kind == "linear" and factor else 1.0
@@ -201,5 +209,5 @@ def _entry(
 def _divisors(read: _Metadata, tensor: GgufTensor) -> list[float]:
     values = np.asarray(tensor.read(), np.float64).ravel()
     if not (np.isfinite(values) & (values > 0)).all():
-        raise InputError(f"{read.source}: divisors that are not positive: convert it again")
+        raise InputError(f"{read.source} has divisors that are not positive: convert it again")
     return values.tolist()

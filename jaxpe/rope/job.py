@@ -20,7 +20,7 @@ from jaxpe.rope.configuration import (
     unread_fields,
 )
 from jaxpe.rope.evaluation import (
-    Placed,
+    ModelGroup,
     layer_plan,
     phase_errors,
     program_result,
@@ -60,11 +60,11 @@ class RopeConfig(NamedTuple):
         """
         reader = choose_readers(program, self.configuration.form)[0]
         length = length or self.options.length or longest_context(self.configuration)
-        placed = _placed(self.configuration)
-        result = program_result(reader, self.configuration, placed, length)
+        groups = _model_groups(self.configuration)
+        result = program_result(reader, self.configuration, groups, length)
         if result.problem is not None:
             raise InputError(f"{reader.name} refuses {self.configuration.source}: {result.problem}")
-        return _plans(self.configuration.models, placed, result, length)
+        return _plans(self.configuration.models, groups, result, length)
 
 
 def read_config(config: str | os.PathLike[str] | None = None, **options) -> RopeConfig:
@@ -75,7 +75,7 @@ def read_config(config: str | os.PathLike[str] | None = None, **options) -> Rope
         **options: other fields of `RopeOptions`, which replace the file's.
 
     Raises:
-        InputError: a file that cannot be read, or fields that are no configuration.
+        InputError: a file that cannot be read, or invalid fields.
 
     >>> read_config(head_dim=64, base=1e6, context=2048).plan()[0].base
     1000000.0
@@ -101,17 +101,17 @@ def explain_rope(options: RopeOptions) -> RopeAnalysis:
     """
     configuration = read_configuration(options)
     length = options.length or longest_context(configuration)
-    placed = _placed(configuration)
-    newest, *_ = choose_readers(None, configuration.form)  # others are held against it
+    model_groups = _model_groups(configuration)
+    newest, *_ = choose_readers(None, configuration.form)  # the reference for all others
     readers = dict.fromkeys([newest, *choose_readers(options.readers, configuration.form)])
-    programs = tuple(program_result(one, configuration, placed, length) for one in readers)
+    programs = tuple(program_result(one, configuration, model_groups, length) for one in readers)
     reading = [one for one in programs if one.problem is None]
     asked = options.scaling is not None or configuration.form == "options"
     if asked and not reading:
         raise InputError(f"no program reads these options: {programs[0].problem}")
     most = reading and (reading[0] is programs[0] or 2 * len(reading) >= len(programs))
     first = reading[0] if most else None
-    groups = _plans(configuration.models, placed, first, length)
+    groups = _plans(configuration.models, model_groups, first, length)
     reason = _why_not_judged(configuration, bool(groups))
     analysis = RopeAnalysis(
         source=configuration.source,
@@ -145,48 +145,48 @@ def longest_context(configuration: Configuration) -> int:
     return max(model.context for model in configuration.models)
 
 
-def _placed(configuration: Configuration) -> list[Placed]:
+def _model_groups(configuration: Configuration) -> list[ModelGroup]:
     models = [model for model in configuration.models if model.family.kind != "axial"]
-    return [Placed(model, group) for model in models for group in _groups(model)]
+    return [ModelGroup(model, group) for model in models for group in _groups(model)]
 
 
 def _groups(model: Model) -> tuple[LayerGroup, ...]:
-    """Groups of layers; empty for a type without rules, and without rotary keys or sizes."""
+    """Groups of layers; empty for a type without rules if the file lacks rotary keys or sizes."""
     try:
         groups = layer_groups(model)
     except UnknownSizeError:
-        if model.known:
+        if model.has_rules:
             raise
         return ()
-    return groups if model.known or any(map(_ROTARY.search, model.fields.stated)) else ()
+    return groups if model.has_rules or any(map(_ROTARY.search, model.fields.stated)) else ()
 
 
 def _tower_plans(configuration: Configuration, length: int) -> tuple[LayerPlan, ...]:
     """Layers of vision and audio models, as the newest program reads them."""
-    beside = configuration._replace(models=configuration.towers)
-    placed = _placed(beside)
+    towers = configuration._replace(models=configuration.towers)
+    groups = _model_groups(towers)
     newest = choose_readers(None, configuration.form)[0]
-    result = program_result(newest, beside, placed, length)
-    return _plans(beside.models, placed, result, length)
+    result = program_result(newest, towers, groups, length)
+    return _plans(towers.models, groups, result, length)
 
 
 def _plans(
-    models: tuple[Model, ...], placed: list[Placed], program: Program | None, length: int
+    models: tuple[Model, ...], groups: list[ModelGroup], program: Program | None, length: int
 ) -> tuple[LayerPlan, ...]:
-    readings = (program.readings if program is not None else ()) or [None] * len(placed)
-    longest = max((one.model.context for one in placed), default=0)
-    lengths = (min(length, one.model.context) if length <= longest else length for one in placed)
-    every = zip(placed, readings, lengths, strict=True)
-    plans = [layer_plan(one, reading, own) for one, reading, own in every]
+    readings = (program.readings if program is not None else ()) or [None] * len(groups)
+    longest = max((one.model.context for one in groups), default=0)
+    lengths = (min(length, one.model.context) if length <= longest else length for one in groups)
+    rows = zip(groups, readings, lengths, strict=True)
+    plans = [layer_plan(one, reading, limit) for one, reading, limit in rows]
     return (*plans, *(plan for model in models for plan in axial_plans(model, length)))
 
 
 def _why_not_judged(configuration: Configuration, shown: bool) -> str:
-    """Reason that no rule applies; empty if one does."""
-    unknown = [model for model in configuration.models if not model.known]
+    """Reason for not judging the configuration: an unknown model type; else empty."""
+    unknown = [model for model in configuration.models if not model.has_rules]
     if not unknown:
         return ""
     stated = unknown[0].fields.stated.get("model_type") or configuration.model_type
     name = f"the model type {stated!r} is not known" if stated else "the file has no model_type"
     numbers = ". The numbers shown are for plain RoPE, as in Llama" if shown else ""
-    return f"{name}: no rule says which layers turn, or how entries are paired{numbers}"
+    return f"{name}, so which layers rotate and how entries pair is unknown{numbers}"

@@ -12,8 +12,8 @@ from jaxpe.rope.fields import MOST_LAYERS, Fields
 Kind = Literal["rotary", "none", "linear", "bias", "table", "axial"]
 
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
-UNSCALED = "unscaled_attention"  # layers that a scaling leaves alone
-INDEXER = ", indexer"  # after the kind of layer
+UNSCALED = "unscaled_attention"  # layers that a scaling does not apply to
+INDEXER = ", indexer"  # suffix of the name of a group
 CHUNKED, INDEXED = "chunked_attention", "indexed_attention"
 _RENAMED = {  # as transformers 5 renames what earlier files say
     "mamba": LINEAR, "attention": FULL, "recurrent": LINEAR, "deepseek_sparse_attention": INDEXED,
@@ -22,7 +22,7 @@ _RENAMED = {  # as transformers 5 renames what earlier files say
 _LINEAR = ("linear_attention", "conv", "mamba", "recurrent", "kda")
 _EMPTY = ("moe", "mlp", "dense")  # layers without attention
 _WINDOWED = (SLIDING, "hybrid_sliding", "reference_sliding_attention")
-# Fields with the number of layers; the first that is there counts.
+# Fields with the number of layers; the first present one is used.
 _COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
 _LETTERS = {"M": LINEAR, "*": FULL, "-": "mlp", "E": "moe"}  # of Nemotron-H
 
@@ -37,11 +37,11 @@ class LayerGroup(NamedTuple):
         window: positions that a query sees, itself included; None for all.
         two_sided: whether the window reaches to both sides.
         head_dim: width of a query at the logits.
-        width: entries with a frequency, before a share of them is taken.
-        place: place of those entries in the head: "first", "last", or "latent" for a separate part.
-        pairing: "half" for entry i with i + width/2, "interleaved" for 2i with 2i + 1; None where
-            nothing turns.
-        base: θ of these layers alone, where the file lists it by layer.
+        width: width of the rotary part of the head, of which a share may rotate.
+        place: place of the rotary part in the head: "first", "last", or "latent" if it is separate.
+        pairing: "half" for entry i with i + width/2, "interleaved" for 2i with 2i + 1; None
+            without rotation.
+        base: θ of these layers, if the file lists θ by layer.
     """
 
     name: str
@@ -64,27 +64,29 @@ def layer_groups(model: Model) -> tuple[LayerGroup, ...]:
     """
     names = layer_kinds(model)
     window = model.family.window.get("field", "sliding_window")
-    known = (window,) if window in model.family.defaults else ()
-    for name in (*model.family.reads, *known, model.family.flag.get("field", "")):
-        model.fields.get(name)  # a rule knows it, also where it changes nothing
-    bases = _listed(model, model.family.base_by_layer, names)
-    turned = _turned(model, names)
+    window_fields = (window,) if window in model.family.defaults else ()
+    for name in (*model.family.reads, *window_fields, model.family.flag.get("field", "")):
+        model.fields.get(name)  # marks the field as used, even if it changes nothing
+    bases = _layer_list(model, model.family.base_by_layer, names)
+    rotations = _rotation_list(model, names)
     groups: dict[LayerGroup, list[int]] = {}
     for index, name in enumerate(names or [model.family.layers.get("all", FULL)]):
         base = bases[index] if bases else None
         layer = model._replace(fields=model.fields.layer_fields(index))
-        group = _group(layer, name, turned[index] if turned else None, base)
+        group = _group(layer, name, rotations[index] if rotations else None, base)
         groups.setdefault(group, []).append(index)
     if model.family.indexer:
         rotary = [group for group in groups if group.kind == "rotary"]
         groups |= {_indexer(model, group): groups[group] for group in rotary}
-    return tuple(g._replace(layers=tuple(own) if names else None) for g, own in groups.items())
+    return tuple(
+        g._replace(layers=tuple(indices) if names else None) for g, indices in groups.items()
+    )
 
 
 def _group(model: Model, name: str, turns: Any, base: Any) -> LayerGroup:
     family, fields = model.family, model.fields
     kind = _kind(model, name)
-    if kind == "rotary" and (turns == 0 or base == 0 or _without_entry(model, name)):
+    if kind == "rotary" and (turns == 0 or base == 0 or _has_null_entry(model, name)):
         kind = "none"
     attends = name not in (*_LINEAR, *_EMPTY)
     window, two_sided = _window(model, name) if attends else (None, False)
@@ -100,12 +102,13 @@ def _group(model: Model, name: str, turns: Any, base: Any) -> LayerGroup:
     base = None if base is None else float(base)
     if family.latent:
         rotated = head_size(model, "qk_rope_head_dim")
-        head = rotated + (fields.whole("qk_nope_head_dim", least=0) or 0)
-        width = head if family.rotated else rotated  # of which a share turns
+        head = rotated + (fields.integer("qk_nope_head_dim", least=0) or 0)
+        width = head if family.rotated else rotated
         return LayerGroup(*shared, head, width, "latent", pairing, base)
-    listed = fields.get("per_layer_config")  # has the widths of kinds of layers, where it is there
-    head = head_size(model, "head_dim" if listed else family.heads.get(name, "head_dim"))
-    width = fields.whole(family.width, least=2) if family.width else None
+    # `per_layer_config` replaces the fields for the widths of kinds of layers.
+    per_layer = fields.get("per_layer_config")
+    head = head_size(model, "head_dim" if per_layer else family.heads.get(name, "head_dim"))
+    width = fields.integer(family.width, least=2) if family.width else None
     return LayerGroup(*shared, head, width or head, family.place, pairing, base)
 
 
@@ -114,14 +117,14 @@ def _indexer(model: Model, group: LayerGroup) -> LayerGroup:
     rule, fields = model.family.indexer, model.fields
     stated = fields.get(rule["field"]) if "field" in rule else None
     pairing = rule["pairing"] if stated is None else ("interleaved" if stated else "half")
-    head = fields.whole("index_head_dim") or 128
+    head = fields.integer("index_head_dim") or 128
     return group._replace(
         name=f"{group.name}{INDEXER}", head_dim=head, place="indexer", pairing=pairing
     )
 
 
-def _without_entry(model: Model, name: str) -> bool:
-    """Whether a kind of layer has a null entry, and therefore no rotation."""
+def _has_null_entry(model: Model, name: str) -> bool:
+    """Whether the entry of a kind of layer is null, so that it does not rotate."""
     label = model.family.labels.get(name, name)
     entry = model.fields.mapping("rope_parameters") or model.family.entry or {}
     return model.family.by_kind and label in entry and not entry[label]
@@ -150,42 +153,42 @@ def _window(model: Model, name: str) -> tuple[int | None, bool]:
     """Window of a kind of layer, and whether it reaches to both sides."""
     rule, fields = model.family.window, model.fields
     if name == CHUNKED:
-        return fields.whole("attention_chunk_size"), False
+        return fields.integer("attention_chunk_size"), False
     if name not in _WINDOWED and not rule.get("all"):
         return None, False
-    before = fields.whole(rule["before"], least=0) if "before" in rule else None
+    before = fields.integer(rule["before"], least=0) if "before" in rule else None
     if before is not None:
         return before + 1, False
-    stated = fields.whole("sliding_window", least=0) if rule.get("stated") else None
+    stated = fields.integer("sliding_window", least=0) if rule.get("stated") else None
     if stated is not None:
         return stated or None, bool(rule.get("half"))
     size = fields.get(rule.get("field", "sliding_window"))
     used = "use_sliding_window" not in model.family.defaults or fields.get("use_sliding_window")
     if not used or size is False or size is None or size == -1:
         return None, False
-    size = fields.whole(rule.get("field", "sliding_window"), least=0) or 0
+    size = fields.integer(rule.get("field", "sliding_window"), least=0) or 0
     both = bool(rule.get("half")) or fields.get("use_bidirectional_attention") in (True, "all")
     if both:
         size = size // 2 + (0 if rule.get("half") else 1)
     return size or None, both
 
 
-def _turned(model: Model, names: list[str] | None) -> list[Any] | None:
-    """List by layer with 0 for no rotation, from the file or its interval."""
+def _rotation_list(model: Model, names: list[str] | None) -> list[Any] | None:
+    """Numbers by layer, 0 for no rotation, from the file's list or its interval."""
     name = model.family.unturned
     if not name:
         return None
-    interval = model.fields.whole("no_rope_layer_interval") or 4
+    interval = model.fields.integer("no_rope_layer_interval") or 4
     if model.fields.sequence(name):
-        return _listed(model, name, names)
+        return _layer_list(model, name, names)
     counts = range(1, len(names or ()) + 1)
     if model.family.layers.get("from_end"):
         counts = range(len(counts))[::-1]
     return [int(count % interval != 0) for count in counts]
 
 
-def _listed(model: Model, name: str, names: list[str] | None) -> list[Any] | None:
-    """List with a number for each layer."""
+def _layer_list(model: Model, name: str, names: list[str] | None) -> list[Any] | None:
+    """Numbers by layer, from a field of the file; None without one."""
     stated = model.fields.sequence(name) if name else None
     if not stated or names is None:
         return None
@@ -195,7 +198,11 @@ def _listed(model: Model, name: str, names: list[str] | None) -> list[Any] | Non
 def checked_list(
     fields: Fields, name: str, stated: list[Any], count: int | None, types: Any, meant: str
 ) -> list[Any]:
-    """A list with a value for each layer, all of some types."""
+    """List with a value of the right type for each layer; longer lists are cut.
+
+    Raises:
+        InputError: a value of another type, or fewer values than layers.
+    """
     for one in stated:
         if not isinstance(one, types):
             raise InputError(f"{fields.source}: {name} has {one!r}, not {meant}")
@@ -205,16 +212,17 @@ def checked_list(
 
 
 def layer_kinds(model: Model) -> list[str] | None:
-    """Kind of each layer, from the file or the rule of its type; None if neither has it."""
+    """Kind of each layer, from the file's list or the rule of its model type; else None."""
     fields = model.fields
     name = next((one for one in _COUNTS if fields.get(one) is not None), _COUNTS[0])
-    count = fields.whole(name, most=MOST_LAYERS)
+    count = fields.integer(name, most=MOST_LAYERS)
     rule = model.family.layers
     find = _RULES[next((key for key in _RULES if key in rule), "all")]
-    kinds = find(model, rule, range(count or 0))  # also where the file lists them: fields are read
+    kinds = find(model, rule, range(count or 0))  # always, so that its fields count as used
     derived = None if count is None else kinds
     name = rule.get("field", "layer_types")
-    listing = rule or not model.known or name in model.family.reads  # other classes ignore a list
+    # Other classes ignore a list of kinds.
+    listing = rule or not model.has_rules or name in model.family.reads
     stated = fields.sequence("layer_types") if listing else None
     if stated is None and name != "layer_types" and isinstance(fields.get(name), list):
         stated = fields.sequence(name)
@@ -241,9 +249,9 @@ def _periodic(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]
         return [then if stated[i % len(stated)] == "G" else other for i in layers]
     if field and field in model.fields.stated and not stated:
         return [then] * len(layers)  # a null or zero turns the windows off
-    period = (model.fields.whole(field) if field else None) or rule["period"]
+    period = (model.fields.integer(field) if field else None) or rule["period"]
     phase, first, last = rule.get("phase", period - 1), rule.get("first", 0), rule.get("last")
-    phase = (model.fields.whole(phase, least=0) or 0) if isinstance(phase, str) else phase
+    phase = (model.fields.integer(phase, least=0) or 0) if isinstance(phase, str) else phase
     indices = reversed(layers) if rule.get("from_end") else layers
     kinds = [then if i % period == phase else other for i in indices]
     kinds[:first] = [last or then] * len(kinds[:first])
@@ -259,7 +267,7 @@ def _cyclic(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     return [cycle[i % len(cycle)] if i else first for i in layers]
 
 
-def _listed_kinds(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
+def _index_list_kinds(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """Kinds by a list of indices; one kind if the file has no list and no other rule applies."""
     listed = rule["listed"]  # a field, or the layers themselves
     listed = model.fields.sequence(listed) if isinstance(listed, str) else listed
@@ -267,24 +275,24 @@ def _listed_kinds(model: Model, rule: Mapping[str, Any], layers: range) -> list[
     return [rule["then"] if i in (listed or ()) else other for i in layers]
 
 
-def _windowed(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
+def _window_kinds(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """Qwen 2 and others: a window in some layers, if the file enables windows."""
     fields, name = model.fields, rule["windowed"]
     used = "use_sliding_window" not in model.family.defaults or fields.get("use_sliding_window")
     on = bool(used) and fields.get("sliding_window") is not None
     if name == "all":
         return [rule.get("then", SLIDING) if on else FULL] * len(layers)
-    edge = fields.whole("max_window_layers", least=0) or 0
+    edge = fields.integer("max_window_layers", least=0) or 0
     windows = layers[edge:] if name == "from" else layers[:edge:2]
     return [SLIDING if on and i in windows else FULL for i in layers]
 
 
-def _kinds_from_turning(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
+def _rotation_kinds(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """Chunks for the rotating layers of Llama 4; windows for the others of SmolLM3."""
     fields, chunked = model.fields, rule["by_turning"] == "chunks"
     size = fields.get("attention_chunk_size" if chunked else "sliding_window")
     on = size is not None and (chunked or bool(fields.get("use_sliding_window")))
-    turned = _turned(model, [FULL] * len(layers) or None) or [1] * len(layers)
+    turned = _rotation_list(model, [FULL] * len(layers) or None) or [1] * len(layers)
     local = CHUNKED if chunked else SLIDING
     return [local if on and bool(turns) == chunked else FULL for turns in turned]
 
@@ -303,7 +311,7 @@ def _deepseek_v4(model: Model, rule: Mapping[str, Any], layers: range) -> list[s
     return [ratios[one] for one in listed]
 
 
-def _kinds_from_letters(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
+def _letter_kinds(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """Nemotron-H: a letter for each layer."""
     pattern = model.fields.get("hybrid_override_pattern")
     if not isinstance(pattern, str) or not pattern:
@@ -328,9 +336,9 @@ def _minimax_m3(model: Model, rule: Mapping[str, Any], layers: range) -> list[st
 def _cohere2_moe(model: Model, rule: Mapping[str, Any], layers: range) -> list[str]:
     """One pattern for the first dense layers, another for the rest."""
     fields = model.fields
-    dense = fields.whole("first_k_dense_replace", least=0) or 0
-    first = fields.whole("prefix_dense_sliding_window_pattern") or 1
-    rest = fields.whole("sliding_window_pattern") or 4
+    dense = fields.integer("first_k_dense_replace", least=0) or 0
+    first = fields.integer("prefix_dense_sliding_window_pattern") or 1
+    rest = fields.integer("sliding_window_pattern") or 4
     periods = [(i, first) if i < dense else (i - dense, rest) for i in layers]
     return [SLIDING if (i + 1) % period else FULL for i, period in periods]
 
@@ -339,11 +347,11 @@ def _cohere2_moe(model: Model, rule: Mapping[str, Any], layers: range) -> list[s
 _RULES: dict[str, Callable[[Model, Mapping[str, Any], range], list[str]]] = {
     "period": _periodic,
     "cycle": _cyclic,
-    "listed": _listed_kinds,
-    "windowed": _windowed,
-    "by_turning": _kinds_from_turning,
+    "listed": _index_list_kinds,
+    "windowed": _window_kinds,
+    "by_turning": _rotation_kinds,
     "compress_ratios": _deepseek_v4,
-    "letters": _kinds_from_letters,
+    "letters": _letter_kinds,
     "linear_attn_config": _kimi_linear,
     "sparse_attention_config": _minimax_m3,
     "dense_prefix": _cohere2_moe,

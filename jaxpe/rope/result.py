@@ -13,9 +13,10 @@ Status = Literal["judged", "not judged"]
 
 
 class LayerPlan(NamedTuple):
-    """Plan of a group of layers, with the numbers of the newest transformers.
+    """Plan of a group of layers, with the numbers of the reference program.
 
-    Where `RopeAnalysis.numbers_of` is empty, base is NaN, turning 0 and frequencies are empty.
+    The reference is `RopeAnalysis.numbers_of`. If it is empty, base is NaN, turning is 0 and
+    frequencies are empty.
 
     Attributes:
         name: kind of layer, as the model's class names it.
@@ -23,33 +24,33 @@ class LayerPlan(NamedTuple):
         layers: indices, from 0; None if the file does not give their number.
         kind: "rotary", "none", "linear", "bias", "table" or "axial".
         window: positions that a query sees, itself included; None for all.
-        two_sided: whether the window reaches to both sides.
+        two_sided: whether the window extends to both sides of the query.
         head_dim: width of a query at the logits; 0 without rotation.
-        turning: rotated entries of the head.
-        place: place of those entries in the head: "first", "last", "latent" for a separate part,
-            "indexer" for the heads of sparse attention's indexer.
+        turning: number of rotated entries of the head.
+        place: place of the rotated entries: "first" or "last" in the head, "latent" for a separate
+            part, "indexer" for the heads of sparse attention's indexer.
         pairing: "half" for entry i with i + turning/2, "interleaved" for 2i with 2i + 1; None
             without rotation.
         sections: numbers of frequencies of each axis of multimodal positions; empty for one axis.
         axes: names of the axes of axial layers.
-        layout: layout of the axes in the head, for axial layers: "sections" (the pairs of an axis
-            stand together), "blocks" (the entries of an axis do, and are paired among themselves),
-            "alternating" (the axes take turns, pair by pair), "mixed sections" (they take turns as
-            long as both have pairs left) or "crossed" (frequencies stand as the other pairing has
-            them, so the entries of a pair turn by angles of their own).
-        unit: unit of a position, for axial layers: "patch", "half image" (from -1 to 1 over it),
-            "half base size" (from -1 to 1 over a fixed size), "grid" (the image is stretched over a
-            fixed grid), "area" (the grid has a fixed area), "frame" or "pixel".
+        layout: layout of the axes in the head, for axial layers: "sections", the pairs of an axis
+            are adjacent; "blocks", the entries of an axis are adjacent and pair among themselves;
+            "alternating", the axes alternate pair by pair; "mixed sections", they alternate while
+            both have pairs left; "crossed", frequencies are ordered for the other pairing, so the
+            two entries of a pair rotate by different angles.
+        unit: unit of a position, for axial layers: "patch"; "half image", from -1 to 1 over the
+            image; "half base size", from -1 to 1 over a fixed size; "grid", the image is stretched
+            over a fixed grid; "area", the grid has a fixed area; "frame"; "pixel".
         base: θ; NaN without rotation.
         rope_type: type of the scaling; "default" for none, "rope_freqs" for that tensor of a .gguf.
         attention_factor: factor on cos and sin; logits carry its square.
         logit_factor: additional factor on all logits.
         query_factor: factor on a query at the longest position.
-        frequencies: ω_k of the rotated entries, in radians per position, at the longest text,
+        frequencies: ω_k of the rotated entries in radians per position, for the longest text,
             `[turning / 2]`; for axial layers one array per axis.
         unscaled: ω_k before scaling.
-        trained: training positions of the unscaled frequencies, within the window.
-        reach: positions of the longest text, within the window.
+        trained: number of training positions before scaling, at most the window.
+        reach: number of positions of the longest text, at most the window.
         never_round: number of frequencies that never complete a rotation in `trained` positions,
             before scaling.
         never_round_at_reach: number that never complete a rotation within `reach`, after scaling.
@@ -94,21 +95,21 @@ class LayerPlan(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Numbers of one program for one group of layers.
+    """Numbers that one program computes for one group of layers.
 
     Attributes:
         group: index of the group.
-        turns: whether the program rotates it.
+        turns: whether the program rotates the group.
         rope_type: type of the scaling; "default" for none.
         base: θ.
-        turning: entries of a head that turn.
-        factor: s of the scaling; NaN where it has none.
-        original: L0, the length before scaling; 0 where the scaling has none.
+        turning: number of rotated entries of the head.
+        factor: s of the scaling; NaN without one.
+        original: L0, the length before scaling; 0 without one.
         attention_factor: factor on cos and sin; logits carry its square.
-        logit_factor: further factor on all logits.
-        query_factor: factor on a query at the longest position; 1 where queries are not scaled.
+        logit_factor: additional factor on all logits.
+        query_factor: factor on a query at the longest position; 1 for unscaled queries.
         pairing: pairing of the entries.
-        frequencies: ω_k in radians a position at the longest text.
+        frequencies: ω_k in radians per position, for the longest text.
     """
 
     group: int
@@ -126,16 +127,16 @@ class Reading(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Numbers of a program, by group of layers.
+    """A program, and its numbers by group of layers.
 
     Attributes:
         name: program and version.
-        versions: versions that compute the same.
-        evidence: "run" where its numbers were compared with those of the program itself, "read
-            from source", or "code of the model" where transformers has no class.
-        traits: habits that its findings name; see `jaxpe.rope.programs.base`.
-        problem: reason to refuse the configuration; None if the program reads it.
-        longest: longest text that it allows by default; NaN if it refuses.
+        versions: versions that compute the same numbers.
+        evidence: "run" if tests compare the numbers with the program, "read from source", or "code
+            of the model" if transformers has no class.
+        traits: traits that findings depend on; see `jaxpe.rope.programs.base`.
+        problem: reason why the program refuses the configuration; None if it reads it.
+        longest: longest text that the program allows by default; NaN if it refuses.
         readings: numbers by group; empty if it refuses.
     """
 
@@ -149,16 +150,16 @@ class Program(NamedTuple):
 
 
 class PhaseError(NamedTuple):
-    """Phase error in a floating-point type, near the end of a text.
+    """Phase error of a floating-point type, near the end of a text.
 
     Attributes:
         length: length of the text.
-        dtype: dtype of the numbers.
-        rounded: "all" where frequency, position and product are; "frequencies" where only these are
-            and the rest is float32.
-        largest: error in radians, at most π, over the last 256 positions and all frequencies; π
-            where the product is no finite number.
-        lost: frequencies whose error exceeds 0.1 radians.
+        dtype: floating-point type.
+        rounded: numbers in this type: "all" for frequency, position and product, "frequencies" if
+            the others are float32.
+        largest: largest error in radians, at most π, over the last 256 positions and all
+            frequencies; π if the product is not finite.
+        lost: number of frequencies whose error exceeds 0.1 radians.
     """
 
     length: int
@@ -187,11 +188,11 @@ class Finding(NamedTuple):
 
     Attributes:
         code: short name, the same for the same cause.
-        severity: "wrong" where a program computes something else than the model was made with,
-            "risk" where it depends on the program or on how it is used, "note" otherwise.
-        text: finding, with the numbers.
+        severity: "wrong" if the file contradicts itself or the newest transformers refuses it;
+            "risk" if programs may read the file differently; "note" otherwise.
+        text: finding, with its numbers.
         remedy: change that removes the cause.
-        references: threads in which users reported it.
+        references: public threads in which users reported the cause.
     """
 
     code: str
@@ -202,10 +203,10 @@ class Finding(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """Change that is ready to paste.
+    """Setting for a longer text, ready to paste.
 
     Attributes:
-        program: program that reads it.
+        program: program that it is for.
         text: command, call or part of a file.
     """
 
@@ -219,22 +220,23 @@ class RopeAnalysis(NamedTuple):
     Attributes:
         source: file, or "options".
         form: kind of the source.
-        status: "judged", or "not judged" where no rule knows the model.
-        reason: reason that it is not judged; empty if it is.
+        status: "judged", or "not judged" if the model type has no rules.
+        reason: reason for not judging; else empty.
         model_type: model type of the configuration.
         context: `max_position_embeddings`.
         length: longest text that was judged.
         groups: groups of layers, in the order of their first layers.
-        towers: groups of layers of the other models of the file.
+        towers: groups of layers of the other models of the file, such as a vision tower.
         readers: programs and their numbers, the newest transformers first.
-        precision: errors of phases, of the group that reaches furthest, at lengths that double up
-            to the longest.
+        precision: phase errors of the group that reaches furthest, at doubling lengths up to the
+            longest.
         disagreements: quantities that programs compute differently.
-        findings: the worst first.
-        recipes: changes for this length, by program.
-        unread: positional keys that no rule has used.
-        numbers_of: program whose numbers `groups` has: the newest transformers (llama.cpp for a
-            GGUF file), else the first that reads the file if half of them do, else none.
+        findings: findings, the most severe first.
+        recipes: settings for this length, by program.
+        unread: positional keys that no rule uses.
+        numbers_of: reference program, whose numbers `groups` has: the newest transformers, or
+            llama.cpp for a GGUF file. If it refuses the file, the first program that reads it, if
+            at least half do; else empty.
     """
 
     source: str
@@ -266,5 +268,5 @@ class RopeAnalysis(NamedTuple):
 
     @property
     def accepted_by(self) -> list[Program]:
-        """Programs that read the configuration, rather than refuse it."""
+        """Programs that read the configuration without refusing it."""
         return [program for program in self.readers if program.problem is None]

@@ -1,8 +1,8 @@
-"""Frequencies of rotary embeddings, plain and scaled, under the field's names; NumPy alone.
+"""Frequencies of rotary embeddings, plain and scaled; NumPy alone.
 
-Each scaling is a NamedTuple whose fields are the keys of a Hugging Face `rope_parameters` entry,
-and whose `frequencies` gives ω_k and the factor on cos and sin (the attention factor; attention
-logits carry its square). L0 is `original_max_position_embeddings`, s is `factor`.
+Each scaling is a NamedTuple whose fields are the keys of a Hugging Face `rope_parameters` entry.
+Its method `frequencies` returns ω_k and the factor on cos and sin. This is the attention factor:
+attention logits carry its square. L0 is `original_max_position_embeddings`, s is `factor`.
 """
 
 import math
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-# A whole number, or a scalar of JAX while a length is traced: this module does not import JAX.
+# An integer, or a JAX scalar for a traced length; `Any`, since this module does not import JAX.
 Length = Any
-Frequencies = Any  # float64 NumPy, or an array of JAX where they follow from a traced length
+Frequencies = Any  # float64 NumPy, or a JAX array if they depend on a traced length
 
 
 def inverse_frequencies(dim: int, *, base: float = 10_000.0) -> Float[np.ndarray, " half"]:
-    """ω_k = base^(−2k/dim), k = 0..dim/2 − 1, in float64 NumPy: Eq. (2).
+    """Frequencies of RoPE: ω_k = base^(−2k/dim), k = 0..dim/2 − 1, Eq. (2), in float64 NumPy.
 
     >>> inverse_frequencies(4).tolist()
     [1.0, 0.01]
@@ -31,12 +31,10 @@ def inverse_frequencies(dim: int, *, base: float = 10_000.0) -> Float[np.ndarray
 
 
 class RopeFrequencies(NamedTuple):
-    """ω_k in radians a position, `[rotary_dim / 2]`, and the factor on cos and sin.
-
-    Frequencies are float64 NumPy, or an array of JAX where they depend on a length that is traced.
+    """Frequencies ω_k in radians per position, and the factor on cos and sin.
 
     Attributes:
-        inverse: ω_k, float64 `[rotary_dim / 2]`.
+        inverse: ω_k, `[rotary_dim / 2]`: float64 NumPy, or a JAX array for a traced length.
         attention_factor: factor on cos and sin.
     """
 
@@ -79,10 +77,10 @@ class NtkScaling(NamedTuple):
 class DynamicScaling(NamedTuple):
     """Dynamic NTK scaling: a base that grows with the sequence (emozilla 2023).
 
-    For L positions the factor of `NtkScaling` is s·L/L0 − (s − 1) where L > L0, else 1. So s = 1
-    scales too: beyond L0 it is NTK by L/L0.
-    Frequencies move as a text grows, while cached keys keep those they were turned with: when
-    generating, give `rope` the `length` you will reach.
+    For L positions the factor of `NtkScaling` is s·L/L0 − (s − 1) if L > L0, else 1. So s = 1
+    scales, too: beyond L0 it is NTK-aware scaling by L/L0.
+    Frequencies change as a text grows, but cached keys stay rotated by earlier ones. When
+    generating, pass `rope` the `length` that the text will reach.
 
     Attributes:
         factor: s of the formula.
@@ -94,7 +92,7 @@ class DynamicScaling(NamedTuple):
 
     def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries for sequences of this length."""
-        ratio = _known(length, self) / self.original_max_position_embeddings
+        ratio = _required_length(length, self) / self.original_max_position_embeddings
         ratio = _namespace(ratio).maximum(ratio, 1.0)
         return RopeFrequencies(_ntk(dim, base, self.factor * ratio - self.factor + 1))
 
@@ -102,8 +100,9 @@ class DynamicScaling(NamedTuple):
 class NtkByPartsScaling(NamedTuple):
     """NTK-by-parts scaling: slow frequencies divided by s, fast ones kept (bloc97 2023).
 
-    Frequencies of `beta_fast` and more turns in the original context stay. Those of `beta_slow` and
-    fewer are divided by s, and a ramp lies between: Eq. (13)-(16) of YaRN, Peng et al. (2023).
+    Frequencies with at least `beta_fast` turns in the original context stay. Frequencies with at
+    most `beta_slow` turns are divided by s. A ramp connects the two: Eq. (13)-(16) of YaRN, Peng
+    et al. (2023).
 
     Attributes:
         factor: s, how many times the original context is read.
@@ -139,7 +138,7 @@ class YarnScaling(NamedTuple):
         beta_fast: turns in the original context from which frequencies stay.
         beta_slow: turns up to which frequencies are divided by s.
         mscale: multiplier of 0.1·ln s in the numerator of the factor.
-        mscale_all_dim: the same in its denominator.
+        mscale_all_dim: multiplier of 0.1·ln s in the denominator of the factor.
         truncate: whether the ends of the ramp are rounded to whole pairs.
     """
 
@@ -168,7 +167,7 @@ class Llama3Scaling(NamedTuple):
     """Llama 3 scaling: long wavelengths multiplied by s, short ones kept (Meta 2024).
 
     Frequencies are ω/s at wavelengths above L0/low and ω below L0/high, with a ramp between.
-    Where high is not above low, as in Llama 4 Scout, there is a step at low and nothing between.
+    If high is not above low, as in Llama 4 Scout, the ramp is a step at low.
 
     Attributes:
         factor: s, the divisor of slow frequencies.
@@ -193,10 +192,10 @@ class Llama3Scaling(NamedTuple):
 
 
 class LongRopeScaling(NamedTuple):
-    """LongRoPE: each frequency divided by a number of its own (Ding et al. 2024).
+    """LongRoPE: a separate divisor for each frequency (Ding et al. 2024).
 
-    One list of divisors serves up to L0 positions, another one beyond.
-    cos and sin are multiplied by √(1 + ln s / ln L0). As with dynamic scaling, give `rope` a
+    One list of divisors applies to texts of up to L0 positions, another to longer texts.
+    cos and sin are multiplied by √(1 + ln s / ln L0). As with dynamic scaling, pass `rope` a
     `length` when generating.
 
     Attributes:
@@ -219,11 +218,11 @@ class LongRopeScaling(NamedTuple):
             if len(getattr(self, name)) != dim // 2:
                 raise ValueError(
                     f"{name} has {len(getattr(self, name))} entries for {dim} rotated dimensions: "
-                    f"it needs {dim // 2}, one a frequency"
+                    f"pass {dim // 2}, one per frequency"
                 )
         inverse = inverse_frequencies(dim, base=base)
         short, long = (inverse / np.asarray(f) for f in (self.short_factor, self.long_factor))
-        beyond = _known(length, self) > self.original_max_position_embeddings
+        beyond = _required_length(length, self) > self.original_max_position_embeddings
         chosen = _namespace(beyond).where(beyond, long, short)
         log = math.log(max(self.factor, 1.0))
         computed = math.sqrt(1.0 + log / math.log(self.original_max_position_embeddings))
@@ -234,12 +233,12 @@ class LongRopeScaling(NamedTuple):
 class ProportionalScaling(NamedTuple):
     """Proportional scaling (p-RoPE): slow frequencies set to zero (Barbero et al. 2024).
 
-    The fastest `fraction` of the frequencies is divided by s. Unlike in plain partial rotation the
+    The fastest `fraction` of the frequencies is divided by s. Unlike in plain partial rotation, the
     frequencies are spaced as for the whole head.
 
     Attributes:
-        factor: s, the divisor of the frequencies that turn.
-        fraction: share of the frequencies that turn, from the fastest.
+        factor: s, the divisor of the nonzero frequencies.
+        fraction: share of nonzero frequencies, the fastest ones.
     """
 
     factor: float = 1.0
@@ -255,12 +254,12 @@ class ProportionalScaling(NamedTuple):
 class ResonanceScaling(NamedTuple):
     """Resonance scaling: wavelengths rounded to whole positions (Wang et al. 2024).
 
-    ω becomes 2π/round(2π/ω).
-    Each frequency then comes round in training as it does beyond. Applied to the frequencies of
-    another scaling where one is given, as after YaRN.
+    ω becomes 2π/round(2π/ω). Each phase then repeats after a whole number of positions, so longer
+    texts have no phases that training has not seen. The frequencies may come from another scaling,
+    such as YaRN.
 
     Attributes:
-        scaling: scaling whose frequencies are rounded; those of plain RoPE when None.
+        scaling: scaling whose wavelengths are rounded; None for plain RoPE.
     """
 
     scaling: "RopeScaling | None" = None
@@ -290,13 +289,13 @@ ROPE_TYPES: dict[str, type] = {
     "proportional": ProportionalScaling,
 }
 
-# What stands beside the scaling in a rope_parameters entry.
+# Keys of a rope_parameters entry that are not fields of its scaling.
 _OTHER_KEYS = {
     "rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section",
     "mrope_interleaved",
 }  # fmt: skip
 
-# Types of the values of an entry, whichever scaling it is of; numbers may be written as floats.
+# Types of the values of an entry, for all scalings; numbers may be written as floats.
 PARAMETER_KINDS: dict[str, Any] = {
     **{
         field: {bool: bool, tuple[float, ...]: list[float]}.get(kind, float)
@@ -306,7 +305,7 @@ PARAMETER_KINDS: dict[str, Any] = {
     "rope_theta": float, "partial_rotary_factor": float, "rope_type": str, "type": str,
 }  # fmt: skip
 
-# What makes no sense at 0 or below, a number or a list of numbers.
+# Fields whose numbers must be positive.
 _POSITIVE = (
     "factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow",
     "short_factor", "long_factor", "fraction",
@@ -314,7 +313,7 @@ _POSITIVE = (
 
 
 def check_scaling(scaling: object) -> None:
-    """Raise ValueError where a scaling's numbers make no sense."""
+    """Raise `ValueError` for a scaling with invalid numbers."""
     if not isinstance(scaling, RopeScaling):
         raise ValueError(
             f"scaling is {scaling!r}: pass one such as LinearScaling(4.0), or a rope_parameters "
@@ -323,37 +322,37 @@ def check_scaling(scaling: object) -> None:
     if isinstance(scaling, ResonanceScaling):
         return None if scaling.scaling is None else check_scaling(scaling.scaling)
     name = type(scaling).__name__
-    given = scaling._asdict()
+    parameters = scaling._asdict()
     for field in _POSITIVE:
-        values = np.asarray(1.0 if given.get(field) is None else given[field], np.float64)
+        values = np.asarray(1.0 if parameters.get(field) is None else parameters[field], np.float64)
         if not np.all((values > 0) & np.isfinite(values)):
-            raise ValueError(f"{name}: {field} must be positive, not {given[field]}")
-    if given.get("original_max_position_embeddings", 2) < 2:
+            raise ValueError(f"{name}: {field} must be positive, not {parameters[field]}")
+    if parameters.get("original_max_position_embeddings", 2) < 2:
         raise ValueError(f"{name}: original_max_position_embeddings must be at least 2")
     for high, low in (("beta_fast", "beta_slow"), ("high_freq_factor", "low_freq_factor")):
-        if given.get(high, 1) < given.get(low, 1):
+        if parameters.get(high, 1) < parameters.get(low, 1):
             raise ValueError(
-                f"{name}: {high} ({given[high]}) must not be below {low} ({given[low]})"
+                f"{name}: {high} ({parameters[high]}) must not be below {low} ({parameters[low]})"
             )
 
 
 def scaling_from_hf(
     parameters: Mapping[str, Any], *, max_position_embeddings: int | None = None
 ) -> RopeScaling | None:
-    """The scaling a Hugging Face `rope_parameters` (or older `rope_scaling`) entry describes.
+    """Scaling of a Hugging Face `rope_parameters` entry, or of an older `rope_scaling` entry.
 
-    What it leaves out is taken as Hugging Face does: L0 of "dynamic" is `max_position_embeddings`,
-    a missing factor of yarn and longrope is `max_position_embeddings` / L0. None for "default".
+    Missing values follow Hugging Face. L0 of "dynamic" is always `max_position_embeddings`. A
+    missing factor of "yarn" or "longrope" is `max_position_embeddings` / L0. None for "default".
 
     Raises:
-        ValueError: for an unknown type or parameter, or a missing one.
+        ValueError: an unknown type or parameter, or a missing one.
 
     >>> scaling_from_hf({"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0})
     LinearScaling(factor=4.0)
     """
     if not isinstance(parameters, Mapping):
         raise ValueError(
-            f"rope_parameters are {parameters!r}: pass a dict, of a configuration without scaling "
+            f"rope_parameters is {parameters!r}: pass a dict; for a configuration without scaling, "
             '{"rope_theta": config.rope_theta}'
         )
     kind = parameters.get("rope_type", parameters.get("type", "default"))
@@ -362,7 +361,7 @@ def scaling_from_hf(
     if nested:
         raise ValueError(
             f"rope_parameters has one entry for each kind of layer ({', '.join(nested)}): pass "
-            f"one, as rope_parameters[{nested[0]!r}]"
+            f"one of them, such as rope_parameters[{nested[0]!r}]"
         )
     if kind not in ROPE_TYPES and kind not in ("default", "mrope"):
         raise ValueError(
@@ -382,15 +381,15 @@ def scaling_from_hf(
     if unknown := sorted(set(numbers) - set(fields)):
         raise ValueError(
             f"rope_type {kind!r} does not know {', '.join(unknown)}; it takes "
-            f"{', '.join(fields) or 'no parameters of its own'}"
+            f"{', '.join(fields) or 'no parameters'}"
         )
     if cls is None:
         return None
     missing = [key for key in fields if key not in numbers and key not in cls._field_defaults]
     if missing:
         raise ValueError(
-            f"rope_type {kind!r} needs {', '.join(missing)} beside {sorted(numbers)}: some "
-            "configurations keep it outside the entry, so put it in"
+            f"rope_type {kind!r} needs {', '.join(missing)} in addition to {sorted(numbers)}: if "
+            "the configuration has it outside the entry, add it to the entry"
         )
     for name in {"short_factor", "long_factor"} & set(numbers):
         numbers[name] = tuple(numbers[name])
@@ -398,16 +397,16 @@ def scaling_from_hf(
 
 
 def partial_rotary_factor(parameters: Mapping[str, Any]) -> float:
-    """The share of a head that turns; all of it where the entry has none, or null."""
+    """Rotated share of a head; 1 if the entry has none, or null."""
     share = parameters.get("partial_rotary_factor")
     return 1.0 if share is None else float(share)
 
 
 def scaling_to_hf(scaling: RopeScaling | None, *, dim: int, base: float) -> dict[str, Any]:
-    """The `rope_parameters` entries that make Hugging Face compute the same frequencies.
+    """Entry of `rope_parameters` that makes Hugging Face compute the frequencies of a scaling.
 
-    It has no static "ntk", which is a larger `rope_theta`, and no "ntk_by_parts", which is "yarn"
-    with an attention factor of 1.
+    Hugging Face has no static "ntk", which becomes a larger `rope_theta`. It has no "ntk_by_parts",
+    which becomes "yarn" with an attention factor of 1.
 
     >>> scaling_to_hf(LinearScaling(4.0), dim=64, base=1e4)
     {'rope_type': 'linear', 'factor': 4.0, 'rope_theta': 10000.0}
@@ -415,26 +414,26 @@ def scaling_to_hf(scaling: RopeScaling | None, *, dim: int, base: float) -> dict
     if scaling is None:
         return {"rope_type": "default", "rope_theta": base}
     if isinstance(scaling, ResonanceScaling):
-        raise ValueError("Hugging Face has no type for ResonanceScaling: no entry gives the same")
+        raise ValueError("Hugging Face has no type for ResonanceScaling: no entry can express it")
     if isinstance(scaling, NtkScaling):
-        power = dim / (dim - 2) if dim > 2 else 0  # a single frequency is 1 whatever the base
+        power = dim / (dim - 2) if dim > 2 else 0  # a single frequency is 1 for every base
         return {"rope_type": "default", "rope_theta": base * scaling.factor**power}
-    given = {key: value for key, value in scaling._asdict().items() if value is not None}
+    parameters = {key: value for key, value in scaling._asdict().items() if value is not None}
     if isinstance(scaling, NtkByPartsScaling):
-        return {"rope_type": "yarn", **given, "attention_factor": 1.0, "rope_theta": base}
+        return {"rope_type": "yarn", **parameters, "attention_factor": 1.0, "rope_theta": base}
     if isinstance(scaling, ProportionalScaling):
-        given["partial_rotary_factor"] = given.pop("fraction")
-    for name in {"short_factor", "long_factor"} & set(given):
-        given[name] = list(given[name])
+        parameters["partial_rotary_factor"] = parameters.pop("fraction")
+    for name in {"short_factor", "long_factor"} & set(parameters):
+        parameters[name] = list(parameters[name])
     kind = next(kind for kind, cls in ROPE_TYPES.items() if isinstance(scaling, cls))
-    return {"rope_type": kind, **given, "rope_theta": base}
+    return {"rope_type": kind, **parameters, "rope_theta": base}
 
 
 def _ntk(dim: int, base: float, factor: Any) -> Frequencies:
     """Frequencies for the base base·factor^(d/(d−2)), as ω_k·factor^(−2k/(d−2)).
 
-    The second form keeps float32's digits when the factor is traced. With d = 2 the only
-    frequency is 1 whatever the base.
+    The second form loses no digits in float32, for a traced factor. With d = 2 the only frequency
+    is 1, for every base.
     """
     library = _namespace(factor)
     factor = np.float64(factor) if library is np else factor
@@ -446,7 +445,7 @@ def _ramp(dim: int, base: float, scaling: NtkByPartsScaling) -> np.ndarray:
     """1 where a frequency is scaled, 0 where it stays."""
 
     def turning(rotations: float | int) -> float:
-        """The (fractional) index whose frequency makes so many turns in the original context."""
+        """Fractional index k of the frequency with this number of turns in the original context."""
         original = scaling.original_max_position_embeddings
         return dim * math.log(original / (rotations * 2 * math.pi)) / (2 * math.log(base))
 
@@ -454,14 +453,15 @@ def _ramp(dim: int, base: float, scaling: NtkByPartsScaling) -> np.ndarray:
     if scaling.truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, dim - 1)
-    # Hugging Face's value where the ramp is empty, so that it stays a step.
+    # Hugging Face's width for an empty ramp, which makes it a step.
     width = high - low if high != low else 0.001
     return np.clip((np.arange(dim // 2) - low) / width, 0.0, 1.0)
 
 
-def _known(length: Length, scaling: RopeScaling) -> Length:
+def _required_length(length: Length, scaling: RopeScaling) -> Length:
     if length is None:
-        raise ValueError(f"{type(scaling).__name__} depends on the length of the sequence: pass it")
+        name = type(scaling).__name__
+        raise ValueError(f"{name} depends on the length of the sequence: pass `length`")
     return int(length) if _namespace(length) is np else length
 
 

@@ -1,7 +1,7 @@
 """Batches as a pure function of (seed, index), so that a resumed run continues exactly.
 
-Length bucketing: rows of similar length share a batch, cut to the shortest bucket that holds it.
-Sentences of 13 tokens on average need no padding to the longest of 66.
+With length bucketing, rows of similar length share a batch, which is cut to the shortest bucket
+that holds it. Sentences with 13 tokens on average are then not padded to the longest, of 66.
 """
 
 import functools
@@ -33,25 +33,27 @@ def batches(
 ) -> Any:
     """Shuffled batches for training, as a Grain `IterDataset`.
 
-    Every epoch is another permutation of the rows, from (seed, epoch). Rows that do not fill a
-    batch are left out of the epoch. With lengths and buckets, windows of 64 batches are sorted by
-    length and cut into batches, and the batches shuffled over the epoch. Arrays named by `trim` are
-    cut along axis 1 to the smallest bucket that holds the longest row: one compilation a bucket.
+    Each epoch is a permutation of the rows, from (seed, epoch). Rows that do not fill a batch are
+    left out of the epoch. With lengths and buckets, windows of 64 batches are sorted by length and
+    cut into batches, which are shuffled over the epoch. Arrays named in `trim` are cut along axis 1
+    to the smallest bucket that holds the longest row, so each bucket compiles once.
 
     Args:
-        arrays: name to array `[rows, ...]`.
-        epochs: None repeats without end.
-        lengths: tokens of each row, `[rows]`, padding behind them.
+        arrays: arrays `[rows, ...]` by name.
+        batch_size: rows per batch.
+        seed: seed of the permutations.
+        epochs: number of epochs; None for an endless iteration.
+        lengths: number of tokens of each row, `[rows]`; padding is after the tokens.
         buckets: ascending lengths to cut to; the last holds the longest row.
-        trim: the arrays to cut; names that `arrays` does not have are passed over.
+        trim: names of the arrays to cut; names that `arrays` lacks are ignored.
 
     Returns:
-        an iterable of dicts of arrays; its iterators have `get_state` and `set_state`, and
-        `fingerprint` tells what they iterate over.
+        an iterable of dicts of arrays. Its iterators have `get_state` and `set_state`;
+        `fingerprint` describes their source.
 
     Raises:
-        ValueError: for arrays of different numbers of rows, fewer rows than a batch, or buckets
-            that do not hold every row.
+        ValueError: arrays with different numbers of rows, fewer rows than a batch, or buckets that
+            do not hold every row.
 
     >>> data = batches({"x": np.arange(6)}, batch_size=2, seed=0, epochs=2)
     >>> seen = [batch["x"] for batch in data]
@@ -60,7 +62,7 @@ def batches(
     """
     grain = require("grain", extra="train")
     source = _Shuffled(_Rows(arrays, lengths, buckets, trim), batch_size, seed, epochs)
-    # Gathering rows is quicker than handing them between threads.
+    # Gathering rows is faster than passing them between threads.
     options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
     return grain.MapDataset.source(source).to_iter_dataset(options)
 
@@ -73,10 +75,10 @@ def in_order(
     buckets: Sequence[int] | None = None,
     trim: Sequence[str] = _TRIM,
 ) -> list[Batch]:
-    """Every row once, in order, for evaluation.
+    """Batches with every row once, in order, for evaluation.
 
-    All batches have `batch_size` rows. The last is filled up with copies of the last row, for
-    which the array `valid`, bool `[batch]`, is false. Arguments and errors as for `batches`.
+    All batches have `batch_size` rows. The last batch is filled with copies of the last row, for
+    which the array `valid`, bool `[batch]`, is false. Arguments and errors are as in `batches`.
 
     >>> [batch["valid"].tolist() for batch in in_order({"x": np.arange(3)}, batch_size=2)]
     [[True, True], [True, False]]
@@ -91,7 +93,7 @@ def in_order(
 
 
 class _Rows:
-    """Arrays of equally many rows, and how a choice of rows is cut."""
+    """Arrays with equally many rows, and the lengths to cut a choice of rows to."""
 
     def __init__(
         self,
@@ -130,27 +132,27 @@ def _check_lengths(
     if not len(buckets) or (np.diff(buckets) <= 0).any() or buckets[-1] < longest:
         raise ValueError(
             f"buckets {buckets.tolist()} must ascend, and the last must hold the longest row, "
-            f"of {longest} tokens"
+            f"with {longest} tokens"
         )
     if mask is None or mask.ndim < 2:
         return
     beyond = np.argwhere(mask & (np.arange(mask.shape[1]) >= lengths[:, None]))
-    if len(beyond):  # it would be cut off without a word
+    if len(beyond):  # it would be cut off silently
         row, position = beyond[0]
         raise ValueError(
             f"row {row} has a token at position {position} by its mask, beyond its length of "
-            f"{lengths[row]}: pass padding behind the tokens"
+            f"{lengths[row]}: move padding after the tokens"
         )
 
 
 class _Shuffled:
-    """A random-access source for Grain: batch `index` of an endless or finite run of epochs."""
+    """Random-access source of batches for Grain, over finitely or infinitely many epochs."""
 
     def __init__(self, rows: _Rows, batch_size: int, seed: int, epochs: int | None):
         if not 1 <= batch_size <= rows.count:
-            raise ValueError(f"batch_size={batch_size} must be in 1 to {rows.count}, the rows")
+            raise ValueError(f"batch_size={batch_size} must be from 1 to {rows.count}, the rows")
         if epochs is not None and epochs < 1:
-            raise ValueError(f"epochs={epochs} must be at least 1, or None for no end")
+            raise ValueError(f"epochs={epochs} must be at least 1, or None to repeat endlessly")
         self.rows, self.batch_size, self.seed = rows, batch_size, seed
         self.per_epoch = rows.count // batch_size
         self.length = sys.maxsize if epochs is None else epochs * self.per_epoch
@@ -176,7 +178,7 @@ class _Shuffled:
         return f"batches of {self.batch_size} from {self.rows.count} rows, seed {self.seed}"
 
     def _plan(self, epoch: int) -> np.ndarray:
-        """The rows of each batch, `[batches, batch_size]`."""
+        """Rows of each batch of an epoch, `[batches, batch_size]`."""
         random = np.random.default_rng((self.seed, epoch))
         order = random.permutation(self.rows.count)[: self.per_epoch * self.batch_size]
         if self.rows.buckets is None:
@@ -187,6 +189,6 @@ class _Shuffled:
 
 
 def _checksum(array: np.ndarray) -> str:
-    # The bytes of objects are their addresses, which another process has elsewhere.
+    # The bytes of an object array are addresses, which differ between processes.
     plain = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
     return f"{array.dtype}{list(array.shape)}, CRC-32 {zlib.crc32(plain):08x}"

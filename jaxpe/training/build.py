@@ -40,7 +40,7 @@ from jaxpe.training.config import (
     longest_row,
     resolved,
 )
-from jaxpe.training.documents import Vocabulary, geometry_of_documents
+from jaxpe.training.documents import Vocabulary, document_geometry
 from jaxpe.training.optimizers import Schedule, adamw, learning_rate_schedule
 from jaxpe.training.probe import (
     GeometryProbe,
@@ -63,13 +63,13 @@ Params = Any
 def build_model(
     config: TrainConfig, vocabulary: Vocabulary, *, counts: PositionCounts | None = None
 ) -> Any:
-    """The model of a configuration, at its start; `init_seed` decides the weights.
+    """Model of a configuration with initial weights, from `init_seed`.
 
-    Encodings made from the corpus take its `counts`; without, their tables hold something else
-    until a checkpoint fills them.
+    Encodings that are fitted to the corpus need its `counts`. Without them, their tables are
+    placeholders for a checkpoint to fill.
 
     Raises:
-        InputError: sizes that do not fit each other or the pretrained model.
+        InputError: sizes that contradict each other or the pretrained model.
     """
     config = resolved(config, vocabulary.task)
     try:
@@ -83,7 +83,7 @@ def build_model(
 def build_loss(
     config: TrainConfig, model: Any, vocabulary: Vocabulary, *, train: bool
 ) -> LossFunction:
-    """Loss of the task; without `train`, as it is evaluated."""
+    """Loss of the task, for training or, without `train`, for evaluation."""
     if vocabulary.task == "mlm":
         return masked_lm(
             functionalize(model, logits_at)[0],
@@ -100,7 +100,7 @@ def build_loss(
 
 
 def total_steps(config: TrainConfig, rows: int) -> int:
-    """Updates of a whole run on so many documents."""
+    """Number of updates of a complete run on `rows` documents."""
     if config.epochs is None:
         return config.steps or DEFAULT_STEPS
     return max(1, round(config.epochs * (rows // config.batch_size)))
@@ -115,7 +115,7 @@ def build_optimizer(
 
 
 def build_schedule(config: TrainConfig, *, steps: int) -> Schedule:
-    """Learning rate of each step of a run of so many."""
+    """Learning rate as a function of the step, for a run of `steps` steps."""
     return learning_rate_schedule(
         peak=resolved(config).learning_rate or 0.0,
         steps=steps,
@@ -127,16 +127,15 @@ def build_schedule(config: TrainConfig, *, steps: int) -> Schedule:
 def build_probe(
     model: Any, corpus: TokenCorpus, counts: PositionCounts, *, seed: int
 ) -> Callable[[Params], GeometryProbe]:
-    """`params -> probe` of the model's encoding against the corpus, compiled.
+    """Compiled `params -> probe` of the model's encoding against the corpus.
 
-    Of a chain with several parts that have position vectors, it takes those added to the
-    embeddings.
+    In a chain with several position vectors, the vectors that are added to the embeddings are used.
 
     Raises:
-        InputError: too few documents to tell positions apart.
+        InputError: too few documents to distinguish positions.
     """
     try:
-        reference = reference_geometry(counts, geometry_of_documents(corpus, seed=seed))
+        reference = reference_geometry(counts, document_geometry(corpus, seed=seed))
     except ValueError as error:
         raise InputError(f"{error}; or leave the probe out: `probe_at=()`") from error
     positions = np.arange(reference.occupied.shape[0], dtype=np.int32)
@@ -147,7 +146,7 @@ def build_probe(
         params = below.encoding_params.get_value()
         return encoding_probe(below.encoding, params, positions, reference, **heads)
 
-    # The reference is an argument: XLA would spend its time folding a constant.
+    # The reference is an argument, since XLA would take long to fold it as a constant.
     compiled = jax.jit(functionalize(model, probe)[0])
     return lambda params: compiled(params, reference)
 
@@ -155,7 +154,7 @@ def build_probe(
 def _constructor(
     config: TrainConfig, vocabulary: Vocabulary, counts: PositionCounts | None
 ) -> Callable[[nnx.Rngs], Any]:
-    """Function of random keys that makes the model of a task."""
+    """Constructor of the model of a task, from random keys."""
     sizes = _transformer_config(config, len(vocabulary.tokens))
     encodings = _encodings(config, sizes, counts=counts)
     if vocabulary.task == "translate":
@@ -176,7 +175,7 @@ def _constructor(
 
 def _transformer_config(config: TrainConfig, vocab_size: int) -> TransformerConfig:
     options: dict[str, Any] = dict(dataclasses.asdict(config.model))
-    for name in ("decoder_layers", "pooling"):  # of other parts of the model
+    for name in ("decoder_layers", "pooling"):  # options of other parts of the model
         del options[name]
     for name in ("layers", "heads", "kv_heads"):
         options[f"num_{name}"] = options.pop(name)
@@ -187,7 +186,7 @@ def _transformer_config(config: TrainConfig, vocab_size: int) -> TransformerConf
 def _translator(
     config: TrainConfig, sizes: TransformerConfig, encodings: dict[str, Any]
 ) -> Callable[[nnx.Rngs], Seq2SeqLM]:
-    """Constructor of an encoder–decoder of one width."""
+    """Constructor of an encoder–decoder, whose two sides have one width."""
     layers = config.model.decoder_layers or config.model.layers
     decoder_sizes = dataclasses.replace(sizes, num_layers=layers)
     options = _encodings(config, decoder_sizes, "decoder_encoding")
@@ -195,7 +194,7 @@ def _translator(
     if cross["layer_encoding"] != identity():
         raise InputError(
             f"`cross_encoding={config.cross_encoding}` differs by layer, or depends on the hidden "
-            "states of one row of tokens: pass another, or none"
+            "states: pass another encoding, or none"
         )
     options["cross_encoding"] = cross["encoding"]
 
@@ -214,7 +213,7 @@ def _encodings(
     *,
     counts: PositionCounts | None = None,
 ) -> dict[str, Any]:
-    """Chains of a configuration: one that layers share, and one with parameters in every layer."""
+    """Encodings of a configuration: a shared chain, and a chain with parameters in every layer."""
 
     def make(entry) -> Encoding | LayerPattern:
         if entry.name == "information_optimal" and counts is not None:
@@ -232,7 +231,7 @@ def _encodings(
 
 
 def _chain(parts: list[Encoding]) -> Encoding:
-    """The chain, whose vectors are those added to the embeddings where several parts have some."""
+    """Chain of encodings; if several have vectors, its vectors are added to the embeddings."""
     encoding = chain(*parts)
     with_vectors = [i for i, part in enumerate(parts) if part.defines("vectors")]
     if len(parts) == 1 or len(with_vectors) < 2:
@@ -248,7 +247,7 @@ def _chain(parts: list[Encoding]) -> Encoding:
 def _pretrained_model(
     config: TrainConfig, directory: str, vocabulary: Vocabulary
 ) -> MaskedLM | Classifier:
-    """A new head on a pretrained encoder, or the head it was pretrained with for mlm."""
+    """Pretrained encoder with a new head, or for mlm with its pretrained head."""
     options = config.model
     choices: dict[str, Any] = {"dropout": options.dropout, "dtype": jnp.dtype(options.dtype)}
     choices |= {"scan": options.scan, "remat": options.remat}
@@ -262,12 +261,10 @@ def _pretrained_model(
         model = Classifier(bert.encoder, **head, rngs=nnx.Rngs(config.init_seed))
     length, vocab_size = model.encoder.length, model.encoder.config.vocab_size
     if config.length > length:
-        raise InputError(
-            f"`length={config.length}` is more than the {length} positions of {directory}"
-        )
+        raise InputError(f"`length={config.length}` exceeds the {length} positions of {directory}")
     if len(vocabulary.tokens) > vocab_size:
         raise InputError(
-            f"`tokenizer` has {len(vocabulary.tokens)} tokens and {directory} only {vocab_size}: "
-            "leave `tokenizer` out to use the model's own"
+            f"`tokenizer` has {len(vocabulary.tokens)} tokens, but {directory} only {vocab_size}: "
+            "leave `tokenizer` out to use the model's tokenizer"
         )
     return model

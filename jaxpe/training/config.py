@@ -24,15 +24,15 @@ MAX_VOCAB = 4000
 LABEL = "label"  # column of the classes
 TRANSLATED = ("copy", "reverse", "sort", "scan")  # tasks of `sequence_task`
 CONFIG = "config.json"
-_LARGEST_FILE = 2**20  # bytes of it
+_LARGEST_FILE = 2**20  # bytes of a config.json
 SIDES: tuple[Side, ...] = ("encoding", "decoder_encoding", "cross_encoding")
-# Where a run lies and how it was called are not what it is; a revision has become a folder.
+# Options that do not identify a run; a revision is already resolved to the folder of a commit.
 _NOT_SAVED = ("out", "resume", "revision")
 
-_LARGEST_FLOAT = 1e30  # beyond it float32 ends
-_MOST_LAYERS = 10_000  # each is a part of the program that is compiled
-_MOST_DROPOUT = 0.999  # as of a `TransformerConfig`
-# Least and largest value of an option, or of each of several.
+_LARGEST_FLOAT = 1e30  # close to the largest float32
+_MOST_LAYERS = 10_000  # each layer adds to the program that is compiled
+_MOST_DROPOUT = 0.999  # as in `TransformerConfig`
+# Least and largest value of each option, or of its elements.
 _RANGES: dict[str, tuple[float | None, float]] = {
     **dict.fromkeys(
         ("batch_size", "accumulate", "steps", "evaluate_every", "evaluate_rows", "devices",
@@ -48,7 +48,7 @@ _RANGES: dict[str, tuple[float | None, float]] = {
     "epochs": (None, MOST_STEPS),
     "model.dropout": (0, _MOST_DROPOUT),
 }  # fmt: skip
-# Tasks that an option changes something of; None is the task that the documents decide.
+# Tasks that an option is for; None is a task chosen by the documents.
 _TASKS: dict[str, tuple[str | None, ...]] = {
     "mask_rate": ("mlm",),
     **dict.fromkeys(("label_field", "model.pooling"), ("classify", None)),
@@ -62,7 +62,7 @@ _TASKS: dict[str, tuple[str | None, ...]] = {
         ("classify", "mlm", "causal", None),
     ),
 }  # fmt: skip
-# Options of a model that a pretrained one leaves open.
+# Model options that can be set for a pretrained model.
 _FREE = ("pooling", "dropout", "dtype", "scan", "remat")
 
 
@@ -72,22 +72,23 @@ class ModelConfig:
 
     Attributes:
         dim: width of the embeddings.
-        layers: blocks.
-        decoder_layers: blocks of the decoder, for translate; as many as layers when absent.
-        heads: query heads.
-        hidden: width inside the feed-forward layer; 4·dim when absent.
-        kv_heads: key and value heads; as many as query heads when absent.
+        layers: number of blocks.
+        decoder_layers: number of blocks of the decoder, for translate; as many as layers when
+            absent.
+        heads: number of query heads.
+        hidden: width of the feed-forward layer; 4·dim when absent.
+        kv_heads: number of key and value heads; as many as query heads when absent.
         activation: activation of the feed-forward layer.
         norm: LayerNorm or RMSNorm.
         norm_position: norms before or after each sublayer.
-        embedding_norm: normalise embeddings; where norms come after, when absent.
-        embedding_scale: standard deviation of token embeddings at the start.
-        pooling: vector that is classified: of the first token or the mean; mean when absent, first
-            for a pretrained model.
-        dropout: rate, of embeddings and of what sublayers add.
+        embedding_norm: normalise the embeddings; when absent, only if norms are after sublayers.
+        embedding_scale: standard deviation of the initial token embeddings.
+        pooling: vector to classify, of the first token or the mean; mean when absent, first for a
+            pretrained model.
+        dropout: dropout rate, of embeddings and of the outputs of sublayers.
         dtype: dtype of the computation; parameters are float32.
-        scan: compile one block and loop: quicker to compile, slower to run.
-        remat: compute blocks again in the backward pass: less memory.
+        scan: compile one block and loop over it, which compiles faster and runs slower.
+        remat: recompute blocks in the backward pass, to save memory.
     """
 
     dim: int = 128
@@ -117,57 +118,58 @@ class TrainConfig:
     Attributes:
         source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also .gz,
             .bz2, .xz, .zst), .parquet, .arrow or .npy file. A .csv may have quoted fields. A .tsv
-            is read so where all its quotation marks quote fields; rename it to .csv to force that.
-            For translate copy, reverse, sort or scan, the tasks of `sequence_task`, whose rows are
-            drawn by the seed.
+            may have them if all its quotation marks quote fields; rename it to .csv to force that.
+            For translate: copy, reverse, sort or scan, the tasks of `sequence_task`, whose rows
+            are drawn by the seed.
         task: classify, mlm (masked language model), causal (next token) or translate (an answer
-            for an input, by an encoder-decoder); classify where the source has labels when absent,
+            for an input, by an encoder-decoder). When absent, classify if the source has labels,
             otherwise causal.
         text_field: column or key with the text, in files with columns.
         skip_nulls: leave out rows whose text is null or missing, and say how many.
         label_field: column or key with the class; label when absent.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
-        held_out: share of the documents to evaluate on; when absent the source's own split (dev of
-            sst2, test of imdb), otherwise 0.1.
+        held_out: share of the documents to evaluate on. When absent, the published split (dev of
+            sst2, test of imdb), or 0.1 for other sources.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent, or the one of the pretrained model.
         special: add [CLS] and [SEP]; a pretrained model always has them.
         length: number of positions; longer documents are cut. For translate, the largest number of
-            words of an input (clauses of scan); inputs have every length up to it.
-        longer: further, larger lengths of inputs to evaluate on, for translate.
-        pairs: inputs and answers drawn for translate, held-out ones among them; 10000 when absent.
+            words of an input (of clauses for scan); inputs have every length up to it.
+        longer: larger lengths of inputs to evaluate on, for translate.
+        pairs: number of pairs of input and answer, including held-out ones, for translate; 10000
+            when absent.
         max_vocab: largest vocabulary of words or characters; 4000 when absent.
         encoding: names from `jaxpe encodings`, several joined by + (learned+t5); learned when
-            absent. A pretrained model has its own. For translate, encoding of the encoder.
+            absent. A pretrained model has its own. For translate, the encoding of the encoder.
         decoder_encoding: encoding of the decoder, for translate; `encoding` when absent.
         cross_encoding: encoding of the attention from decoder to encoder, for translate; none when
             absent.
         pretrained: Hugging Face directory of a BERT or MPNet to start from, or its name on the hub.
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
         model: sizes and choices of the model.
-        batch_size: documents of a step.
+        batch_size: documents per step.
         accumulate: number of parts in which a batch is computed, to save memory.
-        epochs: number of passes over the documents, in place of steps.
+        epochs: number of passes over the documents, instead of steps.
         steps: number of updates; 400 when neither steps nor epochs are given.
         learning_rate: peak of the learning rate; 0.001 when absent, 0.00003 for a pretrained model.
         warmup: share of the steps in which the learning rate rises.
         decay: decay of the learning rate, to 0 at the last step unless constant.
         weight_decay: weight decay of AdamW, on matrices and embeddings, never on the encoding.
         clip: largest norm of the gradient.
-        mask_rate: share of the tokens to be guessed, for mlm.
-        seed: random seed of what is held out, the order of the documents, dropout and masks.
-        init_seed: random seed of the parameters at the start. The same two seeds give runs with
-            different encodings the same batches and the same initial weights.
+        mask_rate: share of the tokens to predict, for mlm.
+        seed: random seed of the held-out split, the order of the documents, dropout and masks.
+        init_seed: random seed of the initial parameters. With equal seeds, runs with different
+            encodings have the same batches and initial weights.
         evaluate_every: steps between evaluations.
         evaluate_rows: most documents to evaluate on, drawn by the seed.
         checkpoint_every: steps between checkpoints.
         keep: number of newest checkpoints to keep.
         probe_at: steps at which the geometry of the encoding is compared with the corpus, in
-            addition to the last step; none for no probe.
-        devices: number of devices to spread batches over; all devices when absent.
+            addition to the last step; empty for no probe.
+        devices: number of devices to shard batches over; all devices when absent.
         out: folder of the run.
-        resume: resume the run in that folder with its own settings; with more steps or epochs,
-            extend it beyond its end.
+        resume: resume the run in `out` with its saved settings; with more steps or epochs, extend
+            it.
     """
 
     source: str = "stdlib"
@@ -212,10 +214,10 @@ class TrainConfig:
 
 
 def check_config(config: TrainConfig) -> None:
-    """Refuse what cannot be trained, before anything is read.
+    """Check the options of a run, before anything is read.
 
     Raises:
-        InputError: names the option and what to pass.
+        InputError: an invalid option, or two that contradict each other; names what to pass.
 
     >>> check_config(TrainConfig(encoding="rop"))
     Traceback (most recent call last):
@@ -225,19 +227,19 @@ def check_config(config: TrainConfig) -> None:
         encoding_entries(config, side)
     _check_numbers(config)
     check_data_dir(config.data_dir, config.source)
-    for name in _changed(config, TrainConfig()):
+    for name in _changed_names(config, TrainConfig()):
         if config.task not in (tasks := _TASKS.get(name, (config.task,))):
             listed = " or ".join(filter(None, tasks))
             raise InputError(f"`{name}` is for `task` {listed}: leave it out")
     tokenizer = tokenizer_name(config)
     if config.max_vocab is not None and not vocabulary_occurs(tokenizer):
         raise InputError(
-            f"`max_vocab={config.max_vocab}`: {tokenizer} has a vocabulary of its own; leave it out"
+            f"`max_vocab={config.max_vocab}`: {tokenizer} has a fixed vocabulary; leave it out"
         )
     if config.source == STANDARD_INPUT:
         raise InputError("standard input cannot be read again to resume: pass a file")
     if config.epochs is not None and config.steps is not None:
-        raise InputError("`epochs` and `steps` both say how long to train: pass one of them")
+        raise InputError("`epochs` and `steps` both set the length of training: pass one of them")
     if config.pretrained is not None:
         _check_pretrained(config)
     if config.task == "translate":
@@ -245,9 +247,9 @@ def check_config(config: TrainConfig) -> None:
 
 
 def resolved(config: TrainConfig, task: Task | None = None) -> TrainConfig:
-    """Fill in the options of a run that were not set, as far as they matter to its task.
+    """Configuration with defaults for the absent options that its task uses.
 
-    The source's own split stands for a share of held-out documents that stays None.
+    `held_out` stays None for a source with a published split.
 
     >>> resolved(TrainConfig(), "causal").model.hidden
     512
@@ -283,16 +285,16 @@ def resolved(config: TrainConfig, task: Task | None = None) -> TrainConfig:
 
 
 def encoding_entries(config: TrainConfig, side: Side = "encoding") -> tuple[CatalogueEntry, ...]:
-    """The encodings that a configuration chains, on one side of an encoder–decoder.
+    """Encodings that a configuration chains, on one side of an encoder–decoder.
 
     Raises:
-        InputError: for one that is unknown, with the nearest known name, or not for text.
+        InputError: an unknown encoding, with the nearest known name, or one that is not for text.
     """
     names = getattr(config, side)
     if not isinstance(names, str | None):
         raise InputError(
-            f"`{side}` is {type(names).__name__}: pass a name of the catalogue, "
-            "my_module:my_encoding of one's own, or a file of vectors"
+            f"`{side}` is {type(names).__name__}: pass a name of the catalogue, your own encoding "
+            "as my_module:my_encoding, or a file of vectors"
         )
     if names is None and side == "decoder_encoding":
         return encoding_entries(config)
@@ -304,8 +306,8 @@ def encoding_entries(config: TrainConfig, side: Side = "encoding") -> tuple[Cata
     for entry in entries:
         if entry.coordinates != 1:
             raise InputError(
-                f"`{side}`: {entry.name} needs positions of {entry.coordinates} coordinates, and "
-                "text has positions of one: pass another"
+                f"`{side}`: {entry.name} needs positions with {entry.coordinates} coordinates, but "
+                "positions of text have one: pass another"
             )
     return entries
 
@@ -316,10 +318,10 @@ def save_config(config: TrainConfig) -> None:
 
 
 def load_config(directory: str | Path) -> TrainConfig:
-    """The configuration of the run in a folder, to resume it.
+    """Configuration of the run in a folder, to resume it.
 
     Raises:
-        InputError: no run there, or a config.json that asks for what cannot be.
+        InputError: a folder without a run, or a config.json with invalid options.
 
     >>> load_config("nowhere")
     Traceback (most recent call last):
@@ -335,10 +337,10 @@ def load_config(directory: str | Path) -> TrainConfig:
 
 
 def read_config(directory: str | Path) -> TrainConfig:
-    """Configuration of the run in a folder, for display: it may be one that cannot be trained.
+    """Configuration of the run in a folder, for display; its options are not checked.
 
     Raises:
-        InputError: no run there, or a config.json that holds something else.
+        InputError: a folder without a run, or a config.json of something else.
     """
     path = Path(directory) / CONFIG
     if not path.is_file():
@@ -346,30 +348,30 @@ def read_config(directory: str | Path) -> TrainConfig:
             f"{directory} holds no run to resume: there is no {CONFIG}; pass its `out`"
         )
     fields = read_json(path, remedy="pass another `out` to train anew", largest=_LARGEST_FILE)
-    config: TrainConfig = from_json(TrainConfig, fields, place=str(path))
+    config: TrainConfig = from_json(TrainConfig, fields, where=str(path))
     return dataclasses.replace(config, out=Path(directory), resume=True)
 
 
 def _refuse_imports(config: TrainConfig, path: Path) -> None:
-    """A file does not decide what is imported: modules of encodings must be imported already."""
+    """Raise for encodings in modules that are not imported: a file must not choose the imports."""
     for side in SIDES:
         for name in (getattr(config, side) or "").split("+"):
             module, colon, _ = name.partition(":")
             if colon and module not in sys.modules:
                 raise InputError(
-                    f"{path}: the encoding {name!r} is of a module that a file may not have "
-                    f"imported: import {module} first, or pass `{side}={name}`"
+                    f"{path}: the encoding {name!r} is in a module that is not imported: import "
+                    f"{module} first, or pass `{side}={name}`"
                 )
 
 
 def as_json(config: TrainConfig) -> dict[str, Any]:
-    """A configuration as JSON values, without where it lies and whether it resumes."""
+    """Configuration as JSON values, without its folder, revision, and whether it resumes."""
     fields = dataclasses.asdict(config)
     return json.loads(json.dumps({k: v for k, v in fields.items() if k not in _NOT_SAVED}))
 
 
 def flat_fields(config: TrainConfig) -> dict[str, Any]:
-    """Options by name as JSON values, those of the model with a dot; without `out` and `resume`.
+    """Options by name as JSON values, model options with a dot; without `out` and `resume`.
 
     >>> flat_fields(TrainConfig())["model.dim"]
     128
@@ -385,22 +387,22 @@ def differences(config: TrainConfig, saved: TrainConfig) -> list[str]:
     ['`model.dim` (128)']
     """
     values = flat_fields(saved)
-    return [f"`{name}` ({values[name]})" for name in _changed(config, saved)]
+    return [f"`{name}` ({values[name]})" for name in _changed_names(config, saved)]
 
 
-def _changed(config: TrainConfig, other: TrainConfig) -> list[str]:
+def _changed_names(config: TrainConfig, other: TrainConfig) -> list[str]:
     """Names of the options that differ."""
     values, others = flat_fields(config), flat_fields(other)
     return [name for name, value in values.items() if value != others[name]]
 
 
 def is_longer(config: TrainConfig, saved: TrainConfig) -> bool:
-    """Whether a configuration is that of a run with more steps or epochs and otherwise equal.
+    """Whether a configuration differs only by more steps or epochs.
 
     >>> is_longer(TrainConfig(steps=500), TrainConfig()), is_longer(TrainConfig(), TrainConfig())
     (True, False)
     """
-    if not {"steps", "epochs"}.issuperset(_changed(config, saved)):
+    if not {"steps", "epochs"}.issuperset(_changed_names(config, saved)):
         return False
     if config.epochs is None or saved.epochs is None:
         steps = [one.steps or DEFAULT_STEPS for one in (config, saved)]
@@ -428,43 +430,45 @@ def _check_numbers(config: TrainConfig) -> None:
 
 
 def _check_translation(config: TrainConfig) -> None:
-    """Refuse what is not a task of sequences that an encoder–decoder can learn."""
+    """Raise for options that do not fit a sequence task of an encoder–decoder."""
     if config.source not in TRANSLATED:
         raise InputError(
-            f"`source={config.source}` has no inputs with answers: for `task` translate pass one "
-            f"of {', '.join(TRANSLATED)}"
+            f"`source={config.source}` does not give inputs with answers: for `task` translate "
+            f"pass one of {', '.join(TRANSLATED)}"
         )
     for side in SIDES:
         if fitted := [e.name for e in encoding_entries(config, side) if e.fitted]:
             raise InputError(
-                f"`{side}`: {fitted[0]} is made from a corpus, and inputs longer than those of the "
-                "corpus have no vectors: pass another"
+                f"`{side}`: {fitted[0]} is fitted to a corpus, and has no vectors for longer "
+                "inputs: pass another"
             )
     if short := [length for length in config.longer if length <= config.length]:
         raise InputError(
-            f"`longer` has {short[0]}, which is not beyond `length={config.length}`: inputs of "
-            "that length are trained on"
+            f"`longer` has {short[0]}, which does not exceed `length={config.length}`: pass larger "
+            "lengths"
         )
 
 
 def _check_pretrained(config: TrainConfig) -> None:
-    """Refuse sizes and encodings beside a pretrained model, which has its own."""
+    """Raise for sizes and encodings that a pretrained model fixes."""
     if config.task == "causal":
-        raise InputError("`pretrained` is for `task` classify and mlm: BERT and MPNet look ahead")
+        raise InputError(
+            "`pretrained` is for `task` classify and mlm: BERT and MPNet are not causal"
+        )
     if config.encoding is not None:
-        raise InputError("`encoding`: the pretrained model has its own; leave one of them out")
+        raise InputError("`encoding`: the pretrained model has its own; leave out one of the two")
     fixed = [
         f"`{name}`"
-        for name in _changed(config, TrainConfig())
+        for name in _changed_names(config, TrainConfig())
         if name.startswith("model.") and name.removeprefix("model.") not in _FREE
     ]
     if fixed:
         fixed = ", ".join(fixed)
-        raise InputError(f"{fixed}: the pretrained model has its own sizes: leave these out")
+        raise InputError(f"{fixed}: the pretrained model fixes these; leave them out")
 
 
 def longest_row(config: TrainConfig) -> int:
-    """Positions that a model needs: of the longest documents, or inputs and answers.
+    """Number of positions that a model needs, for the longest document or input with answer.
 
     >>> longest_row(TrainConfig(task="translate", source="copy", length=4, longer=(6,)))
     15

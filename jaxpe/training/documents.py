@@ -1,4 +1,4 @@
-"""Documents of a run: read, tokenized, split, counted and cut into batches."""
+"""Documents of a run: reading, tokenization, split, counts and batches."""
 
 import zlib
 from collections.abc import Mapping
@@ -50,19 +50,19 @@ class Vocabulary(NamedTuple):
     """Texts of a model's ids and names of its classes; saved with a run."""
 
     task: Task
-    tokens: list[str]  # the text of each id
-    classes: tuple[str, ...] = ()  # their names; empty for language models
-    mask_id: int | None = None  # of [MASK]; None unless the task is mlm
-    special_ids: tuple[int, ...] = ()  # ids that stand for no text
+    tokens: list[str]  # text of each id
+    classes: tuple[str, ...] = ()  # names of the classes; empty for language models
+    mask_id: int | None = None  # id of [MASK]; None unless the task is mlm
+    special_ids: tuple[int, ...] = ()  # ids without text, such as [CLS]
 
 
 class Data(NamedTuple):
-    """Documents to train on and documents to judge by, with one vocabulary."""
+    """Training and held-out documents, with one vocabulary."""
 
     train: LabelledTokens
     held_out: LabelledTokens
     vocabulary: Vocabulary
-    longer: Mapping[int, LabelledTokens] = {}  # by the length of their inputs, for translate
+    longer: Mapping[int, LabelledTokens] = {}  # by length of the inputs, for translate
 
 
 def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
@@ -72,7 +72,7 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
         InputError: as `load_labelled`, `load_tokens` and `hold_out`.
     """
     if config.task == "translate":
-        return _drawn_pairs(config)
+        return _sequence_data(config)
     task = config.task or ("classify" if has_labels(config) else "causal")
     share = resolved(config, task).held_out
     labelled = task == "classify" or config.source in NAMED
@@ -94,10 +94,10 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
     return Data(train, held_out, vocabulary)
 
 
-def _drawn_pairs(config: TrainConfig) -> Data:
-    """Draw inputs and answers of a task of sequences; the answers stand in place of labels.
+def _sequence_data(config: TrainConfig) -> Data:
+    """Random inputs and answers of a sequence task; the labels are the answers.
 
-    Held-out inputs that are trained on too, as some short ones, are left out.
+    Held-out inputs that are also trained on, as some short ones are, are left out.
     """
     task, key = sequence_task(config.source), jax.random.key(config.seed)
     tokens, special = sequence_tokens(config.source), (PADDING, BOS, EOS)
@@ -115,7 +115,7 @@ def _drawn_pairs(config: TrainConfig) -> Data:
         )  # fmt: skip
         return LabelledTokens(corpus, cut["labels"], (), "ids")
 
-    def rows_of(rows: np.ndarray) -> LabelledTokens:
+    def chosen_rows(rows: np.ndarray) -> LabelledTokens:
         return drawn._replace(corpus=drawn.corpus.chosen(rows), labels=drawn.labels[rows])
 
     drawn = draw(pairs, config.length, exact=False)
@@ -125,19 +125,19 @@ def _drawn_pairs(config: TrainConfig) -> Data:
     fresh = [row for row in range(count, pairs) if inputs[row] not in trained]
     if not count or not fresh:
         raise InputError(
-            f"`pairs={pairs}` with `held_out={share}` leave none to train on, or none held out "
-            "that is not trained on too: pass more, or a larger `length`"
+            f"`pairs={pairs}` with `held_out={share}` leave none to train on, or no held-out input "
+            "that is not also trained on: pass more, or a larger `length`"
         )
     longer = {n: draw(config.evaluate_rows, n, exact=True) for n in config.longer}
     vocabulary = Vocabulary("translate", tokens, special_ids=special)
-    return Data(rows_of(np.arange(count)), rows_of(np.array(fresh)), vocabulary, longer)
+    return Data(chosen_rows(np.arange(count)), chosen_rows(np.array(fresh)), vocabulary, longer)
 
 
 def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
-    """Endless batches for training, from the data seed alone."""
+    """Endless training batches, which depend on the data seed alone."""
     rows, size = len(labelled.labels), config.batch_size
     if size > rows:
-        raise InputError(f"`batch_size={size}` is more than the {rows} documents to train on")
+        raise InputError(f"`batch_size={size}` exceeds the {rows} documents to train on")
     lengths = labelled.corpus.mask.sum(axis=1)
     cut: dict[str, Any] = {"lengths": lengths, "buckets": _buckets(labelled)}
     return batches(_arrays(labelled), batch_size=size, seed=config.seed, **cut)
@@ -155,31 +155,31 @@ def evaluation_batches(config: TrainConfig, labelled: LabelledTokens) -> list[Ba
 
 
 def count_documents(labelled: LabelledTokens) -> PositionCounts:
-    """Counts in folds, in which copies and pieces of a document are together."""
-    return count_tokens(labelled.corpus.ids, **_counted(labelled.corpus))
+    """Counts in folds; copies and pieces of a document are in one fold."""
+    return count_tokens(labelled.corpus.ids, **_count_options(labelled.corpus))
 
 
 def count_shuffled(labelled: LabelledTokens, *, seed: int, number: int) -> list[PositionCounts]:
-    """Counts in the same folds with the tokens of each document in random order."""
-    ids, options = labelled.corpus.ids, _counted(labelled.corpus)
+    """Counts in folds, with the tokens of each document in random order, for `number` shuffles."""
+    ids, options = labelled.corpus.ids, _count_options(labelled.corpus)
     shuffled = {name: options[name] for name in ("exclude", "groups")}
     keys = jax.random.split(jax.random.key(seed), number)
     drawn = (permute_within_documents(k, ids, options["mask"], **shuffled) for k in keys)
     return [count_tokens(each, **options) for each in drawn]
 
 
-def geometry_of_documents(corpus: TokenCorpus, *, seed: int) -> PositionGeometry:
-    """Geometry of position of the same documents in the same folds."""
-    return position_geometry(corpus.ids, key=jax.random.key(seed), **_counted(corpus))
+def document_geometry(corpus: TokenCorpus, *, seed: int) -> PositionGeometry:
+    """Geometry of position, from documents in the folds of `count_documents`."""
+    return position_geometry(corpus.ids, key=jax.random.key(seed), **_count_options(corpus))
 
 
-def _counted(corpus: TokenCorpus) -> dict[str, Any]:
+def _count_options(corpus: TokenCorpus) -> dict[str, Any]:
     groups = {"groups": corpus.groups(), "folds": FOLDS, "vocab_size": corpus.vocab_size}
     return {"mask": corpus.mask, "exclude": corpus.exclude} | groups
 
 
 def fingerprint(data: Data) -> dict[str, int]:
-    """A checksum of the documents: a run is not resumed on others that lie in their place."""
+    """Checksum of the documents; a run is not resumed on changed documents."""
     total = 0
     for part in (data.train, data.held_out, *data.longer.values()):
         for array in (part.corpus.ids, part.labels):
@@ -188,10 +188,10 @@ def fingerprint(data: Data) -> dict[str, int]:
 
 
 def has_labels(config: TrainConfig) -> bool:
-    """Whether the source is known to have classes, or is a table with their column.
+    """Whether the source has classes, as a known corpus or as a table with a column of labels.
 
     Raises:
-        InputError: it has no such column, although one was asked for by another name than usual.
+        InputError: a source without the column `label_field`, if that is set.
     """
     if config.source in NAMED:
         return True
@@ -207,9 +207,9 @@ def has_labels(config: TrainConfig) -> bool:
 
 
 def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTokens:
-    """The documents; without labels they all have the same class, which nothing uses."""
+    """Tokenized documents; without labels, all have class 0, which is not used."""
     options: dict[str, Any] = {
-        "tokenizer": config.tokenizer or config.pretrained,  # of None the default, which may refuse
+        "tokenizer": config.tokenizer or config.pretrained,  # None: the default of the loader
         "length": config.length,
         "special": config.special or config.pretrained is not None,
         "text_field": config.text_field,
@@ -218,23 +218,23 @@ def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTo
         "progress": progress,
     }
     if labelled:
-        options |= {"max_vocab": _limit(config, tokenizer_name(config))}
+        options |= {"max_vocab": _vocabulary_limit(config, tokenizer_name(config))}
         return load_labelled(config.source, label_field=config.label_field or LABEL, **options)
     corpus = load_tokens(config.source, **options)
-    # A file of ids has a vocabulary of its own.
-    corpus = occurring_vocabulary(corpus, _limit(config, corpus.tokenizer))
+    # The tokenizer may differ from the configured one: a file of ids has its own vocabulary.
+    corpus = occurring_vocabulary(corpus, _vocabulary_limit(config, corpus.tokenizer))
     return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer_name(config))
 
 
-def _limit(config: TrainConfig, tokenizer: str) -> int | None:
-    """The largest vocabulary; None where the tokenizer brings its own."""
+def _vocabulary_limit(config: TrainConfig, tokenizer: str) -> int | None:
+    """Largest vocabulary; None for a tokenizer with a fixed vocabulary."""
     if config.max_vocab is None and vocabulary_occurs(tokenizer):
         return MAX_VOCAB
     return config.max_vocab
 
 
 def _mask_vocabulary(labelled: LabelledTokens) -> tuple[LabelledTokens, int]:
-    """The same documents over a vocabulary with [MASK], and its id."""
+    """Documents with a vocabulary that has [MASK], and the id of [MASK]."""
     corpus = labelled.corpus
     for name in _MASK:
         if name in corpus.tokens:
@@ -250,9 +250,9 @@ def _arrays(labelled: LabelledTokens) -> Mapping[str, np.ndarray]:
 
 
 def _buckets(labelled: LabelledTokens) -> list[int]:
-    """Lengths to cut batches to, each of which compiles a step: the whole and a shorter one.
+    """Two lengths to cut batches to, since each compiles a step: the full length and a shorter one.
 
-    The half or the quarter, whichever cuts off more padding.
+    The shorter one is a half or a quarter of the length, whichever removes more padding.
     """
     length = labelled.corpus.ids.shape[1]
     lengths = labelled.corpus.mask.sum(axis=1)

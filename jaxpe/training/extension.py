@@ -1,4 +1,4 @@
-"""Extension of a run beyond its last step, and what it changes of the learning rate."""
+"""Extension of a run beyond its last step, and the learning rate before and after."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ _TOLERANCE = 1e-5  # relative difference of learning rates beyond rounding to fl
 
 
 def check_resumption(config: TrainConfig, saved: TrainConfig) -> None:
-    """Raise where a run is resumed with other settings; more steps or epochs are the same run."""
+    """Raise if a run is resumed with other settings, except for more steps or epochs."""
     if is_longer(config, saved) or not differences(config, saved):
         return
     alike = dataclasses.replace(config, steps=saved.steps, epochs=saved.epochs)
@@ -43,7 +43,7 @@ def extension_line(config: TrainConfig, saved: TrainConfig, *, rows: int) -> str
 
 
 def extended_after(config: TrainConfig, history: list[Record], *, steps: int) -> int:
-    """Last step whose learning rate is not that of a run of so many steps; 0 for none."""
+    """Last step whose learning rate differs from a run of `steps` steps; 0 for none."""
     rates = {record["step"]: record.get("learning_rate") for record in history}
     pairs = ((step, rates.get(step), new) for step, new in enumerate(_rates(config, steps), 1))
     known = ((step, old, new) for step, old, new in pairs if old is not None)
@@ -52,7 +52,7 @@ def extended_after(config: TrainConfig, history: list[Record], *, steps: int) ->
 
 
 def _rates(config: TrainConfig, steps: int) -> np.ndarray:
-    """Learning rate of every step of a run of so many."""
+    """Learning rate at every step, for a run of `steps` steps."""
     with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
         rates = jax.jit(build_schedule(config, steps=steps))(np.arange(steps, dtype=np.int32))
     return np.broadcast_to(np.asarray(rates, np.float32), (steps,))

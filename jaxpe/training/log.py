@@ -1,4 +1,4 @@
-"""Log of a run: JSON lines, one object a step."""
+"""Log of a run: JSON lines, with one object per step."""
 
 import contextlib
 import json
@@ -13,19 +13,19 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.files import write_file
 from jaxpe._core.json_values import parse_json, read_small
 
-_LARGEST_FILE = 2**34  # bytes; a hundred million steps take less
+_LARGEST_FILE = 2**34  # bytes; more than a hundred million steps
 
 Record = dict[str, Any]
 
 
 class Log:
-    """JSON-lines file to which a run appends one record a step, each written through at once.
+    """JSON-lines file to which a run appends a record per step, flushed at once.
 
-    Opening it replaces the file by the records of an earlier run, at every moment one whole file
-    or the other. The folder is made if absent.
+    Opening it writes the records of an earlier run atomically: a killed process leaves the old file
+    or the new one. The folder is made if absent.
 
     Args:
-        path: the file.
+        path: path of the file.
         records: first records of the file.
 
     >>> import tempfile
@@ -51,23 +51,23 @@ class Log:
     def write(self, record: Record) -> None:
         """Append a record, which has a "step"; numbers that are not finite become null.
 
-        Raises `InputError` where the disk is full: the lines before are kept.
+        Raises `InputError` if the disk is full; earlier lines remain.
         """
         try:
             self._file.write(_line(record))
             self._file.flush()
         except OSError as error:
             raise InputError(
-                f"cannot write {self.path} ({error.strerror or error}): make room and resume; what "
-                "was saved before is kept"
+                f"cannot write {self.path} ({error.strerror or error}): make room and resume; "
+                "earlier records remain"
             ) from error
 
 
 def read_log(path: str | Path) -> list[Record]:
-    """The records of a log, without a last line that was cut short.
+    """Records of a log; an incomplete last line is ignored.
 
     Raises:
-        InputError: for any other line that is not a JSON object with a "step", or no such file.
+        InputError: a missing file, or any other line that is not a JSON object with a "step".
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "log.jsonl"
@@ -77,14 +77,14 @@ def read_log(path: str | Path) -> list[Record]:
     """
     content = read_small(path, remedy=_REMEDY, largest=_LARGEST_FILE)
     *lines, last = content.split(b"\n")
-    # What follows the last newline is nothing, or a line that was being written.
+    # After the last newline is nothing, or a line that a killed process was writing.
     if not last.startswith(b"{"[: len(last)]):
-        raise InputError(f"{path} does not end as a log; {_REMEDY}")
+        raise InputError(f"{path} does not end with a record; {_REMEDY}")
     return [_record(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
 
 
 def plain(value: Any) -> Any:
-    """Arrays and NumPy's numbers as Python's, in dicts and lists too; not finite ones as None."""
+    """Value with arrays and NumPy numbers as Python numbers, and None for those not finite."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -102,7 +102,7 @@ _REMEDY = "is this a log of jaxpe?"
 
 
 def _record(line: bytes, where: str) -> Record:
-    record = parse_json(line, place=where, remedy=_REMEDY)
+    record = parse_json(line, where=where, remedy=_REMEDY)
     step = record.get("step") if isinstance(record, dict) else None
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
         raise InputError(f'{where}: not an object with a "step"; {_REMEDY}')

@@ -21,10 +21,12 @@ from jaxpe.training.log import Log, Record, plain, read_log
 from jaxpe.training.step import Batch, Metrics, Step, TrainState
 
 
-class NonFiniteLoss(FloatingPointError):  # noqa: N818 (said as it is)
-    """A loss, gradient or update was NaN or infinite at `step`, counted from 1.
+class NonFiniteLoss(FloatingPointError):  # noqa: N818 (named after the event)
+    """A loss, gradient or update was NaN or infinite.
 
-    `state` is that before it.
+    Attributes:
+        step: number of the step, from 1.
+        state: state before that step.
     """
 
     def __init__(self, message: str, *, step: int):
@@ -33,10 +35,10 @@ class NonFiniteLoss(FloatingPointError):  # noqa: N818 (said as it is)
         self.state: TrainState | None = None
 
 
-class StopTraining(Exception):  # noqa: N818 (said as it is)
+class StopTraining(Exception):  # noqa: N818 (named after the event)
     """Raised by a hook to make this step the last: `fit` saves, and returns as at its end.
 
-    The `findings` join the record of that step, like what a hook returns.
+    The `findings` join the record of this step, as the return value of a hook does.
     """
 
     def __init__(self, findings: Record | None = None):
@@ -48,12 +50,13 @@ class Hook(NamedTuple):
     """Action during training: an evaluation, an audit of the parameters, a figure.
 
     Attributes:
-        at: steps, or which steps: `every_n_steps(100)`, `{0, 10, 100}`, `lambda step: step < 5`.
-        run: `(step, state) -> dict` with the state after `step` updates; what it returns joins
-            that step's record, under keys of its own ("held_out/loss", where the record has a
-            "loss"). It must not keep the state, whose buffers the next step takes. It may raise
+        at: set of steps, or function of a step: `{0, 10, 100}`, `every_n_steps(100)`,
+            `lambda step: step < 5`.
+        run: `(step, state) -> dict`, with the state after `step` updates. The dict joins the record
+            of this step; its keys must be new, such as "held_out/loss" next to "loss". The function
+            must not keep the state, whose buffers the next step donates. It may raise
             `StopTraining`.
-        ends: whether also before the first step and after the last.
+        ends: whether to run also before the first step and after the last.
     """
 
     at: Callable[[int], bool] | Collection[int]
@@ -67,11 +70,11 @@ class Hook(NamedTuple):
 
 
 class FitResult(NamedTuple):
-    """The end of a training run.
+    """Result of a training run.
 
     Attributes:
-        state: after the last step, which `StopTraining` may have made an earlier one.
-        history: a record a step, of Python's numbers, with those of earlier runs from the log.
+        state: state after the last step, which `StopTraining` may have set.
+        history: one record per step, with Python numbers, including earlier runs from the log.
     """
 
     state: TrainState
@@ -79,7 +82,7 @@ class FitResult(NamedTuple):
 
 
 def every_n_steps(steps: int) -> Callable[[int], bool]:
-    """The multiples of `steps`, for `Hook.at`.
+    """Condition for `Hook.at` that holds at multiples of `steps`.
 
     >>> [step for step in range(7) if every_n_steps(3)(step)]
     [0, 3, 6]
@@ -102,34 +105,35 @@ def fit(
 ) -> FitResult:
     """Train up to `steps` updates, resuming from the newest checkpoint if there is one.
 
-    A record `{"step": s, "loss": ..., ...}` holds the metrics of update s and what hooks return
-    after it. Record 0 holds what they return before the first update. Metrics are read one step
-    late, so that the device never waits for the host; hooks and checkpoints wait for it. A resumed
-    run ends with the same parameters and records as an uninterrupted one.
+    A record `{"step": s, "loss": ..., ...}` holds the metrics of update s, and the findings of
+    hooks after it. Record 0 holds the findings before the first update. Metrics are read one step
+    late, so that the device never waits for the host; hooks and checkpoints do wait. A resumed run
+    ends with the same parameters and records as an uninterrupted one.
 
-    Whatever stops the run, the last update is saved before the error is passed on: Ctrl-C,
-    SIGTERM, batches or a hook that raise. If a hook raised, the record of its step in the log has
-    an "error" instead of findings. Resuming with the log runs the hooks of that step again.
+    The last update is saved before any error is raised: Ctrl-C, SIGTERM, or an error of batches or
+    of a hook. If a hook raised, the record of its step in the log has an "error" instead of
+    findings. Resuming with the log runs the hooks of that step again.
 
-    A state of s > 0 steps continues without checkpoints too: the log keeps its lines up to s. The
-    data do not: they start where `batches`, or the iterator passed in its place, is.
+    Without checkpoints, a state after s > 0 steps continues, and the log keeps its lines up to s.
+    The position in the data does not continue: `batches` starts at its own position.
 
     Args:
-        state: state to start from; its buffers are given away to `step`, from `train_step`.
-        batches: batches from `batches`; anything iterable where there are no checkpoints.
-        steps: updates in all, those before a resumption included.
-        checkpoints: place to save to and to resume from.
-        checkpoint_every: steps between checkpoints; there is one at the end in any case.
-        log: JSON-lines file, without lines after the step started from.
-        hooks: run in order.
-        progress: shows which step it is at.
+        state: state to start from; `step` from `train_step` donates its buffers.
+        step: training step, such as from `train_step`.
+        batches: batches from `jaxpe.training.batches`; any iterable without checkpoints.
+        steps: total number of updates, including those before a resumption.
+        checkpoints: checkpoints to save to and to resume from.
+        checkpoint_every: steps between checkpoints; the last step is always saved.
+        log: path of the log; lines after the starting step are removed.
+        hooks: hooks, which run in order.
+        progress: receives the number of the step.
 
     Raises:
-        NonFiniteLoss: names the step; the state before it has been saved.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step is done; at a second one at once.
-        ValueError: where the batches end too early, or cannot be resumed although there are
-            checkpoints, or a hook finds what the record has already.
-        InputError: for checkpoints of another run or other data, or a log that is none.
+        NonFiniteLoss: names the step; the state before it is saved.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, when the step is done; at once after a second.
+        ValueError: batches that end too early, batches that cannot be resumed although there are
+            checkpoints, or a hook whose keys are in the record already.
+        InputError: checkpoints of another run or other data, or an invalid log.
 
     >>> from jaxpe.training import MeanMetric, batches, init_state, train_step
     >>> import optax
@@ -142,7 +146,7 @@ def fit(
     """
     data = iter(batches)
     if checkpoints is not None and not hasattr(data, "get_state"):
-        raise ValueError("these batches cannot be resumed: pass those of jaxpe.training.batches")
+        raise ValueError("these batches cannot be resumed: pass jaxpe.training.batches(...)")
     restored = None if checkpoints is None else checkpoints.restore(state, data)
     state = state if restored is None else restored[0]
     start = int(state.step)
@@ -162,11 +166,11 @@ def fit(
         try:
             numbers = itertools.takewhile(lambda n: n <= run.last, itertools.count(start + 1))
             shown = progress.track(numbers, "training", total=max(0, steps - start))
-            # A bar ends before an error is printed.
+            # Closes a progress bar before an error is printed.
             stack.callback(getattr(shown, "close", lambda: None))
             for number in shown:
                 run.advance(number)
-                signals.defers = True  # there is a step to save from now on
+                signals.defers = True  # from now on, a signal can wait for a step to be saved
                 if signals.received:
                     run.interrupt(number, signals.received)
         except Exception as error:
@@ -177,7 +181,7 @@ def fit(
 
 @dataclass
 class _Run:
-    """A run under way: the state, and the metrics not yet read."""
+    """Running training: the state, and metrics that are not read yet."""
 
     state: TrainState
     step: Step
@@ -189,7 +193,7 @@ class _Run:
     log: Log | None = None
     history: list[Record] = field(default_factory=list)
     pending: tuple[int, Metrics] | None = None
-    # Positions in the data before each step that may still turn out not to be finite.
+    # Positions in the data before the steps whose metrics are not read yet.
     positions: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -203,13 +207,13 @@ class _Run:
                 self.history[-1] = plain(self.complete_record(record))
 
     def advance(self, number: int) -> None:
-        """Make one update; record the metrics of the one before, or its own if a hook is due."""
+        """Make one update, and record the metrics of the previous one; of this one at a hook."""
         self.positions.pop(number - 2, None)
         self.positions[number] = getattr(self.data, "get_state", lambda: None)()
         try:
             state, metrics = self.step(self.state, next(self.data))
         except Exception as error:
-            self.settle(number - 1)  # a step that was not finite may be the cause
+            self.settle(number - 1)  # raises if the previous step was not finite, the likely cause
             if not isinstance(error, StopIteration):
                 raise
             raise ValueError(
@@ -246,7 +250,7 @@ class _Run:
     def complete_record(self, record: Record) -> Record:
         """Record of a step with the findings of its hooks."""
         number = record["step"]
-        # A hook that is due may end the run, and then those of the end of a run are due too.
+        # Hooks that are due come first: one may end the run, and then hooks with `ends` are due.
         for hook in sorted(self.hooks, key=lambda hook: not hook.due(number, last=self.steps)):
             if not hook.due(number, last=self.last):
                 continue
@@ -254,11 +258,11 @@ class _Run:
                 findings = hook.run(number, self.state) or {}
             except StopTraining as stop:
                 self.last, findings = number, stop.findings or {}
-            # A record before the first step has no loss yet, but those after it will.
+            # Record 0 has no loss, but later records do, so the key is refused from the start.
             for name in sorted(findings.keys() & (record.keys() | {"loss", "error"})):
                 raise ValueError(
-                    f'a hook returns "{name}", which in the record of step {number} is something '
-                    f'else: return {{"held_out/{name}": ...}}, or another name of its own'
+                    f'a hook returns "{name}", a key that the record of step {number} uses: '
+                    f'return {{"held_out/{name}": ...}}, or another new key'
                 )
             record = record | findings
         return record
@@ -272,7 +276,7 @@ class _Run:
         self.save(number)
         saved = "nothing is saved: pass checkpoints to be able to resume"
         if self.checkpoints is not None:
-            saved = f"saved in {self.checkpoints.directory}, where the same call resumes"
+            saved = f"saved in {self.checkpoints.directory}; run it again to resume"
         message = f"Stopped after step {number} of {self.steps}; {saved}."
         print(message, file=sys.stderr)
         raise KeyboardInterrupt(message, signal_number)
@@ -289,31 +293,31 @@ class _Run:
                     self.data.set_state(self.positions[done + 1])
                 self.save(done)
         except Exception as another:  # such as for buffers lost inside a step, or a full disk
-            error.add_note(f"What was done since the last checkpoint is not saved: {another}")
+            error.add_note(f"Steps since the last checkpoint are not saved: {another}")
 
 
 def _record(number: int, metrics: Metrics) -> Record:
-    """Record of an update; raises where it is not finite."""
+    """Record of an update; raises `NonFiniteLoss` if it is not finite."""
     numbers = {name: plain(value) for name, value in metrics.items()}
     if not numbers.pop("finite", numbers.get("loss", 0) is not None):
         loss, norm = (np.asarray(metrics.get(name, math.nan)) for name in ("loss", "grad_norm"))
         update = " (the optimizer's update is not)" if np.isfinite([loss, norm]).all() else ""
         raise NonFiniteLoss(
             f"not finite at step {number}: loss {loss}, gradient norm {norm}{update}. The "
-            "parameters are those before it; try a lower learning rate, a longer warm-up or a "
-            "smaller clip, and inspect the batch of that step",
+            "parameters are unchanged since the step before; try a lower learning rate, a longer "
+            "warm-up or a smaller clip, and inspect the batch of this step",
             step=number,
         )
     return {"step": number} | numbers
 
 
 class _Signals:
-    """Signal handler: the first signal asks for an end, a second one raises at once.
+    """Signal handler: the first signal requests an end, a second one raises at once.
 
     Attributes:
         received: number of the signal; 0 for none.
-        defers: whether a step is done, which is saved before the end. `jaxpe.cli.interrupts` reads
-            it, and ends a process that compiles its first step.
+        defers: whether a step is done, so that it is saved before the end. `jaxpe.cli.interrupts`
+            reads it, and ends a process that is still compiling its first step.
     """
 
     received = 0
@@ -327,14 +331,14 @@ class _Signals:
 
 @contextlib.contextmanager
 def _deferred_signals() -> Iterator[_Signals]:
-    """Make the first Ctrl-C or SIGTERM wait for the step, which holds the buffers of the state."""
+    """Defer the first Ctrl-C or SIGTERM to the end of a step, which holds the state's buffers."""
     handler = _Signals()
     main = threading.current_thread() is threading.main_thread()
-    # Schedulers and machines that are taken away send SIGTERM first.
+    # Schedulers and preempted machines send SIGTERM first.
     numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield handler
     finally:
         for number, previous in before.items():
-            signal.signal(number, previous or signal.SIG_DFL)  # None for one that is not Python's
+            signal.signal(number, previous or signal.SIG_DFL)  # None: not installed by Python

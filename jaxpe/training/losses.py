@@ -1,4 +1,4 @@
-"""Losses as tallies."""
+"""Losses as sums with their weights, so that batches, shards and epochs add exactly."""
 
 from typing import NamedTuple
 
@@ -12,9 +12,9 @@ from jaxpe.encodings.base import compute_dtype
 
 
 class MeanMetric(NamedTuple):
-    """A sum and the weight it is over, such as the number of tokens.
+    """Weighted sum and its weight, such as the number of tokens.
 
-    Tallies of shards, microbatches and epochs add exactly.
+    Metrics of shards, microbatches and epochs add exactly.
 
     Attributes:
         total: weighted sum.
@@ -33,7 +33,7 @@ class MeanMetric(NamedTuple):
 
     @property
     def mean(self) -> Float[Array, ""]:
-        """total / weight; 0 where the weight is 0."""
+        """Mean: total / weight; 0 for weight 0."""
         nothing = self.weight == 0
         return jnp.where(nothing, 0, self.total) / jnp.where(nothing, 1, self.weight)
 
@@ -47,9 +47,9 @@ def cross_entropy(
 ) -> MeanMetric:
     """Cross-entropy in nats, in float32 or wider: −Σ log softmax(logits)[label].
 
-    With label smoothing ε (Szegedy et al. 2016) the target is (1 − ε)·label + ε/classes. What the
-    mask leaves out counts nothing, whatever its logits and labels (NaN, −100) are; elsewhere a
-    label that is no class gives NaN.
+    With label smoothing ε (Szegedy et al. 2016) the target is (1 − ε)·label + ε/classes. Masked
+    entries do not count, whatever their logits and labels, NaN or −100 included. A label out of
+    range that is not masked gives NaN.
 
     >>> metric = cross_entropy(jnp.zeros((3, 4)), jnp.array([0, 1, -100]), mask=jnp.arange(3) < 2)
     >>> metric.weight.item(), round(jnp.exp(metric.mean).item(), 5)
@@ -58,14 +58,14 @@ def cross_entropy(
     if not 0 <= smoothing < 1:
         raise ValueError(f"smoothing={smoothing} must be in [0, 1)")
     logits, labels = jnp.asarray(logits), jnp.asarray(labels)
-    keep = _all_of(labels) if mask is None else jnp.asarray(mask)
-    # Masked before and after: the gradient of what is left out would else be 0 · NaN.
+    keep = _all_true(labels) if mask is None else jnp.asarray(mask)
+    # Masked before and after the softmax: otherwise the gradient at masked entries is 0 · NaN.
     logits = jnp.where(keep[..., None], logits, 0).astype(compute_dtype(logits))
     log_p = jax.nn.log_softmax(logits, axis=-1)
     labels = jnp.where(keep, labels, 0)
     chosen = jnp.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]
-    chosen = jnp.where(labels < 0, jnp.nan, chosen)  # which would count from the end
-    # Without smoothing a class of logit −∞ must not become 0 · ∞.
+    chosen = jnp.where(labels < 0, jnp.nan, chosen)  # negative indices would count from the end
+    # Without smoothing, the mean is left out: a logit of −∞ would give 0 · ∞.
     target = (1 - smoothing) * chosen + smoothing * log_p.mean(axis=-1) if smoothing else chosen
     return _tally(-target, keep)
 
@@ -76,7 +76,7 @@ def accuracy(
     *,
     mask: Bool[ArrayLike, "*batch"] | None = None,
 ) -> MeanMetric:
-    """Share of labels that have the largest logit (the first of equal ones), in [0, 1].
+    """Accuracy: share of labels with the largest logit (the first of equal ones), in [0, 1].
 
     >>> accuracy(jnp.eye(3), jnp.array([0, 1, 0])).mean.round(2).item()
     0.67
@@ -92,7 +92,7 @@ def mean_squared_error(
     *,
     mask: Bool[ArrayLike, "*shape"] | None = None,
 ) -> MeanMetric:
-    """Σ (prediction − target)² over the number of entries.
+    """Mean squared error: Σ (prediction − target)² over the number of entries.
 
     >>> mean_squared_error(jnp.array([1.0, 5.0]), jnp.array([3.0, 5.0])).mean.item()
     2.0
@@ -111,10 +111,10 @@ def causal_lm_loss(
     mask: Bool[ArrayLike, "*batch n"] | None = None,
     segments: Int[ArrayLike, "*batch n"] | None = None,
 ) -> MeanMetric:
-    """Cross-entropy of the next token, where the mask has both a token and the next one.
+    """Cross-entropy of the next token, over tokens that are unmasked together with the next one.
 
-    In packed rows `segments` says which document a token is of: the last of one does not predict
-    the first of the next.
+    In packed rows, `segments` has the document of each token: the last token of a document does not
+    predict the first of the next.
 
     >>> logits, ids = jnp.zeros((1, 5, 2)), jnp.zeros((1, 5), jnp.int32)
     >>> causal_lm_loss(logits, ids).weight.item()
@@ -123,7 +123,7 @@ def causal_lm_loss(
     3.0
     """
     ids = jnp.asarray(ids)
-    mask = _all_of(ids) if mask is None else mask
+    mask = _all_true(ids) if mask is None else mask
     following = next_in_document(mask, segments)
     return cross_entropy(jnp.asarray(logits)[..., :-1, :], ids[..., 1:], mask=following)
 
@@ -131,7 +131,7 @@ def causal_lm_loss(
 def next_in_document(
     mask: Bool[ArrayLike, "*batch n"], segments: Int[ArrayLike, "*batch n"] | None = None
 ) -> Bool[Array, "*batch n-1"]:
-    """Mask of tokens that have a next one, neither padding nor of another document."""
+    """Mask of tokens whose next token is neither padding nor of another document."""
     mask = jnp.asarray(mask)
     following = mask[..., :-1] & mask[..., 1:]
     if segments is None:
@@ -141,7 +141,7 @@ def next_in_document(
 
 
 def perplexity(metric: MeanMetric) -> Float[Array, ""]:
-    """exp of the mean of a cross-entropy; 1 over nothing.
+    """Perplexity: exp of the mean cross-entropy; 1 for weight 0.
 
     >>> perplexity(MeanMetric(jnp.array(0.0), jnp.array(0.0))).item()
     1.0
@@ -150,9 +150,9 @@ def perplexity(metric: MeanMetric) -> Float[Array, ""]:
 
 
 def _tally(values: Array, mask: ArrayLike | None) -> MeanMetric:
-    keep = _all_of(values) if mask is None else jnp.asarray(mask)
+    keep = _all_true(values) if mask is None else jnp.asarray(mask)
     return MeanMetric(jnp.where(keep, values, 0).sum(), keep.sum(dtype=values.dtype))
 
 
-def _all_of(values: Array) -> Array:
+def _all_true(values: Array) -> Array:
     return jnp.ones(values.shape, jnp.bool_)

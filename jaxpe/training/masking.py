@@ -1,7 +1,7 @@
-"""Masked language modelling: the choice of tokens, and what a model reads in their place.
+"""Masked language modelling: the choice of tokens, and the tokens that replace them.
 
-Training draws anew in each step, with JAX (`mask_tokens`, `guessed_places`). Analyses draw once,
-with NumPy: one token of each document (`random_place`) or a share of them (`random_places`).
+Training draws new tokens in each step, with JAX: `mask_tokens` and `loss_positions`. Analyses draw
+once, with NumPy: `random_position` draws one token of each document, `random_positions` a share.
 """
 
 import math
@@ -21,12 +21,12 @@ _RATE = 0.15  # of Devlin et al. (2019)
 
 
 class MaskedTokens(NamedTuple):
-    """Masked tokens, original tokens and places of the loss, from `mask_tokens`.
+    """Masked tokens, original tokens, and positions of the loss.
 
     Attributes:
         ids: int `[..., n]`, tokens that the model reads.
         targets: int `[..., n]`, original tokens.
-        selected: bool `[..., n]`, places that the loss covers.
+        selected: bool `[..., n]`, positions that the loss covers.
     """
 
     ids: Int[Array, "*batch n"]
@@ -44,18 +44,20 @@ def mask_tokens(
     special_ids: Sequence[int] = (),
     rate: float = _RATE,
 ) -> MaskedTokens:
-    """The corruption of masked language modelling, Sec. 3.1 of Devlin et al. (2019).
+    """Token masking of BERT, Sec. 3.1 of Devlin et al. (2019).
 
-    Each token is selected with probability `rate`; of those, 80 % become `mask_id`, 10 % a token
-    drawn uniformly from the vocabulary, 10 % stay. Padding and special tokens are never selected.
+    Each token is selected with probability `rate`. Of the selected tokens, 80 % become `mask_id`,
+    10 % become a random token of the vocabulary, and 10 % stay. Padding and special tokens are
+    never selected.
 
     Args:
-        key: PRNG key of the draw; another one each step.
-        ids: tokens; `mask` is false at padding.
+        key: PRNG key, a new one for each step.
+        ids: tokens.
+        mask: false at padding.
         vocab_size: number of tokens that random ones are drawn from.
-        mask_id: the id of [MASK].
-        special_ids: ids never selected, such as those of [CLS] and [SEP].
-        rate: share, in [0, 1].
+        mask_id: id of [MASK].
+        special_ids: ids that are never selected, such as [CLS] and [SEP].
+        rate: probability of selection, in [0, 1].
 
     >>> ids = jnp.arange(1000)[None]
     >>> masked = mask_tokens(jax.random.key(0), ids, vocab_size=1000, mask_id=0, rate=0.5)
@@ -63,9 +65,9 @@ def mask_tokens(
     (True, Array(True, dtype=bool))
     """
     if not 0 <= rate <= 1:
-        raise ValueError(f"rate={rate} is a probability: pass a number in [0, 1]")
+        raise ValueError(f"rate={rate} is not a probability: pass a number in [0, 1]")
     if not 0 <= mask_id < vocab_size:
-        raise ValueError(f"mask_id={mask_id} is not in a vocabulary of {vocab_size}")
+        raise ValueError(f"mask_id={mask_id} is not in a vocabulary of {vocab_size} tokens")
     ids = jnp.asarray(ids)
     eligible = jnp.ones(ids.shape, jnp.bool_) if mask is None else jnp.asarray(mask)
     for special in special_ids:
@@ -78,64 +80,68 @@ def mask_tokens(
     return MaskedTokens(jnp.where(selected, replacement, ids), ids, selected)
 
 
-def guessed_places(
+def loss_positions(
     key: Array, selected: Bool[Array, "batch n"], *, rate: float
-) -> tuple[Int[Array, "batch places"], Bool[Array, "batch places"]]:
-    """Places of the selected tokens of each row, as many in every row, and which of them count.
+) -> tuple[Int[Array, "batch positions"], Bool[Array, "batch positions"]]:
+    """Positions of the selected tokens, equally many in every row, and which of them count.
+
+    A fixed number keeps shapes static: three standard deviations above the expected number. A row
+    with more selected tokens draws among them, by the key.
 
     >>> selected = jnp.arange(100)[None] % 10 == 0
-    >>> places, guessed = guessed_places(jax.random.key(0), selected, rate=0.1)
-    >>> places.shape, sorted(places[guessed].tolist())
+    >>> positions, guessed = loss_positions(jax.random.key(0), selected, rate=0.1)
+    >>> positions.shape, sorted(positions[guessed].tolist())
     ((1, 19), [0, 10, 20, 30, 40, 50, 60, 70, 80, 90])
     """
     n = selected.shape[-1]
     count = min(n, math.ceil(n * rate + 3 * math.sqrt(n * rate * (1 - rate))))
     order = jnp.where(selected, 1 + jax.random.uniform(key, selected.shape, jnp.float32), 0)
-    places = lax.top_k(order, count)[1]
-    return places, jnp.take_along_axis(selected, places, axis=-1)
+    positions = lax.top_k(order, count)[1]
+    return positions, jnp.take_along_axis(selected, positions, axis=-1)
 
 
-def random_place(
+def random_position(
     text: Bool[np.ndarray, "documents n"], *, rng: np.random.Generator
 ) -> Int[np.ndarray, "documents 1"]:
-    """A place of text in each document, drawn evenly; int32. Each row has some text.
+    """One uniformly random text position of each document, int32; each document has text.
 
     >>> text = np.array([[False, True], [True, False]])
-    >>> random_place(text, rng=np.random.default_rng(0)).tolist()
+    >>> random_position(text, rng=np.random.default_rng(0)).tolist()
     [[1], [0]]
     """
     return np.array([[rng.choice(np.flatnonzero(row))] for row in text], np.int32).reshape(-1, 1)
 
 
-def random_places(
+def random_positions(
     text: Bool[np.ndarray, "documents n"], *, rng: np.random.Generator, rate: float = _RATE
-) -> tuple[Int[np.ndarray, "documents places"], Bool[np.ndarray, "documents places"]]:
-    """Places of a share `rate` of the text of each document, one at least, and which of them count.
+) -> tuple[Int[np.ndarray, "documents positions"], Bool[np.ndarray, "documents positions"]]:
+    """Random positions of a share `rate` of each document's text, and which of them count.
 
-    All rows have as many places, int32; those beyond the share of a row do not count.
+    Each document has at least one position that counts. All rows have equally many positions,
+    int32; positions beyond the share of a document do not count.
 
     >>> text = np.array([[True, True, True, True], [False, False, True, True]])
-    >>> places, counted = random_places(text, rng=np.random.default_rng(0), rate=0.5)
-    >>> places.shape, counted.tolist()
+    >>> positions, counted = random_positions(text, rng=np.random.default_rng(0), rate=0.5)
+    >>> positions.shape, counted.tolist()
     ((2, 2), [[True, True], [True, False]])
     """
     drawn = np.where(text, rng.random(text.shape), 2.0)
     counts = np.maximum(1, np.round(rate * text.sum(axis=1)).astype(int))
-    places = np.argsort(drawn, axis=1).astype(np.int32)[:, : counts.max()]
-    return places, np.arange(counts.max())[None] < counts[:, None]
+    positions = np.argsort(drawn, axis=1).astype(np.int32)[:, : counts.max()]
+    return positions, np.arange(counts.max())[None] < counts[:, None]
 
 
 def masked_ids(
     ids: Int[np.ndarray, "documents n"],
-    places: Int[np.ndarray, "documents places"],
+    positions: Int[np.ndarray, "documents positions"],
     *,
     mask_id: int | None,
-    counted: Bool[np.ndarray, "documents places"] | None = None,
+    counted: Bool[np.ndarray, "documents positions"] | None = None,
 ) -> Int[np.ndarray, "documents n"]:
-    """Tokens with [MASK] at the places that count, all when None.
+    """Tokens with [MASK] at the positions that count; all positions count by default.
 
     Raises:
-        InputError: `mask_id` is None, as of a vocabulary without [MASK].
+        InputError: `mask_id` is None, as for a vocabulary without [MASK].
 
     >>> masked_ids(np.array([[5, 6, 7]]), np.array([[1]]), mask_id=0).tolist()
     [[5, 0, 7]]
@@ -143,7 +149,7 @@ def masked_ids(
     if mask_id is None:
         raise InputError("the vocabulary has no [MASK], which a masked language model needs")
     masked = ids.copy()
-    rows = np.broadcast_to(np.arange(len(ids))[:, None], places.shape)
-    counted = np.ones(places.shape, bool) if counted is None else counted
-    masked[rows[counted], places[counted]] = mask_id
+    rows = np.broadcast_to(np.arange(len(ids))[:, None], positions.shape)
+    counted = np.ones(positions.shape, bool) if counted is None else counted
+    masked[rows[counted], positions[counted]] = mask_id
     return masked

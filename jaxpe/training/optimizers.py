@@ -1,4 +1,4 @@
-"""AdamW and its learning rate, put together from Optax."""
+"""AdamW and its learning-rate schedule, from Optax."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -23,14 +23,14 @@ def learning_rate_schedule(
     """Linear warm-up from 0 to `peak`, then constant, linear or cosine decay to `end`.
 
     Args:
-        peak: reached at step `warmup`; with no warm-up, the first step has it.
-        steps: number of steps of the training, warm-up included; `end` is reached at step `steps`.
-        warmup: steps of warm-up.
-        decay: shape of the decay from `peak` to `end`, to which a constant rate never comes.
-        end: the last rate.
+        peak: largest rate, at step `warmup`; without warm-up, at the first step.
+        steps: number of training steps, warm-up included; the rate is `end` at step `steps`.
+        warmup: number of warm-up steps.
+        decay: shape of the decay from `peak` to `end`; "constant" never decays.
+        end: last rate.
 
     Raises:
-        ValueError: where the warm-up leaves no step, or a rate is negative.
+        ValueError: a warm-up as long as the training, or a negative rate.
 
     >>> rate = learning_rate_schedule(peak=1.0, steps=10, warmup=2, decay="linear")
     >>> [float(rate(step)) for step in (0, 1, 2, 6, 10)]
@@ -39,7 +39,7 @@ def learning_rate_schedule(
     if not 0 <= warmup < steps:
         raise ValueError(f"warmup={warmup} must be at least 0 and less than steps={steps}")
     if peak <= 0 or not 0 <= end <= peak:
-        raise ValueError(f"peak={peak} must be positive, and end={end} between 0 and it")
+        raise ValueError(f"peak={peak} must be positive, and end={end} between 0 and peak")
     after = {
         "constant": lambda: optax.constant_schedule(peak),
         "linear": lambda: optax.linear_schedule(peak, end, steps - warmup),
@@ -54,10 +54,10 @@ def learning_rate_schedule(
 
 
 def weight_decay_mask(params: Params) -> Params:
-    """Mask of the parameters that weight decay shrinks: those named kernel or embedding.
+    """Mask of the parameters that weight decay shrinks: names with kernel or embedding.
 
-    Biases and scales of norms are not, nor anything below `encoding_params`: fixed encodings keep
-    arrays there that have no gradient, and decay alone would shrink them.
+    Biases, scales of norms and everything below `encoding_params` are excluded. Fixed encodings
+    store arrays in `encoding_params` that have no gradient, and weight decay would shrink them.
 
     >>> weight_decay_mask({"dense": {"kernel": 0, "bias": 0}, "encoding_params": {"embedding": 0}})
     {'dense': {'bias': False, 'kernel': True}, 'encoding_params': {'embedding': False}}
@@ -82,18 +82,18 @@ def adamw(
     b2: float = 0.999,
     eps: float = 1e-8,
 ) -> optax.GradientTransformation:
-    """AdamW (Loshchilov & Hutter 2019), its gradient clipped at a global norm.
+    """AdamW (Loshchilov & Hutter 2019), with the gradient clipped by its global norm.
 
     Args:
         schedule: learning rate, a number or a function of the step.
-        weight_decay: decoupled, so each step shrinks by weight_decay times the learning rate.
+        weight_decay: decoupled weight decay; each step shrinks by it times the learning rate.
         clip: largest norm of the whole gradient; None for no clipping.
-        decay_mask: parameters -> booleans of the same structure.
+        decay_mask: function from parameters to booleans of the same structure.
         b1, b2: decay of the first and the second moment.
-        eps: added to the root of the second moment.
+        eps: number added to the root of the second moment.
 
     Raises:
-        ValueError: (at `init`) where there is weight decay and no parameter that it acts on.
+        ValueError: (at `init`) weight decay, but no parameter that it acts on.
 
     >>> from jaxpe.training import MeanMetric, init_state, step_function
     >>> flat = lambda params, batch, key: (MeanMetric(jnp.array(0.0), jnp.array(1.0)), {})

@@ -1,4 +1,4 @@
-"""Geometry of an encoding during training, compared with that of its corpus."""
+"""Geometry of an encoding during training, compared with the geometry of the corpus."""
 
 from typing import NamedTuple
 
@@ -33,14 +33,14 @@ from jaxpe.geometry.noise.position import PositionGeometry
 
 
 class ReferenceGeometry(NamedTuple):
-    """The geometry of a corpus that encodings are compared with, made once.
+    """Geometry of a corpus, which encodings are compared with.
 
     Attributes:
-        plug_in: Hellinger distances of the observed frequencies, over all n positions (over the
-            occupied ones under the policy "drop").
+        plug_in: Hellinger distances of the observed frequencies, over all n positions; under the
+            policy "drop", over the occupied ones.
         position: distances of position alone, over the positions with tokens in both halves of
             every split.
-        occupied: the positions that hold a token.
+        occupied: whether each position holds a token.
     """
 
     plug_in: Distances
@@ -49,15 +49,15 @@ class ReferenceGeometry(NamedTuple):
 
 
 class GeometryScores(NamedTuple):
-    """An encoding over the positions of one geometry; every field a float scalar.
+    """Scores of an encoding against one geometry; each field is a float scalar.
 
     Attributes:
         min_separation: smallest distance between two positions; inf with fewer than two.
         violation_rate: share of triples whose distances do not grow with the offset, in [0, 1].
-        entropy_rank: dimensions that the positions fill; 0 where they coincide.
-        correlation: Pearson's, of distances; 0 where either side is constant.
+        entropy_rank: effective number of dimensions; 0 if all positions coincide.
+        correlation: Pearson correlation of distances; 0 if either side is constant.
         stress: Eq. (4) of Cirrincione (2026), which depends on scale.
-        scaled_stress: stress at the best scale, in [0, 1]; 1 where the positions coincide.
+        scaled_stress: stress at the best scale, in [0, 1]; 1 if all positions coincide.
     """
 
     min_separation: Float[Array, ""]
@@ -69,7 +69,7 @@ class GeometryScores(NamedTuple):
 
 
 class GeometryProbe(NamedTuple):
-    """Scores against the plug-in distances, and against the distances of position alone.
+    """Scores of an encoding against the plug-in distances, and against position alone.
 
     Attributes:
         all_positions: scores over all positions.
@@ -85,19 +85,18 @@ class GeometryProbe(NamedTuple):
 def reference_geometry(
     counts: PositionCounts, geometry: PositionGeometry, *, empty: EmptyPolicy = "uniform"
 ) -> ReferenceGeometry:
-    """The geometry of a corpus, plug-in and of position alone.
+    """Reference geometry of a corpus: plug-in distances, and distances of position alone.
 
     Args:
         counts: counts of the corpus.
         geometry: result of `position_geometry` for the same documents.
         empty: treatment of positions without a token in `plug_in`: "uniform" over the vocabulary of
             the counts (Cirrincione 2026), or "drop", "zero", "error" as in
-            `positional_distributions`. It touches neither `position` nor `occupied`.
+            `positional_distributions`. It affects neither `position` nor `occupied`.
 
     Raises:
-        ValueError: too few documents for any two positions to have tokens in both halves (under
-            `jit`, which cannot look: a `position` without positions, to which any encoding has
-            stress 0).
+        ValueError: too few documents for any two positions to have tokens in both halves. Under
+            `jit` this is not checked: `position` is then empty, and any encoding has stress 0.
 
     >>> ids = np.random.default_rng(0).integers(0, 5, (200, 4))
     >>> mask = np.broadcast_to(np.arange(4) < 3, ids.shape)
@@ -121,10 +120,10 @@ def reference_geometry(
 
 
 def probe_geometry(encoded: Encoded, reference: ReferenceGeometry) -> GeometryProbe:
-    """Score an encoding of the n positions of a reference.
+    """Scores of an encoding of the n positions of a reference.
 
-    The encoding is points `[n, d]` (16-bit floats are widened), or `Distances` where there are
-    none. One of another number of positions raises `ValueError`.
+    The encoding is points `[n, d]`, whose 16-bit floats are widened, or `Distances`. Another number
+    of positions raises `ValueError`.
 
     >>> D = as_distances(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]))
     >>> reference = ReferenceGeometry(D, D, jnp.array([True, True, False]))
@@ -139,12 +138,12 @@ def probe_geometry(encoded: Encoded, reference: ReferenceGeometry) -> GeometryPr
     rows = len(encoded.values if isinstance(encoded, Distances) else encoded)
     if rows != n:
         raise ValueError(
-            f"the encoding has {rows} positions and the reference {n}: encode positions 0 to "
-            f"{n - 1}, all of them and no more"
+            f"the encoding has {rows} positions and the reference {n}: encode exactly the "
+            f"positions 0 to {n - 1}"
         )
     plug_in = reference.plug_in
     occupied = Distances(plug_in.values, plug_in.present & reference.occupied)
-    # One program for the three of them: it compiles in a third of the time.
+    # One vmapped program for the three geometries compiles in a third of the time.
     geometries = jax.tree.map(lambda *D: jnp.stack(D), plug_in, occupied, reference.position)
     scores = jax.vmap(_scores, in_axes=(None, 0))(encoded, geometries)
     return GeometryProbe(*(jax.tree.map(lambda leaf, k=k: leaf[k], scores) for k in range(3)))
@@ -159,15 +158,16 @@ def encoding_probe(
     num_heads: int | None = None,
     head_dim: int | None = None,
 ) -> GeometryProbe:
-    """Score an encoding by its vectors, or else by the distances it induces between logits.
+    """Scores of an encoding by its vectors, or else by the distances that it induces on logits.
 
     Args:
-        encoding, params: any that has vectors or does not act on embeddings (`encoding_distances`).
+        encoding, params: encoding that has vectors, or that acts on attention logits
+            (`encoding_distances`).
         positions: positions of the reference.
-        num_heads, head_dim: sizes of the model, needed where there are no vectors.
+        num_heads, head_dim: sizes of the model, needed for an encoding without vectors.
 
     Raises:
-        ValueError: as `encoding_distances` and `probe_geometry`.
+        ValueError: as in `encoding_distances` and `probe_geometry`.
 
     >>> D = as_distances(abs(np.arange(3.0)[:, None] - np.arange(3.0)))
     >>> reference = ReferenceGeometry(D, D, jnp.ones(3, bool))
@@ -182,7 +182,7 @@ def encoding_probe(
 
 
 def as_record(probe: GeometryProbe) -> dict[str, float]:
-    """A probe as flat numbers for a log, `"occupied/stress"` and so on.
+    """Probe as a flat record of a log, with keys such as `"occupied/stress"`.
 
     >>> scores = GeometryScores(*map(jnp.asarray, (0.5, 0.1, 3.0, 0.9, 2.0, 0.2)))
     >>> as_record(GeometryProbe(scores, scores, scores))["occupied/entropy_rank"]
@@ -196,7 +196,7 @@ def as_record(probe: GeometryProbe) -> dict[str, float]:
 
 
 def _scores(encoded: Encoded, D: Distances) -> GeometryScores:
-    """The scores over the positions that D has."""
+    """Scores over the positions present in D."""
     delta = _distances(encoded, D.present)
     return GeometryScores(
         min_separation=min_separation(delta),

@@ -1,4 +1,4 @@
-"""Training run: from a configuration to a trained model, and back from the folder of the run."""
+"""Training run: from a configuration to a trained model, and loading from the run's folder."""
 
 import json
 import math
@@ -53,7 +53,7 @@ from jaxpe.training.probe import as_record
 from jaxpe.training.step import Metrics, Step, TrainState, evaluate, init_state, train_step
 
 Params = Any
-# A step and what a hook measured then, by name; None for numbers that are not finite.
+# A step, and the numbers of a hook at this step by name; None if a number is not finite.
 Measured = dict[str, int | float | None]
 
 LOG, SUMMARY, CHECKPOINTS, MODEL = "log.jsonl", "summary.json", "checkpoints", "model"
@@ -62,9 +62,9 @@ _ANEW = "pass another `out` to train anew"
 
 
 class Evaluations(NamedTuple):
-    """Step, loss and metrics of the task on the held-out documents, before and after training.
+    """Evaluations on the held-out documents: step, loss and metrics of the task.
 
-    The best evaluation has the largest accuracy for classify, else the least loss.
+    The best evaluation has the largest accuracy for classify, else the smallest loss.
 
     Attributes:
         first: metrics before training.
@@ -78,21 +78,21 @@ class Evaluations(NamedTuple):
 
 
 class TrainSummary(NamedTuple):
-    """A run in numbers.
+    """Summary of a run.
 
     Attributes:
         encoding: names of the encodings joined by +, or the pretrained model's name. For an
-            encoder–decoder the encoder's, the decoder's and the cross-attention's, joined by " / ".
-        documents: number of documents trained on.
-        parameters: numbers in the model.
-        seconds: duration of the whole run, since it was last resumed.
-        tokens_per_second: median over steps, without padding; None for less than three steps.
-        evaluation: on the held-out documents.
+            encoder–decoder: of encoder, decoder and cross-attention, joined by " / ".
+        documents: number of training documents.
+        parameters: number of parameters of the model.
+        seconds: duration of the run, since it was last resumed.
+        tokens_per_second: median over steps, without padding; None for fewer than three steps.
+        evaluation: evaluations on the held-out documents.
         probe: geometry of the encoding at the "first" and the "last" step; empty without a probe.
-        longest: tokens of the longest document before it was cut; None in runs of old.
-        resumed_at: step that `seconds` are counted from.
-        extended_after: last step with the learning rate of fewer steps in all, as before the run
-            was extended; 0 for none.
+        longest: tokens of the longest document before it was cut; None in runs of old versions.
+        resumed_at: step at which `seconds` starts.
+        extended_after: last step before the run was extended, if its learning rates differ from the
+            longer run's; 0 for none.
         source: name or path of the corpus.
         task: classify, mlm, causal or translate.
         held_out: number of held-out documents.
@@ -120,17 +120,17 @@ class TrainSummary(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-    """A finished run.
+    """Result of a finished run.
 
     Attributes:
         model: model with its trained parameters.
         apply: `(params, ids, **options) -> HeadOutput`.
-        params: after the last step.
-        history: a record a step, as in log.jsonl: metrics, "eval/..." and "probe/...".
-        evaluation: after the last step, on the held-out documents; None for what was not finite.
+        params: parameters after the last step.
+        history: one record per step, as in log.jsonl: metrics, "eval/..." and "probe/...".
+        evaluation: metrics on the held-out documents after the last step; None if not finite.
         summary: content of summary.json.
-        out: the folder, with config.json, vocabulary.json, log.jsonl, summary.json, checkpoints/
-            and, for BERT and MPNet, model/ as Hugging Face reads it.
+        out: folder with config.json, vocabulary.json, log.jsonl, summary.json and checkpoints/; for
+            BERT and MPNet also model/, in Hugging Face's format.
     """
 
     model: Any
@@ -143,13 +143,13 @@ class TrainResult(NamedTuple):
 
 
 class LoadedRun(NamedTuple):
-    """A model from the folder of a run.
+    """Model loaded from the folder of a run.
 
     Attributes:
-        model: the model, with the parameters of the newest checkpoint.
+        model: model with the parameters of the newest checkpoint.
         apply: `(params, ids, **options) -> HeadOutput`.
         params: parameters of the newest checkpoint.
-        step: number of updates made.
+        step: number of updates.
         config: configuration of the run.
         vocabulary: tokens and class names.
     """
@@ -166,19 +166,18 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     """Train a model as configured, and write the run into `config.out`.
 
     `train(load_config(out))` resumes an interrupted run. It ends with the same parameters and log
-    as an uninterrupted run. With more `steps` or `epochs` a finished run is extended: state and
-    position in the data stay, and the learning rate continues as in the longer run. If the rate of
-    the first steps does not depend on their total (`decay="constant"`, `warmup=0`), the parameters
-    equal those of the longer run, bit for bit.
+    as an uninterrupted run. With more `steps` or `epochs` a finished run is extended: it keeps its
+    state and its position in the data, and the learning rate continues as in the longer run. With
+    `decay="constant"` and `warmup=0`, learning rates do not depend on the number of steps. An
+    extended run then has bit for bit the parameters of a run of the full length.
 
     Args:
         config: settings of the training.
         progress: receives progress, a line at the start and one at every evaluation.
 
     Raises:
-        InputError: options or documents that cannot be used, more memory or disk than there is, a
-            folder with another run or one that is being written, or a resumption that asks for
-            something else.
+        InputError: invalid options or documents, too little memory or disk, a folder that holds
+            another run or is being written, or other settings for a resumed run.
         NonFiniteLoss: names the step; the state before it is saved.
 
     >>> import tempfile, pathlib
@@ -197,12 +196,12 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     check_config(config)
     finished = finished_summary(config) if config.resume else None
     if finished is not None:
-        progress.say(_finished_line(config, finished))
+        progress.say(_finished_message(config, finished))
     check_memory(config)
     mesh = _mesh(config)
     data = load_data(config, progress=progress)
     check_memory(config, vocab_size=len(data.vocabulary.tokens))
-    # An encoding may be made from the corpus, and the probe compares with it.
+    # Fitted encodings and the probe need counts of the corpus.
     fitted = config.pretrained is None and any(e.fitted for e in encoding_entries(config))
     counts = count_documents(data.train) if config.probe_at or fitted else None
     model = build_model(config, data.vocabulary, counts=counts)
@@ -216,9 +215,9 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     hooks = _hooks(config, model, data, counts, progress)
     end, times = _fit(config, data, model, facts["steps"], hooks, mesh, progress)
     times["seconds"] = time.perf_counter() - started
-    if finished is not None:  # nothing was trained now
+    if finished is not None:  # no step was made, so the timings of the earlier run stay
         times = {name: getattr(finished, name) for name in times}
-    return _written(config, model, end, facts | times)
+    return _saved_result(config, model, end, facts | times)
 
 
 def _fit(
@@ -230,7 +229,7 @@ def _fit(
     mesh: Mesh | None,
     progress: Progress,
 ) -> tuple[FitResult, dict[str, Any]]:
-    """Train in the folder of the run; return the end of it, and fields of its summary."""
+    """Train in the folder of the run; return the result, and fields of the summary."""
     optimizer, schedule = build_optimizer(config, steps=steps)
     options = {"accumulate": config.accumulate, "schedule": schedule, "mesh": mesh}
     loss = build_loss(config, model, data.vocabulary, train=True)
@@ -250,13 +249,15 @@ def _fit(
     return end, {"resumed_at": resumed_at, "tokens_per_second": step.tokens_per_second}
 
 
-def _written(config: TrainConfig, model: Any, end: FitResult, facts: dict[str, Any]) -> TrainResult:
-    """Write the summary and the model of a finished run."""
+def _saved_result(
+    config: TrainConfig, model: Any, end: FitResult, facts: dict[str, Any]
+) -> TrainResult:
+    """Result of a finished run, whose summary and model are written."""
     model = functionalize(model, lambda merged: merged)[0](end.state.params)
-    # Hugging Face has no model that classifies a mean.
+    # Hugging Face has no classifier of the mean vector.
     if config.pretrained is not None and getattr(model, "pooling", "first") == "first":
         save_huggingface(model, config.out / MODEL, source=config.pretrained)
-    probes = _measured(end.history, "probe/")
+    probes = _hook_records(end.history, "probe/")
     summary = TrainSummary(
         **facts,
         evaluation=_evaluations(end.history, config, facts["task"]),
@@ -270,23 +271,23 @@ def _written(config: TrainConfig, model: Any, end: FitResult, facts: dict[str, A
 
 
 def finished_summary(config: TrainConfig) -> TrainSummary | None:
-    """Summary of a run that has made all its steps; None for another.
+    """Summary of a run that has made all its steps; None for another run.
 
     >>> finished_summary(TrainConfig(out=Path("nowhere"))) is None
     True
     """
     try:
         summary: TrainSummary = load_result(TrainSummary, config.out / SUMMARY)
-    except InputError:  # not finished, or damaged: it is made again from the log
+    except InputError:  # unfinished, or damaged: `train` writes it again from the log
         return None
     return summary if summary.steps == total_steps(config, summary.documents) else None
 
 
 def load_run(directory: str | Path) -> LoadedRun:
-    """The model of a run, from its newest checkpoint, whether the run is finished or not.
+    """Load the model of a finished or unfinished run, from its newest checkpoint.
 
     Raises:
-        InputError: no run there, no checkpoint yet, or a pretrained model that is gone.
+        InputError: a folder without a run or without a checkpoint, or a missing pretrained model.
 
     >>> load_run("nowhere")
     Traceback (most recent call last):
@@ -311,7 +312,7 @@ def load_run(directory: str | Path) -> LoadedRun:
 
 
 class _TimedStep:
-    """A training step that notes when it is called and with how many tokens."""
+    """Training step that records the time and the number of tokens of each call."""
 
     def __init__(self, step: Step):
         self.step = step
@@ -323,7 +324,7 @@ class _TimedStep:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Median over steps, which leaves out those that compile or wait for a hook."""
+        """Median over steps, so that steps that compile or wait for a hook do not count."""
         if len(self.calls) < 3:
             return None
         times, tokens = np.array(self.calls).T
@@ -333,7 +334,7 @@ class _TimedStep:
 def _hooks(
     config: TrainConfig, model: Any, data: Data, counts: Any, progress: Progress
 ) -> list[Hook]:
-    """Evaluation on the held-out documents, and the probe of the encoding."""
+    """Hooks that evaluate on the held-out documents and probe the encoding."""
     loss = build_loss(config, model, data.vocabulary, train=False)
     held_out = evaluation_batches(config, data.held_out)
     longer = {n: evaluation_batches(config, part) for n, part in data.longer.items()}
@@ -358,14 +359,14 @@ def _hooks(
 
 
 def _check_folder(config: TrainConfig) -> TrainConfig | None:
-    """Configuration of the run in a folder, which can only be resumed."""
+    """Configuration of the run to resume; None for a folder without a run."""
     if config.resume:
         saved = load_config(config.out)
         check_resumption(config, saved)
         return saved
     if any((config.out / name).exists() for name in ("config.json", LOG, CHECKPOINTS)):
         raise InputError(
-            f"{config.out} holds a run already: add `resume=True` to resume it, or pass "
+            f"{config.out} already holds a run: add `resume=True` to resume it, or pass "
             "another `out`"
         )
     return None
@@ -373,35 +374,35 @@ def _check_folder(config: TrainConfig) -> TrainConfig | None:
 
 def _prepare_folder(config: TrainConfig, vocabulary: Vocabulary, documents: dict[str, int]) -> None:
     """Write the configuration and the vocabulary of a run."""
-    saved = _check_folder(config)  # another run may have been faster
+    saved = _check_folder(config)  # again under the lock: another process may have been faster
     if saved is None:
         fields = vocabulary._asdict() | documents
         write_file(config.out / _VOCABULARY, json.dumps(fields, indent=2) + "\n")
-    elif differences(config, saved):  # longer, and so no longer finished
+    elif differences(config, saved):  # an extended run is no longer finished
         remove_files(config.out, [SUMMARY])
     save_config(config)
 
 
 def read_vocabulary(out: Path) -> tuple[Vocabulary, dict[str, int]]:
-    """The vocabulary of a run, and the fingerprint of its documents.
+    """Vocabulary of a run, and the fingerprint of its documents.
 
-    Raises `InputError` for a file that is missing, or holds something else.
+    Raises `InputError` for a missing or invalid file.
     """
     path = out / _VOCABULARY
     fields = read_json(path, remedy=_ANEW)
-    documents = from_json(int, fields.pop("documents", None), place=f"{path}.documents")
-    return from_json(Vocabulary, fields, place=str(path)), {"documents": documents}
+    documents = from_json(int, fields.pop("documents", None), where=f"{path}.documents")
+    return from_json(Vocabulary, fields, where=str(path)), {"documents": documents}
 
 
 def _mesh(config: TrainConfig) -> Mesh | None:
-    """The devices that share each batch; None for one."""
+    """Mesh of the devices that share each batch; None for a single device."""
     available = jax.local_device_count()
     count = available if config.devices is None else config.devices
     if count > available:
-        raise InputError(f"`devices` is {count}, but there are {available}: pass at most as many")
+        raise InputError(f"`devices` is {count}, but JAX has {available}: pass at most as many")
     if config.batch_size % (count * config.accumulate):
         raise InputError(
-            f"`batch_size={config.batch_size}` does not divide over {count} devices and "
+            f"`batch_size={config.batch_size}` is not divisible by {count} devices times "
             f"`accumulate={config.accumulate}`: pass a multiple, or fewer `devices`"
         )
     if count == 1:
@@ -429,22 +430,22 @@ def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:
     }
 
 
-def _finished_line(config: TrainConfig, done: TrainSummary) -> str:
+def _finished_message(config: TrainConfig, done: TrainSummary) -> str:
     more = (
         f"`steps={2 * done.steps}`" if config.epochs is None else f"`epochs={2 * config.epochs:g}`"
     )
     return (
-        f"{config.out} is finished: it has made all of its {done.steps:,} steps. To extend it, "
-        f"resume it with {more} or any larger number"
+        f"{config.out} is finished: all {done.steps:,} steps are done. To extend it, resume it "
+        f"with {more} or another larger number"
     )
 
 
 def _evaluations(history: list[Record], config: TrainConfig, task: str) -> Evaluations:
-    evaluations = _measured(history, "eval/")
+    evaluations = _hook_records(history, "eval/")
     if not evaluations:
         raise InputError(
-            f"{config.out / LOG} lacks evaluations of this run, which ended before: put it back, "
-            f"or {_ANEW}"
+            f"{config.out / LOG} lacks the evaluations of this finished run: restore the file, or "
+            f"{_ANEW}"
         )
 
     def worth(record: Measured) -> tuple[float, float]:
@@ -454,7 +455,7 @@ def _evaluations(history: list[Record], config: TrainConfig, task: str) -> Evalu
     return Evaluations(evaluations[0], max(evaluations, key=worth), evaluations[-1])
 
 
-def _measured(history: list[Record], prefix: str) -> list[Measured]:
+def _hook_records(history: list[Record], prefix: str) -> list[Measured]:
     """Records of a hook, with their steps and without its prefix."""
     return [
         {"step": record["step"]}

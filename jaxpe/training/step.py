@@ -1,7 +1,7 @@
-"""Training step, as a pure function and as a compiled one; evaluation.
+"""Training step, as a pure function and compiled; evaluation.
 
-A batch is a dict of arrays `[batch, ...]`. A loss is `(params, batch, key) -> (tally, tallies)`:
-the tally whose mean is minimised, and others to report by name.
+A batch is a dict of arrays `[batch, ...]`. A loss is a function `(params, batch, key) -> (tally,
+tallies)`. The mean of the tally is minimised; the other tallies are reported by name.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,19 +23,20 @@ from jaxpe.training.optimizers import Schedule
 Params = Any
 Batch = dict[str, Any]
 Metrics = dict[str, Any]
-# (params, batch, key) to the loss and to metrics by name, each as a sum and its weight.
+# (params, batch, key) to the loss, and to further metrics by name.
 LossFunction = Callable[[Params, Batch, Array], tuple[MeanMetric, dict[str, MeanMetric]]]
 
 
 class TrainState(NamedTuple):
-    """State of a training run, the place in the data apart.
+    """State of a training run, without the position in the data.
 
     Attributes:
-        step: updates made so far.
-        params: any pytree of floating-point arrays.
-        opt_state: state of the optimizer, Optax's.
+        step: number of updates so far.
+        params: pytree of floating-point arrays.
+        opt_state: state of the Optax optimizer.
         key: typed PRNG key of the run; step s draws from `fold_in(key, s)`.
-        finite: false once a loss, gradient or update was not; the state stays as it was before.
+        finite: false after a loss, gradient or update that is not finite; the state then no longer
+            changes.
     """
 
     step: Int[Array, "*seeds"]
@@ -51,7 +52,7 @@ Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 def init_state(
     params: Params, optimizer: optax.GradientTransformation, *, key: Array
 ) -> TrainState:
-    """The state before the first step, of copies: `train_step` gives a state's buffers away.
+    """State before the first step; arrays are copied, since `train_step` donates their buffers.
 
     >>> init_state({"w": jnp.ones(2)}, optax.sgd(0.1), key=jax.random.key(0)).step.item()
     0
@@ -74,21 +75,21 @@ def step_function(
     accumulate: int = 1,
     schedule: Schedule | None = None,
 ) -> Step:
-    """A training step as a pure function, to be jitted, or vmapped over seeds.
+    """Training step as a pure function, to be jitted, or vmapped over seeds.
 
-    The gradient is that of the sum of the loss's totals over the sum of its weights: with
-    `accumulate` microbatches it is exactly that of the whole batch, even where microbatches weigh
-    differently (weights must not depend on the parameters); sums and norms are in float32 or wider.
-    A step whose loss, gradient or update is not finite changes nothing but `finite`, and neither
-    does any step after it.
+    The loss of a batch is the sum of its totals over the sum of its weights, which must not depend
+    on the parameters. With `accumulate` microbatches the gradient is therefore exactly the whole
+    batch's, even if microbatches have different weights. Sums and norms are in float32 or wider.
+    A step whose loss, gradient or update is not finite changes only `finite`. Further steps change
+    nothing.
 
     Args:
-        loss, optimizer: function to minimise, and optimizer of Optax.
-        accumulate: microbatches, one after the other; they divide the batch.
-        schedule: only to report the learning rate.
+        loss, optimizer: function to minimise, and Optax optimizer.
+        accumulate: number of microbatches, computed one after the other; it divides the batch.
+        schedule: learning rate to report; the optimizer has its own.
 
     Returns:
-        `(state, batch) -> (state, metrics)`; metrics are scalars: loss, grad_norm, weight,
+        `(state, batch) -> (state, metrics)`. Metrics are scalars: loss, grad_norm, weight,
         learning_rate (with a schedule), the means of the loss's tallies, and finite.
 
     >>> def loss(params, batch, key):
@@ -107,7 +108,7 @@ def step_function(
         with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
             grad_norm = _norm(gradient)
             updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-            update_norm = _norm(updates)  # not finite where any of them is not
+            update_norm = _norm(updates)  # not finite if any update is not
             rate = None if schedule is None else jnp.asarray(schedule(state.step))
         numbers = (tally.mean, grad_norm, update_norm)
         finite = reduce(jnp.logical_and, map(jnp.isfinite, numbers), state.finite)
@@ -132,13 +133,13 @@ def train_step(
     schedule: Schedule | None = None,
     mesh: Mesh | None = None,
 ) -> Step:
-    """`step_function`, compiled; the buffers of the state passed in are given away (donated).
+    """Compiled `step_function`, which donates the buffers of the state passed to it.
 
-    With a mesh that has an axis "data", batches are spread over that axis and the state is on every
-    device; batch / accumulate should be a multiple of the devices.
+    With a mesh, batches are sharded over its axis "data", and the state is replicated. The number
+    of devices should divide batch / accumulate.
 
     Raises:
-        ValueError: for a mesh without an axis "data".
+        ValueError: a mesh without an axis "data".
 
     >>> loss = lambda params, batch, key: (MeanMetric(params @ batch["x"], jnp.array(1.0)), {})
     >>> state = init_state(jnp.ones(2), optax.sgd(0.5), key=jax.random.key(0))
@@ -151,7 +152,7 @@ def train_step(
     if mesh is None:
         return compiled
     if "data" not in mesh.axis_names:
-        raise ValueError(f'the mesh has axes {mesh.axis_names}: name the one for batches "data"')
+        raise ValueError(f'the mesh has axes {mesh.axis_names}: name the axis of batches "data"')
     everywhere = NamedSharding(mesh, PartitionSpec())
     spread = NamedSharding(mesh, PartitionSpec("data"))
 
@@ -164,10 +165,10 @@ def train_step(
 def evaluate(
     loss: LossFunction, params: Params, batches: Iterable[Batch], *, key: Array | None = None
 ) -> dict[str, float]:
-    """The means of a loss and its tallies over all batches, each compiled once a shape.
+    """Means of a loss and its tallies over all batches.
 
-    Tallies are summed in float64 on the host. Rows that only fill the last batch count unless the
-    loss uses `batch["valid"]`, which `in_order` gives.
+    Each shape of batch compiles once. Tallies are summed in float64 on the host. Rows that only
+    fill the last batch count, unless the loss uses `batch["valid"]` from `in_order`.
 
     >>> loss = lambda params, batch, key: (MeanMetric(jnp.sum(batch["x"]), jnp.array(2.0)), {})
     >>> evaluate(loss, (), [{"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([3.0, 4.0])}])
@@ -187,7 +188,7 @@ def evaluate(
 def _gradient(
     loss: LossFunction, params: Params, batch: Batch, key: Array, accumulate: int
 ) -> tuple[Params, MeanMetric, dict[str, MeanMetric]]:
-    """The gradient of the mean over the batch, and the batch's tallies."""
+    """Gradient of the mean loss of a batch, and the tallies of the batch."""
 
     def total(params, batch, key):
         tally, extra = loss(params, batch, key)
@@ -224,7 +225,7 @@ def _wide(x: Array) -> Array:
 
 def _microbatches(batch: Batch, count: int) -> Batch:
     """`[batch, ...]` to `[count, batch / count, ...]`, microbatch i with rows i, i + count, …"""
-    # In strides, because a batch spread over devices in blocks then stays where it is.
+    # Strided, so that rows of a batch sharded in blocks stay on their devices.
 
     def split(path, x):
         if x.shape[0] % count:

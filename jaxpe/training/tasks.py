@@ -1,8 +1,9 @@
 """Training tasks, as loss functions `(params, batch, key) -> (tally, tallies)`.
 
-Batches hold `ids` and `mask` `[batch, n]`, `labels` `[batch]` where a task has them, `valid`
-`[batch]`, false on rows that only fill a batch, and perhaps `segments`, `positions`, `token_types`
-`[batch, n]`, which the model is given by these keywords. With `train=False` nothing drops.
+Batches hold `ids` and `mask` `[batch, n]`. Further arrays are optional. `labels` `[batch]` are
+needed by some tasks; `valid` `[batch]` is false on rows that only fill a batch. `segments`,
+`positions` and `token_types` `[batch, n]` are passed to the model as keywords. With `train=False`
+there is no dropout.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,13 +22,13 @@ from jaxpe.training.losses import (
     mean_squared_error,
     next_in_document,
 )
-from jaxpe.training.masking import guessed_places, mask_tokens
+from jaxpe.training.masking import loss_positions, mask_tokens
 from jaxpe.training.step import Batch, LossFunction
 
 # `(params, ids, *, mask, dropout_key)` to something with `logits`, as of `functionalize`.
 Apply = Callable[..., Any]
 
-_OF_TOKENS = ("segments", "positions", "token_types")
+_TOKEN_ARRAYS = ("segments", "positions", "token_types")
 
 
 def classification(apply: Apply, *, train: bool = True) -> LossFunction:
@@ -42,7 +43,7 @@ def classification(apply: Apply, *, train: bool = True) -> LossFunction:
     """
 
     def loss(params, batch, key):
-        logits = _read(apply, params, batch, key if train else None).logits
+        logits = _output(apply, params, batch, key if train else None).logits
         labels, valid = batch["labels"], batch.get("valid")
         tally = cross_entropy(logits, labels, mask=valid)
         return tally, {"accuracy": accuracy(logits, labels, mask=valid)}
@@ -51,7 +52,7 @@ def classification(apply: Apply, *, train: bool = True) -> LossFunction:
 
 
 def regression(apply: Apply, *, train: bool = True) -> LossFunction:
-    """Squared error of a number for each sequence, the first logit; labels are floats.
+    """Squared error of one number per sequence, the first logit; labels are floats.
 
     >>> apply = lambda params, ids, **options: jaxpe.nn.HeadOutput(params[ids[:, :1]], None)
     >>> batch = {"ids": jnp.array([[0], [1]]), "mask": jnp.ones((2, 1), bool),
@@ -61,16 +62,17 @@ def regression(apply: Apply, *, train: bool = True) -> LossFunction:
     """
 
     def loss(params, batch, key):
-        logits = _read(apply, params, batch, key if train else None).logits
+        logits = _output(apply, params, batch, key if train else None).logits
         return mean_squared_error(logits[..., 0], batch["labels"], mask=batch.get("valid")), {}
 
     return loss
 
 
 def causal_lm(apply: Apply, *, train: bool = True) -> LossFunction:
-    """Cross-entropy of each next token; tallies: accuracy, of the likeliest one.
+    """Cross-entropy of each next token; tallies: accuracy of the likeliest token.
 
-    In packed rows no document predicts the next one: a batch with `segments` says which is which.
+    In packed rows, `segments` separates documents: no document predicts the first token of the
+    next.
 
     >>> apply = lambda params, ids, **options: jaxpe.nn.HeadOutput(params[ids], None)
     >>> batch = {"ids": jnp.array([[0, 1, 0, 1]]), "mask": jnp.ones((1, 4), bool)}
@@ -81,8 +83,8 @@ def causal_lm(apply: Apply, *, train: bool = True) -> LossFunction:
     """
 
     def loss(params, batch, key):
-        logits = _read(apply, params, batch, key if train else None).logits
-        ids, mask, segments = batch["ids"], _counted(batch), batch.get("segments")
+        logits = _output(apply, params, batch, key if train else None).logits
+        ids, mask, segments = batch["ids"], _loss_mask(batch), batch.get("segments")
         following = next_in_document(mask, segments)
         right = accuracy(logits[..., :-1, :], ids[..., 1:], mask=following)
         return causal_lm_loss(logits, ids, mask=mask, segments=segments), {"accuracy": right}
@@ -93,17 +95,17 @@ def causal_lm(apply: Apply, *, train: bool = True) -> LossFunction:
 def translation(
     apply: Apply, *, bos_id: int, padding_id: int = 0, train: bool = True
 ) -> LossFunction:
-    """Cross-entropy of the tokens of an answer, given those of an input and those before.
+    """Cross-entropy of the tokens of an answer, given the input and the answer's earlier tokens.
 
-    Tallies: accuracy, of the likeliest token; exact, the share of rows right at every token, which
-    are those that greedy decoding answers.
+    Tallies: "accuracy" of the likeliest token; "exact", the share of rows with every token correct,
+    which greedy decoding answers correctly.
 
     Args:
-        apply: `(params, ids, decoder_ids, *, mask, dropout_key)` to something with `logits`, as of
-            a `Seq2SeqLM`. Batches have as `labels` the answers `[batch, n]`.
+        apply: `(params, ids, decoder_ids, *, mask, dropout_key)` to an object with `logits`, such
+            as the output of a `Seq2SeqLM`. The `labels` of a batch are the answers `[batch, n]`.
         bos_id: token before the answer.
-        padding_id: token behind the answers, which does not count.
-        train: whether units drop.
+        padding_id: token after the answers, which does not count.
+        train: whether to apply dropout.
 
     >>> apply = lambda params, ids, answer, **options: jaxpe.nn.HeadOutput(params[answer], None)
     >>> batch = {"ids": jnp.array([[2, 3]]), "mask": jnp.ones((1, 2), bool),
@@ -120,13 +122,13 @@ def translation(
         read = jnp.concatenate([first, labels[:, :-1]], axis=1)
         logits = apply(params, batch["ids"], read, **_options(batch, key if train else None)).logits
         rows = jnp.asarray(batch.get("valid", jnp.ones(len(labels), bool)))
-        there = (labels != padding_id) & rows[:, None]
+        answer_mask = (labels != padding_id) & rows[:, None]
         likeliest = jnp.argmax(logits, axis=-1).astype(labels.dtype)
-        right = (likeliest == labels) | ~there
+        right = (likeliest == labels) | ~answer_mask
         share = jnp.all(right, axis=-1).astype(logits.dtype)
         exact = MeanMetric(jnp.where(rows, share, 0).sum(), rows.sum(dtype=logits.dtype))
-        tallies = {"accuracy": accuracy(logits, labels, mask=there), "exact": exact}
-        return cross_entropy(logits, labels, mask=there), tallies
+        tallies = {"accuracy": accuracy(logits, labels, mask=answer_mask), "exact": exact}
+        return cross_entropy(logits, labels, mask=answer_mask), tallies
 
     return loss
 
@@ -142,15 +144,15 @@ def masked_lm(
 ) -> LossFunction:
     """Cross-entropy of the tokens that `mask_tokens` selects; tallies: accuracy.
 
-    Logits are computed at a fixed number of places a row, three standard deviations above the
-    expected number of selected tokens. Where more are selected (a row in a thousand), those guessed
-    are drawn among them; the rest stay masked but count in neither sum nor weight.
+    Logits are computed at a fixed number of positions per row, three standard deviations above the
+    expected number of selected tokens. One row in a thousand has more selected tokens. Its loss is
+    over a random choice of them; the others stay masked but do not count.
 
     Args:
-        apply: `(params, ids, places, *, mask, dropout_key)` to logits `[batch, places, vocab]`;
-            `functionalize(model, logits_at)`.
+        apply: `(params, ids, places, *, mask, dropout_key)` to logits `[batch, places, vocab]`,
+            from `functionalize(model, logits_at)`.
         vocab_size, mask_id, special_ids, rate: arguments of `mask_tokens`.
-        train: whether units drop; tokens are masked either way, by the key.
+        train: whether to apply dropout; tokens are masked in either case.
 
     >>> apply = lambda params, ids, places, **options: jnp.zeros((*places.shape, 50))
     >>> batch = {"ids": jnp.ones((4, 20), jnp.int32), "mask": jnp.ones((4, 20), bool)}
@@ -159,16 +161,18 @@ def masked_lm(
     3.912
     """
 
-    how: dict[str, Any] = {"vocab_size": vocab_size, "mask_id": mask_id, "rate": rate}
+    masking_options: dict[str, Any] = {"vocab_size": vocab_size, "mask_id": mask_id, "rate": rate}
 
     def loss(params, batch, key):
         masking, drawing, dropping = jax.random.split(key, 3)
-        mask = _counted(batch)
-        masked = mask_tokens(masking, batch["ids"], mask=mask, special_ids=special_ids, **how)
-        places, guessed = guessed_places(drawing, masked.selected, rate=rate)
+        mask = _loss_mask(batch)
+        masked = mask_tokens(
+            masking, batch["ids"], mask=mask, special_ids=special_ids, **masking_options
+        )
+        positions, guessed = loss_positions(drawing, masked.selected, rate=rate)
         options = _options(batch, dropping if train else None)
-        logits = apply(params, masked.ids, places, **options)
-        targets = jnp.take_along_axis(masked.targets, places, axis=-1)
+        logits = apply(params, masked.ids, positions, **options)
+        targets = jnp.take_along_axis(masked.targets, positions, axis=-1)
         right = accuracy(logits, targets, mask=guessed)
         return cross_entropy(logits, targets, mask=guessed), {"accuracy": right}
 
@@ -178,7 +182,7 @@ def masked_lm(
 def logits_at(
     model: Any, ids: Int[Array, "batch n"], places: Int[Array, "batch places"], **options: Any
 ) -> Float[Array, "batch places vocab"]:
-    """Logits of a `jaxpe.nn.MaskedLM` at some places: its head is most of a small model's cost.
+    """Logits of a `jaxpe.nn.MaskedLM` at some places alone, since the head dominates the cost.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=8, num_layers=1, num_heads=2)
@@ -192,17 +196,17 @@ def logits_at(
     return model.head(jnp.take_along_axis(hidden, places[..., None], axis=-2))
 
 
-def _read(apply: Apply, params: Any, batch: Batch, key: Array | None) -> Any:
+def _output(apply: Apply, params: Any, batch: Batch, key: Array | None) -> Any:
     return apply(params, batch["ids"], **_options(batch, key))
 
 
 def _options(batch: Batch, key: Array | None) -> dict[str, Any]:
-    """Arguments of a model about its tokens, other than their ids."""
-    others = {name: batch[name] for name in _OF_TOKENS if name in batch}
+    """Keyword arguments of a model: mask, dropout key, and optional arrays of the tokens."""
+    others = {name: batch[name] for name in _TOKEN_ARRAYS if name in batch}
     return {"mask": batch["mask"], "dropout_key": key} | others
 
 
-def _counted(batch: Batch) -> Bool[Array, "batch n"]:
-    """Tokens that count: neither padding nor in a row that only fills a batch."""
+def _loss_mask(batch: Batch) -> Bool[Array, "batch n"]:
+    """Mask of tokens that count: neither padding nor in a row that only fills a batch."""
     mask = jnp.asarray(batch["mask"])
     return mask & jnp.asarray(batch["valid"])[..., None] if "valid" in batch else mask

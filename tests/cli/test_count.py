@@ -216,7 +216,7 @@ BAD = {
     "empty vocabulary": (("A", "--vocab", "[]"), "the vocabulary is empty"),
     "bare vocabulary": (("A", "--vocab", '{"tokens": ["a"]}'), "lacks 'length'"),
     "saves": (("A", "--tokenizer", "bytes", "--save-every", 0), "--save-every is 0"),
-    "memory": (("A", "--tokenizer", "bytes", "--memory", 0.1), "of memory and there are 0.1 GB"),
+    "memory": (("A", "--tokenizer", "bytes", "--memory", 0.1), "of memory, and 0.1 GB"),
     "memory of NaN": (("A", "--memory", "nan"), "--memory is nan; pass at least 0"),
     "memory of infinity": (("A", "--memory", "inf"), "--memory is inf; pass at most"),
     "memory of negatives": (("A", "--memory", "-1"), "--memory is -1.0; pass at least 0"),

@@ -6,7 +6,7 @@ import pytest
 from tyro.conf import Positional
 
 from jaxpe._core.errors import InputError
-from jaxpe.cli.parsing import described, flag_message, parse, plain
+from jaxpe.cli.parsing import command_docstring, flag_message, parse, plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(Options):
-    __doc__ = described(Options, out="folder of the results.")
+    __doc__ = command_docstring(Options, out="folder of the results.")
     source: Positional[str] = Options.source
     out: str = "here"
 

@@ -160,7 +160,7 @@ def test_the_cache_comes_first(unreachable):
     assert model_folder("Qwen/Qwen3-8B") == folder
     assert model_folder("Qwen/Qwen3-8B", revision="v1") == older
     assert model_folder("Qwen/Qwen3-8B", revision=OLDER) == older
-    with pytest.raises(InputError, match="cannot be fetched"):
+    with pytest.raises(InputError, match="cannot be downloaded"):
         model_folder("Qwen/Qwen3-8B", revision="v2")
 
 
@@ -207,7 +207,7 @@ def test_weights_larger_than_the_memory_are_not_fetched(online, monkeypatch):
     index = {"metadata": {"total_size": 2 * 10**9}, "weight_map": {"x": "1.safetensors"}}
     files = {"model.safetensors.index.json": json.dumps(index).encode(), "1.safetensors": b"1"}
     online.add("a/b", **{"config.json": b"{}"}, **files)
-    with pytest.raises(InputError, match=r"a/b needs 2\.0 GB of memory and there are 1\.0 GB"):
+    with pytest.raises(InputError, match=r"a/b needs 2\.0 GB of memory, and 1\.0 GB"):
         model_folder("a/b", weights=True)
     assert not any("1.safetensors" in line for line in online.asked)
 
@@ -227,10 +227,10 @@ REFUSALS = {
     (403, "GatedRepo"): "a/b is gated and needs a token",
     (401, "GatedRepo"): "a/b is gated and needs a token",
     (403, ""): "a/b is gated and needs a token",
-    (401, "RepoNotFound"): "a/b is no file or folder here, and the hub has no such repository",
-    (404, "RepoNotFound"): "a/b is no file or folder here, and the hub has no such repository",
+    (401, "RepoNotFound"): "and the hub has no public repository",
+    (404, "RepoNotFound"): "and the hub has no public repository",
     (404, "RevisionNotFound"): "a/b has no branch, tag or commit of `revision=v1`",
-    (418, ""): "a/b is no file or folder here, is not in the cache of the hub, and cannot be",
+    (418, ""): "cannot be downloaded",
 }
 
 
@@ -266,7 +266,7 @@ def test_the_extra_is_named(monkeypatch):
         raise MissingExtraError(f"{module} comes with {extra!r}")
 
     monkeypatch.setattr(hub, "require", require)
-    with pytest.raises(MissingExtraError, match=r"a/b is no file .*_hub comes with 'hub'"):
+    with pytest.raises(MissingExtraError, match=r"a/b is not a local file .*_hub comes with 'hub'"):
         model_folder("a/b")
     assert model_folder("nowhere") == Path("nowhere")
 
@@ -276,7 +276,7 @@ def test_options_get_a_local_path(unreachable):
     options = local_model_options(RopeOptions(config="a/b", revision="v1"), "config", weights=False)
     assert options == RopeOptions(config=str(folder))
     assert local_model_options(options, "config") == options
-    with pytest.raises(InputError, match="`revision=v1` is of a model: pass `config`"):
+    with pytest.raises(InputError, match=r"`revision=v1`.* pass `config`"):
         local_model_options(RopeOptions(revision="v1"), "config")
 
 

@@ -46,7 +46,7 @@ def test_every_kind_of_field_is_made():
             "pairs": [{"name": "a"}],
             "by_name": {"b": {"name": "b", "weight": 0.5}},
         },
-        place="config",
+        where="config",
     )
     assert made == _Everything(
         3, 2.0, True, "right", Path("folder"), None, (1, 2), (1, 2.0), [_Pair("a")],
@@ -89,13 +89,13 @@ def test_every_kind_of_field_is_made():
 def test_a_value_of_another_type_is_named(field, value):
     fields = {"count": 1, "rate": 1.0} | {field: value}
     with pytest.raises(InputError, match=field):
-        from_json(_Everything, fields, place="config")
+        from_json(_Everything, fields, where="config")
 
 
 @pytest.mark.parametrize("value", [None, [], "text", 3])
 def test_what_is_no_object_is_no_record(value):
     with pytest.raises(InputError, match="config"):
-        from_json(_Everything, value, place="config")
+        from_json(_Everything, value, where="config")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):
 
 def test_null_is_none_where_a_field_may_be_none_and_nan_where_it_may_not():
     def read(kind):
-        return from_json(kind, None, place="x", finite=False)
+        return from_json(kind, None, where="x", finite=False)
 
     assert read(float | None) is None
     assert read(int | float | None) is None

@@ -7,7 +7,7 @@ from jaxpe._core.errors import InputError
 
 
 def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_GROUPS", (tmp_path,))
+    monkeypatch.setattr(memory, "_CGROUPS", (tmp_path,))
     before = memory.available_bytes()
     assert before is not None
     assert before > 10**6

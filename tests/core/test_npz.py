@@ -48,7 +48,7 @@ def directory(field: int, value: bytes, *, local: int | None = None) -> bytes:
 
 
 def read(content: bytes) -> np.ndarray:
-    return npz_arrays(content, place="it.npz", remedy=REMEDY)["a"]
+    return npz_arrays(content, where="it.npz", remedy=REMEDY)["a"]
 
 
 CRAFTED = {
@@ -95,7 +95,7 @@ def test_more_than_a_limit_is_refused_before_it_is_read():
     content = archive(npy(described("(1000, 1000)"), bytes(4_000_000)), "deflate")
     assert len(content) < 10_000
     with pytest.raises(InputError, match=r"it.npz holds arrays of 4,000,\d* bytes and may hold 99"):
-        npz_arrays(content, place="it.npz", remedy=REMEDY, largest=99)
+        npz_arrays(content, where="it.npz", remedy=REMEDY, largest=99)
 
 
 def test_arrays_come_back_as_they_were():
@@ -106,7 +106,7 @@ def test_arrays_come_back_as_they_were():
         "text": np.asarray("abc"),
         "complex": A[0] + 1j,
     }
-    found = npz_arrays(npz_bytes(arrays), place="it.npz", remedy=REMEDY)
+    found = npz_arrays(npz_bytes(arrays), where="it.npz", remedy=REMEDY)
     assert found.keys() == arrays.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)

@@ -60,7 +60,7 @@ def test_a_result_comes_back_from_its_files(tmp_path):
 
 
 def test_a_result_comes_back_from_json_alone():
-    again = from_json(Found, to_json(FOUND._replace(seconds={})), place="it", finite=False)
+    again = from_json(Found, to_json(FOUND._replace(seconds={})), where="it", finite=False)
     assert same(again, FOUND._replace(seconds={}))
 
 

@@ -64,7 +64,7 @@ def pieces(path, **changes):
 
 @pytest.fixture(scope="module")
 def real():
-    return read_gguf(next(real_directory(REAL).glob("*.gguf")), whole="tokenizer.ggml.")[0]
+    return read_gguf(next(real_directory(REAL).glob("*.gguf")), full_prefix="tokenizer.ggml.")[0]
 
 
 @pytest.mark.parametrize("rule", RULES)

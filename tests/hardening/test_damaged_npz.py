@@ -25,7 +25,7 @@ def test_a_damaged_file_is_one_error_or_the_arrays(method):
     refused = []
     for content in damaged:
         try:
-            found = npz_arrays(content, place="it.npz", remedy=REMEDY)
+            found = npz_arrays(content, where="it.npz", remedy=REMEDY)
         except InputError as error:
             refused.append(str(error))
         else:  # of a date, or another name

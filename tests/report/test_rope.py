@@ -123,7 +123,7 @@ def test_the_command_takes_options_alone_and_writes_a_page(command, tmp_path):
     ("words", "said"),
     [
         ((), "pass config, a config.json or a .gguf, or at least --head-dim"),
-        (("nowhere.json",), "nowhere.json is not there; pass a config.json"),
+        (("nowhere.json",), "nowhere.json does not exist; pass a config.json"),
         (("--head-dim", 8, "--length", 1), "--length is 1; pass at least 2"),
     ],
 )

@@ -202,7 +202,7 @@ def test_another_scaling_is_left_unread():
     [
         ("FluxTransformer2DModel", {"axes_dims_rope": [16, 55, 56]}, "even numbers"),
         ("FluxTransformer2DModel", {"axes_dims_rope": [16, 56, 56, 8]}, "index, height, width"),
-        ("FluxTransformer2DModel", {"attention_head_dim": 64}, "128 entries turn of a head of 64"),
+        ("FluxTransformer2DModel", {"attention_head_dim": 64}, "128 of 64"),
         ("qwen2_vl_vision", {"rope_parameters": {"rope_theta": 0}}, "not a number above 0"),
         ("LTXVideoTransformer3DModel", {"num_attention_heads": 10**6}, "2 to 65,536"),
         ("AllegroTransformer3DModel", {"interpolation_scale_h": 0}, "interpolation_scale_h"),

@@ -211,9 +211,9 @@ def test_kinds_of_architectures(path, architecture, metadata, kind):
 
 def test_an_unknown_architecture_is_not_known(path):
     unknown = read(path("of-my-own", **WINDOWED))
-    assert not unknown.model.known
+    assert not unknown.model.has_rules
     assert not {"swa_head_dim", "swa_partial_rotary_factor"} & set(unknown.model.fields.stated)
-    assert read(path("hunyuan_vl")).model.known
+    assert read(path("hunyuan_vl")).model.has_rules
 
 
 @pytest.mark.parametrize(

@@ -296,7 +296,7 @@ def test_layers_that_turn_in_one_program_alone_are_told(explain):
     assert turning[LLAMA_CPP] == [128]
     assert turning[NEWEST] == [0]
     (told,) = (one for one in found.disagreements if one.what == "turns")
-    assert told.values[LLAMA_CPP] == "turns"
+    assert told.values[LLAMA_CPP] == "rotates"
 
 
 def test_layers_that_are_fixed_in_the_code_are_told_from_those_of_the_file(tmp_path):
@@ -307,7 +307,7 @@ def test_layers_that_are_fixed_in_the_code_are_told_from_those_of_the_file(tmp_p
     assert turning == [(0, 1, 2, 4, 5, 6)]
     assert [entry is None for entry in found] == [False, True]
     given = written(tmp_path, **shared, no_rope_layers=[1, 0] * 4)
-    with pytest.raises(UnreadableError, match="turns other layers"):
+    with pytest.raises(UnreadableError, match="4th layer"):
         entries(LLAMA_CPP, given)
 
 

@@ -154,7 +154,7 @@ SHORT = np.maximum(LENGTHS - 1, 0)
         (lambda: plain(epochs=0), "epochs=0 must be at least 1, or None"),
         (
             lambda: batches(ARRAYS, batch_size=ROWS + 1, seed=0),
-            "batch_size=1004 must be in 1 to 1003",
+            "batch_size=1004 .*1003",
         ),
         (lambda: in_order(ARRAYS, batch_size=0), "batch_size must be at least 1, not 0"),
         (
@@ -163,7 +163,7 @@ SHORT = np.maximum(LENGTHS - 1, 0)
         ),
         (
             lambda: in_order(ARRAYS, batch_size=1, lengths=LENGTHS, buckets=(8, 16)),
-            r"buckets \[8, 16\] must ascend, and the last must hold the longest row, of 32 tokens",
+            r"buckets \[8, 16\] must ascend, .*32 tokens",
         ),
         (
             lambda: in_order(ARRAYS, batch_size=1, lengths=LENGTHS, buckets=(32, 16)),

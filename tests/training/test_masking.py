@@ -7,7 +7,7 @@ import pytest
 
 from jaxpe import InputError
 from jaxpe.training import mask_tokens
-from jaxpe.training.masking import masked_ids, random_place, random_places
+from jaxpe.training.masking import masked_ids, random_position, random_positions
 
 N, ROWS = 40, 200
 
@@ -20,20 +20,20 @@ def texts():
 
 
 def test_one_place_is_drawn_evenly_from_text():
-    places = random_place(texts(), rng=np.random.default_rng(0))
+    places = random_position(texts(), rng=np.random.default_rng(0))
     assert places.shape == (ROWS, 1)
     assert places.dtype == np.int32
     assert np.take_along_axis(texts(), places, axis=1).all()
     row = np.zeros((3000, 4), bool)
     row[:, 1:] = True
-    counts = np.bincount(random_place(row, rng=np.random.default_rng(0))[:, 0], minlength=4)
+    counts = np.bincount(random_position(row, rng=np.random.default_rng(0))[:, 0], minlength=4)
     assert counts[0] == 0
     np.testing.assert_allclose(counts[1:], 1000, atol=100)
 
 
 def test_a_share_of_the_text_counts_and_one_token_at_least():
     text = texts()
-    places, counted = random_places(text, rng=np.random.default_rng(0), rate=0.15)
+    places, counted = random_positions(text, rng=np.random.default_rng(0), rate=0.15)
     assert places.dtype == np.int32
     expected = np.maximum(1, np.round(0.15 * text.sum(axis=1)))
     np.testing.assert_array_equal(counted.sum(axis=1), expected)
@@ -44,7 +44,7 @@ def test_a_share_of_the_text_counts_and_one_token_at_least():
 
 def test_only_places_that_count_are_masked():
     ids = np.arange(1, 1 + ROWS * N, dtype=np.int32).reshape(ROWS, N)
-    places, counted = random_places(texts(), rng=np.random.default_rng(0))
+    places, counted = random_positions(texts(), rng=np.random.default_rng(0))
     masked = masked_ids(ids, places, mask_id=0, counted=counted)
     assert (masked == 0).sum() == counted.sum()
     np.testing.assert_array_equal(masked[masked != 0], ids[masked != 0])

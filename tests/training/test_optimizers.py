@@ -106,7 +106,7 @@ def test_decay_that_acts_on_nothing_is_an_error():
             "warmup=5 must be at least 0 and less than steps=5",
         ),
         ({"peak": 0.0, "steps": 5}, "peak=0.0 must be positive"),
-        ({"peak": 1.0, "steps": 5, "end": 2.0}, "end=2.0 between 0 and it"),
+        ({"peak": 1.0, "steps": 5, "end": 2.0}, "end=2.0"),
     ],
 )
 def test_wrong_schedules_are_named(options, message):

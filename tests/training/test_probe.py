@@ -193,7 +193,7 @@ def test_an_encoding_without_is_probed_by_its_logits(reference):
 
 @pytest.mark.parametrize("encoded", [P[:6], jaxpe.euclidean_distances(P[:6])])
 def test_other_positions_are_refused(reference, encoded):
-    with pytest.raises(ValueError, match="has 6 positions and the reference 8: encode positions"):
+    with pytest.raises(ValueError, match="has 6 positions and the reference 8"):
         probe_geometry(encoded, reference)
 
 

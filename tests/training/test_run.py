@@ -214,7 +214,7 @@ def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
     loaded = load_run(tmp_path / "run")
     assert_equal(loaded.params, result.params)
     assert loaded.vocabulary.special_ids == (0, 2, 3)
-    with pytest.raises(InputError, match="`length=11` is more than the 10 positions"):
+    with pytest.raises(InputError, match=r"`length=11` .*10 positions"):
         train(dataclasses.replace(asked, out=tmp_path / "b", length=11))
 
 
@@ -223,7 +223,7 @@ def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
     [
         ({"encoding": "sinusodal"}, "no encoding 'sinusodal'; did you mean 'sinusoidal'"),
         ({"encoding": "learned+"}, "no encoding ''; the encodings are"),
-        ({"encoding": "mrope"}, "mrope needs positions of 3 coordinates"),
+        ({"encoding": "mrope"}, "mrope needs positions with 3"),
         ({"steps": 3, "epochs": 1.0}, "`epochs` and `steps` both"),
         ({"source": "-"}, "standard input cannot be read again"),
         ({"batch_size": 0}, "`batch_size` is 0; pass at least 1"),
@@ -231,7 +231,7 @@ def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
         ({"learning_rate": float("nan")}, "`learning_rate` is nan; pass a positive number"),
         ({"warmup": 1.0}, "`warmup` is 1.0; pass a share"),
         ({"accumulate": 3}, "`accumulate=3` does not divide `batch_size=20`"),
-        ({"pretrained": "x", "task": "causal", "model": ModelConfig()}, "BERT and MPNet look"),
+        ({"pretrained": "x", "task": "causal", "model": ModelConfig()}, "`task` classify and mlm"),
         ({"pretrained": "x", "encoding": "rope", "model": ModelConfig()}, "has its own; leave"),
         ({"pretrained": "x"}, "`model.dim`, `model.layers`, `model.heads`: the pretrained model"),
     ],
@@ -245,9 +245,9 @@ def test_options_that_cannot_be(corpus, tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"devices": 1000}, "`devices` is 1000, but there are"),
+        ({"devices": 1000}, "`devices` is 1000, but"),
         ({"model": ModelConfig(dim=9, heads=2)}, "dim 9 does not divide by num_heads 2"),
-        ({"batch_size": 100}, "`batch_size=100` is more than the 90 documents"),
+        ({"batch_size": 100}, "the 90 documents"),
         ({"source": "stdlib", "task": "classify"}, "stdlib has no labels"),
         ({"label_field": "class", "task": "classify"}, "no column 'class'"),
     ],
@@ -261,7 +261,7 @@ def test_what_is_refused_leaves_no_run(corpus, tmp_path, changes, message):
 
 def test_a_run_is_not_overwritten_nor_resumed_as_another(finished, corpus):
     _, asked, _ = finished
-    with pytest.raises(InputError, match="holds a run already: add `resume=True`"):
+    with pytest.raises(InputError, match="add `resume=True`"):
         train(asked)
     resumed = load_config(asked.out)
     for changes in ({"seed": 90}, {"model": dataclasses.replace(SMALL, dim=16)}):

@@ -12,7 +12,7 @@ from flax import nnx
 import jaxpe
 from jaxpe import nn
 from jaxpe.training import cross_entropy, mask_tokens
-from jaxpe.training.masking import guessed_places
+from jaxpe.training.masking import loss_positions
 from jaxpe.training.tasks import (
     causal_lm,
     classification,
@@ -181,7 +181,7 @@ def test_masked_is_the_loss_over_all_selected_tokens():
 
 def test_where_too_many_are_selected_the_guessed_are_drawn_among_them():
     selected = jnp.asarray(np.arange(30)[None] % 3 < 2)  # 20 of 30
-    draw = jax.jit(jax.vmap(lambda key: guessed_places(key, selected, rate=0.1)))
+    draw = jax.jit(jax.vmap(lambda key: loss_positions(key, selected, rate=0.1)))
     places, guessed = draw(jax.random.split(jax.random.key(0), 600))
     assert guessed.all()
     assert places.shape[-1] == 8  # 3 expected, and three deviations of 1.64

@@ -11,7 +11,7 @@ import jaxpe
 from jaxpe import nn
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.training_run import choices, read_run
-from jaxpe.cli.train import commands_after
+from jaxpe.cli.train import next_commands
 from jaxpe.data import sequence_pairs, sequence_task
 from jaxpe.data.tasks.sequences import EOS, PADDING, sequence_tokens
 from jaxpe.report import trained_summary, training_table
@@ -114,7 +114,7 @@ def test_a_page_says_how_the_answers_were(finished):
     labels = [str(cell) for cell in training_table(finished.summary).columns[0].cells]
     assert {"right answers", "right answers, length 3"} <= set(labels)
     assert choices(run)["cross_encoding"].value == "alibi"
-    assert not {"spectral", "audit"} & commands_after(run.config).keys()
+    assert not {"spectral", "audit"} & next_commands(run.config).keys()
 
 
 def test_the_loss_counts_no_padding_and_no_rows_that_fill_a_batch():

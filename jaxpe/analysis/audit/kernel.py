@@ -24,9 +24,9 @@ _SAMPLES = 16
 def kernel_and_forcing(
     model: PositionLoss, *, seed: int, P: Array | None = None
 ) -> tuple[Array, Array]:
-    """α `[n, n]` and b `[n, dim]` at P: at 0, where the paper has them, when None.
+    """α `[n, n]` and b `[n, dim]` at P; at 0, as in the paper, when None.
 
-    α exactly for a few classes, from sampled targets for the words of a vocabulary.
+    α is exact for a few classes, and from sampled targets for a vocabulary.
 
     >>> kernel_and_forcing(position_loss(subject, examples=32), seed=0)[0].shape  # doctest: +SKIP
     (16, 16)
@@ -86,7 +86,7 @@ def kernel_pairs(
 def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) -> ntk.TrainingGap:
     """Gradient descent on P alone, of the model and of its linearisation, on a few examples.
 
-    From the model's own vectors; the step is 1/λ_max of the whole kernel there.
+    It starts from the model's own vectors; the step is 1/λ_max of the full kernel at the start.
 
     >>> train_both(position_loss(subject, examples=32), steps=5, seed=0)[0].shape  # doctest: +SKIP
     (6,)

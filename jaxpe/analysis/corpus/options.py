@@ -1,4 +1,4 @@
-"""The options of `jaxpe report`, and what is refused of them."""
+"""The options of `jaxpe report`, and their checks."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -82,7 +82,7 @@ class CorpusOptions:
 
 
 def check_options(options: CorpusOptions) -> None:
-    """Refuse options that cannot work, before any time is spent."""
+    """Raise for options that cannot work, before any computation."""
     check_numbers(**{name: getattr(options, name) for name in _BOUNDS})
     scored_entries(options.encodings)
     if options.model is not None and options.tokenizer is not None:
@@ -96,7 +96,7 @@ def check_options(options: CorpusOptions) -> None:
 
 
 def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> None:
-    """Refuse numbers out of range; raises `InputError`."""
+    """Raise `InputError` for numbers out of range."""
     numbers = {"length": length, "dim": dim, "splits": splits, "seed": seed}
     for name, (least, most) in _BOUNDS.items():
         check_range(name, numbers[name], least=least, most=most)
@@ -107,7 +107,7 @@ def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> No
 
 
 def refuse_too_long(corpus: TokenCorpus, options: CorpusOptions) -> None:
-    """Refuse a length beyond every document, unless the empty positions were thought of."""
+    """Raise for a length beyond every document, unless `empty` is set."""
     length, longest = options.length, corpus.longest
     if length is not None and length > longest and options.empty is None:
         raise InputError(

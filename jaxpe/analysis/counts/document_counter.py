@@ -1,4 +1,4 @@
-"""Counts of documents that another program passes one by one."""
+"""Counter of documents that another program passes one by one."""
 
 from typing import Any
 

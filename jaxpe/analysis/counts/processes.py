@@ -35,8 +35,8 @@ def start_processes(
 ) -> None:
     """Join the processes of one run, before any other call of JAX.
 
-    Under SLURM, GKE and Open MPI nothing needs to be passed: `jax.distributed.initialize` finds
-    out. Where a process ends or does not start, JAX ends the others within a minute.
+    Under SLURM, GKE and Open MPI no argument is needed: `jax.distributed.initialize` detects them.
+    If a process ends or does not start, JAX ends the others within a minute.
 
     Args:
         coordinator: host and port of process 0.
@@ -45,7 +45,7 @@ def start_processes(
         waiting_s: seconds to wait for the others.
 
     Raises:
-        InputError: some of the three are missing or out of range.
+        InputError: one of the three is missing or out of range.
 
     >>> start_processes("10.0.0.1:1234", processes=2, process=2)
     Traceback (most recent call last):
@@ -80,7 +80,7 @@ def start_processes(
 
 
 def gather_values(value: Any) -> list[Any]:
-    """Values of all processes, in their order, as JSON; every process has to call this."""
+    """Values of all processes, in their order, as JSON; every process must call it."""
     if jax.process_count() == 1:
         return [value]
     _barrier(f"barrier {next(_BARRIERS)}")
@@ -93,7 +93,7 @@ def gather_values(value: Any) -> list[Any]:
 
 
 def _barrier(name: str) -> None:
-    """Wait for the others with a time limit, which collectives of JAX do not have."""
+    """Barrier with a time limit, which JAX's collectives lack."""
     multihost = require("orbax.checkpoint.multihost", extra="data")
     try:
         multihost.get_barrier_sync_fn()(key=name, timeout_ms=1000 * BARRIER_S)
@@ -120,7 +120,7 @@ def run_on_all_processes(work: Callable[[], Result]) -> Result:
 
 
 def require_equal_values(facts: Mapping[str, Any]) -> None:
-    """Raise at the first fact that differs between processes."""
+    """Raise at the first value that differs between processes."""
     expected, *others = gather_values(facts)
     for process, values in enumerate(others, 1):
         if problems := differences(expected, values):
@@ -132,7 +132,7 @@ def require_equal_values(facts: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def one_line_process_errors() -> Iterator[None]:
-    """Context that raises `InputError` where another process ended, hangs or cannot be reached.
+    """Context that raises `InputError` if another process ended, hangs or cannot be reached.
 
     The loss shows first in a joint operation, such as a collective or a save. JAX itself ends a
     process whose coordinator is gone, by `abort`.

@@ -1,4 +1,4 @@
-"""Files of a comparison from which it resumes: cells and trained models."""
+"""Files of a comparison: finished cells and trained models, from which it resumes."""
 
 import dataclasses
 import hashlib
@@ -28,10 +28,10 @@ class Trained(NamedTuple):
 
     Attributes:
         params: `[seeds, ...]`.
-        rate: chosen.
-        tuning: metric of each rate at the training length, on a seed of its own.
+        rate: chosen learning rate.
+        tuning: metric of each rate at the training length, on a separate seed.
         losses: `[steps, seeds]`.
-        seconds: duration of choosing and training.
+        seconds: duration of choosing the rate and training.
     """
 
     params: Any
@@ -54,7 +54,7 @@ def cell_path(folder: Path, suite: Suite, task: str, name: str) -> Path:
 
 
 def settings_hash(suite: Suite, task: str, name: str, *, without: tuple[str, ...] = ()) -> str:
-    """Hash of the settings that a cell depends on: other cells are not among them."""
+    """Hash of the settings that a cell depends on, which do not include other cells."""
     settings = {
         key: value
         for key, value in dataclasses.asdict(suite).items()
@@ -71,10 +71,10 @@ def write_cell(path: Path, stamp: str, cell: ExtrapolationCell) -> None:
 
 
 def read_cell(path: Path, stamp: str) -> ExtrapolationCell:
-    """A cell that `write_cell` wrote; raises where the file is damaged, or of other settings."""
+    """A cell that `write_cell` wrote; raises for a damaged file, or one of other settings."""
     values = read_json(path, remedy=f"it is damaged: {_REMEDY}")
     try:
-        stamped: _StampedCell = from_json(_StampedCell, values, place=str(path), finite=False)
+        stamped: _StampedCell = from_json(_StampedCell, values, where=str(path), finite=False)
     except InputError as error:
         raise InputError(f"{error} ({_REMEDY})") from error
     _check_stamp(path, stamped.stamp, stamp)

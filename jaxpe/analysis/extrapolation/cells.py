@@ -36,7 +36,7 @@ def run_cell(suite: Suite, data: Streams, name: str, folder: Path) -> Extrapolat
 def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> cell_files.Trained:
     """Models of a task under an encoding, trained or read from the folder.
 
-    Training does not depend on `factors` and `tests`: runs with other ones share the models.
+    Training does not depend on `factors` and `tests`: runs that differ in these share the models.
     """
     path = cell_files.cell_path(folder, suite, data.task.name, name).with_suffix(".npz")
     stamp = cell_files.settings_hash(
@@ -57,9 +57,9 @@ def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> cell
 
 
 def _best_rate(suite: Suite, train: Callable[..., TrainedModels]) -> tuple[float, list[float]]:
-    """The rate of the least loss after a share of the steps, on a seed of its own; NaN is worst.
+    """The rate of the least loss after a share of the steps, on a separate seed; NaN is worst.
 
-    At least as many models as are trained later, so that nothing is compiled twice.
+    It trains as many models as the later training, so nothing is compiled twice.
     """
     if len(suite.rates) == 1:
         return suite.rates[0], [float("nan")]

@@ -27,8 +27,8 @@ def stdlib_documents(*, progress: Progress) -> list[str]:
     cache = _cache_file()
     if cache is not None and cache.exists():
         with contextlib.suppress(InputError):  # a damaged cache is made anew
-            content = parse_json(read_small(cache, remedy=""), place=cache, remedy="")
-            if documents := from_json(list[str], content, place=str(cache)):
+            content = parse_json(read_small(cache, remedy=""), where=cache, remedy="")
+            if documents := from_json(list[str], content, where=str(cache)):
                 return documents
     root = Path(sysconfig.get_path("stdlib"))
     paths = sorted(

@@ -40,7 +40,7 @@ def _placed_lines(path: str, progress: Progress) -> Iterator[tuple[str, str]]:
 
 
 def _record(text: str, place: str) -> dict[str, Any]:
-    record = parse_json(text, place=place, remedy=_REMEDY)
+    record = parse_json(text, where=place, remedy=_REMEDY)
     if not isinstance(record, dict):
         raise InputError(f"{place}: a JSON {type(record).__name__}, not an object; {_REMEDY}")
     return record

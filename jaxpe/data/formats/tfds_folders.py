@@ -47,7 +47,7 @@ def read_metadata(folder: str) -> Metadata:
     remedy = "export the corpus again"
     try:
         fields = read_json(path, remedy=remedy, largest=_LARGEST_METADATA)
-        return from_json(Metadata, fields, place=str(path))
+        return from_json(Metadata, fields, where=str(path))
     except InputError as error:  # also of a version that wrote other fields
         raise InputError(f"{error}; {remedy}") from error
 

@@ -38,7 +38,7 @@ def read_gguf_tokenizer(path: str | os.PathLike[str]) -> Any:
     `InputError` for a file without a tokenizer, with one of another kind, or with an unknown
     splitting rule.
     """
-    metadata, _ = read_gguf(path, whole=_PREFIX)
+    metadata, _ = read_gguf(path, full_prefix=_PREFIX)
     fields = {key.removeprefix(_PREFIX): value for key, value in metadata.items()}
     kind, tokens = fields.get("model"), fields.get("tokens")
     if kind not in ("gpt2", "llama"):

@@ -1,4 +1,4 @@
-"""Coordinates from eigenpairs of an operator, with a derivative that needs products alone."""
+"""Coordinates from eigenpairs of an operator, differentiable by operator products alone."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,8 +22,8 @@ def gauged_coordinates(
 ) -> tuple[Array, Array]:
     """U_d Λ_d^½ and Λ_d, differentiable in the parameters of B = apply(parameters, ·).
 
-    The eigenpairs are known already, `dim` or more, and have no derivative of their own (they come
-    through `lax.stop_gradient`): those beyond `dim` only make the derivative quicker to find.
+    The eigenpairs, `dim` or more of them, are inputs without a derivative (they come through
+    `lax.stop_gradient`). Pairs beyond `dim` only speed up the derivative.
     """
     U, values = vectors[:, :dim], eigenvalues[:dim]
     largest = jnp.take_along_axis(U, jnp.argmax(jnp.abs(U), axis=0)[None, :], axis=0)

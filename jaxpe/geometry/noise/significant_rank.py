@@ -1,8 +1,8 @@
-"""Dimensions of position that a second sample would repeat: parallel analysis of the geometry.
+"""Parallel analysis: the number of dimensions of position that a second sample would repeat.
 
 Parallel analysis (Horn 1965) keeps the components with larger eigenvalues than data without
-structure. Here the data without structure are the documents themselves, their tokens permuted, and
-the eigenvalues are of the split-half Gram matrix, in which sampling noise cancels.
+structure. These data are the documents with their tokens permuted. The eigenvalues belong to the
+split-half Gram matrix, in which sampling noise cancels.
 """
 
 import math
@@ -24,15 +24,14 @@ DEFAULT_LEVEL = 0.95
 
 
 class SignificantRank(NamedTuple):
-    """Eigenvalues of the split-half geometry, and of permuted documents.
+    """Result of parallel analysis: the rank, and eigenvalues of documents and of permuted ones.
 
     Attributes:
-        rank: int, leading eigenvalues above the threshold, by more than rounding; −1 where these
-            are NaN.
+        rank: int, number of leading eigenvalues above the threshold by more than rounding; −1 for
+            NaN.
         eigenvalues: float `[n]`, of the corpus' weighted Gram matrix less the null's mean.
         null_eigenvalues: float `[nulls, n]`, of each null corpus less the mean of the others.
-        threshold: largest eigenvalue of a null corpus that a fraction 1 − level of the nulls + 1
-            corpora reaches.
+        threshold: largest eigenvalue that a fraction 1 − level of the nulls + 1 corpora reaches.
         p_value: p-value of the largest eigenvalue, (b + 1)/(nulls + 1) with b null corpora at
             least as large.
     """
@@ -49,24 +48,24 @@ def significant_rank(
 ) -> SignificantRank:
     """Number of dimensions of position that a second sample would repeat: parallel analysis.
 
-    Not the rank of the plug-in geometry (`classical_mds`), which sampling noise fills, nor its
-    effective rank (`entropy_rank`), which says how evenly it is filled.
+    The rank of the plug-in geometry (`classical_mds`) counts dimensions of sampling noise as well.
+    Its effective rank (`entropy_rank`) tells how evenly they are filled.
 
-    As in Horn (1965), eigenvalues are compared with data without structure, which come from a
-    permutation null, the tokens of each document in random order. Counted are the eigenvalues of
-    W^½ B_position W^½ (`position_geometry`) with p = (b + 1)/(nulls + 1) ≤ 1 − level, where b null
-    corpora, each less the mean of the others, have a largest eigenvalue as large. W is the number
-    of documents at each position over their mean. Noise goes as 1/N_i, so this gives every position
-    the same noise, and a few thin positions do not drown the rest; weights leave the true rank as
-    it is.
+    As in Horn (1965), eigenvalues are compared with data without structure: null corpora, with the
+    tokens of each document in random order. An eigenvalue of W^½ B_position W^½
+    (`position_geometry`) counts if p = (b + 1)/(nulls + 1) ≤ 1 − level. b is the number of null
+    corpora, each less the mean of the others, whose largest eigenvalue is as large. W is the number
+    of documents at each position over their mean. Noise goes as 1/N_i, so W gives every position
+    the same noise, and a few thin positions do not drown the rest. Weights do not change the true
+    rank.
 
     Args:
         ids: token ids.
-        level: 1 less the probability that a corpus without position has a rank above 0.
+        level: 1 less the probability of a rank above 0 for a corpus without an effect of position.
         options: arguments of `position_geometry`: `vocab_size`, `key` and, if wanted, `mask`,
-            `exclude`, `groups`, `folds`, `splits`, `nulls` and `progress`. There have to be at
-            least level/(1 − level) nulls, 19 at a level of 0.95. As groups, `corpus.groups()` of a
-            `TokenCorpus` finds near-copies and pieces of other documents.
+            `exclude`, `groups`, `folds`, `splits`, `nulls` and `progress`. At least
+            level/(1 − level) nulls are needed, 19 at a level of 0.95. For a `TokenCorpus`,
+            `corpus.groups()` finds near-copies and pieces of other documents.
 
     >>> rng = np.random.default_rng(0)
     >>> ids = rng.integers(0, 50, (4000, 6)); ids[:, 0] = rng.integers(0, 25, 4000)
@@ -91,8 +90,8 @@ def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -
 def weighted_gram(geometry: SplitHalfGeometry, counts: PositionCounts) -> Float[Array, "n n"]:
     """W^½ B W^½ with B centred at the weighted mean and W = diag(N_i / mean N).
 
-    The Gram matrix that `significant_rank` judges. With equally many documents at every position it
-    is the plain one.
+    `significant_rank` takes its eigenvalues. With equally many documents at every position it is B
+    itself.
 
     >>> rng = np.random.default_rng(0)
     >>> counts = count_tokens(rng.integers(0, 9, (400, 3)), vocab_size=9, folds=4)
@@ -130,8 +129,8 @@ def rank_above_null(
     """Dimensions in which a Gram matrix exceeds its null, given the null's Gram matrices.
 
     An eigenvalue counts where at most (1 − level)(nulls + 1) − 1 null matrices, each less the mean
-    of the others, have one as large. It must be larger by more than the rounding of the matrices:
-    where shuffling changes nothing, differences are nothing else.
+    of the others, have one as large. It must be larger by more than rounding: where shuffling
+    changes nothing, differences are rounding errors.
 
     >>> null = np.array([[[0.1, 0.0], [0.0, 0.0]], [[0.2, 0.0], [0.0, 0.0]]])
     >>> rank_above_null(np.diag([3.0, 0.05]), null, level=0.6).rank.item()
@@ -152,12 +151,12 @@ def rank_above_null(
             f"{len(null_grams)} null corpora cannot show significance at level {level}: pass at "
             f"least {least}"
         )
-    return _above_null(gram, null_grams, allowed=min(allowed, len(null_grams)))
+    return _rank_above_null(gram, null_grams, allowed=min(allowed, len(null_grams)))
 
 
 @partial(jax.jit, static_argnames="allowed")
-def _above_null(gram: Array, null_grams: Array, *, allowed: int) -> SignificantRank:
-    """`rank_above_null` of arrays that were looked at; the threshold is the allowed-largest."""
+def _rank_above_null(gram: Array, null_grams: Array, *, allowed: int) -> SignificantRank:
+    """`rank_above_null` of checked arrays; its threshold is the `allowed`-largest eigenvalue."""
     nulls = len(null_grams)
     mean = jnp.mean(null_grams, axis=0)
     # x_k − mean of the others = (x_k − mean) · nulls / (nulls − 1)

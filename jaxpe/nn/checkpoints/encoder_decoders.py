@@ -156,7 +156,7 @@ def _checked_fields(path: Path, stored: Fields) -> tuple[Architecture, Fields]:
     if fields["num_decoder_layers"] is None:
         fields["num_decoder_layers"] = fields["num_hidden_layers"]
     if "scale_decoder_outputs" in fields:
-        from_json(bool, fields["scale_decoder_outputs"], place=f"{path}: scale_decoder_outputs")
+        from_json(bool, fields["scale_decoder_outputs"], where=f"{path}: scale_decoder_outputs")
     return architecture, fields
 
 

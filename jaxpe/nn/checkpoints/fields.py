@@ -234,7 +234,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _checked_number(place: str, value: Any, allowed: Range) -> Any:
-    number = from_json(allowed.kind, value, place=place)
+    number = from_json(allowed.kind, value, where=place)
     if not allowed.low <= number <= allowed.high:
         low, high = (str(x) if allowed.kind is int else f"{x:g}" for x in allowed[1:])
         raise InputError(f"{place} is {value!r}; pass {low} to {high}")
@@ -250,7 +250,7 @@ def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fi
     names = {common: name for name, common in {**architecture.names, **used}.items()}
     config = _Config(path, architecture, fields, names)
     defaults = architecture.defaults
-    from_json(str, fields["hidden_act"], place=config.place("hidden_act"))
+    from_json(str, fields["hidden_act"], where=config.place("hidden_act"))
     config.check_values(
         {k: v for k, v in _UNUSUAL.items() if k not in (*defaults, *architecture.ignored)}
         | {k: (False, True) for k, v in defaults.items() if isinstance(v, bool)}
@@ -296,7 +296,7 @@ def _check_rope(path: Path, fields: Fields) -> None:
         if unknown := sorted(entry.keys() - PARAMETER_KINDS.keys() - {"mrope_interleaved"}):
             raise InputError(f"{place} has {listed(unknown)}, which is not known")
         for key in entry.keys() & PARAMETER_KINDS.keys():
-            from_json(PARAMETER_KINDS[key], entry[key], place=f"{place}.{key}")
+            from_json(PARAMETER_KINDS[key], entry[key], where=f"{place}.{key}")
         if "rope_theta" in entry:
             place = f"{place}: rope_theta"
             _checked_number(place, entry["rope_theta"], _RANGES["rope_theta"])
@@ -306,11 +306,11 @@ def _rope_entries(path: Path, fields: Fields) -> Iterator[tuple[str, Fields]]:
     """Names and values of the entries of RoPE: one, or one for each kind of layers."""
     kinds = rope_kinds(fields)
     for name in ("rope_parameters", "rope_scaling") if kinds else ():
-        entry = from_json(dict[str, Any], fields.get(name, {}), place=f"{path}: {name}")
+        entry = from_json(dict[str, Any], fields.get(name, {}), where=f"{path}: {name}")
         nested = [kind for kind in kinds if kind in entry]
         for kind in nested:
             place = f"{path}: {name}.{kind}"
-            yield place, from_json(dict[str, Any], entry[kind] or {}, place=place)
+            yield place, from_json(dict[str, Any], entry[kind] or {}, where=place)
         if not nested:
             yield f"{path}: {name}", entry
         if entry:

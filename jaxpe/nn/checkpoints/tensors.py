@@ -272,7 +272,7 @@ def _damaged(path: Path, error: Exception) -> str:
 def _weight_map(index: Path) -> dict[str, str]:
     """File of each tensor, from an index."""
     stored = read_json(index, remedy="fetch it again", largest=_LARGEST_INDEX)
-    return from_json(dict[str, str], stored.get("weight_map"), place=f"{index}: weight_map")
+    return from_json(dict[str, str], stored.get("weight_map"), where=f"{index}: weight_map")
 
 
 def _check_index(directory: Path, stored: set[str]) -> None:

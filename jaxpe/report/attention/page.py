@@ -1,4 +1,4 @@
-"""Parts of attention logits: a table and a page."""
+"""Table and page of an attention analysis."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -32,12 +32,12 @@ def write_inspect(result: InspectResult, folder: Path, *, png: bool = False) -> 
         sections=sections,
         figures=figures,
     )
-    drawn = [figure for own in figures.values() for figure in own]
+    all_figures = [figure for group in figures.values() for figure in group]
     text = inspect_markdown(result).encode()
     names = "|".join(figure_name(figure.draw) for figure in FIGURES)
     further = {"inspect.md": text}
     return write_files(
-        folder, "inspect", result, page, drawn, png=png, others=names, further=further
+        folder, "inspect", result, page, all_figures, png=png, others=names, further=further
     )
 
 

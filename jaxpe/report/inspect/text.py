@@ -53,40 +53,40 @@ def entry_names(encoding: str) -> str:
 
 def encoding_sentences(stage: EncodingStage) -> list[str]:
     """Findings on how positions enter the model."""
-    said = []
+    parts = []
     if (table := stage.table) is not None:
-        said.append(
+        parts.append(
             f"The table has {table.positions:,} vectors of dimension {table.width} and effective "
             f"rank {table.rank:.0f}."
         )
         reach = f"of at least 0.5 up to offset {table.widest - 1}"
-        said.append(f"Neighbours have a cosine {reach if table.widest > 1 else 'below 0.5'}.")
+        parts.append(f"Neighbours have a cosine {reach if table.widest > 1 else 'below 0.5'}.")
     if stage.bias is not None:
         low, high = np.nanmin(stage.bias), np.nanmax(stage.bias)
-        said.append(f"A bias adds {low:.2f} to {high:.2f} to the logits.".replace("-", "−"))
+        parts.append(f"A bias adds {low:.2f} to {high:.2f} to the logits.".replace("-", "−"))
     if stage.rope is not None and (plan := stage.rope.widest) is not None:
-        said.append(
+        parts.append(
             f"Queries and keys rotate with base {plan.base:,.0f}. {plan.never_round} of the "
             f"{len(plan.frequencies)} frequencies never complete a rotation within the "
             f"{plan.trained:,} training positions."
         )
-    return said
+    return parts
 
 
 def geometry_sentences(stage: GeometryStage) -> list[str]:
     """Findings on the fit of learned positions to the corpus."""
-    said = ["The corpus shows no effect of position that a table could fit."]
+    parts = ["The corpus shows no effect of position that a table could fit."]
     if stage.significant:
         better = "better" if stage.corrected < stage.shuffled.low else "no better"
-        said = [
+        parts = [
             f"The table fits the corpus with scaled stress {number(stage.corrected)}; with its "
             f"rows in random order, {number(stage.shuffled.estimate)}.",
             f"Its order fits {better} than chance.",
         ]
     if stage.position_share is not None:
         share = percent_between(stage.position_share)
-        said.append(f"Position makes {share} of the variance observed between positions.")
-    return said
+        parts.append(f"Position makes {share} of the variance observed between positions.")
+    return parts
 
 
 def attention_sentences(stage: AttentionStage) -> list[str]:
@@ -106,14 +106,14 @@ def offsets_sentences(stage: AttentionStage) -> list[str]:
     """Findings on attention by offset and to the first token."""
     counts = {name: int((weight > MOST).sum()) for name, weight in key_weights(stage).items()}
     most = max(counts, key=lambda name: counts[name])
-    said = [
+    parts = [
         f"The first token gets {percent_between(stage.sink)} of attention; equal weights would "
         f"give it {percent(stage.first_by_chance)}.",
         f"{counts[most]} of {stage.first.size} heads have over half of their weight on {most}.",
     ]
     if stage.special_overall.estimate > 0:
-        said.append(f"All special tokens together get {percent_between(stage.special_overall)}.")
-    return said
+        parts.append(f"All special tokens together get {percent_between(stage.special_overall)}.")
+    return parts
 
 
 def prior_sentences(stage: AttentionStage) -> list[str]:
@@ -152,29 +152,29 @@ def ablation_sentences(stage: AblationStage) -> list[str]:
         worst = min(moves.values(), key=lambda move: move.value.estimate)
         distance = (1 - shuffled.value.estimate) / max(1 - stage.reference, 1e-6)
         degree = next(name for name, most in _DEGREES.items() if distance < most)
-        said = [
+        parts = [
             f"Shuffling the positions changes the output {degree}: cosine "
             f"{between(shuffled.value)} to the original (two unrelated documents: "
             f"{stage.reference:.2f})."
         ]
         if shifted is not None:
-            said.append(f"Shifting all by {stage.shift:,} leaves {between(shifted.value)}.")
+            parts.append(f"Shifting all by {stage.shift:,} leaves {between(shifted.value)}.")
         if worst.name not in ("shuffled", "shifted"):
-            said.append(
+            parts.append(
                 f"The output changes most with {worst.name} positions, to {between(worst.value)}."
             )
-        return said
+        return parts
     worst = max(moves.values(), key=lambda move: move.change.estimate)
     loss = f"the loss of {between(stage.moved[0].value)} nats a token"
-    said = [f"Shuffling the positions {_change(shuffled, loss)}."]
+    parts = [f"Shuffling the positions {_change(shuffled, loss)}."]
     if shifted is not None:
-        said.append(f"Shifting all by {stage.shift:,} {_change(shifted, 'it')}.")
+        parts.append(f"Shifting all by {stage.shift:,} {_change(shifted, 'it')}.")
     if worst.name not in ("shuffled", "shifted"):
-        said.append(f"The loss rises most with {worst.name} positions, to {between(worst.value)}.")
+        parts.append(f"The loss rises most with {worst.name} positions, to {between(worst.value)}.")
     others = (move for name, move in moves.items() if name not in ("shuffled", "shifted"))
     if small := [move.name for move in others if _is_small(move.change)]:
-        said.append(f"The loss hardly changes with {' and '.join(small)} positions.")
-    return said
+        parts.append(f"The loss hardly changes with {' and '.join(small)} positions.")
+    return parts
 
 
 _DEGREES = {"hardly": 0.1, "moderately": 0.5, "strongly": math.inf}  # of the way to unrelated
@@ -192,7 +192,7 @@ def _is_small(change: Interval) -> bool:
 
 def loss_sentences(stage: LossStage) -> list[str]:
     """Findings on the loss by position and the gain from far context."""
-    loss, said = stage.scaled[0].loss, []
+    loss, parts = stage.scaled[0].loss, []
     if stage.far:
         gains, distance = stage.far[0].gain, int(stage.distances[-1])
         far = (
@@ -202,16 +202,16 @@ def loss_sentences(stage: LossStage) -> list[str]:
         if len(stage.far) > 1:
             best = max(stage.far[1:], key=lambda scaled: float(scaled.gain.mean[-1]))
             far += f", or {between(at(best.gain, -1))} under {best.name}"
-        said.append(f"{far}.")
-    said.append(
+        parts.append(f"{far}.")
+    parts.append(
         f"The loss is {between(at(loss, 0))} nats a token before position {int(stage.edges[1])} "
         f"and {between(at(loss, -1))} from position {int(stage.edges[-2]):,} to {stage.length:,}."
     )
     if 0 < stage.length <= stage.context:
-        said.append(f"Texts of {stage.length:,} tokens fit the context of {stage.context:,}.")
+        parts.append(f"Texts of {stage.length:,} tokens fit the context of {stage.context:,}.")
     if stage.unscaled:
-        said.append(f"No RoPE scaling was tried: {stage.unscaled}.")
-    return said
+        parts.append(f"No RoPE scaling was tried: {stage.unscaled}.")
+    return parts
 
 
 def needles_sentences(stage: NeedleStage) -> list[str]:

@@ -63,8 +63,8 @@ def scaling_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
 
 def readers_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     """Ratio of each program's frequencies to the first program's, in the first differing group."""
-    told = (one for one in result.disagreements if one.what == "frequencies")
-    index: Any = next(told).group
+    differences = (one for one in result.disagreements if one.what == "frequencies")
+    index: Any = next(differences).group
     programs = result.accepted_by
     first: Any = programs[0].readings[index]
     figure, (axis,) = new_figure("Programs compute different frequencies", height=4.0)

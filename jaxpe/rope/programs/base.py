@@ -1,4 +1,4 @@
-"""Program that reads a configuration, as functions that return its numbers."""
+"""Programs that read a configuration, as functions that return their numbers."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -7,14 +7,14 @@ from typing import Any, Literal, NamedTuple
 from jaxpe.rope.configuration import Configuration, Model
 from jaxpe.rope.layers import LayerGroup
 
-# A complete `rope_parameters` of one kind of layer: θ, type and all numbers of the scaling.
+# Complete `rope_parameters` of one kind of layer: θ, type and all numbers of the scaling.
 Entry = dict[str, Any]
-# By group of layers; None where the program does not turn them.
+# One entry for each group of layers; None if the program does not rotate the group.
 Entries = tuple[Entry | None, ...]
 Groups = tuple[LayerGroup, ...]
 
 ORIGINAL = "original_max_position_embeddings"
-# Names of YaRN in checkpoints with code of their own.
+# Names of YaRN, the last two in checkpoints with remote code.
 YARNS = ("yarn", "deepseek_yarn", "telechat3-yarn")
 _PLAIN = ("rope_theta", "partial_rotary_factor", "mrope_section", "llama_4_scaling_beta")
 
@@ -30,7 +30,7 @@ class UnreadableError(ValueError):
 
 
 class QueryScaling(NamedTuple):
-    """Queries times a number that grows with their position i: 1 + β·ln(1 + ⌊(i + offset)/p⌋).
+    """Scaling of queries by their position i: a factor 1 + β·ln(1 + ⌊(i + offset)/p⌋).
 
     Attributes:
         beta: slope β.
@@ -50,19 +50,19 @@ class QueryScaling(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """Program in one version.
+    """A program in one version, with the functions that compute its numbers.
 
     Attributes:
         name: program and version, as tables show it.
-        versions: versions that compute the same.
-        date: month of the version that was read.
+        versions: versions that compute the same numbers.
+        date: release month of the version that was read.
         evidence: "run" if tests compare its numbers with the program, else "read from source".
         entries: complete entries of each group of layers. Raises `UnreadableError`.
         logit_factor: factor on all logits of a group, in addition to the factor on cos and sin.
         longest: longest text that it allows by default.
         query_scaling: scaling of queries by their position.
         pairing: pairing of the entries of a head; None for the checkpoint's pairing.
-        traits: habits that checks ask for: `VERSION_4`, `FACTOR_BY_LENGTHS`, `ONE_LIST`,
+        traits: traits that findings depend on: `VERSION_4`, `FACTOR_BY_LENGTHS`, `ONE_LIST`,
             `LOADS_CODE`.
     """
 
@@ -79,18 +79,18 @@ class Reader(NamedTuple):
 
 
 def yarn_scale(factor: float, multiplier: float = 1.0) -> float:
-    """m(s, k) = 0.1·k·ln s + 1, and 1 where s is at most 1."""
+    """Attention factor of YaRN: m(s, k) = 0.1·k·ln s + 1; 1 if s is at most 1."""
     return 0.1 * multiplier * math.log(factor) + 1 if factor > 1 else 1.0
 
 
-def type_of(entry: Mapping[str, Any]) -> str:
+def scaling_type(entry: Mapping[str, Any]) -> str:
     """Scaling type of an entry, from `rope_type` or `type`."""
     kind = entry.get("rope_type") or entry.get("type") or "default"
     return str(kind)
 
 
 def plain(entry: Entry) -> Entry:
-    """θ and share of an entry, without its scaling."""
+    """Entry without its scaling: θ and the rotated share."""
     return {"rope_type": "default", **{name: entry[name] for name in _PLAIN if name in entry}}
 
 
@@ -102,7 +102,9 @@ def latent_factor(entry: Entry) -> float:
     return yarn_scale(float(entry["factor"]), float(all_dim)) ** 2
 
 
-def own_scaling(model: Model, entry: Entry, beside: Mapping[str, Any]) -> QueryScaling | None:
+def llama4_query_scaling(
+    model: Model, entry: Entry, beside: Mapping[str, Any]
+) -> QueryScaling | None:
     """Query scaling, from the fields of Llama 4, the entry, or an object next to the entry."""
     fields = model.fields
     if model.family.model_type == "llama4_text":

@@ -13,7 +13,7 @@ from jaxpe.rope.programs.base import (
     QueryScaling,
     UnreadableError,
     plain,
-    type_of,
+    scaling_type,
     yarn_scale,
 )
 from jaxpe.rope.programs.facts import program_facts
@@ -28,7 +28,7 @@ from jaxpe.rope.programs.shared import (
     yarn,
 )
 
-_NEVER = 1e29  # divisors from here on stand for pairs that do not turn
+_NEVER = 1e29  # larger divisors mark pairs that do not rotate
 PERMUTED = "weights permuted"
 _FACTS = program_facts("llama_cpp")
 _RULES = {**RULES, "default": lambda _, entry: plain(entry), "linear": lambda _, entry: entry}
@@ -38,25 +38,25 @@ def llama_cpp(configuration: Configuration, model: Model, groups: Groups) -> Ent
     """Entries as the graph of the architecture computes them.
 
     Raises:
-        UnreadableError: a model type that the converter does not have, or other layers that turn.
+        UnreadableError: a model type that the converter does not have, or other rotating layers.
     """
     architecture = _architecture(configuration, model)
     if any(architecture in names for names in _FACTS["kinds"].values()):
         return (None,) * len(groups)
     local = model.fields.number("rope_local_base_freq")
     if configuration.form == "gguf":
-        written = tuple(_written(model, g) if g.kind == "rotary" else None for g in groups)
+        written = tuple(_metadata_entry(model, g) if g.kind == "rotary" else None for g in groups)
     else:
-        written = _converted(architecture, model, groups)
+        written = _converter_entries(architecture, model, groups)
     pairs = [(g.name in WINDOWED, e) for g, e in zip(groups, written, strict=True) if e]
     full = next((entry for windowed, entry in pairs if not windowed), None)
-    if configuration.form != "gguf":  # the converter writes θ of windows beside that of the others
+    if configuration.form != "gguf":  # the converter stores θ of windowed layers separately
         local = next((float(entry["rope_theta"]) for windowed, entry in pairs if windowed), None)
     row = _FACTS["windows"].get(architecture)
 
     def computed(group: LayerGroup, entry: Entry) -> Entry:
         if row is not None and group.name in WINDOWED:
-            entry = _windowed(row, entry, full or entry, local)
+            entry = _window_entry(row, entry, full or entry, local)
         if entry["rope_type"] == "yarn":
             return _yarn(architecture, entry)
         if entry["rope_type"] == "longrope":
@@ -69,19 +69,19 @@ def llama_cpp(configuration: Configuration, model: Model, groups: Groups) -> Ent
 def _architecture(configuration: Configuration, model: Model) -> str:
     """Name of the architecture; Llama for options without a model."""
     name = model.family.model_type
-    architecture = name if configuration.form == "gguf" else _written_as(name)
+    architecture = name if configuration.form == "gguf" else _converter_architecture(name)
     if architecture is None and configuration.form != "options":
         named = f"has no class for the model type {name}" if name else "needs a model_type"
         raise UnreadableError(f"its converter {named}")
     return architecture or "llama"
 
 
-def _written_as(name: str) -> str | None:
+def _converter_architecture(name: str) -> str | None:
     """Architecture that the converter writes for a model type."""
     return name if name in _FACTS["same"] else _FACTS["names"].get(name)
 
 
-def _written(model: Model, group: LayerGroup) -> Entry:
+def _metadata_entry(model: Model, group: LayerGroup) -> Entry:
     """Entry of a group, from the metadata of a file."""
     entry = model.fields.mapping("rope_scaling")
     share = model.fields.number("partial_rotary_factor", 1.0)
@@ -89,7 +89,7 @@ def _written(model: Model, group: LayerGroup) -> Entry:
         share = model.fields.number("swa_partial_rotary_factor", share)
     entry |= {
         "rope_theta": model.fields.number("rope_theta", 10_000.0),
-        "rope_type": type_of(entry),
+        "rope_type": scaling_type(entry),
     }
     entry["partial_rotary_factor"] = share
     if entry["rope_type"] in ("yarn", "longrope") and entry.get(ORIGINAL) is None:
@@ -97,7 +97,7 @@ def _written(model: Model, group: LayerGroup) -> Entry:
     return entry
 
 
-def _converted(architecture: str, model: Model, groups: Groups) -> Entries:
+def _converter_entries(architecture: str, model: Model, groups: Groups) -> Entries:
     """Entries as the converter writes them: all layers get the scaling of full-attention layers."""
     name = model.family.model_type
     family = model.family._replace(alpha=name in _FACTS["alpha"])
@@ -120,7 +120,7 @@ def _converted(architecture: str, model: Model, groups: Groups) -> Entries:
     return scaled_entries(groups, entries, written)
 
 
-def _windowed(row: Mapping[str, Any], entry: Entry, full: Entry, local: float | None) -> Entry:
+def _window_entry(row: Mapping[str, Any], entry: Entry, full: Entry, local: float | None) -> Entry:
     """Entry of sliding layers: often another base, and no scaling."""
     base = full["rope_theta"]
     if not row.get("full_base"):
@@ -153,18 +153,18 @@ def _longrope(model: Model, group: LayerGroup, entry: Entry) -> Entry:
     if short == long and turning < len(short) and all(value == 1.0 for value in short[:turning]):
         share = {"partial_rotary_factor": turning / len(short), "factor": 1.0}
         return plain(entry) | {"rope_type": "proportional"} | share
-    found = divided(model, entry, short, long)
+    scaled = divided(model, entry, short, long)
     if entry.get("attention_factor") is not None:
-        found["named"] = entry.get("named")
-        return {**found, "attention_factor": float(entry["attention_factor"])}
-    return {**found, "factor": max(model.context / found[ORIGINAL], 1.0)}
+        scaled["named"] = entry.get("named")
+        return {**scaled, "attention_factor": float(entry["attention_factor"])}
+    return {**scaled, "factor": max(model.context / scaled[ORIGINAL], 1.0)}
 
 
 def query_scaling(configuration: Configuration, model: Model, entry: Entry) -> QueryScaling | None:
     """Query scaling, from the metadata or from the converter's output."""
     architecture = _architecture(configuration, model)
     chunk = _FACTS["windows"].get(architecture, {}).get("chunk")
-    if chunk is not None:  # Llama 4, where layers do not turn
+    if chunk is not None:  # Llama 4, in layers without rotation
         return QueryScaling(0.1, chunk, 1, "none")
     beta, period = entry.get("llama_4_scaling_beta"), entry.get(ORIGINAL)
     if configuration.form == "gguf":
@@ -180,13 +180,13 @@ def longest(model: Model) -> float:
     """Context length of the file, or the converter's output for a model with an alpha."""
     last = parts(model)[-1]
     stretched = model.family.model_type in _FACTS["alpha"] and last.get("alpha")
-    written = stretched and type_of(last) == "dynamic"
+    written = stretched and scaling_type(last) == "dynamic"
     return float(_FACTS["alpha_context"] if written else model.context)
 
 
 def pairing(model: Model, group: LayerGroup) -> str | None:
     """Pairing of the architecture, and whether the converter reorders the weights for it."""
-    architecture = _written_as(model.family.model_type)
+    architecture = _converter_architecture(model.family.model_type)
     if architecture is None or group.kind != "rotary":
         return None
     half = architecture in _FACTS["half_indexers" if group.place == "indexer" else "half"]

@@ -11,7 +11,7 @@ from jaxpe.rope.programs.base import (
     Groups,
     UnreadableError,
     plain,
-    type_of,
+    scaling_type,
     yarn_scale,
 )
 from jaxpe.rope.programs.facts import program_facts
@@ -40,14 +40,14 @@ def sglang(configuration: Configuration, model: Model, groups: Groups) -> Entrie
         return backend_entries(configuration, model, groups)
     if _all_turn(model):
         groups = tuple(group._replace(kind="rotary") for group in groups)
-    return served_entries("sglang", model, groups, partial(_computed, model))
+    return served_entries("sglang", model, groups, partial(_sglang_entry, model))
 
 
 def _all_turn(model: Model) -> bool:
     """EXAONE 4: letters for the layers of a period; without letters all layers rotate.
 
     Raises:
-        UnreadableError: a number in place of letters.
+        UnreadableError: a number instead of letters.
     """
     pattern = model.fields.stated.get("sliding_window_pattern", "none")
     if model.family.model_type not in _FACTS["letters"]:
@@ -57,18 +57,18 @@ def _all_turn(model: Model) -> bool:
     return not pattern
 
 
-def _computed(model: Model, group: LayerGroup, entry: Entry) -> Entry:
+def _sglang_entry(model: Model, group: LayerGroup, entry: Entry) -> Entry:
     facts, name, scaled = _FACTS, model.family.model_type, entry["rope_type"] != "default"
     proportional = entry["rope_type"] == "proportional"
     if model.family.latent or not (model.family.share or proportional):
-        entry["partial_rotary_factor"] = 1.0  # it reads no share in the entry
+        entry["partial_rotary_factor"] = 1.0  # SGLang does not read the share from the entry
     if name in facts["unscaled_turns"] and scaled:
         return {**latent_yarn(model, entry), "attention_factor": 1.0}
     latent = model.family.latent and name not in facts["whole_latent"]
-    if scaled and (latent or type_of(stated_entry(model, group)) == "deepseek_yarn"):
-        found = latent_yarn(model, entry)
-        found["attention_factor"] *= float(entry.get("attn_factor") or 1.0)
-        return {**found, "logit_factor": _logits(entry)} if latent else found
+    if scaled and (latent or scaling_type(stated_entry(model, group)) == "deepseek_yarn"):
+        result = latent_yarn(model, entry)
+        result["attention_factor"] *= float(entry.get("attn_factor") or 1.0)
+        return {**result, "logit_factor": _logits(entry)} if latent else result
     return _RULES[entry["rope_type"]](model, entry)
 
 
@@ -81,15 +81,15 @@ def _logits(entry: Entry) -> float:
 
 
 def _yarn(model: Model, entry: Entry) -> Entry:
-    """`attention_factor` is not read; 0 counts as an mscale that is given."""
-    factor, own = float(entry["factor"]), float(entry.get("attn_factor") or 1.0)
+    """YaRN without `attention_factor`, which SGLang does not read; an mscale of 0 counts as set."""
+    factor, attn_factor = float(entry["factor"]), float(entry.get("attn_factor") or 1.0)
     without = entry.get("mscale") is None or entry.get("mscale_all_dim") is None
     ratio = yarn_scale(factor) if without else yarn_ratio(factor, entry)
-    return yarn(entry, ratio * own)
+    return yarn(entry, ratio * attn_factor)
 
 
 def _dynamic(model: Model, entry: Entry) -> Entry:
-    """NTK for the length s·N, at every length: s² − (s − 1) in place of s."""
+    """NTK-aware scaling for the length s·N at every length: s² − (s − 1) in place of s."""
     factor = float(entry["factor"])
     return plain(entry) | {"rope_type": "ntk", "factor": factor * factor - factor + 1}
 
@@ -99,6 +99,6 @@ _RULES = {**RULES, "dynamic": _dynamic, "yarn": _yarn}
 
 def longest(model: Model) -> float:
     """`max_position_embeddings`, times the factor of types without L0."""
-    given = parts(model)
-    beside = len(given) == 1 and ORIGINAL not in given[0]
+    entries = parts(model)
+    beside = len(entries) == 1 and ORIGINAL not in entries[0]
     return multiplied(model, _FACTS["multiplied"]) if beside else float(model.context)

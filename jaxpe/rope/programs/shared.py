@@ -12,15 +12,15 @@ from jaxpe.rope.programs.base import (
     Groups,
     QueryScaling,
     UnreadableError,
-    own_scaling,
+    llama4_query_scaling,
     plain,
-    type_of,
+    scaling_type,
     yarn_scale,
 )
 from jaxpe.rope.programs.facts import program_facts
 from jaxpe.rope.programs.transformers import (
     completed_entries,
-    given_entry,
+    file_entry,
     group_label,
     logit_factor,
     query_scaling,
@@ -34,13 +34,13 @@ _YARN = ("factor", ORIGINAL, "beta_fast", "beta_slow", "truncate")
 
 
 def scaled_entries(groups: Groups, entries: Entries, rule: Rule) -> Entries:
-    """Entries of rotating groups, by a rule."""
+    """Entries of rotating groups, each changed by a rule."""
     pairs = zip(groups, entries, strict=True)
     return tuple(None if entry is None else rule(group, entry) for group, entry in pairs)
 
 
 def served_entries(program: str, model: Model, groups: Groups, rule: Rule) -> Entries:
-    """Entries of the groups that a server rotates, by its table of model types and then a rule.
+    """Entries of the groups that a server rotates: its table by model type, then a rule.
 
     Raises:
         UnreadableError: a removed class, or an entry that transformers refuses.
@@ -50,9 +50,13 @@ def served_entries(program: str, model: Model, groups: Groups, rule: Rule) -> En
         last = facts["removed"][name]
         raise UnreadableError(f"version {last} is the last with a class for {name}")
     family = model.family._replace(types={**facts["types"], **model.family.types}, alpha=True)
-    entries = turned_entries(model._replace(family=family), groups, _turning(facts, name, groups))
+    entries = turned_entries(
+        model._replace(family=family), groups, _rotation_flags(facts, name, groups)
+    )
     full = next((e for g, e in zip(groups, entries, strict=True) if g.name not in WINDOWED), None)
-    served = scaled_entries(groups, entries, lambda g, e: _served(facts, model, g, e, full or e))
+    served = scaled_entries(
+        groups, entries, lambda g, e: _class_entry(facts, model, g, e, full or e)
+    )
     return scaled_entries(groups, served, rule)
 
 
@@ -64,7 +68,7 @@ def backend_entries(configuration: Configuration, model: Model, groups: Groups) 
     )
 
 
-def _served(facts: Facts, model: Model, group: LayerGroup, entry: Entry, full: Entry) -> Entry:
+def _class_entry(facts: Facts, model: Model, group: LayerGroup, entry: Entry, full: Entry) -> Entry:
     """Entry as the class of the model type uses it, by the table."""
     name = model.family.model_type
     if group.name in facts["bases"].get(name, {}):
@@ -75,14 +79,16 @@ def _served(facts: Facts, model: Model, group: LayerGroup, entry: Entry, full: E
     if name in facts["bases_fixed"]:
         entry["rope_theta"] = facts["bases_fixed"][name]
     if name in facts["plain_sliding"] and group.name in WINDOWED:
-        own = "" not in model.family.bases.get(SLIDING, ())  # a field for θ of these layers
-        entry = plain(entry if own else {**entry, "rope_theta": full["rope_theta"]})
+        separate_base = "" not in model.family.bases.get(
+            SLIDING, ()
+        )  # a field for θ of these layers
+        entry = plain(entry if separate_base else {**entry, "rope_theta": full["rope_theta"]})
     if name in facts["without_factor"]:
         entry = {**plain(entry), "rope_type": entry["rope_type"]}
     return plain(entry) if name in facts["ignores_scaling"] else entry
 
 
-def _turning(facts: Facts, name: str, groups: Groups) -> tuple[bool, ...]:
+def _rotation_flags(facts: Facts, name: str, groups: Groups) -> tuple[bool, ...]:
     if name in facts["turning_every"]:
         return turning_every(groups, facts["turning_every"][name])
     windows = any(group.name in WINDOWED for group in groups)
@@ -92,7 +98,7 @@ def _turning(facts: Facts, name: str, groups: Groups) -> tuple[bool, ...]:
 
 
 def turned_entries(model: Model, groups: Groups, turning: Sequence[bool]) -> Entries:
-    """Completed entries of the groups that a program rotates, by its rule alone."""
+    """Completed entries of the groups that a program rotates, whatever transformers rotates."""
     pairs = zip(groups, turning, strict=True)
     turned = (one._replace(kind="rotary" if turns else "none") for one, turns in pairs)
     entries = completed_entries(model, tuple(turned))
@@ -105,15 +111,15 @@ def turned_entries(model: Model, groups: Groups, turning: Sequence[bool]) -> Ent
 
 
 def turning_every(groups: Groups, step: int) -> tuple[bool, ...]:
-    """Whether each group rotates, if layer i rotates when (i + 1) % step is not 0.
+    """Whether each group rotates, if layer i rotates unless `step` divides i + 1.
 
     Raises:
         UnreadableError: layers of a group that differ by this rule.
     """
     rotations = [{(layer + 1) % step != 0 for layer in group.layers or ()} for group in groups]
     if any(len(turns) > 1 for turns in rotations):
-        rule = f"all but each {step}th, whatever the configuration lists"
-        raise UnreadableError(f"turns other layers: {rule}")
+        rule = f"all except each {step}th layer, whatever the configuration lists"
+        raise UnreadableError(f"it rotates other layers: {rule}")
     return tuple(
         True in turns if turns else group.kind == "rotary"
         for group, turns in zip(groups, rotations, strict=True)
@@ -127,19 +133,19 @@ def served_queries(
     facts, name = program_facts(program), model.family.model_type
     if name in facts["transformers_code"]:
         return query_scaling(configuration, model, entry)
-    whole = {**entry, ORIGINAL: model.context} if name in facts["whole_period"] else None
-    return own_scaling(model, entry, whole or model.fields.mapping("llama_4_scaling"))
+    changed = {**entry, ORIGINAL: model.context} if name in facts["whole_period"] else None
+    return llama4_query_scaling(model, entry, changed or model.fields.mapping("llama_4_scaling"))
 
 
 def stated_entry(model: Model, group: LayerGroup) -> Mapping[str, Any]:
     """Entry of the file, before any program completes it."""
-    given = given_entry(model)
-    part = given.get(group_label(model, group))
-    return part if isinstance(part, Mapping) else given
+    entry = file_entry(model)
+    part = entry.get(group_label(model, group))
+    return part if isinstance(part, Mapping) else entry
 
 
 def yarn(entry: Entry, attention_factor: float, **changed: Any) -> Entry:
-    """YaRN from the numbers of an entry, with a factor on cos and sin."""
+    """YaRN entry from the numbers of an entry, with a given factor on cos and sin."""
     numbers = {name: entry[name] for name in _YARN if entry.get(name) is not None}
     scaling = {"rope_type": "yarn", "attention_factor": attention_factor}
     return plain(entry) | numbers | scaling | changed
@@ -153,24 +159,24 @@ def latent_yarn(model: Model, entry: Entry) -> Entry:
 
 
 def yarn_ratio(factor: float, entry: Entry) -> float:
-    """m(s, mscale)/m(s, mscale_all_dim)."""
+    """Attention factor of DeepSeek's YaRN: m(s, mscale)/m(s, mscale_all_dim)."""
     mscale, all_dim = entry.get("mscale", 1.0), entry.get("mscale_all_dim", 0.0)
     return yarn_scale(factor, float(mscale)) / yarn_scale(factor, float(all_dim))
 
 
 def divided(model: Model, entry: Entry, short: list[float], long: list[float]) -> Entry:
-    """Frequencies with separate divisors: one list up to L0, one beyond."""
+    """Entry with a divisor for each frequency: one list up to L0, one beyond."""
     lists = {"short_factor": short, "long_factor": long}
     original = entry.get(ORIGINAL) or model.context
     return plain(entry) | {"rope_type": "longrope", **lists, ORIGINAL: original}
 
 
 def longrope(model: Model, entry: Entry) -> Entry:
-    """Two lists, and √(1 + ln(N/L0)/ln L0), unless the entry has both factors."""
-    found = divided(model, entry, entry["short_factor"], entry["long_factor"])
+    """LongRoPE entry with the attention factor √(1 + ln(N/L0)/ln L0), unless it has factors."""
+    scaled = divided(model, entry, entry["short_factor"], entry["long_factor"])
     if entry.get("short_mscale") and entry.get("long_mscale"):
-        return {**found, "attention_factor": float(entry["long_mscale"])}
-    return {**found, "factor": max(model.context / found[ORIGINAL], 1.0)}
+        return {**scaled, "attention_factor": float(entry["long_mscale"])}
+    return {**scaled, "factor": max(model.context / scaled[ORIGINAL], 1.0)}
 
 
 def _linear(model: Model, entry: Entry) -> Entry:
@@ -180,10 +186,11 @@ def _linear(model: Model, entry: Entry) -> Entry:
     return entry
 
 
-# What servers make of completed entries, by type; the factor of "proportional" they leave out.
+# Changes of completed entries by servers, by scaling type; "proportional" loses its factor.
 RULES: dict[str, Callable[[Model, Entry], Entry]] = {
     "default": lambda model, entry: entry,
-    "llama3": lambda model, entry: {  # reversed, it is a step at high; in transformers at low
+    # With high below low, servers put the step at high, transformers at low.
+    "llama3": lambda model, entry: {
         **entry,
         "low_freq_factor": min(entry["low_freq_factor"], entry["high_freq_factor"]),
     },
@@ -193,21 +200,21 @@ RULES: dict[str, Callable[[Model, Entry], Entry]] = {
 }
 
 
-def kept_logit_factor(model: Model, group: LayerGroup, entry: Entry) -> float:
-    """Factor on logits that `entries` stored in an entry."""
+def stored_logit_factor(model: Model, group: LayerGroup, entry: Entry) -> float:
+    """Factor on logits that the program's `entries` put into the entry."""
     return float(entry.get("logit_factor", 1.0))
 
 
 def parts(model: Model) -> list[Mapping[str, Any]]:
-    """Entries of a file, by kind of layer if there are several."""
-    given = model.entry
-    return [part for part in given.values() if isinstance(part, Mapping)] or [given]
+    """Entries of a file: one for each kind of layer, or a single one."""
+    entry = model.entry
+    return [part for part in entry.values() if isinstance(part, Mapping)] or [entry]
 
 
 def multiplied(model: Model, kinds: Sequence[str]) -> float:
-    """Longest text, times the factor of the last entry if its type is one of these."""
+    """Longest text, times the factor of the last entry if its type is one of `kinds`."""
     last = parts(model)[-1]
-    factor = last.get("factor") if type_of(last) in kinds else None
+    factor = last.get("factor") if scaling_type(last) in kinds else None
     number = isinstance(factor, int | float) and not isinstance(factor, bool)
     return model.context * (float(factor) if number else 1.0)
 

@@ -8,7 +8,7 @@ from jaxpe.rope.configuration import Form
 from jaxpe.rope.programs import llama_cpp, sglang
 from jaxpe.rope.programs.base import Reader
 from jaxpe.rope.programs.facts import program_facts
-from jaxpe.rope.programs.shared import fixed_pairing, kept_logit_factor, served_queries
+from jaxpe.rope.programs.shared import fixed_pairing, served_queries, stored_logit_factor
 from jaxpe.rope.programs.transformers import (
     logit_factor,
     logit_factor_4,
@@ -20,7 +20,7 @@ from jaxpe.rope.programs.transformers import (
 )
 from jaxpe.rope.programs.vllm import longest, longest_29, old_yarn_factor, vllm, yarn_factor
 
-# Its length is `max_position_embeddings`; checkpoints were made for the pairing of its classes.
+# Longest text, query scaling, pairing: checkpoints are made for the pairing of transformers.
 _TRANSFORMERS = (lambda model: float(model.context), query_scaling, lambda model, group: None)
 _VLLM = partial(served_queries, "vllm"), partial(fixed_pairing, "vllm")
 _SGLANG = partial(served_queries, "sglang"), partial(fixed_pairing, "sglang")
@@ -32,12 +32,12 @@ _FUNCTIONS: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "transformers 5.12": (transformers_5_12, logit_factor_4, *_TRANSFORMERS),
     "transformers 4.57": (transformers_4, logit_factor_4, *_TRANSFORMERS),
     "transformers 4.55": (transformers_4_55, logit_factor_4, *_TRANSFORMERS),
-    "vLLM 0.33": (partial(vllm, yarn_factor), kept_logit_factor, longest, *_VLLM),
-    "vLLM 0.29": (partial(vllm, old_yarn_factor), kept_logit_factor, longest_29, *_VLLM),
-    "SGLang 0.5.23": (sglang.sglang, kept_logit_factor, sglang.longest, *_SGLANG),
-    "llama.cpp": (llama_cpp.llama_cpp, kept_logit_factor, *_LLAMA_CPP),
+    "vLLM 0.33": (partial(vllm, yarn_factor), stored_logit_factor, longest, *_VLLM),
+    "vLLM 0.29": (partial(vllm, old_yarn_factor), stored_logit_factor, longest_29, *_VLLM),
+    "SGLang 0.5.23": (sglang.sglang, stored_logit_factor, sglang.longest, *_SGLANG),
+    "llama.cpp": (llama_cpp.llama_cpp, stored_logit_factor, *_LLAMA_CPP),
 }
-# Programs that `jaxpe rope` compares; others are held against the first.
+# Programs that `jaxpe rope` compares; the first is the reference.
 READERS: tuple[Reader, ...] = tuple(
     Reader(
         name, row["versions"], row["date"], row["evidence"], *_FUNCTIONS[name], tuple(row["traits"])
@@ -68,7 +68,7 @@ def choose_readers(names: str | None, form: Form) -> tuple[Reader, ...]:
     for name in wanted:
         if not name or not any(_fits(one, name) for one in readers):
             listed = ", ".join(one.name for one in readers)
-            raise InputError(f"`readers`: {name!r} is no program here; pass some of {listed}")
+            raise InputError(f"`readers`: unknown program {name!r}; pass some of {listed}")
     return tuple(one for one in readers if any(_fits(one, name) for name in wanted))
 
 

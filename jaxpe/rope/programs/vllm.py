@@ -14,7 +14,7 @@ from jaxpe.rope.programs.base import (
     UnreadableError,
     latent_factor,
     plain,
-    type_of,
+    scaling_type,
     yarn_scale,
 )
 from jaxpe.rope.programs.facts import program_facts
@@ -46,7 +46,7 @@ def vllm(rule: YarnRule, configuration: Configuration, model: Model, groups: Gro
         return backend_entries(configuration, model, groups)
     for group in groups:
         _check_names(stated_entry(model, group))
-    return served_entries("vllm", model, groups, partial(_computed, model, rule))
+    return served_entries("vllm", model, groups, partial(_vllm_entry, model, rule))
 
 
 def _check_names(stated: Mapping[str, Any]) -> None:
@@ -55,24 +55,24 @@ def _check_names(stated: Mapping[str, Any]) -> None:
     names = sorted({name for name in names if isinstance(name, str)})
     if len(names) > 1 and names not in _FACTS["same_names"]:
         raise UnreadableError(f"ValueError: type and rope_type differ ({' and '.join(names)})")
-    if type_of(stated) in _FACTS["sectioned"] and not stated.get("mrope_section"):
-        raise UnreadableError(f"ValueError: a {type_of(stated)} entry needs mrope_section")
+    if scaling_type(stated) in _FACTS["sectioned"] and not stated.get("mrope_section"):
+        raise UnreadableError(f"ValueError: a {scaling_type(stated)} entry needs mrope_section")
 
 
-def _computed(model: Model, rule: YarnRule, group: LayerGroup, entry: Entry) -> Entry:
+def _vllm_entry(model: Model, rule: YarnRule, group: LayerGroup, entry: Entry) -> Entry:
     facts, name = _FACTS, model.family.model_type
-    kind = type_of(stated_entry(model, group))
+    kind = scaling_type(stated_entry(model, group))
     scaled = entry["rope_type"] != "default"
-    if name in facts["own_share"]:
+    if name in facts["unshared_latent"]:
         entry["partial_rotary_factor"] = 1.0
     if name in facts["unscaled_turns"] and scaled:
         return {**latent_yarn(model, entry), "attention_factor": 1.0}
     latent = model.family.latent and name not in facts["whole_latent"]
     if scaled and (latent or kind in facts["latent_types"]):
-        found = latent_yarn(model, entry)
+        result = latent_yarn(model, entry)
         if latent and entry.get("attention_factor") != 1.0 and kind != "deepseek_llama_scaling":
-            found["logit_factor"] = latent_factor({**entry, **found})
-        return found
+            result["logit_factor"] = latent_factor({**entry, **result})
+        return result
     if name in facts["plain_yarn"]:
         return _plain_yarn(entry)
     if kind == "telechat3-yarn" and scaled:
@@ -94,14 +94,14 @@ def yarn_factor(entry: Entry) -> float:
 
 
 def old_yarn_factor(entry: Entry) -> float:
-    """(0.1·ln s + 1)·attn_factor, whatever the other keys, until vllm-project/vllm#56446."""
+    """Factor (0.1·ln s + 1)·attn_factor that ignores other keys, until vllm-project/vllm#56446."""
     scaled = entry.get("apply_yarn_scaling", True)
-    own = yarn_scale(float(entry["factor"])) if scaled else 1.0
-    return own * float(entry.get("attn_factor") or 1.0)
+    scale = yarn_scale(float(entry["factor"])) if scaled else 1.0
+    return scale * float(entry.get("attn_factor") or 1.0)
 
 
 def _plain_yarn(entry: Entry) -> Entry:
-    """gpt-oss: YaRN whatever the type, by these numbers alone."""
+    """gpt-oss: YaRN for every scaling type, from four required numbers."""
     missing = [n for n in ("factor", ORIGINAL, "beta_fast", "beta_slow") if entry.get(n) is None]
     if missing:
         raise UnreadableError(f"KeyError: {', '.join(missing)} is missing in the entry")
@@ -116,29 +116,29 @@ def _ntk(model: Model, group: LayerGroup, entry: Entry) -> Entry:
 
 
 def _longrope(model: Model, entry: Entry) -> Entry:
-    """Long list for every text, if the program serves more than L0 by default."""
-    found = longrope(model, entry)
-    if model.fields.number(ORIGINAL) is None and model.context > found[ORIGINAL]:
-        found["short_factor"] = found["long_factor"]
-    return found
+    """Long list for texts of every length, if the program serves more than L0 by default."""
+    scaled_entry = longrope(model, entry)
+    if model.fields.number(ORIGINAL) is None and model.context > scaled_entry[ORIGINAL]:
+        scaled_entry["short_factor"] = scaled_entry["long_factor"]
+    return scaled_entry
 
 
-# Dynamic: a stretch of s·N/T − (s − 1), which is 1: T is N where no length in training is given.
+# Dynamic scaling stretches by s·N/T − (s − 1), which is 1: vLLM takes N for the training length T.
 _RULES = {**RULES, "dynamic": lambda model, entry: plain(entry), "longrope": _longrope}
 
 
 def longest(model: Model) -> float:
     """`max_position_embeddings`, times the factor of types not related to YaRN."""
     beside = model.fields.number(ORIGINAL)
-    if type_of(parts(model)[-1]) in ("su", "longrope") and beside:
+    if scaling_type(parts(model)[-1]) in ("su", "longrope") and beside:
         return beside
     once = _FACTS["once"] in model.family.model_type
     return float(model.context) if once else multiplied(model, _FACTS["multiplied"])
 
 
 def longest_29(model: Model) -> float:
-    """Length of `longest`; for YaRN, factor times L0."""
+    """Longest text up to vLLM 0.29: as `longest`, but factor times L0 for YaRN."""
     last, once = parts(model)[-1], _FACTS["once"] in model.family.model_type
-    if once or type_of(last) not in ("yarn", *_FACTS["latent_types"]):
+    if once or scaling_type(last) not in ("yarn", *_FACTS["latent_types"]):
         return longest(model)
     return float(last.get(ORIGINAL) or model.context) * float(last.get("factor") or 1.0)
