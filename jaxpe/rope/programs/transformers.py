@@ -152,9 +152,8 @@ def transformers_4(
     entry = fields.mapping("rope_scaling") or dict(family.entry or {})
     entry = entry if entry == _flat(entry) else {}  # parts by kind of layer are not read
     entry["rope_type"] = _rope_type(model, str(entry.get("type") or scaling_type(entry)))
-    default_base = family.base_4 or float(
-        family.bases[FULL][1] if FULL in family.bases else family.base
-    )
+    class_base = family.bases[FULL][1] if FULL in family.bases else family.base
+    default_base = family.base_4 or float(class_base)
     entry["rope_theta"] = fields.number(family.nested_base or "rope_theta") or default_base
     entry["partial_rotary_factor"] = model.fields.number("partial_rotary_factor", family.fraction)
     beside = fields.number(ORIGINAL)
