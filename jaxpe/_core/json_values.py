@@ -63,9 +63,7 @@ def read_small(path: str | os.PathLike[str], *, remedy: str, largest: int = LARG
         if not stat.S_ISREG(about.st_mode):
             raise InputError(f"{path} is not a regular file; {remedy}")
         if about.st_size > largest:
-            raise InputError(
-                f"{path} has {about.st_size:,} bytes and may have {largest:,}; {remedy}"
-            )
+            raise InputError(f"{path} has {about.st_size:,} bytes, more than {largest:,}; {remedy}")
         return Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}; {remedy}") from error

@@ -319,9 +319,7 @@ def turning_positions(x: Array, positions: ArrayLike, *, axes: int = 0) -> Array
         )
     positions = as_positions(positions)
     if axes and (positions.ndim < 2 or positions.shape[-1] != axes):
-        raise ValueError(
-            f"positions of shape {positions.shape}: pass [..., n, {axes}], one for each axis"
-        )
+        raise ValueError(f"positions of shape {positions.shape}: pass [..., n, {axes}]")
     return align_positions(positions, x.shape, after=2, axes=int(axes > 0))
 
 
@@ -463,9 +461,7 @@ def check_even(**sizes: int) -> None:
     check_sizes(**sizes)
     for name, size in sizes.items():
         if size % 2:
-            raise ValueError(
-                f"{name} must be even and at least 2, not {size}: entries come in pairs"
-            )
+            raise ValueError(f"{name} must be even and positive, not {size}: entries come in pairs")
 
 
 def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:

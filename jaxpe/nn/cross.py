@@ -73,9 +73,7 @@ def checked_memory(
             memory = memory._replace(positions=jnp.arange(tokens[-1], dtype=jnp.int32))
     if (segments is None) != (memory.segments is None):
         lacks = "memory" if memory.segments is None else "decoder"
-        raise ValueError(
-            f"rows are packed on one side alone: pass segments of the {lacks} too, or none"
-        )
+        raise ValueError(f"rows are packed on one side: pass segments of the {lacks} too, or none")
     return memory
 
 

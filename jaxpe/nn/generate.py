@@ -170,9 +170,7 @@ def _check(
 ) -> None:
     temperature, top_k, top_p = sampling
     if not isinstance(model, CausalLM | Seq2SeqLM):
-        raise ValueError(
-            f"{type(model).__name__} makes no next tokens: pass a CausalLM or a Seq2SeqLM"
-        )
+        raise ValueError(f"{type(model).__name__} does not generate: pass a CausalLM or Seq2SeqLM")
     vocab_size = _decoder(model).config.vocab_size
     _check_start(model, start_id, vocab_size)
     if prompt.ndim != 2 or not prompt.shape[-1]:
@@ -203,9 +201,7 @@ def _check_start(model: Any, start_id: int | None, vocab_size: int) -> None:
             )
         return
     if start_id is None:
-        raise ValueError(
-            "a Seq2SeqLM needs its decoder's first token: pass start_id, such as 0 for T5"
-        )
+        raise ValueError("a Seq2SeqLM needs its decoder's first token: pass start_id, as 0 for T5")
     if not 0 <= start_id < vocab_size:
         raise ValueError(f"start_id is {start_id}; pass 0 to {vocab_size - 1}, of the vocabulary")
 

@@ -179,9 +179,7 @@ def _advice(run: TrainedRun, trend: Trend) -> str:
 
 def _finished(run: TrainedRun) -> "TrainSummary":
     if run.summary is None:
-        raise InputError(
-            f"{run.config.out} is not finished: it is at step {run.step:,}; resume it first"
-        )
+        raise InputError(f"{run.config.out} is only at step {run.step:,}; resume it first")
     return run.summary
 
 

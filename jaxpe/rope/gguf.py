@@ -139,9 +139,7 @@ def _window_flags(read: _Metadata, rule: Mapping[str, Any], count: int) -> list[
         return listed
     period = read.integer(name) or rule.get("period")
     if period is None:
-        raise InputError(
-            f"{read.source} has no {name}, which llama.cpp needs: convert the model again"
-        )
+        raise InputError(f"{read.source} has no {name}, which llama.cpp needs: convert it again")
     full = 0 if rule.get("first") else period - 1
     return [layer % period != full for layer in range(count)]
 

@@ -132,9 +132,7 @@ def _model_options(
     special = ", with its special tokens" if model.special else ""
     chosen = [Choice("tokenizer", model.tokenizer, f"that of the model{special}", how)]
     if length is not None and length > model.positions:
-        raise InputError(
-            f"`length={length}` is more than the {model.positions} positions of the model"
-        )
+        raise InputError(f"`length={length}` is more than the model's {model.positions} positions")
     if length is None and model.positions < DEFAULT_LENGTH:
         length = model.positions
         how = "pass a smaller number of positions as `length`"

@@ -58,9 +58,7 @@ def start_processes(
         )
     port = re.fullmatch(r"[^\s]+:(\d{1,5})", coordinator or "a:1")
     if port is None or not 0 < int(port[1]) < 2**16:
-        raise InputError(
-            f"`coordinator` is {shortened(coordinator)}; pass host:port, 10.0.0.1:1234"
-        )
+        raise InputError(f"`coordinator` is {shortened(coordinator)}; pass host:port, 10.0.0.1:123")
     check_range("processes", processes, least=1)
     check_range("process", process, least=0, most=(processes or 1) - 1)
     try:

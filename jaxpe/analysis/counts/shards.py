@@ -359,9 +359,7 @@ def _earlier_counts(
                 problems.append(f"shard {number} is {names}, of another content")
                 break
     if problems:
-        raise InputError(
-            f"{directory} holds other counts: {'; '.join(problems)}; pass another folder"
-        )
+        raise InputError(f"{directory} holds other counts: {'; '.join(problems)}; pass another")
     return stored
 
 

@@ -69,9 +69,7 @@ def encoding_extrapolation(
     (1.0, 'constant')
     """
     if sizes.length < 2:
-        raise ValueError(
-            f"length={sizes.length} has no neighbours inside to compare with: pass 2 or more"
-        )
+        raise ValueError(f"length={sizes.length} has no neighbours to compare with: pass 2 or more")
     layer = _Layer(entry.first_layer(sizes), entry.coordinates, sizes)
     params = perturbed_params(layer.encoding.init(jax.random.key(0)))
     rows = _profiles(layer, params, _content(sizes), MULTIPLES[-1] * sizes.length)

@@ -246,9 +246,7 @@ def from_matrix(
     [[1.0, 1.0, 0.0]]
     """
     if np.ndim(P) != 2 or 0 in np.shape(P):
-        raise ValueError(
-            f"P has shape {np.shape(P)}: pass [n, k], a row for each of at least one position"
-        )
+        raise ValueError(f"P has shape {np.shape(P)}: pass [n, k] with n, k ≥ 1")
     n, k = np.shape(P)
     dim = k if dim is None else dim
     if dim < k:

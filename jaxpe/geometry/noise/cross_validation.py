@@ -100,9 +100,7 @@ def disjoint_geometries(
     """
     folds = fold_count(counts)
     if folds < 4:
-        raise ValueError(
-            f"counts have {folds} folds: halves that are halved again need at least four"
-        )
+        raise ValueError(f"counts have {folds} folds: halves of halves need at least four")
     for name, number in (("splits", splits), ("halvings", halvings)):
         check_size(name, number, each=folds)
     sizes = {"folds": folds, "splits": splits, "halvings": halvings}

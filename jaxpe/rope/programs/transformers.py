@@ -77,9 +77,7 @@ def _refuse_layers(model: Model, *, exact: bool = True) -> None:
         pattern = 0 if unwindowed else fields.get("sliding_window_pattern")
         stated = "sliding_window_pattern" in fields.stated or pattern is not None
         if stated and (not pattern or isinstance(pattern, str)):
-            raise UnreadableError(
-                f"TypeError: sliding_window_pattern is {pattern!r}, no number above 0"
-            )
+            raise UnreadableError(f"TypeError: sliding_window_pattern is {pattern!r}, not positive")
     cut = fields.integer("num_nextn_predict_layers", least=0) if "nextn" in rule else 0
     exact = exact and not rule.keys() & {"letters", "compress_ratios", "with_mlp"}
     if listed and count and exact and len(listed) not in (count, count + (cut or 0)):
