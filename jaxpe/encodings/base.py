@@ -420,7 +420,7 @@ def scaled(x: ArrayLike, factor: float | ArrayLike) -> Array:
 
 
 def vector_dtype(positions: ArrayLike) -> jnp.dtype:
-    """The dtype of vectors made from positions alone: that of floats, the default for integers."""
+    """The dtype of vectors of positions alone: their own for floats, else the default."""
     dtype = as_positions(positions).dtype
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 

@@ -1,6 +1,6 @@
 """Sums and convolutions over the tokens of a row, for encodings that depend on the hidden states.
 
-Both skip padding, restart at each segment of a packed row, and continue from a carry, so a row in
+Both skip padding, restart at each segment of a packed row, and continue from a carry. So a row in
 pieces gives the same result as the whole row.
 """
 

@@ -14,7 +14,7 @@ def rotate(x: Array, cos: Array, sin: Array, *, interleaved: bool) -> Array:
     All have one rank; axes of cos and sin before the last may be 1. It computes in the dtype of cos
     and returns the dtype of x. Pairs are (x_2k, x_2k+1) when interleaved, else (x_k, x_k+dim/2).
 
-    The map is linear in x and its matrix orthogonal (up to a factor in cos and sin), so the
+    The map is linear in x and its matrix orthogonal (up to a factor in cos and sin). So the
     cotangent of x is the cotangent of the result, rotated back: L̇x = R(−φ) L̇y. JAX's transpose of
     this code is exactly that, in as many loops, and stores only cos and sin; x is stored only if
     the angles are differentiated too. A custom rule would gain nothing: `jax.custom_vjp` would

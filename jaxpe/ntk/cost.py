@@ -60,18 +60,18 @@ def ntk_cost(
 ) -> NtkCost:
     """FLOPs and memory of `empirical_ntk`.
 
-    With N₁ and N₂ examples, O outputs each, of which the kernel needs Q pairs (O where all are
-    traced or diagonal, O² where none is), P parameters and FP the FLOPs of one forward pass (of
-    products, counted in the jaxpr), whole Jacobians take
+    There are N₁ and N₂ examples with O outputs each, and P parameters. The kernel needs Q pairs of
+    outputs: O if all are traced or diagonal, O² if none is. FP are the FLOPs of one forward pass
+    (of products, counted in the jaxpr). Then whole Jacobians take
 
         (N₁ + N₂)(1 + 2 O) FP + 2 N₁ N₂ Q P
 
-    FLOPs (more where a table is read: s rows of it are multiplied out as if it were a weight). A
-    weight of shape (i, k) that multiplies s rows of one example, and nothing else, adds
-    2 s² (i + Q k) for a pair in place of 2 Q i k, and saves 2 O s i k for an example, where that is
-    less (a table of which s rows are read: i = 1). See Table 1 of Novak et al. (2022). Not counted:
-    where x2 is None about half of the pairs are left out, and Jacobians of x2 are formed once for
-    every block of x1.
+    FLOPs (more where a table is read: s rows of it are multiplied out as if it were a weight). Let
+    a weight of shape (i, k) multiply s rows of one example and nothing else (for a table of which s
+    rows are read, i = 1). It then adds 2 s² (i + Q k) for a pair instead of 2 Q i k, and saves 2 O
+    s i k for an example, where that is less. See Table 1 of Novak et al. (2022). Not counted: where
+    x2 is None about half of the pairs are left out, and Jacobians of x2 are formed once for every
+    block of x1.
 
     Arguments as for `empirical_ntk`.
 

@@ -186,10 +186,10 @@ def _paired_shares(drop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _p_values(drop: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """P-value of each head, corrected for the choice among all heads, `[layers, heads]`.
 
-    Each head is compared with the largest of all (Westfall & Young 1993, single step), so that any
-    head is significant by chance in about 5 % of corpora, however many heads there are. The p-value
-    is the larger of two tests. Flipped signs are exact for drops symmetric about 0. Resamples allow
-    for rare documents with large drops or gains.
+    Each head is compared with the largest of all (Westfall & Young 1993, single step). So any head
+    is significant by chance in about 5 % of corpora, for any number of heads. The p-value is the
+    larger of two tests. Flipped signs are exact for drops symmetric about 0. Resamples allow for
+    rare documents with large drops or gains.
     """
     *heads, count = drop.shape
     drop = drop.reshape(-1, count)

@@ -91,7 +91,7 @@ def count_by(
 
 
 def _folder_names(values: list[str | None]) -> list[str]:
-    """Names of folders for any values; those that clash end with a hash.
+    """Names of folders for any values; clashing names end with a hash.
 
     Names that differ only in case clash, as on the disks of macOS and Windows.
     """

@@ -44,7 +44,7 @@ class EncodingCost(NamedTuple):
 def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes | None = None) -> EncodingCost:
     """FLOPs of an encoding of the catalogue per token, and their growth with width and length.
 
-    The sizes are those of a model, `EncodingSizes()` when None.
+    It is built for the sizes of a model, `EncodingSizes()` when None.
 
     Raises:
         ValueError: a length below 4.

@@ -53,8 +53,8 @@ def encoding_extrapolation(
     If an encoding adds vectors to embeddings, steps are distances between the vectors of
     neighbours. Otherwise they are distances between the logits, one a head, that the last of 8T
     queries gives to equal random keys at neighbouring offsets. Parameters are N(0, 0.1²) off their
-    initial values, as in `encoding_properties`. The sizes are those of a model, `EncodingSizes()`
-    when None.
+    initial values, as in `encoding_properties`. Encodings are built for the sizes of a model,
+    `EncodingSizes()` when None.
 
     Raises:
         ValueError: a length below 2.

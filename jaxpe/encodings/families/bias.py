@@ -323,10 +323,10 @@ def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
     most max_positions − 1, is the distance from i back to j, and the bias is q_i·e[p_ij], linear
     between the whole numbers.
 
-    Keys count in the order of the array, from j on, if their position is at most that of the
-    query; entries with k_position > q_position are 0. So keys must be in order, and padding belongs
-    on the left. Unused slots of a cache need positions beyond every query's, such as the length of
-    the cache (near 2³¹ the offset from a negative position would overflow). The hook has no mask:
+    Keys count in the order of the array, from j on, if their position is at most the query's;
+    entries with k_position > q_position are 0. So keys must be in order, and padding belongs on the
+    left. Unused slots of a cache need positions beyond every query's, such as the length of the
+    cache (near 2³¹ the offset from a negative position would overflow). The hook has no mask:
     documents packed into one row would count each other's tokens, so give each its own row. Gates
     keep head_dim^−½ for any `scale` of attention, as published.
 

@@ -125,9 +125,9 @@ def liere(
     R(y − x). There are no position vectors: see `encoding_distances`.
 
     Parameters: `upper` `[axes, heads or 1, head_dim / block, block·(block − 1)/2]`, the entries of
-    U row by row, uniform in [0, 2π) at first, as in the authors' code, where a coordinate runs from
-    0 to 1 over an image. The exponential of each block is computed at each position, in float32 or
-    wider: time and memory n·head_dim·block and more.
+    U row by row. They are uniform in [0, 2π) at first, as in the authors' code, where a coordinate
+    runs from 0 to 1 over an image. The exponential of each block is computed at each position, in
+    float32 or wider: time and memory n·head_dim·block and more.
 
     Args:
         head_dim: width of a head, a multiple of the block.

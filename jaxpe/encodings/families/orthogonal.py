@@ -233,7 +233,7 @@ def wavelet_vectors(
     k). `dim` functions are kept, and columns beyond are 0. Each row is then divided by its norm.
     Rows are distinct, except for Haar with dim < length, and nearly equal where dim is small.
 
-    The filters are those of PyWavelets (extra "wavelet"); between dyadic points φ and ψ are
+    The filters come from PyWavelets (extra "wavelet"); between dyadic points φ and ψ are
     interpolated linearly, also in gradients with respect to positions. At integer positions they
     are exact for length ≤ 4,096.
 

@@ -362,7 +362,7 @@ def convert_rotary_layout(
 
     Args:
         weight: kernel or bias whose `axis` holds num_heads·head_dim features.
-        num_heads: heads of the projection (those of the keys, for keys).
+        num_heads: heads of the projection; for keys, the key heads.
         source, target: layouts the weights were trained with and will be used with.
         axis: axis of the features: −1 for a Flax kernel `[in, out]`, 0 for a torch weight
             `[out, in]`.

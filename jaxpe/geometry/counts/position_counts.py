@@ -1,7 +1,7 @@
 """Tokens to counts: how often each token stands at each position.
 
-Everything statistical starts from here. Counts add, so shards, machines and days merge with `+`. In
-folds of documents, they suffice for split halves and resampling without the text.
+All statistics start from counts. Counts add, so shards, machines and days merge with `+`. In folds
+of documents, they suffice for split halves and resampling without the text.
 """
 
 import math

@@ -68,8 +68,8 @@ def hellinger_distances(mu: Probabilities) -> Distances:
     """Hellinger distances d_H(μ_i, μ_j) = ‖√μ_i − √μ_j‖, in [0, √2] (no factor 1/√2).
 
     Eq. (3) of Cirrincione (2026). It is the chord between points of the unit sphere; the geodesic
-    is `fisher_rao_distances`. The derivative with respect to a probability of zero is infinite
-    and is defined as 0 here.
+    is `fisher_rao_distances`. The derivative with respect to a probability of zero is infinite, and
+    is defined as 0.
 
     Rows must be at least 0 and sum to 1 within 1 %; a row of zeros passes (policy "zero"). Other
     rows raise an error, and become NaN inside `jit`. All functions of distributions check this.

@@ -135,7 +135,7 @@ def gram_product(centred: Array, Y: Array) -> Array:
 def _transposed_product(X: Array, Y: Array) -> Array:
     """Xᵀ Y of many rows and few columns, on a CPU as the sum of (Y_bᵀ X_b)ᵀ over blocks of rows.
 
-    XLA goes down the columns of X there, which takes six times as long.
+    XLA on CPU traverses the columns of X instead, which takes six times as long.
     """
     blocks = len(X) // _ROWS if jax.default_backend() == "cpu" else 0
     if blocks < 2:

@@ -53,8 +53,8 @@ def principal_eigenpairs(
 
     A block Krylov method with full orthogonalisation and thick restarts (Wu and Simon 2000; Stewart
     2001), started from Gaussian vectors. Eigenvalues may repeat and B may be of low rank. Memory
-    is about 2·n·(2.5·dim + 130) numbers. Derivatives are not defined here;
-    `classical_mds_from_points` has them.
+    is about 2·n·(2.5·dim + 130) numbers. Derivatives are not defined; `classical_mds_from_points`
+    has them.
 
     Args:
         apply: the operator, on the columns of `[n, b]` for any b. The result is as precise as its

@@ -97,11 +97,11 @@ def smacof(
 ) -> Smacof:
     """Minimise the stress of Eq. (4) by majorisation; the stress never rises.
 
-    The Guttman transform X ← V⁺ B(X) X of De Leeuw (1977), with V_ij = −w_ij, B_ij = −w_ij d_ij /
-    δ_ij off the diagonal and rows that sum to 0, is a step along the gradient that never raises the
-    stress. Each step is an L-BFGS step (Nocedal 1980) in the metric V, or a Guttman transform where
-    that would raise the stress. At a saddle, it pushes along the most negative curvature that 24
-    Lanczos steps find; coincident points are pushed apart. The method is deterministic.
+    The Guttman transform X ← V⁺ B(X) X of De Leeuw (1977) is a step along the gradient that never
+    raises the stress. V_ij = −w_ij and B_ij = −w_ij d_ij / δ_ij off the diagonal, and their rows
+    sum to 0. Each step is an L-BFGS step (Nocedal 1980) in the metric V, or a Guttman transform
+    where that would raise the stress. At a saddle, it pushes along the most negative curvature that
+    24 Lanczos steps find; coincident points are pushed apart. The method is deterministic.
 
     The minimum is local; in one dimension there are many. `starts` takes the lowest of several. It
     has no derivative (a `while_loop` has no reverse mode); at a minimum the gradient of `stress` is

@@ -245,7 +245,7 @@ def cross_validated_mds(
 ) -> HeldOut:
     """Scaled stress of classical MDS of one half of the documents against the other half.
 
-    The coordinates are the principal ones of the corrected Gram matrix of a half, so neither the
+    The coordinates are the principal ones of the corrected Gram matrix of a half. So neither the
     fit nor the test is inflated as plug-in distances are. Dimensions beyond the signal fit the
     noise of one half, and raise the stress against the other.
 

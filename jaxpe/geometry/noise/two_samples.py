@@ -111,7 +111,7 @@ def compare_geometries(
     population, folds may be dealt to the two at random. The p-value is the share of such deals with
     a difference ‖G_a − G_b‖ as large as observed.
 
-    This needs comparable folds. √μ̂ has a bias where counts are thin, so every fold is thinned, by
+    This needs comparable folds. √μ̂ has a bias where counts are thin. So every fold is thinned, by
     draws without replacement, to the least number of tokens of any fold at each position. Both
     corpora are joined to equally many folds, at most 10 each. Folds must be independent, with
     copies and documents of one author in one fold (`count_tokens(groups=...)`).
