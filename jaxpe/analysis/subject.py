@@ -18,7 +18,7 @@ from jaxpe.training.build import build_model
 from jaxpe.training.config import load_config
 from jaxpe.training.documents import Vocabulary, has_labels, load_data
 
-LENGTH = 64  # positions, where none are asked for
+LENGTH = 64  # positions by default
 
 # Of `SubjectOptions`, under the names that `TrainConfig` has for them; a run has its own.
 _READING = ("length", "tokenizer", "task", "text_field", "skip_nulls", "label_field", "data_dir")
@@ -80,7 +80,7 @@ class SubjectOptions:
 
 
 class _Model(NamedTuple):
-    config: TrainConfig  # how documents are read
+    config: TrainConfig  # options for reading documents
     module: Any  # None where it is built from the vocabulary
     description: str
     trained: bool = True

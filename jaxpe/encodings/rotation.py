@@ -31,7 +31,7 @@ def rotate(x: Array, cos: Array, sin: Array, *, interleaved: bool) -> Array:
         # (a + ib)·e^{iφ}: where 16-bit numbers are widened, XLA on CPU does this fastest.
         z = lax.complex(first, second) * lax.complex(cos, sin)
         return jnp.stack([z.real, z.imag], axis=-1).reshape(x.shape).astype(x.dtype)
-    # Two halves with zeros for the other, added, are one loop; putting them together is two.
+    # Adding two halves padded with zeros is one loop; concatenating them is two.
     paddings = ((0, 1, 1), (1, 0, 1)) if interleaved else ((0, half, 0), (half, 0, 0))
     halves = (first * cos - second * sin, second * cos + first * sin)
     left, right = (_padded(y, *padding) for y, padding in zip(halves, paddings, strict=True))

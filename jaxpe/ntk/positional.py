@@ -24,7 +24,7 @@ from jaxpe.ntk.examples import expectation
 Model = Callable[[Array, Any], Array]
 Loss = Callable[[Array, Any], Array]
 Blocks = Literal["trace", "full"]
-Positions = Shaped[ArrayLike, "..."]  # [n, d]; what is not raises an error that says so
+Positions = Shaped[ArrayLike, "..."]  # [n, d]; other arrays raise an error that names the shape
 
 
 @partial(jax.jit, static_argnames=("f", "loss", "blocks", "batch_size"))

@@ -19,10 +19,10 @@ from jaxpe.training.tasks import logits_at
 _RESAMPLES = 400
 _FLIPS = 999
 _LEAST = 4  # documents
-_LEAST_TOKENS = 16  # of a document
-_CHUNK = 16  # documents that are ablated together
-_ACTIVATIONS = 2**22  # of a layer, held at once
-# Floating-point operations that ablation may take, and about how many a second.
+_LEAST_TOKENS = 16  # tokens of a document
+_CHUNK = 16  # documents ablated together
+_ACTIVATIONS = 2**22  # activations of a layer in memory at once
+# Largest number of floating-point operations of an ablation, and the approximate rate a second.
 _BUDGET = {"cpu": (1e13, 6e10)}
 _ELSEWHERE = (2e15, 2e13)
 

@@ -65,8 +65,8 @@ from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import CountSettings, StoredCounts
 
-LEAST_NULLS = 19  # that show significance at 5 %
-MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again at work
+LEAST_NULLS = 19  # least number of nulls that can show significance at 5 %
+MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again during the analysis
 
 
 def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAnalysis:
@@ -132,7 +132,7 @@ def _model_options(
     options = local_model_options(options, "model")
     if options.model is None:
         return options, (), ()
-    from jaxpe.analysis.corpus.model import model_positions  # brings Flax
+    from jaxpe.analysis.corpus.model import model_positions  # imports Flax
 
     model = model_positions(options.model)
     length, how = options.length, "pass another `model`"

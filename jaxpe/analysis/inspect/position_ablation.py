@@ -18,7 +18,7 @@ from jaxpe.analysis.inspect.result import AblationStage, PositionMove
 from jaxpe.analysis.inspect.token_loss import token_losses
 from jaxpe.nn import CausalLM, MaskedLM, functionalize, pooled, trunk
 
-_FAR = 1000  # positions that a model without a table is shifted by
+_FAR = 1000  # shift of the positions of a model without a table
 _LEAST = 1e-12
 
 

@@ -69,7 +69,7 @@ def token_cost(encoding: Encoding, coordinates: int, sizes: EncodingSizes) -> To
     program, arrays = hooks_program(encoding, coordinates, sizes)
     loops = list(_loops(jax.make_jaxpr(program)(*arrays).jaxpr))
     flops, moved = _flops_and_bytes(program, arrays)
-    for body, times in loops:  # of which compiled programs count one round
+    for body, times in loops:  # loops, of which the compiler's cost counts one round
         per_round = _flops_and_bytes(core.jaxpr_as_fun(body), body.in_avals)
         flops, moved = (
             total + (times - 1) * each

@@ -10,9 +10,9 @@ from jaxpe.encodings.analysis.expressiveness import RESOLUTION
 from jaxpe.encodings.analysis.properties import _content, _Layer, _profiles, perturbed_params
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
-# Lengths at which sequences are tried; a stretch is what each has beyond the one before.
+# Tested multiples of the length; a stretch is the part of each beyond the previous one.
 MULTIPLES = (1, 2, 4, 8)
-# Share of the smallest step inside at which neighbours still count as told apart.
+# Share of the smallest step within the length at which neighbours still count as distinct.
 KEPT = 0.1
 
 

@@ -72,7 +72,7 @@ def proposition_6(
     fit = smacof(
         D, dim=dim, init=mds.coordinates, max_iterations=max_iterations, tolerance=tolerance
     )
-    # Where both are exact, what is left is rounding and has no order.
+    # If both are exact, the rest is rounding and has no order.
     exact = len(B) * jnp.finfo(B.dtype).eps
     minimal = less_equal(
         jnp.where(fit.initial_stress <= exact, 0.0, fit.initial_stress),
