@@ -169,6 +169,7 @@ def _power_method(
     *,
     f: Callable[[Array], Array],
 ) -> OperatorNorm:
+    """Power method on JᵀJ, by forward and transposed products of the linearised f."""
     _, push = jax.linearize(f, x)
     pull = jax.linear_transpose(push, x)
 

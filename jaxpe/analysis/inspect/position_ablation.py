@@ -90,6 +90,7 @@ def ablate_positions(
 def _loss_ablation(
     sample: Sample, moved: dict[str, np.ndarray], mask_id: int | None, progress: Progress
 ) -> AblationStage:
+    """Change of a language model's loss, paired by document."""
     causal = isinstance(sample.module, CausalLM)
     batches = [{"ids": ids} for ids in row_batches(sample.rows, batch_size(sample))]
     if not causal:
@@ -118,6 +119,7 @@ def _loss_ablation(
 def _embedding_ablation(
     sample: Sample, moved: dict[str, np.ndarray], progress: Progress
 ) -> AblationStage:
+    """Cosines of an encoder's output with the original one."""
     apply, params = functionalize(sample.module, method=_hidden)
     run, size = jax.jit(apply), batch_size(sample)
     batches = [

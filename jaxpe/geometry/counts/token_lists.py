@@ -290,6 +290,7 @@ def _frequent(
 
 
 def _rare(cells: _Cells, words: int) -> tuple[RareWords, Array | None]:
+    """Rare words in columns of `MOST_RARE` slots, cut into blocks of about `_RARE_PAIRS` pairs."""
     number = np.bincount(cells.word, minlength=words)
     order = np.argsort(cells.word, kind="stable")
     rounded = rounded_size(max(words, _FEW_RARE), steps=4)

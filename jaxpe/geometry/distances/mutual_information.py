@@ -244,6 +244,7 @@ def _chance_copies(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
 def _pairwise_information(
     ids: Array, mask: Array, key: Array, *, estimator: EntropyEstimator, permutations: int
 ) -> PositionalInformation:
+    """Information of all pairs i < j, one by one, with a null of permuted documents."""
     n = ids.shape[1]
     rows, columns = np.triu_indices(n, 1)
 

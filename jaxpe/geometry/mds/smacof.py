@@ -175,6 +175,7 @@ def _fit(
     max_iterations: int | Array,
     tolerance: float | Array,
 ) -> Smacof:
+    """Descend to a stationary point, leave it if it is a saddle, and descend again."""
     by_tiles = isinstance(D, PointCloud)
     problem = _tiled_problem(D, weights) if by_tiles else _matrix_problem(D, weights, start.dtype)
     moves = (D.present[:, None] & _free_columns(columns)[None, :]).astype(start.dtype)
