@@ -16,9 +16,9 @@ from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.extrapolation.intervals import pair_level, seed_interval, seed_mean
 from jaxpe.analysis.training_run import Evaluation, TrainedRun, choices, evaluations, read_run
 
-# What may differ between runs that are seeds of one configuration: seeds, and how it is watched.
+# Options that may differ between seeds of one configuration: seeds and logging.
 NOT_TRAINED = ("seed", "init_seed", "checkpoint_every", "keep", "probe_at", "devices", "accumulate")
-# What the held-out documents depend on, beside the corpus and the seed, which is a repeat.
+# Options that determine the held-out documents, besides the corpus and the seed.
 _OF_DOCUMENTS = ("held_out", "length", "special", "text_field", "label_field")
 
 
@@ -202,7 +202,7 @@ def _pair_warnings(first: TrainedRun, other: TrainedRun) -> list[str]:
     refuse("tasks", [run.vocabulary.task for run in runs])
     refuse("classes", [", ".join(sorted(run.vocabulary.classes)) for run in runs])
     refuse("shares of masked tokens", [f"{run.config.mask_rate:g}" for run in runs])
-    if first.vocabulary.task != "classify":  # a loss per token depends on what a token is
+    if first.vocabulary.task != "classify":  # a loss per token depends on the tokenizer
         sizes = [f"{len(run.vocabulary.tokens):,} tokens" for run in runs]
         refuse("vocabularies", sizes, differ=other_tokens)
     warnings = []

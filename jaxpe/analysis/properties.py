@@ -158,7 +158,7 @@ _ROWS: Mapping[About, Callable[[CatalogueEntry, EncodingSizes], Any]] = {
 
 def _check_sizes(options: PropertyOptions) -> None:
     """Raise `InputError` for sizes that some encoding does not allow, or beyond memory."""
-    # Properties are tried on TRIED tokens inside the length.
+    # Properties are tested on TRIED tokens within the length.
     bounds = {"dim": 1, "heads": 1, "head_dim": 1, "length": 2 * TRIED}
     for name, least in bounds.items():
         check_range(name, getattr(options, name), least=least, most=LARGEST_SIZE)

@@ -14,7 +14,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.files import content_hash, write_file
 from jaxpe._core.results import load_result, result_files
 
-_FORMAT = 1  # of the files; another number makes older ones stale
+_FORMAT = 1  # version of the files; another number makes older ones stale
 
 
 class StageCache(NamedTuple):

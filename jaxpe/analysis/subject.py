@@ -18,7 +18,7 @@ from jaxpe.training.build import build_model
 from jaxpe.training.config import load_config
 from jaxpe.training.documents import Vocabulary, has_labels, load_data
 
-LENGTH = 64  # positions, where none are asked for
+LENGTH = 64  # positions by default
 
 # Of `SubjectOptions`, under the names that `TrainConfig` has for them; a run has its own.
 _READING = ("length", "tokenizer", "task", "text_field", "skip_nulls", "label_field", "data_dir")
@@ -59,13 +59,11 @@ class SubjectOptions:
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
         length: number of positions, special tokens included; 64 when absent.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
-            words when absent, or that of the model.
-        task: classify, mlm (masked words) or causal (next word); without labels mlm when absent.
-        seed: random seed of all draws.
-        text_field: column or key with the text, in files with columns.
-        skip_nulls: leave out rows whose text is null or missing, and say how many.
-        label_field: column or key with the class; label when absent.
-        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+            words when absent, or the model's own. task: classify, mlm (masked words) or causal
+        (next word); without labels mlm when absent. seed: random seed of all draws. text_field:
+        column or key with the text, in files with columns. skip_nulls: leave out rows whose text is
+        null or missing, and say how many. label_field: column or key with the class; label when
+        absent. data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
 
     source: str = "stdlib"
@@ -82,7 +80,7 @@ class SubjectOptions:
 
 
 class _Model(NamedTuple):
-    config: TrainConfig  # how documents are read
+    config: TrainConfig  # options for reading documents
     module: Any  # None where it is built from the vocabulary
     description: str
     trained: bool = True

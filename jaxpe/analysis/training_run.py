@@ -81,7 +81,7 @@ class Choice(NamedTuple):
     origin: str
 
 
-# What decides an option that is not set, where it is not a default.
+# Sources of unset options that have no default.
 _ORIGINS = {
     "decoder_encoding": "encoding",
     "model.hidden": "4 times model.dim",

@@ -250,7 +250,7 @@ def as_positions(positions: ArrayLike) -> Array:
     """
     original, positions = positions, numbers(positions, "positions")
     if jnp.issubdtype(positions.dtype, jnp.integer):
-        # NumPy's own 64 bits, which JAX may have cut already, or those of an array of JAX.
+        # NumPy's 64 bits, before JAX truncates them, or the bits of a JAX array.
         _check_range(original if isinstance(original, np.ndarray) else positions)
         return positions.astype(jnp.int32)
     if not jnp.issubdtype(positions.dtype, jnp.floating) or positions.dtype.itemsize < 4:
@@ -269,7 +269,7 @@ def _check_range(positions: ArrayLike) -> None:
     fits = np.can_cast(positions.dtype, np.int32)
     if fits or is_traced(positions) or not np.size(positions):
         return
-    values = np.asarray(positions)  # a known array of JAX would be traced by np.min itself
+    values = np.asarray(positions)  # np.min would trace even a concrete JAX array
     for extreme in (values.min(), values.max()):
         if not -(2**31) <= int(extreme) < 2**31:
             raise ValueError(f"position {extreme} is beyond 32 bits: pass smaller ones, or floats")
@@ -354,7 +354,7 @@ def _differences(i: Array, j: Array) -> Array:
 
 
 def _wider(i: Array, j: Array) -> jnp.dtype:
-    # Of int32, float32 and float64 the later; jnp.promote_types refuses when promotion is strict.
+    # The later of int32, float32 and float64; jnp.promote_types fails under strict promotion.
     return max(i.dtype, j.dtype, key=lambda dtype: (dtype.kind == "f", dtype.itemsize))
 
 
@@ -418,7 +418,7 @@ def scaled(x: ArrayLike, factor: float | ArrayLike) -> Array:
 
 
 def vector_dtype(positions: ArrayLike) -> jnp.dtype:
-    """The dtype of vectors made from positions alone: that of floats, the default for integers."""
+    """The dtype of vectors of positions alone: their own for floats, else the default."""
     dtype = as_positions(positions).dtype
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 

@@ -23,8 +23,8 @@ from jaxpe.encodings.base import (
     vector_dtype,
 )
 
-# Hooks that take one array and its positions, and those that take positions of queries and keys,
-# behind so many arrays.
+# Hooks of one array with its positions, and hooks of query and key positions after the given number
+# of arrays.
 _SINGLE = ("embed", "query", "key")
 _PAIRS = {"products": 2, "bias": 2, "mask": 2, "weights": 2, "value": 1}
 
@@ -93,7 +93,7 @@ def chain(*encodings: Encoding | LayerPattern) -> Encoding | LayerPattern:
 
 
 def _chained(encodings: Sequence[Encoding]) -> Encoding:
-    for hook in ("products", "weights"):  # there is no sum of two softmaxes
+    for hook in ("products", "weights"):  # two replacements of the softmax cannot be combined
         several = [i for i, part in enumerate(encodings) if part.defines(hook)]
         if len(several) > 1:
             raise ValueError(f"encodings {several} of the chain all define `{hook}`: chain one")

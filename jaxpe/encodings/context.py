@@ -1,6 +1,6 @@
 """Sums and convolutions over the tokens of a row, for encodings that depend on the hidden states.
 
-Both skip padding, restart at each segment of a packed row, and continue from a carry, so a row in
+Both skip padding, restart at each segment of a packed row, and continue from a carry. So a row in
 pieces gives the same result as the whole row.
 """
 
@@ -90,7 +90,7 @@ def preceding(values: ArrayLike, rows: Rows, count: int, *, after: int = 1) -> t
         order = jnp.argsort(~valid, axis=-1, stable=True)
         values = jnp.take_along_axis(values, _expanded_flags(order, values, after), axis=axis)
     tokens = jnp.concatenate([carry.astype(values.dtype), values], axis=axis)
-    # Of each token the index in `tokens` (of padding, that of the last token before it), and that
+    # The index of each token in `tokens` (for padding, of the last token before it), and the index
     # of the first token of its segment.
     index = jnp.cumsum(valid, axis=-1, dtype=jnp.int32) + (count - 2)
     first = jnp.zeros_like(index)
@@ -145,5 +145,6 @@ def _expanded_flags(flags: ArrayLike, values: Array, after: int) -> Array:
 
 
 def _segmented_add(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Associative addition of sums and their segment starts: a start drops the sum before it."""
     (a, started), (b, fresh) = left, right
     return jnp.where(fresh, b, a + b), started | fresh

@@ -87,8 +87,8 @@ class _Registered(NamedTuple):
     function: Callable[..., Any]
 
 
-# The one state of a module in this package: a name given on the command line or in a saved
-# configuration has to lead to a function, also to one of a module that this package has not seen.
+# The only module state of this package: a name on the command line or in a saved configuration must
+# lead to a function, possibly of a module outside this package.
 _REGISTERED: dict[str, _Registered] = {}
 
 
@@ -253,7 +253,7 @@ def _imported_entry(name: str) -> CatalogueEntry:
     """The entry that `my_module:my_encoding` names; its hooks are not tried yet."""
     module_name, _, attribute = name.partition(":")
     if "" not in sys.path:
-        sys.path.append("")  # the current directory, behind all installed modules
+        sys.path.append("")  # the current directory, after all installed modules
     importlib.invalidate_caches()
     try:
         module = importlib.import_module(module_name)
@@ -279,7 +279,7 @@ def _imported_entry(name: str) -> CatalogueEntry:
 
 def _checked_entry(entry: CatalogueEntry) -> CatalogueEntry:
     """The entry after a trial of its hooks, with its vectors described if it defines them."""
-    from jaxpe.encodings.analysis.hooks import hooks_program  # which imports this module
+    from jaxpe.encodings.analysis.hooks import hooks_program  # a circular import otherwise
 
     sizes = EncodingSizes(length=8)
     try:

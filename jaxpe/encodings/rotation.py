@@ -14,7 +14,7 @@ def rotate(x: Array, cos: Array, sin: Array, *, interleaved: bool) -> Array:
     All have one rank; axes of cos and sin before the last may be 1. It computes in the dtype of cos
     and returns the dtype of x. Pairs are (x_2k, x_2k+1) when interleaved, else (x_k, x_k+dim/2).
 
-    The map is linear in x and its matrix orthogonal (up to a factor in cos and sin), so the
+    The map is linear in x and its matrix orthogonal (up to a factor in cos and sin). So the
     cotangent of x is the cotangent of the result, rotated back: L̇x = R(−φ) L̇y. JAX's transpose of
     this code is exactly that, in as many loops, and stores only cos and sin; x is stored only if
     the angles are differentiated too. A custom rule would gain nothing: `jax.custom_vjp` would
@@ -31,7 +31,7 @@ def rotate(x: Array, cos: Array, sin: Array, *, interleaved: bool) -> Array:
         # (a + ib)·e^{iφ}: where 16-bit numbers are widened, XLA on CPU does this fastest.
         z = lax.complex(first, second) * lax.complex(cos, sin)
         return jnp.stack([z.real, z.imag], axis=-1).reshape(x.shape).astype(x.dtype)
-    # Two halves with zeros for the other, added, are one loop; putting them together is two.
+    # Adding two halves padded with zeros is one loop; concatenating them is two.
     paddings = ((0, 1, 1), (1, 0, 1)) if interleaved else ((0, half, 0), (half, 0, 0))
     halves = (first * cos - second * sin, second * cos + first * sin)
     left, right = (_padded(y, *padding) for y, padding in zip(halves, paddings, strict=True))

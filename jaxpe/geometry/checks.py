@@ -17,15 +17,15 @@ from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import available_bytes, check_bytes
 
-_MOST_CHECKED = 4096**2  # entries of a matrix that are looked at
-_ROUNDING = 1e-3  # of the largest distance: how far D may be from what it is to be
-# By ‖x‖² + ‖y‖² − 2x·y in float32 the diagonal is not 0. Inner products have their largest entry
-# there.
+_MOST_CHECKED = 4096**2  # matrices with more entries are not checked
+_ROUNDING = 1e-3  # allowed deviation, as a share of the largest distance
+# Distances from ‖x‖² + ‖y‖² − 2x·y in float32 have a nonzero diagonal, but a small one. A matrix
+# of inner products has its largest entries on the diagonal, and is refused.
 _DIAGONAL = 0.05
 _NEGATIVE = -1e-6  # least probability, after subtractions
-_SUM = 1e-2  # how far a sum over a vocabulary of 1e6 in float32 may be from 1
+_SUM = 1e-2  # rounding error of a sum over a vocabulary of 1e6 in float32
 _FEW = 2**24  # numbers that always fit in memory
-_MOST = 2**31  # of one array
+_MOST = 2**31  # numbers of one array
 
 
 def host_floats(x: Any) -> Any:
@@ -51,7 +51,7 @@ def check_distances(D: Any) -> None:
         check_numeric(D, "the matrix of distances")
     if np.size(values) > _MOST_CHECKED:
         return
-    if present is not None and not is_traced(values, present):  # what is absent is not looked at
+    if present is not None and not is_traced(values, present):  # absent positions are not checked
         both = np.asarray(present)[..., None] & np.asarray(present)
         values = np.where(both, values, 0) if both.shape == np.shape(values) else values
     matrix = _square(values)
@@ -93,7 +93,7 @@ def checked_encoding(P: Any) -> Any:
 
 def _check_magnitude(name: str, largest: float, dtype: Any) -> None:
     """Raise for numbers whose squares are 0, inf or without digits."""
-    wide = jax.dtypes.canonicalize_dtype(dtype) == np.float64  # which JAX has only where enabled
+    wide = jax.dtypes.canonicalize_dtype(dtype) == np.float64  # which JAX has only if enabled
     limits = jnp.finfo(jnp.float64 if wide else jnp.float32)
     most = (float(limits.max) * float(limits.eps)) ** 0.5
     if 0 < largest < np.inf and not 1 / most < largest < most:
@@ -155,7 +155,7 @@ def _is_distribution(sums: Any, least: Any) -> Any:
 
 def check_counts(counts: Any, name: str = "counts") -> None:
     """Raise for numbers that are negative, NaN or infinite; traced numbers pass."""
-    numbers = _concrete_numbers(counts, as_floats=False)  # tables of whole numbers are large
+    numbers = _concrete_numbers(counts, as_floats=False)  # spares large integer tables a pass
     if numbers is not None and not (numbers.min() >= 0 and numbers.max() < np.inf):
         wrong = numbers.min() if not numbers.min() >= 0 else numbers.max()
         raise InputError(f"{name} must be finite and at least 0, not {wrong}")
@@ -242,7 +242,7 @@ def check_size(name: str, value: Any, *, least: int = 1, each: int = 1) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    value = int(value)  # numbers of NumPy overflow
+    value = int(value)  # products of NumPy integers overflow
     if value < least:
         raise InputError(f"{name} must be at least {least}, not {value}")
     if value * each > _FEW:

@@ -16,10 +16,10 @@ Axes = int | Sequence[int]
 class OutputAxes(NamedTuple):
     """The axes of an output by their role in the kernel; 0 is the batch."""
 
-    shape: tuple[int, ...]  # of one example's output
-    trace: tuple[int, ...]  # averaged over their diagonal, ascending
-    diagonal: tuple[int, ...]  # of which only the diagonal is kept, ascending
-    free: tuple[int, ...]  # all others but the batch
+    shape: tuple[int, ...]  # shape of one example's output
+    trace: tuple[int, ...]  # axes averaged over their diagonal, ascending
+    diagonal: tuple[int, ...]  # axes of which only the diagonal is kept, ascending
+    free: tuple[int, ...]  # all other axes except the batch
 
     @property
     def paired(self) -> bool:

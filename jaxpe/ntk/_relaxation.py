@@ -72,8 +72,8 @@ def _finite(time: Array) -> tuple[Array, Array]:
 
 def _differences(x: Array, time: Array, nonzero: Array) -> Array:
     """Divided differences (f(x_i) − f(x_j))/(x_i − x_j), or derivatives for close x, `[m, m]`."""
-    # Near is where the function is all but a polynomial between them: it changes over 1/c, or over
-    # x itself where that is more.
+    # Two x are near if the function is nearly a polynomial between them: it varies on the scale
+    # 1/c, or x itself if that is larger.
     a, b = x[:, None], x[None, :]
     both = nonzero[:, None] & nonzero[None, :]
     apart = a - b

@@ -18,8 +18,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as
 from jaxpe._core.jaxprs import inner_jaxprs
 from jaxpe.ntk._checks import Apply, Inputs, Params
 
-# A weight is still the same numbers after these, so inner products of its Jacobians are too; after
-# a conversion only if it is to floats, since what is rounded to integers has no derivative.
+# These only move the numbers of a weight, so inner products of its Jacobians do not change. A
+# conversion must be to floats, because rounding to integers has no derivative.
 ISOMETRIES = ("convert_element_type", "copy", "reshape", "squeeze", "transpose")
 MOVES = (*ISOMETRIES, "broadcast_in_dim", "concatenate", "dynamic_slice", "gather", "slice")
 CALLS = ("jit", "pjit")
@@ -50,7 +50,7 @@ class _Leaf(NamedTuple):
     index: int
 
 
-# Of an equation that a leaf enters: it, its operands and its results, to results in their place.
+# (equation with a leaf, its operands, its results) to replacements of the results.
 Visit = Callable[[JaxprEqn, Sequence[Any], list[Any]], list[Any]]
 
 
@@ -192,7 +192,7 @@ def _plain(value: Any) -> Any:
 def _bind(eqn: JaxprEqn, values: Sequence[Any], inside: Jaxpr) -> list[Any]:
     """Outputs of one equation of a jaxpr, evaluated as a jaxpr of its own."""
     pairs = zip(eqn.invars, values, strict=True)
-    operands = {v: value for v, value in pairs if isinstance(v, Var)}  # one may come twice
+    operands = {v: value for v, value in pairs if isinstance(v, Var)}  # a variable may occur twice
     parts = {"invars": list(operands), "outvars": eqn.outvars, "effects": eqn.effects}
     alone = ClosedJaxpr(inside.replace(constvars=[], eqns=[eqn], **parts), [])
     return jaxpr_as_fun(alone)(*map(_plain, operands.values()))
@@ -291,9 +291,9 @@ def _patches(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
 
 def _convolution(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
     """The convolution of an equation, with a transpose that is fast in loops."""
-    # Inside of loops XLA on CPUs takes a convolution ten times as long whose kernel has its inputs
-    # and outputs in another order than the usual one, as JAX's transpose has. So the derivative by
-    # the images is written as the same convolution with both exchanged, whose transpose has not.
+    # Inside loops on CPUs, XLA takes ten times as long for a convolution whose kernel has inputs
+    # and outputs in an unusual order, as in JAX's transpose. So the derivative by the images is
+    # written as this convolution with both exchanged, whose transpose has the usual order.
     numbers = eqn.params["dimension_numbers"]
     outputs, inputs, *spatial = numbers.rhs_spec
     exchanged = numbers._replace(rhs_spec=(inputs, outputs, *spatial))

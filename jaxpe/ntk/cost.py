@@ -27,9 +27,9 @@ from jaxpe.ntk._structure import (
     trace_example,
 )
 
-# Bytes that blocks of Jacobians may take together, unless one pair of examples takes more, and
-# that all intermediate results behind a piece of a block may take: about what a core's cache
-# holds. On CPUs more is slower and takes memory (experiments/benchmarks/ntk.py).
+# Bytes of all blocks of Jacobians together, unless one pair of examples takes more, and of all
+# intermediate results of a piece of a block: about a core's cache. On CPUs larger sizes are slower
+# and take memory (experiments/benchmarks/ntk.py).
 BUDGET, WORKSPACE = 2**28, 2**22
 
 
@@ -60,18 +60,18 @@ def ntk_cost(
 ) -> NtkCost:
     """FLOPs and memory of `empirical_ntk`.
 
-    With N₁ and N₂ examples, O outputs each, of which the kernel needs Q pairs (O where all are
-    traced or diagonal, O² where none is), P parameters and FP the FLOPs of one forward pass (of
-    products, counted in the jaxpr), whole Jacobians take
+    There are N₁ and N₂ examples with O outputs each, and P parameters. The kernel needs Q pairs of
+    outputs: O if all are traced or diagonal, O² if none is. FP are the FLOPs of one forward pass
+    (of products, counted in the jaxpr). Then whole Jacobians take
 
         (N₁ + N₂)(1 + 2 O) FP + 2 N₁ N₂ Q P
 
-    FLOPs (more where a table is read: s rows of it are multiplied out as if it were a weight). A
-    weight of shape (i, k) that multiplies s rows of one example, and nothing else, adds
-    2 s² (i + Q k) for a pair in place of 2 Q i k, and saves 2 O s i k for an example, where that is
-    less (a table of which s rows are read: i = 1). See Table 1 of Novak et al. (2022). Not counted:
-    where x2 is None about half of the pairs are left out, and Jacobians of x2 are formed once for
-    every block of x1.
+    FLOPs (more where a table is read: s rows of it are multiplied out as if it were a weight). Let
+    a weight of shape (i, k) multiply s rows of one example and nothing else (for a table of which s
+    rows are read, i = 1). It then adds 2 s² (i + Q k) for a pair instead of 2 Q i k, and saves 2 O
+    s i k for an example, where that is less. See Table 1 of Novak et al. (2022). Not counted: where
+    x2 is None about half of the pairs are left out, and Jacobians of x2 are formed once for every
+    block of x1.
 
     Arguments as for `empirical_ntk`.
 
@@ -101,7 +101,7 @@ def estimate(
     outputs = axes.outputs
     factored = leaves_in_factors(example, leaves, axes, n1, n2)
     uses = [example.uses[leaf] for leaf in factored]
-    # Of the forward pass the weights that multiply, and what it takes to multiply those out.
+    # FLOPs of multiplying weights in the forward pass, and of multiplying out unfactored ones.
     inside = sum(2 * u.rows * sizes[i] for i, u in example.uses.items() if not u.lookup)
     formed = sum(2 * u.rows * sizes[i] for i, u in example.uses.items() if i not in factored)
     jacobian = forward * (1 + outputs) + outputs * (max(forward - inside, 0) + formed)
@@ -135,7 +135,7 @@ def piece_size(example: Example, leaves: Sequence[jax.Array], axes: OutputAxes) 
     """Examples that may be differentiated at a time."""
     results = numbers_made(example.jaxpr.jaxpr)
     rows = sum(use.rows * use.outputs for use in example.uses.values())
-    # Backwards, for every output: what is kept of the products, and a few results at a time.
+    # For every output, the backward pass stores the rows of products and a few results at a time.
     numbers = results + axes.outputs * (rows + 3 * largest_result(example.jaxpr.jaxpr))
     return max(1, int(WORKSPACE / (numbers * _itemsize(leaves) + 1)))
 
@@ -151,7 +151,7 @@ def _block(
     alone = per_example * n1 + per_pair * n1**2
     if symmetric and alone <= room:
         return n1, float(alone)
-    # 2·kept·b + by_pair·b² numbers fit the budget, solved for b.
+    # 2·per_example·b + per_pair·b² numbers fit the budget, solved for b.
     fits = room / (per_example + math.sqrt(per_example**2 + per_pair * room))
     block = max(1, min(int(fits), max(n1, n2)))
     return block, float(2 * per_example * block + per_pair * block**2)

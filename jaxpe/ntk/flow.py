@@ -186,7 +186,7 @@ def solve_flow(
     return solution.ys
 
 
-# With a function of its own, diffrax compiles once for the same velocity.
+# A separate function, so that diffrax compiles once for the same velocity.
 def _velocity_at(velocity: Callable[[Array], Array], t: Array, P: Array, args: None) -> Array:
     return velocity(P)
 
@@ -255,7 +255,7 @@ def linearised_training(
 
         params, opt_state = state
         value_and_outputs, gradient = jax.value_and_grad(objective, has_aux=True)(params)
-        with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
+        with jax.numpy_dtype_promotion("standard"):  # Optax does not support strict promotion
             updates, opt_state = optimizer.update(gradient, opt_state, params)
         params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), params, updates)
         return (params, opt_state), value_and_outputs
@@ -267,7 +267,7 @@ def linearised_training(
         return states, (TrainingGap(value, linear_value, _norm(y - y_linear), moved), _norm(y))
 
     start = (params, optimizer.init(params))
-    # A step more than asked for: it tells what the others came to, and compiles nothing anew.
+    # One more step records the result of the last update, without another compilation.
     _, (gap, outputs) = lax.scan(step, (start, start), length=steps + 1)
     return gap._replace(
         output_distance=gap.output_distance / _nonzero_norm(outputs[0]),

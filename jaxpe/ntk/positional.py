@@ -1,8 +1,8 @@
 """The kernel α and the forcing b of the gradient flow on positions, for any model and loss.
 
-A model is `f(P, example) -> outputs`, a loss `loss(outputs, example) -> scalar`, P `[n, d]` holds
-the position vectors, and `examples` is a pytree of arrays `[examples, ...]`, over which the
-expected loss is the mean. Compiled once for the same functions.
+A model is `f(P, example) -> outputs`, a loss `loss(outputs, example) -> scalar`, and P `[n, d]`
+holds the position vectors. `examples` is a pytree of arrays `[examples, ...]`; the expected loss is
+the mean over them. Programs are compiled once for the same functions.
 
 Arrays that f closes over are constants of the program. jaxlib 0.10.2 computes wrong derivatives of
 loops over constants on CPUs, so pass a model's weights as arguments: `jax.jit(lambda weights:
@@ -25,7 +25,7 @@ from jaxpe.ntk.examples import expectation
 Model = Callable[[Array, Any], Array]
 Loss = Callable[[Array, Any], Array]
 Blocks = Literal["trace", "full"]
-Positions = Shaped[ArrayLike, "..."]  # [n, d]; what is not raises an error that says so
+Positions = Shaped[ArrayLike, "..."]  # [n, d]; other arrays raise an error that names the shape
 
 
 @partial(jax.jit, static_argnames=("f", "loss", "blocks", "batch_size"))
@@ -122,7 +122,7 @@ def positional_fisher(
     """Monte Carlo Fisher: an unbiased, positive semi-definite block trace for cross-entropy.
 
     For logits z and cross-entropy, ∂²loss/∂z² is the covariance of ∂loss/∂z over targets drawn
-    from softmax(z), so α is the Fisher information E[g gᵀ] of the gradients g by P for such targets
+    from softmax(z), So α is the Fisher information E[g gᵀ] of the gradients g by P for such targets
     (Martens 2020): one backward pass a sample, whatever the size of the vocabulary.
 
     Args:

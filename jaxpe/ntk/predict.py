@@ -168,7 +168,7 @@ class _Layout(NamedTuple):
     """Layout of outputs as rows of a matrix."""
 
     axes_kept: tuple[int, ...]  # axes that the kernel has, the batch first
-    traced: tuple[int, ...]  # over which it was traced
+    traced: tuple[int, ...]  # axes over which it was traced
 
     @classmethod
     def from_shape(cls, shape: tuple[int, ...], trace_axes: Axes) -> "_Layout":

@@ -141,7 +141,7 @@ def _largest(
 
     def step(j, carry):
         Q, AQ, alphas, betas, scale, w, beta = carry
-        # Nothing but rounding errors is left: the q so far span a subspace of their own.
+        # The rest is rounding error: the vectors q span an invariant subspace.
         closed = beta <= eps * steps * scale
         fresh = _orthogonal(Q, starts[j])
         q = jnp.where(closed, fresh / jnp.linalg.norm(fresh), w / jnp.where(closed, 1.0, beta))
@@ -162,7 +162,7 @@ def _largest(
     Q, AQ, alphas, betas, _, _, last = lax.fori_loop(0, steps, step, start)
     T = jnp.diag(alphas) + jnp.diag(betas[1:], 1) + jnp.diag(betas[1:], -1)
     S = jnp.linalg.eigh(T).eigenvectors[:, ::-1][:, :num]
-    # vᵀ A v with v = Qᵀ s: only A has a derivative, that of v is 0 where it is an eigenvector.
+    # vᵀ A v with v = Qᵀ s: only A is differentiated; dv contributes 0 for an eigenvector v.
     return Lanczos(jnp.sum(dot(S.T, Q) * dot(S.T, AQ), axis=1), last * jnp.abs(S[-1]))
 
 

@@ -37,7 +37,7 @@ def parameter_sensitivity(f: Apply, params: Params, x: Inputs, *, key: Array) ->
 
 
 def warn_of_dead_parameters(f: Apply, params: Params, x: Inputs) -> None:
-    """Warn where all parameters but those of one layer have a Jacobian of exactly 0 at x.
+    """Warn if only the parameters of one layer have a nonzero Jacobian at x.
 
     A layer is a kernel and its bias: leaves of one parent, or two leaves if all have one parent.
     """

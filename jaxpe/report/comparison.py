@@ -31,7 +31,7 @@ _COLOURS = (
     style.WINE, style.INDIGO, style.BROWN,
 )  # fmt: skip
 _DASHES = ("-", "--", ":")
-_MOST_LISTED = 2  # settings beside a name
+_MOST_LISTED = 2  # settings after a name
 _LISTED = 200  # characters of a value in a table
 
 

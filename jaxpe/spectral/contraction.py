@@ -1,8 +1,8 @@
 r"""Effect of phases on the spectrum of logits, and its limits.
 
-Rotary logits of one frequency θ are Re[W ∘ E], with W the Gram matrix of complex pairs and
-E_mn = e^{i(m−n)θ}, which is positive semidefinite, of rank one, with unit diagonal. Lemma B.1 of
-arXiv 2505.13027 calls W ∘ E a contraction of W. What holds:
+Rotary logits of one frequency θ are Re[W ∘ E], with W the Gram matrix of complex pairs and E_mn =
+e^{i(m−n)θ}. E is positive semidefinite, of rank one, with unit diagonal. Lemma B.1 of arXiv
+2505.13027 calls W ∘ E a contraction of W. What holds:
 
 - For W ⪰ 0 and E ⪰ 0 the eigenvalues of W ∘ E lie between min E_ii · λ_min(W) and
   max E_ii · λ_max(W) (Schur; Theorem 5.3.4 of Horn & Johnson 1991). With a constant diagonal of E
@@ -13,8 +13,9 @@ arXiv 2505.13027 calls W ∘ E a contraction of W. What holds:
   matrices. So no norm of its singular values grows, and for symmetric W its eigenvalues stay
   between the extreme ones of W. For Toeplitz W with symbol f the symbol becomes (f(ω − θ) + f(ω +
   θ))/2, of no greater amplitude.
-- Where all pairs of queries and keys have the same W ⪰ 0, as in the lemma, the sum over frequencies
-  is W ∘ Ē with Ē the mean of the cosines, positive semidefinite with unit diagonal: it contracts W.
+- If all pairs of queries and keys have the same W ⪰ 0, as in the lemma, the sum over frequencies is
+  W ∘ Ē, with Ē the mean of the cosines. Ē is positive semidefinite with unit diagonal, so W ∘ Ē
+  contracts W.
 
 What does not follow:
 

@@ -273,7 +273,7 @@ def sum_parts(
         valid_pairs &= expand_rank(jnp.tri(n, dtype=bool), valid_pairs.ndim)
     axes = tuple(range(len(documents)))
 
-    def clear(x):  # before it is squared, or what is not finite comes back through derivatives
+    def clear(x):  # before squaring, or numbers that are not finite return through derivatives
         return jnp.where(valid_pairs[..., None, :, :], x, jnp.zeros((), x.dtype))
 
     parts = jax.tree.map(clear, parts)

@@ -14,8 +14,8 @@ from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.spectral.toeplitz import inexact
 
-_SQUARINGS = 32  # two to the power of that many steps of the power method
-_LEAST = 20  # products before a small residual is believed
+_SQUARINGS = 32  # each squaring doubles the steps of the power method
+_LEAST = 20  # products before a small residual is trusted
 
 
 class OperatorNorm(NamedTuple):
@@ -55,8 +55,8 @@ def spectral_norm(A: Real[ArrayLike, "... m n"]) -> Float[Array, "..."]:
     return _largest(A if A.shape[-2] >= A.shape[-1] else jnp.swapaxes(A, -1, -2))
 
 
-# As a derivative of its own: through the scale it would overflow, and through 2³² multiplications
-# of the trace it would not be u vᵀ.
+# A custom derivative: differentiating the scale would overflow, and differentiating 2³²
+# multiplications of the trace would not give u vᵀ.
 @jax.custom_jvp
 def _largest(A: Array) -> Array:
     return _largest_and_gradient(A)[0]
@@ -104,7 +104,7 @@ def _dominant(G: Array) -> tuple[Array, Array]:
 
 
 # 2^e of the largest float is the largest power of two, but 2^(−e) is below what counts as normal,
-# and processors take that for 0: hence two factors. (Of A / size compilers make A · (1 / size).)
+# and processors flush that to 0: hence two factors. (Compilers turn A / size into A · (1 / size).)
 def _scaled_to_one(A: Array, *, axes: tuple[int, ...]) -> tuple[Array, tuple[Array, Array]]:
     """A over a power of two, with its largest entry in [1, 2), and two factors of the power."""
     largest = lax.stop_gradient(jnp.max(jnp.abs(A), axis=axes, keepdims=True, initial=0))
@@ -169,6 +169,7 @@ def _power_method(
     *,
     f: Callable[[Array], Array],
 ) -> OperatorNorm:
+    """Power method on JᵀJ, by forward and transposed products of the linearised f."""
     _, push = jax.linearize(f, x)
     pull = jax.linear_transpose(push, x)
 

@@ -81,8 +81,8 @@ def attention_entropy(weights: Weights) -> PerQuery:
     [2.0, 1.0]
     """
     a = _wide(weights)
-    none = a < jnp.finfo(a.dtype).tiny  # not so of NaN, which passes
-    # Before the logarithm too: the derivative of what is left out would else be 0 · inf.
+    none = a < jnp.finfo(a.dtype).tiny  # false for NaN, which passes
+    # Before the logarithm too: otherwise the derivative of excluded weights would be 0 · inf.
     return jnp.sum(jnp.where(none, 0, -a * jnp.log(jnp.where(none, 1, a))), axis=-1)
 
 
@@ -196,7 +196,7 @@ def _distances(
     j = _positions(k_positions, n_k, "k_positions", weights.ndim)
     if i.dtype != j.dtype:
         i, j = i.astype(weights.dtype), j.astype(weights.dtype)
-    # Subtracted as integers where they are: float32 ends at 2²⁴.
+    # Integers are subtracted as integers: float32 is exact only up to 2²⁴.
     return jnp.abs(i[..., :, None] - j[..., None, :]).astype(weights.dtype)
 
 

@@ -106,7 +106,7 @@ def symbol(
     middle = t.shape[-1] // 2
     behind, before = t[..., middle + 1 :], t[..., :middle][..., ::-1]
     angles = jnp.arange(1, middle + 1, dtype=omega.dtype)[:, None] * omega[None, :]
-    # Even and odd part apart, so that what cancels does so before it is rounded.
+    # Even and odd parts separately, so that cancelling terms cancel before rounding.
     cos, sin = (f(angles).astype(t.dtype) for f in (jnp.cos, jnp.sin))
     even, odd = t[..., middle, None] + dot(behind + before, cos), dot(behind - before, sin)
     return even + 1j * odd if jnp.iscomplexobj(t) else lax.complex(even, odd)
@@ -171,9 +171,8 @@ def descending_values(A: Inexact[Array, "... n n"], kind: str) -> Float[Array, "
 def _matrix_spectra(A: Array, *, singular: bool) -> Array:
     """Singular values or eigenvalues of every matrix; on a CPU one matrix after another."""
 
-    # LAPACK's batches are shared out among the threads that run the program. Two decompositions of
-    # batches at once, each on one of two threads, wait for ever for a thread that is free (jaxlib
-    # 0.10, seen on two cores).
+    # LAPACK distributes a batch over the threads that run the program. Two batched decompositions
+    # at once, on two threads, deadlock while waiting for a free thread (jaxlib 0.10, on two cores).
     def values(A: Array) -> Array:
         if singular:
             return jnp.linalg.svd(A, compute_uv=False)

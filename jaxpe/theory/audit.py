@@ -17,10 +17,10 @@ Status = Literal[
 ]
 
 
-# Shown where a comparison is over no pairs: 0 ≤ 0.
+# Comparison without pairs: 0 ≤ 0.
 NOTHING_COMPARED = "Every divergence is infinite: nothing can be compared."
 
-# Sentence about a comparison with {lhs} and {rhs} in it, or its choice from the two sides.
+# A sentence with {lhs} and {rhs}, or a function from both sides to one.
 Sentence = str | Callable[["Comparison"], str]
 
 
@@ -49,7 +49,7 @@ class Statement(NamedTuple):
     claim: str
     status: Status
     finding: str
-    sentences: Mapping[str, Sentence] = {}  # nobody adds to it
+    sentences: Mapping[str, Sentence] = {}  # never modified
     evaluate: "Callable[[AuditInputs], Audit]" = _evaluated_by_experiments
 
     def sentence(self, claim: str, sides: Any, *, number: Callable[[float], str] = str) -> str:
@@ -98,7 +98,7 @@ class Audit(NamedTuple):
     hypotheses: dict[str, Comparison]
     conclusions: dict[str, Comparison]
     measured: dict[str, Array]
-    instead: dict[str, Comparison] = {}  # noqa: RUF012  # nobody adds to it
+    instead: dict[str, Comparison] = {}  # noqa: RUF012  # never modified
 
     def add_hypotheses(self, hypotheses: dict[str, Comparison]) -> "Audit":
         """The audit with further hypotheses before its own."""

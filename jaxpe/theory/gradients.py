@@ -105,7 +105,7 @@ def position_gradients(
         }
 
     mean = expectation(gradients, rows, batch_size)
-    # E[δ x] = Pr[both there] E[δ x | both there], and δ is 0 elsewhere.
+    # E[δ x] = Pr[both present] E[δ x | both present], and δ is 0 elsewhere.
     expected = mean["delta"] / jnp.where(mean["pairs"] > 0, mean["pairs"], 1.0)[None]
 
     def by_means(row: tuple[Any, Array]) -> Array:

@@ -121,9 +121,9 @@ def _explained_share(y: Array, fitted: Array, counts: Array) -> Array:
 
 
 def _isotonic_fit(x: Array, y: Array, counts: Array) -> Array:
-    # What does not count stands beyond all others, where a fit can follow without a pull.
+    # Entries that do not count are moved beyond all others, where they do not affect the fit.
     x, y = jnp.where(counts, x, jnp.inf), jnp.where(counts, y, jnp.max(y))
-    # Equal x come with y falling, so that they violate the order and are pooled.
+    # Equal x are sorted by falling y, so that they violate the order and are pooled.
     order = jnp.lexsort((-y, x))
     sums, sizes, top = _pooled_blocks(y[order])
     index = jnp.arange(y.size, dtype=jnp.int32)

@@ -20,8 +20,8 @@ from jaxpe.training.masking import masked_ids, random_positions
 # the last hidden states and the same with all heads.
 Score = Literal["accuracy", "masked", "causal", "embedding"]
 
-LEAST = 4  # positions and documents
-_MATRICES = 8  # of all pairs of positions: sums of halves, in parts and in random order
+LEAST = 4  # least number of positions and documents
+_MATRICES = 8  # matrices of all pairs: sums of halves, by part and in random order
 _SCORES: dict[str, Score] = {"classify": "accuracy", "mlm": "masked", "causal": "causal"}
 
 

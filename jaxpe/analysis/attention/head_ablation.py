@@ -19,10 +19,10 @@ from jaxpe.training.tasks import logits_at
 _RESAMPLES = 400
 _FLIPS = 999
 _LEAST = 4  # documents
-_LEAST_TOKENS = 16  # of a document
-_CHUNK = 16  # documents that are ablated together
-_ACTIVATIONS = 2**22  # of a layer, held at once
-# Floating-point operations that ablation may take, and about how many a second.
+_LEAST_TOKENS = 16  # tokens of a document
+_CHUNK = 16  # documents ablated together
+_ACTIVATIONS = 2**22  # activations of a layer in memory at once
+# Largest number of floating-point operations of an ablation, and the approximate rate a second.
 _BUDGET = {"cpu": (1e13, 6e10)}
 _ELSEWHERE = (2e15, 2e13)
 
@@ -185,10 +185,10 @@ def _paired_shares(drop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _p_values(drop: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """P-value of each head, corrected for the choice among all heads, `[layers, heads]`.
 
-    Each head is compared with the largest of all (Westfall & Young 1993, single step), so that any
-    head is significant by chance in about 5 % of corpora, however many heads there are. The p-value
-    is the larger of two tests. Flipped signs are exact for drops symmetric about 0. Resamples allow
-    for rare documents with large drops or gains.
+    Each head is compared with the largest of all (Westfall & Young 1993, single step). So any head
+    is significant by chance in about 5 % of corpora, for any number of heads. The p-value is the
+    larger of two tests. Flipped signs are exact for drops symmetric about 0. Resamples allow for
+    rare documents with large drops or gains.
     """
     *heads, count = drop.shape
     drop = drop.reshape(-1, count)

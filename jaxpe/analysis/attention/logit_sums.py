@@ -16,7 +16,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.spectral import PartSums, logit_parts, pair_logits, sum_parts
 
-_ENTRIES = 2**24  # logits of all layers and heads held at once
+_ENTRIES = 2**24  # logits of all layers and heads in memory at once
 
 
 class Spread(NamedTuple):

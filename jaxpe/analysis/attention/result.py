@@ -7,7 +7,7 @@ import numpy as np
 from jaxpe._core.results import LargeArray, Seconds
 
 PARTS = ("content–content", "content–position", "position–content", "position–position", "bias")
-JUDGED = 0.02  # share of the variance from which the share of position is decomposed
+JUDGED = 0.02  # least share of position in the variance that is decomposed
 
 Kind = Literal["zero", "mean"]
 

@@ -33,8 +33,8 @@ def kernel_and_forcing(
     """
     f, loss, examples = model.at_no_shift, model.loss, model.examples
     P = jnp.zeros_like(model.functions.vectors) if P is None else P
-    # The weights are arguments of the program. As constants, XLA on CPUs (jaxlib 0.10.2) computes
-    # products with two batch axes in a loop wrong, by as much as the gradients.
+    # The weights are arguments of the program. With constants, XLA on CPUs (jaxlib 0.10.2) computes
+    # wrong products with two batch axes in loops, with errors as large as the gradients.
     example = jax.tree.map(lambda rows: rows[0], examples)
     traced = jax.make_jaxpr(f)(P, example)
 

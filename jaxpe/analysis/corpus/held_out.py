@@ -16,7 +16,7 @@ from jaxpe.geometry import (
 )
 
 SPLITS, HALVINGS = 8, 2
-WIDEST = 32  # of the encodings fitted to halves
+WIDEST = 32  # largest width of encodings fitted to halves
 
 
 def held_out_scores(

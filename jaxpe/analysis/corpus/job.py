@@ -67,8 +67,8 @@ if TYPE_CHECKING:
 
 # Options that say how the documents are read.
 _READING = ("tokenizer", "length", "special", "text_field", "group_field", "skip_nulls", "data_dir")
-LEAST_NULLS = 19  # that show significance at 5 %
-MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again at work
+LEAST_NULLS = 19  # least number of nulls that can show significance at 5 %
+MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again during the analysis
 
 
 def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAnalysis:
@@ -125,7 +125,7 @@ def _model_options(
     options = local_model_options(options, "model")
     if options.model is None:
         return options, (), ()
-    from jaxpe.analysis.corpus.model import model_positions  # brings Flax
+    from jaxpe.analysis.corpus.model import model_positions  # imports Flax
 
     model = model_positions(options.model)
     length, how = options.length, "pass another `model`"

@@ -33,7 +33,7 @@ class ModelPositions(NamedTuple):
 
 def model_positions(folder: Path) -> ModelPositions:
     """The position vectors of a BERT or MPNet, or of a training run; raises `InputError`."""
-    from jaxpe.analysis.subject import is_run, load_encoder  # brings Flax and Optax
+    from jaxpe.analysis.subject import is_run, load_encoder  # imports Flax and Optax
     from jaxpe.training import load_run
     from jaxpe.training.config import load_config, tokenizer_name
 

@@ -15,16 +15,16 @@ from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS
 DEFAULT_DIM = 64
 DEFAULT_EMPTY: EmptyPolicy = "drop"
 MAX_LENGTH = 4096  # matrices of positions are dense
-MAX_SPLITS = 10_000  # beyond it only time is spent
-_VECTORS = 16  # tables [n, dim] at once: drawn ones, and the gradients of these
-# The least and the most of each number.
+MAX_SPLITS = 10_000  # more splits only take time
+_VECTORS = 16  # tables [n, dim] in memory at once: random encodings and their gradients
+# Smallest and largest value of each number.
 _BOUNDS = {
     "length": (1, MAX_LENGTH),
     "dim": (2, LARGEST_SIZE),
     "splits": (1, MAX_SPLITS),
     "seed": (0, LARGEST_SEED),
 }
-# What stored counts leave open.
+# Options that apply to stored counts.
 _BESIDE_COUNTS = {"counts", "dim", "empty", "encodings", "splits", "seed"}
 
 

@@ -73,7 +73,7 @@ class Position(NamedTuple):
     Attributes:
         trace: trace of the Gram matrix; may be negative without an effect of position.
         eigenvalues: float `[n]`, descending.
-        significant_rank: dimensions above those of shuffled documents.
+        significant_rank: number of dimensions above shuffled documents.
         p_value: p-value of the first dimension.
         rank_eigenvalues: float `[n]`, eigenvalues of the weighted Gram matrix, which are tested.
         null_eigenvalue: the value that the largest eigenvalue of shuffled documents exceeds in 5 %

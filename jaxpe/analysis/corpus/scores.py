@@ -22,7 +22,7 @@ from jaxpe.analysis.corpus.vectors import (
 )
 from jaxpe.geometry import PositionGeometry
 
-# Wide encodings, of which the narrow ones are not padded to the widest.
+# Wide encodings, to which narrow ones are not padded.
 _NARROW, _FEW_COLUMNS = 32, 128
 _sinusoidal_vectors = jax.jit(jaxpe.sinusoidal_vectors, static_argnames="dim")
 SLOPES = tuple(map(float, jaxpe.encodings.alibi_slopes(ALIBI_HEADS)))
@@ -127,7 +127,7 @@ def stress_by_dimension(
     raw: dict[str, list[float]] = {name: [] for name in names}
     scaled: dict[str, list[float]] = {name: [] for name in names}
     for width in sorted({*widths, dim}):
-        # Columns of zeros stay so, in MDS and in SMACOF: few shapes are compiled.
+        # Columns of zeros stay zero in MDS and SMACOF, so few shapes are compiled.
         padded = _NARROW if width <= _NARROW and largest > _FEW_COLUMNS else largest
         start = columns(columns(mds.coordinates, width), padded)
         smacof = jaxpe.smacof(D, dim=padded, init=start, max_iterations=300).coordinates

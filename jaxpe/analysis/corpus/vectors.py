@@ -14,7 +14,7 @@ from jaxpe._core.errors import InputError
 
 RANDOM_DRAWS = 8
 ALIBI_HEADS = 8
-FIXED_WIDTHS = (8, 32, 128)  # at which fixed encodings are compared, beside that of the report
+FIXED_WIDTHS = (8, 32, 128)  # widths of fixed encodings, besides the report's
 
 Entries: TypeAlias = tuple[jaxpe.encodings.CatalogueEntry, ...]
 
@@ -107,7 +107,7 @@ def drawn_vectors(
 def _draws(
     encoding: jaxpe.Encoding, key: jax.Array, positions: jax.Array
 ) -> tuple[jax.Array, list[jax.Array]]:
-    params = jax.lax.map(encoding.init, jax.random.split(key, RANDOM_DRAWS))  # compiles soonest
+    params = jax.lax.map(encoding.init, jax.random.split(key, RANDOM_DRAWS))  # compiles fastest
     vectors = jax.vmap(encoding.vectors, in_axes=(0, None))(params, positions)
     squares = jax.grad(lambda p: jnp.sum(encoding.vectors(p, positions) ** 2))
     return vectors, jax.tree.leaves(squares(jax.tree.map(lambda x: x[0], params)))

@@ -17,9 +17,9 @@ from jaxpe.analysis.counts.options import CountOptions
 from jaxpe.data import find_shards
 from jaxpe.data.tokens.tokenizers import is_of_ids
 
-NO_GROUP = "without"  # the folder of documents that have none
+NO_GROUP = "without"  # the folder of documents without a value
 _NO_NAME = re.compile(r"[^\w.-]+")
-_LONGEST = 60  # characters of the name of a folder
+_LONGEST = 60  # characters of a folder's name
 
 
 def count_by(
@@ -91,7 +91,7 @@ def count_by(
 
 
 def _folder_names(values: list[str | None]) -> list[str]:
-    """Names of folders for any values; those that clash end with a hash.
+    """Names of folders for any values; clashing names end with a hash.
 
     Names that differ only in case clash, as on the disks of macOS and Windows.
     """

@@ -91,7 +91,7 @@ def merge(
     >>> merge([folder / name for name in parts], folder / "both").documents
     2
     """
-    # Read one by one, twice: memory is for two of them, however many there are.
+    # Folders are read one by one, twice, so memory holds at most two of them.
     headers, parts = map(read_header, folders), map(read_counts, folders)
     total = merge_streams(headers, parts, names=[*map(str, folders)], weights=weights)
     with locked_folder(out):

@@ -3,11 +3,11 @@
 from jaxpe._core.memory import check_bytes, device_bytes
 from jaxpe.analysis.counts.settings import CELL_BYTES, CountSettings
 
-# The counts, a copy while they are saved, and parts that are added at the end; at most 2.7 copies
-# were measured on counts of 0.5 GB.
+# The counts, a copy while they are saved, and parts that are added at the end. At most 2.7 copies
+# were measured with counts of 0.5 GB.
 _COPIES = 3
 _RUNTIME = 2**29  # Python and JAX
-# Bytes of a position of a document: in waiting batches, and where it is counted and shuffled.
+# Bytes of a position of a document, in queued batches and while it is counted and shuffled.
 _POSITION = 72
 
 

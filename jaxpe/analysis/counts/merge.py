@@ -71,7 +71,7 @@ def merge_streams(
     total = header._replace(table=table, nulls=nulls)
     columns = {token: column for column, token in enumerate(total.tokens)}
     remaining = iter(parts)
-    # A loop over the parts would hold one while it reads the next.
+    # A plain loop would keep one part in memory while it reads the next.
     for name, weight in zip(names, weights, strict=True):
         _add_part(total, next(remaining), name, columns, weight)
     return total
@@ -164,7 +164,7 @@ def _is_aligned(settings: CountSettings) -> bool:
     return vocabulary_occurs(settings.tokenizer) and not settings.exclude
 
 
-# Options of a count behind the settings that have another name.
+# Options of a count whose settings have another name.
 _OPTIONS = {
     "checksum": ("tokenizer",),
     "vocab_size": ("tokenizer",),

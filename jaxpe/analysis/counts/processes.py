@@ -15,9 +15,9 @@ from jaxpe._core.errors import InputError, require
 from jaxpe._core.options import check_range
 from jaxpe.analysis.counts.settings import differences, shortened
 
-HEARTBEAT_S = 30  # of silence, after which a process is taken for dead and the others stop
-BARRIER_S = 7200  # to wait for living processes, which may first read a large shard to its end
-SHUTDOWN_S = 10  # to wait for others at the end
+HEARTBEAT_S = 30  # seconds of silence after which a process counts as dead and the others stop
+BARRIER_S = 7200  # seconds to wait for live processes, which may be reading a large shard
+SHUTDOWN_S = 10  # seconds to wait for others at the end
 _LOST = "another process ended, hangs or cannot be reached"
 _GO_ON = "see the messages of the others, and start all processes again to resume"
 # Names in the errors of collectives and of the service that connects processes.

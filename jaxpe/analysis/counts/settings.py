@@ -13,8 +13,8 @@ from jaxpe._core.options import check_range
 from jaxpe.data import Tokenizer
 
 CELL_BYTES = 4  # int32
-INT32_MAX = 2**31 - 1  # of a count on a device; of positions and tables, beyond any memory
-INT64_MAX = 2**63 - 1  # of a count on the host
+INT32_MAX = 2**31 - 1  # largest count on a device; for positions and tables, beyond any memory
+INT64_MAX = 2**63 - 1  # largest count on the host
 
 
 class CountSettings(NamedTuple):

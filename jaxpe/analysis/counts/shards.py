@@ -48,7 +48,7 @@ from jaxpe.data.tokens.tokenizers import is_of_ids
 from jaxpe.data.tokens.workers import TokenizerPool, runs_in_python
 from jaxpe.geometry.counts.position_counts import content_labels
 
-_SAMPLE = 2048  # first documents, and their first positions, in which near-copies are looked for
+_SAMPLE = 2048  # first documents, and their first positions, in which near-copies are searched
 _MANY_COPIES = 0.01  # least share of near-copies in a message
 
 
@@ -99,7 +99,7 @@ def count_shards(
     [[2, 0, 1], [0, 2, 1]]
     """
     require("grain", extra="data")
-    from jaxpe.data.tokens.batches import Reading, token_batches  # brings Grain
+    from jaxpe.data.tokens.batches import Reading, token_batches  # imports Grain
 
     options = options or CountOptions(sources=())
     mesh, directory = mesh or count_mesh(), Path(directory)
@@ -369,7 +369,7 @@ def _counted_shards(
     """Record of each shard, from the records of the processes that read it."""
     unreadable = {number: why for record in records for number, why in record["unreadable"].items()}
     documents = np.sum([record["documents"] for record in records], axis=0, dtype=int).tolist()
-    # Processes that share a shard have each met all of its rows.
+    # Processes that share a shard have each read all of its rows.
     nulls = np.max([record["null_texts"] for record in records], axis=0).tolist()
     counted = []
     for number, shard in enumerate(shards):

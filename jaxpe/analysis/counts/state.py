@@ -164,7 +164,7 @@ def _add_local(
         is_local = counted & (ids >= first) & (ids < first + words)
         cell = block[:, None] * settings.rows + row[None, :]
         token = jnp.where(is_local, ids - first, words)
-        # Position by position, so that the cells which follow each other are near in memory.
+        # Position by position, so that successive cells are near in memory.
         return scatter_add(table, cell.T, token.T, jnp.ones((1, 1), jnp.int32))
 
     def add_null(number: Array, table: Array) -> Array:

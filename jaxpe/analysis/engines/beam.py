@@ -18,7 +18,7 @@ from jaxpe.analysis.counts.state import cells_of_batches
 from jaxpe.data import Tokenizer
 
 Key = tuple[int, int]
-Cells = tuple[Int[np.ndarray, " _"], Int[np.ndarray, " _"]]  # tokens, and how often each
+Cells = tuple[Int[np.ndarray, " _"], Int[np.ndarray, " _"]]  # tokens and their counts
 
 # Key of the documents, their bytes, and the two halves of the digest, sums of hashes modulo 2⁶⁴.
 _TOTALS = (-1, -1)
@@ -51,7 +51,7 @@ def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[st
     ...     count_positions(texts, CountOptions(sources=(), tokenizer="bytes"), "counts")
     """
     beam = require("apache_beam", extra="beam")
-    tokenizer_from_options(options)  # faults of the options are raised before the pipeline runs
+    tokenizer_from_options(options)  # errors in the options are raised before the pipeline runs
     batches = beam.BatchElements(min_batch_size=1, max_batch_size=options.batch_size)
     cells = texts | "batches" >> batches | "cells" >> beam.FlatMap(text_cells, options=options)
     sums = cells | "sums" >> beam.CombinePerKey(add_cells)
@@ -72,7 +72,7 @@ def text_cells(batch: list[Any], *, options: CountOptions) -> Iterator[tuple[Key
     Args:
         batch, options: documents and options as of `count_positions`.
     """
-    from jaxpe.data.tokens.batches import Reading, tokenized_batch  # brings Grain
+    from jaxpe.data.tokens.batches import Reading, tokenized_batch  # imports Grain
 
     tokenizer, settings, batch_cells = _worker_state(options)
     rows = [row if isinstance(row, dict) else {options.text_field: row} for row in batch]

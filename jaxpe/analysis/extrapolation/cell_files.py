@@ -18,8 +18,8 @@ from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell
 
-_FORMAT = 3  # of what is kept; another number makes what was kept before of no use
-_LEAF = "params"  # what names of arrays in a file of models begin with
+_FORMAT = 3  # version of the files; another number makes earlier files unusable
+_LEAF = "params"  # prefix of the names of arrays in a file of models
 _REMEDY = "delete it to run it again"
 
 

@@ -17,7 +17,7 @@ from jaxpe.analysis.extrapolation.result import ExtrapolationCell
 from jaxpe.analysis.extrapolation.streams import Streams
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as, variant
 
-_TUNING_SEED = 1_000_000  # of no model that is tested
+_TUNING_SEED = 1_000_000  # added to seeds; no tested model has such a seed
 _LAST = 0.1  # share of the steps whose losses are averaged
 
 
@@ -82,14 +82,14 @@ def _scored_cell(
     """Metrics at every length; NaN where the encoding is not defined."""
     task, seeds = data.task, np.arange(suite.seeds)
     sizes, variation = encoding_sizes(suite, task), variant(name)
-    failed = ~np.isfinite(trained.losses[-1])  # where the last finite parameters were kept
+    failed = ~np.isfinite(trained.losses[-1])  # with the last finite parameters
     widths = [task.tokens(length) for length in suite.lengths]
     encodings = [variation.at(sizes, n, causal=task.causal) for n in widths]
     defined = [defined_at(e, sizes, n) for e, n in zip(encodings, widths, strict=True)]
     same: dict[int, list[int]] = {}  # lengths with the same encoding are tested by one program
     for index in np.flatnonzero(defined).tolist():
         same.setdefault(id(encodings[index]), []).append(index)
-    # As wide as they come back from a file.
+    # Float64, as read from a file.
     scores = {metric: np.full((suite.seeds, len(widths)), np.nan) for metric in METRICS[task.kind]}
     for indices in same.values():
         lengths, encoding = tuple(suite.lengths[i] for i in indices), encodings[indices[0]]

@@ -15,7 +15,7 @@ from jaxpe.analysis.extrapolation.intervals import (
 from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER
 from jaxpe.analysis.extrapolation.result import Comparison, ExtrapolationCell, SeedInterval
 
-# Largest number of seeds that a comparison recommends; leads that need more are called too small.
+# Largest number of seeds that a comparison recommends; leads that need more count as too small.
 MOST_SEEDS = 100
 _LEAST_ERROR = 1e-30  # whose logarithm is taken
 

@@ -9,9 +9,9 @@ from scipy.special import ndtri, stdtrit
 
 from jaxpe.analysis.extrapolation.result import SeedInterval, SeedMean
 
-Values = float | np.ndarray  # NumPy makes a float of an array without axes
+Values = float | np.ndarray  # NumPy turns an array without axes into a float
 
-IN_0_1 = ("accuracy", "exact")  # metrics that lie there
+IN_0_1 = ("accuracy", "exact")  # metrics in [0, 1]
 
 
 def seed_mean(values: np.ndarray, *, level: float = 0.95) -> SeedMean:

@@ -25,9 +25,9 @@ class ExtrapolationOptions:
     Finished cells are kept in the folder: the same command resumes an interrupted one.
 
     Attributes:
-        preset: suites of tasks and encodings, whose settings the other options replace. On two
-            cores quick takes about three minutes and shows differences between encodings, smoke
-            takes as long and only tests that everything runs, paper takes hours, and full days.
+        preset: suites of tasks and encodings, whose settings the other options replace. quick:
+            about three minutes on two cores, shows differences between encodings; smoke: as long,
+            only checks that everything runs; paper: hours; full: days.
         tasks: tasks to compare; the preset's when absent.
         encodings: encodings to compare; the preset's when absent.
         seeds: number of models of each task and encoding.

@@ -58,7 +58,7 @@ def functional_model(
 ) -> tuple[Callable[..., Array], Callable[[Array, Params], Params]]:
     """Functions `apply(params, batch) -> logits` and `initial_params(key, plain) -> params`.
 
-    `plain` are parameters from `plain_weights`, which replace those of the same path and shape.
+    `plain` are parameters from `plain_weights`, which replace parameters of equal path and shape.
     """
     model = nnx.eval_shape(lambda: build(suite, task, encoding, jax.random.key(0)))
     graphdef, _ = nnx.split(model, nnx.Param)

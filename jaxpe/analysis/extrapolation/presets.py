@@ -11,7 +11,7 @@ from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe.analysis.extrapolation.variants import variant, variant_names
 from jaxpe.data import SEQUENCE_TASKS, sequence_task
 
-# Largest sizes; each layer is a part of the program that is compiled.
+# Largest sizes; each layer adds to the compiled program.
 _MOST = dict.fromkeys(
     ("length", "tests", "steps", "batch", "seeds", "dim", "heads", "hidden"), LARGEST_SIZE
 ) | {"layers": 10_000}
@@ -151,7 +151,7 @@ _SOURCE = Suite(
 
 # Suites by the name of their preset.
 PRESETS: dict[str, tuple[Suite, ...]] = {
-    # Sorting is learned at T under every encoding, and kept beyond it under some alone.
+    # Every encoding learns sorting at T, but only some keep it beyond T.
     "quick": (
         dataclasses.replace(
             _SOURCE,

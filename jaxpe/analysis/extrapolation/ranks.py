@@ -9,7 +9,7 @@ from jaxpe.analysis.extrapolation.intervals import lead_interval, pair_level, se
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell, SeedInterval
 
 LOWER_IS_BETTER = ("mse", "relative_mse")
-_EQUAL = 1e-9  # difference below which two mean reciprocal ranks are the same
+_EQUAL = 1e-9  # mean reciprocal ranks closer than this count as equal
 
 
 class Lead(NamedTuple):

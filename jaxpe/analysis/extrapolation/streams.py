@@ -15,7 +15,7 @@ from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.data import SequenceTask
 
 _TRAINING, _TESTS, _WEIGHTS = 1, 2, 3
-AT_ONCE = 100  # rows that are tested together
+AT_ONCE = 100  # rows tested together
 
 
 class Streams(NamedTuple):

@@ -103,8 +103,8 @@ def _dual_chunk(rope: Encoding, trained: int, tested: int) -> Encoding:
     return jaxpe.encodings.dual_chunk(rope, chunk=chunk, local=max(1, chunk // 4))
 
 
-# In place of what the catalogue makes, or beside it. Those that are trained alike come after the
-# one whose models they have.
+# Variants that replace entries of the catalogue or add to it. Variants that share models come after
+# the one that trains them.
 _VARIANTS: dict[str, Variant] = {
     "rope": Variant(_rope),
     "t5": Variant(_t5),
@@ -114,7 +114,8 @@ _VARIANTS: dict[str, Variant] = {
     ),
     "rope_linear": _scaled(lambda factor, length: jaxpe.encodings.LinearScaling(factor)),
     "rope_ntk": _scaled(lambda factor, length: jaxpe.encodings.NtkScaling(factor)),
-    # With factor 1 the base is that of NTK at the length reached; 2, as in use, stretches more.
+    # With factor 1 the base would be NTK's at the current length; 2, as used in practice, stretches
+    # more.
     "rope_dynamic": _scaled(lambda factor, length: jaxpe.encodings.DynamicScaling(2.0, length)),
     "rope_yarn": _scaled(lambda factor, length: jaxpe.YarnScaling(factor, length)),
     "rerope": _stretched(

@@ -32,7 +32,7 @@ from jaxpe.analysis.inspect.result import AttentionStage, Means
 from jaxpe.data import TokenCorpus
 from jaxpe.nn import functionalize, trunk
 
-_GROUPS = 8  # of documents; the jackknife leaves out one at a time
+_GROUPS = 8  # groups of documents; the jackknife leaves out one at a time
 _DUMMIES = 4  # dummy documents, each of one token
 
 

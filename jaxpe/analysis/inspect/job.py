@@ -32,7 +32,7 @@ from jaxpe.analysis.stage_cache import StageCache, settings_stamp
 from jaxpe.nn import position_table, trunk
 
 _ABLATED = 12  # documents
-_TEXTS, _QUICK_TEXTS = 8, 4  # of loss, and of needles of each length
+_TEXTS, _QUICK_TEXTS = 8, 4  # texts of loss, and of needles of each length
 _NO_TABLE = (
     "The model adds no position vectors to its embeddings, so there is no table to compare with "
     "the corpus. Its positions act on attention."

@@ -98,7 +98,7 @@ def _words(tokenizer: Tokenizer) -> _Words:
     def ids(texts: list[str]) -> list[list[int]]:
         return [list(map(int, row)) for row in tokenizer.rows(texts, None)]
 
-    # Words that a small vocabulary lacks all become one token.
+    # All words missing in a small vocabulary become the same token.
     rows = _distinct(_NAMES, ids([_QUESTION.format(name) for name in _NAMES]))
     sizes = [len(row) for row in rows.values()]
     common = max(sizes, key=sizes.count, default=0)

@@ -18,7 +18,7 @@ from jaxpe.analysis.inspect.result import AblationStage, PositionMove
 from jaxpe.analysis.inspect.token_loss import token_losses
 from jaxpe.nn import CausalLM, MaskedLM, functionalize, pooled, trunk
 
-_FAR = 1000  # positions that a model without a table is shifted by
+_FAR = 1000  # shift of the positions of a model without a table
 _LEAST = 1e-12
 
 
@@ -27,8 +27,8 @@ def moved_positions(
 ) -> dict[str, np.ndarray]:
     """Original positions of n tokens, and ablations that preserve less and less of them.
 
-    "shifted" adds one number to all positions, "doubled" doubles all offsets, "reversed" and
-    "shuffled" change the order of the text, "same" gives all of the text its middle position. The
+    "shifted" adds one number to all positions, and "doubled" doubles all offsets. "reversed" and
+    "shuffled" change the order of the text, and "same" gives all of it its middle position. The
     last three do not change special tokens.
 
     Args:
@@ -64,10 +64,9 @@ def ablate_positions(
 ) -> AblationStage:
     """Position ablation: loss of a language model, or change of an encoder's output.
 
-    A causal model is judged by the loss of all tokens but the first, a masked one by the loss of
-    15 % of the tokens, masked, both in nats a token. An encoder without a head is judged by the
-    cosine of its mean last hidden state with the original one, and by the mean of each token's
-    cosine.
+    A causal model is judged by the loss of all tokens but the first, a masked one by the loss of 15
+    % masked tokens, both in nats a token. An encoder without a head is judged by two cosines with
+    the original output: of its mean last hidden state, and the mean over tokens.
 
     Args:
         sample: the model and rows of tokens without padding.
@@ -91,6 +90,7 @@ def ablate_positions(
 def _loss_ablation(
     sample: Sample, moved: dict[str, np.ndarray], mask_id: int | None, progress: Progress
 ) -> AblationStage:
+    """Change of a language model's loss, paired by document."""
     causal = isinstance(sample.module, CausalLM)
     batches = [{"ids": ids} for ids in row_batches(sample.rows, batch_size(sample))]
     if not causal:
@@ -119,6 +119,7 @@ def _loss_ablation(
 def _embedding_ablation(
     sample: Sample, moved: dict[str, np.ndarray], progress: Progress
 ) -> AblationStage:
+    """Cosines of an encoder's output with the original one."""
     apply, params = functionalize(sample.module, method=_hidden)
     run, size = jax.jit(apply), batch_size(sample)
     batches = [

@@ -14,7 +14,7 @@ from jaxpe.analysis.inspect.result import ProbeStage
 from jaxpe.geometry import PositionDecodability, position_decodability
 from jaxpe.nn import functionalize, trunk
 
-_GROUPS = 8  # of documents; the jackknife leaves out one at a time
+_GROUPS = 8  # groups of documents; the jackknife leaves out one at a time
 _RIDGES = (1e-4, 1e-2, 0.1, 1.0)
 _MOST_LAYERS = 13
 

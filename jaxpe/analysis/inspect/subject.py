@@ -35,9 +35,9 @@ from jaxpe.nn.checkpoints.tensors import open_tensors
 from jaxpe.rope import RopeOptions, longest_context, read_configuration
 from jaxpe.training.documents import Vocabulary
 
-LENGTH = 128  # positions, where none are asked for
+LENGTH = 128  # positions by default
 _QUICK_LENGTH = 64
-# Floating-point operations of one pass over the documents, and of one over the texts.
+# Floating-point operations of one pass over the documents, or over the texts.
 _BUDGET = 1e12
 _EXAMPLES = (32, 64)  # documents, at least and at most
 _QUICK_EXAMPLES = 16

@@ -31,8 +31,8 @@ from jaxpe.rope import RopeAnalysis
 from jaxpe.rope.scaling import RopeFrequencies, RopeScaling
 
 OWN = "as it is"
-FACTOR = 4.0  # of scalings, where no text is longer than the context
-_ROWS = 256  # tokens whose logits are held at once
+FACTOR = 4.0  # factor of scalings, if no text is longer than the context
+_ROWS = 256  # tokens whose logits are in memory at once
 _FIRST_BIN = 16  # positions
 _PASSAGE = 64  # tokens
 _FAR_TEXTS = 6

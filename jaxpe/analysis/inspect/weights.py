@@ -21,7 +21,7 @@ from jaxpe.nn import position_table, trunk
 from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope
 
 _NAME = "model"
-_WIDTH = 128  # of sinusoidal vectors; the widest at which fixed encodings are held out
+_WIDTH = 128  # width of sinusoidal vectors, the largest with held-out scores of fixed encodings
 _ORDERS = 200  # random orders of the rows of a table
 _CORPUS_WIDTH = 64
 _WIDTHS = widths_of(_CORPUS_WIDTH)

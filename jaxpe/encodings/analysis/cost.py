@@ -44,7 +44,7 @@ class EncodingCost(NamedTuple):
 def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()) -> EncodingCost:
     """FLOPs of an encoding of the catalogue per token, and their growth with width and length.
 
-    The sizes are those of a model, `EncodingSizes()` when None.
+    It is built for the sizes of a model, `EncodingSizes()` when None.
 
     Raises:
         ValueError: a length below 4.
@@ -68,7 +68,7 @@ def token_cost(encoding: Encoding, coordinates: int, sizes: EncodingSizes) -> To
     program, arrays = hooks_program(encoding, coordinates, sizes)
     loops = list(_loops(jax.make_jaxpr(program)(*arrays).jaxpr))
     flops, moved = _flops_and_bytes(program, arrays)
-    for body, times in loops:  # of which compiled programs count one round
+    for body, times in loops:  # loops, of which the compiler's cost counts one round
         per_round = _flops_and_bytes(core.jaxpr_as_fun(body), body.in_avals)
         flops, moved = (
             total + (times - 1) * each

@@ -25,9 +25,9 @@ def encoding_distances(
     """Distances between positions that an encoding induces, by vectors or by logits.
 
     By "vectors" these are the Euclidean distances of its position vectors. By "logits" d_ij² =
-    Σ_heads E(L_ij − L_ii)² is the mean squared change of logits of a query at i when its key moves
-    from i to j, for queries and keys from N(0, I). The mean of d_ij² and d_ji² makes it symmetric.
-    Logits are q·M_ij k/√head_dim + α_ij·q + β_ij·k + γ_ij, so the expectation is exact:
+    Σ_heads E(L_ij − L_ii)², for queries and keys from N(0, I). This is the mean squared change of a
+    query's logits at i when its key moves from i to j. The mean of d_ij² and d_ji² makes it
+    symmetric. Logits are q·M_ij k/√head_dim + α_ij·q + β_ij·k + γ_ij, so the expectation is exact:
     ‖ΔM‖²/head_dim + ‖Δα‖² + ‖Δβ‖² + Δγ². (Hooks may add to q and k as well as turn them.)
 
     This one definition gives m|i − j| for ALiBi and the sinusoidal distances (times √(2/head_dim))

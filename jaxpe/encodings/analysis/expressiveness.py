@@ -11,14 +11,14 @@ from jaxpe.encodings.attention import attend
 from jaxpe.encodings.base import Encoding, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
-# Rows nearer than this share of the largest row are the same.
+# Rows nearer than this share of the largest row count as equal.
 RESOLUTION = 1e-6
-# Training lengths up to which positions have to be told apart for "any" length.
+# Training lengths up to which positions must be distinct for "any" length.
 FARTHEST = 64
-# Constant sequences: the model they are tried on (its size plays no part), and random weights.
+# Model for constant sequences (its size does not matter), and number of random weights.
 SMALL = EncodingSizes(dim=32, num_heads=2, head_dim=16, length=64)
 DRAWS = 3
-# Far positions in a sample, before each of 2, 4, ... lengths.
+# Tested positions before each of 2, 4, ... lengths.
 WINDOW = 16
 
 
@@ -176,7 +176,7 @@ def _random_draws(encoding: Encoding, sizes: EncodingSizes) -> tuple[Any, np.nda
         lambda x: np.asarray(x)[None] + 0.1 * rng.standard_normal((DRAWS, *x.shape)),
         encoding.init(jax.random.key(0)),
     )
-    # Up to twice as wide as the embeddings, where vectors are put behind them.
+    # Up to twice as wide as the embeddings, if vectors are appended to them.
     shape = (DRAWS, 3, 2 * sizes.dim, sizes.num_heads, sizes.head_dim)
     weights = rng.standard_normal(shape) * sizes.dim**-0.5
     return params, weights, rng.standard_normal((DRAWS, 2, sizes.dim))
@@ -188,7 +188,7 @@ def _vector_reach(entry: CatalogueEntry, sizes: EncodingSizes) -> int:
         encoding, length = entry.first_layer(sizes), sizes.length
         indices = np.concatenate([np.arange(length), _windows(length)])
         positions = line_of_positions(indices, entry.coordinates)
-        # Positions are traced, so that a table answers by NaN.
+        # Positions are traced, so that a table gives NaN instead of raising.
         rows = np.asarray(jax.jit(encoding.vectors)(encoding.init(jax.random.key(0)), positions))
     reach, multiple = 0, 1
     while multiple <= FARTHEST:

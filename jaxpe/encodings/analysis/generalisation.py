@@ -11,7 +11,7 @@ from jaxpe.encodings.analysis.power_law import PowerLaw, exponent, power_laws
 from jaxpe.encodings.base import encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
-# Training lengths up to which the growth of a bias is followed.
+# Training lengths at which the growth of a bias is measured.
 BIAS_SCALES = (1, 2, 4, 8)
 
 

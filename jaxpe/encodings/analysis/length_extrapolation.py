@@ -10,9 +10,9 @@ from jaxpe.encodings.analysis.expressiveness import RESOLUTION
 from jaxpe.encodings.analysis.properties import _content, _Layer, _profiles, perturbed_params
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
-# Lengths at which sequences are tried; a stretch is what each has beyond the one before.
+# Tested multiples of the length; a stretch is the part of each beyond the previous one.
 MULTIPLES = (1, 2, 4, 8)
-# Share of the smallest step inside at which neighbours still count as told apart.
+# Share of the smallest step within the length at which neighbours still count as distinct.
 KEPT = 0.1
 
 
@@ -53,8 +53,8 @@ def encoding_extrapolation(
     If an encoding adds vectors to embeddings, steps are distances between the vectors of
     neighbours. Otherwise they are distances between the logits, one a head, that the last of 8T
     queries gives to equal random keys at neighbouring offsets. Parameters are N(0, 0.1²) off their
-    initial values, as in `encoding_properties`. The sizes are those of a model, `EncodingSizes()`
-    when None.
+    initial values, as in `encoding_properties`. Encodings are built for the sizes of a model,
+    `EncodingSizes()` when None.
 
     Raises:
         ValueError: a length below 2.

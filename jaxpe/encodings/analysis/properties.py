@@ -20,13 +20,13 @@ from jaxpe.encodings.attention import (
 from jaxpe.encodings.base import Encoding, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
-# Logits closer than this share of their largest are the same.
+# Logits closer than this share of their largest count as equal.
 TOLERANCE = 1e-4
-# Tokens of the sequences on which an encoding is tried.
+# Tokens of the test sequences.
 TRIED = 16
-# Tokens until a short convolution over constant hidden states is constant.
+# Tokens until a short convolution over constant hidden states becomes constant.
 _WARM_UP = 4
-# Training lengths by which positions are moved to see whether logits change.
+# Training lengths by which positions are shifted to test whether logits change.
 FAR = 8
 
 
@@ -144,7 +144,7 @@ class _Layer(NamedTuple):
         """Queries, keys and values of embeddings that carry the encoding."""
         n = len(positions)
         x = self.encoding.embed(params, content.x[:n], positions)
-        width = x.shape[-1]  # twice that of the embeddings at most, where vectors are put behind
+        width = x.shape[-1]  # at most twice the width of the embeddings, if vectors are appended
         q, k, v = jnp.einsum("nd,pdhe->pnhe", x, content.projections[:, :width]) / width**0.5
         return [q + content.q[:n], k + content.k[:n], v]
 
@@ -229,9 +229,9 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
     n = min(length // 2, TRIED)
     near = layer.positions(0, n)
     order = np.random.default_rng(0).permutation(n)
-    # An odd step, so that chunks of positions do not begin alike.
+    # An odd shift, so that chunks of positions do not align.
     settings = [near, layer.positions(length - n - 1, length - 1)]
-    # Traced, so that a table answers by NaN; one of vectors may end at the length.
+    # Traced, so that a table gives NaN; a table of vectors may end at the length.
     far = settings[-1] if layer.encoding.defines("embed") else layer.positions(0, n) + FAR * length
 
     def tried(params, content, far):
@@ -244,7 +244,7 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
 
     results = jax.tree.map(np.asarray, jax.jit(tried)(params, content, far))
     (first, *shifted), traded, alone = results
-    if layer.encoding.defines("context"):  # the first tokens have fewer before them
+    if layer.encoding.defines("context"):  # the first tokens have fewer preceding ones
         alone = alone[:, _WARM_UP:, _WARM_UP:]
     n = alone.shape[-1]
     toeplitz = _equal(alone[:, 1:, 1:], alone[:, :-1, :-1])
@@ -281,7 +281,7 @@ def _extrapolation(layer: _Layer, params: Any, content: _Content) -> str:
         return "no"
     steps = [np.linalg.norm(np.diff(part, axis=0), axis=-1) for part in (inside, outside)]
     resolution = 10 * TOLERANCE * np.max(steps[0])
-    if np.max(steps[1]) <= resolution:  # also where there is nothing to tell apart anywhere
+    if np.max(steps[1]) <= resolution:  # also if no positions are distinct anywhere
         return "constant"
     apart = np.linalg.norm(outside[:1] - inside, axis=-1)
     return "repeats" if np.min(apart) <= resolution else "yes"
@@ -290,7 +290,7 @@ def _extrapolation(layer: _Layer, params: Any, content: _Content) -> str:
 def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
     """A row for each position 0..n − 1: its vector, or logits of a last query to equal keys."""
     encoding, positions = layer.encoding, layer.positions(0, n)
-    if encoding.defines("embed"):  # positions are traced, so that a table answers by NaN
+    if encoding.defines("embed"):  # positions are traced, so that a table gives NaN
         return jax.jit(encoding.vectors)(params, positions)
 
     def last(params, x, q, k, positions):

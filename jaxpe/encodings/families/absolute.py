@@ -106,7 +106,7 @@ def fixed_vectors(
     return from_vectors(lambda _, i: function(i, **options), scale=scale, mode=mode)
 
 
-# Here and not where it is defined, since the registry imports the type of an encoding.
+# Registered in this module, because the registry imports the module that defines it.
 register("none", family="absolute", source="Haviv et al. (2022)")(identity)
 
 

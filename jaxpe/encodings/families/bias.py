@@ -155,7 +155,7 @@ def t5_buckets(
         starts = np.ceil(starts)
     starts = jnp.asarray(starts, offsets.dtype)
     buckets = jnp.searchsorted(starts, distance, side="right", method="compare_all")
-    # Not offsets > 0: the first bucket of the second half is nobody's in T5.
+    # Not offsets > 0: in T5 the first bucket of the second half is unused.
     second_half = (offsets >= 1) & bidirectional
     return buckets.astype(jnp.int32) + second_half.astype(jnp.int32) * (num_buckets // 2)
 
@@ -299,7 +299,8 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
         i = align_positions(q_positions, q.shape, after=2).astype(dtype)[..., None, :, None]
         c = jnp.exp(cast["log_c"])
         furthest = jnp.maximum(jnp.exp(cast["log_threshold"]), i)
-        # Where c·L underflows, 0/0; and below this the derivative, by its square, overflows.
+        # Prevents 0/0 if c·L underflows, and an overflow of the derivative, which divides by its
+        # square.
         least = float(jnp.finfo(dtype).tiny) ** (1 / 3)
         normaliser = jnp.maximum(jnp.log1p(c * furthest), least)
         x = jnp.squeeze(jnp.log1p(c * distance) / normaliser, -3)[..., None]
@@ -323,10 +324,10 @@ def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
     most max_positions − 1, is the distance from i back to j, and the bias is q_i·e[p_ij], linear
     between the whole numbers.
 
-    Keys count in the order of the array, from j on, if their position is at most that of the
-    query; entries with k_position > q_position are 0. So keys must be in order, and padding belongs
-    on the left. Unused slots of a cache need positions beyond every query's, such as the length of
-    the cache (near 2³¹ the offset from a negative position would overflow). The hook has no mask:
+    Keys count in the order of the array, from j on, if their position is at most the query's;
+    entries with k_position > q_position are 0. So keys must be in order, and padding belongs on the
+    left. Unused slots of a cache need positions beyond every query's, such as the length of the
+    cache (near 2³¹ the offset from a negative position would overflow). The hook has no mask:
     documents packed into one row would count each other's tokens, so give each its own row. Gates
     keep head_dim^−½ for any `scale` of attention, as published.
 

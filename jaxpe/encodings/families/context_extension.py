@@ -66,7 +66,7 @@ def rerope(
     leak·(|d| − w)): w for every far key if leak is 0 (ReRoPE), and otherwise the rotations of
     position interpolation (leaky ReRoPE, whose scaling factor is 1/leak). It is exact: a far pair
     is rotated by its own positions, as in the author's code (bojone/rerope). That code is causal;
-    here keys after the query mirror the keys before it.
+    in this one, keys after the query mirror the keys before it.
 
     With `training_length` L products are also multiplied by max(1, ln(i + 1)/ln L), as by the
     author, and depend on the query's position i; without it they depend on offsets alone. It

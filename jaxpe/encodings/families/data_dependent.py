@@ -199,7 +199,7 @@ def path_attention(
         conv, carry = causal_convolution(wide, params["conv"].astype(dtype), rows.part(0), after=2)
         w = jax.nn.silu(conv)
         w = w * lax.rsqrt(jnp.sum(w**2, axis=-1, keepdims=True) + 1e-6)
-        # Places in the row, segments or not: masks part segments, the path needs the order.
+        # Indices in the whole row: masks separate segments, the path only needs the order.
         one = jnp.ones(beta.shape[:-1], dtype)
         index, last = running_sum(one, rows.part(1)._replace(starts=None), after=0)
         if rows.valid is not None:
@@ -263,7 +263,7 @@ def path_products(
         )
         overlaps = jnp.einsum("...qd,...ad->...qa", turned, w, precision="highest")
         overlaps = jnp.where(index[..., None, None, :] <= query_index, overlaps, 0)
-        # seen·T with T = lower⁻¹ B.
+        # overlaps·T with T = lower⁻¹ B.
         solved = jnp.matmul(overlaps, inverse_of_unit_lower(lower), precision="highest")
         mixed = solved * jnp.swapaxes(beta, -1, -2)
         across = jnp.einsum("...bd,...kd->...bk", w, keys, precision="highest")

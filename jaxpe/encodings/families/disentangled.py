@@ -360,7 +360,7 @@ def _bucket_rows(behind: Array, ends: np.ndarray, num_buckets: int) -> Array:
     bucket = jnp.searchsorted(
         jnp.asarray(ends, behind.dtype), distance, side="left", method="compare_all"
     ).astype(jnp.int32)
-    # The last bucket is one of keys ahead alone: of 2·num_buckets rows one is that of 0.
+    # The last bucket exists only for later keys, because one of the 2·num_buckets rows is offset 0.
     signed = jnp.where(behind < 0, -bucket, jnp.minimum(bucket, num_buckets - 1))
     return signed + num_buckets
 

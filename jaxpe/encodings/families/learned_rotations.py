@@ -125,9 +125,9 @@ def liere(
     R(y − x). There are no position vectors: see `encoding_distances`.
 
     Parameters: `upper` `[axes, heads or 1, head_dim / block, block·(block − 1)/2]`, the entries of
-    U row by row, uniform in [0, 2π) at first, as in the authors' code, where a coordinate runs from
-    0 to 1 over an image. The exponential of each block is computed at each position, in float32 or
-    wider: time and memory n·head_dim·block and more.
+    U row by row. They are uniform in [0, 2π) at first, as in the authors' code, where a coordinate
+    runs from 0 to 1 over an image. The exponential of each block is computed at each position, in
+    float32 or wider: time and memory n·head_dim·block and more.
 
     Args:
         head_dim: width of a head, a multiple of the block.
@@ -266,11 +266,11 @@ def _exponential(A: Array) -> Array:
 
     def square(R: Array) -> Array:
         squared = product(R, R)
-        # A step of Newton's iteration for the polar factor: what rounding takes from orthogonality
+        # A step of Newton's iteration for the polar factor: the loss of orthogonality by rounding
         # would double with each squaring.
         return 1.5 * squared - 0.5 * product(squared, product(squared.mT, squared))
 
-    @jax.checkpoint  # keeps one matrix a step for the derivative, not all that a squaring makes
+    @jax.checkpoint  # stores one matrix a step for the derivative, not all intermediate ones
     def square_where_needed(R: Array, k: Array) -> tuple[Array, None]:
         # Most matrices need few squarings; the rest of the loop does nothing.
         squared = lax.cond(jnp.any(k < times), square, lambda R: R, R)

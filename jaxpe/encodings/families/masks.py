@@ -79,7 +79,7 @@ def stick_breaking() -> Encoding:
         if mask is not None:
             attends = attends & mask.reshape((1,) * (attends.ndim - mask.ndim) + mask.shape)
         attends = jnp.broadcast_to(attends, logits.shape)
-        # Masked logits may be anything, infinite too: they take no part, nor do their derivatives.
+        # Masked logits may be infinite: neither they nor their derivatives take part.
         z = jnp.where(attends, logits, 0.0)
         log_remaining = jnp.where(attends, -jax.nn.softplus(z), 0.0)
         behind = sums_to_the_end(log_remaining) - log_remaining

@@ -31,7 +31,7 @@ from jaxpe.geometry.distances.matrices import floating, safe_sqrt
 
 PositionMap = Literal["tanh", "clipped", "log"]
 
-# Of a unit-norm wavelet on the positions; tails below are rounding and noise, not a function.
+# Least energy of a unit-norm wavelet on the positions; smaller tails are rounding and noise.
 LEAST_ENERGY = 1e-2
 
 
@@ -233,7 +233,7 @@ def wavelet_vectors(
     k). `dim` functions are kept, and columns beyond are 0. Each row is then divided by its norm.
     Rows are distinct, except for Haar with dim < length, and nearly equal where dim is small.
 
-    The filters are those of PyWavelets (extra "wavelet"); between dyadic points φ and ψ are
+    The filters come from PyWavelets (extra "wavelet"); between dyadic points φ and ψ are
     interpolated linearly, also in gradients with respect to positions. At integer positions they
     are exact for length ≤ 4,096.
 
@@ -271,8 +271,8 @@ def _mapped_positions(
         sign = jnp.where(t < 0, -1.0, 1.0).astype(dtype)
         return sign, 2 * jax.nn.sigmoid(-2 * sign * t)
     before = positions <= 0
-    # Outside of 0..last nothing is computed with the position, so that its derivative is 0; at
-    # both ends it is that of the inside.
+    # Outside of 0..last nothing depends on the position, so the derivative is 0. At both ends the
+    # derivative is the inner one.
     inside = (positions >= 0) & (positions <= last)
     i = jnp.where(inside, positions, 0)
     to_end = (last - i).astype(dtype)

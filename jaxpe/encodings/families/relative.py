@@ -169,7 +169,7 @@ def _scattered_sums(values: Array, row_indices: Array, rows: int) -> Array:
 
     axes = range(row_indices.ndim - 1)
     shared = tuple(axis for axis in axes if row_indices.shape[axis] != values.shape[axis])
-    # Axis by axis: reshaped into one, a batch could not stay spread over devices.
+    # Axis by axis: flattened into one axis, a batch could not stay sharded.
     for axis in reversed(axes):
         add = jax.vmap(add, in_axes=(0, None if axis in shared else 0))
     return add(values, jnp.squeeze(row_indices, shared))

@@ -155,7 +155,7 @@ def xpos(
             reach = float(np.log(float(jnp.finfo(input_dtype).max)) / np.abs(rate).max())
             _check_reach(positions, center, reach, input_dtype)
             away = positions.astype(dtype) - center
-            # Neither inf nor 0, which would make NaN or 0 of products that are neither.
+            # NaN rather than inf or 0, which would give wrong products.
             away = jnp.where(jnp.abs(away) <= reach, away, jnp.nan)
             return jnp.exp(away[..., None] * expand_rank(sign * rate, away.ndim + 1, dtype))
 
@@ -360,7 +360,7 @@ def convert_rotary_layout(
 
     Args:
         weight: kernel or bias whose `axis` holds num_heads·head_dim features.
-        num_heads: heads of the projection (those of the keys, for keys).
+        num_heads: heads of the projection; for keys, the key heads.
         source, target: layouts the weights were trained with and will be used with.
         axis: axis of the features: −1 for a Flax kernel `[in, out]`, 0 for a torch weight
             `[out, in]`.
@@ -462,7 +462,7 @@ def _frequencies(
         constant = RopeFrequencies(inverse_frequencies(dim, base=base))
         return lambda positions: constant
     check_scaling(scaling)
-    scaling.frequencies(dim, base, 1)  # what is wrong with the scaling is said when it is built
+    scaling.frequencies(dim, base, 1)  # errors of the scaling are raised at construction
 
     def frequencies(positions: Array) -> RopeFrequencies:
         if length is not None:
@@ -506,7 +506,7 @@ def _orbit(turn: Turn, reference: ArrayLike, positions: ArrayLike) -> Array:
 def _section_axes(sections: Sequence[int], interleaved: bool) -> np.ndarray:
     """Coordinate of each frequency."""
     axis_of = np.repeat(np.arange(len(sections)), sections)
-    if interleaved:  # coordinate a at a, a + 3, ...; coordinate 0 fills what is left
+    if interleaved:  # coordinate a at a, a + 3, ...; coordinate 0 fills the rest
         axis_of = np.zeros(sum(sections), int)
         for axis, size in enumerate(sections[1:], start=1):
             axis_of[axis : size * len(sections) : len(sections)] = axis

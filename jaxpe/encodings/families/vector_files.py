@@ -64,5 +64,5 @@ def read_vectors(path: str | os.PathLike[str]) -> Float[np.ndarray, "n k"]:
     with np.errstate(all="ignore"):
         if not np.isfinite(P.astype(np.float32)).all():
             raise InputError(f"{path} holds vectors that are not finite in float32; {_REMEDY}")
-    # JAX takes neither numbers of another byte order nor those of more than 8 bytes.
+    # JAX supports neither another byte order nor more than 8 bytes a number.
     return P.astype(f"f{min(P.dtype.itemsize, 8)}")

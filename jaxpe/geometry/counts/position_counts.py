@@ -1,7 +1,7 @@
 """Tokens to counts: how often each token stands at each position.
 
-Everything statistical starts from here. Counts add, so shards, machines and days merge with `+`. In
-folds of documents, they suffice for split halves and resampling without the text.
+All statistics start from counts. Counts add, so shards, machines and days merge with `+`. In folds
+of documents, they suffice for split halves and resampling without the text.
 """
 
 import math
@@ -108,7 +108,7 @@ def empty_counts(*, length: int, vocab_size: int, folds: int | None = None) -> P
     if folds is not None:
         check_size("folds", folds, each=max(length * vocab_size, 1))
     shape = (length, vocab_size) if folds is None else (folds, length, vocab_size)
-    # Three arrays: one that stood for two leaves could not be given away.
+    # Three arrays: an array shared by two leaves could not be donated.
     documents, dropped = (jnp.array(np.zeros((), np.int32)) for _ in range(2))
     return PositionCounts(jnp.zeros(shape, jnp.int32), documents, dropped)
 
@@ -154,7 +154,7 @@ def _updated_counts(counts, ids, mask, exclude, groups, repeats) -> PositionCoun
     weight = _weights(counts.documents, len(ids), repeats)
     tokens, documents, outside = _tallies(counts, ids, mask, weight, groups, exclude=tuple(exclude))
     dropped = counts.dropped
-    if is_traced(ids, mask):  # else they were refused
+    if is_traced(ids, mask):  # eagerly they raised
         dropped = add_counts(dropped, outside, "dropped tokens")
     return PositionCounts(tokens, documents, dropped)
 
@@ -167,7 +167,8 @@ def _tallies(
     *_, length, vocab_size = counts.tokens.shape
     inside = (ids >= 0) & (ids < vocab_size)
     counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
-    # Left out means sent past the end, where mode="drop" ignores it; a negative index would wrap.
+    # Excluded tokens get an index past the end, which mode="drop" ignores; a negative index would
+    # wrap.
     token = jnp.where(counted, ids, vocab_size).astype(jnp.int32)
     row = jnp.arange(length, dtype=jnp.int32)[None, :]
     if counts.tokens.ndim == 3:
@@ -427,9 +428,9 @@ def permute_by_label(
     labels: UInt32[Array, " documents"],
 ) -> Integer[Array, "documents n"]:
     """Permute the ids where `moves` is true; rows of one label share a permutation."""
-    # One sort of words [noise | place] orders a document's places at random, those that stay
-    # last; sorting single words is several times faster on CPU than an argsort. Equal noise (odds
-    # of 2^-19 for a pair, at 4,096 places) leaves that pair in order.
+    # One sort of integers [noise | position] shuffles a document's positions, fixed ones last. On
+    # CPU sorting integers is several times faster than an argsort. Equal noise (probability 2^-19
+    # for a pair, at 4,096 positions) leaves that pair in order.
     n = ids.shape[1]
     bits = np.uint32(max(n - 1, 1).bit_length())
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, labels)
@@ -456,7 +457,7 @@ def checked_ids(
     ids, mask = _ids_and_mask(ids, mask)
     if not is_traced(ids, mask):
         _refuse_outside(ids, mask, vocab_size)
-    # Those of the host stay there: what they are handed to is a program, which takes them.
+    # Host arrays stay on the host: the jitted functions that follow transfer them.
     return _wide_ids(ids), mask
 
 
@@ -496,7 +497,7 @@ def _check_labels(name: str, values: ArrayLike, documents: int) -> None:
 def _refuse_outside(ids, mask, vocab_size: int) -> None:
     """Raise on the first unmasked id outside the vocabulary."""
     values = np.asarray(ids)
-    # The usual, clean case is settled by two passes over the ids without a temporary.
+    # Two passes without a temporary array settle the common case of valid ids.
     if values.size == 0 or (values.min() >= 0 and values.max() < vocab_size):
         return
     bad = ((values < 0) | (values >= vocab_size)) & np.asarray(mask)
@@ -535,6 +536,6 @@ def _is_excluded(ids: ArrayLike, exclude: Sequence[int]) -> Array:
     ids, excluded = jnp.asarray(_wide_ids(ids)), jnp.zeros(ids.shape, bool)
     limits = jnp.iinfo(ids.dtype)
     for token in exclude:
-        if limits.min <= token <= limits.max:  # others are no id
+        if limits.min <= token <= limits.max:  # other exclusions match no id
             excluded = excluded | (ids == jnp.asarray(token, ids.dtype))
     return excluded

@@ -26,13 +26,13 @@ from jaxpe.geometry.counts.position_counts import (
     permute_by_label,
 )
 
-# Pairs grow as the square of the tokens: beyond, columns are cheaper. Measured on a CPU.
+# Pairs grow as the square of the tokens; for more tokens columns are cheaper (measured on a CPU).
 MOST_RARE = 12
-_RARE_PAIRS = 2**17  # that are made at a time
-_TABLE = 2**20  # cells of a table in folds: beyond, memory is asked of the system each time
-_NARROWEST = 128  # columns of a table, however many positions
-_CHUNK = 2**14  # tokens that are added to a table at a time
-# Sizes of arrays at least, so that programs of one small corpus serve others.
+_RARE_PAIRS = 2**17  # pairs computed at a time
+_TABLE = 2**20  # cells of a table in folds; larger blocks are allocated by the system each time
+_NARROWEST = 128  # least number of columns of a table, for any number of positions
+_CHUNK = 2**14  # tokens added to a table at a time
+# Least sizes of arrays, so that small corpora share compiled programs.
 _FEW_WORDS, _FEW_RARE, _FEW_TOKENS = 16, 64, 256
 
 
@@ -256,7 +256,7 @@ def _split_lists(
     occurs = np.zeros((folds, vocab_size), bool)
     occurs[cells.fold, cells.word] = True
     number = np.bincount(cells.word, minlength=vocab_size)
-    # Of a word in a single fold one of two halves has none, and products of the halves are 0.
+    # A word in a single fold is missing in one of two halves, so its products are 0.
     shared = occurs.sum(axis=0) > 1
     rare = shared & (number <= MOST_RARE)
     frequent, document = _frequent(*cells.chosen(shared & ~rare), folds=folds, length=n)
@@ -273,7 +273,7 @@ def _frequent(
     width = -(-words // blocks)
     columns = dealt_columns(np.bincount(cells.word, minlength=words), blocks, width)
     block, column = np.divmod(columns, width)
-    number = block.astype(np.min_scalar_type(blocks))[cells.word]  # few bits are sorted soonest
+    number = block.astype(np.min_scalar_type(blocks))[cells.word]  # few bits sort fastest
     order = np.argsort(number, kind="stable")
     bounds = np.append(0, np.cumsum(np.bincount(number, minlength=blocks)))
     slots = _slots(rounded_size(max(len(order), _FEW_TOKENS)))
@@ -290,6 +290,7 @@ def _frequent(
 
 
 def _rare(cells: _Cells, words: int) -> tuple[RareWords, Array | None]:
+    """Rare words in columns of `MOST_RARE` slots, cut into blocks of about `_RARE_PAIRS` pairs."""
     number = np.bincount(cells.word, minlength=words)
     order = np.argsort(cells.word, kind="stable")
     rounded = rounded_size(max(words, _FEW_RARE), steps=4)

@@ -27,8 +27,8 @@ from jaxpe.geometry.checks import (
 from jaxpe.geometry.checks import floating as floating
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 
-# Up to this many differences x_ik − x_jk are formed outright, which is exact; beyond, distances
-# come from centred inner products, which is a matrix product.
+# Up to this many differences x_ik − x_jk are computed directly, which is exact. Larger inputs use
+# centred inner products, by a matrix product.
 _DIFFERENCES = 2**22
 
 Probabilities = PositionalDistributions | Float[ArrayLike, "n vocab"]
@@ -68,8 +68,8 @@ def hellinger_distances(mu: Probabilities) -> Distances:
     """Hellinger distances d_H(μ_i, μ_j) = ‖√μ_i − √μ_j‖, in [0, √2] (no factor 1/√2).
 
     Eq. (3) of Cirrincione (2026). It is the chord between points of the unit sphere; the geodesic
-    is `fisher_rao_distances`. The derivative with respect to a probability of zero is infinite
-    and is defined as 0 here.
+    is `fisher_rao_distances`. The derivative with respect to a probability of zero is infinite, and
+    is defined as 0.
 
     Rows must be at least 0 and sum to 1 within 1 %; a row of zeros passes (policy "zero"). Other
     rows raise an error, and become NaN inside `jit`. All functions of distributions check this.
@@ -276,7 +276,7 @@ def _roots(
     roots = jnp.where(present[:, None], safe_sqrt(probabilities), 0.0)
     rounding = 4.0 * float(jnp.finfo(roots.dtype).eps)
     constant, first = _constant_columns(roots, present, tolerance=rounding)
-    # Added, so that derivatives stay what they are.
+    # Added as a difference, so that derivatives do not change.
     return roots + jax.lax.stop_gradient(jnp.where(present[:, None] & constant, first - roots, 0.0))
 
 
@@ -284,13 +284,13 @@ def _roots(
 def centre_rows(points: Float[Array, "n d"], present: Bool[Array, " n"]) -> Float[Array, "n d"]:
     """Rows minus the mean of the rows present; absent rows become 0."""
     points = jnp.where(present[:, None], points, 0.0)
-    # A column that is constant counts from there: it then is 0 exactly, where its mean, rounded,
-    # would leave rounding errors of which ranks and shares would be judged. Derivatives stay.
+    # Constant columns are centred at their value, which gives exactly 0. A rounded mean would leave
+    # rounding errors, which ranks and shares would count. Derivatives do not change.
     constant, first = _constant_columns(points, present)
     points = jnp.where(present[:, None], points - jnp.where(constant, first, 0.0), 0.0)
     weight = present.astype(points.dtype)
     share = weight / jnp.maximum(jnp.sum(weight), 1.0)
-    # As a product: XLA sums over rows ten times more slowly on CPU.
+    # A product, because on CPU XLA sums over rows ten times more slowly.
     mean = dot(share[None, :], points)
     return jnp.where(present[:, None], points - mean, 0.0)
 
@@ -302,7 +302,7 @@ def _constant_columns(
     if not len(points):
         return jnp.ones((1, points.shape[1]), bool), jnp.zeros((1, points.shape[1]), points.dtype)
     points = jax.lax.stop_gradient(points)
-    # Where all are present XLA would look for the first as it compiles, for 12 s at 131,072 rows.
+    # If all are present, XLA would search for the first at compile time, 12 s for 131,072 rows.
     first = points[jnp.argmax(jax.lax.optimization_barrier(present))][None, :]
     near = jnp.abs(points - first) <= tolerance * jnp.abs(first)  # False for NaN
     return jnp.all(near | ~present[:, None], axis=0, keepdims=True), first

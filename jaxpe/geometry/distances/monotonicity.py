@@ -109,7 +109,7 @@ def _violation_rate(
     n = len(present)
     row_counts, numbers = (_row_violations, n * n) if n <= _PAIRWISE else (_row_inversions, n)
     inversions, triples = _map_rows(encoding, present, slack, f=row_counts, numbers=numbers)
-    # Integers hold each row exactly; their sum over rows may need more than int32 has.
+    # Integers are exact for each row; the sum over rows may exceed int32.
     inversions = jnp.sum(jnp.where(present, inversions, 0).astype(slack.dtype))
     triples = jnp.sum(jnp.where(present, triples, 0).astype(slack.dtype))
     if include_self:  # 0 = |i − i| < |i − k| for every k ≠ i
@@ -160,7 +160,7 @@ def sampled_violation_rate(
     near, far, comparable = draw_in_parts(key, encoding, **drawing)
     count = jnp.sum(comparable)
     values = encoding.values if isinstance(encoding, Distances) else encoding.points
-    # What is not finite spoils the rate also when it is not drawn.
+    # Numbers that are not finite make the rate NaN, even if they were not drawn.
     finite = jnp.all(jnp.isfinite(jnp.where(encoding.present[:, None], values, 0.0)))
     slack = tolerance * jnp.max(jnp.maximum(near, far))
     total = count.astype(near.dtype)
@@ -215,7 +215,7 @@ def _row_source(
     """The source of rows of distances: for few points, their matrix of distances."""
     plain = not isinstance(encoding, Distances | PointCloud)
     encoding = _present_encoding(encoding, present)
-    if not len(encoding.present):  # one that is absent, so that there is a row
+    if not len(encoding.present):  # an absent position, so that there is a row
         return Distances(jnp.zeros((1, 1)), jnp.zeros(1, bool))
     if plain and isinstance(encoding, PointCloud) and len(encoding.present) <= DENSE:
         return euclidean_distances(encoding.points, present=encoding.present)
@@ -298,10 +298,10 @@ def _row_violations(delta: Array, i: Array, present: Array, slack: Array) -> tup
 
 def _row_inversions(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
     """Violations and pairs for one i by merge sort, in n log n; slower for few positions."""
-    # The others are listed by offset, the nearer of equal offsets first by distance, so that the
-    # inversions of that list are exactly the violations: equal offsets never invert.
+    # The other positions are sorted by offset, and equal offsets by distance. Then the inversions
+    # of the list are exactly the violations, because equal offsets never invert.
     n = len(delta)
-    # While the pairs of a row fit int32; floats of its distances, nearly exact, beyond.
+    # int32 while the pairs of a row fit; otherwise floats, which are nearly exact.
     number = jnp.dtype(jnp.int32 if n * (n - 1) < 2**31 else delta.dtype)
     offset = jnp.abs(jnp.arange(n) - i)
     others = present & (offset > 0)

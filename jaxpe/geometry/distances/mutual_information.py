@@ -18,7 +18,7 @@ from jaxpe.geometry.mds.classical import ClassicalMDS, classical_mds_from_gram
 from jaxpe.geometry.noise.two_samples import holm_adjusted
 
 EntropyEstimator = Literal["plug-in", "miller-madow", "grassberger"]
-_EQUAL = 0.1  # pairs of documents that are equal by chance, on average, in a whole corpus
+_EQUAL = 0.1  # expected pairs of documents that are equal by chance, in the whole corpus
 
 
 class PositionalInformation(NamedTuple):
@@ -102,7 +102,7 @@ def _entropy(counts: Num[ArrayLike, "... k"], estimator: EntropyEstimator) -> Fl
     if estimator == "grassberger":
         counted &= jnp.all(n == jnp.round(n), axis=-1)
     occurs = n > 0
-    n = jnp.where(occurs, n, 1.0)  # log and ψ of nothing are never asked for
+    n = jnp.where(occurs, n, 1.0)  # avoids log and ψ of 0
     total = jnp.sum(jnp.where(occurs, n, 0.0), axis=-1)
     some = jnp.where(total > 0, total, 1.0)
     if estimator == "grassberger":
@@ -244,6 +244,7 @@ def _chance_copies(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
 def _pairwise_information(
     ids: Array, mask: Array, key: Array, *, estimator: EntropyEstimator, permutations: int
 ) -> PositionalInformation:
+    """Information of all pairs i < j, one by one, with a null of permuted documents."""
     n = ids.shape[1]
     rows, columns = np.triu_indices(n, 1)
 
@@ -264,7 +265,7 @@ def _pairwise_information(
             return value, zero, zero, jnp.sum(both), zero + jnp.nan
         null = jax.lax.map(shuffled, keys)
         deviation = jnp.std(null, ddof=1) if permutations > 1 else jnp.zeros_like(value)
-        # Equal tables differ in their last digits.
+        # Estimates of equal tables differ in their last digits.
         rounding = 100 * jnp.finfo(value.dtype).eps * jnp.maximum(jnp.abs(value), 1.0)
         as_large = jnp.sum(null >= value - rounding, dtype=value.dtype)
         p_value = jnp.where(jnp.isnan(value), jnp.nan, (1 + as_large) / (1 + permutations))
@@ -389,7 +390,7 @@ def gaussian_information(
             f"{samples} samples are too few for {a} + {b} dimensions: pass at least {a + b + 2}, "
             "or fewer principal components"
         )
-    # Correlations, so that the scale of an entry is no matter of rounding.
+    # Correlations, so that the scale of an entry does not affect rounding.
     raw = jnp.concatenate([X, Y], axis=1)
     Z = raw - jnp.mean(raw, axis=0, keepdims=True)
     spread = jnp.mean(Z**2, axis=0, keepdims=True)
@@ -397,7 +398,7 @@ def gaussian_information(
     constant = spread <= rounding
     Z = jnp.where(constant, 0.0, Z / jnp.sqrt(jnp.where(constant, 1.0, spread)))
     R = dot(Z.T, Z) / samples
-    R = R + jnp.diag(constant[0].astype(R.dtype))  # what does not vary tells nothing
+    R = R + jnp.diag(constant[0].astype(R.dtype))  # constant entries carry no information
     varying = jnp.cumsum(~constant[0])
     a, b = varying[a - 1], varying[-1] - varying[a - 1]
     cut = X.shape[1]
@@ -406,7 +407,8 @@ def gaussian_information(
     estimate = (x + y - both) / 2
     if not corrected:
         return estimate
-    # Σ_k ψ((N − k)/2), k = 1 ... dim: of a Wishart matrix, but for terms that cancel.
+    # Σ_k ψ((N − k)/2), k = 1 ... dim: mean log-determinant of a Wishart matrix, up to terms that
+    # cancel.
     k = np.arange(1, R.shape[0] + 1)
     terms = digamma(jnp.asarray((samples - k) / 2, estimate.dtype))
     bias_x, bias_y, joint_bias = (jnp.sum(jnp.where(k <= d, terms, 0.0)) for d in (a, b, a + b))

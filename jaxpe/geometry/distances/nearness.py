@@ -61,7 +61,7 @@ def position_statistics(
     pairs = pair_mask(present).astype(dtype)
     d2 = jnp.where(pairs > 0, squared, 0.0)
     offset = jnp.abs(jnp.arange(n)[:, None] - jnp.arange(n)[None, :])
-    # How many of the other positions lie at each offset from i, and nearer than that.
+    # Numbers of other positions at each offset from i, and nearer than it.
     at = jax.vmap(lambda o, p: jnp.zeros(n, dtype).at[o].add(p))(offset, pairs)
     nearer = jnp.cumsum(at, axis=1) - at
     farther = jnp.sum(at, axis=1, keepdims=True) - nearer - at

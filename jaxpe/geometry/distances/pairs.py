@@ -21,7 +21,7 @@ from jaxpe.geometry.distances.matrices import (
 )
 from jaxpe.geometry.distances.points import PointCloud, as_points
 
-# Positions with a matrix of distances that is still sensible (64 MB in float32).
+# Largest number of positions with a stored matrix of distances (64 MB in float32).
 DENSE = 4096
 
 Cloud = PointCloud | Real[ArrayLike, "n _"]
@@ -197,7 +197,7 @@ def _fold(
         rows = blocks.at(a)
 
         def tile(step: Array, columns: _Blocks) -> PyTree[Array]:
-            # With an even number of blocks, those opposite each other would be paired twice.
+            # With an even number of blocks, opposite blocks would be paired twice.
             first = ordered | (2 * step < count) | (2 * a < count)
             apart = off_diagonal | (step > 0)
             both = rows.present[:, None] & columns.present[None, :]
@@ -212,7 +212,7 @@ def _fold(
 
         steps = jnp.arange(partners)
         met = (steps, blocks.following(a, number=partners))
-        # A derivative forms each tile again: kept, they would be the matrix.
+        # A derivative computes each tile again; stored, the tiles would be the matrix.
         tiles = jax.lax.map(lambda x: jax.checkpoint(tile, prevent_cse=False)(*x), met)
         return jax.tree.map(lambda x: fold(x, axis=0), tiles)
 
@@ -221,7 +221,7 @@ def _fold(
 
     if mesh is None:
         return strips(jnp.arange(count), blocks)
-    # What is left over of a round of dealing are strips of number −1, which count nothing.
+    # Strips of number −1 fill the last round, and count nothing.
     numbers = jnp.pad(jnp.arange(count), (0, -count % mesh.size), constant_values=-1)
     dealt = PartitionSpec(mesh.axis_names)
     shared = jax.shard_map(strips, mesh=mesh, in_specs=(dealt, PartitionSpec()), out_specs=dealt)

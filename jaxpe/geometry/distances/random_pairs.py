@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, PyTree
 from jaxpe.geometry.distances.matrices import Distances, safe_sqrt
 from jaxpe.geometry.distances.points import PointCloud
 
-# Numbers looked at together: distances of some rows, or coordinates of some draws.
+# Numbers processed at a time: distances of some rows, or coordinates of some draws.
 TOGETHER = 2**20
 
 

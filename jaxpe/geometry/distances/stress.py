@@ -41,7 +41,7 @@ from jaxpe.geometry.distances.pairs import (
 )
 from jaxpe.geometry.distances.points import HasCoordinates, PointCloud, as_points
 
-# An encoding as points, or as distances of its own where it has no points.
+# An encoding as points, or as distances if it has no points.
 Points = Real[ArrayLike, "n d"]
 Encoded = Distances | Points
 Configuration = Encoded | PointCloud | HasCoordinates
@@ -229,10 +229,10 @@ def _mantel_correlation(total: Callable[..., PyTree]) -> Array:
     count, *sums = total(lambda delta, d: (1.0, delta, d))
     count = jnp.maximum(count, 1.0)
     rough = [x / count for x in sums]
-    # A plain sum of n² numbers in float32 errs by many roundings, and so does a mean of it.
+    # A plain sum of n² numbers in float32 accumulates rounding errors, and so does its mean.
     means = [x + rest / count for x, rest in zip(rough, total(_centred, rough), strict=True)]
     norms2, sizes2 = total(lambda *x: ([y**2 for y in _centred(*x)], [y**2 for y in x[:2]]), means)
-    # Rounding leaves equal distances a tiny variance; that must not pass for a correlation.
+    # Rounding gives equal distances a tiny variance, which must not count as a correlation.
     least = (64.0 * jnp.finfo(means[0].dtype).eps) ** 2
     constant = [norm2 <= least * size2 for norm2, size2 in zip(norms2, sizes2, strict=True)]
     norms = [jnp.sqrt(jnp.where(c, 1.0, norm2)) for c, norm2 in zip(constant, norms2, strict=True)]
@@ -248,9 +248,9 @@ def _centred(delta: Array, d: Array, means: list[Array]) -> list[Array]:
     return [delta - means[0], d - means[1]]
 
 
-# Where a function is at its least in s, its derivative does not depend on ds (the envelope
-# theorem), which saves the way back through the sums that s is made of. s itself stays what it is,
-# a function of P and D, so that second derivatives are right too: `stop_gradient` would lose them.
+# At the minimum over s, the derivative does not depend on ds (envelope theorem), which saves
+# differentiating the sums of s. s itself remains a function of P and D, so that second derivatives
+# are right too: `stop_gradient` would lose them.
 @jax.custom_jvp
 def _minimiser(s: Array) -> Array:
     return s
@@ -270,7 +270,7 @@ def _sums(
     per_position: bool = False,
 ) -> Callable[..., PyTree[Array]]:
     """Function of a term and args: Σ w·term(δ, d, *args) over all pairs, or of each position."""
-    # Only ratios of sums mean something: a matrix has every pair twice.
+    # A matrix has every pair twice, so only ratios of sums are meaningful.
     if isinstance(D, PointCloud) and not isinstance(P, Distances):
         P = as_points(P)
         _check_positions(P.points.shape, D.points.shape)
@@ -307,7 +307,7 @@ def _pairs(P: Configuration, D: Targets, weights: PairWeights | None) -> tuple[A
             weights = trust_in_pairs(weights[:, None], weights[None, :])
         w = jnp.where(w > 0, weights, 0.0)
     delta = _dense(P._replace(present=present))
-    # XLA would compute the distances anew within each of the sums, and compile for seconds.
+    # Otherwise XLA computes the distances again within each sum, and compiles for seconds.
     return jax.lax.optimization_barrier((delta.values, D.values.astype(points.dtype), w))
 
 

@@ -77,7 +77,7 @@ def class_means(
     """
     if counted is not None:
         A, label = jnp.where(counted, A, 0.0), jnp.where(counted, label, classes)
-    zeros = jnp.zeros(classes + 1, A.dtype)  # one class more, for what is not counted
+    zeros = jnp.zeros(classes + 1, A.dtype)  # one more class, for entries that do not count
     one = zeros.at[label].set(jax.lax.stop_gradient(A))
     sums = zeros.at[label].add(A - one[label])
     sizes = zeros.at[label].add(1.0)

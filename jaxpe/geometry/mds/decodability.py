@@ -86,7 +86,7 @@ def position_decodability(
     hidden = jnp.where(counts[..., None], hidden, 0.0)
     positions = jnp.broadcast_to(jnp.arange(n, dtype=hidden.dtype)[None, :], (rows, n))
     middles = jax.vmap(_mean)(positions, counts)
-    # From one of them on: where all are alike they lie at 0 exactly, and nothing is taken.
+    # Relative to one of them: equal middles are exactly 0, and nothing is subtracted.
     away = middles - middles[jnp.argmax(jnp.any(counts, axis=1))]
     away, middles = (jnp.broadcast_to(x[:, None], (rows, n)) for x in (away, middles))
     arrays = hidden, positions - middles, counts, away
@@ -128,10 +128,10 @@ def _slopes(x: Array, m: Array, counts: Array) -> Array:
 
 def _units(x: Array, counts: Array) -> _Units:
     """Units in which entries that vary have mean 0 and variance 1, and the others are 0."""
-    # From one of them on: hidden states that are all alike then lie at 0 exactly, not near it.
+    # Relative to one of them: equal hidden states are exactly 0, not near it.
     origin = x[jnp.argmax(counts)]
     x = jnp.where(counts[:, None], x - origin[None, :], 0.0)
-    # Before anything is squared, which has half the exponents. No derivative: it cancels.
+    # Before squaring, which halves the range of exponents. No derivative: it cancels.
     largest = _or_one(jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=0)))
     x = x / largest[None, :]
     centre = _mean(x, counts)
@@ -142,8 +142,8 @@ def _units(x: Array, counts: Array) -> _Units:
 def _fit(x: Array, t: Array, counts: Array, *, ridge: float) -> _Probe:
     units, mean = _units(x, counts), _mean(t, counts)
     x, t = units.standardised(x, counts), jnp.where(counts, t - mean, 0.0)
-    # The Gram matrix loses what is below √eps of the largest; for nearly white entries it has
-    # nothing so small, and is as good as QR, at the cost of two products.
+    # The Gram matrix loses singular values below √eps of the largest. Nearly white entries have
+    # none so small, so it is as good as QR, at the cost of two products.
     white = _whitening(x, counts)
     y = dot(x, white.T)
     matrix = _moment(y, y, counts) + ridge * dot(white, white.T)

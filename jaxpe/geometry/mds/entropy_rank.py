@@ -42,7 +42,7 @@ def _entropy_rank(P: Encoded, present: Bool[ArrayLike, " n"] | None) -> Float[Ar
     if not centred.size:
         return jnp.zeros((), centred.dtype)
     s = jnp.linalg.svd(centred, compute_uv=False)
-    # Compared this way round, so that NaN stays.
+    # Written so that NaN passes.
     negligible = s <= max(centred.shape) * jnp.finfo(s.dtype).eps * jnp.max(s)
     return effective_number(s, negligible)
 

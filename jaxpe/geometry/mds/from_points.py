@@ -24,7 +24,7 @@ Method = Literal["dense", "krylov"]
 
 # Up to this side an eigendecomposition of the smaller Gram matrix is not worth avoiding.
 _DENSE_SIDE = 1024
-_ROWS = 1024  # of a block of points, which a product reads at once
+_ROWS = 1024  # rows of a block of points, which a product reads at once
 
 
 @jax.tree_util.register_static
@@ -135,7 +135,7 @@ def gram_product(centred: Array, Y: Array) -> Array:
 def _transposed_product(X: Array, Y: Array) -> Array:
     """Xᵀ Y of many rows and few columns, on a CPU as the sum of (Y_bᵀ X_b)ᵀ over blocks of rows.
 
-    XLA goes down the columns of X there, which takes six times as long.
+    XLA on CPU traverses the columns of X instead, which takes six times as long.
     """
     blocks = len(X) // _ROWS if jax.default_backend() == "cpu" else 0
     if blocks < 2:
@@ -152,7 +152,7 @@ def _transposed_product(X: Array, Y: Array) -> Array:
     return lax.fori_loop(0, blocks, add, dot(Y[done:].T, X[done:])).T
 
 
-# Compiled as a whole also where the caller does not: a loop that is traced anew is compiled anew.
+# Jitted even for eager callers, because a loop that is traced again is compiled again.
 @partial(jax.jit, static_argnames="dim")
 def _coordinates(
     centred: Array, vectors: Array, eigenvalues: Array, *, dim: int
@@ -192,7 +192,8 @@ def _left_vectors(centred: Array, right: Array, eigenvalues: Array, dim: int) ->
     resolved = ~(eigenvalues <= noise(eigenvalues, len(centred)))  # NaN stays
     inverse = jnp.where(resolved, 1.0 / jnp.sqrt(jnp.where(resolved, eigenvalues, 1.0)), 0.0)
     left = dot(centred, right * inverse[None, :])
-    # Small λ cost orthogonality; in this order the large ones, which are exact, stay as they are.
+    # Small λ lose orthogonality; in this order the vectors of large λ, which are exact, do not
+    # change.
     orthonormal, _ = jnp.linalg.qr(left[:, :dim])
     orthonormal = jnp.where(resolved[None, :dim], orthonormal, 0.0)
     return jnp.concatenate([orthonormal, left[:, dim:]], axis=1)

@@ -10,7 +10,7 @@ from jax import Array, lax
 
 from jaxpe._core.arrays import dot
 
-# A family of symmetric operators: what B(parameters) makes of the columns of [n, b].
+# A family of symmetric operators: (parameters, columns [n, b]) to B(parameters) times columns.
 Product = Callable[[Any, Array], Array]
 
 _MOST_STEPS = 500
@@ -80,8 +80,8 @@ def _solve(
     least: Array,
 ) -> Array:
     """Columns x_b outside V with (λ_b − B) x_b = right_b."""
-    # Preconditioned by (λ_b − B)⁻¹ as the known eigenvectors beyond the cut have it, and 1/λ_b
-    # otherwise; unresolved ones are left out, and with them their part of the solution.
+    # Preconditioned by (λ_b − B)⁻¹ on the known eigenvectors beyond the cut, and by 1/λ_b
+    # elsewhere. Unresolved eigenvectors are left out, with their part of the solution.
 
     def outside(Y: Array) -> Array:
         return Y - dot(V, dot(V.T, Y))

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 from jaxpe._core.arrays import dot
 from jaxpe.geometry.checks import check_size
 
-# Columns of a block: few, so that a product goes a long way; enough for a matrix product to be
-# worth its name. On two cores 16 columns ran at four fifths of the speed of 64.
+# Columns of a block: few, so that each product adds many Krylov dimensions, but enough for fast
+# matrix products. On two cores 16 columns ran at four fifths of the speed of 64.
 _BLOCK = 16
 
 
@@ -53,8 +53,8 @@ def principal_eigenpairs(
 
     A block Krylov method with full orthogonalisation and thick restarts (Wu and Simon 2000; Stewart
     2001), started from Gaussian vectors. Eigenvalues may repeat and B may be of low rank. Memory
-    is about 2·n·(2.5·dim + 130) numbers. Derivatives are not defined here;
-    `classical_mds_from_points` has them.
+    is about 2·n·(2.5·dim + 130) numbers. Derivatives are not defined; `classical_mds_from_points`
+    has them.
 
     Args:
         apply: the operator, on the columns of `[n, b]` for any b. The result is as precise as its
@@ -207,8 +207,8 @@ def _restart(
         residuals=residuals,
         key=key,
     )
-    # Of more equal eigenvalues than are kept, the last round may have mixed in new vectors that
-    # are not as good yet: what was there before it stays.
+    # If more eigenvalues are equal than are kept, the last round may have mixed in new, less
+    # accurate vectors: the earlier ones stay.
     restarted = jax.tree.map(lambda new, old: jnp.where(settled, old, new), restarted, search)
     return restarted._replace(settled=settled)
 
@@ -242,7 +242,7 @@ def ritz(V: Array, W: Array, width: int) -> tuple[Array, Array, Array]:
     T = T - jnp.diag(jnp.where(missing, last, 0.0))
     values, turn = jnp.linalg.eigh(T)
     values, turn = values[::-1][:width], turn[:, ::-1][:, :width]
-    # Exactly 0, or rounding would make vectors of length eps with an eigenvalue of 0 out of them.
+    # Exactly 0, or rounding would turn them into vectors of length eps with eigenvalue 0.
     nothing = values < -1.5 * bound
     turn = jnp.where(nothing[None, :], 0.0, turn)
     U = dot(V, turn)
@@ -260,7 +260,7 @@ def orthonormal(Y: Array, V: Array, spare: Array | None = None) -> Array:
     # Squares of very small or large numbers are 0 or inf.
     largest = jnp.max(jnp.abs(Y), axis=0)
     Y = Y / jnp.where(largest > 0, largest, 1.0)[None, :]
-    # After two passes what is left is nearly orthogonal, or rounding errors.
+    # After two passes the rest is nearly orthogonal, or rounding errors.
     rounding = 32.0 * float(jnp.finfo(Y.dtype).eps)
     least = jnp.asarray([rounding, rounding, 0.5, 0.5], Y.dtype)
 

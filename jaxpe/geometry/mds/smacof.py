@@ -29,7 +29,7 @@ from jaxpe.geometry.mds.krylov import check_dim
 
 _MEMORY = 6  # steps from which the curvature is estimated
 _PRODUCTS = 24  # products with the Hessian that look for a negative eigenvalue
-_LENGTHS = 2.0 ** -np.arange(12)  # of a push, in units of the size of the targets
+_LENGTHS = 2.0 ** -np.arange(12)  # lengths of pushes, in units of the size of the targets
 _LEAST = 1e-5  # share of the stress that a push must save
 
 
@@ -97,11 +97,11 @@ def smacof(
 ) -> Smacof:
     """Minimise the stress of Eq. (4) by majorisation; the stress never rises.
 
-    The Guttman transform X ← V⁺ B(X) X of De Leeuw (1977), with V_ij = −w_ij, B_ij = −w_ij d_ij /
-    δ_ij off the diagonal and rows that sum to 0, is a step along the gradient that never raises the
-    stress. Each step is an L-BFGS step (Nocedal 1980) in the metric V, or a Guttman transform where
-    that would raise the stress. At a saddle, it pushes along the most negative curvature that 24
-    Lanczos steps find; coincident points are pushed apart. The method is deterministic.
+    The Guttman transform X ← V⁺ B(X) X of De Leeuw (1977) is a step along the gradient that never
+    raises the stress. V_ij = −w_ij and B_ij = −w_ij d_ij / δ_ij off the diagonal, and their rows
+    sum to 0. Each step is an L-BFGS step (Nocedal 1980) in the metric V, or a Guttman transform
+    where that would raise the stress. At a saddle, it pushes along the most negative curvature that
+    24 Lanczos steps find; coincident points are pushed apart. The method is deterministic.
 
     The minimum is local; in one dimension there are many. `starts` takes the lowest of several. It
     has no derivative (a `while_loop` has no reverse mode); at a minimum the gradient of `stress` is
@@ -175,6 +175,7 @@ def _fit(
     max_iterations: int | Array,
     tolerance: float | Array,
 ) -> Smacof:
+    """Descend to a stationary point, leave it if it is a saddle, and descend again."""
     by_tiles = isinstance(D, PointCloud)
     problem = _tiled_problem(D, weights) if by_tiles else _matrix_problem(D, weights, start.dtype)
     moves = (D.present[:, None] & _free_columns(columns)[None, :]).astype(start.dtype)
@@ -218,7 +219,7 @@ def _step(problem: _Problem, tolerance: float | Array, state: _State) -> _State:
     gradient = jnp.where(better, gradient, state.gradient)
     plain = problem.solve(gradient)
     trial = X - jnp.where(better, _quasi_newton(problem, steps, changes, gradient), plain)
-    # Where not even a Guttman transform lowers the stress, rounding hides what is left.
+    # If not even a Guttman transform lowers the stress, the rest is rounding.
     stalled = state.guttman & ~better
     least = jnp.where(stalled, jnp.maximum(tolerance, eps**0.5), tolerance)
     # An exact fit has a stress of rounding errors only, which need not fall any more.
@@ -258,7 +259,7 @@ def _quasi_newton(problem: _Problem, steps: Array, changes: Array, gradient: Arr
 def _escaped_state(problem: _Problem, moves: Array, state: _State) -> _State:
     """State pushed off a saddle; unchanged where no push lowers the stress."""
     X = state.X
-    # Numbers without a pattern; `jax.random` takes long to compile.
+    # Pseudo-random numbers without `jax.random`, which takes long to compile.
     random = jnp.cos(jnp.arange(X.size, dtype=X.dtype) ** 2).reshape(X.shape) * moves
     apart = random * problem.coincident(X)[:, None].astype(X.dtype)
     # The stress has no curvature where a distance is 0, but falls in every direction.
@@ -385,7 +386,7 @@ def first_configuration(
 def _generalised_inverse(w: Array) -> Array:
     """S^−½ L⁺ S^−½ with L = S^−½ V S^−½, V the weights' Laplacian and S its diagonal."""
     # It differs from V⁺ by translations only, and keeps the digits of positions with tiny weights,
-    # which V⁺ in float32 takes for disconnected.
+    # which V⁺ in float32 treats as disconnected.
     degree = jnp.sum(w, axis=1)
     root = jnp.where(degree > 0, 1.0 / jnp.sqrt(jnp.where(degree > 0, degree, 1.0)), 0.0)
     scale = root[:, None] * root[None, :]

@@ -165,7 +165,7 @@ def _moved_points(X: Array, D: Distances | PointCloud, keys: Array, rates: Array
 
 
 def _move_pairs(X: Array, D: Distances | PointCloud, key: Array, rate: Array) -> Array:
-    """Move the pairs of a random matching; those that touch an absent position stay."""
+    """Move the pairs of a random matching; pairs with an absent position stay."""
     half = len(X) // 2
     order = jax.random.permutation(key, jnp.arange(len(X), dtype=jnp.int32))
     i, j = order[:half], order[half : 2 * half]

@@ -31,7 +31,7 @@ from jaxpe.geometry.noise.split_half import (
 DEFAULT_SPLITS = 16
 DEFAULT_HALVINGS = 4
 DEFAULT_HALF_NULLS = 4
-_MOST_FREEDOM = 15  # degrees of freedom of 16 folds, however many splits of them
+_MOST_FREEDOM = 15  # degrees of freedom of 16 folds, for any number of splits
 
 
 class HeldOut(NamedTuple):
@@ -177,7 +177,7 @@ def _random_quarters(
 
     def quarters(key: Array, order: Array) -> Array:
         inner = jax.random.split(key)
-        rank = jax.lax.map(lambda k: jax.random.permutation(k, half), inner)  # compiles soonest
+        rank = jax.lax.map(lambda k: jax.random.permutation(k, half), inner)  # compiles fastest
         part = (rank >= quarter).astype(jnp.int32) + 2 * jnp.arange(2, dtype=jnp.int32)[:, None]
         part = part.reshape(-1)
         return jnp.full(folds, 4, jnp.int32).at[order[: 2 * half]].set(part)
@@ -242,7 +242,7 @@ def cross_validated_mds(
 ) -> HeldOut:
     """Scaled stress of classical MDS of one half of the documents against the other half.
 
-    The coordinates are the principal ones of the corrected Gram matrix of a half, so neither the
+    The coordinates are the principal ones of the corrected Gram matrix of a half. So neither the
     fit nor the test is inflated as plug-in distances are. Dimensions beyond the signal fit the
     noise of one half, and raise the stress against the other.
 
@@ -310,7 +310,9 @@ def half_sample_interval(
 
 def students_t(splits: int, confidence: float) -> float:
     """Student's t: half the length of an interval from so many splits, in standard errors."""
-    from scipy.special import stdtrit  # it comes with JAX, and is imported where it is used
+    from scipy.special import (
+        stdtrit,
+    )  # comes with JAX; saves start-up time
 
     return float(stdtrit(min(splits, _MOST_FREEDOM), 0.5 * (1.0 + confidence)))
 

@@ -101,8 +101,8 @@ def position_geometry(
     the same distribution, so B_position has mean 0 for any lengths, words and number of documents.
     With one, it describes the documents that reach each position, at this number of documents (see
     `split_half_geometry` on rare words). The shuffles of a document contain the words of its
-    positions too, so an effect that grows steadily with position is understated where most
-    documents are short.
+    positions too. So an effect that grows steadily with position is understated if most documents
+    are short.
 
     Args:
         ids, vocab_size, mask, exclude, folds: arguments of `count_tokens`.

@@ -237,7 +237,7 @@ def _rare_products(
         fold, position, count = block
         same = position[:, None] == position[None, :]
         earlier = jnp.tril(jnp.ones((len(fold),) * 2, bool), k=-1)
-        # A cell's root is counted at its first token; the cell of an empty word has weight 0.
+        # A cell's root counts at its first token; the cell of an empty word has weight 0.
         cell = same & ~jnp.any(same & earlier[..., None], axis=1, keepdims=True)
         weights = jnp.where(cell, count[None], 0).astype(scale.dtype)
         cells = product("iuw,shauw->shaiw", weights, halves[..., fold])

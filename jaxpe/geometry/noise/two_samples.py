@@ -19,11 +19,11 @@ from jaxpe.geometry.mds.classical import principal_coordinates
 from jaxpe.geometry.mds.procrustes import procrustes
 
 DEFAULT_PERMUTATIONS = 999
-_MOST_FOLDS = 10  # of a corpus, once they are joined
-_FEWEST_NULL_FOLDS = 4  # of a corpus, of which more than a few deals are possible
-MOST_NULLS = 8  # null corpora whose mean is taken away
-_DEALS = 1000  # different ones, of which p-values are counted
-_BLOCK = 512  # words that are made dense together
+_MOST_FOLDS = 10  # folds of a corpus after joining
+_FEWEST_NULL_FOLDS = 4  # null folds of a corpus; fewer allow only a few deals
+MOST_NULLS = 8  # null corpora whose mean is subtracted
+_DEALS = 1000  # different deals, from which p-values are counted
+_BLOCK = 512  # words in a dense block
 
 
 class GeometryComparison(NamedTuple):
@@ -111,7 +111,7 @@ def compare_geometries(
     population, folds may be dealt to the two at random. The p-value is the share of such deals with
     a difference ‖G_a − G_b‖ as large as observed.
 
-    This needs comparable folds. √μ̂ has a bias where counts are thin, so every fold is thinned, by
+    This needs comparable folds. √μ̂ has a bias where counts are thin. So every fold is thinned, by
     draws without replacement, to the least number of tokens of any fold at each position. Both
     corpora are joined to equally many folds, at most 10 each. Folds must be independent, with
     copies and documents of one author in one fold (`count_tokens(groups=...)`).
@@ -169,7 +169,7 @@ def compare_geometries(
     draws = np.asarray(jax.random.key_data(seed)).tolist()
 
     def products(both: list[np.ndarray], number: int) -> Array:
-        # Equal draws for both, so that a corpus is at no distance from itself.
+        # Equal draws for both, so that a corpus has distance 0 to itself.
         thin = [_sampled(np.random.default_rng([*draws, number]), each, size) for each in both]
         return _products(jnp.asarray(np.concatenate(thin)), jnp.asarray(size))
 
@@ -250,7 +250,7 @@ def _comparison(
 
     observed = difference(labels)
     null = jax.lax.map(difference, dealt)
-    # The same sums in another order differ in their last digits.
+    # Equal sums in another order differ in their last digits.
     as_large = null >= observed * (1.0 - 100.0 * jnp.finfo(null.dtype).eps)
     p_value = (1.0 + jnp.sum(as_large.astype(null.dtype))) / (1.0 + permutations)
     if math.comb(2 * folds, folds) // 2 < _DEALS:

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 DIVERGING = "PuOr_r"
 _LINES = (POSITION, PLUG_IN, style.GREEN, style.ORANGE, style.PINK)
-_MOST_LAYERS = 12  # in the grid of logits; of more, half as many are shown
-_MOST_PIXELS = 40_000  # of the grid: more would make a heavy page
+_MOST_LAYERS = 12  # layers in the grid of logits; of more layers, half as many are shown
+_MOST_PIXELS = 40_000  # pixels of the grid: more would make a large page
 _PALE = "#CFCFCF"
 _PART_COLOURS = (_PALE, ENCODING_COLOURS["smacof"], ENCODING_COLOURS["alibi"], POSITION, PLUG_IN)
-_MOST_HEADS = 12  # with an interval each
-_LARGE = 0.4  # share that an axis from 0 to 1 shows well
+_MOST_HEADS = 12  # heads with an interval in the figure
+_LARGE = 0.4  # share from which an axis from 0 to 1 is readable
 
 
 def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":

@@ -22,7 +22,7 @@ SCORES = {
     "embedding": "cosine with the embedding that all heads together give",
 }
 
-# Where the page defines a term; "noise" is that of drops.
+# Anchor of each term's definition; "noise" means noise of drops.
 _TERMS = {
     "logit": "logits",
     "random order": "logits",

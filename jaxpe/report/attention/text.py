@@ -333,7 +333,7 @@ def worst_drop(result: "AttentionAnalysis", layer: int) -> tuple[str, str]:
 
 
 def near(result: "AttentionAnalysis") -> tuple[np.ndarray, np.ndarray]:
-    """Offsets up to half the length, and centred diagonals there; NaN at 0, which is left out."""
+    """Offsets up to half the length, and their centred diagonals; NaN at 0, which is left out."""
     n = result.means.logits.shape[-1]
     far = max(2, n // 2)
     offsets = np.arange(-far, 1 if result.causal else far + 1)

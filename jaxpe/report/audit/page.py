@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jaxpe.analysis.audit import AuditedStatement, AuditResult
 
 
-# What is shown of an outcome.
+# Display of each outcome.
 OUTCOMES = {"holds": "holds", "refuted": "refuted", "not claimed": "does not apply"}
 
 

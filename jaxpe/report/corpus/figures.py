@@ -51,7 +51,7 @@ SHARE_COLOURS = {"noise": CHANCE, "composition": COMPOSITION, "position": POSITI
 FLOOR = 1e-4  # a log axis has no zero: stresses at or below this sit on the left edge
 MOST_PAIRS = 2_000  # points of one scatter
 _LONGEST_NAME = 20
-SEED = 0  # of the pairs shown, so that the same analysis gives the same bytes
+SEED = 0  # seed of the shown pairs, so that equal analyses give equal bytes
 
 
 def render_figures(analysis: CorpusAnalysis) -> list[style.Rendered]:

@@ -24,7 +24,7 @@ from jaxpe.report.style import Rendered
 from jaxpe.report.text import without_text
 
 ENCODING = "encoding.npz"
-# Where the page defines a term.
+# Anchor of each term's definition.
 _TERMS = {
     "scaled stress": "stress",
     "plug-in": "plug-in",

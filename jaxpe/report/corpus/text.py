@@ -14,13 +14,13 @@ from jaxpe.analysis.corpus.result import (
 )
 from jaxpe.report.text import Headline, number, percent, plural, ranges
 
-# Scaled stresses closer than this tie: no reader should choose by the third digit.
+# Scaled stresses closer than this are ties: the third digit should decide nothing.
 TIE = 0.01
 # Distances are equal up to scale below this relative difference.
 SAME = 1e-3
-# A longer list names the first two.
+# Longer lists name only the first two.
 MOST_NAMES = 3
-# Below this share of documents at the last position, a reader is told what follows.
+# Below this share of documents at the last position, the text explains the consequences.
 _FEW_REACH = 0.9
 # Correlation of first eigenvectors from which position resembles composition.
 _LIKE_COMPOSITION = 0.3

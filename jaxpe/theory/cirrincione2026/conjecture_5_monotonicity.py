@@ -166,10 +166,10 @@ def monotonicity_test(
     For a triple, h_fg = K_fg(i, j) − K_fg(i, k), where K_fg(i, j) = ⟨√μ̂_i − √μ̂_j in fold f, the
     same in fold g⟩. Folds are independent, so noise cancels in the mean of K_fg, and in the mean U
     of h over the pairs of F folds. The variance of U is estimated without bias as U² less the mean
-    of h_ab h_cd over four different folds (each such product has mean (E U)²), but not below
-    2 mean(h²)/(F(F − 1)), its value where there is no signal. A violation is significant if
-    U > z √variance, one-sided. (A jackknife over folds has twice that variance where there is no
-    signal.) Of ties, 3 to 6 % were significant at the level 5 % on synthetic corpora.
+    of h_ab h_cd over four different folds, because each such product has mean (E U)². It is at
+    least 2 mean(h²)/(F(F − 1)), its value without signal. A violation is significant if U > z
+    √variance, one-sided. (A jackknife over folds has twice that variance where there is no signal.)
+    Of ties, 3 to 6 % were significant at the level 5 % on synthetic corpora.
 
     E√μ̂ depends on the number of documents at a position, which would make thin positions look far
     from all others. So every position is thinned to the size of the smallest one; roots are

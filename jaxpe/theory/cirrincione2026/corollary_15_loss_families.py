@@ -59,10 +59,10 @@ def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Fam
     symmetric", the largest |E δ_ij − E δ_ji|; "L_g = 0"; and "b_i = b_j", the largest ‖b_i − b_j‖,
     each against rounding.
 
-    (iii) is true under invariance. If a permutation σ of positions does not change the distribution
-    of the examples, and loss and model commute with it, then E[loss] is invariant under permuting
-    the rows of P. So at equal rows b_σ(i) = b_i. All b_i are equal if such σ map any i to any j, as
-    cyclic shifts do.
+    (iii) is true under invariance. Let a permutation σ of positions leave the distribution of the
+    examples unchanged, and commute with loss and model. Then E[loss] is invariant under permuting
+    the rows of P by σ. So at equal rows b_σ(i) = b_i. All b_i are equal if such σ map any i to any
+    j, as cyclic shifts do.
 
     Measured: by head `slopes in i` and `slopes in j`, and `C_b`.
 

@@ -140,8 +140,8 @@ def lemma_12(
     comparable = where & ~(jnp.isinf(difference) & jnp.isinf(kl))
 
     def slope(kl: Array) -> Array:
-        # With a largest number for infinity, so that two of them have no difference. Equal
-        # distributions have distance 0, and a divergence of what rounding leaves.
+        # The largest float replaces infinity, so that two of them have difference 0. Equal
+        # distributions have distance 0, and a divergence of rounding size.
         capped = jnp.where(jnp.isinf(kl), jnp.finfo(kl.dtype).max, kl)
         return entry_slope(capped, d, where=where, negligible=noise)
 

@@ -48,8 +48,8 @@ def proposition_6(
     """Compare P_MDS with SMACOF started from it: "minimal stress", stress(P_MDS) ≤ stress(P).
 
     Cirrincione (2026), Section 5.3; false as stated. Every P of lower stress refutes it, and SMACOF
-    never raises the stress, so minus the slack is a lower bound of the excess stress of P_MDS
-    (SMACOF finds a local minimum). The strain changes the other way. Part of the gap is scale:
+    never raises the stress. SMACOF finds a local minimum, so minus the slack is a lower bound of
+    the excess stress of P_MDS. The strain changes the other way. Part of the gap is scale:
     `scaled_stress_classical` is the stress of P_MDS at its best scale.
 
     Measured: `stress_classical`, `stress_smacof`, `strain_classical`, `strain_smacof` (‖P Pᵀ − B‖²
@@ -72,7 +72,7 @@ def proposition_6(
     fit = smacof(
         D, dim=dim, init=mds.coordinates, max_iterations=max_iterations, tolerance=tolerance
     )
-    # Where both are exact, what is left is rounding and has no order.
+    # If both are exact, the rest is rounding and has no order.
     exact = len(B) * jnp.finfo(B.dtype).eps
     minimal = less_equal(
         jnp.where(fit.initial_stress <= exact, 0.0, fit.initial_stress),

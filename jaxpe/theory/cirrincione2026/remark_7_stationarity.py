@@ -163,8 +163,8 @@ def stationary_squared_distances(n: int, *, scale: float) -> Float[Array, "n n"]
     """2(1 − exp(−|i − j|/scale)): exactly stationary, and squared distances of unit vectors.
 
     The counterexample: B is far from circulant unless scale ≪ n. The kernel is positive definite
-    with entries in [0, 1]; as scale grows, B tends to that of Brownian motion, whose eigenvectors
-    are the DCT-II exactly.
+    with entries in [0, 1]; as scale grows, B tends to the B of Brownian motion, whose eigenvectors
+    are exactly the DCT-II.
 
     >>> stationary_squared_distances(2, scale=1.0).round(3).tolist()
     [[0.0, 1.264], [1.264, 0.0]]
