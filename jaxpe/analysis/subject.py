@@ -49,21 +49,22 @@ class SubjectOptions:
     """Documents and a model.
 
     Attributes:
-        source: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also .gz, .bz2, .xz,
-            .zst), .parquet or .arrow file. A .csv may have quoted fields. A .tsv is read so where
-            all its quotation marks quote fields; rename it to .csv to force that. For a run, its
-            own source unless another one is given.
+        source: stdlib, sst2, imdb, or a file or folder that `jaxpe.load_corpus` reads, such as
+            .txt, .csv, .jsonl or .parquet. Rename a .tsv to .csv to have quotation marks quote its
+            fields. For a run, its own source unless another one is given.
         model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet or its
             name on the hub; when absent, a small transformer with its initial parameters. A run has
             its own documents, length and task.
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
         length: number of positions, special tokens included; 64 when absent.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
-            words when absent, or the model's own. task: classify, mlm (masked words) or causal
-        (next word); without labels mlm when absent. seed: random seed of all draws. text_field:
-        column or key with the text, in files with columns. skip_nulls: leave out rows whose text is
-        null or missing, and say how many. label_field: column or key with the class; label when
-        absent. data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+            words when absent, or the model's own.
+        task: classify, mlm (masked words) or causal (next word); without labels mlm when absent.
+        seed: random seed of all draws.
+        text_field: column or key with the text, in files with columns.
+        skip_nulls: leave out rows whose text is null or missing, and say how many.
+        label_field: column or key with the class; label when absent.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
 
     source: str = "stdlib"

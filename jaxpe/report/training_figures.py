@@ -43,7 +43,7 @@ _WINDOWS = 20  # a smoothed curve averages over one part in so many of the run
 
 def training_figures(history: Sequence[Record]) -> list[Rendered]:
     """The curves and, if the encoding was probed, its geometry."""
-    curves, probe = style.drawings(_CAPTIONS)
+    curves, probe = FIGURES
     probed = _series(history, _PROBED)[0].size
     return style.render(history, curves, *([probe] if probed else []))
 
@@ -100,9 +100,8 @@ def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
 
 _CAPTIONS: dict[style.Draw, str] = {
     curves_figure: (
-        "Training batches (faint, and averaged over a twentieth of the run) and held-out "
-        "documents. Dropout, where there is any, raises the loss of training batches and not that "
-        "of the others."
+        "Training batches (faint; averaged over a twentieth of the run) and held-out documents. "
+        "Dropout raises the loss of training batches alone."
     ),
     probe_figure: (
         "Distances between position vectors against Hellinger distances between the token "
@@ -110,6 +109,7 @@ _CAPTIONS: dict[style.Draw, str] = {
         "from disjoint halves, less the distances of shuffled documents."
     ),
 }
+FIGURES = style.drawings(_CAPTIONS)
 
 
 def training_table(summary: "TrainSummary") -> "rich.table.Table":

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jaxpe.report.page import write_page
-from jaxpe.report.rope.figures import rope_figures
+from jaxpe.report.rope.figures import FIGURES, rope_figures
 from jaxpe.report.rope.text import (
     ROPE_LEGEND,
     headlines,
@@ -18,5 +18,5 @@ def write_rope(result: RopeAnalysis, folder: Path, *, png: bool = False) -> Path
     """Write rope.html, rope.json and the figures; return the path of the page."""
     shown = {"summary": rope_summary(result), "headlines": headlines(result)}
     shown |= {"tables": tables_of(result), "legend": ROPE_LEGEND, "threads": thread_address}
-    figures, others = rope_figures(result), "wavelengths|precision|scaling|readers"
-    return write_page(folder, "rope", result, figures, shown, png=png, others=others)
+    names = "|".join(name for name, *_ in FIGURES)
+    return write_page(folder, "rope", result, rope_figures(result), shown, png=png, others=names)
