@@ -56,8 +56,8 @@ def load_causal_lm(
         path: a .gguf file, a folder with one, or a Hugging Face directory (config.json, and
             model.safetensors or its shards).
         encoding: encoding in place of the model's own, initialised by `nnx.Rngs(0)`.
-        **overrides: as for `Bert.load`, but one block is compiled for all layers unless scan is
-            False.
+        **overrides: fields of `TransformerConfig`, as for `Bert.load`. One block is compiled for
+            all layers unless scan is False.
 
     Raises:
         InputError: for a file that cannot be read, another architecture, or an unsupported

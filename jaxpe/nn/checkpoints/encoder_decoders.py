@@ -62,8 +62,8 @@ def load_seq2seq_lm(
         directory: Hugging Face directory: config.json, and model.safetensors or its shards.
         encoding: encoding in place of the encoder's bias, initialised by `nnx.Rngs(0)`.
         decoder_encoding: encoding in place of the bias of the decoder's self-attention.
-        **overrides: as for `Bert.load`, but one block is compiled for all layers unless scan is
-            False.
+        **overrides: fields of `TransformerConfig`, as for `Bert.load`. One block is compiled for
+            all layers unless scan is False.
 
     Raises:
         InputError: for a directory that cannot be read, another architecture, or an unsupported
