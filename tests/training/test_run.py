@@ -214,7 +214,7 @@ def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
     loaded = load_run(tmp_path / "run")
     assert_equal(loaded.params, result.params)
     assert loaded.vocabulary.special_ids == (0, 2, 3)
-    with pytest.raises(InputError, match="`length=11` .*10 positions"):
+    with pytest.raises(InputError, match=r"`length=11` .*10 positions"):
         train(dataclasses.replace(asked, out=tmp_path / "b", length=11))
 
 
