@@ -75,7 +75,7 @@ def token_batches(
 
     documents = _Documents(reading)
     if pool is not None:
-        return _batches_from_pool(documents, reading, pool, prefetch)
+        return _pool_batches(documents, reading, pool, prefetch)
 
     def tokenized(read: Read) -> TokenBatch:
         return tokenized_batch(read, reading, tokenizer, length)
@@ -84,7 +84,7 @@ def token_batches(
     return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=prefetch)
 
 
-def _batches_from_pool(
+def _pool_batches(
     documents: grain.IterDataset, reading: Reading, pool: TokenizerPool, prefetch: int
 ) -> grain.IterDataset[TokenBatch]:
     """Batches in order: texts are sent to the processes ahead of the batches that are needed."""
@@ -119,7 +119,7 @@ def tokenized_batch(read: Read, reading: Reading, tokenizer: Tokenizer, length: 
 
 def batch_from_encoded(read: Read, reading: Reading, encoded: Encoded) -> TokenBatch:
     """Batch of tokenized documents; rows without a document are at its end."""
-    texts, names, place = read
+    texts, names, state = read
     ids, mask = encoded
     valid = np.arange(reading.batch_size) < len(texts)
     ids[len(texts) :], mask[len(texts) :] = 0, False  # special tokens of rows without a document
@@ -128,8 +128,8 @@ def batch_from_encoded(read: Read, reading: Reading, encoded: Encoded) -> TokenB
         both = zip(names, texts, strict=True)
         shared = [text if name is None else name for name, text in both]
         missing = [""] * (reading.batch_size - len(texts))
-        groups = np.array([*map(_crc_of_document, shared + missing)], np.uint32)
-    return TokenBatch(ids, mask, valid, place, groups)
+        groups = np.array([*map(_document_crc, shared + missing)], np.uint32)
+    return TokenBatch(ids, mask, valid, state, groups)
 
 
 def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
@@ -139,19 +139,19 @@ def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
         np.zeros(shape, np.int32),
         np.zeros(shape, bool),
         np.zeros(reading.batch_size, bool),
-        _beginning(reading),
+        _initial_state(reading),
         None if reading.group_field is None else np.zeros(reading.batch_size, np.uint32),
     )
 
 
-def _beginning(reading: Reading) -> dict[str, Any]:
+def _initial_state(reading: Reading) -> dict[str, Any]:
     number = len(reading.shards)
     zeros = {"documents": [0] * number, "null_texts": [0] * number}
     nothing = {**zeros, "digests": [""] * number, "unreadable": {}}
     return {"shard": 0, "checksum": 0, **nothing}
 
 
-def _crc_of_document(text: str | Integer[np.ndarray, " n"]) -> int:
+def _document_crc(text: str | Integer[np.ndarray, " n"]) -> int:
     """CRC-32 of a document, or of the name of its group."""
     if isinstance(text, str):
         return zlib.crc32(text.encode(errors="surrogatepass"))
@@ -227,7 +227,7 @@ class _DocumentIterator(grain.DatasetIterator):
         self.reading = reading
         # Each part reads its shards, or of fewer shards its share of the documents of each.
         self._by_shard = len(reading.shards) >= reading.parts
-        self.set_state(_beginning(reading))
+        self.set_state(_initial_state(reading))
 
     def __next__(self) -> Read:
         if self._finished:

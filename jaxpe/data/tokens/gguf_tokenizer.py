@@ -29,7 +29,7 @@ _RULES = (
     | dict.fromkeys(("smollm", "starcoder", "refact", "command-r"), _DIGITS)
     | dict.fromkeys(("gpt-2", "phi-2", "olmo", "mpt"), None)  # the rule of GPT-2 alone
 )
-_WHOLE_FIRST = ("llama-bpe", "llama3", "llama-v3")  # words that are tokens are not merged
+_UNMERGED = ("llama-bpe", "llama3", "llama-v3")  # words that are tokens are not merged
 
 
 def read_gguf_tokenizer(path: str | os.PathLike[str]) -> Any:
@@ -65,7 +65,7 @@ def _merge_tokenizer(path: Any, fields: Mapping[str, Any], vocabulary: dict[str,
         )
     merges = [tuple(pair.split(" ")) for pair in fields.get("merges") or ()]
     model = tokenizers.Tokenizer(
-        tokenizers.models.BPE(vocabulary, merges, ignore_merges=name in _WHOLE_FIRST)
+        tokenizers.models.BPE(vocabulary, merges, ignore_merges=name in _UNMERGED)
     )
     rule, steps = _RULES[name], tokenizers.pre_tokenizers
     has_gpt2_rule = rule in (None, _DIGITS)
@@ -126,7 +126,7 @@ def _add_special(model: Any, fields: Mapping[str, Any], tokens: list[str]) -> No
         added = [tokenizers.AddedToken(t, special=special, normalized=False) for t in names if t]
         (model.add_special_tokens if special else model.add_tokens)(added)
     # Defaults of llama.cpp, where the file has no entry.
-    starts = fields.get("model") == "llama" or fields.get("pre") in _WHOLE_FIRST
+    starts = fields.get("model") == "llama" or fields.get("pre") in _UNMERGED
     ends = {
         name: token
         for name, default in (("bos", starts), ("eos", False))

@@ -85,7 +85,7 @@ def open_pretrained(tokenizer: Source) -> Pretrained:
         padding = _padding_ids(model)
         model.no_padding()
         model.no_truncation()
-        choices = _without_dropout(model.model)
+        choices = _disable_dropout(model.model)
         size = 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
     if not 0 < size <= LARGEST_VOCABULARY:
         raise InputError(
@@ -98,7 +98,7 @@ def open_pretrained(tokenizer: Source) -> Pretrained:
 _KINDS = {".json": "tokenizer.json", ".gguf": ".gguf with a tokenizer"}
 
 
-def tokenizer_of_model(path: Path) -> Path:
+def model_tokenizer_file(path: Path) -> Path:
     """Find the file with the tokenizer of a model, given its folder or .gguf.
 
     A `tokenizer.json` or `vocab.txt` beside a .gguf comes first. `InputError` if there is none.
@@ -127,7 +127,7 @@ def check_ids(ids: Any, size: int, name: str) -> None:
 def _tokenizer_file(tokenizer: Source) -> Path:
     path = Path(tokenizer)
     if path.is_dir():
-        return tokenizer_of_model(path)
+        return model_tokenizer_file(path)
     if not path.exists():
         raise InputError(
             f"unknown tokenizer {os.fspath(tokenizer)!r}: no such file; pass words, characters, "
@@ -166,7 +166,7 @@ def _padding_ids(model: Any) -> set[int]:
     return {i for token in _PADDING if (i := model.token_to_id(token)) is not None}
 
 
-def _without_dropout(model: Any) -> tuple[Choice, ...]:
+def _disable_dropout(model: Any) -> tuple[Choice, ...]:
     """Switch the dropout of byte-pair encoding off, which draws other tokens at each call."""
     if not (share := getattr(model, "dropout", None)):
         return ()

@@ -55,8 +55,8 @@ class Ragged:
             values = self.values.reshape(-1, n)[:, :length].reshape(-1)
         else:
             starts = np.cumsum(self.lengths) - self.lengths
-            place = np.arange(len(self.values)) - np.repeat(starts, self.lengths)
-            values = self.values[place < length]
+            offset = np.arange(len(self.values)) - np.repeat(starts, self.lengths)
+            values = self.values[offset < length]
         return Ragged(values, np.minimum(self.lengths, length))
 
     def padded(

@@ -31,7 +31,7 @@ def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -
     >>> corpus.vocab_size, corpus.tokens[4], corpus.longest
     (5, 'id 4', 3)
     """
-    array = _checked(_as_array(ids, name), name)
+    array = _valid_array(_id_array(ids, name), name)
     documents, n = array.shape
     vocab_size = int(array.max()) + 1
     corpus = TokenCorpus(
@@ -89,7 +89,7 @@ def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
     )
 
 
-def _as_array(ids: Any, name: str) -> np.ndarray:
+def _id_array(ids: Any, name: str) -> np.ndarray:
     try:
         array = np.asarray(ids)
     except ValueError as error:
@@ -99,7 +99,7 @@ def _as_array(ids: Any, name: str) -> np.ndarray:
     return array
 
 
-def _checked(array: np.ndarray, name: str) -> np.ndarray:
+def _valid_array(array: np.ndarray, name: str) -> np.ndarray:
     if array.dtype.kind not in "iu":
         nan = " with NaN" if array.dtype.kind == "f" and np.isnan(array).any() else ""
         raise InputError(f"{name} holds {array.dtype}{nan}, not token ids; pass integers")

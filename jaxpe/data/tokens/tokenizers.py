@@ -82,7 +82,7 @@ class Tokenizer(NamedTuple):
         array([[97, 98,  0],
                [97, 98, 99]], dtype=int32)
         """
-        return _padded(self, self.rows(texts, length), length)
+        return _padded_ids(self, self.rows(texts, length), length)
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -178,7 +178,7 @@ def _padded_corpus(
         length, choice = _default_length(lengths, least=least)
         choices = (*choices, choice)
     check_table(len(rows), length)
-    ids, mask = _padded(opened, rows, length)
+    ids, mask = _padded_ids(opened, rows, length)
     longest = int(lengths.max())
     return TokenCorpus(
         name, opened.name, ids, mask, 0, opened.exclude, [], longest, choices=choices
@@ -263,11 +263,11 @@ def tokenizer_of_ids(
         raise InputError(f"{name} has a vocabulary of its own; leave `vocab_size` out")
     else:
         opened = open_tokenizer(tokenizer, special=special)
-    rows = functools.partial(_checked_ids, size=len(opened.tokens), name=opened.name)
+    rows = functools.partial(_ids_in_range, size=len(opened.tokens), name=opened.name)
     return opened._replace(rows=rows, prefix=(), suffix=(), choices=())
 
 
-def corpus_of_ids(
+def id_corpus(
     name: str, rows: list[Any], opened: Tokenizer, *, length: int | None, **fields: Any
 ) -> TokenCorpus:
     """Documents of ids as a corpus, truncated and padded to one length, as by `tokenize`."""
@@ -278,12 +278,12 @@ def corpus_of_ids(
     return corpus._replace(tokens=tokens, vocab_size=len(tokens), **fields)
 
 
-def is_of_ids(tokenizer: Tokenizer) -> bool:
+def reads_ids(tokenizer: Tokenizer) -> bool:
     """Whether a tokenizer is one of `tokenizer_of_ids`."""
-    return isinstance(tokenizer.rows, functools.partial) and tokenizer.rows.func is _checked_ids
+    return isinstance(tokenizer.rows, functools.partial) and tokenizer.rows.func is _ids_in_range
 
 
-def _checked_ids(rows: Any, length: int | None, *, size: int, name: str) -> Ragged:
+def _ids_in_range(rows: Any, length: int | None, *, size: int, name: str) -> Ragged:
     """Ids unchanged, after a check that those within the length are in the vocabulary."""
     ids = ragged(rows)
     ids = ids if length is None else ids.cut(length)
@@ -358,7 +358,7 @@ def _default_length(lengths: Int[np.ndarray, " documents"], *, least: int) -> tu
     return length, Choice("length", f"{length}", why, "pass a number of positions as `length`")
 
 
-def _padded(
+def _padded_ids(
     opened: Tokenizer, rows: Sequence[Any] | Ragged, length: int
 ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
     """Ids and mask `[documents, length]` of rows without special tokens, which are added."""

@@ -57,16 +57,16 @@ class TokenizerPool:
         return self._pool.submit(_encode, texts)
 
 
-def occurring(
+def count_words(
     documents: Iterable[str], *, tokenizer: str, length: int | None, processes: int
 ) -> Counter[str]:
     """Count how often each word or character occurs, in several processes.
 
-    >>> sorted(occurring(["to be", "or to"], tokenizer="words", length=None, processes=1).items())
+    >>> sorted(count_words(["to be", "or to"], tokenizer="words", length=None, processes=1).items())
     [('be', 1), ('or', 1), ('to', 2)]
     """
     total: Counter[str] = Counter()
-    count = functools.partial(_occurring, tokenizer, length)
+    count = functools.partial(_word_counts, tokenizer, length)
     with _pool(processes) as pool:
         try:
             submitted = (pool.submit(count, texts) for texts in _batches(documents))
@@ -87,14 +87,14 @@ def _pool(processes: int, *work: Any) -> ProcessPoolExecutor:
 def _start(name: str | None = None, tokens: list[str] | None = None, length: int = 0) -> None:
     """Prepare a process: an interrupt is for its parent, and the tokenizer is opened once."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_watch_parent, daemon=True).start()
     if name is not None:
         global _encode_texts
         tokenizer = open_tokenizer(name, vocabulary=tokens)
         _encode_texts = functools.partial(tokenizer.encode, length=length)
 
 
-def _end_with_parent() -> None:
+def _watch_parent() -> None:
     # A pool does not notice that its parent was killed, and would wait for work for ever.
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -109,7 +109,7 @@ def _encode(texts: list[str]) -> Encoded:
     return _encode_texts(texts)
 
 
-def _occurring(tokenizer: str, length: int | None, texts: list[str]) -> Counter[str]:
+def _word_counts(tokenizer: str, length: int | None, texts: list[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     add_occurring(counts, texts, tokenizer=tokenizer, length=length)
     return counts
