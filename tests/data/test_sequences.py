@@ -286,8 +286,8 @@ def test_bad_tasks_are_named(name, sizes, message):
 @pytest.mark.parametrize(
     ("key", "sizes", "message"),
     [
-        (0, {}, r"key has dtype int64: pass a typed one, jax.random.key\(seed\)"),
-        (np.zeros(2, np.uint32), {}, "key has dtype uint32: pass a typed one"),
+        (0, {}, r"key has dtype int64"),
+        (np.zeros(2, np.uint32), {}, "key has dtype uint32"),
         (jax.random.split(jax.random.key(0)), {}, r"key has shape \(2,\): pass one key, or vmap"),
         (jax.random.key(0), {"rows": 0}, "`rows` is 0; pass at least 1"),
         (jax.random.key(0), {"length": 0}, "`length` is 0; pass at least 1"),
