@@ -151,7 +151,7 @@ class _Attention(nnx.Module):
         if source_keys_values is not None:
             heads = self._heads(x, bound, context.q_positions, source_keys_values)
             mixed = _mix(self.config, bound, heads, context, dropout_key, self.scale)
-            return _finished(self.output, mixed, gates, None)
+            return _projected_heads(self.output, mixed, gates, None)
         source = x if source is None else jnp.asarray(source)
         new, carry = _encoding_context(bound, x, source, context, cache)
         encoder = bound._replace(encoding=bind_context(bound.encoding, new, new))
@@ -162,13 +162,13 @@ class _Attention(nnx.Module):
         else:
             keys_values = self._keys_values(source, encoder, q_positions)
             axis = x.ndim - 2
-            cache = _appended(cache, keys_values, new, carry, context.slot, axis=axis)
+            cache = _updated_cache(cache, keys_values, new, carry, context.slot, axis=axis)
             keys_values = cache
             encoding = bind_context(bound.encoding, new, cache.get("context"))
             bound = bound._replace(encoding=encoding)
         heads = self._heads(x, encoder, q_positions, keys_values)
         mixed = _mix(self.config, bound, heads, context, dropout_key, self.scale)
-        return _finished(self.output, mixed, gates, cache)
+        return _projected_heads(self.output, mixed, gates, cache)
 
     def source_keys_values(
         self,
@@ -225,7 +225,7 @@ class _Attention(nnx.Module):
         """Encoded keys, and values, as a cache holds them."""
         raise NotImplementedError
 
-    def _expanded(self, keys_values: LayerCache) -> tuple[Array, Array]:
+    def _keys_and_values(self, keys_values: LayerCache) -> tuple[Array, Array]:
         """Keys and values of a cache, `[..., n, heads, width]`."""
         raise NotImplementedError
 
@@ -236,7 +236,7 @@ class _Attention(nnx.Module):
     def _heads(
         self, x: Array, bound: BoundEncoding, positions: ArrayLike, keys_values: LayerCache
     ) -> _Heads:
-        return _Heads(self._queries(x, bound, positions), *self._expanded(keys_values))
+        return _Heads(self._queries(x, bound, positions), *self._keys_and_values(keys_values))
 
 
 class MultiHeadAttention(_Attention):
@@ -285,7 +285,7 @@ class MultiHeadAttention(_Attention):
         k = bound.encoding.key(bound.params, k, positions)
         return {"k": k, "v": _split(self.value(x), width)}
 
-    def _expanded(self, keys_values: LayerCache) -> tuple[Array, Array]:
+    def _keys_and_values(self, keys_values: LayerCache) -> tuple[Array, Array]:
         return keys_values["k"], keys_values["v"]
 
     def _queries(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> Array:
@@ -351,7 +351,7 @@ class LatentAttention(_Attention):
             "rotary": bound.encoding.key(bound.params, rotary, positions),
         }
 
-    def _expanded(self, keys_values: LayerCache) -> tuple[Array, Array]:
+    def _keys_and_values(self, keys_values: LayerCache) -> tuple[Array, Array]:
         latent = keys_values["latent"][..., 0, :]
         content = _split(self.key(latent), self.config.head_width)
         shared = repeat_heads(keys_values["rotary"], self.config.num_heads)
@@ -439,11 +439,11 @@ def _mix(
     unfit |= config.attention_cap is not None
     unfit |= any(rest.defines(hook) for hook in ("products", "weights", "value"))
     plain = context.trace or drops or unfit
-    mix = _transparent if plain or config.attention == "transparent" else _fused
+    mix = _plain_attention if plain or config.attention == "transparent" else _fused_attention
     return mix(config, BoundEncoding(rest, bound.params), heads, context, key, scale)
 
 
-def _transparent(
+def _plain_attention(
     config: TransformerConfig,
     bound: BoundEncoding,
     heads: _Heads,
@@ -460,7 +460,7 @@ def _transparent(
     return Attended(out, logits, weights, out) if context.trace else Attended(out)
 
 
-def _fused(
+def _fused_attention(
     config: TransformerConfig,
     bound: BoundEncoding,
     heads: _Heads,
@@ -497,7 +497,7 @@ def _split(x: Array, width: int) -> Array:
     return x.reshape(*x.shape[:-1], x.shape[-1] // width, width)
 
 
-def _appended(
+def _updated_cache(
     cache: LayerCache,
     new: LayerCache,
     context: Any,
@@ -520,7 +520,7 @@ def _appended(
     return updated | {"carry": cast}
 
 
-def _finished(
+def _projected_heads(
     output: Callable[[Array], Array], mixed: Attended, gates: Gates | None, cache: LayerCache | None
 ) -> Attended:
     """Heads through their gates and the output projection."""

@@ -122,20 +122,20 @@ class Block(nnx.Module):
             gates=gates,
             dropout_key=keys[0],
         )
-        added = _normed(self.attention_output_norm, attended.output)
+        added = _optional_norm(self.attention_output_norm, attended.output)
         y = x + dropout(added, rate=rate, key=keys[1])
         y = self.attention_norm(y) if after else y
         if context.cross is not None:
-            y, crossed = self._crossed(y, context.cross, source_keys_values, keys[3:])
+            y, crossed = self._cross_attend(y, context.cross, source_keys_values, keys[3:])
             attended = attended._replace(cross=crossed)
         if self.mlp_norm is not None:
             source = y if self.config.residual == "sequential" else x
             hidden = y if after else self.mlp_norm(source)
-        added = _normed(self.mlp_output_norm, self.mlp(hidden))
+        added = _optional_norm(self.mlp_output_norm, self.mlp(hidden))
         y = y + dropout(added, rate=rate, key=keys[2])
-        return attended._replace(output=_normed(self.mlp_norm, y) if after else y)
+        return attended._replace(output=_optional_norm(self.mlp_norm, y) if after else y)
 
-    def _crossed(
+    def _cross_attend(
         self, x: Array, context: Context, source_keys_values: LayerCache | None, keys: Any
     ) -> tuple[Array, Attended]:
         """Hidden states after cross-attention and its residual, and its result."""
@@ -147,10 +147,10 @@ class Block(nnx.Module):
             source_keys_values=source_keys_values,
             dropout_key=keys[0],
         )
-        added = _normed(self.cross_output_norm, crossed.output)
+        added = _optional_norm(self.cross_output_norm, crossed.output)
         x = x + dropout(added, rate=self.config.dropout, key=keys[1])
         return self.cross_norm(x) if after else x, crossed
 
 
-def _normed(layer: Callable[[Array], Array] | None, x: Array) -> Array:
+def _optional_norm(layer: Callable[[Array], Array] | None, x: Array) -> Array:
     return x if layer is None else layer(x)

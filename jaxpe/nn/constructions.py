@@ -84,10 +84,10 @@ def nope_decoder(
     _check_room(config, bos)
     decoder = Decoder(config, rngs=nnx.Rngs(key))
     _set(decoder.tokens.embedding, lambda table: _embeddings(table, bos))
-    _restrict_to_content(decoder)
-    _count_by_attention(decoder)
-    _turn_into_positions(decoder, length)
-    _compare_positions(decoder)
+    _mask_content_rows(decoder)
+    _set_counting_head(decoder)
+    _set_position_kinks(decoder, length)
+    _set_position_differences(decoder)
     return decoder
 
 
@@ -128,7 +128,7 @@ def _embeddings(table: Array, bos: int) -> Array:
     return table.at[:, _ONE].set(1).at[:, _BOS].set(is_bos).at[:, _POSITION].set(0)
 
 
-def _restrict_to_content(decoder: Decoder) -> None:
+def _mask_content_rows(decoder: Decoder) -> None:
     """Random weights read and write the content rows alone."""
     attention, mlp = decoder.layers.attention, decoder.layers.mlp
     for reads in (attention.query, attention.key, attention.value, mlp.up):
@@ -140,7 +140,7 @@ def _restrict_to_content(decoder: Decoder) -> None:
     _set(mlp.down.kernel, lambda W: W * jnp.asarray(min(shrink, 1.0), W.dtype))
 
 
-def _count_by_attention(decoder: Decoder) -> None:
+def _set_counting_head(decoder: Decoder) -> None:
     """Eq. (18) and (19): head 1 of the first layer weighs all keys alike, and <bos> is worth 1."""
     attention, width = decoder.layers.attention, decoder.config.head_width
     head = slice(0, width)
@@ -149,7 +149,7 @@ def _count_by_attention(decoder: Decoder) -> None:
     _set(attention.output.kernel, lambda W: W.at[0, head].set(0).at[0, 0, _POSITION].set(1))
 
 
-def _turn_into_positions(decoder: Decoder, length: int) -> None:
+def _set_position_kinks(decoder: Decoder, length: int) -> None:
     """t − u at u = 1/t, by kinks at 1/k: between 1/(k + 1) and 1/k the slope is −k(k + 1) − 1."""
     mlp = decoder.layers.mlp
     k = np.arange(1, max(length, 2))
@@ -167,13 +167,13 @@ def _turn_into_positions(decoder: Decoder, length: int) -> None:
     _set(mlp.down.kernel, sums)
 
 
-def _compare_positions(decoder: Decoder) -> None:
+def _set_position_differences(decoder: Decoder) -> None:
     """Eq. (28) and (29), in every head of every layer but the first."""
     attention = decoder.layers.attention
     root = decoder.config.head_width**0.5
-    rows_of_query = ((_ONE, root), (_POSITION, -root))
-    rows_of_key = ((_POSITION, 1.0), (_ONE, 1.0))
-    for projection, rows in ((attention.query, rows_of_query), (attention.key, rows_of_key)):
+    query_rows = ((_ONE, root), (_POSITION, -root))
+    key_rows = ((_POSITION, 1.0), (_ONE, 1.0))
+    for projection, rows in ((attention.query, query_rows), (attention.key, key_rows)):
 
         def read(W: Array, rows=rows) -> Array:
             by_head = W.reshape(*W.shape[:2], *_heads(decoder))

@@ -114,29 +114,29 @@ def _generate(
         # After a token of −1 the row stays at −1, since NaN stays in the cache.
         ids = jnp.maximum(state.token, 0)[:, None]
         out = read(ids, positions=position[:, None], cache=state.cache)
-        token = _chosen(out.logits[:, 0], key, sampling)
-        token, ended = _after_end(token, state.ended, end_id)
+        token = _next_token(out.logits[:, 0], key, sampling)
+        token, ended = _end_tokens(token, state.ended, end_id)
         return _Step(out.transformer.cache, token, position, ended), token
 
-    token = _chosen(logits, None if keys is None else keys[0], sampling)
-    token, ended = _after_end(token, jnp.zeros(batch, bool), end_id)
+    token = _next_token(logits, None if keys is None else keys[0], sampling)
+    token, ended = _end_tokens(token, jnp.zeros(batch, bool), end_id)
     start = _Step(first.transformer.cache, token, jnp.max(positions, axis=1), ended)
     _, rest = lax.scan(step, start, None if keys is None else keys[1:], steps - 1)
     return jnp.concatenate([token[None], rest]).T
 
 
-def _chosen(logits: Array, key: Array | None, sampling: _Sampling) -> Array:
+def _next_token(logits: Array, key: Array | None, sampling: _Sampling) -> Array:
     """A token of each row, −1 where its logits are not finite."""
     finite = jnp.all(jnp.isfinite(logits), axis=-1)
     if key is not None and sampling.temperature > 0:
-        logits = _narrowed(logits / jnp.asarray(sampling.temperature, logits.dtype), sampling)
+        logits = _top_logits(logits / jnp.asarray(sampling.temperature, logits.dtype), sampling)
         token = jax.random.categorical(key, logits, axis=-1)
     else:
         token = jnp.argmax(logits, axis=-1)
     return jnp.where(finite, token.astype(jnp.int32), -1)
 
 
-def _narrowed(logits: Array, sampling: _Sampling) -> Array:
+def _top_logits(logits: Array, sampling: _Sampling) -> Array:
     """Logits of the tokens that may be sampled, −∞ for the others."""
     if sampling.top_k is not None:
         least = lax.top_k(logits, sampling.top_k)[0][..., -1:]
@@ -150,7 +150,7 @@ def _narrowed(logits: Array, sampling: _Sampling) -> Array:
     return logits
 
 
-def _after_end(token: Array, ended: Array, end_id: int | None) -> tuple[Array, Array]:
+def _end_tokens(token: Array, ended: Array, end_id: int | None) -> tuple[Array, Array]:
     """Rows that have ended go on with the end token."""
     if end_id is None:
         return token, ended
@@ -216,12 +216,12 @@ def _check_last_position(model: CausalLM | Seq2SeqLM, valid: Array, steps: int) 
         return
     longest = int(np.max(np.sum(np.asarray(valid), axis=-1), initial=1))
     if isinstance(model, Seq2SeqLM):
-        _embed_at(model.transformer.encoder, longest - 1)
+        _embed_position(model.transformer.encoder, longest - 1)
         longest = 1
-    _embed_at(_decoder(model), longest + steps - 2)
+    _embed_position(_decoder(model), longest + steps - 2)
 
 
-def _embed_at(transformer: Transformer, position: int) -> None:
+def _embed_position(transformer: Transformer, position: int) -> None:
     token = jax.ShapeDtypeStruct((1, transformer.config.dim), transformer.config.dtype)
     params = transformer.encoding_params.get_value()
     jax.eval_shape(lambda x: transformer.encoding.embed(params, x, np.array([position])), token)

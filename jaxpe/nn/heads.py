@@ -168,7 +168,7 @@ class CausalLM(nnx.Module):
     def head(self, hidden: Float[ArrayLike, "... dim"]) -> Float[Array, "... vocab"]:
         """Logits of hidden states, such as those of selected tokens alone."""
         layer = self.decoder.tokens if self.output is None else self.output
-        logits = read_out(layer, _scaled(self.decoder, jnp.asarray(hidden)))
+        logits = read_out(layer, _scaled_hidden(self.decoder, jnp.asarray(hidden)))
         return capped(logits, self.decoder.config.logit_cap)
 
 
@@ -216,7 +216,7 @@ class Seq2SeqLM(nnx.Module):
         encoder, decoder = self.transformer.encoder, self.transformer.decoder
         tokens = encoder.tokens if decoder.tokens is None else decoder.tokens
         layer = tokens if self.output is None else self.output
-        return capped(read_out(layer, _scaled(decoder, hidden)), decoder.config.logit_cap)
+        return capped(read_out(layer, _scaled_hidden(decoder, hidden)), decoder.config.logit_cap)
 
 
 class Regressor(nnx.Module):
@@ -252,7 +252,7 @@ class Regressor(nnx.Module):
         return HeadOutput(read_out(self.output, below.hidden), below)
 
 
-def _scaled(transformer: Transformer, hidden: Array) -> Array:
+def _scaled_hidden(transformer: Transformer, hidden: Array) -> Array:
     """Hidden states times the logit scale of the configuration."""
     return hidden * jnp.asarray(transformer.config.logit_scale, hidden.dtype)
 

@@ -119,7 +119,7 @@ def _run_blocks(
     trace: bool,
 ) -> tuple[Array, BlockTrace, tuple[Any, ...]]:
     """A scan over groups of layers, one for each encoding of the pattern; the rest after it."""
-    context = _context_with_encodings(context, (encoding, cross), trace)
+    context = _restored_context(context, (encoding, cross), trace)
     steps = [partial(_block, graphdef, part, context) for part in pattern]
     if config.remat:
         steps = [jax.checkpoint(step) for step in steps]
@@ -168,11 +168,11 @@ def _context_arrays(context: Context) -> Any:
     return Context(**fields)
 
 
-def _context_with_encodings(context: Any, encodings: tuple[Any, ...], trace: bool) -> Context:
+def _restored_context(context: Any, encodings: tuple[Any, ...], trace: bool) -> Context:
     """Inverse of `_context_arrays`: the context with the encodings of both attentions."""
     encoding, *rest = encodings
     cross = context.cross
-    cross = None if cross is None else _context_with_encodings(cross, tuple(rest), trace)
+    cross = None if cross is None else _restored_context(cross, tuple(rest), trace)
     bound = BoundEncoding(encoding, context.shared)
     return context._replace(shared=bound, trace=trace, cross=cross)
 

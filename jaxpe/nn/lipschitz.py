@@ -102,14 +102,14 @@ def lipschitz_bounds(
     if n < 1:
         raise ValueError(f"n is {n}: pass at least one token")
     dtype = compute_dtype(transformer.tokens.embedding.get_value())
-    extra = tuple(_norm(x, dtype, "relative") for x in _checked_relative(transformer, n, relative))
+    extra = tuple(_norm(x, dtype, "relative") for x in _relative_norms(transformer, n, relative))
     R = _norm(radius, dtype, "radius")
     graphdef, layers = nnx.split(transformer.layers)
-    return _over_layers(R, layers, extra, graphdef=graphdef, n=n)
+    return _layer_bounds(R, layers, extra, graphdef=graphdef, n=n)
 
 
 @partial(jax.jit, static_argnames=("graphdef", "n"))
-def _over_layers(
+def _layer_bounds(
     R: Array, layers: Any, extra: tuple[Array, ...], *, graphdef: Any, n: int
 ) -> LipschitzBounds:
     def layer(R: Array, params: Any) -> tuple[Array, tuple[Array, Array, Array]]:
@@ -253,7 +253,7 @@ def _check_model(transformer: Transformer) -> None:
         raise ValueError("latent attention has no bound here: build the model with latent=None")
 
 
-def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) -> tuple:
+def _relative_norms(transformer: Transformer, n: int, relative: tuple | None) -> tuple:
     """Norms of relative keys and values, (0, 0) without them; raises for other encodings."""
     attention = _blocks(transformer)[0].attention
     shared = BoundEncoding(transformer.encoding, transformer.encoding_params.get_value())

@@ -42,7 +42,7 @@ class Split(NamedTuple):
         """
         if isinstance(layer, NoNorm):
             return self
-        parts = _projected(self, layer) if isinstance(layer, nnx.Linear) else _scaled(self, layer)
+        parts = _project(self, layer) if isinstance(layer, nnx.Linear) else _normalise(self, layer)
         bias = getattr(layer, "bias", None)
         if bias is None:
             return parts
@@ -133,11 +133,11 @@ def split_heads(
     below = _transformer(model)
     options: Any = {"positions": positions, "segments": segments, "token_types": token_types}
     options["memory"] = memory
-    trace, tokens, positions = _traced(below, jnp.asarray(ids), mask=mask, **options)
+    trace, tokens, positions = _trace_run(below, jnp.asarray(ids), mask=mask, **options)
     if means is None:
-        entered = _embedded(below, tokens, positions)
+        entered = _first_input(below, tokens, positions)
     else:
-        entered = _centred(trace.hidden_states[:-1], means)
+        entered = _layer_inputs(trace.hidden_states[:-1], means)
     q, k = _layers(below, entered)
     by_layer = None
     if not has_one_encoding(below):
@@ -145,7 +145,7 @@ def split_heads(
             checked_valid(mask, jnp.shape(ids)),
             None if segments is None else segment_starts(segments),
         )
-        by_layer = _by_layer(below, entered, jnp.asarray(positions), rows)
+        by_layer = _layer_params(below, entered, jnp.asarray(positions), rows)
     count, dtype = q.content.shape[0], q.content.dtype
     return HeadParts(
         *q,
@@ -192,7 +192,7 @@ def head_encoding(model: Any, *, layer: int | None = None) -> Encoding:
         parts = (*parts, below.pattern.at(layer or 0))
     encoding = chain(*parts)
     if isinstance(attention, LatentAttention):
-        return _for_last_entries(encoding, attention.latent.rotary_dim)
+        return _rotary_part_encoding(encoding, attention.latent.rotary_dim)
     return encoding
 
 
@@ -281,7 +281,7 @@ def position_means(
     >>> jaxpe.nn.position_means(encoder, [{"ids": np.zeros((3, 7), int)}]).shape
     (1, 7, 16)
     """
-    summed = _compiled(model) if isinstance(model, nnx.Module) else model
+    summed = _sum_function(model) if isinstance(model, nnx.Module) else model
     total = 0
     for batch in batches:
         options = {name: batch[name] for name in _OPTIONS if batch.get(name) is not None}
@@ -292,7 +292,7 @@ def position_means(
     return jnp.asarray(total.means())
 
 
-def _compiled(model: nnx.Module) -> Callable[..., HiddenSums]:
+def _sum_function(model: nnx.Module) -> Callable[..., HiddenSums]:
     graphdef, params = nnx.split(model, nnx.Param)
     return lambda ids, **options: _sums(params, ids, options, graphdef=graphdef)
 
@@ -319,7 +319,7 @@ def _transformer(model: Any) -> Any:
     return below
 
 
-def _traced(below: Any, ids: Array, **options: Any) -> tuple[Any, Array, ArrayLike]:
+def _trace_run(below: Any, ids: Array, **options: Any) -> tuple[Any, Array, ArrayLike]:
     """A traced run, the embeddings without positional encoding, and the positions."""
     encoding, seen = below.encoding, []
 
@@ -335,7 +335,7 @@ def _traced(below: Any, ids: Array, **options: Any) -> tuple[Any, Array, ArrayLi
     return trace, tokens, positions
 
 
-def _embedded(below: Any, tokens: Array, positions: ArrayLike) -> Split:
+def _first_input(below: Any, tokens: Array, positions: ArrayLike) -> Split:
     """Input of the first layer, `[1, ..., n, dim]`: tokens, and what the encoding adds."""
     tokens = tokens.astype(compute_dtype(tokens))
     embedded = below.encoding.embed(below.encoding_params.get_value(), tokens, positions)
@@ -345,7 +345,7 @@ def _embedded(below: Any, tokens: Array, positions: ArrayLike) -> Split:
     return split.map(lambda x: x[None])
 
 
-def _centred(states: Array, means: ArrayLike) -> Split:
+def _layer_inputs(states: Array, means: ArrayLike) -> Split:
     """Input of each layer, `[layers, ..., n, dim]`, with the means as position part."""
     states = states.astype(compute_dtype(states))
     means = jnp.asarray(means, states.dtype)
@@ -408,7 +408,7 @@ def _parameters(below: Any, count: int) -> Params:
     )
 
 
-def _by_layer(
+def _layer_params(
     below: Any, entered: Split, positions: Array, rows: Rows
 ) -> tuple[tuple[Params, Any], ...]:
     """Parameters and context of `head_encoding` in each layer with these inputs."""
@@ -430,7 +430,7 @@ def _by_layer(
     return tuple(map(params_and_context, range(count)))
 
 
-def _for_last_entries(encoding: Encoding, width: int) -> Encoding:
+def _rotary_part_encoding(encoding: Encoding, width: int) -> Encoding:
     """The encoding with `query` and `key` acting on the last entries alone."""
 
     def last(hook: Callable[..., Array]) -> Callable[..., Array]:
@@ -446,13 +446,13 @@ def _for_last_entries(encoding: Encoding, width: int) -> Encoding:
     return encoding._replace(**hooks)
 
 
-def _projected(x: Split, layer: nnx.Linear) -> Split:
+def _project(x: Split, layer: nnx.Linear) -> Split:
     """Both parts times the kernel."""
     kernel = layer.kernel.get_value().astype(x.content.dtype)
     return x.map(lambda part: jnp.einsum("...i,io->...o", part, kernel, precision="highest"))
 
 
-def _scaled(x: Split, layer: Any) -> Split:
+def _normalise(x: Split, layer: Any) -> Split:
     """Both parts in the norm without its bias, with the statistics of their sum."""
     if isinstance(layer, nnx.LayerNorm):
         x = x.map(lambda part: part - jnp.mean(part, axis=-1, keepdims=True))

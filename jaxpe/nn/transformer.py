@@ -195,7 +195,7 @@ class Transformer(nnx.Module):
         )
         if self.config.keys_from == "embeddings":
             context = context._replace(embeddings=x)
-        gated = _checked_gates(gates, gate_fill, self.config, ids.shape)
+        gated = _make_gates(gates, gate_fill, self.config, ids.shape)
         source = None if memory is None else memory.layers
         out = self._blocks(x, context, cache, source, gated, keys[1])
         hidden = out.hidden if self.final_norm is None else self.final_norm(out.hidden)
@@ -255,7 +255,7 @@ class Transformer(nnx.Module):
         if segments is not None:
             raise ValueError("a cache holds one document a row: leave segments out")
         before = cache.length
-        cache = _reserved(cache, ids, mask, positions)
+        cache = _extended_cache(cache, ids, mask, positions)
         slots = jnp.arange(cache.valid.shape[-1], dtype=jnp.int32)
         new = before + jnp.arange(ids.shape[-1], dtype=jnp.int32)
         allowed = (slots[None, :] <= new[:, None])[None, None] & cache.valid[:, None, None, :]
@@ -408,11 +408,11 @@ class Decoder(Transformer):
         slot_params = ((),) if self.pattern_params is None else self.pattern_params.get_value()
 
         def layer_cache(slot: int, stacked: Any) -> LayerCache:
-            layer, params_of_slot, params_of_all = stacked
-            layer, params_of_slot = jax.tree.map(itemgetter(0), (layer, params_of_slot))
+            layer, slot_params, all_params = stacked
+            layer, slot_params = jax.tree.map(itemgetter(0), (layer, slot_params))
             bound = chain_bound(
-                BoundEncoding(self.encoding, params_of_all),
-                BoundEncoding(self.pattern.at(slot), params_of_slot),
+                BoundEncoding(self.encoding, all_params),
+                BoundEncoding(self.pattern.at(slot), slot_params),
             )
             return nnx.merge(graphdef, layer).attention.empty_cache(shape, shared=bound)
 
@@ -428,7 +428,7 @@ class Decoder(Transformer):
         return Cache(caches[0] if period == 1 else caches, positions, *unused, memory)
 
 
-def _reserved(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:
+def _extended_cache(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:
     """The cache with positions, validity and length of the new tokens, before their keys."""
     if ids.ndim != 2:
         raise ValueError(f"with a cache ids are [batch, n], not of shape {ids.shape}")
@@ -468,7 +468,7 @@ def _check_ids(ids: Array, vocab_size: int) -> None:
             raise ValueError(f"id {extreme} is not in the vocabulary of {vocab_size}")
 
 
-def _checked_gates(
+def _make_gates(
     gates: ArrayLike | None,
     fill: ArrayLike | None,
     config: TransformerConfig,
@@ -480,16 +480,16 @@ def _checked_gates(
             raise ValueError("gate_fill fills closed gates: pass gates with it")
         return None
     layers, heads = config.num_layers, (*shape, config.num_heads)
-    gates = _per_layer("gates", gates, layers, heads)
+    gates = _layer_values("gates", gates, layers, heads)
     if fill is None:
         return Gates(gates)
     width = config.head_width
     if config.latent is not None and config.latent.value_dim is not None:
         width = config.latent.value_dim
-    return Gates(gates, _per_layer("gate_fill", fill, layers, (*heads, width), fixed=2))
+    return Gates(gates, _layer_values("gate_fill", fill, layers, (*heads, width), fixed=2))
 
 
-def _per_layer(
+def _layer_values(
     name: str, values: ArrayLike, layers: int, wanted: tuple[int, ...], *, fixed: int = 1
 ) -> Array:
     """Values `[layers, ..., *wanted[-fixed:]]`, checked: axes between broadcast to `wanted`."""

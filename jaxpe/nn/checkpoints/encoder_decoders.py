@@ -82,7 +82,7 @@ def load_seq2seq_lm(
     if not os.path.isfile(path):
         raise InputError(f"{directory} has no config.json: pass the directory of a T5")
     stored = read_config(path)
-    architecture, fields = _checked_fields(path, stored)
+    architecture, fields = _t5_fields(path, stored)
     options: Any = {"dtype": dtype, "param_dtype": param_dtype, "attention": attention}
     options |= {"dropout": dropout, "scan": scan, "remat": remat}
     with open_tensors(directory, architecture.prefix) as tensors:
@@ -150,7 +150,7 @@ def _tensor_names(architecture: Architecture, *, gated: bool) -> tuple[TensorNam
     return architecture.tensor_names("transformer")
 
 
-def _checked_fields(path: Path, stored: Fields) -> tuple[Architecture, Fields]:
+def _t5_fields(path: Path, stored: Fields) -> tuple[Architecture, Fields]:
     """The architecture, and checked fields under their common names."""
     model_type = stored.get("model_type")
     if not isinstance(model_type, str) or model_type not in ENCODER_DECODERS:

@@ -245,16 +245,16 @@ def _load(
     architecture, fields, stored = read_fields(directory, *kinds)
     path, prefix = Path(directory, "config.json"), architecture.prefix
     config = _config(architecture, path, fields, overrides)
-    encoder = _encoder_of_file(architecture, path, fields, config, stored, encoding)
+    encoder = _encoder_constructor(architecture, path, fields, config, stored, encoding)
     names = architecture.tensor_names(
         "encoder" if head else "", heads=config.num_heads, first_norm=config.first_norm, head=head
     )
     with open_tensors(directory, prefix) as tensors:
         check_sizes(architecture, path, fields, tensors)
         if encoding is not None:
-            tensors = _without_positions(tensors, names)
+            tensors = _non_positional_tensors(tensors, names)
         model = load_parameters(
-            lambda: make(encoder(), tensors), names, tensors, ignored=_ignored(architecture)
+            lambda: make(encoder(), tensors), names, tensors, ignored=_unused_tensor(architecture)
         )
         if isinstance(model, MaskedLM):
             check_masked_lm_head(
@@ -291,7 +291,7 @@ def _config(
     return model_config(architecture, path, fields, **overrides, tie_embeddings=True)
 
 
-def _encoder_of_file(
+def _encoder_constructor(
     architecture: Architecture,
     path: Path,
     fields: Fields,
@@ -319,7 +319,7 @@ def _encoder_of_file(
     return lambda: encoder_class(config, length=length, **options, rngs=nnx.Rngs(0))
 
 
-def _ignored(architecture: Architecture) -> Callable[[str], bool]:
+def _unused_tensor(architecture: Architecture) -> Callable[[str], bool]:
     """Whether a tensor is of a head or a buffer, which an encoder does not use."""
     trunk = (path for path in architecture.modules if not path.startswith(_HEADS))
     roots = {_root(architecture.modules[path]) for path in trunk}
@@ -339,7 +339,7 @@ def _root(module: Any) -> str:
     return name.partition(".")[0] + "."
 
 
-def _without_positions(tensors: Tensors, names: tuple[TensorName, ...]) -> Tensors:
+def _non_positional_tensors(tensors: Tensors, names: tuple[TensorName, ...]) -> Tensors:
     """Tensors of the file except the model's own positions."""
     positions = {n.checkpoint_name for n in names if ".encoding_params." in n.param_path}
     return tensors._replace(files={k: v for k, v in tensors.files.items() if k not in positions})
@@ -440,8 +440,8 @@ def _set_relative_tables(encoder: Encoder, fields: Fields, tensors: Tensors) -> 
 
     def projected(layer: Any, like: Any) -> Any:
         kernel, offset = (np.asarray(x.get_value(), np.float64) for x in (layer.kernel, layer.bias))
-        rows_of_layers = np.einsum("rc,lcd->lrd", table, kernel) + offset[:, None]
-        return jnp.asarray(rows_of_layers.reshape(like.shape), like.dtype)
+        rows = np.einsum("rc,lcd->lrd", table, kernel) + offset[:, None]
+        return jnp.asarray(rows.reshape(like.shape), like.dtype)
 
     attention.encoding_params = nnx.Param(
         {
