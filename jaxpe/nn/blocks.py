@@ -18,7 +18,7 @@ from jaxpe.nn.layers import activation, dense, dropout, is_gated, norm
 
 
 class FeedForward(nnx.Module):
-    """down(f(up(x))), or down(f(gate(x))·up(x)) where gated (Shazeer 2020)."""
+    """Feed-forward layer: down(f(up(x))), or gated down(f(gate(x))·up(x)) (Shazeer 2020)."""
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
         self.activation = config.activation
@@ -29,7 +29,7 @@ class FeedForward(nnx.Module):
         self.down = make(hidden, dim)
 
     def __call__(self, x: Float[ArrayLike, "... dim"]) -> Float[Array, "... dim"]:
-        """Hidden states of each token, transformed alone."""
+        """Transformed hidden states; tokens do not interact."""
         x, nonlinear = jnp.asarray(x), activation(self.activation)
         if self.gate is None:
             return self.down(nonlinear(self.up(x)))
@@ -41,8 +41,8 @@ class Block(nnx.Module):
 
     Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Both: x + norm(f(norm(x))). Parallel:
     x + attention(norm(x)) + mlp(norm(x)), with one norm or two. With `cross`, cross-attention
-    follows attention (Vaswani et al. 2017). The block has parameters of `encoding`, chained with
-    the shared encoding of the context.
+    follows attention (Vaswani et al. 2017). The block has its own parameters of `encoding`, which
+    is chained with the shared encoding of the context.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -96,10 +96,10 @@ class Block(nnx.Module):
             x: hidden states.
             context: positions, mask and encoding, also of cross-attention.
             cache: keys and values of earlier tokens.
-            source_keys_values: keys and values of the encoder's tokens for cross-attention, in
-                place of their hidden states in the context.
-            gates: factors of the heads.
-            dropout_key: switches dropout on.
+            source_keys_values: keys and values of the encoder's tokens for cross-attention; they
+                replace the hidden states in the context.
+            gates: gates of the heads.
+            dropout_key: random key that switches dropout on.
             first: whether this is the first layer, which may have no norm before attention.
         """
         x = jnp.asarray(x, self.config.dtype)
