@@ -224,7 +224,7 @@ def test_layers_one_after_another_are_the_model():
             jaxpe.identity(),
             "latent=None",
         ),
-        ({}, jaxpe.rope(head_dim=WIDTH), "the encoding acts on queries: no bound here"),
+        ({}, jaxpe.rope(head_dim=WIDTH), "the encoding acts on queries"),
         ({}, jaxpe.shaw(head_dim=WIDTH, max_distance=2), r"pass relative=\(key, value\)"),
         ({}, jaxpe.shaw(head_dim=WIDTH, max_distance=2, values=False), r"pass relative="),
     ],
@@ -255,7 +255,7 @@ def test_sizes_that_make_no_sense():
     with pytest.raises(ValueError, match="n is 0: pass at least one token"):
         nn.lipschitz_bounds(model, n=0, radius=1.0)
     for radius in (-50.0, np.nan):
-        with pytest.raises(ValueError, match=f"radius is {radius}: it bounds norms"):
+        with pytest.raises(ValueError, match=f"radius is {radius}"):
             nn.lipschitz_bounds(model, n=N, radius=radius)
-    with pytest.raises(ValueError, match=r"relative is -1\.0: it bounds norms"):
+    with pytest.raises(ValueError, match=r"relative is -1\.0"):
         nn.lipschitz_bounds(model, n=N, radius=1.0, relative=(-1.0, 0.0))
