@@ -86,9 +86,9 @@ test-experiments: $(VENV)/.installed-test
 notebooks: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --nbmake --nbmake-timeout=600 notebooks
 
-# Two processes on this machine; `unit` has it too.
+# Two processes on this machine; `test-hardening` has it too.
 distributed-test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest tests/analysis/counts/test_processes.py
+	$(BIN)/python -m pytest tests/hardening/test_processes.py
 
 # The lowest versions that pyproject.toml declares, in an environment of their own. Old packages may
 # warn of what changed since: here alone warnings are no errors.

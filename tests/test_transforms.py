@@ -1,5 +1,7 @@
 """Every function of the table under every transform, and called again with other numbers."""
 
+import pkgutil
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,10 +9,11 @@ import pytest
 
 import jaxpe
 from jaxpe import encodings, geometry
-from tests.cases import CASES, EXEMPT, public_functions
+from tests.cases import CALLS, CASES, EXEMPT, public_functions
+from tests.cases.base import HEADS, LENGTH, WIDTH, heads, normal, weights
 from tests.compilation import compilations
 
-# Their rows make a new function at every call; tests/test_compiles_once.py passes the same one.
+# Their rows make a new function at every call; rows of CALLS pass the same one.
 NEW_FUNCTIONS = ("principal_eigenpairs", "sum_over_pairs", "lanczos_eigenvalues", "ablate_heads")
 # Results of the default float, whatever the arguments are.
 DEFAULT_FLOAT = ("rotary_orbit", "alibi_line", "ablate_heads")
@@ -36,9 +39,20 @@ def close(actual, expected, rtol=1e-9, atol=1e-9):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=atol)
 
 
-def test_every_public_function_is_in_the_table():
-    covered = {name for name in public_functions() if any(row.startswith(name) for row in CASES)}
-    assert public_functions() - covered == set(EXEMPT)
+@pytest.mark.parametrize("package", CALLS)
+def test_every_public_function_is_in_the_table(package):
+    exempt = set(EXEMPT.get(package, ()))
+    rows = {*CALLS[package], *CASES}
+    called = {name.split(" ")[0] for name in rows}
+    called |= {name for name in public_functions(package) if f"{name}_of_points" in rows}
+    assert public_functions(package) - called == exempt
+
+
+def test_no_package_is_forgotten():
+    """Jobs compile what they need once a run; plots and plans of rotary embeddings nothing."""
+    jobs = {"_core", "analysis", "cli", "plot", "report", "rope"}
+    found = {module.name for module in pkgutil.iter_modules(jaxpe.__path__) if module.ispkg}
+    assert found - jobs == set(CALLS)
 
 
 @pytest.mark.parametrize("module", [geometry, encodings])
@@ -106,3 +120,63 @@ def test_gradients_equal_finite_differences_in_both_modes_and_in_a_batch(name):
         forward, (values[:, 2] - values[:, 0]) / (2 * STEP), rtol=1e-5, atol=1e-7
     )
     np.testing.assert_allclose(backward, forward, rtol=1e-9, atol=1e-11)
+
+
+NAMED_CALLS = {name: call for calls in CALLS.values() for name, call in calls.items()}
+
+
+@pytest.mark.parametrize("name", NAMED_CALLS)
+def test_a_second_call_compiles_nothing(name):
+    jax.block_until_ready(jax.tree.leaves(NAMED_CALLS[name](np.random.default_rng(0))))
+    with compilations() as compiled:
+        NAMED_CALLS[name](np.random.default_rng(1))
+    assert not compiled
+
+
+ROWS = [entry for entry in encodings.catalogue() if not entry.variant_of]
+SIZES = encodings.EncodingSizes(dim=8, num_heads=2, head_dim=4, length=8)
+
+
+@pytest.mark.parametrize("entry", ROWS, ids=lambda entry: entry.name)
+def test_hooks_of_an_encoding_compile_once(entry):
+    encoding = entry.first_layer(SIZES)
+    distances = not encoding.defines("context")
+
+    def call(seed):
+        rng = np.random.default_rng(seed)
+        params = encoding.init(jax.random.key(seed))
+        shape = (LENGTH,) if entry.coordinates == 1 else (LENGTH, entry.coordinates)
+        i = rng.integers(0, SIZES.length, shape, dtype=np.int32)
+        q, k = heads(rng), heads(rng)
+        if encoding.defines("context"):
+            found, _ = encoding.context(params, normal(rng, LENGTH, SIZES.dim), i, encodings.Rows())
+            bound = encodings.base.bind_context(encoding, found, found)
+            bound.query(params, q, i), bound.key(params, k, i), bound.bias(params, q, k, i, i)
+            return
+        encoding.embed(params, normal(rng, LENGTH, SIZES.dim), i)
+        encoding.query(params, q, i), encoding.key(params, k, i)
+        encoding.bias(params, q, k, i, i)
+        encoding.value(params, jnp.asarray(weights(rng)), i, i)
+        if encoding.defines("vectors"):
+            encoding.vectors(params, i)
+            encodings.encoding_distances(encoding, params, i)
+        if distances and not encoding.defines("embed"):
+            sizes = {"num_heads": HEADS, "head_dim": WIDTH}
+            encodings.encoding_distances(encoding, params, i, by="logits", **sizes)
+
+    call(0)
+    with compilations() as compiled:
+        call(1)
+    assert not compiled
+
+
+def test_compilations_are_seen_also_where_the_cache_has_them():
+    x = jnp.ones(3)
+    for _ in range(2):
+        with compilations() as compiled:
+            jax.lax.map(lambda value: 2 * value, x)  # a new function each time
+        assert len(compiled) == 1
+    with compilations() as compiled:
+        jax.lax.neg(x)
+        jax.lax.neg(x)
+    assert len(compiled) <= 1

@@ -130,7 +130,7 @@ def path_by_token(q: Array, k: Array, w: Array, beta: Array) -> Array:
 
 
 def path_by_chunk(chunk: int, q: Array, k: Array, w: Array, beta: Array) -> Array:
-    own: Any = {"w": w, "beta": beta, "place": jnp.arange(len(k), dtype=q.dtype)}
+    own: Any = {"w": w, "beta": beta, "index": jnp.arange(len(k), dtype=q.dtype)}
     return path_products(q, k, own, own, chunk=chunk)
 
 

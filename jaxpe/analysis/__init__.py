@@ -1,9 +1,8 @@
 """The jobs: what each command computes, as a function of options that returns a result.
 
-Each is a module of its own, imported when it is asked for, since some bring Flax and Optax:
-`corpus`, `corpora`, `counts` (and `engines`, which make them), `audit`, `attention`,
-`extrapolation`, `inspect`, `properties`, and of runs of `jaxpe.training.train` `training_run` and
-`comparison`.
+Each is its own module, imported on first access, because some import Flax and Optax: `corpus`,
+`corpora`, `counts` (and `engines`, which make counts), `audit`, `attention`, `extrapolation`,
+`inspect` and `properties`. `training_run` and `comparison` are for runs of `jaxpe.training.train`.
 """
 
 from jaxpe._core.json_values import to_json

@@ -16,18 +16,19 @@ from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.extrapolation.intervals import pair_level, seed_interval, seed_mean
 from jaxpe.analysis.training_run import Evaluation, TrainedRun, choices, evaluations, read_run
 
-# What may differ between runs that are seeds of one configuration: seeds, and how it is watched.
+# Options that may differ between seeds of one configuration: seeds and logging.
 NOT_TRAINED = ("seed", "init_seed", "checkpoint_every", "keep", "probe_at", "devices", "accumulate")
-# What the held-out documents depend on, beside the corpus and the seed, which is a repeat.
+# Options that determine the held-out documents, besides the corpus and the seed.
 _OF_DOCUMENTS = ("held_out", "length", "special", "text_field", "label_field")
 
 
 class ComparedRun(NamedTuple):
-    """Run in a comparison.
+    """A run in a comparison.
 
     Attributes:
-        name: its folder, without what all folders begin with.
-        group: name of its group, the runs that differ in their seeds alone: the name of the first.
+        name: its folder, without the common beginning of all folders.
+        group: name of its group, the runs that differ only in their seeds: the name of the first
+            one.
         seed, init_seed: seeds of the documents and of the weights.
         steps: number of updates so far.
         finished: whether these are all steps of the run.
@@ -40,7 +41,7 @@ class ComparedRun(NamedTuple):
         loss: loss of the training batches, one a step.
         held_out_steps: steps of `held_out`.
         held_out: losses on held-out documents.
-        evaluated: number of these documents, or the most there can be while steps are left.
+        evaluated: number of these documents; an upper bound while steps are left.
     """
 
     name: str
@@ -70,8 +71,8 @@ class Estimate(NamedTuple):
     """A mean over seeds.
 
     Attributes:
-        mean: over so many `seeds`.
-        half: half the width of its interval by Student's t; NaN of one seed.
+        mean: mean over `seeds` seeds.
+        half: half the width of its interval by Student's t; NaN for one seed.
     """
 
     mean: float
@@ -85,13 +86,13 @@ class Group(NamedTuple):
     Attributes:
         name: name of its first run.
         loss: loss on held-out documents at the step compared, with a 95 % interval.
-        accuracy: mean accuracy there, with the 95 % interval of a share of documents
-            (`seed_interval`); NaN where the task has none.
-        behind: how much larger its loss is than that of the first group, seed by seed where both
-            have the same two seeds or more, else of independent samples (Welch); 0 of the first.
-            Intervals of all pairs of groups hold together at 95 % (`pair_level`): the first is
-            chosen by the same losses.
-        paired: whether seed by seed.
+        accuracy: mean accuracy at this step, with the 95 % interval of a share of documents
+            (`seed_interval`); NaN for a task without one.
+        behind: its loss less the loss of the first group, seed by seed if they share at least two
+            seeds, else as independent samples (Welch); 0 for the first. Intervals of all pairs of
+            groups hold jointly at 95 % (`pair_level`), because the first group is chosen by the
+            same losses.
+        paired: whether `behind` is computed seed by seed.
     """
 
     name: str
@@ -107,12 +108,12 @@ class RunComparison(NamedTuple):
     Attributes:
         source: the corpus.
         task: classify, mlm or causal.
-        step: the last one that all runs evaluated; None where there is none but the first, and
-            then groups are compared at the last evaluation of each run.
-        runs: runs in the order asked for.
-        groups: groups, that of the least mean loss first.
+        step: the last step that all runs evaluated; None if only the first is common, and then
+            groups are compared at the last evaluation of each run.
+        runs: runs in the order of the folders.
+        groups: groups, in the order of their mean loss.
         settings: options that differ, by name, one value a run.
-        warnings: what makes the runs less comparable, in sentences.
+        warnings: reasons that make the runs less comparable, as sentences.
     """
 
     source: str
@@ -127,16 +128,15 @@ class RunComparison(NamedTuple):
 def compare_runs(directories: Sequence[str | Path]) -> RunComparison:
     """Compare runs of `jaxpe.training.train` on the same documents, at the same step.
 
-    Runs that differ in their seeds alone are one group, whose mean has an interval. Runs that were
-    stopped are compared as far as they came.
+    Runs that differ only in their seeds are one group, whose mean has an interval. Stopped runs are
+    compared as far as they came.
 
     Args:
         directories: folders of two runs or more.
 
     Raises:
-        InputError: no run in a folder or no evaluation of it, the same folder twice, or losses
-            that cannot be compared: of other tasks, other documents or, of language models, other
-            vocabularies.
+        InputError: a folder without a run or an evaluation, the same folder twice, or losses that
+            do not compare: of different tasks, documents or, for language models, vocabularies.
 
     >>> compare_runs(["rope", "alibi"]).groups[0].name  # doctest: +SKIP
     'alibi'
@@ -176,7 +176,7 @@ def compare_runs(directories: Sequence[str | Path]) -> RunComparison:
 
 
 def _evaluations(run: TrainedRun) -> list[Evaluation]:
-    """Evaluations of a run that has been trained for some steps."""
+    """Evaluations of a run; raises for a run without a training step."""
     evaluated = evaluations(run)
     if not any(one.step > 0 for one in evaluated):
         raise InputError(
@@ -187,7 +187,7 @@ def _evaluations(run: TrainedRun) -> list[Evaluation]:
 
 
 def _pair_warnings(first: TrainedRun, other: TrainedRun) -> list[str]:
-    """Warnings about two runs; raises where their losses do not compare."""
+    """Warnings about two runs; raises if their losses do not compare."""
     runs, pair = (first, other), f"{first.config.out} and {other.config.out}"
     other_tokens = first.vocabulary_hash != other.vocabulary_hash
     other_documents = first.documents != other.documents
@@ -202,7 +202,7 @@ def _pair_warnings(first: TrainedRun, other: TrainedRun) -> list[str]:
     refuse("tasks", [run.vocabulary.task for run in runs])
     refuse("classes", [", ".join(sorted(run.vocabulary.classes)) for run in runs])
     refuse("shares of masked tokens", [f"{run.config.mask_rate:g}" for run in runs])
-    if first.vocabulary.task != "classify":  # a loss per token depends on what a token is
+    if first.vocabulary.task != "classify":  # a loss per token depends on the tokenizer
         sizes = [f"{len(run.vocabulary.tokens):,} tokens" for run in runs]
         refuse("vocabularies", sizes, differ=other_tokens)
     warnings = []
@@ -233,10 +233,10 @@ def _evaluated_rows(run: TrainedRun) -> int | None:
 
 
 def _seed_warnings(runs: Sequence[ComparedRun], groups: Sequence[Group]) -> list[str]:
-    """Warnings of configurations on other documents, where no interval allows for them.
+    """Warnings of configurations on different documents that no interval accounts for.
 
-    Each seed holds out and draws other documents. Pairs of equal seeds share theirs, and an
-    interval over independent seeds contains the scatter of documents.
+    Each seed draws and holds out other documents. Pairs of equal seeds share them, and an interval
+    over independent seeds includes their scatter.
     """
     seeds = {group.name: {run.seed for run in runs if run.group == group.name} for group in groups}
     return [
@@ -248,7 +248,7 @@ def _seed_warnings(runs: Sequence[ComparedRun], groups: Sequence[Group]) -> list
 
 
 def _length_warnings(runs: list[TrainedRun]) -> list[str]:
-    """Warnings of runs that were stopped, extended, or are of different lengths."""
+    """Warnings of runs that were stopped, extended, or differ in length."""
     warnings = []
     if len({run.step for run in runs}) > 1 and any(run.config.decay != "constant" for run in runs):
         warnings.append(
@@ -294,7 +294,7 @@ def _compared_run(
 
 
 def _groups(runs: Sequence[ComparedRun]) -> tuple[Group, ...]:
-    """Groups by their mean loss, each against the first; a run made twice counts once."""
+    """Groups by mean loss, each compared with the first; a repeated run counts once."""
     members: dict[str, dict[tuple[int, int], ComparedRun]] = {}
     for run in runs:
         members.setdefault(run.group, {})[run.seed, run.init_seed] = run
@@ -314,7 +314,7 @@ def _group(
     best: dict[tuple[int, int], ComparedRun],
     level: float,
 ) -> Group:
-    losses, others = ({k: run.compared.loss for k, run in own.items()} for own in (runs, best))
+    losses, others = ({k: run.compared.loss for k, run in group.items()} for group in (runs, best))
     shared = sorted(losses.keys() & others.keys())
     paired = len(shared) > 1
     if runs is best:
@@ -336,7 +336,7 @@ def _mean(values: Sequence[float], level: float = 0.95) -> Estimate:
 
 
 def _welch(values: list[float], others: list[float], level: float) -> Estimate:
-    """Difference of means of independent samples, with Welch's interval; NaN of one value."""
+    """Difference of means of independent samples, with Welch's interval; NaN for one value."""
     mean, seeds = float(np.mean(values) - np.mean(others)), min(len(values), len(others))
     if seeds < 2:
         return Estimate(mean, math.nan, seeds)

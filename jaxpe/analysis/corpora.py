@@ -1,4 +1,4 @@
-"""Corpora side by side, from their counts: how far apart their positional geometries are."""
+"""Comparison of corpora by their counts: distances between their positional geometries."""
 
 import itertools
 import os
@@ -29,13 +29,13 @@ LEVEL = 0.05  # p-value below which a difference is significant
 
 
 class ComparedCorpus(NamedTuple):
-    """Corpus in a comparison.
+    """A corpus in a comparison.
 
     Attributes:
-        name: the folder of its counts, without what all folders begin with.
-        documents, tokens: how many were counted.
-        coordinates: float `[n, 2]`, its geometry in two dimensions, turned onto the first corpus;
-            NaN where a position has no tokens.
+        name: the folder of its counts, without the common beginning of all folders.
+        documents, tokens: numbers of counted documents and tokens.
+        coordinates: float `[n, 2]`, its geometry in two dimensions, rotated onto the first corpus;
+            NaN at positions without tokens.
     """
 
     name: str
@@ -49,18 +49,19 @@ class ComparedPair(NamedTuple):
 
     Attributes:
         first, second: their names.
-        distance: between their Gram matrices (`compare_geometries`); `chance` that which 95 % of
-            the deals at random stay below.
-        p_value: of the permutation test.
-        p_adjusted: the same, adjusted for the number of pairs (`holm_adjusted`).
-        residual: of Procrustes in `dim` dimensions.
+        distance: distance between their Gram matrices (`compare_geometries`); `chance` is its 95 %
+            quantile over random deals.
+        p_value: p-value of the permutation test.
+        p_adjusted: p-value adjusted for the number of pairs (`holm_adjusted`).
+        residual: Procrustes residual in `dim` dimensions.
         angles: principal angles, ascending, in [0, π/2].
-        overlap: of their distributions of tokens over all positions, Σ min(p, q), in [0, 1].
-        positions: with tokens in every fold of both.
-        folds: of each, once they were joined.
-        tokens: of a fold, thinned to equally many at each position in both corpora.
-        of_position: whether position alone is compared, by null corpora, and not also which
-            documents reach late positions.
+        overlap: overlap of their distributions of tokens over all positions, Σ min(p, q), in [0,
+            1].
+        positions: number of positions with tokens in every fold of both.
+        folds: number of folds of each corpus, after joining.
+        tokens: tokens of a fold, thinned to equally many at each position in both corpora.
+        of_position: whether null corpora were subtracted, so that position alone is compared,
+            without composition.
     """
 
     first: str
@@ -82,12 +83,12 @@ class CorporaComparison(NamedTuple):
     """Result of `compare_counts`.
 
     Attributes:
-        tokenizer: of all corpora.
-        length: positions, or bins of them.
-        dim, permutations, seed: as asked for.
-        corpora: in the order asked for.
-        pairs: all of them.
-        warnings: what makes the corpora less comparable, in sentences.
+        tokenizer: tokenizer of all corpora.
+        length: number of positions, or of bins.
+        dim, permutations, seed: options of the comparison.
+        corpora: corpora in the order of the counts.
+        pairs: all pairs of corpora.
+        warnings: reasons that make the corpora less comparable, as sentences.
     """
 
     tokenizer: str
@@ -112,17 +113,17 @@ def compare_counts(
     """Compare the positional geometries of corpora by `jaxpe.geometry.compare_geometries`.
 
     Corpora may differ in size and in the lengths of their documents: counts are thinned to equally
-    many tokens at each position. Null corpora that both were counted with, of 4 folds at least, are
-    taken away, so that position alone is compared. Vocabularies of words and characters need not be
-    the same; they are aligned by token.
+    many tokens at each position. If both have null corpora of at least 4 folds, these are
+    subtracted, so that position alone is compared. Vocabularies of words and characters may differ;
+    they are aligned by token.
 
     Args:
-        counts: two or more, or the folders that hold them.
+        counts: two or more counts, or their folders.
         dim: dimensions of the configurations that Procrustes and principal angles compare.
-        permutations: of the folds of each pair.
-        seed: of the permutations.
-        names: of the corpora; default: the folders.
-        progress: of the pairs.
+        permutations: permutations of the folds of each pair.
+        seed: random seed of the permutations.
+        names: names of the corpora; the folders by default.
+        progress: progress over the pairs.
 
     Raises:
         InputError: fewer than two, no counts in a folder, or counts of different tokenizers,
@@ -139,16 +140,16 @@ def compare_counts(
     stored = [each if isinstance(each, StoredCounts) else read_counts(each) for each in counts]
     names = list(names) or _names(counts)
     key, pairs, grams = jax.random.key(seed), [], {}
-    drawn = {"key": key, "dim": dim, "permutations": permutations}
+    options = {"key": key, "dim": dim, "permutations": permutations}
     indices = list(itertools.combinations(range(len(stored)), 2))
     for i, j in progress.track(indices, "pairs of corpora", total=len(indices)):
-        pair, (grams[i], grams[j]) = _compared(stored[i], stored[j], (names[i], names[j]), drawn)
+        pair, (grams[i], grams[j]) = _pair(stored[i], stored[j], (names[i], names[j]), options)
         pairs.append(pair)
     adjusted = np.asarray(holm_adjusted(np.array([pair.p_value for pair in pairs])))
     pairs = [pair._replace(p_adjusted=float(p)) for pair, p in zip(pairs, adjusted, strict=True)]
     corpora = tuple(
         ComparedCorpus(name, each.documents, int(each.table.sum(dtype=np.int64)), coordinates)
-        for name, each, coordinates in zip(names, stored, _turned(stored, grams), strict=True)
+        for name, each, coordinates in zip(names, stored, _aligned(stored, grams), strict=True)
     )
     settings, warnings = stored[0].settings, _warnings(stored, names, pairs)
     return CorporaComparison(
@@ -163,7 +164,7 @@ def compare_counts(
     )
 
 
-def _compared(
+def _pair(
     a: StoredCounts, b: StoredCounts, names: tuple[str, str], options: dict[str, Any]
 ) -> tuple[ComparedPair, jax.Array]:
     """Comparison of two corpora, and their Gram matrices."""
@@ -199,13 +200,13 @@ def _compared(
 
 
 def _as_folds(stored: StoredCounts) -> StoredCounts:
-    """The first null corpora in place of the counts, all of their folds one after the other."""
+    """Counts replaced by the first null corpora, with all of their folds in a row."""
     nulls = stored.nulls[:MOST_NULLS]
     return stored._replace(table=nulls.reshape(-1, *nulls.shape[2:]))
 
 
-def _turned(stored: Sequence[StoredCounts], grams: dict[int, jax.Array]) -> list[np.ndarray]:
-    """Configurations in two dimensions, each turned and scaled onto the first."""
+def _aligned(stored: Sequence[StoredCounts], grams: dict[int, jax.Array]) -> list[np.ndarray]:
+    """Configurations in two dimensions, each rotated and scaled onto the first."""
     planes = [principal_coordinates(grams[i], 2)[0] for i in range(len(stored))]
     turned = []
     for each, plane in zip(stored, planes, strict=True):

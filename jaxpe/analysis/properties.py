@@ -1,4 +1,4 @@
-"""The properties job: what is computed of every encoding of the catalogue, as rows of a table."""
+"""The properties job: computed properties of every encoding of the catalogue, as a table."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -103,9 +103,9 @@ class PropertyTable(NamedTuple):
     """Computed properties of encodings.
 
     Attributes:
-        about: which properties.
-        sizes: sizes of the model that encodings were built for.
-        encodings: a row each, of the kind that `about` says.
+        about: name of the table.
+        sizes: sizes of the model for which encodings were built.
+        encodings: a row for each encoding, of the type for `about`.
     """
 
     about: About
@@ -117,11 +117,11 @@ def tabulate(options: PropertyOptions, *, progress: Progress = SILENT) -> Proper
     """Compute the properties of encodings by name.
 
     Args:
-        options: which encodings, which properties, and for which model.
+        options: encodings, table, and sizes of the model.
         progress: receiver of progress.
 
     Raises:
-        InputError: for a name that is unknown, or sizes that some encoding cannot have.
+        InputError: an unknown name, or sizes that some encoding does not allow.
 
     >>> small = {"dim": 16, "heads": 2, "head_dim": 8, "length": 32}
     >>> table = tabulate(PropertyOptions(names=("alibi",), about="cost", **small))
@@ -141,8 +141,8 @@ def _expressiveness(entry: CatalogueEntry, sizes: EncodingSizes) -> Expressivene
     return ExpressivenessRow(entry.name, properties, expressiveness)
 
 
-def _named(row: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
-    """Function that computes properties of an encoding and puts its name before them."""
+def _named_row(row: Callable[..., Any], compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Function from an encoding to a row: its name and computed properties."""
     return lambda entry, sizes: row(entry.name, **compute(entry, sizes=sizes)._asdict())
 
 
@@ -150,15 +150,15 @@ _ROWS: Mapping[About, Callable[[CatalogueEntry, EncodingSizes], Any]] = {
     "names": lambda entry, _: NameRow(entry.name, entry.family, entry.vectors, entry.source),
     "overview": lambda entry, sizes: encodings.encoding_properties(entry, sizes=sizes),
     "expressiveness": _expressiveness,
-    "generalisation": _named(GeneralisationRow, encodings.encoding_generalisation),
-    "extrapolation": _named(ExtrapolationRow, encodings.encoding_extrapolation),
-    "cost": _named(CostRow, encodings.encoding_cost),
+    "generalisation": _named_row(GeneralisationRow, encodings.encoding_generalisation),
+    "extrapolation": _named_row(ExtrapolationRow, encodings.encoding_extrapolation),
+    "cost": _named_row(CostRow, encodings.encoding_cost),
 }
 
 
 def _check_sizes(options: PropertyOptions) -> None:
-    """Refuse sizes that some encoding cannot have, or that do not fit; raises `InputError`."""
-    # Properties are tried on TRIED tokens inside the length.
+    """Raise `InputError` for sizes that some encoding does not allow, or beyond memory."""
+    # Properties are tested on TRIED tokens within the length.
     bounds = {"dim": 1, "heads": 1, "head_dim": 1, "length": 2 * TRIED}
     for name, least in bounds.items():
         check_range(name, getattr(options, name), least=least, most=LARGEST_SIZE)
@@ -174,7 +174,7 @@ def _check_sizes(options: PropertyOptions) -> None:
 
 
 def _needed_bytes(options: PropertyOptions) -> int:
-    """The least that trying an encoding takes: its table, and what it is tried on."""
+    """Lower bound of the bytes to try an encoding: its table and its inputs."""
     width = options.heads * options.head_dim
     tables = 3 * 8 * options.length * options.dim
     if options.about in ("overview", "expressiveness"):

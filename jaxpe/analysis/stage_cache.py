@@ -1,4 +1,4 @@
-"""Cache of finished stages, so that a job that is stopped resumes."""
+"""Cache of finished stages, by which a stopped job resumes."""
 
 import contextlib
 import json
@@ -14,15 +14,15 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.files import content_hash, write_file
 from jaxpe._core.results import load_result, result_files
 
-_FORMAT = 1  # of the files; another number makes older ones stale
+_FORMAT = 1  # version of the files; another number makes older ones stale
 
 
 class StageCache(NamedTuple):
-    """Results of stages in a folder, each with a stamp of what it depends on.
+    """Results of stages in a folder, each with a stamp of its settings and inputs.
 
     Attributes:
         folder: folder of the results; None to cache nothing.
-        stamp: hash of what all stages depend on.
+        stamp: hash of the settings and inputs of all stages.
     """
 
     folder: Path | None
@@ -43,7 +43,7 @@ class StageCache(NamedTuple):
         return None
 
     def write(self, name: str, result: Any) -> None:
-        """Write the result of a stage, whole or not at all.
+        """Write the result of a stage, completely or not at all.
 
         Args:
             name: name of the stage.
@@ -58,7 +58,7 @@ class StageCache(NamedTuple):
 
 
 def settings_stamp(settings: dict[str, Any], *, inputs: Iterable[str] = ()) -> str:
-    """Hash of settings, of input files by size and time, and of the versions that matter.
+    """Hash of settings, of input files by size and time, and of the relevant versions.
 
     Args:
         settings: values that JSON can hold.

@@ -1,4 +1,4 @@
-"""The model and the documents that a job analyses, and how the command line names them."""
+"""The model and the documents of a job, and their options on the command line."""
 
 import dataclasses
 from pathlib import Path
@@ -18,7 +18,7 @@ from jaxpe.training.build import build_model
 from jaxpe.training.config import load_config
 from jaxpe.training.documents import Vocabulary, has_labels, load_data
 
-LENGTH = 64  # positions, where none are asked for
+LENGTH = 64  # positions by default
 
 # Of `SubjectOptions`, under the names that `TrainConfig` has for them; a run has its own.
 _READING = ("length", "tokenizer", "task", "text_field", "skip_nulls", "label_field", "data_dir")
@@ -29,11 +29,11 @@ class Subject(NamedTuple):
 
     Attributes:
         module: a classifier or language model of `jaxpe.nn`, or a transformer without a head.
-        documents: tokens `[documents, length]`, and their classes where the model tells classes.
-        vocabulary: vocabulary of the model, and the ids of [MASK] and of what is no text.
-        source: the corpus, in words.
+        documents: tokens `[documents, length]`, and their classes for a classifier.
+        vocabulary: vocabulary of the model, with the ids of [MASK] and of special tokens.
+        source: name of the corpus.
         model: description of the model.
-        trained: whether its weights are other than at initialisation.
+        trained: whether its weights differ from their initial values.
     """
 
     module: Any
@@ -59,13 +59,11 @@ class SubjectOptions:
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
         length: number of positions, special tokens included; 64 when absent.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
-            words when absent, or that of the model.
-        task: classify, mlm (masked words) or causal (next word); without labels mlm when absent.
-        seed: random seed of all draws.
-        text_field: column or key with the text, in files with columns.
-        skip_nulls: leave out rows whose text is null or missing, and say how many.
-        label_field: column or key with the class; label when absent.
-        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+            words when absent, or the model's own. task: classify, mlm (masked words) or causal
+        (next word); without labels mlm when absent. seed: random seed of all draws. text_field:
+        column or key with the text, in files with columns. skip_nulls: leave out rows whose text is
+        null or missing, and say how many. label_field: column or key with the class; label when
+        absent. data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
 
     source: str = "stdlib"
@@ -82,7 +80,7 @@ class SubjectOptions:
 
 
 class _Model(NamedTuple):
-    config: TrainConfig  # how documents are read
+    config: TrainConfig  # options for reading documents
     module: Any  # None where it is built from the vocabulary
     description: str
     trained: bool = True
@@ -95,18 +93,18 @@ def read_subject(
     held_out: bool = False,
     progress: Progress = SILENT,
 ) -> Subject:
-    r"""The documents and the model, at its start or as a run left it.
+    r"""The documents and the model, with initial weights or from a run.
 
     Args:
         options: options of the analysis.
-        new_head: whether a pretrained encoder gets a new head for the task. Else it has the head
-            it was pretrained with where the task is mlm, and none without a task; and `model` may
-            be a decoder: a .gguf, a folder with one, or a Hugging Face directory.
-        held_out: whether the documents of a run are those it was not trained on.
+        new_head: whether a pretrained encoder gets a new head for the task. Otherwise it has its
+            pretrained head if the task is mlm, and none without a task; `model` may then also be a
+            decoder: a .gguf, a folder with one, or a Hugging Face directory.
+        held_out: whether to take the held-out documents of a run.
         progress: receiver of progress in reading the documents.
 
     Raises:
-        InputError: for what cannot be read, or a model that does not suit.
+        InputError: an unreadable source or model, or an unsuitable model.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "lines.txt"
@@ -180,7 +178,7 @@ def _is_decoder(path: Path) -> bool:
 
 
 def _small_config(options: SubjectOptions) -> TrainConfig:
-    """Configuration for documents beside a small initialised model, or a pretrained one."""
+    """Configuration of a small model with initial weights, or for documents of a pretrained one."""
     # Eq. (1) of Cirrincione (2026): the first attention reads E(t) + p, without a norm before it.
     small = ModelConfig(
         dim=64, layers=2, heads=4, norm_position="post", embedding_norm=False, dropout=0.0
@@ -192,20 +190,20 @@ def _small_config(options: SubjectOptions) -> TrainConfig:
 
 
 def _reading_config(options: SubjectOptions, **fields: Any) -> TrainConfig:
-    """Configuration of how documents are read; options that are None keep its defaults."""
+    """Configuration for reading documents; options that are None keep its defaults."""
     check_data_dir(options.data_dir, options.source)
     config: dict[str, Any] = {"length": LENGTH} | _changed_options(options) | fields
     return TrainConfig(source=options.source, seed=options.seed, **config)
 
 
 def _changed_options(options: SubjectOptions) -> dict[str, Any]:
-    """Options of how documents are read that are not at their defaults."""
+    """Options for reading documents that differ from their defaults."""
     values = {name: getattr(options, name) for name in _READING}
     return {name: v for name, v in values.items() if v != getattr(SubjectOptions, name)}
 
 
 def _check_agrees(options: SubjectOptions, config: TrainConfig) -> None:
-    """Refuse options that differ from those of a run: other tokens mean nothing to it."""
+    """Raise for options that differ from a run's, whose model knows no other tokens."""
     for name, value in _changed_options(options).items():
         if value != (trained := getattr(config, name)):
             raise InputError(f"`{name}={value}`: the run has its own, {trained}; leave it out")
@@ -217,7 +215,7 @@ def _check_agrees(options: SubjectOptions, config: TrainConfig) -> None:
 
 
 def check_fits(module: Any, corpus: TokenCorpus, model: str | None) -> None:
-    """Refuse documents with a token or a position that a model has no embedding for."""
+    """Raise for documents with a token or position without an embedding in the model."""
     below, n = trunk(module), corpus.ids.shape[1]
     positions = getattr(below, "length", None)
     if positions is not None and n > positions:

@@ -21,11 +21,11 @@ class TrainedRun(NamedTuple):
     """A run, finished or not.
 
     Attributes:
-        config: what it was asked for, with its folder.
-        vocabulary: what ids and classes mean.
+        config: its options and its folder.
+        vocabulary: tokens of the ids, and names of the classes.
         vocabulary_hash: hash of the text of all ids.
         documents: checksum of the token ids of all documents.
-        history: a record a step.
+        history: one record for each step.
         summary: summary in numbers; None while steps are left.
     """
 
@@ -38,7 +38,7 @@ class TrainedRun(NamedTuple):
 
     @property
     def step(self) -> int:
-        """The last step that was logged."""
+        """The last logged step."""
         return self.history[-1]["step"] if self.history else 0
 
 
@@ -54,8 +54,8 @@ class Trend(NamedTuple):
     """Direction of the held-out loss at the end of a run.
 
     Attributes:
-        direction: rising where it lies above its least, else falling or level by its change;
-            unknown of fewer than three evaluations.
+        direction: rising if it lies above its least, else falling or level by its change; unknown
+            for fewer than three evaluations.
         change: change of the loss, in nats, from the last evaluation of the first three quarters.
         since: step of this evaluation.
         fall: fall of the loss from the first evaluation to the least, in nats.
@@ -70,18 +70,18 @@ class Trend(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The value of an option, and where it is from.
+    """The value of an option and its origin.
 
     Attributes:
         value: value as text.
-        origin: "asked for", "default", or what decides an option that is not set.
+        origin: "asked for", "default", or the source of an unset option.
     """
 
     value: str
     origin: str
 
 
-# What decides an option that is not set, where it is not a default.
+# Sources of unset options that have no default.
 _ORIGINS = {
     "decoder_encoding": "encoding",
     "model.hidden": "4 times model.dim",
@@ -95,7 +95,7 @@ def read_run(directory: str | Path) -> TrainedRun:
     """A run from its folder.
 
     Raises:
-        InputError: no run there, or files that are damaged.
+        InputError: a folder without a run, or damaged files.
 
     >>> read_run("nowhere")
     Traceback (most recent call last):

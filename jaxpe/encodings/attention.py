@@ -1,4 +1,4 @@
-"""Attention in its plainest form: where every hook of an encoding goes."""
+"""Reference attention: the plainest form, which calls every hook of an encoding."""
 
 import math
 from typing import Any
@@ -55,12 +55,12 @@ def attention_logits(
 ) -> Float[Array, "... heads n_q n_k"]:
     """Logits scale·⟨query(q_i), key(k_j)⟩ + bias_ij, float32 or wider.
 
-    Where the encoding defines `products`, these stand in place of the inner products.
+    An encoding's `products` replace the inner products.
 
     Args:
         encoding: encoding whose hooks `query`, `key`, `products` and `bias` act.
         params: parameters from `encoding.init`, trained or not.
-        q, k: queries and keys; query heads share keys evenly where there are fewer.
+        q, k: queries and keys; with fewer key heads, query heads share them evenly.
         q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
         scale: factor of q·k, 1/√head_dim when None. Biases that depend on the content (Shaw,
             Transformer-XL, CoPE) keep the factor of their published form.
@@ -93,17 +93,17 @@ def attention_logits(
 def attention_weights(
     logits: Float[ArrayLike, "... heads n_q n_k"], mask: ArrayLike | None = None
 ) -> Float[Array, "... heads n_q n_k"]:
-    """Softmax of logits over the keys that a query may attend to; 0 for the others.
+    """Softmax of the logits over the keys that a query may attend to; 0 for other keys.
 
     Rows whose keys are all masked are 0. Gradients are finite everywhere.
 
     Args:
         logits: float32 or wider.
-        mask: boolean, true where a query may look, broadcasting to the logits.
+        mask: boolean, true where a query may attend, broadcasting to the logits.
 
     Raises:
-        ValueError: for a mask that is not boolean (an additive one would be taken backwards), or
-            has more axes than the logits.
+        ValueError: a mask that is not boolean (an additive one would be read backwards), or has
+            more axes than the logits.
 
     >>> attention_weights(jnp.zeros((1, 1, 2)), np.array([[True, False]])).tolist()
     [[[1.0, 0.0]]]
@@ -127,10 +127,10 @@ def encoded_weights(
     q_positions: ArrayLike,
     k_positions: ArrayLike,
 ) -> Float[Array, "... heads n_q n_k"]:
-    """Weights of attention: the encoding's own of the logits, or `attention_weights`.
+    """Attention weights: the encoding's own, if it defines `weights`, or `attention_weights`.
 
     Args:
-        mask: boolean, true where a query may look; `encoded_mask` for those of the encoding too.
+        mask: boolean, true where a query may attend; `encoded_mask` adds the encoding's mask.
         encoding, params, q_positions, k_positions: as in `attention_logits`.
 
     >>> logits, i = jnp.zeros((1, 2, 2)), jnp.arange(2)
@@ -151,7 +151,7 @@ def encoded_mask(
     q_positions: ArrayLike,
     k_positions: ArrayLike,
 ) -> Bool[Array, "..."] | None:
-    """Keys that a query may attend to, by a mask and by the encoding; None for all.
+    """Mask of the keys that a query may attend to, by `mask` and by the encoding; None for all.
 
     Arguments as in `attend`.
 
@@ -176,9 +176,9 @@ def attention_output(
     q_positions: ArrayLike,
     k_positions: ArrayLike,
 ) -> Float[Array, "... n_q heads head_dim"]:
-    """Weights times values, plus the encoding's value term; of the dtype of v.
+    """Attention output: weights times values, plus the encoding's value term, in the dtype of v.
 
-    Heads share values evenly where there are fewer. Arguments as in `attention_logits`.
+    With fewer value heads, heads share them evenly. Arguments are as in `attention_logits`.
 
     >>> v, i = jnp.asarray([[[1.0]], [[3.0]]]), jnp.arange(2)
     >>> weights = jnp.asarray([[[0.5, 0.5]]])
@@ -223,17 +223,18 @@ def attend(
 ) -> Float[Array, "... n_q heads head_dim"]:
     """Attention with an encoding: softmax of `attention_logits`, times values, plus its value term.
 
-    It is written to be read, and keeps the n × n weights. Rows whose keys are all masked give 0.
+    It is written for clarity, and stores the n × n weights. Rows whose keys are all masked give 0.
 
     Args:
-        encoding: encoding whose hooks act; `embed` is the caller's, on the embeddings.
+        encoding: encoding whose hooks are called, except `embed`, which the caller applies to the
+            embeddings.
         v: values, with the heads of the keys.
-        mask: boolean, true where a query may look, broadcasting to `[..., heads, n_q, n_k]`.
+        mask: boolean, true where a query may attend, broadcasting to `[..., heads, n_q, n_k]`.
         params, q, k, q_positions, k_positions, scale, encoded_keys, q_context, k_context: arguments
             of `attention_logits`.
 
     Raises:
-        ValueError: for a mask, as `attention_weights`.
+        ValueError: a mask that `attention_weights` refuses.
 
     >>> v = jnp.asarray([[[1.0]], [[3.0]]])
     >>> i = jnp.arange(2)

@@ -42,63 +42,64 @@ def _no_context(params: Params, x: ArrayLike, positions: ArrayLike, rows: "Rows"
 
 
 class Rows(NamedTuple):
-    """The rows that tokens stand in, for encodings that depend on the hidden states.
+    """Padding, segments and carry of token rows, for encodings that depend on hidden states.
 
     Attributes:
-        valid: `[..., n]`, false on padding, which adds nothing to sums over tokens; None where
-            every token counts.
-        starts: `[..., n]`, true where a segment of a packed row begins, at which sums start anew;
-            None where a row is one segment.
-        carry: result of `Encoding.context` for the tokens before; None, or zeros, where these are
-            the first.
+        valid: `[..., n]`, false on padding, which adds nothing to sums over tokens; None without
+            padding.
+        starts: `[..., n]`, true where a segment of a packed row begins and sums restart; None where
+            a row is one segment.
+        carry: carry from `Encoding.context` of the preceding tokens; None or zeros for the first
+            ones.
     """
 
     valid: ArrayLike | None = None
     starts: ArrayLike | None = None
     carry: Any = None
 
-    def part(self, place: int) -> "Rows":
-        """The same rows with one entry of a carry that is a tuple."""
-        return self if self.carry is None else self._replace(carry=self.carry[place])
+    def part(self, index: int) -> "Rows":
+        """Rows with one entry of a carry that is a tuple."""
+        return self if self.carry is None else self._replace(carry=self.carry[index])
 
 
 class Encoding(NamedTuple):
-    """A positional encoding: pure functions, each doing nothing unless given.
+    """A positional encoding: a tuple of pure functions; each does nothing unless defined.
 
     Positions are always explicit, integers or floats, `[..., n]`, so packed, padded, shifted and
-    cached sequences are right without further ado. Parameters are a plain pytree, made by `init`;
-    before that an encoding holds no arrays of its own. Build an encoding once and close over it, or
-    pass it as a static argument of `jit`: two builds are two functions, and compile twice.
+    cached sequences need no special treatment. Parameters are a plain pytree from `init`; the
+    encoding itself holds no arrays. Build an encoding once and close over it, or pass it as a
+    static argument of `jit`: two builds are two functions, and compile twice.
 
     An encoding that depends on the hidden states defines `context`. Its hooks `query` and `key`
-    then take the context of their tokens as one more argument, `products` and `bias` those of the
-    queries and of the keys as two more.
+    then take the context of their tokens as one more argument; `products` and `bias` take two, the
+    contexts of queries and keys.
 
     Attributes:
         init: `key -> params`, () where there are none.
         embed: `(params, x, positions) -> x` acts on token embeddings `[..., n, d]`.
         context: `(params, x, positions, rows) -> (context, carry)`, once a layer, from the hidden
             states `[..., n, d]` that enter attention. The leaves of the context are `[..., n, *]`
-            and are kept in a cache beside the keys; the carry, a pytree without the axis n, is what
-            the context of later tokens needs of these (see `Rows`).
+            and are cached beside the keys. The carry, a pytree without the axis n, is what the
+            context of later tokens needs from these (see `Rows`).
         query: `(params, q, positions) -> q` acts on queries `[..., n, heads, head_dim]`.
-        key: the same for keys; a cached key is encoded once. Both may change the width.
+        key: `(params, k, positions) -> k` acts on keys; a cached key is encoded once. Both may
+            change the width.
         products: `(params, q, k, q_positions, k_positions) -> products` `[..., heads, n_q, n_k]`,
-            in place of the inner products q·k; or None.
-        bias: `(params, q, k, q_positions, k_positions) -> bias`, added to q·k/√head_dim; broadcasts
-            to `[..., heads, n_q, n_k]`, float32 or wider. q and k come as `query` and `key` left
-            them. None where there is no bias, as `jax.nn.dot_product_attention` expects.
+            which replace the inner products q·k; or None. bias: `(params, q, k, q_positions,
+        k_positions) -> bias`, added to q·k/√head_dim; broadcasts
+            to `[..., heads, n_q, n_k]`, float32 or wider. q and k are the results of `query` and
+            `key`. None means no bias, as in `jax.nn.dot_product_attention`.
         mask: `(params, q, k, q_positions, k_positions) -> mask`, boolean, true where a query may
-            look, broadcasting to `[..., heads, n_q, n_k]`; or None.
-        weights: `(params, logits, mask, q_positions, k_positions) -> weights`, in place of the
+            attend, broadcasting to `[..., heads, n_q, n_k]`; or None.
+        weights: `(params, logits, mask, q_positions, k_positions) -> weights`, which replace the
             softmax over the keys that the mask allows (None: all); or None.
         value: `(params, weights, q_positions, k_positions) -> term`, added to the attention output
             `[..., n_q, heads, head_dim]`, from the weights `[..., heads, n_q, n_k]`; or None.
-        vectors: `(params, positions) -> [n, d]`, the points whose distances the stress measures;
-            every encoding documents its map.
-        centered: whether factors of `query` and `key` grow with position but cancel in products,
-            which depend on offsets alone. Attention that encodes queries and keys together then
-            counts both from the middle of their positions, where such factors fit the floats.
+        vectors: `(params, positions) -> [n, d]`, the points whose distances stress compares; every
+            encoding documents its map.
+        centered: whether factors of `query` and `key` grow with position but cancel in products.
+            Attention that encodes queries and keys together then counts both from the middle of
+            their positions, so that the factors do not overflow.
 
     >>> halve = Encoding(query=lambda params, q, positions: q / 2)
     >>> halve.query(halve.init(jax.random.key(0)), jnp.ones((3, 1, 2)), jnp.arange(3)).max().item()
@@ -142,7 +143,7 @@ def bind_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding
         k_context: context of the key tokens.
 
     Raises:
-        ValueError: where the encoding needs a context and none is given, or the reverse.
+        ValueError: a context is missing where the encoding needs one, or given where it has none.
 
     >>> bind_context(jaxpe.alibi(num_heads=1), None, None).defines("bias")
     True
@@ -175,14 +176,14 @@ def encoding_at(
     *,
     queries: ArrayLike | slice | None = None,
 ) -> Encoding:
-    """The encoding with the context of one row of hidden states, where it depends on them.
+    """Bind an encoding's hooks to the context of one row of hidden states, if it needs one.
 
     Args:
         encoding: any.
-        params: what its `init` gave.
-        x: hidden states `[..., n, d]` of the tokens that queries and keys are of.
+        params: parameters from its `init`.
+        x: hidden states `[..., n, d]` of the tokens of queries and keys.
         positions: `[..., n]`.
-        queries: places of the queries in a row `[n]`; all when None.
+        queries: indices of the queries in a row `[n]`; all when None.
 
     >>> encoding_at(jaxpe.alibi(num_heads=1), (), jnp.ones((2, 4)), jnp.arange(2)).defines("bias")
     True
@@ -196,7 +197,7 @@ def encoding_at(
 
 
 def check_acts_by(encoding: Encoding, *hooks: str, such_as: str) -> None:
-    """Raise where an encoding does not define these hooks, or acts by others."""
+    """Raise unless an encoding defines these hooks and acts by no others."""
     defined = {name for name in encoding._fields if encoding.defines(name)}
     more = sorted(defined - {"init", "vectors", *hooks})
     if more or not defined.issuperset(hooks):
@@ -210,7 +211,7 @@ def check_acts_by(encoding: Encoding, *hooks: str, such_as: str) -> None:
 def check_inner_products(
     encoding: Encoding, *, hooks: Sequence[str] = ("context", "products")
 ) -> None:
-    """Raise where logits are no inner products of queries and keys plus a bias by position."""
+    """Raise unless logits are inner products of queries and keys plus a bias by position."""
     for hook in hooks:
         if encoding.defines(hook):
             raise ValueError(
@@ -222,7 +223,7 @@ def check_inner_products(
 def centered_positions(
     encoding: Encoding, q_positions: ArrayLike, k_positions: ArrayLike
 ) -> tuple[ArrayLike, ArrayLike]:
-    """Positions for `query` and `key`, where both are called: as given, or from their middle.
+    """Positions for `query` and `key` called together, counted from their middle if `centered`.
 
     >>> xpos, i, j = jaxpe.xpos(head_dim=2), jnp.asarray([40_006]), jnp.asarray([40_000])
     >>> i, j = centered_positions(xpos, i, j)
@@ -244,12 +245,12 @@ def as_positions(positions: ArrayLike) -> Array:
     """Positions as int32, float32 or float64.
 
     Raises:
-        ValueError: for 16-bit floats, which cannot count (bfloat16 ends at 256), for booleans, and
-            for integers that int32 cannot hold. Also for NaN and infinity where they are known.
+        ValueError: 16-bit floats, which cannot count (bfloat16 ends at 256), booleans, integers
+            beyond int32, and NaN or infinity unless traced.
     """
     original, positions = positions, numbers(positions, "positions")
     if jnp.issubdtype(positions.dtype, jnp.integer):
-        # NumPy's own 64 bits, which JAX may have cut already, or those of an array of JAX.
+        # NumPy's 64 bits, before JAX truncates them, or the bits of a JAX array.
         _check_range(original if isinstance(original, np.ndarray) else positions)
         return positions.astype(jnp.int32)
     if not jnp.issubdtype(positions.dtype, jnp.floating) or positions.dtype.itemsize < 4:
@@ -257,18 +258,18 @@ def as_positions(positions: ArrayLike) -> Array:
             f"positions are {positions.dtype}, which cannot tell positions apart: pass int32, or "
             "float32 where they are fractional"
         )
-    known = not is_traced(positions) and positions.is_fully_addressable
-    if known and not np.isfinite(np.asarray(positions)).all():
+    is_concrete = not is_traced(positions) and positions.is_fully_addressable
+    if is_concrete and not np.isfinite(np.asarray(positions)).all():
         raise InputError("positions hold NaN or infinity: pass finite numbers")
     return positions
 
 
 def _check_range(positions: ArrayLike) -> None:
-    """Positions known when tracing must fit int32: 2³² + 1 would become 1 without a word."""
+    """Raise for concrete positions beyond int32: 2³² + 1 would silently become 1."""
     fits = np.can_cast(positions.dtype, np.int32)
     if fits or is_traced(positions) or not np.size(positions):
         return
-    values = np.asarray(positions)  # a known array of JAX would be traced by np.min itself
+    values = np.asarray(positions)  # np.min would trace even a concrete JAX array
     for extreme in (values.min(), values.max()):
         if not -(2**31) <= int(extreme) < 2**31:
             raise ValueError(f"position {extreme} is beyond 32 bits: pass smaller ones, or floats")
@@ -286,7 +287,7 @@ def align_positions(
         axes: axes of the positions behind n (1 where a position has several coordinates).
 
     Raises:
-        ValueError: where the shapes do not go together.
+        ValueError: shapes that do not broadcast.
     """
     positions = as_positions(positions)
     leading = shape[: len(shape) - after]
@@ -304,12 +305,13 @@ def align_positions(
 
 
 def turning_positions(x: Array, positions: ArrayLike, *, axes: int = 0) -> Array:
-    """Positions beside queries or keys `[..., n, heads, head_dim]` that turn.
+    """Positions aligned with queries or keys `[..., n, heads, head_dim]` to be rotated.
 
     `[..., n]`, or `[..., n, axes]` where a position has several coordinates (axes > 0).
 
     Raises:
-        ValueError: for an array that is no floats of heads, or positions of other coordinates.
+        ValueError: an array that is no floats `[..., n, heads, head_dim]`, or positions of another
+            number of coordinates.
     """
     if x.ndim < 3 or not jnp.issubdtype(x.dtype, jnp.floating):
         raise ValueError(
@@ -328,8 +330,8 @@ def position_offsets(
 ) -> Array:
     """Offsets j − i of keys from queries, `[..., 1, n_q, n_k]`: one axis of 1 for the heads.
 
-    As many axes as q `[..., n_q, heads, head_dim]` has, of the dtype of the positions: exact for
-    integers.
+    They have as many axes as q `[..., n_q, heads, head_dim]`, and the dtype of the positions: exact
+    for integers.
 
     >>> x, i = jnp.zeros((2, 1, 4)), jnp.arange(2)
     >>> position_offsets(x, x, i, i).tolist()
@@ -341,7 +343,7 @@ def position_offsets(
 
 
 def weight_offsets(weights: ArrayLike, q_positions: ArrayLike, k_positions: ArrayLike) -> Array:
-    """The same offsets beside weights `[..., heads, n_q, n_k]`."""
+    """Offsets j − i aligned with weights `[..., heads, n_q, n_k]`."""
     *lead, _, n_q, n_k = weights.shape
     i = align_positions(q_positions, (*lead, n_q), after=0)
     j = align_positions(k_positions, (*lead, n_k), after=0)
@@ -354,12 +356,12 @@ def _differences(i: Array, j: Array) -> Array:
 
 
 def _wider(i: Array, j: Array) -> jnp.dtype:
-    # Of int32, float32 and float64 the later; jnp.promote_types refuses when promotion is strict.
+    # The later of int32, float32 and float64; jnp.promote_types fails under strict promotion.
     return max(i.dtype, j.dtype, key=lambda dtype: (dtype.kind == "f", dtype.itemsize))
 
 
 def neighbours(indices: Array, length: int) -> tuple[Array, Array, Array]:
-    """Rows around fractional places, clipped to [0, length − 1]: lower, upper, upper's weight."""
+    """Rows around fractional indices, clipped to [0, length − 1]: lower, upper, upper's weight."""
     indices = jnp.clip(indices, 0, length - 1)
     low = jnp.floor(indices)
     high = jnp.minimum(low + 1, length - 1)
@@ -376,7 +378,7 @@ def as_mask(mask: ArrayLike) -> Array:
     """A mask as a boolean array, true where something counts.
 
     Raises:
-        ValueError: where it is not boolean: an additive one would be taken backwards.
+        ValueError: a mask that is not boolean: an additive one would be read backwards.
     """
     mask = jnp.asarray(mask)
     if mask.dtype != jnp.bool_:
@@ -400,7 +402,7 @@ def broadcast_mask(mask: ArrayLike, shape: tuple[int, ...]) -> Array:
 
 
 def as_floats(x: ArrayLike, name: str) -> Array:
-    """Floats as they are, also of 16 bits; integers as JAX's default float."""
+    """Floats unchanged, also of 16 bits; integers as JAX's default float."""
     x = jnp.asarray(x)
     return x if jnp.issubdtype(x.dtype, jnp.floating) else floating(x, name)
 
@@ -411,14 +413,14 @@ def compute_dtype(x: ArrayLike) -> jnp.dtype:
 
 
 def scaled(x: ArrayLike, factor: float | ArrayLike) -> Array:
-    """x times a factor, computed in float32 or wider, in the dtype of x."""
+    """x times a factor, computed in float32 or wider and returned in the dtype of x."""
     x = jnp.asarray(x)
     dtype = compute_dtype(x)
     return (x.astype(dtype) * jnp.asarray(factor, dtype)).astype(x.dtype)
 
 
 def vector_dtype(positions: ArrayLike) -> jnp.dtype:
-    """The dtype of vectors made from positions alone: that of floats, the default for integers."""
+    """The dtype of vectors of positions alone: their own for floats, else the default."""
     dtype = as_positions(positions).dtype
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 
@@ -484,7 +486,7 @@ def check_positive(**values: float) -> None:
 
 
 def check_queries_and_keys(q: Array, k: Array) -> None:
-    """Raise where queries and keys `[..., n, heads, head_dim]` have no products."""
+    """Raise where queries and keys `[..., n, heads, head_dim]` do not match."""
     leading = zip(q.shape[:-3], k.shape[:-3], strict=False)
     fits = 3 <= q.ndim == k.ndim and 1 <= q.shape[-1] == k.shape[-1]
     if not fits or any(1 != a != b != 1 for a, b in leading):

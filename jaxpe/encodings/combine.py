@@ -23,8 +23,8 @@ from jaxpe.encodings.base import (
     vector_dtype,
 )
 
-# Hooks that take one array and its positions, and those that take positions of queries and keys,
-# behind so many arrays.
+# Hooks of one array with its positions, and hooks of query and key positions after the given number
+# of arrays.
 _SINGLE = ("embed", "query", "key")
 _PAIRS = {"products": 2, "bias": 2, "mask": 2, "weights": 2, "value": 1}
 
@@ -32,7 +32,7 @@ _PAIRS = {"products": 2, "bias": 2, "mask": 2, "weights": 2, "value": 1}
 class LayerPattern(NamedTuple):
     """Encodings by layer: `encodings[l mod period]` acts in layer l (from 0).
 
-    Each layer has parameters of its own. Pass it as `layer_encoding` of an `Encoder` or `Decoder`.
+    Each layer has its own parameters. Pass it as `layer_encoding` of an `Encoder` or `Decoder`.
 
     Attributes:
         encodings: encodings of the first layers; they repeat after these.
@@ -65,13 +65,14 @@ def chain(*encodings: Encoding | LayerPattern) -> Encoding | LayerPattern: ...
 def chain(*encodings: Encoding | LayerPattern) -> Encoding | LayerPattern:
     """Several encodings as one, as Optax chains gradient transformations.
 
-    `embed`, `query` and `key` apply in order; biases and value terms add; masks hold together;
-    `vectors` is the one that is defined, and a ValueError where several are. The parameters are a
-    tuple, one entry an encoding. A hook that no part defines stays undefined. One encoding alone
-    stays itself. A chain with a `LayerPattern` is one, a chain in each layer.
+    `embed`, `query` and `key` apply in order; biases and value terms add; a pair must pass every
+    mask. `vectors` come from the one encoding that defines them; several raise a ValueError. The
+    parameters are a tuple, one entry an encoding. A hook that no part defines stays undefined. A
+    chain of one encoding is that encoding. A chain with a `LayerPattern` is a `LayerPattern` of
+    chains.
 
     Raises:
-        ValueError: where several parts define `products` or `weights`, which exist once.
+        ValueError: several encodings define `products`, or several define `weights`.
 
     >>> both = chain(jaxpe.rope(head_dim=4), jaxpe.alibi(num_heads=2))
     >>> both.defines("query"), both.defines("bias"), both.defines("embed")
@@ -92,7 +93,7 @@ def chain(*encodings: Encoding | LayerPattern) -> Encoding | LayerPattern:
 
 
 def _chained(encodings: Sequence[Encoding]) -> Encoding:
-    for hook in ("products", "weights"):  # there is no sum of two softmaxes
+    for hook in ("products", "weights"):  # two replacements of the softmax cannot be combined
         several = [i for i, part in enumerate(encodings) if part.defines(hook)]
         if len(several) > 1:
             raise ValueError(f"encodings {several} of the chain all define `{hook}`: chain one")
@@ -128,19 +129,19 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
         return encodings[with_vectors[0]].vectors(params[with_vectors[0]], positions)
 
     hooks = {"vectors": vectors} | {name: in_order(name) for name in _SINGLE}
-    return _combined(hooks | {name: combined(name) for name in _PAIRS}, encodings)
+    return _combined_encoding(hooks | {name: combined(name) for name in _PAIRS}, encodings)
 
 
 def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = None) -> Encoding:
     """Different encodings for different heads: partial RoPE on k heads, mixed heads.
 
     The first `heads[0]` heads take `encodings[0]`, and so on; one head each when `heads` is None.
-    An encoding that counts heads itself (ALiBi) is built for those it gets. Keys may have fewer
-    heads (grouped queries) where the groups divide alike. Parameters are a tuple.
+    An encoding with a number of heads (ALiBi) is built for its own share of them. Keys may have
+    fewer heads (grouped queries) if the groups divide in the same way. Parameters are a tuple.
 
     Raises:
-        ValueError: where an encoding acts on the embeddings, which all heads share, or the heads
-            of an array are not those given here.
+        ValueError: an encoding acts on the embeddings, which all heads share, or an array has
+            another number of heads.
 
     >>> mixed = per_head([jaxpe.rope(head_dim=4), jaxpe.identity()], heads=[1, 3])
     >>> q = mixed.query(((), ()), jnp.ones((2, 4, 4)), jnp.arange(2))
@@ -181,7 +182,7 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
                 lacking = piece is None and hook == "products"
                 pieces.append(dot_products(*qk) if lacking else piece)
             shape = (q.shape[-3], k.shape[-3])
-            return _joined(pieces, heads, axis=-3, shape=shape, fill=hook == "mask")
+            return _joined_pieces(pieces, heads, axis=-3, shape=shape, fill=hook == "mask")
 
         return apply
 
@@ -201,18 +202,18 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
         parts = zip(functions, split(weights, axis=-3), strict=True)
         pieces = [f(piece, q_positions, k_positions) for f, piece in parts]
         dim = next((piece.shape[-1] for piece in pieces if piece is not None), 1)
-        return _joined(pieces, heads, axis=-2, shape=(dim,), fill=False)
+        return _joined_pieces(pieces, heads, axis=-2, shape=(dim,), fill=False)
 
     hooks = {name: single(name) for name in ("query", "key")}
     hooks |= {name: pairs(name) for name in ("products", "bias", "mask")}
-    return _combined(hooks | {"value": value, "weights": weights}, encodings)
+    return _combined_encoding(hooks | {"value": value, "weights": weights}, encodings)
 
 
 def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
-    """The same encoding at positions factor·i, now floats: position interpolation for factor < 1.
+    """Scale positions to factor·i, as floats: position interpolation for factor < 1.
 
-    Chen et al. (2023). For RoPE it equals linear scaling by 1/factor, which is exact far out where
-    float32 positions factor·i are rounded (by up to 6e-8·factor·i). The factor may be traced.
+    Chen et al. (2023). For RoPE it equals linear scaling by 1/factor. Linear scaling is exact at
+    large positions, where float32 rounds factor·i by up to 6e-8·factor·i. The factor may be traced.
 
     >>> near = scale_positions(jaxpe.alibi(num_heads=1), 0.5)
     >>> near.vectors((), jnp.arange(3)).ravel().tolist() == [0.0, 2**-9, 2**-8]
@@ -240,15 +241,15 @@ def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
 
 
 def rescaled(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
-    """The same encoding with the products of queries and keys multiplied by a constant.
+    """Multiply an encoding's products of queries and keys by a constant.
 
-    With it DroPE (Gelberg et al. 2025) is a recipe: train with RoPE; take the weights into a model
-    without positions, which fit as neither has parameters; recalibrate that model for a small share
-    of the training, at the length of training; then scale the logits by a constant for contexts
-    beyond it. A bias keeps its size. The parameters are those of the encoding.
+    DroPE (Gelberg et al. 2025) uses it: train with RoPE; load the weights into a model without
+    positions, which fits because neither has parameters; recalibrate briefly at the training
+    length; then scale the logits by a constant for longer contexts. A bias is not scaled. The
+    parameters do not change.
 
     Args:
-        encoding: any; `identity()` for no positions.
+        encoding: any encoding; `identity()` for no positions.
         factor: factor of q·k, which may be traced.
 
     >>> from flax import nnx
@@ -298,8 +299,8 @@ def _part_hooks(
     return [bound(i, *pair) for i, pair in enumerate(zip(encodings, params, strict=True))]
 
 
-def _combined(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Encoding:
-    """The encoding of the hooks that some part defines; parameters and contexts are tuples."""
+def _combined_encoding(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Encoding:
+    """The encoding with the hooks that any part defines; parameters and contexts are tuples."""
 
     def init(key):
         keys = jax.random.split(key, len(parts))
@@ -319,7 +320,7 @@ def _combined(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Encoding:
 
 
 def _boundaries(heads: list[int], available: int) -> list[int]:
-    """Places at which to split an axis of `available` heads; grouped keys have fewer."""
+    """Indices at which to split an axis of `available` heads; grouped keys have fewer."""
     share, rest = divmod(sum(heads), available)
     if rest or any(h % share for h in heads):
         raise ValueError(
@@ -329,7 +330,7 @@ def _boundaries(heads: list[int], available: int) -> list[int]:
     return [end // share for end in itertools.accumulate(heads)][:-1]
 
 
-def _joined(
+def _joined_pieces(
     pieces: list[Array | None],
     heads: list[int],
     *,

@@ -1,7 +1,7 @@
 """Sums and convolutions over the tokens of a row, for encodings that depend on the hidden states.
 
-Both skip padding, start anew with each segment of a packed row, and go on from a carry, so that a
-row in pieces gives what the whole row gives.
+Both skip padding, restart at each segment of a packed row, and continue from a carry. So a row in
+pieces gives the same result as the whole row.
 """
 
 import jax.numpy as jnp
@@ -13,11 +13,11 @@ from jaxpe.encodings.base import Rows, expand_rank
 
 
 def running_sum(values: ArrayLike, rows: Rows, *, after: int = 1) -> tuple[Array, Array]:
-    """Sums over the tokens so far, this one included, and the carry.
+    """Running sums over the tokens so far, this one included, and the carry.
 
     Args:
         values: `[..., n, *]`, with `after` axes behind n.
-        rows: padding and segments; its carry is the sum at the last token before these.
+        rows: padding and segments; the carry is the sum up to the preceding token.
         after: number of axes behind n.
 
     >>> sums, carry = running_sum(jnp.ones((3, 1)), Rows(valid=jnp.array([True, False, True])))
@@ -26,24 +26,24 @@ def running_sum(values: ArrayLike, rows: Rows, *, after: int = 1) -> tuple[Array
     """
     values = jnp.asarray(values)
     axis = values.ndim - after - 1
-    values = _counted(values, rows, after)
+    values = _masked_values(values, rows, after)
     if rows.starts is None:
         sums = jnp.cumsum(values, axis=axis)
         if rows.carry is not None:
             sums = sums + jnp.expand_dims(rows.carry, axis)
     else:
-        fresh = jnp.broadcast_to(_beside(rows.starts, values, after), values.shape)
-        sums, started = lax.associative_scan(_restarting, (values, fresh), axis=axis)
+        fresh = jnp.broadcast_to(_expanded_flags(rows.starts, values, after), values.shape)
+        sums, started = lax.associative_scan(_segmented_add, (values, fresh), axis=axis)
         if rows.carry is not None:
             sums = jnp.where(started, sums, sums + jnp.expand_dims(rows.carry, axis))
     return sums, lax.index_in_dim(sums, -1, axis, keepdims=False)
 
 
 def sums_to_the_end(values: Array, *, block: int = 64) -> Array:
-    """Sums of each entry and those behind it along the last axis, `[..., n]`.
+    """Reverse cumulative sums along the last axis: each entry plus all later ones, `[..., n]`.
 
-    By products with a triangle of ones inside blocks, and sums of whole blocks: a cumulative sum of
-    n × n logits takes XLA several times as long on CPUs.
+    Computed by products with a triangle of ones within blocks, and sums of blocks: on CPUs a
+    cumulative sum of n × n logits takes XLA several times as long.
 
     Args:
         values: floats `[..., n]`.
@@ -71,7 +71,7 @@ def preceding(values: ArrayLike, rows: Rows, count: int, *, after: int = 1) -> t
 
     Args:
         values: `[..., n, *]`, with `after` axes behind n.
-        rows: padding and segments; its carry is the values of the `count − 1` tokens before.
+        rows: padding and segments; the carry is the values of the `count − 1` preceding tokens.
         count: tokens, at least 1.
         after: number of axes behind n.
 
@@ -81,16 +81,16 @@ def preceding(values: ArrayLike, rows: Rows, count: int, *, after: int = 1) -> t
     values = jnp.asarray(values)
     axis = values.ndim - after - 1
     n, lead = values.shape[axis], values.shape[:axis]
-    values = _counted(values, rows, after)
+    values = _masked_values(values, rows, after)
     before = (*lead, count - 1, *values.shape[axis + 1 :])
     carry = jnp.zeros(before, values.dtype) if rows.carry is None else rows.carry
     valid = jnp.ones((*lead, n), bool) if rows.valid is None else rows.valid
     valid = jnp.broadcast_to(valid, (*lead, n))
     if rows.valid is not None:  # tokens that count move to the front, in their order
         order = jnp.argsort(~valid, axis=-1, stable=True)
-        values = jnp.take_along_axis(values, _beside(order, values, after), axis=axis)
+        values = jnp.take_along_axis(values, _expanded_flags(order, values, after), axis=axis)
     tokens = jnp.concatenate([carry.astype(values.dtype), values], axis=axis)
-    # Of each token the index in `tokens` (of padding, that of the last token before it), and that
+    # The index of each token in `tokens` (for padding, of the last token before it), and the index
     # of the first token of its segment.
     index = jnp.cumsum(valid, axis=-1, dtype=jnp.int32) + (count - 2)
     first = jnp.zeros_like(index)
@@ -103,10 +103,10 @@ def preceding(values: ArrayLike, rows: Rows, count: int, *, after: int = 1) -> t
         """The `length` tokens up to an index, zeros before the first of the segment."""
         index = index[..., None] + expand_rank(np.arange(1 - length, 1), index.ndim + 1, jnp.int32)
         flat = jnp.maximum(index.reshape(*lead, -1), 0)
-        taken = jnp.take_along_axis(tokens, _beside(flat, values, after), axis=axis)
-        taken = taken.reshape(*index.shape, *values.shape[axis + 1 :])
+        tokens_before = jnp.take_along_axis(tokens, _expanded_flags(flat, values, after), axis=axis)
+        tokens_before = tokens_before.reshape(*index.shape, *values.shape[axis + 1 :])
         inside = index >= first[..., None]
-        return jnp.where(inside.reshape(*inside.shape, *(1,) * after), taken, 0)
+        return jnp.where(inside.reshape(*inside.shape, *(1,) * after), tokens_before, 0)
 
     last = window(index[..., -1], first[..., -1], count - 1)
     return window(index, first, count), last
@@ -120,7 +120,7 @@ def causal_convolution(
     Args:
         values: `[..., n, *channels]`, with `after` axes behind n.
         kernel: `[width, *channels]`; its last row multiplies the token itself.
-        rows: padding and segments; its carry is that of `preceding`.
+        rows: padding and segments; the carry is as in `preceding`.
         after: number of axes behind n.
 
     >>> causal_convolution(jnp.arange(3.0)[:, None], jnp.ones((2, 1)), Rows())[0].ravel().tolist()
@@ -131,19 +131,20 @@ def causal_convolution(
     return jnp.sum(window * expand_rank(kernel, window.ndim), axis=window.ndim - after - 1), carry
 
 
-def _counted(values: Array, rows: Rows, after: int) -> Array:
-    """Values with zeros in place of padding."""
+def _masked_values(values: Array, rows: Rows, after: int) -> Array:
+    """Values with zeros on padding."""
     if rows.valid is None:
         return values
-    return jnp.where(_beside(rows.valid, values, after), values, 0)
+    return jnp.where(_expanded_flags(rows.valid, values, after), values, 0)
 
 
-def _beside(flags: ArrayLike, values: Array, after: int) -> Array:
-    """Flags or indices `[..., n]` with as many axes as values `[..., n, *]`."""
+def _expanded_flags(flags: ArrayLike, values: Array, after: int) -> Array:
+    """Flags or indices `[..., n]`, expanded to as many axes as values `[..., n, *]`."""
     flags = expand_rank(flags, values.ndim - after)
     return flags.reshape(*flags.shape, *(1,) * after)
 
 
-def _restarting(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
+def _segmented_add(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Associative addition of sums and their segment starts: a start drops the sum before it."""
     (a, started), (b, fresh) = left, right
     return jnp.where(fresh, b, a + b), started | fresh

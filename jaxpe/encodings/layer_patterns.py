@@ -50,7 +50,7 @@ def llama4(
         chunk: positions of a chunk of attention.
         base: θ of RoPE, with interleaved pairs; 5e5 in the released models.
         temperature: growth of the queries in layers without RoPE.
-        temperature_period: positions over which that factor stays.
+        temperature_period: number of positions with the same factor.
         period: layers from one without RoPE to the next.
 
     >>> [llama4(head_dim=4).at(layer).defines("mask") for layer in range(4)]
@@ -84,7 +84,7 @@ def gemma3(
         window: positions that a local layer sees.
         local_base: θ of RoPE in local layers.
         base: θ of RoPE in the others.
-        period: layers from one that sees everything to the next.
+        period: layers from one global layer to the next.
 
     >>> [gemma3(head_dim=4).at(layer).defines("mask") for layer in range(6)]
     [True, True, True, True, True, False]

@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class EncodingSizes(NamedTuple):
-    """The model an encoding is built for.
+    """Sizes of the model that an encoding is built for.
 
     Attributes:
         dim: width of the token embeddings.
@@ -36,7 +36,7 @@ class EncodingSizes(NamedTuple):
 
 
 def short_window(length: int) -> int:
-    """A window that shows in few tokens: a quarter of the training length, at most 8 positions.
+    """A short window for demonstrations: a quarter of the training length, at most 8 positions.
 
     >>> short_window(512), short_window(12)
     (8, 3)
@@ -49,15 +49,15 @@ class CatalogueEntry(NamedTuple):
 
     Attributes:
         name: name in reports and on the command line.
-        family: encodings shown together: the file that defines it, unless another is given.
+        family: group in which it is shown; by default the file that defines it.
         make: builds the encoding for given sizes, with defaults otherwise.
         source: who proposed it.
-        vectors: description of its position vectors; empty where it has none, and only there.
+        vectors: description of its position vectors; empty exactly if it has none.
         coordinates: number of coordinates of a position; 1 unless positions are
             `[..., n, coordinates]`.
         fitted: whether it is made from a corpus.
-        variant_of: name of the row that it is with other numbers (a scaling of `rope`); reports
-            compare that one. Empty for others.
+        variant_of: name of the row of which it is a variant (a scaling of `rope`); reports compare
+            only that row. Empty for others.
         description: effect in one line; T stands for the training length.
     """
 
@@ -72,7 +72,7 @@ class CatalogueEntry(NamedTuple):
     description: str = ""
 
     def first_layer(self, sizes: EncodingSizes) -> Encoding:
-        """The encoding of the first layer, where encodings differ by layer; else the encoding.
+        """The encoding, or the encoding of the first layer where they differ by layer.
 
         >>> smollm3, = catalogue("smollm3")
         >>> smollm3.first_layer(EncodingSizes()).defines("query")
@@ -87,8 +87,8 @@ class _Registered(NamedTuple):
     function: Callable[..., Any]
 
 
-# The one state of a module in this package: a name given on the command line or in a saved
-# configuration has to lead to a function, also to one of a module that this package has not seen.
+# The only module state of this package: a name on the command line or in a saved configuration must
+# lead to a function, possibly of a module outside this package.
 _REGISTERED: dict[str, _Registered] = {}
 
 
@@ -100,25 +100,26 @@ def register(
     description: str | None = None,
     **fields: Any,
 ) -> Callable[[F], F]:
-    """Decorator that puts an encoding into the catalogue, and leaves the function as it is.
+    """Decorator that registers an encoding in the catalogue; the function stays unchanged.
 
-    Tables, reports, training and comparisons know it by its name from then on. Of several on one
-    function the lowest is the first in the catalogue. Registering again from the same place, as a
-    module that is reloaded does, replaces the entry.
+    Tables, reports, training and comparisons then accept its name. Of several decorators on one
+    function the lowest comes first in the catalogue. Registering again from the same module and
+    function replaces the entry, so a module may be reloaded.
 
     Args:
         name: name in the catalogue.
-        make: builds the encoding for given sizes. When None it is the decorated function, given
-            all sizes, or only those that are named as its required keyword-only parameters.
-        family: family of encodings that are shown together; the file of the function when None.
+        make: builds the encoding for given sizes. When None it is the decorated function, called
+            with all sizes, or with the sizes that its required keyword-only parameters name.
+        family: group in which it is shown; the file of the function when None.
         description: effect in one line; first line of the function's docstring when None.
         fields: other fields of `CatalogueEntry`, such as `source` and `vectors`.
 
     Raises:
-        InputError: for a name that is taken, or is not of letters, digits, "_", "-" and ".".
+        InputError: a name that exists, or has characters other than letters, digits, "_", "-" and
+            ".".
 
-    An encoding of one's own, in a file `my_module.py`. Wherever a name of the catalogue is asked
-    for, `my_module:halved` now stands for it:
+    Register your own encoding in a file `my_module.py`. `my_module:halved` is then valid wherever a
+    name of the catalogue is:
 
     >>> @jaxpe.encodings.register("halved", source="an example")
     ... def halved(sizes):
@@ -145,7 +146,7 @@ def register(
         entry = CatalogueEntry(
             name,
             family=_module(function).rpartition(".")[2] if family is None else family,
-            make=_from_sizes(function) if make is None else make,
+            make=_sizes_adapter(function) if make is None else make,
             description=first_line if description is None else description,
             **fields,
         )
@@ -156,8 +157,8 @@ def register(
 
 
 @functools.cache  # so that an entry equals itself when it is resolved again
-def _from_sizes(function: Callable[..., Any]) -> Callable[[EncodingSizes], Any]:
-    """The function where it takes sizes as one argument, else called with those it names."""
+def _sizes_adapter(function: Callable[..., Any]) -> Callable[[EncodingSizes], Any]:
+    """The function as a function of `EncodingSizes`, called with the sizes that it names."""
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind is not p.KEYWORD_ONLY for p in parameters):
         return function
@@ -166,7 +167,7 @@ def _from_sizes(function: Callable[..., Any]) -> Callable[[EncodingSizes], Any]:
 
 
 def catalogue(*names: str | CatalogueEntry) -> tuple[CatalogueEntry, ...]:
-    """The entries of these names, each as `resolve` takes it, or all that are registered.
+    """Catalogue entries by name, each as in `resolve`; all registered ones when None.
 
     Raises:
         InputError: as `resolve`.
@@ -181,7 +182,7 @@ def catalogue(*names: str | CatalogueEntry) -> tuple[CatalogueEntry, ...]:
 
 
 def registered_function(name: str) -> Callable[..., Any]:
-    """The function that an encoding of the catalogue is registered on, with its docstring.
+    """The function that defines an encoding of the catalogue, with its docstring.
 
     Args:
         name: name in the catalogue.
@@ -196,19 +197,20 @@ def registered_function(name: str) -> Callable[..., Any]:
 
 
 def resolve(name: str | CatalogueEntry) -> CatalogueEntry:
-    """The catalogue entry of a name, a file of vectors, or `my_module:my_encoding` of one's own.
+    """The catalogue entry of a name, a file of vectors, or your own `my_module:my_encoding`.
 
-    An entry is returned as it is. A name that ends in `.npz` is a file of position vectors, such as
-    `report/encoding.npz`.
+    An entry is returned unchanged. A name that ends in `.npz` is a file of position vectors, such
+    as `report/encoding.npz`.
 
-    Of a name with a colon the module is imported, also from the current directory, as
-    `python -m my_module` would. Behind the colon stands a name that it registers, a
-    `CatalogueEntry`, or a function from `EncodingSizes`, or from those sizes that its keyword-only
-    parameters name, to an `Encoding`. Its hooks are tried once, at the default `EncodingSizes`.
+    In a name with a colon, the part before it is a module, imported as by `python -m my_module`,
+    also from the current directory. The part after it is a name that the module registers, a
+    `CatalogueEntry`, or a function that returns an `Encoding`. The function takes `EncodingSizes`,
+    or the sizes that its keyword-only parameters name. Its hooks are tried once, at the default
+    `EncodingSizes`.
 
     Raises:
-        InputError: an unknown name, with the nearest known one; a module that cannot be imported or
-            has nothing of that name; or something that is no encoding.
+        InputError: an unknown name, with the nearest valid one; a module that cannot be imported or
+            lacks that name; or an object that is no encoding.
 
     >>> resolve("alibi").family
     'bias'
@@ -225,10 +227,10 @@ def resolve(name: str | CatalogueEntry) -> CatalogueEntry:
     if name in _REGISTERED:
         return _REGISTERED[name].entry
     near = nearest(name, _REGISTERED)
-    meant = f"did you mean {near!r}? The" if near else "the"
+    suggestion = f"did you mean {near!r}? The" if near else "the"
     raise InputError(
-        f"no encoding {name!r}; {meant} encodings are {', '.join(_REGISTERED)}, one of your own is "
-        "my_module:my_encoding, and one in a file ends in .npz"
+        f"no encoding {name!r}; {suggestion} encodings are {', '.join(_REGISTERED)}, one of your "
+        "own is my_module:my_encoding, and one in a file ends in .npz"
     )
 
 
@@ -248,16 +250,16 @@ def _file_entry(path: str) -> CatalogueEntry:
 
 
 def _imported_entry(name: str) -> CatalogueEntry:
-    """Entry that `my_module:my_encoding` names, with its hooks untried."""
+    """The entry that `my_module:my_encoding` names; its hooks are not tried yet."""
     module_name, _, attribute = name.partition(":")
     if "" not in sys.path:
-        sys.path.append("")  # the current directory, behind all installed modules
+        sys.path.append("")  # the current directory, after all installed modules
     importlib.invalidate_caches()
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
         raise InputError(
-            f"{name!r}: the module {module_name!r} cannot be imported ({_described(error)})"
+            f"{name!r}: the module {module_name!r} cannot be imported ({_error_text(error)})"
         ) from error
     registered = _REGISTERED.get(attribute)
     if registered is not None and _module(registered.function) == module_name:
@@ -272,12 +274,12 @@ def _imported_entry(name: str) -> CatalogueEntry:
             f"{name!r} is {type(value).__name__}, not an encoding: pass a CatalogueEntry, or a "
             "function from jaxpe.EncodingSizes to a jaxpe.Encoding"
         )
-    return CatalogueEntry(name, module_name.rpartition(".")[2], _from_sizes(value), module_name)
+    return CatalogueEntry(name, module_name.rpartition(".")[2], _sizes_adapter(value), module_name)
 
 
 def _checked_entry(entry: CatalogueEntry) -> CatalogueEntry:
-    """The entry, with a word on its vectors where it has some; InputError where a hook fails."""
-    from jaxpe.encodings.analysis.hooks import hooks_program  # which imports this module
+    """The entry after a trial of its hooks, with its vectors described if it defines them."""
+    from jaxpe.encodings.analysis.hooks import hooks_program  # a circular import otherwise
 
     sizes = EncodingSizes(length=8)
     try:
@@ -288,7 +290,7 @@ def _checked_entry(entry: CatalogueEntry) -> CatalogueEntry:
             results["vectors"] = jax.eval_shape(encoding.vectors, *shapes[:2])
         _check_results(results, sizes)
     except Exception as error:
-        raise InputError(f"encoding {entry.name!r} at {sizes}: {_described(error)}") from error
+        raise InputError(f"encoding {entry.name!r} at {sizes}: {_error_text(error)}") from error
     if entry.vectors and "vectors" not in results:
         raise InputError(
             f"encoding {entry.name!r}: `vectors={entry.vectors!r}` describes vectors, and its "
@@ -298,7 +300,7 @@ def _checked_entry(entry: CatalogueEntry) -> CatalogueEntry:
 
 
 def _check_results(results: dict[str, Any], sizes: EncodingSizes) -> None:
-    """Raise for a result of a hook with another dtype or shape than attention takes."""
+    """Raise for a hook's result of a wrong dtype or shape."""
     n, heads = sizes.length, sizes.num_heads
     leading = {"embed": (n,), "vectors": (n,), "query": (n, heads), "key": (n, heads)}
     for hook, result in results.items():
@@ -323,9 +325,9 @@ def _full_name(function: Callable[..., Any]) -> str:
 
 
 def _module(function: Callable[..., Any]) -> str:
-    """Name of a function's module, `__main__` for code that is executed without one."""
+    """Name of a function's module; `__main__` for code without a module."""
     return getattr(function, "__module__", None) or "__main__"
 
 
-def _described(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

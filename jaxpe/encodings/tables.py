@@ -1,4 +1,4 @@
-"""Tables in the parameters: first values, shapes, and entries taken by position."""
+"""Tables in the parameters: initial values, shapes, and rows by position."""
 
 from collections.abc import Mapping
 
@@ -11,20 +11,20 @@ from jaxpe.encodings.base import Params
 
 
 def normal_params(key: Array, **tables: tuple[float, tuple[int, ...]]) -> dict[str, Array]:
-    """Tables N(0, stddev²), each of its stddev, its shape and a key of its own.
+    """Normal tables N(0, stddev²), from a standard deviation and a shape each, with separate keys.
 
     >>> normal_params(jax.random.key(0), u=(1.0, (3,)), v=(0.1, (2, 2)))["v"].shape
     (2, 2)
     """
     keys, dtype = jax.random.split(key, len(tables)), jnp.result_type(float)
     return {
-        name: stddev * jax.random.normal(own_key, shape, dtype)
-        for own_key, (name, (stddev, shape)) in zip(keys, tables.items(), strict=True)
+        name: stddev * jax.random.normal(table_key, shape, dtype)
+        for table_key, (name, (stddev, shape)) in zip(keys, tables.items(), strict=True)
     }
 
 
 def uniform_params(keys: Array, **layers: tuple[int, tuple[int, ...]]) -> dict[str, Array]:
-    """Weights of a network, uniform in ±1/√inputs, each of its inputs, its shape and its key."""
+    """Weights of a network, uniform in ±1/√inputs, from inputs, shape and key of each."""
     return {
         name: jax.random.uniform(key, shape, jnp.result_type(float), -1.0, 1.0) * inputs**-0.5
         for key, (name, (inputs, shape)) in zip(keys, layers.items(), strict=True)
@@ -34,12 +34,12 @@ def uniform_params(keys: Array, **layers: tuple[int, tuple[int, ...]]) -> dict[s
 def check_tables(params: Params, **shapes: tuple[int, ...]) -> None:
     """Raise where params[name] has another shape than the encoding was built for.
 
-    JAX clamps or fills indices beyond a table, so that a short one would give no error.
+    JAX clamps or fills indices beyond a table, so a short table would give no error.
     """
     if not isinstance(params, Mapping) or not shapes.keys() <= params.keys():
-        held = f"keys {sorted(params)}" if isinstance(params, Mapping) else type(params).__name__
+        kind = f"keys {sorted(params)}" if isinstance(params, Mapping) else type(params).__name__
         raise ValueError(
-            f"params are {held}, and the encoding needs {sorted(shapes)}: pass what its init gives"
+            f"params are {kind}, and the encoding needs {sorted(shapes)}: pass what its init gives"
         )
     for name, shape in shapes.items():
         if jnp.shape(params[name]) != shape:
@@ -52,7 +52,7 @@ def check_tables(params: Params, **shapes: tuple[int, ...]) -> None:
 def take(table: Array, index: Array) -> Array:
     """table[index], spread over devices as `index` is.
 
-    Where the axes of a mesh are explicit, JAX asks for the sharding of what is gathered.
+    Where the axes of a mesh are explicit, JAX requires the sharding of a gather's result.
     """
     sharding = jax.typeof(index).sharding
     if sharding.mesh.empty:

@@ -1,8 +1,8 @@
 """Tokens to counts, distributions, distances, coordinates and stress. No Flax, no files.
 
-Arrays are real, of any width: 16 bits and integers are computed with in float32 or wider. NaN and
-inf among points give NaN or inf. What can be no distances, distributions, counts or weights is
-refused where its numbers are known, and gives NaN inside `jit`, `vmap` and `grad`.
+Arrays are real and of any width; 16-bit floats and integers are computed in float32 or wider. NaN
+and inf among points give NaN or inf. Invalid distances, distributions, counts and weights raise an
+error where their numbers can be read. Inside `jit`, `vmap` and `grad` they give NaN.
 """
 
 from jaxpe.geometry.counts.binning import bin_counts, bin_positions, position_bins

@@ -1,8 +1,8 @@
-"""Checks of numbers: wrong ones raise an error where they are known, and become NaN inside `jit`.
+"""Checks of arguments: invalid numbers raise an error eagerly, and become NaN inside `jit`.
 
 A public function checks its distances, distributions and weights in its first lines, and then calls
-a jitted function of arrays. Inside `jit`, `vmap` and `grad` numbers are unknown: the functions
-`nan_unless_...` make NaN of wrong ones.
+a jitted function of arrays. Inside `jit`, `vmap` and `grad` numbers cannot be read: the functions
+`nan_unless_...` turn invalid ones into NaN.
 """
 
 from typing import Any
@@ -17,41 +17,41 @@ from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import available_bytes, check_bytes
 
-_MOST_CHECKED = 4096**2  # entries of a matrix that are looked at
-_ROUNDING = 1e-3  # of the largest distance: how far D may be from what it is to be
-# By ‖x‖² + ‖y‖² − 2x·y in float32 the diagonal is not 0. Inner products have their largest entry
-# there.
+_MOST_CHECKED = 4096**2  # matrices with more entries are not checked
+_ROUNDING = 1e-3  # allowed deviation, as a share of the largest distance
+# Distances from ‖x‖² + ‖y‖² − 2x·y in float32 have a nonzero diagonal, but a small one. A matrix
+# of inner products has its largest entries on the diagonal, and is refused.
 _DIAGONAL = 0.05
 _NEGATIVE = -1e-6  # least probability, after subtractions
-_SUM = 1e-2  # how far a sum over a vocabulary of 1e6 in float32 may be from 1
+_SUM = 1e-2  # rounding error of a sum over a vocabulary of 1e6 in float32
 _FEW = 2**24  # numbers that always fit in memory
-_MOST = 2**31  # of one array
+_MOST = 2**31  # numbers of one array
 
 
 def host_floats(x: Any) -> Any:
-    """Arrays in which integers of NumPy are floats: `jit` would cut them to 32 bits."""
+    """Arrays with NumPy's integers as floats, because `jit` would cut them to 32 bits."""
     if isinstance(x, np.ndarray):
         return x.astype(float) if x.dtype.kind in "iu" else x
     return jax.tree.map(host_floats, x) if isinstance(x, tuple) else x
 
 
 def checked_distances(D: Any) -> Any:
-    """`host_floats` of distances; raise for what holds none, or whose squares are no floats.
+    """`host_floats` of distances; raises where a number is no distance, or its square no float.
 
-    Nothing is checked of points, of unknown numbers, and of more than 4,096 positions.
+    Points, traced numbers and more than 4,096 positions are not checked.
     """
     check_distances(D)
     return host_floats(D)
 
 
 def check_distances(D: Any) -> None:
-    """Raise for a matrix that holds no distances, or whose squares are no floats."""
+    """Raise for a matrix with numbers that are no distances, or whose squares are no floats."""
     values, present = _parts(D, "values")
     if not isinstance(D, tuple):
         check_numeric(D, "the matrix of distances")
     if np.size(values) > _MOST_CHECKED:
         return
-    if present is not None and not is_traced(values, present):  # what is absent is not looked at
+    if present is not None and not is_traced(values, present):  # absent positions are not checked
         both = np.asarray(present)[..., None] & np.asarray(present)
         values = np.where(both, values, 0) if both.shape == np.shape(values) else values
     matrix = _square(values)
@@ -79,13 +79,13 @@ def check_distances(D: Any) -> None:
 
 
 def checked_encoding(P: Any) -> Any:
-    """`checked_distances` of an encoding given by distances; of points, their size is checked."""
+    """`checked_distances` of an encoding's distances; of points, the magnitude is checked."""
     if isinstance(P, tuple) and hasattr(P, "values"):
         return checked_distances(P)
     points = getattr(P, "coordinates", getattr(P, "points", P))
     if not isinstance(points, tuple):
         check_numeric(points, "points")
-    points = _known(points, getattr(P, "present", None))
+    points = _concrete_numbers(points, getattr(P, "present", None))
     if points is not None and points.size:
         _check_magnitude("coordinates", float(np.abs(points).max()), points.dtype)
     return host_floats(P)
@@ -93,7 +93,7 @@ def checked_encoding(P: Any) -> Any:
 
 def _check_magnitude(name: str, largest: float, dtype: Any) -> None:
     """Raise for numbers whose squares are 0, inf or without digits."""
-    wide = jax.dtypes.canonicalize_dtype(dtype) == np.float64  # which JAX has only where enabled
+    wide = jax.dtypes.canonicalize_dtype(dtype) == np.float64  # which JAX has only if enabled
     limits = jnp.finfo(jnp.float64 if wide else jnp.float32)
     most = (float(limits.max) * float(limits.eps)) ** 0.5
     if 0 < largest < np.inf and not 1 / most < largest < most:
@@ -127,8 +127,8 @@ def nan_unless_distances(values: Array) -> Array:
 
 
 def check_distributions(mu: Any) -> None:
-    """Raise for rows that are no distributions; nothing for numbers that are not known."""
-    rows = _known(*_parts(mu, "probabilities"), ndim=2)
+    """Raise for rows that are no distributions; traced numbers pass."""
+    rows = _concrete_numbers(*_parts(mu, "probabilities"), ndim=2)
     if rows is None:
         return
     sums, least = rows.sum(axis=1, dtype=float), rows.min(axis=1)
@@ -154,15 +154,15 @@ def _is_distribution(sums: Any, least: Any) -> Any:
 
 
 def check_counts(counts: Any, name: str = "counts") -> None:
-    """Raise for numbers that are negative, NaN or infinite; nothing where they are not known."""
-    numbers = _known(counts, as_floats=False)  # tables of whole numbers are large
+    """Raise for numbers that are negative, NaN or infinite; traced numbers pass."""
+    numbers = _concrete_numbers(counts, as_floats=False)  # spares large integer tables a pass
     if numbers is not None and not (numbers.min() >= 0 and numbers.max() < np.inf):
         wrong = numbers.min() if not numbers.min() >= 0 else numbers.max()
         raise InputError(f"{name} must be finite and at least 0, not {wrong}")
 
 
 def check_tolerance(tolerance: Any) -> None:
-    """Raise for a tolerance that is no number, negative, NaN or infinite."""
+    """Raise unless a tolerance is a finite number of at least 0."""
     if tolerance is not None and not is_traced(tolerance):
         numbers(tolerance, "tolerance")
     check_counts(tolerance, "tolerance")
@@ -173,7 +173,7 @@ def check_weights(weights: Any) -> None:
 
     Documents may be NaN, for positions that are absent.
     """
-    numbers = None if np.size(weights) > _MOST_CHECKED else _known(weights)
+    numbers = None if np.size(weights) > _MOST_CHECKED else _concrete_numbers(weights)
     if numbers is not None:
         check_counts(numbers[~np.isnan(numbers)] if numbers.ndim == 1 else numbers, "weights")
         check_symmetric(numbers, "weights")
@@ -204,10 +204,10 @@ def _parts(x: Any, field: str) -> tuple[Any, Any]:
     return getattr(x, field, None), getattr(x, "present", None)
 
 
-def _known(
+def _concrete_numbers(
     x: Any, present: Any = None, *, ndim: int | None = None, as_floats: bool = True
 ) -> np.ndarray | None:
-    """Numbers of the positions present; None where they are not known, or are refused elsewhere."""
+    """Numbers of the positions present; None where they are traced, or checked elsewhere."""
     if x is None or isinstance(x, tuple) or is_traced(x, present):
         return None
     if isinstance(x, jax.Array) and not x.is_fully_addressable:  # a part is in other processes
@@ -222,13 +222,13 @@ def _known(
 
 
 def _square(x: Any) -> np.ndarray | None:
-    """The numbers of a square matrix, if they are known and few enough to be looked at."""
-    numbers = None if np.size(x) > _MOST_CHECKED else _known(x, ndim=2)
+    """The numbers of a square matrix; None where they are traced or too many to check."""
+    numbers = None if np.size(x) > _MOST_CHECKED else _concrete_numbers(x, ndim=2)
     return None if numbers is None or numbers.shape[0] != numbers.shape[1] else numbers
 
 
 def check_size(name: str, value: Any, *, least: int = 1, each: int = 1) -> None:
-    """Raise for what is no whole number, too small, or more than memory holds.
+    """Raise unless a size is an integer, large enough, and fits in memory.
 
     Args:
         name: argument.
@@ -242,7 +242,7 @@ def check_size(name: str, value: Any, *, least: int = 1, each: int = 1) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    value = int(value)  # numbers of NumPy overflow
+    value = int(value)  # products of NumPy integers overflow
     if value < least:
         raise InputError(f"{name} must be at least {least}, not {value}")
     if value * each > _FEW:
@@ -259,7 +259,7 @@ def check_confidence(confidence: float) -> None:
 
 
 def as_present(present: Bool[ArrayLike, " n"] | None, n: int) -> Bool[Array, " n"]:
-    """The mask of the positions that take part, refused if not bool `[n]`; all of them for None."""
+    """The mask of positions that take part, bool `[n]`; all positions for None."""
     if present is None:
         return jnp.ones(n, bool)
     present = jnp.asarray(present)
@@ -272,23 +272,24 @@ def as_present(present: Bool[ArrayLike, " n"] | None, n: int) -> Bool[Array, " n
 
 
 def numbers(x: Any, name: str) -> Array:
-    """An array of JAX; `InputError` for what holds no numbers, such as text or None."""
+    """A JAX array; `InputError` for arguments without numbers, such as text or None."""
     check_numeric(x, name)
     return jnp.asarray(x)
 
 
 def check_numeric(x: Any, name: str) -> None:
-    """Raise for what holds no numbers, such as text, None or a result in place of an array."""
-    known = not isinstance(x, jax.Array) and not is_traced(*jax.tree.leaves(x))
-    if hasattr(x, "_fields") or (known and np.asarray(x).dtype.kind not in "biufcV"):
+    """Raise for arguments without numbers, such as text, None or a result instead of an array."""
+    is_concrete = not isinstance(x, jax.Array) and not is_traced(*jax.tree.leaves(x))
+    if hasattr(x, "_fields") or (is_concrete and np.asarray(x).dtype.kind not in "biufcV"):
         raise InputError(f"{name} is {type(x).__name__}: pass real numbers")
 
 
 def floating(x: ArrayLike, name: str = "the array") -> Array:
     """A real array as floats of 32 bits or more; `ValueError` for one that is not real.
 
-    Integers, which would truncate what meets them, become the default float. float16 would overflow
-    in sums, bfloat16 has no digits to spare, and neither has a decomposition.
+    Integers become the default float, because they would truncate the arrays they meet. 16-bit
+    floats become float32: float16 overflows in sums, bfloat16 has too few digits, and neither has
+    decompositions.
     """
     x = numbers(host_floats(x), name)
     if jnp.issubdtype(x.dtype, jnp.floating):

@@ -1,4 +1,4 @@
-"""The neural tangent kernel: linearised models, empirical kernels, and how they train."""
+"""The neural tangent kernel: linearised models, empirical kernels, and their training."""
 
 from jaxpe.ntk.cost import NtkCost, ntk_cost
 from jaxpe.ntk.flow import (

@@ -1,4 +1,4 @@
-"""Checks of parameters, inputs and outputs that all functions here share."""
+"""Checks of parameters, inputs and outputs, for all functions of the kernel."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ Axes = int | Sequence[int]
 
 
 class OutputAxes(NamedTuple):
-    """The axes of an output, by what becomes of them in the kernel; 0 is the batch."""
+    """The axes of an output by their role in the kernel; 0 is the batch."""
 
-    shape: tuple[int, ...]  # of one example's output
-    trace: tuple[int, ...]  # averaged over their diagonal, ascending
-    diagonal: tuple[int, ...]  # of which only the diagonal is kept, ascending
-    free: tuple[int, ...]  # all others but the batch
+    shape: tuple[int, ...]  # shape of one example's output
+    trace: tuple[int, ...]  # axes averaged over their diagonal, ascending
+    diagonal: tuple[int, ...]  # axes of which only the diagonal is kept, ascending
+    free: tuple[int, ...]  # all other axes except the batch
 
     @property
     def paired(self) -> bool:
@@ -27,17 +27,17 @@ class OutputAxes(NamedTuple):
         return 0 in self.trace + self.diagonal
 
     def size(self, axes: Sequence[int]) -> int:
-        """Numbers along axes, the batch not among them."""
+        """Product of the sizes of some axes, without the batch."""
         return math.prod(self.shape[axis - 1] for axis in axes if axis)
 
     @property
     def outputs(self) -> int:
-        """Numbers in the output of one example."""
+        """Number of outputs of one example."""
         return math.prod(self.shape)
 
     @property
     def pairs(self) -> int:
-        """Pairs of outputs of two examples that the kernel needs."""
+        """Number of pairs of outputs of two examples that the kernel needs."""
         return self.outputs * self.size(self.free)
 
 
@@ -56,7 +56,7 @@ def check_floating(params: Params) -> None:
 
 
 def batch_size(x: Inputs, name: str) -> int:
-    """Examples along the leading axis of every leaf."""
+    """Number of examples: the leading axis of every leaf."""
     leaves = jax.tree.leaves(x)
     sizes = {jnp.shape(leaf)[:1] for leaf in leaves}
     if len(sizes) != 1 or sizes == {()}:

@@ -1,4 +1,4 @@
-"""Jacobians of single examples, whole or in factors, and their inner products."""
+"""Jacobians of single examples, whole or factored, and their inner products."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,23 +14,23 @@ from jaxpe.ntk._structure import Example, Use, evaluate, output_rows
 
 
 class Whole(NamedTuple):
-    """A Jacobian `[n, diagonal, free, trace, parameters]`."""
+    """A whole Jacobian `[n, diagonal, free, trace, parameters]`."""
 
     values: Array
 
 
 class Factors(NamedTuple):
-    """A Jacobian Σ_s a_s ⊗ δ_s."""
+    """A factored Jacobian Σ_s a_s ⊗ δ_s."""
 
-    inputs: Array  # a, [n, places, inputs], or rows of a table [n, places]
-    cotangents: Array  # δ, [n, diagonal, free, trace, places, outputs]
+    inputs: Array  # a, [n, rows, inputs], or rows of a table [n, rows]
+    cotangents: Array  # δ, [n, diagonal, free, trace, rows, outputs]
 
 
 Jacobian = list[Whole | Factors]
 
 
 def cotangent_basis(axes: OutputAxes, dtype: jnp.dtype) -> Array:
-    """Unit cotangents of an output `[outputs, *shape]`: diagonal axes slowest, free, trace."""
+    """Unit cotangents `[outputs, *shape]` in the order of diagonal, free and traced axes."""
     order = [a - 1 for a in (*axes.diagonal, *axes.free, *axes.trace) if a]
     unit = jnp.eye(axes.outputs, dtype=dtype).reshape(*axes.shape, *axes.shape)
     rest = range(len(axes.shape), 2 * len(axes.shape))
@@ -38,7 +38,7 @@ def cotangent_basis(axes: OutputAxes, dtype: jnp.dtype) -> Array:
 
 
 def grouped_sizes(axes: OutputAxes) -> tuple[int, int, int]:
-    """Outputs along the axes that are diagonal, free and traced."""
+    """Numbers of outputs along diagonal, free and traced axes."""
     return axes.size(axes.diagonal), axes.size(axes.free), axes.size(axes.trace)
 
 
@@ -52,22 +52,22 @@ def jacobians(
     piece: int,
     dtype: jnp.dtype,
 ) -> Jacobian:
-    """Jacobians of a block of examples x, an entry a leaf; those `factored` are left in factors.
+    """Jacobians of a block of examples x, one for each leaf; leaves in `factored` stay factored.
 
-    As many examples as `piece` says are differentiated at a time.
+    `piece` examples are differentiated at a time.
     """
     uses = example.uses
     basis = cotangent_basis(axes, example.jaxpr.out_avals[0].dtype)
     tapped = {leaf: jnp.zeros(use.output.shape, use.output.dtype) for leaf, use in uses.items()}
-    whole = {leaf: value for leaf, value in enumerate(leaves) if leaf not in uses}
+    unfactored = {leaf: value for leaf, value in enumerate(leaves) if leaf not in uses}
     groups = grouped_sizes(axes)
 
     def example_jacobian(x):
-        def output(whole, tapped):
-            merged = [whole.get(i, leaf) for i, leaf in enumerate(leaves)]
+        def output(unfactored, tapped):
+            merged = [unfactored.get(i, leaf) for i, leaf in enumerate(leaves)]
             return evaluate(example, merged, x, tapped)
 
-        _, pull, inputs = jax.vjp(output, whole, tapped, has_aux=True)
+        _, pull, inputs = jax.vjp(output, unfactored, tapped, has_aux=True)
         return jax.vmap(pull)(basis), inputs
 
     def piece_jacobians(x):
@@ -80,14 +80,14 @@ def jacobians(
             use, rows = uses[leaf], output_rows(uses[leaf], cotangents).astype(dtype)
             rows = rows.reshape(len(rows), *groups, *rows.shape[2:])
             factors = Factors(inputs[leaf] if use.lookup else inputs[leaf].astype(dtype), rows)
-            by_index[leaf] = factors if leaf in factored else _multiplied_out(factors, use)
+            by_index[leaf] = factors if leaf in factored else _full_jacobian(factors, use)
         return [by_index[leaf] for leaf in range(len(leaves))]
 
     return in_pieces(piece_jacobians, x, size=piece)
 
 
-def _multiplied_out(factors: Factors, use: Use) -> Whole:
-    """A Jacobian in factors as numbers for every parameter, by a matrix product."""
+def _full_jacobian(factors: Factors, use: Use) -> Whole:
+    """The whole Jacobian of a factored one, by a matrix product."""
     inputs, cotangents = factors
     if use.lookup:
         inputs = jax.nn.one_hot(inputs, use.inputs, dtype=cotangents.dtype)
@@ -107,10 +107,10 @@ def _product(left: Whole | Factors, right: Whole | Factors, paired: bool) -> Arr
         return _inner(left.values, right.values, paired)
     dtype = left.cotangents.dtype
     near = _input_gram(left.inputs, right.inputs, paired, dtype)
-    places = left.cotangents.shape[-2]
-    if places == 1:
+    row_count = left.cotangents.shape[-2]
+    if row_count == 1:
         return near * _inner(left.cotangents[..., 0, :], right.cotangents[..., 0, :], paired)
-    # Places are free axes of the cotangents' product: [..., diagonal, (free, s), (free, u)].
+    # Rows are free axes of the cotangents' product: [..., diagonal, (free, s), (free, u)].
     rows = [jnp.moveaxis(side.cotangents, -2, 3) for side in (left, right)]
     first, second = (a.reshape(*a.shape[:2], -1, *a.shape[4:]) for a in rows)
     both = _inner(first, second, paired)
@@ -131,7 +131,7 @@ def _inner(left: Array, right: Array, paired: bool) -> Array:
 
 
 def _input_gram(left: Array, right: Array, paired: bool, dtype: jnp.dtype) -> Array:
-    """⟨a_s, a_u⟩ at all places, `[..., 1, s, u]`; of rows of a table whether they agree."""
+    """⟨a_s, a_u⟩ of all pairs of rows, `[..., 1, s, u]`; of rows of a table whether they agree."""
     if left.ndim == 3:
         return _inner(left[:, None, :, None], right[:, None, :, None], paired)
     a, b = left[..., :, None], right[..., None, :]

@@ -1,8 +1,8 @@
-"""The function (1 − e^(−cλ))/λ of a symmetric matrix, with a derivative where eigenvalues repeat.
+"""The matrix function (1 − e^(−cλ))/λ, with a derivative where eigenvalues repeat.
 
-What a linear flow Ṗ = −αP + b has moved after time c is this function of α, times its first
-velocity. A function of a matrix has a derivative wherever that of numbers has one; its eigenvectors
-do not.
+The displacement of a linear flow Ṗ = −αP + b after time c is this function of α, times the initial
+velocity. A matrix function has a derivative wherever the scalar function has one; eigenvectors do
+not.
 """
 
 import jax
@@ -24,37 +24,38 @@ def relaxed(
     eigenvectors: Array,
     velocity: Array,
     time: Array,
-    kept: Array,
+    nonzero: Array,
 ) -> Array:
-    """V diag((1 − e^(−cλ))/λ) Vᵀ · velocity, `[m, k]`, of the eigenvalues that are kept.
+    """Displacement V diag((1 − e^(−cλ))/λ) Vᵀ · velocity, `[m, k]`, over nonzero eigenvalues.
 
-    The matrix is symmetric, its eigenvalues, ascending, and eigenvectors are known already. The
-    derivative is by the matrix: the first is right everywhere, a second goes through that of
-    `eigh`, and is NaN where eigenvalues repeat. At a time c = inf the function is 1/λ.
+    The matrix is symmetric; its ascending eigenvalues and its eigenvectors are inputs. It is
+    differentiated by the matrix. The first derivative is right everywhere; a second one
+    differentiates `eigh`, and is NaN where eigenvalues repeat. At a time c = inf the function is
+    1/λ.
     """
-    moved = _share(eigenvalues, time, kept)[:, None] * dot(eigenvectors.T, velocity)
+    moved = _relaxation_factor(eigenvalues, time, nonzero)[:, None] * dot(eigenvectors.T, velocity)
     return dot(eigenvectors, moved)
 
 
 @relaxed.defjvp
 def _relaxed_jvp(at, along):
-    matrix, _, _, velocity, time, kept = at
+    matrix, _, _, velocity, time, nonzero = at
     eigenvalues, V = jnp.linalg.eigh(matrix)
     d_matrix, _, _, d_velocity, d_time, _ = along
     turned = dot(V.T, dot(0.5 * (d_matrix + d_matrix.T), V))
-    change = dot(_differences(eigenvalues, time, kept) * turned, dot(V.T, velocity))
-    change += _share(eigenvalues, time, kept)[:, None] * dot(V.T, d_velocity)
-    slope = jnp.where(kept, _decay(eigenvalues, time), 0.0) * d_time
+    change = dot(_differences(eigenvalues, time, nonzero) * turned, dot(V.T, velocity))
+    change += _relaxation_factor(eigenvalues, time, nonzero)[:, None] * dot(V.T, d_velocity)
+    slope = jnp.where(nonzero, _decay(eigenvalues, time), 0.0) * d_time
     return relaxed(*at), dot(V, change + slope[:, None] * dot(V.T, velocity))
 
 
-def _share(x: Array, time: Array, kept: Array) -> Array:
+def _relaxation_factor(x: Array, time: Array, nonzero: Array) -> Array:
     """(1 − e^(−cx))/x, which is c at x = 0."""
     zero = x == 0
     safe = jnp.where(zero, 1.0, x)
     finite, ends = _finite(time)
     gone = jnp.where(ends, 1.0, -jnp.expm1(-finite * safe))
-    return jnp.where(kept, jnp.where(zero, time, gone / safe), 0.0)
+    return jnp.where(nonzero, jnp.where(zero, time, gone / safe), 0.0)
 
 
 def _decay(x: Array, time: Array) -> Array:
@@ -64,21 +65,21 @@ def _decay(x: Array, time: Array) -> Array:
 
 
 def _finite(time: Array) -> tuple[Array, Array]:
-    """The time, or 1 for inf, and whether it is: inf · 0 has no place in a derivative."""
+    """The time, or 1 for inf, and whether it was inf: inf · 0 would make derivatives NaN."""
     ends = jnp.isinf(time)
     return jnp.where(ends, 1.0, time), ends
 
 
-def _differences(x: Array, time: Array, kept: Array) -> Array:
-    """(f(x_i) − f(x_j))/(x_i − x_j), the derivative where they are near, `[m, m]`."""
-    # Near is where the function is all but a polynomial between them: it changes over 1/c, or over
-    # x itself where that is more.
+def _differences(x: Array, time: Array, nonzero: Array) -> Array:
+    """Divided differences (f(x_i) − f(x_j))/(x_i − x_j), or derivatives for close x, `[m, m]`."""
+    # Two x are near if the function is nearly a polynomial between them: it varies on the scale
+    # 1/c, or x itself if that is larger.
     a, b = x[:, None], x[None, :]
-    both = kept[:, None] & kept[None, :]
+    both = nonzero[:, None] & nonzero[None, :]
     apart = a - b
     scale = 1.0 / time + jnp.minimum(jnp.abs(a), jnp.abs(b))
     near = both & (jnp.abs(apart) <= 0.2 * scale)
-    share = _share(x, time, kept)
+    share = _relaxation_factor(x, time, nonzero)
     far = (share[:, None] - share[None, :]) / jnp.where(near | (apart == 0), 1.0, apart)
     low, step = jnp.where(both, b, 1.0), jnp.where(near, apart, 0.0)
     nodes = zip(_NODES, _WEIGHTS, strict=True)

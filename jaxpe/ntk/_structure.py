@@ -1,8 +1,8 @@
-"""Uses of parameters in f: weights that multiply or are looked up once have factored Jacobians.
+"""Structured derivatives: weights used once, in a product or a lookup, have factored Jacobians.
 
-Where y = a·W and W is used nowhere else, ∂f/∂W = Σ_s a_s ⊗ δ_s, with δ = ∂f/∂y and s the places of
-one example (Novak et al. 2022, Section 3.4): f is traced, and evaluated with something to
-differentiate added to each such y.
+Where y = a·W and W is used nowhere else, ∂f/∂W = Σ_s a_s ⊗ δ_s, with δ = ∂f/∂y and s the rows of
+one example (Novak et al. 2022, Section 3.4): f is traced, and evaluated with a variable added to
+each such y, by which it is differentiated.
 """
 
 import itertools
@@ -18,8 +18,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as
 from jaxpe._core.jaxprs import inner_jaxprs
 from jaxpe.ntk._checks import Apply, Inputs, Params
 
-# A weight is still the same numbers after these, so inner products of its Jacobians are too; after
-# a conversion only if it is to floats, since what is rounded to integers has no derivative.
+# These only move the numbers of a weight, so inner products of its Jacobians do not change. A
+# conversion must be to floats, because rounding to integers has no derivative.
 ISOMETRIES = ("convert_element_type", "copy", "reshape", "squeeze", "transpose")
 MOVES = (*ISOMETRIES, "broadcast_in_dim", "concatenate", "dynamic_slice", "gather", "slice")
 CALLS = ("jit", "pjit")
@@ -30,7 +30,7 @@ class Use(NamedTuple):
 
     output: jax.ShapeDtypeStruct
     free: tuple[int, ...]  # axes of the output that come from the weight
-    places: int  # rows s of the input
+    rows: int  # rows s of the input
     inputs: int  # width of a row; of a table, how many rows it has
     outputs: int  # width of a row of the product
     lookup: bool  # whether the weight is a table of which rows are read
@@ -50,7 +50,7 @@ class _Leaf(NamedTuple):
     index: int
 
 
-# Of an equation that a leaf enters: it, its operands and its results, to results in their place.
+# (equation with a leaf, its operands, its results) to replacements of the results.
 Visit = Callable[[JaxprEqn, Sequence[Any], list[Any]], list[Any]]
 
 
@@ -70,7 +70,7 @@ def trace_example(f: Apply, params: Params, x: Inputs) -> Example:
 def evaluate(
     example: Example, leaves: Sequence[Array], x: Inputs, added: dict[int, Array]
 ) -> tuple[Array, dict[int, Array]]:
-    """The output of one example with `added[leaf]` on the product of that leaf, and its inputs."""
+    """The output of one example with `added[leaf]` added to each leaf's product, and its inputs."""
     inputs: dict[int, Array] = {}
 
     def visit(eqn, values, outs):
@@ -79,7 +79,7 @@ def evaluate(
             if isinstance(value, _Leaf) and value.index in added:
                 operands = [_plain(v) for v in values]
                 if eqn.primitive.name == "conv_general_dilated":
-                    out = _convolved(eqn, *operands)
+                    out = _convolution(eqn, *operands)
                 out = out + added[value.index]
                 inputs[value.index] = _input_rows(eqn, operands, position)
         return [out, *more]
@@ -88,23 +88,23 @@ def evaluate(
 
 
 def forward_flops(jaxpr: Jaxpr) -> int:
-    """FLOPs of a jaxpr: products in full, anything else an operation for each number it makes.
+    """FLOPs of a jaxpr: products in full, other equations one operation for each output number.
 
-    What only moves numbers is free. A loop without a known length counts once, of branches the
-    dearest.
+    Equations that only move numbers are free. A loop of unknown length counts once; of branches,
+    the most expensive counts.
     """
     return _sum_over(jaxpr, _flops)
 
 
 def numbers_made(jaxpr: Jaxpr) -> int:
-    """Numbers in all intermediate results of a jaxpr, counted in the same way."""
-    return _sum_over(jaxpr, _made)
+    """Number of entries in all intermediate results of a jaxpr, counted as in `forward_flops`."""
+    return _sum_over(jaxpr, _output_numbers)
 
 
 def largest_result(jaxpr: Jaxpr) -> int:
-    """Numbers in the largest intermediate result."""
+    """Number of entries in the largest intermediate result."""
     inner = [largest_result(j) for eqn in jaxpr.eqns for j in inner_jaxprs(eqn)]
-    return max([*inner, *map(_made, jaxpr.eqns)], default=0)
+    return max([*inner, *map(_output_numbers, jaxpr.eqns)], default=0)
 
 
 def _sum_over(jaxpr: Jaxpr, count: Callable[[JaxprEqn], int]) -> int:
@@ -115,22 +115,22 @@ def _sum_over(jaxpr: Jaxpr, count: Callable[[JaxprEqn], int]) -> int:
     return sum(total(eqn) for eqn in jaxpr.eqns)
 
 
-def _made(eqn: JaxprEqn) -> int:
+def _output_numbers(eqn: JaxprEqn) -> int:
     return sum(math.prod(_shape(v)) for v in eqn.outvars)
 
 
 def _flops(eqn: JaxprEqn) -> int:
     if eqn.primitive.name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        return 2 * _made(eqn) * math.prod(_shape(eqn.invars[0])[i] for i in contracted)
+        return 2 * _output_numbers(eqn) * math.prod(_shape(eqn.invars[0])[i] for i in contracted)
     if eqn.primitive.name == "conv_general_dilated":
         kernel, spec = _shape(eqn.invars[1]), eqn.params["dimension_numbers"].rhs_spec
-        return 2 * _made(eqn) * math.prod(kernel) // kernel[spec[0]]
-    return 0 if eqn.primitive.name in MOVES else _made(eqn)
+        return 2 * _output_numbers(eqn) * math.prod(kernel) // kernel[spec[0]]
+    return 0 if eqn.primitive.name in MOVES else _output_numbers(eqn)
 
 
 def _factoring_uses(jaxpr: ClosedJaxpr, leaves: Sequence[Array], x: Inputs) -> dict[int, Use]:
-    """Leaves that are used once, in a product with something, or as a table."""
+    """Leaves that are used once, in a product or as a lookup table."""
     uses: dict[int, list[Use | None]] = {}
 
     def visit(eqn, values, outs):
@@ -156,7 +156,7 @@ def _walk_from_leaves(jaxpr: ClosedJaxpr, leaves: Sequence[Any], x: Inputs, visi
 
 
 def _walk(jaxpr: ClosedJaxpr, args: Sequence[Any], visit: Visit) -> list[Any]:
-    """Evaluate a jaxpr, whose `visit` may change what comes of equations that a leaf enters."""
+    """Evaluate a jaxpr; `visit` may change the results of equations that a leaf enters."""
     inner = jaxpr.jaxpr
     env = dict(zip(inner.constvars, jaxpr.consts, strict=True))
     env |= dict(zip(inner.invars, args, strict=True))
@@ -190,9 +190,9 @@ def _plain(value: Any) -> Any:
 
 
 def _bind(eqn: JaxprEqn, values: Sequence[Any], inside: Jaxpr) -> list[Any]:
-    """Outputs of an equation of a jaxpr for given values, by a jaxpr of this equation alone."""
+    """Outputs of one equation of a jaxpr, evaluated as a jaxpr of its own."""
     pairs = zip(eqn.invars, values, strict=True)
-    operands = {v: value for v, value in pairs if isinstance(v, Var)}  # one may come twice
+    operands = {v: value for v, value in pairs if isinstance(v, Var)}  # a variable may occur twice
     parts = {"invars": list(operands), "outvars": eqn.outvars, "effects": eqn.effects}
     alone = ClosedJaxpr(inside.replace(constvars=[], eqns=[eqn], **parts), [])
     return jaxpr_as_fun(alone)(*map(_plain, operands.values()))
@@ -218,9 +218,9 @@ def _use(eqn: JaxprEqn, position: int) -> Use | None:
     else:
         return None
     outputs = math.prod(out[i] for i in free)
-    places = math.prod(out) // max(outputs, 1)
+    rows = math.prod(out) // max(outputs, 1)
     struct = jax.ShapeDtypeStruct(out, getattr(eqn.outvars[0].aval, "dtype"))  # noqa: B009
-    return Use(struct, tuple(free), places, inputs, outputs, lookup)
+    return Use(struct, tuple(free), rows, inputs, outputs, lookup)
 
 
 def _is_lookup(eqn: JaxprEqn) -> bool:
@@ -236,7 +236,7 @@ def _is_lookup(eqn: JaxprEqn) -> bool:
 
 
 def _is_plain_convolution(eqn: JaxprEqn) -> bool:
-    """Whether there are no groups, and the output has its axes but the features in order."""
+    """Whether a convolution has no groups, and its output axes, except features, are in order."""
     if eqn.primitive.name != "conv_general_dilated":
         return False
     batch, _, *spatial = eqn.params["dimension_numbers"].out_spec
@@ -246,19 +246,19 @@ def _is_plain_convolution(eqn: JaxprEqn) -> bool:
 
 
 def _input_rows(eqn: JaxprEqn, values: Sequence[Array], position: int) -> Array:
-    """Factor of the weight, `[places, inputs]`, or the rows looked up, `[places]`."""
+    """Factor of the weight, `[rows, inputs]`, or the rows looked up, `[rows]`."""
     if eqn.primitive.name == "gather":
-        return _looked_up(eqn, *values)
+        return _table_rows(eqn, *values)
     if eqn.primitive.name == "conv_general_dilated":
         return _patches(eqn, *values)
     other = 1 - position
     contracted = eqn.params["dimension_numbers"][0][other]
-    kept = [i for i in range(values[other].ndim) if i not in contracted]
-    rows = lax.transpose(values[other], (*kept, *contracted))
+    free = [i for i in range(values[other].ndim) if i not in contracted]
+    rows = lax.transpose(values[other], (*free, *contracted))
     return rows.reshape(-1, math.prod(values[other].shape[i] for i in contracted))
 
 
-def _looked_up(eqn: JaxprEqn, table: Array, indices: Array) -> Array:
+def _table_rows(eqn: JaxprEqn, table: Array, indices: Array) -> Array:
     """Rows of a table; −1 where an index is outside and nothing is read."""
     rows, last = indices.reshape(-1), table.shape[0] - 1
     if eqn.params["mode"] == lax.GatherScatterMode.CLIP:
@@ -267,7 +267,7 @@ def _looked_up(eqn: JaxprEqn, table: Array, indices: Array) -> Array:
 
 
 def _patches(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
-    """The images under the kernel at every place, by a slice for each of its entries."""
+    """Image patches under the kernel, by a slice for each entry of the kernel."""
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     batch, feature, *spatial = numbers.lhs_spec
     images = lax.transpose(images, (batch, *spatial, feature))
@@ -275,11 +275,11 @@ def _patches(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
     around = [(low, high, dilation - 1) for (low, high), dilation in edges]
     images = lax.pad(images, jnp.zeros((), images.dtype), [(0, 0, 0), *around, (0, 0, 0)])
     strides, dilations = params["window_strides"], params["rhs_dilation"]
-    places = [_shape(eqn.outvars[0])[i] for i in numbers.out_spec[2:]]
+    extents = [_shape(eqn.outvars[0])[i] for i in numbers.out_spec[2:]]
 
     def under(entry):
         starts = [k * dilation for k, dilation in zip(entry, dilations, strict=True)]
-        steps = zip(starts, places, strides, strict=True)
+        steps = zip(starts, extents, strides, strict=True)
         ends = [start + (count - 1) * stride + 1 for start, count, stride in steps]
         first, last = (0, *starts, 0), (len(images), *ends, images.shape[-1])
         return lax.slice(images, first, last, (1, *strides, 1))
@@ -289,11 +289,11 @@ def _patches(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
     return stacked.reshape(-1, stacked.shape[-2] * stacked.shape[-1])
 
 
-def _convolved(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
+def _convolution(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
     """The convolution of an equation, with a transpose that is fast in loops."""
-    # Inside of loops XLA on CPUs takes a convolution ten times as long whose kernel has its inputs
-    # and outputs in another order than the usual one, as JAX's transpose has. So the derivative by
-    # the images is written as the same convolution with both exchanged, whose transpose has not.
+    # Inside loops on CPUs, XLA takes ten times as long for a convolution whose kernel has inputs
+    # and outputs in an unusual order, as in JAX's transpose. So the derivative by the images is
+    # written as this convolution with both exchanged, whose transpose has the usual order.
     numbers = eqn.params["dimension_numbers"]
     outputs, inputs, *spatial = numbers.rhs_spec
     exchanged = numbers._replace(rhs_spec=(inputs, outputs, *spatial))
@@ -313,8 +313,8 @@ def _convolved(eqn: JaxprEqn, images: Array, kernel: Array) -> Array:
 
 
 def output_rows(use: Use, cotangents: Array) -> Array:
-    """Cotangents of a product `[..., *output]` as rows `[..., places, outputs]`."""
+    """Cotangents of a product `[..., *output]` as `[..., rows, outputs]`."""
     lead = cotangents.ndim - len(use.output.shape)
-    kept = [lead + i for i in range(len(use.output.shape)) if i not in use.free]
-    rows = lax.transpose(cotangents, (*range(lead), *kept, *(lead + i for i in use.free)))
-    return rows.reshape(*cotangents.shape[:lead], use.places, use.outputs)
+    row_axes = [lead + i for i in range(len(use.output.shape)) if i not in use.free]
+    rows = lax.transpose(cotangents, (*range(lead), *row_axes, *(lead + i for i in use.free)))
+    return rows.reshape(*cotangents.shape[:lead], use.rows, use.outputs)

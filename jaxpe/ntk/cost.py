@@ -27,9 +27,9 @@ from jaxpe.ntk._structure import (
     trace_example,
 )
 
-# Bytes that blocks of Jacobians may take together, unless one pair of examples takes more, and
-# that all intermediate results behind a piece of a block may take: about what a core's cache
-# holds. On CPUs more is slower and takes memory (experiments/benchmarks/ntk.py).
+# Bytes of all blocks of Jacobians together, unless one pair of examples takes more, and of all
+# intermediate results of a piece of a block: about a core's cache. On CPUs larger sizes are slower
+# and take memory (experiments/benchmarks/ntk.py).
 BUDGET, WORKSPACE = 2**28, 2**22
 
 
@@ -38,10 +38,10 @@ class NtkCost(NamedTuple):
 
     Attributes:
         flops: FLOPs for the whole kernel.
-        block_size: examples in a block, so that two blocks fit in 256 MiB, or all where one does
-            and x2 is None.
-        bytes: size of Jacobians and products of such blocks. On top come the kernel, and what is
-            differentiated at a time, in pieces of 4 MiB or of one example.
+        block_size: examples in a block, so that two blocks fit in 256 MiB; all examples if x2 is
+            None and they fit.
+        bytes: bytes of Jacobians and products of such blocks. The kernel, and the pieces of 4 MiB
+            or one example that are differentiated at a time, come on top.
     """
 
     flops: float
@@ -60,18 +60,18 @@ def ntk_cost(
 ) -> NtkCost:
     """FLOPs and memory of `empirical_ntk`.
 
-    With N₁ and N₂ examples, O outputs each, of which the kernel needs Q pairs (O where all are
-    traced or diagonal, O² where none is), P parameters and FP the FLOPs of one forward pass (of
-    products, counted in the jaxpr), whole Jacobians take
+    There are N₁ and N₂ examples with O outputs each, and P parameters. The kernel needs Q pairs of
+    outputs: O if all are traced or diagonal, O² if none is. FP are the FLOPs of one forward pass
+    (of products, counted in the jaxpr). Then whole Jacobians take
 
         (N₁ + N₂)(1 + 2 O) FP + 2 N₁ N₂ Q P
 
-    FLOPs (more where a table is read: s rows of it are multiplied out as if it were a weight). A
-    weight of shape (i, k) that multiplies s rows of one example, and nothing else, adds
-    2 s² (i + Q k) for a pair in place of 2 Q i k, and saves 2 O s i k for an example, where that is
-    less (a table of which s rows are read: i = 1). See Table 1 of Novak et al. (2022). Not counted:
-    where x2 is None about half of the pairs are left out, and Jacobians of x2 are formed once for
-    every block of x1.
+    FLOPs (more where a table is read: s rows of it are multiplied out as if it were a weight). Let
+    a weight of shape (i, k) multiply s rows of one example and nothing else (for a table of which s
+    rows are read, i = 1). It then adds 2 s² (i + Q k) for a pair instead of 2 Q i k, and saves 2 O
+    s i k for an example, where that is less. See Table 1 of Novak et al. (2022). Not counted: where
+    x2 is None about half of the pairs are left out, and Jacobians of x2 are formed once for every
+    block of x1.
 
     Arguments as for `empirical_ntk`.
 
@@ -96,36 +96,36 @@ def estimate(
     *,
     symmetric: bool,
 ) -> NtkCost:
-    """The estimate of `ntk_cost`, for f that has been traced."""
+    """The estimate of `ntk_cost` for a traced f."""
     forward, sizes = forward_flops(example.jaxpr.jaxpr), [leaf.size for leaf in leaves]
     outputs = axes.outputs
     factored = leaves_in_factors(example, leaves, axes, n1, n2)
     uses = [example.uses[leaf] for leaf in factored]
-    # Of the forward pass the weights that multiply, and what it takes to multiply those out.
-    inside = sum(2 * u.places * sizes[i] for i, u in example.uses.items() if not u.lookup)
-    formed = sum(2 * u.places * sizes[i] for i, u in example.uses.items() if i not in factored)
+    # FLOPs of multiplying weights in the forward pass, and of multiplying out unfactored ones.
+    inside = sum(2 * u.rows * sizes[i] for i, u in example.uses.items() if not u.lookup)
+    formed = sum(2 * u.rows * sizes[i] for i, u in example.uses.items() if i not in factored)
     jacobian = forward * (1 + outputs) + outputs * (max(forward - inside, 0) + formed)
     unfactored = sum(sizes) - sum(sizes[leaf] for leaf in factored)
     products = axes.pairs * unfactored + sum(_factor_products(use, axes) for use in uses)
     pairs = n1 if axes.paired else n1 * n2
     flops = (n1 + n2) * jacobian + pairs * 2 * products
-    kept = outputs * unfactored + sum(_numbers_in_factors(use, axes) for use in uses)
+    per_example = outputs * unfactored + sum(_numbers_in_factors(use, axes) for use in uses)
     entries = axes.pairs / axes.size(axes.trace)
-    kept_by_pair = max((use.places**2 * entries for use in uses), default=entries)
+    per_pair = max((use.rows**2 * entries for use in uses), default=entries)
     itemsize = _itemsize(leaves)
-    block, numbers = _block(kept, kept_by_pair, BUDGET / itemsize, n1, n2, symmetric=symmetric)
+    block, numbers = _block(per_example, per_pair, BUDGET / itemsize, n1, n2, symmetric=symmetric)
     return NtkCost(float(flops), block, numbers * itemsize)
 
 
 def leaves_in_factors(
     example: Example, leaves: Sequence[jax.Array], axes: OutputAxes, n1: int, n2: int
 ) -> tuple[int, ...]:
-    """Leaves whose Jacobians cost fewer multiplications in factors than whole, forming counted."""
+    """Leaves whose Jacobians cost fewer multiplications factored than whole."""
     pairs = n1 if axes.paired else n1 * n2
 
     def cheaper(leaf: int, use: Use) -> bool:
         size = leaves[leaf].size
-        unfactored = (n1 + n2) * axes.outputs * use.places * size + pairs * axes.pairs * size
+        unfactored = (n1 + n2) * axes.outputs * use.rows * size + pairs * axes.pairs * size
         return pairs * _factor_products(use, axes) < unfactored
 
     return tuple(leaf for leaf, use in example.uses.items() if cheaper(leaf, use))
@@ -133,10 +133,10 @@ def leaves_in_factors(
 
 def piece_size(example: Example, leaves: Sequence[jax.Array], axes: OutputAxes) -> int:
     """Examples that may be differentiated at a time."""
-    made = numbers_made(example.jaxpr.jaxpr)
-    kept = sum(use.places * use.outputs for use in example.uses.values())
-    # Backwards, for every output: what is kept of the products, and a few results at a time.
-    numbers = made + axes.outputs * (kept + 3 * largest_result(example.jaxpr.jaxpr))
+    results = numbers_made(example.jaxpr.jaxpr)
+    rows = sum(use.rows * use.outputs for use in example.uses.values())
+    # For every output, the backward pass stores the rows of products and a few results at a time.
+    numbers = results + axes.outputs * (rows + 3 * largest_result(example.jaxpr.jaxpr))
     return max(1, int(WORKSPACE / (numbers * _itemsize(leaves) + 1)))
 
 
@@ -145,24 +145,24 @@ def _itemsize(leaves: Sequence[jax.Array]) -> int:
 
 
 def _block(
-    kept: int, by_pair: float, room: float, n1: int, n2: int, *, symmetric: bool
+    per_example: int, per_pair: float, room: float, n1: int, n2: int, *, symmetric: bool
 ) -> tuple[int, float]:
-    """Examples in a block, and the numbers in two of them; in one, if that has all there are."""
-    alone = kept * n1 + by_pair * n1**2
+    """Examples in a block, and the numbers in two blocks; in one, if it has all examples."""
+    alone = per_example * n1 + per_pair * n1**2
     if symmetric and alone <= room:
         return n1, float(alone)
-    # 2·kept·b + by_pair·b² numbers fit the budget, solved for b.
-    fits = room / (kept + math.sqrt(kept**2 + by_pair * room))
+    # 2·per_example·b + per_pair·b² numbers fit the budget, solved for b.
+    fits = room / (per_example + math.sqrt(per_example**2 + per_pair * room))
     block = max(1, min(int(fits), max(n1, n2)))
-    return block, float(2 * kept * block + by_pair * block**2)
+    return block, float(2 * per_example * block + per_pair * block**2)
 
 
 def _factor_products(use: Use, axes: OutputAxes) -> int:
     """Multiplications for two examples' factors."""
     inputs = 1 if use.lookup else use.inputs
-    return use.places**2 * (inputs + axes.pairs * use.outputs)
+    return use.rows**2 * (inputs + axes.pairs * use.outputs)
 
 
 def _numbers_in_factors(use: Use, axes: OutputAxes) -> int:
     """Numbers in one example's factors."""
-    return use.places * ((1 if use.lookup else use.inputs) + axes.outputs * use.outputs)
+    return use.rows * ((1 if use.lookup else use.inputs) + axes.outputs * use.outputs)

@@ -18,15 +18,15 @@ from jaxpe.ntk.linear import linearize
 
 
 class FixedPoint(NamedTuple):
-    """Limit of the flow: the least solution of α P = b.
+    """Fixed point of the flow: the solution of α P = b of least norm.
 
     Attributes:
         positions: α⁺ b, `[n, d]`: α⁻¹ b where α is regular.
         condition: largest over smallest eigenvalue of α in absolute value; inf for a singular α.
-        rank: eigenvalues that count as non-zero.
-        singular: whether any does not.
-        residual: ‖α P − b‖ / ‖b‖, 0 for b = 0. Above rounding, b leaves the range of α, and the
-            flow grows without end along the rest.
+        rank: number of eigenvalues that count as nonzero.
+        singular: whether any eigenvalue counts as zero.
+        residual: ‖α P − b‖ / ‖b‖, 0 for b = 0. If it exceeds rounding, b is outside the range of α,
+            and the flow grows without bound along its part outside.
         stable: whether no eigenvalue is negative; otherwise the flow leaves its fixed point.
     """
 
@@ -42,14 +42,14 @@ class GradientFlow(NamedTuple):
     """The flow Ṗ = −α P + b from P_0, solved by the eigenvectors of α.
 
     Derivatives of `at` and of the positions of `fixed_point` are right where eigenvalues repeat;
-    those of `eigenvectors` are not.
+    derivatives of `eigenvectors` are not.
 
     Attributes:
         eigenvalues: eigenvalues of α, ascending; m is n, or n·d for a kernel `[n, d, n, d]`.
         eigenvectors: eigenvectors in columns.
         kernel: α.
         start, forcing: P_0 and b in the shape `[m, k]`, k = d or 1.
-        shape: an array of zeros, which says what positions look like.
+        shape: zeros in the shape of the positions.
     """
 
     eigenvalues: Float[Array, " m"]
@@ -70,36 +70,36 @@ class GradientFlow(NamedTuple):
         return (self.start + moved).reshape(self.shape.shape)
 
     def fixed_point(self, *, rtol: float | None = None) -> FixedPoint:
-        """The end of the flow; eigenvalues below `rtol` (m·eps) of the largest count as zero."""
+        """The limit of the flow; eigenvalues below `rtol` (m·eps) of the largest count as zero."""
         size = jnp.abs(self.eigenvalues)
         rtol = self._rtol() if rtol is None else rtol
         largest = jnp.max(size)
-        kept = self.inverse_eigenvalues(rtol=rtol) != 0
-        lost = jnp.where(kept[:, None], 0.0, dot(self.eigenvectors.T, self.forcing))
-        singular = ~jnp.all(kept)
-        least = jnp.min(jnp.where(kept, size, largest))
+        nonzero = self.inverse_eigenvalues(rtol=rtol) != 0
+        lost = jnp.where(nonzero[:, None], 0.0, dot(self.eigenvectors.T, self.forcing))
+        singular = ~jnp.all(nonzero)
+        least = jnp.min(jnp.where(nonzero, size, largest))
         return FixedPoint(
-            positions=self._relaxed(self.forcing, jnp.inf, kept).reshape(self.shape.shape),
+            positions=self._relaxed(self.forcing, jnp.inf, nonzero).reshape(self.shape.shape),
             condition=jnp.where(singular, jnp.inf, largest / least),
-            rank=jnp.sum(kept, dtype=jnp.int32),
+            rank=jnp.sum(nonzero, dtype=jnp.int32),
             singular=singular,
-            residual=jnp.linalg.norm(lost) / _one_for_zero(jnp.linalg.norm(self.forcing)),
+            residual=jnp.linalg.norm(lost) / _nonzero_norm(jnp.linalg.norm(self.forcing)),
             stable=jnp.all(self.eigenvalues >= -rtol * largest),
         )
 
     def inverse_eigenvalues(self, *, rtol: float | None = None) -> Float[Array, " m"]:
-        """1/λ, and 0 for eigenvalues that count as zero: those of the pseudo-inverse."""
+        """Eigenvalues of the pseudo-inverse: 1/λ, and 0 for eigenvalues that count as zero."""
         size = jnp.abs(self.eigenvalues)
-        kept = size > (self._rtol() if rtol is None else rtol) * jnp.max(size)
-        return jnp.where(kept, 1.0 / jnp.where(kept, self.eigenvalues, 1.0), 0.0)
+        nonzero = size > (self._rtol() if rtol is None else rtol) * jnp.max(size)
+        return jnp.where(nonzero, 1.0 / jnp.where(nonzero, self.eigenvalues, 1.0), 0.0)
 
     def _rtol(self) -> float:
         return self.eigenvalues.shape[0] * float(jnp.finfo(self.eigenvalues.dtype).eps)
 
-    def _relaxed(self, velocity: Array, time: ArrayLike | float, kept: Array) -> Array:
+    def _relaxed(self, velocity: Array, time: ArrayLike | float, nonzero: Array) -> Array:
         eigenpairs = lax.stop_gradient((self.eigenvalues, self.eigenvectors))
         time = jnp.asarray(time, self.eigenvalues.dtype)
-        return relaxed(self.kernel, *eigenpairs, velocity, time, kept)
+        return relaxed(self.kernel, *eigenpairs, velocity, time, nonzero)
 
 
 def gradient_flow(
@@ -108,11 +108,11 @@ def gradient_flow(
     """Solve Ṗ = −α P + b from P_0: Eq. (6) of Cirrincione (2026), in closed form.
 
     Args:
-        alpha: symmetric, `[n, n]` (the same for every coordinate, as the paper has it) or
-            `[n, d, n, d]`; of `positional_ntk`. Its symmetric part is taken.
-        b: `[n, d]`, `positional_forcing` at P_0 plus α P_0, so that the flow starts along
-            −∂loss/∂P; the paper's b, for P_0 ≈ 0, leaves the second term out.
-        P_0: `[n, d]`, where the flow starts.
+        alpha: symmetric, `[n, n]` (equal for every coordinate, as in the paper) or `[n, d, n, d]`,
+            such as from `positional_ntk`. Its symmetric part is taken.
+        b: `[n, d]`, `positional_forcing` at P_0 plus α P_0, so the flow starts along −∂loss/∂P. The
+            paper's b, for P_0 ≈ 0, leaves the second term out.
+        P_0: start of the flow, `[n, d]`.
 
     Raises:
         ValueError: shapes that do not fit each other.
@@ -127,8 +127,8 @@ def gradient_flow(
     alpha, b, P_0 = (floating(x, name) for x, name in ((alpha, "alpha"), (b, "b"), (P_0, "P_0")))
     if P_0.ndim != 2 or not P_0.size:
         raise ValueError(f"P_0 has shape {P_0.shape}: pass [n, d] of at least one number")
-    whole = (*P_0.shape, *P_0.shape)
-    if b.shape != P_0.shape or alpha.shape not in (whole, (P_0.shape[0],) * 2):
+    full_shape = (*P_0.shape, *P_0.shape)
+    if b.shape != P_0.shape or alpha.shape not in (full_shape, (P_0.shape[0],) * 2):
         raise ValueError(
             f"alpha has shape {alpha.shape}, b {b.shape} and P_0 {P_0.shape}: pass b and P_0 "
             "[n, d], and alpha [n, n] or [n, d, n, d]"
@@ -154,15 +154,15 @@ def solve_flow(
 ) -> Float[Array, "t n d"]:
     """Follow Ṗ = velocity(P) by an adaptive Runge–Kutta method (diffrax, Tsitouras 5(4)).
 
-    For velocities that are not linear, as the gradient of the real loss, and to check those that
-    are against `gradient_flow`.
+    It is for nonlinear velocities, such as the gradient of the real loss, and for checks of
+    `gradient_flow`.
 
     Args:
         velocity: `[n, d] -> [n, d]`.
         P_0: start of the flow, at time 0.
-        times: ascending and not negative; others that are known raise `ValueError`.
+        times: ascending and not negative; other concrete times raise `ValueError`.
         rtol, atol: tolerances of the step size control.
-        max_steps: more raise an error.
+        max_steps: largest number of steps; more raise an error.
 
     >>> jnp.round(solve_flow(lambda P: -P, jnp.ones((1, 1)), jnp.array([0.0, 1.0])), 4).tolist()
     [[[1.0]], [[0.3679]]]
@@ -173,7 +173,7 @@ def solve_flow(
     P_0, times = jnp.asarray(P_0), jnp.asarray(times)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(jax.tree_util.Partial(_at_any_time, velocity)),
+            diffrax.ODETerm(jax.tree_util.Partial(_velocity_at, velocity)),
             diffrax.Tsit5(),
             t0=0.0,
             t1=times[-1],
@@ -186,8 +186,8 @@ def solve_flow(
     return solution.ys
 
 
-# With a function of its own, diffrax compiles once for the same velocity.
-def _at_any_time(velocity: Callable[[Array], Array], t: Array, P: Array, args: None) -> Array:
+# A separate function, so that diffrax compiles once for the same velocity.
+def _velocity_at(velocity: Callable[[Array], Array], t: Array, P: Array, args: None) -> Array:
     return velocity(P)
 
 
@@ -207,9 +207,9 @@ class TrainingGap(NamedTuple):
 
     Attributes:
         losses: losses of the model before each step and after the last, `[steps + 1]`.
-        linear_losses: losses of the linearised one.
+        linear_losses: losses of the linearisation.
         output_distance: ‖f − f_lin‖ / ‖f_0‖ of the outputs, likewise; ‖f − f_lin‖ for f_0 = 0, as
-            with a read-out initialised to 0.
+            with a readout initialised to 0.
         moved: ‖params − params_0‖ / ‖params_0‖ of the model; ‖params‖ for params_0 = 0.
     """
 
@@ -229,14 +229,14 @@ def linearised_training(
     optimizer: Any,
     steps: int,
 ) -> TrainingGap:
-    """Train a model and its linearisation alike, full batch, and see how far they part.
+    """Train a model and its linearisation with full batches, and measure how far they diverge.
 
     Args:
         f, loss: `(params, x) -> outputs` and `outputs -> scalar`.
-        params: parameters at which both start, and at which the second is linearised.
+        params: initial parameters of both, at which the model is linearised.
         x: the whole batch.
-        optimizer: optimizer of Optax; f, the loss and it are compiled once for the same objects.
-        steps: updates.
+        optimizer: Optax optimizer; compiled once for the same f, loss and optimizer.
+        steps: number of updates.
 
     >>> import optax
     >>> f = lambda w, x: jnp.tanh(x * w)
@@ -254,24 +254,24 @@ def linearised_training(
             return loss(outputs), outputs
 
         params, opt_state = state
-        seen, gradient = jax.value_and_grad(objective, has_aux=True)(params)
-        with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
+        value_and_outputs, gradient = jax.value_and_grad(objective, has_aux=True)(params)
+        with jax.numpy_dtype_promotion("standard"):  # Optax does not support strict promotion
             updates, opt_state = optimizer.update(gradient, opt_state, params)
         params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), params, updates)
-        return (params, opt_state), seen
+        return (params, opt_state), value_and_outputs
 
     def step(states, _):
         moved = _norm(jax.tree.map(jnp.subtract, states[0][0], params))
-        states, seen = zip(*map(one, models, states), strict=True)
-        (value, y), (linear_value, y_linear) = seen
+        states, values_and_outputs = zip(*map(one, models, states), strict=True)
+        (value, y), (linear_value, y_linear) = values_and_outputs
         return states, (TrainingGap(value, linear_value, _norm(y - y_linear), moved), _norm(y))
 
     start = (params, optimizer.init(params))
-    # A step more than asked for: it tells what the others came to, and compiles nothing anew.
+    # One more step records the result of the last update, without another compilation.
     _, (gap, outputs) = lax.scan(step, (start, start), length=steps + 1)
     return gap._replace(
-        output_distance=gap.output_distance / _one_for_zero(outputs[0]),
-        moved=gap.moved / _one_for_zero(_norm(params)),
+        output_distance=gap.output_distance / _nonzero_norm(outputs[0]),
+        moved=gap.moved / _nonzero_norm(_norm(params)),
     )
 
 
@@ -279,5 +279,5 @@ def _norm(tree: Any) -> Array:
     return safe_sqrt(jnp.asarray(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree))))
 
 
-def _one_for_zero(norm: Array) -> Array:
+def _nonzero_norm(norm: Array) -> Array:
     return jnp.where(norm == 0, 1.0, norm)

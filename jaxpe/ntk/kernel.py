@@ -1,4 +1,4 @@
-"""The empirical neural tangent kernel, of any function, in blocks of bounded memory."""
+"""The empirical neural tangent kernel of any function, in blocks of bounded memory."""
 
 from functools import partial
 
@@ -42,45 +42,46 @@ def empirical_ntk(
 ) -> Float[Array, "..."]:
     """The neural tangent kernel Θ = J(x₁) J(x₂)ᵀ, J = ∂f/∂params, over all parameters.
 
-    Jacot et al. (2018). Its axes are as neural-tangents has them: those of the output in their
-    order, the batch first, each of them twice, one after the other (`[n1, n2, a, a, b, b]` for an
-    output `[n, a, b]` and trace_axes=()); once if in `diagonal_axes`; averaged over the diagonal,
-    so not at all, if in `trace_axes`. With the batch in `diagonal_axes` only examples of the same
-    row meet, `[n, ...]`.
+    Jacot et al. (2018). Its axes are as in neural-tangents: the axes of the output in order, batch
+    first, each twice in a row: `[n1, n2, a, a, b, b]` for an output `[n, a, b]` and trace_axes=().
+    An axis in `diagonal_axes` occurs once. An axis in `trace_axes` is averaged over the diagonal
+    and disappears. With the batch in `diagonal_axes` only examples of the same row are paired, `[n,
+    ...]`.
 
-    Examples must not see each other in f (as in a batch normalisation), which is traced with a
-    batch of one and must not fix the size. Memory is bounded by blocks of examples, of which two
-    exist at a time; Jacobians of x2 are formed again for every block of x1. Compiled once for the
-    same f; it has gradients, and `vmap` over params is an ensemble.
+    Examples must be independent in f (unlike in batch normalisation). f is traced with a batch of
+    one and must accept any batch size. Memory is bounded by blocks of examples, of which two exist
+    at a time; Jacobians of x2 are computed again for every block of x1. It is compiled once for the
+    same f, has gradients, and `vmap` over params gives an ensemble.
 
-    Jacobians of weights that multiply or are looked up, outside of `scan` and the like, stay in
+    Weights that multiply or are looked up once, outside `scan` and other loops, have Jacobians in
     factors where these cost fewer multiplications: the structured derivatives of Novak et al.
     (2022).
 
     Args:
-        f: `(params, x) -> [batch, ...]`, one floating array; `jaxpe.nn.functionalize(model)` gives
-            one whose result has to be picked, as in `lambda p, x: apply(p, x).logits`.
+        f: `(params, x) -> [batch, ...]`, one floating array. Of `apply =
+            jaxpe.nn.functionalize(model)` take one result, as in `lambda p, x: apply(p, x).logits`.
         x1: inputs, an array or a pytree of arrays with a leading batch axis.
-        x2: inputs; None means x1, and half of the work.
+        x2: inputs; None means x1, at half the work.
         params: any pytree of floating arrays.
-        trace_axes: axes of the output, averaged over; all outputs share a kernel in the infinite
-            limit. Outputs `[n]` have no axis -1 to average over: pass () for a kernel `[n1, n2]`.
-        diagonal_axes: axes of the output, whose off-diagonal is left out.
-        block_size: examples in a block, all of which are then differentiated at once, which suits
-            accelerators; when None both by the estimate of `ntk_cost`, within 256 MiB and 4 MiB.
-        mesh: mesh with an axis "data" of type Auto, over whose devices the rows of x1 are spread;
-            x2=None then saves nothing.
-        warn: whether to warn, outside of transformations, where only one layer has a Jacobian other
-            than 0, as with a read-out initialised to 0. It costs one gradient.
+        trace_axes: axes of the output to average over; in the limit of infinite width all outputs
+            share a kernel. Outputs `[n]` have no axis -1: pass () for a kernel `[n1, n2]`.
+        diagonal_axes: axes of the output of which only the diagonal is computed.
+        block_size: examples in a block, which are then differentiated all at once, as suits
+            accelerators. When None, `ntk_cost` sets blocks within 256 MiB, and pieces to
+            differentiate within 4 MiB.
+        mesh: mesh with an axis "data" of type Auto, over which the rows of x1 are sharded; x2=None
+            then saves nothing.
+        warn: whether to warn, outside transformations, if only one layer has a nonzero Jacobian, as
+            with a readout initialised to 0. It costs one gradient.
 
     Returns:
         The kernel, float32 or wider.
 
     Raises:
-        ValueError: for parameters that are not floating; inputs that differ in more than their
-            number; an output that is not one floating array with the batch in front, or empty; axes
-            that the output does not have or are named twice, the batch among them where x1 and x2
-            differ in number; other options that are not as said.
+        ValueError: parameters that are not floating; inputs that differ in more than their number;
+            an output that is empty or not one floating array with the batch in front; axes that do
+            not exist, occur twice, or are the batch where x1 and x2 differ in number; invalid
+            options.
 
     >>> f = lambda params, x: x @ params["w"] + params["b"]
     >>> params = {"w": jnp.ones((2, 3)), "b": jnp.zeros((1, 3))}
@@ -88,7 +89,7 @@ def empirical_ntk(
     [[2.0, 1.0], [1.0, 2.0]]
     """
     x1, x2, params = jax.tree.map(jnp.asarray, (x1, x2, params))
-    axes = _checked(f, x1, x2, params, trace_axes, diagonal_axes)
+    axes = _checked_axes(f, x1, x2, params, trace_axes, diagonal_axes)
     if block_size is not None and block_size < 1:
         raise ValueError(f"block_size must be at least 1, not {block_size}")
     if warn and not is_traced(*jax.tree.leaves((x1, params))):
@@ -109,12 +110,12 @@ def _compiled_kernel(
 ) -> Array:
     kernel = partial(_kernel, f=f, axes=axes, block_size=block_size)
     if mesh is None:
-        return _in_order(kernel(params, x1, x2), axes)
-    return _in_order(_on_mesh(kernel, mesh, params, x1, x2, axes), axes)
+        return _ordered_axes(kernel(params, x1, x2), axes)
+    return _ordered_axes(_sharded_kernel(kernel, mesh, params, x1, x2, axes), axes)
 
 
-def _checked(f, x1, x2, params, trace_axes, diagonal_axes) -> OutputAxes:
-    """Axes of the output, of arguments that fit each other."""
+def _checked_axes(f, x1, x2, params, trace_axes, diagonal_axes) -> OutputAxes:
+    """Axes of the output; raises for arguments that do not fit each other."""
     check_floating(params)
     n1 = batch_size(x1, "x1")
     axes = output_axes(output_of(f, params, x1).shape, trace_axes, diagonal_axes)
@@ -165,8 +166,8 @@ def _kernel(
     return values / axes.size(axes.trace)
 
 
-def _on_mesh(kernel, mesh, params, x1, x2, axes) -> Array:
-    """Rows of x1 spread over the axis "data"; the last example fills up the last device."""
+def _sharded_kernel(kernel, mesh, params, x1, x2, axes) -> Array:
+    """The kernel with rows of x1 sharded over "data"; the last example fills the last shard."""
     if "data" not in mesh.axis_names:
         raise ValueError(f"the mesh has axes {mesh.axis_names}: name one of them 'data'")
     if mesh.axis_types[mesh.axis_names.index("data")] != AxisType.Auto:
@@ -190,8 +191,8 @@ def _on_mesh(kernel, mesh, params, x1, x2, axes) -> Array:
     return run(params, rows, others)[:n]
 
 
-def _in_order(values: Array, axes: OutputAxes) -> Array:
-    """Axes `[n1, n2, diagonal, free, free]` as those of the output, each twice or once."""
+def _ordered_axes(values: Array, axes: OutputAxes) -> Array:
+    """Axes `[n1, n2, diagonal, free, free]` in the order of the output, each once or twice."""
     if axes.paired:
         values = values.mean(0, keepdims=True) if 0 in axes.trace else values
     lead = values.ndim - 3
@@ -200,7 +201,7 @@ def _in_order(values: Array, axes: OutputAxes) -> Array:
     groups += [(a, 0) for a in diagonal] + [(a, i) for i in range(2) for a in axes.free]
     sizes = [axes.shape[a - 1] for a in (*diagonal, *axes.free, *axes.free)]
     values = values.reshape(*values.shape[:lead], *sizes)
-    wanted = sorted(groups[lead:])
-    order = [*range(lead), *(groups.index(group) for group in wanted)]
+    ordered = sorted(groups[lead:])
+    order = [*range(lead), *(groups.index(group) for group in ordered)]
     values = values.transpose(order)
     return values[0] if 0 in axes.trace else values

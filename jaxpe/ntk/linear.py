@@ -14,10 +14,10 @@ Params = Any
 def linearize(f: Callable[..., Any], params: Params) -> Callable[..., Any]:
     """The first-order Taylor expansion of f around some parameters.
 
-    f_lin(θ, x) = f(θ₀, x) + ∂f/∂θ(θ₀, x)·(θ − θ₀), Eq. (4) of Lee et al. (2019), by one
-    `jax.jvp`. In the limit of infinite width a network trains like it.
+    f_lin(θ, x) = f(θ₀, x) + ∂f/∂θ(θ₀, x)·(θ − θ₀), Eq. (4) of Lee et al. (2019), by one `jax.jvp`.
+    In the limit of infinite width a network trains like its linearisation.
 
-    Arguments, result and errors are those of `taylor_expand`.
+    Arguments, result and errors are as in `taylor_expand`.
 
     >>> f = lambda params, x: jnp.sin(params * x)
     >>> round(float(jaxpe.ntk.linearize(f, 0.0)(2.0, 3.0)), 6)
@@ -29,8 +29,8 @@ def linearize(f: Callable[..., Any], params: Params) -> Callable[..., Any]:
 def taylor_expand(f: Callable[..., Any], params: Params, *, degree: int) -> Callable[..., Any]:
     """The Taylor expansion of f around some parameters, up to a degree.
 
-    Σ_k (1/k!) dᵏ/dtᵏ f(θ₀ + t(θ − θ₀), x) at t = 0, by `jax.jvp` nested `degree` times: what it
-    costs grows like 2^degree.
+    Σ_k (1/k!) dᵏ/dtᵏ f(θ₀ + t(θ − θ₀), x) at t = 0, by `jax.jvp` nested `degree` times: its cost
+    grows like 2^degree.
 
     Args:
         f: `(params, *args, **options)` to an array or a pytree of arrays.
@@ -41,7 +41,7 @@ def taylor_expand(f: Callable[..., Any], params: Params, *, degree: int) -> Call
         `f_taylor(new_params, *args, **options)`, of the structure of f.
 
     Raises:
-        ValueError: for a negative degree, or parameters that are not floating.
+        ValueError: a negative degree, or parameters that are not floating.
 
     >>> cube = lambda params, x: params**3 * x
     >>> jaxpe.ntk.taylor_expand(cube, 1.0, degree=2)(3.0, 1.0).item()  # 1 + 3·2 + 3·2²
@@ -59,13 +59,13 @@ def taylor_expand(f: Callable[..., Any], params: Params, *, degree: int) -> Call
             moved = jax.tree.map(lambda p, d: p + t.astype(p.dtype) * d, params, step)
             return f(moved, *args, **options)
 
-        return _sum_of_series(_derivatives(along, degree)(jnp.zeros(())))
+        return _taylor_sum(_derivatives(along, degree)(jnp.zeros(())))
 
     return f_taylor
 
 
 def _derivatives(h: Callable[..., Any], order: int) -> Callable[..., tuple[Any, ...]]:
-    """`t -> (h(t), h'(t), ..., of that order)`, all from one nested evaluation."""
+    """`t -> (h(t), h'(t), ...)` up to an order, all from one nested evaluation."""
     if order == 0:
         return lambda t: (h(t),)
     lower = _derivatives(h, order - 1)
@@ -77,7 +77,7 @@ def _derivatives(h: Callable[..., Any], order: int) -> Callable[..., tuple[Any, 
     return with_one_more
 
 
-def _sum_of_series(derivatives: tuple[Any, ...]) -> Any:
+def _taylor_sum(derivatives: tuple[Any, ...]) -> Any:
     """Σ h⁽ᵏ⁾/k!, by Horner's rule at t = 1."""
     *lower, total = derivatives
     for k in range(len(lower), 0, -1):

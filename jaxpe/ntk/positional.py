@@ -1,12 +1,12 @@
 """The kernel α and the forcing b of the gradient flow on positions, for any model and loss.
 
-A model is `f(P, example) -> outputs`, a loss `loss(outputs, example) -> scalar`, P `[n, d]` holds
-the position vectors, and `examples` is a pytree of arrays `[examples, ...]`, over which the
-expected loss is the mean. Compiled once for the same functions.
+A model is `f(P, example) -> outputs`, a loss `loss(outputs, example) -> scalar`, and P `[n, d]`
+holds the position vectors. `examples` is a pytree of arrays `[examples, ...]`; the expected loss is
+the mean over them. Programs are compiled once for the same functions.
 
-Arrays that f closes over are constants of the program. jaxlib 0.10.2 has computed derivatives of
-loops over constants wrong on CPUs, so a model's weights should be arguments:
-`jax.jit(lambda weights: positional_ntk(partial(model, weights), loss, P, examples))(weights)`.
+Arrays that f closes over are constants of the program. jaxlib 0.10.2 computes wrong derivatives of
+loops over constants on CPUs, so pass a model's weights as arguments: `jax.jit(lambda weights:
+positional_ntk(partial(model, weights), loss, P, examples))(weights)`.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from jaxpe.ntk.examples import expectation
 Model = Callable[[Array, Any], Array]
 Loss = Callable[[Array, Any], Array]
 Blocks = Literal["trace", "full"]
-Positions = Shaped[ArrayLike, "..."]  # [n, d]; what is not raises an error that says so
+Positions = Shaped[ArrayLike, "..."]  # [n, d]; other arrays raise an error that names the shape
 
 
 @partial(jax.jit, static_argnames=("f", "loss", "blocks", "batch_size"))
@@ -37,19 +37,20 @@ def positional_ntk(
     blocks: Blocks = "trace",
     batch_size: int = 8,
 ) -> Float[Array, "n n"] | Float[Array, "n d n d"]:
-    """The kernel α of Eq. (6) of Cirrincione (2026): how the flow on P looks near P.
+    """Positional NTK: the kernel α of gradient flow on positions, Eq. (6) of Cirrincione (2026).
 
     Linearising the model, f(P + Δ) ≈ f(P) + JΔ, makes the expected loss quadratic in Δ, with the
     Hessian α = E[Jᵀ (∂²loss/∂outputs²) J], `[n, d, n, d]` (the generalised Gauss–Newton matrix;
     JᵀJ for ½‖f − y‖²). It is symmetric, and positive semi-definite where the loss is convex in the
     outputs. The paper's n × n matrix is its block trace, α_ij = (1/d) Σ_c α_(ic)(jc): the paper's
-    flow has α ⊗ I_d in place of the whole.
+    flow replaces the whole by α ⊗ I_d.
 
-    Each example costs one backward pass an output: for outputs by the thousand, take
+    Each example costs one backward pass for each output. For thousands of outputs use
     `positional_ntk_product`, or `positional_fisher` for cross-entropy.
 
     Args:
-        f, loss, P, examples: functions and arrays of this module; P is where to linearise.
+        f, loss, P, examples: functions and arrays as in this module's docstring; f is linearised at
+            P.
         blocks: "trace" for the n × n matrix, "full" for all of α.
         batch_size: examples at a time; it bounds memory and changes nothing else.
 
@@ -62,7 +63,7 @@ def positional_ntk(
     >>> positional_ntk(f, loss, jnp.zeros((2, 3)), jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[2.0, 0.0], [0.0, 8.0]]
     """
-    P, examples = _checked(f, loss, P, examples)
+    P, examples = _checked_inputs(f, loss, P, examples)
     if blocks not in get_args(Blocks):
         raise ValueError(f"blocks is {blocks!r}, not one of {get_args(Blocks)}")
     n, d = P.shape
@@ -82,7 +83,7 @@ def positional_ntk(
 def positional_ntk_product(
     f: Model, loss: Loss, P: Positions, examples: Any, *, batch_size: int = 8
 ) -> Callable[[Float[ArrayLike, "n d"]], Float[Array, "n d"]]:
-    """`V -> αV` without α: one forward and one backward pass of the linearised model an example.
+    """Products `V -> αV` without α: one forward and one backward pass of each example.
 
     Arguments as in `positional_ntk`.
 
@@ -92,7 +93,7 @@ def positional_ntk_product(
     >>> product(jnp.array([[1.0], [0.0]])).ravel().tolist()
     [4.0, 2.0]
     """
-    P, examples = _checked(f, loss, P, examples)
+    P, examples = _checked_inputs(f, loss, P, examples)
 
     def product(V: Float[ArrayLike, "..."]) -> Float[Array, "n d"]:
         if jnp.shape(V) != P.shape:
@@ -117,16 +118,16 @@ def _product(P: Array, examples: Any, V: Array, *, f: Model, loss: Loss, batch_s
 def positional_fisher(
     f: Model, P: Positions, examples: Any, *, key: Array, samples: int = 4, batch_size: int = 8
 ) -> Float[Array, "n n"]:
-    """An unbiased estimate of the block trace for cross-entropy, positive semi-definite as it is.
+    """Monte Carlo Fisher: an unbiased, positive semi-definite block trace for cross-entropy.
 
     For logits z and cross-entropy, ∂²loss/∂z² is the covariance of ∂loss/∂z over targets drawn
-    from softmax(z), so α is the Fisher information E[g gᵀ] of the gradients g by P for such targets
+    from softmax(z), So α is the Fisher information E[g gᵀ] of the gradients g by P for such targets
     (Martens 2020): one backward pass a sample, whatever the size of the vocabulary.
 
     Args:
         f: the model; its outputs are logits `[..., classes]`, whose losses add.
         P, examples, batch_size: arguments of `positional_ntk`.
-        key: draws the targets.
+        key: PRNG key that draws the targets.
         samples: number of samples of each example.
 
     Raises:
@@ -137,7 +138,7 @@ def positional_fisher(
     >>> positional_fisher(f, P, x, key=jax.random.key(0)).tolist()
     [[0.25, -0.25], [-0.25, 0.25]]
     """
-    P, examples = _checked(f, lambda outputs, example: jnp.sum(outputs), P, examples)
+    P, examples = _checked_inputs(f, lambda outputs, example: jnp.sum(outputs), P, examples)
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
     count = jax.tree.leaves(examples)[0].shape[0]
@@ -147,8 +148,8 @@ def positional_fisher(
         logits, back = jax.vjp(lambda P: f(P, example), P)
 
         def outer(key: Array) -> Array:
-            drawn = jax.random.categorical(key, logits)
-            truth = jax.nn.one_hot(drawn, logits.shape[-1], dtype=logits.dtype)
+            labels = jax.random.categorical(key, logits)
+            truth = jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
             gradient = back(jax.nn.softmax(logits) - truth)[0]
             return jnp.einsum("ic,jc->ij", gradient, gradient, precision=lax.Precision.HIGHEST)
 
@@ -171,7 +172,7 @@ def positional_forcing(
     >>> positional_forcing(f, loss, jnp.zeros((2, 1)), jnp.array([[2.0, 1.0]])).tolist()
     [[2.0], [1.0]]
     """
-    P, examples = _checked(f, loss, P, examples)
+    P, examples = _checked_inputs(f, loss, P, examples)
 
     def forcing(example: Any) -> Array:
         return -jax.grad(lambda P: loss(f(P, example), example))(P)
@@ -179,7 +180,7 @@ def positional_forcing(
     return expectation(forcing, examples, batch_size)
 
 
-def _checked(f: Model, loss: Loss, P: ArrayLike, examples: Any) -> tuple[Array, Any]:
+def _checked_inputs(f: Model, loss: Loss, P: ArrayLike, examples: Any) -> tuple[Array, Any]:
     P, examples = jnp.asarray(P), jax.tree.map(jnp.asarray, examples)
     if P.ndim != 2 or not P.size or not jnp.issubdtype(P.dtype, jnp.floating):
         raise ValueError(

@@ -17,15 +17,15 @@ from jaxpe.ntk._relaxation import relaxed
 
 
 class MsePrediction(NamedTuple):
-    """Outputs at the times asked for, and how well the kernel determines them.
+    """Outputs at the requested times, with rank and condition of the kernel.
 
     Attributes:
         train: `[*times, *y_train.shape]`.
-        test: `[*times, *test outputs]`, None where nothing was asked of the test set.
+        test: `[*times, *test outputs]`; None without test inputs.
         singular: whether eigenvalues of the kernel (with the ridge) are 0 to rounding, at most
-            size · eps · max λ. Along these nothing moves, as the pseudo-inverse has it.
-        rank: number of eigenvalues above that bound.
-        condition: the largest over the smallest of these, 1 where there is none.
+            size · eps · max λ. Nothing moves along these, as with the pseudo-inverse. rank: number
+        of eigenvalues above that bound. condition: the largest over the smallest of these
+        eigenvalues, 1 if there is none.
     """
 
     train: Float[Array, "..."]
@@ -51,28 +51,28 @@ def predict_mse(
         f_t(x) = f_0(x) + Θ(x, X) (Θ + ρ)⁻¹ (1 − exp(−η t (Θ + ρ)/size)) (y − f_0(X)),
 
     Eqs. (10) and (11) of Lee et al. (2019) for ρ = 0. η t is time; t counts steps of gradient
-    descent as long as η is well below `max_learning_rate`. Training outputs have x = X, with a
-    ridge too (there neural-tangents wants k_test_train=k_train_train).
+    descent as long as η is well below `max_learning_rate`. Training outputs have x = X, also with a
+    ridge (neural-tangents then requires k_test_train=k_train_train).
 
     Args:
-        kernel_train_train: kernel, as `empirical_ntk` gives it, each axis of y_train twice, those
-            traced left out; symmetric. No axis may have been reduced to its diagonal.
+        kernel_train_train: symmetric kernel from `empirical_ntk`, with each axis of y_train twice
+            and traced axes left out, but no axis in `diagonal_axes`.
         y_train: targets `[n, ...]`.
         learning_rate: η.
         ridge: ρ ≥ 0, in the units of the kernel.
-        trace_axes: traced axes of the kernel: along them its block is repeated. () for a kernel
+        trace_axes: traced axes of the kernel, along which its block is repeated; () for a kernel
             with all axes.
 
     Returns:
         `predict(t, fx_train_0, fx_test_0=None, kernel_test_train=None)`; t ≥ 0 is a number or an
         array, None or infinity for the end. fx_train_0 and fx_test_0 are outputs at time 0,
-        kernel_test_train is `empirical_ntk(f, x_test, x_train, params)` with the same axes. It is
-        to be called where the kernel is (under one `jit`). The kernel is decomposed once.
-        Derivatives of the outputs are right where its eigenvalues repeat; `condition` has none.
+        kernel_test_train is `empirical_ntk(f, x_test, x_train, params)` with the same axes. Call it
+        under the same `jit` as the kernel, which is decomposed once. Derivatives of the outputs are
+        right where its eigenvalues repeat; `condition` has none.
 
     Raises:
-        ValueError: for shapes that do not fit, or a negative ridge; from `predict`, for a negative
-            t, where it is known.
+        ValueError: shapes that do not fit, or a negative ridge; from `predict`, a negative t unless
+            traced.
 
     >>> predict = predict_mse(2.0 * np.eye(2), np.array([[1.0], [2.0]]))
     >>> end = predict(None, np.zeros((2, 1)))
@@ -140,13 +140,13 @@ def max_learning_rate(
     kernel of 0.
 
     Args:
-        kernel: on the training set, each axis twice, as `empirical_ntk` gives it.
+        kernel: kernel of the training set from `empirical_ntk`, each axis twice.
         y_train_size: numbers in y_train; rows of the kernel when None, which is right for
             trace_axes=().
         momentum: coefficient of heavy-ball momentum, in [0, 1).
 
     Raises:
-        ValueError: for a kernel that is not square, or momentum out of range.
+        ValueError: a kernel that is not square, or momentum out of range.
 
     >>> max_learning_rate(np.diag([4.0, 1.0])).item()
     1.0
@@ -168,7 +168,7 @@ class _Layout(NamedTuple):
     """Layout of outputs as rows of a matrix."""
 
     axes_kept: tuple[int, ...]  # axes that the kernel has, the batch first
-    traced: tuple[int, ...]  # over which it was traced
+    traced: tuple[int, ...]  # axes over which it was traced
 
     @classmethod
     def from_shape(cls, shape: tuple[int, ...], trace_axes: Axes) -> "_Layout":
@@ -196,7 +196,7 @@ class _Layout(NamedTuple):
         columns: tuple[int, ...],
         rows: tuple[int, ...] | None = None,
     ) -> Array:
-        """A kernel with each axis twice as a matrix, its shape checked against the outputs'."""
+        """A kernel with each axis twice as a matrix; raises for a shape unlike the outputs'."""
         rows = columns if rows is None else rows
         fits = len(rows) == len(columns) and kernel.shape == tuple(
             size for a in self.axes_kept for size in (rows[a], columns[a])

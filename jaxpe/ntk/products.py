@@ -1,4 +1,4 @@
-"""The kernel as an operator: products with vectors, and its largest eigenvalues."""
+"""The kernel as an operator: products with vectors, and its largest eigenvalues by Lanczos."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,9 +22,9 @@ from jaxpe.ntk._checks import (
 
 
 class Lanczos(NamedTuple):
-    """The largest eigenvalues of a symmetric operator, descending, and ‖A v − λ v‖ of each.
+    """Largest eigenvalues of a symmetric operator, with their residuals ‖A v − λ v‖.
 
-    v is its unit vector: an eigenvalue of A is that near.
+    A has an eigenvalue within the residual of each, because v is a unit vector.
 
     Attributes:
         eigenvalues: float `[num]`, descending.
@@ -38,10 +38,10 @@ class Lanczos(NamedTuple):
 def ntk_vector_product(
     f: Apply, x1: Inputs, x2: Inputs | None, params: Params
 ) -> Callable[[Array], Array]:
-    """The kernel Θ = J(x₁) J(x₂)ᵀ as `matvec(v)`, without the kernel or a Jacobian in memory.
+    """Kernel-vector products Θ v, Θ = J(x₁) J(x₂)ᵀ, without the kernel or a Jacobian in memory.
 
-    One `vjp` at x2 and one `jvp` at x1 for each product. Nothing is traced or averaged: it is the
-    kernel of `empirical_ntk` with trace_axes=(). Examples may see each other in f.
+    Each product takes one `vjp` at x2 and one `jvp` at x1. The kernel is `empirical_ntk` with
+    trace_axes=(). Examples may depend on each other in f.
 
     Args:
         f, x1, x2, params: arguments of `empirical_ntk`.
@@ -50,7 +50,7 @@ def ntk_vector_product(
         `matvec`, from v `[n2, *outputs]` to Θ v `[n1, *outputs]`.
 
     Raises:
-        ValueError: as `empirical_ntk`; from `matvec`, for a v of another shape.
+        ValueError: as `empirical_ntk`; from `matvec`, a v of another shape.
 
     >>> matvec = ntk_vector_product(lambda w, x: x @ w, jnp.eye(2), None, jnp.ones(2))
     >>> matvec(jnp.asarray([3.0, 4.0])).tolist()
@@ -63,26 +63,26 @@ def ntk_vector_product(
     check_alike(*jax.tree.map(jnp.asarray, (x1, x2)))
     output_of(f, params, x1)
     out = output_of(f, params, x2)
-    push, pull = _linearised(params, x1, x2, f=f)
+    push, pull = _push_and_pull(params, x1, x2, f=f)
 
     def matvec(v: Array) -> Array:
         if jnp.shape(v) != out.shape:
             raise ValueError(f"v has shape {jnp.shape(v)}, but outputs at x2 have {out.shape}")
-        return _pushed(push, pull, jnp.asarray(v, out.dtype))
+        return _kernel_product(push, pull, jnp.asarray(v, out.dtype))
 
     return matvec
 
 
 @partial(jax.jit, static_argnames="f")
-def _linearised(params: Params, x1: Inputs, x2: Inputs, *, f: Apply) -> tuple[Any, Any]:
-    """The derivative of f at x1 and its transpose at x2: pytrees of what they keep."""
+def _push_and_pull(params: Params, x1: Inputs, x2: Inputs, *, f: Apply) -> tuple[Any, Any]:
+    """The derivative of f at x1, and the transposed derivative at x2, as pytrees."""
     _, pull = jax.vjp(lambda params: f(params, x2), params)
     _, push = jax.linearize(lambda params: f(params, x1), params)
     return push, pull
 
 
 @jax.jit
-def _pushed(push: Any, pull: Any, v: Array) -> Array:
+def _kernel_product(push: Any, pull: Any, v: Array) -> Array:
     return push(*pull(v))
 
 
@@ -94,24 +94,25 @@ def lanczos_eigenvalues(
     key: Array,
     steps: int | None = None,
 ) -> Lanczos:
-    """The largest eigenvalues of a symmetric operator, from its products with vectors.
+    """Lanczos' method for the largest eigenvalues of a symmetric operator.
 
-    Lanczos' method from a random start, with every vector made orthogonal twice to all before, and
-    a new random one where they span an invariant subspace; with as many steps as the operator has
-    rows all eigenvalues are exact. Golub & Van Loan (2013), Section 10.3. The derivative of an
-    eigenvalue is vᵀ dA v with the v found, exact where the residual is 0; residuals have none.
+    Golub & Van Loan (2013), Section 10.3. It starts from a random vector and orthogonalises every
+    vector twice against all earlier ones; where these span an invariant subspace, a new random
+    vector continues. With as many steps as the operator has rows all eigenvalues are exact. The
+    derivative of an eigenvalue is vᵀ dA v, exact where the residual is 0; residuals have no
+    derivative.
 
     Args:
         matvec: v to A v, of the shape of `example`, for a symmetric A; compiled once for the same
             function.
         example: an array or `jax.ShapeDtypeStruct` with the shape of v and float32 or float64.
-        num: eigenvalues wanted.
+        num: number of eigenvalues.
         key: PRNG key of the random start.
-        steps: products with A; min(size, 2·num + 20) when None. All vectors and products are kept
-            in memory.
+        steps: products with A; min(size, 2·num + 20) when None. All vectors and products stay in
+            memory.
 
     Raises:
-        ValueError: for num or steps out of range, or a matvec that changes shape or dtype.
+        ValueError: num or steps out of range, or a matvec that changes shape or dtype.
 
     >>> A = jnp.diag(jnp.asarray([1.0, 5.0, 3.0]))
     >>> top = lanczos_eigenvalues(lambda v: A @ v, A[0], num=2, key=jax.random.key(0))
@@ -140,7 +141,7 @@ def _largest(
 
     def step(j, carry):
         Q, AQ, alphas, betas, scale, w, beta = carry
-        # Nothing but rounding errors is left: the q so far span a subspace of their own.
+        # The rest is rounding error: the vectors q span an invariant subspace.
         closed = beta <= eps * steps * scale
         fresh = _orthogonal(Q, starts[j])
         q = jnp.where(closed, fresh / jnp.linalg.norm(fresh), w / jnp.where(closed, 1.0, beta))
@@ -161,7 +162,7 @@ def _largest(
     Q, AQ, alphas, betas, _, _, last = lax.fori_loop(0, steps, step, start)
     T = jnp.diag(alphas) + jnp.diag(betas[1:], 1) + jnp.diag(betas[1:], -1)
     S = jnp.linalg.eigh(T).eigenvectors[:, ::-1][:, :num]
-    # vᵀ A v with v = Qᵀ s: only A has a derivative, that of v is 0 where it is an eigenvector.
+    # vᵀ A v with v = Qᵀ s: only A is differentiated; dv contributes 0 for an eigenvector v.
     return Lanczos(jnp.sum(dot(S.T, Q) * dot(S.T, AQ), axis=1), last * jnp.abs(S[-1]))
 
 

@@ -14,9 +14,8 @@ from jaxpe.ntk._checks import Apply, Inputs, Params, check_floating, output_of
 def parameter_sensitivity(f: Apply, params: Params, x: Inputs, *, key: Array) -> Params:
     """An estimate of ‖∂f/∂leaf‖_F for every leaf of the parameters, by one gradient.
 
-    The norm of Jᵀv for v of independent standard normal numbers, whose square has the mean ‖J‖_F².
-    It is exactly 0 for leaves that do not move the output at these inputs, and for no others (with
-    probability 1).
+    It is the norm of Jᵀv for standard normal v, whose square has mean ‖J‖_F². It is exactly 0 for
+    leaves that do not change the output at these inputs, and with probability 1 for no others.
 
     Args:
         f: `(params, x) -> [batch, ...]`.
@@ -38,9 +37,9 @@ def parameter_sensitivity(f: Apply, params: Params, x: Inputs, *, key: Array) ->
 
 
 def warn_of_dead_parameters(f: Apply, params: Params, x: Inputs) -> None:
-    """Warn where all parameters but those of one layer have a Jacobian of exactly 0 at x.
+    """Warn if only the parameters of one layer have a nonzero Jacobian at x.
 
-    A layer is a kernel and its bias: leaves of one parent, or, where all lie together, two.
+    A layer is a kernel and its bias: leaves of one parent, or two leaves if all have one parent.
     """
     norms = parameter_sensitivity(f, params, x, key=jax.random.key(0))
     if is_traced(*jax.tree.leaves(norms)):  # f closes over values of a transformation

@@ -1,4 +1,4 @@
-"""Functions for each kind of plot: data first, the axes last."""
+"""Plots of distances, positions, spectra and profiles, one function each."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,13 @@ def distances(
 ) -> "AxesImage":
     """A heat map of distances between positions.
 
-    The colour range leaves out the lowest and the highest 2 %, so that a few positions, often the
-    first, do not take all of it. The diagonal and absent positions are grey.
+    The colour range leaves out the lowest and highest 2 %, so a few positions, often the first, do
+    not dominate it. The diagonal and absent positions are grey.
 
     Args:
-        D: distances `[n, n]`, or a result with them: of `jaxpe.geometry`, or a part of a report,
-            such as `position` of what `load_result` returns.
-        present: booleans `[n]`, positions to show; those of D, or all, when None.
+        D: distances `[n, n]`, or a result with distances: from `jaxpe.geometry`, or a part of a
+            report's result, such as `load_result(...).position`.
+        present: booleans `[n]`, positions to show; by default the positions present in D, or all.
         ax: axes to draw into; the current ones of pyplot when None.
         cmap: name of a Matplotlib colour map.
 
@@ -68,9 +68,9 @@ def positions(
     """A map of positions: the first two coordinates, coloured by position, neighbours joined.
 
     Args:
-        P: position vectors `[n, k]`, k ≥ 2, or a result with coordinates: of MDS, or a part of a
-            report, such as `position`.
-        present: booleans `[n]`, positions to show; those of P, or all, when None.
+        P: position vectors `[n, k]`, k ≥ 2, or a result with coordinates: from MDS, or a part of a
+            report's result, such as `position`.
+        present: booleans `[n]`, positions to show; by default the positions present in P, or all.
         ax: axes to draw into; the current ones of pyplot when None.
         cmap: name of a Matplotlib colour map.
 
@@ -117,10 +117,10 @@ def spectrum(
     """Eigenvalues or singular values by their number, in logarithmic axes.
 
     Args:
-        values: `[n]`, in the order to be shown, or a result with `eigenvalues`; those within 1e-12
-            of 0 are left out.
-        chance: value that noise reaches, such as a null of `significant_rank`: a dashed line, and
-            the axis is linear below it.
+        values: `[n]` in the order to show, or a result with `eigenvalues`; values within 1e-12 of 0
+            are left out.
+        chance: value that noise reaches, such as a null of `significant_rank`, drawn as a dashed
+            line; the axis is linear below it.
         ax: axes to draw into; the current ones of pyplot when None.
         line: further arguments of `Axes.plot`, such as `label` and `color`.
 
@@ -135,14 +135,14 @@ def spectrum(
     >>> spectrum(np.array([3.0, 1.0, 0.0]), ax=Figure().subplots()).get_xydata().tolist()
     [[1.0, 3.0], [2.0, 1.0]]
     """
-    ax, known = _axes(ax), _array(values, "eigenvalues")
-    known = known[np.abs(known) > 1e-12]
+    ax, eigenvalues = _axes(ax), _array(values, "eigenvalues")
+    eigenvalues = eigenvalues[np.abs(eigenvalues) > 1e-12]
     look: dict[str, Any] = {"marker": "o", "ls": "", "ms": 3.5} | line
-    (points,) = ax.plot(np.arange(1, len(known) + 1), known, **look)
+    (points,) = ax.plot(np.arange(1, len(eigenvalues) + 1), eigenvalues, **look)
     if chance is not None and chance > 0:
         ax.set_yscale("symlog", linthresh=chance)
         ax.axhline(chance, color="#666666", ls="--", lw=1.2)
-    elif known.size and (known > 0).all():
+    elif eigenvalues.size and (eigenvalues > 0).all():
         ax.set_yscale("log")
     ax.set(xscale="log", xlabel="eigenvalue number", ylabel="eigenvalue")
     return points
@@ -156,14 +156,13 @@ def profile(
     ax: "Axes | None" = None,
     **line: Any,
 ) -> "Line2D":
-    """Distance by the offset |i − j|: the mean, and a band of the middle 80 % of pairs.
+    """Profile of distance by the offset |i − j|: the mean, and a band of the middle 80 % of pairs.
 
     Args:
-        D: distances `[n, n]`, or a result with them: of `jaxpe.geometry`, or a part of a report,
-            such as `position` of what `load_result` returns.
-        present: booleans `[n]`, positions to show; those of D, or all, when None.
-        squared: whether squared distances are shown, in whose mean the noise of split halves
-            cancels.
+        D: distances `[n, n]`, or a result with distances: from `jaxpe.geometry`, or a part of a
+            report's result, such as `load_result(...).position`.
+        present: booleans `[n]`, positions to show; by default the positions present in D, or all.
+        squared: whether to show squared distances, in whose mean the noise of split halves cancels.
         ax: axes to draw into; the current ones of pyplot when None.
         line: further arguments of `Axes.plot`, such as `label` and `color`.
 
@@ -195,12 +194,12 @@ def offset_quantiles(values: np.ndarray, present: np.ndarray) -> np.ndarray:
     >>> offset_quantiles(np.array([[0.0, 2.0], [2.0, 0.0]]), np.array([True, True])).tolist()
     [[2.0], [2.0], [2.0]]
     """
-    known_only = _off_diagonal(values, present)
+    off_diagonal = _off_diagonal(values, present)
     curves = np.full((3, len(present) - 1), np.nan)
     for offset in range(1, len(present)):
-        pairs = np.diagonal(known_only, offset)
-        if (known := pairs[np.isfinite(pairs)]).size:
-            curves[:, offset - 1] = known.mean(), *np.quantile(known, _BAND)
+        pairs = np.diagonal(off_diagonal, offset)
+        if (finite := pairs[np.isfinite(pairs)]).size:
+            curves[:, offset - 1] = finite.mean(), *np.quantile(finite, _BAND)
     return curves
 
 
@@ -215,7 +214,7 @@ def _matrix(
     squared: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Distances, or their squares, and the positions to show."""
-    known = getattr(D, "present", None)  # of an array there is none
+    own_present = getattr(D, "present", None)  # of an array there is none
     if getattr(D, "squared_distances", None) is not None:  # may be below 0
         values = _array(D, "squared_distances")
         values = values if squared else np.sqrt(np.clip(values, 0, None))
@@ -224,7 +223,7 @@ def _matrix(
         values = values**2 if squared else values
     if values.ndim != 2 or values.shape[0] != values.shape[1]:
         raise InputError(f"distances have shape {list(values.shape)}: pass a matrix [n, n]")
-    chosen = known if present is None else present
+    chosen = own_present if present is None else present
     return values, np.ones(len(values), bool) if chosen is None else np.asarray(chosen)
 
 
@@ -248,8 +247,8 @@ def _off_diagonal(values: np.ndarray, present: np.ndarray) -> np.ndarray:
 
 def _middle(values: np.ndarray) -> tuple[float, float]:
     """The range of all but the lowest and highest 2 %."""
-    known = values[np.isfinite(values)]
-    if not known.size:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
         return 0.0, 1.0
-    low, high = map(float, np.quantile(known, (_CUT, 1 - _CUT)))
+    low, high = map(float, np.quantile(finite, (_CUT, 1 - _CUT)))
     return (low, high) if high > low else (low - 0.5, low + 0.5)

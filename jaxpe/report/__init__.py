@@ -1,7 +1,7 @@
-"""The view: results as pages, tables, figures and words. It computes nothing.
+"""The view: results as pages, tables, figures and text. It computes nothing.
 
-Plotting, tables and templates come with the extra `report` and are imported only when used, and
-so are the views of jobs.
+Plotting, tables and templates need the extra `report`. They are imported on first use, as are the
+views of jobs.
 """
 
 from typing import TYPE_CHECKING

@@ -32,12 +32,12 @@ _COLOURS = (
     style.WINE, style.INDIGO, style.BROWN,
 )  # fmt: skip
 _DASHES = ("-", "--", ":")
-_MOST_LISTED = 2  # settings beside a name
+_MOST_LISTED = 2  # settings after a name
 _LISTED = 200  # characters of a value in a table
 
 
 def comparison_table(result: RunComparison) -> "rich.console.Group":
-    """The runs, groups of seeds, and what differs, on a console: `rich.print(...)` shows them.
+    """Tables of runs, groups of seeds and differing settings for a console: use `rich.print(...)`.
 
     Raises `MissingExtraError` without the extra `report`.
 
@@ -47,7 +47,7 @@ def comparison_table(result: RunComparison) -> "rich.console.Group":
 
 
 def comparison_summary(result: RunComparison) -> str:
-    """Best run, significance of the difference, and what to do next, as a paragraph.
+    """Paragraph on the best run, the significance of its lead, and the next steps.
 
     >>> comparison_summary(found)  # doctest: +SKIP
     'At step 400 alibi has the least held-out loss, 5.02 nats a token ...'
@@ -82,7 +82,7 @@ def write_comparison(
 
 
 def title_of(result: RunComparison, name: str) -> str:
-    """Name of a configuration, with the one or two settings in which it differs."""
+    """Name of a configuration, with up to two settings in which it differs."""
     index = [run.name for run in result.runs].index(name)
     values = {k: v[index] for k, v in result.settings.items() if k not in NOT_TRAINED}
     listed = ", ".join(f"{setting} {visible(value)}" for setting, value in values.items())
@@ -90,7 +90,7 @@ def title_of(result: RunComparison, name: str) -> str:
 
 
 def nats(loss: float, half: float = math.nan) -> str:
-    """Loss to four decimals, as training prints it, with half of its interval if it has one.
+    """Loss to four decimals, as in training, with half the width of its interval if it has one.
 
     >>> nats(5.00123), nats(5.04, 0.0289), nats(math.nan)
     ('5.0012', '5.0400 ± 0.0289', 'n/a')

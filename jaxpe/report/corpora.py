@@ -1,4 +1,4 @@
-"""Corpora side by side: words, tables, a figure and a page."""
+"""View of a comparison of corpora: text, tables, a figure and a page."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ Rows = list[tuple[str, ...]]
 
 
 def corpora_table(result: CorporaComparison) -> "rich.console.Group":
-    """The corpora and their pairs on a console: `rich.print(corpora_table(found))`.
+    """Tables of the corpora and their pairs for a console: `rich.print(corpora_table(result))`.
 
     Raises `MissingExtraError` without the extra `report`.
 
@@ -81,13 +81,13 @@ def corpora_rows(result: CorporaComparison) -> list[tuple[str, list[str], Rows]]
 
 
 def configurations_figure(result: CorporaComparison) -> "matplotlib.figure.Figure":
-    """Two dimensions of each corpus, turned onto the first."""
+    """Two dimensions of each corpus, rotated onto the first."""
     names = " and ".join(visible(each.name) for each in result.corpora[:2])
     more = f" and {len(result.corpora) - 2} more" if len(result.corpora) > 2 else ""
     figure, (axis,) = new_figure(f"Positional geometry of {names}{more}", height=4.2)
-    for place, each in enumerate(result.corpora):
+    for index, each in enumerate(result.corpora):
         x, y = np.asarray(each.coordinates, float).T
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour = _COLOURS[index % len(_COLOURS)]
         axis.plot(x, y, color=colour, lw=1.2, marker="o", ms=2.5, label=visible(each.name))
         axis.plot(x[:1], y[:1], color=colour, marker="o", ms=9, mfc="none", ls="none")
     axis.set(xlabel="first dimension", ylabel="second dimension", aspect="equal")

@@ -1,4 +1,4 @@
-"""The catalogue of encodings with what is computed about it: a table for a console, or Markdown."""
+"""Tables of the catalogue and its computed properties, for a console or in Markdown."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Columns(NamedTuple):
-    """The columns of one table: its title, and the cells that show what was computed."""
+    """The columns of one table: title, header, and the function of the cells."""
 
     title: str
     header: tuple[str, ...]
@@ -24,11 +24,11 @@ class _Columns(NamedTuple):
     right: tuple[int, ...] = ()  # columns of numbers, with that of the names
 
 
-def property_table(found: properties.PropertyTable) -> "rich.table.Table":
+def property_table(result: properties.PropertyTable) -> "rich.table.Table":
     """Table with one row an encoding, for a console.
 
     Args:
-        found: the result of the properties job.
+        found: result of the properties job.
 
     Raises:
         MissingExtraError: without the extra `report`.
@@ -38,31 +38,31 @@ def property_table(found: properties.PropertyTable) -> "rich.table.Table":
     >>> property_table(tabulate(options)).row_count
     1
     """
-    columns, sizes = _COLUMNS[found.about], found.sizes
+    columns, sizes = _COLUMNS[result.about], result.sizes
     model = (
         f"width {sizes.dim:,}, {sizes.num_heads} heads of {sizes.head_dim}, length {sizes.length:,}"
     )
-    title = columns.title if found.about == "names" else f"{columns.title} {model}"
-    cells = [(row.name, *columns.cells(row)) for row in found.encodings]
+    title = columns.title if result.about == "names" else f"{columns.title} {model}"
+    cells = [(row.name, *columns.cells(row)) for row in result.encodings]
     table = make_table(title, ("encoding", *columns.header), cells, right=columns.right)
     kinds = EncodingProperties, properties.NameRow
-    families = [row.family for row in found.encodings if isinstance(row, kinds)]
+    families = [row.family for row in result.encodings if isinstance(row, kinds)]
     for row, (family, following) in enumerate(itertools.pairwise(families)):
         table.rows[row].end_section = family != following
     table.padding = (0, 1, 0, 0)
     # Of a list, the columns of prose wrap; a table of numbers would not be one.
-    for column in table.columns[: 2 if found.about == "names" else None]:
+    for column in table.columns[: 2 if result.about == "names" else None]:
         column.no_wrap = True
     table.caption = columns.notes
     table.caption_justify = "left"
     return table
 
 
-def property_markdown(found: properties.PropertyTable) -> str:
-    """The same as a Markdown table; the overview with families, sources and maps of the vectors.
+def property_markdown(result: properties.PropertyTable) -> str:
+    """Markdown table of properties; the overview adds families, sources and maps of the vectors.
 
     Args:
-        found: the result of the properties job.
+        found: result of the properties job.
 
     >>> from jaxpe.analysis.properties import PropertyOptions, tabulate
     >>> options = PropertyOptions(names=("none",), about="cost", dim=16, head_dim=8, length=32)
@@ -71,13 +71,13 @@ def property_markdown(found: properties.PropertyTable) -> str:
     | --- | --- | --- | --- | --- |
     | `none` | 0 | – | – | – |
     """
-    columns = _COLUMNS[found.about]
+    columns = _COLUMNS[result.about]
     header, right = ["encoding", *columns.header], set()
-    cells = [[f"`{row.name}`", *columns.cells(row)] for row in found.encodings]
-    if found.about == "overview":
+    cells = [[f"`{row.name}`", *columns.cells(row)] for row in result.encodings]
+    if result.about == "overview":
         header = ["encoding", "family", *columns.header, "vectors", "source"]
         right = {column + 1 for column in columns.right}  # after the family
-        described = [row for row in found.encodings if isinstance(row, EncodingProperties)]
+        described = [row for row in result.encodings if isinstance(row, EncodingProperties)]
         for line, row in zip(cells, described, strict=True):
             gradient = ", ".join(row.gradient) or "–"
             line[1:] = row.family, *line[1:-1], gradient, row.vectors or "–", row.source
@@ -99,25 +99,25 @@ def _overview_cells(row: EncodingProperties) -> tuple[str, ...]:
 
 
 def _expressiveness_cells(row: properties.ExpressivenessRow) -> tuple[str, ...]:
-    known, told = row.properties, row.expressiveness
+    overview, expressiveness = row.properties, row.expressiveness
     return (
-        _information(known),
-        _yes(told.universal),
-        _reach(told),
-        _yes(told.causal_bos.apart),
-        known.beyond,
+        _information(overview),
+        _yes(expressiveness.universal),
+        _reach(expressiveness),
+        _yes(expressiveness.causal_bos.apart),
+        overview.beyond,
     )
 
 
-def _reach(told: Expressiveness) -> str:
-    if not told.universal or told.universal_any:
-        return _yes(told.universal)
-    return "inside" if told.reach == 1 else f"to {told.reach}T"
+def _reach(expressiveness: Expressiveness) -> str:
+    if not expressiveness.universal or expressiveness.universal_any:
+        return _yes(expressiveness.universal)
+    return "inside" if expressiveness.reach == 1 else f"to {expressiveness.reach}T"
 
 
 def _generalisation_cells(row: properties.GeneralisationRow) -> tuple[str, ...]:
     bias = f"{_digits(row.bias)} {_powers(n=row.bias_beyond)}" if row.bias else "–"
-    return _grown(row.norm), bias.strip(), _grown(row.parameters, whole=True)
+    return _grown(row.norm), bias.strip(), _grown(row.parameters, integer=True)
 
 
 def _extrapolation_cells(row: properties.ExtrapolationRow) -> tuple[str, ...]:
@@ -139,9 +139,9 @@ def _cost_cells(row: properties.CostRow) -> tuple[str, ...]:
 
 
 def _short(gradient: tuple[str, ...]) -> str:
-    """θ for parameters, and q, k, w."""
-    places = {"queries": "q", "keys": "k", "weights": "w"}
-    return " ".join(dict.fromkeys(places.get(name, "θ") for name in gradient)) or "–"
+    """Abbreviations of receivers of a gradient: θ for parameters, and q, k, w."""
+    letters = {"queries": "q", "keys": "k", "weights": "w"}
+    return " ".join(dict.fromkeys(letters.get(name, "θ") for name in gradient)) or "–"
 
 
 def _information(row: EncodingProperties) -> str:
@@ -158,7 +158,7 @@ def _exponent(value: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """Two digits behind the point of what is small, three digits otherwise; "–" for NaN."""
+    """Two decimals for small numbers, three digits otherwise; "–" for NaN."""
     if math.isnan(value):
         return "–"
     if 0 < abs(value) < 0.005:
@@ -166,11 +166,11 @@ def _digits(value: float) -> str:
     return _scaled(value) if abs(value) >= 100 else f"{value:.2f}"
 
 
-def _grown(law: PowerLaw, *, whole: bool = False) -> str:
+def _grown(law: PowerLaw, *, integer: bool = False) -> str:
     """A value and its growth: 16.00 d^0.5."""
     if not law.value:
-        return "0" if whole else "–"
-    value = f"{law.value:,.0f}" if whole else _digits(law.value)
+        return "0" if integer else "–"
+    value = f"{law.value:,.0f}" if integer else _digits(law.value)
     return f"{value} {_powers(d=law.dim, n=law.length)}".strip()
 
 

@@ -1,4 +1,4 @@
-"""Files of a report: a page, its numbers, `figures/*.svg` and, where asked for, `*.png`."""
+"""Files of a report: a page, its numbers, `figures/*.svg` and optionally `*.png`."""
 
 import contextlib
 import re
@@ -27,10 +27,10 @@ def write_files(
     Args:
         directory: folder of the report.
         name: stem of the files' names.
-        result: the numbers; None where they are in files already.
+        result: the numbers; None if they are in files already.
         page: HTML.
         figures: figures of this report.
-        png: whether figures are written as PNG, too; those of an earlier report go otherwise.
+        png: whether to write figures as PNG too; otherwise PNGs of an earlier report are removed.
         others: pattern of the names of figures that an earlier report may have left.
         further: names and contents of other files of the report.
 
@@ -42,19 +42,19 @@ def write_files(
     files |= {path: draw() for path, draw in images.items()} if png else {}
     files |= dict(further) | ({} if result is None else result_files(result, name))
     files |= {f"{name}.html": page.encode()}
-    with contextlib.ExitStack() as whole:
+    with contextlib.ExitStack() as stack:
         # The first that is entered takes its name last, once all are on the disk: the page.
         for path, content in reversed(files.items()):
-            whole.enter_context(atomic_file(directory / path)).write_bytes(content)
+            stack.enter_context(atomic_file(directory / path)).write_bytes(content)
     remove_files(directory, [] if png else images)
     remove_other_figures(directory, others, figures)
     return directory / f"{name}.html"
 
 
 def remove_other_figures(directory: Path, others: str, drawn: list[Rendered]) -> None:
-    """Take away figures of names that match a pattern, but for those that were drawn."""
+    """Remove figures whose names match a pattern, except the drawn ones."""
     names = re.compile(rf"({others})\.(svg|png)")
-    kept = {figure.name for figure in drawn}
-    found = sorted((directory / "figures").glob("*"))
-    left = [path for path in found if names.fullmatch(path.name) and path.stem not in kept]
-    remove_files(directory, [f"figures/{path.name}" for path in left])
+    current = {figure.name for figure in drawn}
+    paths = sorted((directory / "figures").glob("*"))
+    stale = [path for path in paths if names.fullmatch(path.name) and path.stem not in current]
+    remove_files(directory, [f"figures/{path.name}" for path in stale])

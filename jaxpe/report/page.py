@@ -1,4 +1,4 @@
-"""The page: one self-contained `report.html`, nothing fetched, no script."""
+"""Templates of self-contained pages, without scripts or external files."""
 
 import base64
 import re
@@ -29,7 +29,7 @@ def template(name: str) -> Any:
 
 
 def term_links(terms: Mapping[str, str]) -> Callable[[str], Any]:
-    """A function that escapes text, and links each term to its definition where it first occurs.
+    """A function that escapes text and links the first occurrence of each term to its definition.
 
     Args:
         terms: the `id` of the definition on the page, by term.
@@ -42,9 +42,9 @@ def term_links(terms: Mapping[str, str]) -> Callable[[str], Any]:
     waiting = dict(terms)
     pattern = re.compile("|".join(map(re.escape, sorted(terms, key=len, reverse=True))))
 
-    def linked(found: re.Match[str]) -> str:
-        place = waiting.pop(found[0], None)
-        return found[0] if place is None else f'<a href="#{place}">{found[0]}</a>'
+    def linked(match: re.Match[str]) -> str:
+        anchor = waiting.pop(match[0], None)
+        return match[0] if anchor is None else f'<a href="#{anchor}">{match[0]}</a>'
 
     return lambda text: markupsafe.Markup(pattern.sub(linked, str(markupsafe.escape(text))))
 

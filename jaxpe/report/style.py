@@ -1,4 +1,4 @@
-"""The style of all figures: palette, fonts, and how a figure becomes SVG and PNG."""
+"""The style of all figures: palette, fonts, and rendering as SVG and PNG."""
 
 import io
 import itertools
@@ -57,7 +57,7 @@ Drawing: TypeAlias = tuple[str, Draw, str]
 
 
 class Rendered(NamedTuple):
-    """Figure with a title that says the finding and a caption that says how to read it."""
+    """A rendered figure, with the finding as title and a caption that explains it."""
 
     name: str
     title: str
@@ -71,7 +71,7 @@ class Rendered(NamedTuple):
 
 
 def png(subject: Any, draw: Draw) -> bytes:
-    """PNG of what a function draws of the subject, in the style of the reports."""
+    """PNG of a drawing of the subject, in the style of the reports."""
     return image(styled_figure(draw, subject), format="png")
 
 
@@ -85,13 +85,13 @@ def render(subject: Any, *drawings: Drawing) -> list[Rendered]:
 
 
 def styled_figure(draw: Draw, subject: Any) -> "matplotlib.figure.Figure":
-    """Figure that a function draws of the subject, in the style of the reports."""
+    """Figure of a drawing of the subject, in the style of the reports."""
     with require("matplotlib", extra="report").rc_context(STYLE):
         return draw(subject)
 
 
 def image(figure: "matplotlib.figure.Figure", *, format: str = "svg") -> bytes:
-    """A figure as SVG or, with 200 dots an inch, as PNG; the bytes are the same each time.
+    """A figure as SVG or, with 200 dots an inch, as PNG; rendering is deterministic.
 
     Args:
         figure: figure that no other thread changes.
@@ -111,7 +111,7 @@ def image(figure: "matplotlib.figure.Figure", *, format: str = "svg") -> bytes:
 
 
 def simplify_log_axes(figure: "matplotlib.figure.Figure") -> None:
-    """Write powers of ten in plain letters, without minor ticks: typesetting takes a quarter."""
+    """Write powers of ten as plain text, without minor ticks: mathtext is slow."""
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             if axis.get_scale() in ("log", "symlog"):
@@ -121,7 +121,7 @@ def simplify_log_axes(figure: "matplotlib.figure.Figure") -> None:
 
 
 def _power_of_ten(value: float, tick: object = None) -> str:
-    """A tick as 10⁻², empty between powers; a symmetric axis has 0 and negative ones, too."""
+    """Tick label such as 10⁻², empty between powers; symmetric axes have 0 and negative ones."""
     if not value:
         return "0"
     exponent = math.log10(abs(value))
@@ -166,9 +166,9 @@ def new_figure(
     margins: Margins | None = None,
     **subplots: Any,
 ) -> tuple["matplotlib.figure.Figure", list["matplotlib.axes.Axes"]]:
-    """A figure with a title, best a finding, and its axes row by row; 5.2 inches suit a phone.
+    """A figure with a title, ideally a finding, and its axes row by row; 5.2 inches suit a phone.
 
-    Without margins labels are measured to lay it out, which takes longer than drawing it.
+    Without margins, layout measures the labels, which takes longer than drawing.
     """
     layout = "constrained" if margins is None else None
     figure = require("matplotlib.figure", extra="report").Figure((width, height), layout=layout)
@@ -182,7 +182,7 @@ def new_figure(
 
 
 def say_why_empty(figure, axis, text: str) -> "matplotlib.figure.Figure":
-    """The figure with a sentence in place of a panel that has nothing to show."""
+    """The figure with a sentence instead of an empty panel."""
     axis.axis("off")
     axis.text(0.5, 0.5, text, ha="center", transform=axis.transAxes)
     return figure
@@ -203,6 +203,6 @@ def legend_height(entries: int, *, columns: int) -> float:
 
 
 def encoding_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each encoding: its own, or one of the others in turn."""
+    """A colour for each encoding: a fixed one, or the next of the others."""
     others = [name for name in dict.fromkeys(names) if name not in ENCODING_COLOURS]
     return ENCODING_COLOURS | dict(zip(others, itertools.cycle(OTHER_COLOURS), strict=False))

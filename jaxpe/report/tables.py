@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def counts_table(stored: "StoredCounts") -> "rich.table.Table":
-    """Numbers of documents and tokens counted and left out, one a row.
+    """Table of the numbers of counted and omitted documents and tokens.
 
     Raises `MissingExtraError` without the extra `report`.
 
@@ -48,7 +48,7 @@ def counts_table(stored: "StoredCounts") -> "rich.table.Table":
 
 
 def make_table(title, header, rows, *, right) -> "rich.table.Table":
-    """A rich table. Cells are `Text`, never markup, so that a corpus named "[red]" stays a name."""
+    """A rich table. Cells are `Text`, not markup, so a corpus named "[red]" stays a name."""
     text, box = require("rich.text", extra="report").Text, require("rich.box", extra="report")
     table = require("rich.table", extra="report").Table(title=text(title), box=box.SIMPLE_HEAD)
     for index, name in enumerate(header):
@@ -61,8 +61,8 @@ def make_table(title, header, rows, *, right) -> "rich.table.Table":
 def table_group(
     tables: Iterable[tuple[str, Sequence[str], Sequence[Sequence[str]]]],
 ) -> "rich.console.Group":
-    """Tables of title, header and rows, one below the other, with numbers right of a name."""
-    made = [make_table(*table, right=range(1, 99)) for table in tables]
-    for table in made:
+    """Tables of title, header and rows, one below another, with right-aligned numbers."""
+    rich_tables = [make_table(*table, right=range(1, 99)) for table in tables]
+    for table in rich_tables:
         table.padding = (0, 1, 0, 0)  # 100 columns are to do
-    return require("rich.console", extra="report").Group(*made)
+    return require("rich.console", extra="report").Group(*rich_tables)

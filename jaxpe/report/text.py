@@ -8,12 +8,12 @@ import numpy as np
 
 
 class Headline(NamedTuple):
-    """A number on top of a page.
+    """A number at the top of a page.
 
     Attributes:
-        label: what it is.
+        label: name of the number.
         value: the number.
-        detail: what to hold against it.
+        detail: its context, such as a value for comparison.
     """
 
     label: str
@@ -35,7 +35,7 @@ def number(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of one as a percentage that rounds neither to none nor to all, and never wraps.
+    """Percentage of a share in [0, 1], which rounds neither to none nor to all and never wraps.
 
     >>> percent(0.224), percent(0.9991), percent(0.002)
     ('22\\xa0%', 'over 99\\xa0%', 'under 1\\xa0%')
@@ -59,7 +59,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def without_text(nulls: int) -> str:
-    """Suffix of a number of documents where rows without text were left out.
+    """Suffix of a number of documents, for rows without text that were left out.
 
     >>> without_text(0), without_text(3)
     ('', ', 3 rows without text left out')
@@ -68,7 +68,7 @@ def without_text(nulls: int) -> str:
 
 
 def ranges(mask: np.ndarray, *, limit: int = 4) -> str:
-    """The positions where a boolean [n] mask holds, runs joined, at most `limit` runs named.
+    """Text of the positions where a boolean [n] mask is true, as at most `limit` ranges.
 
     >>> ranges(np.array([True, False, True, True, True]))
     '0, 2–4'

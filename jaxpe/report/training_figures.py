@@ -1,7 +1,7 @@
 """Figures and table of a training run, from the records of its log.
 
-A record is a dict with "step", the metrics of that step ("loss", "accuracy"), and what hooks found
-after it: "eval/..." and "probe/...", as `jaxpe.training.train` writes them.
+A record is a dict with "step", the metrics of that step ("loss", "accuracy"), and the results of
+hooks after it, "eval/..." and "probe/...", as `jaxpe.training.train` writes them.
 """
 
 import math
@@ -42,7 +42,7 @@ _WINDOWS = 20  # a smoothed curve averages over one part in so many of the run
 
 
 def training_figures(history: Sequence[Record]) -> list[Rendered]:
-    """The curves and, where the encoding was probed, its geometry."""
+    """The curves and, if the encoding was probed, its geometry."""
     drawings: list[style.Drawing] = [("curves", curves_figure, _CURVES)]
     if _series(history, _PROBED)[0].size:
         drawings.append(("probe", probe_figure, _PROBE))
@@ -61,7 +61,7 @@ _PROBE = (
 
 
 def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
-    """Loss, and accuracy where there is one: as trained, smoothed, and on held-out documents."""
+    """Loss, and accuracy if the task has one: in training, smoothed, and on held-out documents."""
     panels = [("loss", "cross-entropy, nats")]
     if any("accuracy" in record for record in history):
         panels.append(("accuracy", "accuracy, %"))
@@ -87,7 +87,7 @@ def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
 
 
 def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
-    """The geometry of the encoding as it trains, beside that of the corpus."""
+    """The geometry of the encoding during training, compared with the corpus's."""
     steps, _ = _series(history, _PROBED)
     title = "The geometry of the encoding in training"
     figure, axes = new_figure(title, height=7.2, rows=3, columns=2, sharex=True)
@@ -103,7 +103,7 @@ def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
         axis.set_xticks(ticks, [f"{step:g}" for step in steps], rotation=60, fontsize=9)
         axis.grid(axis="y", color="#F2F2F2", lw=0.8)
         axis.set_axisbelow(True)
-        _widen(axis)
+        _widen_axis(axis)
     for axis in axes[-2:]:
         axis.set_xlabel("step, evenly spaced")
     add_legend(figure, axes[0], columns=3)
@@ -111,7 +111,7 @@ def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
 
 
 def training_table(summary: "TrainSummary") -> "rich.table.Table":
-    """A run's summary on a console, readable at 80 columns.
+    """Summary table of a run for a console of 80 columns.
 
     Raises `MissingExtraError` without the extra `report`.
 
@@ -145,7 +145,7 @@ def summary_rows(summary: "TrainSummary") -> list[tuple[str, ...]]:
 
 
 def pace(summary: "TrainSummary") -> str:
-    """Duration of a run, and its tokens a second where enough steps were timed.
+    """Duration of a run, and its tokens a second if enough steps were timed.
 
     >>> pace(result.summary)  # doctest: +SKIP
     '62 s, 5,100 tokens/s'
@@ -178,13 +178,13 @@ def _series(history: Sequence[Record], name: str) -> tuple[np.ndarray, np.ndarra
 
 
 def smoothed(values: np.ndarray) -> np.ndarray:
-    """Moving average, over as many steps as there are at the ends."""
+    """Moving average, over fewer steps at the ends."""
     window = np.ones(2 * (len(values) // (2 * _WINDOWS)) + 1)
     ones = np.ones(len(values))
     return np.convolve(values, window, "same") / np.convolve(ones, window, "same")
 
 
-def _widen(axis) -> None:
+def _widen_axis(axis) -> None:
     """Widen an axis whose curve hardly moves, which would show rounding."""
     low, high = axis.get_ylim()
     least = 0.02 * max(abs(low), abs(high), 1e-6)
@@ -195,5 +195,5 @@ def _widen(axis) -> None:
 
 
 def as_float(value: int | float | None) -> float:
-    """A number from a log, where None stands for one that is not finite."""
+    """A number from a log, in which None stands for a number that is not finite."""
     return math.nan if value is None else float(value)

@@ -46,7 +46,7 @@ _NEXT = {
 
 
 def trained_summary(run: TrainedRun) -> str:
-    """Summary of a run: what was trained, how it ended, and what to do next.
+    """Summary of a run: model, result and next steps.
 
     Raises `InputError` for a run that is not finished.
 
@@ -80,12 +80,12 @@ def write_trained(
 
 
 def next_steps(commands: Mapping[str, str]) -> dict[str, str]:
-    """Commands by what they do in words."""
+    """Commands by their description."""
     return {_NEXT.get(name, name): line for name, line in commands.items()}
 
 
 def headlines(run: TrainedRun) -> list[Headline]:
-    """The numbers on top of the page."""
+    """The numbers at the top of the page."""
     done = _finished(run)
     first, _, last = done.evaluation
     losses = [as_float(record["loss"]) for record in (first, last)]
@@ -149,7 +149,7 @@ def _evaluation(done: "TrainSummary") -> str:
 
 
 def _advice(run: TrainedRun, trend: Trend) -> str:
-    """Direction of the held-out loss, and what follows from it."""
+    """Direction of the held-out loss, and advice."""
     if trend.direction == "unknown":
         return (
             "It has too few evaluations to say whether the loss was still falling: extend it, "
@@ -186,7 +186,7 @@ def _finished(run: TrainedRun) -> "TrainSummary":
 
 
 def duration(seconds: float) -> str:
-    """Seconds, from two minutes on minutes, from two hours on hours."""
+    """Duration in seconds, from two minutes on in minutes, from two hours on in hours."""
     for unit, size in (("hour", 3600.0), ("minute", 60.0)):
         if seconds >= 2 * size:
             return plural(round(seconds / size), unit)

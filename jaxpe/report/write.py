@@ -31,21 +31,22 @@ def write(
 ) -> Path:
     """Write the page on a result, its numbers and its figures; return the path of the page.
 
-    The folder is made where it is missing. Everything is drawn and written beside its place before
-    any file takes its name, so a failed run leaves the report that was there; figures that an
-    earlier report left go. The same result gives the same bytes.
+    A missing folder is created. Everything is drawn and written to temporary files before any file
+    takes its name, so a failed run leaves an earlier report unchanged; figures of an earlier report
+    are removed. Equal results give equal bytes.
 
     Args:
         result: result of `jaxpe.rope`, or of a job of `jaxpe.analysis`: `corpus`, `corpora`,
             `audit`, `attention`, `extrapolation`, `inspect`, `training_run` or `comparison`.
         directory: folder for the files.
-        png: whether figures are written as PNG beside SVG, which takes as long again.
-        commands: command lines to go on with, by what they do, on the page of a run or of several.
+        png: whether to write figures as PNG besides SVG, which doubles the time.
+        commands: command lines of next steps, by their description, for the page of a run or of
+            several.
 
     Raises:
         InputError: a folder that cannot be written, or that another run writes into.
         MissingExtraError: without the extra `report`.
-        TypeError: what has no view.
+        TypeError: a result without a view.
 
     >>> from jaxpe.analysis.corpus import CorpusOptions, analyse
     >>> write(analyse(CorpusOptions(source="synthetic")), "report")  # doctest: +SKIP

@@ -1,7 +1,7 @@
 """Spectra of attention logits: Toeplitz structure, contraction, parts of content and position.
 
-16 bits and integers are computed with in float32 or wider. NaN and inf give NaN or inf, and so do
-numbers whose products are no float (beyond 1e18 in float32).
+16-bit floats and integers are computed in float32 or wider. NaN and inf give NaN or inf, and so do
+numbers whose products overflow (beyond 1e18 in float32).
 """
 
 from jaxpe.geometry.distances.toeplitz import (

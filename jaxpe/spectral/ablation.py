@@ -1,6 +1,6 @@
-"""Ablation of attention heads, and how much of what they do lies in one of them.
+"""Ablation of attention heads, and how far their effect is concentrated in one of them.
 
-A score is a function of gates `[layers, heads]`, factors of what heads give before the output
+A score is a function of gates `[layers, heads]`, factors of the heads' outputs before the output
 projection: `lambda gates: accuracy(apply(params, ids, gates=gates).logits)` with `jaxpe.nn`.
 """
 
@@ -21,7 +21,7 @@ from jaxpe.geometry.distances.matrices import floating
 
 
 class Ablation(NamedTuple):
-    """Scores of the whole model and without each head, and what that is worth, score − ablated.
+    """Scores of the whole model and without each head, and the drop, score − ablated.
 
     Attributes:
         score: score of the whole model.
@@ -35,16 +35,16 @@ class Ablation(NamedTuple):
 
 
 class Deposit(NamedTuple):
-    """Distribution of the loss of score over heads; changes within noise count as 0.
+    """Distribution of the drops over heads; drops within noise count as 0.
 
     Attributes:
-        largest_share: share of the heads' drops together, in [0, 1]: 1 is a deposit in one head,
-            1/heads an even spread, 0 where no head costs anything.
+        largest_share: largest share of one head in the sum of drops, in [0, 1]: 1 is a deposit in
+            one head, 1/heads an even spread, 0 if no head has a drop.
         entropy: entropy of the shares, over the logarithm of the number of heads: 0 is one head, 1
-            is even; 1 where no head costs anything.
+            is even; 1 if no head has a drop.
         largest_drop: largest drop in units of the score; negative where every ablation helps.
         total_drop: the sum of the drops that count.
-        layer, head: place of the largest drop, the first of several.
+        layer, head: layer and head of the largest drop, the first of equal ones.
     """
 
     largest_share: Float[Array, "*batch"]
@@ -56,12 +56,12 @@ class Deposit(NamedTuple):
 
 
 class HeadSums(NamedTuple):
-    """Sums over tokens of what heads give; they add, so that corpora stream.
+    """Sums of head outputs over tokens; they add, so corpora can be streamed.
 
     Attributes:
         total: `[layers, heads, width]`, or `[layers, n, heads, width]` by position.
-        count: tokens behind it, `[]` or `[n]`, int32. More than it holds raise `OverflowError`
-            where sums are added eagerly; under `jit` it stays at 2³¹ − 1.
+        count: number of tokens, `[]` or `[n]`, int32. Larger numbers raise `OverflowError` where
+            sums are added eagerly; under `jit` it stops at 2³¹ − 1.
     """
 
     total: Float[Array, "layers *n heads width"]
@@ -71,7 +71,7 @@ class HeadSums(NamedTuple):
 
     @property
     def mean(self) -> Float[Array, "layers *n heads width"]:
-        """Mean output of each head, to fill closed gates with; 0 where there is no token."""
+        """Mean output of each head, to fill closed gates with; 0 without tokens."""
         count = jnp.maximum(self.count, 1)[..., None, None]
         return self.total / expand_rank(count, self.total.ndim, self.total.dtype)
 
@@ -79,16 +79,16 @@ class HeadSums(NamedTuple):
 def ablate_heads(
     score: Callable[[Array], Array], *, layers: int, heads: int, batch_size: int | None = None
 ) -> Ablation:
-    """The score without each head, all heads in one vmapped pass.
+    """Head ablation: the score without each head, all heads in one vmapped pass.
 
     Args:
         score: `gates [layers, heads] -> array`, pure, compiled once for the same function; gates
             of 1 are the whole model. Close over `gate_fill` for mean ablation.
         layers, heads: number of layers of the model, and of heads in each layer.
-        batch_size: heads at once, where all together do not fit memory.
+        batch_size: heads at a time, if all together do not fit in memory.
 
     Raises:
-        ValueError: where the score does not depend on its gates.
+        ValueError: a score that does not depend on its gates.
 
     >>> worth = jnp.array([[3.0, 1.0]])
     >>> result = ablate_heads(lambda gates: jnp.sum(gates * worth), layers=1, heads=2)
@@ -120,7 +120,7 @@ def head_gates(
     """Gates that close these (layer, head) pairs, counted from 0.
 
     Raises:
-        ValueError: for a head the model does not have.
+        ValueError: a head that the model does not have.
 
     >>> head_gates([(0, 1)], layers=2, heads=2).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
@@ -141,8 +141,8 @@ def deposit(drop: Float[ArrayLike, "..."], *, noise: float = 0.0) -> Deposit:
     """Concentration of the drops `[..., layers, heads]` of ablated heads.
 
     With s_h the share of head h in the sum of all drops above `noise`: the largest share, and
-    −Σ s_h log s_h / log H over all H heads of all layers (Pielou's evenness). Shares of what is
-    noise alone are far from even: with 12 heads the largest is 0.37 on average. NaN stays NaN.
+    −Σ s_h log s_h / log H over all H heads of all layers (Pielou's evenness). Shares of pure noise
+    are far from even: with 12 heads the largest is 0.37 on average. NaN stays NaN.
 
     Args:
         drop: drops of an `Ablation`; without the two axes it raises `ValueError`.
@@ -178,7 +178,7 @@ def sum_heads(
         heads: outputs of the heads of a trace, `TransformerOutput.heads`, `[layers, ..., n, heads,
             width]`.
         mask: `[..., n]`, false on padding.
-        by_position: a mean for each position; without, one for all.
+        by_position: sums for each position, or one for all.
 
     >>> sums = sum_heads(jnp.ones((2, 5, 3, 4, 6)), np.ones((5, 3), bool))
     >>> (sums + sums).mean.shape, sums.count.item()
@@ -198,7 +198,7 @@ def sum_heads(
 
 
 def _check_gated(score: Callable[[Array], Array], gates: Array) -> None:
-    """A score that forgets its gates would find that no head matters."""
+    """Raise for a score that ignores its gates, by which no head would matter."""
     if not any(used_arguments(score, gates)):
         raise ValueError(
             "the score does not depend on its gates: pass them to the model, as "

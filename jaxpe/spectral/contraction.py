@@ -1,29 +1,31 @@
 r"""Effect of phases on the spectrum of logits, and its limits.
 
-Rotary logits of one frequency θ are Re[W ∘ E], with W the Gram matrix of complex pairs and
-E_mn = e^{i(m−n)θ}, which is positive semidefinite, of rank one, with unit diagonal. Lemma B.1 of
-arXiv 2505.13027 calls W ∘ E a contraction of W. What holds:
+Rotary logits of one frequency θ are Re[W ∘ E], with W the Gram matrix of complex pairs and E_mn =
+e^{i(m−n)θ}. E is positive semidefinite, of rank one, with unit diagonal. Lemma B.1 of arXiv
+2505.13027 calls W ∘ E a contraction of W. What holds:
 
 - For W ⪰ 0 and E ⪰ 0 the eigenvalues of W ∘ E lie between min E_ii · λ_min(W) and
   max E_ii · λ_max(W) (Schur; Theorem 5.3.4 of Horn & Johnson 1991). With a constant diagonal of E
-  any Hermitian W will do, as a shift of W by cI is one of W ∘ E.
+  it holds for any Hermitian W, because shifting W by cI shifts W ∘ E by a multiple of I.
 - For one frequency W ∘ E = D W D* with D = diag(e^{imθ}) is a unitary similarity: the spectrum of W
   does not change at all. Only what follows can contract: the real part, or a sum.
-- For real W, symmetric or not, W ∘ cos((m − n)θ) = (D W D* + D* W D)/2 is a mean of two such, so no
-  singular value norm grows, and where W is symmetric its eigenvalues stay between those of W. For
-  W Toeplitz with symbol f the symbol becomes (f(ω − θ) + f(ω + θ))/2, of no greater amplitude.
-- Where all pairs of queries and keys have the same W ⪰ 0, as in the lemma, the sum over frequencies
-  is W ∘ Ē with Ē the mean of the cosines, positive semidefinite with unit diagonal: it contracts W.
+- For real W, symmetric or not, W ∘ cos((m − n)θ) = (D W D* + D* W D)/2 is a mean of two such
+  matrices. So no norm of its singular values grows, and for symmetric W its eigenvalues stay
+  between the extreme ones of W. For Toeplitz W with symbol f the symbol becomes (f(ω − θ) + f(ω +
+  θ))/2, of no greater amplitude.
+- If all pairs of queries and keys have the same W ⪰ 0, as in the lemma, the sum over frequencies is
+  W ∘ Ē, with Ē the mean of the cosines. Ē is positive semidefinite with unit diagonal, so W ∘ Ē
+  contracts W.
 
 What does not follow:
 
-- That rotary logits contract those without positions. Where the pairs of queries and keys differ W
-  is complex, and Re[D W D*] may be large where Re W = 0.
+- That rotary logits contract the logits without positions. If the pairs of queries and keys differ,
+  W is complex, and Re[D W D*] may be large although Re W = 0.
 - That a sum over frequencies contracts the sum of different W_p. Each Re[W_p ∘ E_p] stays within
-  the range of W_p, but ranges of summands do not bound that of Σ W_p from below: W_1 + W_2 = I has
-  the range 0, and W_1 ∘ E_1 + W_2 ∘ E_2 has not.
+  the range of W_p, but ranges of summands do not bound the range of Σ W_p from below: W_1 + W_2 = I
+  has range 0, and W_1 ∘ E_1 + W_2 ∘ E_2 need not.
 - That rotary logits are more contracted than additive ones, W + T. The bound compares W ∘ E with W
-  alone; the range of W + T may be smaller than that of W ∘ E, or greater.
+  alone; the range of W + T may be smaller or greater than the range of W ∘ E.
 - Anything about optimisation.
 """
 
@@ -52,10 +54,9 @@ from jaxpe.spectral.toeplitz import (
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues or singular values v of a matrix, and what they say of its shape.
+    """Eigenvalues or singular values v of a matrix, with its ranks, condition number and range.
 
-    All but the values are the same for every multiple of the matrix. Values below n·eps·max |v|
-    count as 0.
+    All fields but the values are invariant to scale. Values below n·eps·max |v| count as 0.
 
     Attributes:
         values: v, descending.
@@ -103,24 +104,24 @@ def spectrum(
     kind: Kind = "eigenvalues",
     mask: Bool[ArrayLike, "... n n"] | None = None,
 ) -> Spectrum:
-    """Spectrum of logit matrices.
+    """Spectrum of logit matrices: eigenvalues of the symmetric part, or singular values.
 
-    Logits are seldom symmetric, so "eigenvalues" are those of the symmetric part (L + Lᵀ)/2, and so
-    is everything computed from them; "singular" values are of L itself. Causal logits, whatever is
-    below the diagonal, have their diagonal as eigenvalues: their symmetric part, which halves what
-    is off the diagonal, and their singular values tell more.
+    Logits are seldom symmetric, so "eigenvalues" belong to the symmetric part (L + Lᵀ)/2;
+    "singular" values belong to L itself. The eigenvalues of causal logits would only be their
+    diagonal. Their symmetric part, which halves the entries off the diagonal, and their singular
+    values tell more.
 
-    The derivative of `significant_rank` is right where values repeat, and grows without bound where
-    one approaches 0. The others depend on the largest or smallest value, and have no derivative
-    where that repeats.
+    The derivative of `effective_rank` is right where values repeat, and grows without bound as a
+    value approaches 0. The other fields depend on the largest or smallest value, and have no
+    derivative where it repeats.
 
     Args:
         L: logits, real or complex.
         kind: "eigenvalues" or "singular".
-        mask: entries that a query may attend to; the others count as 0, be they −inf.
+        mask: entries that a query may attend to; others count as 0, even −inf.
 
     Raises:
-        ValueError: for a matrix that is not square, an unknown kind, or a mask that is not boolean.
+        ValueError: a matrix that is not square, an unknown kind, or a mask that is not boolean.
 
     >>> s = spectrum(np.diag([1.0, -1.0, 0.0]))
     >>> s.values.tolist(), round(s.effective_rank.item(), 6), round(s.range.item(), 6)
@@ -156,17 +157,17 @@ def schur_bounds(
     """Schur's bounds for W ⪰ 0 and E ⪰ 0: min E_ii λ_min(W) ≤ λ(W ∘ E) ≤ max E_ii λ_max(W).
 
     Theorem 5.3.4 of Horn & Johnson, Topics in Matrix Analysis (1991). For the phases of a rotary
-    encoding E_ii = 1, and W ∘ E has its eigenvalues between those of W. What does not follow is in
-    the head of this module.
+    encoding E_ii = 1, so the eigenvalues of W ∘ E lie between the extreme ones of W. This module's
+    docstring lists what does not follow.
 
     Args:
         W, E: symmetric or Hermitian, of one size, such as the Gram matrix of complex pairs; leading
-            axes broadcast. Eigenvalues are those of the symmetric part; where one of the two is
-            not symmetric, `hypotheses` is False.
-        tolerance: relative to the largest eigenvalue in question; 10·n·eps when None.
+            axes broadcast. Eigenvalues are taken of the symmetric part; if one of the two is not
+            symmetric, `hypotheses` is False.
+        tolerance: relative to the largest eigenvalue of each matrix; 10·n·eps when None.
 
     Raises:
-        ValueError: for matrices that are not square or not of one size.
+        ValueError: matrices that are not square or not of one size.
 
     >>> W = np.array([[2.0, 1.0], [1.0, 2.0]])
     >>> bounds = schur_bounds(W, np.array([[1.0, -0.5], [-0.5, 1.0]]))
@@ -201,12 +202,12 @@ def schur_bounds(
 def contraction_ratio(
     W: Num[ArrayLike, "... n n"], E: Num[ArrayLike, "... n n"]
 ) -> Float[Array, "..."]:
-    """λ_max − λ_min of W ∘ E over that of W, both of the symmetric part.
+    """Contraction ratio: λ_max − λ_min of W ∘ E over λ_max − λ_min of W, of symmetric parts.
 
-    At most 1 for W = W*, E ⪰ 0 and E_ii = 1. Exactly 1, but for rounding, for the complex phases of
-    one frequency, which only turn W; cos((m − n)θ) in their place contracts. Where W is a multiple
-    of the identity the ratio is 1 if W ∘ E is one too, and otherwise inf. No derivative where an
-    extreme eigenvalue repeats.
+    At most 1 for W = W*, E ⪰ 0 and E_ii = 1. It is 1 up to rounding for the complex phases of one
+    frequency, a unitary similarity; their real part cos((m − n)θ) contracts. If W is a multiple of
+    the identity, the ratio is 1 if W ∘ E is one too, and otherwise inf. It has no derivative where
+    an extreme eigenvalue repeats.
 
     >>> contraction_ratio(np.ones((2, 2)), np.array([[1.0, 0.5], [0.5, 1.0]])).round(6).item()
     0.5
@@ -268,7 +269,7 @@ def amplitude(
 
 
 def _resolution(values: Float[Array, "... n"]) -> float:
-    """n·eps: what is smaller, relative to the largest value, is rounding."""
+    """n·eps: values smaller than this, relative to the largest, are rounding errors."""
     return values.shape[-1] * float(jnp.finfo(values.dtype).eps)
 
 

@@ -1,4 +1,4 @@
-"""Attention logits as sums: over content and position, and over the pairs that rotary turns.
+"""Logit decomposition: attention logits as sums over content and position, and over rotary pairs.
 
 Shapes as in `jaxpe.encodings.base`: queries and keys `[..., n, heads, head_dim]`, logits
 `[..., heads, n_q, n_k]`.
@@ -32,10 +32,10 @@ from jaxpe.spectral.toeplitz import diagonal_means, square, toeplitz_matrix
 
 
 class LogitParts(NamedTuple):
-    """Logits of queries and keys that are each a content plus a position, term by term.
+    """Logits of queries and keys that are content plus position, term by term.
 
-    The first half of a name is of the query, the second of the key: content_position is
-    scale·⟨content of the query, position of the key⟩. The bias is what the encoding adds to whole
+    The first half of a name is the query's part, the second the key's: content_position is
+    scale·⟨content of the query, position of the key⟩. The bias is the encoding's bias for whole
     queries and keys; it may depend on content.
 
     Attributes:
@@ -64,7 +64,7 @@ class PairLogits(NamedTuple):
 
     Attributes:
         logits: scale·(q_x k_x + q_y k_y) of each pair.
-        rest: scale·⟨q, k⟩ over the entries that are in no pair.
+        rest: scale·⟨q, k⟩ over the entries in no pair.
         bias: logits that the encoding adds.
     """
 
@@ -84,7 +84,7 @@ class PartMeans(NamedTuple):
     Attributes:
         parts, squares: mean and mean square of each part.
         total_squares: mean square of the logits.
-        counts: documents that have both tokens; 0 where a mean is one over nothing.
+        counts: documents that have both tokens; means are 0 where it is 0.
     """
 
     parts: LogitParts
@@ -94,7 +94,7 @@ class PartMeans(NamedTuple):
 
 
 class PartSums(NamedTuple):
-    """Sums over documents, a pytree that adds: `a + b` merges those of disjoint documents.
+    """Sums over documents, a pytree that adds: `a + b` merges sums of disjoint documents.
 
     Sums keep the dtype of the logits. In float32 the relative error of a mean grows with the number
     of batches added, by about 10⁻⁷ for each at worst.
@@ -102,8 +102,8 @@ class PartSums(NamedTuple):
     Attributes:
         parts, squares: sum, and sum of squares, of each part.
         total_squares: sum of squares of the logits.
-        counts: int32, documents with a token at both positions; more than it holds raise
-            `OverflowError` where sums are added eagerly, and stay at 2³¹ − 1 under `jit`.
+        counts: int32, documents with a token at both positions; larger numbers raise
+            `OverflowError` where sums are added eagerly, and stop at 2³¹ − 1 under `jit`.
     """
 
     parts: LogitParts
@@ -125,17 +125,17 @@ class PartSums(NamedTuple):
 
 
 class ToeplitzShares(NamedTuple):
-    """Share of each part in the logits, and the share of it that depends on the offset alone.
+    """Share of each part in the logits, and its Toeplitz residual.
 
-    The parts are not orthogonal, so that shares need not add up to 1. All are means over the pairs
-    (i, j) that some document has, each counting alike. Beside its mean over documents a part varies
-    with their content: `mean_share` is at most `share`.
+    The parts are not orthogonal, so shares need not add up to 1. All are means with equal weights
+    over the pairs (i, j) that any document has. A part also varies around its mean over documents,
+    so `mean_share` is at most `share`.
 
     Attributes:
-        share: mean square of each part over that of the logits, `[..., heads]`.
-        mean_share: the same with the part's mean over documents in place of the part.
-        residual: share of that mean that no Toeplitz matrix explains, in [0, 1].
-        All are 0 where they would be 0/0.
+        share: mean square of each part over the mean square of the logits, `[..., heads]`.
+        mean_share: likewise for the part's mean over documents.
+        residual: share of this mean that no Toeplitz matrix explains, in [0, 1]. All are 0 where
+        they would be 0/0.
     """
 
     share: LogitParts
@@ -157,21 +157,20 @@ def logit_parts(
 ) -> LogitParts:
     """Logits of queries and keys that are content plus position, term by term.
 
-    The sum is `attention_logits` of q_content + q_position and k_content + k_position, whatever the
-    encoding. Rotary hooks are linear and act on each part; for one that is not, the part of
-    position is hook(whole) − hook(content), which is the same where the hook is linear. Products
-    are at the highest precision, in float32 or wider.
+    The sum is `attention_logits` of q_content + q_position and k_content + k_position, for any
+    encoding. The part of position is hook(whole) − hook(content), which for a linear hook, such as
+    a rotary one, is hook(position). Products are at the highest precision, in float32 or wider.
 
     Args:
         encoding, params: encoding and parameters whose hooks `query`, `key` and `bias` act.
-        q_content: queries `[..., n_q, heads, head_dim]` as far as content makes them, unencoded.
+        q_content: content part of the queries `[..., n_q, heads, head_dim]`, unencoded.
         k_content: keys; query heads share them evenly where there are fewer.
-        q_position, k_position: terms that position adds to them.
+        q_position, k_position: position parts of queries and keys.
         q_positions, k_positions: `[..., n_q]`, or `[..., n_q, coordinates]`; the same for keys.
         scale: scale of the products, 1/√head_dim when None.
 
     Raises:
-        ValueError: where content and position differ in shape.
+        ValueError: content and position of different shapes.
 
     >>> one = jnp.ones((1, 1, 1))
     >>> i = jnp.arange(1)
@@ -183,13 +182,13 @@ def logit_parts(
     check_inner_products(encoding)
     i, j = centered_positions(encoding, q_positions, k_positions)
     check_queries_and_keys(jnp.asarray(q_content), jnp.asarray(k_content))
-    q, *q_parts = _hooked(encoding.query, params, "q", q_content, q_position, i)
-    k, *k_parts = _hooked(encoding.key, params, "k", k_content, k_position, j)
+    q, *q_parts = _encoded_parts(encoding.query, params, "q", q_content, q_position, i)
+    k, *k_parts = _encoded_parts(encoding.key, params, "k", k_content, k_position, j)
     k_parts = [repeat_heads(part, q.shape[-2]) for part in k_parts]
     scale = _scale(scale, q, jnp.shape(q_content)[-1])
     bias = encoding.bias(params, q, k, q_positions, k_positions)
     cc, cp, pc, pp = (scale * _products(a, b) for a in q_parts for b in k_parts)
-    return LogitParts(cc, cp, pc, pp, _full(bias, cc))
+    return LogitParts(cc, cp, pc, pp, _full_bias(bias, cc))
 
 
 def pair_logits(
@@ -204,10 +203,9 @@ def pair_logits(
     rotary_dim: int | None = None,
     scale: float | ArrayLike | None = None,
 ) -> PairLogits:
-    """Contribution of each pair of entries to the logits, under any encoding (xPos, axial, M-RoPE,
-    ...).
+    """Logits pair by pair: the contribution of each pair of entries, under any rotary encoding.
 
-    The sum is `attention_logits`. Queries and keys are encoded by the hooks and taken apart after.
+    The sum is `attention_logits`. The hooks encode queries and keys before they are split.
 
     Args:
         encoding, params: encoding and parameters whose hooks act.
@@ -223,35 +221,35 @@ def pair_logits(
     >>> parts.logits[0, :, 0, 1].tolist(), parts.total[0, 0, 1].item()
     ([1.0, 1.0], 2.0)
     """
-    q, k = _widened(q), _widened(k)
+    q, k = _wide_heads(q), _wide_heads(k)
     check_queries_and_keys(q, k)
     check_inner_products(encoding)
     i, j = centered_positions(encoding, q_positions, k_positions)
     width = q.shape[-1]
     q, k = encoding.query(params, q, i), encoding.key(params, k, j)
     scale = _scale(scale, q, width)
-    products, rest = _paired(q, k, q.shape[-1] if rotary_dim is None else rotary_dim, layout)
+    products, rest = _pair_products(q, k, q.shape[-1] if rotary_dim is None else rotary_dim, layout)
     bias = encoding.bias(params, q, k, q_positions, k_positions)
-    return PairLogits(scale * products, scale * rest, _full(bias, rest))
+    return PairLogits(scale * products, scale * rest, _full_bias(bias, rest))
 
 
 @partial(jax.jit, static_argnames="causal")
 def sum_parts(
     parts: LogitParts, mask: Bool[ArrayLike, "... n"] | None = None, *, causal: bool = False
 ) -> PartSums:
-    """Sums of the parts of self-attention logits over documents, to be averaged position by pair.
+    """Sums of the parts of self-attention logits over documents, for each pair of positions.
 
     All axes before the heads are documents. Layers are summed apart under `vmap`.
 
     Args:
         parts: result of `logit_parts`, n_q = n_k.
-        mask: tokens that there are, `[..., n]`, broadcasting against the documents; all when None.
-            What the logits are elsewhere, be it NaN, is not looked at.
+        mask: true at tokens, `[..., n]`, broadcasting against the documents; all when None. Logits
+            elsewhere, even NaN, are never read.
         causal: whether pairs with j > i are left out.
 
     Raises:
-        ValueError: for logits that are not square or parts of different shapes, or a mask that does
-            not fit or is not boolean.
+        ValueError: logits that are not square, parts of different shapes, or a mask that does not
+            fit or is not boolean.
 
     >>> x, i = jnp.ones((3, 2, 1, 1)), jnp.arange(2)
     >>> parts = logit_parts(Encoding(), (), x, x, x, x, q_positions=i, k_positions=i)
@@ -272,20 +270,20 @@ def sum_parts(
             f"of tokens, [..., {n}], without the axis of the heads"
         )
     mask = jnp.broadcast_to(mask, (*documents, n))
-    seen = mask[..., :, None] & mask[..., None, :]
+    valid_pairs = mask[..., :, None] & mask[..., None, :]
     if causal:
-        seen &= expand_rank(jnp.tri(n, dtype=bool), seen.ndim)
+        valid_pairs &= expand_rank(jnp.tri(n, dtype=bool), valid_pairs.ndim)
     axes = tuple(range(len(documents)))
 
-    def clear(x):  # before it is squared, or what is not finite comes back through derivatives
-        return jnp.where(seen[..., None, :, :], x, jnp.zeros((), x.dtype))
+    def clear(x):  # before squaring, or numbers that are not finite return through derivatives
+        return jnp.where(valid_pairs[..., None, :, :], x, jnp.zeros((), x.dtype))
 
     parts = jax.tree.map(clear, parts)
     return PartSums(
         parts=jax.tree.map(lambda x: jnp.sum(x, axis=axes), parts),
         squares=jax.tree.map(lambda x: jnp.sum(x**2, axis=axes), parts),
         total_squares=jnp.sum(parts.total**2, axis=axes),
-        counts=jnp.sum(seen, axis=axes, dtype=jnp.int32),
+        counts=jnp.sum(valid_pairs, axis=axes, dtype=jnp.int32),
     )
 
 
@@ -293,8 +291,8 @@ def sum_parts(
 def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
     """Share of each part in the mean squared logits of each head, and its Toeplitz residual.
 
-    Pairs that no document has are left out. For softmax a number added to a whole row of logits is
-    nothing, but here it counts.
+    Pairs that no document has are left out. A constant added to a row of logits counts, although
+    softmax ignores it.
 
     >>> x, i = jnp.ones((1, 3, 1, 1)), jnp.arange(3)
     >>> parts = logit_parts(Encoding(), (), x, 0 * x, x, 0 * x, q_positions=i, k_positions=i)
@@ -302,15 +300,15 @@ def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
     >>> shares.share.content_content.tolist(), shares.residual.content_content.tolist()
     ([1.0], [0.0])
     """
-    seen = jnp.broadcast_to((means.counts > 0)[..., None, :, :], means.total_squares.shape)
+    valid_pairs = jnp.broadcast_to((means.counts > 0)[..., None, :, :], means.total_squares.shape)
     size = jnp.sum(means.total_squares, axis=(-2, -1))
 
     def share(squares):
         return jnp.sum(squares, axis=(-2, -1)) / jnp.where(size == 0, 1.0, size)
 
     def residual(mean):
-        nearest = toeplitz_matrix(diagonal_means(mean, mask=seen))
-        nearest = jnp.where(seen, nearest, jnp.zeros((), nearest.dtype))
+        nearest = toeplitz_matrix(diagonal_means(mean, mask=valid_pairs))
+        nearest = jnp.where(valid_pairs, nearest, jnp.zeros((), nearest.dtype))
         return jnp.vectorize(unexplained_share, signature="(n,n),(n,n)->()")(mean, nearest)
 
     return ToeplitzShares(
@@ -320,7 +318,7 @@ def toeplitz_shares(means: PartMeans) -> ToeplitzShares:
     )
 
 
-def _hooked(
+def _encoded_parts(
     hook: Callable[[Params, ArrayLike, ArrayLike], Array],
     params: Params,
     name: str,
@@ -328,19 +326,19 @@ def _hooked(
     position: ArrayLike,
     positions: ArrayLike,
 ) -> tuple[Array, Array, Array]:
-    """Encoded: the whole, the part of content, the part of position."""
+    """The encoded whole, its part of content, and its part of position."""
     if jnp.shape(content) != jnp.shape(position):
         raise ValueError(
             f"{name}_content has shape {jnp.shape(content)}, {name}_position "
             f"{jnp.shape(position)}: pass both [..., n, heads, head_dim]"
         )
-    content, position = _widened(content), _widened(position)
+    content, position = _wide_heads(content), _wide_heads(position)
     encoded = hook(params, content + position, positions)
     alone = hook(params, content, positions)
     return encoded, alone, encoded - alone
 
 
-def _widened(x: ArrayLike) -> Array:
+def _wide_heads(x: ArrayLike) -> Array:
     """Queries or keys in float32 or wider."""
     x = jnp.asarray(x)
     if x.ndim < 3 or not jnp.issubdtype(x.dtype, jnp.floating):
@@ -351,7 +349,7 @@ def _widened(x: ArrayLike) -> Array:
 
 
 def _scale(scale: float | ArrayLike | None, q: Array, width: int) -> Array:
-    """The scale, 1/√width of heads before the encoding when None, in the dtype of q."""
+    """The scale in the dtype of q; when None, 1/√head_dim of the unencoded heads."""
     return jnp.asarray(width**-0.5 if scale is None else scale, q.dtype)
 
 
@@ -359,14 +357,14 @@ def _products(q: Array, k: Array) -> Float[Array, "... heads n_q n_k"]:
     return jnp.einsum("...qhd,...khd->...hqk", q, k, precision="highest")
 
 
-def _full(bias: Array | None, logits: Array) -> Float[Array, "... heads n_q n_k"]:
-    """The bias in the shape of the logits; 0 where there is none."""
+def _full_bias(bias: Array | None, logits: Array) -> Float[Array, "... heads n_q n_k"]:
+    """The bias in the shape of the logits; 0 without a bias."""
     if bias is None:
         return jnp.zeros_like(logits)
     return jnp.broadcast_to(expand_rank(bias, logits.ndim, logits.dtype), logits.shape)
 
 
-def _paired(q: Array, k: Array, rotary_dim: int, layout: Layout) -> tuple[Array, Array]:
+def _pair_products(q: Array, k: Array, rotary_dim: int, layout: Layout) -> tuple[Array, Array]:
     """Products of each pair of entries, and of the entries in no pair."""
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"queries are {q.shape[-1]} wide and keys {k.shape[-1]}: pass one width")

@@ -1,4 +1,4 @@
-"""Largest singular values: of matrices, and of the derivative of a function without its matrix."""
+"""Largest singular values: of matrices, and of derivatives, by the power method."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,18 +13,19 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.spectral.toeplitz import inexact
 
-_SQUARINGS = 32  # two to the power of that many steps of the power method
-_LEAST = 20  # products before a small residual is believed
+_SQUARINGS = 32  # each squaring doubles the steps of the power method
+_LEAST = 20  # products before a small residual is trusted
 
 
 class OperatorNorm(NamedTuple):
-    """The largest singular value of a derivative, as far as the power method has come.
+    """The largest singular value of a derivative, from the power method.
 
     Attributes:
-        value: ‖J v‖ for the unit vector v found: never above the largest singular value, but for
-            rounding.
-        residual: ‖JᵀJ v − value² v‖ / value²: value² is that near an eigenvalue of JᵀJ, perhaps
-            not the largest. 0 where J v is 0; NaN where J v or JᵀJ v is not finite.
+        value: ‖J v‖ for the final unit vector v: up to rounding, never above the largest singular
+            value.
+        residual: ‖JᵀJ v − value² v‖ / value², which bounds the relative distance of value² to an
+            eigenvalue of JᵀJ, perhaps not the largest. 0 where J v is 0; NaN where J v or JᵀJ v is
+            not finite.
         iterations: products with JᵀJ.
     """
 
@@ -35,14 +36,14 @@ class OperatorNorm(NamedTuple):
 
 @jax.jit
 def spectral_norm(A: Real[ArrayLike, "... m n"]) -> Float[Array, "..."]:
-    """The largest singular value of every matrix, by products alone (no LAPACK, also in batches).
+    """Spectral norm: the largest singular value of every matrix, by products alone, without LAPACK.
 
-    By the power method, squared: from above, and off by less than log(min(m, n))/2³² of it beside
-    rounding. Matrices are scaled by powers of two, so that squares neither overflow nor vanish.
-    The gradient is u vᵀ; a mean of these over singular values that are equal to the largest (with
-    equal weights but for rounding, which prefers some: a subgradient in any case), and 0 for a
-    matrix of zeros. Second derivatives hold where the largest singular value is simple. The norm
-    is inf where an entry is infinite and NaN where one is NaN, and derivatives are NaN at both.
+    Repeated squaring of the power method gives an upper bound within log(min(m, n))/2³² of the
+    value, relatively, besides rounding. Matrices are scaled by powers of two, so squares neither
+    overflow nor vanish. The gradient is u vᵀ, or a mean of these over singular values equal to the
+    largest. Rounding may make their weights unequal, which still gives a subgradient. It is 0 for a
+    matrix of zeros. Second derivatives are right where the largest singular value is simple. The
+    norm is inf if an entry is infinite and NaN if one is NaN; derivatives are NaN in both cases.
 
     >>> spectral_norm(jnp.array([[3.0, 0.0], [4.0, 0.0], [0.0, 1.0]])).round(6).item()
     5.0
@@ -53,8 +54,8 @@ def spectral_norm(A: Real[ArrayLike, "... m n"]) -> Float[Array, "..."]:
     return _largest(A if A.shape[-2] >= A.shape[-1] else jnp.swapaxes(A, -1, -2))
 
 
-# As a derivative of its own: through the scale it would overflow, and through 2³² multiplications
-# of the trace it would not be u vᵀ.
+# A custom derivative: differentiating the scale would overflow, and differentiating 2³²
+# multiplications of the trace would not give u vᵀ.
 @jax.custom_jvp
 def _largest(A: Array) -> Array:
     return _largest_and_gradient(A)[0]
@@ -70,8 +71,8 @@ def _largest_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, 
 # steps of the power method from every start at once, with rounding that counts less at each. What
 # G^p / tr G^p tends to is P, the mean of vvᵀ over the largest singular values, and ∂σ₁² = tr(P ∂G).
 def _largest_and_gradient(A: Array) -> tuple[Array, Array]:
-    """σ₁ and A P / √tr(P AᵀA), for matrices that are not wider than high."""
-    near, powers = _near_one(A, axes=(-2, -1))
+    """σ₁ and A P / √tr(P AᵀA), for matrices with at least as many rows as columns."""
+    near, powers = _scaled_to_one(A, axes=(-2, -1))
     G = jnp.einsum("...ki,...kj->...ij", near, near, precision="highest")
     above, P = _dominant(G)
     within = safe_sqrt(jnp.sum(P * G, axis=(-2, -1)))
@@ -102,9 +103,9 @@ def _dominant(G: Array) -> tuple[Array, Array]:
 
 
 # 2^e of the largest float is the largest power of two, but 2^(−e) is below what counts as normal,
-# and processors take that for 0: hence two factors. (Of A / size compilers make A · (1 / size).)
-def _near_one(A: Array, *, axes: tuple[int, ...]) -> tuple[Array, tuple[Array, Array]]:
-    """A over a power of two, exactly, its largest entry in [1, 2); and two factors of that."""
+# and processors flush that to 0: hence two factors. (Compilers turn A / size into A · (1 / size).)
+def _scaled_to_one(A: Array, *, axes: tuple[int, ...]) -> tuple[Array, tuple[Array, Array]]:
+    """A over a power of two, with its largest entry in [1, 2), and two factors of the power."""
     largest = lax.stop_gradient(jnp.max(jnp.abs(A), axis=axes, keepdims=True, initial=0))
     exponent = jnp.frexp(largest)[1] - 1
     half = exponent // 2
@@ -126,25 +127,25 @@ def operator_norm(
     tolerance: float = 1e-4,
     max_iterations: int = 500,
 ) -> OperatorNorm:
-    """The largest singular value of the derivative J of f at x, from products with J and Jᵀ.
+    """Operator norm: the largest singular value of the derivative J of f at x, without a matrix.
 
-    The power method on JᵀJ from a random start, for 20 products at least and until the residual is
-    at most `tolerance`. The value is a lower bound of the largest singular value, and so of the
-    Lipschitz constant of f in the Euclidean norm of all entries. Equal singular values are no harm.
-    A residual is small near any singular value: where the largest is a little above many others, a
-    start that has little of it may stop at those (of 512, the largest 5 % above the rest, with a
-    probability of 0.3 %; 1 % above, 7 %). Several keys, or a smaller tolerance, tell. Under `vmap`
-    all run until the last is done.
+    It runs the power method on JᵀJ from a random start, for at least 20 products and until the
+    residual is at most `tolerance`. The value is a lower bound of the largest singular value, and
+    so of the Lipschitz constant of f in the Euclidean norm of all entries. Equal singular values do
+    no harm. The residual is small near any singular value. If the largest is only slightly above
+    many others, the iteration may stop at those: among 512, with probability 0.3 % if the largest
+    is 5 % above the rest, and 7 % if it is 1 % above. Several keys, or a smaller tolerance, show
+    it. Under `vmap` all run until the last is done.
 
     Args:
-        f: function of one array, to one array; compiled once for the same function.
+        f: function from one array to one array; compiled once for the same function.
         x: point to differentiate at; float32 or float64.
         key: PRNG key of the start.
         tolerance: tolerance of the residual.
-        max_iterations: largest number of iterations; the value reached is in the result.
+        max_iterations: largest number of iterations.
 
     Raises:
-        ValueError: for an x that is not float32 or wider, or a limit below 1.
+        ValueError: an x that is not float32 or wider, or a limit below 1.
 
     >>> A = jnp.array([[3.0, 0.0], [4.0, 0.0], [0.0, 1.0]])
     >>> norm = operator_norm(lambda x: A @ x, jnp.ones(2), key=jax.random.key(0))
@@ -156,11 +157,11 @@ def operator_norm(
         raise ValueError(f"x is {x.dtype}: pass float32 or float64")
     if max_iterations < 1:
         raise ValueError(f"max_iterations is {max_iterations}: pass at least 1")
-    return _by_power_method(x, key, tolerance, max_iterations, f=f)
+    return _power_method(x, key, tolerance, max_iterations, f=f)
 
 
 @partial(jax.jit, static_argnames="f")
-def _by_power_method(
+def _power_method(
     x: Array,
     key: Array,
     tolerance: float | Array,
@@ -168,6 +169,7 @@ def _by_power_method(
     *,
     f: Callable[[Array], Array],
 ) -> OperatorNorm:
+    """Power method on JᵀJ, by forward and transposed products of the linearised f."""
     _, push = jax.linearize(f, x)
     pull = jax.linear_transpose(push, x)
 
@@ -194,7 +196,7 @@ def _by_power_method(
 
 def _unit(x: Array) -> tuple[Array, Array, tuple[Array, Array]]:
     """x/‖x‖, and ‖x‖ as a number near 1 and two powers of two; 0 for 0."""
-    near, powers = _near_one(x, axes=tuple(range(x.ndim)))
+    near, powers = _scaled_to_one(x, axes=tuple(range(x.ndim)))
     size = jnp.linalg.norm(near.ravel())
     return near / jnp.where(size == 0, 1, size), size, powers
 
@@ -204,7 +206,7 @@ def largest_quotient(
     x: Float[ArrayLike, "pairs *shape"],
     y: Float[ArrayLike, "pairs *shape"],
 ) -> Float[Array, ""]:
-    """max ‖f(x) − f(y)‖/‖x − y‖ over pairs: another lower bound of the Lipschitz constant of f.
+    """Largest quotient ‖f(x) − f(y)‖/‖x − y‖ over pairs, a lower bound of the Lipschitz constant.
 
     Pairs of equal arguments count as 0.
 

@@ -1,4 +1,4 @@
-"""Profiles of attention: entropy, distance, and the share of near tokens and of the first."""
+"""Attention profiles: entropy, mean distance, and the shares of near keys and of the first key."""
 
 from functools import partial
 from typing import NamedTuple
@@ -16,12 +16,12 @@ PerQuery = Float[Array, "... heads n_q"]
 
 
 class AttentionProfile(NamedTuple):
-    """Statistics of each query's attention weights; all 0 for a query that may look nowhere.
+    """Statistics of each query's attention weights; all 0 for a query without a key.
 
     Attributes:
         entropy: entropy in nats, `attention_entropy`.
         evenness: entropy over the largest it could be, in [0, 1], `attention_evenness`.
-        distance: mean, in positions, `attention_distance`.
+        distance: mean distance in positions, `attention_distance`.
         near: share of weight within the window, in [0, 1], `near_share`.
         first: share of weight on the first key, in [0, 1], `first_share`.
     """
@@ -42,13 +42,13 @@ def attention_profile(
     q_positions: ArrayLike | None = None,
     k_positions: ArrayLike | None = None,
 ) -> AttentionProfile:
-    """Statistics of this module together, `[..., heads, n_q]`.
+    """All statistics of this module at once, `[..., heads, n_q]`.
 
     Args:
-        weights: attention weights, rows of which sum to 1, or to 0 where all keys are masked; such
-            as a transformer gives with `trace=True`.
-        window, mask, q_positions, k_positions: arguments of the functions of each measure, as are
-            errors.
+        weights: attention weights, such as a transformer returns with `trace=True`; rows sum to 1,
+            or to 0 where all keys are masked.
+        window, mask, q_positions, k_positions: arguments of the single functions, which also raise
+            the errors.
 
     >>> causal = jnp.tri(4, dtype=bool)
     >>> even = jaxpe.attention_weights(jnp.zeros((1, 4, 4)), causal)
@@ -70,35 +70,34 @@ def attention_profile(
 
 @jax.jit
 def attention_entropy(weights: Weights) -> PerQuery:
-    """H_i = −Σ_j a_ij log a_ij in nats: from 0, one key, to log n_k, all alike.
+    """Attention entropy H_i = −Σ_j a_ij log a_ij in nats, from 0 (one key) to log n_k (all equal).
 
-    exp(H_i) is the effective number of keys that the query attends to. Weights of 0, and those
-    below the smallest normal number, count as 0 with derivative 0, so that masked keys have no
-    effect. Towards 0 the derivative by a weight grows as −log a (but not that by a logit). A weight
-    of NaN gives NaN.
+    exp(H_i) is the effective number of keys that the query attends to. Weights below the smallest
+    normal number count as 0 with derivative 0, so masked keys have no effect. Towards 0 the
+    derivative by a weight grows as −log a; the derivative by a logit does not. A weight of NaN
+    gives NaN.
 
     >>> jnp.exp(attention_entropy(jnp.asarray([[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]])))[0].tolist()
     [2.0, 1.0]
     """
     a = _wide(weights)
-    none = a < jnp.finfo(a.dtype).tiny  # not so of NaN, which passes
-    # Before the logarithm too: the derivative of what is left out would else be 0 · inf.
+    none = a < jnp.finfo(a.dtype).tiny  # false for NaN, which passes
+    # Before the logarithm too: otherwise the derivative of excluded weights would be 0 · inf.
     return jnp.sum(jnp.where(none, 0, -a * jnp.log(jnp.where(none, 1, a))), axis=-1)
 
 
 @jax.jit
 def attention_evenness(weights: Weights, mask: Bool[ArrayLike, "..."] | None = None) -> PerQuery:
-    """H_i / log of the number of keys that the query may attend to, in [0, 1] (Pielou 1966).
+    """Attention evenness: H_i over the log of the number of keys allowed, in [0, 1] (Pielou 1966).
 
-    So queries with few keys before them compare with those that have many. 0 for a query with one
-    key, or none, which has no choice.
+    It makes queries with few and with many keys comparable. 0 for a query with at most one key.
 
     Args:
         weights: attention weights, 0 where the mask is false.
-        mask: true where a query may look, broadcasting to the weights; all keys when None.
+        mask: true where a query may attend, broadcasting to the weights; all keys when None.
 
     Raises:
-        ValueError: for a mask that is not boolean, or does not broadcast to the weights.
+        ValueError: a mask that is not boolean, or does not broadcast to the weights.
 
     >>> weights = jnp.asarray([[[1.0, 0.0], [0.5, 0.5]]])
     >>> attention_evenness(weights, jnp.tri(2, dtype=bool))[0].round(4).tolist()
@@ -116,15 +115,15 @@ def attention_evenness(weights: Weights, mask: Bool[ArrayLike, "..."] | None = N
 def attention_distance(
     weights: Weights, *, q_positions: ArrayLike | None = None, k_positions: ArrayLike | None = None
 ) -> PerQuery:
-    """Σ_j a_ij |i − j|, in positions.
+    """Mean attention distance Σ_j a_ij |i − j|, in positions.
 
     Args:
         weights: attention weights.
-        q_positions, k_positions: i, j, `[..., n]` with the axes before heads; indices when None.
+        q_positions, k_positions: i and j, `[..., n]` with the axes before heads; indices when None.
 
     Raises:
-        ValueError: for positions of other lengths than the weights have, and for none where there
-            are not as many queries as keys (as with a cache).
+        ValueError: positions of other lengths than the weights, or no positions where the numbers
+            of queries and keys differ (as with a cache).
 
     >>> attention_distance(jnp.asarray([[[1.0, 0.0], [0.25, 0.75]]]))[0].tolist()
     [0.0, 0.25]
@@ -149,7 +148,7 @@ def near_share(
         q_positions, k_positions: arguments of `attention_distance`.
 
     Raises:
-        ValueError: for a negative window, and as `attention_distance`.
+        ValueError: a negative window, or as `attention_distance`.
 
     >>> near_share(jnp.asarray([[[1.0, 0.0], [0.25, 0.75]]]), window=0)[0].tolist()
     [1.0, 0.75]
@@ -164,8 +163,8 @@ def near_share(
 def first_share(weights: Weights, *, keys: int = 1) -> PerQuery:
     """Share of each query's weight on the first keys: the sink of Xiao et al. (2023).
 
-    With padding on the left these are padding. Fewer than one key, or more than there are, raise
-    `ValueError`.
+    With padding on the left these keys are padding. A count below 1 or above the number of keys
+    raises `ValueError`.
 
     >>> first_share(jnp.asarray([[[1.0, 0.0], [0.25, 0.75]]]))[0].tolist()
     [1.0, 0.25]
@@ -177,7 +176,7 @@ def first_share(weights: Weights, *, keys: int = 1) -> PerQuery:
 
 
 def _wide(weights: ArrayLike) -> Array:
-    """float32 or wider: sums of hundreds of bfloat16 numbers lose what they add."""
+    """Weights in float32 or wider: sums of hundreds of bfloat16 numbers lose small terms."""
     weights = jnp.asarray(weights)
     if weights.ndim < 3:
         raise ValueError(f"weights have shape {weights.shape}: pass [..., heads, n_q, n_k]")
@@ -197,12 +196,12 @@ def _distances(
     j = _positions(k_positions, n_k, "k_positions", weights.ndim)
     if i.dtype != j.dtype:
         i, j = i.astype(weights.dtype), j.astype(weights.dtype)
-    # Subtracted as integers where they are: float32 ends at 2²⁴.
+    # Integers are subtracted as integers: float32 is exact only up to 2²⁴.
     return jnp.abs(i[..., :, None] - j[..., None, :]).astype(weights.dtype)
 
 
 def _positions(positions: ArrayLike | None, n: int, name: str, ndim: int) -> Array:
-    """`[..., 1, n]`, the 1 for heads, with one axis fewer than the weights."""
+    """Positions `[..., 1, n]`, 1 for the heads, with one axis fewer than the weights."""
     if positions is None:
         positions = jnp.arange(n, dtype=jnp.int32)
     positions = as_positions(positions)

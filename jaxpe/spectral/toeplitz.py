@@ -1,7 +1,7 @@
 """Toeplitz matrices by their diagonals, their symbols, and Szegő's theorem at finite size.
 
-A Toeplitz matrix T_ij = t_{j−i} is held as its diagonals, `[2n − 1]`, from t_{−(n−1)}, the lower
-left corner, to t_{n−1}; t_0 stands in the middle.
+A Toeplitz matrix T_ij = t_{j−i} is represented by its diagonals, `[2n − 1]`, from t_{−(n−1)}, the
+lower left corner, to t_{n−1}, with t_0 in the middle.
 """
 
 from functools import partial
@@ -22,13 +22,13 @@ Kind = Literal["eigenvalues", "singular"]
 
 
 class Szego(NamedTuple):
-    """The spectrum of a section of a Toeplitz matrix beside its symbol.
+    """The spectrum of a section of a Toeplitz matrix, compared with its symbol.
 
     Attributes:
         values: eigenvalues or singular values of the n × n section, descending.
         samples: the symbol (singular values: its modulus) at the frequencies 2πk/n, descending.
-        distance: mean |values − samples| over the range of both together, in [0, 1]; 0 where all
-            are equal.
+        distance: mean |values − samples| over the joint range of both, in [0, 1]; 0 where all are
+            equal.
     """
 
     values: Float[Array, "... n"]
@@ -42,15 +42,15 @@ def diagonal_means(
 ) -> Float[Array, "... diagonals"]:
     """The mean t_k of each diagonal j − i = k, `[..., 2n − 1]` from k = −(n − 1) to n − 1.
 
-    They are the diagonals of `toeplitz_projection(A)`; a diagonal of equal entries keeps them to
-    the last digit.
+    They are the diagonals of `toeplitz_projection(A)`; equal entries are preserved to the last
+    digit.
 
     Args:
-        mask: entries that count, such as `np.tri(n, dtype=bool)` for causal logits. The others are
-            not looked at, be they −inf. A diagonal on which nothing counts is 0.
+        mask: entries that count, such as `np.tri(n, dtype=bool)` for causal logits. Other entries,
+            even −inf, are never read. A diagonal without an entry that counts is 0.
 
     Raises:
-        ValueError: for a matrix that is not square, or a mask that is not boolean.
+        ValueError: a matrix that is not square, or a mask that is not boolean.
 
     >>> A = np.array([[1.0, 9.0], [4.0, 3.0]])
     >>> diagonal_means(A).tolist(), diagonal_means(A, mask=np.tri(2, dtype=bool)).tolist()
@@ -75,13 +75,13 @@ def toeplitz_matrix(
 
     Args:
         diagonals: t_k in the order of k, an odd number of them.
-        n: rows; as many as there are diagonals for when None. For fewer rows the far diagonals are
-            left out; for more they are 0, so that a few diagonals are a banded matrix of any size.
+        n: number of rows; (number of diagonals + 1)/2 when None. For fewer rows the far diagonals
+            are left out; for more they are 0, so a few diagonals make a banded matrix of any size.
 
     >>> toeplitz_matrix(np.array([4.0, 2.0, 9.0]), n=3).tolist()
     [[2.0, 9.0, 0.0], [4.0, 2.0, 9.0], [0.0, 4.0, 2.0]]
     """
-    t = _fitted(diagonals_of(diagonals), n)
+    t = _middle_diagonals(diagonals_of(diagonals), n)
     return t[..., diagonal_labels((t.shape[-1] + 1) // 2)]
 
 
@@ -92,7 +92,7 @@ def symbol(
     """The symbol f(ω) = Σ_k t_k e^{ikω}; its imaginary part is exactly 0 for a Hermitian T.
 
     Args:
-        diagonals: t_k; beyond those given they are 0.
+        diagonals: t_k; further diagonals are 0.
         frequencies: ω in radians a position.
 
     >>> f = symbol(np.array([1.0, 2.0, 1.0]), np.array([0.0, np.pi]))
@@ -106,7 +106,7 @@ def symbol(
     middle = t.shape[-1] // 2
     behind, before = t[..., middle + 1 :], t[..., :middle][..., ::-1]
     angles = jnp.arange(1, middle + 1, dtype=omega.dtype)[:, None] * omega[None, :]
-    # Even and odd part apart, so that what cancels does so before it is rounded.
+    # Even and odd parts separately, so that cancelling terms cancel before rounding.
     cos, sin = (f(angles).astype(t.dtype) for f in (jnp.cos, jnp.sin))
     even, odd = t[..., middle, None] + dot(behind + before, cos), dot(behind - before, sin)
     return even + 1j * odd if jnp.iscomplexobj(t) else lax.complex(even, odd)
@@ -119,19 +119,19 @@ def szego(
     """Compare the spectrum of the n × n section with the symbol at the n Fourier frequencies.
 
     For a bounded symbol the eigenvalues of Hermitian sections are distributed as f for n → ∞
-    (Szegő; Grenander & Szegő 1958), the singular values of any as |f| (Parter 1986, Avram 1988).
-    At finite n `distance` says how far that is off: for t_k = 0 beyond a bandwidth, of the order of
-    the bandwidth over n. It falls too where one eigenvalue outgrows all others, as for t_k = 1 or
-    −|k|, which have no such symbol: a small distance alone is no sign of one.
+    (Szegő; Grenander & Szegő 1958), and the singular values of any section as |f| (Parter 1986,
+    Avram 1988). At finite n `distance` measures the deviation; for a banded matrix it is of the
+    order of the bandwidth over n. It also falls if one eigenvalue outgrows all others, as for t_k =
+    1 or −|k|, which have no bounded symbol: a small distance alone does not prove one.
 
     Args:
-        diagonals: t_k; beyond those given they are 0.
+        diagonals: t_k; further diagonals are 0.
         n: rows of the section.
-        kind: "eigenvalues" of T, or of its `symmetric_part`, whose symbol is Re f; or "singular"
+        kind: "eigenvalues" of the `symmetric_part` of T, whose symbol is Re f, or "singular"
             values.
 
     Raises:
-        ValueError: for an n below 1, or an unknown kind.
+        ValueError: an n below 1, or an unknown kind.
 
     >>> band = np.array([1.0, 2.0, 1.0])
     >>> [round(szego(band, n=n).distance.item(), 3) for n in (8, 64)]
@@ -150,7 +150,7 @@ def szego(
 
 
 def symmetric_part(A: Num[ArrayLike, "... n n"]) -> Inexact[Array, "... n n"]:
-    """(A + Aᵀ)/2, or (A + A*)/2 where A is complex: all that the real part of x*Ax depends on.
+    """Symmetric part (A + A*)/2, on which alone the real part of x*Ax depends.
 
     >>> symmetric_part(np.array([[1.0, 2.0], [0.0, 1.0]])).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
@@ -163,17 +163,16 @@ def descending_values(A: Inexact[Array, "... n n"], kind: str) -> Float[Array, "
     """Eigenvalues of the symmetric part, or singular values."""
     check_kind(kind)
     if kind == "singular":
-        return _one_by_one(A, singular=True)
-    return _one_by_one(symmetric_part(A), singular=False)[..., ::-1]
+        return _matrix_spectra(A, singular=True)
+    return _matrix_spectra(symmetric_part(A), singular=False)[..., ::-1]
 
 
 @partial(jax.jit, static_argnames="singular")
-def _one_by_one(A: Array, *, singular: bool) -> Array:
-    """Singular values of every matrix, or eigenvalues; on a CPU of one matrix after another."""
+def _matrix_spectra(A: Array, *, singular: bool) -> Array:
+    """Singular values or eigenvalues of every matrix; on a CPU one matrix after another."""
 
-    # LAPACK's batches are shared out among the threads that run the program. Two decompositions of
-    # batches at once, each on one of two threads, wait for ever for a thread that is free (jaxlib
-    # 0.10, seen on two cores).
+    # LAPACK distributes a batch over the threads that run the program. Two batched decompositions
+    # at once, on two threads, deadlock while waiting for a free thread (jaxlib 0.10, on two cores).
     def values(A: Array) -> Array:
         if singular:
             return jnp.linalg.svd(A, compute_uv=False)
@@ -188,13 +187,13 @@ def _one_by_one(A: Array, *, singular: bool) -> Array:
 
 
 def check_kind(kind: str) -> None:
-    """Raise for a kind of spectrum that there is not."""
+    """Raise for an unknown kind of spectrum."""
     if kind not in ("eigenvalues", "singular"):
         raise ValueError(f"unknown kind {kind!r}: pass 'eigenvalues' or 'singular'")
 
 
 def square(A: ArrayLike) -> Array:
-    """The matrices, where they are square."""
+    """The matrices; raises unless they are square."""
     A = jnp.asarray(A)
     if A.ndim < 2 or A.shape[-1] != A.shape[-2] or A.shape[-1] < 1:
         raise ValueError(f"the matrix has shape {A.shape}: pass a square one, [..., n, n]")
@@ -202,7 +201,7 @@ def square(A: ArrayLike) -> Array:
 
 
 def inexact(x: ArrayLike) -> Array:
-    """A floating or complex array, of 32 bits a number at least."""
+    """A floating or complex array of at least 32 bits a number."""
     x = jnp.asarray(x)
     if jnp.iscomplexobj(x):
         return x
@@ -211,13 +210,13 @@ def inexact(x: ArrayLike) -> Array:
 
 
 def alike(*arrays: Array) -> tuple[Array, ...]:
-    """Arrays of one dtype, the widest of theirs; complex where one of them is."""
+    """Arrays cast to their widest dtype; complex if one of them is."""
     dtype = np.result_type(*(x.dtype for x in arrays))
     return tuple(x.astype(dtype) for x in arrays)
 
 
 def diagonals_of(diagonals: ArrayLike) -> Array:
-    """The diagonals, floating or complex, where there is a middle one."""
+    """The diagonals as floating or complex numbers; raises for an even number of them."""
     t = inexact(diagonals)
     if t.ndim < 1 or t.shape[-1] % 2 == 0:
         raise ValueError(
@@ -227,8 +226,8 @@ def diagonals_of(diagonals: ArrayLike) -> Array:
     return t
 
 
-def _fitted(t: Array, n: int | None) -> Array:
-    """The 2n − 1 middle diagonals, with zeros beyond those there are."""
+def _middle_diagonals(t: Array, n: int | None) -> Array:
+    """The 2n − 1 middle diagonals, padded with zeros."""
     size = (t.shape[-1] + 1) // 2
     if n is None:
         return t

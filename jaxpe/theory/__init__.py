@@ -74,8 +74,8 @@ __all__ = [
     "verdict",
 ]  # fmt: skip
 
-# Of any model and corpus, what `jaxpe audit` evaluates; in the order of their paper.
+# Statements about any model and corpus, which `jaxpe audit` evaluates, in the order of the paper.
 STATEMENTS = cirrincione2026.STATEMENTS
 
-# Of models built or trained for them, by their experiments.
+# Statements about models that their experiments build or train.
 STATEMENTS_ON_OWN_MODELS = (*kazemnejad2023.STATEMENTS, *li2025.STATEMENTS)

@@ -1,4 +1,4 @@
-"""Result of an audit of a published statement: both sides of every inequality, as numbers."""
+"""Audits of published statements: both sides of every inequality, as numbers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -17,10 +17,10 @@ Status = Literal[
 ]
 
 
-# Shown where a comparison is over no pairs: 0 ≤ 0.
+# Comparison without pairs: 0 ≤ 0.
 NOTHING_COMPARED = "Every divergence is infinite: nothing can be compared."
 
-# Sentence about a comparison with {lhs} and {rhs} in it, or its choice from the two sides.
+# A sentence with {lhs} and {rhs}, or a function from both sides to one.
 Sentence = str | Callable[["Comparison"], str]
 
 
@@ -29,17 +29,17 @@ def _evaluated_by_experiments(inputs: "AuditInputs") -> "Audit":
 
 
 class Statement(NamedTuple):
-    """A published statement, whether it holds in general, and how it is audited.
+    """A published statement, its status in general, and its audit.
 
     Attributes:
         name: name in its paper, such as "Lemma 16".
         title: subject, in a few words.
-        source: paper and place.
+        source: paper and section.
         claim: the statement.
-        status: whether it holds, in general, whatever a model or corpus says.
-        finding: why, and what is true instead.
-        sentences: sentence of each comparison of an audit, by "if", "then" or "instead" and its
-            name.
+        status: whether it holds in general, for any model or corpus.
+        finding: the reason, and what is true instead.
+        sentences: sentence of each comparison of an audit, by "if", "then" or "instead" and the
+            comparison's name.
         evaluate: audit of the statement on a model and a corpus.
     """
 
@@ -49,7 +49,7 @@ class Statement(NamedTuple):
     claim: str
     status: Status
     finding: str
-    sentences: Mapping[str, Sentence] = {}  # nobody adds to it
+    sentences: Mapping[str, Sentence] = {}  # never modified
     evaluate: "Callable[[AuditInputs], Audit]" = _evaluated_by_experiments
 
     def sentence(self, claim: str, sides: Any, *, number: Callable[[float], str] = str) -> str:
@@ -70,13 +70,13 @@ def if_compared(text: str) -> Sentence:
 
 
 class Comparison(NamedTuple):
-    """Two numbers that a hypothesis or conclusion puts in order.
+    """The two sides of an inequality in a hypothesis or conclusion.
 
     Attributes:
-        lhs: left side, to be at most rhs.
+        lhs: left side, claimed to be at most rhs.
         rhs: right side.
         slack: rhs − lhs; 0 between equal infinities.
-        holds: lhs ≤ rhs, up to the tolerance it was made with; false where either is NaN.
+        holds: lhs ≤ rhs, up to the tolerance of the comparison; false where either is NaN.
     """
 
     lhs: Float[Array, "*batch"]
@@ -90,37 +90,37 @@ class Audit(NamedTuple):
 
     Attributes:
         hypotheses: hypotheses by name.
-        conclusions: conclusions by name; of a statement for all pairs or triples, the worst one.
+        conclusions: conclusions by name; for statements about all pairs or triples, the worst one.
         measured: further measured numbers.
-        instead: comparisons that hold in place of the conclusions, or of a step to them.
+        instead: true comparisons that replace a conclusion, or a step of its proof.
     """
 
     hypotheses: dict[str, Comparison]
     conclusions: dict[str, Comparison]
     measured: dict[str, Array]
-    instead: dict[str, Comparison] = {}  # noqa: RUF012  # nobody adds to it
+    instead: dict[str, Comparison] = {}  # noqa: RUF012  # never modified
 
     def add_hypotheses(self, hypotheses: dict[str, Comparison]) -> "Audit":
-        """The audit with further hypotheses in front of its own."""
+        """The audit with further hypotheses before its own."""
         return self._replace(hypotheses=hypotheses | self.hypotheses)
 
 
 class AuditInputs(NamedTuple):
-    """A model and a corpus, as the statements see them.
+    """Inputs of all audits: a model and a corpus.
 
-    Gradients, kernel and forcing are those at P = 0.
+    Gradients, kernel and forcing are taken at P = 0.
 
     Attributes:
         mu: positional distributions.
         D: their Hellinger distances, uncorrected for noise.
-        position: squared distances of position alone, over the positions that have them.
+        position: squared distances of position alone, over the present positions.
         counts, nulls: counts in folds, of the documents and of shuffled ones.
         vectors: position vectors P of the model.
         embeddings: token embeddings.
         means: mean embeddings ē.
         query, key, value, output: projections of the first layer.
         gradients: gradients of the expected loss.
-        gradient_bound: largest gradient by what the first attention adds to the residual stream.
+        gradient_bound: largest gradient with respect to the first attention's output.
         alpha, forcing: kernel α and forcing b.
         reads_sum: whether the first attention reads embedding plus position vector.
         hidden: function of a row of tokens, the model without position vectors.
@@ -132,7 +132,7 @@ class AuditInputs(NamedTuple):
         temperature: τ of the softmax of the loss.
         layers: blocks of the model.
         reads_first: whether the model classifies by the first token.
-        no_other_order: whether nothing but position vectors tells the model an order.
+        no_other_order: whether only position vectors give the model an order.
     """
 
     mu: PositionalDistributions
@@ -194,7 +194,7 @@ def less_equal(
 ) -> Comparison:
     """Comparison lhs ≤ rhs of two numbers, up to `tolerance` times the larger of |lhs| and |rhs|.
 
-    `noise` is what rounding makes of their difference where they should be equal.
+    `noise` is the rounding error of their difference where they should be equal.
 
     >>> less_equal(1.0, 3.0).slack.item(), less_equal(1.0, 3.0).holds.item()
     (2.0, True)
@@ -224,7 +224,7 @@ def all_less_equal(
     tolerance: float = 0.0,
     noise: Float[ArrayLike, ""] | float = 0.0,
 ) -> Comparison:
-    """Comparison lhs ≤ rhs of many pairs: the one with the least slack, 0 ≤ 0 without pairs.
+    """Comparison lhs ≤ rhs of many pairs: the pair with the least slack; 0 ≤ 0 without pairs.
 
     `rhs` broadcasts to `lhs`.
 
@@ -243,10 +243,10 @@ def all_less_equal(
 
 
 def verdict(audit: Audit) -> str:
-    """Verdict of an audit on this model and corpus, in words (not under `jit`).
+    """Verdict of an audit in words (not under `jit`).
 
-    The statement is refuted where its hypotheses hold and a conclusion fails. What holds instead is
-    named only where it does not.
+    The statement is refuted if its hypotheses hold and a conclusion fails. Comparisons of `instead`
+    are named only if they fail.
 
     >>> no = less_equal(2.0, 1.0)
     >>> verdict(Audit({"A1": no}, {"(13)": no}, {}))

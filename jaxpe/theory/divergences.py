@@ -1,4 +1,4 @@
-"""Divergences between positional distributions, and the inequalities that hold between them.
+"""Divergences between positional distributions, and inequalities between them.
 
 d_H is the Hellinger distance of Cirrincione (2026), d_H² = Σ(√μ − √ν)², without a factor 1/2. No
 bound D_KL ≤ 2√2 d_H exists, as in its Corollary 15 (see `lemma_12`): what holds is D_KL ≤ C d_H²,
@@ -27,32 +27,33 @@ _SERIES = (*(4.0 * (-1) ** k / ((k - 1) * k * (k + 1)) for k in range(18, 1, -1)
 def kl_divergences(mu: Distributions) -> Float[Array, "n n"]:
     """Kullback–Leibler divergences D_KL(μ_i‖μ_j) in nats, in [0, ∞]; not symmetric.
 
-    inf where μ_i has a word that μ_j has not: with observed frequencies that is almost every pair,
-    so smooth them first. Pairs with an absent position are 0. Summed as μ_i log(μ_i/μ_j) − μ_i +
-    μ_j ≥ 0, which keeps the digits of near distributions. One row at a time, so memory is that of
-    μ; n² · vocab logarithms. The derivative with respect to a probability of 0 is taken as 0. Rows
-    that are no distributions are refused, and NaN inside `jit`.
+    It is inf where μ_i has a word that μ_j has not: with observed frequencies this is almost every
+    pair, so smooth them first. Pairs with an absent position are 0. It sums μ_i log(μ_i/μ_j) − μ_i
+    + μ_j ≥ 0, which keeps the digits of near distributions. Rows are computed one at a time, with
+    memory for one copy of μ; it takes n² · vocab logarithms. The derivative with respect to a
+    probability of 0 is defined as 0. Rows that are no distributions raise an error, and give NaN
+    inside `jit`.
 
     >>> kl_divergences(np.array([[0.5, 0.5], [1.0, 0.0]])).round(4).tolist()
     [[0.0, inf], [0.6931, 0.0]]
     """
     check_distributions(mu)
-    return _sum_over_words(as_distributions(mu), terms=_kl_terms)
+    return _word_sums(as_distributions(mu), terms=_kl_terms)
 
 
 def total_variation(mu: Distributions) -> Float[Array, "n n"]:
-    """‖μ_i − μ_j‖₁ = Σ_v |μ_i(v) − μ_j(v)|, in [0, 2] (no factor 1/2).
+    """Total variation ‖μ_i − μ_j‖₁ = Σ_v |μ_i(v) − μ_j(v)|, in [0, 2] (no factor 1/2).
 
     Pairs with an absent position are 0. One row at a time, as in `kl_divergences`.
 
     >>> total_variation(np.eye(2)).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
-    return _sum_over_words(as_distributions(mu), terms=_absolute_terms)
+    return _word_sums(as_distributions(mu), terms=_absolute_terms)
 
 
 def total_variation_bound(d: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batch"]:
-    """‖μ − ν‖₁ ≤ d_H √(4 − d_H²) ≤ 2 d_H, for d_H in [0, √2] (clipped to it).
+    """Upper bound ‖μ − ν‖₁ ≤ d_H √(4 − d_H²) ≤ 2 d_H, for d_H in [0, √2] (clipped to it).
 
     Cauchy–Schwarz on |√μ − √ν| · (√μ + √ν), whose second factor has the squared norm
     2 + 2 Σ√(μν) = 4 − d_H². Attained by (s, 1 − s) and (1 − s, s). Conversely d_H² ≤ ‖μ − ν‖₁.
@@ -65,15 +66,15 @@ def total_variation_bound(d: Float[ArrayLike, "*batch"] | float) -> Float[Array,
 
 
 def kl_ratio(ratio: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batch"]:
-    """g(x) = (x log x − x + 1) / (√x − 1)²: what D_KL is of d_H² at a ratio μ/ν = x ≥ 0.
+    """Ratio g(x) = (x log x − x + 1) / (√x − 1)² of D_KL to d_H² at μ/ν = x ≥ 0.
 
     g increases from g(0) = 1 through g(1) = 2 to inf, so for every μ and ν
 
         d_H² ≤ g(min μ/ν) d_H² ≤ D_KL(μ‖ν) ≤ g(max μ/ν) d_H².
 
     The upper constant is the least that depends on R = max μ/ν alone: take μ/ν = R on a word of
-    probability ν → 0, where nothing else counts. It sharpens 2 + log R (Yang and Barron 1998,
-    Lemma 4), with which it agrees at R = 1.
+    probability ν → 0. It sharpens 2 + log R (Yang and Barron 1998, Lemma 4), with which it agrees
+    at R = 1.
 
     >>> kl_ratio(np.array([0.0, 1.0, np.inf])).tolist()
     [1.0, 2.0, inf]
@@ -100,7 +101,7 @@ def kl_ratio(ratio: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batch"
 def kl_constant(
     least: Float[ArrayLike, "*batch"] | float, d: Float[ArrayLike, "*batch"] | float = 2.0**0.5
 ) -> Float[Array, "*batch"]:
-    """C(m, d_H) with D_KL(μ‖ν) ≤ C d_H², where m = `least` is the least probability of ν.
+    """Constant C(m, d_H) with D_KL(μ‖ν) ≤ C d_H², m = `least` the least probability of ν.
 
     C = g(R) of `kl_ratio` with √R = min(1/√m, 1 + d_H/√m). It needs m > 0 on the words of μ (inf
     otherwise). It tends to 2 as d_H → 0 at fixed m, and without d_H it is g(1/m), about
@@ -117,7 +118,7 @@ def kl_constant(
 
 
 def kl_lower_bound(d: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batch"]:
-    """D_KL ≥ −2 log(1 − d_H²/2) ≥ d_H², in [0, ∞], for d_H in [0, √2] (clipped to it).
+    """Lower bound D_KL ≥ −2 log(1 − d_H²/2) ≥ d_H², for d_H in [0, √2] (clipped to it).
 
     Jensen: −D_KL/2 = Σ μ log √(ν/μ) ≤ log Σ √(μν) = log(1 − d_H²/2).
 
@@ -129,7 +130,7 @@ def kl_lower_bound(d: Float[ArrayLike, "*batch"] | float) -> Float[Array, "*batc
 
 
 @partial(jax.jit, static_argnames="terms")
-def _sum_over_words(
+def _word_sums(
     mu: PositionalDistributions, *, terms: Callable[[Array, Array], Array]
 ) -> Float[Array, "n n"]:
     """Σ_v terms(μ_i(v), μ_j(v)) for all pairs present, one i at a time."""

@@ -1,7 +1,7 @@
 """Gradients of the expected loss by positions and attention logits, the subject of Appendix A.
 
-A model and its loss are two plain functions of one example, of which a Flax model has
-`jaxpe.nn.position_functions`.
+A model and its loss are two plain functions of one example; `jaxpe.nn.position_functions` makes
+them of a Flax model.
 """
 
 from collections.abc import Callable
@@ -31,10 +31,10 @@ class PositionGradients(NamedTuple):
         delta: E δ_ij by head.
         weights: E A_ij by head.
         forcing: b = −∂E[loss]/∂P.
-        through_logits: the part of b that goes through the first layer's logits. The rest goes
-            through its values and the residual stream.
-        by_means: the same part with each δ replaced by its mean, so that what correlates δ
-            with the tokens is left out.
+        through_logits: the part of b through the first layer's logits. The rest acts through its
+            values and the residual stream.
+        by_means: this part with each δ replaced by its mean, which leaves out its correlation with
+            the tokens.
     """
 
     delta: Float[Array, "heads n n"]
@@ -54,25 +54,25 @@ def position_gradients(
     occupied: Bool[ArrayLike, "examples n"] | None = None,
     batch_size: int = 8,
 ) -> PositionGradients:
-    """Differentiate the expected loss by positions, whole and through attention logits alone.
+    """Gradients of the expected loss by positions, in total and through attention logits alone.
 
     With δ of each example, b through the logits is −E Σ_hij δ_hij ∂L_hij/∂P, a vector-Jacobian
-    product: exact for every model, whatever stands before the logits. Expectations are over all
-    examples, padding included: that is the loss that trains P, and what padding masks has δ = 0.
-    Weights alone are averaged over the examples in which the query holds a token.
+    product that is exact for every model. Expectations are over all examples, padding included:
+    this loss trains P, and masked pairs have δ = 0. Only weights are averaged over the examples in
+    which the query holds a token.
 
     Args:
         loss: `(P, shift, example) -> scalar`, with `shift` `[heads, n, n]` added to the attention
             logits of the first layer; compiled once for the same functions.
         attention: `(P, example) -> (logits, weights)` of that layer, each `[heads, n, n]`, for the
             tokens that the loss sees (those with masked words, in a masked language model).
-        P: point to differentiate at; 0 for what the paper calls initialisation.
+        P: point to differentiate at; 0 is the paper's initialisation.
         examples: pytree of `[examples, ...]`.
         occupied: true where an example has a token; everywhere when None.
         batch_size: examples at a time; it bounds memory and changes nothing else.
 
     Raises:
-        ValueError: where attention does not give two arrays `[heads, n, n]`.
+        ValueError: an `attention` that does not return two arrays `[heads, n, n]`.
 
     >>> def logits(P, x):
     ...     return ((x + P) @ (x + P).T)[None]
@@ -91,27 +91,27 @@ def position_gradients(
     rows = (examples, occupied)
 
     def gradients(row: tuple[Any, Array]) -> dict[str, Array]:
-        example, here = row
+        example, present = row
         weights, back = _linearised(attention, P, example)
         by_P, delta = jax.grad(loss, argnums=(0, 1))(P, no_shift, example)
-        here = here.astype(P.dtype)
+        present = present.astype(P.dtype)
         return {
             "delta": delta,
-            "weights": weights.astype(P.dtype) * here[None, :, None],
+            "weights": weights.astype(P.dtype) * present[None, :, None],
             "forcing": -by_P,
             "through_logits": -back(delta),
-            "queries": here,
-            "pairs": here[:, None] * here[None, :],
+            "queries": present,
+            "pairs": present[:, None] * present[None, :],
         }
 
     mean = expectation(gradients, rows, batch_size)
-    # E[δ x] = Pr[both there] E[δ x | both there], and δ is 0 elsewhere.
+    # E[δ x] = Pr[both present] E[δ x | both present], and δ is 0 elsewhere.
     expected = mean["delta"] / jnp.where(mean["pairs"] > 0, mean["pairs"], 1.0)[None]
 
     def by_means(row: tuple[Any, Array]) -> Array:
-        example, here = row
-        there = (here[:, None] & here[None, :])[None]
-        return -_linearised(attention, P, example)[1](jnp.where(there, expected, 0.0))
+        example, present = row
+        pair_present = (present[:, None] & present[None, :])[None]
+        return -_linearised(attention, P, example)[1](jnp.where(pair_present, expected, 0.0))
 
     queries = jnp.where(mean["queries"] > 0, mean["queries"], 1.0)
     return PositionGradients(
@@ -126,7 +126,7 @@ def position_gradients(
 def mean_embeddings(
     mu: Distributions, embeddings: Float[ArrayLike, "vocab dim"]
 ) -> Float[Array, "n dim"]:
-    """ē_i = Σ_v μ_i(v) E(v); 0 for absent positions.
+    """Mean embeddings ē_i = Σ_v μ_i(v) E(v); 0 for absent positions.
 
     >>> mean_embeddings(np.array([[0.5, 0.5]]), np.array([[1.0, 0.0], [3.0, 2.0]])).tolist()
     [[2.0, 1.0]]
@@ -144,7 +144,7 @@ def forcing_of_means(
     query: Projection,
     key: Projection,
 ) -> Float[Array, "n dim"]:
-    """b as Lemmas 12 and 14 have it: −Σ_hk (δ_hik ē_k M_hᵀ + δ_hki ē_k M_h)/√d_k, M = W_Q W_Kᵀ.
+    """Forcing b of Lemmas 12 and 14, −Σ_hk (δ_hik ē_k M_hᵀ + δ_hki ē_k M_h)/√d_k, M = W_Q W_Kᵀ.
 
     The paper writes Mᵀ in both terms; ∂L_ki/∂p_i = x_k M/√d_k has M, which is another matrix
     unless M is symmetric.
@@ -157,13 +157,13 @@ def forcing_of_means(
     delta = jnp.asarray(delta)
     means, query, key = (jnp.asarray(x).astype(delta.dtype) for x in (means, query, key))
     highest = lax.Precision.HIGHEST
-    of_keys = jnp.einsum("hik,kd,dhc,ehc->ie", delta, means, key, query, precision=highest)
-    of_queries = jnp.einsum("hki,kd,dhc,ehc->ie", delta, means, query, key, precision=highest)
-    return -(of_keys + of_queries) / query.shape[-1] ** 0.5
+    key_term = jnp.einsum("hik,kd,dhc,ehc->ie", delta, means, key, query, precision=highest)
+    query_term = jnp.einsum("hki,kd,dhc,ehc->ie", delta, means, query, key, precision=highest)
+    return -(key_term + query_term) / query.shape[-1] ** 0.5
 
 
 def score_norms(query: Projection, key: Projection) -> Float[Array, " heads"]:
-    """‖M_h‖ = ‖W_Q,h W_K,hᵀ‖ (largest singular value), without forming `[dim, dim]`.
+    """Largest singular value ‖M_h‖ = ‖W_Q,h W_K,hᵀ‖ by head, without forming `[dim, dim]`.
 
     >>> score_norms(np.ones((4, 1, 1)), 3 * np.ones((4, 1, 1))).round(6).tolist()
     [12.0]
@@ -174,7 +174,7 @@ def score_norms(query: Projection, key: Projection) -> Float[Array, " heads"]:
 def product_norms(
     inward: Projection, outward: Float[ArrayLike, "heads head_dim dim2"]
 ) -> Float[Array, " heads"]:
-    """‖W_h U_h‖ (largest singular value) by head, as of values and output, W_V W_O.
+    """Largest singular value ‖W_h U_h‖ by head, such as of values and output, W_V W_O.
 
     >>> product_norms(np.ones((4, 1, 1)), 3 * np.ones((1, 1, 4))).round(6).tolist()
     [12.0]
@@ -187,7 +187,7 @@ def product_norms(
 
 
 def largest_norm(x: Float[ArrayLike, "n dim"]) -> Float[Array, ""]:
-    """‖x‖∞ = max ‖x_i‖ of rows.
+    """Largest norm of a row, ‖x‖∞ = max ‖x_i‖.
 
     >>> largest_norm(np.array([[3.0, 4.0], [0.0, 0.0]])).item()
     5.0

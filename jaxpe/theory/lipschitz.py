@@ -25,7 +25,7 @@ def largest_ratio(
         over: numerators ≥ 0.
         under: denominators ≥ 0.
         where: the pairs that count.
-        negligible: numerators up to it are 0, as rounding leaves of differences.
+        negligible: numerators up to it count as 0, as rounding errors of differences.
 
     >>> over, under = jnp.array([1.0, 0.0, 3.0]), jnp.array([2.0, 0.0, 0.0])
     >>> largest_ratio(over, under, where=jnp.array([True, True, False])).item()
@@ -46,7 +46,7 @@ def entry_slope(
     where: Bool[ArrayLike, "n n"],
     negligible: Float[ArrayLike, ""] | float = 0.0,
 ) -> Float[Array, ""]:
-    """max |K_il − K_jl| / d_ij over pairs of rows and all columns; in memory that of K.
+    """Largest slope max |K_il − K_jl| / d_ij over pairs of rows and all columns, in O(K) memory.
 
     Arguments as in `largest_ratio`.
 
@@ -67,7 +67,7 @@ def entry_slope(
 def vector_slope(
     x: Float[ArrayLike, "n dim"], D: Distances | Float[ArrayLike, "n n"]
 ) -> Float[Array, ""]:
-    """max ‖x_i − x_j‖ / d_ij over pairs present; differences that rounding explains are 0.
+    """Largest slope max ‖x_i − x_j‖ / d_ij over pairs present; rounding errors count as 0.
 
     >>> vector_slope(jnp.array([[0.0], [3.0]]), jnp.array([[0.0, 2.0], [2.0, 0.0]])).item()
     1.5

@@ -13,9 +13,9 @@ from jaxpe.geometry.distances.matrices import floating
 
 
 class MonotoneFit(NamedTuple):
-    """The best monotone functions of x, in least squares, by their values at each x.
+    """Isotonic regressions: the best monotone functions of x, by their values at each x.
 
-    Shares explained are those of the variance of y, in [0, 1]; 1 for constant y.
+    Shares explained are shares of the variance of y, in [0, 1]; 1 for constant y.
 
     Attributes:
         increasing: float `[m]`, the best increasing function.
@@ -37,13 +37,14 @@ def monotone_fit(
     *,
     where: Bool[ArrayLike, "..."] | None = None,
 ) -> MonotoneFit:
-    """Fit y `[m]` by increasing and by decreasing functions of x `[m]`; equal x, equal values.
+    """Isotonic regression of y `[m]` on x `[m]`, increasing and decreasing; equal x, equal values.
 
-    Isotonic regression by pooling adjacent violators (Ayer et al. 1955).
+    It pools adjacent violators (Ayer et al. 1955).
 
     Args:
         x, y: `[m]`, m ≥ 1.
-        where: bool `[m]`, which of them count; all when None. Fits at the others mean nothing.
+        where: bool `[m]`, the entries that count; all when None. Fits at other entries are
+            meaningless.
 
     Raises:
         ValueError: shapes other than two of the same `[m]`, or no entries.
@@ -60,8 +61,8 @@ def monotone_fit(
             f"x has shape {x.shape} and y {y.shape}: pass two of the same [m], with m ≥ 1"
         )
     counts = jnp.ones(x.shape, bool) if where is None else jnp.asarray(where)
-    increasing, decreasing = _increasing(x, y, counts), -_increasing(x, -y, counts)
-    shares = (_explained(y, fitted, counts) for fitted in (increasing, decreasing))
+    increasing, decreasing = _isotonic_fit(x, y, counts), -_isotonic_fit(x, -y, counts)
+    shares = (_explained_share(y, fitted, counts) for fitted in (increasing, decreasing))
     return MonotoneFit(increasing, decreasing, *shares)
 
 
@@ -74,16 +75,15 @@ def explained_by_chance(
     orders: int = 200,
     level: float = 0.05,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Share of y that monotone functions of x explain once rows and columns of y are in random
-    order.
+    """Permutation null of `monotone_fit`: shares explained with rows and columns of y shuffled.
 
     The 1 − `level` quantiles of the shares explained by increasing and by decreasing functions,
-    over pairs i < j: a share below its quantile is no sign that y depends on x. Entries of one row
-    move together, as they must (Mantel 1967).
+    over pairs i < j: a share below its quantile is no evidence that y depends on x. Entries of one
+    row move together, as in Mantel (1967).
 
     Args:
         x, y: symmetric, `[n, n]`.
-        key: draws the orders.
+        key: PRNG key of the orders.
         orders: number of random orders.
         level: level, in (0, 1).
 
@@ -111,7 +111,7 @@ def explained_by_chance(
     return up, down
 
 
-def _explained(y: Array, fitted: Array, counts: Array) -> Array:
+def _explained_share(y: Array, fitted: Array, counts: Array) -> Array:
     """1 − Σ(y − fitted)²/Σ(y − ȳ)²; 1 where every y is the mean to rounding."""
     size = jnp.maximum(jnp.sum(counts), 1).astype(y.dtype)
     y = jnp.where(counts, y, 0.0)
@@ -122,12 +122,12 @@ def _explained(y: Array, fitted: Array, counts: Array) -> Array:
     return jnp.where(flat, 1.0, jnp.clip(share, 0.0, 1.0))
 
 
-def _increasing(x: Array, y: Array, counts: Array) -> Array:
-    # What does not count stands beyond all others, where a fit can follow without a pull.
+def _isotonic_fit(x: Array, y: Array, counts: Array) -> Array:
+    # Entries that do not count are moved beyond all others, where they do not affect the fit.
     x, y = jnp.where(counts, x, jnp.inf), jnp.where(counts, y, jnp.max(y))
-    # Equal x come with y falling, so that they violate the order and are pooled.
+    # Equal x are sorted by falling y, so that they violate the order and are pooled.
     order = jnp.lexsort((-y, x))
-    sums, sizes, top = _pooled(y[order])
+    sums, sizes, top = _pooled_blocks(y[order])
     index = jnp.arange(y.size, dtype=jnp.int32)
     ends = jnp.cumsum(jnp.where(index <= top, sizes, 0), dtype=jnp.int32)
     block = jnp.searchsorted(ends, index, side="right")
@@ -135,7 +135,7 @@ def _increasing(x: Array, y: Array, counts: Array) -> Array:
     return jnp.zeros_like(y).at[order].set(fitted)
 
 
-def _pooled(y: Array) -> tuple[Array, Array, Array]:
+def _pooled_blocks(y: Array) -> tuple[Array, Array, Array]:
     """Sums and sizes of the blocks with increasing means, a stack, and the index of its top."""
     eps = jnp.finfo(y.dtype).eps
 

@@ -1,12 +1,15 @@
-"""One table: every public function of arrays with example arguments.
+"""One table of public functions with example arguments.
 
-`tests/test_transforms.py` crosses it with every transform, `tests/test_compiles_once.py` takes its
-names, and `tests/hardening/fuzz.py` spoils its arguments.
+A row of CASES is a function of arrays: `tests/test_transforms.py` crosses it with every transform,
+`tests/hardening/fuzz.py` spoils its arguments. A row of CALLS is called twice, and compiles once.
 """
 
+import importlib
 import inspect
 
 import jaxpe
+from tests.cases import calls, nn, theory, training
+from tests.cases.base import Call as Call
 from tests.cases.base import Case as Case
 from tests.cases.base import N as N
 from tests.cases.geometry import GEOMETRY
@@ -15,26 +18,15 @@ from tests.cases.spectral import SPECTRAL as SPECTRAL
 
 CASES: dict[str, Case] = GEOMETRY | SPECTRAL | NTK
 
-# Public functions without a row, and why.
-EXEMPT = {
-    "compare_geometries": "eager: counts are thinned on the host, to sizes that depend on them",
-    "empty_counts": "sizes in, zeros out",
-    "pad_documents": "ragged Python lists in, NumPy out",
-    "stack_corpora": "corpora of different shapes in, NumPy out",
-    "inverse_frequencies": "a float64 NumPy constant, made at trace time",
-    "rope_frequencies": "float64 NumPy constants, made at trace time",
-    "position_bins": "NumPy edges, made at trace time",
-    "alibi_slopes": "a float64 NumPy constant, made at trace time",
-    "rotary_permutation": "NumPy indices, made at trace time",
-    "rope_to_hf": "a dictionary of settings",
-    "catalogue": "a table of constructors",
-    "register": "a decorator of constructors",
-    "resolve": "a row of the table of constructors",
-    "encoding_properties": "looks at compiled programs and at numbers known when tracing",
-    "encoding_extrapolation": "looks at compiled programs or at numbers known when tracing",
-    "encoding_expressiveness": "looks at compiled programs or at numbers known when tracing",
-    "encoding_cost": "looks at compiled programs or at numbers known when tracing",
-    "encoding_generalisation": "looks at compiled programs or at numbers known when tracing",
+CALLS: dict[str, dict[str, Call]] = {
+    "geometry": calls.GEOMETRY,
+    "encodings": {},
+    "spectral": calls.SPECTRAL,
+    "ntk": calls.NTK,
+    "theory": theory.THEORY,
+    "nn": nn.NN,
+    "training": training.TRAINING,
+    "data": training.DATA,
 }
 
 
@@ -52,14 +44,97 @@ def constructors() -> set[str]:
     }
 
 
-def public_functions() -> set[str]:
-    """Names of functions of arrays; what constructors make is tested elsewhere."""
-    names = {*jaxpe.geometry.__all__, *jaxpe.encodings.__all__}
-    return {
-        name
-        for name in names - constructors()
-        if name[0] != "_"
-        and callable(f := getattr(jaxpe.geometry, name, None) or getattr(jaxpe.encodings, name))
-        and not isinstance(f, type)
-        if "Literal" not in str(f)
-    }
+def public_functions(package: str) -> set[str]:
+    """Names of the public functions of a package."""
+    module = importlib.import_module(f"jaxpe.{package}")
+    names = (name for name in dir(module) if name[0] != "_")
+    return {name for name in names if inspect.isroutine(inspect.unwrap(getattr(module, name)))}
+
+
+# Public functions without a call here, and why.
+HOST = "NumPy or plain Python: nothing is compiled"
+FILES = "reads or writes files; what it computes with has rows of its own"
+BUILDS = "builds an encoding, whose hooks are called below"
+EXEMPT = {
+    "geometry": {
+        "pad_documents": HOST,
+        "position_bins": HOST,
+        "stack_corpora": HOST,
+    },
+    "encodings": {
+        **dict.fromkeys(constructors(), BUILDS),
+        "alibi_slopes": HOST,
+        "catalogue": HOST,
+        "inverse_frequencies": HOST,
+        "register": HOST,
+        "resolve": HOST,
+        "rope_frequencies": HOST,
+        "rope_to_hf": HOST,
+        "rotary_permutation": HOST,
+        **dict.fromkeys(
+            (
+                "encoding_cost",
+                "encoding_expressiveness",
+                "encoding_extrapolation",
+                "encoding_generalisation",
+                "encoding_properties",
+            ),
+            "builds an encoding of its own and compiles to look at the programs; takes no arrays",
+        ),
+    },
+    "nn": {
+        "load_classifier": FILES,
+        "load_causal_lm": FILES,
+        "load_seq2seq_lm": FILES,
+        "load_masked_lm": FILES,
+        "load_model": FILES,
+        "parameter_count": HOST,
+        "position_table": HOST,
+        "save_huggingface": FILES,
+        "trunk": HOST,
+    },
+    "training": {
+        "batches": HOST,
+        "every_n_steps": HOST,
+        "in_order": HOST,
+        "load_config": FILES,
+        "load_run": FILES,
+        "read_log": FILES,
+        "weight_decay_mask": HOST,
+        "train": "a job, of the parts that have rows here",
+    },
+    "data": {
+        **dict.fromkeys(
+            (
+                "check_data_dir",
+                "containment_groups",
+                "count_triggers",
+                "dependent_groups",
+                "hold_out",
+                "near_copy_groups",
+                "neighbour_similarity",
+                "open_tokenizer",
+                "relative_distance",
+                "three_regimes",
+                "tokenize",
+                "tokenizer_of_ids",
+                "tokens_from_ids",
+                "vocabulary_of",
+                "zipf_drift",
+                "zipf_stationary",
+            ),
+            HOST,
+        ),
+        **dict.fromkeys(
+            (
+                "export_corpus",
+                "find_shards",
+                "load_corpus",
+                "load_labelled",
+                "load_tokens",
+                "open_corpus",
+            ),
+            FILES,
+        ),
+    },
+}

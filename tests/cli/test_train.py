@@ -1,23 +1,23 @@
-"""`jaxpe train` as a person types it: what it prints, writes and refuses; killed and resumed."""
+"""`jaxpe train` as a person types it: what it prints, writes and refuses."""
 
+import contextlib
 import dataclasses
 import html
 import io
-import json
 import re
 import shlex
-import signal
+import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from jaxpe.analysis.training_run import choices, read_run
+from jaxpe.cli import main as cli
 from jaxpe.cli.parsing import parse, plain
 from jaxpe.cli.train import Command, next_commands, parse_config
 from jaxpe.report import pace, trained_summary, training_table
@@ -33,11 +33,9 @@ from jaxpe.training import (
     NonFiniteLoss,
     TrainConfig,
     TrainSummary,
-    load_run,
     read_log,
 )
 from jaxpe.training.config import load_config, save_config
-from tests.training.factory import assert_equal
 
 SMALL = ("--model.dim", 8, "--model.layers", 1, "--model.heads", 2, "--length", 8)
 
@@ -48,58 +46,24 @@ def run(command):
     return lambda *words: command("train", *words)
 
 
-@pytest.fixture
-def interruptible():
-    """SIGINT as in a foreground job: a shell has its background jobs, and theirs, ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def start(*words: object, **options: Any) -> subprocess.Popen:
-    command = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", "train"]
-    options |= {"stdout": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*command, *map(str, words)], **options)
-
-
 class Runs(NamedTuple):
-    """One run that was never stopped, and the same one killed and resumed."""
+    """A run, what it printed, and a copy."""
 
     whole: Path
     printed: str
     parts: Path
-    resumed: str
-    reached: int  # the last step in the log of the killed one
 
 
 @pytest.fixture(scope="module")
 def runs(films, tmp_path_factory):
     whole, parts = (tmp_path_factory.mktemp("runs") / name for name in ("whole", "parts"))
     often = ("--evaluate-every", 5, "--checkpoint-every", 20, "--probe-at", 0, 30)
-    words = (films, *SMALL, *often, "--steps", 60, "--model.dropout", 0.2)
-    never_stopped, killed = start(*words, "--out", whole), start(*words, "--out", parts)
-    for line in killed.stdout:
-        if line.startswith("step     30 "):
-            break
-    killed.kill()
-    killed.communicate()
-    assert killed.returncode < 0
-    assert not (parts / "summary.json").exists()
-    last = (parts / "log.jsonl").read_text().split("\n")[-2]
-    resumed = start("--resume", "--out", parts)
-    outputs = [process.communicate()[0] for process in (never_stopped, resumed)]
-    assert never_stopped.returncode == resumed.returncode == 0
-    return Runs(whole, outputs[0], parts, outputs[1], json.loads(last)["step"])
-
-
-def test_killed_and_resumed_is_as_if_never_stopped(runs):
-    assert 29 <= runs.reached < 60
-    assert "step     10 " not in runs.resumed  # it went on, it did not start again
-    assert "step     60 " in runs.resumed
-    assert (runs.parts / "log.jsonl").read_bytes() == (runs.whole / "log.jsonl").read_bytes()
-    ours, theirs = (load_run(path) for path in (runs.parts, runs.whole))
-    assert_equal(ours.params, theirs.params)
-    assert ours.step == theirs.step == 60
+    words = (films, *SMALL, *often, "--steps", 60, "--model.dropout", 0.2, "--out", whole)
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr(sys, "argv", ["jaxpe", "train", *map(str, words)])
+        cli.main()
+    shutil.copytree(whole, parts)
+    return Runs(whole, out.getvalue(), parts)
 
 
 def test_a_run_prints_a_table_and_draws_its_figures(runs):
@@ -291,27 +255,6 @@ def test_ctrl_c_with_an_encoding_of_ones_own_names_its_module(run, films, tmp_pa
     _, line = stopped_run(run, monkeypatch, *words, saved={}, checkpoint=True)
     again = TrainConfig(encoding="mine:made", out=tmp_path / "run", resume=True)
     assert plain(parse(Command, line[2:]), TrainConfig) == again
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_an_interrupted_process_goes_on_by_the_command_it_prints(films, tmp_path):
-    out = tmp_path / "my run"
-    process = start(films, *SMALL, "--steps", 9, "--probe-at", "--out", out, stderr=subprocess.PIPE)
-    for line in process.stdout:
-        if line.startswith("learned: "):  # before it compiles the first step
-            break
-    while not (out / "config.json").exists():
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130
-    about, _, line = err.splitlines()[-1].partition(": ")
-    jaxpe, train, *words = shlex.split(line)
-    assert about in ("To go on", "No step is saved yet. To start again")
-    assert (jaxpe, train) == ("jaxpe", "train")
-    start(*words).communicate()
-    assert load_run(out).step == 9
-    assert [record["step"] for record in read_log(out / "log.jsonl")] == list(range(10))
 
 
 def test_nan_is_one_line_and_exit_1(run, monkeypatch):

@@ -124,12 +124,12 @@ def test_points_row_by_row_are_as_their_matrix(n, monkeypatch):
 
 
 def test_rows_whose_pairs_exceed_int32_are_counted_in_floats():
-    from jaxpe.geometry.distances.monotonicity import _inversions_of_row
+    from jaxpe.geometry.distances.monotonicity import _row_inversions
 
     n = 60_000
     i, present = jnp.asarray(0), jnp.ones(n, bool)
     falling = jnp.where(jnp.arange(n) == 0, 0.0, n - jnp.arange(n, dtype=float))
-    row = jax.jit(lambda delta: _inversions_of_row(delta, i, present, jnp.zeros(())))
+    row = jax.jit(lambda delta: _row_inversions(delta, i, present, jnp.zeros(())))
     inversions, pairs = row(falling)
     assert inversions == pairs == (n - 1) * (n - 2) / 2
 

@@ -18,7 +18,7 @@ from jaxpe.geometry import (
     positional_distributions,
     principal_angles,
 )
-from jaxpe.geometry.noise.two_samples import _common_folds, _pearson_tail, _thinned
+from jaxpe.geometry.noise.two_samples import _common_folds, _pearson_tail, _sampled
 
 N, WORDS, FOLDS = 6, 12, 8
 
@@ -103,12 +103,12 @@ def test_folds_are_joined_to_equally_many(numbers, expected):
 def test_thinning_draws_without_replacement():
     tables = np.random.default_rng(0).integers(0, 9, (2, 3, 5))
     size = tables.sum(axis=2).min(axis=0)
-    thin = _thinned(np.random.default_rng(1), tables, size)
+    thin = _sampled(np.random.default_rng(1), tables, size)
     assert (thin <= tables).all()
     np.testing.assert_array_equal(thin.sum(axis=2), np.stack([size, size]))
     # Each token is as likely to stay: the mean of hypergeometric draws.
     rng = np.random.default_rng(2)
-    mean = np.mean([_thinned(rng, tables[:1], size // 2) for _ in range(2000)], axis=0)
+    mean = np.mean([_sampled(rng, tables[:1], size // 2) for _ in range(2000)], axis=0)
     expected = tables[0] * (size // 2 / tables[0].sum(axis=1))[:, None]
     np.testing.assert_allclose(mean[0], expected, atol=0.15)
 

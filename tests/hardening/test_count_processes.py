@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.analysis.counts.test_processes import (
+from tests.hardening.test_processes import (
     assert_same,
     finished,
     kill,

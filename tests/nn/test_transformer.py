@@ -59,14 +59,6 @@ def test_without_positions_a_permutation_goes_through(kind):
     assert np.abs(out[1] - out[0]).max() > 1e-2
 
 
-@pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "none"])
-def test_every_encoding_breaks_the_symmetry(name):
-    apply, params = encoder(encoding_for(name), num_layers=1)
-    ids, order = some_ids(N), np.random.default_rng(1).permutation(N)
-    out = hidden(apply, params, np.stack([ids, ids[order]]), name, mask=np.ones(N, bool))
-    assert np.abs(out[1] - out[0][order]).max() > 1e-4
-
-
 def test_a_causal_mask_breaks_the_symmetry():
     apply, params = decoder()
     ids, order = some_ids(N), np.random.default_rng(1).permutation(N)
@@ -94,18 +86,27 @@ def test_a_decoder_looks_back_only(kind):
 FLOAT32 = {"dtype": jnp.float32, "param_dtype": jnp.float32}
 
 
-# One row whole, the last keys of another masked, and all of the third.
-ROWS, PARTS = some_ids(3, N), np.array([[True] * N, [True] * 4 + [False] * 2, [False] * N])
+# A row, its tokens in another order, one whose last keys are masked, and one without any keys.
+ORDER = np.random.default_rng(1).permutation(N)
+ROWS = np.stack([some_ids(N), some_ids(N)[ORDER], *some_ids(2, N)])
+PARTS = np.array([[True] * N, [True] * N, [True] * 4 + [False] * 2, [False] * N])
+
+
+def hidden_rows(encoding, name, **changes):
+    """Hidden states of ROWS in float32 but for changes, and a function of other rows."""
+    apply, params = encoder(encoding, **FLOAT32 | changes)
+    run = jax.jit(lambda p, i, **options: apply(p, i, **options).hidden)
+    out = run(params, ROWS, mask=PARTS, positions=positions_for(name, PLACES))
+    return np.asarray(out), lambda ids, places: run(params, ids, positions=places)
 
 
 def check_fused(name, changes):
     """Also where a row, or its last keys, are masked."""
-    outs = []
-    for path in ("xla", "transparent"):
-        apply, params = encoder(encoding_for(name), **{**changes, **FLOAT32, "attention": path})
-        outs.append(hidden(apply, params, ROWS, name, mask=PARTS))
+    paths = ("xla", "transparent")
+    outs = [hidden_rows(encoding_for(name), name, **changes, attention=p)[0] for p in paths]
     np.testing.assert_allclose(outs[0], outs[1], atol=2e-5)
     assert np.isfinite(outs[0]).all()
+    return outs[0]
 
 
 @pytest.mark.parametrize("kind", [k for k in BLOCKS if k != "transparent"])
@@ -117,9 +118,23 @@ def test_a_cap_of_logits_acts_on_both_paths():
     check_fused("alibi", {"num_layers": 1, "attention_cap": 0.5})
 
 
-@pytest.mark.parametrize("name", ATTENDING)
-def test_fused_equals_transparent_for_every_encoding(name):
-    check_fused(name, {"num_layers": 1})
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_a_layer_of_every_encoding(name):
+    """Order, padding, both paths of attention, and bfloat16, in which positions stay float32."""
+    encoding, changes = encoding_for(name), {"num_layers": 1, "attention": "xla"}
+    out, run = hidden_rows(encoding, name, **changes)
+    assert (np.abs(out[1] - out[0][ORDER]).max() > 1e-4) == (name != "none")
+    if name in ATTENDING:
+        other, _ = hidden_rows(encoding, name, **changes | {"attention": "transparent"})
+        np.testing.assert_allclose(out, other, atol=2e-5)
+        assert np.isfinite(out).all()
+        short = run(ROWS[2:3, :4], positions_for(name, PLACES[:4]))
+        np.testing.assert_allclose(out[2:3, :4], short, atol=1e-5)
+    if name != "grape_m":
+        rough, _ = hidden_rows(encoding, name, **changes, dtype=jnp.bfloat16)
+        assert rough.dtype == jnp.bfloat16
+        difference = np.abs(rough.astype(np.float32) - out)[PARTS].max()
+        assert difference < 0.06 * np.abs(out[PARTS]).max()
 
 
 @pytest.mark.parametrize("shape", [(N,), (1, N), (3, N), (2, 3, N)])
@@ -200,16 +215,6 @@ def test_padding_in_a_cache_between_prompt_and_new_tokens_equals_none(name):
 
     whole = jax.jit(lambda p: apply(p, ids).hidden)(params)
     np.testing.assert_allclose(cached(params), whole[:, 3:], atol=1e-10)
-
-
-@pytest.mark.parametrize("name", ATTENDING)
-def test_padding_does_not_leak(name):
-    """Rows with padding give what they give without it."""
-    apply, params = encoder(encoding_for(name), num_layers=1)
-    ids, places = some_ids(2, N), positions_for(name, PLACES)
-    padded = hidden(apply, params, ids, name, mask=PLACES < 4)[:, :4]
-    short = jax.jit(lambda p, i: apply(p, i, positions=places[:4]).hidden)(params, ids[:, :4])
-    np.testing.assert_allclose(padded, short, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "learned", "shaw"])
@@ -380,33 +385,19 @@ def test_seeds_are_vmapped():
     assert np.abs(together[0] - together[1]).max() > 0.1
 
 
-def in_dtype(encoding, name, dtype):
-    """Hidden states of tokens that are there, computed in a dtype."""
-    apply, params = encoder(encoding, **FLOAT32 | {"dtype": dtype}, num_layers=1)
-    out = np.asarray(hidden(apply, params, ROWS, name, mask=PARTS))
-    assert out.dtype == dtype
-    return out.astype(np.float32)[PARTS], params
-
-
-@pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "grape_m"])
-def test_bfloat16_computes_near_float32(name):
-    """Positions, logits and softmax stay float32, so positions beyond 256 are still told apart."""
-    dtypes = (jnp.bfloat16, jnp.float32)
-    outs = [in_dtype(encoding_for(name), name, dtype)[0] for dtype in dtypes]
-    assert np.abs(outs[0] - outs[1]).max() < 0.06 * np.abs(outs[1]).max()
-
-
 def test_bfloat16_rounds_learned_frequencies_as_fixed_ones():
     """One token of these weights is off by 8 % under any rotation by such frequencies."""
     learned = encoding_for("grape_m")
-    out, params = in_dtype(learned, "grape_m", jnp.bfloat16)
+    narrow = {"num_layers": 1, "dtype": jnp.bfloat16}
+    out, _ = hidden_rows(learned, "grape_m", **narrow)
+    _, params = encoder(learned, **FLOAT32 | narrow)
     (log_frequencies,) = jax.tree.leaves(params["encoding_params"].get_value())
     start = jaxpe.encodings.rope_frequencies(head_dim=2 * len(log_frequencies)).inverse
     factor = tuple((start / np.exp(np.asarray(log_frequencies, np.float64))).tolist())
     scaling = jaxpe.encodings.LongRopeScaling(factor, factor, 64, attention_factor=1.0)
     fixed = jaxpe.rope(head_dim=2 * len(factor), scaling=scaling, length=N)
-    same, _ = in_dtype(fixed._replace(init=learned.init), "rope", jnp.bfloat16)
-    np.testing.assert_allclose(out, same, atol=0.02)
+    same, _ = hidden_rows(fixed._replace(init=learned.init), "rope", **narrow)
+    np.testing.assert_allclose(*(x[PARTS].astype(np.float32) for x in (out, same)), atol=0.02)
 
 
 def test_bfloat16_keeps_positions():

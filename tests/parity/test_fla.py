@@ -33,7 +33,7 @@ def test_forgetting(dtype):
 @pytest.mark.parametrize("chunk", [3, 64])
 def test_path(chunk):
     place = jnp.broadcast_to(jnp.arange(1.0, N + 1), (BATCH, N))
-    context = {"w": PEER["w"], "beta": PEER["beta"], "place": place}
+    context = {"w": PEER["w"], "beta": PEER["beta"], "index": place}
     path = encodings.path_attention(dim=3, num_heads=HEADS, head_dim=WIDTH, chunk=chunk)
     np.testing.assert_allclose(attended(path, context), PEER["path"], atol=2e-6)
 

@@ -302,7 +302,7 @@ def test_findings_say_what_the_numbers_do():
         ("largest of the grid", "sums", ["3", "3"]),
         ("Equal for all", "sums", ["1,000", "8", "3", "1,000", "64", "0.0003", "0.001", "0.003"]),
         ("Equal for all", "strings", ["4", "3", "1,000", "64", "0.001"]),
-        ("Of several learning rates", "", ["25"]),
+        ("uses the learning rate of the least training loss", "", ["25"]),
     ]
     assert len(found) == len(expected)
     for sentence, (key, suite, numbers_) in zip(found, expected, strict=True):
@@ -351,7 +351,7 @@ def test_findings_of_odd_reports():
         text.extrapolation_findings(CASES["failed"])
     )
     nothing = " ".join(text.extrapolation_findings(CASES["nothing at all"]))
-    assert "at 8 not one; at 16 not one; at 32 not one; at 64 not one." in nothing
+    assert "at 8 none; at 16 none; at 32 none; at 64 none." in nothing
     assert "(relative squared error below 1; of one seed): at 8 all;" in " ".join(
         text.extrapolation_findings(CASES["one seed"])
     )
@@ -527,7 +527,7 @@ def test_the_summary_says_what_is_decided_and_what_to_do():
     assert "try “alibi” (running_sum) or “NoPE (none)” (copy) or “t5” (parity) first." in plain(
         summary(CASES["two suites"])
     )
-    assert "without scores there: “learned”" in summary(CASES["two suites"])
+    assert "without scores beyond T: “learned”" in summary(CASES["two suites"])
     for name, case in CASES.items():
         said = summary(case)
         assert "nan" not in said

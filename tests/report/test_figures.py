@@ -217,8 +217,8 @@ def test_long_scatters_are_sampled_the_same_way_each_time():
 
 def test_scaled_to_is_least_squares_and_never_negative():
     shape = np.array([1.0, 2.0, np.nan])
-    np.testing.assert_allclose(drawn._scaled_to(3 * shape, shape), 3 * shape)
-    np.testing.assert_array_equal(drawn._scaled_to(-shape, shape)[:2], [0, 0])
+    np.testing.assert_allclose(drawn._fitted_multiple(3 * shape, shape), 3 * shape)
+    np.testing.assert_array_equal(drawn._fitted_multiple(-shape, shape)[:2], [0, 0])
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):

@@ -224,7 +224,7 @@ def test_true_violations_are_found():
 
 def test_its_sums_are_those_of_the_definition():
     K = RNG.standard_normal((15, 5))  # 6 folds
-    U, error = module._triples_of_row(jnp.asarray(K), 6)
+    U, error = module._row_triples(jnp.asarray(K), 6)
     h = np.zeros((6, 6))
     h[np.triu_indices(6, 1)] = K[:, 1] - K[:, 3]
     h = h + h.T

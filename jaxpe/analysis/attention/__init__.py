@@ -1,9 +1,9 @@
-"""Attention logits of a model taken apart into position and content, and heads ablated.
+"""Decomposition of a model's attention logits into position and content, and head ablation.
 
     result = analyse(AttentionOptions(source="stdlib", examples=32))
     rich.print(jaxpe.report.spectral_table(result))
 
-It brings Flax and Optax, and is imported when it is asked for.
+It imports Flax and Optax, and is itself imported on first access.
 """
 
 from jaxpe.analysis.attention.job import AttentionOptions, analyse

@@ -20,8 +20,8 @@ from jaxpe.training.masking import masked_ids, random_positions
 # the last hidden states and the same with all heads.
 Score = Literal["accuracy", "masked", "causal", "embedding"]
 
-LEAST = 4  # positions and documents
-_MATRICES = 8  # of all pairs of positions: sums of halves, in parts and in random order
+LEAST = 4  # least number of positions and documents
+_MATRICES = 8  # matrices of all pairs: sums of halves, by part and in random order
 _SCORES: dict[str, Score] = {"classify": "accuracy", "mlm": "masked", "causal": "causal"}
 
 
@@ -34,7 +34,7 @@ class Sample(NamedTuple):
         rows: token ids `[documents, n]` without padding, for the logits.
         text: positions of text in a row: all but [CLS] and [SEP].
         documents: padded documents for the score: `ids`, `mask` and its targets.
-        seed: random seed of what was drawn, and of resamples.
+        seed: random seed of the draws and resamples.
     """
 
     module: Any
@@ -53,9 +53,9 @@ class Sample(NamedTuple):
 def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
     """A model with the documents to analyse it, drawn by the seed.
 
-    The rows for the logits are from different documents that reach as far as `examples` of them, or
-    half of all, do; longer ones are cut, and keep their last token where it is a special one. A
-    transformer without a head is scored by how its embeddings move, another model at its task.
+    The rows for the logits come from different documents. Their length is reached by `examples`
+    documents, or by half of all; longer ones are cut, and keep their last token if it is special. A
+    transformer without a head is scored by the change of its embeddings, another model at its task.
 
     Raises `InputError` for documents that fill fewer than 4 positions.
     """
@@ -63,12 +63,12 @@ def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
     rows = _full_rows(corpus, examples=examples, seed=seed)
     text = _text_slice(rows, corpus, subject.source)
     score = ablation_score(subject)
-    scored = _scored(subject, score, examples=examples, seed=seed)
+    scored = _targets(subject, score, examples=examples, seed=seed)
     return Sample(subject.module, score, rows, text, scored, seed)
 
 
 def check_sample(*, length: int, examples: int, seed: int, layers: int = 1, heads: int = 1) -> None:
-    """Refuse numbers out of range, and matrices of all layers and heads that exceed memory."""
+    """Raise for numbers out of range, and for matrices of all layers and heads beyond memory."""
     check_range("examples", examples, least=LEAST, most=LARGEST_SIZE)
     check_range("length", length, least=LEAST, most=LARGEST_SIZE)
     check_seed("seed", seed)
@@ -102,21 +102,21 @@ def _full_rows(corpus: TokenCorpus, *, examples: int, seed: int) -> np.ndarray:
     longest_first = np.lexsort((rng.permutation(len(lengths)), -lengths))
     _, first = np.unique(groups[longest_first], return_index=True)
     distinct = longest_first[np.sort(first)]
-    wanted = min(examples, len(distinct) // 2) // 4 * 4  # halves, and halves of them
-    if wanted < LEAST:
+    count = min(examples, len(distinct) // 2) // 4 * 4  # halves, and halves of them
+    if count < LEAST:
         raise InputError(
             f"{corpus.name}: {len(distinct)} documents are too few to compare positions: pass at "
             f"least {2 * LEAST} that are not parts of each other"
         )
-    n = int(lengths[distinct[wanted - 1]])
-    chosen = np.sort(rng.choice(distinct[lengths[distinct] >= n], wanted, replace=False))
+    n = int(lengths[distinct[count - 1]])
+    chosen = np.sort(rng.choice(distinct[lengths[distinct] >= n], count, replace=False))
     ids = corpus.ids[chosen, :n]
     last = corpus.ids[chosen, lengths[chosen] - 1]
     ids[:, -1] = np.where(np.isin(last, corpus.exclude), last, ids[:, -1])
     return ids
 
 
-def _scored(subject: Subject, score: Score, *, examples: int, seed: int) -> dict[str, np.ndarray]:
+def _targets(subject: Subject, score: Score, *, examples: int, seed: int) -> dict[str, np.ndarray]:
     """Documents of any length, with the targets of their score."""
     corpus = subject.documents.corpus
     rng = np.random.default_rng([seed, 1])
@@ -137,11 +137,11 @@ def _scored(subject: Subject, score: Score, *, examples: int, seed: int) -> dict
 def guessed_tokens(
     ids: np.ndarray, text: np.ndarray, *, mask_id: int | None, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Rows with [MASK] at some places of text, and the tokens that stood there."""
-    places, guessed = random_positions(text, rng=rng)
+    """Rows with [MASK] at some text positions, and the original tokens."""
+    masked, guessed = random_positions(text, rng=rng)
     return {
-        "ids": masked_ids(ids, places, mask_id=mask_id, counted=guessed),
-        "places": places,
+        "ids": masked_ids(ids, masked, mask_id=mask_id, counted=guessed),
+        "places": masked,
         "guessed": guessed,
-        "targets": np.take_along_axis(ids, places, axis=1),
+        "targets": np.take_along_axis(ids, masked, axis=1),
     }

@@ -19,21 +19,21 @@ from jaxpe.training.tasks import logits_at
 _RESAMPLES = 400
 _FLIPS = 999
 _LEAST = 4  # documents
-_LEAST_TOKENS = 16  # of a document
-_CHUNK = 16  # documents that are ablated together
-_ACTIVATIONS = 2**22  # of a layer, held at once
-# Floating-point operations that ablation may take, and about how many a second.
+_LEAST_TOKENS = 16  # tokens of a document
+_CHUNK = 16  # documents ablated together
+_ACTIVATIONS = 2**22  # activations of a layer in memory at once
+# Largest number of floating-point operations of an ablation, and the approximate rate a second.
 _BUDGET = {"cpu": (1e13, 6e10)}
 _ELSEWHERE = (2e15, 2e13)
 
 
 def head_drops(sample: Sample, *, progress: Progress = SILENT) -> list[HeadDrops]:
-    """Drop of the score without each head: zeros in its place and, where time allows, its mean."""
+    """Drop of the score without each head, replaced by zeros and, if time allows, by its mean."""
     config = sample.transformer.config
     chunks, kinds = _affordable(sample, progress)
     apply, params = functionalize(sample.module, method=_SCORES[sample.score])
     if sample.score == "embedding":
-        embed = jax.jit(functionalize(sample.module, method=_embedded)[0])
+        embed = jax.jit(functionalize(sample.module, method=_mean_hidden)[0])
         chunks = [chunk | {"reference": embed(params, chunk)} for chunk in chunks]
 
     @functools.partial(jax.jit, static_argnames="at_once")
@@ -93,10 +93,10 @@ def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, 
     lengths = np.minimum(documents["mask"].sum(axis=1), most)
 
     def cut(count: int) -> list[tuple[np.ndarray, int]]:
-        """Rows, and how long they are with padding."""
+        """Rows and their padded length."""
         order = np.argsort(lengths[:count], kind="stable")
         parts = [order[start : start + _CHUNK] for start in range(0, count, _CHUNK)]
-        return [(rows, min(most, _padded(int(lengths[rows].max())))) for rows in parts]
+        return [(rows, min(most, _padded_length(int(lengths[rows].max())))) for rows in parts]
 
     count = len(lengths)
     while count > _LEAST and sum(len(rows) * width for rows, width in cut(count)) > tokens:
@@ -104,7 +104,7 @@ def _chunks(documents: dict[str, np.ndarray], *, tokens: int) -> list[dict[str, 
     return [_document_rows(documents, *part) for part in cut(count)]
 
 
-def _padded(length: int) -> int:
+def _padded_length(length: int) -> int:
     """The next of the lengths 8, 16, 32, ...: few shapes compile few programs."""
     return max(8, 1 << (length - 1).bit_length())
 
@@ -154,9 +154,9 @@ def _drops(
     shuffled = rng.permuted(dealt, axis=1).mean(axis=-1)
     drops = [drop.mean(axis=-1)[None], resampled, shuffled.reshape(-1, layers, heads)]
     deposits = jax.device_get(_deposit(np.concatenate(drops)))
-    share, of_resamples, by_chance = np.split(deposits.largest_share, [1, 1 + _RESAMPLES])
+    share, resampled_share, by_chance = np.split(deposits.largest_share, [1, 1 + _RESAMPLES])
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
-    least, most = np.quantile(of_resamples, (0.025, 0.975))
+    least, most = np.quantile(resampled_share, (0.025, 0.975))
     return HeadDrops(
         kind=kind,
         documents=count,
@@ -176,7 +176,7 @@ def _paired_shares(drop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the adjusted Wald interval of paired proportions, from drops of −1, 0 and 1.
 
     Agresti and Min (2005) add half a document to each of the four cells. Resamples of documents
-    have an interval without width where a head changes no answer.
+    would give an interval without width if a head changes no answer.
     """
     total, count = drop.sum(axis=-1), drop.shape[-1] + 2
     half = 1.96 * np.sqrt((drop**2).sum(axis=-1) + 1 - total**2 / count) / count
@@ -186,10 +186,10 @@ def _paired_shares(drop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _p_values(drop: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """P-value of each head, corrected for the choice among all heads, `[layers, heads]`.
 
-    Each head is compared with the largest of all (Westfall & Young 1993, single step), so that any
-    head is significant by chance in about 5 % of corpora, however many heads there are. The p-value
-    is the larger of two tests. Flipped signs are exact for drops symmetric about 0. Resamples allow
-    for rare documents that lose or gain much.
+    Each head is compared with the largest of all (Westfall & Young 1993, single step). So any head
+    is significant by chance in about 5 % of corpora, for any number of heads. The p-value is the
+    larger of two tests. Flipped signs are exact for drops symmetric about 0. Resamples allow for
+    rare documents with large drops or gains.
     """
     *heads, count = drop.shape
     drop = drop.reshape(-1, count)
@@ -206,7 +206,7 @@ def _exceedance(statistic: np.ndarray, largest: np.ndarray) -> np.ndarray:
 def _sign_flips(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Σ drop / √Σ drop² of each head, and the largest under flips of the signs of documents.
 
-    A flip is for all heads of a document at once, which keeps what they have in common.
+    A flip applies to all heads of a document at once, which preserves their dependence.
     """
     length = np.sqrt((drop**2).sum(axis=1, keepdims=True))
     unit = np.divide(drop, length, out=np.zeros_like(drop), where=length > 0)
@@ -217,8 +217,8 @@ def _sign_flips(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray,
 def _bootstrap_t(drop: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """mean/deviation of each head, and the largest of centred drops in resampled documents.
 
-    A resample without the few documents that a head matters for has no deviation; half of the
-    deviation of all documents counts instead.
+    A resample without the few documents for which a head matters has no deviation; half of the
+    deviation of all documents is used instead.
     """
     count = drop.shape[1]
     mean = drop.mean(axis=1)
@@ -260,10 +260,10 @@ def _mean_log_likelihood(logits: Array, targets: Array, counted: Array) -> Array
 
 
 def _embedding(model: Any, documents: Any, **gating: Any) -> Array:
-    return jnp.sum(_embedded(model, documents, **gating) * documents["reference"], axis=-1)
+    return jnp.sum(_mean_hidden(model, documents, **gating) * documents["reference"], axis=-1)
 
 
-def _embedded(model: Any, documents: Any, **gating: Any) -> Array:
+def _mean_hidden(model: Any, documents: Any, **gating: Any) -> Array:
     """Means of the last hidden states, of length 1."""
     hidden = trunk(model)(documents["ids"], mask=documents["mask"], **gating).hidden
     mean = pooled(hidden, documents["mask"], pooling="mean")

@@ -62,34 +62,34 @@ def analyse(
 ) -> AttentionAnalysis:
     """Mean logits of a model, their spectra and parts, and the value of each head.
 
-    A run is scored at its task, on documents it was not trained on; a decoder at the next token; an
-    encoder without a trained head by how its embeddings move.
+    A run is scored at its task, on held-out documents; a decoder at the next token; an encoder
+    without a trained head by the change of its embeddings.
 
     Args:
-        options: options of the analysis; accuracy is over eight times as many documents.
-        subject: the model and documents; else those that the options name are read.
+        options: options of the analysis; accuracy is measured on eight times as many documents.
+        subject: the model and documents; read by the options when None.
         progress: receiver of progress in reading, in the logits and in the heads.
 
     Raises:
-        InputError: options out of range, what cannot be read, a model without heads or
-            with encodings that differ by layer or look at hidden states, documents that fill fewer
-            than 4 positions, or more than memory holds.
+        InputError: options out of range, an unreadable model or source, a model without heads,
+            encodings that differ by layer or depend on hidden states, documents that fill fewer
+            than 4 positions, or too little memory.
 
-    Most of the time is compiling, and ablation:
+    Most of the time is compilation and ablation:
 
     >>> options = AttentionOptions(source="stdlib", examples=16, ablate=False)
     >>> analyse(options).variance.offset.shape  # doctest: +SKIP
     (2, 4)
     """
-    drawn, clock = {"examples": options.examples, "seed": options.seed}, Clock()
+    sampling, clock = {"examples": options.examples, "seed": options.seed}, Clock()
     if subject is None:
-        check_sample(length=LENGTH if options.length is None else options.length, **drawn)
+        check_sample(length=LENGTH if options.length is None else options.length, **sampling)
         subject = read_subject(options, new_head=False, held_out=True, progress=progress)
         clock.lap("reading")
     _check_one_encoding(subject)
     config, length = trunk(subject.module).config, subject.documents.corpus.ids.shape[1]
-    check_sample(length=length, layers=config.num_layers, heads=config.num_heads, **drawn)
-    sample = draw_sample(subject, **drawn)
+    check_sample(length=length, layers=config.num_layers, heads=config.num_heads, **sampling)
+    sample = draw_sample(subject, **sampling)
     clock.lap("drawing")
     sums = logit_sums.sum_logits(sample, progress=progress)
     total, causal = logit_sums.merged(*sums.halves), sample.transformer.causal
@@ -120,15 +120,15 @@ def analyse(
 def _spectra(mean: Array, *, causal: bool) -> dict[str, Array]:
     """Toeplitz residual, symbol, spectra and ranks of each matrix `[..., n, n]`."""
     n = mean.shape[-1]
-    seen = _seen(mean, causal=causal)
-    diagonals = spectral.diagonal_means(mean, mask=seen)
-    singular = spectral.spectrum(mean, kind="singular", mask=seen)
-    symmetric = spectral.spectrum(mean, mask=seen)
+    attended = _attended_pairs(mean, causal=causal)
+    diagonals = spectral.diagonal_means(mean, mask=attended)
+    singular = spectral.spectrum(mean, kind="singular", mask=attended)
+    symmetric = spectral.spectrum(mean, mask=attended)
     frequencies = np.linspace(0, np.pi, _FREQUENCIES)
     kind = "singular" if causal else "eigenvalues"
-    level_free = _without_level(diagonals, causal=causal)
+    level_free = _centred_diagonals(diagonals, causal=causal)
     return {
-        "toeplitz": _unexplained(mean, diagonals, seen),
+        "toeplitz": _unexplained_share(mean, diagonals, attended),
         "circulant": jnp.vectorize(spectral.circulant_residual, signature="(n,n)->()")(mean),
         "diagonals": diagonals,
         "symbol": spectral.symbol(diagonals, frequencies),
@@ -150,10 +150,11 @@ def _check_one_encoding(subject: Subject) -> None:
         )
 
 
-def _without_level(diagonals: Array, *, causal: bool) -> Array:
+def _centred_diagonals(diagonals: Array, *, causal: bool) -> Array:
     """Diagonals `[..., 2n − 1]` of a matrix whose mean over the pairs seen is 0.
 
-    A level is one eigenvalue that outgrows all others, beside which every distance is small.
+    A level would be an eigenvalue larger than all others, which makes every relative distance
+    small.
     """
     n = (diagonals.shape[-1] + 1) // 2
     offsets = np.arange(1 - n, n)
@@ -167,7 +168,7 @@ def _mean_logits(mean: Array, *, causal: bool) -> MeanLogits:
     spectra: dict[str, np.ndarray] = jax.tree.map(_wide, _spectra(mean, causal=causal))
     if causal:  # a circle has no earlier keys
         spectra["circulant"] = np.full_like(spectra["circulant"], np.nan)
-    logits = np.where(_seen(mean, causal=causal), _wide(mean), np.nan)
+    logits = np.where(_attended_pairs(mean, causal=causal), _wide(mean), np.nan)
     return MeanLogits(logits=logits, **spectra)
 
 
@@ -226,15 +227,15 @@ def _pairs(
     return Pairs(rotation.angles, ratio(_wide(sums.pairs), squares))
 
 
-def _unexplained(mean: Array, diagonals: Array, seen: np.ndarray) -> Array:
-    """Share of the squares that no Toeplitz matrix explains, over pairs that attend."""
+def _unexplained_share(mean: Array, diagonals: Array, attended: np.ndarray) -> Array:
+    """Share of the squares that no Toeplitz matrix explains, over attended pairs."""
     rest = mean - spectral.toeplitz_matrix(diagonals)
-    missed = jnp.sum(jnp.where(seen, rest, 0) ** 2, axis=(-2, -1))
-    total = jnp.sum(jnp.where(seen, mean, 0) ** 2, axis=(-2, -1))
+    missed = jnp.sum(jnp.where(attended, rest, 0) ** 2, axis=(-2, -1))
+    total = jnp.sum(jnp.where(attended, mean, 0) ** 2, axis=(-2, -1))
     return missed / jnp.where(total == 0, 1.0, total)
 
 
-def _seen(matrices: Array | np.ndarray, *, causal: bool) -> np.ndarray:
+def _attended_pairs(matrices: Array | np.ndarray, *, causal: bool) -> np.ndarray:
     """Whether query i attends to key j, in the shape of the matrices."""
     n = matrices.shape[-1]
     return np.broadcast_to(np.tri(n, dtype=bool) if causal else np.True_, matrices.shape)

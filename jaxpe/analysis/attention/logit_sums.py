@@ -16,13 +16,14 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.spectral import PartSums, logit_parts, pair_logits, sum_parts
 
-_ENTRIES = 2**24  # logits of all layers and heads held at once
+_ENTRIES = 2**24  # logits of all layers and heads in memory at once
 
 
 class Spread(NamedTuple):
     """Mean and squared deviations of numbers; merging two samples adds them.
 
-    The mean of squares less the squared mean would lose a small variance under a large level.
+    Squared deviations are stored, because the mean of squares less the squared mean loses a small
+    variance under a large level.
 
     Attributes:
         count: number of values summed, `[]`.
@@ -50,7 +51,7 @@ class Spread(NamedTuple):
 
 
 class LogitSums(NamedTuple):
-    """Sums over documents, which add."""
+    """Sums over documents; they add."""
 
     parts: PartSums  # [layers, ...]
     embedded: PartSums  # [1, ...]
@@ -75,7 +76,7 @@ class HalfSums(NamedTuple):
 
 
 class Rotation(NamedTuple):
-    """Entries of queries and keys that turn with position, found by rotation unit vectors."""
+    """Entries of queries and keys that rotate with position, and their frequencies."""
 
     angles: np.ndarray  # radians a position, [pairs]
     rotary_dim: int
@@ -170,11 +171,11 @@ def _sum_heads(
 def logit_spread(logits: Array, *, causal: bool) -> Spread:
     """Variance of logits `[documents, heads, n, n]` over pairs of different positions."""
     documents, _, n, _ = logits.shape
-    seen = different_positions(n, causal=causal)
-    count = jnp.asarray(documents * seen.sum(), logits.dtype)
+    attended = different_positions(n, causal=causal)
+    count = jnp.asarray(documents * attended.sum(), logits.dtype)
 
     def summed(x: Array) -> Array:
-        return jnp.sum(jnp.where(seen, x, 0), axis=(0, -2, -1))
+        return jnp.sum(jnp.where(attended, x, 0), axis=(0, -2, -1))
 
     rough = summed(logits) / count
     deviation = logits - rough[None, :, None, None]
@@ -184,18 +185,18 @@ def logit_spread(logits: Array, *, causal: bool) -> Spread:
 
 def different_positions(n: int, *, causal: bool) -> np.ndarray:
     """Pairs i ≠ j whose query i attends to key j, `[1, 1, n, n]`."""
-    seen = np.tri(n, k=-1, dtype=bool) if causal else ~np.eye(n, dtype=bool)
-    return seen[None, None]
+    attended = np.tri(n, k=-1, dtype=bool) if causal else ~np.eye(n, dtype=bool)
+    return attended[None, None]
 
 
 def find_rotation(module: Any) -> Rotation | None:
-    """Rotation of the queries, read off rotated unit vectors.
+    """Rotation of the queries, read from rotated unit vectors.
 
-    None where queries do not rotate, heads differ, or pairs have no usual layout.
+    None if queries do not rotate, heads differ, or pairs have no standard layout.
     """
     if not nn.head_encoding(module).defines("query"):
         return None
-    apply, params = nn.functionalize(module, method=_rotated)
+    apply, params = nn.functionalize(module, method=_rotated_basis)
     rotated = np.asarray(jax.jit(apply)(params), np.float64)
     if (rotated != rotated[:, :1]).any():
         return None
@@ -213,7 +214,7 @@ def find_rotation(module: Any) -> Rotation | None:
     return Rotation(angles, dim, "half_split" if half_split else "interleaved")
 
 
-def _rotated(model: Any) -> Array:
+def _rotated_basis(model: Any) -> Array:
     """Unit vectors at position 1, after the query hook of the first layer's encoding."""
     below, encoding = nn.trunk(model), nn.head_encoding(model)
     width, heads = below.config.head_width, below.config.num_heads
@@ -226,7 +227,7 @@ def _rotated(model: Any) -> Array:
 
 
 def batch_size(sample: Sample) -> int:
-    """Rows at once; it divides a quarter of their number."""
+    """Rows in a batch, a divisor of a quarter of their number."""
     config, (rows, n) = sample.transformer.config, sample.rows.shape
     most = max(1, _ENTRIES // (config.num_layers * config.num_heads * n**2))
     quarter = rows // 4

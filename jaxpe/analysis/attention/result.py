@@ -7,7 +7,7 @@ import numpy as np
 from jaxpe._core.results import LargeArray, Seconds
 
 PARTS = ("content–content", "content–position", "position–content", "position–position", "bias")
-JUDGED = 0.02  # share of the variance from which the share of position is decomposed
+JUDGED = 0.02  # least share of position in the variance that is decomposed
 
 Kind = Literal["zero", "mean"]
 
@@ -19,11 +19,11 @@ class AttentionFacts(NamedTuple):
         layers: blocks of the model.
         heads: number of heads of a layer.
         head_width: width of queries and keys.
-        positions: n of text that matrices are over.
+        positions: number n of text positions in the matrices.
         documents: number of documents averaged over.
         score: score whose drop measures a head: "accuracy", "masked", "causal" or "embedding".
-        trained: whether the weights are other than at initialisation.
-        seed: random seed of what was drawn.
+        trained: whether the weights differ from their initial values.
+        seed: random seed of the draws.
         jaxpe: version.
     """
 
@@ -46,7 +46,7 @@ class MeanLogits(NamedTuple):
         toeplitz: share of their squares that no Toeplitz matrix explains.
         circulant: share of their squares that no circulant matrix explains; NaN for decoders.
         diagonals: means of the diagonals j − i = −(n − 1) ... n − 1.
-        symbol: f(ω) = Σ t_k e^{ikω} of them, complex, at ω evenly from 0 to π.
+        symbol: symbol f(ω) = Σ t_k e^{ikω} of the diagonals, complex, at ω evenly from 0 to π.
         szego: distance of the spectrum of their Toeplitz matrix, less its level, from its symbol.
         singular: singular values, descending.
         eigenvalues: eigenvalues of the symmetric part, descending.
@@ -84,9 +84,9 @@ class SingleDocuments(NamedTuple):
 class Variance(NamedTuple):
     """Decomposition of the variance of the logits over documents and pairs of different positions.
 
-    Shares are free of sampling noise in expectation, and may come out below 0. What positions
-    explain comes from the encoding and from words with usual places; the rest of 1 differs from
-    document to document. Shares are 0 where the logits do not vary.
+    Shares are free of sampling noise in expectation, and may come out below 0. The share of
+    positions comes from the encoding and from words with typical positions; the rest differs
+    between documents. Shares are 0 if the logits do not vary.
 
     Attributes:
         level: the mean logit, `[layers, heads]`.
@@ -95,7 +95,7 @@ class Variance(NamedTuple):
         place: share that the positions i and j explain beyond it.
         shuffled: share that positions explain of the variance with the tokens of each document in
             random order.
-        residual: share of what positions explain that no Toeplitz matrix does; NaN where they
+        residual: share of the positions' part that no Toeplitz matrix explains; NaN where positions
             explain under 2 %.
     """
 
@@ -112,10 +112,10 @@ class Variance(NamedTuple):
         return self.offset + self.place
 
 
-def residual(offset: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Share of the sum of both that lies in `place`; NaN where the sum is under 2 %."""
-    both = offset + place
-    return np.divide(place, both, out=np.full_like(place, np.nan), where=both >= JUDGED)
+def residual(offset: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Share of the sum of both that `positions` hold; NaN where the sum is under 2 %."""
+    both = offset + positions
+    return np.divide(positions, both, out=np.full_like(positions, np.nan), where=both >= JUDGED)
 
 
 class PartShares(NamedTuple):
@@ -124,8 +124,8 @@ class PartShares(NamedTuple):
     Attributes:
         share: mean square of each part over the mean square of the logits, `[layers, heads, 5]`.
         mean_share: mean square of the part's mean over documents, likewise.
-        residual: share of that mean that no Toeplitz matrix explains.
-        cross: difference of their sum from 1: products of different parts, `[layers, heads]`.
+        residual: share of this mean that no Toeplitz matrix explains.
+        cross: 1 less the sum of the shares: products of different parts, `[layers, heads]`.
         names: names of the parts. All numbers are NaN where they would be 0/0.
     """
 
@@ -160,7 +160,7 @@ class HeadDrops(NamedTuple):
         p_value: p-value of a one-sided test over documents, corrected for all heads; NaN for a
             score that any change lowers.
         head: layer and head of the largest drop, from 0.
-        largest_share: share of the sum of the drops that lies in it, and a 95 % interval.
+        largest_share: its share of the sum of drops, and a 95 % interval.
         share_by_chance: 95 % quantile of the share if the drops of each document are dealt to heads
             at random.
         entropy: entropy of the shares divided by the entropy of an even spread.
@@ -196,7 +196,7 @@ class AttentionAnalysis(NamedTuple):
         source: the corpus.
         model: description of the model.
         facts: sizes and settings.
-        causal: whether tokens look back only.
+        causal: whether tokens attend only backwards.
         means: logits averaged over documents.
         single: numbers of single documents' logits.
         variance: variance of the logits.

@@ -3,7 +3,7 @@
     result = audit(AuditOptions(source="stdlib", examples=64, length=32))
     rich.print(jaxpe.report.audit_table(result))
 
-It brings Flax and Optax, and is imported when it is asked for.
+It imports Flax and Optax, and is itself imported on first access.
 """
 
 from jaxpe.analysis.audit.evidence import audit_inputs

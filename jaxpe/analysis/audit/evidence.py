@@ -28,8 +28,8 @@ def audit_inputs(
 
     Args:
         model, geometry: results of `position_loss` and `geometry_of`.
-        alpha, forcing: kernel and forcing at P = 0, of `kernel_and_forcing`.
-        seed: draws tokens, permutations and swaps.
+        alpha, forcing: kernel and forcing at P = 0, from `kernel_and_forcing`.
+        seed: random seed of tokens, permutations and swaps.
         temperature: τ of the softmax of the loss.
 
     >>> inputs = audit_inputs(model, geometry, alpha=alpha, forcing=b, seed=0)  # doctest: +SKIP
@@ -63,7 +63,7 @@ def audit_inputs(
         hidden=hidden,
         loss=lambda P, example: model.loss(model.at_no_shift(P, example), example),
         examples=model.examples,
-        swap=_reordered,
+        swap=_reordered_tokens,
         ids=rng.integers(0, words, (_ROWS, n)).astype(np.int32),
         permutations=np.stack([rng.permutation(n) for _ in range(_ROWS)]).astype(np.int32),
         swaps=_swaps(np.asarray(geometry.D.present), seed=seed),
@@ -96,7 +96,7 @@ def _gradients(model: PositionLoss) -> PositionGradients:
 
 
 def _gradient_bound(model: PositionLoss) -> Array:
-    """Largest ‖∂loss/∂a_i‖, a what the first attention adds to the residual stream."""
+    """Largest ‖∂loss/∂a_i‖, with a the first attention's output to the residual stream."""
     start = jnp.zeros_like(model.functions.vectors)
 
     def norm(example: Any) -> Array:
@@ -108,8 +108,8 @@ def _gradient_bound(model: PositionLoss) -> Array:
     return jax.jit(lambda rows: jnp.max(jax.lax.map(norm, rows, batch_size=8)))(model.examples)
 
 
-def _reordered(example: Any, order: Array) -> Any:
-    """Tokens in another order; what is to be guessed stays where it was."""
+def _reordered_tokens(example: Any, order: Array) -> Any:
+    """Tokens in another order; the target and its position do not change."""
     return example | {name: jnp.asarray(example[name])[order] for name in ("ids", "mask")}
 
 

@@ -1,4 +1,4 @@
-"""A subject as the statements see it: functions of position vectors, examples, and distances."""
+"""A subject as functions of position vectors, with examples and distances, for the statements."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -53,14 +53,14 @@ class PositionLoss(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """Counts of the documents, and what follows from them over positions with text.
+    """Counts of the documents, and distributions and distances over positions with text.
 
     Attributes:
         counts: counts in folds.
         mu: positional distributions.
         D: their Hellinger distances, uncorrected for noise.
         nulls: counts of shuffled documents.
-        position: squared distances of position alone, over the positions that have them.
+        position: squared distances of position alone, over the present positions.
     """
 
     counts: PositionCounts
@@ -75,13 +75,13 @@ def position_loss(
 ) -> PositionLoss:
     """The model and its loss on documents drawn by the seed.
 
-    The loss of a language model is that of one token of each document, drawn by the seed: the loss
-    over all of its tokens is a sum of such.
+    The loss of a language model is the loss of one token of each document, drawn by the seed; the
+    loss of all tokens is a sum of these.
 
     Args:
         subject: a classifier or language model with multi-head attention of one key a head.
         examples: number of documents to average over.
-        seed: draws them, and the token to guess of each.
+        seed: random seed of the documents, and of the token to guess in each.
         temperature: τ, which divides the outputs before the softmax of the loss.
 
     Raises:
@@ -102,7 +102,7 @@ def position_loss(
     if classify:
         chosen["target"] = labels[rows]
     else:
-        chosen = _to_guess(chosen, subject.vocabulary, rng=np.random.default_rng([seed, 1]))
+        chosen = _examples(chosen, subject.vocabulary, rng=np.random.default_rng([seed, 1]))
 
     def outputs(P: Array, shift: Array, example: Any, *, added: Array | None = None) -> Array:
         ids, mask = example["ids"], example["mask"]
@@ -123,28 +123,27 @@ def position_loss(
     )
 
 
-def _to_guess(
+def _examples(
     documents: dict[str, np.ndarray], vocabulary: Vocabulary, *, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """The documents that have a token to guess, and where: masked, or from those before it."""
+    """Documents with a token to guess, masked or from the tokens before it, and its position."""
     ahead = vocabulary.task == "causal"
     text = documents["mask"] & ~np.isin(documents["ids"], vocabulary.special_ids)
     text[:, : int(ahead)] = False
     some = text.any(axis=1)
-    ids, places = documents["ids"][some], random_position(text[some], rng=rng)
+    ids, masked = documents["ids"][some], random_position(text[some], rng=rng)
     return {
-        "ids": ids if ahead else masked_ids(ids, places, mask_id=vocabulary.mask_id),
+        "ids": ids if ahead else masked_ids(ids, masked, mask_id=vocabulary.mask_id),
         "mask": documents["mask"][some],
-        "target": np.take_along_axis(ids, places, axis=1)[:, 0],
-        "place": places[:, 0] - ahead,
+        "target": np.take_along_axis(ids, masked, axis=1)[:, 0],
+        "place": masked[:, 0] - ahead,
     }
 
 
 def geometry_of(subject: Subject) -> Geometry:
-    """Distributions and distances over the positions that hold text, plug-in and of position.
+    """Distributions and distances over the positions with text, plug-in and of position alone.
 
-    Raises `InputError` where text reaches fewer than three positions, in each half of the
-    documents.
+    Raises `InputError` if text reaches fewer than three positions in each half of the documents.
 
     >>> geometry_of(subject).D.values.shape  # doctest: +SKIP
     (16, 16)

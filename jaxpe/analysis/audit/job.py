@@ -42,14 +42,14 @@ def audit(
     Args:
         options: options of the audit.
         subject: a classifier or language model with multi-head attention of one key a head, and
-            documents; else those that the options name are read.
+            documents; read by the options when None.
         progress: receiver of progress in reading and evaluating.
 
     Raises:
-        InputError: options out of range, what cannot be read, a model that does not suit, or text
-            that reaches fewer than three positions.
+        InputError: options out of range, an unreadable model or source, an unsuitable model, or
+            text that reaches fewer than three positions.
 
-    A minute, most of it compiling:
+    It takes a minute, most of it compilation:
 
     >>> options = AuditOptions(source="stdlib", examples=32, length=16, steps=5)
     >>> result = audit(options)  # doctest: +SKIP

@@ -24,17 +24,17 @@ _SAMPLES = 16
 def kernel_and_forcing(
     model: PositionLoss, *, seed: int, P: Array | None = None
 ) -> tuple[Array, Array]:
-    """α `[n, n]` and b `[n, dim]` at P: at 0, where the paper has them, when None.
+    """α `[n, n]` and b `[n, dim]` at P; at 0, as in the paper, when None.
 
-    α exactly for a few classes, from sampled targets for the words of a vocabulary.
+    α is exact for a few classes, and from sampled targets for a vocabulary.
 
     >>> kernel_and_forcing(position_loss(subject, examples=32), seed=0)[0].shape  # doctest: +SKIP
     (16, 16)
     """
     f, loss, examples = model.at_no_shift, model.loss, model.examples
     P = jnp.zeros_like(model.functions.vectors) if P is None else P
-    # The weights are arguments of the program. As constants, XLA on CPUs (jaxlib 0.10.2) computes
-    # products with two batch axes in a loop wrong, by as much as the gradients.
+    # The weights are arguments of the program. With constants, XLA on CPUs (jaxlib 0.10.2) computes
+    # wrong products with two batch axes in loops, with errors as large as the gradients.
     example = jax.tree.map(lambda rows: rows[0], examples)
     traced = jax.make_jaxpr(f)(P, example)
 
@@ -86,7 +86,7 @@ def kernel_pairs(
 def train_both(model: PositionLoss, *, steps: int, seed: int, rows: int = 32) -> ntk.TrainingGap:
     """Gradient descent on P alone, of the model and of its linearisation, on a few examples.
 
-    From the model's own vectors; the step is 1/λ_max of the whole kernel there.
+    It starts from the model's own vectors; the step is 1/λ_max of the full kernel at the start.
 
     >>> train_both(position_loss(subject, examples=32), steps=5, seed=0)[0].shape  # doctest: +SKIP
     (6,)

@@ -18,13 +18,13 @@ class AuditFacts(NamedTuple):
 
     Attributes:
         positions: n of the matrices.
-        positions_with_text: number of positions with text, which the statements are about.
+        positions_with_text: number of positions with text, to which the statements apply.
         width: width of the position vectors.
         examples: number of documents to average over.
         loss: family of the loss, "classification" or "masked".
         temperature: τ of its softmax.
-        trained: whether the weights are other than at initialisation.
-        seed: random seed of what was drawn.
+        trained: whether the weights differ from their initial values.
+        seed: random seed of the draws.
         jaxpe: version.
     """
 
@@ -85,13 +85,13 @@ class AuditedStatement(NamedTuple):
 
 
 class KernelPairs(NamedTuple):
-    """The kernel of positions, and the bound that Lemma 18 draws from it, pair by pair.
+    """The kernel of positions and the bound of Lemma 18, pair by pair.
 
     Attributes:
         distances: Hellinger distances d_ij of m pairs i < j of positions with text.
         alpha: α_ij.
         increasing: the best increasing function of d_ij.
-        decreasing: the best decreasing one.
+        decreasing: the best decreasing function of d_ij.
         explained: shares of the variance of α_ij that they explain.
         by_chance: 95 % quantiles of these shares with positions in random order.
         eigenvalues: eigenvalues of α, descending.
@@ -115,7 +115,7 @@ class Training(NamedTuple):
 
     Attributes:
         losses: losses of the model, before each step and after the last.
-        linear_losses: losses of the linearised one.
+        linear_losses: losses of the linearisation.
         output_distance: ‖f − f_lin‖ / ‖f_0‖.
     """
 

@@ -1,6 +1,6 @@
 """Geometry of a corpus: distances, noise, rank, and the fit of each encoding.
 
-Names are imported when they are asked for: what draws a result does without JAX.
+Names are imported on first access, so figures of a result need no JAX.
 """
 
 from typing import TYPE_CHECKING

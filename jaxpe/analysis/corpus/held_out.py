@@ -1,4 +1,4 @@
-"""Encodings against documents they were not fitted to: MDS of halves, and fixed encodings."""
+"""Held-out scores of encodings: MDS of the other half of the documents, and fixed encodings."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from jaxpe.geometry import (
 )
 
 SPLITS, HALVINGS = 8, 2
-WIDEST = 32  # of the encodings fitted to halves
+WIDEST = 32  # largest width of encodings fitted to halves
 
 
 def held_out_scores(
@@ -27,14 +27,14 @@ def held_out_scores(
     dim: int,
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
 ) -> HeldOutScores | None:
-    """Cross-validated stress of MDS and of fixed encodings; None where no position is judged.
+    """Cross-validated stress of MDS and of fixed encodings; None if no position can be judged.
 
     Args:
         halves: geometries of position of disjoint halves.
         coordinates: MDS of the geometry of all documents, `[n, at least min(n, WIDEST)]`.
-        rank: significant dimensions.
+        rank: number of significant dimensions.
         dim: width of the report.
-        encodings: encodings beside the catalogue.
+        encodings: further encodings, besides the catalogue.
     """
     if not np.any(np.asarray(halves.present)):
         return None

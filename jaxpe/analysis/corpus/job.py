@@ -65,8 +65,8 @@ from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import CountSettings, StoredCounts
 
-LEAST_NULLS = 19  # that show significance at 5 %
-MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again at work
+LEAST_NULLS = 19  # least number of nulls that can show significance at 5 %
+MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again during the analysis
 
 
 def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAnalysis:
@@ -128,11 +128,11 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
 def _model_options(
     options: CorpusOptions,
 ) -> tuple[CorpusOptions, tuple[jaxpe.encodings.CatalogueEntry, ...], tuple[Choice, ...]]:
-    """Options that read the corpus as a model does, its position vectors, and what was chosen."""
+    """Options that read the corpus as a model does, its position vectors, and chosen settings."""
     options = local_model_options(options, "model")
     if options.model is None:
         return options, (), ()
-    from jaxpe.analysis.corpus.model import model_positions  # brings Flax
+    from jaxpe.analysis.corpus.model import model_positions  # imports Flax
 
     model = model_positions(options.model)
     length, how = options.length, "pass another `model`"
@@ -163,12 +163,12 @@ def analyse_tokens(
 ) -> CorpusAnalysis:
     """Analysis of a corpus of token ids.
 
-    The numbers are those of the public functions. With `keys = jax.random.split(jax.random.key(
-    seed), 3)` and `groups = corpus.groups()`, the geometry of position is
-    `position_geometry(..., key=keys[0], groups=groups)`, and the rank its `position_rank`.
-    Encodings are fitted to halves and held against the others by
-    `disjoint_position_geometries(..., key=keys[2], splits=8, halvings=2)`, of which
-    `position_intervals` has the intervals.
+    The numbers equal the results of the public functions. With `keys =
+    jax.random.split(jax.random.key( seed), 3)` and `groups = corpus.groups()`, the geometry of
+    position is `position_geometry(..., key=keys[0], groups=groups)`, and the rank its
+    `position_rank`. Encodings are fitted to halves and tested on the other halves, from
+    `disjoint_position_geometries(..., key=keys[2], splits=8, halvings=2)`, which also give the
+    intervals of `position_intervals`.
 
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
@@ -176,9 +176,8 @@ def analyse_tokens(
         progress: progress of halvings and of shuffled documents.
 
     Raises:
-        InputError: options out of range, more counts than memory holds, no document that reaches
-            the last position where a cohort is asked for, or empty positions under the policy
-            "error".
+        InputError: options out of range, too many counts for memory, a cohort without a document
+            that reaches the last position, or empty positions under the policy "error".
 
     >>> from jaxpe.data import load_tokens
     >>> analysis = analyse_tokens(load_tokens("synthetic"), dim=8, splits=4)
@@ -233,7 +232,7 @@ def analyse_tokens(
 
 
 def _check_size(corpus: TokenCorpus) -> None:
-    """The counts in folds must fit memory."""
+    """Raise for counts in folds that do not fit in memory."""
     n, words = corpus.ids.shape[1], corpus.vocab_size
     if DEFAULT_FOLDS * n * words > MAX_CELLS:
         raise InputError(
@@ -243,14 +242,14 @@ def _check_size(corpus: TokenCorpus) -> None:
 
 
 def _neighbours(corpus: TokenCorpus, groups: np.ndarray) -> NeighbourSimilarity | None:
-    """Test of documents next to each other, where it is not known which belong together."""
+    """Test whether neighbouring documents are related, unless groups are given."""
     if corpus.group_labels is not None or len(np.unique(groups[corpus.mask.any(axis=1)])) < 3:
         return None
     return neighbour_similarity(corpus.ids, corpus.mask, groups=groups, permutations=199)
 
 
 def _cohort(corpus: TokenCorpus) -> TokenCorpus:
-    """The documents that have a token at every position where some document has one."""
+    """The documents that have a token at every position where any document has one."""
     inside = cohort_of(corpus.mask)
     if not inside.any():
         raise InputError(
@@ -270,13 +269,12 @@ def analyse_counts(
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
     progress: Progress = SILENT,
 ) -> CorpusAnalysis:
-    """Analysis of counts that `jaxpe.analysis.counts` stored, however many documents they are of.
+    """Analysis of stored counts from `jaxpe.analysis.counts`, of any number of documents.
 
-    What needs the documents themselves is different: a document counts as independent of all others
-    but its copies, or with a `group_field` of all others but those of its group, where
-    `analyse_tokens` also finds pieces of longer documents. Halves are made of the folds that
-    shuffled documents were counted in, four by default, so intervals are wider. With bins, a
-    position is a bin.
+    It differs from `analyse_tokens` where documents are needed. A document counts as independent of
+    all others but its copies, or its group with a `group_field`; pieces of longer documents are not
+    found. Halves consist of the folds of the shuffled documents, four by default, so intervals are
+    wider. With bins, a position is a bin.
 
     Args:
         stored: counts from `jaxpe.analysis.counts.read_counts`.
@@ -348,7 +346,7 @@ def _check_counts(settings: "CountSettings") -> None:
 
 
 def _keys(seed: int) -> jax.Array:
-    """PRNG keys: of halvings and shuffles, of encodings that are drawn, of held-out halves."""
+    """PRNG keys of halvings and shuffles, of random encodings, and of held-out halves."""
     return jax.random.split(jax.random.key(np.uint32(seed)), 3)
 
 
@@ -364,7 +362,7 @@ def _analysis(
     clock: Clock,
     **fields: Any,
 ) -> CorpusAnalysis:
-    """The result, from counts of the words used and the geometries of position."""
+    """The result, from counts of the used words and the geometries of position."""
     dim, tokens = fields["dim"], np.asarray(counts.tokens)
     with clock.stage("geometry"):
         D, mds, plug_in = _plug_in(counts, empty, used)
@@ -407,7 +405,7 @@ def _analysis(
 def _plug_in(
     counts: PositionCounts, empty: EmptyPolicy, used: np.ndarray
 ) -> tuple[jaxpe.Distances, jaxpe.ClassicalMDS, PlugIn]:
-    """Distances of the observed frequencies, their MDS at full width, and what is stored."""
+    """Distances of the observed frequencies, their MDS at full width, and the stored `PlugIn`."""
     mu = _distributions(counts, empty, used)
     gram = jaxpe.hellinger_gram(mu)
     D = distances_from_gram(gram, present=mu.present)
@@ -427,7 +425,7 @@ def _plug_in(
 def _distributions(
     counts: PositionCounts, empty: EmptyPolicy, used: np.ndarray
 ) -> jaxpe.PositionalDistributions:
-    """Distributions over the words used, bool `[vocab]`; under "uniform" over all words."""
+    """Distributions over the used words, bool `[vocab]`; under "uniform" over all words."""
     if empty == "uniform":
         tokens = np.zeros((counts.tokens.shape[0], len(used)), np.int32)
         tokens[:, used] = counts.tokens[:, : used.sum()]

@@ -1,4 +1,4 @@
-"""A pretrained model beside a corpus: its position vectors, and how it reads text."""
+"""A pretrained model for a report on a corpus: its position vectors and its tokenizer."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class ModelPositions(NamedTuple):
 
 def model_positions(folder: Path) -> ModelPositions:
     """The position vectors of a BERT or MPNet, or of a training run; raises `InputError`."""
-    from jaxpe.analysis.subject import is_run, load_encoder  # brings Flax and Optax
+    from jaxpe.analysis.subject import is_run, load_encoder  # imports Flax and Optax
     from jaxpe.training import load_run
     from jaxpe.training.config import load_config, tokenizer_name
 
@@ -50,7 +50,7 @@ def model_positions(folder: Path) -> ModelPositions:
 
 
 def entry_of_table(table: np.ndarray, name: str) -> CatalogueEntry:
-    """A table of position vectors `[n, d]` as an encoding to be scored, whatever the width."""
+    """A table of position vectors `[n, d]` as an encoding to be scored at its own width."""
 
     def vectors(params: tuple[()], positions: ArrayLike) -> Array:
         return rows[positions]

@@ -1,4 +1,4 @@
-"""Noise, composition and position: their shares of what is observed, and their intervals."""
+"""Noise, composition and position: their shares of the observed variance, with intervals."""
 
 import math
 
@@ -21,7 +21,7 @@ from jaxpe.geometry.distances.matrices import centre_rows, hellinger_roots
 
 
 def defined_intervals(shares: VarianceShares, nearness: Estimate) -> dict[str, Interval]:
-    """Shares and nearness by name; those that are defined."""
+    """Defined intervals of shares and nearness, by name."""
     estimates = {f"{name}_share": share for name, share in shares._asdict().items()}
     intervals = {
         name: Interval(float(estimate.value), float(estimate.low), float(estimate.high))
@@ -66,7 +66,7 @@ def composition_correlation(geometry: PositionGeometry) -> jax.Array:
 
 
 def compacted(corpus: TokenCorpus) -> tuple[TokenCorpus, np.ndarray]:
-    """The same corpus over the words that are counted, and which these are, bool `[vocab]`."""
+    """The corpus over the counted words alone, and a mask of these words, bool `[vocab]`."""
     counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     used = np.zeros(corpus.vocab_size, bool)
     used[corpus.ids[counted]] = True
@@ -86,8 +86,8 @@ def rare_positions(
 ) -> np.ndarray:
     """Positions with tokens whose own noise hides a signal of typical size, as indices.
 
-    Not judged at all, or with a standard error of the squared distance to the centroid above half
-    of its mean over positions. Without any signal there is no size to compare with.
+    These positions are not judged at all, or have a standard error of the squared distance to the
+    centroid above half of its mean over positions. Without any signal there are none.
     """
     judged = np.asarray(geometry.present)
     typical = float(geometry.trace) / max(judged.sum(), 1)

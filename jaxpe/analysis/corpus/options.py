@@ -1,4 +1,4 @@
-"""The options of `jaxpe report`, and what is refused of them."""
+"""The options of `jaxpe report`, and their checks."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,16 +15,16 @@ from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS
 DEFAULT_DIM = 64
 DEFAULT_EMPTY: EmptyPolicy = "drop"
 MAX_LENGTH = 4096  # matrices of positions are dense
-MAX_SPLITS = 10_000  # beyond it only time is spent
-_VECTORS = 16  # tables [n, dim] at once: drawn ones, and the gradients of these
-# The least and the most of each number.
+MAX_SPLITS = 10_000  # more splits only take time
+_VECTORS = 16  # tables [n, dim] in memory at once: random encodings and their gradients
+# Smallest and largest value of each number.
 _BOUNDS = {
     "length": (1, MAX_LENGTH),
     "dim": (2, LARGEST_SIZE),
     "splits": (1, MAX_SPLITS),
     "seed": (0, LARGEST_SEED),
 }
-# What stored counts leave open.
+# Options that apply to stored counts.
 _BESIDE_COUNTS = {"counts", "dim", "empty", "encodings", "splits", "seed"}
 
 
@@ -82,7 +82,7 @@ class CorpusOptions:
 
 
 def check_options(options: CorpusOptions) -> None:
-    """Refuse options that cannot work, before any time is spent."""
+    """Raise for options that cannot work, before any computation."""
     check_numbers(**{name: getattr(options, name) for name in _BOUNDS})
     scored_entries(options.encodings)
     if options.model is not None and options.tokenizer is not None:
@@ -96,7 +96,7 @@ def check_options(options: CorpusOptions) -> None:
 
 
 def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> None:
-    """Refuse numbers out of range; raises `InputError`."""
+    """Raise `InputError` for numbers out of range."""
     numbers = {"length": length, "dim": dim, "splits": splits, "seed": seed}
     for name, (least, most) in _BOUNDS.items():
         check_range(name, numbers[name], least=least, most=most)
@@ -107,7 +107,7 @@ def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> No
 
 
 def refuse_too_long(corpus: TokenCorpus, options: CorpusOptions) -> None:
-    """Refuse a length beyond every document, unless the empty positions were thought of."""
+    """Raise for a length beyond every document, unless `empty` is set."""
     length, longest = options.length, corpus.longest
     if length is not None and length > longest and options.empty is None:
         raise InputError(

@@ -24,7 +24,7 @@ class EmptyPositions(NamedTuple):
 
 
 class TokenCount(NamedTuple):
-    """A token and how often it stands somewhere.
+    """A token and its number of occurrences at a position.
 
     Attributes:
         token: text of the token.
@@ -36,7 +36,7 @@ class TokenCount(NamedTuple):
 
 
 class TopTokens(NamedTuple):
-    """The most frequent tokens of a position, the most frequent first.
+    """The most frequent tokens of a position, in descending order.
 
     Attributes:
         position: position, from 0.
@@ -73,17 +73,18 @@ class Position(NamedTuple):
     Attributes:
         trace: trace of the Gram matrix; may be negative without an effect of position.
         eigenvalues: float `[n]`, descending.
-        significant_rank: dimensions above those of shuffled documents.
+        significant_rank: number of dimensions above shuffled documents.
         p_value: p-value of the first dimension.
-        rank_eigenvalues: float `[n]`, those that are tested: of the weighted Gram matrix.
-        null_eigenvalue: the largest of these that shuffled documents exceed in 5 % of cases.
+        rank_eigenvalues: float `[n]`, eigenvalues of the weighted Gram matrix, which are tested.
+        null_eigenvalue: the value that the largest eigenvalue of shuffled documents exceeds in 5 %
+            of cases.
         present: bool `[n]`, positions with a token in both halves of every split.
         squared_distances: float `[n, n]`; may be negative.
         coordinates: float `[n, 3]`, leading MDS coordinates.
-        composition_correlation: absolute correlation, over positions, of the first eigenvector with
-            that of shuffled documents; NaN without a position.
+        composition_correlation: absolute correlation, over positions, of the first eigenvectors of
+            documents and of shuffled documents; NaN without a position.
         by_offset: float `[3, n − 1]`, mean squared distance at each offset, and the ends of its
-            interval; NaN where none is defined.
+            interval; NaN where undefined.
     """
 
     trace: float
@@ -119,7 +120,7 @@ class Interval(NamedTuple):
 
 
 class EncodingScore(NamedTuple):
-    """Fit of one encoding to the corpus geometry, over the positions present.
+    """Fit of one encoding to the corpus's geometry, over the positions present.
 
     Attributes:
         name: "mds", "smacof", or a name of the catalogue.
@@ -130,12 +131,12 @@ class EncodingScore(NamedTuple):
         scaled_stress: minimum of the stress over one scale factor, in [0, 1].
         kruskal_stress1: Kruskal's stress-1.
         position_scaled_stress: scaled stress against the distances of position alone.
-        violation_rate: rate of its own distances, in [0, 1]; 0.5 is that of random vectors.
-        pearson_r: correlation of its distances with those of the corpus.
+        violation_rate: violation rate of its own distances, in [0, 1]; random vectors have 0.5.
+        pearson_r: correlation of its distances with the corpus's.
         min_separation: smallest distance of two positions.
         distances: float `[n, n]`, Euclidean, at the original positions.
         note: the map used, e.g. "orbit of a reference vector with equal pair norms".
-        fitted: made from the very distances it is scored against.
+        fitted: whether it was fitted to the distances it is scored against.
     """
 
     name: str
@@ -155,7 +156,7 @@ class EncodingScore(NamedTuple):
 
     @property
     def fixed(self) -> bool:
-        """Whether it is the same for every corpus: not fitted, trainable or of a model."""
+        """Whether it is equal for every corpus: not fitted, trainable or from a model."""
         return not self.fitted and self.parameters == 0 and self.family != "model"
 
     def __repr__(self) -> str:
@@ -163,21 +164,21 @@ class EncodingScore(NamedTuple):
 
 
 class HeldOutScores(NamedTuple):
-    """Scaled stress of encodings against halves of the documents that they were not fitted to.
+    """Held-out scaled stress of encodings, on halves of the documents.
 
-    Both the fit and the test are of position alone, over several splits into halves.
+    Both the fit and the test use position alone, over several splits into halves.
 
     Attributes:
         splits: number of splits.
         dim: width of the fitted encoding: the number of significant dimensions, at most 32.
-        vectors: float `[n, dim]`, the fitted encoding, of all documents.
-        own: stress of MDS of the other half, by width from 1 on.
-        widths: int `[widths]`, of the fixed encodings.
-        fixed: stress of each fixed encoding, at those widths.
-        best: per width, the fixed encoding of least stress, and then those whose difference from it
-            has an interval that contains 0.
-        gain: stress of the best fixed encoding at the width of the report less that of the fitted
-            one; None where no dimension is significant.
+        vectors: float `[n, dim]`, the encoding fitted to all documents.
+        own: stress of MDS of the other half, at widths 1, 2, ....
+        widths: int `[widths]`, widths of the fixed encodings.
+        fixed: stress of each fixed encoding, at these widths.
+        best: for each width, the fixed encoding of least stress, then the encodings that are not
+            significantly worse.
+        gain: stress of the best fixed encoding, at the width of the report, less the stress of the
+            fitted one; None without a significant dimension.
     """
 
     splits: int
@@ -230,22 +231,21 @@ class CorpusAnalysis(NamedTuple):
         split_half_trace: variance between positions without sampling noise: composition and
             position.
         position: geometry of position alone.
-        intervals: intervals by "noise_share", "composition_share", "position_share" (of the plug-in
-            variance over the positions that are present; they add up to 1) and "nearness"; those
-            that are defined.
+        intervals: defined intervals by name: "noise_share", "composition_share" and
+            "position_share" of the plug-in variance over the positions present, which add up to 1,
+            and "nearness".
         encodings: scores of each encoding.
         stress_by_dimension: stress by width.
-        held_out: stress against documents that were not fitted to; None where no position has
-            tokens in all quarters of the documents.
+        held_out: stress on held-out documents; None if no position has tokens in all quarters of
+            the documents.
         cohort: whether documents that end before the last position were left out.
-        from_counts: whether the documents themselves were gone.
+        from_counts: whether only counts were available, without documents.
         group_field: field whose values are kept together in the folds.
-        neighbours: whether documents next to each other in the source are more alike than at
-            random; None where a `group_field` says which belong together, or the documents are
-            gone or fewer than three.
-        edges: first position of each bin, and the length, where bins were counted.
+        neighbours: whether neighbouring documents of the source are more alike than random ones;
+            None with a `group_field`, without documents, or for fewer than three.
+        edges: first position of each bin, and the length, for counts in bins.
         null_texts: rows that were left out because their text is null or missing.
-        choices: settings that were not passed and were chosen, with the reasons.
+        choices: settings that were chosen automatically, with the reasons.
         seconds: duration of each stage.
     """
 

@@ -1,4 +1,4 @@
-"""The encodings of a report: every score of each, and stress by width."""
+"""Scores of the encodings in a report, and stress by width."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ from jaxpe.analysis.corpus.vectors import (
 )
 from jaxpe.geometry import PositionGeometry
 
-# Wide encodings, of which the narrow ones are not padded to the widest.
+# Wide encodings, to which narrow ones are not padded.
 _NARROW, _FEW_COLUMNS = 32, 128
 _sinusoidal_vectors = jax.jit(jaxpe.sinusoidal_vectors, static_argnames="dim")
 SLOPES = tuple(map(float, jaxpe.encodings.alibi_slopes(ALIBI_HEADS)))
@@ -36,13 +36,13 @@ def score_encodings(
     key: jax.Array,
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
 ) -> list[EncodingScore]:
-    """Every encoding, also those named beside the catalogue; ALiBi at its best standard slope.
+    """Scores of every encoding of the catalogue and of further ones; ALiBi at its best slope.
 
     Args:
         D, geometry, mds: plug-in distances, geometry of position, and MDS of full width.
-        refined: coordinates `[n, dim]` of SMACOF; the others are of this width, too.
-        key: PRNG key of encodings that are drawn.
-        encodings: further ones.
+        refined: coordinates `[n, dim]` of SMACOF; other encodings have the same width.
+        key: PRNG key of random encodings.
+        encodings: encodings besides the catalogue.
     """
     n, dim = refined.shape
     rank = min(dim, int(mds.rank))
@@ -56,7 +56,7 @@ def score_encodings(
     ]
     entries = tuple(scored_entries(encodings))
     fixed, at = fixed_vectors(n, dim, entries), widths_of(dim).index(dim)
-    drawn = jax.device_get(drawn_vectors(key, entries=entries, sizes=sizes_of(dim, n)))
+    random_vectors = jax.device_get(drawn_vectors(key, entries=entries, sizes=sizes_of(dim, n)))
     for entry in entries:
         fields: dict[str, Any] = {"name": entry.name, "family": entry.family, "note": entry.vectors}
         fields |= {"fitted": False, "parameters": 0}
@@ -65,8 +65,8 @@ def score_encodings(
             slope = min(SLOPES, key=lambda slope: float(jaxpe.stress(slope * line, D)))
             vectors = slope * line[None]
             fields["note"] += f", at slope {slope:.3g}, its best standard one"
-        elif entry.name in drawn:
-            vectors, gradients = drawn[entry.name]
+        elif entry.name in random_vectors:
+            vectors, gradients = random_vectors[entry.name]
             fields["note"] += f"; mean of {RANDOM_DRAWS} draws"
             fields["parameters"] = sum(leaf.size for leaf in gradients if np.any(leaf))
         else:
@@ -118,7 +118,7 @@ def stress_by_dimension(
 ) -> tuple[StressByDimension, np.ndarray]:
     """Stress and scaled stress of MDS, SMACOF and sinusoids at widths 2, 4, 8, ... (Figure 4).
 
-    And the coordinates `[n, dim]` of SMACOF.
+    Returns the coordinates `[n, dim]` of SMACOF as well.
     """
     n = len(D.values)
     widths = [2**k for k in range(1, 12) if 2**k <= max(dim, n, 2)]
@@ -127,7 +127,7 @@ def stress_by_dimension(
     raw: dict[str, list[float]] = {name: [] for name in names}
     scaled: dict[str, list[float]] = {name: [] for name in names}
     for width in sorted({*widths, dim}):
-        # Columns of zeros stay so, in MDS and in SMACOF: few shapes are compiled.
+        # Columns of zeros stay zero in MDS and SMACOF, so few shapes are compiled.
         padded = _NARROW if width <= _NARROW and largest > _FEW_COLUMNS else largest
         start = columns(columns(mds.coordinates, width), padded)
         smacof = jaxpe.smacof(D, dim=padded, init=start, max_iterations=300).coordinates

@@ -1,4 +1,4 @@
-"""Vectors of the encodings that a report compares, made before the corpus is known."""
+"""Vectors of the encodings in a report, which do not depend on the corpus."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from jaxpe._core.errors import InputError
 
 RANDOM_DRAWS = 8
 ALIBI_HEADS = 8
-FIXED_WIDTHS = (8, 32, 128)  # at which fixed encodings are compared, beside that of the report
+FIXED_WIDTHS = (8, 32, 128)  # widths of fixed encodings, besides the report's
 
 Entries: TypeAlias = tuple[jaxpe.encodings.CatalogueEntry, ...]
 
@@ -22,11 +22,11 @@ Entries: TypeAlias = tuple[jaxpe.encodings.CatalogueEntry, ...]
 def scored_entries(
     names: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
 ) -> list[jaxpe.encodings.CatalogueEntry]:
-    """Encodings of the catalogue with vectors for text that owe nothing to the corpus, and others.
+    """Encodings of the catalogue with position vectors independent of the corpus, and further ones.
 
-    Without those that are variants of another row, unless they are named.
+    Variants of another row are left out, unless they are named.
 
-    Raises `InputError` for a name that is unknown, or an encoding without such vectors.
+    Raises `InputError` for an unknown name, or an encoding without such vectors.
     """
     standard = [e for e in jaxpe.catalogue() if _is_scored(e) and not e.variant_of]
     further = map(jaxpe.encodings.resolve, dict.fromkeys(names))
@@ -45,7 +45,7 @@ def _is_scored(entry: jaxpe.encodings.CatalogueEntry) -> bool:
 
 
 def widths_of(dim: int) -> tuple[int, ...]:
-    """Widths at which fixed encodings are compared, that of the report among them."""
+    """Widths at which fixed encodings are compared, including the report's."""
     return tuple(sorted({*FIXED_WIDTHS, dim}))
 
 
@@ -55,7 +55,7 @@ def sizes_of(dim: int, n: int) -> jaxpe.EncodingSizes:
 
 
 def columns(P: ArrayLike, width: int) -> np.ndarray:
-    """The first columns of P, with zeros where it has fewer: distances stay what they are."""
+    """The first columns of P, padded with zeros, which does not change distances."""
     P = np.asarray(P)[..., :width]
     return np.pad(P, [(0, 0)] * (P.ndim - 1) + [(0, width - P.shape[-1])])
 
@@ -63,7 +63,7 @@ def columns(P: ArrayLike, width: int) -> np.ndarray:
 def fixed_vectors(n: int, dim: int, entries: Entries) -> dict[str, list[np.ndarray]]:
     """Vectors `[n, d]` of the encodings without parameters, at each of the `widths_of` dim.
 
-    ALiBi's are a line of slope 1: the slope of a head is a scale.
+    ALiBi's vectors are a line of slope 1: the slope of a head is a scale.
     """
     fixed = tuple(e for e in entries if not _has_params(e.first_layer(sizes_of(dim, n))))
     vectors = jax.device_get(_fixed(entries=fixed, widths=widths_of(dim), n=n))
@@ -107,7 +107,7 @@ def drawn_vectors(
 def _draws(
     encoding: jaxpe.Encoding, key: jax.Array, positions: jax.Array
 ) -> tuple[jax.Array, list[jax.Array]]:
-    params = jax.lax.map(encoding.init, jax.random.split(key, RANDOM_DRAWS))  # compiles soonest
+    params = jax.lax.map(encoding.init, jax.random.split(key, RANDOM_DRAWS))  # compiles fastest
     vectors = jax.vmap(encoding.vectors, in_axes=(0, None))(params, positions)
     squares = jax.grad(lambda p: jnp.sum(encoding.vectors(p, positions) ** 2))
     return vectors, jax.tree.leaves(squares(jax.tree.map(lambda x: x[0], params)))

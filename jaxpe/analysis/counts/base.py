@@ -1,4 +1,4 @@
-"""Finished counts: the tables, and all that is needed to add to them."""
+"""Finished counts: the tables and the settings by which they add."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,13 @@ from jaxpe.geometry import PositionCounts
 
 
 class CountedShard(NamedTuple):
-    """A shard and how many of its documents were counted, or why it was left out.
+    """A shard with its number of counted documents, or the reason why it was left out.
 
     Attributes:
         name, bytes: name and size of the file.
-        digest: hash of its whole content, which is what makes it another shard or the same; empty
-            where it was left out.
+        digest: hash of its content, which identifies the shard; empty if it was left out.
         documents: number of documents counted.
-        unreadable: why it was left out.
+        unreadable: reason why it was left out; None if it was counted.
         null_texts: rows that were left out because their text is null or missing.
     """
 
@@ -34,21 +33,21 @@ class CountedShard(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """The shard in words."""
+        """The name and size of the shard, as text."""
         return f"{self.name}, {self.bytes:,} bytes"
 
 
 class StoredCounts(NamedTuple):
-    """Counts of a corpus with all that is needed to add to them and to report on them.
+    """Counts of a corpus with their settings, for sums and reports.
 
     Attributes:
-        table: `[folds, rows, vocab]`, int32, or int64 where so many documents may exceed it.
+        table: `[folds, rows, vocab]`, int32, or int64 if so many documents may exceed it.
         nulls: `[nulls, null_folds, rows, vocab]`, likewise, positions shuffled inside documents.
         documents: number of documents counted.
         settings: settings of the count.
         tokens: the text of each id.
         shards: shards that were read.
-        text_field: the column or key that held the text, or the ids.
+        text_field: the column or key with the text, or with the ids.
         separator: the id that ended documents in streams of ids.
     """
 
@@ -66,7 +65,7 @@ class StoredCounts(NamedTuple):
         """The counts in folds, for the geometry.
 
         Raises:
-            InputError: int64 counts where JAX has 32 bits alone.
+            InputError: int64 counts without JAX's 64-bit mode.
         """
         dtype = self.table.dtype
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:

@@ -17,9 +17,9 @@ from jaxpe.analysis.counts.options import CountOptions
 from jaxpe.data import find_shards
 from jaxpe.data.tokens.tokenizers import reads_ids
 
-NO_GROUP = "without"  # the folder of documents that have none
+NO_GROUP = "without"  # the folder of documents without a value
 _NO_NAME = re.compile(r"[^\w.-]+")
-_LONGEST = 60  # characters of the name of a folder
+_LONGEST = 60  # characters of a folder's name
 
 
 def count_by(
@@ -33,18 +33,18 @@ def count_by(
 
     Each value has its own folder, named by the value, with a hash where names would clash.
     Documents without a value have the key None and the folder `without`. `jaxpe merge` of all
-    folders gives the counts of all documents. Memory holds the tables of all values. A run that is
-    killed starts anew.
+    folders gives the counts of all documents. The tables of all values must fit in memory. A killed
+    run starts again from the beginning.
 
     Args:
-        options: documents to count, and settings, of one process.
-        out: folder for the folders.
-        by: column or key with the language, the source or the like.
-        progress: is told lines now and then.
+        options: documents to count and settings; one process.
+        out: parent folder of the folders.
+        by: column or key, such as the language or the source.
+        progress: receives lines from time to time.
 
     Raises:
-        InputError: as `count`; a `group_field` as well, several processes, or more values than
-            memory holds tables of.
+        InputError: as `count`; a `group_field` as well, several processes, or too many values for
+            memory.
 
     >>> import json, tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -91,17 +91,17 @@ def count_by(
 
 
 def _folder_names(values: list[str | None]) -> list[str]:
-    """Names of folders for any values; those that clash end with a hash.
+    """Names of folders for any values; clashing names end with a hash.
 
-    Names that differ in case alone clash, as they do on the disks of macOS and Windows.
+    Names that differ only in case clash, as on the disks of macOS and Windows.
     """
     names = [_NO_NAME.sub("_", value or "").strip("._")[:_LONGEST] for value in values]
-    taken = Counter([NO_GROUP, *(name.casefold() for name in names)])
+    uses = Counter([NO_GROUP, *(name.casefold() for name in names)])
     folders = []
     for value, name in zip(values, names, strict=True):
         if value is None:
             name = NO_GROUP
-        elif not name or taken[name.casefold()] > 1:
+        elif not name or uses[name.casefold()] > 1:
             name += f"-{content_hash(value.encode(errors='surrogatepass')).hexdigest()[:8]}"
         folders.append(name)
     return folders

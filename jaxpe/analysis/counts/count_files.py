@@ -24,7 +24,7 @@ from jaxpe.analysis.counts.tables import named_tables, read_tables, write_tables
 
 _TABLES, _HEADER = "counts.npz", "counts.json"
 _FORMAT = 4
-# While a table is read: the numbers of its file, twice, and the cells they are for.
+# Memory while reading a table: the numbers of its file, twice, and their cells.
 _READING_BYTES = 32
 _REMEDY = "pass a folder that jaxpe count wrote, or count again"
 
@@ -43,13 +43,13 @@ class _Header(NamedTuple):
 
 
 def write_counts(stored: StoredCounts, directory: str | os.PathLike[str]) -> Path:
-    """Write counts into a folder, completely or not at all; returns the folder.
+    """Write counts into a folder, all files or none; returns the folder.
 
-    Empty cells take no space. Most are empty where positions and words are many.
+    Empty cells take no space; with many positions and words most cells are empty.
 
     Raises:
-        InputError: no room or no permission, which leaves older counts as they are; or numbers that
-            contradict each other.
+        InputError: no disk space or no permission, which leaves older counts unchanged; or
+            inconsistent numbers.
 
     >>> import tempfile
     >>> from jaxpe.analysis.counts import count_settings
@@ -79,8 +79,8 @@ def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
     """Counts that `write_counts` wrote.
 
     Raises:
-        InputError: no counts in the folder, or incomplete or changed ones, of another version, more
-            than memory holds, or with numbers that contradict each other.
+        InputError: a folder without counts, or counts that are incomplete, changed, of another
+            version, too large for memory, or inconsistent.
 
     >>> import tempfile
     >>> read_counts(tempfile.mkdtemp())
@@ -111,10 +111,10 @@ def read_counts(directory: str | os.PathLike[str]) -> StoredCounts:
 
 
 def read_header(directory: str | os.PathLike[str]) -> StoredCounts:
-    """Counts that `write_counts` wrote, with empty tables: everything but these.
+    """Counts that `write_counts` wrote, without their tables.
 
     Raises:
-        InputError: as `read_counts`, but for faults of the tables.
+        InputError: as `read_counts`, except for faults of the tables.
 
     >>> import tempfile
     >>> read_header(tempfile.mkdtemp())
@@ -154,7 +154,7 @@ def is_counted(directory: str | os.PathLike[str]) -> bool:
 
 
 def _check(stored: StoredCounts) -> None:
-    """Refuse numbers that contradict each other."""
+    """Raise for inconsistent numbers."""
     settings, table, nulls = stored.settings, stored.table, stored.nulls
     shape = (settings.rows, settings.vocab_size)
     expected = [(settings.folds, *shape), (settings.nulls, settings.null_folds, *shape)]

@@ -1,4 +1,4 @@
-"""Counts of documents that another program passes one by one."""
+"""Counter of documents that another program passes one by one."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ class DocumentCounter:
         self, options: CountOptions, *, opened: tuple[Tokenizer, CountSettings] | None = None
     ):
         require("grain", extra="data")
-        from jaxpe.data.tokens.batches import Reading  # brings Grain
+        from jaxpe.data.tokens.batches import Reading  # imports Grain
 
         self.tokenizer, self.settings = opened or tokenizer_from_options(options)
         self._reading = Reading((), options.text_field, options.group_field, options.batch_size)

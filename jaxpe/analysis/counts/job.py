@@ -34,7 +34,7 @@ def count(
     Args:
         options: documents to count, and settings.
         out: folder for the counts, and for the state while counting.
-        progress: is told lines now and then, of process 0 alone.
+        progress: receives lines from time to time, in process 0 alone.
 
     Raises:
         InputError: options out of range or that contradict each other, and what `find_shards`,
@@ -72,15 +72,15 @@ def merge(
 
     Args:
         folders: folders that `count` wrote, all with the same tokenizer and settings; vocabularies
-            of words and characters may differ. Any order of them gives the same bytes.
+            of words and characters may differ. Their order does not change a byte of the sum.
         out: folder for their sum.
         weights: number of times that documents of each folder count, for a mixture; once when
             absent. A document that counts several times stays in its fold, so halves stay
             independent.
 
     Raises:
-        InputError: no counts there, counts that do not add (as `merge_counts`), or a folder that
-            holds counts.
+        InputError: a folder without counts, counts that do not add (as `merge_counts`), or an `out`
+            that holds counts.
 
     >>> import tempfile
     >>> folder, parts = Path(tempfile.mkdtemp()), ("a", "b")
@@ -91,7 +91,7 @@ def merge(
     >>> merge([folder / name for name in parts], folder / "both").documents
     2
     """
-    # Read one by one, twice: memory is for two of them, however many there are.
+    # Folders are read one by one, twice, so memory holds at most two of them.
     headers, parts = map(read_header, folders), map(read_counts, folders)
     total = merge_streams(headers, parts, names=[*map(str, folders)], weights=weights)
     with locked_folder(out):
@@ -102,7 +102,7 @@ def merge(
 
 
 def tokenizer_from_options(options: CountOptions) -> tuple[Tokenizer, CountSettings]:
-    """The tokenizer and the settings that options ask for, before there is any document.
+    """The tokenizer and the settings of options, without reading a document.
 
     Raises:
         InputError: words and characters without a `vocab`, and what `count` raises of options.
@@ -162,6 +162,6 @@ def _are_ids(shards: Sequence[Shard], options: CountOptions) -> bool:
 
 
 def _refuse(options: CountOptions, reason: str, *names: str) -> None:
-    """Refuse options that are of no use."""
+    """Raise for options without an effect."""
     if any(getattr(options, name) is not None for name in names):
         raise InputError(f"{reason}; leave {' and '.join(f'`{name}`' for name in names)} out")

@@ -1,13 +1,13 @@
-"""Memory of a count, checked before it begins."""
+"""Memory check before a count begins."""
 
 from jaxpe._core.memory import check_bytes, device_bytes
 from jaxpe.analysis.counts.settings import CELL_BYTES, CountSettings
 
-# The counts, a copy while they are saved, and parts that are added at the end; at most 2.7 copies
-# were measured on counts of 0.5 GB.
+# The counts, a copy while they are saved, and parts that are added at the end. At most 2.7 copies
+# were measured with counts of 0.5 GB.
 _COPIES = 3
 _RUNTIME = 2**29  # Python and JAX
-# Bytes of a position of a document: in waiting batches, and where it is counted and shuffled.
+# Bytes of a position of a document, in queued batches and while it is counted and shuffled.
 _POSITION = 72
 
 
@@ -26,15 +26,15 @@ def needed_bytes(settings: CountSettings, *, batch_size: int = 4096) -> int:
 def check_memory(
     settings: CountSettings, *, batch_size: int = 4096, limit: int | None = None
 ) -> None:
-    """Refuse counts that do not fit into memory.
+    """Raise for counts that do not fit in memory.
 
     Args:
         settings: settings of the count.
         batch_size: documents of a step.
-        limit: bytes; default: what is free.
+        limit: bytes; free memory by default.
 
     Raises:
-        InputError: more is needed than there is.
+        InputError: too little memory.
 
     >>> from jaxpe.analysis.counts import count_settings
     >>> from jaxpe.data import open_tokenizer

@@ -25,8 +25,8 @@ def merge_counts(
     """Sum of the counts of disjoint sets of documents.
 
     Vocabularies of words and of characters may differ: tables are aligned by the text of the
-    tokens, and the sum has all tokens, sorted. So any order of merging gives the same counts, equal
-    to one count of all documents.
+    tokens, and the sum has all tokens, sorted. So the order of merging does not matter, and the sum
+    equals one count of all documents.
 
     Args:
         parts: counts of equal settings.
@@ -34,8 +34,8 @@ def merge_counts(
         weights: number of times that the documents of each part count, at least 1. Default: once.
 
     Raises:
-        InputError: another tokenizer or setting, a shard that two parts counted, tokens that one
-            part counted as `[UNK]` and another may have, or more documents than int64 holds.
+        InputError: different tokenizers or settings, a shard that two parts counted, tokens that
+            one part counted as `[UNK]` and another may have, or more documents than int64 holds.
 
     >>> merge_counts([read_counts("a"), read_counts("b")]).documents  # doctest: +SKIP
     2
@@ -54,7 +54,7 @@ def merge_streams(
     """Sum of counts that are read one at a time, as `merge_counts`.
 
     Args:
-        headers: the parts, whose tables are not looked at.
+        headers: the parts without their tables.
         parts: the parts with their tables.
         names, weights: as of `merge_counts`.
     """
@@ -71,7 +71,7 @@ def merge_streams(
     total = header._replace(table=table, nulls=nulls)
     columns = {token: column for column, token in enumerate(total.tokens)}
     remaining = iter(parts)
-    # A loop over the parts would hold one while it reads the next.
+    # A plain loop would keep one part in memory while it reads the next.
     for name, weight in zip(names, weights, strict=True):
         _add_part(total, next(remaining), name, columns, weight)
     return total
@@ -135,8 +135,8 @@ def aligned_tables(
     """Tables of counts that may share documents, over the union of their vocabularies.
 
     Raises:
-        InputError: another tokenizer, length or bins, or another vocabulary of a tokenizer that
-            does not make it from the corpus.
+        InputError: different tokenizers, lengths or bins, or different vocabularies that were not
+            made from the corpus.
     """
     first = parts[0]
     ignored = ("folds", "nulls", "null_folds", "seed", "group_field")
@@ -164,7 +164,7 @@ def _is_aligned(settings: CountSettings) -> bool:
     return vocabulary_occurs(settings.tokenizer) and not settings.exclude
 
 
-# Options of a count behind the settings that have another name.
+# Options of a count whose settings have another name.
 _OPTIONS = {
     "checksum": ("tokenizer",),
     "vocab_size": ("tokenizer",),
@@ -175,7 +175,7 @@ _OPTIONS = {
 
 
 def _refuse_differences(first: StoredCounts, part: StoredCounts, names: tuple[str, str]) -> None:
-    """Counts add where all settings are equal, but for vocabularies that are aligned."""
+    """Raise for unequal settings, except vocabularies that can be aligned."""
     one, other = first.settings, part.settings
     if _is_aligned(one) and _is_aligned(other):
         other = other._replace(checksum=one.checksum, vocab_size=one.vocab_size)
@@ -191,7 +191,7 @@ def _refuse_differences(first: StoredCounts, part: StoredCounts, names: tuple[st
 
 
 def _refuse_lost(part: StoredCounts, name: str, columns: dict[str, int]) -> None:
-    """Refuse a part that counted tokens as unknown which another part may have by name."""
+    """Raise for a part with unknown tokens that another part may have by name."""
     if part.tokens[-1] != UNKNOWN or len(columns) - (UNKNOWN in columns) == len(part.tokens) - 1:
         return
     lost, tokens = (int(x.sum(dtype=np.int64)) for x in (part.table[..., -1], part.table))
@@ -207,7 +207,7 @@ def _refuse_lost(part: StoredCounts, name: str, columns: dict[str, int]) -> None
 def _refuse_twice(
     part: StoredCounts, name: str, counted: dict[str, tuple[CountedShard, str]]
 ) -> None:
-    """Refuse a shard that an earlier part counted; one that it left out is fine."""
+    """Raise for a shard that an earlier part counted, unless that part left it out."""
     shards = {shard.digest: shard for shard in part.shards if shard.documents}
     for digest in sorted(shards.keys() & counted.keys()):
         earlier, earlier_name = counted[digest]

@@ -11,10 +11,10 @@ from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, count_setti
 from jaxpe.data import Shard, Tokenizer
 from jaxpe.geometry import position_bins
 
-_LARGE = 2**26  # bytes of a corpus that several processes tokenize sooner than one
+_LARGE = 2**26  # bytes of a corpus from which several processes tokenize faster than one
 _MOST_WORKERS = 1024
 _MOST_MEMORY = 1e9  # gigabytes
-_EDGE_BYTES = 128  # of an edge of a bin, while edges are made and as one of the settings
+_EDGE_BYTES = 128  # bytes of the edge of a bin, as an array and in the settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

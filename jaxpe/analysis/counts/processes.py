@@ -16,9 +16,9 @@ from jaxpe._core.errors import InputError, require
 from jaxpe._core.options import check_range
 from jaxpe.analysis.counts.settings import shortened
 
-HEARTBEAT_S = 30  # of silence, after which a process is taken for dead and the others stop
-BARRIER_S = 7200  # to wait for living processes, which may first read a large shard to its end
-SHUTDOWN_S = 10  # to wait for others at the end
+HEARTBEAT_S = 30  # seconds of silence after which a process counts as dead and the others stop
+BARRIER_S = 7200  # seconds to wait for live processes, which may be reading a large shard
+SHUTDOWN_S = 10  # seconds to wait for others at the end
 _LOST = "another process ended, hangs or cannot be reached"
 _GO_ON = "see the messages of the others, and start all processes again to resume"
 # Names in the errors of collectives and of the service that connects processes.
@@ -36,8 +36,8 @@ def start_processes(
 ) -> None:
     """Join the processes of one run, before any other call of JAX.
 
-    Under SLURM, GKE and Open MPI nothing needs to be passed: `jax.distributed.initialize` finds
-    out. Where a process ends or does not start, JAX ends the others within a minute.
+    Under SLURM, GKE and Open MPI no argument is needed: `jax.distributed.initialize` detects them.
+    If a process ends or does not start, JAX ends the others within a minute.
 
     Args:
         coordinator: host and port of process 0.
@@ -46,7 +46,7 @@ def start_processes(
         waiting_s: seconds to wait for the others.
 
     Raises:
-        InputError: some of the three are missing or out of range.
+        InputError: one of the three is missing or out of range.
 
     >>> start_processes("10.0.0.1:1234", processes=2, process=2)
     Traceback (most recent call last):
@@ -81,7 +81,7 @@ def start_processes(
 
 
 def gather_values(value: Any) -> list[Any]:
-    """Values of all processes, in their order, as JSON; every process has to call this."""
+    """Values of all processes, in their order, as JSON; every process must call it."""
     if jax.process_count() == 1:
         return [value]
     _barrier(f"barrier {next(_BARRIERS)}")
@@ -94,7 +94,7 @@ def gather_values(value: Any) -> list[Any]:
 
 
 def _barrier(name: str) -> None:
-    """Wait for the others with a time limit, which collectives of JAX do not have."""
+    """Barrier with a time limit, which JAX's collectives lack."""
     multihost = require("orbax.checkpoint.multihost", extra="data")
     try:
         multihost.get_barrier_sync_fn()(key=name, timeout_ms=1000 * BARRIER_S)
@@ -121,7 +121,7 @@ def run_on_all_processes(work: Callable[[], Result]) -> Result:
 
 
 def require_equal_values(facts: Mapping[str, Any]) -> None:
-    """Raise at the first fact that differs between processes, and of lists at its first item."""
+    """Raise at the first value that differs between processes; for lists at its first item."""
     # Most often nothing differs, so only a checksum is sent.
     text = json.dumps(facts, sort_keys=True).encode()
     if len(set(gather_values(zlib.crc32(text)))) == 1:
@@ -147,7 +147,7 @@ def _difference(name: str, process: int, first: Any, other: Any) -> str:
 
 @contextlib.contextmanager
 def one_line_process_errors() -> Iterator[None]:
-    """Context that raises `InputError` where another process ended, hangs or cannot be reached.
+    """Context that raises `InputError` if another process ended, hangs or cannot be reached.
 
     The loss shows first in a joint operation, such as a collective or a save. JAX itself ends a
     process whose coordinator is gone, by `abort`.

@@ -13,15 +13,15 @@ from jaxpe._core.options import check_range
 from jaxpe.data import Tokenizer
 
 CELL_BYTES = 4  # int32
-INT32_MAX = 2**31 - 1  # of a count on a device; of positions and tables, beyond any memory
-INT64_MAX = 2**63 - 1  # of a count on the host
+INT32_MAX = 2**31 - 1  # largest count on a device; for positions and tables, beyond any memory
+INT64_MAX = 2**63 - 1  # largest count on the host
 
 
 class CountSettings(NamedTuple):
     """Settings of a count. Counts add where all settings are equal.
 
     Attributes:
-        tokenizer, checksum: name and content of the tokenizer.
+        tokenizer, checksum: name of the tokenizer and hash of its content.
         length: positions of a document that are read.
         edges: first position of each bin of positions, and the length; None counts every position.
         vocab_size, exclude: number of tokens of the tokenizer; ids that are never counted.
@@ -78,9 +78,9 @@ def count_settings(
         length: positions of a document that are read.
         edges: edges of bins of positions, from `jaxpe.geometry.position_bins`. Default: every
             position is counted.
-        folds: an even number, at least 4; more make finer intervals and take more memory.
-        nulls: corpora with shuffled positions, against which dimensions are judged; at least 2,
-            or 0 for none.
+        folds: an even number, at least 4; more folds give finer intervals and take more memory.
+        nulls: number of corpora with shuffled positions, the null of significant dimensions; at
+            least 2, or 0 for none.
         null_folds: folds of each null corpus, an even number that divides `folds`. Default: 4 or 2.
         seed: random seed of the shuffles.
         group_field: column or key with the author or source. Documents of one value depend on each
@@ -113,7 +113,7 @@ def count_settings(
 
 
 def dtype_of_counts(documents: int, settings: CountSettings) -> np.dtype:
-    """Dtype of host tables: int32 where no count of so many documents exceeds it, else int64.
+    """Dtype of host tables: int32 if no count of so many documents can exceed it, else int64.
 
     >>> from jaxpe.data import open_tokenizer
     >>> dtype_of_counts(2**31, count_settings(open_tokenizer("bytes")))
@@ -132,7 +132,7 @@ def zero_tables(
 
 
 def check_settings(settings: CountSettings) -> None:
-    """Refuse settings out of range, made by hand or read from a file."""
+    """Raise for settings out of range, built by hand or read from a file."""
     length, folds, null_folds = settings.length, settings.folds, settings.null_folds
     vocab_size, edges = settings.vocab_size, settings.edges or ()
     inside = all(0 <= token < vocab_size for token in settings.exclude)
@@ -163,7 +163,7 @@ def check_settings(settings: CountSettings) -> None:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
-    """Settings that two counts do not share, by name, each with its two values in words."""
+    """Settings that differ between two counts, by name, each with its two values as text."""
     return {
         name: f"{name} is {shortened(value)} and {shortened(other[name])}"
         for name, value in one.items()

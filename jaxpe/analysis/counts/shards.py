@@ -48,7 +48,7 @@ from jaxpe.data.tokens.tokenizers import reads_ids
 from jaxpe.data.tokens.workers import TokenizerPool, runs_in_python
 from jaxpe.geometry.counts.position_counts import content_labels
 
-_SAMPLE = 2048  # first documents, and their first positions, in which near-copies are looked for
+_SAMPLE = 2048  # first documents, and their first positions, in which near-copies are searched
 _MANY_COPIES = 0.01  # least share of near-copies in a message
 
 
@@ -62,22 +62,22 @@ def count_shards(
     mesh: Mesh | None = None,
     progress: Progress = SILENT,
 ) -> StoredCounts:
-    """Count documents that need not fit memory, and write the counts into a folder.
+    """Count documents larger than memory, and write the counts into a folder.
 
     The host reads and tokenizes in a thread while the devices count. The counts equal
     `count_tokens` on all documents at once, bit for bit, for any batches, shards, devices and
-    processes. The fold of words and characters follows from their text, not their ids, so that
-    counts of other vocabularies add.
+    processes. Folds depend on the text of words and characters, not on their ids, so counts with
+    different vocabularies add.
 
     Counts and the position in the documents are saved together. After an interruption the same call
     resumes, and no document is lost or counted twice. Several processes make the same call, with a
-    folder that all of them see; each reads its part of the documents.
+    shared folder; each reads its part of the documents.
 
     Args:
         shards: result of `jaxpe.data.find_shards`.
         directory: folder of the counts, and of the state while counting.
-        options: settings of reading, saving and the machine; those that `settings` or `tokenizer`
-            hold are ignored. Default: `CountOptions` of no sources.
+        options: options of reading, saving and the machine; options covered by `settings` or
+            `tokenizer` are ignored. Default: `CountOptions` of no sources.
         tokenizer, settings: results of `open_tokenizer` and `count_settings`.
         mesh: device mesh from `count_mesh`. Default: all devices.
         progress: receiver of messages.
@@ -99,7 +99,7 @@ def count_shards(
     [[2, 0, 1], [0, 2, 1]]
     """
     require("grain", extra="data")
-    from jaxpe.data.tokens.batches import Reading, token_batches  # brings Grain
+    from jaxpe.data.tokens.batches import Reading, token_batches  # imports Grain
 
     options = options or CountOptions(sources=())
     mesh, directory = mesh or count_mesh(), Path(directory)
@@ -133,7 +133,7 @@ def count_shards(
                 pool = TokenizerPool(tokenizer, length=settings.length, processes=workers)
                 stack.enter_context(pool)
             batches = token_batches(reading, tokenizer, length=settings.length, pool=pool)
-            stored = _counted(
+            stored = _resumed_counts(
                 directory,
                 batches,
                 tokenizer,
@@ -159,7 +159,7 @@ def _check_options(options: CountOptions, settings: CountSettings, mesh: Mesh) -
     check_memory(settings, batch_size=options.batch_size, limit=memory)
 
 
-def _counted(
+def _resumed_counts(
     directory: Path,
     batches: Any,
     tokenizer: Tokenizer,
@@ -170,7 +170,7 @@ def _counted(
     save_every: int,
     progress: Progress,
 ) -> StoredCounts:
-    """The counts, from the beginning or from what is saved in the folder."""
+    """The counts, from the beginning or from the saved state in the folder."""
     from jaxpe.data.tokens.batches import empty_batch
 
     state_folder = directory / "state"
@@ -182,7 +182,7 @@ def _counted(
         state, step = saved or (zero_state(settings, mesh), 0)
         require_equal_values({"step": step})
         if saved:
-            run_on_all_processes(lambda: _check_place(stream.get_state(), state, state_folder))
+            run_on_all_processes(lambda: _check_record(stream.get_state(), state, state_folder))
             progress.say(f"going on from step {step:,}")
         watched = stream
         if settings.group_field is None:
@@ -231,23 +231,23 @@ def _versions() -> dict[str, Any]:
 
 
 def _refuse_other_folders(directory: Path) -> None:
-    """Raise where a process does not see the folder that process 0 writes into."""
+    """Raise if a process does not see the folder that process 0 writes into."""
     if jax.process_count() == 1:
         return
     mark = directory / f".seen-{gather_values(secrets.token_hex(8))[0]}"
     run_on_all_processes(lambda: None if jax.process_index() else mark.touch())
-    seen = gather_values(mark.exists())
+    visible = gather_values(mark.exists())
     if jax.process_index() == 0:
         mark.unlink(missing_ok=True)
-    if not all(seen):
+    if not all(visible):
         raise InputError(
-            f"{directory} of process {seen.index(False)} is not the folder of process 0; pass a "
+            f"{directory} of process {visible.index(False)} is not the folder of process 0; pass a "
             "folder that all processes see"
         )
 
 
 class _Feed:
-    """Batches of this process, and empty ones after the last or after an error.
+    """Batches of this process, then empty ones after the last or after an error.
 
     All processes take equally many steps and meet after them, so none waits for one that failed.
     """
@@ -276,7 +276,7 @@ def _watch_near_copies(
 ) -> Iterator[TokenBatch]:
     """The batches, with a message where many of the first documents are near-copies of others.
 
-    Folds cannot show this: a fold follows from the content of one document, so that counts do not
+    Folds cannot show this: a fold depends on the content of one document alone, so counts do not
     depend on batches, shards and processes.
     """
     for number, batch in enumerate(batches):
@@ -314,7 +314,7 @@ def _add_batches(
 
 
 def _all_finished(feed: _Feed, progress: Progress) -> bool:
-    """Whether all processes have read all documents; raises where one could not read on."""
+    """Whether all processes have read all documents; raises if one failed to read."""
     status: dict[str, Any] = {name: getattr(feed, name) for name in ("finished", "problem", "read")}
     statuses = gather_values({**status, "documents": sum(feed.place["documents"])})
     for problem in filter(None, (status["problem"] for status in statuses)):
@@ -330,7 +330,7 @@ def _all_finished(feed: _Feed, progress: Progress) -> bool:
 
 
 def _check_room(state: CountState, settings: CountSettings, documents: int) -> None:
-    """Refuse steps that might exceed the int32 counts of a device."""
+    """Raise for steps that might exceed the int32 counts of a device."""
     most = max(gather_values(max(documents_per_part(state), default=0)))
     if (most + documents) * settings.widest > INT32_MAX:
         raise InputError(
@@ -342,7 +342,7 @@ def _check_room(state: CountState, settings: CountSettings, documents: int) -> N
 def _earlier_counts(
     directory: Path, settings: CountSettings, reading: Any, separator: int | None
 ) -> StoredCounts:
-    """Counts in the folder, refused where they are not of these documents and settings."""
+    """Counts in the folder; raises for counts of other documents or settings."""
     stored = read_counts(directory)
     now = {**settings._asdict(), "text_field": reading.text_field, "separator": separator}
     fields = {"text_field": stored.text_field, "separator": stored.separator}
@@ -368,17 +368,17 @@ def _earlier_counts(
 
 
 def _counted_shards(
-    shards: Sequence[Shard], places: Sequence[dict[str, Any]]
+    shards: Sequence[Shard], records: Sequence[dict[str, Any]]
 ) -> tuple[CountedShard, ...]:
     """Record of each shard, from the records of the processes that read it."""
-    unreadable = {number: why for place in places for number, why in place["unreadable"].items()}
-    documents = np.sum([place["documents"] for place in places], axis=0, dtype=int).tolist()
-    # Processes that share a shard have each met all of its rows.
-    nulls = np.max([place["null_texts"] for place in places], axis=0).tolist()
+    unreadable = {number: why for record in records for number, why in record["unreadable"].items()}
+    documents = np.sum([record["documents"] for record in records], axis=0, dtype=int).tolist()
+    # Processes that share a shard have each read all of its rows.
+    nulls = np.max([record["null_texts"] for record in records], axis=0).tolist()
     counted = []
     for number, shard in enumerate(shards):
         why = unreadable.get(str(number))
-        digests = {place["digests"][number] for place in places} - {""}
+        digests = {record["digests"][number] for record in records} - {""}
         if len(digests) > 1:
             raise InputError(
                 f"{shard.path} is not the same for all processes, or changed while it was counted; "
@@ -390,9 +390,9 @@ def _counted_shards(
     return tuple(counted)
 
 
-def _check_place(place: dict[str, Any], state: CountState, folder: Path) -> None:
-    """Refuse a saved position in the documents that is not where the counts end."""
-    if sum(place["documents"]) != sum(documents_per_part(state)):
+def _check_record(record: dict[str, Any], state: CountState, folder: Path) -> None:
+    """Raise if the saved position in the documents does not match the counts."""
+    if sum(record["documents"]) != sum(documents_per_part(state)):
         raise InputError(
             f"{folder} is damaged: its counts are not of the documents that were read; start anew "
             "in another folder"

@@ -50,7 +50,7 @@ def count_mesh(*, parts: int | None = None) -> Mesh:
         parts: number of parts of the documents; default: one for each process, so that its devices
             share the vocabulary and nothing crosses between processes until the end.
 
-    Raises `ValueError` where the devices do not make so many parts of equal size.
+    Raises `ValueError` if the devices do not divide into so many parts.
 
     >>> count_mesh().axis_names
     ('documents', 'vocabulary')
@@ -92,11 +92,11 @@ def batch_adder(
 ) -> Callable[[CountState, TokenBatch], tuple[CountState, Array]]:
     """Function `(state, batch) -> (state, tokens counted)`, which donates its state.
 
-    A batch holds the rows of this process. Devices that share the vocabulary see the same
-    documents, and each keeps the counts of its own words. So no device waits for another.
+    A batch holds the rows of this process. Devices that share the vocabulary get the same
+    documents, and each counts its own words. So no device waits for another.
 
     Args:
-        settings, mesh: of the state.
+        settings, mesh: settings and mesh of the state.
         tokens: the text of each id.
     """
     by_document = NamedSharding(mesh, _SPLIT)
@@ -137,8 +137,8 @@ def _token_labels(
 ) -> UInt32[Array, " vocab"] | None:
     """Hash of each token, for the hashes of documents; None where its id serves as one.
 
-    Vocabularies made of two corpora number the same words differently. Equal documents in both have
-    to share folds and shuffles all the same.
+    Vocabularies of two corpora number the same words differently. Equal documents in both must
+    still share folds and shuffles.
     """
     if not vocabulary_occurs(settings.tokenizer):
         return None
@@ -164,7 +164,7 @@ def _add_local(
         is_local = counted & (ids >= first) & (ids < first + words)
         cell = block[:, None] * settings.rows + row[None, :]
         token = jnp.where(is_local, ids - first, words)
-        # Position by position, so that the cells which follow each other are near in memory.
+        # Position by position, so that successive cells are near in memory.
         return scatter_add(table, cell.T, token.T, jnp.ones((1, 1), jnp.int32))
 
     def add_null(number: Array, table: Array) -> Array:
@@ -182,7 +182,7 @@ def _add_local(
 def _folds_and_copies(
     batch: TokenBatch, labels: UInt32[Array, " vocab"] | None, settings: CountSettings
 ) -> tuple[Int[Array, " documents"], UInt32[Array, " documents"] | None]:
-    """Fold of each document, and a hash that its copies share; None where their ids do."""
+    """Fold of each document, and a hash that its copies share; None if their ids serve as one."""
     copies = None if labels is None else content_labels(labels[batch.ids], batch.mask)
     in_fold: Any = copies if batch.groups is None else batch.groups
     fold = fold_of_documents(batch.ids, batch.mask, folds=settings.folds, groups=in_fold)
@@ -207,11 +207,11 @@ def cells_of_batches(
 ) -> Callable[[TokenBatch], tuple[Int[np.ndarray, " cells"], Int[np.ndarray, " cells"]]]:
     """Function from a batch to the cells it adds to, ascending, and how much it adds to each.
 
-    For engines that add cells by themselves. A cell is an index into the flat array of all tables,
-    `[folds + nulls * null_folds, rows, vocab]`.
+    It is for engines that add cells themselves. A cell is an index into the flat array of all
+    tables, `[folds + nulls * null_folds, rows, vocab]`.
 
     Args:
-        settings: of the count.
+        settings: settings of the count.
         tokens: the text of each id.
     """
     labels = _token_labels(settings, Mesh(np.array(jax.local_devices()[:1]), "x"), tokens)

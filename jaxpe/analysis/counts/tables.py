@@ -1,4 +1,4 @@
-"""Tables of counts in a compressed file: the cells that hold something, and what they hold."""
+"""Tables of counts in a compressed file: occupied cells and their counts."""
 
 import zipfile
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def write_tables(path: Path, tables: Tables) -> None:
 
 
 def read_tables(path: Path, into: Tables) -> None:
-    """Fill tables of zeros from a file; raises `InputError` where the file has other ones."""
+    """Fill tables of zeros from a file; raises `InputError` for a file of other tables."""
     try:
         with open(path, "rb") as opened, np.load(opened) as file:
             for name, table in into.items():

@@ -30,9 +30,9 @@ VOCABULARY = "vocabulary.json"
 
 
 class Vocabulary(NamedTuple):
-    """Record of the vocabulary that a count made; without tokens, of the one it would make.
+    """Record of a count's vocabulary; without tokens before it is made.
 
-    - `shards`: hashes of their content, empty where one could not be read.
+    - `shards`: hashes of their content, empty if unreadable.
     """
 
     tokenizer: str
@@ -56,7 +56,7 @@ def corpus_vocabulary(
     record = Vocabulary(name, options.length, options.max_vocab, options.text_field)
     if path.exists():
         saved = _saved_vocabulary(path)
-        if record == saved._replace(shards=[], tokens=[]) and _is_of_shards(saved, shards):
+        if record == saved._replace(shards=[], tokens=[]) and _matches_shards(saved, shards):
             return saved.tokens
     if is_counted(out):
         raise InputError(f"{out} holds other counts, of another vocabulary; pass another `out`")
@@ -75,7 +75,7 @@ def corpus_vocabulary(
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """Vocabulary in a file: of `jaxpe count`, a JSON list, or one token a line."""
+    """Vocabulary from a file: one from `jaxpe count`, a JSON list, or one token a line."""
     remedy = f"pass the {VOCABULARY} of a count, a JSON list of strings, or one token a line"
     content = read_small(path, remedy=remedy)
     if path.suffix != ".json":
@@ -94,7 +94,7 @@ def _saved_vocabulary(path: Path) -> Vocabulary:
     return from_json(Vocabulary, read_json(path, remedy=remedy), where=str(path))
 
 
-def _is_of_shards(saved: Vocabulary, shards: Sequence[Shard]) -> bool:
+def _matches_shards(saved: Vocabulary, shards: Sequence[Shard]) -> bool:
     """Whether the vocabulary was made from the content of these shards."""
     return len(saved.shards) == len(shards) and all(
         not digest or digest == shard.digest()
@@ -110,7 +110,7 @@ def _first_pass(
     digests: list[str] = []
 
     def texts(shard: Shard) -> Iterator[str]:
-        """Texts of a shard; where unreadable shards are left out, up to the damage."""
+        """Texts of a shard; if unreadable shards are left out, up to the damage."""
         try:
             for document in shard.documents(
                 text_field=options.text_field,

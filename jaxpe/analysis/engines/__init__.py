@@ -1,4 +1,4 @@
-"""Adapters to the engines that teams run already: each makes counts that `jaxpe merge` adds."""
+"""Adapters to data-processing engines: each makes counts that `jaxpe merge` adds."""
 
 from jaxpe.analysis.engines.beam import count_positions
 from jaxpe.analysis.engines.datatrove import CountPositions

@@ -1,4 +1,4 @@
-"""Counts as a Beam pipeline: cells are added by key, a fold and a row of positions."""
+"""Beam pipeline of counts: cells are summed by key, a fold and a row of positions."""
 
 import functools
 import os
@@ -18,7 +18,7 @@ from jaxpe.analysis.counts.state import cells_of_batches
 from jaxpe.data import Tokenizer
 
 Key = tuple[int, int]
-Cells = tuple[Int[np.ndarray, " _"], Int[np.ndarray, " _"]]  # tokens, and how often each
+Cells = tuple[Int[np.ndarray, " _"], Int[np.ndarray, " _"]]  # tokens and their counts
 
 # Key of the documents, their bytes, and the two halves of the digest, sums of hashes modulo 2⁶⁴.
 _TOTALS = (-1, -1)
@@ -27,16 +27,16 @@ _TOTALS = (-1, -1)
 def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[str]) -> Any:
     """Count the tokens at each position of a collection of documents, and write the counts.
 
-    Batches become cells of the tables, with the fold and the row of positions as key. Cells of one
-    key are added, first where they are made, then by key. One worker gathers the sums, as large as
-    the tables, and writes all files or none. A bundle that is tried again adds the same cells.
+    Batches become cells of the tables, with the fold and the row of positions as key. Cells are
+    summed first in each worker, then by key. One worker gathers the sums, as large as the tables,
+    and writes all files or none. A retried bundle adds the same cells.
 
     Args:
         texts: a `PCollection` of texts, or of dictionaries with `text_field` and `group_field`, as
             the examples of TFDS are.
         options: options of the count, with `sources=()`; words and characters need a `vocab`.
             `batch_size` is the most documents of a batch.
-        out: folder for the counts, which the workers see.
+        out: folder for the counts, visible to the workers.
 
     Returns:
         A `PCollection` with the folder as its one element.
@@ -51,7 +51,7 @@ def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[st
     ...     count_positions(texts, CountOptions(sources=(), tokenizer="bytes"), "counts")
     """
     beam = require("apache_beam", extra="beam")
-    tokenizer_from_options(options)  # faults of the options are raised before the pipeline runs
+    tokenizer_from_options(options)  # errors in the options are raised before the pipeline runs
     batches = beam.BatchElements(min_batch_size=1, max_batch_size=options.batch_size)
     cells = texts | "batches" >> batches | "cells" >> beam.FlatMap(text_cells, options=options)
     sums = cells | "sums" >> beam.CombinePerKey(add_cells)
@@ -60,7 +60,7 @@ def count_positions(texts: Any, options: CountOptions, out: str | os.PathLike[st
 
 
 @functools.lru_cache(maxsize=1)
-def _opened(options: CountOptions) -> tuple[Tokenizer, CountSettings, Any]:
+def _worker_state(options: CountOptions) -> tuple[Tokenizer, CountSettings, Any]:
     """Tokenizer, settings and cells of batches, once in each worker."""
     tokenizer, settings = tokenizer_from_options(options)
     return tokenizer, settings, cells_of_batches(settings, tokenizer.tokens)
@@ -72,9 +72,9 @@ def text_cells(batch: list[Any], *, options: CountOptions) -> Iterator[tuple[Key
     Args:
         batch, options: documents and options as of `count_positions`.
     """
-    from jaxpe.data.tokens.batches import Reading, tokenized_batch  # brings Grain
+    from jaxpe.data.tokens.batches import Reading, tokenized_batch  # imports Grain
 
-    tokenizer, settings, batch_cells = _opened(options)
+    tokenizer, settings, batch_cells = _worker_state(options)
     rows = [row if isinstance(row, dict) else {options.text_field: row} for row in batch]
     rows = [row for row in rows if _text(row[options.text_field]).strip()]
     if not rows:
@@ -126,7 +126,7 @@ def write_cells(
     Raises:
         InputError: no documents, or the folder cannot be written.
     """
-    tokenizer, settings, _ = _opened(options)
+    tokenizer, settings, _ = _worker_state(options)
     cells = dict(sums)
     if _TOTALS not in cells:
         raise InputError("no documents in the collection; pass texts")

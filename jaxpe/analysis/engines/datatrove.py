@@ -1,4 +1,4 @@
-"""A step of a datatrove pipeline (local, Slurm, Ray): counts in one folder a task."""
+"""Step of a datatrove pipeline (local, Slurm, Ray): counts in one folder a task."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -11,14 +11,14 @@ from jaxpe.analysis.counts import CountOptions, DocumentCounter, write_counts
 class CountPositions:
     """Count the tokens at each position of the documents that pass, and write the counts.
 
-    A task writes its folder whole or not at all, with its last document; a task that was killed and
-    is started again writes the same. `jaxpe merge` adds the folders, in any order to the same
-    bytes. The documents go on to the next step as they are.
+    A task writes its folder completely or not at all, after its last document; a killed task that
+    restarts writes the same. `jaxpe merge` adds the folders, in any order to the same bytes. The
+    documents pass to the next step unchanged.
 
     Args:
         options: options of the count, with `sources=()`; words and characters need a `vocab`, and
             `group_field` names a key of the metadata.
-        out: folder for the folders of the tasks, which all of them see.
+        out: parent folder of the tasks' folders, visible to all tasks.
 
     >>> import tempfile
     >>> from types import SimpleNamespace
@@ -39,7 +39,7 @@ class CountPositions:
         return f"{self.type}: {self.name} into {self.out}"
 
     def __call__(self, data: Iterable[Any] | None, rank: int = 0, world_size: int = 1) -> Iterator:
-        """Count the documents of a task while they pass, and write when they end."""
+        """Count the documents of a task as they pass, and write the counts after the last."""
         counter, field = DocumentCounter(self.options), self.options.group_field
         for document in data or ():
             group = None if field is None else document.metadata.get(field)

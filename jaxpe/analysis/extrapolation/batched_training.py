@@ -26,7 +26,7 @@ class TrainedModels(NamedTuple):
 
     Attributes:
         params: `[models, ...]`.
-        losses: training losses, `[steps, models]`; NaN at the end of one that was not finite.
+        losses: training losses, `[steps, models]`; NaN at the end of a diverged one.
     """
 
     params: Params
@@ -36,11 +36,11 @@ class TrainedModels(NamedTuple):
 def trainer(
     suite: Suite, data: Streams, encoding: Encoding | LayerPattern
 ) -> Callable[..., TrainedModels]:
-    """Function `train(seeds=, rates=, steps=)` of models of all seeds and rates, one program.
+    """Function `train(seeds=, rates=, steps=)` for models of all seeds and rates, in one program.
 
     Data and initial weights of a seed do not depend on encoding or rate. The rate warms up over a
-    twentieth of the steps and falls to 0 as a cosine. Another number of steps compiles nothing
-    again, another number of models does.
+    twentieth of the steps and falls to 0 as a cosine. A different number of steps needs no
+    compilation, a different number of models does.
     """
     apply, initial_params = functional_model(suite, data.task, encoding)
     loss = build_loss(data.task, apply)
@@ -78,7 +78,7 @@ def _optimizer(rate: Array | float, steps: Array | int) -> optax.GradientTransfo
 
 
 def chunk_of(suite: Suite) -> int:
-    """Steps of one call: at most 100, and a divisor of all steps, so that one program does."""
+    """Steps of one call: at most 100, and a divisor of all steps, so one program suffices."""
     common = math.gcd(suite.steps, suite.tuning_steps)
     return max(size for size in range(1, _CHUNK + 1) if common % size == 0)
 

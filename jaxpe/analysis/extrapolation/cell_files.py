@@ -1,4 +1,4 @@
-"""Files of a comparison from which it resumes: cells and trained models."""
+"""Files of a comparison: finished cells and trained models, from which it resumes."""
 
 import dataclasses
 import hashlib
@@ -18,8 +18,8 @@ from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell
 
-_FORMAT = 3  # of what is kept; another number makes what was kept before of no use
-_LEAF = "params"  # what names of arrays in a file of models begin with
+_FORMAT = 3  # version of the files; another number makes earlier files unusable
+_LEAF = "params"  # prefix of the names of arrays in a file of models
 _REMEDY = "delete it to run it again"
 
 
@@ -28,10 +28,10 @@ class Trained(NamedTuple):
 
     Attributes:
         params: `[seeds, ...]`.
-        rate: chosen.
-        tuning: metric of each rate at the training length, on a seed of its own.
+        rate: chosen learning rate.
+        tuning: metric of each rate at the training length, on a separate seed.
         losses: `[steps, seeds]`.
-        seconds: duration of choosing and training.
+        seconds: duration of choosing the rate and training.
     """
 
     params: Any
@@ -54,7 +54,7 @@ def cell_path(folder: Path, suite: Suite, task: str, name: str) -> Path:
 
 
 def settings_hash(suite: Suite, task: str, name: str, *, without: tuple[str, ...] = ()) -> str:
-    """Hash of the settings that a cell depends on: other cells are not among them."""
+    """Hash of the settings that a cell depends on, which do not include other cells."""
     settings = {
         key: value
         for key, value in dataclasses.asdict(suite).items()
@@ -71,7 +71,7 @@ def write_cell(path: Path, stamp: str, cell: ExtrapolationCell) -> None:
 
 
 def read_cell(path: Path, stamp: str) -> ExtrapolationCell:
-    """A cell that `write_cell` wrote; raises where the file is damaged, or of other settings."""
+    """A cell that `write_cell` wrote; raises for a damaged file, or one of other settings."""
     values = read_json(path, remedy=f"it is damaged: {_REMEDY}")
     try:
         stamped: _StampedCell = from_json(_StampedCell, values, where=str(path), finite=False)

@@ -17,7 +17,7 @@ from jaxpe.analysis.extrapolation.result import ExtrapolationCell
 from jaxpe.analysis.extrapolation.streams import Streams
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as, variant
 
-_TUNING_SEED = 1_000_000  # of no model that is tested
+_TUNING_SEED = 1_000_000  # added to seeds; no tested model has such a seed
 _LAST = 0.1  # share of the steps whose losses are averaged
 
 
@@ -36,7 +36,7 @@ def run_cell(suite: Suite, data: Streams, name: str, folder: Path) -> Extrapolat
 def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> cell_files.Trained:
     """Models of a task under an encoding, trained or read from the folder.
 
-    Training does not depend on `factors` and `tests`: runs with other ones share the models.
+    Training does not depend on `factors` and `tests`: runs that differ in these share the models.
     """
     path = cell_files.cell_path(folder, suite, data.task.name, name).with_suffix(".npz")
     stamp = cell_files.settings_hash(
@@ -57,9 +57,9 @@ def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> cell
 
 
 def _best_rate(suite: Suite, train: Callable[..., TrainedModels]) -> tuple[float, list[float]]:
-    """The rate of the least loss after a share of the steps, on a seed of its own; NaN is worst.
+    """The rate of the least loss after a share of the steps, on a separate seed; NaN is worst.
 
-    At least as many models as are trained later, so that nothing is compiled twice.
+    It trains as many models as the later training, so nothing is compiled twice.
     """
     if len(suite.rates) == 1:
         return suite.rates[0], [float("nan")]
@@ -82,14 +82,14 @@ def _scored_cell(
     """Metrics at every length; NaN where the encoding is not defined."""
     task, seeds = data.task, np.arange(suite.seeds)
     sizes, variation = encoding_sizes(suite, task), variant(name)
-    failed = ~np.isfinite(trained.losses[-1])  # where the last finite parameters were kept
+    failed = ~np.isfinite(trained.losses[-1])  # with the last finite parameters
     widths = [task.tokens(length) for length in suite.lengths]
     encodings = [variation.at(sizes, n, causal=task.causal) for n in widths]
     defined = [defined_at(e, sizes, n) for e, n in zip(encodings, widths, strict=True)]
     same: dict[int, list[int]] = {}  # lengths with the same encoding are tested by one program
     for index in np.flatnonzero(defined).tolist():
         same.setdefault(id(encodings[index]), []).append(index)
-    # As wide as they come back from a file.
+    # Float64, as read from a file.
     scores = {metric: np.full((suite.seeds, len(widths)), np.nan) for metric in METRICS[task.kind]}
     for indices in same.values():
         lengths, encoding = tuple(suite.lengths[i] for i in indices), encodings[indices[0]]

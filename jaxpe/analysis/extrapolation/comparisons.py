@@ -1,4 +1,4 @@
-"""Significant differences between encodings, and the number of seeds that others would need."""
+"""Significant differences between encodings, and the seeds that undecided ones would need."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,36 +15,36 @@ from jaxpe.analysis.extrapolation.intervals import (
 from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER
 from jaxpe.analysis.extrapolation.result import Comparison, ExtrapolationCell, SeedInterval
 
-# Largest number of seeds that a comparison recommends; leads that need more are called too small.
+# Largest number of seeds that a comparison recommends; leads that need more count as too small.
 MOST_SEEDS = 100
 _LEAST_ERROR = 1e-30  # whose logarithm is taken
 
 
 def compared(cells: Sequence[ExtrapolationCell]) -> tuple[Comparison, ...]:
-    """The best encoding of each task with every other one that has finite scores beyond T.
+    """Comparisons of each task's best encoding with the others that have finite scores beyond T.
 
     Args:
         cells: cells of one suite, every task under every encoding.
 
     Returns:
-        Task by task, the nearest to the best first; none without inputs longer than T.
+        Comparisons task by task, the nearest to the best first; none without inputs longer than T.
 
     >>> [(x.best, x.encoding, x.decided) for x in compared(found.cells)]  # doctest: +SKIP
     [('none', 'alibi', True), ('none', 'rope', True)]
     """
     tasks = dict.fromkeys(cell.task for cell in cells if len(cell.lengths) > 1)
-    known = [_finite([cell for cell in cells if cell.task == task]) for task in tasks]
-    level = pair_level([len(scored) for scored in known])
-    return tuple(one for scored in known for one in _of_task(scored, level))
+    by_task = [_finite_cells([cell for cell in cells if cell.task == task]) for task in tasks]
+    level = pair_level([len(scored) for scored in by_task])
+    return tuple(one for scored in by_task for one in _task_comparisons(scored, level))
 
 
-def _finite(cells: list[ExtrapolationCell]) -> list[ExtrapolationCell]:
-    """Cells with finite scores beyond T, that of the best mean first."""
-    known = [cell for cell in cells if np.isfinite(_worth(cell)).all()]
-    return sorted(known, key=lambda cell: -_worth(cell).mean())
+def _finite_cells(cells: list[ExtrapolationCell]) -> list[ExtrapolationCell]:
+    """Cells with finite scores beyond T, in the order of their mean scores."""
+    finite = [cell for cell in cells if np.isfinite(_worth(cell)).all()]
+    return sorted(finite, key=lambda cell: -_worth(cell).mean())
 
 
-def _of_task(cells: list[ExtrapolationCell], level: float) -> Iterator[Comparison]:
+def _task_comparisons(cells: list[ExtrapolationCell], level: float) -> Iterator[Comparison]:
     for cell in cells[1:]:
         first, pair, trials = cells[0], (_worth(cells[0]), _worth(cell)), trials_beyond(cell)
         lead = lead_interval(*pair, trials=trials, level=level)
@@ -54,7 +54,7 @@ def _of_task(cells: list[ExtrapolationCell], level: float) -> Iterator[Compariso
 
 
 def trials_beyond(cell: ExtrapolationCell) -> int | float | None:
-    """Number of rows tested beyond T; None of a metric that is no share of trials."""
+    """Number of rows tested beyond T; None for a metric that is no share of trials."""
     return (cell.tests or math.inf) * (len(cell.lengths) - 1) if cell.metric in IN_0_1 else None
 
 
@@ -70,7 +70,7 @@ def beyond_interval(cell: ExtrapolationCell) -> SeedInterval:
 
 
 def beyond(cell: ExtrapolationCell) -> np.ndarray:
-    """Mean score of each seed beyond T, `[seeds]`: of accuracies, or the geometric one of errors.
+    """Mean score of each seed beyond T, `[seeds]`: arithmetic for accuracies, geometric for errors.
 
     >>> beyond(found.cells[0]).round(2)  # doctest: +SKIP
     array([0.7, 0.71, 0.69])
@@ -82,17 +82,17 @@ def beyond(cell: ExtrapolationCell) -> np.ndarray:
 
 
 def _worth(cell: ExtrapolationCell) -> np.ndarray:
-    """The same as larger is better, such that differences compare."""
+    """Mean scores beyond T on a scale where larger is better and differences are comparable."""
     return -np.log(beyond(cell)) if cell.metric in LOWER_IS_BETTER else beyond(cell)
 
 
 def _seeds_needed(
     values: np.ndarray, other: np.ndarray, trials: int | float | None, level: float
 ) -> int:
-    """The least number whose interval lies above 0; 0 where there is none to tell.
+    """The least number of seeds whose interval lies above 0; 0 if unknown.
 
-    By Student's t, and by the trials if all seeds were as the mean. One more than there are at
-    least: the bounded interval, which decides, is the wider one.
+    It uses Student's t, and the trials as if all seeds equalled the mean. It is at least one more
+    than the present number, because the bounded interval, which decides, is wider.
     """
     leads = values - other
 

@@ -1,4 +1,4 @@
-"""Means over seeds and their intervals, shares of trials included, and levels of several."""
+"""Means over seeds with intervals, also for shares of trials, and simultaneous levels."""
 
 import math
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from scipy.special import ndtri, stdtrit
 
 from jaxpe.analysis.extrapolation.result import SeedInterval, SeedMean
 
-Values = float | np.ndarray  # NumPy makes a float of an array without axes
+Values = float | np.ndarray  # NumPy turns an array without axes into a float
 
-IN_0_1 = ("accuracy", "exact")  # metrics that lie there
+IN_0_1 = ("accuracy", "exact")  # metrics in [0, 1]
 
 
 def seed_mean(values: np.ndarray, *, level: float = 0.95) -> SeedMean:
-    """Mean over the first axis, with half of its Student interval.
+    """Mean over the first axis, with half the width of its Student interval.
 
     >>> found = seed_mean(np.array([[1.0], [2.0], [3.0]]))
     >>> found.mean.item(), round(found.half.item(), 3)
@@ -36,32 +36,33 @@ def seed_interval(
     trials: int | float = math.inf,
     level: float = 0.95,
 ) -> SeedInterval:
-    """Mean over the first axis, with an interval within bounds where there are any.
+    """Mean over the first axis, with an interval within the bounds of the values.
 
-    Without bounds it is Student's. Of accuracies near 1 this reaches beyond 1, and covers too
-    seldom: the spread of few seeds is most often too small there. Within bounds, scaled to [0, 1],
-    it is Wilson's interval with the variance of a quasi-binomial: all m for which
+    Without bounds it is Student's interval. For accuracies near 1 that interval would exceed 1 and
+    cover too seldom, because few seeds mostly understate the spread. Within bounds, scaled to [0,
+    1], it is Wilson's interval with a quasi-binomial variance: all m for which
 
         (x̄ − m)² ≤ c m (1 − m),   c = max(t² s² / (k x̄ (1 − x̄)), z² / (k · trials)),
 
-    of k seeds, t and z being quantiles of Student's law with k − 1 degrees of freedom and of the
-    normal law. The first term is the spread between seeds. The second is the binomial variance of
-    all trials together, below which no spread of few seeds is believed: seeds that agree have an
-    interval with a width. Values of one trial each have the second term alone, since their spread
-    says nothing more.
+    for k seeds, with t and z quantiles of Student's t with k − 1 degrees of freedom and of the
+    normal distribution. The first term is the spread between seeds. The second is the binomial
+    variance of all trials together, a lower limit for the spread of few seeds. So seeds that agree
+    still have an interval of positive width. Values of one trial each have only the second term,
+    because their spread adds no information.
 
-    `experiments/interval_coverage.py` measures its coverage: 93 to 99.5 % at 95 %, but for
-    means near 1 of seeds that differ much: a seed that fails once in fifty is not among three.
+    `experiments/interval_coverage.py` measures its coverage: 93 to 99.5 % at 95 %. It is lower for
+    means near 1 of very different seeds: three seeds rarely contain one that fails once in fifty.
 
     Args:
         values: values of the seeds, on the first axis.
-        within: least and largest value that there can be.
-        trials: number of trials that each value is the share of; infinite where it is no share.
-        level: share of cases in which the interval is to hold the mean.
+        within: least and largest possible value; None without bounds.
+        trials: number of trials of which each value is the share; infinite for values that are no
+            share.
+        level: confidence level of the interval.
 
     Returns:
-        The mean and the ends; NaN for the ends of one seed. Seeds that agree have an interval
-        without width only where `trials` is infinite.
+        The mean and the ends of the interval, NaN for one seed. Seeds that agree have an interval
+        without width only if `trials` is infinite.
 
     >>> found = seed_interval(np.array([0.9, 0.98, 1.0]), within=(0.0, 1.0))
     >>> [round(x.item(), 2) for x in found]
@@ -82,18 +83,18 @@ def seed_interval(
     share, size = (mean - least) / (most - least), most - least
     variance = share * (1 - share)
     spread = np.divide(squared / size**2, variance, out=np.zeros_like(variance), where=variance > 0)
-    pooled = _pooled(count * trials, level)
+    pooled = _squared_quantile(count * trials, level)
     ends = _wilson(share, np.maximum(spread, pooled) if trials > 1 else pooled)
     return SeedInterval(mean, *(least + size * np.clip(end, 0, 1) for end in ends))
 
 
-def _pooled(trials: int | float, level: float) -> float:
+def _squared_quantile(trials: int | float, level: float) -> float:
     """Squared normal quantile by the number of trials."""
     return float(ndtri((1 + level) / 2) ** 2 / trials)
 
 
 def _wilson(share: Values, spread: Values) -> tuple[Values, Values]:
-    """The m with (share − m)² = spread · m (1 − m), the ends of shares."""
+    """Wilson's ends of an interval: the m with (share − m)² = spread · m (1 − m)."""
     half = np.sqrt(spread * share * (1 - share) + spread**2 / 4)
     return (share + spread / 2 - half) / (1 + spread), (share + spread / 2 + half) / (1 + spread)
 
@@ -101,15 +102,15 @@ def _wilson(share: Values, spread: Values) -> tuple[Values, Values]:
 def lead_interval(
     values: np.ndarray, other: np.ndarray, *, trials: int | float | None, level: float
 ) -> SeedInterval:
-    """Mean difference of two rows of values, seed by seed; of shares at least as wide as by trials.
+    """Paired mean difference of two rows of values, with an interval that respects trials.
 
-    Shares have two intervals, of which the ends that are farther apart are taken: `seed_interval`
-    of the differences, and Newcombe's (1998) of two proportions of all trials.
+    Shares have two intervals, and the outer ends of both are taken: `seed_interval` of the
+    differences, and Newcombe's (1998) interval of two proportions over all trials.
 
     Args:
         values, other: values of the same seeds, `[seeds]`.
-        trials: number of trials that each value is the share of; None for values without bounds.
-        level: share of cases in which the interval is to hold the difference.
+        trials: number of trials of which each value is the share; None for values without bounds.
+        level: confidence level of the interval.
 
     >>> found = lead_interval(np.ones(3), np.full(3, 0.995), trials=200, level=0.95)
     >>> bool(found.low < 0 < found.high)  # differences that agree: three of 600 trials
@@ -118,7 +119,7 @@ def lead_interval(
     if trials is None:
         return seed_interval(values - other, level=level)
     mean, least, most = seed_interval(values - other, within=(-1.0, 1.0), level=level)
-    spread, p, q = _pooled(len(values) * trials, level), values.mean(), other.mean()
+    spread, p, q = _squared_quantile(len(values) * trials, level), values.mean(), other.mean()
     (low, high), (under, over) = _wilson(p, spread), _wilson(q, spread)
     return SeedInterval(
         mean,
@@ -128,14 +129,14 @@ def lead_interval(
 
 
 def pair_level(counts: int | Sequence[int], *, level: float = 0.95) -> float:
-    """Level of the interval of each pair such that those of all pairs hold together (Bonferroni).
+    """Bonferroni level of each pair, at which the intervals of all pairs hold jointly.
 
-    The best of k is chosen by the values that it is compared by: its lead over another is the
-    largest of k (k − 1)/2 differences, not one of k − 1.
+    The best of k is chosen by the compared values, so its lead over another is the largest of k (k
+    − 1)/2 differences, not one of k − 1.
 
     Args:
-        counts: number of things compared, or one number for each of several groups.
-        level: share of cases in which all intervals are to hold.
+        counts: number of compared items, or one number for each of several groups.
+        level: joint confidence level of all intervals.
 
     >>> round(pair_level(5), 6), round(pair_level([5, 5]), 6), pair_level(1)
     (0.995, 0.9975, 0.95)
@@ -149,8 +150,8 @@ def seed_means(scores: dict[str, np.ndarray], *, tests: int = 0) -> dict[str, Se
 
     Args:
         scores: metrics by name.
-        tests: number of rows that each score is of; 0 where unknown. Rows are the trials of an
-            accuracy, since the tokens of a row are not independent.
+        tests: number of rows behind each score; 0 if unknown. Rows are the trials of an accuracy,
+            because the tokens of a row are not independent.
     """
     means = {}
     for metric, values in scores.items():

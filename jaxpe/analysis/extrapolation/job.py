@@ -25,9 +25,9 @@ class ExtrapolationOptions:
     Finished cells are kept in the folder: the same command resumes an interrupted one.
 
     Attributes:
-        preset: suites of tasks and encodings, whose settings the other options replace. On two
-            cores quick takes about three minutes and shows differences between encodings, smoke
-            takes as long and only tests that everything runs, paper takes hours, and full days.
+        preset: suites of tasks and encodings, whose settings the other options replace. quick:
+            about three minutes on two cores, shows differences between encodings; smoke: as long,
+            only checks that everything runs; paper: hours; full: days.
         tasks: tasks to compare; the preset's when absent.
         encodings: encodings to compare; the preset's when absent.
         seeds: number of models of each task and encoding.
@@ -52,15 +52,15 @@ class ExtrapolationOptions:
 def extrapolate(
     options: ExtrapolationOptions, out: str | os.PathLike[str], *, progress: Progress = SILENT
 ) -> ExtrapolationResult:
-    """Train and test what options ask for: a preset, with what they replace of it.
+    """Train and test the suites of a preset, with some settings replaced by options.
 
     Args:
         options: options of the comparison.
-        out: folder for what is trained and tested.
-        progress: is told of every cell that was run.
+        out: folder for models and results.
+        progress: receives a line for every cell.
 
     Raises:
-        InputError: for a name that is unknown, and as `Suite` and `extrapolate_suites`.
+        InputError: an unknown name, or as `Suite` and `extrapolate_suites`.
 
     >>> extrapolate(ExtrapolationOptions(preset="papr"), "nowhere")
     Traceback (most recent call last):
@@ -70,7 +70,7 @@ def extrapolate(
 
 
 def suites_of(options: ExtrapolationOptions) -> tuple[Suite, ...]:
-    """The suites that options ask for; raises as `Suite`.
+    """The suites of the options; raises as `Suite`.
 
     >>> [suite.seeds for suite in suites_of(ExtrapolationOptions(preset="paper", seeds=2))]
     [2, 2]
@@ -87,13 +87,13 @@ def extrapolate_suites(
     Results and models are written as soon as they are computed: an interrupted run resumes.
 
     Args:
-        suites: such as `preset("smoke")`.
+        suites: suites, such as `preset("smoke")`.
         folder: folder for results and models.
         progress: receives a line on each cell, with the number of cells left.
 
     Raises:
-        InputError: for a folder that cannot be written, has cells of other settings or is written
-            by another run, suites of one name, and those that need more memory than there is.
+        InputError: a folder that cannot be written, has cells of other settings or is in use by
+            another run, two suites of one name, or too little memory.
 
     >>> import tempfile
     >>> suite = Suite(name="tiny", tasks=("parity",), encodings=("none",), length=2, factors=(1, 2),
@@ -112,15 +112,15 @@ def extrapolate_suites(
              for name in suite.encodings]  # fmt: skip
     data: dict[tuple[str, str], Streams] = {}
     cells: list[ExtrapolationCell] = []
-    with output_folder(folder) as made:
+    with output_folder(folder) as root:
         for suite, task, name in progress.track(pairs, "pairs of a task and an encoding"):
             if (suite.name, task) not in data:
                 data[suite.name, task] = streams(suite, sequence_task(task))
-            cells.append(run_cell(suite, data[suite.name, task], name, made))
-            left = len(pairs) - len(cells)
-            progress.say(f"{task}, {name}: {cells[-1].seconds['training']:.0f} s, {left} to go")
-    found = ExtrapolationResult(tuple(suites), tuple(cells), {})
-    ranks = {suite.name: mean_reciprocal_rank(found.cells_of(suite)) for suite in suites}
-    comparisons = tuple(one for suite in suites for one in compared(found.cells_of(suite)))
+            cells.append(run_cell(suite, data[suite.name, task], name, root))
+            pending = len(pairs) - len(cells)
+            progress.say(f"{task}, {name}: {cells[-1].seconds['training']:.0f} s, {pending} to go")
+    result = ExtrapolationResult(tuple(suites), tuple(cells), {})
+    ranks = {suite.name: mean_reciprocal_rank(result.cells_of(suite)) for suite in suites}
+    comparisons = tuple(one for suite in suites for one in compared(result.cells_of(suite)))
     seconds = {"whole": time.perf_counter() - begun}
-    return found._replace(mean_reciprocal_rank=ranks, comparisons=comparisons, seconds=seconds)
+    return result._replace(mean_reciprocal_rank=ranks, comparisons=comparisons, seconds=seconds)

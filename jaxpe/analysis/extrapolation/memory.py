@@ -1,4 +1,4 @@
-"""Memory that suites need, checked before the first model is trained."""
+"""Memory check of suites, before the first model is trained."""
 
 from collections.abc import Sequence
 
@@ -12,14 +12,14 @@ _STATES = 4  # parameters, gradients and the two moments of Adam
 
 
 def check_memory(suites: Sequence[Suite], *, limit: int | None = None) -> None:
-    """Refuse suites that do not fit, with the number and what to lower.
+    """Raise for suites that do not fit in memory, and name the settings to lower.
 
     Args:
-        suites: such as `preset("smoke")`.
-        limit: bytes that may be used; default: what is free.
+        suites: suites, such as `preset("smoke")`.
+        limit: bytes that may be used; free memory by default.
 
     Raises:
-        InputError: more is needed than there is.
+        InputError: too little memory.
 
     >>> suite = Suite(name="long", tasks=("copy",), encodings=("rope",), length=10**6)
     >>> check_memory([suite])
@@ -39,20 +39,20 @@ def check_memory(suites: Sequence[Suite], *, limit: int | None = None) -> None:
 
 
 def needed_bytes(suite: Suite) -> int:
-    """The least that training and testing take: attention weights, rows, models, losses."""
+    """Lower bound of the bytes of training and testing: attention weights, rows, models, losses."""
     tasks = [sequence_task(task) for task in suite.tasks]
-    places = max(task.tokens(suite.length) for task in tasks)
+    tokens = max(task.tokens(suite.length) for task in tasks)
     longest = max(task.tokens(suite.lengths[-1]) for task in tasks)
     lanes = max(suite.seeds, len(suite.rates))
     rows = min(suite.tests, AT_ONCE)
-    training = lanes * suite.batch * suite.layers * _kept(suite, places)
-    testing = suite.seeds * rows * _kept(suite, longest)
-    held = lanes * places * max(suite.batch, suite.rows or 0)
+    training = lanes * suite.batch * suite.layers * _layer_numbers(suite, tokens)
+    testing = suite.seeds * rows * _layer_numbers(suite, longest)
+    rows_held = lanes * tokens * max(suite.batch, suite.rows or 0)
     block = suite.dim * (4 * suite.dim + 2 * suite.hidden)
     models = lanes * suite.layers * block * _STATES
-    return _FLOAT * (max(training, testing) + held + models + lanes * suite.steps)
+    return _FLOAT * (max(training, testing) + rows_held + models + lanes * suite.steps)
 
 
-def _kept(suite: Suite, places: int) -> int:
-    """Numbers that a layer makes of a row: weights of attention, and what is inside."""
-    return places * (suite.heads * places + suite.dim + suite.hidden)
+def _layer_numbers(suite: Suite, tokens: int) -> int:
+    """Numbers that a layer computes from a row: attention weights and hidden states."""
+    return tokens * (suite.heads * tokens + suite.dim + suite.hidden)

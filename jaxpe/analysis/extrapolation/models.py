@@ -1,4 +1,4 @@
-"""Model of a task under an encoding, with the same initial weights wherever shapes allow."""
+"""Model of a task under an encoding, with shared initial weights wherever shapes allow."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ METRICS = {"tokens": ("accuracy", "exact"), "numbers": ("mse", "relative_mse")}
 
 
 def encoding_sizes(suite: Suite, task: SequenceTask) -> EncodingSizes:
-    """Sizes that encodings are built for; the length is that of inputs of length T in tokens."""
+    """Sizes for which encodings are built; the length is the number of tokens at input length T."""
     return _config(suite, task).encoding_sizes(task.tokens(suite.length))
 
 
@@ -42,7 +42,7 @@ def _config(suite: Suite, task: SequenceTask) -> nn.TransformerConfig:
 def build(
     suite: Suite, task: SequenceTask, encoding: Encoding | LayerPattern, key: Array
 ) -> nnx.Module:
-    """A decoder that reads tokens, or an encoder or decoder between numbers."""
+    """A decoder of tokens, or an encoder or decoder from numbers to numbers."""
     config = _config(suite, task)
     below, head = (nnx.Rngs(part) for part in jax.random.split(key))
     if task.kind == "tokens":
@@ -58,7 +58,7 @@ def functional_model(
 ) -> tuple[Callable[..., Array], Callable[[Array, Params], Params]]:
     """Functions `apply(params, batch) -> logits` and `initial_params(key, plain) -> params`.
 
-    `plain` are parameters from `plain_weights`, which replace those of the same path and shape.
+    `plain` are parameters from `plain_weights`, which replace parameters of equal path and shape.
     """
     model = nnx.eval_shape(lambda: build(suite, task, encoding, jax.random.key(0)))
     graphdef, _ = nnx.split(model, nnx.Param)
@@ -100,10 +100,10 @@ def build_loss(task: SequenceTask, apply: Callable[..., Array]) -> Callable[...,
 def scores(task: SequenceTask, logits: Array, batch: Batch) -> dict[str, MeanMetric]:
     """The metrics of a batch, `METRICS` of the task's kind, as sums and weights that add.
 
-    "accuracy" is the share of scored tokens that are right, "exact" that of rows whose scored
-    tokens all are; "mse" is the squared error of scored numbers, "relative_mse" that over the mean
-    of their squares, so that 1 is what a model that always says 0 gets. A logit that is scored and
-    not finite makes them NaN.
+    "accuracy" is the share of correct scored tokens, "exact" the share of rows with all scored
+    tokens correct. "mse" is the squared error of scored numbers; "relative_mse" divides it by the
+    mean of their squares, so a model that always says 0 has 1. A scored logit that is not finite
+    makes them NaN.
     """
     scored = batch["scored"]
     finite = jnp.all(jnp.isfinite(logits) | ~scored[..., None])

@@ -11,7 +11,7 @@ from jaxpe._core.options import LARGEST_SIZE, check_range, check_seed
 from jaxpe.analysis.extrapolation.variants import variant, variant_names
 from jaxpe.data import SEQUENCE_TASKS, sequence_task
 
-# Largest sizes; each layer is a part of the program that is compiled.
+# Largest sizes; each layer adds to the compiled program.
 _MOST = dict.fromkeys(
     ("length", "tests", "steps", "batch", "seeds", "dim", "heads", "hidden"), LARGEST_SIZE
 ) | {"layers": 10_000}
@@ -26,20 +26,20 @@ class Suite:
         tasks: names of `jaxpe.data.SEQUENCE_TASKS`.
         encodings: names of `jaxpe.analysis.extrapolation.variant_names()`, or
             my_module:my_encoding.
-        length: T, that of the training inputs.
+        length: length T of the training inputs.
         factors: multiples of T at which models are tested.
-        exact: train at length T alone, in place of lengths drawn from 1 to T.
-        rows: training set that epochs go over; None for fresh rows at every step.
-        tests: rows at each length tested; above 100 a multiple of 100.
-        steps: updates.
+        exact: whether to train at length T alone, instead of lengths drawn from 1 to T.
+        rows: size of the training set of all epochs; None for fresh rows at every step.
+        tests: number of test rows at each length; above 100 a multiple of 100.
+        steps: number of updates.
         batch: rows of an update.
-        rates: peak learning rates, of which each encoding has the best on a seed of its own.
-        tuning: share of the steps that choosing the rate takes.
-        seeds: models of each task and encoding.
+        rates: peak learning rates; each encoding gets its best one, chosen on a separate seed.
+        tuning: share of the steps that are used to choose the rate.
+        seeds: number of models of each task and encoding.
         dim, layers, heads, hidden: sizes of the model.
         norm: "layer", or "none" as in Li (2025).
         init_scale: standard deviation of dense kernels; dim^(−1/2) when None.
-        seed: random seed of everything.
+        seed: random seed of all draws.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Suite:
                 raise InputError(message)
 
     def _faults(self) -> Iterator[tuple[bool, str]]:
-        """Conditions under which a suite is refused, with their messages."""
+        """Conditions that a suite must not meet, with their error messages."""
         named = re.fullmatch(r"[A-Za-z0-9 ]+", self.name)
         yield not named, f"`name={self.name!r}` is to name files: pass letters, digits and spaces"
         for kind, names in (("tasks", self.tasks), ("encodings", self.encodings)):
@@ -104,12 +104,12 @@ class Suite:
 
     @property
     def tuning_steps(self) -> int:
-        """Steps after which rates are compared."""
+        """Number of steps after which rates are compared."""
         return max(2, round(self.tuning * self.steps))
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Lengths tested."""
+        """Tested lengths."""
         return tuple(factor * self.length for factor in self.factors)
 
 
@@ -151,7 +151,7 @@ _SOURCE = Suite(
 
 # Suites by the name of their preset.
 PRESETS: dict[str, tuple[Suite, ...]] = {
-    # Sorting is learned at T under every encoding, and kept beyond it under some alone.
+    # Every encoding learns sorting at T, but only some keep it beyond T.
     "quick": (
         dataclasses.replace(
             _SOURCE,
@@ -196,7 +196,7 @@ def preset(name: str) -> tuple[Suite, ...]:
     """The suites of a preset: "quick", "smoke", "paper" or "full".
 
     Raises:
-        InputError: for another name.
+        InputError: an unknown name.
 
     >>> [suite.name for suite in preset("paper")]
     ['table 5', 'source suite']
@@ -211,7 +211,7 @@ def preset_suites(
 ) -> tuple[Suite, ...]:
     """The suites of a preset with some of their settings replaced, None for no replacement.
 
-    Each task goes to the suites that have it, else to the first suite of its kind, numbers or
+    Each task goes to the suites that contain it, else to the first suite of its kind, numbers or
     tokens, in the preset or in smoke. Suites without a task are left out.
 
     >>> suite, = preset_suites("paper", tasks=("parity",), length=4, steps=None)

@@ -9,11 +9,11 @@ from jaxpe.analysis.extrapolation.presets import Suite
 
 
 class SeedMean(NamedTuple):
-    """A mean over seeds of what has no bounds.
+    """Mean over seeds, with a Student interval.
 
     Attributes:
-        mean: over seeds.
-        half: half the width of its 95 % interval by Student's t; NaN of one seed.
+        mean: mean over seeds.
+        half: half the width of its 95 % interval by Student's t; NaN for one seed.
     """
 
     mean: np.ndarray
@@ -21,11 +21,11 @@ class SeedMean(NamedTuple):
 
 
 class SeedInterval(NamedTuple):
-    """A mean over seeds and the ends of its interval.
+    """Mean over seeds, with the ends of its interval.
 
     Attributes:
-        mean: over seeds.
-        low: lower end of the interval; NaN of one seed, which has none.
+        mean: mean over seeds.
+        low: lower end of the interval; NaN for one seed.
         high: upper end.
     """
 
@@ -35,10 +35,10 @@ class SeedInterval(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """An encoding against the one of the best mean score beyond the training length, on a task.
+    """Comparison of an encoding with a task's best one, by mean score beyond the training length.
 
-    Scores of a seed are means over the lengths beyond the training's. The intervals of all pairs of
-    encodings, on all tasks of the suite, hold together at 95 % (`pair_level`).
+    Scores of a seed are means over the lengths beyond T. The intervals of all pairs of encodings,
+    on all tasks of the suite, hold jointly at 95 % (`pair_level`).
 
     Attributes:
         suite: the comparison it belongs to.
@@ -48,8 +48,8 @@ class Comparison(NamedTuple):
         lead: lead of the best over the other, seed by seed; scalars. A difference of accuracies, in
             [−1, 1], or the logarithm of the ratio of errors.
         decided: whether the interval of the lead lies above 0.
-        seeds: number of seeds that would decide if mean and spread stay as they are; 0 where it is
-            decided, cannot be told, or would take more than `MOST_SEEDS`.
+        seeds: number of seeds that would decide it at the present mean and spread; 0 if it is
+            decided, unknown, or above `MOST_SEEDS`.
     """
 
     suite: str
@@ -69,18 +69,18 @@ class ExtrapolationCell(NamedTuple):
         task: name of the task.
         encoding: name of the encoding.
         metric: score that ranks.
-        lengths: lengths of inputs tested; the first is that of the training.
-        scores: metrics by name, `[seeds, lengths]`; NaN where not defined, or where training came
-            to NaN.
+        lengths: tested input lengths; the first is the training length.
+        scores: metrics by name, `[seeds, lengths]`; NaN where undefined, or where training
+            diverged.
         summary: summary of each metric `[lengths]` over seeds; NaN where any seed has no finite
             score.
-        defined: whether the encoding says anything at each length, `[lengths]`.
-        rate: learning rate chosen.
-        rates: learning rates that it was chosen from.
-        tuning: loss of each rate, after a share of the steps, on a seed of its own.
-        loss: loss of training, at the end, `[seeds]`.
-        seconds: duration of "training", choosing the rate included.
-        tests: number of rows at each length tested; 0 where unknown.
+        defined: whether the encoding is defined at each length, `[lengths]`.
+        rate: chosen learning rate.
+        rates: learning rates to choose from.
+        tuning: loss of each rate, after a share of the steps, on a separate seed.
+        loss: final training loss, `[seeds]`.
+        seconds: duration of "training", including the choice of the rate.
+        tests: number of test rows at each length; 0 if unknown.
     """
 
     suite: str
@@ -105,11 +105,11 @@ class ExtrapolationResult(NamedTuple):
     Attributes:
         suites: settings of each comparison.
         cells: results of all of them, in order.
-        mean_reciprocal_rank: means by suite and encoding, the first first; scalars. Empty where
-            nothing ranks: of one encoding, or without inputs longer than those of the training.
+        mean_reciprocal_rank: means by suite and encoding, in descending order; scalars. Empty for
+            one encoding, or without inputs longer than T.
         comparisons: comparisons of each task, the best encoding with every other one whose scores
             are finite.
-        seconds: duration of the "whole" run, what was read from an earlier one not counted.
+        seconds: duration of the "whole" run, without cells read from an earlier one.
     """
 
     suites: tuple[Suite, ...]

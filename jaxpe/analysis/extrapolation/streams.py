@@ -1,4 +1,4 @@
-"""Random draws of a seed, equal for all encodings: training rows, test rows, weights."""
+"""Random streams of a seed, shared by all encodings: training rows, test rows, weights."""
 
 import zlib
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.data import SequenceTask
 
 _TRAINING, _TESTS, _WEIGHTS = 1, 2, 3
-AT_ONCE = 100  # rows that are tested together
+AT_ONCE = 100  # rows tested together
 
 
 class Streams(NamedTuple):
-    """Random numbers of one task, drawn on the device by programs that all encodings share.
+    """Random streams of one task, drawn on the device by programs that all encodings share.
 
     Attributes:
-        task: task that they belong to.
+        task: the task.
         training: `(seeds, first, count)` to the batches of `count` steps from step `first` on,
             leaves `[count, seeds, batch, ...]`.
         tests: `(seeds, lengths)` to rows of these lengths of the suite, with padding to the longest
@@ -61,14 +61,14 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
     @jax.jit
     def batches_of_set(rows: Array, seeds: Array) -> Batch:
         keys = seed_keys(suite, task, seeds, _TRAINING)
-        drawn = jax.vmap(partial(task.sample, rows=suite.rows, **sizes))(keys)
-        return jax.tree.map(lambda x: jnp.moveaxis(x[:, rows], 0, 1), drawn)
+        training_rows = jax.vmap(partial(task.sample, rows=suite.rows, **sizes))(keys)
+        return jax.tree.map(lambda x: jnp.moveaxis(x[:, rows], 0, 1), training_rows)
 
     def training(seeds: np.ndarray, first: int, count: int) -> Batch:
         steps = np.arange(first, first + count, dtype=np.int32)
         if suite.rows is None:
             return fresh_batches(steps, seeds.astype(np.uint32))
-        return batches_of_set(_rows_of(suite, steps), seeds.astype(np.uint32))
+        return batches_of_set(_epoch_rows(suite, steps), seeds.astype(np.uint32))
 
     @jax.jit
     def padded_tests(seeds: Array) -> Batch:
@@ -77,15 +77,15 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
 
         def padded(length: int) -> Batch:
             keys = seed_keys(suite, task, seeds, _TESTS, length)
-            drawn = fresh(numbers, keys, rows=rows, length=length, exact=True)
-            return jax.tree.map(lambda x: _padded(x, width), drawn)
+            test_rows = fresh(numbers, keys, rows=rows, length=length, exact=True)
+            return jax.tree.map(lambda x: _padded_rows(x, width), test_rows)
 
         return jax.tree.map(lambda *x: jnp.stack(x), *map(padded, suite.lengths))
 
     def tests(seeds: np.ndarray, lengths: tuple[int, ...]) -> dict[str, np.ndarray]:
         indices, width = [suite.lengths.index(n) for n in lengths], task.tokens(max(lengths))
-        drawn = jax.device_get(padded_tests(seeds.astype(np.uint32)))
-        return {name: x[indices, :, :, :, :width] for name, x in drawn.items()}
+        test_rows = jax.device_get(padded_tests(seeds.astype(np.uint32)))
+        return {name: x[indices, :, :, :, :width] for name, x in test_rows.items()}
 
     @jax.jit
     def weights_of(seeds: Array) -> tuple[Array, Params]:
@@ -98,7 +98,7 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
     return Streams(task, training, tests, weights)
 
 
-def _padded(x: Array, width: int) -> Array:
+def _padded_rows(x: Array, width: int) -> Array:
     """Rows `[parts, seeds, rows, tokens, ...]`, padded with zeros to so many tokens."""
     return jnp.pad(x, [(0, width - x.shape[3] if axis == 3 else 0) for axis in range(x.ndim)])
 
@@ -111,7 +111,7 @@ def seed_keys(suite: Suite, task: SequenceTask, seeds: Array, *stream: int) -> A
     return jax.vmap(lambda seed: jax.random.fold_in(key, seed))(seeds)
 
 
-def _rows_of(suite: Suite, steps: np.ndarray) -> np.ndarray:
+def _epoch_rows(suite: Suite, steps: np.ndarray) -> np.ndarray:
     """Rows of the training set for each step, `[steps, batch]`, shuffled anew each epoch."""
     rows = suite.rows or 0
     batches = []

@@ -22,27 +22,27 @@ class Variant(NamedTuple):
     Attributes:
         trained: makes the encoding that models are trained with, from the sizes and whether
             attention is causal.
-        tested: makes the one for tests beyond the training length, from the sizes and the length
-            tested; None for the same. Variants that are `trained` alike share their models.
+        tested: makes the encoding for tests beyond the training length, from the sizes and the
+            tested length; None for no change. Variants with equal `trained` share their models.
     """
 
     trained: Callable[[EncodingSizes, bool], Encoding | LayerPattern]
     tested: Callable[[EncodingSizes, int], Encoding | LayerPattern] | None = None
 
     def at(self, sizes: EncodingSizes, length: int, *, causal: bool) -> Encoding | LayerPattern:
-        """The encoding at inputs that take `length` places."""
+        """The encoding for inputs of `length` positions."""
         if self.tested is None or length <= sizes.length:
-            return _made(self.trained, sizes, causal)
+            return _cached_encoding(self.trained, sizes, causal)
         return self.tested(sizes, length)
 
 
 @functools.lru_cache(maxsize=64)
-def _made(
+def _cached_encoding(
     make: Callable[[EncodingSizes, bool], Encoding | LayerPattern],
     sizes: EncodingSizes,
     causal: bool,
 ) -> Encoding | LayerPattern:
-    """One encoding for all lengths, so that what is compiled of it is compiled once."""
+    """One encoding for all lengths, so its programs are compiled once."""
     return make(sizes, causal)
 
 
@@ -51,27 +51,27 @@ def _rope(sizes: EncodingSizes, causal: bool) -> Encoding:
 
 
 def _t5(sizes: EncodingSizes, causal: bool) -> Encoding:
-    """Half of the buckets are for keys ahead, which a decoder has none of."""
+    """T5 bias; a decoder needs no buckets for later keys."""
     return jaxpe.t5(num_heads=sizes.num_heads, bidirectional=not causal)
 
 
 def _shaw(sizes: EncodingSizes, causal: bool) -> Encoding:
-    """The row that longer distances are clipped to is one that training reaches."""
+    """Shaw's relative positions, clipped at a distance that occurs in training."""
     return jaxpe.shaw(head_dim=sizes.head_dim, max_distance=max(1, min(16, sizes.length - 1)))
 
 
 def _stretched(change: Callable[[Encoding, int, int], Encoding]) -> Variant:
-    """RoPE that is changed when tested on longer inputs, without more training.
+    """RoPE that changes for tests on longer inputs, without more training.
 
-    `change` takes the encoding, the training length and the length tested.
+    `change` takes the encoding, the training length and the tested length.
     """
     return Variant(_rope, lambda sizes, n: change(_rope(sizes, True), sizes.length, n))
 
 
 def _scaled(scaling: Callable[[float, int], Any]) -> Variant:
-    """RoPE with a scaling, from the factor of stretching and the training length.
+    """RoPE with a scaling made from the stretch factor and the training length.
 
-    The length is passed, so that the prefix of a row is encoded as the row is in greedy decoding.
+    The length is passed, so that a prefix is encoded as in greedy decoding of the whole row.
     """
 
     def tested(sizes: EncodingSizes, length: int) -> Encoding:
@@ -82,14 +82,14 @@ def _scaled(scaling: Callable[[float, int], Any]) -> Variant:
 
 
 def _rerope_leaky(rope: Encoding, trained: int, tested: int) -> Encoding:
-    """Far offsets grow so that the largest one is trained."""
+    """Leaky ReRoPE, whose largest offset occurs in training."""
     window = max(1, trained // 2)
     leak = max(trained - 1 - window, 0) / max(tested - 1 - window, 1)
     return jaxpe.encodings.rerope(rope, window=window, leak=leak)
 
 
 def _self_extend(rope: Encoding, trained: int, tested: int) -> Encoding:
-    """The smallest groups for which the largest offset is trained, if any are."""
+    """SelfExtend with the smallest groups whose largest offset occurs in training, if any."""
     windows = {group: group * max(1, trained // 2 // group) for group in range(2, max(3, trained))}
     reach = {group: group * (trained - window) + window for group, window in windows.items()}
     enough = [group for group in reach if reach[group] >= tested]
@@ -98,13 +98,13 @@ def _self_extend(rope: Encoding, trained: int, tested: int) -> Encoding:
 
 
 def _dual_chunk(rope: Encoding, trained: int, tested: int) -> Encoding:
-    """No offset reaches the training length."""
+    """Dual chunk attention, whose offsets stay below the training length."""
     chunk = max(2, trained - 1)
     return jaxpe.encodings.dual_chunk(rope, chunk=chunk, local=max(1, chunk // 4))
 
 
-# In place of what the catalogue makes, or beside it. Those that are trained alike come after the
-# one whose models they have.
+# Variants that replace entries of the catalogue or add to it. Variants that share models come after
+# the one that trains them.
 _VARIANTS: dict[str, Variant] = {
     "rope": Variant(_rope),
     "t5": Variant(_t5),
@@ -114,7 +114,8 @@ _VARIANTS: dict[str, Variant] = {
     ),
     "rope_linear": _scaled(lambda factor, length: jaxpe.encodings.LinearScaling(factor)),
     "rope_ntk": _scaled(lambda factor, length: jaxpe.encodings.NtkScaling(factor)),
-    # With factor 1 the base is that of NTK at the length reached; 2, as in use, stretches more.
+    # With factor 1 the base would be NTK's at the current length; 2, as used in practice, stretches
+    # more.
     "rope_dynamic": _scaled(lambda factor, length: jaxpe.encodings.DynamicScaling(2.0, length)),
     "rope_yarn": _scaled(lambda factor, length: jaxpe.YarnScaling(factor, length)),
     "rerope": _stretched(
@@ -143,7 +144,7 @@ def variant(name: str) -> Variant:
         name: name of `variant_names()`, or `my_module:my_encoding` for one of your own.
 
     Raises:
-        InputError: a name that is unknown, or of an encoding that no sequence can be read with.
+        InputError: an unknown name, or an encoding that does not fit sequences.
 
     >>> variant("mrope")
     Traceback (most recent call last):
@@ -160,34 +161,34 @@ def variant(name: str) -> Variant:
 
 
 def _why_not(entry: CatalogueEntry) -> str | None:
-    """Why an encoding says nothing of a task of one sequence, where it does not."""
+    """Reason why an encoding does not fit tasks of one sequence; empty if it does."""
     if entry.coordinates != 1:
         return f"has positions of {entry.coordinates} coordinates"
     return "is made from a corpus" if entry.fitted else None
 
 
 def trained_as(name: str) -> str:
-    """The variant whose models this one has: the first that is trained alike."""
+    """The variant whose models this one shares: the first with equal training."""
     trained = variant(name).trained
     return next((other for other, one in _VARIANTS.items() if one.trained is trained), name)
 
 
 def defined_at(encoding: Encoding | LayerPattern, sizes: EncodingSizes, length: int) -> bool:
-    """Whether the encoding is defined at the last of `length` places, as seen from the first.
+    """Whether the encoding is defined at the last of `length` positions, seen from the first.
 
-    A learned table ends at its length; for a place that is traced, what it gives beyond is NaN.
+    A learned table ends at its length; beyond, it gives NaN for traced positions.
     """
     if isinstance(encoding, LayerPattern):
         return all(defined_at(part, sizes, length) for part in encoding.encodings)
-    return bool(_finite(encoding, sizes)(np.array([0, length - 1], np.int32)))
+    return bool(_finiteness(encoding, sizes)(np.array([0, length - 1], np.int32)))
 
 
 @functools.lru_cache(maxsize=64)
-def _finite(encoding: Encoding, sizes: EncodingSizes) -> Callable[[ArrayLike], Array]:
-    """Whether all that the encoding gives at places is finite, as one program for all places."""
+def _finiteness(encoding: Encoding, sizes: EncodingSizes) -> Callable[[ArrayLike], Array]:
+    """Program that tells whether all results of an encoding at given positions are finite."""
 
     @jax.jit
-    def seen(places: Array) -> Array:
+    def is_finite(places: Array) -> Array:
         x = jnp.ones((2, sizes.dim))
         heads = jnp.ones((2, sizes.num_heads, sizes.head_dim))
         params = encoding.init(jax.random.key(0))
@@ -202,4 +203,4 @@ def _finite(encoding: Encoding, sizes: EncodingSizes) -> Callable[[ArrayLike], A
             values.append(jnp.asarray(bound.bias(params, heads, heads, places, places)))
         return jnp.all(jnp.stack([jnp.all(jnp.isfinite(y)) for y in values]))
 
-    return seen
+    return is_finite

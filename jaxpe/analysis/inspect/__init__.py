@@ -3,7 +3,7 @@
     result = inspect_model(InspectOptions(model="all-MiniLM-L6-v2", source="reviews.csv"))
     rich.print(jaxpe.report.inspect_table(result))
 
-It brings Flax and Optax, and is imported when it is asked for.
+It imports Flax and Optax, and is itself imported on first access.
 """
 
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention

@@ -1,4 +1,4 @@
-"""Sources of attention logits and targets of attention, in one pass over documents."""
+"""Attention statistics: sources of logits and targets of attention, in one pass over documents."""
 
 import functools
 import operator
@@ -32,7 +32,7 @@ from jaxpe.analysis.inspect.result import AttentionStage, Means
 from jaxpe.data import TokenCorpus
 from jaxpe.nn import functionalize, trunk
 
-_GROUPS = 8  # of documents; the jackknife leaves out one at a time
+_GROUPS = 8  # groups of documents; the jackknife leaves out one at a time
 _DUMMIES = 4  # dummy documents, each of one token
 
 
@@ -56,7 +56,7 @@ def inspect_attention(
 
     Args:
         sample: the model, and rows of tokens without padding (`draw_sample`).
-        corpus: documents by whose frequencies the tokens of dummy documents are drawn.
+        corpus: documents whose token frequencies give the tokens of dummy documents.
         special_ids: ids of special tokens.
         progress: receiver of progress.
 
@@ -127,8 +127,8 @@ def _statistics(
         return query_mean(jnp.sum(jnp.minimum(weights, other), axis=-1))
 
     n = ids.shape[-1]
-    seen = jnp.tri(n, dtype=bool) if below.causal else jnp.ones((n, n), bool)
-    profile = spectral.attention_profile(weights, mask=seen[None, None, None])
+    attended = jnp.tri(n, dtype=bool) if below.causal else jnp.ones((n, n), bool)
+    profile = spectral.attention_profile(weights, mask=attended[None, None, None])
     is_special = jnp.isin(ids, jnp.asarray(special, ids.dtype))[None, :, None, None]
     spread = jax.vmap(functools.partial(logit_spread, causal=below.causal))(logits)
     overlaps = [overlap(dummy[:, k : k + 1]) for k in range(dummy.shape[1])]
@@ -150,7 +150,7 @@ def _statistics(
 
 
 def _batch_size(sample: Sample) -> int:
-    """Documents at once: at least two, to be compared, and few enough for groups of batches."""
+    """Documents in a batch: at least two, for comparisons, and few enough for groups of batches."""
     rows = len(sample.rows)
     most = max(2, min(batch_size(sample), rows // _GROUPS))
     return max(size for size in range(2, most + 1) if rows % size == 0)
@@ -187,10 +187,10 @@ def _groups(batches: list[_Batch], size: int) -> list[MeanAndSpread]:
 
 
 def _halves(groups: list[MeanAndSpread]) -> Halves:
-    return _merged(groups[::2]), _merged(groups[1::2])
+    return _merged_group(groups[::2]), _merged_group(groups[1::2])
 
 
-def _merged(groups: list[MeanAndSpread]) -> MeanAndSpread:
+def _merged_group(groups: list[MeanAndSpread]) -> MeanAndSpread:
     """One group of all documents."""
     counts = [float(group.spread.count) for group in groups]
     mean = np.average([group.mean for group in groups], axis=0, weights=counts)
@@ -208,7 +208,7 @@ def _jackknife(
     left_out = []
     for out in range(count):
         halves = ([g for k, g in enumerate(groups) if k != out and k % 2 == h] for h in (0, 1))
-        one, other = map(_merged, halves)
+        one, other = map(_merged_group, halves)
         left_out.append(position_share((one, other), causal=causal).mean(axis=1))
     overall = jackknife(by_layer.mean(), np.mean(left_out, axis=1))
     return jackknife(by_layer, np.asarray(left_out)), Interval(*map(float, overall))
@@ -224,7 +224,7 @@ def _offset_weights(batches: list[_Batch], documents: int) -> np.ndarray:
 
 
 def _equal_weight(sample: Sample) -> float:
-    """Weight on the first token if all keys that a query attends to had the same."""
+    """Weight on the first token if all keys of a query had equal weights."""
     if not sample.transformer.causal:
         return 1 / sample.rows.shape[1]
     return float(np.mean(1 / (np.arange(sample.text.start + 1, sample.text.stop) + 1)))

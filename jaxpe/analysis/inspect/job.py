@@ -1,4 +1,4 @@
-"""All stages of an inspection, each cached once it is done."""
+"""Stages of an inspection, each cached when finished."""
 
 import dataclasses
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from jaxpe.analysis.stage_cache import StageCache, settings_stamp
 from jaxpe.nn import position_table, trunk
 
 _ABLATED = 12  # documents
-_TEXTS, _QUICK_TEXTS = 8, 4  # of loss, and of needles of each length
+_TEXTS, _QUICK_TEXTS = 8, 4  # texts of loss, and of needles of each length
 _NO_TABLE = (
     "The model adds no position vectors to its embeddings, so there is no table to compare with "
     "the corpus. Its positions act on attention."
@@ -51,8 +51,8 @@ def inspect_model(
 
     Args:
         options: model, text and sizes.
-        folder: folder in which each stage is cached once it is done; the same options then resume.
-            Nothing is cached when None.
+        folder: folder in which finished stages are cached; the same options then resume. Nothing is
+            cached when None.
         progress: receiver of progress of each stage.
 
     Raises:
@@ -98,7 +98,7 @@ def inspect_model(
 
 
 def absence_reason(subject: InspectSubject, stage: Stage) -> str:
-    """Reason why a stage does not apply to a model; empty where it does.
+    """Reason why a stage does not apply to a model; empty if it does.
 
     >>> absence_reason(subject, "needles")  # doctest: +SKIP
     'An encoder generates no answer, so there is nothing to retrieve.'

@@ -50,21 +50,21 @@ def needle_retrieval(
 
     A text has five sentences "The favourite colour of NAME is COLOUR." at depths 0.1, 0.3, ...,
     0.9. It is followed by "The favourite colour of NAME is", for each of the names in turn; the
-    answer is right where the first token of its colour is the likeliest of the five. A model that
-    ignores the name is right in one of five.
+    answer is right if the first token of its colour is the most likely of the five. A model that
+    ignores the name is right once in five.
 
     Args:
         model: a causal language model.
         tokenizer: tokenizer of the model.
-        stream: token ids of text that needles are put into.
+        stream: token ids of the text around the needles.
         lengths: tokens of the texts.
         texts: number of texts of each length.
         seed: random seed of names, colours and starts in the stream.
         progress: receiver of progress.
 
     Raises:
-        InputError: a tokenizer that does not tell five names and colours apart, or a length that
-            has no room for the needles.
+        InputError: a tokenizer that does not distinguish five names and colours, or a length
+            without room for the needles.
 
     >>> needle_retrieval(model, tokenizer, stream).by_length.mean  # doctest: +SKIP
     array([0.72, 0.9, 0.88])
@@ -93,12 +93,12 @@ def needle_retrieval(
 
 
 def _words(tokenizer: Tokenizer) -> _Words:
-    """Names with sentences of the commonest length, and colours with first tokens of their own."""
+    """Names with sentences of the most common length, and colours with distinct first tokens."""
 
     def ids(texts: list[str]) -> list[list[int]]:
         return [list(map(int, row)) for row in tokenizer.rows(texts, None)]
 
-    # Words that a small vocabulary lacks all become one token.
+    # All words missing in a small vocabulary become the same token.
     rows = _distinct(_NAMES, ids([_QUESTION.format(name) for name in _NAMES]))
     sizes = [len(row) for row in rows.values()]
     common = max(sizes, key=sizes.count, default=0)
@@ -116,7 +116,7 @@ def _words(tokenizer: Tokenizer) -> _Words:
 
 
 def _distinct(words: tuple[str, ...], rows: list[list[int]]) -> dict[str, tuple[int, ...]]:
-    """Ids of the words that no other word shares."""
+    """Ids of the words whose first token no other word has."""
     ids = [tuple(row) for row in rows]
     return {word: row for word, row in zip(words, ids, strict=True) if ids.count(row) == 1}
 
@@ -146,8 +146,8 @@ def _haystack(
 
 def _answers(model: CausalLM, text: Array, questions: Array) -> Array:
     """Logits of the token after each question; the text is read once, into a cache."""
-    count, asked = questions.shape
-    cache = model.decoder.empty_cache(batch=1, slots=len(text) + asked)
+    count, question_length = questions.shape
+    cache = model.decoder.empty_cache(batch=1, slots=len(text) + question_length)
     cache = model.decoder(text[None], cache=cache).cache
     assert cache is not None  # one was given
 

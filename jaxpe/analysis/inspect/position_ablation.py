@@ -18,40 +18,40 @@ from jaxpe.analysis.inspect.result import AblationStage, PositionMove
 from jaxpe.analysis.inspect.token_loss import token_losses
 from jaxpe.nn import CausalLM, MaskedLM, functionalize, pooled, trunk
 
-_FAR = 1000  # positions that a model without a table is shifted by
+_FAR = 1000  # shift of the positions of a model without a table
 _LEAST = 1e-12
 
 
 def moved_positions(
     n: int, *, text: slice, most: int | None = None, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Positions of n tokens: the original ones, and ablations that keep less and less of them.
+    """Original positions of n tokens, and ablations that preserve less and less of them.
 
-    "shifted" adds one number to all positions, "doubled" doubles all offsets, "reversed" and
-    "shuffled" change the order of the text, "same" gives all of the text its middle position. The
-    last three leave special tokens alone.
+    "shifted" adds one number to all positions, and "doubled" doubles all offsets. "reversed" and
+    "shuffled" change the order of the text, and "same" gives all of it its middle position. The
+    last three do not change special tokens.
 
     Args:
         n: number of tokens.
         text: positions of the text, without the special tokens.
-        most: positions that the model has; any when None.
+        most: number of positions of the model; unlimited when None.
         seed: random seed of the order.
 
     >>> moved = moved_positions(4, text=slice(1, 4), most=6)
     >>> {name: positions.tolist() for name, positions in moved.items() if name != "shuffled"}
     {'own': [0, 1, 2, 3], 'shifted': [2, 3, 4, 5], 'reversed': [0, 3, 2, 1], 'same': [0, 2, 2, 2]}
     """
-    own = np.arange(n, dtype=np.int32)
+    original = np.arange(n, dtype=np.int32)
     shift = _FAR if most is None else min(_FAR, most - n)
-    moved = {"own": own}
+    moved = {"own": original}
     if shift > 0:
-        moved["shifted"] = own + np.int32(shift)
+        moved["shifted"] = original + np.int32(shift)
     if most is None or 2 * (n - 1) < most:
-        moved["doubled"] = 2 * own
-    moved |= {name: own.copy() for name in ("reversed", "shuffled", "same")}
-    moved["reversed"][text] = own[text][::-1]
-    moved["shuffled"][text] = np.random.default_rng([seed, 9]).permutation(own[text])
-    moved["same"][text] = own[text][len(own[text]) // 2]
+        moved["doubled"] = 2 * original
+    moved |= {name: original.copy() for name in ("reversed", "shuffled", "same")}
+    moved["reversed"][text] = original[text][::-1]
+    moved["shuffled"][text] = np.random.default_rng([seed, 9]).permutation(original[text])
+    moved["same"][text] = original[text][len(original[text]) // 2]
     return moved
 
 
@@ -62,16 +62,15 @@ def ablate_positions(
     mask_id: int | None = None,
     progress: Progress = SILENT,
 ) -> AblationStage:
-    """Loss of a language model, or change of an encoder's output, under other positions.
+    """Position ablation: loss of a language model, or change of an encoder's output.
 
-    A causal model is judged by the loss of all tokens but the first, a masked one by the loss of
-    15 % of the tokens, masked, both in nats a token. An encoder without a head is judged by the
-    cosine of its mean last hidden state with the original one, and by the mean of each token's
-    cosine.
+    A causal model is judged by the loss of all tokens but the first, a masked one by the loss of 15
+    % masked tokens, both in nats a token. An encoder without a head is judged by two cosines with
+    the original output: of its mean last hidden state, and the mean over tokens.
 
     Args:
         sample: the model and rows of tokens without padding.
-        most: positions that the model has; any when None.
+        most: number of positions of the model; unlimited when None.
         mask_id: id of [MASK], for a masked language model.
         progress: receiver of progress.
 
@@ -91,6 +90,7 @@ def ablate_positions(
 def _loss_ablation(
     sample: Sample, moved: dict[str, np.ndarray], mask_id: int | None, progress: Progress
 ) -> AblationStage:
+    """Change of a language model's loss, paired by document."""
     causal = isinstance(sample.module, CausalLM)
     batches = [{"ids": ids} for ids in row_batches(sample.rows, batch_size(sample))]
     if not causal:
@@ -119,6 +119,7 @@ def _loss_ablation(
 def _embedding_ablation(
     sample: Sample, moved: dict[str, np.ndarray], progress: Progress
 ) -> AblationStage:
+    """Cosines of an encoder's output with the original one."""
     apply, params = functionalize(sample.module, method=_hidden)
     run, size = jax.jit(apply), batch_size(sample)
     batches = [
@@ -154,7 +155,7 @@ def _document_values(
     moved: dict[str, np.ndarray],
     progress: Progress,
 ) -> dict[str, np.ndarray]:
-    """Numbers of each document, by the move of its positions."""
+    """Numbers of each document, under each change of its positions."""
     outputs: dict[str, list[np.ndarray]] = {name: [] for name in moved}
     pairs = [(name, batch) for name in moved for batch in batches]
     for name, batch in progress.track(pairs, "moving positions", total=len(pairs)):

@@ -1,4 +1,4 @@
-"""Linear probe of the position in every layer, judged on held-out documents."""
+"""Linear probe of the position in every layer, tested on held-out documents."""
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from jaxpe.analysis.inspect.result import ProbeStage
 from jaxpe.geometry import PositionDecodability, position_decodability
 from jaxpe.nn import functionalize, trunk
 
-_GROUPS = 8  # of documents; the jackknife leaves out one at a time
+_GROUPS = 8  # groups of documents; the jackknife leaves out one at a time
 _RIDGES = (1e-4, 1e-2, 0.1, 1.0)
 _MOST_LAYERS = 13
 
@@ -25,9 +25,9 @@ def probe_layers(
 ) -> ProbeStage:
     """Linear probe of the position on the hidden states of every layer.
 
-    The probe is fitted to every other document and judged on the rest. Intervals are Student's, by
+    The probe is fitted to every other document and tested on the rest. Intervals are Student's, by
     the jackknife over eight groups of documents of both. For each layer the ridge is chosen among
-    1e-4, 0.01, 0.1 and 1: it predicts one half of the documents of the fit best from the other.
+    1e-4, 0.01, 0.1 and 1, by prediction of one half of the fitted documents from the other.
 
     Args:
         hidden: hidden states `[layers, documents, n, width]`, a document a row; four rows at least.
@@ -53,17 +53,17 @@ def probe_layers(
 
 
 def _probe(layer: np.ndarray) -> tuple[PositionDecodability, np.ndarray]:
-    """Probe under the ridge that is best within the documents of the fit, and its `_left_out`."""
+    """Probe with the best ridge within the fitted documents, and its `_jackknife`."""
     within = [float(position_decodability(layer[::2], ridge=ridge).r2) for ridge in _RIDGES]
     best = _RIDGES[int(np.argmax(within))]
-    return jax.device_get(position_decodability(layer, ridge=best)), _left_out(layer, best)
+    return jax.device_get(position_decodability(layer, ridge=best)), _jackknife(layer, best)
 
 
-def _left_out(layer: np.ndarray, ridge: float) -> np.ndarray:
+def _jackknife(layer: np.ndarray, ridge: float) -> np.ndarray:
     """R² of `position_decodability` without each group of documents.
 
-    The second moments of a group are subtracted from the moments of all, so that all fits cost
-    about one. The smallest ridge is far above the rounding of float64 in them.
+    The second moments of a group are subtracted from the total moments, so all fits cost about one.
+    The smallest ridge is far above their rounding in float64.
     """
     count, n, width = layer.shape
     x = layer.astype(np.float64) - layer.mean(axis=(0, 1), dtype=np.float64)
@@ -89,7 +89,7 @@ def _left_out(layer: np.ndarray, ridge: float) -> np.ndarray:
 
 
 def probed_layers(count: int) -> np.ndarray:
-    """Numbers of the layers whose input is probed; `count` stands for the output of the last.
+    """Indices of the layers whose input is probed; `count` stands for the output of the last.
 
     >>> probed_layers(6).tolist(), probed_layers(30)[:3].tolist()
     ([0, 1, 2, 3, 4, 5, 6], [0, 2, 5])

@@ -17,7 +17,7 @@ class Means(NamedTuple):
 
     Attributes:
         mean: mean over documents.
-        low: lower end of the interval; NaN of one document.
+        low: lower end of the interval; NaN for one document.
         high: upper end.
     """
 
@@ -33,7 +33,7 @@ class InspectFacts(NamedTuple):
         model: name of the folder or file.
         source: corpus.
         kind: "causal" for a decoder with its head, "masked" for an encoder with its head, "encoder"
-            for one without.
+            for an encoder without one.
         encoding: ways in which positions enter, "learned vectors", "rotary" or "bias", joined by
             " and ".
         layers: blocks.
@@ -42,7 +42,7 @@ class InspectFacts(NamedTuple):
         width: width of hidden states.
         vocabulary: number of tokens.
         parameters: number of parameters.
-        context: positions the model was configured for; 0 where unknown.
+        context: positions for which the model was configured; 0 if unknown.
         positions: text positions of a row in attention, probe and ablation.
         examples: documents in attention, probe and ablation.
         documents: documents of the corpus that were read.
@@ -97,8 +97,8 @@ class EncodingStage(NamedTuple):
 
     Attributes:
         table: learned vectors; None without.
-        bias: numbers added to attention logits by head and offset j − i = −(n − 1) … n − 1,
-            `[heads, 2n − 1]`; None without. NaN for later keys of a decoder.
+        bias: bias of attention logits by head and offset j − i = −(n − 1) … n − 1, `[heads, 2n −
+            1]`; None without. NaN for later keys of a decoder.
         rope: the rotary configuration as `jaxpe rope` reads it; None without.
     """
 
@@ -122,8 +122,8 @@ class GeometryStage(NamedTuple):
         own: `held_out` of MDS coordinates fitted to the other half.
         correlation: Pearson's, of distances.
         violation_rate: share of triples whose distances do not grow with the offset.
-        shuffled: `corrected` of the table with its rows in random order: mean, and the interval
-            that 95 % of the orders lie in.
+        shuffled: `corrected` of the table with its rows in random order: mean, and the interval of
+            95 % of the orders.
         position_share: share of position in the plug-in variance.
         significant: significant dimensions of the corpus.
     """
@@ -204,13 +204,12 @@ class ProbeStage(NamedTuple):
     """Linear probe of the position, on the input of layers and the output of the last.
 
     Attributes:
-        documents: documents that the probe is judged on; it is fitted to as many others.
-        layers: layers whose input is probed, `[layers]`; the number of all of them stands for the
-            output of the last.
+        documents: documents on which the probe is tested; it is fitted to equally many others.
+        layers: layers whose input is probed, `[layers]`; the number of layers stands for the output
+            of the last.
         r2: share of the variance of the position explained, `[layers]`, with intervals by the
-            jackknife over documents; below 0 for a probe that is worse than the mean.
-        error: mean absolute error in positions, `[layers]`.
-        by_chance: error of a probe that always says the middle.
+            jackknife over documents; negative for a probe worse than the mean. error: mean absolute
+        error in positions, `[layers]`. by_chance: error of a probe that always predicts the middle.
     """
 
     documents: int
@@ -268,7 +267,7 @@ class ScaledLoss(NamedTuple):
 
 
 class FarContextGain(NamedTuple):
-    """Gain from a context that is moved away from a passage, under one scaling.
+    """Gain from a context at increasing distance from a passage, under one scaling.
 
     Attributes:
         name: "as it is", or the scaling with its factor.
@@ -284,18 +283,18 @@ class LossStage(NamedTuple):
     """Loss by position in texts of one length, and the gain from far context.
 
     Attributes:
-        texts: number of texts; each is of documents put end to end.
+        texts: number of texts; each consists of documents end to end.
         length: tokens of a text.
-        context: positions the model was configured for; 0 where unknown.
+        context: positions for which the model was configured; 0 if unknown.
         edges: first position of each bin, and the length, `[bins + 1]`.
         scaled: loss of the model as it is, then under each scaling.
-        passage: tokens of the passage, and of its context, where the context is moved away.
+        passage: tokens of the passage, and of its moved context.
         distances: distances by which the context is moved, in positions, `[distances]`; empty if
             not measured.
         far: gain from the context at these distances, under each scaling.
         floor: loss on the passage without context.
         near: loss on the passage right after its context.
-        unscaled: reason why no scaling is tried; empty where some are.
+        unscaled: reason why no scaling is tried; empty otherwise.
     """
 
     texts: int
@@ -318,11 +317,11 @@ class NeedleStage(NamedTuple):
         lengths: tokens of the texts, `[lengths]`.
         depths: depth of each needle, 0 at the start of the text and 1 at its end, `[depths]`.
         texts: number of texts of each length.
-        accuracy: share of needles found, `[lengths, depths]`, with Wilson's intervals; at least as
-            wide as of independent needles, and as of independent texts.
-        by_length: share of needles found at all depths, `[lengths]`.
+        accuracy: share of retrieved needles, `[lengths, depths]`, with Wilson's intervals, the
+            wider of independent needles and independent texts.
+        by_length: share of retrieved needles over all depths, `[lengths]`.
         chance: accuracy of a guess.
-        needle: a needle, as the text has it.
+        needle: a needle, as in the text.
         question: question for a needle.
     """
 

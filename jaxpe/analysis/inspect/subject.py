@@ -35,9 +35,9 @@ from jaxpe.nn.checkpoints.tensors import open_tensors
 from jaxpe.rope import RopeOptions, longest_context, read_configuration
 from jaxpe.training.documents import Vocabulary
 
-LENGTH = 128  # positions, where none are asked for
+LENGTH = 128  # positions by default
 _QUICK_LENGTH = 64
-# Floating-point operations of one pass over the documents, and of one over the texts.
+# Floating-point operations of one pass over the documents, or over the texts.
 _BUDGET = 1e12
 _EXAMPLES = (32, 64)  # documents, at least and at most
 _QUICK_EXAMPLES = 16
@@ -50,15 +50,15 @@ _WITH_OFFSET = ("roberta", "xlm-roberta", "camembert")  # two rows of their tabl
 
 
 class InspectSubject(NamedTuple):
-    """A model and text, as every stage takes them.
+    """The model and text of all stages.
 
     Attributes:
         path: file or folder of the model.
-        subject: the model, with documents of at most the length asked for.
-        sample: documents that attention, probe and ablation use.
+        subject: the model, with documents of at most the requested length.
+        sample: documents of attention, probe and ablation.
         tokenizer: tokenizer of the model.
         stream: ids of whole documents end to end, without special tokens.
-        context: positions the model was configured for; 0 where unknown.
+        context: positions for which the model was configured; 0 if unknown.
         longest: tokens of the longest text.
         quick: whether to use fewer documents and shorter texts.
     """
@@ -91,7 +91,7 @@ class InspectSubject(NamedTuple):
 
     @property
     def most(self) -> int | None:
-        """Positions that the model has; None without a table of them."""
+        """Number of positions in the model's table; None without a table."""
         return self.context if has_table(self.module) and self.context else None
 
     @property
@@ -122,7 +122,7 @@ def read_inspect_subject(options: InspectOptions, *, progress: Progress = SILENT
     special = open_pretrained(tokenizer).model.num_special_tokens_to_add(False) > 0
     _check_memory(path)
     module = _load(options, path)
-    texts = _drawn_texts(options, progress)
+    texts = _sampled_corpus(options, progress)
     context = _context(path, module)
     length = options.length or (_QUICK_LENGTH if options.quick else LENGTH)
     if has_table(module) and context:
@@ -227,7 +227,7 @@ def _tokenizer_path(options: InspectOptions, path: Path) -> str:
 
 
 def _check_memory(path: Path) -> None:
-    """Refuse a model whose parameters take more than half of the memory, before any is read."""
+    """Raise for a model whose parameters take more than half of the memory, before reading it."""
     if (file := gguf_file(path)) is not None:
         count = sum(math.prod(tensor.shape) for tensor in read_gguf(file)[1].values())
     else:
@@ -242,7 +242,7 @@ def _check_memory(path: Path) -> None:
 
 
 def _load(options: InspectOptions, path: Path) -> Any:
-    """The model; a decoder has its head, an encoder where `task` asks for it."""
+    """The model: a decoder with its head, an encoder with one if `task` requires it."""
     if options.task == "mlm":
         return load_masked_lm(path, scan=True)
     model = load_model(path, scan=True)
@@ -253,7 +253,7 @@ def _load(options: InspectOptions, path: Path) -> Any:
 
 
 def _context(path: Path, module: Any) -> int:
-    """Positions of the table, or of the configuration; 0 where unknown."""
+    """Positions of the table, or of the configuration; 0 if unknown."""
     if (length := getattr(trunk(module), "length", None)) is not None:
         return int(length)
     if not trunk(module).encoding.defines("embed"):
@@ -263,7 +263,7 @@ def _context(path: Path, module: Any) -> int:
     return rows - 2 if fields.get("model_type") in _WITH_OFFSET else rows
 
 
-def _drawn_texts(options: InspectOptions, progress: Progress) -> Any:
+def _sampled_corpus(options: InspectOptions, progress: Progress) -> Any:
     corpus = load_corpus(
         options.source,
         text_field=options.text_field,
@@ -298,7 +298,7 @@ def _examples(options: InspectOptions, module: Any) -> int:
 
 
 def _longest(options: InspectOptions, module: Any, context: int) -> int:
-    """Tokens of the longest text: twice a small context, to go beyond it, or what time allows."""
+    """Tokens of the longest text: twice a small context, to exceed it, or as time allows."""
     if options.longest is not None:
         return options.longest
     least, most = _LONGEST

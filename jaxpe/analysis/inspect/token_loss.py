@@ -1,7 +1,7 @@
 """Loss by position, under scaled rotary frequencies, and gain from far context.
 
-Rotations are tables of cosines and sines that one program takes as arguments, so that another
-scaling or distance compiles nothing.
+Rotations are tables of cosines and sines that one program takes as arguments, so a new scaling or
+distance needs no compilation.
 """
 
 import itertools
@@ -31,8 +31,8 @@ from jaxpe.rope import RopeAnalysis
 from jaxpe.rope.scaling import RopeFrequencies, RopeScaling
 
 OWN = "as it is"
-FACTOR = 4.0  # of scalings, where no text is longer than the context
-_ROWS = 256  # tokens whose logits are held at once
+FACTOR = 4.0  # factor of scalings, if no text is longer than the context
+_ROWS = 256  # tokens whose logits are in memory at once
 _FIRST_BIN = 16  # positions
 _PASSAGE = 64  # tokens
 _FAR_TEXTS = 6
@@ -68,15 +68,15 @@ class Frequencies(NamedTuple):
 def token_losses(
     model: CausalLM, ids: ArrayLike, *, rotation: Rotation | None = None, **options: Any
 ) -> Array:
-    """−log p of each token but the first, given those before it, in nats, `[..., n − 1]`.
+    """Loss −log p of each token but the first, given earlier tokens, in nats, `[..., n − 1]`.
 
-    Logits of a few hundred tokens are held at once, whatever the length.
+    Only the logits of a few hundred tokens are in memory at a time, for any length.
 
     Args:
         model: a causal language model.
         ids: token ids `[..., n]`.
-        rotation: cosines and sines `[n, head_width / 2]` in place of the model's own positions, as
-            `Frequencies.tables` makes them.
+        rotation: cosines and sines `[n, head_width / 2]` from `Frequencies.tables`, which replace
+            the model's own.
         **options: further arguments of the decoder, such as `positions`.
 
     >>> from flax import nnx
@@ -93,13 +93,13 @@ def token_losses(
     targets, flat = ids[..., 1:], hidden.reshape(-1, hidden.shape[-1])
     padding = -len(flat) % _ROWS
     rows = jnp.pad(flat, ((0, padding), (0, 0))).reshape(-1, _ROWS, flat.shape[-1])
-    wanted = jnp.pad(targets.reshape(-1), (0, padding)).reshape(-1, _ROWS)
+    chunked_targets = jnp.pad(targets.reshape(-1), (0, padding)).reshape(-1, _ROWS)
 
     def losses(chunk: tuple[Array, Array]) -> Array:
         likelihood = jax.nn.log_softmax(model.head(chunk[0]))
         return -jnp.take_along_axis(likelihood, chunk[1][:, None], axis=-1)[:, 0]
 
-    flat_losses = lax.map(losses, (rows, wanted)).reshape(-1)
+    flat_losses = lax.map(losses, (rows, chunked_targets)).reshape(-1)
     return flat_losses[: len(flat)].reshape(targets.shape)
 
 
@@ -112,20 +112,20 @@ def loss_by_position(
     far: bool = True,
     progress: Progress = SILENT,
 ) -> LossStage:
-    """Loss by position, under each scaling beyond the context, and what far context is worth.
+    """Loss by position, under each scaling beyond the context, and the gain from far context.
 
-    Where texts are longer than the context, scalings by their quotient are tried: position
-    interpolation, NTK-aware, YaRN. What far context is worth is measured on short rows whose
-    second half is read at positions that begin a distance behind the first: offsets beyond the
-    context then occur in few tokens. It says which offsets attention can use, not how it copes
-    with many keys.
+    If texts are longer than the context, scalings by their quotient are tried: position
+    interpolation, NTK-aware, YaRN. The gain from far context is measured on short rows, whose
+    second half is read at positions that begin at a distance after the first half. Offsets beyond
+    the context then occur in few tokens. So it shows which offsets attention can use, not its
+    behaviour with many keys.
 
     Args:
         model: a causal language model.
         texts: token ids `[texts, n]` without padding.
-        context: positions the model was configured for; 0 where unknown.
+        context: positions for which the model was configured; 0 if unknown.
         rope: rotary configuration of the model, without which no scaling is tried.
-        far: whether far context is measured.
+        far: whether to measure far context.
         progress: receiver of progress.
 
     >>> loss_by_position(model, texts, context=8192).scaled[0].loss.mean  # doctest: +SKIP
@@ -156,7 +156,7 @@ def loss_by_position(
 
 
 def unscaled_reason(model: Any, context: int, rope: RopeAnalysis | None) -> str:
-    """Reason why no scaling of rotary frequencies is tried; empty where some are.
+    """Reason why no scaling of rotary frequencies is tried; empty otherwise.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -187,7 +187,7 @@ def unscaled_reason(model: Any, context: int, rope: RopeAnalysis | None) -> str:
 
 
 def text_windows(stream: np.ndarray, *, count: int, length: int) -> np.ndarray:
-    """Texts of one length, spread evenly over a stream of ids, up to a number.
+    """Texts of one length, spread evenly over a stream of ids, up to a number of them.
 
     >>> text_windows(np.arange(10), count=2, length=3).tolist()
     [[0, 1, 2], [7, 8, 9]]
@@ -200,7 +200,7 @@ _Run = Callable[[np.ndarray, np.ndarray, Frequencies | None], np.ndarray]
 
 
 def _runner(model: CausalLM) -> _Run:
-    """Losses of rows at positions `[n]`, under other frequencies unless these are None."""
+    """Program of losses of rows at positions `[n]`, with other frequencies unless None."""
     apply, params = functionalize(model, method=token_losses)
     run = jax.jit(apply)
 
@@ -212,7 +212,7 @@ def _runner(model: CausalLM) -> _Run:
     return losses
 
 
-def _rotated(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
+def _rotated_halves(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
     """Halves of each head, rotated by the rows of the tables at these positions."""
     x = jnp.asarray(x)
     cos, sin = (params[name][jnp.asarray(positions)][..., None, :] for name in ("cos", "sin"))
@@ -222,7 +222,7 @@ def _rotated(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
     return rotated.astype(x.dtype)
 
 
-_BY_TABLES = Encoding(query=_rotated, key=_rotated)
+_BY_TABLES = Encoding(query=_rotated_halves, key=_rotated_halves)
 
 
 def _scalings(rope: RopeAnalysis | None, context: int, factor: float) -> list[Frequencies]:

@@ -21,7 +21,7 @@ from jaxpe.nn import position_table, trunk
 from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope
 
 _NAME = "model"
-_WIDTH = 128  # of sinusoidal vectors; the widest at which fixed encodings are held out
+_WIDTH = 128  # width of sinusoidal vectors, the largest with held-out scores of fixed encodings
 _ORDERS = 200  # random orders of the rows of a table
 _CORPUS_WIDTH = 64
 _WIDTHS = widths_of(_CORPUS_WIDTH)
@@ -34,9 +34,9 @@ def describe_encoding(
 
     Args:
         module: a model on a transformer of `jaxpe.nn`.
-        path: file or folder with its configuration; without one no rotary configuration is read.
-        length: positions between which biases are shown, n.
-        most: rows of the table of positions; None where there is no table.
+        path: file or folder with its configuration; without a configuration, no rotary one is read.
+        length: number n of positions for biases.
+        most: rows of the table of positions; None without a table.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -94,7 +94,7 @@ def table_geometry(
 
     Args:
         table: vectors `[positions, width]` of at least as many positions as the corpus has.
-        corpus: documents with special tokens as the model reads them.
+        corpus: documents with special tokens, as the model reads them.
         seed: random seed of halvings and orders.
         progress: receiver of progress.
 
@@ -137,7 +137,7 @@ def table_geometry(
 
 
 def _random_order_stress(table: np.ndarray, analysis: CorpusAnalysis, *, seed: int) -> Interval:
-    """Scaled stress against position of the table with its rows in random order."""
+    """Scaled stress of the table with its rows in random order, against position alone."""
     present = np.flatnonzero(analysis.position.present)
     squares = analysis.position.squared_distances[np.ix_(present, present)]
     D = jnp.sqrt(jnp.maximum(jnp.asarray(squares), 0))

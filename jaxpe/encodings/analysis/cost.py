@@ -1,4 +1,4 @@
-"""FLOPs and bytes of an encoding, as the compiler counts them with loops in full."""
+"""FLOPs and bytes of an encoding as the compiler counts them, with every pass of a loop."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,13 +14,13 @@ from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 
 class TokenCost(NamedTuple):
-    """Cost of all hooks of an encoding together, forward, per token.
+    """Forward cost of all hooks of an encoding together, per token.
 
     Attributes:
-        flops: as the compiler counts them, the body of a loop as often as it runs; NaN from a
-            backend that does not say.
-        bytes: read and written, likewise.
-        loops: in the program.
+        flops: floating-point operations as the compiler counts them, a loop's body once for every
+            pass; NaN from a backend that does not report them.
+        bytes: bytes read and written, likewise.
+        loops: loops in the program.
     """
 
     flops: float
@@ -44,10 +44,10 @@ class EncodingCost(NamedTuple):
 def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes | None = None) -> EncodingCost:
     """FLOPs of an encoding of the catalogue per token, and their growth with width and length.
 
-    At the sizes of a model, `EncodingSizes()` when None.
+    It is built for the sizes of a model, `EncodingSizes()` when None.
 
     Raises:
-        ValueError: for a length below 4.
+        ValueError: a length below 4.
 
     >>> legendre, = catalogue("legendre")
     >>> cost = encoding_cost(legendre, sizes=EncodingSizes(64, 2, 8, 64))
@@ -68,9 +68,9 @@ def token_cost(encoding: Encoding, coordinates: int, sizes: EncodingSizes) -> To
     """The cost of an encoding's hooks in a sequence of the training length."""
     program, arrays = hooks_program(encoding, coordinates, sizes)
     loops = list(_loops(jax.make_jaxpr(program)(*arrays).jaxpr))
-    flops, moved = _counted(program, arrays)
-    for body, times in loops:  # of which compiled programs count one round
-        per_round = _counted(core.jaxpr_as_fun(body), body.in_avals)
+    flops, moved = _flops_and_bytes(program, arrays)
+    for body, times in loops:  # loops, of which the compiler's cost counts one round
+        per_round = _flops_and_bytes(core.jaxpr_as_fun(body), body.in_avals)
         flops, moved = (
             total + (times - 1) * each
             for total, each in zip((flops, moved), per_round, strict=True)
@@ -78,8 +78,8 @@ def token_cost(encoding: Encoding, coordinates: int, sizes: EncodingSizes) -> To
     return TokenCost(flops / sizes.length, moved / sizes.length, len(loops))
 
 
-def _counted(program: Callable[..., Any], arrays: Sequence[Any]) -> tuple[float, float]:
-    """FLOPs and bytes of a program as compiled; NaN from a backend that does not say."""
+def _flops_and_bytes(program: Callable[..., Any], arrays: Sequence[Any]) -> tuple[float, float]:
+    """FLOPs and bytes of a compiled program; NaN from a backend that does not report them."""
     if not jax.eval_shape(program, *arrays):
         return 0.0, 0.0
     shapes = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), a) for a in arrays]

@@ -1,4 +1,4 @@
-"""Distances that an encoding induces between positions, so that stress can be asked of all."""
+"""Induced distances: the distances between positions that any encoding defines."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,33 +22,32 @@ def encoding_distances(
     head_dim: int | None = None,
     by: Literal["vectors", "logits"] | None = None,
 ) -> Distances:
-    """Distances between positions as an encoding has them.
+    """Distances between positions that an encoding induces, by vectors or by logits.
 
-    By "vectors", the Euclidean distances of its position vectors. By "logits", how much the logits
-    change when a key moves from position i to j, seen from i, for queries and keys drawn
-    from N(0, I): d_ij² = Σ_heads E(L_ij − L_ii)², made symmetric by the mean of d_ij² and d_ji².
-    Logits are q·M_ij k/√head_dim + α_ij·q + β_ij·k + γ_ij, so the expectation is exact:
+    By "vectors" these are the Euclidean distances of its position vectors. By "logits" d_ij² =
+    Σ_heads E(L_ij − L_ii)², for queries and keys from N(0, I). This is the mean squared change of a
+    query's logits at i when its key moves from i to j. The mean of d_ij² and d_ji² makes it
+    symmetric. Logits are q·M_ij k/√head_dim + α_ij·q + β_ij·k + γ_ij, so the expectation is exact:
     ‖ΔM‖²/head_dim + ‖Δα‖² + ‖Δβ‖² + Δγ². (Hooks may add to q and k as well as turn them.)
 
-    With one definition this gives the maps used elsewhere: for ALiBi the line m|i − j|, for RoPE
-    the sinusoidal distances (times √(2/head_dim)); for T5 it is |b(j−i) − b(0)|, for Shaw
-    ‖a_{j−i} − a_0‖. It is a dissimilarity: the triangle inequality holds for the first two, not for
-    every table. A contextual encoding (CoPE) is asked with keys without content, where each key
-    counts one half.
+    This one definition gives m|i − j| for ALiBi and the sinusoidal distances (times √(2/head_dim))
+    for RoPE. It gives |b(j−i) − b(0)| for T5 and ‖a_{j−i} − a_0‖ for Shaw. It is a dissimilarity:
+    the triangle inequality holds for the first two, not for every table. For CoPE, which depends on
+    content, keys are 0, so each counts one half.
 
     Args:
-        encoding: any; what acts on embeddings needs `vectors`.
+        encoding: any encoding; one that acts on embeddings needs `vectors`.
         params: parameters of the encoding.
         positions: `[n]`.
-        num_heads, head_dim: heads the encoding is used with and their width, needed for logits.
-            One at a time saves memory: by logits it grows as n·head_dim² for each. Time grows as
-            n²·head_dim³ where the encoding has `products` of its own, which must be bilinear.
-        by: "vectors" where the encoding has them when None, otherwise "logits". The vectors of a
-            chain are those of the one part that has any; by "logits" all its parts count.
+        num_heads, head_dim: number and width of heads, needed for logits. Memory by logits grows as
+            n·head_dim² for each head, so one at a time saves memory. Where the encoding has its own
+            `products`, they must be bilinear, and time grows as n²·head_dim³.
+        by: "vectors" or "logits"; None takes "vectors" where the encoding has them. A chain has the
+            vectors of the one part that defines them; by "logits" all its parts count.
 
     Raises:
-        ValueError: by logits, where the encoding acts on embeddings, which have no logits yet, or
-            depends on the hidden states.
+        ValueError: by logits, for an encoding that acts on embeddings, which have no logits yet, or
+            that depends on the hidden states.
 
     >>> kerple = jaxpe.kerple(num_heads=1)
     >>> params = {"log_r1": jnp.zeros(1), "log_r2": jnp.zeros(1)}
@@ -67,21 +66,21 @@ def encoding_distances(
     if num_heads is None or head_dim is None:
         raise ValueError("distances by logits need num_heads= and head_dim=, as the model has them")
     heads = {"num_heads": num_heads, "head_dim": head_dim}
-    return _by_logits(params, jnp.asarray(positions), encoding=encoding, **heads)
+    return _logit_distances(params, jnp.asarray(positions), encoding=encoding, **heads)
 
 
 @partial(jax.jit, static_argnames=("encoding", "num_heads", "head_dim"))
-def _by_logits(
+def _logit_distances(
     params: Params, positions: Array, *, encoding: Encoding, num_heads: int, head_dim: int
 ) -> Distances:
     probe = _Probe(encoding, params, positions, (positions.shape[0], num_heads, head_dim))
-    change = _moved_keys(probe) + _moved_rest(probe)
+    change = _key_differences(probe) + _affine_differences(probe)
     symmetric = (change + change.T) / 2
     return Distances(safe_sqrt(jnp.maximum(symmetric, 0.0)), as_present(None, len(positions)))
 
 
 class _Probe(NamedTuple):
-    """An encoding, asked with queries and keys that are one direction at every position."""
+    """An encoding applied to queries and keys of one direction at every position."""
 
     encoding: Encoding
     params: Params
@@ -89,12 +88,12 @@ class _Probe(NamedTuple):
     shape: tuple[int, int, int]  # n, heads, head_dim
 
     def query(self, direction: Array) -> Array:
-        return self._turned(self.encoding.query, direction)
+        return self._encoded(self.encoding.query, direction)
 
     def key(self, direction: Array) -> Array:
-        return self._turned(self.encoding.key, direction)
+        return self._encoded(self.encoding.key, direction)
 
-    def _turned(self, hook: Callable[..., Array], direction: Array) -> Array:
+    def _encoded(self, hook: Callable[..., Array], direction: Array) -> Array:
         positions, _ = centered_positions(self.encoding, self.positions, self.positions)
         return hook(self.params, jnp.broadcast_to(direction, self.shape), positions)
 
@@ -106,25 +105,25 @@ class _Probe(NamedTuple):
         return jnp.einsum("qhd,khd->hqk", q, k, precision=lax.Precision.HIGHEST)
 
     def moved_logits(self, q: Array, k: Array) -> Array:
-        """L_ij − L_ii, `[heads, n, n]`; the scale is that of heads before the encoding."""
+        """L_ij − L_ii, `[heads, n, n]`; the scale is 1/√head_dim, whatever width keys get."""
         n, heads, dim = self.shape
         bias = self.encoding.bias(self.params, q, k, self.positions, self.positions)
         bias = jnp.zeros((1, 1, 1)) if bias is None else bias
         bias = jnp.broadcast_to(bias, (heads, n, n)).astype(q.dtype)
-        return _from_diagonal(self.products(q, k) * dim**-0.5 + bias)
+        return _diagonal_differences(self.products(q, k) * dim**-0.5 + bias)
 
 
-def _from_diagonal(x: Array) -> Array:
+def _diagonal_differences(x: Array) -> Array:
     """x_ij − x_ii of `[heads, n, n]`."""
     return x - jnp.diagonal(x, axis1=1, axis2=2)[:, :, None]
 
 
-def _moved_keys(probe: _Probe) -> Array:
+def _key_differences(probe: _Probe) -> Array:
     """Σ_heads ‖M_ij − M_ii‖² / head_dim for the bilinear part, from the images of a basis."""
     n, _, dim = probe.shape
     basis, zero = jnp.eye(dim), jnp.zeros(dim)
     if probe.encoding.defines("products"):
-        return _moved_products(probe, basis) / dim
+        return _product_differences(probe, basis) / dim
     if not (probe.encoding.defines("query") or probe.encoding.defines("key")):
         return jnp.zeros((n, n))
     q, k = (
@@ -133,23 +132,23 @@ def _moved_keys(probe: _Probe) -> Array:
     )
 
     def row(i: Array) -> Array:
-        """Differences of the keys first: expanding the square would cost the small distances."""
+        """Row i, by differences of keys: expanding the square would lose small distances."""
         step = k - lax.dynamic_index_in_dim(k, i, axis=1, keepdims=True)
-        seen = lax.dynamic_index_in_dim(q, i, axis=1, keepdims=False)
-        moved = jnp.einsum("ahd,bjhd->jhab", seen, step, precision=lax.Precision.HIGHEST)
+        query_image = lax.dynamic_index_in_dim(q, i, axis=1, keepdims=False)
+        moved = jnp.einsum("ahd,bjhd->jhab", query_image, step, precision=lax.Precision.HIGHEST)
         return jnp.sum(moved**2, axis=(1, 2, 3)) / dim
 
     return lax.map(row, jnp.arange(n))
 
 
-def _moved_products(probe: _Probe, basis: Array) -> Array:
-    """Σ_heads ‖M_ij − M_ii‖² where the encoding has products of its own, entry by entry of M."""
+def _product_differences(probe: _Probe, basis: Array) -> Array:
+    """Σ_heads ‖M_ij − M_ii‖² of an encoding with its own products, entry by entry of M."""
 
     def add_query(total: Array, direction: Array) -> tuple[Array, None]:
         q = probe.query(direction)
 
         def add_key(total: Array, direction: Array) -> tuple[Array, None]:
-            moved = _from_diagonal(probe.products(q, probe.key(direction)))
+            moved = _diagonal_differences(probe.products(q, probe.key(direction)))
             return total + jnp.sum(moved**2, axis=0), None
 
         return lax.scan(add_key, total, basis)[0], None
@@ -158,7 +157,7 @@ def _moved_products(probe: _Probe, basis: Array) -> Array:
     return lax.scan(add_query, jnp.zeros((n, n)), basis)[0]
 
 
-def _moved_rest(probe: _Probe) -> Array:
+def _affine_differences(probe: _Probe) -> Array:
     """Σ_heads ‖Δα‖² + ‖Δβ‖² + Δγ², from the logits at 0 and at a basis of q or of k."""
     n, _, dim = probe.shape
     if not any(probe.encoding.defines(hook) for hook in ("query", "key", "bias")):

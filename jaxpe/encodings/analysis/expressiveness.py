@@ -1,4 +1,4 @@
-"""Positions that a transformer can distinguish by an encoding: sequences of one token."""
+"""Expressiveness: which positions of a constant sequence a transformer can distinguish."""
 
 from typing import Any, NamedTuple
 
@@ -11,19 +11,19 @@ from jaxpe.encodings.attention import attend
 from jaxpe.encodings.base import Encoding, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
-# Rows nearer than this share of the largest row are the same.
+# Rows nearer than this share of the largest row count as equal.
 RESOLUTION = 1e-6
-# Training lengths up to which positions have to be told apart for "any" length.
+# Training lengths up to which positions must be distinct for "any" length.
 FARTHEST = 64
-# Constant sequences: the model they are tried on (its size plays no part), and random weights.
+# Model for constant sequences (its size does not matter), and number of random weights.
 SMALL = EncodingSizes(dim=32, num_heads=2, head_dim=16, length=64)
 DRAWS = 3
-# Far positions in a sample, before each of 2, 4, ... lengths.
+# Tested positions before each of 2, 4, ... lengths.
 WINDOW = 16
 
 
 class Spread(NamedTuple):
-    """Distances of the two furthest and of the two nearest rows, relative to the largest row."""
+    """Distances of the two furthest and the two nearest rows, relative to the largest row."""
 
     largest: float
     nearest: float
@@ -35,15 +35,15 @@ class Spread(NamedTuple):
 
 
 class Expressiveness(NamedTuple):
-    """Positions that a transformer with an encoding can distinguish, computed.
+    """Positions that a transformer with an encoding can distinguish.
 
     Attributes:
-        bidirectional: states of the positions of a constant sequence after a layer of attention
-            without a mask, the most spread of `DRAWS` random weights.
-        causal: the same under a causal mask.
-        causal_bos: the same where the first token is another one, a <bos>.
-        reach: training lengths up to which all positions tried are told apart without a mask, at
-            most `FARTHEST`; 0 where not even those inside are.
+        bidirectional: spread of the states of a constant sequence after a layer of attention
+            without a mask, for the most spread of `DRAWS` random weights.
+        causal: spread under a causal mask.
+        causal_bos: spread under a causal mask with a different first token, a <bos>.
+        reach: training lengths up to which all tested positions are distinct without a mask, at
+            most `FARTHEST`; 0 where positions within the training length are not.
     """
 
     bidirectional: Spread
@@ -55,37 +55,36 @@ class Expressiveness(NamedTuple):
     def universal(self) -> bool:
         """Whether transformers approximate every continuous map of sequences of fixed length.
 
-        True of finitely many tokens, or of embeddings that can be scaled; False of any.
+        True holds for finitely many tokens, or embeddings that can be scaled; False holds for any.
         """
         return self.reach >= 1
 
     @property
     def universal_any(self) -> bool:
-        """The same for a length of up to `FARTHEST` training lengths."""
+        """Whether they approximate maps of sequences of up to `FARTHEST` training lengths."""
         return self.reach >= FARTHEST
 
 
 def encoding_expressiveness(
     entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
 ) -> Expressiveness:
-    """Whether tokens of a constant sequence get different states, which universality needs.
+    """Whether the tokens of a constant sequence get distinct states, which universality needs.
 
-    Softmax weights sum to one: where values are equal, so are outputs, whatever the weights are. So
-    an encoding that acts on queries, keys and logits alone maps constant sequences to constant
-    ones, masked or not, and is not universal (Luo et al. 2022, "Your Transformer May Not Be as
-    Powerful as You Expect"). Where a vector p_i of the position alone enters the states (added to
-    embeddings x; or by a value term, where values are 0), distinct vectors suffice for finitely
-    many tokens, or where embeddings can be scaled, so that x + p_i = x' + p_j only for i = j (as in
-    the proof of Theorem 3 of Yun et al. 2020). On a given compact domain they need not: embeddings
-    (p_1 − p_0, 0) make the states p_1, p_1. Under a causal mask a <bos> tells positions apart even
-    without an encoding (Kazemnejad et al. 2023, Theorem 1); there universality would be among
-    causal maps, of which nothing is claimed here.
+    Softmax weights sum to one, so equal values give equal outputs. An encoding that acts on
+    queries, keys and logits alone therefore maps constant sequences to constant ones, masked or
+    not. It is not universal (Luo et al. 2022, "Your Transformer May Not Be as Powerful as You
+    Expect"). Other encodings put a vector p_i of the position into the states, added to embeddings
+    x or by a value term. Distinct vectors suffice for finitely many tokens, or where embeddings can
+    be scaled, so that x + p_i = x' + p_j only for i = j (as in the proof of Theorem 3 of Yun et al.
+    2020). On a fixed compact domain they may not suffice: embeddings (p_1 − p_0, 0) give the states
+    p_1, p_1. Under a causal mask a <bos> distinguishes positions even without an encoding
+    (Kazemnejad et al. 2023, Theorem 1). Universality among causal maps is not claimed.
 
-    States are embeddings and outputs of attention of one layer of a model of at most the sizes
-    `SMALL`, in float64, at random weights and parameters. Reach is tried on all positions inside
-    and on `WINDOW` before each of 2, 4, ..., `FARTHEST` lengths: where vectors are added to
-    embeddings, on those at the sizes given (`EncodingSizes()` when None), in float32; otherwise on
-    the states.
+    States are embeddings and attention outputs of one layer of at most the sizes `SMALL`, in
+    float64, with random weights and parameters. Reach is tested on all positions of the training
+    length, and on the `WINDOW` positions before each of 2, 4, ..., `FARTHEST` lengths. Added
+    vectors are compared at the given sizes (`EncodingSizes()` when None), in float32; otherwise
+    states are compared.
 
     >>> rope, wavelet = catalogue("rope", "wavelet")
     >>> sizes = EncodingSizes(16, 2, 8, 32)
@@ -105,12 +104,12 @@ def encoding_expressiveness(
         spreads = [spread(rows) for rows in states]
         reach = constant.reach() if spreads[0].apart else 0
     if constant.encoding.defines("embed"):
-        reach = _reach_of_vectors(entry, sizes)
+        reach = _vector_reach(entry, sizes)
     return Expressiveness(*spreads, reach=reach)
 
 
 def spread(rows: np.ndarray) -> Spread:
-    """Largest and nearest distances of rows `[draws, n, d]`, those of the draw where they are most.
+    """Largest and smallest distances of rows `[draws, n, d]`, from the draw that spreads them most.
 
     NaN where a draw has a row that is not finite.
 
@@ -135,7 +134,7 @@ def _distances(rows: np.ndarray) -> np.ndarray:
 
 
 class _Constant(NamedTuple):
-    """A layer of attention with an encoding, on sequences of one and the same token."""
+    """A layer of attention with an encoding, on constant sequences."""
 
     encoding: Encoding
     coordinates: int
@@ -144,7 +143,7 @@ class _Constant(NamedTuple):
     def states(self, rows: np.ndarray, masks: np.ndarray, *, bos: list[bool]) -> np.ndarray:
         """States `[masks, draws, rows, d]`; masks `[masks, rows, n]`, bos where <bos> is first."""
         n, sizes = masks.shape[-1], self.sizes
-        params, weights, tokens = _drawn(self.encoding, sizes)
+        params, weights, tokens = _random_draws(self.encoding, sizes)
         line = line_of_positions(np.arange(n), self.coordinates)
 
         def state(params, weights, tokens, bos, mask, positions):
@@ -163,7 +162,7 @@ class _Constant(NamedTuple):
         return np.asarray(jax.jit(over_masks)(params, weights, tokens, np.array(bos), masks, line))
 
     def reach(self) -> int:
-        """`FARTHEST` where a sequence that long has its positions told apart, otherwise 1."""
+        """`FARTHEST` where a sequence of that length has distinct states, otherwise 1."""
         length = self.sizes.length
         rows = np.concatenate([np.arange(WINDOW), _windows(length)])
         mask = np.ones((len(rows), FARTHEST * length), bool)
@@ -171,30 +170,30 @@ class _Constant(NamedTuple):
         return FARTHEST if spread(states).apart else 1
 
 
-def _drawn(encoding: Encoding, sizes: EncodingSizes) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Parameters off their initial values, projections and two tokens, each for every draw."""
+def _random_draws(encoding: Encoding, sizes: EncodingSizes) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Perturbed parameters, random projections and two random tokens, for every draw."""
     rng = np.random.default_rng(0)
     params = jax.tree.map(
         lambda x: np.asarray(x)[None] + 0.1 * rng.standard_normal((DRAWS, *x.shape)),
         encoding.init(jax.random.key(0)),
     )
-    # Up to twice as wide as the embeddings, where vectors are put behind them.
+    # Up to twice as wide as the embeddings, if vectors are appended to them.
     shape = (DRAWS, 3, 2 * sizes.dim, sizes.num_heads, sizes.head_dim)
     weights = rng.standard_normal(shape) * sizes.dim**-0.5
     return params, weights, rng.standard_normal((DRAWS, 2, sizes.dim))
 
 
-def _reach_of_vectors(entry: CatalogueEntry, sizes: EncodingSizes) -> int:
-    """Lengths up to which the vectors that are added to embeddings are told apart, in float32."""
+def _vector_reach(entry: CatalogueEntry, sizes: EncodingSizes) -> int:
+    """Training lengths up to which the added vectors are distinct in float32."""
     with jax.enable_x64(False):
         encoding, length = entry.first_layer(sizes), sizes.length
-        places = np.concatenate([np.arange(length), _windows(length)])
-        positions = line_of_positions(places, entry.coordinates)
-        # Positions are traced, so that a table answers by NaN.
+        indices = np.concatenate([np.arange(length), _windows(length)])
+        positions = line_of_positions(indices, entry.coordinates)
+        # Positions are traced, so that a table gives NaN instead of raising.
         rows = np.asarray(jax.jit(encoding.vectors)(encoding.init(jax.random.key(0)), positions))
     reach, multiple = 0, 1
     while multiple <= FARTHEST:
-        before = rows[places < multiple * length]
+        before = rows[indices < multiple * length]
         if not np.isfinite(before).all() or not spread(before[None]).apart:
             break
         reach, multiple = multiple, 2 * multiple

@@ -1,4 +1,4 @@
-"""Terms of generalisation bounds: norms, biases and parameters of an encoding, and their growth."""
+"""Terms of generalisation bounds that depend on an encoding: norms, biases and parameters."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from jaxpe.encodings.analysis.power_law import PowerLaw, exponent, power_laws
 from jaxpe.encodings.base import encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
-# Training lengths up to which the growth of a bias is followed.
+# Training lengths at which the growth of a bias is measured.
 BIAS_SCALES = (1, 2, 4, 8)
 
 
@@ -19,10 +19,11 @@ class GeneralisationTerms(NamedTuple):
     """Terms of complexity bounds of a transformer that depend on its encoding, as initialised.
 
     Attributes:
-        norm: the largest norm of a vector that is added to embeddings, inside the training length.
-        bias: the largest |bias| of logits there, for content of N(0, 1) entries.
-        bias_beyond: exponent with which that grows with the length of a sequence, at 1, 2, 4 and 8
-            training lengths, the encoding being the same; NaN without a bias.
+        norm: the largest norm of a vector added to embeddings, within the training length.
+        bias: the largest |bias| of logits within the training length, for content of N(0, 1)
+            entries.
+        bias_beyond: exponent with which the bias of one encoding grows at 1, 2, 4 and 8 training
+            lengths; NaN without a bias.
         parameters: numbers in the parameters.
     """
 
@@ -35,14 +36,14 @@ class GeneralisationTerms(NamedTuple):
 def encoding_generalisation(
     entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
 ) -> GeneralisationTerms:
-    """Norm of what is added, size of the bias, parameters: the terms of generalisation bounds.
+    """Terms of generalisation bounds: norm of added vectors, size of the bias, parameters.
 
-    Li (2025), Section 4: a norm of added vectors that does not grow, and a bias that does not grow
-    with the length, keep the bounds of Lipschitz transformers as they are. Of an encoding of the
-    catalogue at the sizes of a model, `EncodingSizes()` when None.
+    Li (2025), Section 4: the bounds of Lipschitz transformers do not change if added vectors and
+    biases do not grow with the length. The encoding is built for the sizes of a model,
+    `EncodingSizes()` when None.
 
     Raises:
-        ValueError: for a length below 4.
+        ValueError: a length below 4.
 
     >>> sinusoidal, alibi = catalogue("sinusoidal", "alibi")
     >>> sizes = EncodingSizes(32, 2, 8, 32)
@@ -59,7 +60,7 @@ def encoding_generalisation(
 
 
 def _norm_and_parameters(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
-    """The largest norm of an added vector inside, and the numbers in the parameters."""
+    """The largest norm of an added vector within the training length, and the parameter count."""
     encoding = entry.first_layer(sizes)
     params = encoding.init(jax.random.key(0))
     norm = 0.0
@@ -71,25 +72,25 @@ def _norm_and_parameters(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[f
 
 
 def _bias(entry: CatalogueEntry, sizes: EncodingSizes) -> tuple[float, float]:
-    """The largest |bias| to keys before one query at the ends of 1 to 8 lengths: first, growth."""
+    """The largest |bias| of a last query at 1 training length, and its growth up to 8 lengths."""
     encoding, n = entry.first_layer(sizes), BIAS_SCALES[-1] * sizes.length
     if not encoding.defines("bias"):
         return 0.0, float("nan")
     rng, dtype = np.random.default_rng(0), jnp.result_type(float)
     heads = (sizes.num_heads, sizes.head_dim)
-    asked = np.repeat(rng.standard_normal((1, *heads)).astype(dtype), len(BIAS_SCALES), 0)
+    queries = np.repeat(rng.standard_normal((1, *heads)).astype(dtype), len(BIAS_SCALES), 0)
     keys = rng.standard_normal((n, *heads)).astype(dtype)
     x = rng.standard_normal((n, sizes.dim)).astype(dtype)
-    places = np.array(BIAS_SCALES) * sizes.length - 1
-    before = np.arange(n)[None, :] <= places[:, None]
-    ends, line = (line_of_positions(i, entry.coordinates) for i in (places, np.arange(n)))
+    query_indices = np.array(BIAS_SCALES) * sizes.length - 1
+    before = np.arange(n)[None, :] <= query_indices[:, None]
+    ends, line = (line_of_positions(i, entry.coordinates) for i in (query_indices, np.arange(n)))
 
     @jax.jit
     def largest(params, x, q, k, ends, line, before):
-        bound = encoding_at(encoding, params, x, line, queries=places)
+        bound = encoding_at(encoding, params, x, line, queries=query_indices)
         size = jnp.abs(jnp.asarray(bound.bias(params, q, k, ends, line)))
         return jnp.max(jnp.where(before[None], size, 0), axis=(0, 2))
 
-    biases = largest(encoding.init(jax.random.key(0)), x, asked, keys, ends, line, before)
+    biases = largest(encoding.init(jax.random.key(0)), x, queries, keys, ends, line, before)
     biases = np.asarray(biases, float).tolist()
     return biases[0], exponent(BIAS_SCALES, biases)

@@ -1,4 +1,4 @@
-"""Shared parts of analyses of an encoding: its positions, and its hooks as one program."""
+"""Positions and the program of all hooks of an encoding, for its analyses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from jaxpe.encodings.registry import EncodingSizes
 
 
 def line_of_positions(line: np.ndarray, coordinates: int) -> np.ndarray:
-    """Positions `[n]`, or `[n, coordinates]` with equal coordinates where there are several."""
+    """Positions `[n]`, or `[n, coordinates]` with equal coordinates."""
     line = np.asarray(line, np.int32)
     return line if coordinates == 1 else np.repeat(line[:, None], coordinates, 1)
 

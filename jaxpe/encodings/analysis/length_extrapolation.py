@@ -7,23 +7,24 @@ import jax
 import numpy as np
 
 from jaxpe.encodings.analysis.expressiveness import RESOLUTION
-from jaxpe.encodings.analysis.properties import _content, _Layer, _moved, _profiles
+from jaxpe.encodings.analysis.properties import _content, _Layer, _profiles, perturbed_params
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
-# Lengths at which sequences are tried; a stretch is what each has beyond the one before.
+# Tested multiples of the length; a stretch is the part of each beyond the previous one.
 MULTIPLES = (1, 2, 4, 8)
-# Share of the smallest step inside at which neighbours still count as told apart.
+# Share of the smallest step within the length at which neighbours still count as distinct.
 KEPT = 0.1
 
 
 class Stretch(NamedTuple):
-    """Positions (or offsets, where only these matter) from one multiple of the length to another.
+    """Positions (offsets, where only they matter) from one multiple of the length to another.
 
     Attributes:
-        state: "undefined", "constant" (all alike), "repeats" (each as one inside) or "told apart".
-        smallest: smallest step between neighbours, over the smallest inside; NaN where that is 0
-            or a row is undefined.
-        mean: mean step, over the mean inside, likewise.
+        state: "undefined", "constant" (all equal), "repeats" (each equal to one within the training
+            length) or "told apart".
+        smallest: smallest step between neighbours, relative to the smallest within the training
+            length; NaN where the latter is 0 or a row is undefined.
+        mean: mean step, likewise relative to the mean within the training length.
     """
 
     state: str
@@ -36,8 +37,8 @@ class LengthExtrapolation(NamedTuple):
 
     Attributes:
         stretches: T to 2T, 2T to 4T, 4T to 8T.
-        reach: multiple of T up to which neighbours are at least 10 % of the smallest step inside
-            apart, at most 8; below 1 where some neighbours inside are alike already.
+        reach: multiple of T, at most 8, up to which steps between neighbours are at least 10 % of
+            the smallest step within T; below 1 where some neighbours within T are equal.
     """
 
     stretches: tuple[Stretch, ...]
@@ -47,15 +48,16 @@ class LengthExtrapolation(NamedTuple):
 def encoding_extrapolation(
     entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
 ) -> LengthExtrapolation:
-    """Steps between neighbours at up to 8 training lengths, against those inside.
+    """Steps between neighbouring positions at up to 8 training lengths, relative to the first.
 
-    Steps are distances of the vectors of neighbours, where an encoding adds vectors to embeddings;
-    otherwise of the logits, one a head, that the last of 8T queries gives to equal random keys at
-    neighbouring offsets. Parameters are N(0, 0.1²) off their initial values, as those of
-    `encoding_properties`, at the sizes of a model, `EncodingSizes()` when None.
+    If an encoding adds vectors to embeddings, steps are distances between the vectors of
+    neighbours. Otherwise they are distances between the logits, one a head, that the last of 8T
+    queries gives to equal random keys at neighbouring offsets. Parameters are N(0, 0.1²) off their
+    initial values, as in `encoding_properties`. Encodings are built for the sizes of a model,
+    `EncodingSizes()` when None.
 
     Raises:
-        ValueError: for a length below 2.
+        ValueError: a length below 2.
 
     >>> alibi, clipped = catalogue("alibi", "legendre_clipped")
     >>> sizes = EncodingSizes(32, 2, 8, 32)
@@ -72,13 +74,13 @@ def encoding_extrapolation(
             f"length={sizes.length} has no neighbours inside to compare with: pass 2 or more"
         )
     layer = _Layer(entry.first_layer(sizes), entry.coordinates, sizes)
-    params = _moved(layer.encoding.init(jax.random.key(0)))
+    params = perturbed_params(layer.encoding.init(jax.random.key(0)))
     rows = _profiles(layer, params, _content(sizes), MULTIPLES[-1] * sizes.length)
     return extrapolation(np.asarray(rows, np.float64), length=sizes.length)
 
 
 def extrapolation(rows: np.ndarray, *, length: int) -> LengthExtrapolation:
-    """The same of rows `[8·length, d]`, one a position; NaN where a position is undefined.
+    """`encoding_extrapolation` of rows `[8·length, d]`, one a position; NaN for undefined ones.
 
     >>> line = np.minimum(np.arange(32.0), 6.0)[:, None]
     >>> found = extrapolation(line, length=4)
@@ -98,32 +100,32 @@ def extrapolation(rows: np.ndarray, *, length: int) -> LengthExtrapolation:
 
 
 def _stretch(
-    rows: np.ndarray, steps: np.ndarray, places: slice, length: int, alike: float
+    rows: np.ndarray, steps: np.ndarray, span: slice, length: int, alike: float
 ) -> Stretch:
-    """State of the positions at these places; rows up to `alike` apart count as equal."""
-    beyond = steps[places.start : places.stop - 1]
+    """State of the positions in `span`; rows up to `alike` apart count as equal."""
+    beyond = steps[span.start : span.stop - 1]
     inside = steps[: length - 1]
-    if not np.isfinite(rows[places]).all():
+    if not np.isfinite(rows[span]).all():
         return Stretch("undefined", float("nan"), float("nan"))
     if np.max(beyond) <= alike:
         state = "constant"
-    elif _furthest_from(rows[:length], rows[places]) <= alike:
+    elif _directed_hausdorff(rows[:length], rows[span]) <= alike:
         state = "repeats"
     else:
         state = "told apart"
     return Stretch(
         state,
-        _share(float(np.min(beyond)), float(np.min(inside)), alike),
-        _share(float(np.mean(beyond)), float(np.mean(inside)), alike),
+        _ratio(float(np.min(beyond)), float(np.min(inside)), alike),
+        _ratio(float(np.mean(beyond)), float(np.mean(inside)), alike),
     )
 
 
-def _share(value: float, whole: float, alike: float) -> float:
-    return value / whole if whole > alike else float("nan")
+def _ratio(value: float, scale: float, alike: float) -> float:
+    return value / scale if scale > alike else float("nan")
 
 
-def _furthest_from(rows: np.ndarray, others: np.ndarray) -> float:
-    """The largest distance of one of the others to the nearest of the rows."""
+def _directed_hausdorff(rows: np.ndarray, others: np.ndarray) -> float:
+    """Directed Hausdorff distance: the largest distance of one of the others to its nearest row."""
     gram = others @ rows.T
     squared = (others**2).sum(axis=-1)[:, None] + (rows**2).sum(axis=-1)[None, :] - 2 * gram
     return float(np.sqrt(np.maximum(squared, 0).min(axis=1).max()))

@@ -1,4 +1,4 @@
-"""Power laws: how what is measured of an encoding grows with the sizes of a model."""
+"""Power laws: how measured numbers grow with the width and the length of a model."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -14,9 +14,9 @@ class PowerLaw(NamedTuple):
     """A number and the exponents with which it grows, value ∝ dim^a · length^b.
 
     Attributes:
-        value: value at the sizes asked for.
-        dim: exponent in the width, of embeddings and of heads alike, fitted at 1, 2 and 4 times
-            it; NaN where a value is 0.
+        value: value at the requested sizes.
+        dim: exponent in the width of embeddings and heads together, fitted at 1, 2 and 4 times the
+            width; NaN where a value is 0.
         length: exponent in the training length, fitted at a quarter, a half and all of it.
     """
 
@@ -31,7 +31,7 @@ def power_laws(
     """Measured values at some sizes, with their exponents in the width and in the length.
 
     Raises:
-        ValueError: for a length below 4, whose quarter is no length.
+        ValueError: a length below 4, whose quarter is no length.
 
     >>> power_laws(lambda at: [at.dim * at.length**2, 0], EncodingSizes(2, 1, 4, 8))
     [PowerLaw(value=128.0, dim=1.0, length=2.0), PowerLaw(value=0.0, dim=nan, length=nan)]

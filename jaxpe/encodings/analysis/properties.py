@@ -20,34 +20,34 @@ from jaxpe.encodings.attention import (
 from jaxpe.encodings.base import Encoding, encoding_at
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
-# Logits closer than this share of their largest are the same.
+# Logits closer than this share of their largest count as equal.
 TOLERANCE = 1e-4
-# Tokens of the sequences on which an encoding is tried.
+# Tokens of the test sequences.
 TRIED = 16
-# Tokens until a short convolution over constant hidden states is constant.
+# Tokens until a short convolution over constant hidden states becomes constant.
 _WARM_UP = 4
-# Training lengths by which positions are moved to see whether logits change.
+# Training lengths by which positions are shifted to test whether logits change.
 FAR = 8
 
 
 class EncodingProperties(NamedTuple):
-    """An encoding of the catalogue, and what was computed about it.
+    """Computed properties of an encoding of the catalogue.
 
     Attributes:
         name, family, source, vectors: fields of `CatalogueEntry`.
         trainable: numbers in the parameters that receive a gradient.
-        fixed: numbers in the parameters that do not.
-        absolute: whether logits change when all positions move by the same amount (to the end of
-            the training length; to `FAR` times it where the encoding is defined there).
-        relative: whether what positions alone put into the logits is a function of the offset
-            j − i, and tells offsets apart.
-        order: whether logits change when tokens trade places (no mask: under a causal one, even an
-            identity knows something of order).
-        gradient: receivers of the gradient of a loss because of the encoding: its parameters by
-            name, and "queries", "keys" or "weights" where it changes the gradient of these.
+        fixed: numbers in the parameters that receive none.
+        absolute: whether logits change when all positions move by the same amount: to the end of
+            the training length, and to `FAR` times it where the encoding is defined.
+        relative: whether the part of the logits from positions alone is a function of the offset j
+            − i that distinguishes offsets.
+        order: whether logits change when tokens are permuted, without a mask (under a causal mask
+            even `identity` has some order).
+        gradient: where the encoding enters the gradient of a loss: the names of its parameters, and
+            "queries", "keys" or "weights" if it changes their gradient.
         beyond: state of positions of two to three times the training length: "yes" (defined and
-            told apart), "constant" (defined, all alike), "repeats" (as those inside) or "no". Of
-            offsets, where only these matter.
+            distinct), "constant" (defined, all equal), "repeats" (equal to positions within the
+            length) or "no". The state of offsets, where only they matter.
         flops, bytes: floating-point operations and bytes of all hooks, as in
             `encodings.cost.TokenCost`, at the training length.
         looped: whether the hooks have loops.
@@ -74,9 +74,9 @@ def encoding_properties(
 ) -> EncodingProperties:
     """Computed properties of an encoding of the catalogue, at sizes or `EncodingSizes()`.
 
-    It is tried in one attention layer on random content, at its initial parameters with N(0, 0.1²)
-    added (tables that start at 0 would hide what they do); costs are those the compiler reports.
-    Where encodings differ by layer it is that of the first.
+    The encoding is tested in one attention layer on random content. N(0, 0.1²) is added to its
+    initial parameters, because tables that start at 0 would have no effect. Costs are as the
+    compiler reports them. Where encodings differ by layer, the first one is tested.
 
     >>> alibi, = catalogue("alibi")
     >>> properties = encoding_properties(alibi, sizes=EncodingSizes(64, 4, 16, 32))
@@ -86,7 +86,7 @@ def encoding_properties(
     sizes = EncodingSizes() if sizes is None else sizes
     encoding = entry.first_layer(sizes)
     layer = _Layer(encoding, entry.coordinates, sizes)
-    params, content = _moved(encoding.init(jax.random.key(0))), _content(sizes)
+    params, content = perturbed_params(encoding.init(jax.random.key(0))), _content(sizes)
     gradients = _parameter_gradients(layer, params, content)
     receiving = {name: bool(np.any(gradient != 0)) for name, gradient in gradients.items()}
     absolute, relative, order = _information(layer, params, content)
@@ -103,9 +103,9 @@ def encoding_properties(
         order=order,
         gradient=(
             *(name for name in gradients if receiving[name]),
-            *_changed(layer, params, content),
+            *_changed_gradients(layer, params, content),
         ),
-        beyond=_beyond(layer, params, content),
+        beyond=_extrapolation(layer, params, content),
         flops=cost.flops,
         bytes=cost.bytes,
         looped=cost.loops > 0,
@@ -136,30 +136,30 @@ class _Layer(NamedTuple):
     sizes: EncodingSizes
 
     def positions(self, start: int, stop: int) -> np.ndarray:
-        """start ... stop − 1, equal coordinates where there are several; known when tracing."""
+        """Concrete positions start, ..., stop − 1, with equal coordinates."""
         return line_of_positions(np.arange(start, stop), self.coordinates)
 
     def projected(
         self, params: Any, content: _Content, positions: np.ndarray | Array
     ) -> list[Array]:
-        """Queries, keys and values of embeddings that have the encoding in them."""
+        """Queries, keys and values of embeddings that carry the encoding."""
         n = len(positions)
         x = self.encoding.embed(params, content.x[:n], positions)
-        width = x.shape[-1]  # twice that of the embeddings at most, where vectors are put behind
+        width = x.shape[-1]  # at most twice the width of the embeddings, if vectors are appended
         q, k, v = jnp.einsum("nd,pdhe->pnhe", x, content.projections[:, :width]) / width**0.5
         return [q + content.q[:n], k + content.k[:n], v]
 
     def logits(self, params: Any, content: _Content, positions: np.ndarray | Array) -> Array:
-        """Result of `_seen` for random content, `[heads, n, n]`."""
+        """Result of `_masked_logits` for random content, `[heads, n, n]`."""
         q, k, _ = self.projected(params, content, positions)
-        return _seen(self.at(params, content.x, positions), params, q, k, positions)
+        return _masked_logits(self.at(params, content.x, positions), params, q, k, positions)
 
     def at(self, params: Any, x: Any, positions: np.ndarray | Array) -> Encoding:
-        """The encoding, with the context of hidden states `[>= n, d]` where it depends on them."""
+        """The encoding, bound to the context of hidden states `[>= n, d]` if it needs one."""
         return encoding_at(self.encoding, params, x[: len(positions)], positions)
 
 
-def _moved(params: Any) -> Any:
+def perturbed_params(params: Any) -> Any:
     """Parameters a little off their initial values."""
     rng = np.random.default_rng(1)
     return jax.tree.map(lambda x: x + 0.1 * rng.standard_normal(x.shape).astype(x.dtype), params)
@@ -185,8 +185,8 @@ def _parameter_gradients(layer: _Layer, params: Any, content: _Content) -> dict[
     }
 
 
-def _changed(layer: _Layer, params: Any, content: _Content) -> list[str]:
-    """Names of those of queries, keys and weights whose gradient the encoding changes."""
+def _changed_gradients(layer: _Layer, params: Any, content: _Content) -> list[str]:
+    """Which of queries, keys and weights have a gradient that the encoding changes."""
     n = min(layer.sizes.length, TRIED)
     positions = layer.positions(0, n)
 
@@ -194,7 +194,7 @@ def _changed(layer: _Layer, params: Any, content: _Content) -> list[str]:
         """Change of cotangents that pass the hooks, and the part through the bias."""
         encoding = layer.at(params, x, positions)
         through = [
-            _through(lambda x, hook=hook: hook(params, x, positions), x, k)
+            _cotangent_change(lambda x, hook=hook: hook(params, x, positions), x, k)
             for hook, x in ((encoding.query, q), (encoding.key, k))
         ]
         if not encoding.defines("bias") and not encoding.defines("products"):
@@ -218,7 +218,7 @@ def _changed(layer: _Layer, params: Any, content: _Content) -> list[str]:
     return [*names, *(["weights"] if reweighted else [])]
 
 
-def _through(hook: Callable[[Array], Array], x: Array, cotangent: Array) -> Array:
+def _cotangent_change(hook: Callable[[Array], Array], x: Array, cotangent: Array) -> Array:
     """Change of a cotangent that passes a hook; 1 where the hook changes the width."""
     out, pull = jax.vjp(hook, x)
     return pull(cotangent)[0] - cotangent if out.shape == x.shape else jnp.ones_like(x)
@@ -230,9 +230,9 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
     n = min(length // 2, TRIED)
     near = layer.positions(0, n)
     order = np.random.default_rng(0).permutation(n)
-    # An odd step, so that chunks of positions do not begin alike.
+    # An odd shift, so that chunks of positions do not align.
     settings = [near, layer.positions(length - n - 1, length - 1)]
-    # Traced, so that a table answers by NaN; one of vectors may end at the length.
+    # Traced, so that a table gives NaN; a table of vectors may end at the length.
     far = settings[-1] if layer.encoding.defines("embed") else layer.positions(0, n) + FAR * length
 
     def tried(params, content, far):
@@ -240,41 +240,41 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
         return (
             [layer.logits(params, content, p) for p in (*settings, far)],
             layer.logits(params, traded, near),
-            _alone(layer, params, content, near),
+            _position_logits(layer, params, content, near),
         )
 
     results = jax.tree.map(np.asarray, jax.jit(tried)(params, content, far))
-    (here, *later), traded, alone = results
-    if layer.encoding.defines("context"):  # the first tokens have fewer before them
+    (first, *shifted), traded, alone = results
+    if layer.encoding.defines("context"):  # the first tokens have fewer preceding ones
         alone = alone[:, _WARM_UP:, _WARM_UP:]
     n = alone.shape[-1]
-    toeplitz = _same(alone[:, 1:, 1:], alone[:, :-1, :-1])
+    toeplitz = _equal(alone[:, 1:, 1:], alone[:, :-1, :-1])
     # Off the diagonal: an orthonormal basis has products of 0 at every other offset.
     beside = alone[:, ~np.eye(n, dtype=bool)]
-    told_apart = bool(np.ptp(beside, axis=1).max() > TOLERANCE * np.abs(alone).max())
-    absolute = not all(_same(here, moved) for moved in later)
-    return absolute, toeplitz and told_apart, not _same(here[:, order][:, :, order], traded)
+    distinguishable = bool(np.ptp(beside, axis=1).max() > TOLERANCE * np.abs(alone).max())
+    absolute = not all(_equal(first, logits) for logits in shifted)
+    return absolute, toeplitz and distinguishable, not _equal(first[:, order][:, :, order], traded)
 
 
-def _alone(layer: _Layer, params: Any, content: _Content, positions: np.ndarray) -> Array:
-    """Logits `[heads, n, n]` of content that is the same everywhere, and products of vectors."""
+def _position_logits(layer: _Layer, params: Any, content: _Content, positions: np.ndarray) -> Array:
+    """Logits `[heads, n, n]` of constant content, plus products of position vectors."""
     encoding = layer.encoding
     shape = (len(positions), *content.q.shape[1:])
     q, k = (jnp.broadcast_to(x[:1], shape) for x in (content.q, content.k))
     same = jnp.broadcast_to(content.x[:1], (len(positions), content.x.shape[1]))
-    logits = _seen(layer.at(params, same, positions), params, q, k, positions)
+    logits = _masked_logits(layer.at(params, same, positions), params, q, k, positions)
     if not encoding.defines("embed"):
         return logits
     vectors = encoding.vectors(params, positions)
     return logits + (vectors @ vectors.T)[None]
 
 
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.max(np.abs(a - b)) <= TOLERANCE * np.max(np.abs(a)))
 
 
-def _beyond(layer: _Layer, params: Any, content: _Content) -> str:
-    """Positions (or offsets, where only these matter) of twice the training length and more."""
+def _extrapolation(layer: _Layer, params: Any, content: _Content) -> str:
+    """State of positions (offsets, where only they matter) beyond twice the training length."""
     length = layer.sizes.length
     rows = np.asarray(_profiles(layer, params, content, 3 * length))
     inside, outside = rows[:length], rows[2 * length :]
@@ -282,7 +282,7 @@ def _beyond(layer: _Layer, params: Any, content: _Content) -> str:
         return "no"
     steps = [np.linalg.norm(np.diff(part, axis=0), axis=-1) for part in (inside, outside)]
     resolution = 10 * TOLERANCE * np.max(steps[0])
-    if np.max(steps[1]) <= resolution:  # also where there is nothing to tell apart anywhere
+    if np.max(steps[1]) <= resolution:  # also if no positions are distinct anywhere
         return "constant"
     apart = np.linalg.norm(outside[:1] - inside, axis=-1)
     return "repeats" if np.min(apart) <= resolution else "yes"
@@ -291,23 +291,23 @@ def _beyond(layer: _Layer, params: Any, content: _Content) -> str:
 def _profiles(layer: _Layer, params: Any, content: _Content, n: int) -> Array:
     """A row for each position 0..n − 1: its vector, or logits of a last query to equal keys."""
     encoding, positions = layer.encoding, layer.positions(0, n)
-    if encoding.defines("embed"):  # positions are traced, so that a table answers by NaN
+    if encoding.defines("embed"):  # positions are traced, so that a table gives NaN
         return jax.jit(encoding.vectors)(params, positions)
 
     def last(params, x, q, k, positions):
         keys = jnp.broadcast_to(k, (n, *k.shape[1:]))
         same = jnp.broadcast_to(x, (n, x.shape[1]))
         bound = encoding_at(encoding, params, same, positions, queries=slice(-1, None))
-        return _seen(bound, params, q, keys, positions[-1:], positions)
+        return _masked_logits(bound, params, q, keys, positions[-1:], positions)
 
     logits = jax.jit(last)(params, content.x[:1], content.q[:1], content.k[:1], positions)
     return logits[:, 0, ::-1].T
 
 
-def _seen(
+def _masked_logits(
     encoding: Encoding, params: Any, q: Array, k: Array, *positions: np.ndarray | Array
 ) -> Array:
-    """Logits of queries and keys; weights where these are no softmax; less where masked."""
+    """Logits of queries and keys, lower where masked; weights where these are no softmax."""
     pair_positions = {"q_positions": positions[0], "k_positions": positions[-1]}
     logits = attention_logits(encoding, params, q, k, **pair_positions)
     mask = encoded_mask(encoding, params, q, k, **pair_positions)

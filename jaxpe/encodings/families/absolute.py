@@ -1,7 +1,7 @@
-"""Encodings that give every position a vector and add it to the embeddings, or put it behind them.
+"""Absolute encodings: a vector for every position, added to embeddings or appended to them.
 
 Frozen numbers (random features, a fixed table) are parameters that receive no gradient. Decoupled
-weight decay shrinks them all the same: leave them out of it with a mask of the optimiser.
+weight decay would still shrink them: exclude them with a mask of the optimiser.
 """
 
 import math
@@ -55,12 +55,12 @@ def from_vectors(
 ) -> Encoding:
     """The encoding whose position vectors are scale·function(params, positions).
 
-    `embed` adds them to x `[..., n, dim]` ("add") or puts them behind x, `[..., n, d + dim]`
-    ("concat"), in float32 or wider, and returns the dtype of x. `vectors` is exactly what is added.
+    `embed` adds them to x `[..., n, dim]` ("add") or appends them, `[..., n, d + dim]` ("concat"),
+    in float32 or wider, and returns the dtype of x. `vectors` is exactly what is added.
 
     Args:
-        function: `(params, positions) -> [..., n, dim]` for positions `[..., n]`; it is traced once
-            here, at position 0, so that what it refuses is refused now.
+        function: `(params, positions) -> [..., n, dim]` for positions `[..., n]`; it is traced at
+            position 0 at once, so that its errors are raised early.
         init: `key -> params`; () when None.
         scale: factor of the vectors.
         mode: "add" or "concat".
@@ -105,7 +105,7 @@ def fixed_vectors(
     return from_vectors(lambda _, i: function(i, **options), scale=scale, mode=mode)
 
 
-# Here and not where it is defined, since the registry imports the type of an encoding.
+# Registered in this module, because the registry imports the module that defines it.
 register("none", family="absolute", source="Haviv et al. (2022)")(identity)
 
 
@@ -142,15 +142,15 @@ def learned(
     Gehring et al. (2017). `vectors` are the rows of params["table"] `[length, dim]`, drawn from
     N(0, stddev²).
 
-    **A position outside 0..length − 1 has no vector.** It raises ValueError where positions are
-    known (eagerly, and as NumPy constants under `jit`; `jnp.arange` inside `jit` is traced); where
-    they are traced its row is NaN, since clamping or wrapping would be silently wrong. So is a
-    fractional position, unless `interpolate`: then rows are interpolated linearly between
+    **A position outside 0..length − 1 has no vector.** Concrete positions raise ValueError
+    (eagerly, and as NumPy constants under `jit`; `jnp.arange` inside `jit` is traced). Traced
+    positions get a row of NaN, because clamping or wrapping would be silently wrong. The same holds
+    for a fractional position, unless `interpolate`: then rows are interpolated linearly between
     neighbours, and `scale_positions(encoding, (length - 1) / (n - 1))` stretches a trained table
     over n positions, as vision transformers do (Dosovitskiy et al. 2021).
 
-    Padding needs positions inside, such as 0, masked or not: one row of NaN reaches every output
-    through its weight of 0, since 0·NaN is NaN.
+    Padding needs positions within the table, such as 0, even when masked: a row of NaN reaches
+    every output through its weight of 0, because 0·NaN is NaN.
 
     >>> table = learned(length=3, dim=2, interpolate=True)
     >>> longer = scale_positions(table, (3 - 1) / (5 - 1))
@@ -170,7 +170,7 @@ def random_fixed(
     """Random positions: a fixed table `[length, dim]` of N(0, scale²) entries.
 
     The table receives no gradient. At scale 1 it is the "random initialisation" of Table 4 of
-    Cirrincione (2026). `vectors` are the rows, and positions are as for `learned`.
+    Cirrincione (2026). `vectors` are its rows; positions are as for `learned`.
 
     >>> table = random_fixed(length=4, dim=2)
     >>> params = table.init(jax.random.key(0))
@@ -188,8 +188,8 @@ def fourier(
     """Random Fourier features scale·[cos ω_k i, sin ω_k i] with ω_k ~ N(0, sigma²).
 
     `vectors` are these features. Rahimi & Recht (2007); Tancik et al. (2020); with `learnable`
-    frequencies Li et al. (2021). The mean of a row's product with another tends to the Gaussian
-    kernel exp(−sigma²(i − j)²/2)/2, so positions nearer than 1/sigma look alike. Entries lie in
+    frequencies Li et al. (2021). The mean product of two rows tends to the Gaussian kernel
+    exp(−sigma²(i − j)²/2)/2, so positions nearer than 1/sigma are nearly equal. Entries lie in
     [−scale, scale]; scale = √(2/dim) gives the unit rows of Rahimi & Recht. Phases are products in
     the dtype of the positions, the default for integers: 6e-8·|ω i| off in float32.
 
@@ -214,7 +214,7 @@ def fourier(
         if not learnable:
             frequencies = lax.stop_gradient(frequencies)
         angles = phases(positions, frequencies, vector_dtype(positions))
-        return _paired(jnp.cos(angles), jnp.sin(angles), "concatenated")
+        return _merged_halves(jnp.cos(angles), jnp.sin(angles), "concatenated")
 
     return from_vectors(vectors, init=init, scale=scale, mode=mode)
 
@@ -228,13 +228,14 @@ def from_matrix(
     interpolate: bool = False,
     mode: Mode = "add",
 ) -> Encoding:
-    """The rows of scale·P as position vectors, whatever P comes from (MDS, PCA, a trained model).
+    """The rows of scale·P as position vectors, with P from MDS, PCA or a trained model.
 
     `vectors` are the rows of params["table"] `[n, dim]`; positions are as for `learned`.
 
     Args:
         P: one row a position.
-        dim: width wanted; columns beyond k are 0, which leaves distances as they are. k when None.
+        dim: width of the vectors, k when None; columns beyond k are 0, which does not change
+            distances.
         trainable: whether the table receives a gradient.
         interpolate: whether fractional positions are allowed.
         scale, mode: arguments of `from_vectors`.
@@ -267,7 +268,7 @@ def from_matrix(
     "information_optimal",
     source="Cirrincione (2026)",
     vectors="classical MDS of the corpus",
-    make=lambda s: information_optimal(_some_counts(s.length), dim=s.dim),
+    make=lambda s: information_optimal(_synthetic_counts(s.length), dim=s.dim),
     fitted=True,
 )
 def information_optimal(
@@ -290,7 +291,7 @@ def information_optimal(
     Args:
         counts: counts of the corpus, from `count_tokens`.
         scale: a factor; 1 keeps the units of the metric, in which the stress at dim ≥ rank is 0.
-            "rms" gives present rows a mean square entry of ½, as sinusoidal vectors have it.
+            "rms" gives present rows a mean square entry of ½, as sinusoidal vectors have.
         metric: "hellinger" (chords, an exact isometry) or "fisher_rao" (geodesics, negative
             eigenvalues cut off).
         empty: policy for positions without a token; under "drop" their rows are 0.
@@ -332,9 +333,9 @@ def low_rank(
 ) -> Encoding:
     """Low-rank learned positions P = A Bᵀ, with rank·(length + dim) parameters.
 
-    Remark 8 of Cirrincione (2026). `vectors` are the rows asked for; the rest of A Bᵀ is never
-    formed. The params are A `[length, rank]` and B `[dim, rank]`, normal entries such that those of
-    A Bᵀ have variance stddev². Positions are as for `learned`. Factors of known vectors, as
+    Remark 8 of Cirrincione (2026). `vectors` are the requested rows; the rest of A Bᵀ is never
+    computed. The params are A `[length, rank]` and B `[dim, rank]`, normal entries that give A Bᵀ
+    entries of variance stddev². Positions are as for `learned`. Factors of known vectors, as
     `low_rank_factors` gives them, are params too: {"A": factors.A, "B": factors.B}.
 
     >>> slim = low_rank(length=8, dim=4, rank=1)
@@ -369,7 +370,7 @@ def sinusoidal_vectors(
     check_even(dim=dim)
     frequencies = inverse_frequencies(dim, base=base)
     angles = phases(positions, frequencies, vector_dtype(positions))
-    return _paired(jnp.sin(angles), jnp.cos(angles), layout)
+    return _merged_halves(jnp.sin(angles), jnp.cos(angles), layout)
 
 
 def random_vectors(
@@ -388,10 +389,10 @@ def random_vectors(
 def table_rows(
     table: Float[ArrayLike, "length dim"], positions: Positions, *, interpolate: bool = False
 ) -> Float[Array, "*batch n dim"]:
-    """Rows of a table at positions: see `learned` for what is outside or in between."""
+    """Rows of a table at positions; see `learned` for positions outside it or between rows."""
     table = jnp.asarray(table)
     length = table.shape[0]
-    _check_known_positions(positions, length, interpolate)
+    _check_concrete_positions(positions, length, interpolate)
     positions = as_positions(positions)
     if jnp.issubdtype(positions.dtype, jnp.integer):
         row = jnp.clip(positions, 0, length - 1)
@@ -411,8 +412,8 @@ def table_rows(
     return jnp.where(inside[..., None], rows, jnp.nan)
 
 
-def _check_known_positions(positions: ArrayLike, length: int, interpolate: bool) -> None:
-    """Refuse positions without a row, where they can be looked at."""
+def _check_concrete_positions(positions: ArrayLike, length: int, interpolate: bool) -> None:
+    """Raise for positions without a row, unless traced."""
     if is_traced(positions) or np.size(positions) == 0:
         return
     values = np.asarray(positions)
@@ -432,7 +433,7 @@ def _check_known_positions(positions: ArrayLike, length: int, interpolate: bool)
 
 
 def _last_position(length: int, dtype: np.dtype) -> float:
-    """length − 1, and for floats its rounding: (length − 1)/(n − 1) times n − 1 may exceed it."""
+    """length − 1; for floats plus rounding, as (length − 1)/(n − 1) times n − 1 may exceed it."""
     if not jnp.issubdtype(dtype, jnp.floating):
         return float(length - 1)
     return (length - 1) * (1 + 2 * float(jnp.finfo(dtype).eps))
@@ -455,7 +456,7 @@ def _tables(
     interpolate: bool,
     mode: Mode,
 ) -> Encoding:
-    """The encoding of a table in the params, or of A Bᵀ, whose factors are there."""
+    """The encoding of a table in the params, or of a table A Bᵀ with its factors in the params."""
 
     def vectors(params, positions):
         check_tables(params, **shapes)
@@ -469,15 +470,15 @@ def _tables(
     return from_vectors(vectors, init=init, mode=mode)
 
 
-def _paired(first: Array, second: Array, layout: str) -> Array:
-    """Two halves `[..., half]` as one `[..., 2·half]`, in turn or one behind the other."""
+def _merged_halves(first: Array, second: Array, layout: str) -> Array:
+    """Two halves `[..., half]` as one `[..., 2·half]`, interleaved or concatenated."""
     check_choice("layout", layout, ("interleaved", "concatenated"))
     pairs = jnp.stack([first, second], axis=-1 if layout == "interleaved" else -2)
     return pairs.reshape(*first.shape[:-1], 2 * first.shape[-1])
 
 
-def _some_counts(length: int) -> PositionCounts:
-    """Counts of made-up documents whose words drift with position, for `information_optimal`."""
+def _synthetic_counts(length: int) -> PositionCounts:
+    """Counts of synthetic documents whose words drift with position, for `information_optimal`."""
     rng = np.random.default_rng(0)
     progress = np.arange(length) / max(length - 1, 1)
     ids = (progress + 0.3 * rng.random((64, length))) * 49 / 1.3

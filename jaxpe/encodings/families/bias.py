@@ -34,8 +34,8 @@ from jaxpe.encodings.tables import check_tables, take, uniform_params
 def alibi_slopes(num_heads: int) -> Float[np.ndarray, " heads"]:
     """Slopes of ALiBi, one a head, positive; head 1 is the steepest (Press et al. 2022).
 
-    2^(−8h/H) for a power of two. Otherwise those of the next lower power of two, then every
-    second one of twice that power.
+    2^(−8h/H) for a power of two H. Otherwise the slopes for the largest power of two below H, then
+    every other slope of twice that number, as published.
 
     >>> alibi_slopes(4).tolist()
     [0.25, 0.0625, 0.015625, 0.00390625]
@@ -80,9 +80,9 @@ def alibi(
         slopes: m, one number or one a head, not negative; `alibi_slopes` when None. To extrapolate
             from the length L, `slopes=c / L` keeps the largest bias of training at a small c.
         learnable: whether the slopes are parameters, as `log_slopes`, so that they stay positive.
-        causal: −m(i − j), linear. Below the diagonal it is the same; above it is positive, so it
-            means something under a causal mask only. There it differs from m·j by what softmax
-            does not see.
+        causal: −m(i − j), linear. It equals −m|i − j| below the diagonal and is positive above, so
+            it needs a causal mask. Then it differs from m·j by a constant a query, which softmax
+            ignores.
 
     >>> q, i = jnp.zeros((3, 1, 2)), jnp.arange(3)
     >>> alibi(num_heads=1, slopes=0.5).bias((), q, q, i, i)[0, 2].tolist()
@@ -139,11 +139,11 @@ def t5_buckets(
     """Buckets of T5 for offsets j − i of the key from the query (Raffel et al. 2020), int32.
 
     Distances below E = half of the buckets have one each; the others widen geometrically: number
-    E + b of B begins at E·(max_distance/E)^(b/(B − E)). Bidirectional, the second half of the
-    buckets is for keys behind the query; otherwise those count as distance 0.
+    E + b of B begins at E·(max_distance/E)^(b/(B − E)). If bidirectional, the second half of the
+    buckets is for keys after the query; otherwise such keys count as distance 0.
 
-    Boundaries come from float64 when tracing and are compared with, so that no logarithm is
-    rounded across one, and fractional offsets have their place too: |j − i| < 1 is distance 0.
+    Boundaries are computed in float64 at trace time and compared with offsets, so that no logarithm
+    is rounded across a boundary. Fractional offsets are allowed: |j − i| < 1 is distance 0.
 
     >>> t5_buckets(jnp.array([-500, -20, -3, 0, 3, 20, 500])).tolist()
     [15, 10, 3, 0, 19, 26, 31]
@@ -155,7 +155,7 @@ def t5_buckets(
         starts = np.ceil(starts)
     starts = jnp.asarray(starts, offsets.dtype)
     buckets = jnp.searchsorted(starts, distance, side="right", method="compare_all")
-    # Not offsets > 0: the first bucket of the second half is nobody's in T5.
+    # Not offsets > 0: in T5 the first bucket of the second half is unused.
     second_half = (offsets >= 1) & bidirectional
     return buckets.astype(jnp.int32) + second_half.astype(jnp.int32) * (num_buckets // 2)
 
@@ -172,13 +172,14 @@ def t5(
     """T5 bias: a learned number for each head and bucket of offsets (Raffel et al. 2020).
 
     Parameters: `table` `[num_buckets, num_heads]`, N(0, stddev²) at first; T5 itself has
-    stddev = 1/√d_model. T5 does not scale its logits either: a table of its checkpoints belongs to
+    stddev = 1/√d_model. T5 does not scale its logits: use a table of its checkpoints with
     `attend(..., scale=1.0)`.
 
     Args:
         num_heads: query heads.
-        num_buckets, max_distance: arguments of `t5_buckets`; from max_distance on the last bucket.
-        bidirectional: whether keys behind the query have buckets; False for decoders.
+        num_buckets, max_distance: arguments of `t5_buckets`; distances from max_distance on share
+            the last bucket.
+        bidirectional: whether keys after the query have buckets; False for decoders.
         stddev: standard deviation of the table at first.
 
     >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
@@ -219,8 +220,8 @@ def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding
 
     Parameters: `log_r1` `[heads]` and, for "log", `log_r2`, so that both r stay positive; for
     "power" `logit_r2` with r₂ = 2σ(logit_r2) in (0, 2), where the kernel is conditionally positive
-    definite. At first the r are uniform as in the authors' code: r₁ up to 2 and r₂ up to 1 for
-    "log", r₁ up to 1 and r₂ up to 2 for "power", from a hundredth of that.
+    definite. Initial r are uniform as in the authors' code, from a hundredth of their largest
+    value: 2 for r₁ and 1 for r₂ with "log", 1 for r₁ and 2 for r₂ with "power".
 
     >>> q, i = jnp.zeros((3, 1, 2)), jnp.arange(3)
     >>> params = {"log_r1": jnp.zeros(1), "logit_r2": jnp.zeros(1)}
@@ -261,13 +262,14 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
     """FIRE: the learned bias f(ψ(i − j)/ψ(max(L, i))), ψ(x) = log(cx + 1) (Li et al. 2024).
 
     f is a network with one hidden ReLU layer and a number for each head. The normaliser is the
-    query position, so the bias depends on i too and packed documents count from 0. The paper has
-    j ≤ i; for j > i the distance is |i − j| here. Where i < L, negative i too, L takes its place.
+    query position, so the bias depends on i too and packed documents count from 0. The paper has j
+    ≤ i; for j > i this takes the distance |i − j|. Where i < L, also for negative i, the normaliser
+    is L.
 
     Parameters: `log_c` and `log_threshold` (c and L stay positive), `weight_in` and `bias_in`
-    `[hidden]`, `weight_out` `[hidden, heads]`, `bias_out` `[heads]`; the network's are uniform in
-    ±1/√inputs at first, `threshold` is L at first, in positions. The hidden layer takes
-    n_q·n_k·hidden numbers.
+    `[hidden]`, `weight_out` `[hidden, heads]`, `bias_out` `[heads]`; the network starts uniform in
+    ±1/√inputs; `threshold` is the initial L, in positions. The hidden layer takes n_q·n_k·hidden
+    numbers.
 
     >>> encoding = fire(num_heads=2)
     >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
@@ -297,7 +299,8 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
         i = align_positions(q_positions, q.shape, after=2).astype(dtype)[..., None, :, None]
         c = jnp.exp(cast["log_c"])
         furthest = jnp.maximum(jnp.exp(cast["log_threshold"]), i)
-        # Where c·L underflows, 0/0; and below this the derivative, by its square, overflows.
+        # Prevents 0/0 if c·L underflows, and an overflow of the derivative, which divides by its
+        # square.
         least = float(jnp.finfo(dtype).tiny) ** (1 / 3)
         normaliser = jnp.maximum(jnp.log1p(c * furthest), least)
         x = jnp.squeeze(jnp.log1p(c * distance) / normaliser, -3)[..., None]
@@ -317,21 +320,20 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
 def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
     """CoPE: positions counted by gates that depend on content (Golovneva et al. 2024).
 
-    Gates g_im = σ(q_i·k_m/√head_dim) say how far key m moves the count; p_ij = Σ_{m=j..i} g_im, at
+    Gates g_im = σ(q_i·k_m/√head_dim) are the amounts that keys m count; p_ij = Σ_{m=j..i} g_im, at
     most max_positions − 1, is the distance from i back to j, and the bias is q_i·e[p_ij], linear
     between the whole numbers.
 
-    Keys count in the order of the array, from j on, if their position is at most that of the
-    query; entries with k_position > q_position are 0. So keys have to come in order, unused slots
-    of a cache need positions beyond every query's, such as the length of the cache (near 2³¹ the
-    offset from a negative position would overflow), and padding belongs on the left. The hook sees
-    no mask: documents packed into one row would count into one another, so give each its own row.
-
-    Gates keep head_dim^−½, whatever `scale` attention is given: their published form.
+    Keys count in the order of the array, from j on, if their position is at most the query's;
+    entries with k_position > q_position are 0. So keys must be in order, and padding belongs on the
+    left. Unused slots of a cache need positions beyond every query's, such as the length of the
+    cache (near 2³¹ the offset from a negative position would overflow). The hook has no mask:
+    documents packed into one row would count each other's tokens, so give each its own row. Gates
+    keep head_dim^−½ for any `scale` of attention, as published.
 
     Parameters: `table` e `[max_positions, head_dim]`, shared by the heads, N(0, stddev²) at first;
-    0 as in the authors' code. Memory: a few arrays `[..., heads, n_q, n_k]`, and
-    `[..., heads, n_q, max_positions]`.
+    0 gives the authors' initial values. Memory: a few arrays `[..., heads, n_q, n_k]`, and `[...,
+    heads, n_q, max_positions]`.
 
     >>> q, i = jnp.zeros((3, 1, 1)), jnp.arange(3)  # every gate is 1/2
     >>> params = {"table": jnp.array([[0.0], [1.0], [2.0]])}
@@ -361,9 +363,9 @@ def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
 
 
 def interpolate(scores: Array, indices: Array) -> Array:
-    """Entries of `scores` `[..., p]` at `places` `[..., n]`, from 0 to p − 1, linear in between.
+    """Entries of `scores` `[..., p]` at `places` `[..., n]` from 0 to p − 1, linearly interpolated.
 
-    Integer places are only looked up.
+    At integer places no interpolation is computed.
     """
     if jnp.issubdtype(indices.dtype, jnp.integer):
         return jnp.take_along_axis(scores, indices, axis=-1)
@@ -395,7 +397,8 @@ def _bucket_starts(num_buckets: int, max_distance: int, bidirectional: bool) -> 
 def geometric_boundaries(first: int, last: int, part: np.ndarray) -> np.ndarray:
     """Distances first·(last/first)^part between buckets that widen geometrically.
 
-    A power that is whole in exact arithmetic is whole here, and so on its side of the boundary.
+    A power that is an integer in exact arithmetic stays an integer, so it falls on the right side
+    of the boundary.
     """
     bounds = first * (last / first) ** part
     rounded = np.round(bounds)

@@ -1,7 +1,7 @@
-"""Encodings that turn, with other offsets far away: ReRoPE, SelfExtend, dual chunk attention.
+"""Context extension of rotary encodings: ReRoPE, SelfExtend, dual chunk attention.
 
-All three extend a trained model without training: pairs of a query and a key nearby are turned as
-in training, pairs far apart by positions that put them at offsets which training has seen.
+All three extend a trained model without training. Near pairs of query and key are rotated as in
+training, far pairs by positions with offsets that occurred in training.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ from jaxpe.encodings.registry import register, short_window
 
 
 class _Band(NamedTuple):
-    """Positions that pairs of some offsets are turned by.
+    """Positions by which a band of offsets is rotated.
 
     Attributes:
         q, k: positions of queries `[..., n_q]` and of keys `[..., n_k]`.
-        where: `[..., 1, n_q, n_k]`, the pairs, of which later bands take theirs.
+        where: `[..., 1, n_q, n_k]`, the pairs of the band; later bands override earlier ones.
     """
 
     q: Array
@@ -62,27 +62,27 @@ def rerope(
 ) -> Encoding:
     """ReRoPE: offsets are clipped at a window, or grow slower beyond it (Su 2023).
 
-    Let d = i − j. Below the window w products are those of the encoding. Beyond it the offset is
-    sign(d)·(w + leak·(|d| − w)): w for every far key where leak is 0 (ReRoPE), the rotations of
-    position interpolation where it is not (leaky ReRoPE, whose scaling factor is 1/leak). Exact:
-    a far pair is turned by positions of its own, as in the author's code (bojone/rerope), which is
-    causal; keys ahead of the query mirror those behind it here.
+    Let d = i − j. Below the window w products do not change. Beyond it the offset is sign(d)·(w +
+    leak·(|d| − w)): w for every far key if leak is 0 (ReRoPE), and otherwise the rotations of
+    position interpolation (leaky ReRoPE, whose scaling factor is 1/leak). It is exact: a far pair
+    is rotated by its own positions, as in the author's code (bojone/rerope). That code is causal;
+    in this one, keys after the query mirror the keys before it.
 
-    With `training_length` L products carry max(1, ln(i + 1)/ln L) too, as the author's do, and
-    depend on the query's position i; without it on offsets alone. No position vectors: see
-    `encoding_distances`. Products of three rotations of queries and keys are computed, of two where
-    `causal`; `vectors` are not defined, since points at these distances need not exist.
+    With `training_length` L products are also multiplied by max(1, ln(i + 1)/ln L), as by the
+    author, and depend on the query's position i; without it they depend on offsets alone. It
+    computes products of three rotations of queries and keys, or two if `causal`. `vectors` are not
+    defined, because points at these distances need not exist: see `encoding_distances`.
 
     Args:
-        encoding: one that turns queries and keys by position, such as `rope`.
-        window: w, offset from which distances are clipped; at least 1, below the length of
-            training. From the largest offset on it changes nothing.
+        encoding: an encoding that rotates queries and keys by position, such as `rope`.
+        window: w, offset from which distances are clipped; at least 1, below the training length. A
+            window beyond the largest offset changes nothing.
         leak: growth of far offsets, in [0, 1). Where it is not 0, positions become floats.
         training_length: L of the factor by the logarithm, at least 2; no factor when None.
-        causal: whether keys ahead of the query are masked, so that theirs need no products.
+        causal: whether keys after the query are masked, so their products are not computed.
 
     Raises:
-        ValueError: for an encoding that does more than turn queries and keys, or options out of
+        ValueError: an encoding that does more than rotate queries and keys, or options out of
             range.
 
     >>> near = rerope(jaxpe.rope(head_dim=2, base=1.0), window=2)
@@ -109,7 +109,7 @@ def rerope(
             *([] if causal else [_Band(*far(-1), behind <= -window)]),
         ]
 
-    return _banded(encoding, bands, training_length)
+    return _banded_encoding(encoding, bands, training_length)
 
 
 @register(
@@ -122,23 +122,23 @@ def rerope(
 def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = False) -> Encoding:
     """SelfExtend: far positions are shared by groups of neighbours (Jin et al. 2024).
 
-    Offsets d = i − j below the window w are their own. Beyond it a query is turned as at
-    ⌊i/G⌋ + w − w/G and a key as at ⌊j/G⌋, so that the offset is near w + (d − w)/G and a context of
-    G·(L − w) + w positions needs offsets below L alone. Keys ahead of the query, which the authors'
-    code (datamllab/LongLM) masks, mirror those behind it.
+    Offsets d = i − j below the window w do not change. Beyond it a query rotates as at ⌊i/G⌋ + w −
+    w/G and a key as at ⌊j/G⌋, so the offset is near w + (d − w)/G. A context of G·(L − w) + w
+    positions then needs only offsets below L. Keys after the query, which the authors' code
+    (datamllab/LongLM) masks, mirror the keys before it.
 
-    Groups begin at multiples of G, so products change where all positions move by less than a
-    group. Packed and cached rows are right, as positions are explicit. No position vectors.
+    Groups begin at multiples of G, so products change when all positions move by less than a group.
+    Packed and cached rows are right, because positions are explicit. There are no position vectors.
 
     Args:
-        encoding: one that turns queries and keys by position, such as `rope`.
-        window: w, offset from which groups are used; a multiple of the group. From the largest
-            offset on it changes nothing.
-        group: G, positions that share one, at least 1.
-        causal: whether keys ahead of the query are masked, so that theirs need no products.
+        encoding: an encoding that rotates queries and keys by position, such as `rope`.
+        window: w, offset from which groups are used; a multiple of the group. A window beyond the
+            largest offset changes nothing.
+        group: G, number of positions that share a rotation, at least 1.
+        causal: whether keys after the query are masked, so their products are not computed.
 
     Raises:
-        ValueError: for an encoding that does more than turn queries and keys, or options out of
+        ValueError: an encoding that does more than rotate queries and keys, or options out of
             range.
 
     >>> near = self_extend(jaxpe.rope(head_dim=2, base=1.0), window=2, group=2)
@@ -162,7 +162,7 @@ def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = F
             *([] if causal else [_Band(q - shift, k, behind <= -window)]),
         ]
 
-    return _banded(encoding, bands)
+    return _banded_encoding(encoding, bands)
 
 
 @register(
@@ -175,26 +175,26 @@ def self_extend(encoding: Encoding, *, window: int, group: int, causal: bool = F
 def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = False) -> Encoding:
     """Dual chunk attention: positions count from the start of a chunk (An et al. 2024).
 
-    Chunks are c = chunk − local positions long; a key is turned as at j mod c. A query is turned as
-    at i mod c for keys of its own chunk, as at min(i mod c + c, chunk) for those of the chunk
-    before, where offsets below `local` stay their own, and as at min(2c − 1, chunk) for all that
-    are earlier, as in the authors' code (HKUNLP/ChunkLlama). So no offset exceeds `chunk`. Keys
-    ahead of the query, which that code masks, mirror those behind it.
+    Chunks are c = chunk − local positions long; a key rotates as at j mod c. A query rotates as at
+    i mod c for keys of its own chunk, and as at min(2c − 1, chunk) for chunks before the previous
+    one. For the previous chunk it rotates as at min(i mod c + c, chunk), so offsets below `local`
+    do not change. This is the authors' code (HKUNLP/ChunkLlama), and no offset exceeds `chunk`.
+    Keys after the query, which that code masks, mirror the keys before it.
 
-    Products change where all positions move by less than a chunk. Packed and cached rows are right,
-    as positions are explicit. No position vectors. Five products of rotations are computed, three
-    where `causal`.
+    Products change when all positions move by less than a chunk. Packed and cached rows are right,
+    because positions are explicit. There are no position vectors. It computes five products of
+    rotations, or three if `causal`.
 
     Args:
-        encoding: one that turns queries and keys by position, such as `rope`.
-        chunk: largest offset that is used, below the length of training, of which the authors take
-            three quarters.
-        local: offsets that stay their own across the end of a chunk, at least 0 and below `chunk`;
-            the authors take a sixteenth of the length of training.
-        causal: whether keys ahead of the query are masked, so that theirs need no products.
+        encoding: an encoding that rotates queries and keys by position, such as `rope`.
+        chunk: largest offset that is used, below the training length; the authors take three
+            quarters of it.
+        local: offsets that do not change across the end of a chunk, at least 0 and below `chunk`;
+            the authors take a sixteenth of the training length.
+        causal: whether keys after the query are masked, so their products are not computed.
 
     Raises:
-        ValueError: for an encoding that does more than turn queries and keys, or options out of
+        ValueError: an encoding that does more than rotate queries and keys, or options out of
             range.
 
     >>> near = dual_chunk(jaxpe.rope(head_dim=2, base=1.0), chunk=3, local=1)
@@ -212,8 +212,8 @@ def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = Fal
         q, k = i % length, j % length
         chunks = (i // length)[..., None, :, None] - (j // length)[..., None, None, :]
 
-        def following(own: Array) -> Array:
-            return jnp.minimum(own + length, chunk)
+        def following(positions: Array) -> Array:
+            return jnp.minimum(positions + length, chunk)
 
         bands = [
             _Band(q, k),
@@ -225,17 +225,17 @@ def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = Fal
             bands.append(_Band(q, jnp.full_like(k, last), chunks < -1))
         return bands
 
-    return _banded(encoding, bands)
+    return _banded_encoding(encoding, bands)
 
 
-def _banded(
+def _banded_encoding(
     encoding: Encoding,
     bands: Callable[[Array, Array, Array], list[_Band]],
     training_length: int | None = None,
 ) -> Encoding:
-    """An encoding's products, each pair turned by the positions of its band.
+    """An encoding's products, with each pair rotated by the positions of its band.
 
-    `bands` takes positions of queries and of keys and the offsets i − j `[..., 1, n_q, n_k]`.
+    `bands` takes positions of queries and of keys, and the offsets i − j `[..., 1, n_q, n_k]`.
     """
     check_acts_by(encoding, "query", "key", such_as="rope(head_dim=64)")
 

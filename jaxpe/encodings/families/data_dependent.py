@@ -32,10 +32,10 @@ from jaxpe.encodings.tables import check_tables, normal_params
 def fox(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0.02) -> Encoding:
     """Forgetting Transformer: the bias Σ log f_l over the tokens between (Lin et al. 2025).
 
-    f_l = σ(W x_l + b), one gate a head, from the hidden state that enters attention. With
-    c_i = Σ_{l ≤ i} log f_l the bias of key j is c_i − c_j for j ≤ i; here −|c_i − c_j|, the same
-    below the diagonal, so that an encoder forgets in both directions. A gate that is constant is
-    ALiBi of slope −log f. Sums are float32 or wider.
+    f_l = σ(W x_l + b), one gate a head, from the hidden state that enters attention. With c_i =
+    Σ_{l ≤ i} log f_l the published bias of key j ≤ i is c_i − c_j. This one is −|c_i − c_j|, which
+    is equal below the diagonal and lets an encoder forget in both directions. A constant gate f
+    gives ALiBi of slope −log f. Sums are float32 or wider.
 
     Parameters: `kernel` W `[dim, heads]`, N(0, stddev²), and `bias` b `[heads]`.
 
@@ -59,8 +59,8 @@ def fox(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0.0
 def cable(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0.02) -> Encoding:
     """CABLE: the bias −Σ softplus(W x_l + b) over the tokens between (Veisi et al. 2025).
 
-    log σ(z) = −softplus(−z), so it is `fox` with W and b negated; the official code does not divide
-    it by √head_dim. Parameters and arguments as `fox`.
+    It is `fox` with W and b negated, because log σ(z) = −softplus(−z). The official code does not
+    divide it by √head_dim. Parameters and arguments are as in `fox`.
 
     >>> cable(dim=4, num_heads=2).defines("context")
     True
@@ -78,7 +78,7 @@ def _gated(dim: int, num_heads: int, gate_bias: float, stddev: float, *, sign: i
         return {"kernel": kernel, "bias": jnp.full(num_heads, gate_bias, dtype)}
 
     def context(params, x, positions, rows):
-        z = sign * _projected(params, x, dim, num_heads)
+        z = sign * _affine_gates(params, x, dim, num_heads)
         return running_sum(jax.nn.log_sigmoid(z), rows)
 
     def bias(params, q, k, q_positions, k_positions, q_sums, k_sums):
@@ -94,7 +94,7 @@ def grape_additive(*, num_heads: int, head_dim: int, stddev: float = 0.02) -> En
     """GRAPE-A: ALiBi with slopes that keys choose (Zhang et al. 2025).
 
     The bias is −|i − j|·slope_h·softplus(ω_h)·softplus(u_h·k_j/√d). It depends on keys, not on
-    hidden states; their published form has i − j under a causal mask.
+    hidden states. The published form has i − j under a causal mask.
 
     Parameters: `rate` ω `[heads]`, 0 at first, and `gate` u `[heads, head_dim]`, N(0, stddev²).
 
@@ -147,23 +147,23 @@ def path_attention(
 
     Products are q_iᵀ H_i H_{i−1} ⋯ H_{j+1} k_j. H_l = I − β_l w_l w_lᵀ with β_l = 2σ(W_β x_l + b)
     and w_l = SiLU(conv(U V x_l)), normalised: Householder-like matrices, one a token and head. A
-    key ahead of its query has the plain product q·k: meant for causal attention. β = 0 is attention
-    without positions.
+    key after its query has the plain product q·k, so it is meant for causal attention. β = 0 is
+    attention without positions.
 
-    Keys are taken `chunk` at a time. With T = (I + strict lower part of B W Wᵀ)⁻¹ B of the tokens
-    of a chunk, their product is I − Wᵀ T W, so that time is n²·head_dim, not n² products of
-    matrices. The order is that of the tokens in the row, from the context.
+    Keys are processed `chunk` at a time. With T = (I + strict lower part of B W Wᵀ)⁻¹ B, the
+    product of the H_l of a chunk is I − Wᵀ T W. So time is n²·head_dim instead of n² matrix
+    products. The order is the order of the tokens in the row, from the context.
 
     Parameters: `down` V `[dim, rank]`, `up` U `[rank, heads, head_dim]`, `conv` `[conv_width,
     heads, head_dim]`, `kernel` W_β `[dim, heads]`, `bias` b `[heads]`.
 
     Args:
         dim: width of the hidden states.
-        num_heads: query heads; each has reflections of its own.
+        num_heads: query heads; each has its own reflections.
         head_dim: width of a head.
         rank: width between the two projections of w.
         conv_width: tokens that the convolution sees.
-        chunk: keys taken at once; only time and memory depend on it.
+        chunk: keys processed at once; only time and memory depend on it.
         stddev: standard deviation of `kernel` at first; projections keep the variance.
 
     >>> encoding = path_attention(dim=4, num_heads=2, head_dim=4)
@@ -192,19 +192,19 @@ def path_attention(
 
     def context(params, x, positions, rows):
         x = jnp.asarray(x)
-        beta = 2 * jax.nn.sigmoid(_projected(params, x, dim, num_heads))
+        beta = 2 * jax.nn.sigmoid(_affine_gates(params, x, dim, num_heads))
         dtype = beta.dtype
         narrow = jnp.einsum("...d,dr->...r", x.astype(dtype), params["down"].astype(dtype))
         wide = jnp.einsum("...r,rhe->...he", narrow, params["up"].astype(dtype))
         conv, carry = causal_convolution(wide, params["conv"].astype(dtype), rows.part(0), after=2)
         w = jax.nn.silu(conv)
         w = w * lax.rsqrt(jnp.sum(w**2, axis=-1, keepdims=True) + 1e-6)
-        # Places in the row, segments or not: masks part segments, the path needs the order.
+        # Indices in the whole row: masks separate segments, the path only needs the order.
         one = jnp.ones(beta.shape[:-1], dtype)
-        place, last = running_sum(one, rows.part(1)._replace(starts=None), after=0)
+        index, last = running_sum(one, rows.part(1)._replace(starts=None), after=0)
         if rows.valid is not None:
             beta = jnp.where(jnp.asarray(rows.valid)[..., None], beta, 0)
-        return {"w": w, "beta": beta, "place": place}, (carry, last)
+        return {"w": w, "beta": beta, "index": index}, (carry, last)
 
     def products(params, q, k, q_positions, k_positions, q_context, k_context):
         check_heads(q.shape, num_heads, head_dim)
@@ -225,12 +225,11 @@ def path_products(
 
     Args:
         q, k: `[..., n, heads, head_dim]`, of as many heads.
-        q_context, k_context: contexts of `path_attention`: of each token `w`
-            `[..., n, heads, head_dim]`, `beta` `[..., n, heads]`, and `place`, its order in the
-            row.
-        chunk: keys taken at once; all of them is the naive form.
+        q_context, k_context: contexts of `path_attention`: `w` `[..., n, heads, head_dim]`, `beta`
+            `[..., n, heads]` and `index` `[..., n]`, the index of each token in its row.
+        chunk: keys processed at once; all of them is the naive form.
 
-    >>> one = {"w": jnp.ones((2, 1, 1)), "beta": jnp.full((2, 1), 0.5), "place": jnp.arange(2.0)}
+    >>> one = {"w": jnp.ones((2, 1, 1)), "beta": jnp.full((2, 1), 0.5), "index": jnp.arange(2.0)}
     >>> path_products(jnp.ones((2, 1, 1)), jnp.ones((2, 1, 1)), one, one)[0].tolist()
     [[1.0, 1.0], [0.5, 1.0]]
     """
@@ -240,7 +239,7 @@ def path_products(
     count = -(-n // chunk)
 
     def by_chunk(a: ArrayLike, axis: int) -> Array:
-        """`[chunks, ..., chunk, *]`, zeros behind, for which H is the identity."""
+        """Chunks `[chunks, ..., chunk, *]`, padded with zeros, for which H is the identity."""
         a = jnp.asarray(a, dtype)
         widths = [(0, 0)] * a.ndim
         widths[axis] = (0, count * chunk - n)
@@ -249,23 +248,23 @@ def path_products(
         return jnp.moveaxis(a, axis, 0)
 
     at = k.ndim - 3
-    along_keys = (k, *(k_context[name] for name in ("w", "beta", "place")))
+    along_keys = (k, *(k_context[name] for name in ("w", "beta", "index")))
     pieces = tuple(by_chunk(a, at) for a in along_keys)
-    asked = jnp.asarray(q_context["place"], dtype)[..., None, :, None]
+    query_index = jnp.asarray(q_context["index"], dtype)[..., None, :, None]
     strict = jnp.tri(chunk, k=-1, dtype=dtype)
 
     def step(turned: Array, piece: tuple[Array, ...]) -> tuple[Array, Array]:
-        keys, w, beta, place = piece
+        keys, w, beta, index = piece
         w, keys = (jnp.moveaxis(a, -2, -3) for a in (w, keys))  # [..., heads, chunk, d]
         beta = jnp.swapaxes(beta, -1, -2)[..., :, None]
         gram = jnp.einsum("...ad,...bd->...ab", w, w, precision="highest")
         lower = expand_rank(jnp.eye(chunk, dtype=dtype), gram.ndim) + beta * gram * expand_rank(
             strict, gram.ndim
         )
-        seen = jnp.einsum("...qd,...ad->...qa", turned, w, precision="highest")
-        seen = jnp.where(place[..., None, None, :] <= asked, seen, 0)
-        # seen·T with T = lower⁻¹ B.
-        solved = jnp.matmul(seen, inverse_of_unit_lower(lower), precision="highest")
+        overlaps = jnp.einsum("...qd,...ad->...qa", turned, w, precision="highest")
+        overlaps = jnp.where(index[..., None, None, :] <= query_index, overlaps, 0)
+        # overlaps·T with T = lower⁻¹ B.
+        solved = jnp.matmul(overlaps, inverse_of_unit_lower(lower), precision="highest")
         mixed = solved * jnp.swapaxes(beta, -1, -2)
         across = jnp.einsum("...bd,...kd->...bk", w, keys, precision="highest")
         plain = jnp.einsum("...qd,...kd->...qk", turned, keys, precision="highest")
@@ -282,8 +281,8 @@ def inverse_of_unit_lower(lower: Array) -> Array:
     """The inverse of lower triangular matrices `[..., n, n]` with a diagonal of ones.
 
     By halves, from single entries up: [[A, 0], [C, B]]⁻¹ = [[A⁻¹, 0], [−B⁻¹ C A⁻¹, B⁻¹]], all
-    blocks of a size at once. Products alone: a triangular solver is a call to LAPACK on CPUs, whose
-    threads wait for one another, and is slow on accelerators for matrices as small as these.
+    blocks of a size at once. It uses products alone: a triangular solver calls LAPACK on CPUs,
+    whose threads wait for one another, and is slow on accelerators for such small matrices.
 
     >>> inverse_of_unit_lower(jnp.asarray([[1.0, 0.0], [0.5, 1.0]])).tolist()
     [[1.0, 0.0], [-0.5, 1.0]]
@@ -321,8 +320,8 @@ def selective_rope(
 
     Angles are τ_k·Σ_{l ≤ i} conv(W x_l/‖x_l‖). Pair k of head h turns by τ_k times the running sum
     of its own channel, τ_k = base^(−2k/head_dim); with `gated` each step is multiplied by σ(G x_l).
-    Steps of 1 everywhere are RoPE. Pairs are (k, k + head_dim/2). Encoders and decoders alike: the
-    sum runs over the tokens before, and logits depend on the difference of two sums.
+    Steps of 1 everywhere are RoPE. Pairs are (k, k + head_dim/2). It works for encoders and
+    decoders: logits depend on the difference of two running sums.
 
     Parameters: `projection` W `[dim, heads, head_dim/2]`, `conv` `[conv_width, heads,
     head_dim/2]`; with `gated` `kernel` G `[dim, heads]` and `bias` `[heads]`.
@@ -368,7 +367,7 @@ def selective_rope(
         kernel = params["conv"].astype(dtype)
         steps, window = causal_convolution(steps, kernel, rows.part(0), after=2)
         if gated:
-            steps = steps * jax.nn.sigmoid(_projected(params, x, dim, num_heads))[..., None]
+            steps = steps * jax.nn.sigmoid(_affine_gates(params, x, dim, num_heads))[..., None]
         sums, last = running_sum(steps, rows.part(1), after=2)
         return sums, (window, last)
 
@@ -385,7 +384,7 @@ def selective_rope(
     return Encoding(init=init, context=context, query=turn, key=turn)
 
 
-def _projected(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Array:
+def _affine_gates(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Array:
     """W x + b, `[..., n, heads]`, float32 or wider."""
     check_tables(params, kernel=(dim, num_heads), bias=(num_heads,))
     x = jnp.asarray(x)

@@ -38,15 +38,15 @@ def deberta(
 ) -> Encoding:
     """DeBERTa: disentangled attention, content to position and back (He et al. 2021).
 
-    Logits (q_i·k_j + q_i·K_δ + k_j·Q_δ)/√(3·head_dim), tables K and Q by the bucket δ of i − j.
-    Distances up to num_buckets/2 have a bucket each, larger ones share buckets that widen
-    geometrically up to `max_distance` (DeBERTa v2 and v3); where `max_distance` is None every
-    distance below num_buckets has its own (v1). Both signs have buckets, so the encoding is
-    bidirectional and works under a causal mask, too.
+    Logits are (q_i·k_j + q_i·K_δ + k_j·Q_δ)/√(3·head_dim), with rows of the tables K and Q by the
+    bucket δ of i − j. Distances up to num_buckets/2 have a bucket each, larger ones share buckets
+    that widen geometrically up to `max_distance` (DeBERTa v2 and v3); where `max_distance` is None
+    every distance below num_buckets has its own (v1). Both signs have buckets, so the encoding is
+    bidirectional and also works under a causal mask.
 
-    The paper indexes Q by δ(j, i), its code, in DeBERTa's and in Hugging Face's repository, by
-    δ(i, j) as here: a mirrored table Q. A bias alone cannot divide q·k by √3, so `query` does; the
-    other terms keep head_dim^−½, whatever `scale` attention is given. No position vectors.
+    The paper indexes Q by δ(j, i). DeBERTa's and Hugging Face's code index it by δ(i, j), a
+    mirrored table, as this function does. A bias alone cannot divide q·k by √3, so `query` does.
+    The other terms keep head_dim^−½ for any `scale` of attention. There are no position vectors.
 
     Parameters: `key_table` K and `query_table` Q, both `[2·num_buckets, num_heads, head_dim]`, row
     num_buckets for the offset 0, N(0, stddev²) at first. In DeBERTa they are projections of one
@@ -57,8 +57,8 @@ def deberta(
         num_heads: query heads.
         head_dim: width of a head.
         num_buckets: buckets of one sign (`position_buckets`), even and at least 4.
-        max_distance: distance from which one bucket is left (`max_relative_positions`), more than
-            num_buckets/2 + 1; None for no geometric buckets.
+        max_distance: distance from which all share the last bucket (`max_relative_positions`), more
+            than num_buckets/2 + 1; None for no geometric buckets.
         stddev: standard deviation of the tables at first.
 
     >>> encoding = deberta(num_heads=2, head_dim=4)
@@ -81,7 +81,7 @@ def deberta(
         check_tables(params, key_table=shape, query_table=shape)
         dtype = compute_dtype(q)
         behind = -position_offsets(q, k, q_positions, k_positions)
-        rows = _rows_of_buckets(behind, ends, num_buckets)
+        rows = _bucket_rows(behind, ends, num_buckets)
         keys, queries = (params[name].astype(dtype) for name in ("key_table", "query_table"))
         to_position = jnp.einsum("...qhd,rhd->...hqr", q.astype(dtype), keys)
         k = repeat_heads(k, num_heads).astype(dtype)
@@ -202,23 +202,22 @@ def dape(encoding: Encoding, *, num_heads: int, hidden: int = 32) -> Encoding:
     """DAPE: a bias corrected by a network that sees the logits (Zheng et al. 2024).
 
     Logits are A + B + MLP([A; B]), B the bias and A_ij = q_i·k_j/√head_dim: for each pair the
-    2·num_heads numbers of all heads go through one hidden layer with LeakyReLU (slope 0.01) to
-    num_heads. A keeps head_dim^−½, whatever `scale` attention is given, and queries and keys come
-    as the rest of a chain left them: `chain(rope(...), dape(...))`. Causal and bidirectional as B
-    is; the authors' code sets B to 0 for keys ahead of the query, which it masks. No position
-    vectors.
+    2·num_heads numbers of all heads pass one hidden layer with LeakyReLU (slope 0.01) to num_heads.
+    A keeps head_dim^−½ for any `scale` of attention, and takes queries and keys from the rest of a
+    chain: `chain(rope(...), dape(...))`. It is causal or bidirectional as B is; the authors' code
+    sets B to 0 for keys after the query, which it masks. There are no position vectors.
 
-    Parameters: `base`, those of B; `weight_in` `[2·num_heads, hidden]`, `bias_in` `[hidden]`,
-    `weight_out` `[hidden, num_heads]`, `bias_out` `[num_heads]`, uniform in ±1/√inputs at first.
-    Memory n_q·n_k·(hidden + 3·num_heads).
+    Parameters: `base`, the parameters of B; `weight_in` `[2·num_heads, hidden]`, `bias_in`
+    `[hidden]`, `weight_out` `[hidden, num_heads]`, `bias_out` `[num_heads]`, uniform in ±1/√inputs
+    at first. Memory n_q·n_k·(hidden + 3·num_heads).
 
     Args:
-        encoding: one that adds a bias and does nothing else, as `kerple`, `fire` or `alibi`.
+        encoding: an encoding that only adds a bias, such as `kerple`, `fire` or `alibi`.
         num_heads: query heads.
         hidden: width of the hidden layer.
 
     Raises:
-        ValueError: for an encoding that does more than add a bias, or none.
+        ValueError: an encoding that does more than add a bias, or adds none.
 
     >>> encoding = dape(jaxpe.alibi(num_heads=2), num_heads=2)
     >>> q, i = jnp.zeros((3, 2, 4)), jnp.arange(3)
@@ -270,15 +269,15 @@ def inkling(
     """Inkling: a bias by distance, mixed from learned profiles by each token.
 
     There is no paper yet. r_i = W x_i, `rank` numbers a head, from the hidden states x that enter
-    attention; the bias is (r_i P)[i − j] where 0 ≤ i − j < extent and 0 elsewhere, keys ahead of
-    the query included: made for causal attention. Hugging Face's `InklingRelativeLogits`,
-    x-transformers' `RelativeProjPositionalBias`. Fractional offsets are interpolated, beyond the
-    last one constant.
+    attention; the bias is (r_i P)[i − j] where 0 ≤ i − j < extent and 0 elsewhere, also for keys
+    after the query: it is made for causal attention. It is Hugging Face's `InklingRelativeLogits`
+    and x-transformers' `RelativeProjPositionalBias`. Fractional offsets are interpolated, and
+    constant beyond the last one.
 
-    With `log_floor` n₀ queries and bias carry τ_i = 1 + alpha·ln max((i + 1)/n₀, 1), as Inkling's
-    global layers have it. Its logits are scaled by 1/head_dim after a norm of queries and keys:
-    that is the caller's, as `scale`. No position vectors, and no induced distances, since the bias
-    depends on the tokens.
+    With `log_floor` n₀ queries and bias are multiplied by τ_i = 1 + alpha·ln max((i + 1)/n₀, 1), as
+    in Inkling's global layers. Inkling scales logits by 1/head_dim after normalising queries and
+    keys: pass it as `scale`. There are no position vectors and no induced distances, because the
+    bias depends on the tokens.
 
     Parameters: `projection` W `[dim, num_heads, rank]`, N(0, 1/dim) at first, and `profiles` P
     `[rank, extent]`, N(0, stddev²), which all heads share. A cache keeps r, `[..., n, num_heads,
@@ -344,7 +343,7 @@ def inkling(
 
 
 def _bucket_ends(num_buckets: int, max_distance: int | None) -> np.ndarray:
-    """The largest distance of every bucket but the last, from that of 0 on, in float64 NumPy."""
+    """The largest distance of every bucket but the last, from bucket 0 on, in float64 NumPy."""
     middle = num_buckets // 2
     if num_buckets < 4 or num_buckets % 2:
         raise ValueError(f"num_buckets is {num_buckets}: pass an even number of at least 4")
@@ -359,15 +358,15 @@ def _bucket_ends(num_buckets: int, max_distance: int | None) -> np.ndarray:
     return np.concatenate([np.arange(middle, dtype=np.float64), wide])
 
 
-def _rows_of_buckets(behind: Array, ends: np.ndarray, num_buckets: int) -> Array:
-    """Rows of the tables, int32, for offsets i − j: that of 0 is num_buckets."""
+def _bucket_rows(behind: Array, ends: np.ndarray, num_buckets: int) -> Array:
+    """Rows of the tables, int32, for offsets i − j; offset 0 has row num_buckets."""
     distance = jnp.abs(behind)
     if jnp.issubdtype(behind.dtype, jnp.integer):
         ends = np.floor(ends)
     bucket = jnp.searchsorted(
         jnp.asarray(ends, behind.dtype), distance, side="left", method="compare_all"
     ).astype(jnp.int32)
-    # The last bucket is one of keys ahead alone: of 2·num_buckets rows one is that of 0.
+    # The last bucket exists only for later keys, because one of the 2·num_buckets rows is offset 0.
     signed = jnp.where(behind < 0, -bucket, jnp.minimum(bucket, num_buckets - 1))
     return signed + num_buckets
 

@@ -82,9 +82,9 @@ def fope(
 ) -> Encoding:
     """FoPE: RoPE whose rotations are sums of waves Σ_D cos(ω_D i) C_h[D, c] (Hua et al. 2024).
 
-    Sines likewise. Frequencies below 2π/length, which make no turn in training, are dropped, and
-    the entries they would turn have cosine and sine 1. C = I + stddev·Xavier-normal, apart for
-    sines and cosines. Not a rotation: logits depend on positions, not on offsets alone.
+    Sines likewise. Frequencies below 2π/length, which complete no rotation in training, are
+    dropped; their entries get cosine and sine 1. C = I + stddev·Xavier-normal, separately for sines
+    and cosines. It is no rotation: logits depend on positions, not on offsets alone.
 
     Parameters: `cosines` and `sines` `[heads, kept, kept]`, without a gradient unless `learnable`.
 
@@ -136,7 +136,7 @@ def fope(
 def grape_multiplicative(*, head_dim: int, base: float = 10_000.0) -> Encoding:
     """GRAPE-M: RoPE with learned frequencies ω = exp(a) (Zhang et al. 2025).
 
-    The commuting form, in the coordinate planes (k, k + head_dim/2). At first it is `rope`.
+    This is the commuting form, in the coordinate planes (k, k + head_dim/2). It starts as `rope`.
 
     Parameters: `log_frequencies` a `[head_dim/2]`.
 

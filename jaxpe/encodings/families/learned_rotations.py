@@ -1,4 +1,4 @@
-"""Rotations that are learned, by positions of one or several coordinates."""
+"""Learned rotations, for positions of one or several coordinates."""
 
 from collections.abc import Callable
 from functools import partial
@@ -44,7 +44,7 @@ def mixed_rope(
     the coordinates' offsets. At first, with μ_k = base^(−4k/head_dim) and one angle φ a head,
     uniform in [0, 2π), ω_x is (μ cos φ, −μ sin φ) and ω_y is (μ sin φ, μ cos φ), each half of the
     pairs (RoPE-ViT; timm). With one coordinate, ω_k = base^(−2k/head_dim): RoPE whose frequencies
-    are learned. Keys need as many heads as queries, since each head has frequencies of its own.
+    are learned. Keys need as many heads as queries, because each head has its own frequencies.
 
     `vectors`: the orbit of a vector with unit pairs, `[n, num_heads·head_dim]`, the heads side by
     side. Parameters: `frequencies` `[axes, num_heads, head_dim / 2]`, in radians a position. Phases
@@ -57,8 +57,8 @@ def mixed_rope(
         base: θ of the initial frequencies; 10 for two coordinates and 10,000 for one when None.
 
     Raises:
-        ValueError: where sizes do not fit, the positions have other coordinates, or an array has
-            other heads.
+        ValueError: sizes that do not fit, positions of another number of coordinates, or an array
+            of another number of heads.
 
     >>> grid = jnp.stack(jnp.meshgrid(jnp.arange(2), jnp.arange(3), indexing="ij"), -1)
     >>> encoding = mixed_rope(head_dim=4, num_heads=2)
@@ -119,28 +119,27 @@ def liere(
 ) -> Encoding:
     """LieRE: learned rotations exp(Σ_a x_a A_a), A_a = U_a − U_aᵀ (Ostmeier et al. 2024).
 
-    Queries and keys turn. U_a is upper triangular and learned, in blocks along the head; x is
-    position/extent. Where the
-    A_a commute, as with one coordinate or blocks of 2, logits depend on the coordinates' offsets
-    alone; otherwise on positions too, since R(x)ᵀR(y) is not R(y − x). No position vectors: see
-    `encoding_distances`.
+    Queries and keys rotate. U_a is upper triangular and learned, in blocks along the head; x is
+    position/extent. Where the A_a commute, as with one coordinate or blocks of 2, logits depend on
+    the coordinates' offsets alone. Otherwise they depend on positions too, because R(x)ᵀR(y) is not
+    R(y − x). There are no position vectors: see `encoding_distances`.
 
     Parameters: `upper` `[axes, heads or 1, head_dim / block, block·(block − 1)/2]`, the entries of
-    U row by row, uniform in [0, 2π) at first, as in the authors' code, where a coordinate runs from
-    0 to 1 over an image. The exponential of each block is computed at each position, in float32 or
-    wider: time and memory n·head_dim·block and more.
+    U row by row. They are uniform in [0, 2π) at first, as in the authors' code, where a coordinate
+    runs from 0 to 1 over an image. The exponential of each block is computed at each position, in
+    float32 or wider: time and memory n·head_dim·block and more.
 
     Args:
         head_dim: width of a head, a multiple of the block.
         block: width of the blocks, from 2 (RoPE with learned frequencies) to head_dim.
         axes: coordinates of a position, at least 1; with 1 positions are `[..., n]`.
-        num_heads: heads with rotations of their own, for queries and keys alike; all heads share
-            one set when None.
+        num_heads: heads with their own rotations, for queries and keys alike; all heads share one
+            set when None.
         extent: coordinate that counts as 1, such as the patches along an image.
 
     Raises:
-        ValueError: where sizes do not fit, the positions have other coordinates, or an array has
-            other heads.
+        ValueError: sizes that do not fit, positions of another number of coordinates, or an array
+            of another number of heads.
 
     >>> encoding = liere(head_dim=4, block=2, axes=1)
     >>> params = {"upper": jnp.full((1, 1, 2, 1), -np.pi / 2)}
@@ -158,7 +157,7 @@ def liere(
         check_tables(params, upper=shape)
         return params["upper"]
 
-    return _turning_in_blocks(init, generators, head_dim, block, num_heads, extent)
+    return _block_rotation(init, generators, head_dim, block, num_heads, extent)
 
 
 @register(
@@ -179,26 +178,26 @@ def comrope(
 ) -> Encoding:
     """ComRoPE-LD: learned rotations exp((Σ_a θ_a x_a)(P − Pᵀ)) that commute (Yu et al. 2025).
 
-    The generators θ_a(P − Pᵀ) of a block are multiples of one another (linearly dependent), so they
-    commute and logits depend on the coordinates' offsets alone. x = position/extent. No position
-    vectors: see `encoding_distances`.
+    The generators θ_a(P − Pᵀ) of a block are multiples of one another (linearly dependent). So they
+    commute, and logits depend on the coordinates' offsets alone. x = position/extent. There are no
+    position vectors: see `encoding_distances`.
 
     Parameters: `upper` `[heads or 1, head_dim / block, block·(block − 1)/2]`, the entries of P − Pᵀ
-    above the diagonal, row by row, N(0, 2) at first, as differences of the authors' N(0, 1) are;
-    `multipliers` θ `[axes, head_dim / block]`, N(0, 1) at first, which all heads share. The
-    exponential of each block is computed at each position, in float32 or wider.
+    above the diagonal, row by row, N(0, 2) at first, like differences of the authors' N(0, 1)
+    entries; `multipliers` θ `[axes, head_dim / block]`, N(0, 1) at first, which all heads share.
+    The exponential of each block is computed at each position, in float32 or wider.
 
     Args:
         head_dim: width of a head, a multiple of the block.
         block: width of the blocks, from 2 to head_dim; the paper's best are 8 wide.
         axes: coordinates of a position, at least 1; with 1 positions are `[..., n]`.
-        num_heads: heads with a P of their own, for queries and keys alike, as the authors have it;
-            all heads share one when None.
+        num_heads: heads with their own P, for queries and keys alike, as published; all heads share
+            one when None.
         extent: coordinate that counts as 1, such as the patches along an image.
 
     Raises:
-        ValueError: where sizes do not fit, the positions have other coordinates, or an array has
-            other heads.
+        ValueError: sizes that do not fit, positions of another number of coordinates, or an array
+            of another number of heads.
 
     >>> encoding = comrope(head_dim=4, block=4)
     >>> params = encoding.init(jax.random.key(0))
@@ -216,10 +215,10 @@ def comrope(
         check_tables(params, upper=shape, multipliers=(axes, blocks))
         return params["multipliers"][:, None, :, None] * params["upper"][None]
 
-    return _turning_in_blocks(init, generators, head_dim, block, num_heads, extent)
+    return _block_rotation(init, generators, head_dim, block, num_heads, extent)
 
 
-def _turning_in_blocks(
+def _block_rotation(
     init: Callable[[Array], Params],
     generators: Callable[[Params], Array],
     head_dim: int,
@@ -253,8 +252,8 @@ def _turning_in_blocks(
 def _exponential(A: Array) -> Array:
     """exp(A) of skew matrices `[..., b, b]`: the series of A/2ⁿ, norm below 1/4, squared n times.
 
-    To rounding what `jax.scipy.linalg.expm` gives, but a rotation however large A is, and in a
-    fifth of its time to compile: that computes five approximations for a batch.
+    It equals `jax.scipy.linalg.expm` to rounding, but is a rotation for any size of A. It compiles
+    in a fifth of the time, because `expm` computes five approximations for a batch.
     """
     product = partial(jnp.matmul, precision="highest")
     norm = jnp.max(jnp.sum(jnp.abs(lax.stop_gradient(A)), axis=-1), axis=-1)
@@ -267,11 +266,11 @@ def _exponential(A: Array) -> Array:
 
     def square(R: Array) -> Array:
         squared = product(R, R)
-        # A step of Newton's iteration for the polar factor: what rounding takes from orthogonality
+        # A step of Newton's iteration for the polar factor: the loss of orthogonality by rounding
         # would double with each squaring.
         return 1.5 * squared - 0.5 * product(squared, product(squared.mT, squared))
 
-    @jax.checkpoint  # keeps one matrix a step for the derivative, not all that a squaring makes
+    @jax.checkpoint  # stores one matrix a step for the derivative, not all intermediate ones
     def square_where_needed(R: Array, k: Array) -> tuple[Array, None]:
         # Most matrices need few squarings; the rest of the loop does nothing.
         squared = lax.cond(jnp.any(k < times), square, lambda R: R, R)
@@ -282,7 +281,7 @@ def _exponential(A: Array) -> Array:
 
 
 def _coordinates(positions: ArrayLike, x: Array, axes: int) -> Array:
-    """Positions as floats `[..., n, axes]` beside queries or keys, from `[..., n]` for one axis."""
+    """Positions as floats `[..., n, axes]`, aligned with heads; `[..., n]` for one axis."""
     coordinates = turning_positions(x, positions, axes=axes if axes > 1 else 0)
     floats = coordinates.astype(compute_dtype(x))
     return floats if axes > 1 else floats[..., None]
@@ -303,5 +302,5 @@ def _block_sizes(
 
 
 def _block(head_dim: int) -> int:
-    """Blocks of 8, or of what divides a head."""
+    """Block width: 8, or the largest smaller one that divides a head."""
     return next(b for b in (8, 4, 2, head_dim) if head_dim % b == 0)

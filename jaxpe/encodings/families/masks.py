@@ -1,4 +1,4 @@
-"""Visibility: which keys a query may attend to by position, and weights that are no softmax."""
+"""Masks by position, and attention weights other than the softmax."""
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +16,11 @@ from jaxpe.encodings.registry import register, short_window
 def sliding_window(*, size: int) -> Encoding:
     """Sliding window: key j is seen by query i where |i − j| < size (Beltagy et al. 2020).
 
-    In a decoder a query sees itself and the size − 1 tokens before, as in
-    Mistral and Gemma. Chain it with another encoding: `chain(rope(...), sliding_window(size=512))`.
+    In a decoder a query sees itself and the size − 1 tokens before it, as in Mistral and Gemma.
+    Chain it with another encoding: `chain(rope(...), sliding_window(size=512))`.
 
     Args:
-        size: positions seen, the query's own among them.
+        size: number of positions seen, including the query's own.
 
     >>> x, i = jnp.zeros((3, 1, 2)), jnp.arange(3)
     >>> sliding_window(size=2).mask((), x, x, i, i)[0].astype(int).tolist()
@@ -42,8 +42,8 @@ def sliding_window(*, size: int) -> Encoding:
 def attention_chunks(*, size: int) -> Encoding:
     """Chunked attention: key j is seen by query i where ⌊j/size⌋ = ⌊i/size⌋.
 
-    As in the layers of Llama 4 that have RoPE. It depends on where chunks begin, so it is not a
-    function of the offset.
+    The RoPE layers of Llama 4 use it. It depends on where chunks begin, so it is not a function of
+    the offset.
 
     Args:
         size: positions of a chunk.
@@ -65,9 +65,9 @@ def attention_chunks(*, size: int) -> Encoding:
 def stick_breaking() -> Encoding:
     """Stick-breaking attention: weights σ(z_ij) Π_{j<l<i} (1 − σ(z_il)) (Tan et al. 2025).
 
-    Going back from its own position, a query gives each key the share σ(z) of what is left. Rows
-    sum to at most 1, and the first token, which has nothing before it, to 0. A query sees positions
-    before its own alone, in an encoder too; the order of the keys between is that of the row.
+    Going back from its own position, a query gives each key the share σ(z) of the remaining weight.
+    Rows sum to at most 1; the row of the first token, which has no earlier key, sums to 0. A query
+    sees only earlier positions, in an encoder too. Keys are in the order of the row.
 
     >>> z, i = jnp.zeros((1, 3, 3)), jnp.arange(3)
     >>> stick_breaking().weights((), z, None, i, i)[0].tolist()
@@ -75,14 +75,14 @@ def stick_breaking() -> Encoding:
     """
 
     def weights(params, logits, mask, q_positions, k_positions):
-        seen = weight_offsets(logits, q_positions, k_positions) < 0
+        attends = weight_offsets(logits, q_positions, k_positions) < 0
         if mask is not None:
-            seen = seen & mask.reshape((1,) * (seen.ndim - mask.ndim) + mask.shape)
-        seen = jnp.broadcast_to(seen, logits.shape)
-        # Masked logits may be anything, infinite too: they take no part, nor do their derivatives.
-        z = jnp.where(seen, logits, 0.0)
-        left = jnp.where(seen, -jax.nn.softplus(z), 0.0)
-        behind = sums_to_the_end(left) - left
-        return jnp.where(seen, jnp.exp(jax.nn.log_sigmoid(z) + behind), 0.0)
+            attends = attends & mask.reshape((1,) * (attends.ndim - mask.ndim) + mask.shape)
+        attends = jnp.broadcast_to(attends, logits.shape)
+        # Masked logits may be infinite: neither they nor their derivatives take part.
+        z = jnp.where(attends, logits, 0.0)
+        log_remaining = jnp.where(attends, -jax.nn.softplus(z), 0.0)
+        behind = sums_to_the_end(log_remaining) - log_remaining
+        return jnp.where(attends, jnp.exp(jax.nn.log_sigmoid(z) + behind), 0.0)
 
     return Encoding(weights=weights)

@@ -31,7 +31,7 @@ from jaxpe.geometry.distances.matrices import floating, safe_sqrt
 
 PositionMap = Literal["tanh", "clipped", "log"]
 
-# Of a unit-norm wavelet on the positions; tails below are rounding and noise, not a function.
+# Least energy of a unit-norm wavelet on the positions; smaller tails are rounding and noise.
 LEAST_ENERGY = 1e-2
 
 
@@ -145,20 +145,20 @@ def legendre_vectors(
     Args:
         positions: `[..., n]`.
         dim: polynomials, from P_0 = 1 on.
-        length: L, the positions 0..L − 1 that the map is made for (1 is taken as 2).
+        length: L: the map covers the positions 0..L − 1 (1 counts as 2).
         position_map: "tanh": x = tanh(i/s), as proposed; positions ≥ 0 reach only [0, 1), and
-            0.76 at i = s. "clipped": x = 2i/(L − 1) − 1, clipped: all positions ≥ L − 1 are alike.
+            0.76 at i = s. "clipped": x = 2i/(L − 1) − 1, clipped: all positions ≥ L − 1 are equal.
             "log": x = 2·log(1 + i)/log L − 1, clipped.
         s: positions to a unit of tanh; L when None, and only for "tanh".
         normalized: multiply by √((2k + 1)/2), which makes them orthonormal on [−1, 1].
 
-    Near x = ±1 the distance to ±1 is computed directly, not as 1 − x, whose rounding P_k would
-    magnify up to k²/2 times.
+    Near x = ±1 the distance to ±1 is computed directly: P_k would magnify the rounding of 1 − x up
+    to k²/2 times.
 
     >>> legendre_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -0.5], [1.0, 1.0, 1.0]]
     """
-    return _legendre(*_mapped(positions, length, position_map, s), dim, normalized)
+    return _legendre(*_mapped_positions(positions, length, position_map, s), dim, normalized)
 
 
 def chebyshev_vectors(
@@ -174,7 +174,7 @@ def chebyshev_vectors(
     >>> chebyshev_vectors(jnp.arange(3), dim=3, length=3, position_map="clipped").tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
     """
-    return _chebyshev(*_mapped(positions, length, position_map, s), dim)
+    return _chebyshev(*_mapped_positions(positions, length, position_map, s), dim)
 
 
 def legendre_polynomials(
@@ -204,8 +204,8 @@ def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Arra
     """Orthonormal DCT-II: √(2/L) cos(π(i + ½)k/L), k < dim, with √(1/L) for k = 0.
 
     Ahmed, Natarajan & Rao (1974). For dim = L rows and columns over positions 0..L − 1 are
-    orthonormal, so all distances are √2; fewer columns keep the slow cosines. There are L of them:
-    columns from L on are 0. Beyond L − 1 positions run back (L is like L − 1), with period 2L.
+    orthonormal, so all distances are √2; fewer columns keep the slow cosines. Columns from L on are
+    0. Beyond L − 1 the vectors run backwards (L equals L − 1), with period 2L.
 
     >>> cosine_vectors(jnp.arange(2), dim=3, length=2).round(3).tolist()
     [[0.707, 0.707, 0.0], [0.707, -0.707, 0.0]]
@@ -226,29 +226,29 @@ def wavelet_vectors(
 ) -> Float[Array, "*batch n dim"]:
     """Daubechies wavelets ψ_{j,k}(p) = 2^(−j/2) ψ(2^(−j) p − k) and scaling functions, unit rows.
 
-    Daubechies (1988). With J = ⌈log₂ length⌉ the columns are φ_{J,k}, then ψ_{j,k} for j = J,
-    J − 1, ... (0 and below where `dim` asks for more), every shift k with an energy Σ_p ψ_{j,k}(p)²
-    above 1/100 on positions 0..length − 1, those with more positions in their support first (ties:
-    more energy first, then coarse before fine, then by k), `dim` in all, down to the scale where a
-    support holds one position; columns beyond are 0. Each row is then divided by its norm: rows are
-    distinct but for Haar with dim < length, nearly alike where dim is small.
+    Daubechies (1988). With J = ⌈log₂ length⌉ the columns are φ_{J,k}, then ψ_{j,k} for j = J, J −
+    1, ... (0 and below if `dim` is large), down to the scale where a support holds one position.
+    Shifts k need an energy Σ_p ψ_{j,k}(p)² above 1/100 on positions 0..length − 1. Functions with
+    more positions in their support come first (ties: more energy, then coarse before fine, then by
+    k). `dim` functions are kept, and columns beyond are 0. Each row is then divided by its norm.
+    Rows are distinct, except for Haar with dim < length, and nearly equal where dim is small.
 
-    The filters are those of PyWavelets (extra "wavelet"); between dyadic points φ and ψ are
-    interpolated linearly, and so is what a gradient with respect to positions sees. At whole
-    positions they are exact for length ≤ 4,096.
+    The filters come from PyWavelets (extra "wavelet"); between dyadic points φ and ψ are
+    interpolated linearly, also in gradients with respect to positions. At integer positions they
+    are exact for length ≤ 4,096.
 
     Rows are 0 where every support has ended: from (2·order − 1)·2^J on at the latest, and from
-    −(2·order − 2)·2^J down. Well before that few functions are left and rows grow alike.
+    −(2·order − 2)·2^J down. Well before, few functions remain and rows become nearly equal.
 
     Args:
         positions: `[..., n]`.
         dim: functions.
-        length: positions the functions are chosen for.
+        length: number of positions that the functions cover.
         order: N of dbN, 1 (Haar) to 38: N vanishing moments, supports [0, 2N − 1].
 
     Raises:
         MissingExtraError: without PyWavelets.
-        ValueError: where all functions are 0 at some position, as a single one (dim=1) may be.
+        ValueError: all functions are 0 at some position, as a single one (dim=1) may be.
 
     >>> wavelet_vectors(jnp.arange(4), dim=4, length=4, order=1)[0].round(3).tolist()
     [0.5, 0.5, 0.707, 0.0]
@@ -256,7 +256,7 @@ def wavelet_vectors(
     return _wavelet_rows(wavelet_basis(dim, length, order), positions)
 
 
-def _mapped(
+def _mapped_positions(
     positions: ArrayLike, length: int, position_map: str, s: float | None
 ) -> tuple[Array, Array]:
     """Positions in [−1, 1], as the sign of x and 1 − |x|, which keeps its relative precision."""
@@ -271,8 +271,8 @@ def _mapped(
         sign = jnp.where(t < 0, -1.0, 1.0).astype(dtype)
         return sign, 2 * jax.nn.sigmoid(-2 * sign * t)
     before = positions <= 0
-    # Outside of 0..last nothing is computed with the position, so that its derivative is 0; at
-    # both ends it is that of the inside.
+    # Outside of 0..last nothing depends on the position, so the derivative is 0. At both ends the
+    # derivative is the inner one.
     inside = (positions >= 0) & (positions <= last)
     i = jnp.where(inside, positions, 0)
     to_end = (last - i).astype(dtype)
@@ -298,16 +298,16 @@ def _split(x: Array) -> tuple[Array, Array]:
 #     d_k = a_k d_{k−1} − (1 + a_k)·rest·P_k,    P_{k+1} = P_k + d_k,
 # which does not lose rest where it is small (Reinsch). Then P_k(−x) = (−1)^k P_k(x).
 def _recurrence(sign: Array, rest: Array, a: np.ndarray) -> Array:
-    """Polynomials P_0..P_{len(a)} at sign·(1 − rest), one more axis behind."""
-    values = _at_magnitudes(rest, jnp.asarray(a, rest.dtype))
+    """Polynomials P_0..P_{len(a)} at sign·(1 − rest), along a new last axis."""
+    values = _polynomial_values(rest, jnp.asarray(a, rest.dtype))
     values = jnp.moveaxis(jnp.concatenate([jnp.ones_like(rest)[None], values]), 0, -1)
     odd = expand_rank(np.arange(len(a) + 1) % 2, values.ndim, values.dtype) == 1
     return jnp.where(odd, sign[..., None] * values, values)
 
 
 @jax.jit
-def _at_magnitudes(rest: Array, a: Array) -> Array:
-    """P_1..P_{len(a)} at 1 − rest, in front."""
+def _polynomial_values(rest: Array, a: Array) -> Array:
+    """Polynomials P_1..P_{len(a)} at 1 − rest, along a new first axis."""
 
     def step(carry, a_k):
         d, p = carry
@@ -352,7 +352,7 @@ def wavelet_basis(dim: int, length: int, order: int) -> WaveletBasis:
     width, coarsest = 2 * order - 1, (length - 1).bit_length()
     level = min(max(coarsest, 10), 12)
     table = _daubechies(np.asarray(filters.rec_lo), np.asarray(filters.rec_hi), level)
-    scaling = _by_coverage(_translates(table[0], coarsest, length, width))
+    scaling = _coverage_order(_translates(table[0], coarsest, length, width))
     wavelets = np.zeros((4, 0))
     # At the finest scale every support holds one position; finer ones would repeat its columns.
     for j in range(coarsest, -width.bit_length() - 1 if width > 1 else -1, -1):
@@ -360,7 +360,7 @@ def wavelet_basis(dim: int, length: int, order: int) -> WaveletBasis:
         most_at_next = width * 2.0 ** (j - 1)
         if (wavelets[0] >= most_at_next).sum() + scaling.shape[1] >= dim:
             break
-    wavelets = _by_coverage(wavelets)
+    wavelets = _coverage_order(wavelets)
     _, _, j, k = np.concatenate([scaling, wavelets], axis=1)[:, :dim]
     row = (np.arange(len(k)) >= scaling.shape[1]).astype(np.int32)
     _check_covered(table[row], j, k, length, width)
@@ -372,8 +372,8 @@ def wavelet_basis(dim: int, length: int, order: int) -> WaveletBasis:
 def _translates(function: np.ndarray, j: int, length: int, width: int) -> np.ndarray:
     """Rows coverage, energy, j, k of the shifts with energy on positions 0..length − 1.
 
-    A support is 2^j (k, k + width), since φ and ψ are 0 at both ends, but for Haar's (width 1),
-    which is 2^j [k, k + 1). The energy is a sum over the positions in it, of those of unit norm.
+    A support is 2^j (k, k + width), because φ and ψ are 0 at both ends; Haar's (width 1) is 2^j [k,
+    k + 1). The energy is the sum of squares over the positions in it.
     """
     step = 2.0**j
     k = np.arange(1 - width, math.ceil(length / step))
@@ -411,8 +411,8 @@ def _check_covered(
     )
 
 
-def _by_coverage(rows: np.ndarray) -> np.ndarray:
-    """Most positions first, then most energy, then coarse to fine, then by shift."""
+def _coverage_order(rows: np.ndarray) -> np.ndarray:
+    """Order of the functions: most positions, then most energy, then coarse to fine, then shift."""
     coverage, energy, j, k = rows
     # Rounded, so that equal energies are a tie on every machine.
     return rows[:, np.lexsort((k, -j, -energy.round(9), -coverage))]
@@ -421,9 +421,10 @@ def _by_coverage(rows: np.ndarray) -> np.ndarray:
 def _daubechies(low: np.ndarray, high: np.ndarray, level: int) -> np.ndarray:
     """φ and ψ `[2, width·2^level + 1]` at multiples of 2^−level, exact up to rounding.
 
-    From φ(x) = √2 Σ low_n φ(2x − n) and ψ(x) = √2 Σ high_n φ(2x − n): at whole numbers φ is the
-    eigenvector to 1 of that equation with Σφ = 1 (for Haar it is 1 at 0); each pass then halves
-    the step. (`wavefun` of PyWavelets iterates the filters instead, which shifts and smooths.)
+    From φ(x) = √2 Σ low_n φ(2x − n) and ψ(x) = √2 Σ high_n φ(2x − n): at integers φ is the
+    eigenvector of that equation to eigenvalue 1 with Σφ = 1 (for Haar it is 1 at 0); each pass then
+    halves the step. (`wavefun` of PyWavelets iterates the filters instead, which shifts and
+    smooths.)
     """
     width = len(low) - 1
     phi = np.array([1.0, 0.0])
@@ -434,11 +435,11 @@ def _daubechies(low: np.ndarray, high: np.ndarray, level: int) -> np.ndarray:
         inner = np.linalg.lstsq(system, np.append(np.zeros(width - 1), 1.0), rcond=None)[0]
         phi = np.pad(inner, 1)
     for _ in range(level - 1):
-        phi = _refined(phi, low)
-    return np.stack([_refined(phi, low), _refined(phi, high)])
+        phi = _refined_scaling_function(phi, low)
+    return np.stack([_refined_scaling_function(phi, low), _refined_scaling_function(phi, high)])
 
 
-def _refined(phi: np.ndarray, taps: np.ndarray) -> np.ndarray:
+def _refined_scaling_function(phi: np.ndarray, taps: np.ndarray) -> np.ndarray:
     """√2 Σ taps_n φ(2x − n) at half the step of φ."""
     width = len(taps) - 1
     per_unit = (len(phi) - 1) // width

@@ -34,13 +34,13 @@ def shaw(
 
     Logits are q_i·(k_j + a^K_r)/√head_dim, outputs Σ_j w_ij (v_j + a^V_r).
     r is the offset j − i clipped to ±max_distance: Eqs. (3) and (4) of Shaw et al. (2018). A
-    fractional offset takes a mean of the rows around it, linear in the offset.
+    fractional offset interpolates linearly between the rows around it.
 
-    Parameters: `key_table` and, with `values`, for the term of the outputs, `value_table`, both
+    Parameters: `key_table` and, with `values`, `value_table` for the term of the outputs, both
     `[2·max_distance + 1, head_dim]` with row max_distance for the offset 0, N(0, stddev²) at first.
-    The heads share them; for tables of their own, `per_head`. Products are with the tables, not
-    with one vector for every pair: memory `[..., heads, n_q, 2·max_distance + 1]` beside the
-    weights. The bias keeps head_dim^−½, whatever `scale` attention is given: its published form.
+    The heads share them; `per_head` gives each head its own. Products are taken with the tables,
+    not with one vector for every pair: memory is `[..., heads, n_q, 2·max_distance + 1]` beside the
+    weights. The bias keeps head_dim^−½ for any `scale` of attention, as published.
 
     >>> q, i = jnp.ones((3, 1, 1)), jnp.arange(3)
     >>> params = {"key_table": jnp.array([[-1.0], [0.0], [1.0]])}
@@ -71,7 +71,7 @@ def shaw(
         dtype = compute_dtype(weights)
         offsets = weight_offsets(weights, q_positions, k_positions)
         check_tables(params, value_table=(rows, head_dim))
-        sums = _summed_by_place(weights.astype(dtype), row_indices(offsets), rows)
+        sums = _row_sums(weights.astype(dtype), row_indices(offsets), rows)
         return jnp.einsum("...hqr,rd->...qhd", sums, params["value_table"].astype(dtype))
 
     encoding = Encoding(init=init, bias=bias)
@@ -89,14 +89,14 @@ def transformer_xl(
 ) -> Encoding:
     """Transformer-XL: sinusoids of the offset with learned projections (Dai et al. 2019).
 
-    All four terms of Section 3.3: logits (q_i·k_j + q_i·W R_{i−j} + u·k_j + v·W R_{i−j})/√head_dim,
-    the first term being attention's own; R_p = (sin ω₁p, ..., cos ω₁p, ...) with ω of
-    `inverse_frequencies(dim)`.
+    Logits have all four terms of Section 3.3, (q_i·k_j + q_i·W R_{i−j} + u·k_j + v·W
+    R_{i−j})/√head_dim. The first term is the attention's own. R_p = (sin ω₁p, ..., cos ω₁p, ...)
+    with ω from `inverse_frequencies(dim)`.
 
-    Offsets of both signs are right, without the shift trick, which needs a causal mask, and without
-    a table of offsets: positions may be fractional, packed or shuffled. Time is that of products
-    `dim` wide for every pair and head, memory n·heads·dim. The bias keeps head_dim^−½, whatever
-    `scale` attention is given: its published form.
+    Offsets of both signs are right, without the shift trick, which needs a causal mask. There is no
+    table of offsets, so positions may be fractional, packed or shuffled. Each pair and head takes a
+    product of width `dim`; memory is n·heads·dim. The bias keeps head_dim^−½ for any `scale` of
+    attention, as published.
 
     Parameters: `projection` W `[dim, heads, head_dim]`, `content_bias` u and `position_bias` v
     `[heads, head_dim]`, N(0, stddev²) at first. R is `dim` wide, even; num_heads·head_dim when
@@ -145,31 +145,31 @@ def transformer_xl(
     return Encoding(init=init, bias=bias)
 
 
-def _summed_by_place(weights: Array, row_indices: Array, rows: int) -> Array:
-    """Σ_j w_ij over the keys with the same place, `[..., heads, n_q, rows]`.
+def _row_sums(weights: Array, row_indices: Array, rows: int) -> Array:
+    """Σ_j w_ij over the keys with the same row of the table, `[..., heads, n_q, rows]`.
 
-    Weights are `[..., heads, n_q, n_k]`, places `[..., 1, n_q, n_k]`; a fractional place shares its
-    weight between the rows around it.
+    Weights are `[..., heads, n_q, n_k]`, row indices `[..., 1, n_q, n_k]`. A fractional index
+    shares its weight between the two rows around it.
     """
     by_key, row_indices = jnp.moveaxis(weights, -3, -1), jnp.squeeze(row_indices, -3)
     if jnp.issubdtype(row_indices.dtype, jnp.integer):
-        sums = _added_to_rows(by_key, row_indices, rows)
+        sums = _scattered_sums(by_key, row_indices, rows)
     else:
         low, high, part = neighbours(row_indices, rows)
         upper = by_key * part.astype(weights.dtype)[..., None]
-        sums = _added_to_rows(by_key - upper, low, rows) + _added_to_rows(upper, high, rows)
+        sums = _scattered_sums(by_key - upper, low, rows) + _scattered_sums(upper, high, rows)
     return jnp.moveaxis(sums, -1, -3)
 
 
-def _added_to_rows(values: Array, row_indices: Array, rows: int) -> Array:
-    """Σ of the values `[..., n_k, heads]` by place `[..., n_k]`, `[..., rows, heads]`."""
+def _scattered_sums(values: Array, row_indices: Array, rows: int) -> Array:
+    """Σ of the values `[..., n_k, heads]` by row `[..., n_k]`, `[..., rows, heads]`."""
 
     def add(values, row_indices):
         return jnp.zeros((rows, values.shape[-1]), values.dtype).at[row_indices].add(values)
 
     axes = range(row_indices.ndim - 1)
     shared = tuple(axis for axis in axes if row_indices.shape[axis] != values.shape[axis])
-    # Axis by axis: reshaped into one, a batch could not stay spread over devices.
+    # Axis by axis: flattened into one axis, a batch could not stay sharded.
     for axis in reversed(axes):
         add = jax.vmap(add, in_axes=(0, None if axis in shared else 0))
     return add(values, jnp.squeeze(row_indices, shared))

@@ -1,6 +1,6 @@
-"""RoPE beyond the training length: scalings of its frequencies as rows of the catalogue.
+"""RoPE scalings for contexts beyond the training length, as rows of the catalogue.
 
-Each extends the training length four times, as `rope(scaling=...)` with the numbers shown here.
+Each extends the training length four times, as `rope(scaling=...)` with these numbers.
 """
 
 from collections.abc import Callable

@@ -44,7 +44,7 @@ Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
     description="Partial RoPE: half of each head rotates",
     source="Wang & Komatsuzaki (2021)",
     vectors="orbit of a vector with unit pairs, half of them turning",
-    make=lambda s: rope(head_dim=s.head_dim, fraction=_about_half(s.head_dim)),
+    make=lambda s: rope(head_dim=s.head_dim, fraction=_half_fraction(s.head_dim)),
 )
 @register("rope", source="Su et al. (2021)", vectors="orbit of a vector with unit pairs")
 def rope(
@@ -59,29 +59,30 @@ def rope(
     """RoPE: queries and keys rotate by angles that grow with position (Su et al. 2021).
 
     Pair k of a query or key at position i becomes R(ω_k i)(x, y), ω_k = base^(−2k/d), so q·k
-    depends on j − i alone. Phases are right to 10⁻⁶ rad at any integer position in float32 (but to
-    10⁻² at 10⁵ where a scaling depends on a traced length; pass `length`). The
-    gradient of a query is that of its rotation, rotated back; no copy of the query is kept.
+    depends on j − i alone. Phases are right to 10⁻⁶ rad at any integer position in float32. Where a
+    scaling depends on a traced length they are right to 10⁻² at 10⁵: pass `length`. The gradient of
+    a query is its rotation's gradient, rotated back, so no copy of the query is stored.
 
     `vectors`: the orbit R(i)·(1, 0, 1, 0, ...) of a vector with unit pairs, `[n, head_dim]`. Its
-    distances are those of sinusoidal encoding, and the entries that do not turn are constant.
+    distances equal the distances of the sinusoidal encoding; entries that do not rotate are
+    constant.
 
     Args:
         head_dim: width of a head.
         base: θ of the frequencies.
         layout: pairing of the entries: (k, k + d/2), as in Hugging Face's Llama, or (2k, 2k + 1),
-            as in the paper and GPT-J. Queries and keys must share it, and weights carry it: see
-            `convert_rotary_layout`.
+            as in the paper and GPT-J. Queries and keys must share it. Trained weights depend on it:
+            see `convert_rotary_layout`.
         fraction: share of each head that is rotated, from the front (partial rotary;
             `partial_rotary_factor`).
         scaling: scaling of the frequencies, for contexts beyond the training length.
         length: length of the sequences, for the scalings that depend on it (dynamic, longrope).
-            When None it is the largest position given plus one, over the whole batch, as Hugging
-            Face has it: queries and keys of different reach then turn differently, so give the
-            length when decoding, and padding an ordinary position.
+            When None it is the largest position plus one over the whole batch, as in Hugging Face.
+            Queries and keys with different largest positions then rotate differently: pass the
+            length when decoding, and give padding an ordinary position.
 
     Raises:
-        ValueError: where the entries that turn do not come in pairs, or a scaling makes no sense.
+        ValueError: an odd number of entries to rotate, or invalid numbers of a scaling.
 
     >>> e = rope(head_dim=2, base=1.0)
     >>> e.query((), jnp.ones((1, 1, 2)), jnp.asarray([np.pi / 2])).round(4).ravel().tolist()
@@ -102,7 +103,7 @@ def rope_frequencies(
     """Inverse frequencies ω_k and attention factor used by `rope` with the same arguments.
 
     Raises:
-        ValueError: as `rope`, and for a scaling that depends on the length, without one.
+        ValueError: as `rope`, or a scaling that depends on the length without one.
 
     >>> rope_frequencies(head_dim=8, base=16.0).inverse.tolist()
     [1.0, 0.5, 0.25, 0.125]
@@ -127,16 +128,16 @@ def xpos(
     """xPos: RoPE with logits that decay with distance (Sun et al. 2022).
 
     Queries become q·ζ^((i−c)/b), keys k·ζ^(−(j−c)/b), both rotated as in RoPE.
-    ζ_k = (2k + γd)/((1 + γ)d) lies in (0, 1), so products carry ζ^((i−j)/b), at most 1 where j ≤ i:
-    meant for causal attention. They depend on i − j alone; c only keeps the two factors in range.
-    No position vectors.
+    ζ_k = (2k + γd)/((1 + γ)d) lies in (0, 1), so products are multiplied by ζ^((i−j)/b), at most 1
+    where j ≤ i: it is meant for causal attention. Products depend on i − j alone; c only keeps the
+    two factors in range. There are no position vectors.
 
     Floats hold the factors of |i − c| up to log(largest)·b/|log ζ_0|: 36,000 positions in float32
-    and bfloat16 with the defaults, 4,500 in float16. Beyond, each hook raises ValueError where
-    positions are known and gives NaN where they are traced. Attention that encodes queries and keys
-    together counts from the middle of their positions: only their span is limited, to twice that,
-    and logits of keys as far ahead of their query, which are no float, are NaN. Keys in a cache are
-    encoded alone: give the middle of what the cache will hold as `center`.
+    and bfloat16 with the defaults, 4,500 in float16. Beyond, each hook raises ValueError for
+    concrete positions and gives NaN for traced ones. Attention that encodes queries and keys
+    together counts from the middle of their positions, so only their span is limited, to twice that
+    number. Logits of keys that far after their query would overflow and are NaN. Keys in a cache
+    are encoded alone: pass the middle of the positions in the cache as `center`.
 
     >>> e = xpos(head_dim=2, scale_base=1.0, gamma=1.0)
     >>> q = e.query((), jnp.asarray([[[1.0, 0.0]]]), jnp.asarray([2]))
@@ -150,11 +151,11 @@ def xpos(
     rate = np.log(zeta) / scale_base  # of a position
 
     def decay(sign: int):
-        def size(positions: Array, dtype: jnp.dtype, held: jnp.dtype) -> Array:
-            reach = float(np.log(float(jnp.finfo(held).max)) / np.abs(rate).max())
-            _check_reach(positions, center, reach, held)
+        def size(positions: Array, dtype: jnp.dtype, input_dtype: jnp.dtype) -> Array:
+            reach = float(np.log(float(jnp.finfo(input_dtype).max)) / np.abs(rate).max())
+            _check_reach(positions, center, reach, input_dtype)
             away = positions.astype(dtype) - center
-            # Neither inf nor 0, which would make NaN or 0 of products that are neither.
+            # NaN rather than inf or 0, which would give wrong products.
             away = jnp.where(jnp.abs(away) <= reach, away, jnp.nan)
             return jnp.exp(away[..., None] * expand_rank(sign * rate, away.ndim + 1, dtype))
 
@@ -179,7 +180,7 @@ def axial_rope(
 ) -> Encoding:
     """Axial RoPE for positions with several coordinates, `[..., n, axes]`: images, video.
 
-    Each coordinate turns an equal share of the pairs, all with the same frequencies, so logits
+    Each coordinate rotates an equal share of the pairs, all with the same frequencies, so logits
     depend on the coordinates' offsets. `vectors`: the orbit of a vector with unit pairs.
 
     Args:
@@ -187,7 +188,7 @@ def axial_rope(
         axes: coordinates of a position.
         base: θ of the frequencies base^(−2k·axes/head_dim).
         layout: argument of `rope`.
-        frequencies: `[head_dim / (2·axes)]` in radians, instead of those of `base`.
+        frequencies: `[head_dim / (2·axes)]` in radians, instead of the frequencies of `base`.
 
     >>> grid = jnp.stack(jnp.meshgrid(jnp.arange(2), jnp.arange(3), indexing="ij"), -1)
     >>> axial_rope(head_dim=8).vectors((), grid.reshape(6, 2)).shape
@@ -210,7 +211,7 @@ def axial_rope(
     "mrope",
     source="Wang et al. (2024)",
     vectors="orbit of a vector with unit pairs",
-    make=lambda s: mrope(head_dim=s.head_dim, sections=_thirds(s.head_dim // 2)),
+    make=lambda s: mrope(head_dim=s.head_dim, sections=_default_sections(s.head_dim // 2)),
     coordinates=3,
 )
 def mrope(
@@ -226,13 +227,14 @@ def mrope(
 ) -> Encoding:
     """Multimodal RoPE for positions `[..., n, axes]` of time, height and width.
 
-    The frequencies are those of `rope`; section a of them follows coordinate a (Qwen2-VL, Wang et
-    al. 2024), or the coordinates take turns (Qwen3-VL) when `interleaved_sections`. Text, whose
-    coordinates are equal, turns as under `rope`. `vectors`: the orbit of a vector with unit pairs.
+    The frequencies are as in `rope`. Section a of them follows coordinate a (Qwen2-VL, Wang et al.
+    2024); with `interleaved_sections` the coordinates take turns (Qwen3-VL). Text, whose
+    coordinates are equal, rotates as under `rope`. `vectors`: the orbit of a vector with unit
+    pairs.
 
     Args:
-        sections: frequencies each coordinate gets (`mrope_section`); they sum to half of the
-            entries that turn.
+        sections: number of frequencies of each coordinate (`mrope_section`); they sum to half of
+            the entries that rotate.
         interleaved_sections: `mrope_interleaved`.
         head_dim, base, layout, fraction, scaling, length: arguments of `rope`.
 
@@ -246,7 +248,7 @@ def mrope(
             f"{dim // 2} frequencies that turn"
         )
     frequencies = _frequencies(dim, base, scaling, length)
-    axis_of = _axes_of_sections(sections, interleaved_sections)
+    axis_of = _section_axes(sections, interleaved_sections)
     return _rotary(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
 
 
@@ -258,19 +260,19 @@ def rope_from_hf(
     layout: Layout = "half_split",
     length: Length = None,
 ) -> Encoding:
-    """Rotary encoding as a Hugging Face configuration has it.
+    """Rotary encoding from the entry of a Hugging Face configuration.
 
     Args:
-        parameters: `rope_parameters` of the configuration. Before version 5 it had a `rope_scaling`
-            with `rope_theta` and, for some models, `original_max_position_embeddings` and
-            `partial_rotary_factor` beside it: put them in.
-        max_position_embeddings: entry of the configuration, which is L0 of "dynamic", and gives
-            yarn and longrope a factor where the entry has none.
-        head_dim, layout, length: arguments of `rope`. Hugging Face's models are half-split but for
+        parameters: `rope_parameters` of the configuration. Configurations before version 5 have
+            `rope_scaling`, and beside it `rope_theta` and, for some models,
+            `original_max_position_embeddings` and `partial_rotary_factor`: add them to the entry.
+        max_position_embeddings: entry of the configuration: L0 of "dynamic", and the source of the
+            factor of yarn and longrope where the entry has none.
+        head_dim, layout, length: arguments of `rope`. Hugging Face's models are half-split, except
             a few (GPT-J, GLM).
 
     Raises:
-        ValueError: for an unknown type or parameter, or a missing one.
+        ValueError: an unknown type or parameter, or a missing one.
 
     >>> yarn = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0,
     ...         "original_max_position_embeddings": 32768}
@@ -317,7 +319,7 @@ def rope_to_hf(
     fraction: float = 1.0,
     scaling: RopeScaling | None = None,
 ) -> dict[str, Any]:
-    """The `rope_parameters` of a Hugging Face configuration that turns like `rope` so called.
+    """The Hugging Face `rope_parameters` of a `rope` with these arguments.
 
     >>> rope_to_hf(head_dim=64, fraction=0.5)
     {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.5}
@@ -354,20 +356,20 @@ def convert_rotary_layout(
     axis: int = -1,
     rotary_dim: int | None = None,
 ) -> Float[Array, "..."]:
-    """Weights of a query or key projection, so that `target` turns as `source` did with the old.
+    """Convert a query or key projection from one rotary layout to another.
 
-    Attention logits do not change when both projections are converted.
+    Attention logits do not change if both projections are converted.
 
     Args:
         weight: kernel or bias whose `axis` holds num_heads·head_dim features.
-        num_heads: heads of the projection (those of the keys, for keys).
+        num_heads: heads of the projection; for keys, the key heads.
         source, target: layouts the weights were trained with and will be used with.
         axis: axis of the features: −1 for a Flax kernel `[in, out]`, 0 for a torch weight
             `[out, in]`.
-        rotary_dim: leading entries of each head that turn; all when None.
+        rotary_dim: leading entries of each head that rotate; all when None.
 
     Raises:
-        ValueError: where the axis does not divide into heads of whole pairs.
+        ValueError: an axis that does not divide into heads of whole pairs.
 
     >>> w = jnp.arange(8.0)
     >>> convert_rotary_layout(w, num_heads=2, source="interleaved", target="half_split").tolist()
@@ -395,11 +397,11 @@ def rotary_orbit(
     reference: Float[ArrayLike, " dim"] | None = None,
     base: float = 10_000.0,
 ) -> Float[Array, "n dim"]:
-    """The points R(i)·q that rotary encoding makes of one reference vector q, interleaved.
+    """The rotary orbit R(i)·q of one reference vector q, with interleaved pairs.
 
-    RoPE (Su et al. 2021) has no position vectors; its stress needs a map, and this is it. The
-    pairs (q_{2k}, q_{2k+1}) turn by ω_k i. The default q = (1, 0, 1, 0, ...) has unit pairs, and
-    for equal pair norms the distances are exactly the sinusoidal ones.
+    RoPE (Su et al. 2021) has no position vectors; stress uses this orbit instead. The pairs
+    (q_{2k}, q_{2k+1}) turn by ω_k i. The default q = (1, 0, 1, 0, ...) has unit pairs, and for
+    equal pair norms the distances are exactly the sinusoidal ones.
 
     >>> rotary_orbit(jnp.arange(2), dim=2).round(4).tolist()
     [[1.0, 0.0], [0.5403, 0.8415]]
@@ -422,7 +424,7 @@ def _turn(
     axis_of: np.ndarray | None = None,
     size: Callable[[Array, jnp.dtype, jnp.dtype], Array] | None = None,
 ) -> Turn:
-    """The hook that turns `[..., n, heads, head_dim]`; axis_of maps frequencies to coordinates."""
+    """The hook that rotates heads; `axis_of` maps frequencies to coordinates."""
     check_choice("layout", layout, get_args(Layout))
 
     def turn(params, x: ArrayLike, positions: ArrayLike) -> Array:
@@ -464,7 +466,7 @@ def _frequencies(
         constant = RopeFrequencies(inverse_frequencies(dim, base=base))
         return lambda positions: constant
     check_scaling(scaling)
-    scaling.frequencies(dim, base, 1)  # what is wrong with the scaling is said when it is built
+    scaling.frequencies(dim, base, 1)  # errors of the scaling are raised at construction
 
     def frequencies(positions: Array) -> RopeFrequencies:
         if length is not None:
@@ -505,10 +507,10 @@ def _orbit(turn: Turn, reference: ArrayLike, positions: ArrayLike) -> Array:
     return turn((), x, positions)[:, 0]
 
 
-def _axes_of_sections(sections: Sequence[int], interleaved: bool) -> np.ndarray:
+def _section_axes(sections: Sequence[int], interleaved: bool) -> np.ndarray:
     """Coordinate of each frequency."""
     axis_of = np.repeat(np.arange(len(sections)), sections)
-    if interleaved:  # coordinate a at a, a + 3, ...; coordinate 0 fills what is left
+    if interleaved:  # coordinate a at a, a + 3, ...; coordinate 0 fills the rest
         axis_of = np.zeros(sum(sections), int)
         for axis, size in enumerate(sections[1:], start=1):
             axis_of[axis : size * len(sections) : len(sections)] = axis
@@ -521,7 +523,7 @@ def _axes_of_sections(sections: Sequence[int], interleaved: bool) -> np.ndarray:
 
 
 def _rotary_dim(head_dim: int, fraction: float, scaling: RopeScaling | None) -> int:
-    """Entries of a head that turn."""
+    """Number of entries of a head that rotate."""
     proportional = isinstance(scaling, ProportionalScaling)
     if proportional and fraction not in (1.0, scaling.fraction):
         raise ValueError(f"fraction={fraction} beside {scaling}, which has its own: leave it out")
@@ -531,12 +533,12 @@ def _rotary_dim(head_dim: int, fraction: float, scaling: RopeScaling | None) -> 
 
 
 def _share(head_dim: int, fraction: float) -> int:
-    """Whole entries of a fraction of a head; a fraction like 30/58 is not cut to 29."""
+    """Number of entries in a fraction of a head; 30/58 of 58 is not truncated to 29."""
     return int(round(head_dim * fraction, 6))
 
 
 def _check_width(head_dim: int, rotary_dim: int, per: int = 2) -> None:
-    """Raise where the entries that turn do not divide into pairs, or into pairs for each axis."""
+    """Raise where the entries that rotate do not divide into pairs, or into pairs for each axis."""
     if rotary_dim < per or rotary_dim % per or rotary_dim > head_dim:
         raise ValueError(
             f"{rotary_dim} of {head_dim} entries would turn: rotations act on pairs, so it must be "
@@ -546,7 +548,7 @@ def _check_width(head_dim: int, rotary_dim: int, per: int = 2) -> None:
 
 
 def _check_reach(positions: Array, center: float, reach: float, dtype: jnp.dtype) -> None:
-    """Refuse positions whose factors no float holds, where they can be looked at."""
+    """Raise for positions whose factors overflow, unless traced."""
     if is_traced(positions) or not positions.size:
         return
     values = np.asarray(positions, np.float64)
@@ -559,12 +561,12 @@ def _check_reach(positions: Array, center: float, reach: float, dtype: jnp.dtype
         )
 
 
-def _about_half(head_dim: int) -> float:
-    """The fraction nearest to a half that turns whole pairs."""
+def _half_fraction(head_dim: int) -> float:
+    """The fraction nearest to a half that rotates whole pairs."""
     return max(2 * round(head_dim / 4), 2) / head_dim
 
 
-def _thirds(pairs: int) -> tuple[int, int, int]:
+def _default_sections(pairs: int) -> tuple[int, int, int]:
     """Sections of time, height and width, as Qwen2-VL's (16, 24, 24) of 64."""
     rest = pairs - pairs // 4
     return (pairs - 2 * (rest // 2), rest // 2, rest // 2)

@@ -20,8 +20,8 @@ from jaxpe.encodings.tables import check_tables
 def ssmax(*, num_heads: int, scale: float = 0.43, length: int | None = None) -> Encoding:
     """Scalable softmax: queries times s_h·ln n, n being the number of keys a query sees.
 
-    Nakanishi (2025). In a decoder n = i + 1; the logits of position 0, which has nothing to choose
-    from, are 0. An encoder sees its whole length: give it as `length`.
+    Nakanishi (2025). In a decoder n = i + 1; the logits of position 0, which has a single key, are
+    0. An encoder sees its whole length: pass it as `length`.
 
     Parameters: `scale` s `[heads]`.
 
@@ -70,12 +70,12 @@ def ssmax(*, num_heads: int, scale: float = 0.43, length: int | None = None) -> 
 def position_temperature(*, scale: float = 0.1, period: int = 8192, first: int = 1) -> Encoding:
     """Position temperature: queries times 1 + scale·ln(1 + ⌊(i + first)/period⌋).
 
-    Llama 4 has it in its layers without RoPE, with first = 1 and a period of 8,192; Ministral 3
-    has first = 0 and the original context as the period.
+    Llama 4 uses it in its layers without RoPE, with first = 1 and a period of 8,192. Ministral 3
+    uses first = 0 and the original context as the period.
 
     Args:
         scale: a, growth of the factor; at least 0.
-        period: positions over which the factor stays.
+        period: number of positions with the same factor.
         first: added to positions, 0 or 1.
 
     >>> q, i = jnp.ones((3, 1, 1)), jnp.asarray([0, 8191, 3 * 8192])

@@ -1,4 +1,4 @@
-"""Encodings whose position vectors are in a file, such as those that a report fits to a corpus."""
+"""Encodings with position vectors from a file, such as a report's fit to a corpus."""
 
 import os
 from typing import Any
@@ -19,7 +19,7 @@ _REMEDY = f"pass an {ENDING} file with a float array {_NAME!r} [positions, width
 
 
 def vectors_file(P: Float[np.ndarray, "n k"]) -> bytes:
-    """Content of the file that `from_file` reads: the same vectors, the same bytes.
+    """Content of a file for `from_file`; equal vectors give equal bytes.
 
     >>> vectors_file(np.eye(2))[:2]
     b'PK'
@@ -32,11 +32,11 @@ def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options
 
     Args:
         path: file with an array `vectors` `[positions, width]`.
-        dim: width wanted; columns beyond those of the file are 0.
+        dim: width of the vectors; columns beyond the file's width are 0.
         options: `scale`, `trainable`, `interpolate` and `mode` of `from_matrix`.
 
     Raises:
-        InputError: no such file, another content, or vectors wider than `dim`.
+        InputError: a missing file, a file with other content, or vectors wider than `dim`.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "encoding.npz"
@@ -53,16 +53,16 @@ def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options
 
 
 def read_vectors(path: str | os.PathLike[str]) -> Float[np.ndarray, "n k"]:
-    """The position vectors in a file; raises `InputError` where there are none."""
+    """The position vectors in a file; raises `InputError` if it has none."""
     content = read_small(path, remedy=_REMEDY)
     arrays = npz_arrays(content, where=str(path), remedy=_REMEDY, largest=LARGEST_FILE)
     P = arrays.get(_NAME)
     if P is None or P.ndim != 2 or 0 in P.shape or not np.issubdtype(P.dtype, np.floating):
         some = list(arrays.items())[:_SHOWN]
-        held = ", ".join(f"{name!r:.40} {x.dtype}{list(x.shape)}" for name, x in some)
-        raise InputError(f"{path} holds {held or 'nothing'}: {_REMEDY}")
+        contents = ", ".join(f"{name!r:.40} {x.dtype}{list(x.shape)}" for name, x in some)
+        raise InputError(f"{path} holds {contents or 'nothing'}: {_REMEDY}")
     with np.errstate(all="ignore"):
         if not np.isfinite(P.astype(np.float32)).all():
             raise InputError(f"{path} holds vectors that are not finite in float32; {_REMEDY}")
-    # JAX takes neither numbers of another byte order nor those of more than 8 bytes.
+    # JAX supports neither another byte order nor more than 8 bytes a number.
     return P.astype(f"f{min(P.dtype.itemsize, 8)}")

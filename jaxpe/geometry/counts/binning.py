@@ -43,12 +43,12 @@ def bin_positions(
 
     Raises:
         ValueError: edges that do not rise, or positions outside them. Under `jit` neither is
-            looked at: a position below gets −1, one beyond gets the number of bins.
+            checked: a position below the edges gets −1, a position beyond them the number of bins.
 
     >>> bin_positions(np.array([0, 4, 9]), np.array([0, 1, 5, 10])).tolist()
     [0, 1, 2]
     """
-    edges, positions = _checked(edges), _integers("positions", positions)
+    edges, positions = _checked_edges(edges), _integers("positions", positions)
     if not is_traced(edges, positions) and positions.size:
         numbers = np.asarray(positions)
         least, most = int(numbers.min()), int(numbers.max())
@@ -68,32 +68,32 @@ def _bin_numbers(
 def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> PositionCounts:
     """Counts of positions as counts of bins: tokens `[bins, vocab]`, in folds if they were.
 
-    A bin of several positions holds several tokens of a document. So `per_position` then counts
-    tokens, not documents, and these are not independent: what takes it for a sample size
-    (`noise_floor`, `pair_weights`) trusts it too much, while what compares folds of documents
-    (`split_half_geometry`, `position_geometry_from_counts`) stays right. `documents` stays what it
-    is. Add shards before binning: the check of `+` is for documents.
+    A bin of several positions holds several tokens of a document, so `per_position` then counts
+    tokens, which are not independent. Functions that read it as a sample size (`noise_floor`,
+    `pair_weights`) understate the noise. Functions that compare folds of documents
+    (`split_half_geometry`, `position_geometry_from_counts`) stay right. `documents` does not
+    change. Add shards before binning, because `+` checks counts against the number of documents.
 
     Raises:
         ValueError: edges that are not `[bins + 1]`, rising from 0 to n, as of `position_bins`.
-        OverflowError: a bin with more tokens than its integers hold (2³¹ − 1). Both eagerly only:
-            under `jit` edges are taken as they are, and a cell with more stays at 2³¹ − 1.
+        OverflowError: a bin with more tokens than its integers hold (2³¹ − 1). Both are eager
+            checks: under `jit` edges are not checked, and a cell stops at 2³¹ − 1.
 
     >>> counts = count_tokens(np.array([[0, 1, 1], [0, 0, 1]]), vocab_size=2)
     >>> bin_counts(counts, np.array([0, 1, 3])).tokens.tolist()
     [[2, 0], [1, 3]]
     """
     n = counts.tokens.shape[-2]
-    edges = _checked(edges)
+    edges = _checked_edges(edges)
     if not is_traced(edges) and (edges[0] != 0 or edges[-1] != n):
         raise ValueError(f"edges go from {edges[0]} to {edges[-1]}, not from 0 to n = {n}")
     if not is_traced(edges, counts.tokens):
         _refuse_overflow(counts, np.asarray(edges))
-    return counts._replace(tokens=_binned(counts.tokens, edges))
+    return counts._replace(tokens=_bin_sums(counts.tokens, edges))
 
 
 @jax.jit
-def _binned(tokens: Int[Array, "*folds n vocab"], edges: Int[Array, " edges"]) -> Array:
+def _bin_sums(tokens: Int[Array, "*folds n vocab"], edges: Int[Array, " edges"]) -> Array:
     """`bin_counts` of arrays."""
     bins = len(edges) - 1
     number = jnp.searchsorted(edges, jnp.arange(tokens.shape[-2]), side="right") - 1
@@ -122,7 +122,7 @@ def _geometric_edges(n: int, bins: int) -> np.ndarray:
     return np.append(edges[:-1], n)
 
 
-def _checked(edges: Integer[ArrayLike, " edges"]) -> Array:
+def _checked_edges(edges: Integer[ArrayLike, " edges"]) -> Array:
     edges = _integers("edges", edges)
     if edges.ndim != 1 or len(edges) < 2:
         raise ValueError(f"edges have shape {edges.shape}: pass [bins + 1], two or more")

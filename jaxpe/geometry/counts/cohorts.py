@@ -1,4 +1,4 @@
-"""Cohorts: documents that reach every position, whose composition is the same at all of them."""
+"""Cohorts of documents that reach every position, so that all positions have one composition."""
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +10,10 @@ from jaxpe._core.arrays import ArrayLike
 
 @jax.jit
 def cohort_of(mask: Bool[ArrayLike, "documents n"]) -> Bool[Array, " documents"]:
-    """Documents that have a token at every position where some document has one.
+    """Mask of the documents that have a token at every position where any document has one.
 
-    Composition is the same at all positions then, and the counts are equal. What is found is of
-    these documents alone.
+    All positions then have the same documents and equal counts. Findings hold for these documents
+    alone.
 
     >>> cohort_of(np.array([[True, True], [True, False]])).tolist()
     [True, False]

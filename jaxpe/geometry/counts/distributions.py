@@ -29,8 +29,9 @@ EmptyPolicy = Literal["drop", "uniform", "zero", "error"]
 class PositionalDistributions(NamedTuple):
     """Distributions over the vocabulary, one for each position, with a mask of positions present.
 
-    Rows are on the simplex, or zeros where not present or under the policy "zero". A position that
-    is not present takes no part in any mean, centring, rank, stress or rate downstream.
+    Rows are on the simplex. They are zeros at absent positions and at empty ones under the policy
+    "zero". A position that is not present takes no part in any mean, centring, rank, stress or rate
+    downstream.
 
     Attributes:
         probabilities: float `[..., n, vocab]`, a distribution for each position.
@@ -52,8 +53,8 @@ def positional_distributions(
     Args:
         counts: `PositionCounts` (folds are summed) or an array `[n, vocab]`.
         empty: treatment of a position without a single token. "drop": absent, by a mask, so that
-            shapes stay static. "uniform": the uniform distribution (what Cirrincione 2026 does; it
-            counts as structure). "zero": a row of zeros that takes part. "error": refused; not
+            shapes stay static. "uniform": the uniform distribution, as in Cirrincione (2026); it
+            counts as structure. "zero": a row of zeros that takes part. "error": refused; not
             available under `jit`, where counts cannot be looked at.
         smoothing: α ≥ 0 added to every cell (Lidstone).
 
@@ -89,10 +90,10 @@ def _frequencies(
 
 
 def as_distributions(mu: PositionalDistributions | ArrayLike) -> PositionalDistributions:
-    """A plain array `[n, vocab]` means that every position is present.
+    """Positional distributions from an array `[n, vocab]`, in which every position is present.
 
-    Rows of positions present must be at least 0 and sum to 1 within 1 %, or be 0 altogether, as
-    under the policy "zero". Others are refused, and NaN inside `jit`.
+    Rows of present positions must be at least 0 and sum to 1 within 1 %. Rows of zeros pass, as the
+    policy "zero" makes them. Other rows raise an error, and become NaN inside `jit`.
     """
     check_distributions(mu)
     if hasattr(mu, "_fields") and not isinstance(mu, PositionalDistributions):

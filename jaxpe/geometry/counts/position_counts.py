@@ -1,7 +1,7 @@
 """Tokens to counts: how often each token stands at each position.
 
-Everything statistical starts from here. Counts add, so shards, machines and days merge with `+`;
-kept in folds of documents, they are enough for split halves and resampling without the text.
+All statistics start from counts. Counts add, so shards, machines and days merge with `+`. In folds
+of documents, they suffice for split halves and resampling without the text.
 """
 
 import math
@@ -32,9 +32,8 @@ class PositionCounts(NamedTuple):
             Always 0 for counts made eagerly, where such an id is an error.
 
     `a + b` merges the counts of two disjoint sets of documents. A cell never exceeds `documents`,
-    so int32 holds 2³¹ − 1 documents. No count wraps: eagerly what is beyond raises `OverflowError`;
-    under `jit`, where nothing can be raised, sums stay at 2³¹ − 1 and documents beyond that many
-    are not counted.
+    so int32 holds 2³¹ − 1 documents. No count wraps: larger counts raise `OverflowError`. Under
+    `jit`, which cannot raise, sums stop at 2³¹ − 1 and further documents are not counted.
     """
 
     tokens: Int[Array, "*folds n vocab"]
@@ -80,10 +79,10 @@ def count_tokens(
         repeats: number of times that each document counts (a bootstrap resample), at least 0; once
             when absent.
 
-    Ids outside the vocabulary in `exclude` raise `ValueError`. Eagerly, so do those in `ids` and
-    negative repeats, and more than 2³¹ − 1 documents raise `OverflowError`. Under `jit` or `vmap`,
-    where values cannot be looked at, such ids are left out and counted in `dropped`, negative
-    repeats are 0, and documents beyond are left out.
+    Ids outside the vocabulary in `exclude` raise `ValueError`. Eagerly, such ids in `ids` and
+    negative repeats raise it too, and more than 2³¹ − 1 documents raise `OverflowError`. Under
+    `jit` or `vmap`, where values cannot be read, such ids are left out and counted in `dropped`.
+    Negative repeats are then 0, and further documents are left out.
 
     >>> counts = count_tokens(np.array([[0, 1], [0, 2]]), vocab_size=3)
     >>> counts.tokens.tolist()
@@ -95,11 +94,11 @@ def count_tokens(
         raise ValueError("groups only decide the folds: pass folds too, such as folds=16")
     ids, mask = checked_ids(ids, mask, vocab_size, exclude)
     empty = empty_counts(length=ids.shape[1], vocab_size=vocab_size, folds=folds)
-    return _added(empty, ids, mask, exclude, groups, repeats)
+    return _updated_counts(empty, ids, mask, exclude, groups, repeats)
 
 
 def empty_counts(*, length: int, vocab_size: int, folds: int | None = None) -> PositionCounts:
-    """Counts of no documents, to which `add_documents` adds.
+    """Counts of no documents, the start of a stream for `add_documents`.
 
     >>> empty_counts(length=4, vocab_size=3).tokens.shape
     (4, 3)
@@ -109,7 +108,7 @@ def empty_counts(*, length: int, vocab_size: int, folds: int | None = None) -> P
     if folds is not None:
         check_size("folds", folds, each=max(length * vocab_size, 1))
     shape = (length, vocab_size) if folds is None else (folds, length, vocab_size)
-    # Three arrays: one that stood for two leaves could not be given away.
+    # Three arrays: an array shared by two leaves could not be donated.
     documents, dropped = (jnp.array(np.zeros((), np.int32)) for _ in range(2))
     return PositionCounts(jnp.zeros(shape, jnp.int32), documents, dropped)
 
@@ -125,9 +124,9 @@ def add_documents(
 ) -> PositionCounts:
     """Counts with a batch of documents added: `count_tokens` of a stream, batch by batch.
 
-    In place where the counts are given away, `jax.jit(add_documents, donate_argnums=0)`: then a
-    corpus of any size takes the memory of its counts and of one batch. The counts of all batches,
-    however cut, equal the counts of the whole corpus to the bit.
+    `jax.jit(add_documents, donate_argnums=0)` adds in place, so that a corpus of any size takes the
+    memory of its counts and one batch. However the batches are cut, their counts equal the counts
+    of the whole corpus to the bit.
 
     Arguments are as in `count_tokens`; length, vocabulary and folds are taken from `counts`.
 
@@ -144,31 +143,32 @@ def add_documents(
             f"ids have shape {ids.shape}, the counts have {length} positions: pass ids "
             f"[documents, {length}]"
         )
-    return _added(counts, ids, mask, exclude, groups, repeats)
+    return _updated_counts(counts, ids, mask, exclude, groups, repeats)
 
 
-def _added(counts, ids, mask, exclude, groups, repeats) -> PositionCounts:
-    """Counts and documents that were checked, as one."""
+def _updated_counts(counts, ids, mask, exclude, groups, repeats) -> PositionCounts:
+    """Counts with a batch of checked documents added."""
     if groups is not None:
         _check_labels("groups", groups, len(ids))
     counts = jax.tree.map(jnp.asarray, counts)
     weight = _weights(counts.documents, len(ids), repeats)
-    tokens, documents, outside = _tallied(counts, ids, mask, weight, groups, exclude=tuple(exclude))
+    tokens, documents, outside = _tallies(counts, ids, mask, weight, groups, exclude=tuple(exclude))
     dropped = counts.dropped
-    if is_traced(ids, mask):  # else they were refused
+    if is_traced(ids, mask):  # eagerly they raised
         dropped = add_counts(dropped, outside, "dropped tokens")
     return PositionCounts(tokens, documents, dropped)
 
 
 @partial(jax.jit, static_argnames="exclude")
-def _tallied(
+def _tallies(
     counts: PositionCounts, ids, mask, weight: Array, groups, *, exclude: tuple[int, ...]
 ) -> tuple[Array, Array, Array]:
-    """Tokens, documents and how many tokens are outside the vocabulary."""
+    """Tokens, documents and the number of tokens outside the vocabulary."""
     *_, length, vocab_size = counts.tokens.shape
     inside = (ids >= 0) & (ids < vocab_size)
     counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
-    # Left out means sent past the end, where mode="drop" ignores it; a negative index would wrap.
+    # Excluded tokens get an index past the end, which mode="drop" ignores; a negative index would
+    # wrap.
     token = jnp.where(counted, ids, vocab_size).astype(jnp.int32)
     row = jnp.arange(length, dtype=jnp.int32)[None, :]
     if counts.tokens.ndim == 3:
@@ -212,7 +212,7 @@ def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"
         )
     if not is_traced(counted, weight):
         return weight
-    return _cut(weight, jnp.asarray(most, counted.dtype) - counted)
+    return _truncated_weights(weight, jnp.asarray(most, counted.dtype) - counted)
 
 
 def _exact_sum(values: np.ndarray) -> int:
@@ -222,7 +222,7 @@ def _exact_sum(values: np.ndarray) -> int:
 
 
 def _checked_repeats(repeats, documents: int) -> ArrayLike:
-    """Integers, one for each document, and none negative where they can be looked at."""
+    """Integers, one for each document; negative ones raise an error unless traced."""
     _check_labels("repeats", repeats, documents)
     if is_traced(repeats):
         return repeats
@@ -232,14 +232,14 @@ def _checked_repeats(repeats, documents: int) -> ArrayLike:
     return values
 
 
-def _cut(weight: Int[Array, " documents"], room: Array) -> Int[Array, " documents"]:
+def _truncated_weights(weight: Int[Array, " documents"], room: Array) -> Int[Array, " documents"]:
     """Weights whose sum is at most `room`: the last ones are cut, then 0."""
     unsigned = jnp.dtype(f"uint{8 * weight.dtype.itemsize}")
     before = jnp.cumsum(weight.astype(unsigned), dtype=unsigned) - weight.astype(unsigned)
-    left = room.astype(unsigned)
+    remaining = room.astype(unsigned)
     # A sum passes `room` before it wraps around, since every weight is less than half of the range.
-    full = lax.cummax((before > left).astype(jnp.int32)) > 0
-    cut = jnp.where(full, 0, jnp.minimum(weight.astype(unsigned), left - before))
+    full = lax.cummax((before > remaining).astype(jnp.int32)) > 0
+    cut = jnp.where(full, 0, jnp.minimum(weight.astype(unsigned), remaining - before))
     return cut.astype(weight.dtype)
 
 
@@ -337,11 +337,12 @@ class StackedCorpora(NamedTuple):
 def stack_corpora(
     corpora: Sequence[tuple[Integer[ArrayLike, "..."], Bool[ArrayLike, "..."] | None]],
 ) -> StackedCorpora:
-    """Pad corpora, pairs of ids `[documents, n]` and a mask or None, to the largest and stack them.
+    """Corpora of different sizes, padded to the largest and stacked.
+
+    Each corpus is a pair of ids `[documents, n]` and a mask or None.
 
     Raises:
-        ValueError: without a corpus, for ids that are no matrix of integers, or a mask of another
-            shape.
+        ValueError: no corpus, ids that are no matrix of integers, or a mask of another shape.
 
     >>> stacked = stack_corpora([(np.array([[1, 2], [2, 2]]), None), (np.array([[0, 1, 1]]), None)])
     >>> count = lambda ids, mask, repeats: count_tokens(
@@ -388,7 +389,7 @@ def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
     """Counts in fewer folds: fold f is added to fold f modulo their number.
 
     Raises:
-        ValueError: counts that are in no multiple of so many folds.
+        ValueError: counts whose number of folds is no multiple of `folds`.
 
     >>> counts = empty_counts(length=2, vocab_size=3, folds=8)
     >>> regroup_folds(counts, folds=4).tokens.shape
@@ -410,11 +411,11 @@ def permute_within_documents(
     exclude: Sequence[int] = (),
     groups: Integer[ArrayLike, " documents"] | None = None,
 ) -> Integer[Array, "documents n"]:
-    """Shuffle each document's counted tokens among the places they hold; the rest stay.
+    """Shuffle the counted tokens within each document; masked and excluded ones stay.
 
-    Only the order is destroyed: the null hypothesis "position tells nothing about the token, given
-    the document". Copies of a document (and the documents of a group) are shuffled alike: ten
-    copies are one piece of evidence before the shuffle and have to be one after it.
+    This is the null hypothesis "position tells nothing about the token, given the document". Copies
+    of a document, and documents of a group, are shuffled alike: ten copies are one piece of
+    evidence before the shuffle and stay one after it.
 
     >>> key = jax.random.key(0)
     >>> sorted(permute_within_documents(key, np.array([[3, 1, 2]]))[0].tolist())
@@ -432,10 +433,10 @@ def permute_by_label(
     moves: Bool[Array, "documents n"],
     labels: UInt32[Array, " documents"],
 ) -> Integer[Array, "documents n"]:
-    """Permute ids where they move; rows of one label by one permutation."""
-    # One sort of words [noise | place] orders a document's places at random, those that stay
-    # last; sorting single words is several times faster on CPU than an argsort. Equal noise (odds
-    # of 2^-19 for a pair, at 4,096 places) leaves that pair in order.
+    """Permute the ids where `moves` is true; rows of one label share a permutation."""
+    # One sort of integers [noise | position] shuffles a document's positions, fixed ones last. On
+    # CPU sorting integers is several times faster than an argsort. Equal noise (probability 2^-19
+    # for a pair, at 4,096 positions) leaves that pair in order.
     n = ids.shape[1]
     bits = np.uint32(max(n - 1, 1).bit_length())
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, labels)
@@ -451,7 +452,7 @@ def permute_by_label(
 def checked_ids(
     ids, mask, vocab_size: int, exclude: Sequence[int] = ()
 ) -> tuple[ArrayLike, ArrayLike]:
-    """Ids and mask as arrays of one shape, refused when they cannot be what the caller meant."""
+    """Ids and mask as arrays of one shape; raises for ids or masks that cannot be meant."""
     check_size("vocab_size", vocab_size)
     beyond = [token for token in exclude if not 0 <= token < vocab_size]
     if beyond:
@@ -462,8 +463,8 @@ def checked_ids(
     ids, mask = _ids_and_mask(ids, mask)
     if not is_traced(ids, mask):
         _refuse_outside(ids, mask, vocab_size)
-    # Those of the host stay there: what they are handed to is a program, which takes them.
-    return _widened(ids), mask
+    # Host arrays stay on the host: the jitted functions that follow transfer them.
+    return _wide_ids(ids), mask
 
 
 def _ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
@@ -502,7 +503,7 @@ def _check_labels(name: str, values: ArrayLike, documents: int) -> None:
 def _refuse_outside(ids, mask, vocab_size: int) -> None:
     """Raise on the first unmasked id outside the vocabulary."""
     values = np.asarray(ids)
-    # The usual, clean case is settled by two passes over the ids without a temporary.
+    # Two passes without a temporary array settle the common case of valid ids.
     if values.size == 0 or (values.min() >= 0 and values.max() < vocab_size):
         return
     bad = ((values < 0) | (values >= vocab_size)) & np.asarray(mask)
@@ -531,16 +532,16 @@ def scatter_add(
     return counts.reshape(-1).at[index].add(weights, mode="drop").reshape(counts.shape)
 
 
-def _widened(ids: ArrayLike) -> ArrayLike:
+def _wide_ids(ids: ArrayLike) -> ArrayLike:
     """Ids of at least 32 bits: in uint8 a vocabulary of 256 would wrap to 0."""
     return ids.astype(jnp.int32) if jnp.iinfo(ids.dtype).bits < 32 else ids
 
 
 def _is_excluded(ids: ArrayLike, exclude: Sequence[int]) -> Array:
     """Mask of the ids that are among a few excluded ones."""
-    ids, excluded = jnp.asarray(_widened(ids)), jnp.zeros(ids.shape, bool)
+    ids, excluded = jnp.asarray(_wide_ids(ids)), jnp.zeros(ids.shape, bool)
     limits = jnp.iinfo(ids.dtype)
     for token in exclude:
-        if limits.min <= token <= limits.max:  # others are no id
+        if limits.min <= token <= limits.max:  # other exclusions match no id
             excluded = excluded | (ids == jnp.asarray(token, ids.dtype))
     return excluded

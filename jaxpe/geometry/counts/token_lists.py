@@ -1,9 +1,9 @@
-"""Tokens in lists by word: counts in folds without their empty cells, and with their documents.
+"""Lists of tokens by word: counts in folds without empty cells, with their documents.
 
 A table in folds, `[folds, n, vocab]`, is larger than the documents it is made of. Frequent words
 are dealt to blocks of the vocabulary, each of which becomes a dense table in turn. By Zipf's law
-most words are rare: in the built-in corpus five in six have at most 12 tokens. A column of
-a table costs as much for them as for any other, and the pairs of their tokens are far fewer.
+most words are rare: in the built-in corpus five in six have at most 12 tokens. For them pairs of
+tokens are summed, which are far fewer than the cells of a column.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,13 +26,13 @@ from jaxpe.geometry.counts.position_counts import (
     permute_by_label,
 )
 
-# Pairs grow as the square of the tokens: beyond, columns are cheaper. Measured on a CPU.
+# Pairs grow as the square of the tokens; for more tokens columns are cheaper (measured on a CPU).
 MOST_RARE = 12
-_RARE_PAIRS = 2**17  # that are made at a time
-_TABLE = 2**20  # cells of a table in folds: beyond, memory is asked of the system each time
-_NARROWEST = 128  # columns of a table, however many positions
-_CHUNK = 2**14  # tokens that are added to a table at a time
-# Sizes of arrays at least, so that programs of one small corpus serve others.
+_RARE_PAIRS = 2**17  # pairs computed at a time
+_TABLE = 2**20  # cells of a table in folds; larger blocks are allocated by the system each time
+_NARROWEST = 128  # least number of columns of a table, for any number of positions
+_CHUNK = 2**14  # tokens added to a table at a time
+# Least sizes of arrays, so that small corpora share compiled programs.
 _FEW_WORDS, _FEW_RARE, _FEW_TOKENS = 16, 64, 256
 
 
@@ -116,7 +116,7 @@ class Documents(NamedTuple):
 class TokenLists(NamedTuple):
     """Counts in folds of documents, as lists of tokens by word; a pytree.
 
-    They stand for `PositionCounts` in estimates from split halves, and take a fraction of the time.
+    Estimates from split halves take them instead of `PositionCounts`, in a fraction of the time.
     Words of a single fold are left out: products of halves are 0 for them.
 
     Attributes:
@@ -142,12 +142,12 @@ class TokenLists(NamedTuple):
             raise ValueError("lists of counts have no documents: pass token_lists(ids, ...)")
         if not self.documents.counted.size:
             return self
-        frequent, rare = _shuffled(self.frequent, self.rare, self.documents, key)
+        frequent, rare = _shuffled_lists(self.frequent, self.rare, self.documents, key)
         return self._replace(frequent=frequent, rare=rare)
 
 
 @jax.jit
-def _shuffled(
+def _shuffled_lists(
     frequent: FrequentWords, rare: RareWords | None, documents: Documents, key: Array
 ) -> tuple[FrequentWords, RareWords | None]:
     counted = documents.counted
@@ -172,7 +172,7 @@ def token_lists(
 ) -> TokenLists:
     """List the tokens of documents by word, for split halves of documents and of their shuffles.
 
-    Under `jit`, where words cannot be looked at, all are in one block.
+    Under `jit`, where words cannot be read, all are in one block.
 
     Args:
         ids, vocab_size, mask, exclude, folds, groups: arguments of `count_tokens`.
@@ -196,8 +196,8 @@ def token_lists(
         np.ones(len(position), np.int32),
         document,
     )
-    lists, of_frequent, of_rare = _listed(cells, per_position, vocab_size)
-    documents = Documents(of_frequent, of_rare, labels, counted)  # pyrefly: ignore
+    lists, frequent_documents, rare_documents = _split_lists(cells, per_position, vocab_size)
+    documents = Documents(frequent_documents, rare_documents, labels, counted)  # pyrefly: ignore
     return lists._replace(documents=documents)
 
 
@@ -229,7 +229,7 @@ def listed_counts(counts: PositionCounts) -> TokenLists:
     flat = np.flatnonzero(tokens != 0)  # booleans are searched several times faster
     fold, position, word = np.unravel_index(flat, tokens.shape)
     cells = _Cells(fold, position, word, tokens.reshape(-1)[flat])
-    return _listed(cells, jnp.asarray(counts.per_position), tokens.shape[-1])[0]
+    return _split_lists(cells, jnp.asarray(counts.per_position), tokens.shape[-1])[0]
 
 
 class _Cells(NamedTuple):
@@ -242,22 +242,22 @@ class _Cells(NamedTuple):
     document: np.ndarray | None = None
 
     def chosen(self, words: np.ndarray) -> tuple["_Cells", int]:
-        """Tokens of some words, bool `[words]`, which are numbered anew; and how many words."""
+        """Tokens of the words in a mask `[words]`, numbered anew, and the number of words."""
         chosen, number = words[self.word], np.cumsum(words) - 1
         cells = jax.tree.map(lambda x: x[chosen], self)
         return cells._replace(word=number[cells.word]), int(words.sum())
 
 
-def _listed(
+def _split_lists(
     cells: _Cells, per_position: Array, vocab_size: int
 ) -> tuple[TokenLists, Array | None, Array | None]:
-    """Lists of frequent and of rare words of several folds, and the documents of both."""
+    """Lists of the frequent and rare words that occur in several folds, and their documents."""
     folds, n = per_position.shape
-    seen = np.zeros((folds, vocab_size), bool)
-    seen[cells.fold, cells.word] = True
+    occurs = np.zeros((folds, vocab_size), bool)
+    occurs[cells.fold, cells.word] = True
     number = np.bincount(cells.word, minlength=vocab_size)
-    # Of a word in a single fold one of two halves has none, and products of the halves are 0.
-    shared = seen.sum(axis=0) > 1
+    # A word in a single fold is missing in one of two halves, so its products are 0.
+    shared = occurs.sum(axis=0) > 1
     rare = shared & (number <= MOST_RARE)
     frequent, document = _frequent(*cells.chosen(shared & ~rare), folds=folds, length=n)
     slots, rare_document = _rare(*cells.chosen(rare)) if rare.any() else (None, None)
@@ -273,7 +273,7 @@ def _frequent(
     width = -(-words // blocks)
     columns = dealt_columns(np.bincount(cells.word, minlength=words), blocks, width)
     block, column = np.divmod(columns, width)
-    number = block.astype(np.min_scalar_type(blocks))[cells.word]  # few bits are sorted soonest
+    number = block.astype(np.min_scalar_type(blocks))[cells.word]  # few bits sort fastest
     order = np.argsort(number, kind="stable")
     bounds = np.append(0, np.cumsum(np.bincount(number, minlength=blocks)))
     slots = _slots(rounded_size(max(len(order), _FEW_TOKENS)))
@@ -290,6 +290,7 @@ def _frequent(
 
 
 def _rare(cells: _Cells, words: int) -> tuple[RareWords, Array | None]:
+    """Rare words in columns of `MOST_RARE` slots, cut into blocks of about `_RARE_PAIRS` pairs."""
     number = np.bincount(cells.word, minlength=words)
     order = np.argsort(cells.word, kind="stable")
     rounded = rounded_size(max(words, _FEW_RARE), steps=4)
@@ -310,12 +311,12 @@ def _rare(cells: _Cells, words: int) -> tuple[RareWords, Array | None]:
 
 
 def _chunk_size(slots: int) -> int:
-    """Tokens that are added at a time: what `_slots` leaves behind the last token."""
+    """Tokens added at a time, which is also the room that `_slots` leaves after the last token."""
     return min(_CHUNK, slots // 2)
 
 
 def _slots(tokens: int) -> int:
-    """Slots for so many tokens, so that a chunk that begins with any of them is inside."""
+    """Slots for so many tokens, with room for a chunk that begins at the last of them."""
     return tokens + min(_CHUNK, tokens)
 
 

@@ -1,1 +1,1 @@
-"""Distances between positions, and what they are scored by."""
+"""Distances between positions, and the stress that scores them."""

@@ -1,8 +1,8 @@
 """Distances between positions, zero-safe and without cancellation, and their Gram matrix.
 
-Float32 holds the squares of 1e-18 to 1e18, smaller ones are 0 and larger ones inf, of which other
-functions make inf or NaN: bring coordinates of another size to about 1 first. Where numbers are
-known, as outside `jit`, those beyond 3e-16 to 6e15 are refused (1e-146 to 1e146 in float64).
+Float32 holds the squares of 1e-18 to 1e18: smaller ones are 0, larger ones inf, and results inf or
+NaN. Scale coordinates of another size to about 1 first. Outside `jit`, magnitudes beyond 3e-16 to
+6e15 raise an error (1e-146 to 1e146 in float64).
 """
 
 from typing import Any, NamedTuple
@@ -27,15 +27,15 @@ from jaxpe.geometry.checks import (
 from jaxpe.geometry.checks import floating as floating
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 
-# Up to this many differences x_ik − x_jk are formed outright, which is exact; beyond, distances
-# come from centred inner products, which is a matrix product.
+# Up to this many differences x_ik − x_jk are computed directly, which is exact. Larger inputs use
+# centred inner products, by a matrix product.
 _DIFFERENCES = 2**22
 
 Probabilities = PositionalDistributions | Float[ArrayLike, "n vocab"]
 
 
 class Distances(NamedTuple):
-    """A symmetric matrix of distances, 0 for absent positions, and which take part.
+    """A symmetric matrix of distances with a mask of positions; 0 for absent ones.
 
     `D[i, j]`, `D.shape` and `np.asarray(D)` refer to the matrix.
 
@@ -68,11 +68,11 @@ def hellinger_distances(mu: Probabilities) -> Distances:
     """Hellinger distances d_H(μ_i, μ_j) = ‖√μ_i − √μ_j‖, in [0, √2] (no factor 1/√2).
 
     Eq. (3) of Cirrincione (2026). It is the chord between points of the unit sphere; the geodesic
-    is `fisher_rao_distances`. The derivative with respect to a probability of zero is infinite
-    and is defined as 0 here.
+    is `fisher_rao_distances`. The derivative with respect to a probability of zero is infinite, and
+    is defined as 0.
 
-    Rows must be at least 0 and sum to 1 within 1 %; a row of zeros passes (policy "zero"). Others
-    are refused, and NaN inside `jit`. So do all functions of distributions.
+    Rows must be at least 0 and sum to 1 within 1 %; a row of zeros passes (policy "zero"). Other
+    rows raise an error, and become NaN inside `jit`. All functions of distributions check this.
 
     Raises:
         ValueError: rows that are no distributions, such as counts: pass
@@ -114,9 +114,9 @@ def euclidean_distances(
 ) -> Distances:
     """Euclidean distances ‖x_i − x_j‖ between rows.
 
-    Small inputs are differenced outright. Large ones use inner products of the centred rows at
-    the highest matrix precision; there a distance below √(16·eps)·√(‖x_i‖² + ‖x_j‖²) (centred
-    norms) is below rounding and is 0. The derivative at coincident points is 0.
+    Small inputs are differenced directly. Large ones use inner products of the centred rows at the
+    highest matrix precision, where a distance below √(16·eps)·√(‖x_i‖² + ‖x_j‖²) (centred norms) is
+    below rounding and is 0. The derivative at coincident points is 0.
 
     >>> euclidean_distances(np.array([[0.0, 3.0], [4.0, 0.0]])).values.tolist()
     [[0.0, 5.0], [5.0, 0.0]]
@@ -143,7 +143,7 @@ def distances_from_gram(
 ) -> Distances:
     """Distances √(B_ii + B_jj − 2 B_ij) of points with centred inner products B.
 
-    What is below √(16·eps·(B_ii + B_jj)) is below rounding and becomes 0, with derivative 0.
+    Distances below √(16·eps·(B_ii + B_jj)) are rounding errors and become 0, with derivative 0.
 
     >>> distances_from_gram(np.array([[1.0, -1.0], [-1.0, 1.0]])).values.tolist()
     [[0.0, 2.0], [2.0, 0.0]]
@@ -168,7 +168,7 @@ def distances_from_products(
     column_norms: Float[Array, " m"],
     counted: Bool[Array, "n m"],
 ) -> Float[Array, "n m"]:
-    """√(‖x_i‖² + ‖y_j‖² − 2⟨x_i, y_j⟩) of pairs counted; 0 as in `distances_from_gram`."""
+    """√(‖x_i‖² + ‖y_j‖² − 2⟨x_i, y_j⟩), and 0 below rounding as in `distances_from_gram`."""
     sums = row_norms[:, None] + column_norms[None, :]
     squared = sums - 2.0 * products
     unresolved = ~counted | (squared <= 16.0 * jnp.finfo(products.dtype).eps * sums)
@@ -178,7 +178,7 @@ def distances_from_products(
 def gram_matrix(D: Distances | Real[ArrayLike, "n n"]) -> Float[Array, "n n"]:
     """Doubly centred Gram matrix B = −½ H D² H over the positions present: Eq. (5).
 
-    For Hellinger distances `hellinger_gram` gets the same from √μ without cancellation.
+    For Hellinger distances `hellinger_gram` computes it from √μ without cancellation.
 
     >>> gram_matrix(np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
@@ -213,15 +213,15 @@ def hellinger_gram(mu: Probabilities) -> Float[Array, "n n"]:
 
 
 def as_distances(D: Distances | ArrayLike) -> Distances:
-    """A plain array `[n, n]` means that every position is present.
+    """Distances from an array `[n, n]`, in which every position is present.
 
-    What stands in rows and columns of absent positions is set to 0, even NaN. The rest must be
-    finite, at least 0 and symmetric, with a diagonal of 0, to a thousandth of the largest distance.
-    A matrix that is not is refused, up to 4,096 positions, and all NaN inside `jit`, where numbers
-    are unknown. So do all functions of a matrix of distances.
+    Rows and columns of absent positions become 0, even where they are NaN. The rest must be finite,
+    at least 0 and symmetric, with a diagonal of 0, to a thousandth of the largest distance. Another
+    matrix of up to 4,096 positions raises an error, and becomes NaN inside `jit`. All functions of
+    a matrix of distances check this.
 
     Raises:
-        ValueError: a matrix of another shape, or one that holds no distances.
+        ValueError: a matrix of another shape, or with numbers that are no distances.
 
     >>> as_distances(np.array([[0.0, 1.0], [1.0, 0.0]])).present.tolist()
     [True, True]
@@ -239,16 +239,16 @@ def _as_distances(D: Distances | ArrayLike) -> Distances:
     return Distances(nan_unless_distances(values), present)
 
 
-def refuse_tuple(value: Any, what: str, wanted: str) -> None:
-    """Raise for a result in place of an array, with what of it was perhaps meant."""
+def refuse_tuple(value: Any, what: str, expected: str) -> None:
+    """Raise for a result instead of an array, and name the field to pass."""
     if not isinstance(value, tuple):
         return
-    meant = f"pass {wanted}"
+    remedy = f"pass {expected}"
     if isinstance(value, PositionalDistributions):
-        meant = "pass hellinger_distances(mu) for distances, hellinger_points(mu) for points"
+        remedy = "pass hellinger_distances(mu) for distances, hellinger_points(mu) for points"
     elif hasattr(value, "distances"):
-        meant = "pass its .distances"
-    raise ValueError(f"{what} are {type(value).__name__}: {meant}")
+        remedy = "pass its .distances"
+    raise ValueError(f"{what} are {type(value).__name__}: {remedy}")
 
 
 def pair_mask(present: Bool[Array, " n"]) -> Bool[Array, "n n"]:
@@ -258,11 +258,11 @@ def pair_mask(present: Bool[Array, " n"]) -> Bool[Array, "n n"]:
 
 
 def hellinger_roots(mu: Probabilities) -> tuple[Float[Array, "n vocab"], Bool[Array, " n"]]:
-    """The points √μ_i and who is present; 0 in absent rows.
+    """The points √μ_i and the positions present; 0 in absent rows.
 
-    Probabilities are quotients, known to a few units in the last place. A column of √μ that varies
-    by no more is made constant: of equal distributions all that is left would be that rounding, and
-    a rank or a stress would be one of it.
+    Probabilities are quotients, exact to a few units in the last place. A column of √μ that varies
+    by no more is made constant: otherwise the rank and stress of equal distributions would be a
+    rank and a stress of rounding errors.
     """
     mu = as_distributions(mu)
     return _roots(*mu), mu.present
@@ -276,7 +276,7 @@ def _roots(
     roots = jnp.where(present[:, None], safe_sqrt(probabilities), 0.0)
     rounding = 4.0 * float(jnp.finfo(roots.dtype).eps)
     constant, first = _constant_columns(roots, present, tolerance=rounding)
-    # Added, so that derivatives stay what they are.
+    # Added as a difference, so that derivatives do not change.
     return roots + jax.lax.stop_gradient(jnp.where(present[:, None] & constant, first - roots, 0.0))
 
 
@@ -284,13 +284,13 @@ def _roots(
 def centre_rows(points: Float[Array, "n d"], present: Bool[Array, " n"]) -> Float[Array, "n d"]:
     """Rows minus the mean of the rows present; absent rows become 0."""
     points = jnp.where(present[:, None], points, 0.0)
-    # A column that is constant counts from there: it then is 0 exactly, where its mean, rounded,
-    # would leave rounding errors of which ranks and shares would be judged. Derivatives stay.
+    # Constant columns are centred at their value, which gives exactly 0. A rounded mean would leave
+    # rounding errors, which ranks and shares would count. Derivatives do not change.
     constant, first = _constant_columns(points, present)
     points = jnp.where(present[:, None], points - jnp.where(constant, first, 0.0), 0.0)
     weight = present.astype(points.dtype)
     share = weight / jnp.maximum(jnp.sum(weight), 1.0)
-    # As a product: XLA sums over rows ten times more slowly on CPU.
+    # A product, because on CPU XLA sums over rows ten times more slowly.
     mean = dot(share[None, :], points)
     return jnp.where(present[:, None], points - mean, 0.0)
 
@@ -302,7 +302,7 @@ def _constant_columns(
     if not len(points):
         return jnp.ones((1, points.shape[1]), bool), jnp.zeros((1, points.shape[1]), points.dtype)
     points = jax.lax.stop_gradient(points)
-    # Where all are present XLA would look for the first as it compiles, for 12 s at 131,072 rows.
+    # If all are present, XLA would search for the first at compile time, 12 s for 131,072 rows.
     first = points[jnp.argmax(jax.lax.optimization_barrier(present))][None, :]
     near = jnp.abs(points - first) <= tolerance * jnp.abs(first)  # False for NaN
     return jnp.all(near | ~present[:, None], axis=0, keepdims=True), first

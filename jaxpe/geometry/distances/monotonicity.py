@@ -42,12 +42,12 @@ RowFunction = Callable[..., PyTree]
 
 
 class SampledRate(NamedTuple):
-    """A share of triples, estimated from some.
+    """A share of triples estimated from a sample, with Wilson's interval.
 
     Attributes:
         rate: float in [0, 1].
         low, high: ends of its Wilson interval.
-        triples: int, the comparable triples looked at.
+        triples: int, the comparable triples in the sample.
     """
 
     rate: Float[Array, ""]
@@ -72,8 +72,8 @@ def monotonicity_violation_rate(
     constant, so its derivative is 0. Without a comparable triple it is 0; with NaN or inf it is
     NaN.
 
-    The distances of a `PointCloud`, and of more than 4,096 points, are looked at some rows at a
-    time, in O(n·d) memory; the time still grows as n², and `sampled_violation_rate` does without.
+    The distances of a `PointCloud`, and of more than 4,096 points, are computed some rows at a
+    time, in O(n·d) memory. The time still grows as n²; `sampled_violation_rate` takes less.
 
     Args:
         encoding: coordinates `[n, d]`, a `PointCloud`, or `Distances` (pass `as_distances(D)` for
@@ -81,11 +81,11 @@ def monotonicity_violation_rate(
         present: positions that take part; by default the positions of the encoding.
         tolerance: δ_ij > δ_ik must hold by more than this share of the largest distance. Ties are
             common (equal distributions) and must not be decided by rounding: on SST-2 with the
-            paper's uniform rows, a tolerance of 0 on float64 coordinates gives 25 to 35 %, by
-            machine, in place of 22 %.
-        include_self: whether triples with j = i count, as Section 6.6 of the paper has it. They
-            are never violated, so that the rate is smaller: 22.05 % in place of 22.40 % there.
-            `sampled_violation_rate` is over distinct triples.
+            paper's uniform rows, a tolerance of 0 on float64 coordinates gives 25 to 35 % depending
+            on the machine, instead of 22 %.
+        include_self: whether triples with j = i count, as Section 6.6 of the paper has it. They are
+            never violated, so the rate is smaller: 22.05 % instead of 22.40 % on SST-2.
+            `sampled_violation_rate` takes distinct triples.
 
     >>> monotonicity_violation_rate(np.array([[0.0], [1.0], [2.0]])).item()
     0.0
@@ -107,9 +107,9 @@ def _violation_rate(
     encoding = _row_source(encoding, present)
     present, slack = encoding.present, tolerance * _largest(encoding)
     n = len(present)
-    of_row, numbers = (_violations_of_row, n * n) if n <= _PAIRWISE else (_inversions_of_row, n)
-    inversions, triples = _map_rows(encoding, present, slack, f=of_row, numbers=numbers)
-    # Integers hold each row exactly; their sum over rows may need more than int32 has.
+    row_counts, numbers = (_row_violations, n * n) if n <= _PAIRWISE else (_row_inversions, n)
+    inversions, triples = _map_rows(encoding, present, slack, f=row_counts, numbers=numbers)
+    # Integers are exact for each row; the sum over rows may exceed int32.
     inversions = jnp.sum(jnp.where(present, inversions, 0).astype(slack.dtype))
     triples = jnp.sum(jnp.where(present, triples, 0).astype(slack.dtype))
     if include_self:  # 0 = |i − i| < |i − k| for every k ≠ i
@@ -130,8 +130,8 @@ def sampled_violation_rate(
 ) -> SampledRate:
     """`monotonicity_violation_rate` from triples drawn at random, in O(triples · d) time.
 
-    Triples of positions present are drawn independently; those that are not comparable (equal
-    positions or offsets) are passed over, so the others are uniform over the comparable ones. The
+    Triples of positions present are drawn independently; triples that are not comparable (equal
+    positions or offsets) are skipped, so the rest are uniform over the comparable ones. The
     interval is Wilson's (1927), of width about 2 · √(rate · (1 − rate) / triples) to either side.
 
     Args:
@@ -160,7 +160,7 @@ def sampled_violation_rate(
     near, far, comparable = draw_in_parts(key, encoding, **drawing)
     count = jnp.sum(comparable)
     values = encoding.values if isinstance(encoding, Distances) else encoding.points
-    # What is not finite spoils the rate also when it is not drawn.
+    # Numbers that are not finite make the rate NaN, even if they were not drawn.
     finite = jnp.all(jnp.isfinite(jnp.where(encoding.present[:, None], values, 0.0)))
     slack = tolerance * jnp.max(jnp.maximum(near, far))
     total = count.astype(near.dtype)
@@ -179,9 +179,9 @@ def is_monotone(
 ) -> Bool[Array, ""]:
     """Definition 9: δ_ij ≤ δ_ik for every triple with |i − j| ≤ |i − k| (equality included).
 
-    So positions at equal offsets must lie at equal distances, which the violation rate (strict
-    offsets) does not ask. j = i is included (0 ≤ δ_ik). `tolerance` is a share of the largest
-    distance. False with NaN or inf. Points are taken as in `monotonicity_violation_rate`.
+    So positions at equal offsets must lie at equal distances; the violation rate (strict offsets)
+    does not require it. j = i is included (0 ≤ δ_ik). `tolerance` is a share of the largest
+    distance. False with NaN or inf. Points are treated as in `monotonicity_violation_rate`.
 
     >>> bool(is_monotone(np.arange(4.0)[:, None])), bool(is_monotone(np.arange(4.0)[:, None] ** 2))
     (True, False)
@@ -212,10 +212,10 @@ def _present_encoding(
 def _row_source(
     encoding: Configuration, present: Bool[ArrayLike, " n"] | None
 ) -> Distances | PointCloud:
-    """Source of rows of distances: for few points the matrix of all."""
+    """The source of rows of distances: for few points, their matrix of distances."""
     plain = not isinstance(encoding, Distances | PointCloud)
     encoding = _present_encoding(encoding, present)
-    if not len(encoding.present):  # one that is absent, so that there is a row
+    if not len(encoding.present):  # an absent position, so that there is a row
         return Distances(jnp.zeros((1, 1)), jnp.zeros(1, bool))
     if plain and isinstance(encoding, PointCloud) and len(encoding.present) <= DENSE:
         return euclidean_distances(encoding.points, present=encoding.present)
@@ -251,10 +251,10 @@ def _map_rows(
 
 
 def _largest(encoding: Distances | PointCloud) -> Array:
-    return jnp.max(_map_rows(encoding, f=_largest_of_row))
+    return jnp.max(_map_rows(encoding, f=_row_maximum))
 
 
-def _largest_of_row(delta: Array, i: Array) -> Array:
+def _row_maximum(delta: Array, i: Array) -> Array:
     return jnp.max(delta)
 
 
@@ -286,7 +286,7 @@ def _wilson(rate: Array, count: Array, confidence: float) -> tuple[Array, Array]
     return jnp.maximum(middle - half, 0.0), jnp.minimum(middle + half, 1.0)
 
 
-def _violations_of_row(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
+def _row_violations(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
     """Violations and comparable pairs (j, k) for one i, pair by pair."""
     n, offset = len(delta), jnp.abs(jnp.arange(len(delta)) - i)
     others = present & (offset > 0)
@@ -296,12 +296,12 @@ def _violations_of_row(delta: Array, i: Array, present: Array, slack: Array) -> 
     return jnp.sum(violated, dtype=jnp.int32), jnp.sum(comparable, dtype=jnp.int32)
 
 
-def _inversions_of_row(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
+def _row_inversions(delta: Array, i: Array, present: Array, slack: Array) -> tuple[Array, Array]:
     """Violations and pairs for one i by merge sort, in n log n; slower for few positions."""
-    # The others are listed by offset, the nearer of equal offsets first by distance, so that the
-    # inversions of that list are exactly the violations: equal offsets never invert.
+    # The other positions are sorted by offset, and equal offsets by distance. Then the inversions
+    # of the list are exactly the violations, because equal offsets never invert.
     n = len(delta)
-    # While the pairs of a row fit int32; floats of its distances, nearly exact, beyond.
+    # int32 while the pairs of a row fit; otherwise floats, which are nearly exact.
     number = jnp.dtype(jnp.int32 if n * (n - 1) < 2**31 else delta.dtype)
     offset = jnp.abs(jnp.arange(n) - i)
     others = present & (offset > 0)

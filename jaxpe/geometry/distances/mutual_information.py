@@ -18,7 +18,7 @@ from jaxpe.geometry.mds.classical import ClassicalMDS, classical_mds_from_gram
 from jaxpe.geometry.noise.two_samples import holm_adjusted
 
 EntropyEstimator = Literal["plug-in", "miller-madow", "grassberger"]
-_EQUAL = 0.1  # pairs of documents that are equal by chance, on average, in a whole corpus
+_EQUAL = 0.1  # expected pairs of documents that are equal by chance, in the whole corpus
 
 
 class PositionalInformation(NamedTuple):
@@ -26,12 +26,12 @@ class PositionalInformation(NamedTuple):
 
     Attributes:
         values: estimates in nats, the diagonal 0; NaN where fewer than two documents reach both.
-        null: mean of the estimates where the second token is taken from another document, which
-            leaves no information: the bias of independent positions. 0 without permutations.
-        null_deviation: their standard deviation, at least two permutations; else 0.
+        null: mean of the estimates with the second token from another document, which leaves no
+            information: the bias for independent positions. 0 without permutations.
+        null_deviation: standard deviation of these estimates; 0 below two permutations.
         documents: number of documents that reach both positions, one of each group.
-        p_values: (b + 1)/(m + 1), for m permutations of which b have as much information; NaN
-            without permutations and where there are no values, 1 on the diagonal.
+        p_values: (b + 1)/(m + 1), for m permutations of which b have as much information; 1 on the
+            diagonal, NaN without permutations or a value.
     """
 
     values: Float[Array, "n n"]
@@ -42,7 +42,7 @@ class PositionalInformation(NamedTuple):
 
     @property
     def p_adjusted(self) -> Float[Array, "n n"]:
-        """p-values adjusted by Holm for the number of pairs of positions (`holm_adjusted`).
+        """p-values with Holm's correction for the number of pairs of positions (`holm_adjusted`).
 
         With fewer than 20 permutations for each pair of positions, none can be below 0.05.
         """
@@ -55,8 +55,8 @@ class PositionalInformation(NamedTuple):
     def corrected(self) -> Float[Array, "n n"]:
         """Estimates less the null: the excess over independent positions.
 
-        Dependent tokens fill fewer cells than independent ones, so that the null takes too much
-        where text is sparse. `p_adjusted` says whether there is information.
+        Dependent tokens fill fewer cells than independent ones, so the null subtracts too much
+        where text is sparse. `p_adjusted` tells whether there is any information.
         """
         return self.values - self.null
 
@@ -64,7 +64,7 @@ class PositionalInformation(NamedTuple):
 def entropy(
     counts: Num[ArrayLike, "... k"], *, estimator: EntropyEstimator = "grassberger"
 ) -> Float[Array, "..."]:
-    """Entropy in nats of the distribution that counts over k outcomes were drawn from.
+    """Entropy in nats, estimated from counts over k outcomes.
 
     With N = Σ n and K outcomes seen:
 
@@ -73,15 +73,15 @@ def entropy(
     - grassberger: log N − (1/N) Σ n G(n), G(n) = ψ(n) + (−1)ⁿ(ψ((n + 1)/2) − ψ(n/2))/2
       (Grassberger 2003), of less bias where most outcomes are seen a few times.
 
-    0 where nothing was counted. Derivatives are those at fixed K, and 0 for outcomes not seen.
+    It is 0 without counts. Derivatives are taken at fixed K, and are 0 for outcomes not seen.
 
     Args:
-        counts: finite counts, none negative; else refused, and NaN inside `jit`. Fractions count
-            under plug-in and miller-madow, and are NaN under grassberger.
+        counts: finite counts, at least 0; others raise an error, and give NaN inside `jit`.
+            Fractions are valid for plug-in and miller-madow, and give NaN for grassberger.
         estimator: one of the three.
 
     Raises:
-        ValueError: for an unknown estimator.
+        ValueError: an unknown estimator.
 
     >>> [round(entropy(np.array([2, 1, 1]), estimator=e).item(), 4)
     ...  for e in ("plug-in", "miller-madow", "grassberger")]
@@ -101,18 +101,18 @@ def _entropy(counts: Num[ArrayLike, "... k"], estimator: EntropyEstimator) -> Fl
     counted = jnp.all((n >= 0) & (n < jnp.inf), axis=-1)
     if estimator == "grassberger":
         counted &= jnp.all(n == jnp.round(n), axis=-1)
-    seen = n > 0
-    n = jnp.where(seen, n, 1.0)  # log and ψ of nothing are never asked for
-    total = jnp.sum(jnp.where(seen, n, 0.0), axis=-1)
+    occurs = n > 0
+    n = jnp.where(occurs, n, 1.0)  # avoids log and ψ of 0
+    total = jnp.sum(jnp.where(occurs, n, 0.0), axis=-1)
     some = jnp.where(total > 0, total, 1.0)
     if estimator == "grassberger":
         sign = 1.0 - 2.0 * (jnp.round(n) % 2)
         term = n * (digamma(n) + sign * (digamma((n + 1) / 2) - digamma(n / 2)) / 2)
     else:
         term = n * jnp.log(n)
-    estimate = jnp.log(some) - jnp.sum(jnp.where(seen, term, 0.0), axis=-1) / some
+    estimate = jnp.log(some) - jnp.sum(jnp.where(occurs, term, 0.0), axis=-1) / some
     if estimator == "miller-madow":
-        estimate += (jnp.sum(seen, axis=-1, dtype=n.dtype) - 1) / (2 * some)
+        estimate += (jnp.sum(occurs, axis=-1, dtype=n.dtype) - 1) / (2 * some)
     estimate = jnp.where(total > 0, estimate, 0.0)
     return jnp.where(counted, estimate, jnp.nan)
 
@@ -122,15 +122,15 @@ def mutual_information(
 ) -> Float[Array, "..."]:
     """I(X; Y) = H(X) + H(Y) − H(X, Y) in nats of a table of joint counts.
 
-    Plug-in estimates of independent variables are about (a − 1)(b − 1)/2N too large; the other
-    estimators take most of that away and may come out below 0.
+    Plug-in estimates of independent variables are about (a − 1)(b − 1)/2N too large. The other
+    estimators remove most of this bias and may be negative.
 
     Args:
-        joint: number of times that the outcomes met; under plug-in probabilities do as well.
+        joint: number of times that the outcomes met; plug-in takes probabilities as well.
         estimator: estimator of the three entropies, see `entropy`.
 
     Raises:
-        ValueError: for a table without two axes, or as `entropy`.
+        ValueError: a table without two axes, or an argument that `entropy` refuses.
 
     >>> table = np.array([[10.0, 0.0], [0.0, 10.0]])
     >>> round(mutual_information(table, estimator="plug-in").item(), 4)  # log 2
@@ -164,27 +164,26 @@ def positional_information(
     """Mutual information of the tokens at every two positions, over documents.
 
     I_ij = I(X_i; X_j), X_i the token at position i of a document drawn at random. A vocabulary has
-    far more pairs than there are documents, so that every estimator has a bias. The null shows
-    that of independent positions; that of dependent ones is smaller, and `corrected`, less the
-    null, underestimates their information. Copies of a document would look like information: one
-    document of each group takes part, that with the most tokens. Time grows with n² · documents:
-    cut to the positions wanted.
+    far more pairs than there are documents, so every estimator has a bias. The null shows the bias
+    for independent positions. Dependent positions have less of it, so `corrected`, which subtracts
+    the null, underestimates their information. Copies of a document would look like information, so
+    only the document with the most tokens of each group takes part. Time grows with n² · documents:
+    cut the documents to the positions you need.
 
     Args:
         ids: tokens, at least two documents.
-        mask: places with text; all when None.
+        mask: positions with text; all when None.
         estimator: estimator of entropies, see `entropy`.
-        permutations: number of permutations of documents, for the null; each takes as long as the
-            estimate.
-        key: draws them; required where there are any.
-        groups: labels of documents that are not independent, such as those of
-            `jaxpe.data.dependent_groups`. Default: equal documents are a group, where none would be
-            equal by chance, given how often positions have equal tokens. Inside `jit` none are.
+        permutations: permutations of documents for the null; each takes as long as the estimate.
+        key: PRNG key of the permutations; required where there are any.
+        groups: labels of documents that are not independent, such as from
+            `jaxpe.data.dependent_groups`. By default equal documents are a group, unless they are
+            so short that some are equal by chance. Inside `jit` every document is its own group.
 
     Raises:
-        ValueError: for ids that are no matrix of integers, groups that are not one integer for each
-            document or are traced, a mask of another shape, an unknown
-            estimator, or permutations without a key.
+        ValueError: ids that are no matrix of integers, groups that are traced or not one integer
+            for each document, a mask of another shape, an unknown estimator, or permutations
+            without a key.
 
     >>> ids = np.array([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]] * 8)
     >>> np.asarray(positional_information(ids, estimator="plug-in").values).round(2).tolist()
@@ -211,16 +210,16 @@ def positional_information(
     if groups is not None or not is_traced(ids, mask):
         if is_traced(ids, mask, groups):
             raise ValueError("groups are traced, and shapes depend on them: pass them outside jit")
-        rows = _longest_of_groups(np.asarray(ids), np.asarray(mask), groups)
+        rows = _longest_documents(np.asarray(ids), np.asarray(mask), groups)
         ids, mask = ids[rows], mask[rows]
-    return _between_all(ids, mask, key, estimator=estimator, permutations=permutations)
+    return _pairwise_information(ids, mask, key, estimator=estimator, permutations=permutations)
 
 
-def _longest_of_groups(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
+def _longest_documents(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
     """Indices of the document with the most tokens of each group."""
     if groups is None:
         groups = np.asarray(content_labels(ids, mask)).astype(np.int64)
-        groups = np.where(_equal_by_chance(ids, mask), -1 - np.arange(len(ids)), groups)
+        groups = np.where(_chance_copies(ids, mask), -1 - np.arange(len(ids)), groups)
     groups = np.asarray(groups)
     if groups.shape != (len(ids),) or groups.dtype.kind not in "iu":
         raise ValueError(
@@ -232,7 +231,7 @@ def _longest_of_groups(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | No
     return np.sort(order[first])
 
 
-def _equal_by_chance(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def _chance_copies(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Documents so short, or of so few words, that some two would be equal without being copies."""
     log_equal = np.zeros(ids.shape[1])
     for position, (column, counted) in enumerate(zip(ids.T, mask.T, strict=True)):
@@ -242,9 +241,10 @@ def _equal_by_chance(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames=("estimator", "permutations"))
-def _between_all(
+def _pairwise_information(
     ids: Array, mask: Array, key: Array, *, estimator: EntropyEstimator, permutations: int
 ) -> PositionalInformation:
+    """Information of all pairs i < j, one by one, with a null of permuted documents."""
     n = ids.shape[1]
     rows, columns = np.triu_indices(n, 1)
 
@@ -257,7 +257,7 @@ def _between_all(
         def shuffled(key: Array) -> Array:
             order = _shuffle(key, both)
             return _column_information(
-                _chosen_first(ids[:, i], both), ids[order, j], _chosen_first(both, both), estimator
+                _partitioned(ids[:, i], both), ids[order, j], _partitioned(both, both), estimator
             )
 
         if not permutations:
@@ -265,7 +265,7 @@ def _between_all(
             return value, zero, zero, jnp.sum(both), zero + jnp.nan
         null = jax.lax.map(shuffled, keys)
         deviation = jnp.std(null, ddof=1) if permutations > 1 else jnp.zeros_like(value)
-        # Equal tables differ in their last digits.
+        # Estimates of equal tables differ in their last digits.
         rounding = 100 * jnp.finfo(value.dtype).eps * jnp.maximum(jnp.abs(value), 1.0)
         as_large = jnp.sum(null >= value - rounding, dtype=value.dtype)
         p_value = jnp.where(jnp.isnan(value), jnp.nan, (1 + as_large) / (1 + permutations))
@@ -280,8 +280,8 @@ def _between_all(
     )
 
 
-def _chosen_first(x: Array, chosen: Array) -> Array:
-    """x with the kept entries before the others, in their order."""
+def _partitioned(x: Array, chosen: Array) -> Array:
+    """x with the chosen entries before the others, each in their order."""
     return x[jnp.argsort(~chosen, stable=True)]
 
 
@@ -292,9 +292,9 @@ def _shuffle(key: Array, chosen: Array) -> Array:
 
 def _column_information(x: Array, y: Array, both: Array, estimator: EntropyEstimator) -> Array:
     """Mutual information of two columns of ids where `both` is true."""
-    counts = (_run_lengths(of, both) for of in ((x,), (y,), (x, y)))
-    of_x, of_y, of_both = (entropy(c, estimator=estimator) for c in counts)
-    return jnp.where(jnp.sum(both) > 1, of_x + of_y - of_both, jnp.nan)
+    counts = (_run_lengths(columns, both) for columns in ((x,), (y,), (x, y)))
+    entropy_x, entropy_y, joint_entropy = (entropy(c, estimator=estimator) for c in counts)
+    return jnp.where(jnp.sum(both) > 1, entropy_x + entropy_y - joint_entropy, jnp.nan)
 
 
 def _run_lengths(columns: tuple[Array, ...], chosen: Array) -> Array:
@@ -314,14 +314,14 @@ def mutual_information_encoding(
     dim: int,
     present: Bool[ArrayLike, " n"] | None = None,
 ) -> ClassicalMDS:
-    """The position vectors that keep the most of the mutual information between positions.
+    """Position vectors whose inner products align best with mutual information between positions.
 
-    With J = H I H, the information off the diagonal less the means of rows and columns, the
-    encoding maximises Σ_ij J_ij ⟨p_i, p_j⟩ over all P `[n, dim]` with centred columns whose Gram
-    matrix has the largest, positive eigenvalues of J (von Neumann's trace inequality): P = U √λ.
-    A pair without information, NaN, between positions present counts as 0. Li (2025),
-    contribution 4, names the criterion without a definition; this is ours. For stationary text I
-    depends on j − i alone and the vectors are near sines and cosines.
+    J = H I H is the off-diagonal information less the means of rows and columns. The encoding is P
+    = U √λ, from the largest positive eigenvalues of J. Among centred P `[n, dim]` whose Gram matrix
+    has these eigenvalues, it maximises Σ_ij J_ij ⟨p_i, p_j⟩ (von Neumann's trace inequality). A
+    pair of present positions without information (NaN) counts as 0. Li (2025), contribution 4,
+    names the criterion without a definition; this is ours. For stationary text I depends on j − i
+    alone and the vectors are near sines and cosines.
 
     Args:
         information: symmetric, such as `PositionalInformation.corrected`; its diagonal is not read.
@@ -329,7 +329,7 @@ def mutual_information_encoding(
         present: positions that take part; those with finite information when None.
 
     Returns:
-        `coordinates` `[n, dim]`, and the eigenvalues of J, of which negative ones are left out.
+        `coordinates` `[n, dim]`, and all eigenvalues of J; negative ones give no coordinate.
 
     >>> i = np.arange(8)
     >>> falling = np.exp(-np.abs(i[:, None] - i) / 2.0)
@@ -359,20 +359,20 @@ def gaussian_information(
     """Mutual information in nats of two Gaussian vectors, −½ log |Σ|/(|Σ_X| |Σ_Y|).
 
     The bias of the plug-in estimate follows from the mean log-determinant of a Wishart matrix,
-    Σ_k ψ((N − k)/2) over its dimensions, which is exact for Gaussians; `corrected` takes it away.
-    For other vectors it is the information that their covariances have. Samples must outnumber
-    dimensions: cut hidden states to a few principal components first.
+    Σ_k ψ((N − k)/2) over its dimensions, which is exact for Gaussians; `corrected` subtracts it.
+    For other vectors the result is the information of Gaussians with their covariances. Samples
+    must outnumber dimensions: cut hidden states to a few principal components first.
 
     Args:
         X: samples `[samples, a]`, of more samples than a + b + 1.
         Y: the same samples.
-        corrected: whether the bias is taken away; the estimate may then be below 0.
+        corrected: whether the bias is subtracted; the estimate may then be negative.
 
-    Entries that do not vary tell nothing and are left out. Where one is a linear function of
-    others, as far as the dtype tells, the estimate is inf or NaN.
+    Constant entries are left out. Where one entry is a linear function of others, to the precision
+    of the dtype, the estimate is inf or NaN.
 
     Raises:
-        ValueError: for different numbers of samples, or too few.
+        ValueError: different numbers of samples, or too few.
 
     >>> x = np.random.default_rng(0).normal(size=(4000, 1))
     >>> y = 0.6 * x + 0.8 * np.random.default_rng(1).normal(size=(4000, 1))
@@ -390,7 +390,7 @@ def gaussian_information(
             f"{samples} samples are too few for {a} + {b} dimensions: pass at least {a + b + 2}, "
             "or fewer principal components"
         )
-    # Correlations, so that the scale of an entry is no matter of rounding.
+    # Correlations, so that the scale of an entry does not affect rounding.
     raw = jnp.concatenate([X, Y], axis=1)
     Z = raw - jnp.mean(raw, axis=0, keepdims=True)
     spread = jnp.mean(Z**2, axis=0, keepdims=True)
@@ -398,7 +398,7 @@ def gaussian_information(
     constant = spread <= rounding
     Z = jnp.where(constant, 0.0, Z / jnp.sqrt(jnp.where(constant, 1.0, spread)))
     R = dot(Z.T, Z) / samples
-    R = R + jnp.diag(constant[0].astype(R.dtype))  # what does not vary tells nothing
+    R = R + jnp.diag(constant[0].astype(R.dtype))  # constant entries carry no information
     varying = jnp.cumsum(~constant[0])
     a, b = varying[a - 1], varying[-1] - varying[a - 1]
     cut = X.shape[1]
@@ -407,8 +407,9 @@ def gaussian_information(
     estimate = (x + y - both) / 2
     if not corrected:
         return estimate
-    # Σ_k ψ((N − k)/2), k = 1 ... dim: of a Wishart matrix, but for terms that cancel.
+    # Σ_k ψ((N − k)/2), k = 1 ... dim: mean log-determinant of a Wishart matrix, up to terms that
+    # cancel.
     k = np.arange(1, R.shape[0] + 1)
     terms = digamma(jnp.asarray((samples - k) / 2, estimate.dtype))
-    of_x, of_y, of_both = (jnp.sum(jnp.where(k <= d, terms, 0.0)) for d in (a, b, a + b))
-    return estimate - (of_x + of_y - of_both) / 2
+    bias_x, bias_y, joint_bias = (jnp.sum(jnp.where(k <= d, terms, 0.0)) for d in (a, b, a + b))
+    return estimate - (bias_x + bias_y - joint_bias) / 2

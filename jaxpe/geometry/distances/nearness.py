@@ -1,7 +1,7 @@
-"""Nearness: statistics linear in squared distances, of whether nearer positions are more alike.
+"""Nearness: whether nearer positions are more alike, by statistics linear in squared distances.
 
 Noise that averages to 0 leaves them unbiased. The violation rate is not linear: noise moves it
-towards chance, and no interval about it holds the truth.
+towards chance, so no interval around it covers the true value.
 """
 
 from typing import NamedTuple
@@ -39,9 +39,9 @@ def nearness(
     """Relative excess of d² over farther positions: in [−1, 1] for squared distances ≥ 0.
 
     Over triples of distinct positions with |i − j| < |i − k|, the mean of d²_ik − d²_ij divided by
-    the mean of d²_ik + d²_ij. 0 is no order, positive where nearer positions are more alike, 1/3
-    and more on a line. Unlike a violation rate it is a ratio of means, which noise of mean 0 in the
-    d² does not move. NaN without a triple, or where all are 0.
+    the mean of d²_ik + d²_ij. 0 means no order, positive that nearer positions are more alike, and
+    at least 1/3 a line. Unlike a violation rate it is a ratio of means, so noise of mean 0 in d²
+    does not move it. NaN without a triple, or where all distances are 0.
 
     >>> i = np.arange(3.0)
     >>> nearness((i[:, None] - i[None, :]) ** 2).round(2).item()
@@ -61,7 +61,7 @@ def position_statistics(
     pairs = pair_mask(present).astype(dtype)
     d2 = jnp.where(pairs > 0, squared, 0.0)
     offset = jnp.abs(jnp.arange(n)[:, None] - jnp.arange(n)[None, :])
-    # How many of the other positions lie at each offset from i, and nearer than that.
+    # Numbers of other positions at each offset from i, and nearer than it.
     at = jax.vmap(lambda o, p: jnp.zeros(n, dtype).at[o].add(p))(offset, pairs)
     nearer = jnp.cumsum(at, axis=1) - at
     farther = jnp.sum(at, axis=1, keepdims=True) - nearer - at

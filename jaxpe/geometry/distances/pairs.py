@@ -21,7 +21,7 @@ from jaxpe.geometry.distances.matrices import (
 )
 from jaxpe.geometry.distances.points import PointCloud, as_points
 
-# Positions with a matrix of distances that is still sensible (64 MB in float32).
+# Largest number of positions with a stored matrix of distances (64 MB in float32).
 DENSE = 4096
 
 Cloud = PointCloud | Real[ArrayLike, "n _"]
@@ -58,19 +58,19 @@ def sum_over_pairs(
 ) -> PyTree[Array]:
     """Σ_{i<j} w_ij · term(δ_ij, d_ij, ...) over the pairs present in all clouds, in O(n·k) memory.
 
-    Distances are formed tile by tile, and formed again for a derivative, so that no `[n, n]` is
-    ever held; they are as in `distances_from_gram`, in the dtype of the first cloud. Sums are
-    taken in stages, so that float32 keeps its digits. `jit`, `vmap` and derivatives go through,
-    also with respect to what `term` closes over.
+    Distances are computed tile by tile, and again for a derivative, so no matrix `[n, n]` is ever
+    stored. They are computed as in `distances_from_gram`, in the dtype of the first cloud. Sums are
+    taken in stages, so that float32 keeps its digits. It works under `jit`, `vmap` and derivatives,
+    also with respect to arrays that `term` closes over.
 
     Args:
         term: elementwise function of the distances, one array for each cloud. Returns an array, a
-            number or a pytree of them. Where there is no pair it sees distances of 1. Compiled
+            number or a pytree of them. Outside the pairs it is called with distances of 1. Compiled
             once for the same function, so pass arrays that change as `args`.
         clouds: points `[n, k]`, or a `PointCloud` where positions are absent.
         args: more arguments of `term`, after the distances.
-        weights: documents per position N ≥ 0, such as `counts.per_position`; a pair then weighs
-            what `pair_weights` gives it. 1 when absent.
+        weights: documents per position N ≥ 0, such as `counts.per_position`, which give each pair
+            its weight as in `pair_weights`. 1 when absent.
         per_position: sum over the partners j ≠ i of each position i instead, `[n]`; takes twice
             the time.
         block: rows and columns of a tile. When absent 512 on CPU, where a tile then stays in the
@@ -105,7 +105,7 @@ def _total(rows: PyTree[Array]) -> PyTree[Array]:
 def smallest_distance(cloud: Cloud, *, block: int | None = None) -> Float[Array, ""]:
     """Minimum of ‖x_i − x_j‖ over i ≠ j, inf without a pair; differentiable at one pair.
 
-    By differences, since inner products would lose what is small beside the norms.
+    From differences, because inner products lose distances that are small beside the norms.
     """
     points, present = as_points(cloud)
     if not len(points):
@@ -126,7 +126,7 @@ def smallest_distance(cloud: Cloud, *, block: int | None = None) -> Float[Array,
 def distance_rows(points: Cloud, rows: Integer[ArrayLike, " rows"]) -> Float[Array, "rows n"]:
     """Distances of chosen positions to all, `[rows, n]`: rows of `euclidean_distances`.
 
-    0 where a position is absent. They come from inner products, as in `distances_from_gram`.
+    0 where a position is absent. Computed from inner products, as in `distances_from_gram`.
 
     >>> distance_rows(np.array([[0.0, 3.0], [4.0, 0.0]]), np.array([1])).tolist()
     [[5.0, 0.0]]
@@ -146,7 +146,7 @@ def _distance_rows(cloud: PointCloud, rows: Int[Array, " rows"]) -> Float[Array,
 
 
 def checked_indices(name: str, at: Array, n: int) -> Int[Array, " m"]:
-    """Integers `[m]` that lie in [0, n), where they can be looked at."""
+    """Integers `[m]`; those outside [0, n) raise an error unless traced."""
     if at.ndim != 1 or not jnp.issubdtype(at.dtype, jnp.integer):
         raise ValueError(f"{name} are {at.dtype} of shape {at.shape}: pass positions, int [{name}]")
     at = at.astype(int)
@@ -158,7 +158,7 @@ def checked_indices(name: str, at: Array, n: int) -> Int[Array, " m"]:
 
 
 def rows_by_differences(cloud: PointCloud, rows: Int[Array, " rows"]) -> Float[Array, "rows n"]:
-    """Rows of distances by differences, to the last digit; a derivative takes `[k, rows, n]`."""
+    """Exact rows of distances, by differences; a derivative takes `[k, rows, n]` memory."""
     points, present = cloud
     both = present[rows][:, None] & present[None, :]
     return jnp.where(both, safe_sqrt(_squared_differences(points[rows], points)), 0.0)
@@ -197,7 +197,7 @@ def _fold(
         rows = blocks.at(a)
 
         def tile(step: Array, columns: _Blocks) -> PyTree[Array]:
-            # With an even number of blocks, those opposite each other would be paired twice.
+            # With an even number of blocks, opposite blocks would be paired twice.
             first = ordered | (2 * step < count) | (2 * a < count)
             apart = off_diagonal | (step > 0)
             both = rows.present[:, None] & columns.present[None, :]
@@ -212,7 +212,7 @@ def _fold(
 
         steps = jnp.arange(partners)
         met = (steps, blocks.following(a, number=partners))
-        # A derivative forms each tile again: kept, they would be the matrix.
+        # A derivative computes each tile again; stored, the tiles would be the matrix.
         tiles = jax.lax.map(lambda x: jax.checkpoint(tile, prevent_cse=False)(*x), met)
         return jax.tree.map(lambda x: fold(x, axis=0), tiles)
 
@@ -221,7 +221,7 @@ def _fold(
 
     if mesh is None:
         return strips(jnp.arange(count), blocks)
-    # What is left over of a round of dealing are strips of number −1, which count nothing.
+    # Strips of number −1 fill the last round, and count nothing.
     numbers = jnp.pad(jnp.arange(count), (0, -count % mesh.size), constant_values=-1)
     dealt = PartitionSpec(mesh.axis_names)
     shared = jax.shard_map(strips, mesh=mesh, in_specs=(dealt, PartitionSpec()), out_specs=dealt)
@@ -305,7 +305,7 @@ def _squared_differences(x: Float[Array, "n k"], y: Float[Array, "m k"]) -> Floa
 
 @jax.jit
 def _squared_norms(x: Float[Array, "n k"]) -> Float[Array, " n"]:
-    """‖x_i‖², rounded as the inner products are: of equal points, all the digits must cancel."""
+    """‖x_i‖², rounded as the inner products are, so that equal points cancel to the last digit."""
     n, size = x.shape[0], max(1, min(x.shape[0], 128))
     blocks = jnp.pad(x, ((0, -n % size), (0, 0))).reshape(-(-n // size), size, x.shape[1])
     diagonal = jnp.eye(size, dtype=bool)

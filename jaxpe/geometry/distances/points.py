@@ -13,9 +13,8 @@ from jaxpe.geometry.distances.matrices import as_present, hellinger_roots, matri
 class PointCloud(NamedTuple):
     """Points that stand for their Euclidean distances, and the positions that take part.
 
-    Where a function takes target `Distances`, it takes a `PointCloud` too, and works through the
-    pairs block by block: memory grows as n·k instead of n². What stands in rows of positions that
-    are not present is never looked at.
+    A function of target `Distances` takes a `PointCloud` too, and computes the pairs block by
+    block: memory grows as n·k instead of n². Rows of absent positions are never read.
 
     Attributes:
         points: float `[n, k]`, a row for each position.
@@ -46,9 +45,9 @@ class HasCoordinates(Protocol):
 
 
 def as_points(points: PointCloud | HasCoordinates | Real[ArrayLike, "n k"]) -> PointCloud:
-    """A plain array `[n, k]` means that every position is present.
+    """A point cloud from an array `[n, k]`, in which every position is present.
 
-    Of a result with coordinates these are taken, and the positions that are present in it.
+    A result with coordinates gives its coordinates and its mask of positions.
 
     >>> as_points(np.eye(2)).present.tolist()
     [True, True]

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, PyTree
 from jaxpe.geometry.distances.matrices import Distances, safe_sqrt
 from jaxpe.geometry.distances.points import PointCloud
 
-# Numbers looked at together: distances of some rows, or coordinates of some draws.
+# Numbers processed at a time: distances of some rows, or coordinates of some draws.
 TOGETHER = 2**20
 
 
@@ -23,14 +23,14 @@ def draw_in_parts(
     """Draws of `draw(key, part, *sources)`, in parts of about `TOGETHER / width`."""
     part = min(number, max(1, TOGETHER // width))
     keys = jax.random.split(key, -(-number // part))
-    drawn = jax.lax.map(lambda key: draw(key, part, *sources), keys)
-    return jax.tree.map(lambda x: x.reshape(-1)[:number], drawn)
+    draws = jax.lax.map(lambda key: draw(key, part, *sources), keys)
+    return jax.tree.map(lambda x: x.reshape(-1)[:number], draws)
 
 
 def draw_positions(
     key: Array, present: Bool[Array, " n"], shape: tuple[int, ...]
 ) -> Int[Array, "..."]:
-    """Independent positions, uniform over those present; where none is, any of at least one."""
+    """Independent positions, uniform over the present ones; any position where none is present."""
     if not len(present):
         raise ValueError("there are no positions to draw: pass at least one")
     first = jnp.argsort(~present).astype(jnp.int32)

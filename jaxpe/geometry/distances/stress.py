@@ -2,7 +2,7 @@
 
 δ_ij = ‖p_i − p_j‖ are the encoding's distances, d_ij the target's, w_ij the weights of pairs (1 by
 default); sums run over pairs i ≠ j of positions present. Targets are a matrix of distances, or a
-`PointCloud`, whose pairs are gone through tile by tile, in O(n·k) memory (`sum_over_pairs`).
+`PointCloud`, whose pairs are computed tile by tile in O(n·k) memory (`sum_over_pairs`).
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ from jaxpe.geometry.distances.pairs import (
 )
 from jaxpe.geometry.distances.points import HasCoordinates, PointCloud, as_points
 
-# An encoding as points, or as distances of its own where it has no points.
+# An encoding as points, or as distances if it has no points.
 Points = Real[ArrayLike, "n d"]
 Encoded = Distances | Points
 Configuration = Encoded | PointCloud | HasCoordinates
@@ -50,7 +50,7 @@ PairWeights = Real[ArrayLike, "n n"] | Real[ArrayLike, " n"]
 
 
 class ScaledStress(NamedTuple):
-    """The stress at the best scale, in [0, 1], and that scale s ≥ 0, which minimises it.
+    """Scaled stress: the minimum over scales s ≥ 0, in [0, 1], and the minimising s.
 
     Attributes:
         stress: stress at the best scale, in [0, 1].
@@ -64,20 +64,20 @@ class ScaledStress(NamedTuple):
 def stress(
     P: Configuration, D: Targets, *, weights: PairWeights | None = None, mesh: Mesh | None = None
 ) -> Float[Array, ""]:
-    """Stress Σ w(δ − d)² / Σ w d², in [0, ∞): Eq. (4) of Cirrincione (2026), no square root.
+    """Stress Σ w(δ − d)² / Σ w d², in [0, ∞), without a square root: Eq. (4) of Cirrincione (2026).
 
-    It is 1 at P = 0 and exceeds 1 where P is much too large, so compare encodings of different
-    scale by `scaled_stress`. When every target is 0 it is 0 if the encoding is constant too and inf
-    otherwise. Where two rows of P coincide the derivative of their distance is taken as 0.
+    It is 1 at P = 0 and exceeds 1 where P is much too large: compare encodings of different scale
+    by `scaled_stress`. When every target is 0, it is 0 for a constant encoding and inf for others.
+    Where two rows of P coincide, the derivative of their distance is defined as 0.
 
     Args:
         P: encoding `[n, d]`, a result with `coordinates` such as `ClassicalMDS`, or `Distances`
             of an encoding without vectors (`encoding_distances`).
-        D: target distances, symmetric and not negative. For a derivative with respect to
-            `Distances` differentiate in their values:
-            `jax.grad(lambda values: stress(P, D._replace(values=values)))(D.values)`.
+        D: target distances, symmetric and not negative. To differentiate with respect to
+            `Distances`, differentiate their values: `jax.grad(lambda values: stress(P,
+            D._replace(values=values)))(D.values)`.
         weights: symmetric pair weights `[n, n]`, such as `pair_weights(counts)`; or the documents
-            per position `[n]` that these are made of, the only choice for a `PointCloud`.
+            per position `[n]` behind them, the only choice for a `PointCloud`.
         mesh: devices that share the pairs of a `PointCloud`, as in `sum_over_pairs`.
 
     Raises:
@@ -88,7 +88,7 @@ def stress(
     >>> stress(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.25
     """
-    return _measured(P, D, weights, mesh, measure=_stress)
+    return _measure(P, D, weights, mesh, measure=_stress)
 
 
 def scaled_stress(
@@ -103,7 +103,7 @@ def scaled_stress(
     >>> fit.stress.item(), fit.scale.item()
     (0.0, 2.0)
     """
-    return _measured(P, D, weights, mesh, measure=_scaled_stress)
+    return _measure(P, D, weights, mesh, measure=_scaled_stress)
 
 
 def kruskal_stress1(
@@ -118,7 +118,7 @@ def kruskal_stress1(
     >>> kruskal_stress1(np.array([[0.0], [4.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).item()
     0.5
     """
-    return _measured(P, D, weights, mesh, measure=_kruskal_stress1)
+    return _measure(P, D, weights, mesh, measure=_kruskal_stress1)
 
 
 def stress_per_position(
@@ -126,16 +126,16 @@ def stress_per_position(
 ) -> Float[Array, " n"]:
     """Stress of each position's own distances, Σ_j w(δ − d)² / Σ_j w d², float `[n]`.
 
-    The mean of these with weights Σ_j w d² is `stress`. Absent positions get 0.
+    Their mean with weights Σ_j w d² is `stress`. Absent positions get 0.
 
     >>> stress_per_position(np.array([[0.0], [1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [0.25, 0.25]
     """
-    return _measured(P, D, weights, mesh, measure=_stress, per_position=True)
+    return _measure(P, D, weights, mesh, measure=_stress, per_position=True)
 
 
 def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
-    """Weights N_i N_j / (N_i + N_j) that trust a pair as far as its rarer position allows.
+    """Pair weights N_i N_j / (N_i + N_j): a pair counts as far as its rarer position allows.
 
     The inverse of 1/N_i + 1/N_j, to which the noise of a plug-in squared distance is proportional;
     scaled to a largest weight of 1. Zero where a position is empty.
@@ -159,8 +159,8 @@ def min_separation(
 ) -> Float[Array, ""]:
     """Smallest distance min_{i≠j} ‖p_i − p_j‖ between positions present (Theorem 4).
 
-    inf when fewer than two positions are present; those that a `PointCloud` or `Distances` lack
-    never are. A `PointCloud`, and more than 4,096 points, take O(n·d) memory.
+    inf when fewer than two positions are present; positions absent from a `PointCloud` or
+    `Distances` stay absent. A `PointCloud`, and more than 4,096 points, take O(n·d) memory.
 
     >>> min_separation(np.array([[0.0], [1.0], [3.0]])).item()
     1.0
@@ -184,21 +184,23 @@ def mantel_correlation(
 ) -> Float[Array, ""]:
     """The Mantel statistic: Pearson correlation of δ_ij and d_ij over pairs, in [−1, 1].
 
-    Mantel (1967), as standardised; Figure 7 of Cirrincione (2026) shows it. Pairs that share a
-    position are dependent, so that the tests of a correlation do not apply: Mantel's permutes
+    Mantel (1967), standardised; Figure 7 of Cirrincione (2026) shows it. Pairs that share a
+    position are dependent, so tests of a correlation do not apply: Mantel's test permutes
     positions. 0 when either side is constant, where the correlation is undefined.
 
     >>> P = np.array([[0.0], [1.0], [3.0]])
     >>> mantel_correlation(P, 2 * abs(P - P.T)).round(6).item()
     1.0
     """
-    return _measured(P, D, None, mesh, measure=_mantel_correlation)
+    return _measure(P, D, None, mesh, measure=_mantel_correlation)
 
 
-def _measured(P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None, **of):
-    """A measure of the distances, whose numbers are checked here, outside of the jit."""
+def _measure(
+    P: Configuration, D: Targets, weights: PairWeights | None, mesh: Mesh | None, **options
+):
+    """A measure of the distances; its arguments are checked before the jitted part."""
     check_weights(weights)
-    return _jitted_measure(checked_encoding(P), checked_distances(D), weights, mesh, **of)
+    return _jitted_measure(checked_encoding(P), checked_distances(D), weights, mesh, **options)
 
 
 @partial(jax.jit, static_argnames=("mesh", "measure", "per_position"))
@@ -234,10 +236,10 @@ def _mantel_correlation(total: Callable[..., PyTree]) -> Array:
     count, *sums = total(lambda delta, d: (1.0, delta, d))
     count = jnp.maximum(count, 1.0)
     rough = [x / count for x in sums]
-    # A plain sum of n² numbers in float32 errs by many roundings, and so does a mean of it.
+    # A plain sum of n² numbers in float32 accumulates rounding errors, and so does its mean.
     means = [x + rest / count for x, rest in zip(rough, total(_centred, rough), strict=True)]
     norms2, sizes2 = total(lambda *x: ([y**2 for y in _centred(*x)], [y**2 for y in x[:2]]), means)
-    # Rounding leaves equal distances a tiny variance; that must not pass for a correlation.
+    # Rounding gives equal distances a tiny variance, which must not count as a correlation.
     least = (64.0 * jnp.finfo(means[0].dtype).eps) ** 2
     constant = [norm2 <= least * size2 for norm2, size2 in zip(norms2, sizes2, strict=True)]
     norms = [jnp.sqrt(jnp.where(c, 1.0, norm2)) for c, norm2 in zip(constant, norms2, strict=True)]
@@ -253,9 +255,9 @@ def _centred(delta: Array, d: Array, means: list[Array]) -> list[Array]:
     return [delta - means[0], d - means[1]]
 
 
-# Where a function is at its least in s, its derivative does not depend on ds (the envelope
-# theorem), which saves the way back through the sums that s is made of. s itself stays what it is,
-# a function of P and D, so that second derivatives are right too: `stop_gradient` would lose them.
+# At the minimum over s, the derivative does not depend on ds (envelope theorem), which saves
+# differentiating the sums of s. s itself remains a function of P and D, so that second derivatives
+# are right too: `stop_gradient` would lose them.
 @jax.custom_jvp
 def _minimiser(s: Array) -> Array:
     return s
@@ -275,7 +277,7 @@ def _sums(
     per_position: bool = False,
 ) -> Callable[..., PyTree[Array]]:
     """Function of a term and args: Σ w·term(δ, d, *args) over all pairs, or of each position."""
-    # Only ratios of sums mean something: a matrix has every pair twice.
+    # A matrix has every pair twice, so only ratios of sums are meaningful.
     if isinstance(D, PointCloud) and not isinstance(P, Distances):
         P = as_points(P)
         _check_positions(P.points.shape, D.points.shape)
@@ -312,7 +314,7 @@ def _pairs(P: Configuration, D: Targets, weights: PairWeights | None) -> tuple[A
             weights = trust_in_pairs(weights[:, None], weights[None, :])
         w = jnp.where(w > 0, weights, 0.0)
     delta = _dense(P._replace(present=present))
-    # XLA would compute the distances anew within each of the sums, and compile for seconds.
+    # Otherwise XLA computes the distances again within each sum, and compiles for seconds.
     return jax.lax.optimization_barrier((delta.values, D.values.astype(points.dtype), w))
 
 

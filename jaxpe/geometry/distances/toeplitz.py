@@ -1,4 +1,4 @@
-"""Toeplitz and circulant parts of a matrix over positions: what depends on the offset alone."""
+"""Toeplitz and circulant projections: the part of a matrix that depends on the offset alone."""
 
 import jax
 import jax.numpy as jnp
@@ -71,13 +71,13 @@ def class_means(
 ) -> Float[Array, " classes"]:
     """The mean of the entries of each label in [0, classes); 0 for a label without an entry.
 
-    Entries that are not counted are not looked at, whatever they are. Means are taken of deviations
-    from one of the entries, so that equal ones stay equal to the last digit; which one it is does
-    not matter, nor to derivatives.
+    Entries that are not counted are never read. Means are taken of deviations from one of the
+    entries, so that equal entries have exactly that mean; the choice of the entry does not matter,
+    nor does it for derivatives.
     """
     if counted is not None:
         A, label = jnp.where(counted, A, 0.0), jnp.where(counted, label, classes)
-    zeros = jnp.zeros(classes + 1, A.dtype)  # one class more, for what is not counted
+    zeros = jnp.zeros(classes + 1, A.dtype)  # one more class, for entries that do not count
     one = zeros.at[label].set(jax.lax.stop_gradient(A))
     sums = zeros.at[label].add(A - one[label])
     sizes = zeros.at[label].add(1.0)

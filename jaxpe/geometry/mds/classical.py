@@ -51,12 +51,12 @@ class ClassicalMDS(NamedTuple):
 
 
 class InformationOptimalEncoding(NamedTuple):
-    """Algorithm 1: the encoding, its stress and what it was made from.
+    """Algorithm 1: the encoding, its stress, and the distances and MDS behind it.
 
     Attributes:
         coordinates: float `[n, dim]`, the encoding.
         stress: Eq. (4) of the encoding.
-        distances: Hellinger distances it was made from.
+        distances: Hellinger distances of the corpus.
         mds: the full result of classical MDS.
     """
 
@@ -85,19 +85,20 @@ class LowRankFactors(NamedTuple):
 def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> ClassicalMDS:
     """Classical (Torgerson) scaling: P = U_d Λ_d^½ from B = −½ H D² H.
 
-    Proposition 6 of Cirrincione (2026) says that P minimises the stress. It does not: it minimises
-    the strain ‖P Pᵀ − B‖; `smacof` started from it lowers the stress. At dim ≥ rank of Euclidean
-    distances both are exact.
+    Proposition 6 of Cirrincione (2026) says that P minimises the stress. It minimises the strain ‖P
+    Pᵀ − B‖ instead; `smacof` started from it lowers the stress. At dim ≥ rank of Euclidean
+    distances both are 0.
 
-    The derivative is right for every function of P that rotations leave alone (distances, stress,
-    P Pᵀ), also where eigenvalues repeat. Where the cut between λ_d and λ_{d+1} splits equal
-    eigenvalues (`gap` is 0) there is none; the terms that would divide by the gap are then 0.
-    First derivatives only: a second one differentiates `eigh` twice and is NaN at repeats.
-    What `as_distances` refuses gives coordinates, eigenvalues and `gap` of NaN inside `jit`.
+    The derivative is right for every function of P that rotations leave unchanged (distances,
+    stress, P Pᵀ), also where eigenvalues repeat. Where the cut between λ_d and λ_{d+1} splits equal
+    eigenvalues (`gap` is 0) no derivative exists; the terms that would divide by the gap are then
+    0. First derivatives only: a second one differentiates `eigh` twice and is NaN at repeats.
+    Inside `jit`, distances that `as_distances` refuses give NaN in coordinates, eigenvalues and
+    `gap`.
 
     Args:
         D: distances (not squared), `Distances` or `[n, n]`.
-        dim: columns wanted; those beyond the rank are 0.
+        dim: number of columns; columns beyond the rank are 0.
 
     >>> mds = classical_mds(np.array([[0.0, 2.0], [2.0, 0.0]]), dim=1)
     >>> mds.coordinates.round(6).tolist(), mds.rank.item()
@@ -178,7 +179,7 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     """Best factors P ≈ A Bᵀ of a given rank (Eckart–Young), r(n + d) parameters (Remark 8).
 
     B has orthonormal columns and A = P B. The derivative is right for every function of A Bᵀ,
-    also where singular values repeat; where the cut splits equal ones there is none, and the
+    also where singular values repeat. Where the cut splits equal ones no derivative exists, and the
     terms that would divide by their difference are 0.
 
     >>> low_rank_factors(np.ones((32, 128)), rank=3).parameters
@@ -250,10 +251,10 @@ def _principal_coordinates_jvp(dim, primals, tangents):
     sums = s[:, None] + s[None, :dim]
     gaps = eigenvalues[None, :dim] - eigenvalues[:, None]
     resolved = gaps > _tolerance(eigenvalues)
-    M_kept = M[:, :dim]
-    C_kept = M_kept / jnp.where(sums > 0, sums, 1.0)
-    C_dropped = jnp.where(resolved, M_kept * s[None, :dim] / jnp.where(resolved, gaps, 1.0), 0.0)
-    C = jnp.where(positive[:, None], C_kept, C_dropped)
+    M_top = M[:, :dim]
+    C_top = M_top / jnp.where(sums > 0, sums, 1.0)
+    C_rest = jnp.where(resolved, M_top * s[None, :dim] / jnp.where(resolved, gaps, 1.0), 0.0)
+    C = jnp.where(positive[:, None], C_top, C_rest)
     C = jnp.where(positive[None, :dim], C, 0.0)
     return (coordinates, eigenvalues), (dot(V, C), jnp.diagonal(M))
 

@@ -13,15 +13,15 @@ from jaxpe.geometry.distances.matrices import floating
 
 
 class PositionDecodability(NamedTuple):
-    """Accuracy of a linear probe for positions, on rows that it was not fitted to.
+    """Accuracy of a linear probe for positions, on held-out rows.
 
     Attributes:
-        r2: 1 − Σ(t − t̂)²/Σt², at most 1, t being positions from the middle of their row; 0 for a
-            probe that says the middle everywhere, below 0 for one that does worse, and 0 where
-            positions do not differ.
+        r2: 1 − Σ(t − t̂)²/Σt², at most 1, with positions t counted from the middle of their row. A
+            probe that always predicts the middle has 0, and a worse one less. 0 where positions do
+            not differ.
         error: mean |t − t̂|, in positions.
-        missed: Σ(t − t̂)² of each row that is judged, so that r2 = 1 − Σ missed/Σ spread.
-        spread: Σt² of each row that is judged.
+        missed: Σ(t − t̂)² of each held-out row, so that r2 = 1 − Σ missed/Σ spread.
+        spread: Σt² of each held-out row.
     """
 
     r2: Float[Array, ""]
@@ -39,31 +39,29 @@ def position_decodability(
 ) -> PositionDecodability:
     """Ridge regression of the position within its row on hidden states (Alain and Bengio 2017).
 
-    Positions are counted from the middle of their row, the mean of its positions that count, and
-    what is linear in the middles is taken from the states. Else rows of different lengths show
-    positions in states that have none: where a topic has longer documents, its words say that the
-    position is large. Rows of equal length have one middle, and nothing is taken.
+    Positions are counted from the middle of their row, the mean of its unmasked positions. The part
+    of the states that is linear in the middles is subtracted. Otherwise rows of different lengths
+    would show positions in states that have none: if a topic has longer documents, its words
+    predict large positions. Rows of equal length have one middle, and nothing is subtracted.
 
-    Fitted on the rows 0, 2, 4, …, judged on the rows 1, 3, 5, …, so that nothing is told of rows
-    that are seen twice only where rows are different documents. Entries are centred and divided by
-    their own standard deviations, so that shifts and scales of single entries change nothing. A
-    direction along which these have standard deviation s has its slope shrunk by s²/(s² + `ridge`):
-    to one half at s = 1e-4, so that positions stored far below the noise beside them are read, and
-    rotations change next to nothing. Layers by `jax.vmap`.
+    The probe is fitted on the rows 0, 2, 4, … and tested on the rows 1, 3, 5, …, so rows must be
+    different documents. Entries are centred and divided by their standard deviations, so shifts and
+    scales of single entries change nothing. Along a direction of standard deviation s, the slope
+    shrinks by s²/(s² + `ridge`), which is one half at s = 1e-4. So positions far below the noise
+    around them are read, and rotations hardly matter. Use `jax.vmap` for several layers.
 
-    Float32 keeps what lies above s = 1e-5 or so, enough for the default `ridge`. An entry that is
-    alike everywhere is left out, but one that is so up to rounding is not, and its rounding counts.
-
-    Hidden states that are all alike give r2 = 0; so do rows of one position (n = 1). Where a half
-    has no place that counts, r2 and error are 0. NaN where it counts gives NaN.
+    Float32 resolves directions above about s = 1e-5, enough for the default `ridge`. A constant
+    entry is left out; an entry that is constant only up to rounding is not, and its rounding errors
+    count. Equal hidden states give r2 = 0, and so do rows of one position (n = 1). Where a half has
+    no unmasked position, r2 and error are 0. NaN at unmasked positions gives NaN.
 
     Args:
         hidden: hidden states of at least two rows.
-        mask: places that count; all when None.
+        mask: True at the positions that count; all when None.
         ridge: regularisation, at least a hundredth of the relative rounding error of the dtype.
 
     Raises:
-        ValueError: where there are fewer than two rows, or the ridge is too small.
+        ValueError: fewer than two rows, or a ridge that is too small.
 
     >>> noise = np.random.default_rng(0).normal(size=(8, 20, 3))
     >>> clock = noise + np.arange(20.0)[None, :, None]
@@ -88,7 +86,7 @@ def position_decodability(
     hidden = jnp.where(counts[..., None], hidden, 0.0)
     positions = jnp.broadcast_to(jnp.arange(n, dtype=hidden.dtype)[None, :], (rows, n))
     middles = jax.vmap(_mean)(positions, counts)
-    # From one of them on: where all are alike they lie at 0 exactly, and nothing is taken.
+    # Relative to one of them: equal middles are exactly 0, and nothing is subtracted.
     away = middles - middles[jnp.argmax(jnp.any(counts, axis=1))]
     away, middles = (jnp.broadcast_to(x[:, None], (rows, n)) for x in (away, middles))
     arrays = hidden, positions - middles, counts, away
@@ -106,7 +104,7 @@ class _Units(NamedTuple):
     centre: Array
     deviation: Array
 
-    def of(self, x: Array, counts: Array) -> Array:
+    def standardised(self, x: Array, counts: Array) -> Array:
         """Entries in these units, 0 where they do not count."""
         x = (x - self.origin[None, :]) / self.largest[None, :]
         x = (x - self.centre[None, :]) / self.deviation[None, :]
@@ -122,7 +120,7 @@ class _Probe(NamedTuple):
 
 
 def _slopes(x: Array, m: Array, counts: Array) -> Array:
-    """Slopes of entries on m, 0 where m does not vary."""
+    """Slopes of entries on m, 0 where m is constant."""
     x = jnp.where(counts[:, None], x - x[jnp.argmax(counts)][None, :], 0.0)
     m = jnp.where(counts, m - _mean(m, counts), 0.0)
     return _moment(x, m, counts) / _or_one(_moment(m, m, counts))
@@ -130,10 +128,10 @@ def _slopes(x: Array, m: Array, counts: Array) -> Array:
 
 def _units(x: Array, counts: Array) -> _Units:
     """Units in which entries that vary have mean 0 and variance 1, and the others are 0."""
-    # From one of them on: hidden states that are all alike then lie at 0 exactly, not near it.
+    # Relative to one of them: equal hidden states are exactly 0, not near it.
     origin = x[jnp.argmax(counts)]
     x = jnp.where(counts[:, None], x - origin[None, :], 0.0)
-    # Before anything is squared, which has half the exponents. No derivative: it cancels.
+    # Before squaring, which halves the range of exponents. No derivative: it cancels.
     largest = _or_one(jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=0)))
     x = x / largest[None, :]
     centre = _mean(x, counts)
@@ -143,9 +141,9 @@ def _units(x: Array, counts: Array) -> _Units:
 
 def _fit(x: Array, t: Array, counts: Array, *, ridge: float) -> _Probe:
     units, mean = _units(x, counts), _mean(t, counts)
-    x, t = units.of(x, counts), jnp.where(counts, t - mean, 0.0)
-    # The Gram matrix loses what is below √eps of the largest; for nearly white entries it has
-    # nothing so small, and is as good as QR, at the cost of two products.
+    x, t = units.standardised(x, counts), jnp.where(counts, t - mean, 0.0)
+    # The Gram matrix loses singular values below √eps of the largest. Nearly white entries have
+    # none so small, so it is as good as QR, at the cost of two products.
     white = _whitening(x, counts)
     y = dot(x, white.T)
     matrix = _moment(y, y, counts) + ridge * dot(white, white.T)
@@ -154,7 +152,7 @@ def _fit(x: Array, t: Array, counts: Array, *, ridge: float) -> _Probe:
 
 
 def _whitening(x: Array, counts: Array) -> Array:
-    """W of entries Wx that are nearly white: exactly so but for what rounding would decide."""
+    """Whitening matrix W: Wx is white, but for directions that rounding would decide."""
     identity = jnp.eye(x.shape[1], dtype=x.dtype)
     rounding = len(identity) * jnp.finfo(x.dtype).eps * identity
     lower = jnp.linalg.cholesky(_moment(x, x, counts) + rounding)
@@ -162,7 +160,7 @@ def _whitening(x: Array, counts: Array) -> Array:
 
 
 def _judge(probe: _Probe, x: Array, t: Array, counts: Array, *, n: int) -> PositionDecodability:
-    x = probe.units.of(x, counts)
+    x = probe.units.standardised(x, counts)
     away = jnp.where(counts, t - (dot(x, probe.slopes) + probe.mean), 0.0)
     apart = jnp.where(counts, t - _mean(t, counts), 0.0)
     missed, spread = (jnp.sum(y.reshape(-1, n) ** 2, axis=1) for y in (away, apart))
@@ -172,7 +170,7 @@ def _judge(probe: _Probe, x: Array, t: Array, counts: Array, *, n: int) -> Posit
 
 
 def _moment(x: Array, y: Array, counts: Array) -> Array:
-    """Mean of products, of what counts; both are 0 elsewhere."""
+    """Mean of products over the entries that count; both are 0 elsewhere."""
     total = jnp.maximum(jnp.sum(counts), 1).astype(x.dtype)
     return dot(x.T, y) / total
 
@@ -182,7 +180,7 @@ def _or_one(x: Array) -> Array:
 
 
 def _mean(x: Array, counts: Array) -> Array:
-    """Over the first axis, of what counts; 0 where nothing does."""
+    """Mean over the first axis of the entries that count; 0 where none does."""
     shape = (-1,) + (1,) * (x.ndim - 1)
     total = jnp.sum(jnp.where(counts.reshape(shape), x, 0.0), axis=0)
     return total / jnp.maximum(jnp.sum(counts), 1).astype(x.dtype)

@@ -15,17 +15,18 @@ from jaxpe.geometry.mds.classical import classical_mds
 def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) -> Float[Array, ""]:
     """Effective rank exp(−Σ p_k log p_k), p_k = s_k / Σ s, of centred points.
 
-    Roy and Vetterli (2007), with s the singular values of the points minus their mean: it does not
-    change under rotations, translations and scale, and lies between 1 and the rank. r equal
-    singular values give r. 0 where all points coincide. Of `Distances`, the singular values of
-    their classical MDS coordinates, √ of the positive eigenvalues of the Gram matrix.
+    Roy and Vetterli (2007), with s the singular values of the centred points. It does not change
+    under rotations, translations and scale, and lies between 1 and the rank; r equal singular
+    values give r. 0 where all points coincide. For `Distances`, s are the singular values of their
+    classical MDS coordinates, √ of the positive eigenvalues of the Gram matrix.
 
     Singular values below max(n, d) · eps · s_1 count as 0, with derivative 0; the derivative grows
     without bound as a singular value approaches 0. It is right where singular values repeat.
 
     Args:
         P: points `[n, d]` or `Distances`.
-        present: positions that take part; for `Distances` those they have.
+        present: positions that take part; by default the positions present in `Distances`, all of
+            an array.
 
     >>> round(entropy_rank(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])).item(), 6)
     2.0
@@ -41,7 +42,7 @@ def _entropy_rank(P: Encoded, present: Bool[ArrayLike, " n"] | None) -> Float[Ar
     if not centred.size:
         return jnp.zeros((), centred.dtype)
     s = jnp.linalg.svd(centred, compute_uv=False)
-    # Compared this way round, so that NaN stays.
+    # Written so that NaN passes.
     negligible = s <= max(centred.shape) * jnp.finfo(s.dtype).eps * jnp.max(s)
     return effective_number(s, negligible)
 
@@ -49,7 +50,7 @@ def _entropy_rank(P: Encoded, present: Bool[ArrayLike, " n"] | None) -> Float[Ar
 def effective_number(
     sizes: Float[Array, "... n"], negligible: Bool[Array, "... n"]
 ) -> Float[Array, "..."]:
-    """exp of the entropy of shares of sizes ≥ 0; what is negligible counts as 0, derivative 0."""
+    """Exponential of the entropy of shares of sizes ≥ 0; negligible ones count as 0."""
     share = jnp.where(negligible, 0.0, sizes)
     total = jnp.sum(share, axis=-1)
     share = share / jnp.where(total == 0, 1.0, total)[..., None]

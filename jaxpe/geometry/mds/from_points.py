@@ -24,23 +24,23 @@ Method = Literal["dense", "krylov"]
 
 # Up to this side an eigendecomposition of the smaller Gram matrix is not worth avoiding.
 _DENSE_SIDE = 1024
-_ROWS = 1024  # of a block of points, which a product reads at once
+_ROWS = 1024  # rows of a block of points, which a product reads at once
 
 
 @jax.tree_util.register_static
 class Label(str):
-    """Text that goes through `jax.jit` and `jax.vmap` with the structure, not with the arrays."""
+    """Text as static structure of a pytree, so that it passes `jax.jit` and `jax.vmap`."""
 
 
 class PrincipalCoordinates(NamedTuple):
-    """The leading coordinates of classical scaling, and how good they are.
+    """Leading coordinates of classical scaling, with the residuals of their eigenpairs.
 
     Attributes:
         coordinates: float `[n, dim]`, U_d Λ_d^½; columns beyond the rank are 0, and so are the
             rows of absent positions. In each column the entry largest in magnitude is positive.
         eigenvalues: float `[dim]`, of B, descending; `sum(eigenvalues) / trace` is their share.
-        residuals: float `[dim]`, ‖B v − λ v‖ / λ_1, from a product with B at the end.
-        products: int, columns that B was applied to (for "dense", to find the residuals alone).
+        residuals: float `[dim]`, ‖B v − λ v‖ / λ_1, from a final product with B.
+        products: int, columns that B was applied to ("dense" needs it for the residuals alone).
         converged: whether all residuals are within the tolerance (and for "krylov", that a round
             from fresh random directions changed nothing). False for NaN.
         trace: Σ of all eigenvalues.
@@ -78,14 +78,14 @@ def classical_mds_from_points(
     "auto" is "dense" where the smaller side of the points is at most 1,024 or 4·dim. An eigenvalue
     counts as 0 up to max(32, √n)·eps·λ_1.
 
-    The derivative is as in `classical_mds`: right for functions that rotations leave alone, also
-    where eigenvalues repeat, as far as the residuals are small against the gaps; 0 for terms that
-    would divide by a gap of 0 at the cut. It needs products with B, no matrix `[n, n]`. First
+    As in `classical_mds`, the derivative is right for functions that rotations leave unchanged,
+    also where eigenvalues repeat, as long as residuals are small against gaps. Terms that would
+    divide by a gap of 0 at the cut are 0. It needs products with B, no matrix `[n, n]`. First
     derivatives only. NaN gives NaN.
 
     Args:
         points: `PointCloud` (`hellinger_points` makes one of distributions) or `[n, k]`.
-        dim: columns wanted; more than the rank are padded with zeros.
+        dim: number of columns; columns beyond the rank are 0.
         method: name of the method.
         tolerance: tolerance of residuals, relative to λ_1.
         max_products: columns after which "krylov" stops; 100·(dim + 16) by default.
@@ -110,7 +110,7 @@ def classical_mds_from_points(
     centred = centre_rows(*cloud)
     fixed, options = lax.stop_gradient(centred), {"dim": dim, "tolerance": tolerance}
     if method == "dense":
-        pairs = _dense(fixed, **options)
+        pairs = _dense_eigenpairs(fixed, **options)
     else:
         options |= {"max_products": max_products, "oversample": oversample}
         pairs = _krylov_pairs(fixed, cloud.present, key, **options)
@@ -135,7 +135,7 @@ def gram_product(centred: Array, Y: Array) -> Array:
 def _transposed_product(X: Array, Y: Array) -> Array:
     """Xᵀ Y of many rows and few columns, on a CPU as the sum of (Y_bᵀ X_b)ᵀ over blocks of rows.
 
-    XLA goes down the columns of X there, which takes six times as long.
+    XLA on CPU traverses the columns of X instead, which takes six times as long.
     """
     blocks = len(X) // _ROWS if jax.default_backend() == "cpu" else 0
     if blocks < 2:
@@ -152,7 +152,7 @@ def _transposed_product(X: Array, Y: Array) -> Array:
     return lax.fori_loop(0, blocks, add, dot(Y[done:].T, X[done:])).T
 
 
-# Compiled as a whole also where the caller does not: a loop that is traced anew is compiled anew.
+# Jitted even for eager callers, because a loop that is traced again is compiled again.
 @partial(jax.jit, static_argnames="dim")
 def _coordinates(
     centred: Array, vectors: Array, eigenvalues: Array, *, dim: int
@@ -170,14 +170,14 @@ def _krylov_pairs(centred: Array, present: Array, key: Array | None, **options: 
 
 
 @partial(jax.jit, static_argnames=("dim", "tolerance"))
-def _dense(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
+def _dense_eigenpairs(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
     """Eigenpairs from the smaller of the two Gram matrices."""
     n, k = centred.shape
     small = inner_products(centred if n <= k else centred.T)
     eigenvalues, vectors = jnp.linalg.eigh(small)
     eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]
     if k < n:
-        vectors = _left(centred, vectors, eigenvalues, dim)
+        vectors = _left_vectors(centred, vectors, eigenvalues, dim)
     missing = max(dim - len(eigenvalues), 0)
     vectors = jnp.pad(vectors, ((0, 0), (0, missing)))
     eigenvalues = jnp.pad(eigenvalues, (0, missing))
@@ -187,12 +187,13 @@ def _dense(centred: Array, *, dim: int, tolerance: float) -> Eigenpairs:
     return Eigenpairs(vectors, eigenvalues, residuals, products, jnp.all(residuals <= tolerance))
 
 
-def _left(centred: Array, right: Array, eigenvalues: Array, dim: int) -> Array:
+def _left_vectors(centred: Array, right: Array, eigenvalues: Array, dim: int) -> Array:
     """Eigenvectors X w / √λ of X Xᵀ, from eigenvectors w of Xᵀ X; 0 where λ is 0."""
     resolved = ~(eigenvalues <= noise(eigenvalues, len(centred)))  # NaN stays
     inverse = jnp.where(resolved, 1.0 / jnp.sqrt(jnp.where(resolved, eigenvalues, 1.0)), 0.0)
     left = dot(centred, right * inverse[None, :])
-    # Small λ cost orthogonality; in this order the large ones, which are exact, stay as they are.
-    wanted, _ = jnp.linalg.qr(left[:, :dim])
-    wanted = jnp.where(resolved[None, :dim], wanted, 0.0)
-    return jnp.concatenate([wanted, left[:, dim:]], axis=1)
+    # Small λ lose orthogonality; in this order the vectors of large λ, which are exact, do not
+    # change.
+    orthonormal, _ = jnp.linalg.qr(left[:, :dim])
+    orthonormal = jnp.where(resolved[None, :dim], orthonormal, 0.0)
+    return jnp.concatenate([orthonormal, left[:, dim:]], axis=1)

@@ -1,4 +1,4 @@
-"""Coordinates from eigenpairs of an operator, with a derivative that needs products alone."""
+"""Coordinates from eigenpairs of an operator, differentiable by operator products alone."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,7 @@ from jax import Array, lax
 
 from jaxpe._core.arrays import dot
 
-# A family of symmetric operators: what B(parameters) makes of the columns of [n, b].
+# A family of symmetric operators: (parameters, columns [n, b]) to B(parameters) times columns.
 Product = Callable[[Any, Array], Array]
 
 _MOST_STEPS = 500
@@ -22,8 +22,8 @@ def gauged_coordinates(
 ) -> tuple[Array, Array]:
     """U_d Λ_d^½ and Λ_d, differentiable in the parameters of B = apply(parameters, ·).
 
-    The eigenpairs are known already, `dim` or more, and have no derivative of their own (they come
-    through `lax.stop_gradient`): those beyond `dim` only make the derivative quicker to find.
+    The eigenpairs, `dim` or more of them, are inputs without a derivative (they come through
+    `lax.stop_gradient`). Pairs beyond `dim` only speed up the derivative.
     """
     U, values = vectors[:, :dim], eigenvalues[:dim]
     largest = jnp.take_along_axis(U, jnp.argmax(jnp.abs(U), axis=0)[None, :], axis=0)
@@ -80,8 +80,8 @@ def _solve(
     least: Array,
 ) -> Array:
     """Columns x_b outside V with (λ_b − B) x_b = right_b."""
-    # Preconditioned by (λ_b − B)⁻¹ as the known eigenvectors beyond the cut have it, and 1/λ_b
-    # otherwise; unresolved ones are left out, and with them their part of the solution.
+    # Preconditioned by (λ_b − B)⁻¹ on the known eigenvectors beyond the cut, and by 1/λ_b
+    # elsewhere. Unresolved eigenvectors are left out, with their part of the solution.
 
     def outside(Y: Array) -> Array:
         return Y - dot(V, dot(V.T, Y))

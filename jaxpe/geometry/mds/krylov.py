@@ -1,4 +1,4 @@
-"""The leading eigenpairs of a symmetric operator, from products with blocks of vectors alone."""
+"""Block Krylov method for the leading eigenpairs of a symmetric operator."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,21 +13,21 @@ from jaxtyping import Bool, Float, Int
 from jaxpe._core.arrays import dot
 from jaxpe.geometry.checks import check_size
 
-# Columns of a block: few, so that a product goes a long way; enough for a matrix product to be
-# worth its name. On two cores 16 columns ran at four fifths of the speed of 64.
+# Columns of a block: few, so that each product adds many Krylov dimensions, but enough for fast
+# matrix products. On two cores 16 columns ran at four fifths of the speed of 64.
 _BLOCK = 16
 
 
 class Eigenpairs(NamedTuple):
-    """Leading eigenpairs of a symmetric operator, and how good they are.
+    """Leading eigenpairs of a symmetric operator, with their residuals.
 
     Attributes:
         vectors: float `[n, dim]`, orthonormal; columns of 0 where dim is more than n.
         eigenvalues: float `[dim]`, the largest, descending.
-        residuals: float `[dim]`, ‖B v − λ v‖ / |λ_1|, from a product with B at the end. So near to
-            λ is an eigenvalue of B, in units of |λ_1|.
+        residuals: float `[dim]`, ‖B v − λ v‖ / |λ_1|, from a final product with B. B has an
+            eigenvalue that close to λ, in units of |λ_1|.
         products: int, columns that B was applied to.
-        converged: all residuals are within the tolerance, and a round from fresh random
+        converged: whether all residuals are within the tolerance, and a round from new random
             directions changed no eigenvalue by more. False for NaN.
     """
 
@@ -49,16 +49,16 @@ def principal_eigenpairs(
     key: Array | None = None,
     dtype: DTypeLike | None = None,
 ) -> Eigenpairs:
-    """The `dim` largest eigenvalues of a symmetric operator and their vectors.
+    """The `dim` largest eigenvalues of a symmetric operator, with their eigenvectors.
 
     A block Krylov method with full orthogonalisation and thick restarts (Wu and Simon 2000; Stewart
     2001), started from Gaussian vectors. Eigenvalues may repeat and B may be of low rank. Memory
-    is about 2·n·(2.5·dim + 130) numbers. Derivatives are not defined here;
-    `classical_mds_from_points` has them.
+    is about 2·n·(2.5·dim + 130) numbers. Derivatives are not defined; `classical_mds_from_points`
+    has them.
 
     Args:
-        apply: the operator, on the columns of `[n, b]` for any b. The result is as good as its
-            arithmetic: ask for `precision="highest"` in matrix products. Compiled once for the same
+        apply: the operator, on the columns of `[n, b]` for any b. The result is as precise as its
+            arithmetic: use `precision="highest"` in matrix products. Compiled once for the same
             function.
         n: rows.
         dim: eigenpairs wanted, at least 1.
@@ -120,7 +120,7 @@ def leading_pairs(
     oversample: int | None,
     key: Array | None,
 ) -> Eigenpairs:
-    """`principal_eigenpairs` with the pairs kept beyond `dim`, from vectors that `draw` draws."""
+    """`principal_eigenpairs` including the pairs beyond `dim`, from vectors that `draw` draws."""
     block = _BLOCK if dim >= 2 * _BLOCK else _BLOCK // 2
     extra = max(block, dim // 4) if oversample is None else oversample
     retained = -(-(dim + extra) // block)
@@ -150,13 +150,13 @@ def leading_pairs(
         key=key,
     )
     search = lax.while_loop(unfinished, cycle, search)
-    return _checked(search, apply, width=retained * block, tolerance=tolerance)
+    return _checked_pairs(search, apply, width=retained * block, tolerance=tolerance)
 
 
 def _expand(
     search: _Search, apply: Callable[[Array], Array], draw: Callable[[Array, int], Array]
 ) -> _Search:
-    """Fill the basis: each block is what B makes of the last one, made orthogonal to all."""
+    """Fill the basis: each block is B times the previous one, orthogonalised against all."""
     block = search.following.shape[1]
     blocks = search.V.shape[1] // block
 
@@ -184,7 +184,7 @@ def _expand(
 def _restart(
     search: _Search, draw: Callable[[Array, int], Array], *, retained: int, tolerance: float
 ) -> _Search:
-    """Rayleigh–Ritz in the basis, of which the leading Ritz vectors remain."""
+    """Thick restart: Rayleigh–Ritz in the basis, which keeps the leading Ritz vectors."""
     block, dim = search.following.shape[1], search.residuals.shape[0]
     width = retained * block
     V, W, eigenvalues = ritz(search.V, search.W, width)
@@ -208,16 +208,16 @@ def _restart(
         residuals=residuals,
         key=key,
     )
-    # Of more equal eigenvalues than are kept, the last round may have mixed in new vectors that
-    # are not as good yet: what was there before it stays.
+    # If more eigenvalues are equal than are kept, the last round may have mixed in new, less
+    # accurate vectors: the earlier ones stay.
     restarted = jax.tree.map(lambda new, old: jnp.where(settled, old, new), restarted, search)
     return restarted._replace(settled=settled)
 
 
-def _checked(
+def _checked_pairs(
     search: _Search, apply: Callable[[Array], Array], *, width: int, tolerance: float
 ) -> Eigenpairs:
-    """The pairs found, with residuals by B itself."""
+    """The eigenpairs, with residuals from a product with B."""
     dim = search.residuals.shape[0]
     V, eigenvalues = search.V[:, :width], search.eigenvalues
     residuals = true_residuals(V[:, :dim], apply(V[:, :dim]), eigenvalues[:dim])
@@ -231,9 +231,9 @@ def true_residuals(V: Array, W: Array, eigenvalues: Array) -> Array:
 
 
 def ritz(V: Array, W: Array, width: int) -> tuple[Array, Array, Array]:
-    """The leading Ritz vectors U, W = B U and values, of B in the orthonormal columns of V.
+    """The leading Ritz vectors U of B in the orthonormal columns of V, W = B U, and Ritz values.
 
-    Columns of 0 are no part of the basis; what is left over of `width` is 0.
+    Columns of 0 are no part of the basis; the result is padded with 0 up to `width`.
     """
     T = dot(V.T, W)
     T = 0.5 * (T + T.T)
@@ -243,7 +243,7 @@ def ritz(V: Array, W: Array, width: int) -> tuple[Array, Array, Array]:
     T = T - jnp.diag(jnp.where(missing, last, 0.0))
     values, turn = jnp.linalg.eigh(T)
     values, turn = values[::-1][:width], turn[:, ::-1][:, :width]
-    # Exactly 0, or rounding would make vectors of length eps with an eigenvalue of 0 out of them.
+    # Exactly 0, or rounding would turn them into vectors of length eps with eigenvalue 0.
     nothing = values < -1.5 * bound
     turn = jnp.where(nothing[None, :], 0.0, turn)
     U = dot(V, turn)
@@ -253,27 +253,27 @@ def ritz(V: Array, W: Array, width: int) -> tuple[Array, Array, Array]:
 
 
 def orthonormal(Y: Array, V: Array, spare: Array | None = None) -> Array:
-    """Orthonormal columns that span Y outside of the columns of V.
+    """Orthonormal columns that span Y orthogonally to the columns of V.
 
-    Directions that are lost in rounding make room for spare ones; what is lost then is 0.
+    Spare columns replace directions lost in rounding; a spare lost as well becomes 0.
     """
     instead = jnp.zeros_like(Y) if spare is None else spare
     # Squares of very small or large numbers are 0 or inf.
     largest = jnp.max(jnp.abs(Y), axis=0)
     Y = Y / jnp.where(largest > 0, largest, 1.0)[None, :]
-    # After two passes what is left is nearly orthogonal, or rounding errors.
+    # After two passes the rest is nearly orthogonal, or rounding errors.
     rounding = 32.0 * float(jnp.finfo(Y.dtype).eps)
     least = jnp.asarray([rounding, rounding, 0.5, 0.5], Y.dtype)
 
     def again(number: Array, Y: Array) -> Array:
         lost = (jnp.sum(Y * Y, axis=0) == 0) & (number == 1)
-        return _outside(jnp.where(lost[None, :], instead, Y), V, least[number])
+        return _complement_basis(jnp.where(lost[None, :], instead, Y), V, least[number])
 
     return lax.fori_loop(0, len(least), again, Y)
 
 
-def _outside(Y: Array, V: Array, least: Array) -> Array:
-    """Orthonormal columns for Y − V VᵀY; columns left with less than `least` become 0."""
+def _complement_basis(Y: Array, V: Array, least: Array) -> Array:
+    """Orthonormal columns for Y − V VᵀY; columns of relative norm below `least` become 0."""
     # By the eigenvectors of YᵀY (Stathopoulos and Wu 2002): matrix products, unlike QR, and
     # dependent columns, which become 0, do no harm.
     before = jnp.linalg.norm(Y, axis=0)
@@ -292,7 +292,7 @@ def _scale(eigenvalues: Array) -> Array:
 
 
 def check_dim(dim: int, n: int = 1, oversample: int | None = None) -> None:
-    """Raise for no columns at all, for fewer than are wanted, or for more than memory holds."""
+    """Raise for a width below 1, above the number of columns, or too large for memory."""
     check_size("dim", dim, each=n)
     if oversample is not None:
         check_size("oversample", oversample, least=0, each=n)

@@ -1,4 +1,4 @@
-"""Procrustes: two configurations of points up to rotation, and on request position and size."""
+"""Procrustes analysis: match two configurations up to rotation, translation and scale."""
 
 from functools import partial
 from typing import NamedTuple
@@ -14,12 +14,12 @@ from jaxpe.geometry.distances.matrices import as_present, centre_rows, floating
 
 
 class Procrustes(NamedTuple):
-    """The best match of one configuration with another.
+    """Result of Procrustes analysis: the best match of one configuration with another.
 
     Attributes:
         aligned: the first configuration moved onto the second.
         rotation: orthogonal (reflections included).
-        scale: the factor it was multiplied by; 1 unless asked for.
+        scale: the factor of the first configuration; 1 unless requested.
         residual: ‖aligned − Q‖² / ‖Q‖² over the positions present, with Q centred if translations
             are allowed; ‖aligned‖² where Q is 0.
     """
@@ -38,11 +38,11 @@ def procrustes(
     scale: bool = False,
     present: Bool[ArrayLike, " n"] | None = None,
 ) -> Procrustes:
-    """Move P onto Q by the orthogonal map that leaves the least ‖s P R + t − Q‖².
+    """Orthogonal Procrustes: move P onto Q by the map that minimises ‖s P R + t − Q‖².
 
     Schönemann (1966): R = U Vᵀ with Pᵀ Q = U Σ Vᵀ. Configurations of different width are padded
-    with columns of 0. The derivative of `residual` is right where R is unique (by the envelope
-    theorem R needs none); the derivatives of other fields leave out how R and the scale move.
+    with columns of 0. The derivative of `residual` is right where R is unique: by the envelope
+    theorem R needs no derivative. Derivatives of other fields treat R and the scale as constant.
 
     Args:
         translate: allow a translation t, so that centroids coincide.
@@ -79,7 +79,7 @@ def _procrustes(
 
 
 def _rotation(P: Array, Q: Array, scale: bool) -> tuple[Array, Array]:
-    """The best R and s for centred configurations, without derivatives."""
+    """The best R and s of centred configurations, without derivatives."""
     P, Q = jax.lax.stop_gradient((P, Q))
     U, singular, Vt = jnp.linalg.svd(dot(P.T, Q))
     size = jnp.sum(P**2)

@@ -29,21 +29,21 @@ from jaxpe.geometry.mds.krylov import check_dim
 
 _MEMORY = 6  # steps from which the curvature is estimated
 _PRODUCTS = 24  # products with the Hessian that look for a negative eigenvalue
-_LENGTHS = 2.0 ** -np.arange(12)  # of a push, in units of the size of the targets
+_LENGTHS = 2.0 ** -np.arange(12)  # lengths of pushes, in units of the size of the targets
 _LEAST = 1e-5  # share of the stress that a push must save
 
 
 class Smacof(NamedTuple):
-    """A local minimum of the stress.
+    """A local minimum of the stress, from SMACOF.
 
     Attributes:
         coordinates: rows of absent positions are 0.
         stress: Eq. (4) at the coordinates; never above the stress of the start.
         initial_stress: Eq. (4) at the start.
         iterations: evaluations of the stress after the start.
-        converged: whether this is a minimum: a Guttman transform moves it by at most `tolerance`
-            of its size, or √eps where rounding hides the rest, and no push that was tried lowers
-            the stress.
+        converged: whether this is a minimum: a Guttman transform moves it by at most `tolerance` of
+            its size (√eps where rounding hides less), and no push away from a saddle lowers the
+            stress.
     """
 
     coordinates: Float[Array, "n dim"]
@@ -54,12 +54,12 @@ class Smacof(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """Functions of a configuration X, and the size ‖X‖ of one with the distances wanted.
+    """Functions of a configuration X, and the size ‖X‖ of one with the target distances.
 
     Attributes:
         evaluate: the stress, and its gradient G = V X − B(X) X in units of 2 / Σ w d².
         solve: V⁺ G; the Guttman transform is X − V⁺ G.
-        coincident: mask of points in one place with others that should be elsewhere.
+        coincident: mask of points that coincide with a point at a positive target distance.
     """
 
     evaluate: Callable[[Array], tuple[Array, Array]]
@@ -69,7 +69,7 @@ class _Problem(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The best configuration, the next one, and differences of the last ones and of their G."""
+    """The best configuration, the next trial, and recent differences of X and of G for L-BFGS."""
 
     X: Array
     stress: Array
@@ -97,35 +97,35 @@ def smacof(
 ) -> Smacof:
     """Minimise the stress of Eq. (4) by majorisation; the stress never rises.
 
-    The Guttman transform X ← V⁺ B(X) X of De Leeuw (1977), with V_ij = −w_ij, B_ij = −w_ij d_ij /
-    δ_ij off the diagonal and rows that sum to 0, is a step along the gradient that never raises the
-    stress. Each step here is one of L-BFGS (Nocedal 1980) in the metric V, and a Guttman transform
-    where that would raise it. A saddle is left by a push along the most negative curvature that 24
-    Lanczos steps find; points in one place are pushed apart. All of it is deterministic.
+    The Guttman transform X ← V⁺ B(X) X of De Leeuw (1977) is a step along the gradient that never
+    raises the stress. V_ij = −w_ij and B_ij = −w_ij d_ij / δ_ij off the diagonal, and their rows
+    sum to 0. Each step is an L-BFGS step (Nocedal 1980) in the metric V, or a Guttman transform
+    where that would raise the stress. At a saddle, it pushes along the most negative curvature that
+    24 Lanczos steps find; coincident points are pushed apart. The method is deterministic.
 
-    A minimum is a local one; on a line there are many. With `starts` the lowest of several is
-    taken. Not for differentiating through (a `while_loop` has no reverse mode); at a minimum the
-    gradient of `stress` is 0 anyway.
+    The minimum is local; in one dimension there are many. `starts` takes the lowest of several. It
+    has no derivative (a `while_loop` has no reverse mode); at a minimum the gradient of `stress` is
+    0 anyway.
 
     Args:
-        D: target distances (not squared); or a `PointCloud`, whose pairs are gone through tile by
-            tile in O(n·(k + 40·dim)) memory.
+        D: target distances (not squared); or a `PointCloud`, whose pairs are computed tile by tile
+            in O(n·(k + 40·dim)) memory.
         init: "classical" starts from `classical_mds` (of a `PointCloud`, from
             `classical_mds_from_points`); or an array `[n, dim]`, whose columns of 0 stay 0 unless
-            all are.
+            all columns are 0.
         weights: symmetric pair weights w ≥ 0; positions must stay connected through them. None for
             a `PointCloud`.
         max_iterations: largest number of evaluations; see `converged`.
         tolerance: stop where a Guttman transform moves the coordinates by less than this share of
             their norm: ‖V⁺ ∇σ‖ Σ w d² ≤ 2 · tolerance · ‖X‖.
-        starts: number of starts, `init` and random ones, which run together.
+        starts: number of starts: `init`, and random ones beyond the first. They run together.
         key: PRNG key of the random starts.
 
     Raises:
-        ValueError: what `as_distances` refuses, weights that are negative, asymmetric or all 0, a
-            start of another shape, or several starts without a key. Under `jit`, where numbers
-            cannot be looked at, they end the loop at once, with a stress of NaN and `converged`
-            False, as NaN in the start does.
+        ValueError: distances that `as_distances` refuses, weights that are negative, asymmetric or
+            all 0, a start of another shape, or several starts without a key. Under `jit`, where
+            numbers cannot be read, invalid ones end the loop at once, with a stress of NaN and
+            `converged` False. NaN in the start does the same.
 
     >>> fit = smacof(jnp.sqrt(2.0) * (1 - jnp.eye(3)), dim=1)   # three one-hots on a line
     >>> round(fit.stress.item(), 6) == round(1 / 9, 6)
@@ -155,8 +155,8 @@ def _best_fit(
     """The fit of least stress, from `start` and random configurations of the same columns."""
     *options, key = options
     draw = partial(random_configuration, D, dim=start.shape[1])
-    drawn = jax.vmap(draw)(jax.random.split(key, starts - 1)).astype(start.dtype)
-    every = jnp.concatenate([start[None], jnp.where(_free_columns(columns), drawn, 0.0)])
+    random_starts = jax.vmap(draw)(jax.random.split(key, starts - 1)).astype(start.dtype)
+    every = jnp.concatenate([start[None], jnp.where(_free_columns(columns), random_starts, 0.0)])
     fits = jax.vmap(lambda start: _fit(start, columns, D, *options))(every)
     best = jnp.argmin(fits.stress)
     return jax.tree.map(lambda x: x[best], fits)
@@ -175,6 +175,7 @@ def _fit(
     max_iterations: int | Array,
     tolerance: float | Array,
 ) -> Smacof:
+    """Descend to a stationary point, leave it if it is a saddle, and descend again."""
     by_tiles = isinstance(D, PointCloud)
     problem = _tiled_problem(D, weights) if by_tiles else _matrix_problem(D, weights, start.dtype)
     moves = (D.present[:, None] & _free_columns(columns)[None, :]).astype(start.dtype)
@@ -186,7 +187,7 @@ def _fit(
     def descend_and_push(state: _State) -> _State:
         state = jax.lax.while_loop(unfinished, partial(_step, problem, tolerance), state)
         return jax.lax.cond(
-            state.stationary, partial(_beside_saddle, problem, moves), lambda x: x, state
+            state.stationary, partial(_escaped_state, problem, moves), lambda x: x, state
         )
 
     state = jax.lax.while_loop(unfinished, descend_and_push, _first_state(start))
@@ -218,7 +219,7 @@ def _step(problem: _Problem, tolerance: float | Array, state: _State) -> _State:
     gradient = jnp.where(better, gradient, state.gradient)
     plain = problem.solve(gradient)
     trial = X - jnp.where(better, _quasi_newton(problem, steps, changes, gradient), plain)
-    # Where not even a Guttman transform lowers the stress, rounding hides what is left.
+    # If not even a Guttman transform lowers the stress, the rest is rounding.
     stalled = state.guttman & ~better
     least = jnp.where(stalled, jnp.maximum(tolerance, eps**0.5), tolerance)
     # An exact fit has a stress of rounding errors only, which need not fall any more.
@@ -231,7 +232,7 @@ def _step(problem: _Problem, tolerance: float | Array, state: _State) -> _State:
 
 
 def _quasi_newton(problem: _Problem, steps: Array, changes: Array, gradient: Array) -> Array:
-    """Product of the gradient with the inverse Hessian of L-BFGS, which is V⁺ without steps."""
+    """L-BFGS direction: the inverse Hessian times the gradient; V⁺ before any step."""
     products = jnp.sum(steps * changes, axis=(1, 2))
     convex_steps = products > 0
     inverse = jnp.where(convex_steps, 1.0 / jnp.where(convex_steps, products, 1.0), 0.0)
@@ -255,10 +256,10 @@ def _quasi_newton(problem: _Problem, steps: Array, changes: Array, gradient: Arr
     return jax.lax.scan(forth, scale * problem.solve(rest), (*past, shares))[0]
 
 
-def _beside_saddle(problem: _Problem, moves: Array, state: _State) -> _State:
-    """State beside a saddle, or the same where nothing near is lower."""
+def _escaped_state(problem: _Problem, moves: Array, state: _State) -> _State:
+    """State pushed off a saddle; unchanged where no push lowers the stress."""
     X = state.X
-    # Numbers without a pattern; `jax.random` takes long to compile.
+    # Pseudo-random numbers without `jax.random`, which takes long to compile.
     random = jnp.cos(jnp.arange(X.size, dtype=X.dtype) ** 2).reshape(X.shape) * moves
     apart = random * problem.coincident(X)[:, None].astype(X.dtype)
     # The stress has no curvature where a distance is 0, but falls in every direction.
@@ -305,7 +306,7 @@ def _matrix_problem(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype)
     inverse = _generalised_inverse(w) if weights is not None else None
     count = jnp.maximum(jnp.sum(D.present.astype(dtype)), 1.0)
     target = D.values.astype(dtype)
-    wanted = jnp.sum(w * target**2)
+    squares = jnp.sum(w * target**2)
 
     def distances(X: Array) -> Array:
         return euclidean_distances(X, present=D.present).values
@@ -315,7 +316,7 @@ def _matrix_problem(D: Distances, weights: Real[ArrayLike, "n n"] | None, dtype)
         apart = delta > 0
         pull = w - jnp.where(apart, w * target / jnp.where(apart, delta, 1.0), 0.0)
         gradient = jnp.sum(pull, axis=1)[:, None] * X - dot(pull, X)
-        return ratio_of_sums(jnp.sum(w * (delta - target) ** 2), wanted), gradient
+        return ratio_of_sums(jnp.sum(w * (delta - target) ** 2), squares), gradient
 
     def solve(gradient: Array) -> Array:
         if inverse is None:
@@ -360,7 +361,7 @@ def _product(delta: Array, d: Array) -> Array:
 
 
 def _coincides(delta: Array, d: Array) -> Array:
-    """Whether points are in one place that should not be."""
+    """Mask of points that coincide with a point at a positive target distance."""
     return ((delta == 0) & (d > 0)).astype(delta.dtype)
 
 
@@ -385,7 +386,7 @@ def first_configuration(
 def _generalised_inverse(w: Array) -> Array:
     """S^−½ L⁺ S^−½ with L = S^−½ V S^−½, V the weights' Laplacian and S its diagonal."""
     # It differs from V⁺ by translations only, and keeps the digits of positions with tiny weights,
-    # which V⁺ in float32 takes for disconnected.
+    # which V⁺ in float32 treats as disconnected.
     degree = jnp.sum(w, axis=1)
     root = jnp.where(degree > 0, 1.0 / jnp.sqrt(jnp.where(degree > 0, degree, 1.0)), 0.0)
     scale = root[:, None] * root[None, :]

@@ -1,4 +1,4 @@
-"""Multidimensional scaling by random pairs: a step takes O(n·d), whatever the number of pairs."""
+"""Stochastic multidimensional scaling: a step moves random pairs, in O(n·d) time."""
 
 import statistics
 from functools import partial
@@ -25,7 +25,7 @@ from jaxpe.geometry.mds.smacof import first_configuration, random_configuration
 
 
 class SampledStress(NamedTuple):
-    """Eq. (4) estimated from random pairs, and a normal interval, whose lower end is at least 0.
+    """Stress estimated from random pairs, with a normal interval whose lower end is at least 0.
 
     Attributes:
         stress: estimate of Eq. (4).
@@ -39,7 +39,7 @@ class SampledStress(NamedTuple):
 
 
 class StochasticMDS(NamedTuple):
-    """A configuration of low stress.
+    """A configuration of low stress, from stochastic MDS.
 
     Attributes:
         coordinates: float `[n, dim]`, centred; rows of absent positions are 0.
@@ -67,10 +67,10 @@ def stochastic_mds(
     """Lower the stress of Eq. (4) by moving random pairs towards their target distances.
 
     Zheng, Pawar and Goodman (2019), with weights of 1: a pair at distance δ moves by µ·(δ − d)/2
-    at either end, µ ≤ 1. A step takes a random matching, n/2 disjoint pairs at once, in
-    O(n·(k + d)); over the steps t in [0, 1] the rate falls as µ = rate·(1 − t)². `smacof` uses
-    all n² pairs for every transform and ends in a minimum; this ends within some per cent of one,
-    after a number of steps that does not grow with n.
+    at either end, µ ≤ 1. A step moves a random matching, n/2 disjoint pairs at once, in O(n·(k +
+    d)) time. With t from 0 to 1 over the steps, the rate falls as µ = rate·(1 − t)². `smacof` uses
+    all n² pairs for every transform and ends in a minimum. This method ends within a few per cent
+    of one, after a number of steps that does not grow with n.
 
     Args:
         D: target distances: a `PointCloud` for many positions, `Distances` or `[n, n]`.
@@ -78,7 +78,7 @@ def stochastic_mds(
             more than a few dimensions takes several times the steps; or an array `[n, dim]`.
         steps: matchings.
         rate: µ at the start, at most 1.
-        pairs: random pairs over which start and end are compared; the better one is returned.
+        pairs: random pairs on which start and end are compared; the better one is returned.
         confidence: confidence of the intervals of the stress.
 
     Raises:
@@ -115,8 +115,8 @@ def sampled_stress(
 ) -> SampledStress:
     """`stress`, Σ(δ − d)² / Σ d² over pairs drawn at random, in O(pairs · (d + k)) time.
 
-    A ratio of two means over independent pairs; its interval is the normal one of such a ratio
-    (delta method), too narrow below some 200 pairs, or where a few of them carry the sum.
+    It is a ratio of two means over independent pairs, with a normal interval by the delta method.
+    The interval is too narrow below about 200 pairs, or where a few pairs carry the sum.
 
     >>> P = np.random.default_rng(0).standard_normal((40, 2))
     >>> D = euclidean_distances(2.0 * P)
@@ -165,7 +165,7 @@ def _moved_points(X: Array, D: Distances | PointCloud, keys: Array, rates: Array
 
 
 def _move_pairs(X: Array, D: Distances | PointCloud, key: Array, rate: Array) -> Array:
-    """Move the pairs of a random matching; those that touch an absent position stay."""
+    """Move the pairs of a random matching; pairs with an absent position stay."""
     half = len(X) // 2
     order = jax.random.permutation(key, jnp.arange(len(X), dtype=jnp.int32))
     i, j = order[:half], order[half : 2 * half]

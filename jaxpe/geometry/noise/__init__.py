@@ -1,1 +1,1 @@
-"""Sampling noise, composition and position: what a second sample would repeat."""
+"""Sampling noise, composition and position in the geometry of a corpus."""

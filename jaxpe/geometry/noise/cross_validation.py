@@ -31,18 +31,19 @@ from jaxpe.geometry.noise.split_half import (
 DEFAULT_SPLITS = 16
 DEFAULT_HALVINGS = 4
 DEFAULT_HALF_NULLS = 4
-_MOST_FREEDOM = 15  # degrees of freedom of 16 folds, however many splits of them
+_MOST_FREEDOM = 15  # degrees of freedom of 16 folds, for any number of splits
 
 
 class HeldOut(NamedTuple):
-    """A statistic of halves of the documents, such as the stress of an encoding against each.
+    """A statistic of halves of the documents with its interval, such as a held-out stress.
 
     Attributes:
-        mean: float `[...]`, over both halves of every split: the expectation for half as many
+        mean: float `[...]`, mean over both halves of every split: the expectation for half as many
             documents.
-        standard_error: float `[...]`, of the mean, for other documents of the same kind.
+        standard_error: float `[...]`, standard error of the mean, for other documents of the same
+            kind.
         low, high: float `[...]`, ends of the interval.
-        samples: float `[splits, 2, ...]`, of each half.
+        samples: float `[splits, 2, ...]`, the value of each half.
     """
 
     mean: Float[Array, "..."]
@@ -53,16 +54,16 @@ class HeldOut(NamedTuple):
 
 
 class PositionHalves(NamedTuple):
-    """Position geometries of disjoint halves, and what intervals are made of.
+    """Position geometries of disjoint halves, and the statistics behind intervals.
 
     Attributes:
         position: geometries `[splits, 2, ...]`, less the shuffled documents of the same half.
-        own: statistics of each half before that, `[splits, 2]`.
+        documents: statistics of each half before subtraction, `[splits, 2]`.
         null: statistics of the shuffled halves, `[nulls, splits, 2]`.
     """
 
     position: SplitHalfGeometry
-    own: PositionStatistics
+    documents: PositionStatistics
     null: PositionStatistics
 
 
@@ -76,12 +77,12 @@ def disjoint_geometries(
     """Noise-corrected geometries of two disjoint halves of the documents, for several splits.
 
     Each half of the folds is halved again, and its geometry is `split_half_geometry` of these
-    quarters, averaged over `halvings`. What is fitted to one half can be held against the other,
+    quarters, averaged over `halvings`. An encoding fitted to one half can be tested on the other,
     which shares no document with it.
 
     Args:
-        counts: counts in at least four folds, or token lists; of an odd number of folds one is left
-            out, another in each split.
+        counts: counts in at least four folds, or token lists. With an odd number of folds, each
+            split leaves one out, in turn.
         key: PRNG key that draws the halves.
         splits: random splits into two halves.
         halvings: halvings of each half.
@@ -104,8 +105,8 @@ def disjoint_geometries(
         )
     for name, number in (("splits", splits), ("halvings", halvings)):
         check_size(name, number, each=folds)
-    drawn = {"folds": folds, "splits": splits, "halvings": halvings}
-    return _disjoint_geometries(occupied(counts), key, **drawn)
+    sizes = {"folds": folds, "splits": splits, "halvings": halvings}
+    return _disjoint_geometries(occupied(counts), key, **sizes)
 
 
 @partial(jax.jit, static_argnames=("folds", "splits", "halvings"))
@@ -130,7 +131,7 @@ def disjoint_position_geometries(
     halvings: int = DEFAULT_HALVINGS,
     progress: Progress = SILENT,
 ) -> PositionHalves:
-    """`disjoint_geometries` of position: each half less the shuffled documents of that half.
+    """Position geometries of disjoint halves: each half less its own shuffled documents.
 
     Args:
         counts: counts in at least four folds, or token lists.
@@ -148,10 +149,10 @@ def disjoint_position_geometries(
     """
     if len(nulls) < 2:
         raise ValueError(f"{len(nulls)} shuffled corpora: pass at least two")
-    drawn = {"splits": min(splits, fold_count(counts) - 1), "halvings": halvings}
+    sizes = {"splits": min(splits, fold_count(counts) - 1), "halvings": halvings}
     corpora = progress.track((counts, *nulls), "held-out halves", total=1 + len(nulls))
     documents, *shuffles = [
-        jax.block_until_ready(disjoint_geometries(each, key=key, **drawn)) for each in corpora
+        jax.block_until_ready(disjoint_geometries(each, key=key, **sizes)) for each in corpora
     ]
     return _position_halves(documents, shuffles)
 
@@ -174,12 +175,12 @@ def _position_halves(
 def _random_quarters(
     key: Array, *, folds: int, splits: int, halvings: int
 ) -> Int[Array, "splits halvings folds"]:
-    """The quarter, 0 to 3, of each fold; 0 and 1 are one half; 4 is left out."""
+    """The quarter of each fold, 0 to 3; quarters 0 and 1 are one half; 4 marks a fold left out."""
     half, quarter = folds // 2, folds // 4
 
     def quarters(key: Array, order: Array) -> Array:
         inner = jax.random.split(key)
-        rank = jax.lax.map(lambda k: jax.random.permutation(k, half), inner)  # compiles soonest
+        rank = jax.lax.map(lambda k: jax.random.permutation(k, half), inner)  # compiles fastest
         part = (rank >= quarter).astype(jnp.int32) + 2 * jnp.arange(2, dtype=jnp.int32)[:, None]
         part = part.reshape(-1)
         return jnp.full(folds, 4, jnp.int32).at[order[: 2 * half]].set(part)
@@ -194,11 +195,11 @@ def _random_quarters(
 
 
 def _fold_orders(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
-    """Folds in an order for each split, of which the first half are one half.
+    """An order of the folds for each split, whose first and second half are the two halves.
 
-    Balanced half-samples (McCarthy 1969) where there are few splits of 2, 4, 8, ... folds: the
-    signs of two splits are orthogonal, as rows of a Hadamard matrix, so that each split adds a
-    degree of freedom. Random ones else.
+    Few splits of 2, 4, 8, ... folds are balanced half-samples (McCarthy 1969): the signs of two
+    splits are orthogonal, as rows of a Hadamard matrix, so each split adds a degree of freedom.
+    Other splits are random.
     """
     if folds & (folds - 1) or splits >= folds:
         keys = jax.random.split(key, splits)
@@ -213,7 +214,7 @@ def _fold_orders(key: Array, *, folds: int, splits: int) -> Int[Array, "splits f
 def held_out_stress(
     P: Float[ArrayLike, "*encodings n d"], halves: SplitHalfGeometry, *, confidence: float = 0.95
 ) -> HeldOut:
-    """Scaled stress of encodings that were not fitted, against each half of the documents.
+    """Held-out scaled stress of fixed encodings, against each half of the documents.
 
     Args:
         P: position vectors, of one encoding or of several.
@@ -244,9 +245,9 @@ def cross_validated_mds(
 ) -> HeldOut:
     """Scaled stress of classical MDS of one half of the documents against the other half.
 
-    The coordinates are the principal ones of the corrected Gram matrix of a half, so that neither
-    the fit nor the test has the inflation of plug-in distances. A width beyond the signal fits the
-    noise of one half, and the stress against the other rises.
+    The coordinates are the principal ones of the corrected Gram matrix of a half. So neither the
+    fit nor the test is inflated as plug-in distances are. Dimensions beyond the signal fit the
+    noise of one half, and raise the stress against the other.
 
     Args:
         halves: geometries from `disjoint_geometries`.
@@ -254,8 +255,8 @@ def cross_validated_mds(
         confidence: coverage of the interval, in (0, 1).
 
     Returns:
-        Stress by width, fields `[dim]`, samples `[splits, 2, dim]`: first of the encoding of the
-        second half held against the first, then of the first half against the second.
+        Stress by width, fields `[dim]`, samples `[splits, 2, dim]`: first the encoding of the
+        second half against the first half, then the reverse.
 
     >>> rng = np.random.default_rng(0)
     >>> ids = rng.binomial(20, np.linspace(0.2, 0.8, 6), (4000, 6))
@@ -284,13 +285,13 @@ def cross_validated_mds(
 def half_sample_interval(
     samples: Float[ArrayLike, "splits 2 ..."], *, confidence: float = 0.95
 ) -> HeldOut:
-    """Interval of a statistic from its values on both halves of several splits.
+    """Half-sample interval of a statistic, from its values on both halves of several splits.
 
-    The standard error is half the root mean square, over splits, of the difference between the
-    two halves: for a mean over documents that is exactly the standard error over all documents
-    (McCarthy 1969, balanced half-samples). The interval is mean ± t · standard error with
-    Student's t of as many degrees of freedom as there are splits, at most 15, as of 16 folds.
-    For differences between encodings pass the difference of their `samples`.
+    The standard error is half the root mean square, over splits, of the difference between the two
+    halves. For a mean over documents this is exactly the standard error over all documents
+    (McCarthy 1969, balanced half-samples). The interval is mean ± t · standard error, with
+    Student's t at one degree of freedom a split, at most 15 (16 folds). For differences between
+    encodings pass the difference of their `samples`.
 
     Args:
         samples: values on each half, from `held_out_stress` or `cross_validated_mds`.
@@ -311,8 +312,10 @@ def half_sample_interval(
 
 
 def students_t(splits: int, confidence: float) -> float:
-    """Half length, in standard errors, of an interval from so many splits."""
-    from scipy.special import stdtrit  # it comes with JAX, and is imported where it is used
+    """Student's t: half the length of an interval from so many splits, in standard errors."""
+    from scipy.special import (
+        stdtrit,
+    )  # comes with JAX; saves start-up time
 
     return float(stdtrit(min(splits, _MOST_FREEDOM), 0.5 * (1.0 + confidence)))
 

@@ -1,10 +1,10 @@
 """Position geometry: split halves of the documents less shuffled documents.
 
-What is observed between positions is the sum of three parts. *Sampling noise* goes where products
-of disjoint halves are taken. *Composition* is who gets there: long documents have other words, and
-roots of thin counts are biased (E√X is below √λ). Shuffling words within each document keeps
-lengths, words and counts, and destroys every effect of position, so what shuffled documents show is
-composition. The rest is *position*.
+The variance observed between positions has three parts. *Sampling noise* cancels in products of
+disjoint halves. *Composition* is which documents reach a position, and how many: long documents
+have other words, and roots of thin counts are biased (E√X is below √λ). Shuffling words within each
+document keeps lengths, words and counts, and destroys every effect of position, so shuffled
+documents show composition alone. The rest is *position*.
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ class PositionGeometry(NamedTuple):
 
     @property
     def trace(self) -> Float[Array, ""]:
-        """Variance between positions that is of position: total squared distance to the centroid.
+        """Variance between positions due to position: total squared distance to the centroid.
 
         May be negative without an effect of position.
         """
@@ -73,7 +73,7 @@ class PositionGeometry(NamedTuple):
 
     @property
     def composition(self) -> Float[Array, ""]:
-        """Variance between positions that shuffled documents show as well."""
+        """Variance between positions due to composition, which shuffled documents show as well."""
         return self.split_half.trace - self.trace
 
     @property
@@ -98,11 +98,11 @@ def position_geometry(
     """Hellinger geometry of position: split halves less the mean over shuffled documents.
 
     B_position = B − E[B of shuffles]. Without an effect of position, documents and shuffles have
-    one law, so B_position has mean 0 whatever the lengths, the words and the number of documents.
-    With one, it describes the documents that reach each position, as seen at this number of
-    documents (see `split_half_geometry` on rare words). A position's own words are in the shuffles
-    of its documents, too: an effect that grows steadily with position is understated where most
-    documents are short.
+    the same distribution, so B_position has mean 0 for any lengths, words and number of documents.
+    With one, it describes the documents that reach each position, at this number of documents (see
+    `split_half_geometry` on rare words). The shuffles of a document contain the words of its
+    positions too. So an effect that grows steadily with position is understated if most documents
+    are short.
 
     Args:
         ids, vocab_size, mask, exclude, folds: arguments of `count_tokens`.
@@ -151,7 +151,7 @@ def position_geometry_from_counts(
     splits: int = DEFAULT_SPLITS,
     progress: Progress = SILENT,
 ) -> PositionGeometry:
-    """`position_geometry` from counts in folds, for corpora whose documents are gone.
+    """Position geometry from counts in folds, for corpora whose documents are no longer available.
 
     Args:
         counts: counts in at least two folds.
@@ -210,6 +210,6 @@ def without_composition(
 
 @partial(jax.jit, static_argnames="nulls")
 def null_keys(key: Array, *, nulls: int = DEFAULT_NULLS) -> tuple[Array, Array]:
-    """Keys of the halvings, which every corpus shares, and of the shuffled corpora."""
+    """PRNG keys of the halvings, which all corpora share, and of the shuffled corpora."""
     keys = jax.random.split(key, nulls + 1)
     return keys[0], keys[1:]

@@ -19,7 +19,7 @@ from jaxpe.geometry.noise.position import PositionGeometry
 
 
 class Estimate(NamedTuple):
-    """A number, or an array of them, with an interval over documents.
+    """A number or an array with a confidence interval over documents.
 
     Attributes:
         value: the estimate.
@@ -37,9 +37,9 @@ class PositionIntervals(NamedTuple):
     """Estimates with intervals, from `position_intervals`.
 
     Attributes:
-        position: variance between positions that is of position.
-        composition: variance that shuffled documents show.
-        split_half: both together, the variance without sampling noise.
+        position: variance between positions due to position.
+        composition: variance due to composition, which shuffled documents show.
+        split_half: sum of both: the variance without sampling noise.
         nearness: `nearness` of the squared distances.
         by_offset: mean squared distance of position at each offset, `[n − 1]`.
     """
@@ -55,24 +55,23 @@ class PositionIntervals(NamedTuple):
 def position_intervals(
     geometry: PositionGeometry, halves: PositionHalves, *, confidence: float = 0.95
 ) -> PositionIntervals:
-    """Intervals from halves of the documents, calibrated by the same halves of shuffled ones.
+    """Half-sample intervals of the position geometry, calibrated on shuffled documents.
 
     The squared standard error is s + v₀, s = max(h − h₀, h/10). h is the variance of half-samples
-    (`half_sample_interval`). Noise falls as 1/N² where there is no effect, so half-samples
-    overstate it; h₀ is what they say of shuffled corpora, and v₀ the variance that shuffled corpora
-    have. Ends are at t errors with t = (s·t_s + v₀·t_v)/(s + v₀) (Cochran and Cox 1950), of
-    Student's t. A difference has fewer degrees of freedom than its parts (Satterthwaite 1946): s
-    has (s/h)² times the number of splits, at least 4, and v₀ one less than shuffled corpora. The
-    tenth of h and the 4 are chosen by coverage on corpora of known truth
-    (`experiments/position_truth.py`).
+    (`half_sample_interval`). Without an effect noise falls as 1/N², so half-samples overstate it:
+    h₀ is the half-sample variance of shuffled corpora, and v₀ their actual variance. Ends are at t
+    errors with t = (s·t_s + v₀·t_v)/(s + v₀) (Cochran and Cox 1950), of Student's t. A difference
+    has fewer degrees of freedom than its parts (Satterthwaite 1946): s has (s/h)² times the number
+    of splits, at least 4, and v₀ one less than shuffled corpora. The tenth of h and the 4 are
+    chosen by coverage on corpora of known truth (`experiments/position_truth.py`).
 
     Nearness is a ratio. Its interval holds every ratio r in [−1, 1] for which the mean of
-    "difference − r · total" is within t errors of 0 (Fieller 1954): it excludes 0 where the
-    difference does, and is [−1, 1] where nothing is known.
+    "difference − r · total" is within t errors of 0 (Fieller 1954). It excludes 0 where the
+    interval of the difference does, and is [−1, 1] without information.
 
     Args:
         geometry: geometry of all documents, from `position_geometry`.
-        halves: halves of them, from `disjoint_position_geometries`.
+        halves: geometries of their halves, from `disjoint_position_geometries`.
         confidence: coverage of the intervals, in (0, 1).
 
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
@@ -91,7 +90,7 @@ def position_intervals(
     parts = _statistics(geometry, halves)
 
     def estimate(get: Callable[[PositionStatistics], Array], part: str = "position") -> Estimate:
-        return _calibrated(*map(get, parts), part=part, confidence=confidence)
+        return _calibrated_estimate(*map(get, parts), part=part, confidence=confidence)
 
     return PositionIntervals(
         position=estimate(lambda x: x.trace),
@@ -124,11 +123,11 @@ def variance_shares(
     *,
     confidence: float = 0.95,
 ) -> VarianceShares:
-    """Shares of noise, composition and position, with intervals as of `position_intervals`.
+    """Shares of noise, composition and position in the observed variance, with intervals.
 
-    Other documents change a part x and the whole T alike, which moves x/T by (T − x)/T² only. The
-    noise of products of halves is in the part alone. So the squared error is ((T − x)²s/T² + v₀)/T²
-    with s and v₀ of `position_intervals`.
+    Other documents change a part x and the total T alike, which moves x/T by (T − x)/T² only. The
+    noise of products of halves enters the part alone. So the squared error is ((T − x)²s/T² +
+    v₀)/T², with s and v₀ from `position_intervals`.
 
     Args:
         geometry, halves: arguments of `position_intervals`.
@@ -160,7 +159,7 @@ def variance_shares(
     for part, value in values.items():
         share = value / observed
         rest = share if part == "split_half" else 1.0 - share
-        estimate = _calibrated(*parts, part=part, confidence=confidence, signal=rest)
+        estimate = _calibrated_estimate(*parts, part=part, confidence=confidence, signal=rest)
         half, error = (
             0.5 * (estimate.high - estimate.low) / observed,
             estimate.standard_error / observed,
@@ -173,11 +172,11 @@ def _statistics(geometry: PositionGeometry, halves: PositionHalves) -> list[Posi
     """Statistics of the documents, of shuffles, and of halves of both."""
     all_documents = position_statistics(geometry.split_half.squared_distances, geometry.present)
     null = jax.lax.map(lambda d2: position_statistics(d2, geometry.present), geometry.null)
-    return [all_documents, null, halves.own, halves.null]
+    return [all_documents, null, halves.documents, halves.null]
 
 
 def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]) -> Estimate:
-    """Nearness by Fieller's set, of ratios ever farther from the estimate."""
+    """Nearness with Fieller's set, from a grid of ratios ever farther from the estimate."""
     difference, total = (estimate(lambda x, n=n: getattr(x, n)) for n in ("difference", "total"))
     ratio = difference.value / jnp.where(total.value == 0, jnp.nan, total.value)
     value = jnp.clip(ratio, -1.0, 1.0)
@@ -187,8 +186,8 @@ def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]
 
     steps = jnp.asarray(np.geomspace(1e-5, 2.0, 300), value.dtype)
     ratios = jnp.clip(value + jnp.concatenate([-steps, steps]), -1.0, 1.0)
-    left = jax.lax.map(residual, ratios)
-    inside = (left.low <= 0.0) & (left.high >= 0.0)
+    residuals = jax.lax.map(residual, ratios)
+    inside = (residuals.low <= 0.0) & (residuals.high >= 0.0)
     low = jnp.min(jnp.where(inside, ratios, value))
     high = jnp.max(jnp.where(inside, ratios, value))
     # Delta method: the error of a ratio is the error of (difference − ratio · total) / total.
@@ -196,50 +195,50 @@ def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]
     return Estimate(value, low, high, error)
 
 
-def _calibrated(
+def _calibrated_estimate(
     all_documents: Float[Array, "..."],
     null: Float[Array, "nulls ..."],
-    own: Float[Array, "splits 2 ..."],
+    halves: Float[Array, "splits 2 ..."],
     shuffled: Float[Array, "more_nulls splits 2 ..."],
     *,
     part: str,
     confidence: float,
     signal: float | Array = 1.0,
 ) -> Estimate:
-    """Estimate of a linear statistic of a part of the variance.
+    """Calibrated interval of a linear statistic of one part of the variance.
 
     Args:
         all_documents, null: the statistic of the documents and of each shuffled corpus.
-        own, shuffled: the same of halves.
+        halves, shuffled: the statistic of halves of the documents and of the shuffled corpora.
         part: "position", "composition" or "split_half".
         confidence: coverage of the interval.
-        signal: factor of what other documents change.
+        signal: factor of the change that other documents make.
     """
-    mean, mean_of_halves = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
+    mean, half_mean = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
     nulls, more = len(null), len(shuffled)
-    h0 = jnp.mean(jax.vmap(_half_sample_variance)(shuffled - mean_of_halves[None]), axis=0)
+    h0 = jnp.mean(jax.vmap(_half_sample_variance)(shuffled - half_mean[None]), axis=0)
     h0, v0 = h0 * more / (more - 1), jnp.var(null, axis=0, ddof=1)
     if part == "position":
-        value, h = all_documents - mean, _half_sample_variance(own - mean_of_halves)
+        value, h = all_documents - mean, _half_sample_variance(halves - half_mean)
         s, v = h - h0 * (1 + 1 / more), v0 * (1 + 1 / nulls)
     elif part == "composition":
-        value, h = mean, _half_sample_variance(mean_of_halves)
+        value, h = mean, _half_sample_variance(half_mean)
         s, v = h - h0 / more, v0 / nulls
     else:
-        value, h = all_documents, _half_sample_variance(own)
+        value, h = all_documents, _half_sample_variance(halves)
         s, v = h - h0, v0
     s = jnp.maximum(s, 0.1 * h)
-    t_s, t_v = _t_of_part(s, h, len(own), confidence), students_t(nulls - 1, confidence)
+    t_s, t_v = _part_quantile(s, h, len(halves), confidence), students_t(nulls - 1, confidence)
     s = s * signal**2
     t = (s * t_s + v * t_v) / jnp.where(s + v > 0, s + v, 1.0)
     error = safe_sqrt(s + v)
     return Estimate(value, value - t * error, value + t * error, error)
 
 
-def _t_of_part(
+def _part_quantile(
     s: Float[Array, "..."], h: Float[Array, "..."], splits: int, confidence: float
 ) -> Float[Array, "..."]:
-    """Student's t for s, which is h less what is known better."""
+    """Student's t for s, the difference of h and better known variances (Satterthwaite)."""
     freedom = jnp.maximum(splits * (s / jnp.where(h > 0, h, 1.0)) ** 2, min(4, splits))
     all_documents = range(1, splits + 1)
     ts = [students_t(number, confidence) for number in all_documents]

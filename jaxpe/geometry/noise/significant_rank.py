@@ -1,8 +1,8 @@
-"""Dimensions of position that a second sample would repeat: parallel analysis of the geometry.
+"""Parallel analysis: the number of dimensions of position that a second sample would repeat.
 
 Parallel analysis (Horn 1965) keeps the components with larger eigenvalues than data without
-structure. Here the data without structure are the documents themselves, their tokens permuted, and
-the eigenvalues are of the split-half Gram matrix, in which sampling noise cancels.
+structure. These data are the documents with their tokens permuted. The eigenvalues belong to the
+split-half Gram matrix, in which sampling noise cancels.
 """
 
 import math
@@ -26,15 +26,14 @@ DEFAULT_LEVEL = 0.95
 
 
 class SignificantRank(NamedTuple):
-    """Eigenvalues of the split-half geometry, and of permuted documents.
+    """Result of parallel analysis: the rank, and eigenvalues of documents and of permuted ones.
 
     Attributes:
-        rank: int, leading eigenvalues above the threshold, by more than rounding; −1 where these
-            are NaN.
+        rank: int, number of leading eigenvalues above the threshold by more than rounding; −1 for
+            NaN.
         eigenvalues: float `[n]`, of the corpus' weighted Gram matrix less the null's mean.
         null_eigenvalues: float `[nulls, n]`, of each null corpus less the mean of the others.
-        threshold: largest eigenvalue of a null corpus that a fraction 1 − level of the nulls + 1
-            corpora reaches.
+        threshold: largest eigenvalue that a fraction 1 − level of the nulls + 1 corpora reaches.
         p_value: p-value of the largest eigenvalue, (b + 1)/(nulls + 1) with b null corpora at
             least as large.
     """
@@ -62,25 +61,25 @@ def significant_rank(
 ) -> SignificantRank:
     """Number of dimensions of position that a second sample would repeat: parallel analysis.
 
-    Not the rank of the plug-in geometry (`classical_mds`), which sampling noise fills, nor its
-    effective rank (`entropy_rank`), which says how evenly it is filled.
+    The rank of the plug-in geometry (`classical_mds`) counts dimensions of sampling noise as well.
+    Its effective rank (`entropy_rank`) tells how evenly they are filled.
 
-    As in Horn (1965), eigenvalues are compared with data without structure, which come from a
-    permutation null, the tokens of each document in random order. Counted are the eigenvalues of
-    W^½ B_position W^½ (`position_geometry`) with p = (b + 1)/(nulls + 1) ≤ 1 − level, where b null
-    corpora, each less the mean of the others, have a largest eigenvalue as large. W is the number
-    of documents at each position over their mean. Noise goes as 1/N_i, so this gives every position
-    the same noise, and a few thin positions do not drown the rest; weights leave the true rank as
-    it is.
+    As in Horn (1965), eigenvalues are compared with data without structure: null corpora, with the
+    tokens of each document in random order. An eigenvalue of W^½ B_position W^½
+    (`position_geometry`) counts if p = (b + 1)/(nulls + 1) ≤ 1 − level. b is the number of null
+    corpora, each less the mean of the others, whose largest eigenvalue is as large. W is the number
+    of documents at each position over their mean. Noise goes as 1/N_i, so W gives every position
+    the same noise, and a few thin positions do not drown the rest. Weights do not change the true
+    rank.
 
     Args:
         ids, vocab_size, mask, exclude, folds: arguments of `count_tokens`.
         key: PRNG key for halves and permutations.
-        groups: labels of documents that are not independent, as in `count_tokens`; of a
+        groups: labels of documents that are not independent, as in `count_tokens`. For a
             `TokenCorpus`, `corpus.groups()` finds near-copies and pieces of other documents.
         splits: halvings averaged over, for corpus and null alike.
         nulls: permuted corpora; at least level/(1 − level), 19 at a level of 0.95.
-        level: 1 less the probability that a corpus without position has a rank above 0.
+        level: 1 less the probability of a rank above 0 for a corpus without an effect of position.
         progress: shown by null corpus; ignored where arguments are traced.
 
     >>> rng = np.random.default_rng(0)
@@ -88,9 +87,9 @@ def significant_rank(
     >>> significant_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
     1
     """
-    drawn = {"folds": folds, "splits": splits, "nulls": nulls, "progress": progress}
+    sampling = {"folds": folds, "splits": splits, "nulls": nulls, "progress": progress}
     documents = {"vocab_size": vocab_size, "mask": mask, "exclude": exclude, "groups": groups}
-    return position_rank(position_geometry(ids, key=key, **documents, **drawn), level=level)
+    return position_rank(position_geometry(ids, key=key, **documents, **sampling), level=level)
 
 
 def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -> SignificantRank:
@@ -108,8 +107,8 @@ def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -
 def weighted_gram(geometry: SplitHalfGeometry, counts: PositionCounts) -> Float[Array, "n n"]:
     """W^½ B W^½ with B centred at the weighted mean and W = diag(N_i / mean N).
 
-    The Gram matrix that `significant_rank` judges. With equally many documents at every position it
-    is the plain one.
+    `significant_rank` takes its eigenvalues. With equally many documents at every position it is B
+    itself.
 
     >>> rng = np.random.default_rng(0)
     >>> counts = count_tokens(rng.integers(0, 9, (400, 3)), vocab_size=9, folds=4)
@@ -147,8 +146,8 @@ def rank_above_null(
     """Dimensions in which a Gram matrix exceeds its null, given the null's Gram matrices.
 
     An eigenvalue counts where at most (1 − level)(nulls + 1) − 1 null matrices, each less the mean
-    of the others, have one as large. It must be larger by more than the rounding of the matrices:
-    where shuffling changes nothing, differences are nothing else.
+    of the others, have one as large. It must be larger by more than rounding: where shuffling
+    changes nothing, differences are rounding errors.
 
     >>> null = np.array([[[0.1, 0.0], [0.0, 0.0]], [[0.2, 0.0], [0.0, 0.0]]])
     >>> rank_above_null(np.diag([3.0, 0.05]), null, level=0.6).rank.item()
@@ -169,12 +168,12 @@ def rank_above_null(
             f"{len(null_grams)} null corpora cannot show significance at level {level}: pass at "
             f"least {least}"
         )
-    return _above_null(gram, null_grams, allowed=min(allowed, len(null_grams)))
+    return _rank_above_null(gram, null_grams, allowed=min(allowed, len(null_grams)))
 
 
 @partial(jax.jit, static_argnames="allowed")
-def _above_null(gram: Array, null_grams: Array, *, allowed: int) -> SignificantRank:
-    """`rank_above_null` of arrays that were looked at; the threshold is the allowed-largest."""
+def _rank_above_null(gram: Array, null_grams: Array, *, allowed: int) -> SignificantRank:
+    """`rank_above_null` of checked arrays; its threshold is the `allowed`-largest eigenvalue."""
     nulls = len(null_grams)
     mean = jnp.mean(null_grams, axis=0)
     # x_k − mean of the others = (x_k − mean) · nulls / (nulls − 1)

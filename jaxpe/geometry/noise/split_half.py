@@ -1,8 +1,8 @@
 """Split-half estimates of the positional geometry, and the sampling noise of plug-in ones.
 
-Plug-in Hellinger distances are inflated by about (K − 1)/4 · (1/N_i + 1/N_j) with K words and N
-documents, so equal distributions look far apart. Products between disjoint halves of the documents
-have no such term, because independent noise cancels in expectation.
+Squared plug-in Hellinger distances are inflated by about (K − 1)/4 · (1/N_i + 1/N_j) with K words
+and N documents, so equal distributions look far apart. Products between disjoint halves of the
+documents have no such term, because independent noise cancels in expectation.
 """
 
 from functools import partial
@@ -36,8 +36,8 @@ class SplitHalfGeometry(NamedTuple):
     """Geometry of the positions from products between disjoint halves of the documents.
 
     Attributes:
-        gram: float `[n, n]`, centred; not positive semidefinite: its negative eigenvalues show
-            the size of the noise that is left.
+        gram: float `[n, n]`, centred; not positive semidefinite: its negative eigenvalues show the
+            size of the remaining noise.
         squared_distances: float `[n, n]`; may be negative.
         present: bool `[n]`, positions with a token in both halves of every split.
     """
@@ -68,9 +68,9 @@ class NoiseFloor(NamedTuple):
     Attributes:
         per_position: float `[n]`, E‖√μ̂_i − E√μ̂_i‖²; about (K − 1) / (4 N_i), less for rare words.
         squared_distances: float `[n, n]`, the sum over the two positions.
-        trace: float, what the trace of the plug-in Gram matrix gains.
+        trace: float, the noise in the trace of the plug-in Gram matrix.
         split_half_error: float `[n]`, standard error of the squared norm of position i from a
-            single split into halves, where there is no signal; averaging over splits lowers it.
+            single split into halves, without signal; averaging over splits lowers it.
     """
 
     per_position: Float[Array, " n"]
@@ -88,16 +88,15 @@ def split_half_geometry(
     independent and cancels in expectation, also between positions of one document.
 
     It is not exactly unbiased, because E√X is not √λ for a word that a half sees λ times at a
-    position. Contrasts in words with λ below about 0.4 are understated (to a fifth in squares at
-    λ = 0.05), with λ between 0.5 and 5 overstated (at most by 44 % in squares, near λ = 1.2). On
-    text of known truth with 20,000 words the trace was 40 % below it at 250 documents, 7 % below
-    at 12,500 and 7 % above at 100,000 (`experiments/erratum_4_noise.py`).
+    position. Squared contrasts are understated in words with λ below about 0.4 (to a fifth at λ =
+    0.05), and overstated with λ between 0.5 and 5 (by at most 44 %, near λ = 1.2). On synthetic
+    text with 20,000 words the trace was 40 % below the true one at 250 documents, 7 % below at
+    12,500 and 7 % above at 100,000 (`experiments/erratum_4_noise.py`).
 
     Args:
         counts: counts kept in at least two folds (`count_tokens(..., folds=16)`), or
-            `token_lists`. All give the same halves. Eagerly, occupied cells alone are used.
-        key: PRNG key that draws the halves.
-        splits: random halvings averaged over.
+            `token_lists`. Both give the same halves. Eagerly, only occupied cells are used. key:
+        PRNG key that draws the halves. splits: random halvings averaged over.
 
     >>> rng = np.random.default_rng(0)
     >>> counts = count_tokens(rng.integers(0, 50, (4000, 6)), vocab_size=50, folds=8)
@@ -119,12 +118,11 @@ def _split_half_geometry(
 
 
 def noise_floor(counts: PositionCounts) -> NoiseFloor:
-    """Analytic size of the sampling noise in the plug-in geometry: its variance.
+    """Analytic variance of the sampling noise in the plug-in geometry.
 
-    What E√μ̂ differs by between thinly and thickly sampled positions comes on top (15 % more on
-    text without signal whose positions held from 3,000 documents down to 40). The pooled
-    frequencies are observed ones, which miss words never seen: about 1.5 % of the noise on Zipf
-    text with 20,000 words.
+    The bias of √μ̂ differs between thinly and densely sampled positions, and adds to it: 15 % on
+    text without signal, with 3,000 to 40 documents at a position. Pooled frequencies miss words
+    that were never observed: about 1.5 % of the noise on Zipf text with 20,000 words.
 
     Tokens are taken as Poisson with the pooled frequency p_v of the word, so a position with N_i
     tokens has noise Σ_v Var √X / N_i, X ~ Poisson(N_i p_v). Var √X is λ for rare words and tends
@@ -168,7 +166,7 @@ def random_halves(key: Array, *, folds: int, splits: int) -> Int[Array, "splits 
 
 
 def occupied(counts: FoldedCounts) -> FoldedCounts:
-    """Token lists of counts whose numbers are known; traced counts stay what they are."""
+    """Token lists of concrete counts; traced counts are returned unchanged."""
     listed = isinstance(counts, TokenLists) or is_traced(*jax.tree.leaves(counts))
     return counts if listed else listed_counts(counts)
 
@@ -178,12 +176,12 @@ def half_products(
 ) -> tuple[Float[Array, "samples n n"], Bool[Array, "samples n"]]:
     """Noise-corrected products (S_A S_Bᵀ + S_B S_Aᵀ)/2, averaged over the halvings of each sample.
 
-    Any vector may be subtracted from the rows of S, since centring removes it again. The mean of
-    the positions keeps products small, so that float32 has digits left for them.
+    Centring removes any vector that is subtracted from all rows of S. Subtracting the mean of the
+    positions keeps products small, so float32 loses fewer digits.
 
     Args:
         counts: counts in folds.
-        parts: 0 and 1 for the folds of either half; others are left out.
+        parts: 0 for the folds of one half, 1 for the other; other folds are left out.
 
     Returns:
         The products, and the positions with a token in both halves of every halving.
@@ -225,7 +223,7 @@ def _rare_products(
     halves: Float[Array, "samples halvings 2 folds"],
     scale: Float[Array, "samples halvings 2 n"],
 ) -> Float[Array, "samples n n"]:
-    """S_A S_Bᵀ of rare words, summed over halvings: of pairs of tokens, not of columns.
+    """S_A S_Bᵀ of rare words, summed over halvings, from pairs of tokens instead of columns.
 
     Args:
         words: tokens of rare words.
@@ -239,7 +237,7 @@ def _rare_products(
         fold, position, count = block
         same = position[:, None] == position[None, :]
         earlier = jnp.tril(jnp.ones((len(fold),) * 2, bool), k=-1)
-        # A cell's root is counted at its first token; the cell of an empty word has weight 0.
+        # A cell's root counts at its first token; the cell of an empty word has weight 0.
         cell = same & ~jnp.any(same & earlier[..., None], axis=1, keepdims=True)
         weights = jnp.where(cell, count[None], 0).astype(scale.dtype)
         cells = product("iuw,shauw->shaiw", weights, halves[..., fold])
@@ -274,17 +272,17 @@ def fold_count(counts: FoldedCounts) -> int:
 
 
 def _variances(sizes: Array, pooled: Array) -> tuple[Array, Array]:
-    """Σ_v Var √X for so many tokens of frequencies `pooled`, and Σ_v (Var √X)² for half as many."""
+    """Σ_v Var √X of so many tokens with frequencies `pooled`, and Σ_v (Var √X)² of half as many."""
 
     def position_variances(n_i: Array) -> tuple[Array, Array]:
-        full = _variance_of_root_poisson(n_i * pooled)
-        half = _variance_of_root_poisson(0.5 * n_i * pooled)
+        full = _root_poisson_variance(n_i * pooled)
+        half = _root_poisson_variance(0.5 * n_i * pooled)
         return jnp.sum(full), jnp.sum(half**2)
 
     return jax.lax.map(position_variances, sizes)
 
 
-def _variance_of_root_poisson(rate: Array) -> Array:
+def _root_poisson_variance(rate: Array) -> Array:
     """Var √X for X ~ Poisson(rate), by interpolation in log rate."""
     log_rate, variance = _root_poisson_table()
     low, high = float(np.exp(log_rate[0])), float(np.exp(log_rate[-1]))

@@ -19,32 +19,32 @@ from jaxpe.geometry.mds.classical import principal_coordinates
 from jaxpe.geometry.mds.procrustes import procrustes
 
 DEFAULT_PERMUTATIONS = 999
-_MOST_FOLDS = 10  # of a corpus, once they are joined
-_FEWEST_NULL_FOLDS = 4  # of a corpus, of which more than a few deals are possible
-MOST_NULLS = 8  # null corpora whose mean is taken away
-_DEALS = 1000  # different ones, of which p-values are counted
-_BLOCK = 512  # words that are made dense together
+_MOST_FOLDS = 10  # folds of a corpus after joining
+_FEWEST_NULL_FOLDS = 4  # null folds of a corpus; fewer allow only a few deals
+MOST_NULLS = 8  # null corpora whose mean is subtracted
+_DEALS = 1000  # different deals, from which p-values are counted
+_BLOCK = 512  # words in a dense block
 
 
 class GeometryComparison(NamedTuple):
-    """Two positional geometries side by side.
+    """Two-sample test of positional geometries, with their Procrustes residual and angles.
 
     Attributes:
         distance: ‖G_a − G_b‖ / √(‖G_a‖ ‖G_b‖) of the split-half Gram matrices, Frobenius norms; 0
             where they are equal, NaN where one is 0.
-        p_value: share of the deals of folds, the observed one included, whose difference is as
-            large. Where fewer than 1,000 different deals are possible, the tail of the Pearson type
-            III distribution with the mean, variance and skewness of the deals.
+        p_value: share of the deals of folds, including the observed one, whose difference is as
+            large. With fewer than 1,000 possible deals, the tail of the Pearson type III
+            distribution with the mean, variance and skewness of the deals.
         null: float `[permutations]`, the same distance between folds dealt out at random.
-        residual: residual of Procrustes, in [0, 1]: share of the second configuration of `dim`
-            dimensions that the first, turned and scaled, does not explain.
+        residual: Procrustes residual, in [0, 1]: share of the second configuration, in `dim`
+            dimensions, that the first does not explain after rotation and scaling.
         angles: float `[dim]`, principal angles between the two configurations, ascending, in
             [0, π/2].
         grams: float `[2, n, n]`, the Gram matrices, centred.
         present: bool `[n]`, positions with a token in every fold of both.
-        folds: number of folds of each corpus, after they were joined.
-        tokens: tokens of a fold that were compared, after thinning, of all positions.
-        of_position: whether null corpora were taken away, so that it is position alone.
+        folds: number of folds of each corpus, after joining.
+        tokens: tokens of a fold that were compared, over all positions, after thinning.
+        of_position: whether null corpora were subtracted, so that position alone is compared.
     """
 
     distance: Float[Array, ""]
@@ -66,9 +66,9 @@ def principal_angles(
     """Principal angles between the column spaces of P and Q, min(p, q) of them, ascending.
 
     Björck and Golub (1973): with orthonormal bases U of P and V of Q, cosines are the singular
-    values of Uᵀ V; where they are above √½ the angles come from the sines, the singular values of
-    V − U Uᵀ V, since arc cosines lose half of the digits there. In [0, π/2]; columns that are 0 or
-    dependent count as orthogonal to all others.
+    values of Uᵀ V; above √½ the angles come from the sines, the singular values of V − U Uᵀ V,
+    because arc cosines lose half of the digits near 1. Angles are in [0, π/2]; columns that are 0
+    or dependent count as orthogonal to all others.
 
     >>> angles = principal_angles(np.eye(3)[:, :2], np.array([[1.0], [0.0], [1.0]]))
     >>> round(float(angles[0]), 4)                                                   # π / 4
@@ -88,7 +88,7 @@ def principal_angles(
 
 
 def _basis(X: Array) -> Array:
-    """An orthonormal basis of the columns; 0 in place of what depends on others."""
+    """An orthonormal basis of the columns; 0 instead of dependent columns."""
     U, singular, _ = jnp.linalg.svd(X, full_matrices=False)
     least = jnp.max(singular, initial=0.0) * max(X.shape) * jnp.finfo(X.dtype).eps
     return jnp.where(singular <= least, 0.0, U)  # NaN stays
@@ -104,21 +104,21 @@ def compare_geometries(
     nulls: tuple[Int[ArrayLike, "nulls _ n vocab"], Int[ArrayLike, "nulls _ n vocab"]]
     | None = None,
 ) -> GeometryComparison:
-    """Distances between the positional geometries of two corpora, with a two-sample test.
+    """Two-sample test of the positional geometries of two corpora, by permutations of folds.
 
     The geometry of a corpus is G = mean over folds i ≠ j of S_i S_jᵀ, centred, with S = √μ̂: as in
-    `split_half_geometry`, noise of different documents cancels. Where both are samples of one
-    population, folds may be dealt out to the two at random; the share of such deals with a
-    difference ‖G_a − G_b‖ as large as observed is the p-value.
+    `split_half_geometry`, noise of different documents cancels. If both are samples of one
+    population, folds may be dealt to the two at random. The p-value is the share of such deals with
+    a difference ‖G_a − G_b‖ as large as observed.
 
-    Folds must be alike for that. √μ̂ has a bias where counts are thin, so every fold is thinned, by
-    draws without replacement, to equally many tokens at each position: the least of any fold. Both
+    This needs comparable folds. √μ̂ has a bias where counts are thin. So every fold is thinned, by
+    draws without replacement, to the least number of tokens of any fold at each position. Both
     corpora are joined to equally many folds, at most 10 each. Folds must be independent, with
     copies and documents of one author in one fold (`count_tokens(groups=...)`).
 
-    Corpora of the same words may have other geometries where other documents reach late positions.
-    With `nulls`, counts of documents with shuffled positions, what is compared is position alone:
-    products of folds less the mean product of shuffled documents, which move with their folds.
+    Corpora of the same words may have different geometries because different documents reach late
+    positions. With `nulls`, counts of shuffled documents, position alone is compared: products of
+    folds less the mean product of shuffled documents, which move with their folds.
 
     Args:
         a, b: counts in folds, of one length and one vocabulary.
@@ -126,12 +126,12 @@ def compare_geometries(
         dim: dimensions of the configurations that Procrustes and angles compare.
         permutations: deals at random, at least 1.
         nulls: counts of shuffled documents of a and of b, `[nulls, null folds, n, vocab]`: fold f
-            of the counts in null fold f modulo their number. They are used where both have at
+            of the counts in null fold f modulo their number. They are used if both corpora have at
             least 4 null folds.
 
     Raises:
-        ValueError: counts of different shapes, without folds or without two equal numbers of them
-            to join to, or traced ones, whose sizes cannot be looked at.
+        ValueError: counts of different shapes, without folds, with numbers of folds that share no
+            divisor above 1, or traced ones, whose sizes cannot be read.
 
     >>> rng = np.random.default_rng(0)
     >>> one, other = (
@@ -164,20 +164,20 @@ def compare_geometries(
             "equally many: pass counts with an even number of folds"
         )
     seed, deals = jax.random.split(key)
-    joined = [_joined(table, folds) for table in tables]
+    joined = [_joined_folds(table, folds) for table in tables]
     size = np.min([table.sum(axis=2) for table in joined], axis=(0, 1))
     draws = np.asarray(jax.random.key_data(seed)).tolist()
 
     def products(both: list[np.ndarray], number: int) -> Array:
-        # Equal draws for both, so that a corpus is at no distance from itself.
-        thin = [_thinned(np.random.default_rng([*draws, number]), each, size) for each in both]
+        # Equal draws for both, so that a corpus has distance 0 to itself.
+        thin = [_sampled(np.random.default_rng([*draws, number]), each, size) for each in both]
         return _products(jnp.asarray(np.concatenate(thin)), jnp.asarray(size))
 
     between, count = products(joined, 0), min(map(len, null_tables), default=0)
     for null in range(count):
-        shuffled = [_joined(table[null], folds) for table in null_tables]
+        shuffled = [_joined_folds(table[null], folds) for table in null_tables]
         between = between - products(shuffled, 1 + null) / count
-    fields = _compared(between, size > 0, deals, folds, dim=dim, permutations=permutations)
+    fields = _comparison(between, size > 0, deals, folds, dim=dim, permutations=permutations)
     return GeometryComparison(
         *fields, present=size > 0, folds=folds, tokens=int(size.sum()), of_position=count > 0
     )
@@ -185,7 +185,7 @@ def compare_geometries(
 
 @jax.jit
 def holm_adjusted(p_values: Float[ArrayLike, " tests"]) -> Float[Array, " tests"]:
-    """p-values of several tests, adjusted by Holm (1979): below α, errors of all have level α.
+    """Holm's (1979) adjusted p-values: rejecting below α keeps the family-wise error at α.
 
     The k-th smallest of m is multiplied by m − k + 1; larger ones are at least as large as it, and
     at most 1. Tests that are NaN do not count.
@@ -204,19 +204,19 @@ def holm_adjusted(p_values: Float[ArrayLike, " tests"]) -> Float[Array, " tests"
 
 
 def _common_folds(numbers: list[int], *, most: int) -> int:
-    """The largest number of folds, at most so many, that divides all of these; 0 below 2."""
+    """The largest common divisor of numbers of folds up to a limit; 0 below 2."""
     return max(
         (k for k in range(2, most + 1) if all(number % k == 0 for number in numbers)), default=0
     )
 
 
-def _joined(table: np.ndarray, folds: int) -> np.ndarray:
-    """Folds f, f + folds, ... as one."""
+def _joined_folds(table: np.ndarray, folds: int) -> np.ndarray:
+    """Counts in `folds` folds: folds f, f + folds, ... are added."""
     return table.reshape(-1, folds, *table.shape[1:]).sum(axis=0)
 
 
-def _thinned(rng: np.random.Generator, tables: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Tables `[folds, n, vocab]` of so many tokens at each position, drawn without replacement."""
+def _sampled(rng: np.random.Generator, tables: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Thinned tables `[folds, n, vocab]`: tokens of each position drawn without replacement."""
     thin = np.zeros(tables.shape, np.int32)
     for fold, position in np.ndindex(tables.shape[:2]):
         row = tables[fold, position]
@@ -229,7 +229,7 @@ def _thinned(rng: np.random.Generator, tables: np.ndarray, size: np.ndarray) -> 
 
 
 @partial(jax.jit, static_argnames=("folds", "dim", "permutations"))
-def _compared(
+def _comparison(
     products: Float[Array, "m m n n"],
     present: Bool[Array, " n"],
     key: Array,
@@ -250,7 +250,7 @@ def _compared(
 
     observed = difference(labels)
     null = jax.lax.map(difference, dealt)
-    # The same sums in another order differ in their last digits.
+    # Equal sums in another order differ in their last digits.
     as_large = null >= observed * (1.0 - 100.0 * jnp.finfo(null.dtype).eps)
     p_value = (1.0 + jnp.sum(as_large.astype(null.dtype))) / (1.0 + permutations)
     if math.comb(2 * folds, folds) // 2 < _DEALS:
@@ -262,7 +262,7 @@ def _compared(
 
 
 def _pearson_tail(observed: Array, null: Array) -> Array:
-    """Probability of the Pearson type III distribution with the moments of null to be as large."""
+    """Tail probability of the Pearson type III distribution with the moments of `null`."""
     centred = null - jnp.mean(null)
     deviation = safe_sqrt(jnp.mean(centred**2))
     skewness = jnp.mean(centred**3) / jnp.maximum(deviation, jnp.finfo(null.dtype).tiny) ** 3

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 DIVERGING = "PuOr_r"
 _LINES = (POSITION, PLUG_IN, style.GREEN, style.ORANGE, style.PINK)
-_MOST_LAYERS = 12  # in the grid of logits; of more, half as many are shown
-_MOST_PIXELS = 40_000  # of the grid: more would make a heavy page
+_MOST_LAYERS = 12  # layers in the grid of logits; of more layers, half as many are shown
+_MOST_PIXELS = 40_000  # pixels of the grid: more would make a large page
 _PALE = "#CFCFCF"
 _PART_COLOURS = (_PALE, ENCODING_COLOURS["smacof"], ENCODING_COLOURS["alibi"], POSITION, PLUG_IN)
-_MOST_HEADS = 12  # with an interval each
-_LARGE = 0.4  # share that an axis from 0 to 1 shows well
+_MOST_HEADS = 12  # heads with an interval in the figure
+_LARGE = 0.4  # share from which an axis from 0 to 1 is readable
 
 
 def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
@@ -41,17 +41,17 @@ def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     figure, (axis,) = new_figure(
         f"Positions explain {percent(by_layer[top])} of the variance in layer {top}", height=3.4
     )
-    offset, place = (positive(x.mean(axis=1)) for x in (variance.offset, variance.place))
-    rest = np.clip(1 - offset - place, 0, 1)
+    offset, positions = (positive(x.mean(axis=1)) for x in (variance.offset, variance.place))
+    rest = np.clip(1 - offset - positions, 0, 1)
     shares = {
         "the offset j − i": (offset, POSITION),
-        "positions i, j beyond it": (place, ENCODING_COLOURS["rope"]),
+        "positions i, j beyond it": (positions, ENCODING_COLOURS["rope"]),
         "the rest": (rest, _PALE),
     }
     _stack(figure, axis, shares)
     shuffled = positive(variance.shuffled.mean(axis=1))
     axis.plot(np.arange(len(shuffled)), shuffled, "k_", ms=12, mew=2)
-    top = max(float((offset + place).max()), float(shuffled.max()))
+    top = max(float((offset + positions).max()), float(shuffled.max()))
     axis.set(ylabel="share of the variance", ylim=(0, 1 if top > _LARGE else 1.25 * top or 1))
     return figure
 
@@ -63,16 +63,16 @@ def parts_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
         height_ratios=(2, 1),
     )  # fmt: skip
     share = _layer_means(result.parts.share)
-    of_sum = share / np.maximum(share.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    named = zip(result.parts.names, of_sum.T, _PART_COLOURS, strict=True)
+    relative = share / np.maximum(share.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    named = zip(result.parts.names, relative.T, _PART_COLOURS, strict=True)
     _stack(figure, stack, {name: (x, colour) for name, x, colour in named if x.max() > 0})
     stack.set(ylabel="share of their squares", ylim=(0, 1), xlabel="")
-    of_layer = _layer_means(result.parts.cross[..., None])[:, 0]
-    cross.bar(np.arange(len(share)), of_layer, 0.8, color="#777777")
+    by_layer = _layer_means(result.parts.cross[..., None])[:, 0]
+    cross.bar(np.arange(len(share)), by_layer, 0.8, color="#777777")
     cross.axhline(0, color="#333333", lw=0.8)
-    if np.abs(of_layer).max() > 1:
+    if np.abs(by_layer).max() > 1:
         cross.set_yscale("symlog", linthresh=1)
-    cross.set_ylim(min(-0.1, 1.1 * of_layer.min()), max(0.1, 1.1 * of_layer.max()))
+    cross.set_ylim(min(-0.1, 1.1 * by_layer.min()), max(0.1, 1.1 * by_layer.max()))
     cross.set(xlabel="layer", ylabel="cross terms")
     return figure
 
@@ -159,13 +159,13 @@ def frequencies_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure
 
 
 def _stack(figure, axis, shares: dict[str, tuple[np.ndarray, str]]) -> None:
-    """Bars of layers, one share on top of the other."""
+    """Stacked bars of shares, by layer."""
     below = 0.0
     for label, (share, colour) in shares.items():
         axis.bar(np.arange(len(share)), share, 0.8, bottom=below, color=colour, label=label)
         below = below + share
     axis.set(xlabel="layer")
-    whole_ticks(axis, len(np.atleast_1d(below)))
+    integer_ticks(axis, len(np.atleast_1d(below)))
     add_legend(figure, axis, columns=3)
 
 
@@ -216,7 +216,7 @@ def offsets_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
 
 
 def symbols_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
-    """Diagonals and symbols of the heads whose logits the offset explains most."""
+    """Diagonals and symbols of the heads whose logits depend most on the offset."""
     offsets, diagonals = near(result)
     share = result.variance.offset
     best = [divmod(int(i), share.shape[1]) for i in np.argsort(-share, axis=None)[: len(_LINES)]]
@@ -260,7 +260,7 @@ def spectra_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
         ranks.plot(x, rank, ".", color=colour, ms=5, alpha=0.6, mew=0)
         ranks.plot(x, np.median(rank, axis=1), color=colour, lw=1.2, label=label)
     ranks.set(title="effective rank, all heads", xlabel="layer", ylim=(0, None))
-    whole_ticks(ranks, count, most=6)
+    integer_ticks(ranks, count, most=6)
     add_legend(figure, ranks, columns=2)
     return figure
 
@@ -275,12 +275,12 @@ def shown_layers(count: int) -> list[int]:
 def _blocks(matrix: np.ndarray, side: int) -> np.ndarray:
     """Means of blocks, `[side, side]`; NaN for a block without numbers."""
     edges = np.linspace(0, len(matrix), side + 1).round().astype(int)[:-1]
-    known = np.isfinite(matrix)
+    finite = np.isfinite(matrix)
 
     def summed(x: np.ndarray) -> np.ndarray:
         return np.add.reduceat(np.add.reduceat(x, edges, axis=0), edges, axis=1)
 
-    total, count = summed(np.where(known, matrix, 0.0)), summed(known.astype(float))
+    total, count = summed(np.where(finite, matrix, 0.0)), summed(finite.astype(float))
     return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
 
 
@@ -296,8 +296,8 @@ def _dark_to_light(count: int) -> list[Any]:
     return [viridis(0.9 * k / max(count - 1, 1)) for k in range(count)]
 
 
-def whole_ticks(axis: "matplotlib.axes.Axes", count: int, *, most: int = 12) -> None:
-    """Ticks at whole numbers from 0, at most `most` of them."""
+def integer_ticks(axis: "matplotlib.axes.Axes", count: int, *, most: int = 12) -> None:
+    """Ticks at integers from 0, at most `most` of them."""
     axis.set_xticks(range(0, count, max(1, -(-count // most))))
 
 
@@ -311,7 +311,7 @@ def head_map(figure: Any, axis: Any, values: np.ndarray, **colours: Any) -> None
     layers, heads = values.shape
     image = axis.imshow(values, aspect="auto", interpolation="none", **colours)
     axis.set(xlabel="head", ylabel="layer")
-    whole_ticks(axis, heads, most=6)
+    integer_ticks(axis, heads, most=6)
     axis.set_yticks(range(0, layers, max(1, layers // 6)))
     remove_frame(axis)
     figure.colorbar(image, ax=axis, pad=0.02, format="%.2g")

@@ -1,4 +1,4 @@
-"""Parts of attention logits: a table and a page."""
+"""Table and page of an attention analysis."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ SCORES = {
     "embedding": "cosine with the embedding that all heads together give",
 }
 
-# Where the page defines a term; "noise" is that of drops.
+# Anchor of each term's definition; "noise" means noise of drops.
 _TERMS = {
     "logit": "logits",
     "random order": "logits",

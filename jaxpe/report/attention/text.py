@@ -48,7 +48,7 @@ def spectral_headlines(result: "AttentionAnalysis") -> list[Headline]:
 
 
 def spectral_summary(result: "AttentionAnalysis") -> str:
-    """Summary of what positions do in attention, and what to do next.
+    """Summary of the role of positions in attention, and the next steps.
 
     >>> spectral_summary(found)  # doctest: +SKIP
     'Positions explain 27 % of the variance of the attention logits ...'
@@ -77,18 +77,18 @@ def _variance(result: "AttentionAnalysis") -> str:
 
 
 def _cause(result: "AttentionAnalysis") -> str:
-    """Whether the encoding or the usual places of words make logits depend on position."""
+    """Whether the encoding or words with typical positions make logits depend on position."""
     position, shuffled = (
         positive(share.mean()) for share in (result.variance.position, result.variance.shuffled)
     )
     if position < JUDGED:
         return ""
     if shuffled / position > 1 - TELLING:
-        cause = "the encoding is the cause, not words with usual places"
+        cause = "the encoding is the cause, not words with typical positions"
     elif shuffled / position < TELLING:
-        cause = "words with usual places are the cause, not the encoding"
+        cause = "words with typical positions are the cause, not the encoding"
     else:
-        cause = "the encoding and words with usual places are both causes"
+        cause = "the encoding and words with typical positions are both causes"
     return (
         f"With the tokens of each document in random order they explain {percent(shuffled)}: "
         f"{cause}."
@@ -114,7 +114,7 @@ def _name(layer: int, head: int) -> str:
 
 
 def _advice(result: "AttentionAnalysis") -> str:
-    """Kinds of encoding that can express the dependence on position seen here."""
+    """Kinds of encoding that can express the measured dependence on position."""
     if not result.facts.trained:
         return ""
     position = positive(result.variance.position.mean())
@@ -133,11 +133,11 @@ def _advice(result: "AttentionAnalysis") -> str:
 
 
 def spectral_findings(result: "AttentionAnalysis") -> list[str]:
-    """Findings of a spectral analysis, beside those of the summary."""
-    said = [_offset(result), _residual(result), *_spectra(result), _parts(result)]
+    """Findings of a spectral analysis that the summary does not contain."""
+    sentences = [_offset(result), _residual(result), *_spectra(result), _parts(result)]
     if result.pairs is not None:
-        said.append(_pairs(result, result.pairs))
-    return said + [_heads(result, drops) for drops in result.ablations]
+        sentences.append(_pairs(result, result.pairs))
+    return sentences + [_heads(result, drops) for drops in result.ablations]
 
 
 def _offset(result: "AttentionAnalysis") -> str:
@@ -157,8 +157,8 @@ def _residual(result: "AttentionAnalysis") -> str:
         return "In no head do positions explain 2\N{NO-BREAK SPACE}%."
     return (
         f"Positions explain 2\N{NO-BREAK SPACE}% or more in {plural(judged, 'head')} of "
-        f"{residual.size}. In the median one, {percent(median(np.clip(residual, 0, 1)))} of that "
-        "is no function of the offset."
+        f"{residual.size}. In the median one, {percent(median(np.clip(residual, 0, 1)))} of their "
+        "share is no function of the offset."
     )
 
 
@@ -183,8 +183,8 @@ def _parts(result: "AttentionAnalysis") -> str:
     shares = {name: mean(parts.share[..., k]) for k, name in enumerate(parts.names)}
     named = ", ".join(f"{name} {percent(x)}" for name, x in shares.items() if x > 0)
     return (
-        "Queries and keys are sums of position (the mean hidden state there) and content (the "
-        f"rest). Shares of the squared logits, mean of all heads: {named}. Cross terms have "
+        "Queries and keys are sums of position (the mean hidden state at it) and content (the "
+        f"rest). Shares of the squared logits, mean of all heads: {named}. Cross terms make "
         f"{_signed(cross.mean())}, between {_signed(cross.min())} and {_signed(cross.max())} by "
         "head."
     )
@@ -198,8 +198,8 @@ def _pairs(result: "AttentionAnalysis", pairs: "Pairs") -> str:
     period = 2 * np.pi / max(pairs.angles[top], 1e-12)
     return (
         f"Of the {len(share)} rotary pairs, {int(slow.sum())} never complete a rotation within {n} "
-        f"positions; these have {percent(share[slow].sum() / max(share.sum(), 1e-12))} of the "
-        f"squares. Pair {top} has most, and a period of {number(period)} positions."
+        f"positions; these make {percent(share[slow].sum() / max(share.sum(), 1e-12))} of the "
+        f"squares. Pair {top}, with a period of {number(period)} positions, makes most."
     )
 
 
@@ -227,7 +227,7 @@ def _heads(result: "AttentionAnalysis", drops: "HeadDrops") -> str:
     )
     even = f"an even spread would be {percent(1 / drops.drop.size)}"
     if not drops.tested:
-        return f"{cost}; {even}. Any change lowers the cosine, so that drops are not tested."
+        return f"{cost}; {even}. Any change lowers the cosine, so drops are not tested."
     verdict = "more" if drops.largest_share[0] > drops.share_by_chance else "no more"
     return (
         f"{cost}, {verdict} than the {percent(drops.share_by_chance)} of drops dealt to heads at "
@@ -245,11 +245,11 @@ def layer_rows(result: "AttentionAnalysis") -> list[list[str]]:
         return " / ".join(written(median(x)) for x in values)
 
     def row(layer: int) -> list[str]:
-        name, place, *others = position_cells(result, layer)
+        name, position, *others = position_cells(result, layer)
         shuffled = percent(positive(result.variance.shuffled[layer].mean()))
         return [
             name,
-            f"{place} / {shuffled}",
+            f"{position} / {shuffled}",
             *others,
             both("toeplitz", layer),
             percent(median(means.circulant[layer])),
@@ -293,7 +293,7 @@ def part_rows(result: "AttentionAnalysis") -> list[list[str]]:
 
 
 def _or_dash(value: float) -> str:
-    """A share; a dash where there is none."""
+    """A share; a dash for NaN."""
     return "\N{EN DASH}" if np.isnan(value) else percent(value)
 
 
@@ -304,13 +304,13 @@ def mean(values: np.ndarray) -> float:
 
 
 def median(values: np.ndarray) -> float:
-    """Median of the values that are not NaN, ∞ included; NaN if all are."""
+    """Median of the values that are not NaN, including ∞; NaN if all are."""
     values = values[~np.isnan(values)]
     return float(np.median(values)) if values.size else float("nan")
 
 
 def positive(share: Any) -> Any:
-    """Shares, clipped at 0: noise may leave them below."""
+    """Shares, clipped at 0, because noise may make them negative."""
     return np.maximum(share, 0.0)
 
 
@@ -318,9 +318,9 @@ def _signed(share: float) -> str:
     return f"{_signed_number(round(100 * float(share)))}\N{NO-BREAK SPACE}%"
 
 
-def _signed_number(whole: int) -> str:
+def _signed_number(value: int) -> str:
     """Whole number with a plus or minus sign."""
-    return f"{whole:+,d}".replace("-", "\N{MINUS SIGN}") if whole else "0"
+    return f"{value:+,d}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 
 def drop_words(result: "AttentionAnalysis", drop: float) -> str:
@@ -342,7 +342,7 @@ def worst_drop(result: "AttentionAnalysis", layer: int) -> tuple[str, str]:
 
 
 def near(result: "AttentionAnalysis") -> tuple[np.ndarray, np.ndarray]:
-    """Offsets up to half the length, and centred diagonals there; NaN at 0, which is left out."""
+    """Offsets up to half the length, and their centred diagonals; NaN at 0, which is left out."""
     n = result.means.logits.shape[-1]
     far = max(2, n // 2)
     offsets = np.arange(-far, 1 if result.causal else far + 1)

@@ -1,1 +1,1 @@
-"""The page of an audit: statements in sentences, figures, a table for the console."""
+"""The view of an audit: a page, figures, and a table for the console."""

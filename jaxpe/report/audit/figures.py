@@ -92,7 +92,7 @@ def bound_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
 
 
 def spectrum_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
-    """Eigenvalues of α on a log axis; those that are not positive are left out."""
+    """Positive eigenvalues of α on a log axis."""
     values = result.kernel.eigenvalues
     figure, (axis,) = new_figure("Spectrum of the kernel")
     axis.semilogy(np.arange(1, len(values) + 1), np.where(values > 0, values, np.nan), ".-",

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from jaxpe.analysis.audit import AuditedStatement, AuditResult
 
 
-# What is shown of an outcome.
+# Display of each outcome.
 OUTCOMES = {"holds": "holds", "refuted": "refuted", "not claimed": "does not apply"}
 
 
 class Line(NamedTuple):
-    """A comparison in words: "if" a hypothesis, "then" a conclusion, "instead" what is true."""
+    """A comparison as text: "if" a hypothesis, "then" a conclusion, "instead" what is true."""
 
     claim: str
     text: str
@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 def audit_table(result: "AuditResult") -> "rich.table.Table":
-    """Every hypothesis and conclusion, one a row: `rich.print(audit_table(result))`.
+    """Table of all hypotheses and conclusions for a console: `rich.print(audit_table(result))`.
 
     Raises `MissingExtraError` without the extra `report`.
 
@@ -87,7 +87,7 @@ def audit_summary(result: "AuditResult") -> str:
 
 
 def lines(statement: "AuditedStatement") -> Iterator[Line]:
-    """The comparisons of a statement: hypotheses, conclusions, and what holds instead."""
+    """The comparisons of a statement: hypotheses, conclusions and replacements."""
     (published,) = (entry for entry in theory.STATEMENTS if entry.name == statement.name)
     parts = ("hypotheses", "conclusions", "instead")
     for part, word in zip(parts, ("if", "then", "instead"), strict=True):

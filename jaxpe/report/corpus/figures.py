@@ -1,7 +1,7 @@
-"""The eight figures: one short function each, from a `CorpusAnalysis` to a matplotlib `Figure`.
+"""The eight figures of a report on a corpus, one function each.
 
-Only the object interface is used, no pyplot, so drawing leaves no state behind. Widths suit a
-phone: five inches shown on 340 pixels keep the letters legible.
+They use Matplotlib's object interface, no pyplot, so drawing leaves no state behind. Widths suit a
+phone: five inches shown on 340 pixels stay legible.
 """
 
 import itertools
@@ -51,7 +51,7 @@ SHARE_COLOURS = {"noise": CHANCE, "composition": COMPOSITION, "position": POSITI
 FLOOR = 1e-4  # a log axis has no zero: stresses at or below this sit on the left edge
 MOST_PAIRS = 2_000  # points of one scatter
 _LONGEST_NAME = 20
-SEED = 0  # of the pairs shown, so that the same analysis gives the same bytes
+SEED = 0  # seed of the shown pairs, so that equal analyses give equal bytes
 
 
 def render_figures(analysis: CorpusAnalysis) -> list[style.Rendered]:
@@ -84,7 +84,7 @@ def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 
 
 def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
-    """The distances between positions, plug-in and of position alone, each on its own scale."""
+    """Distances between positions, plug-in and of position alone, each on its own scale."""
     margins = Margins(left=0.55, right=0.2, bottom=0.1)
     title = "Distances between positions"
     figure, axes = new_figure(title, height=3.3, columns=2, margins=margins)
@@ -102,7 +102,7 @@ def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 
 
 def spectrum_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
-    """Eigenvalues of both geometries, and those that are tested against chance."""
+    """Eigenvalues of both geometries, and the eigenvalues that are tested against chance."""
     position, rank = analysis.position, analysis.position.significant_rank
     count = plural(rank, "dimension") if rank else "No dimension"
     title = f"{count} {'rise' if rank > 1 else 'rises'} above chance"
@@ -187,7 +187,7 @@ def _plug_in_panel(axis, scored: dict[int, EncodingScore]) -> None:
 
 
 def _position_panel(axis, scored: dict[int, EncodingScore], analysis: CorpusAnalysis) -> None:
-    """Stress on held-out halves with intervals, or on all documents; and the fitted encoding's."""
+    """Stress of each encoding on held-out halves with intervals, or on all documents."""
     stress, held_out, ends = fixed_stress(analysis), fitted_scores(analysis), []
     for y, score in scored.items():
         all_documents = Interval(*3 * (score.position_scaled_stress,))
@@ -204,7 +204,7 @@ def _position_panel(axis, scored: dict[int, EncodingScore], analysis: CorpusAnal
 
 
 def dimension_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
-    """Stress against held-out halves and plug-in, and cumulative variance, by width."""
+    """Stress on held-out halves and plug-in, and cumulative variance, by width."""
     dimensions, held_out = analysis.stress_by_dimension.dimensions, analysis.held_out
     title = "How many dimensions an encoding needs"
     figure, axes = new_figure(title, height=6.6, rows=3, sharex=True, margins=Margins(0.55))
@@ -288,19 +288,19 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 
 
 def sampled(pairs: int) -> np.ndarray:
-    """Indices of the pairs shown: all, or a sample that is the same each time."""
+    """Indices of the shown pairs: all, or a deterministic sample."""
     count = min(pairs, MOST_PAIRS)
     return np.sort(np.random.default_rng(SEED).choice(pairs, count, replace=False))
 
 
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson's; NaN where either is constant."""
+    """Pearson's correlation; NaN where either is constant."""
     constant = len(x) < 2 or not np.ptp(x) > 0 or not np.ptp(y) > 0
     return math.nan if constant else float(np.corrcoef(x, y)[0, 1])
 
 
 def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
-    """Squared distance by offset: squares, because their noise cancels in the mean."""
+    """Squared distance by offset; squares, because their noise cancels in the mean."""
     titles = {1: "Distance grows with offset", -1: "Distance shrinks with offset"}
     title = titles.get(nearness(analysis), "Distance and offset: no clear relation")
     groups = shown_groups(analysis.encodings, by=_position_fit)
@@ -316,8 +316,8 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     axes[1].plot(offsets, mean, color="black", lw=2.4, label="position")
     colours = _colours(analysis)
     for group, dash in zip(groups, itertools.cycle(("-", "--")), strict=False):
-        own = offset_quantiles(group[0].distances ** 2, shown)[0]
-        fitted, colour = _scaled_to(mean, own), colours[group[0].name]
+        squares = offset_quantiles(group[0].distances ** 2, shown)[0]
+        fitted, colour = _fitted_multiple(mean, squares), colours[group[0].name]
         axes[1].plot(offsets, fitted, dash, lw=1.3, color=colour, label=short(group_title(group)))
     axes[0].set(title="mean over pairs", ylabel="squared distance")
     axes[1].set(title="position, and encodings at its scale", xlabel="offset |i − j|")
@@ -331,7 +331,7 @@ def shown_groups(
 ) -> list[list[EncodingScore]]:
     """Up to `MOST_SHOWN` groups of encodings with equal distances, in the table's order.
 
-    The fitted and the well-known ones have precedence, then the lowest `by`.
+    Fitted and well-known encodings have precedence, then the lowest `by`.
     """
     groups = distance_groups(scores)
 
@@ -343,7 +343,7 @@ def shown_groups(
 
 
 def short(name: str) -> str:
-    """A name that fits a figure: the ends of a longer one.
+    """A name that fits a figure; of a longer one, the ends.
 
     >>> short("sinusoidal (= rope)"), short("my_module:an_encoding_with_a_long_name")
     ('sinusoidal (= rope)', 'my_module…_long_name')
@@ -352,20 +352,20 @@ def short(name: str) -> str:
 
 
 def _colours(analysis: CorpusAnalysis) -> dict[str, str]:
-    """Colour of each encoding in all figures, those that fit best first."""
+    """Colour of each encoding in all figures; the best fits get the first colours."""
     ranked = sorted(analysis.encodings, key=_position_fit)
     names = [score.name for score in ranked]
     return style.encoding_colours([*names, *analysis.stress_by_dimension.scaled_stress])
 
 
 def _position_fit(score: EncodingScore) -> float:
-    """Stress against position, or plug-in stress where no position is judged."""
+    """Stress against position, or plug-in stress if no position can be judged."""
     stress = score.position_scaled_stress
     return stress if np.isfinite(stress) else score.scaled_stress
 
 
-def _scaled_to(target: np.ndarray, shape: np.ndarray) -> np.ndarray:
-    """The multiple of `shape` nearest to `target` where both are defined; never a negative one."""
+def _fitted_multiple(target: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    """The nonnegative multiple of `shape` nearest to `target`, where both are defined."""
     tiny = np.finfo(float).tiny
     return shape * max(np.nansum(shape * target), 0.0) / max(np.nansum(shape**2), tiny)
 

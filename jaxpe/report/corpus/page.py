@@ -1,4 +1,4 @@
-"""The page on a corpus: one self-contained `report.html`, nothing fetched, no script."""
+"""The page on a corpus: one self-contained `report.html`, without scripts or external files."""
 
 import collections
 from importlib.metadata import version
@@ -24,7 +24,7 @@ from jaxpe.report.style import Rendered
 from jaxpe.report.text import without_text
 
 ENCODING = "encoding.npz"
-# Where the page defines a term.
+# Anchor of each term's definition.
 _TERMS = {
     "scaled stress": "stress",
     "plug-in": "plug-in",
@@ -49,7 +49,7 @@ FAMILIES = collections.defaultdict(
 
 
 def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
-    """The HTML of the report. Text from the corpus is escaped and its hidden characters shown."""
+    """The HTML of the report. Corpus text is escaped, with hidden characters shown."""
     return template("report.html.j2").render(
         analysis=analysis,
         families=families(analysis.encodings),
@@ -68,7 +68,7 @@ def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
 def write_corpus(analysis: CorpusAnalysis, folder: Path, *, png: bool = False) -> Path:
     """Write report.html, report.json and .npz, encoding.npz and the figures; return the page.
 
-    `encoding.npz` has the vectors fitted to all documents, where a dimension is significant.
+    `encoding.npz` has the vectors fitted to all documents, if a dimension is significant.
     """
     figures, held_out = render_figures(analysis), fitted_scores(analysis)
     encoding = {} if held_out is None else {ENCODING: vectors_file(held_out.vectors)}

@@ -1,4 +1,4 @@
-"""An analysis of a corpus on a console, readable at 80 columns."""
+"""Tables of a corpus analysis for a console of 80 columns."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def summary_table(analysis: CorpusAnalysis) -> "rich.table.Table":
-    """The headline numbers, one a row: `rich.print(summary_table(analysis))`.
+    """Table of the headline numbers: `rich.print(summary_table(analysis))`.
 
     Raises:
         MissingExtraError: without the extra `report`.
@@ -28,7 +28,7 @@ def summary_table(analysis: CorpusAnalysis) -> "rich.table.Table":
 
 
 def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
-    """Fit of each encoding, one a row; lower is better but for r.
+    """Table of the fit of each encoding; lower is better, except for r.
 
     Raises:
         MissingExtraError: without the extra `report`.

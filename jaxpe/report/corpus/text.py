@@ -14,13 +14,13 @@ from jaxpe.analysis.corpus.result import (
 )
 from jaxpe.report.text import Headline, number, percent, plural, ranges
 
-# Scaled stresses closer than this tie: no reader should choose by the third digit.
+# Scaled stresses closer than this are ties: the third digit should decide nothing.
 TIE = 0.01
 # Distances are equal up to scale below this relative difference.
 SAME = 1e-3
-# A longer list names the first two.
+# Longer lists name only the first two.
 MOST_NAMES = 3
-# Below this share of documents at the last position, a reader is told what follows.
+# Below this share of documents at the last position, the text explains the consequences.
 _FEW_REACH = 0.9
 # Correlation of first eigenvectors from which position resembles composition.
 _LIKE_COMPOSITION = 0.3
@@ -35,7 +35,7 @@ _STRESS_IS = "Stress measures faithfulness to the corpus, not how well a model w
 def findings(analysis: CorpusAnalysis) -> list[str]:
     """Findings of an analysis, as short paragraphs in the order a reader needs them.
 
-    Every sentence follows from the numbers in `analysis`, and says so where they do not decide.
+    Every sentence follows from the numbers in `analysis`; undecided questions are named as such.
 
     >>> findings(found)[0]  # doctest: +SKIP
     'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise, ...'
@@ -44,12 +44,12 @@ def findings(analysis: CorpusAnalysis) -> list[str]:
 
 
 def named_findings(analysis: CorpusAnalysis) -> dict[str, str]:
-    """Findings by topic; topics with nothing to say are left out."""
+    """Findings by topic, without topics that do not apply."""
     return {name: text for name, topic in _TOPICS.items() if (text := topic(analysis))}
 
 
 def summary(analysis: CorpusAnalysis) -> str:
-    """Summary of the result and of what to do next, for a reader who has read nothing else.
+    """Summary of the result and the next steps, which can be read alone.
 
     >>> summary(found)  # doctest: +SKIP
     'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise, ...'
@@ -67,7 +67,7 @@ def summary(analysis: CorpusAnalysis) -> str:
         _fitted_score(held_out),
         _fixed_score(analysis),
         _model_fit(analysis),
-        "The fitted vectors are in encoding.npz, to give a model the geometry of this corpus."
+        "The fitted vectors are in encoding.npz and give a model the geometry of this corpus."
         if held_out.gain and held_out.gain.low > 0
         else "The interval of the difference contains 0, so neither is shown to be better.",
         _STRESS_IS,
@@ -84,7 +84,7 @@ def headlines(analysis: CorpusAnalysis) -> list[Headline]:
     held_out, best = fitted_scores(analysis), best_fixed(analysis)
     fitted = fixed = "none", "nothing to fit"
     if held_out is not None:
-        names = _listed([group_title(group) for group in distance_groups(best)])
+        names = _name_list([group_title(group) for group in distance_groups(best)])
         fitted = _headline(fitted_stress(held_out), f"dimension {held_out.dim}, ")
         fixed = _headline(fixed_stress(analysis)[best[0].name], f"{names}, ")
     rows = {
@@ -107,7 +107,7 @@ def _headline(interval: Interval, detail: str = "") -> tuple[str, str]:
 
 
 def fitted_scores(analysis: CorpusAnalysis) -> HeldOutScores | None:
-    """Scores on held-out halves, where a significant dimension was fitted."""
+    """Scores on held-out halves; None without a significant dimension."""
     held_out = analysis.held_out
     return held_out if held_out is not None and held_out.dim else None
 
@@ -142,7 +142,7 @@ def best_fixed(analysis: CorpusAnalysis) -> list[EncodingScore]:
 def nearness(analysis: CorpusAnalysis) -> int:
     """+1 if nearer positions are more alike, −1 if less alike, 0 if that is not decided.
 
-    Decided only where some dimension is significant and the interval excludes 0.
+    It is decided only if a dimension is significant and the interval excludes 0.
     """
     interval = analysis.intervals.get("nearness")
     if interval is None or analysis.position.significant_rank == 0:
@@ -196,7 +196,7 @@ def _dimensions(analysis: CorpusAnalysis) -> str:
     if not position.positions:
         why = "No position has documents in both halves of every split."
         if analysis.groups < 2:
-            why = "All documents are copies or pieces of one another, which makes one observation."
+            why = "All documents are copies or pieces of one another: a single observation."
         return f"{why} Nothing is distinguishable from noise: use more independent documents."
     if rank == 0:
         return (
@@ -218,7 +218,7 @@ def _dimensions(analysis: CorpusAnalysis) -> str:
 def share_values(analysis: CorpusAnalysis) -> list[str]:
     """Noise, composition and position as percentages of the observed variance, or "n/a"."""
     shares = [analysis.intervals.get(f"{name}_share") for name in SHARES]
-    return ["n/a" if share is None else percent(_within(share.estimate)) for share in shares]
+    return ["n/a" if share is None else percent(_clipped_share(share.estimate)) for share in shares]
 
 
 def _shares(analysis: CorpusAnalysis) -> str:
@@ -232,12 +232,12 @@ def _shares(analysis: CorpusAnalysis) -> str:
     return (
         f"Of the variance observed between positions, {noise} is sampling noise, {composition} is "
         f"composition and {position} is position. Composition is what remains when the words of "
-        "each document are shuffled: who gets there, and thin counts."
+        "each document are shuffled: which documents reach a position, and thin counts."
     )
 
 
 def _reach(analysis: CorpusAnalysis) -> str:
-    """Number of documents that reach the end, and what follows from it."""
+    """Number of documents that reach the end, and its consequences."""
     reach, position = analysis.documents_per_position, analysis.position
     if not position.positions or analysis.plug_in.trace <= 0:
         return ""
@@ -297,12 +297,12 @@ def _fixed_fit(analysis: CorpusAnalysis) -> str:
         return ""
     groups, text = distance_groups(best_fixed(analysis)), _fixed_score(analysis)
     if tied := [group_title(group) for group in groups[1:]]:
-        text += f" {_listed(tied)} {'is' if len(tied) == 1 else 'are'} not significantly worse."
+        text += f" {_name_list(tied)} {'is' if len(tied) == 1 else 'are'} not significantly worse."
     if len(groups[0]) > 1:
         text += " Encodings joined by = have equal distances up to scale."
     best = dict(zip(held_out.widths.tolist(), held_out.best, strict=True))
     others = [
-        f"{_listed(names)} at {width}"
+        f"{_name_list(names)} at {width}"
         for width, names in best.items()
         if set(names) != set(best[analysis.dim])
     ]
@@ -310,7 +310,7 @@ def _fixed_fit(analysis: CorpusAnalysis) -> str:
 
 
 def _model_fit(analysis: CorpusAnalysis) -> str:
-    """Score of a pretrained model's position vectors, where one was read."""
+    """Score of a pretrained model's position vectors; empty without a model."""
     stress = fixed_stress(analysis)
     return " ".join(
         f"The position vectors of {s.name} score {with_interval(stress[s.name])} on held-out "
@@ -329,7 +329,7 @@ def _nearness(analysis: CorpusAnalysis) -> str:
         0: "Whether nearer positions hold more similar tokens is not decided",
         -1: "Nearer positions hold less similar tokens",
     }[nearness(analysis)]
-    return f"{verdict}: nearness {with_interval(interval)}, where 0 is no order."
+    return f"{verdict}: nearness {with_interval(interval)}, where 0 means no order."
 
 
 def _gaps(analysis: CorpusAnalysis) -> str:
@@ -358,8 +358,8 @@ def _bins(analysis: CorpusAnalysis) -> str:
     widths = np.diff(analysis.edges)
     width = " to ".join(f"{width:,}" for width in np.unique([widths.min(), widths.max()]))
     return (
-        f"A position here is a bin of {width} positions: {len(widths):,} bins over the first "
-        f"{analysis.edges[-1]:,}. Variation inside a bin is not seen."
+        f"A position of this report is a bin of {width} positions: {len(widths):,} bins over the "
+        f"first {analysis.edges[-1]:,}. Variation inside a bin is not visible."
     )
 
 
@@ -386,8 +386,8 @@ def _dependence(analysis: CorpusAnalysis) -> str:
 def _doubts(analysis: CorpusAnalysis) -> str:
     text = (
         f"Intervals are 95 %, from half-samples of {analysis.folds} folds of the documents, "
-        "calibrated by shuffled documents. They leave out the bias of the estimate itself, as from "
-        f"rare words. {_STRESS_IS}"
+        "calibrated by shuffled documents. They do not include the bias of the estimate itself, "
+        f"such as from rare words. {_STRESS_IS}"
     )
     if not analysis.from_counts:
         return text
@@ -414,7 +414,7 @@ _TOPICS: dict[str, Callable[[CorpusAnalysis], str]] = {
 }
 
 
-def _within(share: float) -> float:
+def _clipped_share(share: float) -> float:
     """A share within [0, 1]: noise may put an estimate slightly outside."""
     return min(max(share, 0.0), 1.0)
 
@@ -430,11 +430,11 @@ def _range(interval: Interval) -> str:
 
 def _spread(interval: Interval) -> str:
     """An interval of percentages, with equal ends written once."""
-    low, high = (percent(_within(end)) for end in (interval.low, interval.high))
+    low, high = (percent(_clipped_share(end)) for end in (interval.low, interval.high))
     return f"{low} to {high}" if low != high else low
 
 
-def _listed(names: list[str]) -> str:
+def _name_list(names: list[str]) -> str:
     if len(names) > MOST_NAMES:
         return f"{names[0]}, {names[1]} and {len(names) - 2} others"
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)

@@ -55,16 +55,16 @@ _BY_CHANCE = {"parity": 0.75, "summation": 0.55}
 
 
 def render_extrapolation(result: ExtrapolationResult) -> list[Rendered]:
-    """A figure of each suite, and one of the ranks where there are any."""
-    drawn: list[Drawing] = []
+    """A figure of each suite, and one of the ranks if anything ranks."""
+    drawings: list[Drawing] = []
     for index, suite in enumerate(result.suites, 1):
         cells = result.cells_of(suite)
-        drawn.append(
+        drawings.append(
             (f"lengths_{index}", partial(_suite_figure, suite=suite), _lengths_caption(cells))
         )
     if any(result.mean_reciprocal_rank.values()):
-        drawn.append(("ranks", ranks_figure, _RANKS_CAPTION))
-    return render(result, *drawn)
+        drawings.append(("ranks", ranks_figure, _RANKS_CAPTION))
+    return render(result, *drawings)
 
 
 def _suite_figure(result: ExtrapolationResult, *, suite: Suite) -> "matplotlib.figure.Figure":
@@ -80,8 +80,8 @@ def lengths_figure(cells: Cells) -> "matplotlib.figure.Figure":
     height = 1.1 + 1.9 * rows + 0.22 * -(-len(names) // 3)
     figure, axes = new_figure(_title(cells), rows=rows, columns=columns, height=height)
     looks = line_styles(names)
-    for axis, (task, own) in zip(axes, tasks.items(), strict=False):
-        by_name = {cell.encoding: cell for cell in own}
+    for axis, (task, task_cells) in zip(axes, tasks.items(), strict=False):
+        by_name = {cell.encoding: cell for cell in task_cells}
         _panel(axis, [by_name[name] for name in names], looks)
         axis.set_title(task)
     for axis in axes[len(tasks) :]:
@@ -121,7 +121,7 @@ def _panel(axis, cells: Cells, looks: dict[str, dict[str, Any]]) -> None:
 
 
 def _log_axis(axis, values: np.ndarray) -> None:
-    """Logarithmic axis with limits by the means: intervals of few seeds reach below 0."""
+    """Logarithmic axis with limits by the means, because intervals of few seeds reach below 0."""
     positive = values[np.isfinite(values) & (values > 0)]
     axis.set_yscale("log", nonpositive="clip")
     if positive.size:
@@ -150,14 +150,14 @@ def ranks_figure(result: ExtrapolationResult) -> "matplotlib.figure.Figure":
 
 
 def shown_encodings(cells: Cells) -> list[str]:
-    """Encodings shown in a figure: the first by rank, in the order of the suite."""
+    """Encodings shown in a figure: the top ranks, in the order of the suite."""
     names = list(dict.fromkeys(cell.encoding for cell in cells))
     first = list(mean_reciprocal_rank(cells) or names)[:_MOST_SHOWN]
     return [name for name in names if name in first]
 
 
 def line_styles(names: list[str]) -> dict[str, dict[str, Any]]:
-    """A colour for each family, dashes for each encoding of it, and a marker of its own."""
+    """Line styles: a colour for each family, dashes for its encodings, and separate markers."""
     families = list(map(_family, names))
     return {
         name: {

@@ -1,4 +1,4 @@
-"""Length extrapolation: tables, a page, and the numbers as JSON."""
+"""View of length extrapolation: tables, a page, and the numbers as JSON."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ _RANK_HEADER = ["encoding", "mean reciprocal rank"]
 
 
 def extrapolation_table(result: ExtrapolationResult) -> "rich.console.Group":
-    """Scores, a table for each task and one of ranks for each suite, for `rich.print`.
+    """Tables of scores for each task and of ranks for each suite, for `rich.print`.
 
     Scores are means over seeds with 95 % intervals; the best encoding comes first.
 
@@ -46,17 +46,17 @@ def write_extrapolation(result: ExtrapolationResult, folder: Path, *, png: bool 
 
 
 def _tables(result: ExtrapolationResult) -> list[dict[str, Any]]:
-    """Tables of each suite, one a task and at last the ranks."""
+    """Tables of each suite: one for each task, then the ranks."""
     suites = []
     for suite in result.suites:
         cells, name = result.cells_of(suite), visible(suite.name)
         tables = [
             {
-                "title": f"{name}, {task}: {text.METRIC_WORDS[own[0].metric]}",
-                "header": text.task_header(own),
-                "rows": text.task_rows(own),
+                "title": f"{name}, {task}: {text.METRIC_WORDS[task_cells[0].metric]}",
+                "header": text.task_header(task_cells),
+                "rows": text.task_rows(task_cells),
             }
-            for task, own in text.by_task(cells).items()
+            for task, task_cells in text.by_task(cells).items()
         ]
         if rows := text.rank_rows(cells):
             title = f"{name}: ranks beyond T"

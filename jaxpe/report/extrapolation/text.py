@@ -40,7 +40,7 @@ def title_of(encoding: str) -> str:
 
 
 def by_task(cells: Cells) -> dict[str, Cells]:
-    """Cells of a suite by task, best encoding beyond T first, and among equals the best at T."""
+    """Cells of a suite by task, in the order of scores beyond T, and ties by scores at T."""
     tasks = dict.fromkeys(cell.task for cell in cells)
     return {task: ranks.best_first([cell for cell in cells if cell.task == task]) for task in tasks}
 
@@ -112,9 +112,9 @@ def extrapolation_findings(result: ExtrapolationResult) -> list[str]:
     scores, limits = (_rank_text, _accuracy_text, _zero_text), (_failures, _largest_rates)
     shares = dict.fromkeys(percent(s.tuning) for s in result.suites if len(s.rates) > 1)
     choice = (
-        "Of several learning rates, each encoding and task has that of the least training loss "
-        f"after a whole schedule of {' or '.join(shares)} of the steps, on a seed of its own: "
-        "inputs longer than T had no part in the choice."
+        "Each encoding and task uses the learning rate of the least training loss, after a full "
+        f"schedule of {' or '.join(shares)} of the steps on a separate seed. Inputs longer than T "
+        "had no part in the choice."
     )
     return [
         *(text for cells in suites for finding in scores for text in finding(cells)),
@@ -132,27 +132,27 @@ def _rank_text(cells: Cells) -> list[str]:
     ahead = ranks.leaders(cells)
     first, *tied = ahead.first
     top = with_interval(means[first])
-    begun = f"{where(cells)}, beyond length {cells[0].lengths[0]:,}, {_listed(ahead.first)}"
+    opening = f"{where(cells)}, beyond length {cells[0].lengths[0]:,}, {_quoted_names(ahead.first)}"
     if tied:
-        return [f"{begun} share the first place by mean reciprocal rank ({top})."]
+        return [f"{opening} share the first place by mean reciprocal rank ({top})."]
     second = next(name for name in means if name != first)
     significance = f", {'' if ahead.sure else 'not '}significantly different from 0"
     if len(cells[0].loss) < 2:
         significance = "; one seed gives no interval"
     texts = [
-        f"{begun} ranks first: mean reciprocal rank {top}, and {with_interval(means[second])} "
+        f"{opening} ranks first: mean reciprocal rank {top}, and {with_interval(means[second])} "
         f"of {quoted(second)}, the second. Seed by seed the lead is {with_interval(ahead.lead)}"
         f"{significance}."
     ]
-    # Ranks beyond T say nothing of T itself.
-    at_t = [part for task, own in by_task(cells).items() if (part := _at_t(task, own, first))]
+    # An encoding may rank first beyond T and be poor at T.
+    at_t = [part for task, group in by_task(cells).items() if (part := _at_t(task, group, first))]
     if at_t:
         texts.append(f"{where(cells)}, {quoted(first)} has at T itself: {'; '.join(at_t)}.")
     return texts
 
 
 def _at_t(task: str, cells: Cells, name: str) -> str:
-    """Score of an encoding at T on a task, and the best one; empty where nothing is finite."""
+    """Score of an encoding at T on a task, and the best one; empty without a finite score."""
     means = {cell.encoding: float(cell.summary[cell.metric].mean[0]) for cell in cells}
     finite = {encoding: mean for encoding, mean in means.items() if np.isfinite(mean)}
     if not finite:
@@ -169,12 +169,12 @@ def _accuracy_text(cells: Cells) -> list[str]:
     if cells[0].metric not in IN_PERCENT:
         return []
     best = []
-    for task, own in by_task(cells).items():
-        means = {cell.encoding: float(cell.summary[cell.metric].mean[-1]) for cell in own}
+    for task, group in by_task(cells).items():
+        means = {cell.encoding: float(cell.summary[cell.metric].mean[-1]) for cell in group}
         if np.isfinite(list(means.values())).any():
             top = np.nanmax(list(means.values()))
             names = [name for name, mean in means.items() if mean == top]
-            best.append(f"{task} {percent(top)} ({_some(names, len(own) + 1)})")
+            best.append(f"{task} {percent(top)} ({_names(names, len(group) + 1)})")
     if not best:
         return []
     return [
@@ -189,12 +189,12 @@ def _zero_text(cells: Cells) -> list[str]:
         return []
     how = "; of one seed" if len(cells[0].loss) < 2 else ", interval included"
     texts = []
-    for task, own in by_task(cells).items():
-        errors = {cell.encoding: cell.summary["relative_mse"] for cell in own}
+    for task, group in by_task(cells).items():
+        errors = {cell.encoding: cell.summary["relative_mse"] for cell in group}
         better = {k: np.where(np.isnan(x.high), x.mean, x.high) < 1 for k, x in errors.items()}
         parts = [
-            f"at {length:,} {_some([name for name in better if better[name][index]], len(own))}"
-            for index, length in enumerate(own[0].lengths)
+            f"at {length:,} {_names([name for name in better if better[name][index]], len(group))}"
+            for index, length in enumerate(group[0].lengths)
         ]
         texts.append(
             f"{where(cells)}, on “{task}”, better than always saying 0 (relative squared error "
@@ -222,15 +222,15 @@ def _largest_rates(cells: Cells) -> list[str]:
         return []
     return [
         f"{where(cells)} the rate chosen is the largest of the grid for {len(last)} of "
-        f"{plural(len(cells), 'pair')} of task and encoding: larger ones might do better there."
+        f"{plural(len(cells), 'pair')} of task and encoding: larger ones might do better."
     ]
 
 
 def _budget(suite: Suite) -> str:
-    drawn = "length" if suite.exact else "lengths up to"
+    lengths = "length" if suite.exact else "lengths up to"
     rows = f"{suite.rows:,} training rows" if suite.rows else "fresh training rows"
     return (
-        f"Equal for all encodings of “{visible(suite.name)}”: {rows} of {drawn} "
+        f"Equal for all encodings of “{visible(suite.name)}”: {rows} of {lengths} "
         f"{suite.length:,}, test rows, {plural(suite.seeds, 'seed')}, initial weights "
         f"of what models have in common, {plural(suite.steps, 'step')} of "
         f"{plural(suite.batch, 'row')}, and the learning rates to choose from: "
@@ -239,7 +239,7 @@ def _budget(suite: Suite) -> str:
 
 
 def summary(result: ExtrapolationResult) -> str:
-    """First paragraph of a report: the best encodings of each task, and what to do next.
+    """First paragraph of a report: the best encodings of each task, and the next steps.
 
     >>> summary(found)  # doctest: +SKIP
     'In “strings”, models were trained on inputs up to length T = 6 and tested at 12 and 24. ...'
@@ -265,20 +265,20 @@ def _suite_text(result: ExtrapolationResult, suite: Suite, *, defined: bool) -> 
         parts.append(
             "Brackets and ± hold 95 % intervals. A comparison is decided where the interval of the "
             "difference, seed by seed, lies above 0; the intervals of all pairs on all tasks hold "
-            "together at 95 %."
+            "jointly at 95 %."
         )
     if "none" in suite.encodings:
         parts.append("NoPE (none) is no positional encoding at all.")
-    for task, own in by_task(cells).items():
+    for task, group in by_task(cells).items():
         pairs = [x for x in result.comparisons if (x.suite, x.task) == (suite.name, task)]
-        parts.append(_best_text(task, own, pairs))
+        parts.append(_best_text(task, group, pairs))
     return " ".join(parts)
 
 
 def _best_text(task: str, cells: Cells, pairs: list[Comparison]) -> str:
-    """The best encoding of a task, which are significantly worse, and which are not."""
+    """The best encoding of a task, and the encodings that are significantly worse or not."""
     if not pairs:
-        return f"On “{task}”, fewer than two encodings have scores there."
+        return f"On “{task}”, fewer than two encodings have scores beyond T."
     by_name = {cell.encoding: cell for cell in cells}
     best = by_name[pairs[0].best]
     worse = [f"{quoted(x.encoding)} ({_level(by_name[x.encoding])})" for x in pairs if x.decided]
@@ -287,7 +287,7 @@ def _best_text(task: str, cells: Cells, pairs: list[Comparison]) -> str:
     if worse:
         parts.append(f"decided: it is better than {joined(worse)}")
     undecided = [
-        f"{quoted(x.encoding)} ({_level(by_name[x.encoding])}; {_needed(x)})"
+        f"{quoted(x.encoding)} ({_level(by_name[x.encoding])}; {_seeds_text(x)})"
         for x in pairs
         if not x.decided
     ]
@@ -295,12 +295,12 @@ def _best_text(task: str, cells: Cells, pairs: list[Comparison]) -> str:
         parts.append(f"not decided: whether it is better than {joined(undecided)}")
     scored = {best.encoding, *(x.encoding for x in pairs)}
     if lost := [quoted(name) for name in by_name if name not in scored]:
-        parts.append(f"without scores there: {joined(lost)}")
+        parts.append(f"without scores beyond T: {joined(lost)}")
     return "; ".join(parts) + "."
 
 
 def _level(cell: ExtrapolationCell, interval: SeedInterval | None = None) -> str:
-    """The mean score beyond T in words, with its interval where one is given."""
+    """The mean score beyond T as text, with its interval if one is passed."""
     mean = float(beyond(cell).mean())
     if cell.metric not in IN_PERCENT:
         return with_interval(interval, metric=cell.metric) if interval else number(mean)
@@ -309,8 +309,8 @@ def _level(cell: ExtrapolationCell, interval: SeedInterval | None = None) -> str
     return f"{percent(mean)} {percent_ends(float(interval.low), float(interval.high))}"
 
 
-def _needed(pair: Comparison) -> str:
-    """Number of seeds that would decide, by the spread of the seeds so far."""
+def _seeds_text(pair: Comparison) -> str:
+    """Number of seeds that would decide, by the spread of the present seeds."""
     if np.isnan(pair.lead.low):
         return "one seed has no interval"
     seeds = f"about {pair.seeds}" if pair.seeds else f"even {MOST_SEEDS}"
@@ -321,8 +321,8 @@ def _advice(result: ExtrapolationResult) -> str:
     pairs = result.comparisons
     if not pairs:
         return (
-            "Nothing is compared beyond the length of the training: pass two encodings or more "
-            "that are defined there, and factors above 1."
+            "Nothing is compared beyond the training length: pass at least two encodings that are "
+            "defined beyond it, and factors above 1."
         )
     parts, firsts = [], dict[str, list[str]]()
     for task, best in dict.fromkeys((x.task, x.best) for x in pairs if x.decided):
@@ -332,15 +332,13 @@ def _advice(result: ExtrapolationResult) -> str:
             quoted(best) + (f" ({joined(tasks)})" if len(firsts) > 1 else "")
             for best, tasks in firsts.items()
         ]
-        parts.append(
-            f"For inputs longer than those of the training, try {' or '.join(names)} first."
-        )
+        parts.append(f"For inputs longer than in training, try {' or '.join(names)} first.")
     if any(not x.decided for x in pairs):
         parts.append(
-            "What is not decided is no reason to choose: take either, or pass more seeds, or "
-            "more steps where no encoding has learned the task at T."
+            "An undecided comparison is no reason to choose: take either, pass more seeds, or "
+            "pass more steps where no encoding has learned the task at T."
         )
-    parts.append("These are small models: before it matters, compare at your own length and tasks.")
+    parts.append("These are small models: compare at your own length and on your tasks to decide.")
     return " ".join(parts)
 
 
@@ -350,20 +348,20 @@ def quoted(encoding: str) -> str:
 
 
 def where(cells: Cells) -> str:
-    """The comparison, as sentences begin."""
+    """Beginning of a sentence: the name of the comparison."""
     return f"In “{visible(cells[0].suite)}”"
 
 
-def _some(names: Sequence[str], count: int) -> str:
-    """Names of some of `count` encodings, in few words."""
+def _names(names: Sequence[str], count: int) -> str:
+    """Short list of some of `count` encodings."""
     if not names:
-        return "not one"
+        return "none"
     if len(names) == count > 1:
         return "all"
-    return _listed(names) if len(names) <= 4 else f"{len(names)} of {count}"
+    return _quoted_names(names) if len(names) <= 4 else f"{len(names)} of {count}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _quoted_names(names: Sequence[str]) -> str:
     """Encodings in quotation marks."""
     return joined(list(map(quoted, names)))
 

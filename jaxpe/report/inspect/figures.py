@@ -18,7 +18,7 @@ from jaxpe.analysis.inspect import (
     ProbeStage,
 )
 from jaxpe.report import style
-from jaxpe.report.attention.figures import head_map, remove_frame, whole_ticks
+from jaxpe.report.attention.figures import head_map, integer_ticks, remove_frame
 from jaxpe.report.inspect import text
 from jaxpe.report.rope.figures import wavelengths_figure
 from jaxpe.report.style import Rendered, add_legend, new_figure, render
@@ -87,7 +87,7 @@ def shares_figure(stage: AttentionStage) -> "matplotlib.figure.Figure":
     lines.plot(layers, shuffled, color=style.VERMILION, lw=1.4, label="random order")
     lines.set(xlabel="layer", ylabel="share of the variance", ylim=(0, 1))
     lines.legend(fontsize=9, loc="upper right")
-    whole_ticks(lines, len(layers), most=6)
+    integer_ticks(lines, len(layers), most=6)
     return figure
 
 
@@ -145,7 +145,7 @@ def prior_figure(stage: AttentionStage) -> "matplotlib.figure.Figure":
         axis.plot(layers, values, ".", color=colour, ms=3, alpha=0.35)
         axis.plot(layers, values.mean(axis=1), color=colour, label=name)
     axis.set(xlabel="layer", ylabel="overlap", ylim=(0, 1))
-    whole_ticks(axis, len(stage.dummy), most=8)
+    integer_ticks(axis, len(stage.dummy), most=8)
     add_legend(figure, axis, columns=2)
     return figure
 
@@ -334,6 +334,6 @@ def inspect_figures(result: InspectResult) -> dict[str, list[Rendered]]:
     """The figures of each section."""
     sections: dict[str, list[Rendered]] = {}
     for section, name, data, draw, caption in _FIGURES:
-        if (drawn := data(result)) is not None:
-            sections.setdefault(section, []).extend(render(drawn, (name, draw, caption)))
+        if (shown := data(result)) is not None:
+            sections.setdefault(section, []).extend(render(shown, (name, draw, caption)))
     return sections

@@ -58,10 +58,10 @@ def write_inspect(result: InspectResult, folder: Path, *, png: bool = False) -> 
         sections=sections,
         figures=figures,
     )
-    drawn = [figure for own in figures.values() for figure in own]
+    all_figures = [figure for group in figures.values() for figure in group]
     text = inspect_markdown(result).encode()
     return write_files(
-        folder, "inspect", result, page, drawn, png=png, others="|".join(NAMES),
+        folder, "inspect", result, page, all_figures, png=png, others="|".join(NAMES),
         further={"inspect.md": text},
     )  # fmt: skip
 
@@ -95,14 +95,14 @@ def inspect_table(result: InspectResult) -> "rich.console.Group":
         shown.append(text.Text(f"\n{section.title}", style="bold"))
         shown.append(text.Text(section.finding))
         if section.name in _ON_CONSOLE:
-            shown += [_on_console(table) for table in section.tables[:1]]
+            shown += [_console_table(table) for table in section.tables[:1]]
     return console.Group(*shown)
 
 
-def _on_console(table: Table):
-    made = make_table(table.title, table.header, table.rows, right=range(1, len(table.header)))
-    made.padding = (0, 1, 0, 0)
-    return made
+def _console_table(table: Table):
+    grid = make_table(table.title, table.header, table.rows, right=range(1, len(table.header)))
+    grid.padding = (0, 1, 0, 0)
+    return grid
 
 
 def _as_markdown(table: Table) -> str:

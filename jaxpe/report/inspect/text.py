@@ -120,19 +120,21 @@ def inspect_summary(result: InspectResult) -> str:
     'Positions enter all-MiniLM-L6-v2 as learned vectors. Positions explain 30 % of ...'
     """
     shown = [name for name in SECTIONS if name not in ("encoding", "geometry", "prior")]
-    return " ".join([_entry(result), *(said[0] for name in shown if (said := _said(result, name)))])
+    return " ".join(
+        [_entry(result), *(parts[0] for name in shown if (parts := _text(result, name)))]
+    )
 
 
 def finding(result: InspectResult, section: str) -> str:
     """Findings of a section in a few sentences, or the reason for having none."""
-    said = _said(result, section)
-    if section == "encoding" and said is not None:
-        said = [_entry(result), *said]
+    parts = _text(result, section)
+    if section == "encoding" and parts is not None:
+        parts = [_entry(result), *parts]
     absent = result.absent.get(SECTIONS[section][0], "Not measured.")
-    return absent if said is None else " ".join(said)
+    return absent if parts is None else " ".join(parts)
 
 
-def _said(result: InspectResult, section: str) -> list[str] | None:
+def _text(result: InspectResult, section: str) -> list[str] | None:
     stage = getattr(result, SECTIONS[section][0])
     return None if stage is None else _SENTENCES[section](stage)
 
@@ -152,39 +154,39 @@ def entry_names(encoding: str) -> str:
 
 
 def _encoding(stage: EncodingStage) -> list[str]:
-    said = []
+    parts = []
     if (table := stage.table) is not None:
-        said.append(
+        parts.append(
             f"The table has {table.positions:,} vectors of dimension {table.width} and effective "
             f"rank {table.rank:.0f}."
         )
         reach = f"of at least 0.5 up to offset {table.widest - 1}"
-        said.append(f"Neighbours have a cosine {reach if table.widest > 1 else 'below 0.5'}.")
+        parts.append(f"Neighbours have a cosine {reach if table.widest > 1 else 'below 0.5'}.")
     if stage.bias is not None:
         low, high = np.nanmin(stage.bias), np.nanmax(stage.bias)
-        said.append(f"A bias adds {low:.2f} to {high:.2f} to the logits.".replace("-", "−"))
+        parts.append(f"A bias adds {low:.2f} to {high:.2f} to the logits.".replace("-", "−"))
     if stage.rope is not None and (plan := stage.rope.widest) is not None:
-        said.append(
+        parts.append(
             f"Queries and keys rotate with base {plan.base:,.0f}. {plan.never_round} of the "
             f"{len(plan.frequencies)} frequencies never complete a rotation within the "
             f"{plan.trained:,} training positions."
         )
-    return said
+    return parts
 
 
 def _geometry(stage: GeometryStage) -> list[str]:
-    said = ["The corpus shows no effect of position that a table could fit."]
+    parts = ["The corpus shows no effect of position that a table could fit."]
     if stage.significant:
         better = "better" if stage.corrected < stage.shuffled.low else "no better"
-        said = [
+        parts = [
             f"The table fits the corpus with scaled stress {number(stage.corrected)}; with its "
             f"rows in random order, {number(stage.shuffled.estimate)}.",
             f"Its order fits {better} than chance.",
         ]
     if stage.position_share is not None:
         share = percent_between(stage.position_share)
-        said.append(f"Position makes {share} of the variance observed between positions.")
-    return said
+        parts.append(f"Position makes {share} of the variance observed between positions.")
+    return parts
 
 
 def _attention(stage: AttentionStage) -> list[str]:
@@ -202,14 +204,14 @@ def _attention(stage: AttentionStage) -> list[str]:
 def _offsets(stage: AttentionStage) -> list[str]:
     counts = {name: int((weight > MOST).sum()) for name, weight in key_weights(stage).items()}
     most = max(counts, key=lambda name: counts[name])
-    said = [
+    parts = [
         f"The first token gets {percent_between(stage.sink)} of attention; equal weights would "
         f"give it {percent(stage.first_by_chance)}.",
         f"{counts[most]} of {stage.first.size} heads have over half of their weight on {most}.",
     ]
     if stage.special_overall.estimate > 0:
-        said.append(f"All special tokens together get {percent_between(stage.special_overall)}.")
-    return said
+        parts.append(f"All special tokens together get {percent_between(stage.special_overall)}.")
+    return parts
 
 
 def _prior(stage: AttentionStage) -> list[str]:
@@ -245,29 +247,29 @@ def _ablation(stage: AblationStage) -> list[str]:
         worst = min(moves.values(), key=lambda move: move.value.estimate)
         distance = (1 - shuffled.value.estimate) / max(1 - stage.reference, 1e-6)
         degree = next(name for name, most in _DEGREES.items() if distance < most)
-        said = [
+        parts = [
             f"Shuffling the positions changes the output {degree}: cosine "
             f"{between(shuffled.value)} to the original (two unrelated documents: "
             f"{stage.reference:.2f})."
         ]
         if shifted is not None:
-            said.append(f"Shifting all by {stage.shift:,} leaves {between(shifted.value)}.")
+            parts.append(f"Shifting all by {stage.shift:,} leaves {between(shifted.value)}.")
         if worst.name not in ("shuffled", "shifted"):
-            said.append(
+            parts.append(
                 f"The output changes most with {worst.name} positions, to {between(worst.value)}."
             )
-        return said
+        return parts
     worst = max(moves.values(), key=lambda move: move.change.estimate)
     loss = f"the loss of {between(stage.moved[0].value)} nats a token"
-    said = [f"Shuffling the positions {_change(shuffled, loss)}."]
+    parts = [f"Shuffling the positions {_change(shuffled, loss)}."]
     if shifted is not None:
-        said.append(f"Shifting all by {stage.shift:,} {_change(shifted, 'it')}.")
+        parts.append(f"Shifting all by {stage.shift:,} {_change(shifted, 'it')}.")
     if worst.name not in ("shuffled", "shifted"):
-        said.append(f"The loss rises most with {worst.name} positions, to {between(worst.value)}.")
+        parts.append(f"The loss rises most with {worst.name} positions, to {between(worst.value)}.")
     others = (move for name, move in moves.items() if name not in ("shuffled", "shifted"))
     if small := [move.name for move in others if _is_small(move.change)]:
-        said.append(f"The loss hardly changes with {' and '.join(small)} positions.")
-    return said
+        parts.append(f"The loss hardly changes with {' and '.join(small)} positions.")
+    return parts
 
 
 _DEGREES = {"hardly": 0.1, "moderately": 0.5, "strongly": math.inf}  # of the way to unrelated
@@ -284,7 +286,7 @@ def _is_small(change: Interval) -> bool:
 
 
 def _loss(stage: LossStage) -> list[str]:
-    loss, said = stage.scaled[0].loss, []
+    loss, parts = stage.scaled[0].loss, []
     if stage.far:
         gains, distance = stage.far[0].gain, int(stage.distances[-1])
         far = (
@@ -294,16 +296,16 @@ def _loss(stage: LossStage) -> list[str]:
         if len(stage.far) > 1:
             best = max(stage.far[1:], key=lambda scaled: float(scaled.gain.mean[-1]))
             far += f", or {between(at(best.gain, -1))} under {best.name}"
-        said.append(f"{far}.")
-    said.append(
+        parts.append(f"{far}.")
+    parts.append(
         f"The loss is {between(at(loss, 0))} nats a token before position {int(stage.edges[1])} "
         f"and {between(at(loss, -1))} from position {int(stage.edges[-2]):,} to {stage.length:,}."
     )
     if 0 < stage.length <= stage.context:
-        said.append(f"Texts of {stage.length:,} tokens fit the context of {stage.context:,}.")
+        parts.append(f"Texts of {stage.length:,} tokens fit the context of {stage.context:,}.")
     if stage.unscaled:
-        said.append(f"No RoPE scaling was tried: {stage.unscaled}.")
-    return said
+        parts.append(f"No RoPE scaling was tried: {stage.unscaled}.")
+    return parts
 
 
 def _needles(stage: NeedleStage) -> list[str]:

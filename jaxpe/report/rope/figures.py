@@ -52,9 +52,9 @@ def rope_figures(result: RopeAnalysis, names: Container[str] = _CAPTIONS) -> lis
         return []
     scaled = any(layer.kept < len(layer.frequencies) for layer in result.turning)
     differ = any(one.what == "frequencies" for one in result.disagreements)
-    drawn = [("wavelengths", wavelengths_figure), ("precision", precision_figure)]
-    drawn += [("scaling", scaling_figure)] * scaled + [("readers", readers_figure)] * differ
-    return render(result, *((name, draw, _CAPTIONS[name]) for name, draw in drawn if name in names))
+    pairs = [("wavelengths", wavelengths_figure), ("precision", precision_figure)]
+    pairs += [("scaling", scaling_figure)] * scaled + [("readers", readers_figure)] * differ
+    return render(result, *((name, draw, _CAPTIONS[name]) for name, draw in pairs if name in names))
 
 
 def wavelengths_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
@@ -92,8 +92,8 @@ def scaling_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
 
 def readers_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     """Ratio of each program's frequencies to the first program's, in the first differing group."""
-    told = (one for one in result.disagreements if one.what == "frequencies")
-    index: Any = next(told).group
+    differences = (one for one in result.disagreements if one.what == "frequencies")
+    index: Any = next(differences).group
     programs = result.accepted_by
     first: Any = programs[0].readings[index]
     figure, (axis,) = new_figure("Programs compute different frequencies", height=4.0)

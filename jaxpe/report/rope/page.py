@@ -1,4 +1,4 @@
-"""Page about a rotary configuration."""
+"""Page of a rotary configuration."""
 
 from pathlib import Path
 

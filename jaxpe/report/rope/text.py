@@ -1,4 +1,4 @@
-"""Sentences and tables about a rotary configuration."""
+"""Sentences and tables of a rotary configuration."""
 
 import itertools
 import math
@@ -79,11 +79,11 @@ def _layers(result: RopeAnalysis) -> str:
         return "No program reads this file."
     if reading[0] is not result.readers[0]:
         newest, other = result.readers[0].name, reading[0].name
-        said = f"{newest} gives no numbers for this file."
+        refusal = f"{newest} gives no numbers for this file."
         if not result.numbers_of:
-            return f"{said} {other} does."
+            return f"{refusal} {other} does."
         others = result._replace(readers=tuple(reading))
-        return f"{said} Those shown are of {other}. {_layers(others)}"
+        return f"{refusal} Those shown are of {other}. {_layers(others)}"
     if not any(group.turns or group.kind == "axial" for group in groups):
         kinds = sorted({KINDS[group.kind] for group in groups})
         return f"No layer rotates queries and keys ({', '.join(kinds)})."
@@ -91,7 +91,7 @@ def _layers(result: RopeAnalysis) -> str:
         several = _several_parts(groups)
         shared = {_scaling_sentence(group) for group in result.turning}
         once = shared.pop() if len(result.turning) > 1 and len(shared) == 1 else ""
-        sentences = (_layer_sentence(one, _named(one, several), told=bool(once)) for one in groups)
+        sentences = (_layer_sentence(one, _name(one, several), brief=bool(once)) for one in groups)
         return " ".join(sentences) + once
     return _layer_sentence(groups[0], "All layers")
 
@@ -100,16 +100,16 @@ def _several_parts(groups: tuple[LayerPlan, ...]) -> bool:
     return len({group.part for group in groups}) > 1
 
 
-def _named(group: LayerPlan, several: bool) -> str:
+def _name(group: LayerPlan, several: bool) -> str:
     name = visible(group.name.replace("_", " "))
     count = "" if group.layers is None else f"{plural(len(group.layers), 'layer')} of "
-    said = f"{count}{name}"
+    phrase = f"{count}{name}"
     if several and group.part:
-        said += f" in {visible(group.part)}"
-    return said[0].upper() + said[1:]
+        phrase += f" in {visible(group.part)}"
+    return phrase[0].upper() + phrase[1:]
 
 
-def _layer_sentence(group: LayerPlan, name: str, *, told: bool = False) -> str:
+def _layer_sentence(group: LayerPlan, name: str, *, brief: bool = False) -> str:
     axial = group.kind == "axial"
     if not group.turns and not axial:
         return f"{name}: {KINDS[group.kind]}."
@@ -121,7 +121,7 @@ def _layer_sentence(group: LayerPlan, name: str, *, told: bool = False) -> str:
     if axial:
         return f"{text}, by {' and '.join(map(visible, group.axes))}."
     window = f", within {group.window:,} positions" if group.window else ""
-    return f"{text}{window}.{'' if told else _scaling_sentence(group)}"
+    return f"{text}{window}.{'' if brief else _scaling_sentence(group)}"
 
 
 def _scaling_sentence(group: LayerPlan) -> str:
@@ -281,7 +281,7 @@ def _program_table(result: RopeAnalysis, index: int) -> tuple[str, list[str], Ro
     for program in result.readers:
         columns.setdefault(_program_column(program, index, first), []).append(program)
     names = [short_names([one.name for one in programs]) for programs in columns.values()]
-    evidence = [" and ".join(sorted({one.evidence for one in of})) for of in columns.values()]
+    evidence = [" and ".join(sorted({x.evidence for x in group})) for group in columns.values()]
     reference = _program_column(result.accepted_by[0], index, first)
     marked = [
         tuple(f"≠ {cell}" if cell != usual and not {cell, usual} & _NOT_COMPARED else cell
@@ -306,7 +306,7 @@ def short_names(names: list[str]) -> str:
     for name in names:
         program, _, version = name.partition(" ")
         versions.setdefault(program, []).append(version)
-    return ", ".join(f"{program} {', '.join(of)}".strip() for program, of in versions.items())
+    return ", ".join(f"{program} {', '.join(parts)}".strip() for program, parts in versions.items())
 
 
 def _program_column(program: Program, index: int, first: Reading) -> tuple[str, ...]:

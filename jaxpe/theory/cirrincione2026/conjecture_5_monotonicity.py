@@ -1,4 +1,4 @@
-"""Conjecture 5: do positions lie as their distributions do, ever farther with the offset?"""
+"""Conjecture 5: does a monotone corpus have monotone position vectors?"""
 
 import statistics
 from collections.abc import Sequence
@@ -31,18 +31,19 @@ CONJECTURE_5 = Statement(
     ),
     status="false as stated",
     finding=(
-        "A task need not care about the corpus. Independent tokens at four positions satisfy the "
+        "A task need not depend on the corpus. Independent tokens at four positions satisfy the "
         "hypothesis with d_H = 0; a task that reads the even positions has a minimiser with p_0 = "
         "p_2 and p_1 elsewhere. The hypothesis is also stronger than it looks: equal offsets make "
         "it an equality, so d_H(μ_i, μ_{i+m}) may depend on m and on i modulo m alone, and all "
-        "neighbours are equally far. Of the triples of SST-2 and stdlib (positions with at least "
-        "half the documents), 11 and 12 % violate the strict form beyond noise, at a level of 5 %."
+        "neighbours are equally far. In SST-2 and stdlib (positions with at least half the "
+        "documents), 11 and 12 % of the triples violate the strict form beyond noise, at a level "
+        "of 5 %."
     ),
     sentences={
-        "if strict": f"{_STRICT}, in Hellinger distance; none may be farther.",
-        "if ties": f"{_TIES}, in Hellinger distance; equality is asked.",
-        "then strict": f"{_STRICT}, between position vectors; none may be farther.",
-        "then ties": f"{_TIES}, between position vectors; equality is claimed.",
+        "if strict": f"{_STRICT}, in Hellinger distance; the nearer one must not be farther.",
+        "if ties": f"{_TIES}, in Hellinger distance; they must be equal.",
+        "then strict": f"{_STRICT}, between position vectors; the nearer one must not be farther.",
+        "then ties": f"{_TIES}, between position vectors; the claim is equality.",
     },
     evaluate=lambda inputs: _evaluate(inputs),
 )
@@ -51,9 +52,9 @@ CONJECTURE_5 = Statement(
 def _evaluate(inputs: AuditInputs) -> Audit:
     """Conjecture 5, with shares of triples that violate or uphold its hypothesis beyond noise.
 
-    Composition, which shuffled documents show, is not counted as a violation. Each triple is tested
-    at 5 %. The shares are measured and not judged: triples hang together, so that among ties more
-    than 5 % of them come out significant in more than 5 % of corpora.
+    Composition, which shuffled documents show, does not count as a violation. Each triple is tested
+    at 5 %. The shares are measured but not judged: triples are dependent, so more than 5 % of
+    corpora have more than 5 % significant ties.
     """
     audit = conjecture_5(inputs.D, inputs.vectors)
     test = monotonicity_test(inputs.counts, inputs.nulls)
@@ -70,8 +71,8 @@ class MonotonicityTest(NamedTuple):
 
     Attributes:
         violated: mask of triples whose estimated d²_ij exceeds d²_ik.
-        significant: mask of triples where it does by more than its sampling error; `level` of the
-            triples would by chance if all these were ties, fewer if the truth is monotone.
+        significant: mask of triples that exceed it by more than the sampling error; if all triples
+            were ties, a share `level` would by chance, and fewer if the truth is monotone.
         upheld: mask of triples where d²_ik exceeds d²_ij by more than its sampling error.
         present: bool `[n]`, positions with a token in every fold.
     """
@@ -92,18 +93,18 @@ def conjecture_5(
     """Evaluate hypothesis and conclusion of Conjecture 5 on distances D and positions P.
 
     Cirrincione (2026), Section 4; false as stated (`even_positions_loss`). Hypotheses on D and
-    conclusions on P come in two forms, each given by its worst triple: "strict", |i − j| < |i − k|,
-    all distinct, δ_ij against δ_ik; "ties", |i − j| = |i − k|, where the statement asks for
-    equality, the larger of δ_ij and δ_ik against the smaller.
+    conclusions on P have two forms, each reported by its worst triple. "strict" compares δ_ij with
+    δ_ik for |i − j| < |i − k|, all distinct. "ties" compares the larger with the smaller of δ_ij
+    and δ_ik for |i − j| = |i − k|, where the statement requires equality.
 
-    Why ties ask for much: d(i, i + m) = d(i, i − m) by the tie around i, and that is d(i − m, i)
-    by symmetry. So d(i, i + m) is constant along i, i + m, i + 2m, ...: it depends on m and on i
-    modulo m alone. With m = 1 all neighbours are equally far. It need not depend on |i − j| alone:
-    d(0, 2) and d(1, 3) may differ.
+    Ties are a strong requirement: d(i, i + m) = d(i, i − m) by the tie around i, and this equals
+    d(i − m, i) by symmetry. So d(i, i + m) is constant along i, i + m, i + 2m, ...: it depends on m
+    and on i modulo m alone. With m = 1 all neighbours are equally far. It need not depend on |i −
+    j| alone: d(0, 2) and d(1, 3) may differ.
 
     Measured: `violation_rate_D`, `violation_rate_P` (shares of strict triples), `asymmetry_D`,
     `asymmetry_P` (the largest |δ_ij − δ_ik| over ties, as a share of the largest distance).
-    Sampling noise violates the hypothesis whatever the truth is: see `monotonicity_test`.
+    Sampling noise violates the hypothesis for any truth: see `monotonicity_test`.
 
     Args:
         D: Hellinger distances.
@@ -160,29 +161,29 @@ def monotonicity_test(
     level: float = 0.05,
     least: float = 0.25,
 ) -> MonotonicityTest:
-    """Test of the strict hypothesis of Conjecture 5: triples that violate it beyond sampling error.
+    """Monotonicity test: triples that violate the strict Conjecture 5 beyond sampling error.
 
     For a triple, h_fg = K_fg(i, j) − K_fg(i, k), where K_fg(i, j) = ⟨√μ̂_i − √μ̂_j in fold f, the
     same in fold g⟩. Folds are independent, so noise cancels in the mean of K_fg, and in the mean U
     of h over the pairs of F folds. The variance of U is estimated without bias as U² less the mean
-    of h_ab h_cd over four different folds (each such product has mean (E U)²), but not below
-    2 mean(h²)/(F(F − 1)), its value where there is no signal. A violation is significant if
-    U > z √variance, one-sided. (A jackknife over folds has twice that variance where there is no
-    signal.) Of ties, 3 to 6 % were significant at the level 5 % on synthetic corpora.
+    of h_ab h_cd over four different folds, because each such product has mean (E U)². It is at
+    least 2 mean(h²)/(F(F − 1)), its value without signal. A violation is significant if U > z
+    √variance, one-sided. (A jackknife over folds has twice that variance where there is no signal.)
+    Of ties, 3 to 6 % were significant at the level 5 % on synthetic corpora.
 
-    E√μ̂ depends on how many documents a position has, which would make thin positions look far from
-    all others. So every position is thinned to the size of the smallest that takes part; roots are
-    replaced by their expectation over that thinning, and nothing is drawn. As in
-    `split_half_geometry`, contrasts in rare words are understated, here at the size of one fold.
-    That late positions come from long documents, with words of their own, is no noise. It goes
-    where nulls are passed: then K_fg is less the mean K_fg of the shuffled documents.
+    E√μ̂ depends on the number of documents at a position, which would make thin positions look far
+    from all others. So every position is thinned to the size of the smallest one; roots are
+    replaced by their expectation over the thinning, without random draws. As in
+    `split_half_geometry`, contrasts in rare words are understated, at the size of one fold. Late
+    positions come from long documents, which have other words; this is no noise. Pass nulls to
+    remove it: K_fg then has the mean K_fg of the shuffled documents subtracted.
 
     Args:
-        counts: counts kept in at least four folds; 16 are a good number. Documents that are not
-            independent must share a fold (`count_tokens(..., groups=...)`; copies do anyway).
+        counts: counts in at least four folds; 16 are a good number. Documents that are not
+            independent must share a fold (`count_tokens(..., groups=...)`; copies always do).
         nulls: counts of shuffled documents (`permute_within_documents`) in the same folds.
         level: one-sided level of each triple's test, in (0, 0.5).
-        least: positions with fewer than this share of the tokens of the fullest take no part, in
+        least: positions with fewer tokens than this share of the fullest position take no part, in
             (0, 1].
 
     >>> rng = np.random.default_rng(0)
@@ -206,20 +207,20 @@ def monotonicity_test(
     for null in nulls:
         K = K - _cross_fold_squares(null.tokens, rates) / len(nulls)
     z = statistics.NormalDist().inv_cdf(1.0 - level)
-    sums = jnp.sum(_events_by_row(K, present, z, folds=counts.tokens.shape[0]), axis=0)
+    sums = jnp.sum(_row_events(K, present, z, folds=counts.tokens.shape[0]), axis=0)
     violated, significant, upheld = sums[:3] / jnp.maximum(sums[3], 1.0)
     return MonotonicityTest(violated, significant, upheld, present)
 
 
 @partial(jax.jit, static_argnames="folds")
-def _events_by_row(
+def _row_events(
     K: Float[Array, "pairs n n"], present: Bool[Array, " n"], z: float | Array, *, folds: int
 ) -> Float[Array, "n 4"]:
-    """Triples around i that are violated, significantly so or upheld, and all."""
+    """Counts of triples around i: violated, significantly violated, upheld, and all."""
     n = len(present)
 
     def events_around(i: Array) -> Array:
-        U, error = _triples_of_row(K[:, i, :], folds)
+        U, error = _row_triples(K[:, i, :], folds)
         offset = jnp.abs(jnp.arange(n) - i)
         others = present & (offset > 0) & present[i]
         compared = others[:, None] & others[None, :] & (offset[:, None] < offset[None, :])
@@ -285,7 +286,7 @@ def _cross_fold_squares(
 def _expected_roots(
     cells: Int[Array, "n vocab"], rates: Float[Array, " n"], table: Float[Array, "n small"]
 ) -> Float[Array, "n vocab"]:
-    """E√X for X ~ Binomial(c, q): from the table for small c, beyond by the moments of X.
+    """E√X for X ~ Binomial(c, q): from the table for small c, by moments of X for large c.
 
     √λ E(1 + (X − λ)/λ)^½ to fourth order, λ = c q; the next term is of order λ⁻³.
     """
@@ -314,11 +315,11 @@ def _root_table(rates: Float[Array, " n"], *, small: int = 64) -> Float[Array, "
     return jax.lax.map(expected_root, rates)
 
 
-def _triples_of_row(K: Float[Array, "pairs n"], folds: int) -> tuple[Array, Array]:
+def _row_triples(K: Float[Array, "pairs n"], folds: int) -> tuple[Array, Array]:
     """U and its standard error for all (j, k), as inner products over pairs of folds.
 
     With sums over ordered pairs, T = Σ h, A = Σ h², R_f = Σ_g h_fg: of the products h_ab h_cd in
-    T², 2A have the same two folds and 4(Σ R_f² − A) share one; what is left has four.
+    T², 2A have the same two folds and 4(Σ R_f² − A) share one; the rest have four.
     """
     incidence = np.zeros((folds, len(K)))
     incidence[np.triu_indices(folds, 1), np.arange(len(K))] = 1.0

@@ -28,11 +28,11 @@ COROLLARY_15 = Statement(
     ),
     status="false as stated",
     finding=(
-        "(i) g is not D_KL (Lemma 11), and D_KL has no Lipschitz constant in d_H. (ii) is a name "
-        "for what it should bound; given one corpus with different μ_i it is a finite number. "
-        "(iii) The loss (Σ_j φ(E(t_j) + p_j))² ignores order at P = 0 and has g = 0, but b_i = "
-        "−2 E[S φ'(E(t_i))] depends on μ_i. b_i = b_j holds for a corpus that permutations of "
-        "positions leave as it was; cyclic shifts are enough."
+        "(i) g is not D_KL (Lemma 11), and D_KL has no Lipschitz constant in d_H. (ii) only names "
+        "what it should bound; for one corpus with different μ_i it is a finite number. (iii) The "
+        "loss (Σ_j φ(E(t_j) + p_j))² ignores order at P = 0 and has g = 0, but b_i = −2 E[S "
+        "φ'(E(t_i))] depends on μ_i. b_i = b_j holds if permutations of positions leave the "
+        "distribution of the corpus unchanged; cyclic shifts are enough."
     ),
     sentences={
         "then D_KL ≤ 2√2 d_H": DIVERGENCE,
@@ -50,18 +50,19 @@ COROLLARY_15 = Statement(
 
 @partial(jax.jit, static_argnames="family")
 def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Family) -> Audit:
-    """Evaluate what the corollary says of one family of losses.
+    """Evaluate Corollary 15 for one family of losses.
 
-    Cirrincione (2026), Appendix A.3; false as stated. Conclusions of "masked": "L_g ≤ 2√2" of
+    Cirrincione (2026), Appendix A.3; false as stated. Conclusions of "masked" are "L_g ≤ 2√2", for
     the measured slope of E δ in its first argument (worst head), and "D_KL ≤ 2√2 d_H", from which
-    it is said to follow. Of "classification": "L_g finite", which fails where positions with
-    equal distributions have different δ. Of "agnostic": "g symmetric", the largest |E δ_ij −
-    E δ_ji|; "L_g = 0"; "b_i = b_j", the largest ‖b_i − b_j‖ — each against rounding.
+    the paper derives it. The conclusion of "classification" is "L_g finite", which fails if
+    positions with equal distributions have different δ. Conclusions of "agnostic" are "g
+    symmetric", the largest |E δ_ij − E δ_ji|; "L_g = 0"; and "b_i = b_j", the largest ‖b_i − b_j‖,
+    each against rounding.
 
-    Where (iii) is true. If a permutation σ of positions leaves the law of the examples as it was,
-    and loss and model commute with it, then E[loss] is the same function of P and of P with rows
-    permuted, so that at equal rows b_σ(i) = b_i. All b_i are equal where such σ lead from any i to
-    any j, as cyclic shifts do.
+    (iii) is true under invariance. Let a permutation σ of positions leave the distribution of the
+    examples unchanged, and commute with loss and model. Then E[loss] is invariant under permuting
+    the rows of P by σ. So at equal rows b_σ(i) = b_i. All b_i are equal if such σ map any i to any
+    j, as cyclic shifts do.
 
     Measured: by head `slopes in i` and `slopes in j`, and `C_b`.
 

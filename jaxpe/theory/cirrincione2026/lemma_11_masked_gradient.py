@@ -26,11 +26,11 @@ LEMMA_11 = Statement(
     status="false as stated",
     finding=(
         "Softmax ignores a shift of a row of logits, so Σ_j ∂loss/∂L_ij = 0 for every example, "
-        "model and loss, while Σ_j D_KL(μ_i‖μ_j) > 0: the error is at least the mean of a row of "
-        "D_KL, whatever τ and ε_suff. Two words in two orders have ε_suff = 0 and an error of "
-        "0.27 or more. The δ of the proof is the derivative of a loss by its own logits, not by "
-        "those of attention; its D_KL(μ‖ν) = D_KL(ν‖μ) + O(‖μ − ν‖₁) is as large as either; and "
-        "weights of a row sum to 1, which μ_i(t_j) need not."
+        "model and loss, while Σ_j D_KL(μ_i‖μ_j) > 0. So the error is at least the mean of a row "
+        "of D_KL, for any τ and ε_suff. Two words in two orders have ε_suff = 0 and an error of at "
+        "least 0.27. The proof's δ is the derivative of a loss by its own logits, not by the "
+        "logits of attention. Its D_KL(μ‖ν) = D_KL(ν‖μ) + O(‖μ − ν‖₁) has an error as large as "
+        "either side. Weights of a row sum to 1, which μ_i(t_j) need not."
     ),
     sentences={
         "if masked loss": MASKED,
@@ -38,11 +38,10 @@ LEMMA_11 = Statement(
         "if ε_suff": SUFFICIENT,
         "then (7)": "The worst |E δ_ij − D_KL(μ_i‖μ_j)| is {lhs}; τ² + ε_suff is {rhs}.",
         "then (7) up to a factor": (
-            "The best multiple of D_KL leaves {lhs} of δ unexplained; up to {rhs} is taken as none."
+            "The best multiple of D_KL leaves {lhs} of δ unexplained; up to {rhs} counts as none."
         ),
         "instead rows sum to 0": (
-            "Rows of E δ sum to {lhs} of what their absolute values sum to; up to {rhs} is "
-            "rounding."
+            "Rows of E δ sum to {lhs} of the sum of their absolute values; up to {rhs} is rounding."
         ),
     },
     evaluate=lambda inputs: lemma_11(
@@ -60,32 +59,31 @@ def lemma_11(
     smoothing: float = 0.01,
     tolerance: float = 0.1,
 ) -> Audit:
-    """Compare E δ_ij with D_KL(μ_i‖μ_j), and say what a row of δ adds up to.
+    """Compare E δ_ij with D_KL(μ_i‖μ_j), and sum the rows of δ.
 
-    Hypotheses. "τ < 1": the threshold of (ii) is below 1 and not given; this is the least that it
-    asks. "ε_suff": ε ≤ `tolerance`, with ε = max_ij |E A_ij − E μ_i(t_j)|, where E μ_i(t_j)
+    Hypotheses. "τ < 1": the threshold of (ii) is below 1 but not given, so this is the least
+    requirement. "ε_suff": ε ≤ `tolerance`, with ε = max_ij |E A_ij − E μ_i(t_j)|, where E μ_i(t_j)
     = Σ_v μ_i(v) μ_j(v): at most the paper's supremum over examples.
 
     Conclusions. "(7)": |E δ_ij − D_KL| ≤ τ² + ε for the worst pair and head (with 1 for the
-    constant that O hides); an infinite D_KL refutes it. "(7) up to a factor": what the best
-    multiple of D_KL leaves of δ, as a share of its norm, at most `tolerance` for every head.
+    constant that O hides); an infinite D_KL refutes it. "(7) up to a factor": the share of the norm
+    of δ that the best multiple of D_KL leaves, at most `tolerance` for every head.
 
     What holds instead, "rows sum to 0": |Σ_j E δ_ij| over all j against rounding, as a share of
     Σ_j |E δ_ij|.
 
-    Measured: `ε_suff`; `least error`, the largest |Σ_j (E δ_ij − D_KL(μ_i‖μ_j))| over the positions
-    present, by their number, which some |E δ_ij − D_KL| of the row must reach (where all are
-    present it is the mean of a row of D_KL, whatever the model does); by head `pearson`, `rank
-    correlation` and `residual` over pairs i ≠ j with finite D_KL, and the same `smoothed`; `finite
-    pairs`, their share. Where δ or D_KL is constant correlations are 0, where one is 0 the residual
-    is 1.
+    Measured: `ε_suff`; `least error`, the largest |Σ_j (E δ_ij − D_KL(μ_i‖μ_j))| over the number of
+    positions present, a lower bound of the largest |E δ_ij − D_KL| of a row (where all are present
+    it is the mean of a row of D_KL, for any model); by head `pearson`, `rank correlation` and
+    `residual` over pairs i ≠ j with finite D_KL, and the same `smoothed`; `finite pairs`, their
+    share. Correlations are 0 where δ or D_KL is constant; the residual is 1 where one is 0.
 
     Args:
         gradients: gradients of a masked language model.
         mu: positional distributions.
-        temperature: τ of the read-out.
-        smoothing: share λ in (0, 1) of the mean distribution in the smoothed (1 − λ)μ_i + λ μ̄, so
-            that D_KL is finite.
+        temperature: τ of the readout.
+        smoothing: share λ in (0, 1) of the mean distribution in the smoothed (1 − λ)μ_i + λ μ̄,
+            which makes D_KL finite.
         tolerance: tolerance of "ε_suff" and of the best multiple.
 
     >>> delta = jnp.array([[[-0.2, 0.2], [0.1, -0.1]]])

@@ -44,8 +44,8 @@ LEMMA_12 = Statement(
     finding=(
         "It rests on Lemma 11, and on two steps that fail: D_KL is unbounded while 2√2 d_H ≤ 4, "
         "and |D_KL(i‖k) − D_KL(j‖k)| ≤ D_KL(i‖j) reads 0.55 ≤ 0.14 for (1/2, 1/2), (1/4, 3/4), "
-        "(1/16, 15/16). With least probability m the differences are at most 2 log(1/m) d_H in "
-        "the first argument and (2/√m) d_H in the second."
+        "(1/16, 15/16). If m is the least probability, the differences are at most 2 log(1/m) d_H "
+        "in the first argument and (2/√m) d_H in the second."
     ),
     sentences={
         "if masked loss": MASKED,
@@ -93,27 +93,27 @@ def lemma_12(
     query: Projection,
     key: Projection,
 ) -> Audit:
-    """Compare the published C_b with the largest ‖b_i − b_j‖/d_H, and check the steps to it.
+    """Compare the published C_b with the largest ‖b_i − b_j‖/d_H, and check the proof's steps.
 
     Cirrincione (2026), Appendix A.3; false as stated. Conclusions. "(A2)": the measured C_b is at
-    most the published one, heads added up (with O(τ² + ε_suff) in its denominator taken as 0);
-    "(A2) with n": at most n times that. "D_KL ≤ 2√2 d_H" and "D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)":
-    the steps, for the worst pair or triple; a difference of two infinite divergences counts as 0,
-    and infinite differences are not compared with infinite divergences.
+    most the published one, summed over heads (with O(τ² + ε_suff) in its denominator taken as 0).
+    "(A2) with n": it is at most n times the published one. "D_KL ≤ 2√2 d_H" and "D_KL(i‖k) −
+    D_KL(j‖k) ≤ D_KL(i‖j)": the steps, for the worst pair or triple; a difference of two infinite
+    divergences counts as 0, and infinite differences are not compared with infinite divergences.
 
     What holds instead. "D_KL ≤ g(max μ_i/μ_j) d_H²", with g of `kl_ratio`. "slope in i": |D_KL(i‖k)
     − D_KL(j‖k)| ≤ log(1/m) ‖μ_i − μ_j‖₁ ≤ 2 log(1/m) d_H, since the derivative log(μ/μ_k) + 1 is
     between ±log(1/m), up to a constant, on the segment from μ_i to μ_j. "slope in k": |D_KL(i‖k) −
     D_KL(i‖l)| ≤ Σ μ_i |log(μ_k/μ_l)| ≤ (2/√m) d_H, by |log a − log b| ≤ 2|√a − √b|/min(√a, √b) and
-    Cauchy and Schwarz. m is the least probability, at any position, of a word that some position
-    has; where it is 0 both bounds and D_KL are infinite and nothing is compared (0 ≤ 0).
+    Cauchy and Schwarz. m is the least probability, at any position, of a word that occurs at some
+    position. Where it is 0 both bounds and D_KL are infinite, and the comparison is 0 ≤ 0.
 
     Measured: `C_b`, `published`, `published with n`, `m`.
 
     Args:
         gradients: gradients at P ≈ 0.
         mu: positional distributions.
-        means: ē of `mean_embeddings`.
+        means: ē from `mean_embeddings`.
         query, key: W_Q and W_K of the first layer.
 
     >>> b = jnp.array([[0.0], [2.0]])
@@ -137,11 +137,11 @@ def lemma_12(
     tolerance = 64 * float(jnp.finfo(d.dtype).eps)
     noise = tolerance * float(jnp.finfo(d.dtype).eps)  # of the square of a distance
     difference = _largest_differences(kl)
-    told = where & ~(jnp.isinf(difference) & jnp.isinf(kl))
+    comparable = where & ~(jnp.isinf(difference) & jnp.isinf(kl))
 
     def slope(kl: Array) -> Array:
-        # With a largest number for infinity, so that two of them have no difference. Equal
-        # distributions have distance 0, and a divergence of what rounding leaves.
+        # The largest float replaces infinity, so that two of them have difference 0. Equal
+        # distributions have distance 0, and a divergence of rounding size.
         capped = jnp.where(jnp.isinf(kl), jnp.finfo(kl.dtype).max, kl)
         return entry_slope(capped, d, where=where, negligible=noise)
 
@@ -152,10 +152,10 @@ def lemma_12(
         "(A2)": less_equal(C_b, published),
         "(A2) with n": less_equal(C_b, n * published),
         "D_KL ≤ 2√2 d_H": compare(kl, 8.0**0.5 * d, where),
-        "D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)": compare(difference, kl, told),
+        "D_KL(i‖k) − D_KL(j‖k) ≤ D_KL(i‖j)": compare(difference, kl, comparable),
     }
     instead = {
-        "D_KL ≤ g(max μ_i/μ_j) d_H²": compare(kl, _by_ratio(mu, d), where & jnp.isfinite(kl)),
+        "D_KL ≤ g(max μ_i/μ_j) d_H²": compare(kl, _ratio_bound(mu, d), where & jnp.isfinite(kl)),
         "slope in i": compare(slope(kl), -2.0 * jnp.log(m), m > 0),
         "slope in k": compare(slope(kl.T), 2.0 / jnp.sqrt(m), m > 0),
     }
@@ -164,7 +164,7 @@ def lemma_12(
 
 
 def _least(mu: PositionalDistributions) -> Array:
-    """The least probability, at any position, of a word that some position has."""
+    """The least probability, at any position, of a word that occurs at some position."""
     rows = jnp.asarray(mu.probabilities)
     occurs = jnp.any((rows > 0) & mu.present[:, None], axis=0)
     return jnp.min(jnp.where(mu.present[:, None] & occurs[None, :], rows, jnp.inf))
@@ -181,7 +181,7 @@ def _largest_differences(kl: Array) -> Array:
     return jax.lax.map(largest_difference, kl)
 
 
-def _by_ratio(mu: PositionalDistributions, d: Array) -> Array:
+def _ratio_bound(mu: PositionalDistributions, d: Array) -> Array:
     """g(max_v μ_i(v)/μ_j(v)) d_ij²."""
     rows = jnp.asarray(mu.probabilities)
     bound = kl_ratio(_largest_ratios(rows)) * jnp.where(d > 0, d, 1.0) ** 2

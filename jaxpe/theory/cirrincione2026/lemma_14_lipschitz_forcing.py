@@ -29,11 +29,11 @@ LEMMA_14 = Statement(
     ),
     status="false as stated",
     finding=(
-        "The proof needs g Lipschitz in its second argument too, which (9) does not give; takes "
-        "E[δ_ij E(t_j)] for E[δ_ij] ē_j; and leaves out that p_i acts through values and the "
-        "residual stream, so that M = 0 would mean b_i = b_j. With both arguments the bound holds "
-        "of the forcing that its formula has. (8) says nothing where all μ_i differ: any numbers "
-        "are a function of the pair."
+        "The proof also needs g to be Lipschitz in its second argument, which (9) does not give. "
+        "It replaces E[δ_ij E(t_j)] by E[δ_ij] ē_j. It ignores that p_i acts through values and "
+        "the residual stream: by the lemma, M = 0 would mean b_i = b_j. With both arguments the "
+        "bound holds for the forcing of its formula. (8) is empty if all μ_i differ: any numbers "
+        "are then a function of the pair."
     ),
     sentences={
         "if attention reads E + p": READS,
@@ -41,12 +41,12 @@ LEMMA_14 = Statement(
         "then (A2)": f"{FORCING}slopes of E δ in its first argument give {{rhs}} at most.",
         "then (A2) both arguments": f"{FORCING}slopes in both arguments give {{rhs}} at most.",
         "then (A2) of logits": (
-            "Of what reaches b through the first layer's logits, the largest quotient is {lhs}; "
-            "slopes in both arguments give {rhs} at most."
+            "For the part of b through the first layer's logits, the largest quotient is {lhs}; "
+            "slopes in both arguments give at most {rhs}."
         ),
         "instead (A2) of the formula": (
-            "Of the lemma's formula for b, the largest quotient is {lhs}; slopes in both arguments "
-            "give {rhs} at most."
+            "For the lemma's formula for b, the largest quotient is {lhs}; slopes in both "
+            "arguments give at most {rhs}."
         ),
     },
     evaluate=lambda inputs: lemma_14(
@@ -63,28 +63,27 @@ def lemma_14(
     query: Projection,
     key: Projection,
 ) -> Audit:
-    """Predict C_b from the measured slopes of g = E δ, and take the forcing apart.
+    """Predict C_b from the measured slopes of g = E δ, and decompose the forcing.
 
     Cirrincione (2026), Appendix A.3; false as stated. Hypothesis "(9)": the slope of g in its first
     argument is finite (it is not where equal distributions have different δ).
 
     Conclusions. "(A2)": the largest ‖b_i − b_j‖/d_H against C_b = Σ_h 2 n L_h ‖ē‖∞ ‖M_h‖/√d_k with
     L_h the slope in the first argument, as published. "(A2) both arguments": with the larger of
-    both slopes, which the proof uses. "(A2) of logits": likewise for the part of b that goes
-    through the first layer's logits. What holds instead, "(A2) of the formula": for −Σ_k (δ_ik ē_k
-    Mᵀ + δ_ki ē_k M)/√d_k, of which the bound is true: |g_ik − g_jk| and |g_ki − g_kj| are at most L
-    d_H each.
+    both slopes, which the proof uses. "(A2) of logits": likewise for the part of b through the
+    first layer's logits. What holds instead, "(A2) of the formula": the bound for −Σ_k (δ_ik ē_k Mᵀ
+    + δ_ki ē_k M)/√d_k, because |g_ik − g_jk| and |g_ki − g_kj| are at most L d_H each.
 
     Measured. By head `slopes in i` and `slopes in j`; `C_b` and `C_b of logits`; `predicted` and
-    `predicted by i alone`. Over pairs i < j: `share of logits`, Σ⟨Δb, Δb_logits⟩/Σ‖Δb‖², which with
-    that of the rest adds up to 1; `size of logits` and `size of the rest`, √(Σ‖·‖²/Σ‖Δb‖²), which
-    exceed 1 where the parts cancel; `correlation`, what replacing δ by its mean changes in
-    Δb_logits, in the same way relative to it. Ratios over 0 are 0.
+    `predicted by i alone`. Over pairs i < j: `share of logits`, Σ⟨Δb, Δb_logits⟩/Σ‖Δb‖², which adds
+    up to 1 with the share of the rest; `size of logits` and `size of the rest`, √(Σ‖·‖²/Σ‖Δb‖²),
+    which exceed 1 where the parts cancel; `correlation`, the change of Δb_logits when δ is replaced
+    by its mean, relative to Δb_logits. Ratios over 0 are 0.
 
     Args:
         gradients: gradients at P ≈ 0.
         D: Hellinger distances.
-        means: ē of `mean_embeddings`.
+        means: ē from `mean_embeddings`.
         query, key: W_Q and W_K of the first layer.
 
     >>> b = jnp.array([[0.0], [2.0]])

@@ -27,8 +27,8 @@ PROPOSITION_6 = Statement(
     ),
     sentences={
         "then minimal stress": (
-            "Classical MDS has a stress of {lhs}, and SMACOF, started there, {rhs}; none lower is "
-            "claimed."
+            "Classical MDS has stress {lhs}, and SMACOF started from it {rhs}; the claim is that "
+            "none is lower."
         ),
     },
     evaluate=lambda inputs: proposition_6(
@@ -48,9 +48,9 @@ def proposition_6(
     """Compare P_MDS with SMACOF started from it: "minimal stress", stress(P_MDS) ≤ stress(P).
 
     Cirrincione (2026), Section 5.3; false as stated. Every P of lower stress refutes it, and SMACOF
-    never raises the stress, so the slack is minus what P_MDS misses (at least, as SMACOF finds a
-    local minimum). The strain goes the other way. Part of the gap is scale: `scaled_stress` is that
-    of P_MDS at its best scale.
+    never raises the stress. SMACOF finds a local minimum, so minus the slack is a lower bound of
+    the excess stress of P_MDS. The strain changes the other way. Part of the gap is scale:
+    `scaled_stress_classical` is the stress of P_MDS at its best scale.
 
     Measured: `stress_classical`, `stress_smacof`, `strain_classical`, `strain_smacof` (‖P Pᵀ − B‖²
     / ‖B‖², P centred), `scaled_stress_classical`, `rank` of B and `smacof_converged`.
@@ -72,7 +72,7 @@ def proposition_6(
     fit = smacof(
         D, dim=dim, init=mds.coordinates, max_iterations=max_iterations, tolerance=tolerance
     )
-    # Where both are exact, what is left is rounding and has no order.
+    # If both are exact, the rest is rounding and has no order.
     exact = len(B) * jnp.finfo(B.dtype).eps
     minimal = less_equal(
         jnp.where(fit.initial_stress <= exact, 0.0, fit.initial_stress),
@@ -94,7 +94,7 @@ def proposition_6(
 def strain(P: Float[ArrayLike, "n d"], B: Float[ArrayLike, "n n"]) -> Float[Array, ""]:
     """Strain ‖P Pᵀ − B‖² / ‖B‖² of centred points against a Gram matrix; ‖P Pᵀ‖² where B is 0.
 
-    What classical scaling minimises (Torgerson 1952; Eckart and Young 1936).
+    Classical scaling minimises it (Torgerson 1952; Eckart and Young 1936).
 
     >>> strain(np.array([[1.0], [-1.0]]), np.array([[1.0, -1.0], [-1.0, 1.0]])).item()
     0.0

@@ -25,7 +25,7 @@ REMARK_20 = Statement(
     ),
     sentences={
         "if f ≥ 0": "The lowest α_ij is {rhs}; down to {lhs} is rounding.",
-        "then cooperative": "The highest α_ij is {lhs}; cooperation asks for {rhs} at most.",
+        "then cooperative": "The highest α_ij is {lhs}; a cooperative flow has at most {rhs}.",
     },
     evaluate=lambda inputs: remark_20(within(inputs.alpha, inputs.D.present)),
 )
@@ -35,10 +35,10 @@ REMARK_20 = Statement(
 def remark_20(alpha: Float[ArrayLike, "n n"]) -> Audit:
     """Evaluate whether Ṗ = −αP + b is cooperative: no α_ij above 0 for i ≠ j (Hirsch 1985).
 
-    Hypothesis: α, symmetric, of `jaxpe.ntk.positional_ntk`, has no negative entry, as in Definition
-    10. Entries within rounding of the largest count as 0. Conclusion: cooperative. The two exclude
-    each other unless all entries off the diagonal are 0. Where the flow is cooperative and α ≻ 0, α
-    is an M-matrix, α⁻¹ ≥ 0, and a forcing b ≥ 0 ends in positions P* ≥ 0.
+    Hypothesis: the symmetric α, from `jaxpe.ntk.positional_ntk`, has no negative entry, as in
+    Definition 10. Entries within rounding of the largest count as 0. Conclusion: cooperative. The
+    two exclude each other unless all entries off the diagonal are 0. If the flow is cooperative and
+    α ≻ 0, then α is an M-matrix, α⁻¹ ≥ 0, and a forcing b ≥ 0 leads to positions P* ≥ 0.
 
     >>> audit = remark_20(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
     >>> audit.hypotheses["f ≥ 0"].holds.item(), audit.conclusions["cooperative"].holds.item()

@@ -39,29 +39,30 @@ REMARK_7 = Statement(
     ),
     status="false as stated",
     finding=(
-        "Toeplitz is not circulant, and smooth is the wrong direction: for d² = 2(1 − "
-        "exp(−|i − j|/ℓ)), exactly stationary, the part of B that is not circulant grows with ℓ "
-        "from 3 % in squares at ℓ = n/16 over 16 % at n/4 and 38 % at n to one half. The "
+        "Toeplitz is not circulant, and smooth is the wrong direction. For d² = 2(1 − exp(−|i − "
+        "j|/ℓ)), exactly stationary, the share of the squares of B that is not circulant grows "
+        "with ℓ: 3 % at ℓ = n/16, 16 % at n/4, 38 % at n, and one half in the limit. The "
         "eigenvectors are near the cosines of the DCT-II, half of which have half-integer "
         "frequencies and lie in no Fourier pair. So P_MDS is near-sinusoidal for smooth corpora, "
-        "with frequencies πk/n; Vaswani's geometric ones span about half of the same directions."
+        "with frequencies πk/n; Vaswani's geometric frequencies span about half of these "
+        "directions."
     ),
     sentences={
         "if stationary": (
-            "The offset |i − j| leaves {lhs} of the variance of d² unexplained; up to {rhs} is "
-            "taken as none."
+            "The offset |i − j| leaves {lhs} of the variance of d² unexplained; up to {rhs} counts "
+            "as none."
         ),
         "then B circulant": (
             "The part of the Gram matrix B that is not circulant has {lhs} of its norm; up to "
-            "{rhs} is taken as none."
+            "{rhs} counts as none."
         ),
         "then Fourier eigenvectors": (
             "Of the leading eigenvectors, {lhs} lies outside the nearest Fourier pairs; up to "
-            "{rhs} is taken as none."
+            "{rhs} counts as none."
         ),
         "then Vaswani's span": (
-            "Of the span of the MDS coordinates, {lhs} lies outside that of sinusoids; up to {rhs} "
-            "is taken as none."
+            "Of the span of the MDS coordinates, {lhs} lies outside the span of sinusoids; up to "
+            "{rhs} counts as none."
         ),
     },
     evaluate=lambda inputs: remark_7(inputs.position, dim=even_width(len(inputs.position))),
@@ -79,12 +80,12 @@ def remark_7(
     """Measure the steps of Remark 7 on squared distances between n consecutive positions.
 
     Cirrincione (2026), Section 5.4; false as stated. The remark has no numbers, so each share that
-    it holds to be small is compared with `tolerance`. Hypothesis "stationary": share of the
-    variance of d²_ij, i ≠ j, that |i − j| leaves unexplained (0 for constant distances).
-    Conclusions: "B circulant", `circulant_residual(B)`; "Fourier eigenvectors", what is missing
-    when each of the first `dim` eigenvectors, weighted by its eigenvalue, is projected on its best
-    pair cos, sin(2πki/n); "Vaswani's span", one minus the mean cos² of the principal angles between
-    the first `dim` MDS coordinates and the (centred) sinusoidal encoding of width `dim`.
+    it calls small is compared with `tolerance`. Hypothesis "stationary": share of the variance of
+    d²_ij, i ≠ j, that |i − j| leaves unexplained (0 for constant distances). Conclusions: "B
+    circulant", `circulant_residual(B)`; "Fourier eigenvectors", the share lost when each of the
+    first `dim` eigenvectors, weighted by its eigenvalue, is projected on its best pair cos,
+    sin(2πki/n); "Vaswani's span", one minus the mean cos² of the principal angles between the first
+    `dim` MDS coordinates and the (centred) sinusoidal encoding of width `dim`.
 
     Measured: `toeplitz_residual` of B; by eigenvector `eigenvalue_share`, `fourier_share` and
     `cosine_share` (in its best single cosine of the DCT-II); `principal_cosines`; `overlap` (mean
@@ -94,8 +95,8 @@ def remark_7(
     not above 0 have shares of 0 and no weight.
 
     Args:
-        squared_distances: plug-in `D.values**2`, or of a corpus those of `position_geometry`
-            (negative ones are 0 for the stress); cut to positions that are present.
+        squared_distances: plug-in `D.values**2`, or the squared distances of `position_geometry`
+            (negative ones are 0 for the stress), of present positions alone.
         dim: leading eigenvectors, and width of the encoding; even.
         tolerance: deviation that counts as approximate, in (0, 1).
 
@@ -162,8 +163,8 @@ def stationary_squared_distances(n: int, *, scale: float) -> Float[Array, "n n"]
     """2(1 − exp(−|i − j|/scale)): exactly stationary, and squared distances of unit vectors.
 
     The counterexample: B is far from circulant unless scale ≪ n. The kernel is positive definite
-    with entries in [0, 1]; as scale grows, B tends to that of Brownian motion, whose eigenvectors
-    are the DCT-II exactly.
+    with entries in [0, 1]; as scale grows, B tends to the B of Brownian motion, whose eigenvectors
+    are exactly the DCT-II.
 
     >>> stationary_squared_distances(2, scale=1.0).round(3).tolist()
     [[0.0, 1.264], [1.264, 0.0]]
@@ -173,7 +174,7 @@ def stationary_squared_distances(n: int, *, scale: float) -> Float[Array, "n n"]
 
 
 def _fourier_share(V: Float[Array, "n dim"]) -> Float[Array, " dim"]:
-    """‖projection‖² of each column on the one pair cos, sin(2πki/n), 0 < k ≤ n/2, that is best."""
+    """‖projection‖² of each column on its best pair cos, sin(2πki/n), 0 < k ≤ n/2."""
     n = V.shape[0]
     k = jnp.arange(1, n // 2 + 1)
     power = jnp.abs(jnp.fft.rfft(V, axis=0)[1:]) ** 2 / n
@@ -187,7 +188,7 @@ def _cosine_share(V: Float[Array, "n dim"]) -> Float[Array, " dim"]:
 
 
 def _span(X: Float[Array, "n dim"]) -> tuple[Float[Array, "n dim"], Float[Array, ""]]:
-    """An orthonormal basis of the columns, 0 where there are no more, and its size."""
+    """An orthonormal basis of the columns, padded with 0, and its size."""
     U, s, _ = jnp.linalg.svd(X, full_matrices=False)
     spanned = (s > _NEGLIGIBLE * s[0]).astype(X.dtype)
     return U * spanned[None, :], jnp.sum(spanned)

@@ -1,4 +1,4 @@
-"""Remark 8: how many parameters does the positional matrix need, and are they found by descent?"""
+"""Remark 8: how many parameters does the positional matrix need, and does descent find them?"""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,12 +35,13 @@ REMARK_8 = Statement(
     ),
     status="holds with sharper constant",
     finding=(
-        "Rank r suffices and the full matrix is over-parametrised for every r < min(n, d), but by "
-        "another count: matrices of rank r have r(n + d − r) degrees of freedom (A, B and A G, B "
-        "G⁻ᵀ are one matrix), while r(n + d) < nd only for r < nd/(n + d). On IMDB, r = 254, it is "
-        "260,096 against 196,608: 32 % more, not the 'negligible saving' published. Distances "
-        "alone need n r − r(r + 1)/2, whatever d. Gradient descent on the stress of A Bᵀ does not "
-        "converge to P_MDS, no stationary point of the stress; on the strain it does."
+        "Rank r suffices, and the full matrix is over-parametrised for every r < min(n, d), but by "
+        "another count. Matrices of rank r have r(n + d − r) degrees of freedom (A, B and A G, B "
+        "G⁻ᵀ are one matrix), while r(n + d) < nd only for r < nd/(n + d). On IMDB, with r = 254, "
+        "the factors have 260,096 parameters and the matrix 196,608: 32 % more, not the "
+        "'negligible saving' published. Distances alone need n r − r(r + 1)/2, for any d. Gradient "
+        "descent on the stress of A Bᵀ does not converge to P_MDS, which is no stationary point of "
+        "the stress; on the strain it does."
     ),
     sentences={
         "if r < d": "The rank plus 1 is {lhs}, and the width {rhs}.",
@@ -86,7 +87,7 @@ def remark_8(
     ranks: tuple[int, ...] = (1, 2, 3, 7),
     max_iterations: int = 1000,
 ) -> Audit:
-    """Table of rank, stress and parameters, and the count of Remark 8.
+    """Stress and parameters by rank, and the parameter count of Remark 8.
 
     Cirrincione (2026), Section 5.4; holds with a sharper constant. With r = rank(B) and n the
     positions present. Hypothesis "r < d". Conclusions: "exact at r", the stress of P_MDS of rank r
@@ -158,8 +159,8 @@ def low_rank_descent(
 ) -> LowRankDescent:
     """Gradient descent with momentum on the stress, or the strain, of P = A Bᵀ.
 
-    The step for P is the inverse of the criterion's curvature: Σd²/(2n) for the stress (that of
-    SMACOF), ‖G‖²/(12 λ₁) for the strain, G the Gram matrix of D. Those for A and B divide it by
+    The step for P is the inverse of the criterion's curvature: Σd²/(2n) for the stress (as in
+    SMACOF), ‖G‖²/(12 λ₁) for the strain, G the Gram matrix of D. The steps for A and B divide it by
     ‖AᵀA‖ + ‖BᵀB‖.
 
     >>> D = hellinger_distances(np.eye(3))

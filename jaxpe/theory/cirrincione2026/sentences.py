@@ -2,16 +2,18 @@
 
 from jaxpe.theory.audit import either
 
-MASKED = either("The loss is that of masked tokens.", "The loss is not that of masked tokens.")
+MASKED = either(
+    "The loss is masked language modelling.", ("The loss is not masked language modelling.")
+)
 READS = (
-    "What the first attention reads differs from token embeddings plus position vectors by {lhs} "
+    "The input of the first attention differs from token embeddings plus position vectors by {lhs} "
     "of their size; up to {rhs} is rounding."
 )
-COLD = "The softmax of the loss has temperature τ = {lhs}; a threshold below {rhs} is asked."
+COLD = "The softmax of the loss has temperature τ = {lhs}; the lemma needs a threshold below {rhs}."
 SUFFICIENT = (
     "Mean attention differs from the overlap of token distributions by up to {lhs} (ε_suff); up to "
-    "{rhs} is taken as small."
+    "{rhs} counts as small."
 )
 DIVERGENCE = "The worst pair has D_KL = {lhs}, and 2√2 d_H = {rhs}."
-FINITE = "The slope of E δ in its first argument is {lhs}; it has to be finite."
+FINITE = "The slope of E δ in its first argument is {lhs}; it must be finite."
 FORCING = "The largest ‖b_i − b_j‖/d_H is {lhs}; "

@@ -21,15 +21,15 @@ THEOREM_1 = Statement(
     ),
     status="holds",
     finding=(
-        "With the index put right: f(t_σ)_i = f(t)_σ(i). As printed, f(t_σ)_σ(i) = f(t)_i, it "
-        "holds for σ = σ⁻¹ alone. A causal mask breaks it without any encoding. The consequence "
-        "needs a read-out that singles out no position: the first token as label, read at the "
-        "first row, is order-sensitive and solved."
+        "It holds with a corrected index: f(t_σ)_i = f(t)_σ(i). As printed, f(t_σ)_σ(i) = f(t)_i, "
+        "it holds only for σ = σ⁻¹. A causal mask breaks it without any encoding. The consequence "
+        "needs a readout that singles out no position: a task with the first token as label, read "
+        "at the first row, depends on order and is solved."
     ),
     sentences={
         "if no other order": either(
-            "Nothing but position vectors tells the model an order.",
-            "The model knows an order without position vectors: by a mask, a bias or a rotation.",
+            "Only position vectors give the model an order.",
+            "The model has an order without position vectors: from a mask, a bias or a rotation.",
         ),
         "then equivariant": (
             "Outputs of permuted tokens differ from permuted outputs by {lhs} of the largest "
@@ -54,8 +54,8 @@ def theorem_1(
 
     Cirrincione (2026), Section 3; holds. Its left side is the largest |f(t_σ)_i − f(t)_σ(i)| over
     rows and permutations, t_σ = (t_σ(1), …), as a share of the largest |f(t)|; 0 where f is 0.
-    Measured: that `deviation` by permutation, `deviation as printed` of f(t_σ)_σ(i) from f(t)_i,
-    and `size`, the largest |f(t)|.
+    Measured: this `deviation` by permutation, the `deviation as printed` of f(t_σ)_σ(i) from
+    f(t)_i, and `size`, the largest |f(t)|.
 
     Args:
         f: function from a row of tokens `[n]` to its outputs `[n, ...]`; compiled once for the same
@@ -65,7 +65,7 @@ def theorem_1(
         tolerance: deviation allowed for rounding; 100 eps of the outputs when None.
 
     Raises:
-        ValueError: where f gives no output for each position.
+        ValueError: an f without an output for each position.
 
     >>> embeddings = jnp.array([[0.0], [1.0], [5.0]])
     >>> alone = lambda ids: embeddings[ids]

@@ -29,31 +29,33 @@ THEOREM_4 = Statement(
     ),
     status="false as stated",
     finding=(
-        "Where targets stand at positions (tagging, masked words) or a mask is causal, p_i = p_j "
-        "leaves the model able to tell tokens apart, and P* = 0 can be the minimiser under (H1) to "
-        "(H3). For one label a sequence, read where the swap does not reach, it is true and empty: "
-        "swapping tokens is swapping p_i and p_j, so (H2) at P* alone says p_i ≠ p_j, and at every "
-        "P it contradicts itself. The proof does not close: Σ_k E[c_k] ē_k may be 0 with all "
-        "E[c_k] and ē_k different, ∂L_ki/∂p_i has M and not Mᵀ, and what p_i does through values "
-        "and residual stream is left out."
+        "If targets stand at positions (tagging, masked words) or a mask is causal, the model can "
+        "tell tokens apart although p_i = p_j, and P* = 0 can be the minimiser under (H1) to (H3). "
+        "For one label a sequence, read where the swap does not reach, the theorem is true and "
+        "empty: swapping tokens is swapping p_i and p_j, so (H2) at P* alone says p_i ≠ p_j, and "
+        "at every P it contradicts itself. The proof does not close: Σ_k E[c_k] ē_k may be 0 with "
+        "all E[c_k] and ē_k different, ∂L_ki/∂p_i has M and not Mᵀ, and the effect of p_i through "
+        "values and residual stream is left out."
     ),
     sentences={
         "if attention reads E + p": READS,
         "if coercive": (
-            "The loss along a ray rises by {rhs}; to grow without bound it has to rise by more "
-            "than {lhs}, 1.5 times its rise up to the geometric middle."
+            "The loss along a ray rises by {rhs}; to grow without bound it must rise by more than "
+            "{lhs}, 1.5 times its rise up to the geometric middle."
         ),
-        "if H1": "The two nearest mean embeddings are {rhs} apart; more than {lhs} is asked.",
+        "if H1": (
+            "The two nearest mean embeddings are {rhs} apart; the hypothesis needs more than {lhs}."
+        ),
         "if H2": (
-            "Of the swaps of two positions tried, the least useful changes the expected loss by "
-            "{rhs}; more than {lhs} is asked."
+            "Of the swaps of two positions that were tried, the least useful changes the expected "
+            "loss by {rhs}; the hypothesis needs more than {lhs}."
         ),
         "if H3": (
-            "The worst head maps a difference of mean embeddings to {rhs} of its size; more than "
-            "{lhs} is asked."
+            "The worst head maps a difference of mean embeddings to {rhs} of its size; the "
+            "hypothesis needs more than {lhs}."
         ),
         "then separated": (
-            "The two nearest position vectors are {rhs} apart; more than {lhs} is claimed."
+            "The two nearest position vectors are {rhs} apart; the claim is more than {lhs}."
         ),
     },
     evaluate=lambda inputs: theorem_4(
@@ -87,17 +89,17 @@ def theorem_4(
 ) -> Audit:
     """Evaluate coercivity, (H1) to (H3) and the separation of positions at a trained P.
 
-    Hypotheses, each a number that must be above 0 (or above rounding). "coercive", of which one ray
-    is looked at: the loss of t·P at the last of `scales`, T, has risen over the first by more than
-    1.5 times its rise at √T (t in every entry where P is 0). A norm after the sum bounds the loss,
-    and then it has not. "H1", the least ‖ē_i − ē_j‖. "H2", the least change of the expected loss
-    over `swaps`. "H3", the least ‖M(ē_i − ē_j)‖/(‖M‖‖ē_i − ē_j‖) of the worst head.
+    Hypotheses are numbers that must be above 0 (or above rounding). "coercive" tests one ray: from
+    the first to the last of `scales`, T, the loss of t·P rises by more than 1.5 times its rise at
+    √T (t in every entry if P is 0). A norm after the sum bounds the loss, which then fails the
+    test. "H1", the least ‖ē_i − ē_j‖. "H2", the least change of the expected loss over `swaps`.
+    "H3", the least ‖M(ē_i − ē_j)‖/(‖M‖‖ē_i − ē_j‖) of the worst head.
 
     Conclusion: "separated", the least ‖p_i − p_j‖.
 
-    Why it is false where it is not empty (see the finding). Let f be an encoder with residual and
+    It is false where it is not empty (see the finding). Let f be an encoder with residual and
     values ‖W_V‖ < 1, and y_i = f(t)_i at P = 0 the target of row i. Then E Σ_i ‖f_P(t)_i − y_i‖² is
-    coercive and 0 at P = 0, although swapping tokens that have targets in place raises it.
+    coercive and 0 at P = 0, although swapping tokens under fixed targets raises it.
 
     Measured: `losses` of t·P, `changes` of each swap, `gradient`, the largest ‖∂loss/∂p_i‖ (0 at a
     minimiser), `H3 by head` and `H3 of rows by head` (of (ē_i − ē_j)M), `H3 of all heads` (of Σ_h
@@ -110,8 +112,8 @@ def theorem_4(
         means: ē of `mean_embeddings`.
         query, key: W_Q and W_K of the first layer.
         swaps: pairs (i, j) for (H2).
-        swap: `(example, order) -> example` with tokens reordered (and labels where that is meant),
-            `order` a permutation `[n]`; when None, rows of P are exchanged, which is the same for
+        swap: `(example, order) -> example` with tokens (and labels, if intended) reordered by the
+            permutation `order` `[n]`; when None, rows of P are exchanged, which is equivalent for
             an encoder with one label a sequence.
         scales: t ≥ 1, rising.
         present: positions that take part in (H1), (H3) and the conclusion; all when None.
@@ -140,16 +142,16 @@ def theorem_4(
     eps = float(jnp.finfo(P.dtype).eps)
     hypotheses = {
         "coercive": _coercive(losses),
-        "H1": _above(min_separation(means, present=present), rounding(means)),
-        "H2": _above(jnp.min(changes, initial=jnp.inf), 64 * eps * jnp.abs(at_P)),
-        "H3": _above(jnp.min(degeneracy["H3 by head"]), 64 * eps),
+        "H1": _clearly_above(min_separation(means, present=present), rounding(means)),
+        "H2": _clearly_above(jnp.min(changes, initial=jnp.inf), 64 * eps * jnp.abs(at_P)),
+        "H3": _clearly_above(jnp.min(degeneracy["H3 by head"]), 64 * eps),
     }
     measured = {
         "losses": losses[:-1],
         "changes": changes,
         "gradient": jnp.max(jnp.linalg.norm(gradient, axis=1)),
     }
-    separated = _above(min_separation(P, present=present), rounding(P))
+    separated = _clearly_above(min_separation(P, present=present), rounding(P))
     return Audit(hypotheses, {"separated": separated}, measured | degeneracy)
 
 
@@ -163,7 +165,7 @@ def _expected_losses(
     swap: Callable[[Any, Array], Any] | None,
     batch_size: int,
 ) -> tuple[tuple[Array, Array], Array, Array]:
-    """The loss at P with its gradient, what each swap adds to it, and the losses of t·P."""
+    """The loss at P with its gradient, its change by each swap, and the losses of t·P."""
 
     def expected(P: Array) -> Array:
         return expectation(lambda example: loss(P, example), examples, batch_size)
@@ -189,8 +191,8 @@ def _expected_losses(
     return (at_P, gradient), losses[: len(swaps)] - at_P, losses[len(swaps) :]
 
 
-def _above(value: Array, floor: Array | float) -> Comparison:
-    """0 < value, beyond what rounding can make of 0."""
+def _clearly_above(value: Array, floor: Array | float) -> Comparison:
+    """Comparison 0 < value, beyond rounding."""
     zero = jnp.zeros_like(value)
     return Comparison(zero, value, value, value > floor)
 

@@ -22,13 +22,13 @@ NOPE_THEOREM_1 = Statement(
     ),
     status="holds",
     finding=(
-        "With the construction run: a head of equal keys writes u = 1/t, and the feed-forward "
-        "layer 3 relu(1 − u) + Σ_k 2k relu(1/k − u), k = 2 … n − 1, added to u is t exactly, "
-        'without biases. That is a width of n − 1 for n positions, and the "sufficient" one '
-        "grows with n: a linear piece meets the convex curve 1/u twice at most, so it takes n/2 − "
-        "1. Without <bos> in front, with a second one, or without the causal mask it fails, as it "
-        "must. Precision bounds n: 1/t and 1/(t + 1) are one number first at t = 190 in bfloat16, "
-        "1,464 in float16 and 11,864,338 in float32."
+        "The construction works: a head of equal keys writes u = 1/t, and the feed-forward layer 3 "
+        "relu(1 − u) + Σ_k 2k relu(1/k − u), k = 2 … n − 1, added to u, is exactly t, without "
+        'biases. Its width is n − 1 for n positions, and the "sufficient" width grows with n: a '
+        "linear piece meets the convex curve 1/u at most twice, so at least n/2 − 1 are needed. It "
+        "fails without <bos> in front, with a second <bos>, or without the causal mask, as it "
+        "must. Precision bounds n: 1/t and 1/(t + 1) first round to one number at t = 190 in "
+        "bfloat16, 1,464 in float16 and 11,864,338 in float32."
     ),
 )
 
@@ -51,18 +51,19 @@ def nope_theorem_1(
     largest |h_3 − t|, at most `tolerance`.
 
     Measured: the largest `error by position`; `positions told wrong` by rounding h_3 to integers,
-    a share; `first told wrong`, the smallest such t, n + 1 where all are right.
+    a share; `first told wrong`, the smallest such t, or n + 1 if all are right.
 
     Args:
         hidden: output of the first layer.
-        weights: weights of attention in its head that looks everywhere alike.
+        weights: attention weights of its head with uniform attention.
         ids: ids of the tokens.
         bos: id of <bos>.
         row: row of the hidden state that should hold the position, from 0.
-        tolerance: a quarter leaves the difference of two positions within a half.
+        tolerance: largest |h_3 − t|; with a quarter, differences of two positions are right within
+            a half.
 
     Raises:
-        ValueError: where the shapes do not go together, or there is no such row.
+        ValueError: shapes that do not fit each other, or no such row.
 
     >>> t = jnp.arange(1.0, 4.0)
     >>> hidden, weights = jnp.stack([t, t, t], axis=1), jnp.tril(1 / t[:, None] * jnp.ones((1, 3)))
@@ -83,7 +84,7 @@ def nope_theorem_1(
     error = jnp.abs(at - t.astype(at.dtype)[None, :])
     wrong = jnp.round(at) != t.astype(at.dtype)[None, :]
     hypotheses = {
-        "<bos> first": less_equal(_share_without(ids.reshape(-1, n), bos), 0.0),
+        "<bos> first": less_equal(_violation_share(ids.reshape(-1, n), bos), 0.0),
         "causal mask": less_equal(jnp.max(jnp.triu(weights, 1), initial=0.0), 0.0),
     }
     conclusions = {
@@ -99,20 +100,20 @@ def nope_theorem_1(
 
 
 def _unevenness(weights: Array) -> Array:
-    """Largest |weight − 1/t| of keys i ≤ t; later keys are the mask's."""
+    """Largest |weight − 1/t| of keys i ≤ t; the mask test covers later keys."""
     n = weights.shape[-1]
     even = (1.0 / jnp.arange(1, n + 1, dtype=weights.dtype))[:, None]
     apart = jnp.abs(weights.reshape(-1, n, n) - even[None])
     return jnp.max(jnp.tril(apart))
 
 
-def _share_without(ids: Array, bos: int) -> Array:
+def _violation_share(ids: Array, bos: int) -> Array:
     """Share of documents that do not have a <bos> in front and nowhere else."""
     right = (ids == bos).sum(axis=1) == 1
     return jnp.mean(~(right & (ids[:, 0] == bos)), dtype=jnp.result_type(float))
 
 
 def check_row(hidden: Array, row: int) -> None:
-    """Refuse a number that is no row of the hidden state."""
+    """Raise for a number that is no row of the hidden state."""
     if not 0 <= row < hidden.shape[-1]:
         raise ValueError(f"row={row} is none of the {hidden.shape[-1]} rows of the hidden state")

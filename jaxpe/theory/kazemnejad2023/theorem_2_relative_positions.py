@@ -24,11 +24,11 @@ NOPE_THEOREM_2 = Statement(
     ),
     status="holds",
     finding=(
-        "With W_Q of (28) and W_K of (29), which is printed as W_V. Two entries of a head are "
-        "taken, and without the others the logits are those of ALiBi with slope 1; the slope is "
-        "the same for all heads unless their entries are scaled. f_cnt is a function of content "
-        "alone only where the rows printed as arbitrary read neither of rows 2 and 3, and the "
-        "content in H^(l) has not been mixed by position already."
+        "It holds with W_Q of (28) and W_K of (29), which is printed as W_V. The construction uses "
+        "two entries of a head; without the others the logits are ALiBi's with slope 1. The slope "
+        "is the same for all heads unless their entries are scaled. f_cnt is a function of content "
+        "alone only if the rows printed as arbitrary read neither of rows 2 and 3, and position "
+        "has not been mixed into the content of H^(l) already."
     ),
 )
 
@@ -52,14 +52,13 @@ def nope_theorem_2(
 
     Args:
         logits: ⟨q_t, k_i⟩ of queries t and keys i, before the mask.
-        content: f_cnt, what the other entries of queries and keys add to them
-            (`jaxpe.nn.content_logits`).
+        content: f_cnt, the part of the logits from all other entries (`jaxpe.nn.content_logits`).
         hidden: input of the layer.
         row: row of the hidden state that holds the position, from 0.
         tolerance: tolerance of differences.
 
     Raises:
-        ValueError: where the shapes do not go together, or there is no such row.
+        ValueError: shapes that do not fit each other, or no such row.
 
     >>> t = jnp.arange(1.0, 4.0)
     >>> hidden = jnp.stack([t, t, t], axis=1)
@@ -79,15 +78,15 @@ def nope_theorem_2(
     offsets = t[:, None] - t[None, :]
     error = jnp.abs(logits - content.astype(logits.dtype) + expand_rank(offsets, logits.ndim))
     worst = jnp.max(error.reshape(-1, n, n), axis=0)
-    held = hidden[..., row].reshape(-1, n).astype(t.dtype)
+    coordinate = hidden[..., row].reshape(-1, n).astype(t.dtype)
     return Audit(
-        {"h_3 = t": less_equal(jnp.max(jnp.abs(held - t[None, :])), tolerance / 2)},
+        {"h_3 = t": less_equal(jnp.max(jnp.abs(coordinate - t[None, :])), tolerance / 2)},
         {"(36)": less_equal(jnp.max(jnp.tril(worst)), tolerance)},
-        {"error by offset": _by_offset(worst), "size of content": jnp.max(jnp.abs(content))},
+        {"error by offset": _diagonal_maxima(worst), "size of content": jnp.max(jnp.abs(content))},
     )
 
 
-def _by_offset(worst: Array) -> Array:
+def _diagonal_maxima(worst: Array) -> Array:
     """The largest entry of each diagonal on and below the main one, `[n]`."""
     n = worst.shape[-1]
     t, k = jnp.arange(n)[:, None], jnp.arange(n)[None, :]

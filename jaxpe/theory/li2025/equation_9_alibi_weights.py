@@ -16,18 +16,18 @@ EQUATION_9 = Statement(
     source="Li (2025, arXiv:2506.06398), Section 5.3, Eq. (9)",
     claim=(
         "With α(s, −mΔ) the weight at distance Δ < T during training, s the product of query and "
-        "key, and L_α the Lipschitz constant of α in its second argument, |α(s, −mΔ') − "
-        "α(s, −mΔ)| ≤ L_α m|Δ' − Δ| for Δ' > Δ; with m = c/n' the error stays below L_α c at "
-        "lengths up to n'. Attention on longer sequences so approximates that of training. (Read "
-        "from the words.)"
+        "key, and L_α the Lipschitz constant of α in its second argument, |α(s, −mΔ') − α(s, −mΔ)| "
+        "≤ L_α m|Δ' − Δ| for Δ' > Δ; with m = c/n' the error stays below L_α c at lengths up to "
+        "n'. So attention on longer sequences approximates attention in training. (Reconstructed "
+        "from the text.)"
     ),
     status="false as stated",
     finding=(
         "With all other logits fixed L_α = ¼ is right, since ∂α/∂b = α(1 − α). But α is no "
-        "function of s and Δ: it has a normaliser, and a longer sequence has more keys in it. At "
-        "Δ' = Δ the right side is 0 while every old weight becomes α(1 − ρ), ρ the share of the "
-        "new keys, which is what decides. ρ is small where m T is large; for bounded logits it "
-        "tends to 1 with n' where m n' is held."
+        "function of s and Δ: its normaliser sums over all keys, and a longer sequence has more of "
+        "them. At Δ' = Δ the right side is 0, but every old weight becomes α(1 − ρ), with ρ the "
+        "share of the new keys, which decides. ρ is small where m T is large; for bounded logits "
+        "it tends to 1 with n' if m n' is constant."
     ),
 )
 
@@ -46,9 +46,9 @@ def equation_9(
 ) -> Audit:
     """Compare weights over the keys within the training length with weights over all keys.
 
-    Li (2025), Eq. (9); false as stated. The rows are those of single queries in sequences longer
-    than in training. Their training counterpart has the same keys nearer than T, and no others.
-    L_α = ¼ throughout. Conclusions:
+    Li (2025), Eq. (9); false as stated. The rows belong to single queries in sequences longer than
+    in training. Their training counterpart has only the keys nearer than T. L_α = ¼ throughout.
+    Conclusions:
 
     "(9) of one bias": each key alone moved from Δ to the largest distance of its row, which holds.
     "(9) at Δ' = Δ": keys nearer than T, right side 0. "(9) beyond T": keys at Δ' ≥ T against the
@@ -97,7 +97,7 @@ def equation_9(
     within = jnp.tanh(quarter * jnp.abs(m - m_far) * reach)
     conclusions = {
         "(9) of one bias": compare(
-            jnp.abs(_moved(trained, moved) - trained), quarter * moved, near
+            jnp.abs(_lowered_weights(trained, moved) - trained), quarter * moved, near
         ),
         "(9) at Δ' = Δ": compare(change, jnp.zeros((), dtype), near),
         "(9) beyond T": compare(end_change, quarter * m * (distances - (length - 1)), beyond),
@@ -123,16 +123,16 @@ def _sum(x: Array) -> Array:
     return jnp.sum(x, axis=-1, keepdims=True)
 
 
-def _moved(weights: Array, down: Array) -> Array:
-    """Value of each weight after its logit alone falls by this much."""
+def _lowered_weights(weights: Array, down: Array) -> Array:
+    """Each weight after its own logit alone is lowered by `down`."""
     lowered = weights * jnp.exp(-down)
     return lowered / (1 - weights + lowered)
 
 
 def _exchanged(trained: Array, content: Array, bias: Array, logits: Array, near: Array) -> Array:
-    """The weight of a key with these logits in place of the farthest one nearer than T."""
+    """The weight of a key with these logits that replaces the farthest key nearer than T."""
     top = jnp.max(jnp.where(near, content - bias, -jnp.inf), axis=-1, keepdims=True)
     far = jnp.argmax(jnp.where(near, bias, -jnp.inf), axis=-1, keepdims=True)
     total = _sum(jnp.where(near, jnp.exp(content - bias - top), 0))
-    left = total * (1 - jnp.take_along_axis(trained, far, axis=-1))
-    return jax.nn.sigmoid(logits - top - jnp.log(jnp.maximum(left, jnp.finfo(left.dtype).tiny)))
+    rest = total * (1 - jnp.take_along_axis(trained, far, axis=-1))
+    return jax.nn.sigmoid(logits - top - jnp.log(jnp.maximum(rest, jnp.finfo(rest.dtype).tiny)))

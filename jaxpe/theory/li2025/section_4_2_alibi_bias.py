@@ -12,15 +12,15 @@ SECTION_4_ALIBI = Statement(
     source="Li (2025, arXiv:2506.06398), Section 4.2",
     claim=(
         "|b_ij| ≤ m n at length n, so the Lipschitz constant at inference is O(C^L + m n): it "
-        "grows linearly in n, and generalisation to arbitrary lengths needs control of m. (Read "
-        "from the words.)"
+        "grows linearly in n, and generalisation to arbitrary lengths needs control of m. "
+        "(Reconstructed from the text.)"
     ),
     status="false as stated",
     finding=(
-        "A bias that does not depend on the input adds nothing to the derivative of the logits, "
-        "so no bound needs it: that of attention on tokens of norm R has √n and R² in it and no "
-        "m, with ALiBi and without. Its √n is what a single key may collect from n queries, and "
-        "ALiBi, which keeps weights near, lowers what is reached of it."
+        "A bias that does not depend on the input adds nothing to the derivative of the logits, so "
+        "no bound needs it: the bound of attention on tokens of norm R has √n and R² but no m, "
+        "with ALiBi and without. Its √n is the most that one key can collect from n queries; "
+        "ALiBi, which keeps weights near, lowers the measured constant."
     ),
 )
 
@@ -36,10 +36,10 @@ def section_4_alibi(
     """Compare the growth of measured Lipschitz constants with m n, and with a bound without m.
 
     Li (2025), Section 4.2; false as stated. Conclusion "grows by m n": m(n − T) ≤ L(n) − L(T), T
-    the first length, of what was measured. That is the growth of sampled derivatives, lower bounds
-    of L, and illustrates; the verdict rests on the derivative, in which a bias of positions alone
-    has no part. Instead, "without m": L(n) at most the bound of the same weights without any bias;
-    for both, with and without ALiBi, model by model.
+    the first length, for measured constants. These are sampled derivatives, lower bounds of L, and
+    only illustrate. The verdict rests on the derivative, to which a bias of positions alone
+    contributes nothing. Instead, "without m": L(n) is at most the bound of the same weights without
+    any bias, with and without ALiBi, for each model.
 
     Measured, by length, the largest of the models: `with bias`, `without`, `bound`; and `m n`.
 
@@ -61,10 +61,10 @@ def section_4_alibi(
     growth = with_bias[..., 1:] - with_bias[..., :1]
     both = jnp.stack([with_bias, without])
     tolerance = 256 * float(jnp.finfo(dtype).eps)
-    held = all_less_equal(both, bound, tolerance=tolerance)
+    within_bound = all_less_equal(both, bound, tolerance=tolerance)
     by_length = {"with bias": with_bias, "without": without, "bound": bound}
     models = tuple(range(bound.ndim - 1))
     measured = {name: jnp.max(x, axis=models) for name, x in by_length.items()}
     more = jnp.broadcast_to(slope * (lengths[1:] - lengths[0]), growth.shape)
     claimed = {"grows by m n": all_less_equal(more, growth)}
-    return Audit({}, claimed, measured | {"m n": slope * lengths}, {"without m": held})
+    return Audit({}, claimed, measured | {"m n": slope * lengths}, {"without m": within_bound})

@@ -13,17 +13,17 @@ SECTION_4_LIPSCHITZ = Statement(
     claim=(
         "With ‖W‖ ≤ B for all linear maps of queries, keys, values and feed-forward layers, each "
         "layer is C-Lipschitz in its input, where C depends on B and the sizes of the layer, and "
-        "the whole of L layers is C^L-Lipschitz. (Formulas are lost: read from the words; what C "
-        "depends on, too. That it is B and sizes, and no norm of inputs, is our reading.)"
+        "the whole of L layers is C^L-Lipschitz. (Formulas are lost; reconstructed from the text. "
+        "That C depends on B and sizes, and on no norm of inputs, is our reading.)"
     ),
     status="false as stated",
     finding=(
-        "Attention by products is not Lipschitz on all of space (Kim, Papamakarios & Mnih 2021): "
-        "one head of width 1 with all weights 1 (B = 1) on the two tokens 0 and R has a derivative "
-        "of at least ½ + R²/4, which no constant of the weights bounds. On n tokens of norm R at "
-        "most it has a constant, 1 + √n ‖OV‖(1 + R(R‖M‖ + ‖c‖)) + R²‖OV‖‖M‖ with M = KᵀQ/√d, c = "
-        "Kᵀb_Q/√d, and R grows from layer to layer. Feed-forward layers do have 1 + "
-        "‖W_up‖‖W_down‖."
+        "Attention by products is not Lipschitz on the whole space (Kim, Papamakarios & Mnih "
+        "2021): one head of width 1 with all weights 1 (B = 1) on the two tokens 0 and R has a "
+        "derivative of at least ½ + R²/4, which no constant of the weights bounds. On n tokens of "
+        "norm at most R it has the constant 1 + √n ‖OV‖(1 + R(R‖M‖ + ‖c‖)) + R²‖OV‖‖M‖ with M = "
+        "KᵀQ/√d, c = Kᵀb_Q/√d, and R grows from layer to layer. Feed-forward layers do have the "
+        "constant 1 + ‖W_up‖‖W_down‖."
     ),
 )
 
@@ -35,13 +35,13 @@ def section_4_lipschitz(
     *,
     whole: Float[ArrayLike, "*inputs"],
 ) -> Audit:
-    """Compare measured Lipschitz constants with what weights allow, and weights with R and n.
+    """Compare measured Lipschitz constants with bounds by weights, and by weights, R and n.
 
-    Li (2025), Section 4.2; false as stated, by the example of the finding. What is measured at some
-    inputs can refute one candidate for C, the one given, and no other. Conclusions: "each layer",
-    measured ≤ by weights at every input; "whole", measured ≤ C^L with C the largest of these.
-    Instead, "each layer in the ball" and "whole in the ball", with the constants of the ball and
-    their product.
+    Li (2025), Section 4.2; false as stated, by the example of the finding. Measurements at some
+    inputs can refute only the given candidate for C. Conclusions: "each layer", measured ≤ by
+    weights at every input; "whole", measured ≤ C^L with C the largest constant by weights. Instead,
+    "each layer in the ball" and "whole in the ball", with the constants of the ball and their
+    product.
 
     Measured: `C`, `C^L`, the largest `measured` and `in the ball` by layer, and `log10 of what the
     ball allows over measured`, for the whole, by input.
@@ -51,7 +51,7 @@ def section_4_lipschitz(
         by_weights: constants of the same layers from norms of weights alone, such as
             `nn.lipschitz_bounds` of each layer by itself with radius=0.
         in_ball: constants for inputs of this size and length (`nn.lipschitz_bounds`).
-        whole: measured ones of all layers together.
+        whole: measured constants of all layers together.
 
     >>> audit = section_4_lipschitz(
     ...     jnp.array([[1.0, 2.0], [9.0, 2.0]]), jnp.array([2.0, 3.0]),

@@ -13,14 +13,14 @@ SECTION_4_NORMS = Statement(
     source="Li (2025, arXiv:2506.06398), Section 4.2 and Table 2",
     claim=(
         "Sinusoids satisfy ‖PE(i)‖ ≤ √d. Learned positions with ‖p_i‖ ≤ B_PE add B_PE to the bound "
-        "of the input. With ‖a_r‖ ≤ B_a the logits of Shaw et al. stay within ‖q‖B_a of those "
-        "without. (Read from the words.)"
+        "of the input. With ‖a_r‖ ≤ B_a the logits of Shaw et al. stay within ‖q‖B_a of the logits "
+        "without a_r. (Reconstructed from the text.)"
     ),
     status="holds with sharper constant",
     finding=(
         "Sinusoids of every position have the norm √(d/2) exactly: each pair has sin² + cos² = 1. "
-        "The two others hold by Cauchy and Schwarz, with ‖q‖B_a/√d_k where logits are divided by "
-        "√d_k; what is learned decides about B_PE and B_a."
+        "The other two hold by Cauchy and Schwarz, with ‖q‖B_a/√d_k where logits are divided by "
+        "√d_k. Training decides how large B_PE and B_a are."
     ),
 )
 

@@ -20,11 +20,12 @@ SECTION_4_RADEMACHER = Statement(
     ),
     status="false as stated",
     finding=(
-        "Eq. (8) is a theorem; the bound of R_S is not: with norms of matrices alone a factor of "
-        "the root of the width, no logarithm, cannot be avoided (Golowich, Rakhlin & Shamir 2018, "
-        "Theorem 7), and C is no function of weights. Taken as it is, with the Lipschitz constants "
-        "on the inputs, it exceeds the loss of answering 0 by orders of magnitude for every model "
-        "trained here: it says nothing of any encoding, where measured gaps are within noise."
+        "Eq. (8) is a theorem; the bound of R_S is not. With norms of matrices alone a factor of "
+        "the root of the width, not a logarithm, cannot be avoided (Golowich, Rakhlin & Shamir "
+        "2018, Theorem 7), and C is no function of weights. With Lipschitz constants on the "
+        "inputs, the bound exceeds the loss of answering 0 by orders of magnitude for every model "
+        "of our experiments. So it does not distinguish encodings, whose measured gaps are within "
+        "noise."
     ),
 )
 
@@ -42,23 +43,23 @@ def section_4_rademacher(
     trivial_loss: float,
     delta: float = 0.05,
 ) -> Audit:
-    """Evaluate both sides of Eq. (8) with R_S as claimed, and whether it says anything.
+    """Evaluate both sides of Eq. (8) with R_S as claimed, and test whether it is vacuous.
 
-    Li (2025), Section 4; false as stated, and vacuous. Hypothesis "loss ≤ M", of every single loss
-    that was seen; the theorem wants it of all that can be. Conclusions: "(8)",
-    test loss ≤ training loss + 2 L_loss R_S + 3M√(ln(2/δ)/(2m)) with R_S = C^L(R_x + R_PE)/√m, for
-    each model; "says something", the right side ≤ the loss of a constant answer.
+    Li (2025), Section 4; false as stated, and vacuous. Hypothesis "loss ≤ M", for every observed
+    loss; the theorem needs it for every possible loss. Conclusions: "(8)", test loss ≤ training
+    loss + 2 L_loss R_S + 3M√(ln(2/δ)/(2m)) with R_S = C^L(R_x + R_PE)/√m, for each model; "says
+    something", the right side ≤ the loss of a constant answer.
 
     Measured, by model: `gap` |test − train|, `R_S`, `right side`, and `orders above`, log₁₀ of the
     right side over the loss of a constant answer.
 
     Args:
-        train_loss, test_loss: means over the m samples, and over others.
+        train_loss, test_loss: means over the m samples, and over other samples.
         lipschitz: C^L, or a better constant.
         radius: R_x + R_PE, a bound of inputs with their encoding.
         worst_loss: the largest loss of a single sample.
         samples: m.
-        largest_loss: M; one that was read off the same samples is no hypothesis.
+        largest_loss: M; an M taken from the same samples is no hypothesis.
         loss_lipschitz: L_loss, of the loss in the model's output.
         trivial_loss: loss of answering a constant.
         delta: δ.

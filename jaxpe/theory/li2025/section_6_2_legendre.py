@@ -17,20 +17,20 @@ SECTION_6_LEGENDRE = Statement(
     source="Li (2025, arXiv:2506.06398), Sections 6.2.3 and 6.2.4",
     claim=(
         "PE(i) = (P_k(tanh(i/s))), k < d, s such that tanh covers (0, 1) almost fully within T, "
-        "has ‖PE(i)‖ ≤ √d. Near x = 1, P_k(x) ≈ 1 − (1 − x)k(k + "
-        "1)/2 and 1 − tanh y ≈ 2e^(−2y), hence |P_k(x_n') − P_k(x_T)| ≤ k(k + 1)e^(−2T/s); summed "
-        "over k < d, of order d³e^(−2T/s), which for moderate d (64) is small: Legendre encodings "
-        "extrapolate well up to a few T. (Formulas are lost: read from the words.)"
+        "has ‖PE(i)‖ ≤ √d. Near x = 1, P_k(x) ≈ 1 − (1 − x)k(k + 1)/2 and 1 − tanh y ≈ 2e^(−2y), "
+        "hence |P_k(x_n') − P_k(x_T)| ≤ k(k + 1)e^(−2T/s); summed over k < d, of order "
+        "d³e^(−2T/s), which for moderate d (64) is small: Legendre encodings extrapolate well up "
+        "to a few T. (Formulas are lost; reconstructed from the text.)"
     ),
     status="false as stated",
     finding=(
-        "The norms and, by |P_k'| ≤ k(k + 1)/2 and 1 − tanh y ≤ 2e^(−2y), the inequalities hold "
-        "for all positions beyond T, though derived as approximations. But differences are not "
-        "small: with d = 64 and s = T/4, where x_T = 0.9993, ‖PE(n') − PE(T)‖ reaches 3.85 of "
-        "‖PE(T)‖ = 5.58, ten steps of 0.38 at the end of T = 64; with s = T, where x_T = 0.76, "
-        "8.0. They become small with e^(−2T/s), and the last positions within T run together with "
-        "them: 0.64 beyond T and a last step of 0.10 at s = T/5, 0.0016 and 0.0005 at T/8, 0 and 0 "
-        "in float32 at T/16."
+        "The norms hold. The inequalities hold too, by |P_k'| ≤ k(k + 1)/2 and 1 − tanh y ≤ "
+        "2e^(−2y), for all positions beyond T, though derived as approximations. But differences "
+        "are not small: with d = 64 and s = T/4, where x_T = 0.9993, ‖PE(n') − PE(T)‖ reaches 3.85 "
+        "of ‖PE(T)‖ = 5.58, ten times the last step within T = 64, 0.38. With s = T, where x_T = "
+        "0.76, it reaches 8.0. Differences become small with e^(−2T/s), but the last positions "
+        "within T merge as well: 0.64 beyond T and a last step of 0.10 at s = T/5, 0.0016 and "
+        "0.0005 at T/8, 0 and 0 in float32 at T/16."
     ),
 )
 
@@ -44,7 +44,7 @@ def section_6_legendre(
     s: float | None = None,
     share: float = 0.1,
 ) -> Audit:
-    """Compare Legendre encodings at positions beyond T with that at T.
+    """Compare Legendre encodings at positions beyond T with the one at T.
 
     Li (2025), Sections 6.2.3 and 6.2.4; false as stated: the inequalities hold, the differences are
     not small. Conclusions: "‖PE‖ ≤ √d", at T and beyond; "tanh", 1 − tanh(i/s) ≤ 2e^(−2i/s);
@@ -54,14 +54,14 @@ def section_6_legendre(
     1)/2)²)(x_i − x_T), at most 2√d.
 
     Measured: `difference` ‖PE(i) − PE(T)‖ by position, `summed` and its `bound`, `bound by x`, `one
-    step` ‖PE(T) − PE(T − 1)‖, without which nothing is told apart within T either, `norm` ‖PE(T)‖,
-    and `x_T`.
+    step` ‖PE(T) − PE(T − 1)‖, without which no positions within T are distinct either, `norm`
+    ‖PE(T)‖, and `x_T`.
 
     Args:
         beyond: positions i > T.
         dim, length: d and T.
         s: positions to a unit of tanh; T/4 when None, where tanh covers 99.9 % of (0, 1) within T.
-        share: share of ‖PE(T)‖, what counts as small.
+        share: share of ‖PE(T)‖ that counts as small.
 
     >>> audit = section_6_legendre(jnp.arange(17, 128), dim=64, length=16)
     >>> [name for name, c in audit.conclusions.items() if not c.holds]

@@ -579,3 +579,28 @@ def test_a_process_that_tokenizes_tells_what_is_wrong():
         assert first.result()[0].tolist() == [[0, 1, 0]]
         with pytest.raises(InputError, match="'or' is not in the vocabulary"):
             second.result()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"coordinator": "here", "processes": 2, "process": 0}, "`coordinator` is here; pass host"),
+        ({"coordinator": "a:0", "processes": 2, "process": 0}, "`coordinator` is a:0; pass host"),
+        ({"coordinator": "a:1e5", "processes": 2, "process": 0}, "`coordinator` is a:1e5; pass"),
+        ({"processes": 2}, "`coordinator`, `processes` and `process` go together"),
+        ({"coordinator": "localhost:1", "process": 0}, "go together"),
+        (
+            {"coordinator": "localhost:1", "processes": 2, "process": 2},
+            "pass at most 1",
+        ),
+        (
+            {"coordinator": "localhost:1", "processes": 2, "process": -1},
+            "pass at least 0",
+        ),
+        ({"coordinator": "localhost:1", "processes": 0, "process": 0}, "pass at least 1"),
+    ],
+)
+def test_processes_refused(options, message):
+    coordinator = options.pop("coordinator", None)
+    with pytest.raises(InputError, match=message):
+        start_processes(coordinator, **options)

@@ -10,10 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxpe._core.errors import InputError
-from jaxpe.analysis.counts import start_processes
-
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", "count"]
 OPTIONS = {"tokenizer": "bytes", "length": 12, "folds": 4, "nulls": 2, "batch-size": 16}
 FILES = ("counts.npz", "counts.json")
@@ -209,28 +206,3 @@ def test_processes_that_disagree_are_told_how(tmp_path):
             assert name in message
             assert f"process {processes - 1}" in message
     assert len(said[0]) == 13
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"coordinator": "here", "processes": 2, "process": 0}, "`coordinator` is here; pass host"),
-        ({"coordinator": "a:0", "processes": 2, "process": 0}, "`coordinator` is a:0; pass host"),
-        ({"coordinator": "a:1e5", "processes": 2, "process": 0}, "`coordinator` is a:1e5; pass"),
-        ({"processes": 2}, "`coordinator`, `processes` and `process` go together"),
-        ({"coordinator": "localhost:1", "process": 0}, "go together"),
-        (
-            {"coordinator": "localhost:1", "processes": 2, "process": 2},
-            "pass at most 1",
-        ),
-        (
-            {"coordinator": "localhost:1", "processes": 2, "process": -1},
-            "pass at least 0",
-        ),
-        ({"coordinator": "localhost:1", "processes": 0, "process": 0}, "pass at least 1"),
-    ],
-)
-def test_processes_refused(options, message):
-    coordinator = options.pop("coordinator", None)
-    with pytest.raises(InputError, match=message):
-        start_processes(coordinator, **options)

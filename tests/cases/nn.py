@@ -1,0 +1,122 @@
+"""Rows of `jaxpe.nn`."""
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from jaxpe import encodings, nn
+from tests.cases.base import KEY, LENGTH, WIDTH, Call, heads, normal
+from tests.nn import models
+
+LINE = np.arange(LENGTH, dtype=np.int32)
+ROPE = encodings.rope(head_dim=WIDTH)
+
+
+@functools.cache
+def model(kind, **changes):
+    """Small models, built once."""
+    config = models.config(**changes)
+    of = nn.Decoder if kind in ("decoder", "lm") else nn.Encoder
+    encoding = encodings.sinusoidal(dim=models.DIM) if of is nn.Encoder else ROPE
+    below = of(config, encoding=encoding, rngs=nnx.Rngs(0))
+    if kind == "lm":
+        return nn.CausalLM(below, rngs=nnx.Rngs(1))
+    if kind == "classifier":
+        return nn.Classifier(below, num_classes=2, rngs=nnx.Rngs(1))
+    return below
+
+
+def token_ids(rng, *shape):
+    return rng.integers(0, models.VOCAB, shape, dtype=np.int32)
+
+
+@functools.cache
+def function_of_positions():
+    return nn.position_functions(model("classifier"), length=LENGTH)
+
+
+@functools.cache
+def maps_of_layers():
+    return nn.layer_maps(model("encoder", norm="none"), n=LENGTH)
+
+
+@functools.cache
+def made_nope():
+    sizes = {"vocab_size": 9, "dim": 4, "num_layers": 2, "num_heads": 1, "length": LENGTH}
+    return nn.nope_decoder(**sizes, key=KEY, dtype=jnp.float64, param_dtype=jnp.float64)
+
+
+def _generated(**options):
+    return lambda rng: nn.generate(model("lm"), token_ids(rng, 2, 3), steps=3, **options)
+
+
+def _moved_positions(rng):
+    of = function_of_positions()
+    return of.apply(
+        jnp.asarray(normal(rng, *of.vectors.shape)), of.no_shift, token_ids(rng, LENGTH)
+    )
+
+
+def _layers_one_by_one(rng):
+    x = jnp.asarray(normal(rng, LENGTH, models.DIM))
+    return [layer(x) for layer in maps_of_layers()]
+
+
+def _content_logits(rng):
+    return nn.content_logits(made_nope(), jnp.asarray(normal(rng, 3, LENGTH, 4)))
+
+
+def _split_with_means(rng):
+    means = normal(rng, 2, LENGTH, models.DIM)
+    return nn.split_heads(model("encoder"), token_ids(rng, 2, LENGTH), means=means)
+
+
+def _called(rng):
+    apply, params = nn.functionalize(model("decoder"))
+    return apply(params, token_ids(rng, 2, LENGTH)).hidden
+
+
+def _traced(rng):
+    return model("encoder")(token_ids(rng, 2, LENGTH), mask=np.arange(LENGTH) < 4, trace=True)
+
+
+def _cached(rng):
+    decoder, ids = model("decoder"), token_ids(rng, 2, 4)
+    first = decoder(ids[:, :2], cache=decoder.empty_cache(batch=2, slots=4))
+    return decoder(ids[:, 2:], cache=first.cache)
+
+
+NN: dict[str, Call] = {
+    "attention_mask": lambda rng: nn.attention_mask(
+        LENGTH, valid=rng.random((2, LENGTH)) < 0.5, causal=True
+    ),
+    "content_logits": _content_logits,
+    "functionalize": _called,
+    "functionalize traced": _traced,
+    "functionalize with a cache": _cached,
+    "position_functions": _moved_positions,
+    "generate": _generated(),
+    "generate sampled": _generated(key=KEY, temperature=0.7, top_k=3),
+    "head_encoding": lambda rng: nn.head_encoding(model("decoder")).query(
+        ((), ()), heads(rng), LINE
+    ),
+    "layer_maps": _layers_one_by_one,
+    "lipschitz_bounds": lambda rng: nn.lipschitz_bounds(
+        model("encoder", norm="none"), n=LENGTH, radius=rng.random()
+    ),
+    "nope_decoder": lambda rng: nn.nope_decoder(
+        vocab_size=9, dim=4, num_layers=1, num_heads=1, length=LENGTH, key=KEY
+    ),
+    "segment_starts": lambda rng: nn.segment_starts(np.sort(rng.integers(0, 3, (2, LENGTH)))),
+    "packed_positions": lambda rng: nn.packed_positions(np.sort(rng.integers(0, 3, (2, LENGTH)))),
+    "padded_positions": lambda rng: nn.padded_positions(rng.random((2, LENGTH)) < 0.5),
+    "pooled": lambda rng: nn.pooled(normal(rng, 2, LENGTH, 3), rng.random((2, LENGTH)) < 0.7),
+    "position_means": lambda rng: nn.position_means(
+        model("encoder"), [{"ids": token_ids(rng, 2, LENGTH)} for _ in range(2)]
+    ),
+    "split_heads": lambda rng: nn.split_heads(model("decoder"), token_ids(rng, 2, LENGTH)),
+    "split_heads with means": _split_with_means,
+    "sum_hidden": lambda rng: nn.sum_hidden(model("classifier"), token_ids(rng, 2, LENGTH)),
+}
