@@ -14,7 +14,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
-from jaxpe.nn.generate import _narrowed, _Sampling
+from jaxpe.nn.generate import _top_logits, _Sampling
 from tests.nn.models import DIM, VOCAB, config, encoding_for, shapes_of, some_ids, split
 
 
@@ -183,7 +183,7 @@ def test_a_nucleus_ends_with_the_token_that_reaches_its_probability():
         (0.75, [1, 2]),
         (1.0, [0, 1, 2, 3]),
     ):
-        found = _narrowed(logits, _Sampling(1.0, None, top_p))
+        found = _top_logits(logits, _Sampling(1.0, None, top_p))
         assert np.flatnonzero(np.isfinite(found)).tolist() == tokens
 
 
