@@ -49,10 +49,9 @@ class SubjectOptions:
     """Documents and a model.
 
     Attributes:
-        source: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl, .json (each also .gz, .bz2, .xz,
-            .zst), .parquet or .arrow file. A .csv may have quoted fields. A .tsv is read so where
-            all its quotation marks quote fields; rename it to .csv to force that. For a run, its
-            own source unless another one is given.
+        source: stdlib, sst2, imdb, or a file or folder that `jaxpe.load_corpus` reads, such as
+            .txt, .csv, .jsonl or .parquet. Rename a .tsv to .csv to have quotation marks quote its
+            fields. For a run, its own source unless another one is given.
         model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet or its
             name on the hub; when absent, a small transformer with its initial parameters. A run has
             its own documents, length and task.

@@ -24,14 +24,14 @@ class Headline(NamedTuple):
 def number(value: float) -> str:
     """Three significant digits; thousands with commas; values below rounding as a bound.
 
-    >>> number(1127.5), number(0.03999), number(3e-13), number(float("nan"))
-    ('1,128', '0.04', '< 1e-6', 'n/a')
+    >>> number(1127.5), number(999.7), number(0.03999), number(3e-13), number(float("nan"))
+    ('1,128', '1,000', '0.04', '< 1e-6', 'n/a')
     """
     if not math.isfinite(value):
         return "n/a"
     if 0 < abs(value) < 1e-6:
-        return "< 1e-6"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return "< 1e-6" if value > 0 else "> -1e-6"
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def percent(share: float) -> str:

@@ -43,21 +43,23 @@ _WINDOWS = 20  # a smoothed curve averages over one part in so many of the run
 
 def training_figures(history: Sequence[Record]) -> list[Rendered]:
     """The curves and, if the encoding was probed, its geometry."""
-    drawings: list[style.Drawing] = [("curves", curves_figure, _CURVES)]
+    drawings = [("curves", curves_figure, CAPTIONS["curves"])]
     if _series(history, _PROBED)[0].size:
-        drawings.append(("probe", probe_figure, _PROBE))
+        drawings.append(("probe", probe_figure, CAPTIONS["probe"]))
     return style.render(history, *drawings)
 
 
-_CURVES = (
-    "Training batches (faint, and averaged over a twentieth of the run) and held-out documents. "
-    "Dropout, where there is any, raises the loss of training batches and not that of the others."
-)
-_PROBE = (
-    "Distances between position vectors against Hellinger distances between the token frequencies "
-    "of the training documents, at the steps probed. Distances of position come from disjoint "
-    "halves, less the distances of shuffled documents."
-)
+CAPTIONS = {
+    "curves": (
+        "Training batches (faint; averaged over a twentieth of the run) and held-out documents. "
+        "Dropout raises the loss of training batches alone."
+    ),
+    "probe": (
+        "Distances between position vectors against Hellinger distances between the token "
+        "frequencies of the training documents, at the steps probed. Distances of position come "
+        "from disjoint halves, less the distances of shuffled documents."
+    ),
+}
 
 
 def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":

@@ -12,6 +12,7 @@ from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.text import Headline, number, percent, plural, visible
 from jaxpe.report.training_figures import (
+    CAPTIONS,
     as_float,
     perplexity_of,
     summary_rows,
@@ -76,7 +77,7 @@ def write_trained(
         choices=choices(run),
         versions={"jaxpe": jaxpe.__version__} | versions,
     )
-    return write_files(folder, "train", None, page, figures, png=png, others="curves|probe")
+    return write_files(folder, "train", None, page, figures, png=png, others="|".join(CAPTIONS))
 
 
 def next_steps(commands: Mapping[str, str]) -> dict[str, str]:

@@ -116,11 +116,10 @@ class TrainConfig:
     """Train a transformer with a positional encoding, and record the geometry of the encoding.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also .gz,
-            .bz2, .xz, .zst), .parquet, .arrow or .npy file. A .csv may have quoted fields. A .tsv
-            may have them if all its quotation marks quote fields; rename it to .csv to force that.
-            For translate: copy, reverse, sort or scan, the tasks of `sequence_task`, whose rows
-            are drawn by the seed.
+        source: stdlib, synthetic, sst2, imdb, or a file or folder that `jaxpe.load_corpus` reads,
+            such as .txt, .csv, .jsonl or .parquet. Rename a .tsv to .csv to have quotation marks
+            quote its fields. For translate: copy, reverse, sort or scan, the tasks of
+            `sequence_task`, whose rows are drawn by the seed.
         task: classify, mlm (masked language model), causal (next token) or translate (an answer
             for an input, by an encoder-decoder). When absent, classify if the source has labels,
             otherwise causal.

@@ -242,6 +242,11 @@ def test_limits():
     np.testing.assert_allclose(logits(flat, ()), PLAIN, atol=1e-12)
 
 
+def test_temperature_of_negative_positions_is_that_of_the_first():
+    query = encodings.position_temperature(period=4).query
+    np.testing.assert_array_equal(query((), jnp.ones((3, 1, 2)), jnp.array([-9, -2, 0])), 1)
+
+
 @pytest.mark.parametrize("n", [1, 5, 8])
 def test_unit_lower_matrices_are_inverted(n):
     rng = np.random.default_rng(0)

@@ -357,19 +357,21 @@ def _analysis(
     *,
     used: np.ndarray,
     words: list[str],
+    dim: int,
     empty: EmptyPolicy,
+    seed: int,
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry],
     clock: Clock,
     **fields: Any,
 ) -> CorpusAnalysis:
     """The result, from counts of the used words and the geometries of position."""
-    dim, tokens = fields["dim"], np.asarray(counts.tokens)
+    tokens = np.asarray(counts.tokens)
     with clock.stage("geometry"):
         D, mds, plug_in = _plug_in(counts, empty, used)
     with clock.stage("dimensions"):
         by_dimension, refined = stress_by_dimension(D, mds, dim)
     with clock.stage("encodings"):
-        key = _keys(fields["seed"])[1]
+        key = _keys(seed)[1]
         scores = score_encodings(D, geometry, mds, refined, key, encodings)
     with clock.stage("held-out halves"):
         rank, trace = position_rank(geometry), plug_in_trace(counts, geometry.present)
@@ -385,6 +387,8 @@ def _analysis(
     error = np.asarray(jaxpe.noise_floor(counts).split_half_error)
     return CorpusAnalysis(
         **fields,
+        dim=dim,
+        seed=seed,
         tokens=int(per_position.sum()),
         length=len(per_position),
         empty_positions=EmptyPositions(empty, int(np.sum(per_position == 0))),

@@ -33,10 +33,9 @@ class CorpusOptions:
     """Measure what position means in a corpus, and write a report on it.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also .gz,
-            .bz2, .xz, .zst), .parquet, .arrow or .npy file, or - for lines on standard input. A
-            .csv may have quoted fields. A .tsv is read so where all its quotation marks quote
-            fields; rename it to .csv to force that.
+        source: stdlib, synthetic, sst2, imdb, a file or folder that `jaxpe.load_corpus` reads, such
+            as .txt, .csv, .jsonl or .parquet, or - for lines on standard input. Rename a .tsv to
+            .csv to have quotation marks quote its fields.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;

@@ -24,12 +24,10 @@ class CountOptions:
     Re-run the same command to resume an interrupted count.
 
     Attributes:
-        sources: paths and globs (in quotes) of .txt, .tsv, .csv, .jsonl, each also .gz,
-            .bz2, .xz, .zst, of .parquet, .arrow, .array_record, of `jaxpe export` folders and of
-            Hugging Face datasets saved to disk; of token ids, .bin, .npy, and
-            lists of integers in .parquet and .arrow; stdlib, sst2, imdb. A .csv may have quoted
-            fields. A .tsv is read so where all its quotation marks quote fields; rename it to .csv
-            to force that.
+        sources: stdlib, sst2, imdb, or paths and globs (in quotes) of what `jaxpe.load_corpus` and
+            `jaxpe.data.load_tokens` read: text, tables such as .csv or .parquet, `jaxpe export`
+            folders, Hugging Face datasets saved to disk, and token ids as .bin, .npy or lists of
+            integers. Rename a .tsv to .csv to have quotation marks quote its fields.
         tokenizer: tokenizer as for `jaxpe report`, words when absent; for token ids, the one that
             made them, or "ids".
         vocab_size: number of ids, for the tokenizer ids.

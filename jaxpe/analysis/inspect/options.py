@@ -25,9 +25,9 @@ class InspectOptions:
         model: Hugging Face directory (config.json, safetensors, tokenizer.json), a .gguf file, a
             folder with one, or a name on the Hugging Face hub.
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
-        source: corpus of text: stdlib, sst2, imdb, or a .txt, .tsv, .csv, .jsonl (each also
-            .gz, .bz2, .xz, .zst), .parquet or .arrow file. A .csv may have quoted fields. A .tsv is
-            read so where all its quotation marks quote fields; rename it to .csv to force that.
+        source: corpus of text: stdlib, sst2, imdb, or a file or folder that `jaxpe.load_corpus`
+            reads, such as .txt, .csv, .jsonl or .parquet. Rename a .tsv to .csv to have quotation
+            marks quote its fields.
         stages: encoding, geometry, attention, probe, ablation, loss, needles; all when absent.
         quick: whether fewer documents and shorter texts are used, for a first result.
         length: positions of a document in attention, probe and ablation; 128 when absent.

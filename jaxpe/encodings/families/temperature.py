@@ -90,6 +90,7 @@ def position_temperature(*, scale: float = 0.1, period: int = 8192, first: int =
         dtype = compute_dtype(q)
         i = align_positions(positions, q.shape, after=2)
         turns = jnp.floor_divide(i + jnp.asarray(first, i.dtype), jnp.asarray(period, i.dtype))
-        return scaled(q, 1 + scale * jnp.log1p(turns.astype(dtype))[..., None, None])
+        growth = jnp.log1p(jnp.maximum(turns, 0).astype(dtype))  # none before the first position
+        return scaled(q, 1 + scale * growth[..., None, None])
 
     return Encoding(query=query)

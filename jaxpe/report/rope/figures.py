@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _COLOURS = (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE)
 _TYPES = {"float32": style.BLUE, "bfloat16": style.VERMILION, "float16": style.ORANGE}
 _DASHES = {"all": "-", "frequencies": "--"}
-_CAPTIONS = {
+CAPTIONS = {
     "wavelengths": (
         "Wavelength: number of positions in which a frequency completes a rotation, before scaling "
         "(faint) and after. Above the training line, no rotation is complete in training."
@@ -46,7 +46,7 @@ _CAPTIONS = {
 }
 
 
-def rope_figures(result: RopeAnalysis, names: Container[str] = _CAPTIONS) -> list[Rendered]:
+def rope_figures(result: RopeAnalysis, names: Container[str] = CAPTIONS) -> list[Rendered]:
     """Named figures that apply to this configuration."""
     if result.widest is None:
         return []
@@ -54,7 +54,7 @@ def rope_figures(result: RopeAnalysis, names: Container[str] = _CAPTIONS) -> lis
     differ = any(one.what == "frequencies" for one in result.disagreements)
     pairs = [("wavelengths", wavelengths_figure), ("precision", precision_figure)]
     pairs += [("scaling", scaling_figure)] * scaled + [("readers", readers_figure)] * differ
-    return render(result, *((name, draw, _CAPTIONS[name]) for name, draw in pairs if name in names))
+    return render(result, *((name, draw, CAPTIONS[name]) for name, draw in pairs if name in names))
 
 
 def wavelengths_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template
-from jaxpe.report.rope.figures import rope_figures
+from jaxpe.report.rope.figures import CAPTIONS, rope_figures
 from jaxpe.report.rope.text import (
     ROPE_LEGEND,
     headlines,
@@ -23,5 +23,4 @@ def write_rope(result: RopeAnalysis, folder: Path, *, png: bool = False) -> Path
         result=result, tables=tables_of(result), legend=ROPE_LEGEND, threads=thread_address,
         figures=figures, **texts,
     )  # fmt: skip
-    others = "wavelengths|precision|scaling|readers"
-    return write_files(folder, "rope", result, page, figures, png=png, others=others)
+    return write_files(folder, "rope", result, page, figures, png=png, others="|".join(CAPTIONS))
