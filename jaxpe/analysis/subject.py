@@ -58,11 +58,13 @@ class SubjectOptions:
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
         length: number of positions, special tokens included; 64 when absent.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
-            words when absent, or the model's own. task: classify, mlm (masked words) or causal
-        (next word); without labels mlm when absent. seed: random seed of all draws. text_field:
-        column or key with the text, in files with columns. skip_nulls: leave out rows whose text is
-        null or missing, and say how many. label_field: column or key with the class; label when
-        absent. data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
+            words when absent, or the model's own.
+        task: classify, mlm (masked words) or causal (next word); without labels mlm when absent.
+        seed: random seed of all draws.
+        text_field: column or key with the text, in files with columns.
+        skip_nulls: leave out rows whose text is null or missing, and say how many.
+        label_field: column or key with the class; label when absent.
+        data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
 
     source: str = "stdlib"

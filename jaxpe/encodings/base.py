@@ -85,8 +85,8 @@ class Encoding(NamedTuple):
         key: `(params, k, positions) -> k` acts on keys; a cached key is encoded once. Both may
             change the width.
         products: `(params, q, k, q_positions, k_positions) -> products` `[..., heads, n_q, n_k]`,
-            which replace the inner products q·k; or None. bias: `(params, q, k, q_positions,
-        k_positions) -> bias`, added to q·k/√head_dim; broadcasts
+            which replace the inner products q·k; or None.
+        bias: `(params, q, k, q_positions, k_positions) -> bias`, added to q·k/√head_dim; broadcasts
             to `[..., heads, n_q, n_k]`, float32 or wider. q and k are the results of `query` and
             `key`. None means no bias, as in `jax.nn.dot_product_attention`.
         mask: `(params, q, k, q_positions, k_positions) -> mask`, boolean, true where a query may

@@ -23,9 +23,9 @@ class MsePrediction(NamedTuple):
         train: `[*times, *y_train.shape]`.
         test: `[*times, *test outputs]`; None without test inputs.
         singular: whether eigenvalues of the kernel (with the ridge) are 0 to rounding, at most
-            size · eps · max λ. Nothing moves along these, as with the pseudo-inverse. rank: number
-        of eigenvalues above that bound. condition: the largest over the smallest of these
-        eigenvalues, 1 if there is none.
+            size · eps · max λ. Nothing moves along these, as with the pseudo-inverse.
+        rank: number of eigenvalues above that bound.
+        condition: the largest over the smallest of these eigenvalues, 1 if there is none.
     """
 
     train: Float[Array, "..."]

@@ -28,7 +28,7 @@ def property_table(result: properties.PropertyTable) -> "rich.table.Table":
     """Table with one row an encoding, for a console.
 
     Args:
-        found: result of the properties job.
+        result: result of the properties job.
 
     Raises:
         MissingExtraError: without the extra `report`.
@@ -62,7 +62,7 @@ def property_markdown(result: properties.PropertyTable) -> str:
     """Markdown table of properties; the overview adds families, sources and maps of the vectors.
 
     Args:
-        found: result of the properties job.
+        result: result of the properties job.
 
     >>> from jaxpe.analysis.properties import PropertyOptions, tabulate
     >>> options = PropertyOptions(names=("none",), about="cost", dim=16, head_dim=8, length=32)

@@ -133,7 +133,7 @@ class ToeplitzShares(NamedTuple):
 
     Attributes:
         share: mean square of each part over the mean square of the logits, `[..., heads]`.
-        mean_share: likewise for the part's mean over documents.
+        mean_share: share of the part's mean over documents, likewise.
         residual: share of this mean that no Toeplitz matrix explains, in [0, 1]. All are 0 where
         they would be 0/0.
     """

@@ -160,7 +160,7 @@ class HeadDrops(NamedTuple):
         p_value: p-value of a one-sided test over documents, corrected for all heads; NaN for a
             score that any change lowers.
         head: layer and head of the largest drop, from 0.
-        largest_share: its share of the sum of drops, and a 95 % interval.
+        largest_share: share of this head in the sum of drops, and a 95 % interval.
         share_by_chance: 95 % quantile of the share if the drops of each document are dealt to heads
             at random.
         entropy: entropy of the shares divided by the entropy of an even spread.

@@ -208,8 +208,9 @@ class ProbeStage(NamedTuple):
         layers: layers whose input is probed, `[layers]`; the number of layers stands for the output
             of the last.
         r2: share of the variance of the position explained, `[layers]`, with intervals by the
-            jackknife over documents; negative for a probe worse than the mean. error: mean absolute
-        error in positions, `[layers]`. by_chance: error of a probe that always predicts the middle.
+            jackknife over documents; negative for a probe worse than the mean.
+        error: mean absolute error in positions, `[layers]`.
+        by_chance: error of a probe that always predicts the middle.
     """
 
     documents: int

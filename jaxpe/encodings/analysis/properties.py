@@ -43,8 +43,8 @@ class EncodingProperties(NamedTuple):
             − i that distinguishes offsets.
         order: whether logits change when tokens are permuted, without a mask (under a causal mask
             even `identity` has some order).
-        gradient: where the encoding enters the gradient of a loss: the names of its parameters, and
-            "queries", "keys" or "weights" if it changes their gradient.
+        gradient: parts of the gradient of a loss that the encoding enters: the names of its
+            parameters, and "queries", "keys" or "weights" if it changes their gradient.
         beyond: state of positions of two to three times the training length: "yes" (defined and
             distinct), "constant" (defined, all equal), "repeats" (equal to positions within the
             length) or "no". The state of offsets, where only they matter.
@@ -186,7 +186,7 @@ def _parameter_gradients(layer: _Layer, params: Any, content: _Content) -> dict[
 
 
 def _changed_gradients(layer: _Layer, params: Any, content: _Content) -> list[str]:
-    """Which of queries, keys and weights have a gradient that the encoding changes."""
+    """Names of queries, keys or weights, if the encoding changes their gradient."""
     n = min(layer.sizes.length, TRIED)
     positions = layer.positions(0, n)
 

@@ -95,8 +95,9 @@ def split_half_geometry(
 
     Args:
         counts: counts kept in at least two folds (`count_tokens(..., folds=16)`), or
-            `token_lists`. Both give the same halves. Eagerly, only occupied cells are used. key:
-        PRNG key that draws the halves. splits: random halvings averaged over.
+            `token_lists`. Both give the same halves. Eagerly, only occupied cells are used.
+        key: PRNG key that draws the halves.
+        splits: random halvings averaged over.
 
     >>> rng = np.random.default_rng(0)
     >>> counts = count_tokens(rng.integers(0, 50, (4000, 6)), vocab_size=50, folds=8)
