@@ -14,7 +14,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
-from jaxpe.nn.generate import _top_logits, _Sampling
+from jaxpe.nn.generate import _Sampling, _top_logits
 from tests.nn.models import DIM, VOCAB, config, encoding_for, shapes_of, some_ids, split
 
 

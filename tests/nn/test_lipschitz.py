@@ -246,7 +246,7 @@ def test_what_has_no_bound_is_refused(changes, encoding, message):
 def test_biases_that_are_no_relative_keys(encoding):
     model = filled(nn.Encoder, encoding)
     for relative in (None, (10.0, 0.0)):
-        with pytest.raises(ValueError, match="from keys, or not linearly from queries"):
+        with pytest.raises(ValueError, match="from keys, or nonlinearly from queries"):
             nn.lipschitz_bounds(model, n=N, radius=2.0, relative=relative)
 
 
