@@ -143,7 +143,7 @@ def test_sizes_that_are_huge_together(tiny):
     directory, load = tiny
     sizes = ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads")
     change(directory, max_position_embeddings=2**31 - 1, **dict.fromkeys(sizes, 2**30))
-    refused(load, directory, r"is 1073741824, .* has: \d+ tensors, the longest axis \d+")
+    refused(load, directory, r"is 1073741824, .* \d+ tensors")
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "1e400", "1e-50", "0", "-1e-5", "1e39"])
@@ -164,20 +164,20 @@ def test_epsilon_is_a_float32_above_zero(name, value, tmp_path):
         ({"rope_theta": 0}, "rope_theta is 0; pass 1 to 3"),
         ({"rope_theta": 1e39}, r"rope_theta is 1e\+39; pass 1 to 3"),
         ({"rope_theta": "100"}, "rope_theta is '100', not a finite number"),
-        ({"rope_type": "linear", "factor": 1e-300}, "angles or logits of it are not finite"),
+        ({"rope_type": "linear", "factor": 1e-300}, "not finite"),
         ({"rope_type": "linear", "factor": math.inf}, "factor is inf, not a finite number"),
         ({"rope_type": "linear", "factor": True}, "factor is True, not a finite number"),
         ({"rope_type": ["linear"]}, r"rope_type is \['linear'\], not a string"),
         (
             {"rope_type": "yarn", "original_max_position_embeddings": 32, "attention_factor": 1e20},
-            "angles or logits of it are not finite",
+            "not finite",
         ),
         (
             {"rope_type": "yarn", "rope_theta": 1, "original_max_position_embeddings": 32},
             "rope_parameters .*: .*division by zero",
         ),
         ({"rope_type": "longrope", "short_factor": "ab"}, "short_factor is 'ab', not a list"),
-        ({"mrope_section": [4, 2, 2]}, "mrope_section, and positions of a text are single"),
+        ({"mrope_section": [4, 2, 2]}, "mrope_section"),
         ({"a\n\x1b[31m": 1}, r"rope_parameters has the unknown keys 'a\\n\\x1b\[31m'"),
     ],
 )
@@ -492,7 +492,7 @@ def test_pickles_are_not_read(tiny, name):
     (directory / "model.safetensors").unlink()
     ran = directory / "ran"
     (directory / name).write_bytes(b"cos\nsystem\n(S'touch " + str(ran).encode() + b"'\ntR.")
-    refused(load, directory, rf"has {name}, .* run any code when unpickled and is not read")
+    refused(load, directory, rf"{name}, which is not read")
     assert not ran.exists()
 
 

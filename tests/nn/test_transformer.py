@@ -365,7 +365,7 @@ def test_layers_may_have_encodings_of_their_own():
     assert len(jax.tree.leaves(shared)) == 1
     grads = jax.jit(jax.grad(lambda p: (apply(p, ids).hidden ** 3).sum()))(params)
     assert all(np.abs(g).max() > 0 for g in jax.tree.leaves(grads["layers"]["attention"]))
-    with pytest.raises(ValueError, match="exist once: pass it as encoding"):
+    with pytest.raises(ValueError, match="pass it as encoding"):
         nn.Encoder(config(), layer_encoding=encoding_for("learned"), rngs=nnx.Rngs(0))
 
 

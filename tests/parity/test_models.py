@@ -55,7 +55,7 @@ def test_an_encoder_without_its_head(name, tmp_path):
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a, b)
     if name == "deberta":
-        with pytest.raises(ValueError, match="the tables of DeBERTa are read as projections"):
+        with pytest.raises(ValueError, match="DeBERTa"):
             save_huggingface(alone, tmp_path)
         return
     save_huggingface(alone, tmp_path)
@@ -130,7 +130,7 @@ def test_the_stored_cases_can_tell():
         assert (FOLDER / name / "model.safetensors").stat().st_size < 60_000
 
 
-EXPERTS = "moe_layers is .*, layers of experts"
+EXPERTS = "moe_layers is"
 KINDS = "one a layer, of 'full_attention' and 'sliding_attention'"
 
 
