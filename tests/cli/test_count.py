@@ -221,7 +221,7 @@ BAD = {
     "memory of infinity": (("A", "--memory", "inf"), "--memory is inf; pass at most"),
     "memory of negatives": (("A", "--memory", "-1"), "--memory is -1.0; pass at least 0"),
     "memory beyond": (("A", "--memory", "1e300"), "--memory is 1e+300; pass at most"),
-    "memory of nothing": (("A", *BYTES, "--memory", "1e-300"), "there are 0.0 GB"),
+    "memory of nothing": (("A", *BYTES, "--memory", "1e-300"), "0.0 GB are free"),
     "no vocabulary": (("A", "--vocab", "none.json"), "none.json cannot be read"),
     "vocabulary twice": (("A", "--vocab", "A", "--max-vocab", 9), "leave --max-vocab out"),
     "vocabulary of bytes": (("A", "--tokenizer", "bytes", "--max-vocab", 9), "of its own"),

@@ -463,12 +463,12 @@ def test_values_of_another_width_are_refused():
 def test_bad_calls_are_refused():
     apply, params = decoder()
     cache = empty_cache(slots=4, batch=1)
-    with pytest.raises(ValueError, match="6 tokens do not fit a cache of 4 slots, 0 of them"):
+    with pytest.raises(ValueError, match=r"6 tokens .*0 of 4 slots"):
         apply(params, some_ids(1, 6), cache=cache)
     full = apply(params, some_ids(1, 3), cache=cache).cache
-    with pytest.raises(ValueError, match="2 tokens do not fit a cache of 4 slots, 3 of them"):
+    with pytest.raises(ValueError, match=r"2 tokens .*3 of 4 slots"):
         apply(params, some_ids(1, 2), cache=full)
-    with pytest.raises(ValueError, match=r"with a cache ids are \[batch, n\]"):
+    with pytest.raises(ValueError, match=r"with a cache, ids must be \[batch, n\]"):
         apply(params, some_ids(3), cache=cache)
     with pytest.raises(ValueError, match=r"gates have shape \(2, 3\): pass \[layers, ..., heads\]"):
         apply(params, some_ids(3), gates=np.ones((2, 3)))
@@ -492,10 +492,10 @@ def test_bad_calls_are_refused():
 
 def test_an_encoding_that_was_not_made_is_refused(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-    with pytest.raises(ValueError, match=r"pass one that is made, as jaxpe.rope\(head_dim"):
+    with pytest.raises(ValueError, match=r"pass an encoding, such as jaxpe.rope\(head_dim"):
         nn.MultiHeadAttention(config(), encoding=jaxpe.rope, rngs=nnx.Rngs(0))
     counted = jaxpe.Encoding(init=lambda key: jnp.zeros(3, jnp.int32))
-    with pytest.raises(ValueError, match="parameters of int32, which no gradient takes"):
+    with pytest.raises(ValueError, match="parameters of int32"):
         nn.Encoder(config(), encoding=counted, rngs=nnx.Rngs(0))
 
 
