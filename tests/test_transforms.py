@@ -62,6 +62,47 @@ def test_flat_names_are_those_of_their_package(module):
     assert all(getattr(jaxpe, name) is getattr(module, name) for name in shared)
 
 
+# Capped at 1.
+BOUNDED = ("holm_adjusted",)
+
+
+def floating(x):
+    return np.issubdtype(np.asarray(x).dtype, np.floating)
+
+
+def check_scale(name, function, row, exact=None):
+    """A result that is homogeneous at one, two and four times its arguments is so at any scale.
+
+    Thresholds that should be relative are found by it. In float32 leaves are left out that rounding
+    makes: they are far from the `exact` ones.
+    """
+    if name in BOUNDED or not any(map(floating, row)):
+        return
+
+    def leaves(result):
+        return [np.asarray(x) for x in jax.tree.leaves(result) if floating(x)]
+
+    def scaled(c):
+        return leaves(function(*(x * x.dtype.type(c) if floating(x) else x for x in row)))
+
+    rtol, *scales = (1e-6, 2.0**-100, 2.0**60) if exact is None else (1e-3, 2.0**-24, 2.0**20)
+    once = scaled(1)
+    others = zip(*(scaled(c) for c in (2, 4, *scales)), strict=True)
+    for x, true, (twice, *rest) in zip(once, leaves(exact) or once, others, strict=True):
+        size = np.abs(x[np.isfinite(x)]).max(initial=0)
+        with np.errstate(all="ignore"):
+            degrees = np.log2(np.abs(twice / x))[np.abs(x) > rtol * size]
+        if not np.isfinite(degrees).all() or not degrees.size:
+            continue
+        degree = round(2 * np.median(degrees)) / 2
+        errors = [
+            np.nanmax(np.abs(found / np.float64(c) ** degree - x), initial=0) / size
+            for found, c in zip((twice, *rest), (2, 4, *scales), strict=True)
+        ]
+        if max(errors[:2]) < rtol / 10 and np.nanmax(np.abs(true - x), initial=0) < 0.01 * size:
+            assert max(errors[2:]) < rtol, degree
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_eager_jit_vmap_and_float32_agree_and_compile_once(name):
     function, rows = CASES[name].function, [arrays(name, seed) for seed in range(3)]
@@ -87,6 +128,9 @@ def test_eager_jit_vmap_and_float32_agree_and_compile_once(name):
         assert not kinds & {"float64", "complex128", "int64", "uint64"}
     if name not in DRAWN:
         close(rough, results[0], rtol=2e-4, atol=2e-4)
+    check_scale(name, jitted, rows[0])
+    with jax.enable_x64(False):
+        check_scale(name, jitted, single, exact=results[0])
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.reduce is not None])

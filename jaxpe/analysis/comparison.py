@@ -149,15 +149,16 @@ def compare_runs(directories: Sequence[str | Path]) -> RunComparison:
     runs = [read_run(directory) for directory in directories]
     evaluated = [_evaluations(run) for run in runs]
     warnings = [text for other in runs[1:] for text in _pair_warnings(runs[0], other)]
-    step = max(set.intersection(*({one.step for one in own} for own in evaluated)), default=0)
-    chosen = [{name: own.value for name, own in choices(run).items()} for run in runs]
+    step = max(set.intersection(*({x.step for x in history} for history in evaluated)), default=0)
+    chosen = [{name: choice.value for name, choice in choices(run).items()} for run in runs]
     compared: list[ComparedRun] = []
     groups: dict[str, str] = {}  # names of the first runs, by their configurations
-    for run, own, options, name in zip(runs, evaluated, chosen, short_names(folders), strict=True):
+    names = short_names(folders)
+    for run, history, options, name in zip(runs, evaluated, chosen, names, strict=True):
         extended = 0 if run.summary is None else run.summary.extended_after
         settings = {k: v for k, v in options.items() if k not in NOT_TRAINED}
         group = groups.setdefault(repr((sorted(settings.items()), extended)), name)
-        compared.append(_compared_run(run, own, name, group, step))
+        compared.append(_compared_run(run, history, name, group, step))
     means = _groups(compared)
     warnings += [*_length_warnings(runs), *_seed_warnings(compared, means)]
     return RunComparison(
@@ -169,7 +170,7 @@ def compare_runs(directories: Sequence[str | Path]) -> RunComparison:
         settings={
             name: values
             for name in dict.fromkeys(itertools.chain(*chosen))
-            if len(set(values := tuple(own.get(name, "–") for own in chosen))) > 1
+            if len(set(values := tuple(x.get(name, "–") for x in chosen))) > 1
         },
         warnings=tuple(dict.fromkeys(warnings)),
     )

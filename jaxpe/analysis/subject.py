@@ -9,7 +9,7 @@ from jaxpe._core.hub import local_model_options, model_name
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import LabelledTokens, TokenCorpus
 from jaxpe.data.corpora.published import check_data_dir
-from jaxpe.data.tokens.pretrained import tokenizer_of_model
+from jaxpe.data.tokens.pretrained import model_tokenizer_file
 from jaxpe.nn import Bert, MPNet, load_causal_lm, trunk
 from jaxpe.nn.checkpoints.architecture import DECODERS
 from jaxpe.nn.checkpoints.fields import read_config, read_fields
@@ -142,7 +142,7 @@ def _read_model(options: SubjectOptions, folder: Path | None, *, new_head: bool)
             raise InputError(
                 f"`task={options.task}`: a decoder predicts the next token; leave `task` out"
             )
-        tokenizer = options.tokenizer or str(tokenizer_of_model(folder))
+        tokenizer = options.tokenizer or str(model_tokenizer_file(folder))
         config = _reading_config(options, tokenizer=tokenizer, task="causal")
         name = folder.stem if folder.is_file() else model_name(folder)
         return _Model(config, load_causal_lm(folder), name)

@@ -1,4 +1,4 @@
-"""Multi-head attention that calls the hooks of an encoding, plain, grouped or latent.
+"""Multi-head attention with the hooks of an encoding: plain, grouped or latent.
 
 Names: x is `[batch, n, dim]`, queries and keys `[batch, n, heads, head_dim]`, logits and weights
 `[batch, heads, n_q, n_k]`; leading axes may be none or many.
@@ -35,11 +35,11 @@ LayerCache = dict[str, Any]
 
 
 class BoundEncoding(NamedTuple):
-    """An encoding with its parameters, initialised or trained.
+    """Encoding with its parameters.
 
     Attributes:
-        encoding: the encoding.
-        params: parameters of the encoding.
+        encoding: positional encoding.
+        params: initial or trained parameters of the encoding.
     """
 
     encoding: Encoding = identity()
@@ -55,13 +55,13 @@ class Context(NamedTuple):
     Attributes:
         q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
         mask: true where a query may attend, broadcasting to `[..., heads, n_q, n_k]`.
-        shared: the encoding that all layers share.
-        slot: slot of a cache for the first of the new keys.
+        shared: encoding that all layers share.
+        slot: slot of the cache for the first new key.
         trace: whether to return logits, weights and the outputs of heads.
         embeddings: source of keys and values in every layer; the layer's input when None.
         rows: padding and segments of the new tokens, for encodings that depend on hidden states.
-        cross: context of cross-attention, whose `embeddings` are the encoder's hidden states, or
-            None where its keys and values are cached.
+        cross: context of cross-attention. Its `embeddings` are the encoder's hidden states, or None
+            with cached keys and values.
     """
 
     q_positions: ArrayLike
@@ -79,8 +79,8 @@ class Gates(NamedTuple):
     """Gates of heads before the output projection: open·x + (1 − open)·fill.
 
     Attributes:
-        open: `[..., n, heads]`, or fewer axes in front; 0 ablates a head.
-        fill: `[..., n, heads, width]`, or fewer axes in front; zero when None.
+        open: `[..., n, heads]`, or with fewer leading axes; 0 ablates a head.
+        fill: `[..., n, heads, width]`, or with fewer leading axes; zero when None.
     """
 
     open: Float[Array, "*open"]
@@ -135,40 +135,40 @@ class _Attention(nnx.Module):
         gates: Gates | None = None,
         dropout_key: Array | None = None,
     ) -> Attended:
-        """Attend from x to the source (x when None), to cached keys, or to a cache with the source.
+        """Attention from x to a source, or to a cache extended by the source.
 
         Args:
-            x: queries' hidden states.
+            x: hidden states of queries.
             context: positions, mask and encoding.
-            source: hidden states of keys and values.
-            source_keys_values: keys and values of a source, as the method of this name gives them.
-            cache: keys and values of earlier tokens, to which those of the source are appended.
-            gates: factors of the heads.
-            dropout_key: switches dropout on.
+            source: hidden states of keys and values; x when None.
+            source_keys_values: keys and values of a fixed source, from the method of this name.
+            cache: keys and values of earlier tokens; keys and values of the source are appended.
+            gates: gates of the heads.
+            dropout_key: random key that switches dropout on.
         """
         x = jnp.asarray(x)
         bound = chain_bound(context.shared, self._bound_encoding())
         if source_keys_values is not None:
             heads = self._heads(x, bound, context.q_positions, source_keys_values)
             mixed = _Mixture(self.config, bound, heads, context, dropout_key, self.scale).attended()
-            return _finished(self.output, mixed, gates, None)
+            return _projected_heads(self.output, mixed, gates, None)
         source = x if source is None else jnp.asarray(source)
         new, carry = _encoding_context(bound, x, source, context, cache)
         encoder = bound._replace(encoding=bind_context(bound.encoding, new, new))
         q_positions, k_positions = context.q_positions, context.k_positions
-        if cache is None:  # nothing was encoded before
+        if cache is None:  # no earlier keys fix the origin of positions
             q_positions, k_positions = centered_positions(bound.encoding, q_positions, k_positions)
             keys_values, bound = self._keys_values(source, encoder, k_positions), encoder
         else:
             keys_values = self._keys_values(source, encoder, q_positions)
             axis = x.ndim - 2
-            cache = _appended(cache, keys_values, new, carry, context.slot, axis=axis)
+            cache = _updated_cache(cache, keys_values, new, carry, context.slot, axis=axis)
             keys_values = cache
             encoding = bind_context(bound.encoding, new, cache.get("context"))
             bound = bound._replace(encoding=encoding)
         heads = self._heads(x, encoder, q_positions, keys_values)
         mixed = _Mixture(self.config, bound, heads, context, dropout_key, self.scale).attended()
-        return _finished(self.output, mixed, gates, cache)
+        return _projected_heads(self.output, mixed, gates, cache)
 
     def source_keys_values(
         self,
@@ -177,7 +177,7 @@ class _Attention(nnx.Module):
         *,
         shared: BoundEncoding = _NO_ENCODING,
     ) -> LayerCache:
-        """Encoded keys, and values, of a source that does not change.
+        """Encoded keys and values of a fixed source.
 
         Args:
             source: hidden states of an encoder.
@@ -190,10 +190,10 @@ class _Attention(nnx.Module):
     def empty_cache(
         self, shape: tuple[int, ...], *, shared: BoundEncoding = _NO_ENCODING
     ) -> LayerCache:
-        """An empty cache, `[*shape, ...]`.
+        """Empty cache of a layer, `[*shape, ...]`.
 
         Args:
-            shape: shape of the ids that it will hold.
+            shape: shape of the ids that the cache will hold.
             shared: encoding that all layers share.
         """
 
@@ -225,7 +225,7 @@ class _Attention(nnx.Module):
         """Encoded keys, and values, as a cache holds them."""
         raise NotImplementedError
 
-    def _expanded(self, keys_values: LayerCache) -> tuple[Array, Array]:
+    def _keys_and_values(self, keys_values: LayerCache) -> tuple[Array, Array]:
         """Keys and values of a cache, `[..., n, heads, width]`."""
         raise NotImplementedError
 
@@ -236,18 +236,19 @@ class _Attention(nnx.Module):
     def _heads(
         self, x: Array, bound: BoundEncoding, positions: ArrayLike, keys_values: LayerCache
     ) -> _Heads:
-        return _Heads(self._queries(x, bound, positions), *self._expanded(keys_values))
+        return _Heads(self._queries(x, bound, positions), *self._keys_and_values(keys_values))
 
 
 class MultiHeadAttention(_Attention):
-    """Attention with an encoding; query heads share keys evenly where `num_kv_heads` is fewer.
+    """Multi-head attention with an encoding (Vaswani et al. 2017).
 
-    Vaswani et al. (2017); Ainslie et al. (2023) for grouped queries. Logits are
-    ⟨query(q_i), key(k_j)⟩/√head_dim + bias_ij: Eq. (1) of Cirrincione (2026), where the encoding
-    acts on embeddings. The configuration may have another scale than 1/√head_dim, norms of queries
-    and keys before the encoding, and a cap of the logits.
+    With fewer `num_kv_heads`, query heads share keys and values evenly (Ainslie et al. 2023).
+    Logits are ⟨query(q_i), key(k_j)⟩/√head_dim + bias_ij. For an encoding of embeddings this is
+    Eq. (1) of Cirrincione (2026). The configuration may have another scale, norms of queries and
+    keys before the encoding, and a cap of the logits.
 
-    The layer has parameters of `encoding`, chained with the shared encoding of the context.
+    The layer has its own parameters of `encoding`, which is chained with the shared encoding of the
+    context.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -285,7 +286,7 @@ class MultiHeadAttention(_Attention):
         k = bound.encoding.key(bound.params, k, positions)
         return {"k": k, "v": _split(self.value(x), width)}
 
-    def _expanded(self, keys_values: LayerCache) -> tuple[Array, Array]:
+    def _keys_and_values(self, keys_values: LayerCache) -> tuple[Array, Array]:
         return keys_values["k"], keys_values["v"]
 
     def _queries(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> Array:
@@ -295,13 +296,14 @@ class MultiHeadAttention(_Attention):
 
 
 class LatentAttention(_Attention):
-    """Multi-head latent attention: keys and values from one narrow vector a token.
+    """Multi-head latent attention: keys and values from one narrow vector per token.
 
-    DeepSeek-AI (2024), Eq. (9) to (19): c = norm(x W_DKV); keys [c W_UK, key(x W_KR)], whose
-    rotary part all heads share; queries likewise; values c W_UV; logits q·k/√(head_dim +
-    rotary_dim). The encoding's `query` and `key` act on the rotary part alone, its `bias` on whole
-    queries and keys. A cache keeps c and the encoded rotary key: key_value_rank + rotary_dim
-    numbers a token. Each layer has parameters of `encoding`; `config.latent` has the sizes.
+    DeepSeek-AI (2024), Eq. (9) to (19). With c = norm(x W_DKV), keys are [c W_UK, key(x W_KR)];
+    all heads share the rotary part. Queries have the same two parts. Values are c W_UV, and logits
+    q·k/√(head_dim + rotary_dim). The encoding's `query` and `key` act on the rotary part alone, its
+    `bias` on full queries and keys. A cache keeps c and the encoded rotary key, key_value_rank +
+    rotary_dim numbers per token. Each layer has its own parameters of `encoding`; `config.latent`
+    has the sizes.
 
     >>> from flax import nnx
     >>> latent = jaxpe.nn.LatentSizes(key_value_rank=6, rotary_dim=2)
@@ -351,7 +353,7 @@ class LatentAttention(_Attention):
             "rotary": bound.encoding.key(bound.params, rotary, positions),
         }
 
-    def _expanded(self, keys_values: LayerCache) -> tuple[Array, Array]:
+    def _keys_and_values(self, keys_values: LayerCache) -> tuple[Array, Array]:
         latent = keys_values["latent"][..., 0, :]
         content = _split(self.key(latent), self.config.head_width)
         shared = repeat_heads(keys_values["rotary"], self.config.num_heads)
@@ -380,14 +382,14 @@ def encoding_parameters(
 ) -> nnx.Param:
     """Initialised parameters of an encoding as one `nnx.Param`, of the dtype of `config`."""
     if not isinstance(encoding, Encoding):
-        raise ValueError(f"encoding={encoding!r}: pass one that is made, as jaxpe.rope(head_dim=4)")
+        raise ValueError(f"encoding={encoding!r}: pass an encoding, such as jaxpe.rope(head_dim=4)")
 
     def cast(leaf):
         leaf = jnp.asarray(leaf)
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise ValueError(
-                f"the encoding has parameters of {leaf.dtype}, which no gradient takes: close over "
-                "them in its hooks"
+                f"the encoding has parameters of {leaf.dtype}, which have no gradient: close over "
+                "them in its hooks instead"
             )
         return leaf.astype(config.param_dtype)
 
@@ -395,7 +397,7 @@ def encoding_parameters(
 
 
 def chain_bound(*encodings: BoundEncoding) -> BoundEncoding:
-    """Several encodings with their parameters as one."""
+    """Chain of encodings with their parameters."""
     parts = [part for part in encodings if part.encoding != identity()]
     if len(parts) == 1:
         return parts[0]
@@ -410,15 +412,15 @@ def _encoding_context(
         return None, None
     if source.shape[:-1] != x.shape[:-1]:
         raise ValueError(
-            f"the encoding depends on the hidden states of one row of tokens, but queries are of "
-            f"{x.shape[:-1]} and keys of {source.shape[:-1]} tokens: give cross-attention another"
+            f"the encoding depends on the hidden states of one row of tokens, but queries have "
+            f"shape {x.shape[:-1]} and keys {source.shape[:-1]}: use another for cross-attention"
         )
     rows = context.rows if cache is None else context.rows._replace(carry=cache["carry"])
     return bound.encoding.context(bound.params, x, context.q_positions, rows)
 
 
 class _Mixture(NamedTuple):
-    """Encoded heads, and how they are mixed into outputs `[..., n_q, heads, head_dim]`."""
+    """Encoded queries, keys and values, to be mixed into outputs `[..., n_q, heads, head_dim]`."""
 
     config: TransformerConfig
     bound: BoundEncoding
@@ -436,8 +438,8 @@ class _Mixture(NamedTuple):
         allowed = encoded_mask(*bound, heads.q, heads.k, context.mask, **self.positions)
         mixture = self._replace(bound=bound, context=context._replace(mask=allowed))
         drops = self.key is not None and config.attention_dropout > 0
-        # The fused paths take no values wider than keys, compute float64 logits in float32, and do
-        # not support float16 on a CPU.
+        # The fused implementations need values no wider than keys, compute float64 logits in
+        # float32, and do not support float16 on CPUs.
         unfit = heads.v.shape[-1] > heads.k.shape[-1] or heads.q.dtype == jnp.float64
         unfit |= heads.q.dtype == jnp.float16 and config.attention == "xla"
         unfit |= config.attention_cap is not None
@@ -468,13 +470,13 @@ class _Mixture(NamedTuple):
         options: Any = {"scale": self.scale, "implementation": self.config.attention}
         with jax.numpy_dtype_promotion("standard"):  # it mixes 16-bit numbers and float32
             out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
-        if mask is not None:  # a query without keys would attend to all
+        if mask is not None:  # a query whose keys are all masked would attend to all
             out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
         return Attended(out[..., :width].reshape(*lead, *out.shape[-3:-1], width))
 
 
 def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:
-    """`[..., heads, n_q, n_k]` with one axis in front, as the fused path takes it."""
+    """Array `[..., heads, n_q, n_k]` with one leading axis, for the fused implementations."""
     x = expand_rank(x, len(lead) + 3)
     if len(lead) == 1:
         return x
@@ -484,11 +486,11 @@ def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:
 
 
 def _split(x: Array, width: int) -> Array:
-    """Heads of this width, `[..., heads, width]`."""
+    """Split features into heads, `[..., heads, width]`."""
     return x.reshape(*x.shape[:-1], x.shape[-1] // width, width)
 
 
-def _appended(
+def _updated_cache(
     cache: LayerCache,
     new: LayerCache,
     context: Any,
@@ -497,7 +499,7 @@ def _appended(
     *,
     axis: int,
 ) -> LayerCache:
-    """The cache with new entries `[..., n_q, *]`, n_q being that axis, in its slots from `slot`."""
+    """Cache with new entries written along an axis, from `slot` on."""
 
     def put(old: Array, entry: Array) -> Array:
         return lax.dynamic_update_slice_in_dim(old, entry.astype(old.dtype), slot, axis)
@@ -511,10 +513,10 @@ def _appended(
     return updated | {"carry": cast}
 
 
-def _finished(
+def _projected_heads(
     output: Callable[[Array], Array], mixed: Attended, gates: Gates | None, cache: LayerCache | None
 ) -> Attended:
-    """Heads through their gates and the output projection."""
+    """Output projection of heads, after their gates."""
     out = mixed.output
     if gates is not None:
         share = expand_rank(jnp.asarray(gates.open, out.dtype)[..., None], out.ndim)

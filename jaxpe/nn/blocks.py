@@ -18,7 +18,7 @@ from jaxpe.nn.layers import activation, dense, dropout, is_gated, norm
 
 
 class FeedForward(nnx.Module):
-    """down(f(up(x))), or down(f(gate(x))·up(x)) where gated (Shazeer 2020)."""
+    """Feed-forward layer: down(f(up(x))), or gated down(f(gate(x))·up(x)) (Shazeer 2020)."""
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
         self.activation = config.activation
@@ -29,7 +29,7 @@ class FeedForward(nnx.Module):
         self.down = make(hidden, dim)
 
     def __call__(self, x: Float[ArrayLike, "... dim"]) -> Float[Array, "... dim"]:
-        """Hidden states of each token, transformed alone."""
+        """Transformed hidden states; tokens do not interact."""
         x, nonlinear = jnp.asarray(x), activation(self.activation)
         if self.gate is None:
             return self.down(nonlinear(self.up(x)))
@@ -41,8 +41,8 @@ class Block(nnx.Module):
 
     Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Both: x + norm(f(norm(x))). Parallel:
     x + attention(norm(x)) + mlp(norm(x)), with one norm or two. With `cross`, cross-attention
-    follows attention (Vaswani et al. 2017). The block has parameters of `encoding`, chained with
-    the shared encoding of the context.
+    follows attention (Vaswani et al. 2017). The block has its own parameters of `encoding`, which
+    is chained with the shared encoding of the context.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -96,10 +96,10 @@ class Block(nnx.Module):
             x: hidden states.
             context: positions, mask and encoding, also of cross-attention.
             cache: keys and values of earlier tokens.
-            source_keys_values: keys and values of the encoder's tokens for cross-attention, in
-                place of their hidden states in the context.
-            gates: factors of the heads.
-            dropout_key: switches dropout on.
+            source_keys_values: keys and values of the encoder's tokens for cross-attention; they
+                replace the hidden states in the context.
+            gates: gates of the heads.
+            dropout_key: random key that switches dropout on.
             first: whether this is the first layer, which may have no norm before attention.
         """
         x = jnp.asarray(x, self.config.dtype)
@@ -122,20 +122,20 @@ class Block(nnx.Module):
             gates=gates,
             dropout_key=keys[0],
         )
-        added = _normed(self.attention_output_norm, attended.output)
+        added = _optional_norm(self.attention_output_norm, attended.output)
         y = x + dropout(added, rate=rate, key=keys[1])
         y = self.attention_norm(y) if after else y
         if context.cross is not None:
-            y, crossed = self._crossed(y, context.cross, source_keys_values, keys[3:])
+            y, crossed = self._cross_attend(y, context.cross, source_keys_values, keys[3:])
             attended = attended._replace(cross=crossed)
         if self.mlp_norm is not None:
             source = y if self.config.residual == "sequential" else x
             hidden = y if after else self.mlp_norm(source)
-        added = _normed(self.mlp_output_norm, self.mlp(hidden))
+        added = _optional_norm(self.mlp_output_norm, self.mlp(hidden))
         y = y + dropout(added, rate=rate, key=keys[2])
-        return attended._replace(output=_normed(self.mlp_norm, y) if after else y)
+        return attended._replace(output=_optional_norm(self.mlp_norm, y) if after else y)
 
-    def _crossed(
+    def _cross_attend(
         self, x: Array, context: Context, source_keys_values: LayerCache | None, keys: Any
     ) -> tuple[Array, Attended]:
         """Hidden states after cross-attention and its residual, and its result."""
@@ -147,10 +147,10 @@ class Block(nnx.Module):
             source_keys_values=source_keys_values,
             dropout_key=keys[0],
         )
-        added = _normed(self.cross_output_norm, crossed.output)
+        added = _optional_norm(self.cross_output_norm, crossed.output)
         x = x + dropout(added, rate=self.config.dropout, key=keys[1])
         return self.cross_norm(x) if after else x, crossed
 
 
-def _normed(layer: Callable[[Array], Array] | None, x: Array) -> Array:
+def _optional_norm(layer: Callable[[Array], Array] | None, x: Array) -> Array:
     return x if layer is None else layer(x)

@@ -1,4 +1,4 @@
-"""Configuration of a transformer, hashable."""
+"""Hashable configuration of a transformer."""
 
 import dataclasses
 import math
@@ -24,10 +24,10 @@ class LatentSizes:
     """Widths of multi-head latent attention (DeepSeek-AI 2024, Section 2.1).
 
     Attributes:
-        key_value_rank: width of the compressed keys and values, which is what a cache keeps.
-        rotary_dim: width of the decoupled part that an encoding's `query` and `key` act on; one
-            key of it is shared by the heads.
-        query_rank: width of compressed queries; None leaves queries uncompressed.
+        key_value_rank: width of the compressed keys and values, which a cache keeps.
+        rotary_dim: width of the decoupled part that an encoding's `query` and `key` act on; all
+            heads share this part of the keys.
+        query_rank: width of compressed queries; None for no compression.
         value_dim: width of a head's values; the head width when None.
     """
 
@@ -45,51 +45,53 @@ class TransformerConfig:
     """Configuration of a transformer; the positional encoding is an argument of the model.
 
     Attributes:
-        vocab_size: token ids are below it.
+        vocab_size: number of token ids.
         dim: width of the embeddings and the residual stream.
-        num_layers: blocks.
-        num_heads: query heads.
+        num_layers: number of blocks.
+        num_heads: number of query heads.
         head_dim: width of a head; dim / num_heads when None. With `latent`, its part without
             position.
-        num_kv_heads: key and value heads; num_heads when None, fewer for grouped queries.
-        attention_scale: factor of q·k in the logits of attention; 1/√(width of a head) when None.
-        latent: sizes of latent attention, in place of plain keys and values.
-        hidden_dim: width inside the feed-forward layer; 4·dim when None.
+        num_kv_heads: number of key and value heads; num_heads when None, fewer for grouped queries.
+        attention_scale: factor of q·k in attention logits; 1/√(width of a head) when None.
+        latent: sizes of latent attention, which replaces plain keys and values.
+        hidden_dim: width of the feed-forward layer; 4·dim when None.
         activation: activation of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are
             gated.
         norm: LayerNorm, RMSNorm, or none, as in proofs on transformers.
         norm_position: "pre", x + f(norm(x)) with a last norm; "post", norm(x + f(x)); or "both",
             x + norm(f(norm(x))) with a last norm, as in Gemma 2.
-        residual: "sequential", the feed-forward layer after attention; "parallel", both of the same
-            x, x + attention(norm(x)) + mlp(norm(x)), as in GPT-NeoX; or "parallel_one_norm", where
-            they share the norm, as in GPT-J.
-        first_norm: whether the first layer has a norm before attention (ModernBERT has none).
-        norm_epsilon: added to variances.
-        embedding_norm: normalise embeddings; by default where norms come after (as BERT does).
-        use_bias: biases in dense layers and LayerNorms: True in all, False in none, or a tuple of
-            the parts that have them, "query_key_value", "attention_output", "feed_forward", "norm"
-            and "head".
-        query_key_norm: normalise each head's queries and keys before the encoding acts on them.
-        attention_cap: c of attention logits c·tanh(logits/c), with everything the encoding adds
-            and before the mask; not capped when None.
-        embedding_factor: factor of token embeddings at the input; a tied head has none.
-        token_types: kinds of token that have an embedding (BERT has 2), 0 for none.
-        tie_embeddings: the language-model head shares the token embeddings.
+        residual: "sequential", the feed-forward layer after attention; "parallel",
+            x + attention(norm(x)) + mlp(norm(x)), as in GPT-NeoX; or "parallel_one_norm", with one
+            norm for both, as in GPT-J.
+        first_norm: whether the first layer has a norm before attention; ModernBERT has none.
+        norm_epsilon: number added to variances in norms.
+        embedding_norm: whether embeddings are normalised; when None, if norm_position is "post", as
+            in BERT.
+        use_bias: biases in dense layers and LayerNorms: True for all, False for none, or the parts
+            with biases, among "query_key_value", "attention_output", "feed_forward", "norm" and
+            "head".
+        query_key_norm: whether each head's queries and keys are normalised before the encoding.
+        attention_cap: c of attention logits c·tanh(logits/c), with all terms of the encoding and
+            before the mask; no cap when None.
+        embedding_factor: factor of token embeddings at the input; it does not apply to a tied head.
+        token_types: number of token types with an embedding, 2 in BERT; 0 for none.
+        tie_embeddings: whether the language-model head shares the token embeddings.
         logit_scale: factor of the hidden states at the input of a language model's head.
-        logit_cap: c of a language model's logits c·tanh(logits/c); not capped when None.
+        logit_cap: c of a language model's logits c·tanh(logits/c); no cap when None.
         dropout: dropout rate of embeddings and sublayer outputs.
         attention_dropout: dropout rate of attention weights.
         init_scale: standard deviation of dense kernels.
         embedding_scale: standard deviation of token embeddings.
-        attention: implementation of attention. It is "transparent" where logits are traced or
-            weights dropped, for an encoding with a value term, and for float64. "cudnn" needs an
-            NVIDIA GPU and a 16-bit dtype.
+        attention: implementation of attention. "transparent" is always used for traced logits,
+            dropout of weights, encodings with a value term, and float64. "cudnn" needs an NVIDIA
+            GPU and a 16-bit dtype.
         dtype: dtype of the computation; parameters, positions, logits and softmax stay wider.
         param_dtype: dtype of the parameters.
-        scan: compile one block and loop over layers, which compiles faster than unrolled layers.
-        remat: recompute blocks in the backward pass to save memory.
-        keys_from: source of keys and values: "hidden", the layer's input, or "embeddings", what
-            entered the first layer, in every layer (as in the published code of arXiv:2505.13027).
+        scan: whether to compile one block and loop over layers, which compiles faster than unrolled
+            layers.
+        remat: whether to recompute blocks in the backward pass, to save memory.
+        keys_from: source of keys and values: "hidden", the layer's input; or "embeddings", the
+            first layer's input, as in the published code of arXiv:2505.13027.
 
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=100, dim=32, num_layers=2, num_heads=4)
     >>> config.head_width, config.hidden_width
@@ -151,12 +153,12 @@ class TransformerConfig:
 
     @property
     def key_heads(self) -> int:
-        """Heads of keys and values."""
+        """Number of key and value heads."""
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
 
     @property
     def hidden_width(self) -> int:
-        """Width inside the feed-forward layer."""
+        """Width of the feed-forward layer."""
         return 4 * self.dim if self.hidden_dim is None else self.hidden_dim
 
     def has_bias(self, part: Biased) -> bool:
@@ -179,7 +181,7 @@ class TransformerConfig:
         _check_positive(self, [*sizes, "head_dim", "num_kv_heads", "hidden_dim"])
         if self.token_types:
             _check_positive(self, ["token_types"])
-        if not 0 < self.norm_epsilon < math.inf:  # which NaN is not
+        if not 0 < self.norm_epsilon < math.inf:  # also refuses NaN
             raise ValueError(f"norm_epsilon is {self.norm_epsilon}; pass a positive number")
         positive = ("attention_scale", "logit_scale", "attention_cap", "logit_cap")
         for name in (*positive, "embedding_factor"):
@@ -200,9 +202,9 @@ class TransformerConfig:
                 "pass a num_kv_heads that divides num_heads"
             )
         if self.latent is not None and self.num_kv_heads is not None:
-            raise ValueError("latent attention has no key heads of its own: leave out num_kv_heads")
+            raise ValueError("latent attention has no separate key heads: leave out num_kv_heads")
         if self.latent is not None and self.query_key_norm:
-            raise ValueError("latent attention has norms of its own: leave out query_key_norm")
+            raise ValueError("latent attention has its own norms: leave out query_key_norm")
 
     def _check_choices(self) -> None:
         for name, allowed in (

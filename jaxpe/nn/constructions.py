@@ -1,4 +1,4 @@
-"""Transformers with the weights of a proof."""
+"""Transformers with constructed weights, as in a proof."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from jaxpe.encodings.base import check_sizes, compute_dtype
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.transformer import Decoder, Transformer
 
-# Rows of the residual stream that the proofs take, from 0: 1, whether <bos>, the position.
+# Entries of the residual stream that the proofs use: 1, whether <bos>, the position, content.
 _ONE, _BOS, _POSITION, _CONTENT = 0, 1, 2, 3
 
 
@@ -30,33 +30,34 @@ def nope_decoder(
     dtype: Any = jnp.float32,
     param_dtype: Any = jnp.float32,
 ) -> Decoder:
-    """A decoder without positional encoding whose weights compute absolute positions.
+    """Decoder without positional encoding whose weights compute absolute positions.
 
     Appendix C of Kazemnejad et al. (2023), for rows that start with <bos>. Token embeddings are
     1, whether <bos>, 0, and random content. In the first layer, head 1 has equal keys and writes
-    the weight of <bos>, u = 1/t, to the third row (Eq. 18, 19); the feed-forward layer adds what
-    turns it into t = 1 … length:
+    the weight of <bos>, u = 1/t, to the third entry (Eq. 18, 19). The feed-forward layer converts
+    it to t = 1 … length:
 
         t = u + 3 relu(1 − u) + Σ_{k=2}^{length−1} 2k relu(1/k − u)  at u = 1/t,
 
-    whose terms are all positive, so that none cancels. Later layers have W_Q and W_K of Eq. (28)
-    and (29) in every head, so that their logits are content − (t − i) (W_Q is times √head_dim,
-    which attention divides by; (29) is printed as W_V). All other weights are random and act on the
-    content rows alone. No norms, no biases, ReLU. Later positions come out too small.
+    All terms are positive, so there is no cancellation. Later layers have W_Q and W_K of Eq. (28)
+    and (29) in every head, so their logits are content − (t − i). W_Q has an additional factor
+    √head_dim, which attention divides by; (29) is printed as W_V. All other weights are random, and
+    act on the content entries alone. The model has ReLU, no norms and no biases. Positions beyond
+    `length` are too small.
 
     Args:
         vocab_size, num_layers, num_heads, dtype, param_dtype: fields of `TransformerConfig`; the
-            second theorem is about the second layer on.
+            second theorem needs at least two layers.
         dim: width of the residual stream, at least 3.
-        length: positions that come out exactly; the feed-forward layers are length − 1 wide.
+        length: number of exact positions; feed-forward layers have width length − 1.
         key: random key of the weights.
         bos: id of <bos>.
         head_dim: width of a head, at least 2; dim / num_heads when None.
-        scale: factor on the random weights, which have variance 1/dim; with 0 the logits of later
+        scale: factor on the random weights, which have variance 1/dim; with 0, the logits of later
             layers are ALiBi's with slope 1.
 
     Raises:
-        ValueError: where dim or a head is too narrow, or `bos` is no id.
+        ValueError: `dim` or heads that are too narrow, or a `bos` out of range.
 
     >>> sizes = dict(vocab_size=9, dim=4, num_layers=1, num_heads=1, length=5)
     >>> def hidden(key, ids):
@@ -84,20 +85,20 @@ def nope_decoder(
     _check_room(config, bos)
     decoder = Decoder(config, rngs=nnx.Rngs(key))
     _set(decoder.tokens.embedding, lambda table: _embeddings(table, bos))
-    _restrict_to_content(decoder)
-    _count_by_attention(decoder)
-    _turn_into_positions(decoder, length)
-    _compare_positions(decoder)
+    _mask_content_rows(decoder)
+    _set_counting_head(decoder)
+    _set_position_kinks(decoder, length)
+    _set_position_differences(decoder)
     return decoder
 
 
 def content_logits(
     decoder: Transformer, hidden_states: Float[Array, "layers1 *batch n dim"]
 ) -> Float[Array, "later *batch heads n n"]:
-    """Content logits f_cnt of Eq. (37): all entries of queries and keys but the first two.
+    """Content logits f_cnt of Eq. (37), without the first two entries of queries and keys.
 
-    For every layer of `nope_decoder` but the first, from the hidden states of its trace, in float32
-    or wider.
+    For every layer of `nope_decoder` except the first, from traced hidden states, in float32 or
+    wider.
 
     >>> sizes = dict(vocab_size=9, dim=4, num_layers=2, num_heads=1, length=4)
     >>> def without_content(key, ids):
@@ -123,25 +124,25 @@ def content_logits(
 
 
 def _embeddings(table: Array, bos: int) -> Array:
-    """Eq. (17): 1, whether <bos>, 0, and the random content."""
+    """Token embeddings of Eq. (17): 1, whether <bos>, 0, and random content."""
     is_bos = (jnp.arange(len(table)) == bos).astype(table.dtype)
     return table.at[:, _ONE].set(1).at[:, _BOS].set(is_bos).at[:, _POSITION].set(0)
 
 
-def _restrict_to_content(decoder: Decoder) -> None:
-    """Random weights read and write the content rows alone."""
+def _mask_content_rows(decoder: Decoder) -> None:
+    """Restrict the random weights to read and write content entries alone."""
     attention, mlp = decoder.layers.attention, decoder.layers.mlp
     for reads in (attention.query, attention.key, attention.value, mlp.up):
         _set(reads.kernel, lambda W: W.at[:, :_CONTENT].set(0))
     for writes in (attention.output, mlp.down):
         _set(writes.kernel, lambda W: W.at[..., :_CONTENT].set(0))
-    # The number of terms in the sum is the width, which initialisation does not account for.
+    # The sum has as many terms as the hidden width, which the initialisation does not account for.
     shrink = (decoder.config.dim / decoder.config.hidden_width) ** 0.5
     _set(mlp.down.kernel, lambda W: W * jnp.asarray(min(shrink, 1.0), W.dtype))
 
 
-def _count_by_attention(decoder: Decoder) -> None:
-    """Eq. (18) and (19): head 1 of the first layer weighs all keys alike, and <bos> is worth 1."""
+def _set_counting_head(decoder: Decoder) -> None:
+    """Set head 1 of the first layer to Eq. (18), (19): equal weights of keys; <bos> has value 1."""
     attention, width = decoder.layers.attention, decoder.config.head_width
     head = slice(0, width)
     _set(attention.key.kernel, lambda W: W.at[0, :, head].set(0).at[0, _ONE, head].set(1))
@@ -149,12 +150,15 @@ def _count_by_attention(decoder: Decoder) -> None:
     _set(attention.output.kernel, lambda W: W.at[0, head].set(0).at[0, 0, _POSITION].set(1))
 
 
-def _turn_into_positions(decoder: Decoder, length: int) -> None:
-    """t − u at u = 1/t, by kinks at 1/k: between 1/(k + 1) and 1/k the slope is −k(k + 1) − 1."""
+def _set_position_kinks(decoder: Decoder, length: int) -> None:
+    """Set the first feed-forward layer to t − u at u = 1/t, as a sum of kinks at 1/k.
+
+    Between 1/(k + 1) and 1/k the slope is −k(k + 1) − 1.
+    """
     mlp = decoder.layers.mlp
     k = np.arange(1, max(length, 2))
     up, down = 1 / k, 2.0 * k
-    down[0] = 3.0 if length > 1 else 0.0  # 2 relu(1 − u), and 1 − u for what the sum starts from
+    down[0] = 3.0 if length > 1 else 0.0  # 2 relu(1 − u) of the sum, and 1 − u = relu(1 − u)
 
     def kinks(W: Array) -> Array:
         rows = W.at[0].set(0).at[0, _ONE].set(jnp.asarray(up, W.dtype))
@@ -167,13 +171,13 @@ def _turn_into_positions(decoder: Decoder, length: int) -> None:
     _set(mlp.down.kernel, sums)
 
 
-def _compare_positions(decoder: Decoder) -> None:
-    """Eq. (28) and (29), in every head of every layer but the first."""
+def _set_position_differences(decoder: Decoder) -> None:
+    """Set queries and keys of Eq. (28), (29) in every head of every layer except the first."""
     attention = decoder.layers.attention
     root = decoder.config.head_width**0.5
-    rows_of_query = ((_ONE, root), (_POSITION, -root))
-    rows_of_key = ((_POSITION, 1.0), (_ONE, 1.0))
-    for projection, rows in ((attention.query, rows_of_query), (attention.key, rows_of_key)):
+    query_rows = ((_ONE, root), (_POSITION, -root))
+    key_rows = ((_POSITION, 1.0), (_ONE, 1.0))
+    for projection, rows in ((attention.query, query_rows), (attention.key, key_rows)):
 
         def read(W: Array, rows=rows) -> Array:
             by_head = W.reshape(*W.shape[:2], *_heads(decoder))
@@ -195,8 +199,8 @@ def _set(param: nnx.Param, change: Any) -> None:
 def _check_room(config: TransformerConfig, bos: int) -> None:
     if config.dim < _CONTENT or config.head_width < 2:
         raise ValueError(
-            f"dim={config.dim} and heads {config.head_width} wide leave no room for what the "
-            "proofs take: pass at least dim=3 and head_dim=2"
+            f"dim={config.dim} and heads of width {config.head_width} are too narrow for the "
+            "proofs: pass at least dim=3 and head_dim=2"
         )
     if not 0 <= bos < config.vocab_size:
-        raise ValueError(f"bos={bos} is no id: pass one from 0 to {config.vocab_size - 1}")
+        raise ValueError(f"bos={bos} is out of range: pass 0 to {config.vocab_size - 1}")

@@ -1,4 +1,4 @@
-"""Cross-attention to the tokens of an encoder, and the mask of those that a query may see."""
+"""Cross-attention to the tokens of an encoder: memory, checks and mask."""
 
 from typing import Any, NamedTuple
 
@@ -17,11 +17,11 @@ class Memory(NamedTuple):
     """Tokens of an encoder for the cross-attention of a decoder.
 
     Attributes:
-        hidden: hidden states `[..., m, dim]`; None where `layers` takes their place.
+        hidden: hidden states `[..., m, dim]`; None if `layers` replaces them.
         positions: `[..., m]`; the index in the row when None.
         mask: `[..., m]`, false on padding; None without padding.
-        segments: `[..., m]`, of packed documents: tokens of the decoder attend to tokens of the
-            same segment. None for rows of one document.
+        segments: `[..., m]`, segments of packed documents: tokens of the decoder attend to tokens
+            of their own segment. None for rows with one document.
         layers: keys and values in every layer, from `Decoder.cache_memory`.
     """
 
@@ -33,19 +33,19 @@ class Memory(NamedTuple):
 
 
 def checked_cross(encoding: Encoding | LayerPattern | None) -> Encoding | None:
-    """An encoding of cross-attention, refused if it embeds or depends on hidden states of a row.
+    """Check an encoding of cross-attention: it may not embed, or depend on hidden states.
 
-    Sums of gates or a recurrence over keys are not defined between two rows.
+    Sums of gates, or a recurrence over keys, are not defined between two rows.
     """
     if encoding is None:
         return None
     if not isinstance(encoding, Encoding):
         raise ValueError(
-            f"cross_encoding is a {type(encoding).__name__}: pass one encoding for all layers, as "
-            "jaxpe.rope(head_dim=4), or jaxpe.identity() for none"
+            f"cross_encoding is a {type(encoding).__name__}: pass one encoding for all layers, "
+            "such as jaxpe.rope(head_dim=4), or jaxpe.identity() for none"
         )
     for hook, why in (
-        ("embed", "acts on embeddings, which enter before the first layer: pass it as encoding"),
+        ("embed", "acts on embeddings, which exist before the first layer: pass it as encoding"),
         ("context", "depends on the hidden states of one row of tokens: pass another"),
     ):
         if encoding.defines(hook):
@@ -56,7 +56,7 @@ def checked_cross(encoding: Encoding | LayerPattern | None) -> Encoding | None:
 def checked_memory(
     memory: Memory, config: TransformerConfig, shape: tuple[int, ...], segments: Any
 ) -> Memory:
-    """The memory with positions, refused unless it fits the ids of the decoder."""
+    """Memory with positions; raises `ValueError` unless it fits the ids of the decoder."""
     if memory.layers is None:
         if memory.hidden is None:
             raise ValueError("memory has neither hidden states nor keys and values: pass one")
@@ -73,7 +73,9 @@ def checked_memory(
             memory = memory._replace(positions=jnp.arange(tokens[-1], dtype=jnp.int32))
     if (segments is None) != (memory.segments is None):
         lacks = "memory" if memory.segments is None else "decoder"
-        raise ValueError(f"rows are packed on one side: pass segments of the {lacks} too, or none")
+        raise ValueError(
+            f"only one side has packed rows: also pass segments of the {lacks}, or none"
+        )
     return memory
 
 

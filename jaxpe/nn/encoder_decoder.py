@@ -18,7 +18,7 @@ class EncoderDecoderOutput(NamedTuple):
 
     Attributes:
         encoder: output of the encoder.
-        decoder: output of the decoder, with the attention between them where traced.
+        decoder: output of the decoder, with traced cross-attention.
     """
 
     encoder: TransformerOutput
@@ -31,19 +31,19 @@ class EncoderDecoderOutput(NamedTuple):
 
 
 class EncoderDecoder(nnx.Module):
-    """An encoder, and a decoder that attends to it (Vaswani et al. 2017, Section 3.1).
+    """Encoder–decoder: a decoder that attends to an encoder (Vaswani et al. 2017, Section 3.1).
 
-    Each side has a configuration, an encoding and positions of its own; the decoder's
-    `cross_encoding` acts between them.
+    Each side has its own configuration, encoding and positions; the decoder's `cross_encoding` acts
+    between them.
 
     Args:
-        encoder: the encoder.
-        decoder: a decoder built with `cross_encoding`, of the encoder's width.
-        share_embeddings: both sides have one table of embeddings, as in T5. The model then has a
-            copy of the decoder without a table.
+        encoder: encoder side.
+        decoder: decoder side, built with `cross_encoding` and the encoder's width.
+        share_embeddings: whether both sides share one table of embeddings, as in T5. The model then
+            has a copy of the decoder without a table.
 
     Raises:
-        ValueError: a decoder without cross-attention, or sizes that do not go together.
+        ValueError: a decoder without cross-attention, or sizes that contradict each other.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
@@ -83,13 +83,13 @@ class EncoderDecoder(nnx.Module):
         Args:
             ids: token ids of the encoder.
             decoder_ids: token ids of the decoder.
-            mask: `[..., m]`, false on padding of the encoder, at which neither side looks.
-            positions: `[..., m]`, of the encoder's tokens on its own side and in cross-attention;
-                the index in the row when None.
-            segments: of packed documents; tokens of the decoder attend to tokens of the encoder in
-                the same segment. Packed rows need them on both sides.
+            mask: `[..., m]`, false on padding of the encoder, which neither side attends to.
+            positions: `[..., m]`, positions of the encoder's tokens in self-attention and
+                cross-attention; the index in the row when None.
+            segments: segments of packed documents; tokens of the decoder attend to encoder tokens
+                of their own segment. Packed rows need segments on both sides.
             decoder_mask, decoder_positions, decoder_segments: these arguments for the decoder.
-            dropout_key: switches dropout on.
+            dropout_key: random key that switches dropout on.
             trace: also return hidden states, attention logits and weights.
         """
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
@@ -125,10 +125,10 @@ class EncoderDecoder(nnx.Module):
     def decode(
         self, ids: Int[ArrayLike, "... n"], *, cache: Cache | None = None, **options: Any
     ) -> TransformerOutput:
-        """The decoder's output, with the memory passed or cached; options are the `Decoder`'s."""
+        """Output of the decoder, with a passed or cached memory; options are the `Decoder`'s."""
         if self.decoder.tokens is None:
             ids = jnp.asarray(ids)
-            # Ids under the mask may be any numbers.
+            # Masked ids may be any numbers.
             valid = ids if options.get("mask") is None else jnp.where(options["mask"], ids, 0)
             options = {"vectors": self.encoder.token_embeddings(valid), **options}
         return self.decoder(ids, cache=cache, **options)
@@ -144,9 +144,11 @@ def _check_sides(encoder: Transformer, decoder: Decoder, share_embeddings: bool)
         )
     one, other = encoder.config, decoder.config
     if one.dim != other.dim:
-        raise ValueError(f"the encoder has dim={one.dim} and the decoder {other.dim}: pass one")
+        raise ValueError(
+            f"the encoder has dim={one.dim}, but the decoder {other.dim}: pass equal widths"
+        )
     if share_embeddings and one.vocab_size != other.vocab_size:
         raise ValueError(
-            f"vocabularies of {one.vocab_size} and {other.vocab_size} share no embeddings: pass "
-            "share_embeddings=False"
+            f"vocabularies of {one.vocab_size} and {other.vocab_size} tokens cannot share "
+            "embeddings: pass share_embeddings=False"
         )

@@ -12,14 +12,14 @@ Params = Any
 
 
 def initialised(make: Callable[[nnx.Rngs], nnx.Module], *, seed: int) -> Any:
-    """The model `make(nnx.Rngs(seed))`, with all parameters initialised in one `jax.jit`.
+    """Model `make(nnx.Rngs(seed))`, with all parameters initialised in one `jax.jit`.
 
-    Eager Flax compiles several programs for each shape of a parameter. In one program products are
-    rounded once less, so weights differ in the last digit.
+    Eager Flax compiles several programs for each shape of a parameter. In a single program,
+    products are rounded one time less, so weights differ in the last digit.
 
     Args:
         make: function from random streams to the model. Its encodings may not close over arrays
-            that it computes, which are tracers inside `jit`.
+            that it computes, since these are tracers.
         seed: random seed, in [0, 2**32).
 
     >>> from flax import nnx
@@ -55,9 +55,10 @@ def parameter_count(params: Params) -> int:
 def functionalize(
     model: nnx.Module, method: Callable[..., Any] | None = None
 ) -> tuple[Callable[..., Any], Params]:
-    """A model as `(apply, params)`, where `apply(params, *args, **options)` calls it.
+    """Split a model into `(apply, params)`, where `apply(params, *args, **options)` calls it.
 
-    All its state must be `nnx.Param`. A `method` `(model, *args, **options)` replaces the call.
+    All state of the model must be `nnx.Param`. A `method` `(model, *args, **options)` replaces the
+    call.
 
     >>> from flax import nnx
     >>> apply, params = jaxpe.nn.functionalize(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))

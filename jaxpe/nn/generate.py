@@ -1,4 +1,4 @@
-"""Generation: one token after another through the cache of a decoder."""
+"""Autoregressive generation with a cache."""
 
 import functools
 from typing import Any, NamedTuple
@@ -45,25 +45,25 @@ def generate(
     top_p: float | None = None,
     end_id: int | None = None,
 ) -> Int32[Array, "batch steps"]:
-    """Generated tokens, `[batch, steps]`, after prompts or as their translation.
+    """Generate tokens `[batch, steps]` after prompts, or as their translation.
 
-    Compiled once for each model, shape and setting. A token is −1 where logits are not finite, as
-    at positions beyond a learned table inside `jit`.
+    Compiles once for each model, shape and setting. If logits are not finite, the token is −1, as
+    for positions beyond a learned table inside `jit`.
 
     Args:
-        model: a language model; an encoder–decoder reads the prompts with its encoder.
-        prompt: token ids, one or more a row.
-        steps: tokens to generate, at least 1.
-        start_id: first token of the decoder of an encoder–decoder; it is not returned.
+        model: language model; an encoder–decoder reads the prompts with its encoder.
+        prompt: token ids, at least one per row.
+        steps: number of tokens to generate, at least 1.
+        start_id: first token of an encoder–decoder's decoder; it is not returned.
         mask: `[batch, n]`, false on padding on either side; positions count valid tokens.
         key: random key, for a temperature above 0.
-        temperature: 0 takes the likeliest token, 1 samples from the model's distribution.
-        top_k: sample among this many likeliest tokens.
-        top_p: sample among the fewest tokens with this total probability.
-        end_id: a row repeats this token once it is generated.
+        temperature: temperature of sampling; 0 selects the likeliest token.
+        top_k: number of likeliest tokens to sample from.
+        top_p: total probability of the likeliest tokens to sample from.
+        end_id: end token; a row repeats it once it is generated.
 
     Raises:
-        ValueError: for settings that do not go together, and for more positions than a table has.
+        ValueError: settings that contradict each other, or more positions than a table has.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -105,54 +105,54 @@ def _generate(
     n = prompt.shape[1]
     cache = decoder.empty_cache(batch=batch, slots=n + steps, memory=memory)
     first = read(prompt, mask=valid, positions=positions, cache=cache)
-    # The last valid token of each row, also where padding follows it.
+    # Index of the last valid token of each row, which padding may follow.
     last = n - 1 - jnp.argmax(valid[:, ::-1], axis=1)
     logits = jnp.take_along_axis(first.logits, last[:, None, None], axis=1)[:, 0]
     keys = None if key is None else jax.random.split(key, steps)
 
     def step(state, key):
         position = state.position + 1
-        # After a token of −1 the row stays at −1, since NaN stays in the cache.
+        # After −1 all tokens of the row are −1, since the cache contains NaN.
         ids = jnp.maximum(state.token, 0)[:, None]
         out = read(ids, positions=position[:, None], cache=state.cache)
-        token = _chosen(out.logits[:, 0], key, sampling)
-        token, ended = _after_end(token, state.ended, end_id)
+        token = _next_token(out.logits[:, 0], key, sampling)
+        token, ended = _end_tokens(token, state.ended, end_id)
         return _Step(out.transformer.cache, token, position, ended), token
 
-    token = _chosen(logits, None if keys is None else keys[0], sampling)
-    token, ended = _after_end(token, jnp.zeros(batch, bool), end_id)
+    token = _next_token(logits, None if keys is None else keys[0], sampling)
+    token, ended = _end_tokens(token, jnp.zeros(batch, bool), end_id)
     start = _Step(first.transformer.cache, token, jnp.max(positions, axis=1), ended)
     _, rest = lax.scan(step, start, None if keys is None else keys[1:], steps - 1)
     return jnp.concatenate([token[None], rest]).T
 
 
-def _chosen(logits: Array, key: Array | None, sampling: _Sampling) -> Array:
-    """A token of each row, −1 where its logits are not finite."""
+def _next_token(logits: Array, key: Array | None, sampling: _Sampling) -> Array:
+    """Next token of each row, −1 if its logits are not finite."""
     finite = jnp.all(jnp.isfinite(logits), axis=-1)
     if key is not None and sampling.temperature > 0:
-        logits = _narrowed(logits / jnp.asarray(sampling.temperature, logits.dtype), sampling)
+        logits = _top_logits(logits / jnp.asarray(sampling.temperature, logits.dtype), sampling)
         token = jax.random.categorical(key, logits, axis=-1)
     else:
         token = jnp.argmax(logits, axis=-1)
     return jnp.where(finite, token.astype(jnp.int32), -1)
 
 
-def _narrowed(logits: Array, sampling: _Sampling) -> Array:
-    """Logits of the tokens that may be sampled, −∞ for the others."""
+def _top_logits(logits: Array, sampling: _Sampling) -> Array:
+    """Logits of the tokens to sample from, by top_k and top_p; −∞ for the others."""
     if sampling.top_k is not None:
         least = lax.top_k(logits, sampling.top_k)[0][..., -1:]
         logits = jnp.where(logits >= least, logits, -jnp.inf)
     if sampling.top_p is not None:
         ordered = jnp.sort(logits, axis=-1, descending=True)
         chance = jax.nn.softmax(ordered, axis=-1)
-        before = jnp.cumsum(chance, axis=-1) - chance  # of all likelier ones: 0 for the first
+        before = jnp.cumsum(chance, axis=-1) - chance  # total probability of likelier tokens
         least = jnp.min(jnp.where(before < sampling.top_p, ordered, jnp.inf), axis=-1)
         logits = jnp.where(logits >= least[..., None], logits, -jnp.inf)
     return logits
 
 
-def _after_end(token: Array, ended: Array, end_id: int | None) -> tuple[Array, Array]:
-    """Rows that have ended go on with the end token."""
+def _end_tokens(token: Array, ended: Array, end_id: int | None) -> tuple[Array, Array]:
+    """Next tokens, with the end token in ended rows, and whether each row has ended."""
     if end_id is None:
         return token, ended
     end = jnp.asarray(end_id, token.dtype)
@@ -170,7 +170,7 @@ def _check(
 ) -> None:
     temperature, top_k, top_p = sampling
     if not isinstance(model, CausalLM | Seq2SeqLM):
-        raise ValueError(f"{type(model).__name__} does not generate: pass a CausalLM or Seq2SeqLM")
+        raise ValueError(f"{type(model).__name__} cannot generate: pass a CausalLM or Seq2SeqLM")
     vocab_size = _decoder(model).config.vocab_size
     _check_start(model, start_id, vocab_size)
     if prompt.ndim != 2 or not prompt.shape[-1]:
@@ -203,21 +203,21 @@ def _check_start(model: Any, start_id: int | None, vocab_size: int) -> None:
     if start_id is None:
         raise ValueError("a Seq2SeqLM needs its decoder's first token: pass start_id, as 0 for T5")
     if not 0 <= start_id < vocab_size:
-        raise ValueError(f"start_id is {start_id}; pass 0 to {vocab_size - 1}, of the vocabulary")
+        raise ValueError(f"start_id is {start_id}; pass an id from 0 to {vocab_size - 1}")
 
 
 def _check_last_position(model: CausalLM | Seq2SeqLM, valid: Array, steps: int) -> None:
-    """Raise before generation where the encoding has too few positions."""
+    """Raise before generation if the encoding has too few positions."""
     if is_traced(valid):
         return
     longest = int(np.max(np.sum(np.asarray(valid), axis=-1), initial=1))
     if isinstance(model, Seq2SeqLM):
-        _embed_at(model.transformer.encoder, longest - 1)
+        _embed_position(model.transformer.encoder, longest - 1)
         longest = 1
-    _embed_at(_decoder(model), longest + steps - 2)
+    _embed_position(_decoder(model), longest + steps - 2)
 
 
-def _embed_at(transformer: Transformer, position: int) -> None:
+def _embed_position(transformer: Transformer, position: int) -> None:
     token = jax.ShapeDtypeStruct((1, transformer.config.dim), transformer.config.dtype)
     params = transformer.encoding_params.get_value()
     jax.eval_shape(lambda x: transformer.encoding.embed(params, x, np.array([position])), token)

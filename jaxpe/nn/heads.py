@@ -1,4 +1,4 @@
-"""Models with a head: a classifier, language models, a regression of numbers."""
+"""Heads on transformers: classifier, language models, regression."""
 
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -22,12 +22,10 @@ Pooling = Literal["first", "last", "mean", "mean_padded"]
 class HeadOutput(NamedTuple):
     """Output of a model with a head, and of its transformer.
 
-    Logits are of classes `[..., classes]`, or of tokens `[..., n, vocab]`, or a regression's
-    numbers `[..., n, outputs]`; float32 or wider.
-
     Attributes:
-        logits: output of the head.
-        transformer: output of the transformer, with its trace where one was asked for.
+        logits: logits of classes `[..., classes]` or tokens `[..., n, vocab]`, or numbers of a
+            regression `[..., n, outputs]`; float32 or wider.
+        transformer: output of the transformer, with any trace.
     """
 
     logits: Float[Array, "... classes"]
@@ -38,8 +36,7 @@ class Seq2SeqOutput(NamedTuple):
     """Output of a language model on an encoder–decoder.
 
     Attributes:
-        logits: logits of the token after each of the decoder's, `[..., n, vocab]`, float32 or
-            wider.
+        logits: logits of the decoder's next tokens, `[..., n, vocab]`, float32 or wider.
         encoder: output of the encoder.
         decoder: output of the decoder.
     """
@@ -50,15 +47,15 @@ class Seq2SeqOutput(NamedTuple):
 
 
 class Classifier(nnx.Module):
-    """Classifier of sequences, on their first token or a mean of tokens.
+    """Classifier of sequences, from their first or last token or a mean of tokens.
 
     Args:
-        encoder: the transformer below.
+        encoder: transformer under the head.
         num_classes: number of classes, the width of the logits.
         pooling: "first" token, as BERT's [CLS]; "last" unmasked token, for decoders; "mean" of
             unmasked tokens; or "mean_padded", the mean of all tokens with padding.
-        pooler: dense layer with tanh before the classes, as in BERT: a trained one, or True for a
-            new one.
+        pooler: dense layer with tanh before the output layer, as in BERT; True for a new one.
+        rngs: random streams of the initialisation, with another seed than the encoder's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -80,7 +77,9 @@ class Classifier(nnx.Module):
         config = encoder.config
         _check_pooling(pooling)
         if encoder.causal and pooling == "first":
-            raise ValueError("the first token of a decoder sees no other: pass 'last' or 'mean'")
+            raise ValueError(
+                "the first token of a decoder attends to itself alone: pass 'last' or 'mean'"
+            )
         self.encoder = encoder
         self.pooling = pooling
         if pooler is True:
@@ -109,7 +108,7 @@ class Classifier(nnx.Module):
 class MaskedLM(nnx.Module):
     """Masked language model with BERT's head: dense, activation, norm, tied embeddings.
 
-    The encoder needs tie_embeddings=True; `rngs` has another seed than the encoder's.
+    The encoder must have tie_embeddings=True; `rngs` should have another seed than the encoder's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -135,7 +134,7 @@ class MaskedLM(nnx.Module):
         return HeadOutput(self.head(below.hidden), below)
 
     def head(self, hidden: Float[ArrayLike, "... dim"]) -> Float[Array, "... vocab"]:
-        """Logits of hidden states, such as those of selected tokens alone."""
+        """Logits of hidden states, such as for selected tokens alone."""
         x = self.norm(activation(self.activation)(self.transform(jnp.asarray(hidden))))
         logits = read_out(self.encoder.tokens, x)
         bias = self.bias.get_value().astype(logits.dtype)
@@ -145,7 +144,7 @@ class MaskedLM(nnx.Module):
 class CausalLM(nnx.Module):
     """Causal language model: logits of the next token.
 
-    An untied output layer is initialised by `rngs`, with another seed than the decoder's.
+    `rngs` initialises an untied output layer; it should have another seed than the decoder's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -166,9 +165,9 @@ class CausalLM(nnx.Module):
         return HeadOutput(self.head(below.hidden), below)
 
     def head(self, hidden: Float[ArrayLike, "... dim"]) -> Float[Array, "... vocab"]:
-        """Logits of hidden states, such as those of selected tokens alone."""
+        """Logits of hidden states, such as for selected tokens alone."""
         layer = self.decoder.tokens if self.output is None else self.output
-        logits = read_out(layer, _scaled(self.decoder, jnp.asarray(hidden)))
+        logits = read_out(layer, _scaled_hidden(self.decoder, jnp.asarray(hidden)))
         return capped(logits, self.decoder.config.logit_cap)
 
 
@@ -176,9 +175,9 @@ class Seq2SeqLM(nnx.Module):
     """Language model on an encoder–decoder: logits of the decoder's next token.
 
     Args:
-        transformer: the encoder–decoder; the decoder's configuration says whether the output layer
-            is tied to its embeddings.
-        rngs: for an untied output layer.
+        transformer: encoder–decoder; the decoder's configuration determines whether the output
+            layer is tied to its embeddings.
+        rngs: random streams of an untied output layer.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -195,7 +194,7 @@ class Seq2SeqLM(nnx.Module):
         self.transformer = transformer
         tied, sizes = config.tie_embeddings, (config.dim, config.vocab_size)
         self.output = None if tied else dense(config, *sizes, rngs=rngs)
-        self.fields = ""  # of its config.json; a string is static and hashable
+        self.fields = ""  # fields of its config.json, as JSON: a string is static and hashable
 
     def __call__(
         self,
@@ -208,7 +207,7 @@ class Seq2SeqLM(nnx.Module):
         return Seq2SeqOutput(self._logits(below.decoder.hidden), *below)
 
     def decode(self, ids: Int[ArrayLike, "... n"], **options: Any) -> HeadOutput:
-        """Logits from the memory of a cache, as `EncoderDecoder.decode`."""
+        """Logits with the memory of a cache, as in `EncoderDecoder.decode`."""
         below = self.transformer.decode(ids, **options)
         return HeadOutput(self._logits(below.hidden), below)
 
@@ -216,18 +215,18 @@ class Seq2SeqLM(nnx.Module):
         encoder, decoder = self.transformer.encoder, self.transformer.decoder
         tokens = encoder.tokens if decoder.tokens is None else decoder.tokens
         layer = tokens if self.output is None else self.output
-        return capped(read_out(layer, _scaled(decoder, hidden)), decoder.config.logit_cap)
+        return capped(read_out(layer, _scaled_hidden(decoder, hidden)), decoder.config.logit_cap)
 
 
 class Regressor(nnx.Module):
-    """Regression of numbers for every token from numbers of every token.
+    """Regression from numbers to numbers at every token.
 
     Args:
-        transformer: transformer between two dense layers; its token embeddings are not read, so
+        transformer: transformer between two dense layers; its token embeddings are not used, so
             vocab_size=1 is enough.
-        inputs: number of inputs of a token.
-        outputs: number of outputs of a token.
-        rngs: random state, with another seed than the transformer's.
+        inputs: number of inputs per token.
+        outputs: number of outputs per token.
+        rngs: random streams of the initialisation, with another seed than the transformer's.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(
@@ -252,16 +251,16 @@ class Regressor(nnx.Module):
         return HeadOutput(read_out(self.output, below.hidden), below)
 
 
-def _scaled(transformer: Transformer, hidden: Array) -> Array:
+def _scaled_hidden(transformer: Transformer, hidden: Array) -> Array:
     """Hidden states times the logit scale of the configuration."""
     return hidden * jnp.asarray(transformer.config.logit_scale, hidden.dtype)
 
 
 def trunk(model: Any) -> Transformer:
-    """The transformer of a model, below its head if it has one.
+    """Transformer of a model, under its head if it has one.
 
     Raises:
-        InputError: for a model without a transformer of `jaxpe.nn`, or an encoder–decoder.
+        InputError: a model without a transformer of `jaxpe.nn`, or an encoder–decoder.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -280,8 +279,8 @@ def trunk(model: Any) -> Transformer:
         below = getattr(below, name, below)
     if not isinstance(below, Transformer):
         raise InputError(
-            f"{type(model).__name__} has no transformer of jaxpe.nn: pass one, or a classifier, "
-            "language model or regression on one"
+            f"{type(model).__name__} has no transformer of jaxpe.nn: pass a transformer, or a "
+            "classifier, language model or regression on one"
         )
     return below
 
@@ -292,9 +291,9 @@ def pooled(
     *,
     pooling: Pooling = "mean",
 ) -> Float[Array, "... dim"]:
-    """Vector of each sequence: its first token, its last unmasked token, or their mean.
+    """Pooled vector of each sequence: its first token, its last unmasked token, or a mean.
 
-    Without an unmasked token, the mean is 0 and the last token is the last of the row. Sums are
+    Without unmasked tokens, the mean is 0, and "last" is the last token of the row. Sums are
     float32 or wider.
 
     >>> jaxpe.nn.pooled(jnp.array([[1.0], [3.0], [9.0]]), np.array([True, True, False])).tolist()

@@ -1,4 +1,4 @@
-"""A stack of blocks: one scan over layers, whose encodings may follow a pattern."""
+"""Stack of blocks: one scan over layers, whose encodings may follow a pattern."""
 
 from functools import partial
 from operator import itemgetter
@@ -22,14 +22,14 @@ from jaxpe.nn.config import TransformerConfig
 
 
 class Layers(NamedTuple):
-    """Arguments that differ by block, stacked `[layers, ...]`; None if absent.
+    """Arguments that differ between blocks, stacked `[layers, ...]`; None if absent.
 
     Attributes:
         params: parameters of the blocks.
         gates: gates of heads.
         dropout_keys: random keys.
         source_keys_values: keys and values of an encoder's tokens.
-        first: whether a block is the first, if its norm depends on that.
+        first: whether each block is the first; None if norms do not depend on that.
     """
 
     params: Any
@@ -40,7 +40,7 @@ class Layers(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Encoding parameters and cache of the layers with one encoding of a pattern, stacked."""
+    """Stacked encoding parameters and caches of the layers with one encoding of a pattern."""
 
     params: Any
     cache: LayerCache | None
@@ -50,7 +50,7 @@ class BlockTrace(NamedTuple):
     """Traced arrays of blocks, `[layers, ...]`; None unless traced.
 
     Attributes:
-        entered: inputs.
+        entered: inputs of the blocks.
         logits, weights, heads: as in `Attended`.
         cross_logits, cross_weights: as in `Attended`, of cross-attention.
     """
@@ -71,7 +71,10 @@ def check_positions(
     layers: Layers,
     slots: tuple[Slot, ...],
 ) -> None:
-    """Have the hooks of every encoding raise for concrete positions, which `run_blocks` hides."""
+    """Run the hooks of all encodings abstractly, so that they can raise for concrete positions.
+
+    In `run_blocks` positions are traced, so hooks cannot check them.
+    """
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (layers, slots))
     for encoding, slot in zip(pattern.encodings, shapes[1], strict=True):
         jax.eval_shape(partial(_block, graphdef, encoding, context), x, shapes[0], slot)
@@ -88,7 +91,7 @@ def run_blocks(
 ) -> tuple[Array, BlockTrace, tuple[Any, ...]]:
     """Output of the last block, the trace of all, and caches by slot of the pattern."""
     cross = None if context.cross is None else context.cross.shared.encoding
-    # Blocks do not embed; another hook would only compile another program.
+    # Blocks do not embed; without the hook, encodings that differ by it share one program.
     encoding = context.shared.encoding._replace(embed=Encoding().embed)
     return _run_blocks(
         x,
@@ -118,8 +121,8 @@ def _run_blocks(
     config: TransformerConfig,
     trace: bool,
 ) -> tuple[Array, BlockTrace, tuple[Any, ...]]:
-    """A scan over groups of layers, one for each encoding of the pattern; the rest after it."""
-    context = _context_with_encodings(context, (encoding, cross), trace)
+    """Scan over groups of layers, with one layer per encoding of the pattern; then the rest."""
+    context = _restored_context(context, (encoding, cross), trace)
     steps = [partial(_block, graphdef, part, context) for part in pattern]
     if config.remat:
         steps = [jax.checkpoint(step) for step in steps]
@@ -158,7 +161,7 @@ def _run_blocks(
 
 
 def _context_arrays(context: Context) -> Any:
-    """The context with the parameters of the encodings alone, and without `trace`."""
+    """Context as arrays: encodings are replaced by their parameters, and `trace` is left out."""
     fields = context._asdict() | {
         "shared": context.shared.params,
         "slot": jnp.asarray(context.slot, jnp.int32),
@@ -168,11 +171,11 @@ def _context_arrays(context: Context) -> Any:
     return Context(**fields)
 
 
-def _context_with_encodings(context: Any, encodings: tuple[Any, ...], trace: bool) -> Context:
-    """Inverse of `_context_arrays`: the context with the encodings of both attentions."""
+def _restored_context(context: Any, encodings: tuple[Any, ...], trace: bool) -> Context:
+    """Inverse of `_context_arrays`: context with the encodings of both attentions."""
     encoding, *rest = encodings
     cross = context.cross
-    cross = None if cross is None else _context_with_encodings(cross, tuple(rest), trace)
+    cross = None if cross is None else _restored_context(cross, tuple(rest), trace)
     bound = BoundEncoding(encoding, context.shared)
     return context._replace(shared=bound, trace=trace, cross=cross)
 
@@ -180,7 +183,7 @@ def _context_with_encodings(context: Any, encodings: tuple[Any, ...], trace: boo
 def _block(
     graphdef: Any, encoding: Encoding, context: Context, x: Array, layer: Layers, slot: Slot
 ) -> tuple[Array, BlockTrace, LayerCache | None]:
-    """Output, trace and cache of one block; `encoding` belongs to its slot in the pattern."""
+    """Output, trace and cache of one block, with the encoding of its slot in the pattern."""
     block = nnx.merge(graphdef, layer.params)
     shared = chain_bound(context.shared, BoundEncoding(encoding, slot.params))
     attended = block(
@@ -207,7 +210,7 @@ def _block(
 def split_by_period(
     encoding: Encoding | LayerPattern, num_layers: int
 ) -> tuple[Encoding, LayerPattern]:
-    """Encoding inside all blocks, and the shortest pattern of encodings that differ by layer."""
+    """Encoding that all blocks share, and the shortest pattern of encodings by layer."""
     alike = LayerPattern((identity(),))
     if isinstance(encoding, Encoding):
         return encoding, alike

@@ -1,4 +1,4 @@
-"""The small parts: dense layers, norms, activations, dropout."""
+"""Dense layers, norms, activations and dropout, as a configuration selects them."""
 
 import math
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def dense(
 
 
 def embedding(config: TransformerConfig, rows: int, *, rngs: nnx.Rngs) -> nnx.Embed:
-    """A table of embeddings `[rows, dim]`."""
+    """Table of embeddings `[rows, dim]`."""
     return nnx.Embed(
         rows,
         config.dim,
@@ -71,7 +71,7 @@ def norm(
 
 
 class NoNorm(nnx.Module):
-    """Identity in place of a norm."""
+    """Identity, for norm="none"."""
 
     def __call__(self, x: Array) -> Array:
         """The input."""
@@ -92,7 +92,7 @@ class _RMSNorm(nnx.RMSNorm):
 
 
 def read_out(layer: nnx.Linear | nnx.Embed, x: Array) -> Array:
-    """Logits: a dense layer, or products with every embedding; summed in float32 or wider."""
+    """Logits from a dense layer, or as products with all embeddings; sums in float32 or wider."""
     if isinstance(layer, nnx.Embed):
         kernel, bias = layer.embedding.get_value().T, None
     else:
@@ -140,7 +140,7 @@ def capped(logits: Array, cap: float | None) -> Array:
 
 
 def dropout(x: Array, *, rate: float, key: Array | None) -> Array:
-    """Dropout: zero a share `rate` of x and scale up the rest; x itself without a key.
+    """Dropout: set a share `rate` of x to 0 and scale up the rest; unchanged without a key.
 
     The rate is rounded to a multiple of 2⁻¹⁶, because 32-bit uniforms take longer on a CPU than the
     layers that they act on.

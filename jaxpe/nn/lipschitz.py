@@ -23,8 +23,8 @@ from jaxpe.nn.masks import attention_mask
 from jaxpe.nn.transformer import Transformer, check_one_encoding
 from jaxpe.spectral.norms import spectral_norm
 
-# Largest slopes: of x Φ(x) at √2, Φ(√2) + √2 φ(√2) = 1.1290; of x σ(x) 1.0999; that of the
-# approximation by tanh 1.1291. All three satisfy |f(x)| ≤ |x|, as ReLU does.
+# Largest slopes: of GELU, x Φ(x), at √2: Φ(√2) + √2 φ(√2) = 1.1290; of its tanh approximation
+# 1.1291; of SiLU, x σ(x), 1.0999. All satisfy |f(x)| ≤ |x|, as ReLU does.
 _SLOPES = {"relu": 1.0, "gelu": 1.12904, "gelu_tanh": 1.1291, "silu": 1.09984}
 
 
@@ -32,11 +32,11 @@ class LipschitzBounds(NamedTuple):
     """Upper bounds of Lipschitz constants, layer by layer.
 
     Attributes:
-        attention: bound of X → X + attention(X) for tokens of norm up to `radii[:, 0]`.
+        attention: bound of X → X + attention(X), for tokens of norm up to `radii[:, 0]`.
         feed_forward: bound of X → X + mlp(X), for all inputs.
-        radii: bounds of the norms of tokens that enter attention, and the feed-forward layer.
+        radii: bounds of the norms of tokens that enter attention and the feed-forward layer.
         last_radius: bound of the norms of tokens after the last layer.
-        whole: bound of all layers together, the product.
+        whole: bound of all layers together, the product of their bounds.
     """
 
     attention: Float[Array, " layers"]
@@ -54,10 +54,10 @@ class LipschitzBounds(NamedTuple):
 # 2. ⟨x_j, M dx_i⟩ comes with O V Cov_i(x) M dx_i, and Cov ⪯ R²: ‖OV‖ R² ‖M‖.
 # 3. ⟨M x_i + c, dx_j⟩: by Cauchy and Schwarz under a_i, with Σ_j a_ij ‖x_j − x̄_i‖² ≤ R², row i has
 #    a square of at most (‖OV‖ R (‖M‖R + ‖c‖))² Σ_j a_ij ‖dx_j‖², and columns of a sum to n at most.
-# A bias that does not depend on x has no part in it. Relative keys and values k_j + α_ij and
-# v_j + β_ij (Shaw) with norms up to α and β widen what varies: R‖OV‖ to R‖OV‖ + ‖O‖β in 2 and 3,
-# and R‖M‖ to R‖M‖ + s‖Q‖α in 2. The output of a query is Σ_heads (Σ_j a_ij O(V x_j + β_ij) + O b_V)
-# + b_O, or b_O where it may attend to no key.
+# A bias that does not depend on x does not contribute. Relative keys and values k_j + α_ij and
+# v_j + β_ij (Shaw) with norms up to α and β enlarge R‖OV‖ to R‖OV‖ + ‖O‖β in 2 and 3, and R‖M‖ to
+# R‖M‖ + s‖Q‖α in 2. The output of a query is Σ_heads (Σ_j a_ij O(V x_j + β_ij) + O b_V) + b_O, or
+# b_O if all keys are masked.
 def lipschitz_bounds(
     transformer: Transformer,
     *,
@@ -65,31 +65,31 @@ def lipschitz_bounds(
     radius: Float[ArrayLike, ""] | float,
     relative: tuple[Float[ArrayLike, ""] | float, Float[ArrayLike, ""] | float] | None = None,
 ) -> LipschitzBounds:
-    """Upper bounds of the Lipschitz constants of every layer on n tokens of norm `radius` at most.
+    """Upper bounds of the Lipschitz constant of each layer, for n tokens of norm at most `radius`.
 
-    Attention has 1 + Σ_heads √n ‖OV‖(1 + R(R‖M‖ + ‖c‖)) + R²‖OV‖‖M‖, with M = KᵀQ/√head_dim and c =
-    Kᵀb_Q/√head_dim, which grows with R² and √n. There is no bound without R: dot-product attention
-    is not Lipschitz on all of space (Kim, Papamakarios & Mnih 2021). A feed-forward layer has 1 +
-    s‖W_up‖‖W_down‖ with s the steepest slope of its activation: 1 for ReLU, 1.13 for GELU, 1.1 for
-    SiLU. The norm of tokens that leave a layer is bounded by weights and biases, and is the R of
-    the next.
+    Attention has the bound 1 + Σ_heads √n ‖OV‖(1 + R(R‖M‖ + ‖c‖)) + R²‖OV‖‖M‖, which grows with R²
+    and √n. Here M = KᵀQ/√head_dim and c = Kᵀb_Q/√head_dim. Without R no bound exists, since
+    dot-product attention is not globally Lipschitz (Kim, Papamakarios & Mnih 2021). A feed-forward
+    layer has the bound 1 + s‖W_up‖‖W_down‖, where s is the largest slope of its activation: 1 for
+    ReLU, 1.13 for GELU, 1.1 for SiLU. The norm of tokens after a layer is bounded from weights and
+    biases; this bound is the R of the next layer.
 
-    Masks that all heads share, and biases that depend on positions alone, change nothing in these
-    bounds. They are computed in float32, or float64 for parameters of float64, and hold up to that
-    rounding.
+    Masks that all heads share, and biases that depend on positions alone, do not change the bounds.
+    Bounds are computed in float32, or in float64 for float64 parameters, and hold up to rounding.
 
     Args:
-        transformer: without norms (`norm="none"`), with plain or grouped attention and no gate.
-        n: tokens.
+        transformer: transformer without norms (`norm="none"`), with plain or grouped attention and
+            no gates.
+        n: number of tokens.
         radius: R, the largest norm of a token that enters the first block, after `embed`.
-        relative: for an encoding with relative keys α or values β, as in Shaw et al., the largest
-            norms of their rows for one head. Logits must be ⟨q_i, k_j + α_ij⟩/√head_dim; a bias
-            that depends on keys (as in Transformer-XL and CoPE) is refused.
+        relative: largest norms of the rows of relative keys α and values β for one head, as in Shaw
+            et al. Logits must be ⟨q_i, k_j + α_ij⟩/√head_dim; a bias that depends on keys, as in
+            Transformer-XL and CoPE, is refused.
 
     Raises:
-        ValueError: for norms, gated activations, latent attention, keys from the embeddings,
-            encodings of queries or keys, other encodings that depend on the content, and a
-            concrete radius below 0.
+        ValueError: norms, gated activations, latent attention, or keys from the embeddings; an
+            encoding of queries or keys, or another that depends on the content; a concrete radius
+            below 0.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2,
@@ -102,14 +102,14 @@ def lipschitz_bounds(
     _check_model(transformer)
     check_size("n", n)
     dtype = compute_dtype(transformer.tokens.embedding.get_value())
-    extra = tuple(_norm(x, dtype, "relative") for x in _checked_relative(transformer, n, relative))
+    extra = tuple(_norm(x, dtype, "relative") for x in _relative_norms(transformer, n, relative))
     R = _norm(radius, dtype, "radius")
     graphdef, layers = nnx.split(transformer.layers)
-    return _over_layers(R, layers, extra, graphdef=graphdef, n=n)
+    return _layer_bounds(R, layers, extra, graphdef=graphdef, n=n)
 
 
 @partial(jax.jit, static_argnames=("graphdef", "n"))
-def _over_layers(
+def _layer_bounds(
     R: Array, layers: Any, extra: tuple[Array, ...], *, graphdef: Any, n: int
 ) -> LipschitzBounds:
     def layer(R: Array, params: Any) -> tuple[Array, tuple[Array, Array, Array]]:
@@ -124,10 +124,10 @@ def _over_layers(
 
 
 def layer_maps(transformer: Transformer, *, n: int) -> list[Callable[[Array], Array]]:
-    """The layers as functions of one sequence `[n, dim]`: attention, feed-forward, attention, ...
+    """Layers as functions of one sequence `[n, dim]`: attention, feed-forward, attention, ...
 
-    Their composition is the transformer after `embed`, at positions 0..n − 1, without
-    padding. With norms, or keys from the embeddings, it raises `ValueError`.
+    Their composition is the transformer after `embed`, at positions 0..n − 1, without padding.
+    Raises `ValueError` for norms, or for keys from the embeddings.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2,
@@ -157,7 +157,7 @@ def layer_maps(transformer: Transformer, *, n: int) -> list[Callable[[Array], Ar
 
 
 def _blocks(transformer: Transformer) -> list[Block]:
-    """The blocks, unstacked."""
+    """List of the blocks, whose parameters are stacked in the transformer."""
     graphdef, params = nnx.split(transformer.layers)
     layers = range(transformer.config.num_layers)
     return [nnx.merge(graphdef, jax.tree.map(lambda x: x[i], params)) for i in layers]  # noqa: B023
@@ -166,7 +166,7 @@ def _blocks(transformer: Transformer) -> list[Block]:
 def _attention_bound(
     layer: MultiHeadAttention, n: int, R: Array, key_extra: Array, value_extra: Array
 ) -> tuple[Array, Array]:
-    """The bound of X + attention(X), and of the norm of its tokens."""
+    """Lipschitz bound of X + attention(X), and a bound of the norm of its tokens."""
     config = layer.config
     width, heads = config.head_width, config.num_heads
     scale = layer.scale
@@ -195,7 +195,7 @@ def _attention_bound(
 
 
 def _feed_forward_bound(layer: FeedForward, R: Array) -> tuple[Array, Array]:
-    """The bound of X + mlp(X), and of the norm of its tokens."""
+    """Lipschitz bound of X + mlp(X), and a bound of the norm of its tokens."""
     (up, b_up), (down, b_down) = (_parts(x) for x in (layer.up, layer.down))
     up, down = spectral_norm(jnp.stack([up, down.T]))
     inner = up * R + jnp.linalg.norm(b_up)
@@ -213,9 +213,9 @@ def _parts(linear: nnx.Linear) -> tuple[Array, Array]:
 
 
 def _norm(x: ArrayLike | float, dtype: jnp.dtype, name: str) -> Array:
-    """A bound of norms as an array."""
+    """Bound of norms as an array; raises `ValueError` if it is negative."""
     if not is_traced(x) and not x >= 0:
-        raise ValueError(f"{name} is {x}: it bounds norms, pass at least 0")
+        raise ValueError(f"{name} is {x}, but bounds norms: pass at least 0")
     return jnp.asarray(x, dtype)
 
 
@@ -223,11 +223,11 @@ def _check_plain(transformer: Transformer) -> None:
     check_one_encoding(transformer, "functions of one layer")
     config = transformer.config
     if transformer.cross_encoding is not None:
-        raise ValueError("the decoder attends to an encoder too: pass one without cross-attention")
+        raise ValueError("the decoder has cross-attention: pass a model without it")
     if config.norm != "none":
         raise ValueError(
-            f"the model has norm={config.norm!r}, whose derivative grows without limit where a "
-            "token is constant: build it with norm='none'"
+            f"the model has norm={config.norm!r}, whose derivative is unbounded near constant "
+            "tokens: build it with norm='none'"
         )
     if config.residual != "sequential" or config.attention_cap is not None:
         raise ValueError(
@@ -250,10 +250,10 @@ def _check_model(transformer: Transformer) -> None:
             f"{', '.join(_SLOPES)}"
         )
     if config.latent is not None:
-        raise ValueError("latent attention has no bound here: build the model with latent=None")
+        raise ValueError("no bound is known for latent attention: build the model with latent=None")
 
 
-def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) -> tuple:
+def _relative_norms(transformer: Transformer, n: int, relative: tuple | None) -> tuple:
     """Norms of relative keys and values, (0, 0) without them; raises for other encodings."""
     attention = _blocks(transformer)[0].attention
     shared = BoundEncoding(transformer.encoding, transformer.encoding_params.get_value())
@@ -268,19 +268,19 @@ def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) 
     ):
         if bound.encoding.defines(hook):
             raise ValueError(
-                f"the encoding acts on {plural}: no bound here; pass a model whose encoding acts "
-                "on embeddings or logits"
+                f"the encoding acts on {plural}, for which no bound is implemented: pass a model "
+                "whose encoding acts on embeddings or logits"
             )
     by_query, otherwise = _content_dependence(bound, transformer, n)
     if otherwise:
         raise ValueError(
-            "the encoding computes biases from keys, or not linearly from queries: no bound here; "
-            "what is allowed are keys and values of its own, as Shaw's"
+            "the encoding computes biases from keys, or nonlinearly from queries, for which no "
+            "bound is implemented: pass one with relative keys and values, such as Shaw's"
         )
     if relative is None and (by_query or bound.encoding.defines("value")):
         raise ValueError(
-            "the encoding adds to keys or values: pass relative=(key, value), the largest norms of "
-            "what it adds to them, as the rows of Shaw's tables"
+            "the encoding adds vectors to keys or values: pass relative=(key, value), the largest "
+            "norms of these vectors, such as the rows of Shaw's tables"
         )
     return (0.0, 0.0) if relative is None else relative
 
@@ -288,9 +288,9 @@ def _checked_relative(transformer: Transformer, n: int, relative: tuple | None) 
 def _content_dependence(
     bound: BoundEncoding, transformer: Transformer, n: int
 ) -> tuple[bool, bool]:
-    """Whether a bias depends on queries, and whether otherwise than linearly."""
-    # By what is left of its computation, and of its derivative's, without dead code: a function is
-    # linear in q, but for a constant, where its derivative does not depend on q.
+    """Whether a bias depends on queries, and whether on keys or nonlinearly on queries."""
+    # By dead-code elimination of the bias and of its derivative: a function is affine in q if its
+    # derivative does not depend on q.
     config = transformer.config
     heads = jax.ShapeDtypeStruct((n, config.num_heads, config.head_width), config.dtype)
     i = jnp.arange(n, dtype=jnp.int32)

@@ -1,8 +1,8 @@
 """Logit decomposition: queries and keys of a trained model as content plus position.
 
 A hidden state is x = c + p. A dense layer is linear, and its bias counts as content. A norm is
-linear once its statistics are fixed to those of x. So the images of c and p in every layer add up
-exactly to queries and keys.
+linear with its statistics fixed at x. So the images of c and p in every layer add up exactly to
+queries and keys.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,19 +30,19 @@ _OPTIONS = ("mask", "positions", "segments", "token_types", "memory")
 
 
 class Split(NamedTuple):
-    """An array as content plus position, float32 or wider."""
+    """Array as content plus position, float32 or wider."""
 
     content: Float[Array, "..."]
     position: Float[Array, "..."]
 
     def through(self, layer: nnx.Linear | nnx.LayerNorm | nnx.RMSNorm | NoNorm) -> "Split":
-        """Both parts after a dense layer or a norm, whose output is their sum.
+        """Parts after a dense layer or a norm; their sum is the layer's output.
 
-        The bias goes to content. A norm divides both by the deviation of their sum.
+        The bias counts as content. A norm divides both parts by the deviation of their sum.
         """
         if isinstance(layer, NoNorm):
             return self
-        parts = _projected(self, layer) if isinstance(layer, nnx.Linear) else _scaled(self, layer)
+        parts = _project(self, layer) if isinstance(layer, nnx.Linear) else _normalise(self, layer)
         bias = getattr(layer, "bias", None)
         if bias is None:
             return parts
@@ -50,26 +50,26 @@ class Split(NamedTuple):
         return parts._replace(content=content)
 
     def map(self, linear: Callable[[Array], Array]) -> "Split":
-        """Both parts through a linear function."""
+        """Apply a linear function to both parts."""
         return Split(linear(self.content), linear(self.position))
 
     def heads(self, width: int) -> "Split":
-        """Both parts as heads of this width, `[..., heads, width]`."""
+        """Split both parts into heads, `[..., heads, width]`."""
         return self.map(lambda x: x.reshape(*x.shape[:-1], x.shape[-1] // width, width))
 
 
 class HeadParts(NamedTuple):
     """Queries and keys of all heads before the encoding acts on them, as content plus position.
 
-    Leading axes are `[layers, ..., n]`; without means, the first layer alone.
+    Leading axes are `[layers, ..., n]`; without means there is only the first layer.
 
     Attributes:
         q_content: content part of queries, with the biases. With latent attention, queries and keys
-            are head_dim + rotary_dim wide, and the rotary part of keys is repeated for the heads.
+            have width head_dim + rotary_dim, and the rotary part of keys is repeated for all heads.
         q_position: position part of queries.
-        k_content: content part of keys; fewer heads where queries share them.
+        k_content: content part of keys; grouped queries share fewer heads of keys.
         k_position: position part of keys.
-        logits: attention logits of the model, with everything the encoding adds, before the mask.
+        logits: attention logits of the model, with all terms of the encoding, before the mask.
         scale: factor of q·k in the logits.
         positions: positions of the tokens in all layers.
         params: parameters of `head_encoding(model)`, stacked over layers; () with `by_layer`.
@@ -101,23 +101,23 @@ def split_heads(
 ) -> HeadParts:
     """Queries and keys of a model's heads as content plus position.
 
-    `head_encoding(model)` gives the logits: with q = q_content + q_position and k likewise,
-    `attention_logits(encoding, params, q, k, ...)` are the model's logits of each layer. With
-    `by_layer`, each layer has its own encoding, parameters and context.
+    With `encoding = head_encoding(model)`, q = q_content + q_position and k = k_content +
+    k_position, `attention_logits(encoding, params, q, k, ...)` are the model's logits of each
+    layer. With `by_layer`, each layer has its own encoding, parameters and context.
 
-    Compiled by `apply, params = jaxpe.nn.functionalize(model, method=jaxpe.nn.split_heads)` and
+    To compile: `apply, params = jaxpe.nn.functionalize(model, method=jaxpe.nn.split_heads)` and
     `jax.jit(apply)(params, ids, mask=mask, means=means)`.
 
     Args:
-        model: a transformer, or a classifier or language model on one.
-        means: position parts of the inputs of all layers, from `position_means`. When None, the
-            position part is what the encoding adds to the embeddings, through the norm after them,
-            and the first layer alone is decomposed; token types are content.
+        model: transformer, or classifier or language model on one.
+        means: position parts of the inputs of all layers, from `position_means`. When None, only
+            the first layer is decomposed. Its position part is what the encoding adds to the
+            embeddings, after any norm; token types are content.
         ids, mask, positions, segments, token_types, memory: arguments of a `Transformer`. In a
             decoder with cross-attention, heads of self-attention are decomposed.
 
     Raises:
-        ValueError: for a model without attention, or means of another shape.
+        ValueError: a model without attention, or means of another shape.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
@@ -133,11 +133,11 @@ def split_heads(
     below = _transformer(model)
     options: Any = {"positions": positions, "segments": segments, "token_types": token_types}
     options["memory"] = memory
-    trace, tokens, positions = _traced(below, jnp.asarray(ids), mask=mask, **options)
+    trace, tokens, positions = _trace_run(below, jnp.asarray(ids), mask=mask, **options)
     if means is None:
-        entered = _embedded(below, tokens, positions)
+        entered = _first_input(below, tokens, positions)
     else:
-        entered = _centred(trace.hidden_states[:-1], means)
+        entered = _layer_inputs(trace.hidden_states[:-1], means)
     q, k = _layers(below, entered)
     by_layer = None
     if not has_one_encoding(below):
@@ -145,7 +145,7 @@ def split_heads(
             checked_valid(mask, jnp.shape(ids)),
             None if segments is None else segment_starts(segments),
         )
-        by_layer = _by_layer(below, entered, jnp.asarray(positions), rows)
+        by_layer = _layer_params(below, entered, jnp.asarray(positions), rows)
     count, dtype = q.content.shape[0], q.content.dtype
     return HeadParts(
         *q,
@@ -192,15 +192,16 @@ def head_encoding(model: Any, *, layer: int | None = None) -> Encoding:
         parts = (*parts, below.pattern.at(layer or 0))
     encoding = chain(*parts)
     if isinstance(attention, LatentAttention):
-        return _for_last_entries(encoding, attention.latent.rotary_dim)
+        return _rotary_part_encoding(encoding, attention.latent.rotary_dim)
     return encoding
 
 
 class HiddenSums(NamedTuple):
     """Sums of the inputs of each layer by index in the row, a pytree that adds.
 
-    `a + b` merges the sums of two sets of documents; the shorter is padded. Sums of many batches
-    lose digits in float32: convert both fields to NumPy's float64 first, as `position_means` does.
+    `a + b` merges the sums of two sets of documents, after padding to equal length. Sums of many
+    batches lose digits in float32: convert both fields to NumPy's float64 first, as
+    `position_means` does.
 
     Attributes:
         sums: sums over the tokens at each index, float32 or wider.
@@ -217,7 +218,7 @@ class HiddenSums(NamedTuple):
             return HiddenSums(one.sums + two.sums, one.counts + two.counts)
         return tree_add(one, two)
 
-    __radd__ = tree_add  # of the 0 that `sum` starts from
+    __radd__ = tree_add  # `sum` starts from 0
 
     def means(self) -> Float[ArrayLike, "layers n dim"]:
         """Position part of the inputs of each layer, p_i = E[x_i] − mean over i of E[x_i].
@@ -240,7 +241,7 @@ class HiddenSums(NamedTuple):
 def sum_hidden(model: Any, ids: Int[ArrayLike, "... n"], **options: Any) -> HiddenSums:
     """Sums over rows of the inputs of each layer, by index in the row.
 
-    Arguments and options are those of `split_heads`. Masked tokens are not counted.
+    Arguments and options are as in `split_heads`. Masked tokens do not count.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=4)
@@ -251,7 +252,7 @@ def sum_hidden(model: Any, ids: Int[ArrayLike, "... n"], **options: Any) -> Hidd
     """
     ids = jnp.asarray(ids)
     trace = _transformer(model)(ids, trace=True, **options)
-    states = trace.hidden_states[:-1]  # the last left the last block
+    states = trace.hidden_states[:-1]  # the last one is the output of the last block
     valid = checked_valid(options.get("mask"), ids.shape)
     valid = jnp.ones(ids.shape, bool) if valid is None else valid
     wide = jnp.where(valid[None, ..., None], states, 0).astype(compute_dtype(states))
@@ -269,10 +270,10 @@ def position_means(
     Batches are summed in float32 or wider, and added in float64.
 
     Args:
-        model: model of `sum_hidden`; or a function `(ids, **options) -> HiddenSums`, such as
-            `functools.partial(jax.jit(apply), params)` of `apply, params =
+        model: model of `sum_hidden`, or a function `(ids, **options) -> HiddenSums`. One is
+            `functools.partial(jax.jit(apply), params)` with `apply, params =
             jaxpe.nn.functionalize(model, method=jaxpe.nn.sum_hidden)`.
-        batches: one or more, each with "ids" `[..., n]` and optionally "mask", "positions",
+        batches: at least one batch, each with "ids" `[..., n]` and optionally "mask", "positions",
             "segments", "token_types" or "memory". A new shape compiles again.
 
     >>> from flax import nnx
@@ -281,7 +282,7 @@ def position_means(
     >>> jaxpe.nn.position_means(encoder, [{"ids": np.zeros((3, 7), int)}]).shape
     (1, 7, 16)
     """
-    summed = _compiled(model) if isinstance(model, nnx.Module) else model
+    summed = _sum_function(model) if isinstance(model, nnx.Module) else model
     total = 0
     for batch in batches:
         options = {name: batch[name] for name in _OPTIONS if batch.get(name) is not None}
@@ -292,7 +293,7 @@ def position_means(
     return jnp.asarray(total.means())
 
 
-def _compiled(model: nnx.Module) -> Callable[..., HiddenSums]:
+def _sum_function(model: nnx.Module) -> Callable[..., HiddenSums]:
     graphdef, params = nnx.split(model, nnx.Param)
     return lambda ids, **options: _sums(params, ids, options, graphdef=graphdef)
 
@@ -303,7 +304,7 @@ def _sums(params: Any, ids: Array, options: dict[str, ArrayLike], *, graphdef: A
 
 
 def _transformer(model: Any) -> Any:
-    """The transformer of a model, refused unless its layers can be decomposed."""
+    """Transformer of a model; raises `ValueError` unless its layers can be decomposed."""
     below = trunk(model)
     if not isinstance(below.layers.attention, MultiHeadAttention | LatentAttention):
         raise ValueError(
@@ -319,15 +320,15 @@ def _transformer(model: Any) -> Any:
     return below
 
 
-def _traced(below: Any, ids: Array, **options: Any) -> tuple[Any, Array, ArrayLike]:
-    """A traced run, the embeddings without positional encoding, and the positions."""
+def _trace_run(below: Any, ids: Array, **options: Any) -> tuple[Any, Array, ArrayLike]:
+    """Traced output, embeddings without positional encoding, and positions."""
     encoding, seen = below.encoding, []
 
     def embed(params, x, positions):
         seen.append((x, positions))
         return encoding.embed(params, x, positions)
 
-    # Only this hook gets embeddings without positions, and positions that a model makes itself.
+    # Only the `embed` hook receives embeddings without positions, and a model's default positions.
     tapped = nnx.clone(below)
     tapped.encoding = nnx.static(encoding._replace(embed=embed))
     trace = tapped(ids, trace=True, **options)
@@ -335,8 +336,8 @@ def _traced(below: Any, ids: Array, **options: Any) -> tuple[Any, Array, ArrayLi
     return trace, tokens, positions
 
 
-def _embedded(below: Any, tokens: Array, positions: ArrayLike) -> Split:
-    """Input of the first layer, `[1, ..., n, dim]`: tokens, and what the encoding adds."""
+def _first_input(below: Any, tokens: Array, positions: ArrayLike) -> Split:
+    """Input of the first layer, `[1, ..., n, dim]`: tokens plus the term of the encoding."""
     tokens = tokens.astype(compute_dtype(tokens))
     embedded = below.encoding.embed(below.encoding_params.get_value(), tokens, positions)
     split = Split(tokens, embedded - tokens)
@@ -345,7 +346,7 @@ def _embedded(below: Any, tokens: Array, positions: ArrayLike) -> Split:
     return split.map(lambda x: x[None])
 
 
-def _centred(states: Array, means: ArrayLike) -> Split:
+def _layer_inputs(states: Array, means: ArrayLike) -> Split:
     """Input of each layer, `[layers, ..., n, dim]`, with the means as position part."""
     states = states.astype(compute_dtype(states))
     means = jnp.asarray(means, states.dtype)
@@ -360,7 +361,7 @@ def _centred(states: Array, means: ArrayLike) -> Split:
 
 
 def _layers(below: Any, entered: Split) -> tuple[Split, Split]:
-    """Queries and keys of the layers with these inputs, `[layers, ..., n, dim]`."""
+    """Queries and keys of the layers, from their inputs `[layers, ..., n, dim]`."""
     graphdef, params = nnx.split(below.layers)
     count = entered.content.shape[0]
     first = entered.map(lambda x: x[0])
@@ -399,7 +400,7 @@ def _latent(attention: LatentAttention, x: Split, source: Split) -> tuple[Split,
 
 
 def _parameters(below: Any, count: int) -> Params:
-    """Parameters of `head_encoding` for the first layers: shared ones repeated, and by layer."""
+    """Parameters of `head_encoding` for the first layers; shared parameters are repeated."""
     shared = below.encoding_params.get_value()
     by_layer = below.layers.attention.encoding_params.get_value()
     return (
@@ -408,10 +409,10 @@ def _parameters(below: Any, count: int) -> Params:
     )
 
 
-def _by_layer(
+def _layer_params(
     below: Any, entered: Split, positions: Array, rows: Rows
 ) -> tuple[tuple[Params, Any], ...]:
-    """Parameters and context of `head_encoding` in each layer with these inputs."""
+    """Parameters and context of `head_encoding` in each layer, from the layers' inputs."""
     graphdef, blocks = nnx.split(below.layers)
     shared, period = below.encoding_params.get_value(), len(below.pattern.encodings)
     count = entered.content.shape[0]
@@ -430,8 +431,8 @@ def _by_layer(
     return tuple(map(params_and_context, range(count)))
 
 
-def _for_last_entries(encoding: Encoding, width: int) -> Encoding:
-    """The encoding with `query` and `key` acting on the last entries alone."""
+def _rotary_part_encoding(encoding: Encoding, width: int) -> Encoding:
+    """Encoding whose `query` and `key` act on the last entries alone, as in latent attention."""
 
     def last(hook: Callable[..., Array]) -> Callable[..., Array]:
         def apply(params, x, positions):
@@ -446,14 +447,14 @@ def _for_last_entries(encoding: Encoding, width: int) -> Encoding:
     return encoding._replace(**hooks)
 
 
-def _projected(x: Split, layer: nnx.Linear) -> Split:
-    """Both parts times the kernel."""
+def _project(x: Split, layer: nnx.Linear) -> Split:
+    """Parts after the kernel of a dense layer."""
     kernel = layer.kernel.get_value().astype(x.content.dtype)
     return x.map(lambda part: jnp.einsum("...i,io->...o", part, kernel, precision="highest"))
 
 
-def _scaled(x: Split, layer: Any) -> Split:
-    """Both parts in the norm without its bias, with the statistics of their sum."""
+def _normalise(x: Split, layer: Any) -> Split:
+    """Parts after a norm without its bias, with the statistics of their sum."""
     if isinstance(layer, nnx.LayerNorm):
         x = x.map(lambda part: part - jnp.mean(part, axis=-1, keepdims=True))
     square = jnp.mean((x.content + x.position) ** 2, axis=-1, keepdims=True)
@@ -463,5 +464,5 @@ def _scaled(x: Split, layer: Any) -> Split:
 
 
 def _library(x: ArrayLike) -> Any:
-    """NumPy for its arrays, which may be wider than JAX's; else jax.numpy."""
+    """Array module: NumPy for its arrays, which may be wider than JAX's, else jax.numpy."""
     return np if isinstance(x, np.ndarray) else jnp

@@ -20,10 +20,10 @@ def attention_mask(
     """Attention mask, true where a query (row) may attend to a key (column); None for all.
 
     Args:
-        length: tokens n of a row.
+        length: number n of tokens in a row.
         valid: false on padding.
         segments: segments of packed documents; no token attends to another segment.
-        causal: queries attend to no later key of the row, whatever the positions.
+        causal: whether queries ignore later keys of the row; positions do not matter.
 
     >>> jaxpe.nn.attention_mask(3, causal=True)[0].astype(int).tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
@@ -45,7 +45,7 @@ def attention_mask(
 
 
 def checked_valid(valid: ArrayLike | None, shape: tuple[int, ...]) -> Bool[Array, "..."] | None:
-    """A mask of tokens in the shape of the ids, refused unless it is bool and fits."""
+    """Mask of tokens in the shape of the ids; raises `ValueError` unless it is bool and fits."""
     if valid is None:
         return None
     valid = as_mask(valid)

@@ -1,4 +1,4 @@
-"""A model as functions of its position vectors and of shifts of its first attention logits."""
+"""Models as functions of their position vectors and of shifts of their first attention logits."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -30,15 +30,15 @@ class Projections(NamedTuple):
 
 
 def position_table(model: Any, *, length: int | None = None) -> Float[Array, "n dim"]:
-    """The vectors that a model adds to the embeddings of its tokens, by position.
+    """Position vectors that a model adds to the embeddings of its tokens.
 
     Args:
         model: BERT, MPNet, or any model on a transformer of `jaxpe.nn`.
-        length: positions; all rows of the model's table when None.
+        length: number of positions; all positions of the model's table when None.
 
     Raises:
-        InputError: for a model that adds no vectors (rotary, biases), for more positions than rows
-            of its table, or without a length and a table.
+        InputError: a model that adds no vectors (rotary, biases), more positions than its table
+            has, or no length for a model without a table.
 
     >>> config = jaxpe.nn.TransformerConfig(
     ...     vocab_size=50, dim=16, num_layers=1, num_heads=2, norm_position="post")
@@ -53,28 +53,28 @@ def position_table(model: Any, *, length: int | None = None) -> Float[Array, "n 
             "keys or logits, whose geometry `encoding_distances` gives"
         )
     if length is None and rows is None:
-        raise InputError("the model has no table with an end: pass `length`")
+        raise InputError("the model has no table of a fixed length: pass `length`")
     if length is not None and rows is not None and length > rows:
-        raise InputError(f"`length={length}` is more than the {rows} positions of the model")
+        raise InputError(f"`length={length}` exceeds the {rows} positions of the model")
     positions = jnp.arange(rows if length is None else length)
     return encoding.vectors(below.encoding_params.get_value(), positions)
 
 
 class PositionFunctions(NamedTuple):
-    """Functions and arrays with which a statement about positions in a transformer is evaluated.
+    """Functions and arrays to evaluate a statement about positions in a transformer.
 
     Attributes:
         vectors: position vectors P that the model adds, `[n, dim]`; 0 if it adds none.
-        apply: `(P, shift, ids, added=None, **options) -> HeadOutput`, the model with P in place of
-            its vectors, shift `[heads, n, n]` added to the attention logits of its first layer, and
-            `added` `[n, dim]` to the output of that attention.
-        no_shift: zeros of the shape of a shift.
+        apply: `(P, shift, ids, added=None, **options) -> HeadOutput`, the model with P as its
+            position vectors. `shift` `[heads, n, n]` is added to the first layer's attention
+            logits, and `added` `[n, dim]` to the output of its attention.
+        no_shift: zeros in the shape of a shift.
         embeddings: token embeddings, `[vocab, dim]`.
         tokens: input of the first attention for each token at P = 0, `[vocab, dim]`: embeddings
-            after the norms before it. Eq. (1) has no norms, and reads E(t) + p.
+            after any norms. Eq. (1) has no norms, and reads E(t) + p.
         projections: projections of the first layer.
-        no_other_order: whether the order of tokens enters through P alone: no causal mask, and an
-            encoding that acts on embeddings alone.
+        no_other_order: whether the order of tokens enters through P alone: there is no causal mask,
+            and the encoding acts on embeddings alone.
     """
 
     vectors: Float[Array, "n dim"]
@@ -87,14 +87,14 @@ class PositionFunctions(NamedTuple):
 
 
 def position_functions(model: Any, *, length: int) -> PositionFunctions:
-    """A model as a function of the vectors it adds to its first `length` positions.
+    """Classifier or language model as a function of its first `length` position vectors.
 
-    The derivative by P is the gradient of training on positions; the derivative by the shift is
-    ∂loss/∂L_ij of Cirrincione (2026). Rotations and biases of the model's encoding are unchanged,
-    and so is the model, a classifier or language model. Rows of tokens have this length.
+    The derivative by P is the gradient of training on positions. The derivative by the shift is
+    ∂loss/∂L_ij of Cirrincione (2026). The model itself, and rotations and biases of its encoding,
+    are unchanged. Rows must have `length` tokens.
 
     Raises:
-        ValueError: for grouped or latent attention, more positions than the model has, or a model
+        ValueError: grouped or latent attention, more positions than the model has, or a model
             without a transformer.
 
     >>> from flax import nnx
@@ -111,8 +111,8 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
     config = below.config
     if not isinstance(attention, MultiHeadAttention) or config.key_heads != config.num_heads:
         raise ValueError(
-            "the first layer has no keys and values of its own for each head: pass a model with "
-            "plain multi-head attention"
+            "heads of the first layer share keys and values: pass a model with plain multi-head "
+            "attention"
         )
     no_other_order = not below.causal and not any(
         encoding.defines(hook)
@@ -150,7 +150,7 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
 
 
 class _OutputWithAddition(nnx.Module):
-    """The output projection, with an array `[n, dim]` added to its output."""
+    """Output projection with an array `[n, dim]` added to its output."""
 
     def __init__(self, projection: nnx.Linear, addition: ArrayLike):
         self.projection = projection

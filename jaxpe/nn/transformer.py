@@ -36,7 +36,7 @@ from jaxpe.nn.layer_stack import (
 from jaxpe.nn.layers import dropout, embedding, norm
 from jaxpe.nn.masks import attention_mask, checked_valid, segment_starts
 
-_NO_POSITION = 2**30  # of slots without a token: after every query
+_NO_POSITION = 2**30  # position of slots without a token, after every query
 
 
 class Cache(NamedTuple):
@@ -47,7 +47,7 @@ class Cache(NamedTuple):
             ...]`. With a `LayerPattern`, one cache for each of its encodings.
         positions: position of the token in each slot; 2³⁰ for padding and empty slots.
         valid: slots with a token that queries may attend to.
-        length: slots filled. More tokens than slots raise; inside jit they make hidden states NaN.
+        length: number of filled slots. Too many tokens raise; inside jit, hidden states become NaN.
         memory: keys and values of cross-attention; None for a decoder without it.
     """
 
@@ -59,7 +59,7 @@ class Cache(NamedTuple):
 
 
 class TransformerOutput(NamedTuple):
-    """Output of a transformer; all but hidden and cache are None unless traced.
+    """Output of a transformer; all fields except hidden and cache are None unless traced.
 
     Attributes:
         hidden: hidden states of the last layer (after the last norm).
@@ -82,23 +82,23 @@ class TransformerOutput(NamedTuple):
 
 
 class Transformer(nnx.Module):
-    """Token embeddings, an encoding, and blocks whose parameters are stacked `[layers, ...]`.
+    """Transformer: token embeddings, an encoding, and blocks with stacked parameters.
 
-    `Encoder` and `Decoder` are what to build; `functionalize` makes functions of them for plain
+    Build an `Encoder` or a `Decoder`. `functionalize` converts it to a function for plain
     `jax.jit`, `jax.grad` and `jax.vmap`.
 
     Args:
         config: sizes and choices.
-        encoding: positional encoding; all layers share its parameters. One that depends on the
-            hidden states, or a `LayerPattern`, is chained with `layer_encoding`.
-        layer_encoding: another encoding, with parameters of its own in every layer (as the terms of
-            Transformer-XL), or a `LayerPattern` of several. It may not act on embeddings, which
-            exist once.
+        encoding: positional encoding; all layers share its parameters. An encoding that depends on
+            the hidden states, or a `LayerPattern`, is chained with `layer_encoding`.
+        layer_encoding: another encoding, with separate parameters in every layer, such as the terms
+            of Transformer-XL; or a `LayerPattern` of several. It may not act on embeddings, which
+            exist only once.
         cross_encoding: encoding of cross-attention, from positions of queries to positions of the
             encoder's tokens; all layers share its parameters. None builds blocks without
-            cross-attention; `identity()` gives it no positions. It may neither embed nor depend on
-            hidden states.
-        rngs: for the initialisation.
+            cross-attention; `identity()` builds cross-attention without positions. It may neither
+            embed nor depend on hidden states.
+        rngs: random streams of the initialisation.
     """
 
     causal = False
@@ -115,13 +115,13 @@ class Transformer(nnx.Module):
         cross = checked_cross(cross_encoding)
         encoding, layer_encoding = _shared_and_layer_encoding(encoding, layer_encoding)
         if layer_encoding.defines("embed"):
-            raise ValueError("layer_encoding embeds; embeddings exist once: pass it as encoding")
+            raise ValueError("layer_encoding acts on embeddings: pass it as encoding")
         in_blocks, pattern = split_by_period(layer_encoding, config.num_layers)
         self.config = config
-        self.length: Any = None  # positions, where a table of them ends
-        self.fields = ""  # of the config.json that it was read from, as JSON
+        self.length: Any = None  # number of positions, for a table of positions
+        self.fields = ""  # fields of the config.json that it was loaded from, as JSON
         self.encoding = nnx.static(encoding)
-        # An `nnx.Embed`; None where an `EncoderDecoder` has the table.
+        # An `nnx.Embed`; None if the encoder of an `EncoderDecoder` has the table.
         self.tokens: Any = embedding(config, config.vocab_size, rngs=rngs)
         kinds = config.token_types
         self.token_types = embedding(config, kinds, rngs=rngs) if kinds else None
@@ -157,26 +157,26 @@ class Transformer(nnx.Module):
         """Hidden states of tokens.
 
         Args:
-            ids: token ids below vocab_size. Another id raises, and gives NaN inside jit. Under the
-                mask ids may be anything.
-            vectors: `[..., n, dim]`, in place of the embeddings of the ids (`Regressor` reads
-                numbers this way).
+            ids: token ids below vocab_size. Other ids raise, and give NaN inside jit; masked ids
+                may be any numbers.
+            vectors: `[..., n, dim]`, vectors that replace the embeddings of the ids, as in
+                `Regressor`.
             mask: `[..., n]`, false on padding, which no token attends to.
-            positions: `[..., n]`; the index in the row when None (`padded_positions` and
-                `packed_positions` make others).
-            segments: of packed documents, which do not attend to each other.
-            token_types: kinds of token, all 0 when None.
+            positions: `[..., n]`; the index in the row when None. `padded_positions` and
+                `packed_positions` compute others.
+            segments: segments of packed documents, which do not attend to each other.
+            token_types: types of tokens, all 0 when None.
             memory: tokens of an encoder, for blocks with cross-attention; the memory of the cache
                 when None.
-            cache: keys and values of earlier tokens, to which these are appended (decoders).
+            cache: keys and values of earlier tokens, for decoders; the new ones are appended.
             gates: factors of each layer's heads before the output projection, `[layers, heads]`;
-                0 ablates a head, with the output of the encoding's `value` hook. Axes between
-                broadcast to `[..., n, heads]`.
-            gate_fill: output of a head as far as its gate is closed, `[layers, heads, width]`, with
-                axes between as for gates; zero when None. The mean of `heads` over documents makes
-                mean ablation.
-            dropout_key: switches dropout on.
-            trace: also return hidden states, attention logits and weights, and heads.
+                0 ablates a head, including the output of the encoding's `value` hook. Axes between
+                the two broadcast to `[..., n, heads]`.
+            gate_fill: output of a head with a closed gate, `[layers, heads, width]`, with axes
+                between as for gates; zero when None. The mean of `heads` over documents gives mean
+                ablation.
+            dropout_key: random key that switches dropout on.
+            trace: whether to return hidden states, attention logits and weights, and heads.
         """
         ids = jnp.asarray(ids)
         mask = checked_valid(mask, ids.shape)
@@ -195,11 +195,11 @@ class Transformer(nnx.Module):
         )
         if self.config.keys_from == "embeddings":
             context = context._replace(embeddings=x)
-        gated = _checked_gates(gates, gate_fill, self.config, ids.shape)
+        gated = _make_gates(gates, gate_fill, self.config, ids.shape)
         source = None if memory is None else memory.layers
         out = self._blocks(x, context, cache, source, gated, keys[1])
         hidden = out.hidden if self.final_norm is None else self.final_norm(out.hidden)
-        if cache is not None:  # inside jit nothing else can say that it is full
+        if cache is not None:  # NaN is the only way to report a full cache inside jit
             full = cache.length > cache.valid.shape[-1]
             hidden = jnp.where(full, jnp.asarray(jnp.nan, hidden.dtype), hidden)
         return out._replace(hidden=hidden)
@@ -233,14 +233,14 @@ class Transformer(nnx.Module):
     def token_embeddings(self, ids: Int[ArrayLike, "... n"]) -> Float[Array, "... n dim"]:
         """Embeddings of tokens, times the configuration's factor."""
         if self.tokens is None:
-            raise ValueError("the token embeddings are those of the encoder: pass vectors=")
+            raise ValueError("the encoder has the token embeddings: pass vectors=")
         x, factor = self.tokens(jnp.asarray(ids)), self.config.embedding_factor
         return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
 
     def _context(
         self, ids: Array, mask, positions, segments, cache: Cache | None, trace: bool
     ) -> tuple[Cache | None, Context]:
-        """The context of all layers, and the cache with slots reserved for these tokens."""
+        """Context of all layers, and the cache with slots reserved for the new tokens."""
         shared = BoundEncoding(self.encoding, self.encoding_params.get_value())
         if cache is None:
             allowed = attention_mask(
@@ -251,9 +251,9 @@ class Transformer(nnx.Module):
         if not self.causal:
             raise ValueError("an encoder has no cache: tokens attend to later ones; pass a Decoder")
         if segments is not None:
-            raise ValueError("a cache holds one document a row: leave segments out")
+            raise ValueError("a cache holds one document per row: leave segments out")
         before = cache.length
-        cache = _reserved(cache, ids, mask, positions)
+        cache = _extended_cache(cache, ids, mask, positions)
         slots = jnp.arange(cache.valid.shape[-1], dtype=jnp.int32)
         new = before + jnp.arange(ids.shape[-1], dtype=jnp.int32)
         allowed = (slots[None, :] <= new[:, None])[None, None] & cache.valid[:, None, None, :]
@@ -263,7 +263,7 @@ class Transformer(nnx.Module):
     def _cross(
         self, ids: Array, memory: Memory | None, positions, segments, trace: bool
     ) -> Context | None:
-        """The context of cross-attention; None for a model without it."""
+        """Context of cross-attention; None for a model without it."""
         if self.cross_encoding is None:
             if memory is None:
                 return None
@@ -335,7 +335,7 @@ def has_one_encoding(transformer: Transformer) -> bool:
 
 
 def check_one_encoding(transformer: Transformer, purpose: str) -> None:
-    """Raise where encodings differ by layer, or depend on the hidden states of their layer."""
+    """Raise for encodings that differ by layer, or that depend on hidden states."""
     if not has_one_encoding(transformer):
         raise ValueError(
             f"{purpose} need one encoding of positions in all layers, but this model has a pattern "
@@ -344,7 +344,7 @@ def check_one_encoding(transformer: Transformer, purpose: str) -> None:
 
 
 class Encoder(Transformer):
-    """A transformer whose tokens all attend to each other.
+    """Transformer whose tokens all attend to each other.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
@@ -356,7 +356,7 @@ class Encoder(Transformer):
 
 
 class Decoder(Transformer):
-    """A transformer whose tokens look back only; with a cache, one after another.
+    """Causal transformer: tokens attend to earlier ones, also through a cache.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=2, num_heads=4)
@@ -371,9 +371,9 @@ class Decoder(Transformer):
     causal = True
 
     def cache_memory(self, memory: Memory) -> Memory:
-        """The memory with its keys and values in every layer, computed once for all tokens to come.
+        """Memory with keys and values in every layer, computed once for all later tokens.
 
-        They take the place of its hidden states.
+        They replace its hidden states.
         """
         if self.cross_encoding is None or memory.hidden is None:
             raise ValueError("the memory has no hidden states: pass hidden states of an encoder")
@@ -390,13 +390,13 @@ class Decoder(Transformer):
         return memory._replace(hidden=None, layers=jax.vmap(layer_keys_values)(params))
 
     def empty_cache(self, *, batch: int, slots: int, memory: Memory | None = None) -> Cache:
-        """A cache for `slots` tokens in each of `batch` rows.
+        """Empty cache for `slots` tokens in each of `batch` rows.
 
         Args:
-            batch: rows.
-            slots: tokens of a row.
-            memory: tokens of an encoder, for a decoder with cross-attention; `cache_memory` makes
-                its keys and values once.
+            batch: number of rows.
+            slots: number of tokens per row.
+            memory: tokens of an encoder, for a decoder with cross-attention; `cache_memory`
+                computes their keys and values once.
         """
         shape = (batch, slots)
         graphdef, params = nnx.split(self.layers)
@@ -404,11 +404,11 @@ class Decoder(Transformer):
         slot_params = ((),) if self.pattern_params is None else self.pattern_params.get_value()
 
         def layer_cache(slot: int, stacked: Any) -> LayerCache:
-            layer, params_of_slot, params_of_all = stacked
-            layer, params_of_slot = jax.tree.map(itemgetter(0), (layer, params_of_slot))
+            layer, slot_params, all_params = stacked
+            layer, slot_params = jax.tree.map(itemgetter(0), (layer, slot_params))
             bound = chain_bound(
-                BoundEncoding(self.encoding, params_of_all),
-                BoundEncoding(self.pattern.at(slot), params_of_slot),
+                BoundEncoding(self.encoding, all_params),
+                BoundEncoding(self.pattern.at(slot), slot_params),
             )
             return nnx.merge(graphdef, layer).attention.empty_cache(shape, shared=bound)
 
@@ -424,25 +424,25 @@ class Decoder(Transformer):
         return Cache(caches[0] if period == 1 else caches, positions, *unused, memory)
 
 
-def _reserved(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:
-    """The cache with positions, validity and length of the new tokens, before their keys."""
+def _extended_cache(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:
+    """Cache with positions, validity and length of the new tokens, but without their keys."""
     if ids.ndim != 2:
-        raise ValueError(f"with a cache ids are [batch, n], not of shape {ids.shape}")
+        raise ValueError(f"with a cache, ids must be [batch, n], not of shape {ids.shape}")
     slots, new = cache.valid.shape[-1], ids.shape[-1]
     filled = 0 if is_traced(cache.length) else int(cache.length)
     if filled + new > slots:
         raise ValueError(
-            f"{new} tokens do not fit a cache of {slots} slots, {filled} of them filled: make a "
+            f"{new} tokens do not fit into a cache with {filled} of {slots} slots filled: make a "
             "longer one"
         )
     valid = jnp.ones(ids.shape, bool) if mask is None else mask
     positions = as_positions(positions)
     if positions.dtype != jnp.int32 or positions.shape[-1:] != ids.shape[-1:]:
         raise ValueError(
-            f"with a cache positions are integers [batch, n], not {positions.dtype} of shape "
+            f"with a cache, positions must be integers [batch, n], not {positions.dtype} of shape "
             f"{positions.shape}"
         )
-    # Encodings that count keys up to the query's position must not count padding.
+    # Positions after every query, so that encodings that count keys do not count padding.
     positions = jnp.where(valid, jnp.broadcast_to(positions, ids.shape), _NO_POSITION)
     start = (jnp.zeros_like(cache.length), cache.length)
     return cache._replace(
@@ -453,7 +453,7 @@ def _reserved(cache: Cache, ids: Array, mask: Any, positions: Any) -> Cache:
 
 
 def _check_ids(ids: Array, vocab_size: int) -> None:
-    """Raise for concrete token ids outside of the vocabulary."""
+    """Raise for concrete token ids outside the vocabulary."""
     if not jnp.issubdtype(ids.dtype, jnp.integer):
         raise ValueError(f"ids are {ids.dtype}: pass integers")
     if is_traced(ids) or not ids.size:
@@ -464,28 +464,28 @@ def _check_ids(ids: Array, vocab_size: int) -> None:
             raise ValueError(f"id {extreme} is not in the vocabulary of {vocab_size}")
 
 
-def _checked_gates(
+def _make_gates(
     gates: ArrayLike | None,
     fill: ArrayLike | None,
     config: TransformerConfig,
     shape: tuple[int, ...],
 ) -> Gates | None:
-    """Gates and their fill, with the axis of layers in front; None without gates."""
+    """Gates and their fill, with a leading axis of layers; None without gates."""
     if gates is None:
         if fill is not None:
             raise ValueError("gate_fill fills closed gates: pass gates with it")
         return None
     layers, heads = config.num_layers, (*shape, config.num_heads)
-    gates = _per_layer("gates", gates, layers, heads)
+    gates = _layer_values("gates", gates, layers, heads)
     if fill is None:
         return Gates(gates)
     width = config.head_width
     if config.latent is not None and config.latent.value_dim is not None:
         width = config.latent.value_dim
-    return Gates(gates, _per_layer("gate_fill", fill, layers, (*heads, width), fixed=2))
+    return Gates(gates, _layer_values("gate_fill", fill, layers, (*heads, width), fixed=2))
 
 
-def _per_layer(
+def _layer_values(
     name: str, values: ArrayLike, layers: int, wanted: tuple[int, ...], *, fixed: int = 1
 ) -> Array:
     """Values `[layers, ..., *wanted[-fixed:]]`, checked: axes between broadcast to `wanted`."""

@@ -96,7 +96,7 @@ def forward_flops(jaxpr: Jaxpr) -> int:
     return _sum_over(jaxpr, _flops)
 
 
-def numbers_made(jaxpr: Jaxpr) -> int:
+def result_numbers(jaxpr: Jaxpr) -> int:
     """Number of entries in all intermediate results of a jaxpr, counted as in `forward_flops`."""
     return _sum_over(jaxpr, _output_numbers)
 

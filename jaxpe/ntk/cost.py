@@ -23,7 +23,7 @@ from jaxpe.ntk._structure import (
     Use,
     forward_flops,
     largest_result,
-    numbers_made,
+    result_numbers,
     trace_example,
 )
 
@@ -133,7 +133,7 @@ def leaves_in_factors(
 
 def piece_size(example: Example, leaves: Sequence[jax.Array], axes: OutputAxes) -> int:
     """Examples that may be differentiated at a time."""
-    results = numbers_made(example.jaxpr.jaxpr)
+    results = result_numbers(example.jaxpr.jaxpr)
     rows = sum(use.rows * use.outputs for use in example.uses.values())
     # For every output, the backward pass stores the rows of products and a few results at a time.
     numbers = results + axes.outputs * (rows + 3 * largest_result(example.jaxpr.jaxpr))

@@ -167,7 +167,7 @@ def max_learning_rate(
 class _Layout(NamedTuple):
     """Layout of outputs as rows of a matrix."""
 
-    axes_kept: tuple[int, ...]  # axes that the kernel has, the batch first
+    kernel_axes: tuple[int, ...]  # axes that the kernel has, the batch first
     traced: tuple[int, ...]  # axes over which it was traced
 
     @classmethod
@@ -179,12 +179,12 @@ class _Layout(NamedTuple):
 
     def rows(self, outputs: Array) -> Array:
         """`[rows of the kernel, traced]`."""
-        count = int(np.prod([outputs.shape[a] for a in self.axes_kept]))
-        return outputs.transpose(*self.axes_kept, *self.traced).reshape(count, -1)
+        count = int(np.prod([outputs.shape[a] for a in self.kernel_axes]))
+        return outputs.transpose(*self.kernel_axes, *self.traced).reshape(count, -1)
 
     def unrows(self, rows: Array, shape: tuple[int, ...]) -> Array:
         """Back from `[times, rows, traced]` to `[times, *shape]`."""
-        order = (*self.axes_kept, *self.traced)
+        order = (*self.kernel_axes, *self.traced)
         rows = rows.reshape(len(rows), *(shape[a] for a in order))
         return rows.transpose(0, *(order.index(a) + 1 for a in range(len(order))))
 
@@ -199,7 +199,7 @@ class _Layout(NamedTuple):
         """A kernel with each axis twice as a matrix; raises for a shape unlike the outputs'."""
         rows = columns if rows is None else rows
         fits = len(rows) == len(columns) and kernel.shape == tuple(
-            size for a in self.axes_kept for size in (rows[a], columns[a])
+            size for a in self.kernel_axes for size in (rows[a], columns[a])
         )
         if not fits:
             raise ValueError(
@@ -208,7 +208,7 @@ class _Layout(NamedTuple):
                 "trace_axes of the kernel"
             )
         order = (*range(0, kernel.ndim, 2), *range(1, kernel.ndim, 2))
-        count = int(np.prod([rows[a] for a in self.axes_kept]))
+        count = int(np.prod([rows[a] for a in self.kernel_axes]))
         return kernel.transpose(order).reshape(count, -1)
 
 

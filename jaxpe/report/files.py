@@ -51,10 +51,10 @@ def write_files(
     return directory / f"{name}.html"
 
 
-def remove_other_figures(directory: Path, others: str, drawn: list[Rendered]) -> None:
+def remove_other_figures(directory: Path, others: str, figures: list[Rendered]) -> None:
     """Remove figures whose names match a pattern, except the drawn ones."""
     names = re.compile(rf"({others})\.(svg|png)")
-    current = {figure.name for figure in drawn}
+    current = {figure.name for figure in figures}
     paths = sorted((directory / "figures").glob("*"))
     stale = [path for path in paths if names.fullmatch(path.name) and path.stem not in current]
     remove_files(directory, [f"figures/{path.name}" for path in stale])

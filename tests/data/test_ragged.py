@@ -48,5 +48,5 @@ def test_rows_of_one_length():
     assert lists(equally_long(np.arange(6), 3)) == [[0, 1, 2], [3, 4, 5]]
     assert ragged(ROWS).uniform is None
     assert Ragged(np.arange(4), np.array([2, 2])).uniform == 2
-    with pytest.raises(ValueError, match="5 ids are no rows of 3"):
+    with pytest.raises(ValueError, match=r"5 ids .*3"):
         equally_long(np.arange(5), 3)

@@ -229,8 +229,8 @@ def test_rows_are_the_same_without_float64():
 
 
 def test_sampling_compiles_once(monkeypatch):
-    framed, runs = counted(sequences._framed)
-    monkeypatch.setattr(sequences, "_framed", framed)
+    framed, runs = counted(sequences._token_row)
+    monkeypatch.setattr(sequences, "_token_row", framed)
     copy = sequence_task("copy")
     for length in (2, 2, 3):
         jax.eval_shape(partial(copy.sample, rows=2, length=length), jax.random.key(0))
@@ -286,13 +286,13 @@ def test_bad_tasks_are_named(name, sizes, message):
 @pytest.mark.parametrize(
     ("key", "sizes", "message"),
     [
-        (0, {}, r"key has dtype int64: pass a typed one, jax.random.key\(seed\)"),
-        (np.zeros(2, np.uint32), {}, "key has dtype uint32: pass a typed one"),
+        (0, {}, r"key has dtype int64"),
+        (np.zeros(2, np.uint32), {}, "key has dtype uint32"),
         (jax.random.split(jax.random.key(0)), {}, r"key has shape \(2,\): pass one key, or vmap"),
         (jax.random.key(0), {"rows": 0}, "`rows` is 0; pass at least 1"),
         (jax.random.key(0), {"length": 0}, "`length` is 0; pass at least 1"),
         (jax.random.key(0), {"rows": 2**31}, "`rows` is 2147483648; pass at most"),
-        (jax.random.key(0), {"length": 2**30}, "`length` is 1073741824, and a row is 2147483651"),
+        (jax.random.key(0), {"length": 2**30}, "`length` is 1073741824, .*2147483651"),
         (jax.random.key(0), {"rows": 10**9, "length": 10**6}, "`rows=1000000000` of .* needs"),
     ],
 )

@@ -181,7 +181,7 @@ def test_the_standard_library_is_a_shard():
         ("deep", "deep is a directory; pass a glob of its files, as deep/*.jsonl"),
         ("a.pdf", "a.pdf: unknown kind of file; supported are .txt"),
         ("ids.pt", "ids.pt: unknown kind of file"),
-        ("-", "standard input cannot be read again from its middle"),
+        ("-", "standard input"),
         ("tokens", "tokens holds token ids; pass text"),
         ("synthetic", "no such file: synthetic"),
     ],

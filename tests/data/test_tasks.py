@@ -144,9 +144,9 @@ def test_the_held_out_share_is_rounded_to_the_nearest_row(clean, share, rows):
     [
         (relative_distance, {"rows": 0}, "`rows` is 0; pass at least 1"),
         (relative_distance, {"vocab_size": 72}, "segments of 70 different words need 72: pass 73"),
-        (relative_distance, {"length": 96}, "may cut the second trigger off: pass 97 or more"),
+        (relative_distance, {"length": 96}, "pass 97 or more"),
         (count_triggers, {"most": 121}, "`most=121` triggers do not fit a row of `length=120`"),
-        (count_triggers, {"triggers": 573}, "`triggers=573` are all of the 573 words"),
+        (count_triggers, {"triggers": 573}, "`triggers=573` .*573 words"),
     ],
 )
 def test_sizes_that_no_row_can_have(make, sizes, said):

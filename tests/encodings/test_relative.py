@@ -191,7 +191,7 @@ def test_transformer_xl_is_right_far_out_in_float32():
     ("call", "message"),
     [
         (lambda: shaw(head_dim=4, max_distance=0), "max_distance must be at least 1, not 0"),
-        (lambda: transformer_xl(num_heads=1, head_dim=3), "dim must be even and positive, not 3"),
+        (lambda: transformer_xl(num_heads=1, head_dim=3), "dim must be even and at least 2, not 3"),
         (
             lambda: transformer_xl(num_heads=2, head_dim=8).bias({}, *arrays()[:2], QUERIES, KEYS),
             "built for head_dim=8, .* pass head_dim=4",

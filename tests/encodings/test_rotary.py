@@ -620,7 +620,7 @@ def test_llama3_keeps_the_frequency_at_a_step():
         (YarnScaling(4.0, 64, attention_factor=-1.0), "attention_factor must be positive"),
         (YarnScaling(4.0, 64, beta_fast=1.0, beta_slow=2.0), r"beta_fast \(1.0\) must not be bel"),
         (Llama3Scaling(8.0, 4.0, 2.0, 64), r"high_freq_factor \(2.0\) must not be below low_fr"),
-        (LONG._replace(long_factor=(1.0,) * 9), "long_factor has 9 .* it needs 8, one a freq"),
+        (LONG._replace(long_factor=(1.0,) * 9), "long_factor has 9 .* pass 8"),
         (LONG._replace(long_factor=(1.0,) * 7 + (0.0,)), "long_factor must be positive"),
         (ProportionalScaling(1.0, 0.0), "fraction must be positive"),
     ],
@@ -658,7 +658,7 @@ def test_older_and_emptier_entries_of_a_configuration():
     yarn = {"rope_type": "yarn", "original_max_position_embeddings": 64}
     assert scaling_from_hf(yarn, max_position_embeddings=256).factor == 4.0
     su = {"type": "su", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
-    with pytest.raises(ValueError, match=r"needs original_max_position_embeddings .* put it in"):
+    with pytest.raises(ValueError, match=r"needs original_max_position_embeddings"):
         scaling_from_hf(su, max_position_embeddings=131072)
     su["original_max_position_embeddings"] = 4096
     assert scaling_from_hf(su, max_position_embeddings=131072).factor == 32.0

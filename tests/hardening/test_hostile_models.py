@@ -147,7 +147,7 @@ def test_sizes_that_are_huge_together(tiny):
     directory, load = tiny
     sizes = ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads")
     change(directory, max_position_embeddings=2**31 - 1, **dict.fromkeys(sizes, 2**30))
-    refused(load, directory, r"is 1073741824, .* has: \d+ tensors, the longest axis \d+")
+    refused(load, directory, r"is 1073741824, .* \d+ tensors")
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "1e400", "1e-50", "0", "-1e-5", "1e39"])
@@ -168,21 +168,21 @@ def test_epsilon_is_a_float32_above_zero(name, value, tmp_path):
         ({"rope_theta": 0}, "rope_theta is 0; pass 1 to 3"),
         ({"rope_theta": 1e39}, r"rope_theta is 1e\+39; pass 1 to 3"),
         ({"rope_theta": "100"}, "rope_theta is '100', not a finite number"),
-        ({"rope_type": "linear", "factor": 1e-300}, "angles or logits of it are not finite"),
+        ({"rope_type": "linear", "factor": 1e-300}, "not finite"),
         ({"rope_type": "linear", "factor": math.inf}, "factor is inf, not a finite number"),
         ({"rope_type": "linear", "factor": True}, "factor is True, not a finite number"),
         ({"rope_type": ["linear"]}, r"rope_type is \['linear'\], not a string"),
         (
             {"rope_type": "yarn", "original_max_position_embeddings": 32, "attention_factor": 1e20},
-            "angles or logits of it are not finite",
+            "not finite",
         ),
         (
             {"rope_type": "yarn", "rope_theta": 1, "original_max_position_embeddings": 32},
             "rope_parameters .*: .*division by zero",
         ),
         ({"rope_type": "longrope", "short_factor": "ab"}, "short_factor is 'ab', not a list"),
-        ({"mrope_section": [4, 2, 2]}, "mrope_section, and positions of a text are single"),
-        ({"a\n\x1b[31m": 1}, r"rope_parameters has 'a\\n\\x1b\[31m', which is not known"),
+        ({"mrope_section": [4, 2, 2]}, "mrope_section"),
+        ({"a\n\x1b[31m": 1}, r"rope_parameters has the unknown keys 'a\\n\\x1b\[31m'"),
     ],
 )
 def test_entries_of_rope_that_are_refused(llama, entry, message):
@@ -319,7 +319,7 @@ def test_a_tensor_that_is_not_finite_is_named(tiny, number, dtype):
     found = {key: tensor.astype(dtype) for key, tensor in tensors(directory).items()}
     found[name].flat[7] = number
     write(directory, found)
-    refused(load, directory, rf"tensor {name}, 1 numbers of [\d,]+ are NaN or infinite as float32")
+    refused(load, directory, rf"1 of [\d,]+ numbers of the tensor {name} are NaN")
 
 
 def test_numbers_beyond_the_dtype_that_is_asked_for(llama):
@@ -339,7 +339,7 @@ def test_tensors_that_are_not_used_may_be_anything(bert):
     head = {"cls.predictions.bias": np.full(60, np.nan, np.float32)}
     write(bert, tensors(bert) | head)
     Bert.load(bert)
-    refused(load_masked_lm, bert, r"cls\.predictions\.bias, 60 numbers of 60 are NaN")
+    refused(load_masked_lm, bert, r"60 of 60 numbers of the tensor cls\.predictions\.bias are NaN")
 
 
 def test_a_model_that_memory_does_not_hold(tiny, monkeypatch):
@@ -417,16 +417,16 @@ HEADERS = {
 @pytest.mark.parametrize("case", HEADERS)
 def test_headers_that_are_refused(bert, case):
     crafted(bert, HEADERS[case])
-    refused(Bert.load, bert, r"is not a whole safetensors file|does not fit")
+    refused(Bert.load, bert, r"is not a complete safetensors file|does not fit")
 
 
 @pytest.mark.parametrize("length", [0, 7, 2**30, 2**40, 2**63, 2**64 - 1])
 def test_lengths_of_headers(bert, length):
     file = bert / "model.safetensors"
     file.write_bytes(struct.pack("<Q", length) + file.read_bytes()[8:])
-    refused(Bert.load, bert, "is not a whole safetensors file")
+    refused(Bert.load, bert, "is not a complete safetensors file")
     file.write_bytes(b"")
-    refused(Bert.load, bert, "is not a whole safetensors file")
+    refused(Bert.load, bert, "is not a complete safetensors file")
 
 
 def test_a_shape_with_its_axes_swapped(llama):
@@ -440,12 +440,12 @@ def test_two_tensors_for_one_parameter(bert):
     name = "embeddings.LayerNorm.weight"
     found = tensors(bert)
     write(bert, found | {name: found[f"bert.{name}"] + 1})
-    refused(Bert.load, bert, f"tensors for the same thing: bert.{name}, {name}")
+    refused(Bert.load, bert, f"two tensors for one parameter: bert.{name}, {name}")
 
 
 def test_names_with_signs_of_a_terminal(llama):
     write(llama, tensors(llama) | {"x\n\x1b[31m": np.ones(1, np.float32)})
-    refused(load_causal_lm, llama, r"nothing is known of the tensors 'x\\n\\x1b\[31m'")
+    refused(load_causal_lm, llama, r"the tensors 'x\\n\\x1b\[31m'")
     write(llama, tensors(llama) | {f"x{i}": np.ones(1, np.float32) for i in range(500)})
     refused(load_causal_lm, llama, "tensors .*x0, x1, .* and 461 more")
 
@@ -487,7 +487,7 @@ def test_a_tensor_in_two_shards(bert):
     whole.unlink()
     index = {"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}
     (bert / "model.safetensors.index.json").write_text(json.dumps(index))
-    refused(Bert.load, bert, "tensors for the same thing")
+    refused(Bert.load, bert, "two tensors for one parameter")
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "consolidated.00.pth", "model.pt"])
@@ -496,7 +496,7 @@ def test_pickles_are_not_read(tiny, name):
     (directory / "model.safetensors").unlink()
     ran = directory / "ran"
     (directory / name).write_bytes(b"cos\nsystem\n(S'touch " + str(ran).encode() + b"'\ntR.")
-    refused(load, directory, rf"has {name}, .* run any code when unpickled and is not read")
+    refused(load, directory, rf"{name}, which is not read")
     assert not ran.exists()
 
 
@@ -556,10 +556,10 @@ def test_a_file_is_read_as_by_the_package(tmp_path, kind):
             (6, struct.pack("<f", np.inf)),
             "rms_norm_eps is inf, not a finite number",
         ),
-        ("x", (9, struct.pack("<IQ", 0, 2**60)), r"not a whole \.gguf file .*bytes are said to"),
+        ("x", (9, struct.pack("<IQ", 0, 2**60)), r"not a whole \.gguf file .*bytes should"),
         ("x", (9, struct.pack("<IQ", 8, 2**60)), r"not a whole \.gguf file"),
         ("x", (9, struct.pack("<IQ", 9, 1) * 5000), "unknown kind 9"),
-        ("x", (8, struct.pack("<Q", 2**64 - 1)), "18,446,744,073,709,551,615 bytes are said to"),
+        ("x", (8, struct.pack("<Q", 2**64 - 1)), "18,446,744,073,709,551,615 bytes should"),
         ("x", (8, struct.pack("<Q", 2) + b"\xff\xfe"), "not a whole .*can't decode byte 0xff"),
         ("x", (99, b""), "unknown kind 99"),
         ("general.alignment", (4, struct.pack("<I", 0)), "general.alignment is 0, not a power"),
@@ -590,7 +590,7 @@ EMBEDDINGS = "token_embd.weight"
         ({"kind": 26}, r"token_embd\.weight is I32, not floating-point numbers"),
         ({"name": b"\xff"}, "not a whole .*can't decode"),
         ({"name": b"output.weight"}, "'output.weight' twice"),
-        ({"name": b""}, "vocab_size is 32000, which is more than .* has: 21 tensors"),
+        ({"name": b""}, "vocab_size is 32000, .* 21 tensors"),
     ],
 )
 def test_tensors_that_are_refused(tmp_path, said, message):
@@ -599,7 +599,7 @@ def test_tensors_that_are_refused(tmp_path, said, message):
 
 def test_names_of_hugging_face_are_not_known(tmp_path):
     path = raw(tmp_path, changed={"output.weight": {"name": b"embed_tokens.weight"}})
-    refused(load_causal_lm, path, "nothing is known of the tensors embed_tokens.weight")
+    refused(load_causal_lm, path, "the tensors embed_tokens.weight")
 
 
 @pytest.mark.parametrize("counts", [(2**63, 14), (10**9, 14), (21, 2**63), (21, 10**9)])
@@ -632,7 +632,7 @@ def test_a_scale_that_is_not_finite(tmp_path):
     at = content.index(stored["blk.1.ffn_up.weight"].data[3].tobytes())
     content[at : at + 2] = np.float16(np.nan).tobytes()
     path.write_bytes(content)
-    refused(load_causal_lm, path, r"blk\.1\.ffn_up\.weight, 32 numbers of 2,048 are NaN")
+    refused(load_causal_lm, path, r"32 of 2,048 numbers of the tensor blk\.1\.ffn_up\.weight")
 
 
 def test_what_is_no_file(tmp_path):
@@ -641,7 +641,7 @@ def test_what_is_no_file(tmp_path):
     (tmp_path / "a.gguf").rmdir()
     os.mkfifo(tmp_path / "a.gguf")
     refused(load_causal_lm, tmp_path, "a.gguf is not a regular file")
-    refused(load_causal_lm, tmp_path / ("a" * 5000), "is not there")
+    refused(load_causal_lm, tmp_path / ("a" * 5000), "does not exist")
 
 
 # Commands.
@@ -667,7 +667,7 @@ BAD = {
     ),
     "huge": (lambda d: change(d, hidden_size=10**9), "hidden_size is 1000000000"),
     "no positions": (lambda d: change(d, max_position_embeddings=0), "max_position_embeddings is"),
-    "NaN": (with_nan, "query.weight, 1 numbers of 1,024 are NaN"),
+    "NaN": (with_nan, "1 of 1,024 numbers of the tensor .*query.weight are NaN"),
     "pickle": (
         lambda d: (d / "model.safetensors").rename(d / "pytorch_model.bin"),
         "has pytorch_model.bin",

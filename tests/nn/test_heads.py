@@ -14,7 +14,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
-from jaxpe.nn.generate import _narrowed, _Sampling
+from jaxpe.nn.generate import _Sampling, _top_logits
 from tests.nn.models import DIM, VOCAB, config, encoding_for, shapes_of, some_ids, split
 
 
@@ -75,7 +75,7 @@ def test_pooling():
 
 def test_a_classifier_on_a_decoder_looks_at_the_end():
     decoder = nn.Decoder(config(), encoding=encoding_for("rope"), rngs=nnx.Rngs(0))
-    with pytest.raises(ValueError, match="first token of a decoder sees no other"):
+    with pytest.raises(ValueError, match="first token of a decoder"):
         nn.Classifier(decoder, num_classes=2, rngs=nnx.Rngs(1))
     model = nn.Classifier(decoder, num_classes=2, pooling="last", rngs=nnx.Rngs(1))
     ids = some_ids(1, 4)
@@ -183,7 +183,7 @@ def test_a_nucleus_ends_with_the_token_that_reaches_its_probability():
         (0.75, [1, 2]),
         (1.0, [0, 1, 2, 3]),
     ):
-        found = _narrowed(logits, _Sampling(1.0, None, top_p))
+        found = _top_logits(logits, _Sampling(1.0, None, top_p))
         assert np.flatnonzero(np.isfinite(found)).tolist() == tokens
 
 

@@ -224,7 +224,7 @@ def test_layers_one_after_another_are_the_model():
             jaxpe.identity(),
             "latent=None",
         ),
-        ({}, jaxpe.rope(head_dim=WIDTH), "the encoding acts on queries: no bound here"),
+        ({}, jaxpe.rope(head_dim=WIDTH), "the encoding acts on queries"),
         ({}, jaxpe.shaw(head_dim=WIDTH, max_distance=2), r"pass relative=\(key, value\)"),
         ({}, jaxpe.shaw(head_dim=WIDTH, max_distance=2, values=False), r"pass relative="),
     ],
@@ -246,7 +246,7 @@ def test_what_has_no_bound_is_refused(changes, encoding, message):
 def test_biases_that_are_no_relative_keys(encoding):
     model = filled(nn.Encoder, encoding)
     for relative in (None, (10.0, 0.0)):
-        with pytest.raises(ValueError, match="from keys, or not linearly from queries"):
+        with pytest.raises(ValueError, match="from keys, or nonlinearly from queries"):
             nn.lipschitz_bounds(model, n=N, radius=2.0, relative=relative)
 
 
@@ -255,7 +255,7 @@ def test_sizes_that_make_no_sense():
     with pytest.raises(ValueError, match="n must be at least 1, not 0"):
         nn.lipschitz_bounds(model, n=0, radius=1.0)
     for radius in (-50.0, np.nan):
-        with pytest.raises(ValueError, match=f"radius is {radius}: it bounds norms"):
+        with pytest.raises(ValueError, match=f"radius is {radius}"):
             nn.lipschitz_bounds(model, n=N, radius=radius)
-    with pytest.raises(ValueError, match=r"relative is -1\.0: it bounds norms"):
+    with pytest.raises(ValueError, match=r"relative is -1\.0"):
         nn.lipschitz_bounds(model, n=N, radius=1.0, relative=(-1.0, 0.0))

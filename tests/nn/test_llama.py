@@ -150,7 +150,7 @@ def test_options_leave_what_is_computed(tiny):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "new"}, "model_type is 'new'; llama, mistral.* are what can be read"),
+        ({"model_type": "new"}, "model_type is 'new'; llama, mistral"),
         ({"hidden_act": "tanh"}, "hidden_act is 'tanh', which changes .* only 'silu', 'swish'"),
         ({"attention_bias": True}, "missing are layers.0.self_attn.k_proj.bias"),
         ({"sliding_window": 8}, "sliding_window is 8, which changes the computation"),
@@ -164,8 +164,8 @@ def test_options_leave_what_is_computed(tiny):
         ({"rope_parameters": {"rope_type": "new"}}, "rope_parameters .* unknown rope_type 'new'"),
         ({"rope_parameters": "yarn"}, "rope_parameters is 'yarn', not an object"),
         ({"num_hidden_layers": 3}, "missing are layers.2.self_attn.k_proj.weight, layers.2"),
-        ({"num_hidden_layers": 1}, "nothing is known of the tensors model.layers.1"),
-        ({"tie_word_embeddings": True}, "lm_head.weight is not embed_tokens.weight"),
+        ({"num_hidden_layers": 1}, "the tensors model.layers.1"),
+        ({"tie_word_embeddings": True}, "lm_head.weight differs from embed_tokens.weight"),
         ({"intermediate_size": 63}, r"gate_proj.weight has shape \(64, 32\), not \(63, 32\)"),
     ],
 )
@@ -177,17 +177,17 @@ def test_directories_that_are_refused(tiny, changes, message):
 
 def test_an_unknown_architecture_is_told_the_nearest(tiny, known):
     change(tiny, model_type="new")
-    with pytest.raises(InputError, match=r"llama is nearest, and has the same: .* 'llama' into"):
+    with pytest.raises(InputError, match=r"llama is nearest, .* 'llama' into"):
         load_causal_lm(tiny)
     write(tiny, known[0] | {"model.layers.1.self_attn.sinks.weight": np.ones(16, np.float32)})
-    with pytest.raises(InputError, match=r"Beyond it there is layers\.\*\.self_attn\.sinks"):
+    with pytest.raises(InputError, match=r"also has layers\.\*\.self_attn\.sinks"):
         load_causal_lm(tiny)
     norms = {f"model.layers.0.self_attn.{n}_norm.weight": np.ones(16, np.float32) for n in "qk"}
     write(tiny, known[0] | norms)
-    with pytest.raises(InputError, match="By its tensors qwen3 is nearest, and has the same"):
+    with pytest.raises(InputError, match="qwen3 is nearest"):
         load_causal_lm(tiny)
     write(tiny, norms)
-    with pytest.raises(InputError, match=r"and there is no "):
+    with pytest.raises(InputError, match=r"but the model lacks "):
         load_causal_lm(tiny)
 
 
@@ -204,16 +204,16 @@ def test_tensors_that_nothing_is_known_of(tiny, known):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"llama.block_count": None}, "llama.block_count is not there"),
+        ({"llama.block_count": None}, "has no llama.block_count"),
         ({"llama.attention.head_count": [4, 2]}, r"head_count is \[4, 2\], not one number"),
         ({"llama.rope.dimension_count": 8}, "llama.rope.dimension_count is 8; only 16 is"),
         ({"llama.attention.value_length": 8}, "llama.attention.value_length is 8; only 16 is"),
         ({"llama.rope.scaling.type": "yarn"}, "scaling.type is 'yarn'; only 'none' or 'linear'"),
         ({"llama.rope.scaling.type": "linear"}, "rope_type 'linear' needs factor"),
         ({"llama.expert_count": 8}, "llama.expert_count is 8; only 0 is supported"),
-        ({"llama.logit_scale": 2.0}, "llama.logit_scale is 2.0, and its effect is not known"),
+        ({"llama.logit_scale": 2.0}, "llama.logit_scale is 2.0"),
         ({"llama.block_count": 3}, "missing are blk.2.attn_k.weight, blk.2"),
-        ({"architecture": "t5"}, "general.architecture is 't5'; llama, .* are what can be read"),
+        ({"architecture": "t5"}, "general.architecture is 't5'; llama"),
     ],
 )
 def test_gguf_files_that_are_refused(tmp_path, known, changes, message):
@@ -236,7 +236,7 @@ def test_tensors_of_a_gguf_that_are_refused(tmp_path, known):
     with pytest.raises(InputError, match=r"missing are blk.0.attn_k.bias, blk.1.attn_k.bias"):
         load_causal_lm(write_gguf(tmp_path / "b.gguf", known[1] | bias))
     fused = {"blk.0.attn_qkv.weight": np.ones((128, 32), np.float32)}
-    with pytest.raises(InputError, match=r"nothing is known of the tensors blk.0.attn_qkv.weight"):
+    with pytest.raises(InputError, match=r"the tensors blk.0.attn_qkv.weight"):
         load_causal_lm(write_gguf(tmp_path / "b.gguf", known[1] | fused))
     whole = {"output_norm.weight": np.ones(32, np.int32)}
     with pytest.raises(InputError, match=r"norm.weight is I32, not floating-point numbers"):
@@ -247,7 +247,7 @@ def test_tensors_of_a_gguf_that_are_refused(tmp_path, known):
 
 
 def test_paths_that_are_refused(tmp_path, known):
-    with pytest.raises(InputError, match=r"nowhere is not there: pass a .gguf file, a folder"):
+    with pytest.raises(InputError, match=r"nowhere does not exist"):
         load_causal_lm(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"has neither a .gguf file nor config.json"):
         load_causal_lm(tmp_path)

@@ -398,7 +398,7 @@ def test_a_model_without_attention(function):
 
 def test_sums_of_other_models_do_not_add():
     a, b = (nn.HiddenSums(np.zeros((2, 3, d)), np.zeros(3, int)) for d in (4, 5))
-    with pytest.raises(ValueError, match=r"\(2, 3, 4\) and \(2, 3, 5\) do not add"):
+    with pytest.raises(ValueError, match=r"\(2, 3, 4\) and \(2, 3, 5\)"):
         a + b
     with pytest.raises(TypeError, match=r"unsupported operand .* 'HiddenSums'"):
         1 + a

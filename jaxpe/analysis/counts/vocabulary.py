@@ -24,7 +24,7 @@ from jaxpe.data.tokens.vocabulary import (
     most_frequent,
     refuse_undivided,
 )
-from jaxpe.data.tokens.workers import occurring
+from jaxpe.data.tokens.workers import count_words
 
 VOCABULARY = "vocabulary.json"
 
@@ -127,7 +127,7 @@ def _first_pass(
     documents = itertools.chain.from_iterable(map(texts, shards))
     counts: Counter[str] = Counter()
     if workers:
-        counts = occurring(documents, processes=workers, tokenizer=name, length=options.length)
+        counts = count_words(documents, processes=workers, tokenizer=name, length=options.length)
     else:
         add_occurring(counts, documents, tokenizer=name, length=options.length)
     if not counts:

@@ -188,19 +188,19 @@ def _finiteness(encoding: Encoding, sizes: EncodingSizes) -> Callable[[ArrayLike
     """Program that tells whether all results of an encoding at given positions are finite."""
 
     @jax.jit
-    def is_finite(places: Array) -> Array:
+    def is_finite(positions: Array) -> Array:
         x = jnp.ones((2, sizes.dim))
         heads = jnp.ones((2, sizes.num_heads, sizes.head_dim))
         params = encoding.init(jax.random.key(0))
-        i, j = centered_positions(encoding, places, places)
-        bound = encoding_at(encoding, params, x, places)
+        i, j = centered_positions(encoding, positions, positions)
+        bound = encoding_at(encoding, params, x, positions)
         values = [
-            bound.embed(params, x, places),
+            bound.embed(params, x, positions),
             bound.query(params, heads, i),
             bound.key(params, heads, j),
         ]
         if bound.defines("bias"):
-            values.append(jnp.asarray(bound.bias(params, heads, heads, places, places)))
+            values.append(jnp.asarray(bound.bias(params, heads, heads, positions, positions)))
         return jnp.all(jnp.stack([jnp.all(jnp.isfinite(y)) for y in values]))
 
     return is_finite

@@ -17,7 +17,7 @@ from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.result import InspectFacts, Kind
 from jaxpe.analysis.subject import Subject, check_fits, is_run
 from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer, tokenize
-from jaxpe.data.tokens.pretrained import open_pretrained, tokenizer_of_model
+from jaxpe.data.tokens.pretrained import model_tokenizer_file, open_pretrained
 from jaxpe.data.tokens.tokenizers import Tokenizer
 from jaxpe.nn import (
     Bert,
@@ -223,7 +223,7 @@ def _tokenizer_path(options: InspectOptions, path: Path) -> str:
             f"{path} is the folder of a `jaxpe train` run, which has no tokenizer.json: "
             "`jaxpe spectral` and `jaxpe audit` analyse runs"
         )
-    return options.tokenizer or str(tokenizer_of_model(path))
+    return options.tokenizer or str(model_tokenizer_file(path))
 
 
 def _check_memory(path: Path) -> None:

@@ -18,11 +18,11 @@ class Corpus(NamedTuple):
     """Documents of text from a built-in name or a file, in order, without blank ones.
 
     Attributes:
-        null_texts: rows that were left out because their text is null or missing.
-        choices: settings that were not passed and were chosen.
         name: built-in name, or path of the file.
         documents: texts, in the order of the file.
-        groups: author or source of each document, None where it has none; None without a
+        null_texts: number of rows left out because their text is null or missing.
+        choices: settings that were chosen automatically.
+        groups: author or source of each document, None for a document without; None without a
             `group_field`.
     """
 
@@ -36,11 +36,11 @@ class Corpus(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A document of a shard.
+    """Document of a shard.
 
     Attributes:
-        text: the text, or token ids int `[n]`.
-        group: author or source, where one was asked for; None otherwise.
+        text: text, or token ids int `[n]`.
+        group: author or source; None without a `group_field`, or for a document without.
     """
 
     text: str | Integer[np.ndarray, " n"]
@@ -51,18 +51,18 @@ class TokenCorpus(NamedTuple):
     """Documents as token ids, the input of the geometry.
 
     Attributes:
-        name: the corpus.
+        name: name of the corpus.
         tokenizer: `"words"`, `"characters"`, `"bytes"`, `"wordpiece"`, `"tokenizer.json"`,
             `"gguf"`, `"ids"`.
-        ids: the token at each position, 0 where `mask` is false.
+        ids: token at each position, 0 where `mask` is false.
         mask: false on padding.
-        vocab_size: every id is below it.
-        exclude: ids that stand for no text and are never counted (special tokens).
-        tokens: the text of each id, `vocab_size` of them; `"id 17"` where only the id is known.
+        vocab_size: number of ids; every id is below it.
+        exclude: ids of special tokens, which are never counted.
+        tokens: text of each of the `vocab_size` ids; `"id 17"` if only the id is known.
         longest: length of the longest document before truncation, special tokens included.
-        null_texts, choices: those of `Corpus`; not exported.
-        group_labels: label of the author or source of each document, from a `group_field`; None
-            without. Not exported.
+        null_texts, choices: fields of `Corpus`; not exported.
+        group_labels: label of the author or source of each document; None without a `group_field`.
+            Not exported.
     """
 
     name: str
@@ -105,7 +105,9 @@ class TokenCorpus(NamedTuple):
 
 
 def group_labels(groups: Sequence[str | None] | None) -> Int32[np.ndarray, " documents"] | None:
-    """Labels of named groups: the index of their first document; documents without one are alone.
+    """Labels of named groups: the index of their first document.
+
+    A document without a group is a group by itself.
 
     >>> group_labels(["a", None, "a"]).tolist()
     [0, 1, 0]
@@ -118,14 +120,14 @@ def group_labels(groups: Sequence[str | None] | None) -> Int32[np.ndarray, " doc
 
 
 class TokenBatch(NamedTuple):
-    """A batch of documents as tokens, with a fixed number of rows.
+    """Batch of documents as tokens, with a fixed number of rows.
 
     Attributes:
         ids, mask: fields of `TokenCorpus`.
         valid: false for rows that hold no document, at the end of the last batch.
-        place: place in the shards at the end of this batch.
-        groups: a hash of the group of each document, or of its text where it has none; None where
-            no groups were asked for.
+        place: position in the shards after this batch; the iterator's `set_state` accepts it.
+        groups: hash of the group of each document, or of its text if it has none; None without a
+            `group_field`.
     """
 
     ids: Int32[np.ndarray, "documents n"]

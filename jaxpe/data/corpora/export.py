@@ -1,4 +1,4 @@
-"""Corpora as TFDS datasets (ArrayRecord), for any reader of TFDS or Grain."""
+"""Export of corpora as TFDS datasets (ArrayRecord), which TFDS and Grain read."""
 
 import contextlib
 import io
@@ -26,16 +26,16 @@ from jaxpe.data.formats.tfds_folders import (
 def export_corpus(corpus: Corpus | TokenCorpus, directory: Source) -> Path:
     """Write a corpus as a TFDS dataset (ArrayRecord, documents in order), without TensorFlow.
 
-    A row holds `text`, or `ids` and `mask`. Read it back with `open_corpus`, with `load_corpus` or
-    `load_tokens`, or with `tfds.builder_from_directory`.
+    A row has `text`, or `ids` and `mask`. `open_corpus`, `load_corpus`, `load_tokens` and
+    `tfds.builder_from_directory` read the dataset.
 
     Args:
         corpus: text or tokens.
-        directory: folder for the dataset; it must not exist, or be empty. It is returned.
+        directory: folder for the dataset, new or empty; it is returned.
 
     Raises:
-        InputError: the directory is in use or cannot be written, the corpus has no documents, or
-            one holds half of a surrogate pair.
+        InputError: a directory that is in use or cannot be written, a corpus without documents, or
+            a document with half of a surrogate pair.
         MissingExtraError: TFDS is not installed.
 
     >>> import tempfile
@@ -61,12 +61,12 @@ def export_corpus(corpus: Corpus | TokenCorpus, directory: Source) -> Path:
                 data_dir=work,
                 file_format="array_record",
             )
-            # TFDS prints and draws bars of its own; the terminal belongs to the caller.
+            # Suppresses the output of TFDS, since the terminal belongs to the caller.
             sink = io.StringIO()
             with contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
                 builder.download_and_prepare()
             os.replace(builder.data_path, target)
-    except (OSError, RuntimeError) as error:  # the latter from the writer of records
+    except (OSError, RuntimeError) as error:  # RuntimeError from the writer of records
         raise InputError(
             f"{target} cannot be written: {error}; pass a directory with room and permission"
         ) from error
@@ -74,13 +74,13 @@ def export_corpus(corpus: Corpus | TokenCorpus, directory: Source) -> Path:
 
 
 def open_corpus(directory: Source) -> Any:
-    """Open an exported corpus for random access, as the data source of TFDS that Grain reads.
+    """Open an exported corpus for random access, as a TFDS data source, which Grain reads.
 
-    It has `len(source)`, and `source[i]` is a dictionary with `text` (bytes), or with `ids` int32
-    `[length]` and `mask` bool `[length]`; `source.__getitems__` gives several.
+    `source[i]` is a dict with `text` (bytes), or with `ids` int32 `[length]` and `mask` bool
+    `[length]`. `source.__getitems__` returns several rows.
 
     Raises:
-        InputError: the directory holds no exported corpus.
+        InputError: a directory without an exported corpus.
 
     >>> import grain, tempfile
     >>> folder = export_corpus(Corpus("two", ["to be", "or not"]), tempfile.mkdtemp())
@@ -128,7 +128,7 @@ def _metadata(corpus: Corpus | TokenCorpus) -> Metadata:
 
 
 def _check(corpus: Corpus | TokenCorpus) -> None:
-    """Refuse an empty corpus, and text that cannot be written as UTF-8; raises `InputError`."""
+    """Raise `InputError` for an empty corpus, or for text that cannot be written as UTF-8."""
     texts = corpus.documents if isinstance(corpus, Corpus) else corpus.tokens
     if not len(texts if isinstance(corpus, Corpus) else corpus.ids):
         raise InputError(f"{corpus.name} has no documents; pass at least one")

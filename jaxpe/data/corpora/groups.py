@@ -1,4 +1,4 @@
-"""Groups of documents that are no independent evidence: pieces, copies, near-copies, neighbours."""
+"""Groups of dependent documents: pieces, copies, near-copies and neighbours."""
 
 import math
 from functools import partial
@@ -10,18 +10,17 @@ from jaxtyping import Bool, Int, Integer
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 
-# Documents longer than this are taken as whole texts: a copy of one inside another is rare, and
-# looking for it costs the most.
+# Longer documents are not searched for in others: they are rarely pieces, and cost the most.
 _LONGEST_PIECE = 64
-_TOGETHER = 2**16  # windows that are made at a time, so that they stay in the cache
-_CELL_BYTES = 64  # for each token: it, its hashes and what they are compared with
-_CELLS = 2**23  # tokens of the pairs of documents that are compared at random
-_HASHES = 64  # of MinHash
-_CHANGED = 0.1  # share of the tokens that near-copies of a document have changed
+_TOGETHER = 2**16  # windows per block, so that a block stays in the cache
+_CELL_BYTES = 64  # bytes per token, with its hashes and comparisons
+_CELLS = 2**23  # tokens of the random pairs of documents
+_HASHES = 64  # number of MinHash functions
+_CHANGED = 0.1  # share of changed tokens in the near-copies to be found
 _LONGEST_SHINGLE = 12
-_FEWEST = 7  # features that copies share, so that phrases of a few words do not make copies
-_FALSE = 0.0002  # documents that independent ones may be taken for copies of, on average
-_PAIRS = 2**14  # of documents that are compared at random, or at a time
+_FEWEST = 7  # fewest shared features of copies, so that common phrases do not make copies
+_FALSE = 0.0002  # expected number of false copies per document, for independent documents
+_PAIRS = 2**14  # random pairs of documents, and pairs per block
 
 
 def containment_groups(
@@ -32,22 +31,22 @@ def containment_groups(
 ) -> Int[np.ndarray, " documents"]:
     """Group documents with the longer documents that contain them word for word.
 
-    Pieces of one text are not independent evidence: SST-2's training set holds 67,349 phrases cut
-    from some 7,000 sentences; halves of it share sentences, so noise would not cancel between them.
-    Each document of at most 64 tokens joins one longer document that contains it as a run of tokens
-    (found by rolling hashes of 64 bits); equal documents share a group. Groups are labelled by the
-    index of one of their documents, int32 `[documents]`, as `count_tokens(groups=...)` and
-    `position_geometry(groups=...)` take them.
+    Pieces of one text are not independent: SST-2's training set has 67,349 phrases cut from some
+    7,000 sentences. Random halves of it share sentences, so noise would not cancel between them.
+    Each document of at most 64 tokens joins one longer document that contains it as a run of
+    tokens, found by rolling 64-bit hashes. Equal documents share a group. The label of a group is
+    the index of one of its documents, int32 `[documents]`, as `count_tokens(groups=...)` and
+    `position_geometry(groups=...)` take it.
 
     Raises:
-        InputError: more than memory holds.
+        InputError: too many tokens for the memory.
 
     >>> ids = np.array([[5, 6, 7], [6, 7, 0], [8, 0, 0]])
     >>> containment_groups(ids, ids > 0).tolist()
     [0, 0, 2]
     """
-    words, lengths = _packed(ids, mask, exclude)
-    return _containing(lengths, *_prefix_hashes(words))
+    words, lengths = _word_rows(ids, mask, exclude)
+    return _containment_labels(lengths, *_prefix_hashes(words))
 
 
 def near_copy_groups(
@@ -58,14 +57,14 @@ def near_copy_groups(
 ) -> Int[np.ndarray, " documents"]:
     """Group documents with their near-copies, by MinHash and banding.
 
-    Documents are compared as two kinds of sets (Broder 1997): of tokens at their places, which
-    finds copies with other words, and of shingles, runs of k tokens, which finds copies with words
-    put in. Candidates agree in two neighbouring ones of 64 hashes; they are near-copies where the
-    Jaccard similarity of their sets is at least half of what copies with 10 % of the tokens changed
-    have. It must also exceed what independent documents of the corpus reach by chance, as random
-    pairs of them show, and 7 tokens or shingles. k is the least number from 2 on for which chance
-    leaves room. Groups are the connected components. Short documents join none: of Zipf words,
-    documents of 24 tokens are found, and 90 % of documents of 12 tokens.
+    Documents are compared as two kinds of sets (Broder 1997). Sets of (token, position) find copies
+    with replaced words. Sets of shingles, runs of k tokens, find copies with inserted words.
+    Candidates agree in two neighbouring hashes of 64. They are near-copies if the Jaccard
+    similarity of their sets is at least half of its value for copies with 10 % of the tokens
+    changed. The number of shared elements must also exceed 7, and the number that independent
+    documents reach by chance, estimated from random pairs. k is the smallest number, from 2, for
+    which chance leaves room. Groups are the connected components. Short documents are not found: of
+    Zipf words, all copies of 24 tokens are found, and 90 % of copies of 12 tokens.
 
     Arguments, labels and errors: see `containment_groups`.
 
@@ -74,9 +73,9 @@ def near_copy_groups(
     >>> near_copy_groups(ids).tolist()
     [0, 1, 0]
     """
-    words, lengths = _packed(ids, mask, exclude)
+    words, lengths = _word_rows(ids, mask, exclude)
     first, second = _near_copies(words, lengths, *_prefix_hashes(words))
-    return _joined(np.arange(len(ids), dtype=np.int32), first, second)
+    return _component_labels(np.arange(len(ids), dtype=np.int32), first, second)
 
 
 def dependent_groups(
@@ -86,17 +85,17 @@ def dependent_groups(
     exclude: tuple[int, ...] = (),
     groups: Integer[np.ndarray, " documents"] | None = None,
 ) -> Int[np.ndarray, " documents"]:
-    """Group documents that are not independent: pieces, near-copies and known groups.
+    """Group dependent documents: pieces, near-copies and known groups.
 
-    The connected components of `containment_groups`, `near_copy_groups` and the labels of an author
-    or a source, where these are known. Without near-copies and labels it is `containment_groups`.
+    Groups are the connected components of `containment_groups`, `near_copy_groups` and any labels
+    of authors or sources. Without near-copies and labels they are `containment_groups`.
 
     Args:
         ids, mask, exclude: arguments of `containment_groups`.
-        groups: labels that documents of one author or source share.
+        groups: labels of authors or sources.
 
     Raises:
-        InputError: more than memory holds, or not one label for each document.
+        InputError: too many tokens for the memory, or not one label per document.
 
     >>> ids = np.array([[5, 6, 7], [6, 7, 0], [8, 0, 0]])
     >>> dependent_groups(ids, ids > 0, groups=np.array([3, 4, 4])).tolist()
@@ -106,24 +105,24 @@ def dependent_groups(
         raise InputError(
             f"`groups` has shape {groups.shape}: pass one label for each of {len(ids)} documents"
         )
-    words, lengths = _packed(ids, mask, exclude)
+    words, lengths = _word_rows(ids, mask, exclude)
     hashes = _prefix_hashes(words)
-    labels = _containing(lengths, *hashes)
+    labels = _containment_labels(lengths, *hashes)
     first, second = _near_copies(words, lengths, *hashes)
     if groups is not None:
         _, one, which = np.unique(groups, return_index=True, return_inverse=True)
         first, second = np.append(first, np.arange(len(ids))), np.append(second, one[which])
-    return _joined(labels, first, second)
+    return _component_labels(labels, first, second)
 
 
 class NeighbourSimilarity(NamedTuple):
     """Similarity of documents that are next to each other, from `neighbour_similarity`.
 
     Attributes:
-        neighbours: mean cosine of the words of neighbours, frequent words weighing less.
+        neighbours: mean cosine between neighbours' words; frequent words have smaller weights.
         at_random: mean of this cosine over random orders of the documents.
-        p_value: share of the orders, the observed one included, whose mean is as large.
-        documents: number of documents, one of each group.
+        p_value: share of orders, including the observed one, with at least the observed cosine.
+        documents: number of documents, one from each group.
     """
 
     neighbours: float
@@ -141,23 +140,24 @@ def neighbour_similarity(
     permutations: int = 999,
     seed: int = 0,
 ) -> NeighbourSimilarity:
-    """Test whether documents next to each other are more alike than documents at random.
+    """Permutation test of whether neighbouring documents are more alike than random ones.
 
-    Files often hold the documents of one author or source together. Where these are not known,
-    similar neighbours suggest clusters: documents are then not independent, and intervals are too
-    short. Documents are vectors of words, each word weighing 1/√(its count), less their mean and of
-    length 1, hashed into 64 entries with random signs (Weinberger et al. 2009). The p-value is
-    (b + 1)/(m + 1), for m random orders of which b have neighbours as similar.
+    Files often hold the documents of one author or source together. If authors are unknown, similar
+    neighbours suggest clusters: documents are then not independent, and intervals are too short.
+    A document is a vector of its words, each with weight 1/√count. Words are hashed into 64 entries
+    with random signs (Weinberger et al. 2009); vectors are centred and have length 1. The p-value
+    is (b + 1)/(m + 1), if b of m random orders have neighbours at least as similar.
 
     Args:
         ids, mask, exclude: arguments of `containment_groups`, in the order of the file.
-        groups: labels of documents known to be dependent, from `dependent_groups`; only the first
-            of each group takes part.
+        groups: labels of dependent documents, from `dependent_groups`; only the first document of
+            each group is used.
         permutations: number of random orders.
         seed: random seed of orders and signs.
 
     Raises:
-        InputError: fewer than 3 documents or groups, no permutation, or more than memory holds.
+        InputError: fewer than 3 documents or groups, no permutation, or too many tokens for the
+            memory.
 
     >>> rng = np.random.default_rng(0)
     >>> author = np.arange(200) // 10
@@ -166,7 +166,7 @@ def neighbour_similarity(
     ...     ).p_value < 0.05
     (True, False)
     """
-    words, lengths = _packed(ids, mask, exclude)
+    words, lengths = _word_rows(ids, mask, exclude)
     rows = np.flatnonzero(lengths)
     if groups is not None:
         rows = rows[np.sort(np.unique(groups[rows], return_index=True)[1])]
@@ -176,7 +176,7 @@ def neighbour_similarity(
             "3 documents that are not copies, and one permutation"
         )
     rng = np.random.default_rng(seed)
-    vectors = _hashed_vectors(words[rows], rng)
+    vectors = _document_vectors(words[rows], rng)
     first = np.sort(rng.choice(len(rows) - 1, min(_PAIRS // 4, len(rows) - 1), replace=False))
 
     def similarity(order: np.ndarray) -> float:
@@ -188,11 +188,11 @@ def neighbour_similarity(
     return NeighbourSimilarity(observed, float(null.mean()), p_value, len(rows))
 
 
-def _hashed_vectors(words, rng) -> np.ndarray:
-    """Words of each document as a vector of length 1, less the mean over documents."""
+def _document_vectors(words, rng) -> np.ndarray:
+    """Hashed word vectors of documents, centred and of length 1."""
     size = 64
-    document, place = np.nonzero(words)
-    word = words[document, place].astype(np.int64)
+    document, column = np.nonzero(words)
+    word = words[document, column].astype(np.int64)
     counts = np.bincount(word)
     weight = rng.choice([-1.0, 1.0], len(counts)) / np.sqrt(np.maximum(counts, 1))
     cell = document * size + rng.integers(0, size, len(counts))[word]
@@ -203,11 +203,11 @@ def _hashed_vectors(words, rng) -> np.ndarray:
     return (vectors / np.where(norm > 0, norm, 1.0)).astype(np.float32)
 
 
-def _containing(lengths, prefix, powers) -> np.ndarray:
+def _containment_labels(lengths, prefix, powers) -> np.ndarray:
     """Labels of `containment_groups`, from the hashes of all prefixes."""
     full_hashes = prefix[np.arange(len(lengths)), lengths]
     _, first, which = np.unique(full_hashes, return_index=True, return_inverse=True)
-    parent = first[which].astype(np.int32)  # equal documents, however long
+    parent = first[which].astype(np.int32)  # equal documents of any length
     low = prefix.astype(np.uint16)
     for length in np.unique(lengths[lengths <= _LONGEST_PIECE]):
         pieces = np.flatnonzero(lengths == length)
@@ -216,24 +216,26 @@ def _containing(lengths, prefix, powers) -> np.ndarray:
             full_hashes[pieces], return_index=True, return_inverse=True
         )
         owner = pieces[first].astype(np.int32)
-        matches = _holders_of(values, prefix, low, powers[length], length, holders)
-        for holder, slot in reversed(matches):  # so that the first holder of each piece stays
+        matches = _piece_holders(values, prefix, low, powers[length], length, holders)
+        for holder, slot in reversed(matches):  # in reverse, so that the first holder wins
             owner[slot[::-1]] = holder[::-1]
         parent[pieces] = owner[which]
     return _roots(parent)
 
 
 def _near_copies(words, lengths, prefix, powers) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of near-copies, which have all of them as connected components."""
+    """Pairs of near-copies whose connected components are the groups of near-copies."""
     if min(words.shape) < 2:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     one, other = _random_pairs(*words.shape)
     both = (words[one] > 0) & (words[other] > 0)
     same = (words[one] == words[other]) & both
-    places = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    placed = words * np.uint64(0xD1342543DE82EF95) + places
-    aligned = _similar_pairs(placed, lengths, _least_aligned(same, both, len(words)))
-    shared = partial(_shared_shingles, prefix, powers, lengths, one, other)
+    position_hashes = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(
+        0x9E3779B97F4A7C15
+    )
+    positioned = words * np.uint64(0xD1342543DE82EF95) + position_hashes
+    aligned = _similar_pairs(positioned, lengths, _least_aligned(same, both, len(words)))
+    shared = partial(_shingle_matches, prefix, powers, lengths, one, other)
     size, least = _least_shingled(words, lengths, same, shared)
     shingles = prefix[:, size:] - prefix[:, :-size] * powers[size]
     shifted = _similar_pairs(shingles, np.maximum(lengths - size + 1, 0), least)
@@ -245,15 +247,15 @@ def _similar_pairs(features, counts, least) -> np.ndarray:
     """Pairs of documents, int `[2, pairs]`, whose sets of features are similar enough.
 
     Args:
-        features: hashes `[documents, width]`, of which the first `counts` of each are its set.
-        counts: how many.
-        least: Jaccard similarity that is enough, by their number; above 1 where none is.
+        features: hashes `[documents, width]`; the first `counts[i]` of row i are its set.
+        counts: sizes of the sets.
+        least: smallest sufficient Jaccard similarity, by size; above 1 if none suffices.
     """
     rows = np.flatnonzero(least[counts] <= 1)
     rows = rows[np.argsort(counts[rows], kind="stable")]
     if len(rows) < 2:
         return np.zeros((2, 0), np.int64)
-    sets = _hashed_sets(features[rows, : counts[rows[-1]]], counts[rows])
+    sets = _hash_sets(features[rows, : counts[rows[-1]]], counts[rows])
     signatures = _signatures(sets)
     pairs = []
     for each in range(_HASHES):
@@ -274,9 +276,9 @@ def _similar_pairs(features, counts, least) -> np.ndarray:
 
 
 def _least_aligned(same, both, documents) -> np.ndarray:
-    """Jaccard similarity of tokens at their places from which documents of n tokens are copies.
+    """Smallest Jaccard similarity of (token, position) sets of copies with n tokens.
 
-    Independent documents agree at a binomial number of places, as random pairs do.
+    Independent documents agree at a binomial number of positions, estimated from random pairs.
     """
     from scipy.special import bdtrik
 
@@ -287,7 +289,7 @@ def _least_aligned(same, both, documents) -> np.ndarray:
 
 
 def _least_similarity(chance, count, share) -> np.ndarray:
-    """Similarity above chance and half of what copies have, by the number of features from 0 on."""
+    """Similarity above chance and above half of the copies', by number of features from 0."""
     chance = np.maximum(chance, _FEWEST)
     shared = np.where(chance < count, chance, 2 * count)
     above = shared / np.maximum(2 * count - shared, 1e-9)
@@ -296,11 +298,12 @@ def _least_similarity(chance, count, share) -> np.ndarray:
 
 
 def _least_shingled(words, lengths, same, shared) -> tuple[int, np.ndarray]:
-    """Tokens of a shingle, and the similarity of their sets from which documents are copies.
+    """Length of a shingle, and the smallest Jaccard similarity of copies' shingle sets.
 
-    Independent documents share a number of shingles that is Poisson in clumps, with what many have
-    at one place, and one run of tokens, of which the longest is as Erdős and Rényi say. The rate
-    of matching shingles comes from random pairs of documents, and is at least that of chance.
+    The number of shingles that independent documents share is modelled as a compound Poisson
+    variable, plus common openings at fixed positions. Their longest common run follows the
+    Erdős–Rényi law. The rate of matching shingles is estimated from random pairs of documents, and
+    is at least the rate of independent words.
     """
     from scipy.special import pdtrik
 
@@ -330,10 +333,11 @@ def _least_shingled(words, lengths, same, shared) -> tuple[int, np.ndarray]:
     return best[:2]
 
 
-def _shared_shingles(prefix, powers, lengths, one, other, size) -> tuple[float, float]:
-    """Probability that shingles of a random pair match, and variance over mean of their number.
+def _shingle_matches(prefix, powers, lengths, one, other, size) -> tuple[float, float]:
+    """Probability that shingles of a random pair match, and the dispersion of their number.
 
-    The hundredth that share the most may be copies, and is left out.
+    The dispersion is variance over mean. The 1 % of pairs that share the most are left out, since
+    they may be copies.
     """
     fits = (lengths[one] >= size) & (lengths[other] >= size)
     one, other = one[fits], other[fits]
@@ -342,7 +346,7 @@ def _shared_shingles(prefix, powers, lengths, one, other, size) -> tuple[float, 
     counts = [lengths[x] - size + 1 for x in (one, other)]
     width = int(max(counts[0].max(), counts[1].max()))
     sets = [
-        _hashed_sets(prefix[x, size : size + width] - prefix[x, :width] * powers[size], count)
+        _hash_sets(prefix[x, size : size + width] - prefix[x, :width] * powers[size], count)
         for x, count in zip((one, other), counts, strict=True)
     ]
     sizes = _set_sizes(*sets)
@@ -354,14 +358,14 @@ def _shared_shingles(prefix, powers, lengths, one, other, size) -> tuple[float, 
 
 
 def _random_pairs(documents, n) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of different documents at random."""
+    """Random pairs of different documents."""
     number = min(_PAIRS // 4, 4 * documents, max(_CELLS // n, 64))
     one, other = np.random.default_rng(0).integers(0, documents, (2, number))
     return one[one != other], other[one != other]
 
 
-def _hashed_sets(features, counts) -> np.ndarray:
-    """Sets as hashes of 32 bits, ascending, filled up with one of them."""
+def _hash_sets(features, counts) -> np.ndarray:
+    """Sets as ascending 32-bit hashes; rows are filled with copies of one element."""
     hashes = features ^ (features >> np.uint64(31))
     hashes *= np.uint64(0xBF58476D1CE4E5B9)
     sets = (hashes >> np.uint64(32)).astype(np.uint32)
@@ -371,7 +375,7 @@ def _hashed_sets(features, counts) -> np.ndarray:
 
 
 def _signatures(sets) -> np.ndarray:
-    """The least of each of the hashes over the shingles of each document, uint32."""
+    """MinHash signatures: the smallest value of each hash function over each set, uint32."""
     odd, shift = np.random.default_rng(0x6A617870).integers(0, 2**32, (2, _HASHES), np.uint32)
     odd |= np.uint32(1)
     signatures = np.empty((len(sets), _HASHES), np.uint32)
@@ -397,7 +401,7 @@ def _set_sizes(one, other) -> list[np.ndarray]:
     return [1 + np.sum(x[:, 1:] != x[:, :-1], axis=1) for x in (one, other, both)]
 
 
-def _joined(labels, first, second) -> np.ndarray:
+def _component_labels(labels, first, second) -> np.ndarray:
     """Labels of the connected components of labelled groups and further pairs of documents."""
     if not len(first):
         return labels
@@ -412,8 +416,8 @@ def _joined(labels, first, second) -> np.ndarray:
     return labels[representative][component].astype(np.int32)
 
 
-def _packed(ids, mask, exclude) -> tuple[np.ndarray, np.ndarray]:
-    """Kept ids moved to the left as words ≥ 1 (0 is padding), and how many there are."""
+def _word_rows(ids, mask, exclude) -> tuple[np.ndarray, np.ndarray]:
+    """Counted ids as words ≥ 1, moved to the left (0 is padding), and their number per document."""
     check_bytes(
         _CELL_BYTES * ids.size,
         what=f"grouping {ids.shape[0]:,} documents of length {ids.shape[1]:,}",
@@ -422,7 +426,7 @@ def _packed(ids, mask, exclude) -> tuple[np.ndarray, np.ndarray]:
     counted = (np.ones(ids.shape, bool) if mask is None else mask) & ~np.isin(ids, exclude)
     lengths = counted.sum(axis=1)
     words = np.zeros(ids.shape, np.uint64)
-    # Numbers in the order of the ids: the groups do not depend on words that never occur.
+    # Words are numbered in the order of their ids: words that never occur do not matter.
     _, number = np.unique(ids[counted], return_inverse=True)
     words[np.arange(ids.shape[1])[None, :] < lengths[:, None]] = number.astype(np.uint64) + 1
     return words, lengths
@@ -431,7 +435,7 @@ def _packed(ids, mask, exclude) -> tuple[np.ndarray, np.ndarray]:
 def _prefix_hashes(words) -> tuple[np.ndarray, np.ndarray]:
     """Polynomial hashes modulo 2⁶⁴ of all prefixes `[documents, n + 1]`, and the base's powers.
 
-    Words are mixed first: a polynomial alone has collisions that texts do hit.
+    Words are mixed first: a polynomial hash alone collides on real texts.
     """
     mixed = (words + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
@@ -445,17 +449,19 @@ def _prefix_hashes(words) -> tuple[np.ndarray, np.ndarray]:
     return prefix, np.array(powers, np.uint64)
 
 
-def _holders_of(values, prefix, low, power, length, holders) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Documents with windows of these sorted hashes, and which of them, in parts and in order."""
-    # Most windows share no lower bits with any piece, which one look-up shows; these bits of a
-    # window are made of those of the prefixes.
+def _piece_holders(
+    values, prefix, low, power, length, holders
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Documents that contain pieces with some sorted hashes, and the pieces, in blocks in order."""
+    # A filter: most windows share their lower 16 bits with no piece. The lower bits of a window's
+    # hash depend on the lower bits of the prefixes alone.
     likely = np.zeros(1 << 16, bool)
     likely[values.astype(np.uint16)] = True
     rows = max(_TOGETHER // prefix.shape[1], 1)
     matches = []
     for part in np.split(holders, range(rows, len(holders), rows)):
         low_bits = low[part]
-        # A window that runs over a holder's end contains padding, whose word no document has.
+        # A window beyond the end of a document contains padding, a word that no piece has.
         windows = low_bits[:, length:] - low_bits[:, : low_bits.shape[1] - length] * power.astype(
             np.uint16
         )
@@ -469,7 +475,7 @@ def _holders_of(values, prefix, low, power, length, holders) -> list[tuple[np.nd
 
 
 def _roots(parent) -> np.ndarray:
-    """Follow parents, each a longer or an earlier equal document, to the end of the chain."""
+    """Root of each document: the end of its chain of parents, longer or earlier equal ones."""
     while True:
         grand = parent[parent]
         if np.array_equal(grand, parent):

@@ -1,4 +1,4 @@
-"""Documents with labels: what a classifier is trained on, and how a part of it is held out."""
+"""Documents with labels for a classifier, and the held-out split."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from jaxpe.data.corpora.load import check_file, check_two_documents
 from jaxpe.data.corpora.published import NAMED, named_rows
 from jaxpe.data.corpora.seeds import generator
 from jaxpe.data.formats.columns import Fields, ReadLog, Row
-from jaxpe.data.formats.files import check_text, listed, name_of, quoted
+from jaxpe.data.formats.files import check_text, file_name, listed, quoted
 from jaxpe.data.formats.table import TABLES, has_columns, read_rows
 from jaxpe.data.tokens.tokenizers import tokenize
 from jaxpe.data.tokens.vocabulary import (
@@ -30,16 +30,14 @@ _INTEGER = re.compile("-?[0-9]+")
 
 
 class LabelledTokens(NamedTuple):
-    """Documents as token ids, each with its class, an index into the names of the classes.
-
-    The tokenizer is the name or path that was passed, to read another split alike.
+    """Documents as token ids, with the class of each document.
 
     Attributes:
         corpus: token ids and mask.
-        labels: int32 `[documents]`, indices into `names`; in a task of translation the answers,
-            token ids `[documents, n]`.
+        labels: int32 `[documents]`, indices into `names`; for translation, the answers as token
+            ids `[documents, n]`.
         names: names of the classes.
-        tokenizer: name or path of the tokenizer.
+        tokenizer: name or path of the tokenizer as passed, to read another split in the same way.
     """
 
     corpus: TokenCorpus
@@ -67,32 +65,33 @@ def load_labelled(
 ) -> LabelledTokens:
     """Read documents with labels, by name or path, as token ids.
 
-    Names: `"sst2"` with the splits train and dev, `"imdb"` with train and test (classes negative,
-    positive), from `data_dir` or `JAXPE_DATA_DIR` (`sst2/train.tsv`, `sst2/dev.tsv`,
-    `imdb/train.jsonl.gz`, `imdb/test.jsonl.gz`), otherwise through TFDS. Paths: the
-    files with columns that `load_corpus` reads. Documents keep the order of the source (IMDB has
-    all positive ones first); a blank one is left out together with its label.
+    Names are `"sst2"`, with the splits train and dev, and `"imdb"`, with train and test; their
+    classes are negative and positive. They are read from `data_dir` or `JAXPE_DATA_DIR`
+    (`sst2/train.tsv`, `sst2/dev.tsv`, `imdb/train.jsonl.gz`, `imdb/test.jsonl.gz`), otherwise
+    through TFDS. Paths are the files with columns that `load_corpus` reads. Documents keep the
+    order of the source; IMDB has all positive ones first. Blank documents are left out together
+    with their labels.
 
-    Labels are integers or text. Classes are numbered in the order of the integers, or
-    alphabetically where any is text.
+    Labels are integers or strings. Classes are numbered in the order of the integers, or
+    alphabetically if any label is a string.
 
-    The words and characters of a split get one more token, `"[UNK]"`, as the last id: it stands
-    for what `max_vocab` cuts and for what `like` does not have. Pretrained tokenizers and bytes
-    have vocabularies of their own.
+    A vocabulary of words or characters ends with the token `"[UNK]"`. It replaces tokens that
+    `max_vocab` cuts, and tokens that `like` lacks. Pretrained tokenizers and bytes have fixed
+    vocabularies.
 
     Args:
-        source: a name or a path.
+        source: name or path.
         split: split of a named corpus; a file is one split.
         like: another split, whose tokenizer, vocabulary, length and classes are used.
         tokenizer, length, special: arguments of `tokenize`.
-        max_vocab: the largest vocabulary, `"[UNK]"` included: the rarest words and characters
-            become unknown.
-        label_field: the column of labels.
+        max_vocab: largest vocabulary, `"[UNK]"` included; rarer words and characters become
+            unknown.
+        label_field: column of labels.
         text_field, skip_nulls, data_dir, progress: arguments of `load_corpus`.
 
     Raises:
-        InputError: as `load_corpus` and `tokenize`; no such split or column, a label that is
-            missing, fractional, not finite or unknown to `like`, fewer than two classes.
+        InputError: as in `load_corpus` and `tokenize`; no such split or column; a label that is
+            missing, fractional, not finite or unknown to `like`; fewer than two classes.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "train.tsv"
@@ -117,38 +116,39 @@ def load_labelled(
     log = ReadLog()
     fields = Fields(text_field, label_field, skip_nulls=skip_nulls)
     rows = _rows(source, split, fields, data_dir, log, progress)
-    name = name_of(source) if split == "train" else f"{source} {split}"
+    name = file_name(source) if split == "train" else f"{source} {split}"
     texts = [row.text for row in rows]
     documents = check_two_documents(Corpus(name, texts, log.null_texts, log.choices), source)
-    labels, names = _numbered(rows, source, None if like is None else like.names)
+    labels, names = _class_indices(rows, source, None if like is None else like.names)
     corpus = tokenize(
         documents, tokenizer=tokenizer, length=length, special=special, progress=progress
     )
     if like is None:
         corpus = occurring_vocabulary(corpus, max_vocab)
     else:
-        corpus = _vocabulary_of(like.corpus, corpus)
+        corpus = _shared_vocabulary(like.corpus, corpus)
     return LabelledTokens(corpus, labels, names, os.fspath(tokenizer or DEFAULT_TOKENIZER))
 
 
 def hold_out(
     labelled: LabelledTokens, *, fraction: float = 0.1, seed: int = 0
 ) -> tuple[LabelledTokens, LabelledTokens]:
-    """Hold a part of a corpus out for validation, without copies across the cut.
+    """Split a corpus into a training and a held-out part, without copies across the split.
 
-    Groups of `dependent_groups` (copies, near-copies, pieces of longer documents) are drawn at
+    Groups from `dependent_groups` (copies, near-copies, pieces of longer documents) are drawn at
     random until they hold the fraction. Both parts keep the order of the documents.
-
-    Returned are the rest, and the part held out.
 
     Args:
         labelled: documents with labels.
-        fraction: share of the documents to set aside, in (0, 1); reached or exceeded by part of a
+        fraction: share of the documents to hold out, in (0, 1); it may be exceeded by part of a
             group.
-        seed: decides which; in [0, 2**32).
+        seed: random seed of the split, in [0, 2**32).
+
+    Returns:
+        the training part, and the held-out part.
 
     Raises:
-        InputError: a fraction or seed out of range, or a fraction that leaves one side empty.
+        InputError: a fraction or seed out of range, or a fraction that leaves one part empty.
 
     >>> ids = np.arange(40).reshape(10, 4) % 7
     >>> labelled = LabelledTokens(
@@ -169,7 +169,7 @@ def hold_out(
     if drawn.all():
         raise InputError(
             f"{corpus.name}: {len(groups)} documents in {len(sizes)} groups of copies leave "
-            f"nothing beside a fraction of {fraction}; pass a smaller one, or more documents"
+            f"nothing outside a fraction of {fraction}; pass a smaller one, or more documents"
         )
     return _part(labelled, ~drawn[group]), _part(labelled, drawn[group])
 
@@ -203,10 +203,10 @@ def _rows(
     return read_rows(source, fields, log, progress)
 
 
-def _numbered(
+def _class_indices(
     rows: list[Row], source: str, names: tuple[str, ...] | None
 ) -> tuple[Int32[np.ndarray, " documents"], tuple[str, ...]]:
-    """Labels as indices into the names of the classes: those given, or those that occur."""
+    """Labels as indices into the names of the classes, and these names; default: all labels."""
     labels = [_label(row) for row in rows]
     if names is None:
         classes = set(labels)
@@ -221,23 +221,25 @@ def _numbered(
     for row, label in zip(rows, labels, strict=True):
         if label not in numbers:
             raise InputError(
-                f"{row.place}: unknown label {quoted(label)}; the classes of `like` are "
+                f"{row.location}: unknown label {quoted(label)}; the classes of `like` are "
                 f"{listed(names)}: relabel the document or leave it out"
             )
     return np.array([numbers[label] for label in labels], np.int32), names
 
 
 def _label(row: Row) -> str:
-    """The label as text: an integer in its shortest form, other text as it is."""
+    """Label as text: an integer in its shortest form, other text unchanged."""
     value: Any = row.label.strip() if isinstance(row.label, str) else row.label
     if value is None or value == "":
-        raise InputError(f"{row.place}: no label; give it one, or leave the document out")
+        raise InputError(f"{row.location}: no label; give it one, or leave the document out")
     if not isinstance(value, str | int | float):
         raise InputError(
-            f"{row.place}: the label is a {type(value).__name__}; pass an integer or a string"
+            f"{row.location}: the label is a {type(value).__name__}; pass an integer or a string"
         )
     if isinstance(value, str):
-        check_text(value, what=f"{row.place}: label {quoted(value)}", remedy="give it another name")
+        check_text(
+            value, what=f"{row.location}: label {quoted(value)}", remedy="give it another name"
+        )
     with contextlib.suppress(ValueError):
         return str(int(str(value)))
     try:
@@ -246,8 +248,8 @@ def _label(row: Row) -> str:
         return str(value)
     if not number.is_integer():
         raise InputError(
-            f"{row.place}: label {str(value)[:40]} is no class; pass integers, or names that are "
-            "no numbers"
+            f"{row.location}: label {str(value)[:40]} is not a class; pass integers, or names that "
+            "are not numbers"
         )
     return str(int(number))
 
@@ -261,12 +263,12 @@ def occurring_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCor
                 "or tokenize into words"
             )
         return corpus
-    return _renumbered(corpus, vocabulary_with_unknown(corpus.tokens, max_vocab))
+    return _renumbered_corpus(corpus, vocabulary_with_unknown(corpus.tokens, max_vocab))
 
 
-def _vocabulary_of(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
+def _shared_vocabulary(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
     if vocabulary_occurs(corpus.tokenizer):
-        return _renumbered(corpus, other.tokens)
+        return _renumbered_corpus(corpus, other.tokens)
     if corpus.tokens != other.tokens:
         raise InputError(
             f"the vocabulary of {corpus.tokenizer} differs from the one of `like`; "
@@ -275,7 +277,7 @@ def _vocabulary_of(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
     return corpus
 
 
-def _renumbered(corpus: TokenCorpus, tokens: list[str]) -> TokenCorpus:
+def _renumbered_corpus(corpus: TokenCorpus, tokens: list[str]) -> TokenCorpus:
     """Renumber the tokens for another vocabulary; tokens outside it become its last."""
     numbers = {token: number for number, token in enumerate(tokens)}
     table = np.array([numbers.get(token, len(tokens) - 1) for token in corpus.tokens], np.int32)

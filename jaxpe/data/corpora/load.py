@@ -1,4 +1,4 @@
-"""Loading of a corpus by name or path."""
+"""Loading of corpora by name or path."""
 
 import os
 from pathlib import Path
@@ -12,11 +12,11 @@ from jaxpe.data.corpora.published import NAMED, named_rows
 from jaxpe.data.corpora.stdlib import stdlib_documents
 from jaxpe.data.corpora.synthetic import three_regimes
 from jaxpe.data.formats.columns import Fields, ReadLog, group_name
-from jaxpe.data.formats.files import STANDARD_INPUT, name_of
+from jaxpe.data.formats.files import STANDARD_INPUT, file_name
 from jaxpe.data.formats.table import (
     SUPPORTED,
     TABLES,
-    format_of,
+    find_format,
     holds_ids,
     id_blocks,
     list_within_memory,
@@ -31,13 +31,13 @@ from jaxpe.data.tokens.token_ids import (
     resized,
     tokens_from_ids,
 )
-from jaxpe.data.tokens.tokenizers import corpus_of_ids, tokenize, tokenizer_of_ids
+from jaxpe.data.tokens.tokenizers import id_corpus, tokenize, tokenizer_of_ids
 from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER
 
-# Names of corpora that need no file, or are looked for in the data folder.
+# Names of corpora without a path; sst2 and imdb are searched in the data folder.
 BUILT_IN = ("stdlib", *NAMED, "synthetic")
 _SUPPORTED = f"{SUPPORTED}, '-' for standard input"
-_ROW_BYTES = 200  # of a document beside its ids
+_ROW_BYTES = 200  # bytes of a document without its ids
 
 
 def load_corpus(
@@ -54,40 +54,41 @@ def load_corpus(
     Names:
 
     - `"stdlib"`: the docstrings of the running Python's standard library, about 8,000 documents,
-      without a download. Kept in `JAXPE_CACHE_DIR` or the user's cache folder.
+      without a download. They are cached in `JAXPE_CACHE_DIR` or the user's cache folder.
     - `"sst2"`, `"imdb"`: the training texts, from `data_dir` or `JAXPE_DATA_DIR`
       (`sst2/train.tsv`, `imdb/train.jsonl.gz`), otherwise through TFDS.
 
-    Paths: `.txt` (one document a line), `.tsv`, `.csv`, `.jsonl`, each also with `.gz`, `.bz2`,
-    `.xz` or `.zst` (extra `parquet`); `.parquet` and `.arrow` (extra `parquet`); `.array_record`;
-    a directory that `export_corpus` wrote, or a Hugging Face dataset saved to disk; `"-"` for lines
-    from standard input. A document has at most 64 MiB; blank documents are left out. Pipes and
-    devices are refused: pipe into standard input instead.
+    Paths:
 
-    The first bytes tell how text is compressed, whatever its name. Text is UTF-8, or UTF-16 or
-    UTF-32 with a byte order mark. The delimiter of `.csv` is a comma, or else the most frequent of
-    semicolon, tab and `|` in the header; a first line `sep=;` names it. Fields of `.csv` may be
-    quoted. Quotation marks of a `.tsv` quote fields if each of them does, and if a quoted field
-    holds a tab, a line end or a doubled mark, or the header is quoted. Otherwise they are text, as
-    in GLUE. Rename a `.tsv` to `.csv` to have it read as quoted; `Corpus.choices` has what was
-    chosen.
+    - `.txt` with one document per line, `.tsv`, `.csv` and `.jsonl`, each also with `.gz`, `.bz2`,
+      `.xz` or `.zst` (extra `parquet`); `.parquet` and `.arrow` (extra `parquet`); `.array_record`.
+    - a directory that `export_corpus` wrote, or a Hugging Face dataset saved to disk.
+    - `"-"` for lines from standard input. Pipes and devices are refused as paths.
+
+    A document has at most 64 MiB; blank documents are left out. The first bytes of a file, not its
+    name, determine the compression. Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark.
+
+    The delimiter of a `.csv` is a comma, or else the most frequent of semicolon, tab and `|` in the
+    header; a first line `sep=;` names it. Fields of a `.csv` may be quoted. In a `.tsv`, quotation
+    marks quote fields only if every mark does, and if the header or some field needs quotes: one
+    with a tab, a line end or a doubled mark. Otherwise they are text, as in GLUE. Rename a `.tsv`
+    to `.csv` to force quoting; `Corpus.choices` has the automatic choice.
 
     Args:
-        source: a name or a path; a name wins over a file of that name (write `./sst2`).
-        text_field: the column that holds the text. Default: `text`, else `sentence`, else the only
+        source: name or path; a name has priority over a file of this name (write `./sst2`).
+        text_field: column that holds the text. Default: `text`, else `sentence`, else the only
             column of text.
-        group_field: the column with the author, the source or whatever documents share that are
-            not independent of each other; its values are in `Corpus.groups`.
+        group_field: column with the author, the source, or another property that dependent
+            documents share; its values are in `Corpus.groups`.
         skip_nulls: whether rows whose text is null or missing are left out and counted
-            (`null_texts`); the first is refused otherwise.
-        data_dir: the directory with the named corpora.
+            (`null_texts`); otherwise the first one raises.
+        data_dir: directory with the named corpora.
         progress: receiver of progress.
 
     Raises:
-        InputError: no such file, no regular file, unreadable or undecodable text, a line that is
-            too long, no header or several, no such column, a text that is null, a group that is no
-            string or number, turns of a chat, fewer than two documents, more than memory holds, or
-            token ids instead of text.
+        InputError: a missing, irregular or undecodable file; a line that is too long; no header or
+            several; a missing column; a null text; a group that is not a string or number; turns of
+            a chat; fewer than two documents; too much text for the memory; or token ids.
         MissingExtraError: `.parquet`, `.arrow` or `.zst` without the extra.
 
     >>> import tempfile, pathlib
@@ -108,7 +109,7 @@ def load_corpus(
     log = ReadLog()
     fields = Fields(text_field, group_field, "group_field", skip_nulls)
     rows = read_rows(source, fields, log, progress)
-    groups = None if group_field is None else [group_name(row.label, row.place) for row in rows]
+    groups = None if group_field is None else [group_name(row.label, row.location) for row in rows]
     corpus = Corpus(_name(source), [r.text for r in rows], log.null_texts, log.choices, groups)
     return check_two_documents(corpus, source)
 
@@ -125,20 +126,23 @@ def load_tokens(
     data_dir: Source | None = None,
     progress: Progress = SILENT,
 ) -> TokenCorpus:
-    """Read a corpus of text or of token ids, ready for the geometry.
+    """Read a corpus of text or of token ids, as input of the geometry.
 
-    Text as `load_corpus` and `tokenize` read it. Token ids, which need no tokenizer:
+    Text is read by `load_corpus` and `tokenize`. Sources of token ids, which need no tokenizer:
 
-    - `"synthetic"`: `three_regimes()`, with a geometry that is known exactly.
+    - `"synthetic"`: `three_regimes()`, whose geometry is known exactly.
     - `.npy`: integers `[documents, n]`; `length` defaults to `n`, at most 128.
-    - `.npy` of one axis, and `.bin` of 16 bits: a stream, of which every `length` ids are a
-      document; a column of lists of integers in `.parquet`, `.arrow` or a Hugging Face dataset
-      saved to disk. With `tokenizer`, the file that made them, the text of each id is known.
+    - `.npy` with one axis, or `.bin` with 16 bits per id: a stream, cut into documents of `length`
+      ids.
+    - a column of lists of integers in `.parquet`, `.arrow` or a Hugging Face dataset saved to disk.
     - a directory that `export_corpus` wrote from a `TokenCorpus`.
 
+    For streams and columns, `tokenizer` may be the tokenizer that made the ids. It gives the text
+    of each id.
+
     Raises:
-        InputError: as `load_corpus`, `tokenize` and `tokens_from_ids`; a tokenizer or `special`
-            for token ids.
+        InputError: as in `load_corpus`, `tokenize` and `tokens_from_ids`; a tokenizer or `special`
+            for token ids that have none.
 
     >>> corpus = load_tokens("synthetic")
     >>> corpus.ids.shape, corpus.vocab_size, bool(corpus.mask.all())
@@ -163,7 +167,7 @@ def load_tokens(
 
 
 def _holds_ids(source: str, text_field: str | None) -> bool:
-    """Whether a name or a file that exists holds token ids."""
+    """Whether a named corpus or an existing file holds token ids."""
     if source in BUILT_IN:
         return source == "synthetic"
     check_file(source)
@@ -178,7 +182,7 @@ def _load_ids(source: str, length: int | None, progress: Progress) -> TokenCorpu
     if is_exported(source):
         corpus = read_tokens(source, progress=progress)
         return corpus if length is None else resized(corpus, length)
-    return read_ids(source, length=length)._replace(name=name_of(source))
+    return read_ids(source, length=length)._replace(name=file_name(source))
 
 
 def _load_id_documents(
@@ -189,7 +193,9 @@ def _load_id_documents(
     if tokenizer not in (None, DEFAULT_TOKENIZER, "ids"):
         opened = tokenizer_of_ids(tokenizer, special=special)
     elif special:
-        raise InputError(f"{source} holds token ids; pass the `tokenizer` that made them, too")
+        raise InputError(
+            f"{source} holds token ids; for `special`, also pass the `tokenizer` that made them"
+        )
     check_length(length)
     vocab_size = 1 if opened is None else len(opened.tokens)
     stream, log = Stream(length=length or DEFAULT_LENGTH, vocab_size=vocab_size), ReadLog()
@@ -212,19 +218,19 @@ def _load_id_documents(
     if opened is None:
         opened = tokenizer_of_ids(vocab_size=1 + max(int(row.max()) for row in rows))
     about = {"null_texts": log.null_texts, "group_labels": group_labels(groups)}
-    return corpus_of_ids(name_of(source), rows, opened, length=length, **about)
+    return id_corpus(file_name(source), rows, opened, length=length, **about)
 
 
 def _name(source: str) -> str:
     """Name of a corpus from a path."""
     if is_exported(source):
         return read_metadata(source).name
-    return "stdin" if source == STANDARD_INPUT else name_of(source)
+    return "stdin" if source == STANDARD_INPUT else file_name(source)
 
 
 def check_file(source: str) -> None:
-    """Refuse a path that is not a file of a supported format, with `InputError`."""
-    if format_of(source) is not None and (source == STANDARD_INPUT or Path(source).exists()):
+    """Raise `InputError` for a path that is not a file of a supported format."""
+    if find_format(source) is not None and (source == STANDARD_INPUT or Path(source).exists()):
         return
     if not Path(source).exists():
         raise InputError(
@@ -239,8 +245,8 @@ def check_file(source: str) -> None:
 
 
 def check_fields(source: str, text_field: str | None, group_field: str | None) -> None:
-    """Refuse columns of a format without columns, with `InputError`."""
-    one = None if source in BUILT_IN else format_of(source)
+    """Raise `InputError` for column names, if the format has no columns."""
+    one = None if source in BUILT_IN else find_format(source)
     if one is not None and one.has_fields:
         return
     for name, field in (("text_field", text_field), ("group_field", group_field)):
@@ -249,11 +255,11 @@ def check_fields(source: str, text_field: str | None, group_field: str | None) -
 
 
 def check_two_documents(corpus: Corpus, source: str) -> Corpus:
-    """The corpus; refused with fewer than two documents."""
+    """Return the corpus; raise `InputError` for fewer than two documents."""
     if len(corpus.documents) < 2:
         number = "only one document" if corpus.documents else "no documents"
         raise InputError(
             f"{'standard input' if source == STANDARD_INPUT else source} holds {number}; "
-            "pass at least two (in .txt, one a line)"
+            "pass at least two (in .txt, one per line)"
         )
     return corpus

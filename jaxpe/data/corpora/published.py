@@ -17,12 +17,12 @@ from jaxpe.data.formats.tfds_folders import batched_rows
 
 
 class _Home(NamedTuple):
-    splits: dict[str, str]  # their names in TFDS
-    ending: str  # of the local files, <name>/<split><ending> below the data directory
-    dataset: str  # in TFDS
-    field: str  # of both
-    module: str  # that registers the TFDS dataset
-    host: str  # that TFDS downloads from
+    splits: dict[str, str]  # names of the splits in TFDS
+    ending: str  # ending of the local files <name>/<split><ending> in the data directory
+    dataset: str  # name in TFDS
+    field: str  # field of the text, in the files and in TFDS
+    module: str  # module that registers the TFDS dataset
+    host: str  # host that TFDS downloads from
 
 
 NAMED = {
@@ -43,7 +43,7 @@ NAMED = {
         "ai.stanford.edu",
     ),
 }
-_CLASSES = {"0": "negative", "1": "positive"}  # of both
+_CLASSES = {"0": "negative", "1": "positive"}
 
 
 def named_rows(
@@ -54,7 +54,7 @@ def named_rows(
     data_dir: Source | None,
     progress: Progress,
 ) -> list[Row]:
-    """Read a split of a named corpus, with labels where `label_field` is given."""
+    """Read a split of a named corpus; with `label_field`, rows have labels."""
     rows = _rows(name, split, label_field, data_dir, progress)
     # An unknown class stays as it is, for an error message.
     return [row._replace(label=_CLASSES.get(str(row.label), row.label)) for row in rows]
@@ -71,7 +71,7 @@ def _rows(
         return read_rows(path, Fields(home.field, label_field), ReadLog(), progress)
     try:
         return _tfds_rows(home, home.splits[split], label_field, progress)
-    # TFDS fails in many ways (no package, no network, no disk), all of them with one remedy.
+    # TFDS fails in many ways (no package, no network, no disk); the remedy is the same for all.
     except Exception as error:
         folder, file = _data_directory(data_dir), _file(name, split)
         reason = f"{Path(folder) / file} does not exist" if folder else "none is set"
@@ -114,7 +114,7 @@ def _tfds_rows(home: _Home, split: str, label_field: str | None, progress: Progr
         Row(
             text=row[home.field].decode(),
             label=None if label_field is None else int(row[label_field]),
-            place=f"{home.dataset} {split}, row {number}",
+            location=f"{home.dataset} {split}, row {number}",
         )
         for number, row in enumerate(examples)
     )

@@ -15,17 +15,17 @@ from jaxpe.data.corpora.corpus import Document, Source
 from jaxpe.data.corpora.load import BUILT_IN, check_fields, load_corpus
 from jaxpe.data.corpora.published import NAMED, named_file
 from jaxpe.data.formats.columns import Fields, ReadLog, group_name
-from jaxpe.data.formats.files import STANDARD_INPUT, hash_file, name_of, open_regular, readable
+from jaxpe.data.formats.files import STANDARD_INPUT, file_name, hash_file, open_regular, readable
 from jaxpe.data.formats.saved_datasets import is_saved, saved_files
-from jaxpe.data.formats.table import SUPPORTED, format_of, holds_ids, id_blocks, iter_rows
+from jaxpe.data.formats.table import SUPPORTED, find_format, holds_ids, id_blocks, iter_rows
 from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.ragged import Ragged
 
-_ENDS = 2**16  # bytes at either end of a file in its checksum
+_ENDS = 2**16  # bytes at each end of a file that its checksum covers
 
 
 class Shard(NamedTuple):
-    """A file of documents, or a built-in corpus.
+    """File of documents, or a built-in corpus.
 
     Attributes:
         path: path, or built-in name.
@@ -41,17 +41,17 @@ class Shard(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Identity of the shard before it is read, equal for copies in other folders."""
+        """Identity of the shard, known before it is read; copies in other folders share it."""
         return f"{self.name}, {self.bytes:,} bytes, CRC-32 {self.checksum}"
 
     def digest(self) -> str:
-        """Hash of the whole content, 32 hexadecimal digits, equal for copies of any name.
+        """Hash of the content, 32 hexadecimal digits; it does not depend on the name.
 
         Raises:
-            InputError: it cannot be read.
+            InputError: a shard that cannot be read.
         """
         if self.path in BUILT_IN:
-            return content_hash(_built_in_bytes(self.path)).hexdigest()
+            return content_hash(_builtin_content(self.path)).hexdigest()
         content = content_hash()
         with readable(self.path, OSError):
             for file in _files(self.path):
@@ -66,7 +66,7 @@ class Shard(NamedTuple):
         skip_nulls: bool = False,
         log: ReadLog | None = None,
     ) -> Iterator[Document]:
-        """Texts of the shard, without the blank ones.
+        """Texts of the shard, without blank ones.
 
         Args:
             text_field: column or key with the text.
@@ -75,14 +75,14 @@ class Shard(NamedTuple):
             log: receives the number of skipped rows.
 
         Raises:
-            InputError: it cannot be read, with the place, or has no such columns.
+            InputError: a shard that cannot be read, with the line, or that lacks a column.
         """
         self.check_fields(text_field=text_field, group_field=group_field)
         if self.path in BUILT_IN:
             return map(Document, load_corpus(self.path).documents)
         fields = Fields(text_field, group_field, "group_field", skip_nulls)
         rows = iter_rows(self.path, fields, log or ReadLog(), SILENT)
-        return (Document(row.text, group_name(row.label, row.place)) for row in rows)
+        return (Document(row.text, group_name(row.label, row.location)) for row in rows)
 
     def id_blocks(
         self,
@@ -119,14 +119,13 @@ def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) ->
     """Find the shards of paths, globs and built-in names, each once, globs sorted.
 
     Args:
-        sources: paths and globs (`**` enters folders) of the files that `load_corpus` and
-            `load_tokens` read, of .array_record (a text, or with a text field a JSON object, a
-            record), of directories that `export_corpus` wrote or Hugging Face datasets saved to
-            disk; `stdlib`, `sst2`, `imdb`.
+        sources: paths and globs (`**` enters folders) of files and directories that `load_corpus`
+            and `load_tokens` read; `stdlib`, `sst2`, `imdb`. An .array_record has one text per
+            record, or with a text field one JSON object.
         data_dir: argument of `load_corpus`.
 
     Raises:
-        InputError: no such file, an unknown format, or no regular file.
+        InputError: a missing or irregular file, or an unknown format.
 
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -135,7 +134,7 @@ def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) ->
     >>> [shard.name for shard in find_shards([folder / "*.txt"])]
     ['a.txt', 'b.txt']
     """
-    paths: dict[str, str] = {}  # by what they resolve to
+    paths: dict[str, str] = {}  # by resolved path
     for source in sources:
         for path in _paths(os.fspath(source), data_dir):
             paths.setdefault(os.path.realpath(path) if os.path.exists(path) else path, path)
@@ -146,12 +145,12 @@ def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) ->
 
 def _paths(source: str, data_dir: Source | None) -> Sequence[str]:
     if source == STANDARD_INPUT:
-        raise InputError("standard input cannot be read again from its middle; pass a file")
+        raise InputError("standard input cannot be read again to resume; pass a file")
     if source in NAMED:
         return [named_file(source, data_dir=data_dir) or source]
     if source == "stdlib":
         return [source]
-    # A file may have a star in its name.
+    # A file name may contain a star.
     paths = [source] if os.path.exists(source) else sorted(glob.glob(source, recursive=True))
     if not paths:
         raise InputError(f"no such file: {source}; pass paths or globs of {SUPPORTED}")
@@ -161,7 +160,7 @@ def _paths(source: str, data_dir: Source | None) -> Sequence[str]:
 
 
 def _check_kind(path: str) -> None:
-    if format_of(path) is None:
+    if find_format(path) is None:
         if Path(path).is_dir():
             raise InputError(f"{path} is a directory; pass a glob of its files, as {path}/*.jsonl")
         raise InputError(f"{path}: unknown kind of file; supported are {SUPPORTED}")
@@ -171,27 +170,27 @@ def _check_kind(path: str) -> None:
 
 def _shard(path: str, data_dir: Source | None) -> Shard:
     if path in BUILT_IN:
-        content = _built_in_bytes(path, data_dir)
+        content = _builtin_content(path, data_dir)
         return Shard(path, path, len(content), f"{zlib.crc32(content):08x}")
     checksum, size = 0, 0
     with readable(path, OSError):
         for file in _files(path):
-            checksum, size = _checksum_of_ends(file, checksum), size + os.path.getsize(file)
-    return Shard(path, name_of(path), size, f"{checksum:08x}")
+            checksum, size = _end_checksum(file, checksum), size + os.path.getsize(file)
+    return Shard(path, file_name(path), size, f"{checksum:08x}")
 
 
 def _files(path: str) -> list[str]:
     """Files with the content of a shard."""
-    one = format_of(path)
+    one = find_format(path)
     return [path] if one is None else one.files(path)
 
 
-def _checksum_of_ends(path: str, checksum: int) -> int:
+def _end_checksum(path: str, checksum: int) -> int:
     with open_regular(path) as file:
         checksum = zlib.crc32(file.read(_ENDS), checksum)
         file.seek(max(0, os.fstat(file.fileno()).st_size - _ENDS))
         return zlib.crc32(file.read(_ENDS), checksum)
 
 
-def _built_in_bytes(name: str, data_dir: Source | None = None) -> bytes:
+def _builtin_content(name: str, data_dir: Source | None = None) -> bytes:
     return json.dumps(load_corpus(name, data_dir=data_dir).documents).encode()

@@ -1,4 +1,4 @@
-"""The embedded corpus: the docstrings of the running Python's standard library."""
+"""Corpus of the docstrings of the running Python's standard library."""
 
 import ast
 import contextlib
@@ -20,9 +20,9 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def stdlib_documents(*, progress: Progress) -> list[str]:
-    """Docstrings of modules, classes, functions and methods, in the order of path and source.
+    """Docstrings of modules, classes, functions and methods, ordered by path and line.
 
-    They are kept in the cache folder: to parse the library takes seconds.
+    They are cached, since parsing the library takes seconds.
     """
     cache = _cache_file()
     if cache is not None and cache.exists():
@@ -46,7 +46,7 @@ def stdlib_documents(*, progress: Progress) -> list[str]:
 
 def docstrings(path: Path) -> Iterator[str]:
     """Docstrings of a Python file, in the order of `ast.walk`."""
-    # Some files are broken on purpose, and some hold escapes that Python warns about.
+    # Some files are invalid on purpose, and some have escapes that Python warns about.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -1,9 +1,9 @@
-"""Synthetic corpora whose true positional distributions, and so their geometry, are known.
+"""Synthetic corpora with known positional distributions, and therefore known geometry.
 
-Tokens are drawn independently, unless documents have topics: with `document_topics` K > 1, each
-document draws one of K equal shares of the probability scale, and each of its tokens falls into
-that share with probability 1/2. Every token keeps exactly the distribution of its position, while
-the tokens of one document depend on each other, as in text.
+Tokens are drawn independently, unless documents have topics. With `document_topics` K > 1, the
+probability scale is divided into K equal shares, and each document draws one of them. Each token of
+the document falls into this share with probability 1/2. Every token still has exactly the
+distribution of its position, but the tokens of a document depend on each other, as in text.
 """
 
 from typing import NamedTuple
@@ -17,11 +17,11 @@ from jaxpe._core.options import LARGEST_SIZE, check_range
 from jaxpe.data.corpora.seeds import generator
 
 _MOST_SEPARATION = 50  # beyond it exp(separation · N(0, 1)) overflows
-_COPIES = 4  # of the distributions, while they are made
+_COPIES = 4  # copies of the distributions in memory during construction
 
 
 class SyntheticCorpus(NamedTuple):
-    """Token ids and the distributions they were drawn from, one for each position.
+    """Token ids, and the distribution of each position that they were drawn from.
 
     Attributes:
         name: name of the generator.
@@ -43,14 +43,14 @@ def three_regimes(
     document_topics: int = 1,
     seed: int = 0,
 ) -> SyntheticCorpus:
-    """Initial, medial and terminal regimes with hard boundaries (positions 0-10, 11-20, 21-31).
+    """Corpus with initial, medial and terminal regimes (positions 0-10, 11-20, 21-31).
 
-    A Zipf distribution, tilted three times by exp(separation · N(0, 1)). Positions of one regime
-    share one distribution, so that the centred Gram matrix of √μ has rank exactly 2.
+    Each regime has a Zipf distribution tilted by exp(separation · N(0, 1)). Positions of a regime
+    share its distribution, so the centred Gram matrix of √μ has rank exactly 2.
 
-    The published corpus is given only as n = 32, |V| = 200, N = 5,000. At the default separation
-    two eigenvalues of the plug-in Gram matrix carry the published 79.9 % of its trace (average
-    over 100 seeds, standard deviation 3 %); without sampling noise they would carry all of it.
+    The paper states only n = 32, |V| = 200 and N = 5,000. At the default separation, two
+    eigenvalues of the plug-in Gram matrix have the published 79.9 % of its trace (mean over 100
+    seeds, standard deviation 3 %). Without sampling noise they would have all of it.
 
     Raises:
         InputError: fewer than 3 positions, or no documents.
@@ -66,7 +66,7 @@ def three_regimes(
             f"`separation` is {separation}; pass {-_MOST_SEPARATION} to {_MOST_SEPARATION}"
         )
     tilt = np.exp(separation * rng.standard_normal((3, vocab_size)))
-    regimes = _normalised(_zipf(vocab_size) * tilt)
+    regimes = _distribution(_zipf(vocab_size) * tilt)
     boundaries = np.rint(np.array([1, 2]) * length / 3)
     mu = regimes[np.searchsorted(boundaries, np.arange(length), side="right")]
     return SyntheticCorpus("three_regimes", _sample(mu, documents, document_topics, rng), mu)
@@ -82,15 +82,15 @@ def zipf_drift(
     document_topics: int = 1,
     seed: int = 0,
 ) -> SyntheticCorpus:
-    """A Zipf vocabulary that drifts smoothly with position, of known low rank.
+    """Corpus with a Zipf vocabulary that drifts smoothly with position, with known low rank.
 
-    √μ_i = √(1 − a²) φ_0 + a Σ_k w_k(i) φ_k with a = `strength`, φ_0 = √Zipf, φ_k = φ_0 times
-    random signs, made orthonormal, and w(i) the unit vector along (cos πt, cos 2πt, ...),
-    t = (i + 1/2)/n. Rows have norm 1, the centred Gram matrix of √μ is a² times that of w, and its
-    rank is exactly `rank`. The default strength gives it a trace of about 0.8.
+    √μ_i = √(1 − a²) φ_0 + a Σ_k w_k(i) φ_k, with a = `strength` and φ_0 = √Zipf. The other φ_k are
+    φ_0 times random signs, made orthonormal. w(i) is the unit vector along (cos πt, cos 2πt, ...),
+    t = (i + 1/2)/n. Rows have norm 1. The centred Gram matrix of √μ is a² times the one of w, and
+    its rank is exactly `rank`. At the default strength its trace is about 0.8.
 
     Raises:
-        InputError: `rank` below 2 or not below `length`, or a strength at which some √μ_i would be
+        InputError: `rank` below 2 or not below `length`, or a strength that makes some √μ_i
             negative.
 
     >>> corpus = zipf_drift(documents=10, vocab_size=500)
@@ -105,9 +105,9 @@ def zipf_drift(
     zipf = _zipf(vocab_size)
     weights = _drift(length, rank) @ _orthonormal_signs(zipf, rank, rng)
     ratio = np.sqrt(max(0.0, 1 - strength**2)) + strength * weights
-    if not ratio.min() >= 0:  # which NaN is not either
+    if not ratio.min() >= 0:  # also refuses NaN
         raise InputError(f"`strength` is {strength}; pass less, so that no probability is negative")
-    mu = _normalised(zipf * ratio**2)
+    mu = _distribution(zipf * ratio**2)
     return SyntheticCorpus("zipf_drift", _sample(mu, documents, document_topics, rng), mu)
 
 
@@ -119,7 +119,7 @@ def zipf_stationary(
     document_topics: int = 1,
     seed: int = 0,
 ) -> SyntheticCorpus:
-    """A Zipf vocabulary without any positional signal: whatever geometry appears is noise.
+    """Corpus with a Zipf vocabulary and no positional signal: all of its geometry is noise.
 
     Raises:
         InputError: no documents, positions or vocabulary.
@@ -150,10 +150,10 @@ def _check(documents: int, length: int, vocab_size: int, topics: int, *, least: 
 
 
 def _zipf(vocab_size: int) -> np.ndarray:
-    return _normalised(1 / np.arange(1, vocab_size + 1))
+    return _distribution(1 / np.arange(1, vocab_size + 1))
 
 
-def _normalised(weights: np.ndarray) -> np.ndarray:
+def _distribution(weights: np.ndarray) -> np.ndarray:
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
@@ -164,7 +164,7 @@ def _drift(length: int, rank: int) -> np.ndarray:
 
 
 def _orthonormal_signs(zipf: np.ndarray, rank: int, rng: np.random.Generator) -> np.ndarray:
-    """Functions g_k of the token, so that √zipf and the √zipf·g_k are orthonormal."""
+    """Functions g_k of the token for which √zipf and all √zipf·g_k are orthonormal."""
     signs = rng.choice([-1.0, 1.0], (rank, len(zipf)))
     basis = np.vstack([np.ones_like(zipf), signs]) * np.sqrt(zipf)
     q, _ = np.linalg.qr(basis.T)
@@ -174,8 +174,8 @@ def _orthonormal_signs(zipf: np.ndarray, rank: int, rng: np.random.Generator) ->
 def _sample(
     mu: np.ndarray, documents: int, topics: int, rng: np.random.Generator
 ) -> Int32[np.ndarray, "documents n"]:
-    """Draw by the inverse of the cumulative distribution, position by position."""
-    order = rng.permutation(mu.shape[1])  # so that a topic is not a range of frequency
+    """Inverse transform sampling, position by position."""
+    order = rng.permutation(mu.shape[1])  # otherwise a topic would be a range of frequencies
     topic = rng.integers(topics, size=documents)
     ids = np.empty((documents, len(mu)), np.int32)
     for i, cumulative in enumerate(np.cumsum(mu[:, order], axis=1)):

@@ -1,11 +1,11 @@
-"""Documents of .array_record files: one text, or one JSON object, a record."""
+"""Documents of .array_record files: one text or JSON object per record."""
 
 from collections.abc import Iterator
 
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.progress import Progress
 from jaxpe.data.formats.columns import Fields, NullRow, ReadLog, Row
-from jaxpe.data.formats.files import LARGEST_TEXT, name_of, open_regular, readable
+from jaxpe.data.formats.files import LARGEST_TEXT, file_name, open_regular, readable
 from jaxpe.data.formats.json_rows import json_rows
 
 _AT_ONCE = 256  # records that are read at once
@@ -20,7 +20,7 @@ def record_rows(
         InputError: no regular file, a damaged one, or a record that is too long or not UTF-8.
     """
     if fields.text is None and fields.label is None:
-        return (Row(text, None, place) for place, text in _texts(path, progress))
+        return (Row(text, None, location) for location, text in _texts(path, progress))
     return json_rows(_texts(path, progress), fields, log)
 
 
@@ -31,20 +31,20 @@ def _texts(path: str, progress: Progress) -> Iterator[tuple[str, str]]:
         open_regular(path).close()
         source = reader.ArrayRecordDataSource([path])
         starts = range(0, len(source), _AT_ONCE)
-        numbers = progress.track(starts, f"Reading {name_of(path)}", total=len(starts))
+        numbers = progress.track(starts, f"Reading {file_name(path)}", total=len(starts))
         for start in numbers:
             batch = source.__getitems__(range(start, min(start + _AT_ONCE, len(source))))
             for number, record in enumerate(batch, start=start):
-                yield _decoded(record, f"{path}, record {number}")
+                yield _record_text(record, f"{path}, record {number}")
 
 
-def _decoded(record: bytes, place: str) -> tuple[str, str]:
+def _record_text(record: bytes, location: str) -> tuple[str, str]:
     if len(record) > LARGEST_TEXT:
         raise InputError(
-            f"{place} has {len(record):,} bytes, and may have {LARGEST_TEXT:,}; cut longer "
+            f"{location} has {len(record):,} bytes, and may have {LARGEST_TEXT:,}; cut longer "
             "documents"
         )
     try:
-        return place, record.decode()
+        return location, record.decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{place} is not UTF-8: {error}; write texts as UTF-8") from error
+        raise InputError(f"{location} is not UTF-8: {error}; write texts as UTF-8") from error

@@ -17,7 +17,7 @@ from jaxpe.data.formats.columns import (
     label_column,
     text_column,
 )
-from jaxpe.data.formats.files import LARGEST_TEXT, listed, name_of, open_regular, quoted, readable
+from jaxpe.data.formats.files import LARGEST_TEXT, file_name, listed, open_regular, quoted, readable
 from jaxpe.data.tokens.ragged import Ragged
 
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 2**26  # rows, and bytes of them, that are read at once
@@ -41,7 +41,7 @@ class _Table(NamedTuple):
 
 def columnar_names(path: str) -> list[str]:
     """Names of the columns of a file."""
-    with _opened(path) as table:
+    with _open_table(path) as table:
         return list(table.schema.names)
 
 
@@ -54,16 +54,16 @@ def columnar_rows(
         InputError: no regular file, a damaged one, or no such columns.
         MissingExtraError: pyarrow is not installed.
     """
-    with _opened(path) as table:
+    with _open_table(path) as table:
         text = _text_column(path, table, fields, log)
         names = [name for name in dict.fromkeys((text, fields.label)) if name is not None]
         rows = _rows(table.batches(names), path, text, fields.label)
-        yield from progress.track(rows, f"Reading {name_of(path)}", total=table.rows)
+        yield from progress.track(rows, f"Reading {file_name(path)}", total=table.rows)
 
 
 def columnar_holds_ids(path: str, field: str | None) -> bool:
     """Whether a column holds lists of integers: the one named, or one where none holds text."""
-    with _opened(path) as table:
+    with _open_table(path) as table:
         lists = table.columns(_is_ids)
         return field in lists if field else bool(lists) and not table.columns(_is_text)
 
@@ -72,7 +72,7 @@ def columnar_id_blocks(
     path: str, fields: Fields, log: ReadLog
 ) -> Iterator[tuple[Ragged, list[Any] | None]]:
     """Read token ids of many rows at once, with their labels; raises as `columnar_rows`."""
-    with _opened(path) as table:
+    with _open_table(path) as table:
         names = table.schema.names
         label_column(path, names, fields)
         lists = table.columns(_is_ids)
@@ -87,23 +87,23 @@ def columnar_id_blocks(
         for batch in table.batches(wanted):
             batch.validate(full=True)
             ids = batch.column(column)
-            place = f"{path}, rows {start} to {start + len(ids) - 1}"
+            location = f"{path}, rows {start} to {start + len(ids) - 1}"
             start, nulls = start + len(ids), nulls + ids.null_count
             if ids.null_count and not fields.skip_nulls:
                 raise InputError(
-                    f"{place}: {quoted(column)} is null in {ids.null_count:,} of them; pass "
+                    f"{location}: {quoted(column)} is null in {ids.null_count:,} of them; pass "
                     "`skip_nulls=True` to leave them out"
                 )
             labels = None if fields.label is None else batch.column(fields.label).to_pylist()
-            yield _ragged(ids, place), labels
+            yield _ragged_column(ids, location), labels
         log.null_texts += nulls
 
 
-def _ragged(ids: Any, place: str) -> Ragged:
+def _ragged_column(ids: Any, location: str) -> Ragged:
     """Lists of a column as `Ragged`; null rows are empty."""
     flat = ids.flatten()
     if flat.null_count:
-        raise InputError(f"{place}: {flat.null_count:,} ids are null; write rows without them")
+        raise InputError(f"{location}: {flat.null_count:,} ids are null; write rows without them")
     lengths = require("pyarrow.compute", extra="parquet").list_value_length(ids).fill_null(0)
     values, sizes = (x.to_numpy(zero_copy_only=False) for x in (flat, lengths))
     return Ragged(values, sizes.astype(np.int64))
@@ -134,21 +134,21 @@ def _rows(
         texts = batch.column(text).to_pylist()
         labels = [None] * len(texts) if label is None else batch.column(label).to_pylist()
         for value, its_label in zip(texts, labels, strict=True):
-            place = f"{path}, row {number}"
+            location = f"{path}, row {number}"
             number += 1
             if value is None:
-                yield NullRow(text, place)
+                yield NullRow(text, location)
                 continue
             if len(value) > LARGEST_TEXT:
                 raise InputError(
-                    f"{place} has a text of {len(value):,} characters, and may have "
+                    f"{location} has a text of {len(value):,} characters, and may have "
                     f"{LARGEST_TEXT:,}; cut longer documents"
                 )
-            yield Row(value, its_label, place)
+            yield Row(value, its_label, location)
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[_Table]:
+def _open_table(path: str) -> Iterator[_Table]:
     """Open a file; errors of a damaged one become `InputError`."""
     is_parquet = path.lower().endswith(".parquet")
     module = require(f"pyarrow.{'parquet' if is_parquet else 'ipc'}", extra="parquet")
@@ -163,13 +163,13 @@ def _parquet(module: Any, file: io.FileIO) -> _Table:
     )
 
     def batches(names: list[str]) -> Iterator[Any]:
-        rows = _rows_at_once(opened.metadata)
+        rows = _rows_per_batch(opened.metadata)
         return opened.iter_batches(batch_size=rows, columns=names, use_threads=False)
 
     return _Table(opened.schema_arrow, opened.metadata.num_rows, batches)
 
 
-def _rows_at_once(metadata: Any) -> int:
+def _rows_per_batch(metadata: Any) -> int:
     """Number of rows to read at once, from the group with the largest rows.
 
     Bytes are of all columns: pyarrow's reader of one column's size ends the process if damaged.

@@ -1,4 +1,4 @@
-"""Columns of text and label: their choice by name, and rows without a text."""
+"""Columns of text and labels: their choice by name, and rows without text."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,18 +11,18 @@ USUAL = ("text", "sentence")
 
 
 class Row(NamedTuple):
-    """A document of a file, its label as read, and its place for error messages."""
+    """Document of a file, its label as read, and its location for error messages."""
 
     text: str
     label: Any  # None without a label column
-    place: str
+    location: str
 
 
 class NullRow(NamedTuple):
-    """A row whose text is null or missing."""
+    """Row whose text is null or missing."""
 
     field: str
-    place: str
+    location: str
 
 
 class Fields(NamedTuple):
@@ -35,7 +35,7 @@ class Fields(NamedTuple):
 
 
 class ReadLog:
-    """Record of a reading: the chosen columns and skipped rows, complete after the last row.
+    """Record of reading a file: the chosen columns and skipped rows, complete after the last row.
 
     - `text`: name of the text column, once it is known.
     - `null_texts`: number of rows skipped because their text is null or missing.
@@ -49,7 +49,7 @@ class ReadLog:
 
 
 def non_null_rows(rows: Iterator[Row | NullRow], fields: Fields, log: ReadLog) -> Iterator[Row]:
-    """Skip and count rows without a text, or refuse the first of them."""
+    """Rows with a text; rows without are skipped and counted, or the first is refused."""
     number, last = 0, None
     for row in rows:
         number += 1
@@ -57,20 +57,20 @@ def non_null_rows(rows: Iterator[Row | NullRow], fields: Fields, log: ReadLog) -
             yield row
         elif not fields.skip_nulls:
             raise InputError(
-                f"{row.place}: {quoted(row.field)} is null or missing; pass `skip_nulls=True` to "
-                "leave such rows out, or another column as `text_field`"
+                f"{row.location}: {quoted(row.field)} is null or missing; pass `skip_nulls=True` "
+                "to leave out such rows, or another column as `text_field`"
             )
         else:
             log.null_texts, last = log.null_texts + 1, row
     if last is not None and log.null_texts == number:
         raise InputError(
-            f"{last.place}: {quoted(last.field)} is null or missing in this and all {number:,} "
+            f"{last.location}: {quoted(last.field)} is null or missing in this and all {number:,} "
             "rows; pass the name of a text column as `text_field`"
         )
 
 
 def text_column(
-    place: str,
+    location: str,
     columns: Sequence[str],
     candidates: Sequence[str],
     fields: Fields,
@@ -79,10 +79,10 @@ def text_column(
     usual: Sequence[str] = USUAL,
     what: str = "text",
 ) -> str:
-    """Choose the column of text: the one asked for, a usual name, or the only candidate.
+    """Name of the column of text: the requested one, a usual name, or the only candidate.
 
     Args:
-        place: beginning of error messages.
+        location: beginning of error messages.
         columns: all names.
         candidates: names of columns of the right type.
         fields: columns to read.
@@ -97,7 +97,7 @@ def text_column(
     if log.text is not None:
         if log.text not in columns:
             raise InputError(
-                f"{place}: no column {quoted(log.text)}; pass one of {listed(columns)} as "
+                f"{location}: no column {quoted(log.text)}; pass one of {listed(columns)} as "
                 "`text_field`"
             )
         return log.text
@@ -108,7 +108,7 @@ def text_column(
         log.text, why = candidates[0], f"the only one with {kind}"
     if log.text is None:
         raise InputError(
-            f"{place}: it is not clear which column holds the {what}; pass one of "
+            f"{location}: it is not clear which column holds the {what}; pass one of "
             f"{listed(columns)} as `text_field`"
         )
     why += f", among the columns {listed(columns)}"
@@ -117,19 +117,19 @@ def text_column(
     return log.text
 
 
-def label_column(place: str, columns: Sequence[str], fields: Fields) -> int | None:
+def label_column(location: str, columns: Sequence[str], fields: Fields) -> int | None:
     """Index of the label column; None without one."""
     if fields.label is None:
         return None
     if fields.label not in columns:
         raise InputError(
-            f"{place}: no column {quoted(fields.label)}; pass one of {listed(columns)} as "
+            f"{location}: no column {quoted(fields.label)}; pass one of {listed(columns)} as "
             f"`{fields.label_name}`"
         )
     return columns.index(fields.label)
 
 
-def group_name(value: Any, place: str) -> str | None:
+def group_name(value: Any, location: str) -> str | None:
     """Author or source of a document as text; None without one.
 
     Raises:
@@ -140,6 +140,6 @@ def group_name(value: Any, place: str) -> str | None:
     if isinstance(value, str | int | float):
         return str(value)
     raise InputError(
-        f"{place}: the group is a {type(value).__name__}; pass a column of strings or numbers as "
-        "`group_field`"
+        f"{location}: the group is a {type(value).__name__}; pass a column of strings or numbers "
+        "as `group_field`"
     )

@@ -31,7 +31,7 @@ class _Dialect(NamedTuple):
 
     - `delimiter`: character between two fields.
     - `is_quoted`: whether quotation marks quote fields; otherwise they are text.
-    - `choices`: the reason of `is_quoted`, where a .tsv has any marks.
+    - `choices`: the reason of `is_quoted`, for a .tsv with quotation marks.
     - `skipped`: number of lines above the header.
     """
 
@@ -58,21 +58,21 @@ def csv_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> Ite
     _, header = next(cells, (0, []))
     text, label, names = None, None, sorted(header)
     for line, row in cells:
-        place = where(path, line)
+        location = where(path, line)
         if len(row) > 1 and row[0] in names and sorted(row) == names:
             raise InputError(
-                f"{place} is a header again, as in files put together; remove it: {listed(row)}"
+                f"{location} is a header again, as in files put together; remove it: {listed(row)}"
             )
         if len(row) != len(header):
             marks = "".join(f"; {c.setting} are {c.value}: {c.why}" for c in dialect.choices)
             raise InputError(
-                f"{place}: {len(row)} fields, but the header names {len(header)}: "
+                f"{location}: {len(row)} fields, but the header names {len(header)}: "
                 f"{listed(header)}{marks}; give every row the same columns, and put nothing above "
                 "the header"
             )
         if text is None:
             text, label = _columns(path, header, row, fields, log)
-        yield Row(row[text], None if label is None else row[label], place)
+        yield Row(row[text], None if label is None else row[label], location)
 
 
 def _dialect(path: str) -> _Dialect:
@@ -92,7 +92,7 @@ def _dialect(path: str) -> _Dialect:
 def _tab_dialect(path: str, tabs: int) -> _Dialect:
     """Format of a .tsv: whether its quotation marks quote fields or are text, as in GLUE.
 
-    They quote fields if each of them does, and if a field needs it or the header has them.
+    They quote fields if every mark does, and if a field needs them or the header has them.
     """
     lines = enumerate(text_lines(path, SILENT), start=1)
     evidence, first = set[str](), 0

@@ -22,7 +22,7 @@ from jaxpe._core.files import Content
 from jaxpe._core.progress import Progress
 
 STANDARD_INPUT = "-"
-# Bytes of a document with the rest of its line; the longest novels have a tenth of it.
+# Bytes of a line, ten times the longest novels.
 LARGEST_TEXT = 2**26
 SHOWN = 40  # characters of a value, or columns, that an error message quotes
 _DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
@@ -98,7 +98,7 @@ def text_lines(path: str, progress: Progress) -> Iterator[str]:
         InputError: no regular file, a damaged one, or a line that is too long, holds a NUL or
             cannot be decoded. The message has the line number.
     """
-    name = "standard input" if path == STANDARD_INPUT else name_of(path)
+    name = "standard input" if path == STANDARD_INPUT else file_name(path)
     lines = progress.track(_byte_lines(path), f"Reading {name}")
     for number, line in enumerate(lines, start=1):
         text = decoded(line, path, line=number)
@@ -132,8 +132,8 @@ def decoded(content: bytes, path: str, *, line: int = 1) -> str:
         with contextlib.suppress(UnicodeDecodeError):
             text = data[max(0, start - SHOWN) : start + SHOWN].decode("cp1252").strip()
             remedy += f" (WINDOWS-1252 if {quoted(text)} is right)"
-        place = where(path, line + data.count(b"\n", 0, start))
-        raise InputError(f"{place}: byte 0x{data[start]:02x} is not UTF-8; {remedy}") from error
+        location = where(path, line + data.count(b"\n", 0, start))
+        raise InputError(f"{location}: byte 0x{data[start]:02x} is not UTF-8; {remedy}") from error
 
 
 def where(path: str, line: int) -> str:
@@ -154,7 +154,7 @@ def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
         InputError: not a regular file.
         OSError: no file, or no permission.
     """
-    # Without O_NONBLOCK a pipe waits for its writer, for ever where there is none.
+    # Without O_NONBLOCK, opening a pipe waits for a writer, perhaps for ever.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -168,7 +168,7 @@ def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
 
 def _byte_lines(path: str) -> Iterator[bytes]:
     """Lines of a file as UTF-8, decompressed."""
-    with readable(path, *_DAMAGE), _opened(path) as stream:
+    with readable(path, *_DAMAGE), _open_stream(path) as stream:
         for number, line in enumerate(_utf8_lines(stream), start=1):
             if len(line) > LARGEST_TEXT:
                 raise InputError(
@@ -179,19 +179,19 @@ def _byte_lines(path: str) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[Any]:
+def _open_stream(path: str) -> Iterator[Any]:
     """The decompressed content of a file or of standard input."""
     if path == STANDARD_INPUT:
-        stream = getattr(sys.stdin, "buffer", None)  # sys.stdin is None where it came closed
+        stream = getattr(sys.stdin, "buffer", None)  # sys.stdin is None if it was closed
         if stream is None or stream.closed:
             raise InputError("standard input is closed; pipe lines of text into it, or pass a file")
-        yield _decompressed(stream)
+        yield _decompressed_stream(stream)
         return
     with io.BufferedReader(open_regular(path)) as stream:
-        yield _decompressed(stream)
+        yield _decompressed_stream(stream)
 
 
-def _decompressed(stream: Any) -> Any:
+def _decompressed_stream(stream: Any) -> Any:
     head = stream.peek(16)
     for first_bytes, opened in _COMPRESSIONS.values():
         if re.match(first_bytes, head):
@@ -211,12 +211,12 @@ def _utf8_lines(stream: Any) -> Iterator[bytes]:
         for line in iter(functools.partial(text.readline, LARGEST_TEXT + 1), ""):
             yield line.encode()
     finally:
-        text.detach()  # else it closes the stream, which may be standard input
+        text.detach()  # otherwise it closes the stream, which may be standard input
 
 
 @contextlib.contextmanager
 def readable(path: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn errors of these types, from a damaged file or folder, into an `InputError`."""
+    """Context in which errors of some types, from a damaged file or folder, become `InputError`."""
     try:
         yield
     except InputError:
@@ -228,7 +228,7 @@ def readable(path: str, *errors: type[Exception]) -> Iterator[None]:
 
 
 def check_text(text: str, *, what: str, remedy: str) -> None:
-    """Refuse half of a surrogate pair, which cannot be written as UTF-8; raises `InputError`."""
+    """Raise `InputError` for half of a surrogate pair, which cannot be written as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -237,8 +237,8 @@ def check_text(text: str, *, what: str, remedy: str) -> None:
         ) from error
 
 
-def name_of(path: str) -> str:
-    """The last part of a path, with a mark for bytes that are not UTF-8."""
+def file_name(path: str) -> str:
+    """Last part of a path, with a mark for bytes that are not UTF-8."""
     return os.fsencode(Path(path).name).decode(errors="replace")
 
 

@@ -1,4 +1,4 @@
-"""The table of corpus formats. Everything else asks it, and a new format is a new row."""
+"""Table of corpus formats, with one row per format, and reading by this table."""
 
 import itertools
 import sys
@@ -31,7 +31,7 @@ from jaxpe.data.tokens.ragged import Ragged
 
 IdBlock = tuple[Ragged, list[Any] | None]  # ids of many documents, and their labels
 _STEP = 2**28  # bytes of documents between two checks of free memory
-_ROW_BYTES = 200  # of a row beside its text
+_ROW_BYTES = 200  # bytes of a row without its text
 
 _T = TypeVar("_T")
 
@@ -127,8 +127,8 @@ TABLES = ", ".join(
 )
 
 
-def format_of(path: str) -> Format | None:
-    """The format of a file, by its name, or of a folder; None if unknown."""
+def find_format(path: str) -> Format | None:
+    """Format of a file, by its name, or of a folder; None if unknown."""
     if path == STANDARD_INPUT:
         return FORMATS[0]
     if Path(path).is_dir():
@@ -139,12 +139,12 @@ def format_of(path: str) -> Format | None:
 
 def has_columns(path: str) -> bool:
     """Whether a path is a table, with columns of text and label."""
-    return (one := format_of(path)) is not None and one.columns is not None
+    return (one := find_format(path)) is not None and one.columns is not None
 
 
 def column_names(path: str) -> list[str]:
     """Names of the columns of a file; [] for formats without."""
-    one = format_of(path)
+    one = find_format(path)
     return one.columns(path) if one is not None and one.columns is not None else []
 
 
@@ -153,7 +153,7 @@ def holds_ids(path: str, field: str | None = None) -> bool:
 
     Args:
         path: path of a file or a folder.
-        field: column of a table; default: one of lists, where none holds text.
+        field: column of a table; default: a column of lists, if no column holds text.
 
     Raises:
         InputError: a table that cannot be read.
@@ -161,7 +161,7 @@ def holds_ids(path: str, field: str | None = None) -> bool:
     >>> holds_ids("train.bin"), holds_ids("poems.txt")
     (True, False)
     """
-    one = format_of(path)
+    one = find_format(path)
     return one is not None and one.holds_ids(path, field)
 
 
@@ -174,7 +174,7 @@ def iter_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
         log: receives the chosen columns and the number of skipped rows.
         progress: receiver of progress.
     """
-    one: Any = format_of(path)  # callers check the format
+    one: Any = find_format(path)  # callers check the format
     rows = non_null_rows(one.rows(path, fields, log, progress), fields, log)
     return (row for row in rows if row.text.strip())
 
@@ -195,9 +195,9 @@ def id_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterat
         log: receives the column, and the number of rows without ids.
 
     Raises:
-        InputError: a damaged file, no such column, or ids that are no integers.
+        InputError: a damaged file, no such column, or ids that are not integers.
     """
-    one: Any = format_of(path)  # callers check the format
+    one: Any = find_format(path)  # callers check the format
     for block, labels in one.id_blocks(path, fields, stream, log):
         is_full = block.lengths > 0
         if labels is not None:
@@ -206,7 +206,7 @@ def id_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterat
 
 
 def list_within_memory(items: Iterable[_T], size: Callable[[_T], int], *, what: str) -> list[_T]:
-    """Collect items in a list; refuse more than memory has room to tokenize."""
+    """Collect items in a list; raise `InputError` for more than memory can tokenize."""
     collected: list[_T] = []
     total, next_check = 0, 0
     for item in items:

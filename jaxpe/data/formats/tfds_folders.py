@@ -9,7 +9,7 @@ from jaxpe._core.errors import InputError, require
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe._core.progress import Progress
 from jaxpe.data.formats.columns import Fields, ReadLog, Row
-from jaxpe.data.formats.files import name_of, readable
+from jaxpe.data.formats.files import file_name, readable
 from jaxpe.data.formats.saved_datasets import is_saved
 
 _INFO, _METADATA = "dataset_info.json", "metadata.json"  # names that TFDS gives
@@ -35,7 +35,7 @@ def is_exported(folder: str | os.PathLike[str]) -> bool:
 
 
 def read_metadata(folder: str) -> Metadata:
-    """The metadata of an exported corpus; raises `InputError`."""
+    """Metadata of an exported corpus; raises `InputError` for another folder."""
     if not is_exported(folder):
         raise InputError(f"{folder} holds no corpus; pass a directory that export_corpus wrote")
     path = Path(folder) / _METADATA
@@ -65,12 +65,12 @@ def iter_exported(folder: str, progress: Progress) -> Iterator[dict[str, Any]]:
     source = exported_source(folder)
     with readable(folder, Exception):
         yield from progress.track(
-            batched_rows(source), f"Reading {name_of(folder)}", total=len(source)
+            batched_rows(source), f"Reading {file_name(folder)}", total=len(source)
         )
 
 
 def batched_rows(source: Any) -> Iterator[dict[str, Any]]:
-    """Rows of a data source of TFDS, read many at once, which is a hundred times faster."""
+    """Rows of a TFDS data source, read in blocks, which is a hundred times faster."""
     numbers = range(len(source))
     for start in numbers[::_AT_ONCE]:
         yield from source.__getitems__(numbers[start : start + _AT_ONCE])

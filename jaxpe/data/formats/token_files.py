@@ -11,8 +11,8 @@ from jaxpe.data.formats.columns import Fields, ReadLog
 from jaxpe.data.formats.files import open_regular, readable
 from jaxpe.data.tokens.ragged import Ragged, equally_long
 
-_AT_ONCE = 2**22  # ids that are read at once
-# llm.c writes a header of 256 numbers. The first one tells the type of the ids behind it.
+_AT_ONCE = 2**22  # ids per read
+# llm.c writes a header of 256 numbers. The first one determines the type of the ids after it.
 _LLM_C = {20240520: "<u2", 20240801: "<u4"}
 _LLM_C_HEADER = 256 * 4
 
@@ -22,7 +22,7 @@ class Stream(NamedTuple):
 
     - `separator`: id between two documents, part of neither; None cuts every `length` ids.
     - `length`: ids of a document without a separator.
-    - `vocab_size`: number of ids; a .bin holds 16 bits an id for at most 65,536, else 32.
+    - `vocab_size`: number of ids; a .bin has 16 bits per id for at most 65,536, else 32.
     """
 
     separator: int | None = None

@@ -1,6 +1,6 @@
-"""Synthetic tasks: token ids and what a model is to say about them.
+"""Synthetic tasks that depend on position, as token ids and labels.
 
-Their random numbers come from NumPy, so the seed of a model does not change its training data.
+Random numbers are NumPy's, so that the seed of a model does not change its training data.
 """
 
 from typing import NamedTuple
@@ -16,17 +16,17 @@ PADDING = 0  # words are 1, 2, ...
 
 
 class Examples(NamedTuple):
-    """Inputs and answers of a task.
+    """Inputs and labels of a task.
 
-    A task of classes has one label a row. A task of sequences (copy, reverse, addition, sort,
-    parity, SCAN) has one label a token: the next token. It scores the tokens of the answer.
+    A classification task has one label per row. A sequence task (copy, reverse, addition, sort,
+    parity, SCAN) has one label per token, the next token, and scores the tokens of the answer.
 
     Attributes:
         ids: token ids; words are 1 to vocab_size − 1, padding is 0.
         mask: false on padding.
-        labels: the right answers, below `num_classes`.
-        scored: mask of the labels that count, of the shape of the labels.
-        ambiguous: rows that may be read in more than one way.
+        labels: correct answers, below `num_classes`.
+        scored: whether each label counts, in the shape of the labels.
+        ambiguous: whether each row has more than one reading.
         vocab_size: ids are below it.
         num_classes: labels are below it.
     """
@@ -40,15 +40,15 @@ class Examples(NamedTuple):
     num_classes: int
 
     def take(self, rows: np.ndarray) -> "Examples":
-        """Rows selected by number or by a boolean mask."""
+        """Select rows by index or by a boolean mask."""
         arrays = ("ids", "mask", "labels", "scored", "ambiguous")
         return self._replace(**{name: getattr(self, name)[rows] for name in arrays})
 
     def split(self, held_out: float = 0.3, *, seed: int = 0) -> tuple["Examples", "Examples"]:
-        """Rows to train on and rows held out, drawn by the seed.
+        """Split into training and held-out rows, drawn by the seed.
 
         Raises:
-            InputError: for a share that leaves one of the two empty.
+            InputError: a share that leaves one of the two empty.
 
         >>> train, test = count_triggers(rows=100, length=10, most=8).split(0.3)
         >>> len(train.ids), len(test.ids)
@@ -65,7 +65,7 @@ class Examples(NamedTuple):
         return self.take(np.sort(order[:train_rows])), self.take(np.sort(order[train_rows:]))
 
     def batch(self) -> dict[str, np.ndarray]:
-        """The arrays as `jaxpe.training` takes them."""
+        """Arrays by name, as `jaxpe.training.batches` takes them."""
         return {"ids": self.ids, "mask": self.mask, "labels": self.labels}
 
 
@@ -80,27 +80,27 @@ def relative_distance(
     triggers_in_filler: bool = False,
     seed: int = 0,
 ) -> Examples:
-    """Task 1: how far apart are the two trigger words? Defaults of arXiv:2505.13027.
+    """Task 1: the distance between two trigger words; defaults of arXiv:2505.13027.
 
-    A row is filler, the trigger w1, filler, the trigger w2, filler: U{1..left}, U{1..between} and
-    U{1..right} words, without replacement inside a segment, cut at `length`. The label is the
-    number of words between plus 1, the distance of the triggers. The ordered pair (w1, w2) is drawn
-    once for the data. Rows that occur twice are kept once.
+    A row is filler, trigger w1, filler, trigger w2, filler, cut at `length`. Fillers have
+    U{1..left}, U{1..between} and U{1..right} words, drawn without replacement within a segment. The
+    label is the distance of the triggers: the number of words between them plus 1. The ordered pair
+    (w1, w2) is drawn once for the data. Repeated rows are dropped.
 
     Args:
-        rows: drawn; fewer come back where some were equal.
-        vocab_size: ids, padding (0) included.
-        left: most words before w1.
-        between: most words between.
-        right: most words after w2.
+        rows: number of rows to draw; fewer are returned if some are equal.
+        vocab_size: number of ids, padding (0) included.
+        left: largest number of words before w1.
+        between: largest number of words between.
+        right: largest number of words after w2.
         length: length of a row.
-        triggers_in_filler: draw fillers from all words, as the published code does: in about 20 %
-            of its rows a trigger occurs more than once, and the rows are `ambiguous` (in a fifth
-            of these only one w1 stands before a w2). Fewer words make more of them.
-        seed: random seed of everything drawn.
+        triggers_in_filler: draw fillers from all words, as the published code does. In about 20 %
+            of its rows a trigger occurs more than once; these rows are `ambiguous`. In a fifth of
+            them, only one w1 is before a w2. Smaller vocabularies have more.
+        seed: random seed of the data.
 
     Raises:
-        InputError: for sizes that no row can have.
+        InputError: sizes that contradict each other.
 
     >>> data = relative_distance(rows=50, vocab_size=40, left=3, between=8, right=3, length=16)
     >>> data.ids.shape, data.num_classes, data.ambiguous.any().item()
@@ -115,15 +115,15 @@ def relative_distance(
         )
     if length < left + between + 2:
         raise InputError(
-            f"`length={length}` may cut the second trigger off: pass {left + between + 2} or more"
+            f"`length={length}` may cut off the second trigger: pass {left + between + 2} or more"
         )
     rng = generator(seed)
     words = np.arange(1, vocab_size, dtype=np.int32)
     triggers = rng.choice(words, 2, replace=False)
     fillers = words if triggers_in_filler else np.setdiff1d(words, triggers)
     sizes = [rng.integers(1, most + 1, (rows, 1)) for most in (left, between, right)]
-    segments = [_without_replacement(rng, fillers, rows, most) for most in (left, between, right)]
-    ids = _joined(segments, sizes, triggers, length)
+    segments = [_distinct_words(rng, fillers, rows, most) for most in (left, between, right)]
+    ids = _segment_rows(segments, sizes, triggers, length)
     labels = sizes[1][:, 0].astype(np.int32) + 1
     ids, first = _unique_rows(ids)
     twice = np.isin(ids, triggers).sum(axis=1) > 2
@@ -139,21 +139,22 @@ def count_triggers(
     most: int = 100,
     seed: int = 0,
 ) -> Examples:
-    """Task 2: how many trigger words are there? Defaults of arXiv:2505.13027.
+    """Task 2: the number of trigger words; defaults of arXiv:2505.13027.
 
-    c ~ U{0..most} words drawn with replacement from the triggers, the rest from the other words, in
-    random order; the label is c, whatever the order. Which words are triggers is drawn once.
+    A row has c ~ U{0..most} words drawn with replacement from the triggers, and the rest from the
+    other words, in random order. The label is c, which does not depend on the order. The triggers
+    are drawn once for the data.
 
     Args:
-        rows: drawn; rows that occur twice are kept once.
-        vocab_size: ids, padding (0) included, though no row has any.
-        triggers: words that count.
+        rows: number of rows to draw; repeated rows are dropped.
+        vocab_size: number of ids, including padding (0), which no row has.
+        triggers: number of trigger words.
         length: length of every row.
-        most: triggers a row may have.
-        seed: random seed of everything drawn.
+        most: largest number of triggers in a row.
+        seed: random seed of the data.
 
     Raises:
-        InputError: for sizes that no row can have.
+        InputError: sizes that contradict each other.
 
     >>> data = count_triggers(rows=50, vocab_size=40, triggers=5, length=12, most=10)
     >>> data.num_classes, data.mask.all().item()
@@ -175,28 +176,28 @@ def count_triggers(
     return _classes(ids, labels, np.zeros(len(ids), bool), vocab_size, most + 1)
 
 
-def _joined(
+def _segment_rows(
     segments: list[np.ndarray], sizes: list[np.ndarray], triggers: np.ndarray, length: int
 ) -> Int32[np.ndarray, "rows length"]:
-    """Filler, trigger, filler, trigger, filler, then padding."""
-    place = np.arange(length)[None]
+    """Rows of filler, trigger, filler, trigger, filler, and padding."""
+    position = np.arange(length)[None]
     ids = np.full((len(segments[0]), length), PADDING, np.int32)
     start = np.zeros_like(sizes[0])
     for number, (segment, size) in enumerate(zip(segments, sizes, strict=True)):
-        index = np.clip(place - start, 0, segment.shape[1] - 1)
-        inside = (place >= start) & (place < start + size)
+        index = np.clip(position - start, 0, segment.shape[1] - 1)
+        inside = (position >= start) & (position < start + size)
         ids = np.where(inside, np.take_along_axis(segment, index, axis=1), ids)
         start = start + size
         if number < len(triggers):
-            ids = np.where(place == start, triggers[number], ids)
+            ids = np.where(position == start, triggers[number], ids)
             start = start + 1
     return ids
 
 
-def _without_replacement(
+def _distinct_words(
     rng: np.random.Generator, words: np.ndarray, rows: int, count: int
 ) -> Int32[np.ndarray, "rows count"]:
-    """The first `count` words of a random order, in blocks so that memory stays small."""
+    """Random words without repeats in each row, in blocks of rows to save memory."""
     block = 10_000
     parts = [
         rng.permuted(np.tile(words, (min(block, rows - start), 1)), axis=1)[:, :count]
@@ -206,7 +207,7 @@ def _without_replacement(
 
 
 def _unique_rows(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows without those seen before, and their numbers, in order."""
+    """First occurrences of distinct rows, and their indices, in order."""
     first = np.sort(np.unique(ids, axis=0, return_index=True)[1])
     return ids[first], first
 

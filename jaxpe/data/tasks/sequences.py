@@ -1,7 +1,7 @@
 """Sequence tasks of any length, drawn on the device: train on short rows, test on long ones.
 
-A row of token ids is `<bos> input <sep> answer <eos>`, right-padded. Padding is 0, `<bos>`, `<sep>`
-and `<eos>` are 1, 2 and 3, the words of a task follow. All that a row is drawn from is its key.
+A row of token ids is `<bos> input <sep> answer <eos>`, padded on the right. Padding is 0; `<bos>`,
+`<sep>` and `<eos>` are 1, 2 and 3; the words of a task follow. A row depends on its key alone.
 """
 
 import inspect
@@ -29,13 +29,13 @@ Row = dict[str, Array]  # or a batch of them
 
 
 class SequenceTask(NamedTuple):
-    """A task whose rows have an input of any length, and an answer at several places.
+    """Task whose rows have an input of any length, and an answer over several positions.
 
-    A batch of "tokens" has `ids` and `labels` (the next token at each place, padding behind the
+    A batch of "tokens" has `ids` and `labels` (the next token at each position, padding after the
     last), int32 `[rows, n]`; `mask` (false on padding) and `scored` (the next token belongs to the
     answer, `<eos>` included: from `<sep>` on), bool `[rows, n]`; n is `tokens(length)`. A row is
-    answered if the most likely token is the label at all its scored places. These are exactly the
-    rows on which greedy decoding succeeds: until its first mistake it reads the same tokens.
+    answered if the most likely token is the label at all scored positions. These are exactly the
+    rows on which greedy decoding succeeds, since it reads the labels until its first mistake.
 
     A batch of "numbers" has `values` and `labels`, float32 `[rows, n, 1]`, zero on padding, and
     `mask` and `scored`, bool `[rows, n]`, true where there is a number.
@@ -43,13 +43,13 @@ class SequenceTask(NamedTuple):
     Attributes:
         name: one of `SEQUENCE_TASKS`.
         kind: "tokens" or "numbers".
-        causal: whether the model is to look back only.
+        causal: whether the model must be causal.
         vocab_size: ids are below it; 0 for numbers.
-        tokens: places in a row for inputs of a given length.
-        sample: `(key, *, rows, length, exact=True) -> batch`, compiled once for every rows, length
-            and exact. Inputs have the given length if `exact`, else each row its own, from
-            U{1..length}. Works under `jit` and `vmap` over keys. ValueError for a key that is not
-            one typed key, and for rows or lengths below 1.
+        tokens: function from the length of an input to the number of positions in a row.
+        sample: `(key, *, rows, length, exact=True) -> batch`, compiled once for each choice of
+            rows, length and exact. Inputs have the given length if `exact`; otherwise each row
+            draws its own from U{1..length}. Works under `jit` and `vmap` over keys. Raises
+            `ValueError` for anything but one typed key, and for rows or lengths below 1.
     """
 
     name: str
@@ -61,39 +61,40 @@ class SequenceTask(NamedTuple):
 
 
 def sequence_task(name: str, **sizes: int | str) -> SequenceTask:
-    """A task by name; its sizes have defaults.
+    """Sequence task by name; its sizes have defaults.
 
-    Numbers, y_t = Σ_{s≤t} x_s, as in §7.1 of Li (2025), whose law of x is not known:
+    Tasks of numbers, y_t = Σ_{s≤t} x_s, as in §7.1 of Li (2025), who does not state the law of x:
 
-    - `running_sum`, and `running_sum_causal` for a model that looks back only. `law`: "uniform" on
-      (−1, 1), "normal", "positive", uniform on (0, 1), or "signs", −1 or 1.
+    - `running_sum`, and `running_sum_causal` for causal models. `law`: "uniform" on (−1, 1),
+      "normal", "positive" (uniform on (0, 1)), or "signs" (−1 or 1).
 
-    Tokens, after the suite of Kazemnejad et al. (2023), arXiv:2305.19466, all causal. Formats, laws
-    and sizes are ours: words are uniform and independent unless stated.
+    Tasks of tokens, all causal, after the suite of Kazemnejad et al. (2023), arXiv:2305.19466.
+    Formats, laws and sizes are our own. Words are uniform and independent unless stated.
 
-    - `copy`, `reverse`, `sort` (ascending, the first word is the least): `length` words of
+    - `copy`, `reverse`, `sort` (ascending; word 0 is the smallest): `length` words of
       `vocabulary` = 32.
-    - `addition`: two numbers of `length` digits to `base` = 10, a `+` (word `base`) between, and
-      their sum; the most significant digit first, and not 0. A sum without a last carry is a digit
-      shorter, and its row padded.
+    - `addition`: two numbers of `length` digits to `base` = 10, with a `+` (word `base`) between,
+      and their sum. The most significant digit is first, and not 0. A sum without a last carry has
+      one digit fewer, and its row is padded.
     - `parity`: bits, and their sum modulo 2. `summation`: digits below `base` = 10, and their sum
       modulo `base`. The answer is one word.
     - `composition`, after PCFG SET (Hupkes et al., 2020): `depth` = 3 functions, the outermost
-      first, then the string of `length` words that they act on; the answer is what they make of it.
-      Behind the `vocabulary` = 32 words come the functions copy, reverse, shift (the first word
-      goes last), swap_first_last and, only innermost, append and prepend (y behind or before x),
-      then the comma between x and y, whose lengths together are `length`; y is empty where
-      `length` is 1. All keep the length: PCFG SET's echo, repeat and remove are left out.
-    - `scan`, after SCAN (Lake and Baroni, 2018): `length` clauses with `and` between, each one of
-      walk, look, run, jump, then left, right or neither, then twice, thrice or neither; the answer
-      is the actions, left and right turns before every one. Words are walk, look, run, jump, left,
-      right, twice, thrice, and, WALK, LOOK, RUN, JUMP, LTURN, RTURN. Rows are padded to the longest
-      that there can be. SCAN's opposite, around, after and bare turns are left out.
+      first, then a string of `length` words; the answer is the string after all functions. Words
+      after the `vocabulary` = 32 are the functions copy, reverse, shift (the first word moves to
+      the end), swap_first_last, append and prepend, then a comma. append and prepend are innermost
+      only, and put y after or before x. The comma separates x and y, which have `length` words
+      together; y is empty for `length` 1. All functions keep the length: echo, repeat and remove of
+      PCFG SET are left out.
+    - `scan`, after SCAN (Lake and Baroni, 2018): `length` clauses joined by `and`. A clause is one
+      of walk, look, run, jump, then left, right or neither, then twice, thrice or neither. The
+      answer is the actions, each after its turn to the left or right. Words are walk, look, run,
+      jump, left, right, twice, thrice, and, WALK, LOOK, RUN, JUMP, LTURN, RTURN. Rows are padded to
+      the longest possible row. SCAN's opposite, around, after and bare turns are left out.
 
-    Build a task once: its `sample` keeps what it compiled, another build compiles again.
+    Build a task once: each build compiles its `sample` again.
 
     Raises:
-        InputError: for a name that is none, sizes the task does not have or no row can have.
+        InputError: an unknown name, a size that the task lacks, or a size out of range.
 
     >>> task = sequence_task("copy", vocabulary=5)
     >>> batch = task.sample(jax.random.key(0), rows=2, length=3)
@@ -110,19 +111,19 @@ def sequence_pairs(ids: Int32[ArrayLike, "rows n"]) -> Row:
     """Inputs and answers of rows `<bos> input <sep> answer <eos>`, for an encoder–decoder.
 
     Returns:
-        `ids` `[rows, n − 1]`, the input with `<eos>` behind it, and `mask`, false on padding;
-        `labels` `[rows, n − 1]`, the answer with `<eos>` behind it, 0 on padding. A decoder reads
-        the labels moved by one, with `<bos>` (1) before them.
+        `ids` `[rows, n − 1]`, the input followed by `<eos>`, and `mask`, false on padding; `labels`
+        `[rows, n − 1]`, the answer followed by `<eos>`, 0 on padding. A decoder reads the labels
+        shifted by one, after `<bos>` (1).
 
     >>> pairs = sequence_pairs(jnp.array([[1, 8, 9, 2, 9, 8, 3, 0]], jnp.int32))
     >>> pairs["ids"].tolist(), pairs["labels"].tolist()
     ([[8, 9, 3, 0, 0, 0, 0]], [[9, 8, 3, 0, 0, 0, 0]])
     """
     ids = jnp.asarray(ids)
-    place = _places(ids.shape[-1])[None]
+    index = _positions(ids.shape[-1])[None]
     sep = jnp.argmax(ids == SEP, axis=-1).astype(jnp.int32)[:, None]
-    asked = jnp.where(place < sep, ids, jnp.where(place == sep, EOS, PADDING))[:, 1:]
-    behind = jnp.take_along_axis(ids, sep + 1 + place, axis=-1, mode="fill", fill_value=PADDING)
+    asked = jnp.where(index < sep, ids, jnp.where(index == sep, EOS, PADDING))[:, 1:]
+    behind = jnp.take_along_axis(ids, sep + 1 + index, axis=-1, mode="fill", fill_value=PADDING)
     return {"ids": asked, "mask": asked != PADDING, "labels": behind[:, :-1]}
 
 
@@ -133,14 +134,14 @@ def sequence_tokens(name: str) -> list[str]:
     ['<pad>', '<bos>', '<sep>', '<eos>', 'walk', 'look']
     """
     words = sequence_task(name).vocab_size - FIRST_WORD
-    words_of_ids = (*_COMMANDS, *_ACTIONS) if name == "scan" else [f"word{i}" for i in range(words)]
-    return ["<pad>", "<bos>", "<sep>", "<eos>", *words_of_ids]
+    texts = (*_COMMANDS, *_ACTIONS) if name == "scan" else [f"word{i}" for i in range(words)]
+    return ["<pad>", "<bos>", "<sep>", "<eos>", *texts]
 
 
 def _sampler(
     row: Callable[[Array, Array, int], Row], tokens: Callable[[int], int]
 ) -> Callable[..., Row]:
-    """Batches of rows made of `(key, size, length)`: each of its own key and size ≤ length."""
+    """Function that draws batches of rows, each from its own key and with its own size ≤ length."""
 
     @partial(jax.jit, static_argnames=("rows", "length", "exact"))
     def draw(key, *, rows, length, exact):
@@ -154,14 +155,15 @@ def _sampler(
     def sample(key: ArrayLike | int, *, rows: int, length: int, exact: bool = True) -> Row:
         _check_key(key)
         _check(rows=rows, length=length)
-        places = tokens(length)
-        if places > LARGEST_SIZE:
+        positions = tokens(length)
+        if positions > LARGEST_SIZE:
             raise InputError(
-                f"`length` is {length}, and a row is {places}; pass at most {LARGEST_SIZE:,} places"
+                f"`length` is {length}, and a row has {positions} positions; pass a length with at "
+                f"most {LARGEST_SIZE:,}"
             )
-        if rows * places > _SMALL:
+        if rows * positions > _SMALL:
             what = f"`rows={rows}` of `length={length}`"
-            check_bytes(_CELL * rows * places, what=what, remedy="pass fewer, or shorter ones")
+            check_bytes(_CELL * rows * positions, what=what, remedy="pass fewer or shorter rows")
         return draw(key, rows=rows, length=length, exact=exact)
 
     return sample
@@ -182,7 +184,7 @@ def _running_sum(causal: bool, *, law: str = "uniform") -> SequenceTask:
         raise InputError(f"`law` is {law!r}: pass one of {', '.join(_LAWS)}")
 
     def row(key, size, length):
-        is_input = _places(length) < size
+        is_input = _positions(length) < size
         x = jnp.where(is_input, _LAWS[law](key, (length,), dtype=jnp.float32), 0)
         y = jnp.where(is_input, jnp.cumsum(x), 0)
         return {"values": x[:, None], "labels": y[:, None], "mask": is_input, "scored": is_input}
@@ -198,36 +200,39 @@ def _running_sum(causal: bool, *, law: str = "uniform") -> SequenceTask:
 
 def _language(
     words: int,
-    places: Callable[[int], int],
+    positions: Callable[[int], int],
     pair: Callable[[Array, Array, int], tuple[Words, Words]],
 ) -> SequenceTask:
-    """A task of words 0, 1, ... from pairs of input and answer; `places` of the longest pair."""
+    """Task of words 0, 1, ... from pairs of input and answer.
+
+    `positions` is a function from the length to the number of words in the longest pair.
+    """
 
     def tokens(length):
-        return places(length) + 3
+        return positions(length) + 3
 
     def row(key, size, length):
-        return _framed(*pair(key, size, length), tokens(length))
+        return _token_row(*pair(key, size, length), tokens(length))
 
     return SequenceTask("", "tokens", True, FIRST_WORD + words, tokens, _sampler(row, tokens))
 
 
-def _framed(question: Words, answer: Words, n: int) -> Row:
-    """`<bos> input <sep> answer <eos>` and padding, with labels and the places that are scored."""
-    place = _places(n)
+def _token_row(question: Words, answer: Words, n: int) -> Row:
+    """Row `<bos> input <sep> answer <eos>` with padding, its labels, and the scored positions."""
+    index = _positions(n)
     sep = 1 + question[1]
     eos = sep + 1 + answer[1]
     asked, answered = (
-        FIRST_WORD + _take(words, place - start)
+        FIRST_WORD + _take(words, index - start)
         for (words, _), start in ((question, 1), (answer, sep + 1))
     )
-    ids = jnp.where(place < sep, asked, answered)
-    ids = jnp.where(place < eos, ids, PADDING).at[0].set(BOS).at[sep].set(SEP).at[eos].set(EOS)
+    ids = jnp.where(index < sep, asked, answered)
+    ids = jnp.where(index < eos, ids, PADDING).at[0].set(BOS).at[sep].set(SEP).at[eos].set(EOS)
     return {
         "ids": ids,
-        "mask": place <= eos,
+        "mask": index <= eos,
         "labels": jnp.append(ids[1:], jnp.int32(PADDING)),
-        "scored": (sep <= place) & (place < eos),
+        "scored": (sep <= index) & (index < eos),
     }
 
 
@@ -241,7 +246,7 @@ def _reverse(*, vocabulary: int = 32) -> SequenceTask:
 
 def _sort(*, vocabulary: int = 32) -> SequenceTask:
     def ascending(words, size):
-        return jnp.sort(jnp.where(_places(len(words)) < size, words, vocabulary))
+        return jnp.sort(jnp.where(_positions(len(words)) < size, words, vocabulary))
 
     return _strings(vocabulary, ascending)
 
@@ -262,9 +267,9 @@ def _parity() -> SequenceTask:
 
 def _summation(*, base: int = 10) -> SequenceTask:
     def pair(key, size, length):
-        check_range("length", length, most=LARGEST_SIZE // base)  # so that no sum overflows
+        check_range("length", length, most=LARGEST_SIZE // base)  # no sum overflows int32
         digits = _draw(key, (length,), base)
-        total = jnp.sum(jnp.where(_places(length) < size, digits, 0), dtype=jnp.int32)
+        total = jnp.sum(jnp.where(_positions(length) < size, digits, 0), dtype=jnp.int32)
         return (digits, size), (total[None] % base, jnp.int32(1))
 
     return _language(base, lambda length: length + 1, pair)
@@ -275,32 +280,32 @@ def _addition(*, base: int = 10) -> SequenceTask:
 
     def pair(key, size, length):
         a, b = jax.vmap(lambda key: _number(key, size, length, base))(jax.random.split(key))
-        total = _sum_of_digits(a, b, base)
+        total = _digit_sum(a, b, base)
         digits = size + (total[size] > 0).astype(jnp.int32)
-        place = _places(2 * length + 1)
-        left, right = (_take(_backwards(x, size), place - at) for x, at in ((a, 0), (b, size + 1)))
-        asked = jnp.where(place < size, left, right).at[size].set(plus)
+        index = _positions(2 * length + 1)
+        left, right = (_take(_backwards(x, size), index - at) for x, at in ((a, 0), (b, size + 1)))
+        asked = jnp.where(index < size, left, right).at[size].set(plus)
         return (asked, 2 * size + 1), (_backwards(total, digits), digits)
 
     return _language(base + 1, lambda length: 3 * length + 2, pair)
 
 
 def _number(key: Array, size: Array, length: int, base: int) -> Int32[Array, " length"]:
-    """A number of `size` digits, the least significant first, zeros behind."""
-    place = _places(length)
-    least = (place == size - 1).astype(jnp.int32)  # a leading digit is not 0
+    """Random number of `size` digits, the least significant first, followed by zeros."""
+    index = _positions(length)
+    least = (index == size - 1).astype(jnp.int32)  # a leading digit is not 0
     digits = least + _draw(key, (length,), base - least)
-    return jnp.where(place < size, digits, 0)
+    return jnp.where(index < size, digits, 0)
 
 
-def _sum_of_digits(
+def _digit_sum(
     a: Int32[Array, " length"], b: Int32[Array, " length"], base: int
 ) -> Int32[Array, " length+1"]:
     """Add digits of two numbers, the least significant first."""
     total = a + b
-    # A place whose digits add to base − 1 passes its carry on. So the carry out of a place equals
-    # the carry of the nearest place below it that decides its own.
-    decided = 2 * _places(len(a)) + (total >= base).astype(jnp.int32)
+    # A digit sum of base − 1 passes the carry on; any other decides it. So the carry out of a
+    # position is the one of the nearest lower position that decides.
+    decided = 2 * _positions(len(a)) + (total >= base).astype(jnp.int32)
     carry = jax.lax.cummax(jnp.where(total == base - 1, 0, decided)) % 2
     none = jnp.zeros(1, jnp.int32)
     return (jnp.append(total, none) + jnp.append(none, carry)) % base
@@ -318,24 +323,24 @@ def _composition(*, vocabulary: int = 32, depth: int = 3) -> SequenceTask:
         choices = jnp.full(depth, _UNARY, jnp.int32).at[-1].add(_BINARY)
         functions = _draw(keys[1], (depth,), choices)
         cut = 1 + _draw(keys[2], (), jnp.maximum(size - 1, 1))
-        source = _places(length)
+        source = _positions(length)
         for function in functions:
             source = _source(function, source, size, cut)
-        place = _places(length + 1)
+        index = _positions(length + 1)
         binary = functions[-1] >= _UNARY
-        behind = (binary & (place > cut)).astype(jnp.int32)
-        string = jnp.where(binary & (place == cut), comma, _take(words, place - behind))
+        behind = (binary & (index > cut)).astype(jnp.int32)
+        string = jnp.where(binary & (index == cut), comma, _take(words, index - behind))
         asked = jnp.append(vocabulary + functions, string)
         return (asked, depth + size + binary.astype(jnp.int32)), (_take(words, source), size)
 
     return _language(comma + 1, lambda length: depth + 1 + 2 * length, pair)
 
 
-def _source(function: Array, place: Array, size: Array, cut: Array) -> Array:
-    """Places of the words before the function; so the outer functions come first."""
+def _source(function: Array, index: Array, size: Array, cut: Array) -> Array:
+    """Indices of the words before a function; indices compose outermost first."""
     last = size - 1
-    swapped = jnp.where(place == 0, last, jnp.where(place == last, 0, place))
-    moves = [place, last - place, (place + 1) % size, swapped, place, (place + cut) % size]
+    swapped = jnp.where(index == 0, last, jnp.where(index == last, 0, index))
+    moves = [index, last - index, (index + 1) % size, swapped, index, (index + cut) % size]
     return jnp.stack(moves)[function]
 
 
@@ -359,8 +364,10 @@ def _scan() -> SequenceTask:
 
     def pair(key, size, length):
         drawn = _draw(key, (length,), len(clauses))
-        asked, count = _spliced(*commands, drawn, size)
-        return (asked, count - 1), _spliced(*actions, drawn, size)  # no `and` behind the last
+        asked, count = _concatenated_rows(*commands, drawn, size)
+        return (asked, count - 1), _concatenated_rows(
+            *actions, drawn, size
+        )  # no `and` behind the last
 
     longest = commands[0].shape[1] + actions[0].shape[1]
     return _language(len(numbers), lambda length: longest * length - 1, pair)
@@ -375,34 +382,34 @@ def _table(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return table, counts
 
 
-def _spliced(table: np.ndarray, counts: np.ndarray, rows: Array, size: Array) -> Words:
-    """The first `size` of these rows of a table, one behind the other."""
-    sizes = jnp.where(_places(len(rows)) < size, jnp.asarray(counts)[rows], 0)
+def _concatenated_rows(table: np.ndarray, counts: np.ndarray, rows: Array, size: Array) -> Words:
+    """Concatenation of the first `size` of the rows of a table."""
+    sizes = jnp.where(_positions(len(rows)) < size, jnp.asarray(counts)[rows], 0)
     ends = jnp.cumsum(sizes, dtype=jnp.int32)
-    place = _places(len(rows) * table.shape[1])
-    nth = jnp.minimum(jnp.searchsorted(ends, place, side="right"), len(rows) - 1)
-    offset = jnp.minimum(place - (ends - sizes)[nth], table.shape[1] - 1)
+    index = _positions(len(rows) * table.shape[1])
+    nth = jnp.minimum(jnp.searchsorted(ends, index, side="right"), len(rows) - 1)
+    offset = jnp.minimum(index - (ends - sizes)[nth], table.shape[1] - 1)
     return jnp.asarray(table)[rows[nth], offset], ends[-1]
 
 
 def _backwards(words: Int32[Array, " length"], size: Array) -> Int32[Array, " length"]:
-    """The first `size` words, the last of them first."""
-    return _take(words, size - 1 - _places(len(words)))
+    """First `size` words in reverse order."""
+    return _take(words, size - 1 - _positions(len(words)))
 
 
 def _draw(key: Array, shape: tuple[int, ...], below: Array | int) -> Int32[Array, "..."]:
-    """Integers from 0 on, uniform up to a share of `below` / 2³²."""
-    # Not `randint`: the keys and draws that bring its bias down take most of the time to compile.
+    """Random integers in [0, below), uniform up to a bias of `below` / 2³²."""
+    # `randint` has less bias, but its extra keys and draws take most of the time to compile.
     bits = jax.random.bits(key, shape, jnp.uint32)
     return (bits % jnp.asarray(below, jnp.uint32)).astype(jnp.int32)
 
 
-def _places(n: int) -> Int32[Array, " n"]:
+def _positions(n: int) -> Int32[Array, " n"]:
     return jnp.arange(n, dtype=jnp.int32)
 
 
 def _take(words: Array, index: Array) -> Array:
-    """Words at these places; those outside are some word, which nothing uses."""
+    """Words at some indices; an index out of range gives an arbitrary word, which is not used."""
     return jnp.take(words, index, mode="clip")
 
 
@@ -422,15 +429,15 @@ _BUILDERS: dict[str, Callable[..., SequenceTask]] = {
 # Names that `sequence_task` accepts.
 SEQUENCE_TASKS: tuple[str, ...] = tuple(_BUILDERS)
 
-_LEAST = {"base": 2}  # of sizes that are more than 1
-# Words fit a vocabulary, and each function is a part of the program that is compiled.
+_LEAST = {"base": 2}  # smallest sizes above 1
+# Each function of `depth` adds to the program that is compiled.
 _MOST = {"base": LARGEST_VOCABULARY, "vocabulary": LARGEST_VOCABULARY, "depth": 1000}
-_SMALL = 2**24  # places of a batch for which memory is not looked at
-_CELL = 64  # bytes for each place of a batch, with what it is made from
+_SMALL = 2**24  # positions of a batch for which memory is not checked
+_CELL = 64  # bytes per position of a batch, with intermediate values
 
 
 def _check_sizes(name: str, sizes: dict[str, int | str]) -> None:
-    """The task has these sizes, each of the type of its default and large enough."""
+    """Raise for a size that the task lacks, of another type than its default, or out of range."""
     defaults = {p.name: p.default for p in inspect.signature(_BUILDERS[name]).parameters.values()}
     for size, value in sizes.items():
         if size not in defaults:
@@ -450,6 +457,6 @@ def _check(**sizes: int) -> None:
 def _check_key(key: ArrayLike | int) -> None:
     key = jnp.asarray(key)
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        raise ValueError(f"key has dtype {key.dtype}: pass a typed one, jax.random.key(seed)")
+        raise ValueError(f"key has dtype {key.dtype}: pass a typed key, jax.random.key(seed)")
     if key.shape:
         raise ValueError(f"key has shape {key.shape}: pass one key, or vmap over them")

@@ -10,7 +10,7 @@ from jaxpe.data.corpora.corpus import Corpus, TokenCorpus
 
 
 class JaxpeCorpus(tfds.core.GeneratorBasedBuilder):
-    """A corpus of text (`text`) or of tokens (`ids`, `mask`), with metadata of its own."""
+    """Corpus of text (`text`) or of tokens (`ids`, `mask`), with a metadata file."""
 
     VERSION = tfds.core.Version("1.0.0")
 

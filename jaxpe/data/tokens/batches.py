@@ -1,4 +1,4 @@
-"""Batches of tokens from shards, as a Grain pipeline whose place can be saved."""
+"""Batches of tokens from shards, as a Grain pipeline whose position can be saved."""
 
 import copy
 import itertools
@@ -20,14 +20,14 @@ from jaxpe.data.tokens.ragged import Ragged, joined
 from jaxpe.data.tokens.tokenizers import Tokenizer
 from jaxpe.data.tokens.workers import AHEAD, Encoded, TokenizerPool
 
-_AT_ONCE = 256  # documents that are hashed or skipped at once
+_AT_ONCE = 256  # documents per block when hashing or skipping
 
 Texts = list[str] | Ragged  # documents of text, or of ids
-Read = tuple[Texts, list[str | None], dict[str, Any]]  # documents, groups, the place after them
+Read = tuple[Texts, list[str | None], dict[str, Any]]  # documents, groups, the state after them
 
 
 class Reading(NamedTuple):
-    """Documents to read, and how: shards, divided into parts."""
+    """Options of reading documents from shards, divided into parts."""
 
     shards: Sequence[Shard]
     text_field: str | None = None
@@ -48,34 +48,33 @@ def token_batches(
     prefetch: int = 4,
     pool: TokenizerPool | None = None,
 ) -> grain.IterDataset[TokenBatch]:
-    """Read and tokenize the documents of shards as batches, in a thread.
+    """Batches of tokenized documents of shards, made in a thread.
 
-    With several parts (processes), each reads every `parts`-th shard, or, where there are fewer
-    shards than parts, every `parts`-th document. The last batch is not full, perhaps empty.
-    Iterators have `get_state` and `set_state`, as Grain's have: from a saved place the same
-    documents follow.
+    Each of several parts (processes) reads every `parts`-th shard. With fewer shards than parts, it
+    reads every `parts`-th document. The last batch is not full, and may be empty. Iterators have
+    Grain's `get_state` and `set_state`: iteration resumes exactly from a saved state.
 
-    The place has the digest of each shard that was read to its end. From a saved place on, these
-    shards are hashed again before the first document. With `skip_unreadable` each shard is first
-    read to its end, and left out entirely where that fails: `place["unreadable"]` has the reason.
+    The state has the digest of each completed shard. When a state is restored, these shards are
+    hashed again before the first document. With `skip_unreadable`, each shard is first read
+    completely, and left out if that fails: `place["unreadable"]` has the reason.
 
     Args:
-        reading: documents to read.
+        reading: options of reading documents.
         tokenizer: tokenizer from `open_tokenizer`.
-        length: positions to keep.
-        prefetch: batches that are made ahead.
-        pool: processes of this tokenizer and length; a thread tokenizes without.
+        length: number of positions.
+        prefetch: number of batches to prepare in advance.
+        pool: processes with this tokenizer and length; without, a thread tokenizes.
 
     Raises:
-        InputError: a column of a shard that has none; while iterating, a shard that cannot be read
-            or has changed since it was, by name.
+        InputError: a column name for a shard without columns; while iterating, a shard that cannot
+            be read, or that has changed since it was read.
     """
     for shard in reading.shards:
         shard.check_fields(text_field=reading.text_field, group_field=reading.group_field)
 
     documents = _Documents(reading)
     if pool is not None:
-        return _batches_from_pool(documents, reading, pool, prefetch)
+        return _pool_batches(documents, reading, pool, prefetch)
 
     def tokenized(read: Read) -> TokenBatch:
         return tokenized_batch(read, reading, tokenizer, length)
@@ -84,10 +83,10 @@ def token_batches(
     return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=prefetch)
 
 
-def _batches_from_pool(
+def _pool_batches(
     documents: grain.IterDataset, reading: Reading, pool: TokenizerPool, prefetch: int
 ) -> grain.IterDataset[TokenBatch]:
-    """Batches in order: texts are sent to the processes ahead of the batches that are needed."""
+    """Batches in order, from texts that are sent to the processes in advance."""
 
     def submitted(read: Read) -> tuple[Read, Future[Encoded]]:
         return read, pool.submit(padded_texts(read, reading))
@@ -103,7 +102,7 @@ def _batches_from_pool(
 
 
 def padded_texts(read: Read, reading: Reading) -> Texts:
-    """Texts of a batch, filled up with empty ones to `batch_size`."""
+    """Texts of a batch, padded to `batch_size` with empty texts."""
     texts = read[0]
     missing = reading.batch_size - len(texts)
     if isinstance(texts, Ragged):
@@ -118,40 +117,40 @@ def tokenized_batch(read: Read, reading: Reading, tokenizer: Tokenizer, length: 
 
 
 def batch_from_encoded(read: Read, reading: Reading, encoded: Encoded) -> TokenBatch:
-    """Batch of tokenized documents; rows without a document are at its end."""
-    texts, names, place = read
+    """Batch of tokenized documents; rows without a document are last."""
+    texts, names, state = read
     ids, mask = encoded
     valid = np.arange(reading.batch_size) < len(texts)
-    ids[len(texts) :], mask[len(texts) :] = 0, False  # special tokens of rows without a document
+    ids[len(texts) :], mask[len(texts) :] = 0, False  # removes special tokens of empty rows
     groups = None
     if reading.group_field is not None:
         both = zip(names, texts, strict=True)
         shared = [text if name is None else name for name, text in both]
         missing = [""] * (reading.batch_size - len(texts))
-        groups = np.array([*map(_crc_of_document, shared + missing)], np.uint32)
-    return TokenBatch(ids, mask, valid, place, groups)
+        groups = np.array([*map(_document_crc, shared + missing)], np.uint32)
+    return TokenBatch(ids, mask, valid, state, groups)
 
 
 def empty_batch(reading: Reading, *, length: int) -> TokenBatch:
-    """A batch without documents, with the place before the first one."""
+    """Batch without documents, with the initial state."""
     shape = (reading.batch_size, length)
     return TokenBatch(
         np.zeros(shape, np.int32),
         np.zeros(shape, bool),
         np.zeros(reading.batch_size, bool),
-        _beginning(reading),
+        _initial_state(reading),
         None if reading.group_field is None else np.zeros(reading.batch_size, np.uint32),
     )
 
 
-def _beginning(reading: Reading) -> dict[str, Any]:
+def _initial_state(reading: Reading) -> dict[str, Any]:
     number = len(reading.shards)
     zeros = {"documents": [0] * number, "null_texts": [0] * number}
     nothing = {**zeros, "digests": [""] * number, "unreadable": {}}
     return {"shard": 0, "checksum": 0, **nothing}
 
 
-def _crc_of_document(text: str | Integer[np.ndarray, " n"]) -> int:
+def _document_crc(text: str | Integer[np.ndarray, " n"]) -> int:
     """CRC-32 of a document, or of the name of its group."""
     if isinstance(text, str):
         return zlib.crc32(text.encode(errors="surrogatepass"))
@@ -172,8 +171,8 @@ class _TextSource:
         self._documents = itertools.islice(documents, part, None, parts)
 
     def take(self, number: int) -> tuple[Texts, list[str | None]]:
-        """The next documents and their groups, up to a number; none at the end."""
-        # Lists of strings: Python's garbage collector would look at every tuple that stays.
+        """Next `number` documents at most, and their groups; empty at the end."""
+        # Lists of strings, not tuples, which Python's garbage collector would traverse.
         texts: list[Any] = []
         groups: list[str | None] = []
         for text, group in itertools.islice(self._documents, number):
@@ -196,7 +195,7 @@ class _IdSource:
         self._rest, self._groups = joined([]), list[str | None]()
 
     def take(self, number: int) -> tuple[Texts, list[str | None]]:
-        """The next documents and their groups, up to a number; none at the end."""
+        """Next `number` documents at most, and their groups; empty at the end."""
         while not len(self._rest) and (block := next(self._blocks, None)) is not None:
             ids, groups = block
             is_read = (self._number + np.arange(len(ids))) % self._parts == self._part
@@ -211,7 +210,7 @@ class _IdSource:
 
 
 class _Documents(grain.IterDataset):
-    """Lists of texts and of their groups, each with the place after it."""
+    """Dataset of lists of texts and their groups, each with the state after it."""
 
     def __init__(self, reading: Reading):
         super().__init__()
@@ -225,9 +224,9 @@ class _DocumentIterator(grain.DatasetIterator):
     def __init__(self, reading: Reading):
         super().__init__()
         self.reading = reading
-        # Each part reads its shards, or of fewer shards its share of the documents of each.
+        # With enough shards, a part reads entire shards; otherwise a share of each shard.
         self._by_shard = len(reading.shards) >= reading.parts
-        self.set_state(_beginning(reading))
+        self.set_state(_initial_state(reading))
 
     def __next__(self) -> Read:
         if self._finished:
@@ -253,7 +252,7 @@ class _DocumentIterator(grain.DatasetIterator):
         self._documents = self._read()
 
     def _read(self) -> Iterator[tuple[Texts, list[str | None]]]:
-        """Documents from the place on, at most `_room` at once; the place moves along."""
+        """Documents after the state, at most `_room` at once; the state advances with them."""
         state, shards = self._state, self.reading.shards
         self._refuse_changed()
         for number in range(state["shard"], len(shards)):
@@ -272,17 +271,17 @@ class _DocumentIterator(grain.DatasetIterator):
             state["digests"][number] = shards[number].digest()
 
     def _refuse_changed(self) -> None:
-        """Refuse shards that were read to their end and have changed."""
+        """Raise `InputError` for a completed shard that has changed."""
         for number, shard in enumerate(self.reading.shards[: self._state["shard"]]):
             saved = self._state["digests"][number]
             if saved and saved != (digest := shard.digest()):
                 raise InputError(
-                    f"{shard.path} was counted and has changed since (its hash was {saved} and now "
-                    f"is {digest}); restore the file, or start anew in another folder"
+                    f"{shard.path} has changed since it was counted (its hash was {saved}, and now "
+                    f"is {digest}); restore the file, or start again in another folder"
                 )
 
     def _skip_counted(self, source: _TextSource | _IdSource, number: int) -> None:
-        """Skip the counted documents of a shard, which may have been repaired behind them."""
+        """Skip the counted documents of a shard; the documents after them may have changed."""
         counted, checksum = self._state["documents"][number], 0
         left = counted
         while left and len(texts := source.take(min(left, _AT_ONCE))[0]):
@@ -290,7 +289,7 @@ class _DocumentIterator(grain.DatasetIterator):
         if counted and checksum != self._state["checksum"]:
             raise InputError(
                 f"{self.reading.shards[number].path}: its first {counted:,} documents are not "
-                "those that were counted; restore the file, or start anew in another folder"
+                "the ones that were counted; restore the file, or start again in another folder"
             )
 
     def _source(self, number: int, log: ReadLog) -> _TextSource | _IdSource:
@@ -312,7 +311,7 @@ class _DocumentIterator(grain.DatasetIterator):
         return not self._by_shard or number % self.reading.parts == self.reading.part
 
     def _is_unreadable(self, number: int) -> bool:
-        """Whether a shard is left out: it is read to its end before its first document."""
+        """Whether reading a shard completely fails, so that it is left out."""
         state = self._state
         if not self.reading.skip_unreadable or state["documents"][number]:
             return False

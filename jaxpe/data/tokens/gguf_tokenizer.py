@@ -1,8 +1,8 @@
-"""Tokenizers in files of llama.cpp (.gguf), as models of the library `tokenizers`.
+"""Tokenizers of llama.cpp's files (.gguf), as models of the library `tokenizers`.
 
-Decoders have two kinds of byte-pair encoding. "gpt2" lists its merges and names the rule that
-splits text into words first. "llama" (SentencePiece) has a score for each token, and merges two
-tokens in the order of the score of their result.
+Decoders have two kinds of byte-pair encoding. "gpt2" lists its merges, and names the rule that
+first splits text into words. "llama" (SentencePiece) has a score for each token, and merges the
+pair whose result has the best score.
 """
 
 import os
@@ -13,7 +13,7 @@ from jaxpe._core.errors import InputError, require
 from jaxpe._core.gguf import read_gguf
 
 _PREFIX = "tokenizer.ggml."
-_CONTROL, _USER_DEFINED = 3, 4  # types of tokens that are found in the text unsplit
+_CONTROL, _USER_DEFINED = 3, 4  # types of tokens that are matched in the text before splitting
 _SPACE = "\u2581"
 _REMEDY = "pass the tokenizer.json of the model as `tokenizer`"
 # The splitting rules of llama.cpp (`llama-vocab.cpp`), by the names in files.
@@ -29,13 +29,13 @@ _RULES = (
     | dict.fromkeys(("smollm", "starcoder", "refact", "command-r"), _DIGITS)
     | dict.fromkeys(("gpt-2", "phi-2", "olmo", "mpt"), None)  # the rule of GPT-2 alone
 )
-_WHOLE_FIRST = ("llama-bpe", "llama3", "llama-v3")  # words that are tokens are not merged
+_UNMERGED = ("llama-bpe", "llama3", "llama-v3")  # words that are tokens are not merged
 
 
 def read_gguf_tokenizer(path: str | os.PathLike[str]) -> Any:
-    """Build the tokenizer of a .gguf file as a `tokenizers.Tokenizer`.
+    """Tokenizer of a .gguf file, as a `tokenizers.Tokenizer`.
 
-    `InputError` for a file without a tokenizer, with one of another kind, or with an unknown
+    Raises `InputError` for a file without a tokenizer, another kind of tokenizer, or an unknown
     splitting rule.
     """
     metadata, _ = read_gguf(path, full_prefix=_PREFIX)
@@ -65,7 +65,7 @@ def _merge_tokenizer(path: Any, fields: Mapping[str, Any], vocabulary: dict[str,
         )
     merges = [tuple(pair.split(" ")) for pair in fields.get("merges") or ()]
     model = tokenizers.Tokenizer(
-        tokenizers.models.BPE(vocabulary, merges, ignore_merges=name in _WHOLE_FIRST)
+        tokenizers.models.BPE(vocabulary, merges, ignore_merges=name in _UNMERGED)
     )
     rule, steps = _RULES[name], tokenizers.pre_tokenizers
     has_gpt2_rule = rule in (None, _DIGITS)
@@ -106,7 +106,7 @@ def _score_tokenizer(path: Any, fields: Mapping[str, Any], vocabulary: dict[str,
 
 
 def _merges(vocabulary: Mapping[str, int], scores: list[float]) -> list[tuple[str, str]]:
-    """All pairs of tokens that make a token, by its score, the best first."""
+    """Pairs of tokens whose concatenation is a token, by its score, the best first."""
     pairs = [
         (-scores[number], vocabulary[token[:cut]], vocabulary[token[cut:]])
         for token, number in vocabulary.items()
@@ -118,15 +118,15 @@ def _merges(vocabulary: Mapping[str, int], scores: list[float]) -> list[tuple[st
 
 
 def _add_special(model: Any, fields: Mapping[str, Any], tokens: list[str]) -> None:
-    """Add tokens that are found unsplit, and those before and after a document."""
+    """Add tokens that are matched before splitting, and tokens before and after a document."""
     tokenizers = require("tokenizers", extra="data")
     types = fields.get("token_type", [])
     for wanted, special in ((_CONTROL, True), (_USER_DEFINED, False)):
         names = [token for token, kind in zip(tokens, types, strict=False) if kind == wanted]
         added = [tokenizers.AddedToken(t, special=special, normalized=False) for t in names if t]
         (model.add_special_tokens if special else model.add_tokens)(added)
-    # Defaults of llama.cpp, where the file has no entry.
-    starts = fields.get("model") == "llama" or fields.get("pre") in _WHOLE_FIRST
+    # Defaults of llama.cpp, if the file has no entry.
+    starts = fields.get("model") == "llama" or fields.get("pre") in _UNMERGED
     ends = {
         name: token
         for name, default in (("bos", starts), ("eos", False))
@@ -134,7 +134,7 @@ def _add_special(model: Any, fields: Mapping[str, Any], tokens: list[str]) -> No
         and (token := _special_token(fields, name, tokens))
     }
     if ends:
-        # By other names: the text of a token may mean something else in a template.
+        # Under other names, since the text of a token may have a meaning in a template.
         added_ends = [{"id": n, "ids": [tokens.index(t)], "tokens": [t]} for n, t in ends.items()]
         template = " ".join(part for part in ("bos", "$A", "eos") if part in {"$A", *ends})
         model.post_processor = tokenizers.processors.TemplateProcessing(
@@ -143,7 +143,7 @@ def _add_special(model: Any, fields: Mapping[str, Any], tokens: list[str]) -> No
 
 
 def _special_token(fields: Mapping[str, Any], name: str, tokens: list[str]) -> str | None:
-    """Token of a use, such as the beginning of a document; None without one."""
+    """Token with a role, such as "bos"; None without one."""
     number = fields.get(f"{name}_token_id")
     is_token = isinstance(number, int) and 0 <= number < len(tokens)
     return tokens[number] if is_token else None

@@ -19,12 +19,12 @@ from jaxpe.data.tokens.token_ids import LARGEST_VOCABULARY
 
 _PADDING = ("[PAD]", "<pad>")
 _BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_LARGEST_FILE = 2**27  # bytes; those of large models have a quarter of it
-_PROBES = 1000  # tokens that are tried in search of one that becomes ids
+_LARGEST_FILE = 2**27  # bytes; four times the file of a large model
+_PROBES = 1000  # tokens to try, until one can be encoded
 
 
 class Pretrained(NamedTuple):
-    """The tokenizer of a file, without padding and truncation."""
+    """Tokenizer of a file, without padding and truncation."""
 
     path: Path
     model: Any  # `tokenizers.Tokenizer`
@@ -35,7 +35,7 @@ class Pretrained(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The kind of the file: "tokenizer.json", "wordpiece" or "gguf"."""
+        """Kind of the file: "tokenizer.json", "wordpiece" or "gguf"."""
         return {".json": "tokenizer.json", ".gguf": "gguf"}.get(self.path.suffix, "wordpiece")
 
     def rows(self, texts: list[str], length: int | None) -> list[list[int]]:
@@ -52,7 +52,7 @@ class Pretrained(NamedTuple):
                 f"{self.path} adds no special tokens to a document; leave `special` out, "
                 "or pass a tokenizer with [CLS] and [SEP]"
             )
-        # A tokenizer of another script may have no Latin letter, but it has its own tokens.
+        # A tokenizer of another script may lack Latin letters, so its own tokens are tried, too.
         for probe in itertools.chain("a1.", self.tokens[:_PROBES]):
             with contextlib.suppress(InputError), _library_errors(str(self.path)):
                 encoding = self.model.encode(probe)
@@ -61,7 +61,7 @@ class Pretrained(NamedTuple):
                     break
         else:
             raise InputError(
-                f"{self.path} encodes none of its own tokens; leave `special` out, or pass another "
+                f"{self.path} cannot encode its own tokens; leave `special` out, or pass another "
                 "tokenizer"
             )
         check_ids(encoding.ids, len(self.tokens), str(self.path))
@@ -69,7 +69,7 @@ class Pretrained(NamedTuple):
 
 
 def open_pretrained(tokenizer: Source) -> Pretrained:
-    """Open the tokenizer of a file or of a folder with one; `InputError` if it is unusable."""
+    """Open the tokenizer of a file or folder; raises `InputError` if it is unusable."""
     path = _tokenizer_file(tokenizer)
     with _library_errors(f"{path} is not a {_KINDS.get(path.suffix, 'vocab.txt')}"):
         if path.suffix == ".gguf":
@@ -84,7 +84,7 @@ def open_pretrained(tokenizer: Source) -> Pretrained:
         padding = _padding_ids(model)
         model.no_padding()
         model.no_truncation()
-        choices = _without_dropout(model.model)
+        choices = _disable_dropout(model.model)
         size = 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
     if not 0 < size <= LARGEST_VOCABULARY:
         raise InputError(
@@ -97,10 +97,11 @@ def open_pretrained(tokenizer: Source) -> Pretrained:
 _KINDS = {".json": "tokenizer.json", ".gguf": ".gguf with a tokenizer"}
 
 
-def tokenizer_of_model(path: Path) -> Path:
-    """Find the file with the tokenizer of a model, given its folder or .gguf.
+def model_tokenizer_file(path: Path) -> Path:
+    """File of a model's tokenizer, from the model's folder or .gguf.
 
-    A `tokenizer.json` or `vocab.txt` beside a .gguf comes first. `InputError` if there is none.
+    A `tokenizer.json` or `vocab.txt` next to a .gguf has priority. Raises `InputError` for a model
+    without a tokenizer.
     """
     folder = path.parent if path.is_file() else path
     files = [folder / "tokenizer.json", folder / "vocab.txt"]
@@ -115,18 +116,18 @@ def tokenizer_of_model(path: Path) -> Path:
 
 
 def check_ids(ids: Any, size: int, name: str) -> None:
-    """Refuse ids that are not below the size of the vocabulary."""
+    """Raise `InputError` for an id that is not below the size of the vocabulary."""
     largest = int(np.max(ids, initial=0))
     if largest >= size:
         raise InputError(
-            f"{name} gives id {largest}, and its vocabulary has {size}; pass a complete tokenizer"
+            f"{name} returns id {largest}, but its vocabulary has {size}; pass a complete tokenizer"
         )
 
 
 def _tokenizer_file(tokenizer: Source) -> Path:
     path = Path(tokenizer)
     if path.is_dir():
-        return tokenizer_of_model(path)
+        return model_tokenizer_file(path)
     if not path.exists():
         raise InputError(
             f"unknown tokenizer {os.fspath(tokenizer)!r}: no such file; pass words, characters, "
@@ -136,9 +137,9 @@ def _tokenizer_file(tokenizer: Source) -> Path:
 
 
 def _wordpiece(path: Path, text: str) -> Any:
-    """The tokenizer of BERT from the lines of its vocabulary."""
+    """BERT's WordPiece tokenizer, from the lines of its vocabulary."""
     tokenizers = require("tokenizers", extra="data")
-    # Not splitlines, which splits at characters that are pieces, such as U+2028.
+    # Not `splitlines`, which also splits at characters that are pieces, such as U+2028.
     pieces = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     ids = {piece: i for i, piece in enumerate(pieces)}
     if "[UNK]" not in ids:
@@ -165,8 +166,8 @@ def _padding_ids(model: Any) -> set[int]:
     return {i for token in _PADDING if (i := model.token_to_id(token)) is not None}
 
 
-def _without_dropout(model: Any) -> tuple[Choice, ...]:
-    """Switch the dropout of byte-pair encoding off, which draws other tokens at each call."""
+def _disable_dropout(model: Any) -> tuple[Choice, ...]:
+    """Switch off the dropout of byte-pair encoding, which would make tokens random."""
     if not (share := getattr(model, "dropout", None)):
         return ()
     model.dropout = None
@@ -176,13 +177,13 @@ def _without_dropout(model: Any) -> tuple[Choice, ...]:
 
 @contextlib.contextmanager
 def _library_errors(what: str, remedy: str = "pass a Hugging Face tokenizer") -> Iterator[None]:
-    """Turn exceptions of the library, and panics of its Rust code, into `InputError`."""
+    """Context in which errors of the library, and panics of its Rust code, become `InputError`."""
     try:
         yield
     except InputError:
         raise
     except BaseException as error:
-        # A panic is no Exception, and has no public type.
+        # A panic is not an `Exception`, and has no public type.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise InputError(f"{what}: {reason(error)}; {remedy}") from error

@@ -1,4 +1,4 @@
-"""Corpora that come as token ids."""
+"""Corpora from arrays of token ids."""
 
 from typing import Any
 
@@ -11,27 +11,27 @@ from jaxpe.data.corpora.corpus import TokenCorpus
 from jaxpe.data.formats.token_files import map_npy
 
 DEFAULT_LENGTH = 128
-# `tokens` and the counts are as long as the vocabulary: an id in the billions is a hash, not an id.
+# Counts are as long as the vocabulary; an id in the billions is a hash, not an id.
 LARGEST_VOCABULARY = 10_000_000
-_CELL = 2 * (4 + 1)  # bytes of an id and its mask, and again while they are made
+_CELL = 2 * (4 + 1)  # bytes of an id and its mask, twice during construction
 
 
 def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -> TokenCorpus:
-    """A `TokenCorpus` from an array of ids that fills every position.
+    """Corpus from an array of token ids without padding.
 
     Args:
         ids: integers `[documents, n]`, none negative.
         name: name in reports and error messages.
-        length: positions to keep; more than `n` pads. Default: `n`, at most 128.
+        length: number of positions; more than `n` pads. Default: `n`, at most 128.
 
     Raises:
-        InputError: `ids` is not such an array, or holds fewer than two documents.
+        InputError: another kind of array, or fewer than two documents.
 
     >>> corpus = tokens_from_ids([[3, 1, 2], [0, 1, 4]])
     >>> corpus.vocab_size, corpus.tokens[4], corpus.longest
     (5, 'id 4', 3)
     """
-    array = _checked(_as_array(ids, name), name)
+    array = _valid_array(_id_array(ids, name), name)
     documents, n = array.shape
     vocab_size = int(array.max()) + 1
     corpus = TokenCorpus(
@@ -53,7 +53,7 @@ def tokens_from_ids(ids: Any, *, name: str = "ids", length: int | None = None) -
 def _default_length(n: int) -> tuple[int, Choice]:
     """Default length: all positions of the rows, up to a maximum."""
     length = min(DEFAULT_LENGTH, n)
-    why = "all that the rows have" if length == n else f"the most that is chosen; rows have {n:,}"
+    why = "length of the rows" if length == n else f"the largest default; rows have {n:,}"
     return length, Choice("length", f"{length}", why, "pass a number of positions as `length`")
 
 
@@ -66,12 +66,12 @@ def read_ids(path: str, *, length: int | None) -> TokenCorpus:
 
 
 def check_length(length: int | None, *, special: int = 0) -> None:
-    """Refuse a length that leaves no two positions, or none beside the special tokens."""
+    """Raise `InputError` for a length below 2, or without room for text and special tokens."""
     check_range("length", length, least=max(2, special + 1))
 
 
 def check_table(documents: int, length: int) -> None:
-    """Refuse a table of ids and mask that does not fit memory."""
+    """Raise `InputError` if ids and mask do not fit into memory."""
     check_bytes(
         documents * length * _CELL,
         what=f"length {length:,} of {documents:,} documents",
@@ -89,7 +89,7 @@ def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
     )
 
 
-def _as_array(ids: Any, name: str) -> np.ndarray:
+def _id_array(ids: Any, name: str) -> np.ndarray:
     try:
         array = np.asarray(ids)
     except ValueError as error:
@@ -99,7 +99,7 @@ def _as_array(ids: Any, name: str) -> np.ndarray:
     return array
 
 
-def _checked(array: np.ndarray, name: str) -> np.ndarray:
+def _valid_array(array: np.ndarray, name: str) -> np.ndarray:
     if array.dtype.kind not in "iu":
         nan = " with NaN" if array.dtype.kind == "f" and np.isnan(array).any() else ""
         raise InputError(f"{name} holds {array.dtype}{nan}, not token ids; pass integers")

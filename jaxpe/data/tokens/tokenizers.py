@@ -41,19 +41,19 @@ _DEFAULT = Choice(
     "the default for text: words and punctuation marks in lower case",
     "pass characters, bytes, or the path of a vocab.txt or tokenizer.json as `tokenizer`",
 )
-_AT_ONCE = 1000  # documents; pretrained tokenizers encode them on every core
+_AT_ONCE = 1000  # documents per call; pretrained tokenizers encode them on all cores
 
 
 class Tokenizer(NamedTuple):
-    """A tokenizer of a fixed vocabulary, so that documents can be read in any order and number.
+    """Tokenizer with a fixed vocabulary, so that documents can be read in any order.
 
     Attributes:
         name, exclude: fields `tokenizer` and `exclude` of `TokenCorpus`.
-        rows: texts and a length (None: whole texts) to ids without special tokens, one sequence for
-            each text, in a list or as one `Ragged`; what is beyond the length may be missing.
-        tokens: the text of each id.
+        rows: function from texts and a length (None: entire texts) to ids without special tokens,
+            one sequence per text, as a list or a `Ragged`. Ids beyond the length may be missing.
+        tokens: text of each id.
         prefix, suffix: ids of special tokens before and after each document.
-        checksum: hash of all that decides which ids a text becomes.
+        checksum: hash of everything that determines the ids of a text.
         choices: settings that differ from the file: dropout is switched off.
     """
 
@@ -72,17 +72,17 @@ class Tokenizer(NamedTuple):
         """Ids and mask of texts, truncated and padded to `length`, special tokens included.
 
         Args:
-            texts: list of texts; of `tokenizer_of_ids`, list of arrays or `Ragged`.
+            texts: list of texts; for `tokenizer_of_ids`, a list of arrays or a `Ragged`.
             length: number of positions.
 
         Raises:
-            InputError: a text that has no ids.
+            InputError: a text that the vocabulary cannot encode.
 
         >>> open_tokenizer("bytes").encode(["ab", "abcd"], length=3)[0]
         array([[97, 98,  0],
                [97, 98, 99]], dtype=int32)
         """
-        return _padded(self, self.rows(texts, length), length)
+        return _padded_ids(self, self.rows(texts, length), length)
 
     __repr__ = short_repr
 
@@ -95,32 +95,33 @@ def tokenize(
     special: bool = False,
     progress: Progress = SILENT,
 ) -> TokenCorpus:
-    """Turn documents into token ids, truncated and padded to one length.
+    """Tokenize documents, and truncate and pad them to one length.
 
-    - `"words"`: lower case; words and single symbols. Marks, joiners and format characters do not
-      cut them (UAX #29, WB4). Format characters, such as soft hyphens, directions and U+FEFF, are
-      left out; marks and joiners stay. U+200B separates words.
+    - `"words"`: words and single symbols in lower case. Marks, joiners and format characters do not
+      divide them (UAX #29, WB4). Marks and joiners stay. Format characters, such as soft hyphens,
+      directions and U+FEFF, are removed. U+200B separates words.
     - `"characters"`: code points. `"bytes"`: UTF-8, 256 ids.
-    - the path of a BERT `vocab.txt`: WordPiece as bert-base-uncased does it (as the cased models
-      do when the vocabulary has capitals).
+    - the path of a BERT `vocab.txt`: WordPiece as in bert-base-uncased, or as in the cased models
+      if the vocabulary has capitals.
     - the path of a Hugging Face `tokenizer.json`, of a .gguf, or of a directory with such a file.
 
-    For words and characters the vocabulary is what occurs after truncation, most frequent first.
+    For words and characters, the vocabulary is every token that occurs after truncation, most
+    frequent first.
 
     Args:
-        corpus: the documents.
-        tokenizer: one of the above. Default: words, which are refused where spaces do not divide
-            the text (Chinese, Thai, strings of DNA).
-        length: positions to keep, at least 2; it may exceed the longest document. Default: what at
-            least 5 % of the documents reach, at most 128.
-        special: add the model's special tokens ([CLS] in front, [SEP] at the end, also of a
-            truncated document) and list them in `exclude`.
-        progress: is shown the documents.
+        corpus: documents of text.
+        tokenizer: one of the above. Default: words, which raise for text that spaces do not divide,
+            such as Chinese, Thai or strings of DNA.
+        length: number of positions, at least 2; it may exceed the longest document. Default: the
+            length that 5 % of the documents reach, at most 128.
+        special: add the model's special tokens, [CLS] first and [SEP] last, also in a truncated
+            document, and list them in `exclude`.
+        progress: receiver of progress.
 
     Raises:
-        InputError: unknown tokenizer, unusable tokenizer file, bad length, `special` where there
-            are no special tokens, documents without a single token, or text without spaces where no
-            tokenizer is passed.
+        InputError: an unknown tokenizer, an unusable tokenizer file, an invalid length, `special`
+            for a tokenizer without special tokens, documents without tokens, or text without
+            spaces if no tokenizer is passed.
 
     >>> tokenize(Corpus("two", ["To be, or not", "to be!"]), length=3).ids
     array([[1, 0, 3],
@@ -172,12 +173,12 @@ def _padded_corpus(
     name: str,
     choices: tuple[Choice, ...] = (),
 ) -> TokenCorpus:
-    """Documents of ids as a corpus, truncated and padded to one length, without a vocabulary."""
+    """Corpus of documents of ids, truncated and padded to one length, without a vocabulary."""
     if length is None:
         length, choice = _default_length(lengths, least=least)
         choices = (*choices, choice)
     check_table(len(rows), length)
-    ids, mask = _padded(opened, rows, length)
+    ids, mask = _padded_ids(opened, rows, length)
     longest = int(lengths.max())
     return TokenCorpus(
         name, opened.name, ids, mask, 0, opened.exclude, [], longest, choices=choices
@@ -191,17 +192,17 @@ def open_tokenizer(
     vocabulary: Sequence[str] | None = None,
     progress: Progress = SILENT,
 ) -> Tokenizer:
-    """A tokenizer as in `tokenize`, but of a vocabulary that is fixed beforehand.
+    """Open a tokenizer as in `tokenize`, with a vocabulary that is fixed in advance.
 
     Args:
         tokenizer, special: arguments of `tokenize`.
-        vocabulary: vocabulary of words and characters, which have none of their own: the text of
-            each id. With `"[UNK]"` as the last, that stands for what the others do not have;
-            without it such a document is an error. `vocabulary_of` makes one from documents.
-        progress: is told when dropout is switched off.
+        vocabulary: text of each id, for words and characters; `vocabulary_of` makes one from
+            documents. If the last text is `"[UNK]"`, it replaces unknown tokens; otherwise a
+            document with an unknown token raises.
+        progress: receiver of progress; it shows a line if dropout is switched off.
 
     Raises:
-        InputError: as `tokenize`; a vocabulary too many or missing, or with repeats.
+        InputError: as in `tokenize`; a superfluous, missing or repetitive vocabulary.
 
     >>> words = open_tokenizer("words", vocabulary=["be", "to", "[UNK]"])
     >>> words.encode(["To be, or not to be"], length=4)[0]
@@ -212,13 +213,13 @@ def open_tokenizer(
         _refuse_special(tokenizer, special)
         if vocabulary is None:
             raise InputError(
-                f"{name} have no vocabulary of their own; pass one, a list of tokens or its file"
+                f"{name} have no fixed vocabulary; pass `vocabulary`, a list of tokens or its file"
             )
         tokens = list(vocabulary)
         encode = fixed_encoder(name, tokens)
         return Tokenizer(name, encode, tokens, checksum=_checksum([name, tokens]))
     if vocabulary is not None:
-        raise InputError(f"{tokenizer} has a vocabulary of its own; leave `vocabulary` out")
+        raise InputError(f"{tokenizer} has a fixed vocabulary; leave `vocabulary` out")
     if name == "bytes":
         _refuse_special(tokenizer, special)
         return Tokenizer("bytes", _bytes, [*map(_byte_text, range(256))], checksum="bytes")
@@ -231,17 +232,18 @@ def open_tokenizer(
 def tokenizer_of_ids(
     tokenizer: Source = "ids", *, vocab_size: int | None = None, special: bool = False
 ) -> Tokenizer:
-    """A tokenizer that leaves documents of token ids as they are, and knows the text of each id.
+    """Tokenizer for documents that are token ids already: it checks them, and has their texts.
 
     Args:
-        tokenizer: the `vocab.txt`, `tokenizer.json` or `"bytes"` that made the ids, or `"ids"`.
-        vocab_size: number of ids, where only these are known.
-        special: leave the special tokens of the tokenizer, which are in the documents already, out
-            of the counts.
+        tokenizer: `vocab.txt`, `tokenizer.json` or `"bytes"` that made the ids; `"ids"` if it is
+            unknown.
+        vocab_size: number of ids, for `"ids"`.
+        special: leave the tokenizer's special tokens, which the documents contain, out of the
+            counts.
 
     Raises:
-        InputError: as `open_tokenizer`; a vocabulary size missing or out of range, or of a
-            tokenizer that has its own; words and characters, whose ids come from a corpus.
+        InputError: as in `open_tokenizer`; a vocabulary size that is missing, superfluous or out of
+            range; words and characters, whose ids depend on a corpus.
 
     >>> tokenizer_of_ids(vocab_size=3).encode([np.array([2, 1])], length=3)[0].tolist()
     [[2, 1, 0]]
@@ -254,22 +256,22 @@ def tokenizer_of_ids(
         )
     if name == "ids":
         if vocab_size is None:
-            raise InputError("`tokenizer=ids` does not say how many there are; pass `vocab_size`")
+            raise InputError("`tokenizer=ids` does not set the number of ids; pass `vocab_size`")
         check_range("vocab_size", vocab_size, least=1, most=LARGEST_VOCABULARY)
         tokens = [f"id {number}" for number in range(vocab_size)]
         opened = Tokenizer("ids", _bytes, tokens, checksum=f"ids {vocab_size}")
     elif vocab_size is not None:
-        raise InputError(f"{name} has a vocabulary of its own; leave `vocab_size` out")
+        raise InputError(f"{name} has a fixed vocabulary; leave `vocab_size` out")
     else:
         opened = open_tokenizer(tokenizer, special=special)
-    rows = functools.partial(_checked_ids, size=len(opened.tokens), name=opened.name)
+    rows = functools.partial(_ids_in_range, size=len(opened.tokens), name=opened.name)
     return opened._replace(rows=rows, prefix=(), suffix=(), choices=())
 
 
-def corpus_of_ids(
+def id_corpus(
     name: str, rows: list[Any], opened: Tokenizer, *, length: int | None, **fields: Any
 ) -> TokenCorpus:
-    """Documents of ids as a corpus, truncated and padded to one length, as by `tokenize`."""
+    """Corpus of documents of ids, truncated and padded to one length as in `tokenize`."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     checked = opened.rows(rows, length)
     corpus = _padded_corpus(opened, checked, lengths, length, least=1, name=name)
@@ -277,13 +279,13 @@ def corpus_of_ids(
     return corpus._replace(tokens=tokens, vocab_size=len(tokens), **fields)
 
 
-def is_of_ids(tokenizer: Tokenizer) -> bool:
-    """Whether a tokenizer is one of `tokenizer_of_ids`."""
-    return isinstance(tokenizer.rows, functools.partial) and tokenizer.rows.func is _checked_ids
+def reads_ids(tokenizer: Tokenizer) -> bool:
+    """Whether a tokenizer is from `tokenizer_of_ids`."""
+    return isinstance(tokenizer.rows, functools.partial) and tokenizer.rows.func is _ids_in_range
 
 
-def _checked_ids(rows: Any, length: int | None, *, size: int, name: str) -> Ragged:
-    """Ids unchanged, after a check that those within the length are in the vocabulary."""
+def _ids_in_range(rows: Any, length: int | None, *, size: int, name: str) -> Ragged:
+    """Ids unchanged, after a check that all ids within the length are in the vocabulary."""
     ids = ragged(rows)
     ids = ids if length is None else ids.cut(length)
     lowest, highest = int(ids.values.min(initial=0)), int(ids.values.max(initial=0))
@@ -324,7 +326,7 @@ def _refuse_special(tokenizer: Source, special: bool) -> None:
 
 
 def _bytes(texts: list[str], length: int | None) -> Ragged:
-    # A character has at least one byte.
+    # Cut first: each character has at least one byte.
     encoded = [text[:length].encode("utf-8", "surrogatepass") for text in texts]
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     return Ragged(np.frombuffer(b"".join(encoded), np.uint8), lengths)
@@ -344,26 +346,26 @@ def _all_rows(opened: Tokenizer, documents: list[str], progress: Progress) -> Ra
 
 
 def _default_length(lengths: Int[np.ndarray, " documents"], *, least: int) -> tuple[int, Choice]:
-    """The length that 5 % of the documents reach, within limits, and which of these it is."""
+    """Length that 5 % of the documents reach, within limits, and the reason for it."""
     reached = int(np.sort(lengths)[::-1][int(np.ceil(0.05 * len(lengths))) - 1])
     length = min(max(2, least, reached), max(least, DEFAULT_LENGTH))
     if reached > length:
         longer = int(np.sum(lengths > length))
-        why = f"the most that is chosen; {longer:,} of {len(lengths):,} documents are longer"
+        why = f"the largest default; {longer:,} of {len(lengths):,} documents are longer"
     elif reached < length:
-        why = "the least there is; fewer than 5 % of the documents are as long"
+        why = "the smallest length; fewer than 5 % of the documents are as long"
     else:
         why = f"5 % of the documents are as long or longer, the longest {int(lengths.max()):,}"
     return length, Choice("length", f"{length}", why, "pass a number of positions as `length`")
 
 
-def _padded(
+def _padded_ids(
     opened: Tokenizer, rows: Sequence[Any] | Ragged, length: int
 ) -> tuple[Int32[np.ndarray, "documents n"], Bool[np.ndarray, "documents n"]]:
-    """Ids and mask `[documents, length]` of rows without special tokens, which are added."""
+    """Ids and mask `[documents, length]` of rows, with special tokens added."""
     first, last = len(opened.prefix), len(opened.suffix)
     room = length - first - last
-    if not isinstance(rows, Ragged):  # cut before they are put together, which costs more
+    if not isinstance(rows, Ragged):  # cut first: concatenating entire rows costs more
         rows = ragged([row[:room] for row in rows])
     ids, mask = rows.padded(room)
     check_ids(ids, len(opened.tokens), opened.name)

@@ -1,4 +1,4 @@
-"""Words and characters: how they are cut from text, and the vocabularies they make."""
+"""Tokenization into words and characters, and their vocabularies."""
 
 import functools
 import itertools
@@ -38,15 +38,15 @@ def vocabulary_of(
     length: int | None = None,
     max_vocab: int | None = None,
 ) -> list[str]:
-    """The words or characters of documents, most frequent first: a vocabulary for a stream.
+    """Vocabulary of a stream of documents: its words or characters, most frequent first.
 
-    Memory grows with the words that differ, not with the documents.
+    Memory grows with the number of distinct words, not with the documents.
 
     Args:
         documents: texts.
-        tokenizer: `"words"` or `"characters"`. Default: words, refused as by `tokenize`.
-        length: positions of each document that are looked at; all when None.
-        max_vocab: the largest vocabulary; rarer ones become `"[UNK]"`, its last.
+        tokenizer: `"words"` or `"characters"`. Default: words, which raise as in `tokenize`.
+        length: number of tokens of each document to use; None for all.
+        max_vocab: largest vocabulary; its last token is then `"[UNK]"`, for rarer tokens.
 
     Raises:
         InputError: another tokenizer, a `max_vocab` below 2, or text without spaces.
@@ -56,7 +56,7 @@ def vocabulary_of(
     """
     name = os.fspath(tokenizer or DEFAULT_TOKENIZER)
     if not vocabulary_occurs(name):
-        raise InputError(f"{name} has a vocabulary of its own; use it as it is")
+        raise InputError(f"{name} has a fixed vocabulary; pass words or characters")
     check_range("max_vocab", max_vocab, least=2)
     counts: Counter[str] = Counter()
     add_occurring(counts, documents, tokenizer=name, length=length)
@@ -68,35 +68,35 @@ def vocabulary_of(
 def add_occurring(
     counts: Counter[str], documents: Iterable[str], *, tokenizer: str, length: int | None
 ) -> None:
-    """Add how often each word or character occurs in documents, in their first `length`."""
+    """Add the counts of words or characters in the first `length` tokens of documents."""
     cut = _CUTS[tokenizer]
     for text in documents:
         counts.update(cut(text, length))
 
 
 def refuse_undivided(counts: Mapping[str, int], name: str) -> None:
-    """Refuse text that spaces do not divide into words: most of it is in runs longer than words.
+    """Raise for text that spaces do not divide into words: most of it is in longer runs.
 
-    Words of Chinese and Japanese have up to 3 characters, of Thai, Lao, Burmese and Khmer up to 12,
-    of other languages up to 30, in all but a small part of any text.
+    Almost all words of Chinese and Japanese have at most 3 characters. For Thai, Lao, Burmese and
+    Khmer the limit is 12, for other languages 30.
 
     Args:
-        counts: number of times that each word occurs.
-        name: the corpus, for the message.
+        counts: number of occurrences of each word.
+        name: name of the corpus, for the message.
     """
     sizes = {token: count * len(token) for token, count in counts.items()}
     runs = {token: size for token, size in sizes.items() if _RUN.search(token)}
     share = sum(runs.values()) / max(1, sum(sizes.values()))
     if share > 0.5:
         raise InputError(
-            f"{name}: {100 * share:.0f} % of it is runs without a space that are longer than "
+            f"{name}: {100 * share:.0f} % of it is in runs without spaces that are longer than "
             f"words, such as {quoted(max(runs, key=sizes.__getitem__))}; pass "
-            "`tokenizer=characters`, or `tokenizer=words` to take each run as a word"
+            "`tokenizer=characters`, or `tokenizer=words` to use each run as a word"
         )
 
 
 def most_frequent(counts: Mapping[str, int], max_vocab: int | None) -> list[str]:
-    """The vocabulary that `vocabulary_of` makes of tokens that occur so often."""
+    """Vocabulary as in `vocabulary_of`, from the counts of tokens."""
     vocabulary = _most_frequent_first(counts)
     if max_vocab is None or len(vocabulary) <= max_vocab:
         return vocabulary
@@ -104,25 +104,25 @@ def most_frequent(counts: Mapping[str, int], max_vocab: int | None) -> list[str]
 
 
 def vocabulary_occurs(tokenizer: str) -> bool:
-    """Whether a tokenizer makes its vocabulary from the corpus, so that it can be cut."""
+    """Whether a tokenizer's vocabulary comes from the corpus, as for words and characters."""
     return tokenizer in _CUTS
 
 
 def all_that_occur(tokenizer: str, size: int, length: int) -> Choice:
-    """The choice of a vocabulary that is not cut."""
+    """Record of the choice of a complete vocabulary."""
     why = f"all that occur in the first {length} positions"
     how = "cut it by `max_vocab` of jaxpe count, and pass the folder of the counts as `counts`"
     return Choice(VOCABULARY, f"{size:,} {tokenizer}", why, how)
 
 
 def vocabulary_with_unknown(vocabulary: list[str], max_vocab: int | None) -> list[str]:
-    """A vocabulary cut to a size and ended with `"[UNK]"`, which counts towards the size."""
+    """Vocabulary cut to a size, with `"[UNK]"` as the last token, which counts in the size."""
     check_range("max_vocab", max_vocab, least=2)
     return [*vocabulary[: None if max_vocab is None else max_vocab - 1], UNKNOWN]
 
 
 def sorted_vocabulary(tokens: Iterable[str]) -> list[str]:
-    """A vocabulary sorted by text, with `"[UNK]"` as the last where it is among the tokens.
+    """Vocabulary sorted by text; `"[UNK]"` is last if it is among the tokens.
 
     >>> sorted_vocabulary(["to", "[UNK]", "be"])
     ['be', 'to', '[UNK]']
@@ -131,13 +131,13 @@ def sorted_vocabulary(tokens: Iterable[str]) -> list[str]:
 
 
 def fixed_encoder(name: str, vocabulary: Sequence[str]) -> Encode:
-    """Ids of words or characters in a vocabulary, the text of each id.
+    """Encoder of words or characters into the ids of a vocabulary.
 
-    What is not in it is its last where that is `"[UNK]"`.
+    If the last token of the vocabulary is `"[UNK]"`, it replaces unknown tokens.
 
     Raises:
-        InputError: repeats, or half of a surrogate pair; of the encoder, text that is not in a
-            vocabulary without `"[UNK]"`.
+        InputError: repeated tokens, or half of a surrogate pair. The encoder raises it for unknown
+            tokens if the vocabulary has no `"[UNK]"`.
     """
     numbers = _Fixed(vocabulary)
     if len(numbers) < len(vocabulary) or not numbers:
@@ -148,7 +148,7 @@ def fixed_encoder(name: str, vocabulary: Sequence[str]) -> Encode:
 
 
 def growing_encoder(name: str) -> tuple[Encode, Sequence[str]]:
-    """Encoder that numbers words or characters as they first occur, and the text of each id."""
+    """Encoder that numbers words or characters by first occurrence, and the text of each id."""
     numbers = _Growing()
     return _encoder(name, numbers), numbers.tokens
 
@@ -158,7 +158,7 @@ def most_frequent_first(
     mask: Bool[np.ndarray, "documents n"],
     tokens: Sequence[str],
 ) -> tuple[Int32[np.ndarray, "documents n"], list[str]]:
-    """Ids of a growing encoder over the vocabulary that `vocabulary_of` would make, and that."""
+    """Ids of a growing encoder renumbered by frequency, and the vocabulary of `vocabulary_of`."""
     counts = np.bincount(ids[mask])
     occurring = {tokens[i]: i for i in np.flatnonzero(counts).tolist()}
     vocabulary = _most_frequent_first(
@@ -197,8 +197,8 @@ class _Fixed(dict[str, int]):
     def __missing__(self, token: str) -> int:
         if self._unknown is None:
             raise InputError(
-                f"{quoted(token)} is not in the vocabulary; make the vocabulary from these "
-                f"documents too, or end it with {UNKNOWN}"
+                f"{quoted(token)} is not in the vocabulary; include these documents in the "
+                f"vocabulary, or end it with {UNKNOWN}"
             )
         return self._unknown
 
@@ -216,14 +216,14 @@ def _encoder(name: str, numbers: dict[str, int]) -> Encode:
 
 
 def _words(text: str, length: int | None) -> list[str]:
-    """The words and single symbols of a text in lower case, the first `length`."""
+    """First `length` words and single symbols of a text, in lower case."""
     (pattern, formats), text = _word_patterns(), text.lower()
     if not text.isascii():
         text = formats.sub("", text)
     return pattern.findall(text)[:length]
 
 
-# The others hold Chinese characters, private ones and nothing (a test searches them all).
+# Other planes have Chinese and private characters alone, as a test checks.
 _PLANES_WITH_MARKS = range(0xAD, 0x2_0000), range(0xE_0000, 0xE_1000)
 # Joiners, colours of skin and tags of flags, which extend a symbol or word as marks do.
 _EXTENDING = {0x200C, 0x200D, *range(0x1_F3FB, 0x1_F400), *range(0xE_0020, 0xE_0080)}
@@ -231,18 +231,18 @@ _EXTENDING = {0x200C, 0x200D, *range(0x1_F3FB, 0x1_F400), *range(0xE_0020, 0xE_0
 
 @functools.cache
 def _word_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Patterns of a word or symbol, and of format characters, which are dropped before.
+    """Patterns of a word or symbol, and of format characters, which are removed first.
 
-    By rule WB4 of UAX #29, marks, joiners and format characters do not cut a word. Marks and
-    joiners stay in it, since they change what is read. A soft hyphen or a direction does not. A
-    zero-width space ends a word.
+    By rule WB4 of UAX #29, marks, joiners and format characters do not divide a word. Marks and
+    joiners stay, since they change the text. Soft hyphens and directions do not. A zero-width space
+    ends a word.
     """
     kinds = {p: unicodedata.category(chr(p)) for p in itertools.chain(*_PLANES_WITH_MARKS)}
     extends = {p for p, kind in kinds.items() if kind[0] == "M"} | _EXTENDING
     formats = {p for p, kind in kinds.items() if kind == "Cf"} - extends - {0x200B}
     extending = "".join(map(chr, sorted(extends)))
-    # Python's \w leaves out marks. The look ahead spares ASCII the search through them, which takes
-    # four times as long.
+    # Python's \w lacks marks. The lookahead skips the search through them for ASCII, which would
+    # take four times as long.
     more = rf"(?![\x00-\x7f])[{extending}]+"
     other = rf"[^\w\s\u200b{extending}]"
     # Two letters make a flag, and a joiner makes one symbol of two (WB3c, WB15).

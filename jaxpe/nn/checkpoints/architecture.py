@@ -1,4 +1,4 @@
-"""Architectures of released models, from the rows of `decoders.toml` and its neighbours."""
+"""Architectures of released models: rows of `decoders.toml` and the tables next to it."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,21 @@ Fields = dict[str, Any]
 
 
 class Part(NamedTuple):
-    """One of several dense layers that share a matrix in the checkpoint."""
+    """One of several dense layers that are fused into one matrix of the checkpoint."""
 
     index: int
     count: int
-    heads: int = 1  # groups of the matrix, each with all parts
+    heads: int = 1  # number of groups of the matrix, each with all parts
 
     def slice(self, matrix: np.ndarray, axis: int) -> np.ndarray:
-        """The features of this part, along an axis."""
+        """Features of this part, from the matrix of all parts."""
         features = np.moveaxis(matrix, axis, 0)
         rest = features.shape[1:]
         by_head = features.reshape(self.heads, self.count, -1, *rest)
         return np.moveaxis(by_head[:, self.index].reshape(-1, *rest), 0, axis)
 
     def join(self, parts: Sequence[np.ndarray], axis: int) -> np.ndarray:
-        """The matrix of all parts, in order."""
+        """Matrix of all parts, which are in order."""
         moved = [np.moveaxis(part, axis, 0) for part in parts]
         rest = moved[0].shape[1:]
         by_head = [part.reshape(self.heads, -1, *rest) for part in moved]
@@ -33,22 +33,22 @@ class Part(NamedTuple):
 
 
 class TensorName(NamedTuple):
-    """Name of a tensor in the checkpoint, path of the parameter, and how the two differ."""
+    """Name of a tensor in the checkpoint, path of its parameter, and the conversion."""
 
     checkpoint_name: str  # {layer} is the number of a layer; parameters are stacked over layers
     param_path: str
     transposed: bool = False  # [out, in] in the checkpoint, [in, out] as a parameter
     part: Part | None = None
-    offset: float = 0.0  # added to the numbers of the checkpoint
-    first: int = 0  # first layer with the tensor; the parameter is 1 in the layers before
+    offset: float = 0.0  # added to the values of the checkpoint
+    first: int = 0  # first layer with the tensor; the parameter is 1 in earlier layers
 
     @property
     def axis(self) -> int:
-        """Axis of the features in the checkpoint, which parts share."""
+        """Axis of the features in the checkpoint, along which parts are fused."""
         return 0 if self.transposed else -1
 
     def stored_shapes(self, leaf: Any) -> dict[str, tuple[int, ...]]:
-        """Names and shapes in the checkpoint of the tensors of a parameter."""
+        """Names and shapes of a parameter's tensors in the checkpoint."""
         stacked = "{layer}" in self.checkpoint_name
         count = leaf.shape[0] if stacked else 1
         shape = list(leaf.shape[1:] if stacked else leaf.shape)
@@ -60,7 +60,7 @@ class TensorName(NamedTuple):
 
 
 class Fused(NamedTuple):
-    """One of several dense layers in a matrix of the checkpoint: its name, which, of how many."""
+    """Dense layer number `index` of `count` that are fused into a matrix of the checkpoint."""
 
     checkpoint_name: str
     index: int
@@ -71,10 +71,10 @@ Modules = Mapping[str, str | Fused]
 
 
 class Architecture(NamedTuple):
-    """A row of the table; `decoders.toml` says what each key means.
+    """Row of the table of architectures; `decoders.toml` explains the keys.
 
     Attributes:
-        modules: checkpoint names by parameter path, of layers too.
+        modules: checkpoint names by parameter path, including layers.
     """
 
     model_type: str
@@ -102,7 +102,7 @@ class Architecture(NamedTuple):
 
     @property
     def head_names(self) -> tuple[str, ...]:
-        """Checkpoint names beside the prefix."""
+        """Checkpoint names that do not have the prefix."""
         outside = ("head.", "classifier.")
         names = [str(name) for path, name in self.modules.items() if path.startswith(outside)]
         return tuple(name for name in names if not name.startswith("pooler."))
@@ -114,9 +114,9 @@ class Architecture(NamedTuple):
 
         Args:
             trunk: path of the transformer in the model; "" for the transformer itself.
-            heads: query heads.
+            heads: number of query heads.
             first_norm: whether the first layer has a norm before attention.
-            head: group of modules beside the transformer.
+            head: group of modules outside the transformer.
         """
         return tensor_names(
             self.modules,
@@ -139,7 +139,7 @@ def tensor_names(
     norm_offset: float = 0.0,
     first_norm: bool = True,
 ) -> tuple[TensorName, ...]:
-    """Names of all tensors of modules; arguments as in `Architecture`."""
+    """Names of all tensors of modules; arguments are as in `Architecture`."""
     names: list[TensorName] = []
     for path, module in modules.items():
         part = None
@@ -176,20 +176,20 @@ def _rows() -> dict[str, Fields]:
     return rows
 
 
-def _merged(rows: Mapping[str, Fields], name: str) -> Fields:
-    """A row on top of the rows that it extends; its optional fields are null by default."""
+def _extended_row(rows: Mapping[str, Fields], name: str) -> Fields:
+    """Row merged with the rows that it extends; optional fields are null by default."""
     row = dict(rows[name])
     row["defaults"] = row.get("defaults", {}) | dict.fromkeys(row.pop("optional", ()))
     if "like" not in row:
         return row
-    base = _merged(rows, row.pop("like"))
+    base = _extended_row(rows, row.pop("like"))
     base.pop("gguf", None)
     tables = {key: base[key] | row[key] for key in base.keys() & row if isinstance(row[key], dict)}
     return base | row | tables
 
 
 def _architecture(rows: Mapping[str, Fields], model_type: str) -> Architecture:
-    row = _merged(rows, model_type)
+    row = _extended_row(rows, model_type)
     layer = row.pop("layer", "")
     modules: dict[str, str | Fused] = dict(row.pop("modules"))
     modules |= {f"layers.{path}": layer + name for path, name in row.pop("layers", {}).items()}
@@ -206,7 +206,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 
 def architectures(*kinds: str) -> dict[str, Architecture]:
-    """Rows of some kinds, by model type."""
+    """Architectures of some kinds, by model type."""
     return {name: row for name, row in ARCHITECTURES.items() if row.kind in kinds}
 
 

@@ -22,8 +22,8 @@ class BertOutput(NamedTuple):
     """Output of BERT.
 
     Attributes:
-        pooled: vector of the first token, through a dense layer and tanh; None without one.
-        transformer: hidden states, and attention where traced.
+        pooled: vector of the first token after a dense layer and tanh; None without a pooler.
+        transformer: hidden states, and traced attention.
     """
 
     pooled: Float[Array, "... dim"] | None
@@ -39,13 +39,13 @@ class BertEncoder(Encoder):
     """BERT without a head: post-norm, token types, learned positions (Devlin et al. 2019).
 
     Args:
-        config: configuration with norm_position="post"; BERT's own also have token_types=2,
-            norm_epsilon=1e-12.
-        length: positions of the table.
-        encoding: encoding in place of the table; rows may then be as long as the encoding allows,
+        config: configuration with norm_position="post"; released BERT models also have
+            token_types=2 and norm_epsilon=1e-12.
+        length: number of positions in the table.
+        encoding: encoding that replaces the table; rows may then be as long as the encoding allows,
             and Hugging Face has no class for the model.
-        fields: fields of a config.json, on top of which `save_huggingface` writes one.
-        rngs: for the initialisation.
+        fields: fields of a config.json that `save_huggingface` keeps.
+        rngs: random streams of the initialisation.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(
@@ -82,7 +82,7 @@ class BertEncoder(Encoder):
         positions: ArrayLike | None = None,
         **options: Any,
     ) -> TransformerOutput:
-        """Hidden states; more tokens than rows of the table raise `ValueError`."""
+        """Hidden states; more tokens than positions in the table raise `ValueError`."""
         if positions is None:
             if self.has_table and np.shape(ids)[-1] > self.length:
                 raise ValueError(
@@ -102,17 +102,17 @@ class BertEncoder(Encoder):
 class MPNetEncoder(BertEncoder):
     """MPNet without a head: learned positions and T5's bias, shared by layers (Song et al. 2020).
 
-    The vector of position 0 is row 2 of the table; no token uses the first two rows. Where padding
-    is on the left, pass a mask: positions then count from the first token, as in transformers.
-    Hidden states of padding differ from those of transformers, and nothing depends on them.
+    The vector of position 0 is row 2 of the table; no token uses the first two rows. For padding on
+    the left, pass a mask: positions then count from the first token, as in transformers. Hidden
+    states at padding are not the ones of transformers, but no output depends on them.
 
     Args:
-        config: configuration with norm_position="post" and no token types; MPNet has
-            norm_epsilon=1e-12.
-        length: positions; the table has two rows more.
-        encoding: encoding in place of the table and the bias, as in `BertEncoder`.
-        fields: same as in `BertEncoder`.
-        rngs: for the initialisation.
+        config: configuration with norm_position="post" and no token types; released MPNet models
+            have norm_epsilon=1e-12.
+        length: number of positions; the table has two more rows.
+        encoding: encoding that replaces table and bias, as in `BertEncoder`.
+        fields: fields of a config.json that `save_huggingface` keeps.
+        rngs: random streams of the initialisation.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(
@@ -135,7 +135,7 @@ class MPNetEncoder(BertEncoder):
 
 
 def _check_config(config: TransformerConfig, architecture: Architecture) -> None:
-    """Raise for a configuration that the class of transformers cannot have."""
+    """Raise for a configuration that the class of transformers does not support."""
     title = architecture.title
     required = {"norm": "layer", "norm_position": "post", "use_bias": True, "latent": None}
     required |= {"attention_scale": None, "logit_scale": 1.0, "attention_cap": None}
@@ -143,7 +143,7 @@ def _check_config(config: TransformerConfig, architecture: Architecture) -> None
     for name, value in required.items():
         if getattr(config, name) != value:
             raise ValueError(
-                f"{title} has {name}={value!r}, not {getattr(config, name)!r}: pass that"
+                f"{title} has {name}={value!r}, not {getattr(config, name)!r}: pass {value!r}"
             )
     activations = ACTIVATIONS[architecture.activations].values()
     if config.activation not in activations:

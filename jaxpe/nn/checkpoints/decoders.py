@@ -1,4 +1,4 @@
-"""Decoders from a .gguf file or a directory of Hugging Face, and back to a directory."""
+"""Decoders: loading from a .gguf file or a Hugging Face directory, and export to a directory."""
 
 import dataclasses
 import json
@@ -35,7 +35,7 @@ from jaxpe.nn.checkpoints.tensors import (
 from jaxpe.nn.heads import CausalLM
 from jaxpe.nn.transformer import Decoder
 
-# Masks and frequencies that a file of a decoder may have beside its parameters.
+# Masks and frequencies that a file may have in addition to parameters.
 _BUFFERS = re.compile(r"(^|\.)(attn\.|attention\.)(masked_)?bias$|inv_freq$")
 
 
@@ -45,28 +45,27 @@ def load_causal_lm(
     encoding: Encoding | LayerPattern | None = None,
     **overrides: Any,
 ) -> CausalLM:
-    """A released decoder of one of the architectures in the table, with its head.
+    """Load a released decoder with its language-model head.
 
-    Llama, Mistral, Qwen2, Qwen3, Gemma 1 to 3, SmolLM3, Llama 4 without experts, GPT-NeoX (Pythia),
-    GPT-J, GPT-2, OPT, BLOOM and Phi. Queries and keys of a .gguf come in the layout of Hugging
-    Face. Its quantised tensors become floats, by the package `gguf` (an extra). An unknown tensor
-    or field that changes the computation is an error.
+    Architectures: Llama, Mistral, Qwen2, Qwen3, Gemma 1 to 3, SmolLM3, Llama 4 without experts,
+    GPT-NeoX (Pythia), GPT-J, GPT-2, OPT, BLOOM and Phi. Queries and keys of a .gguf are converted
+    to Hugging Face's layout; its quantised tensors become floats, by the package `gguf` (an extra).
+    An unknown tensor, or an unsupported field that changes the computation, is an error.
 
     Args:
-        path: a .gguf file, a folder with one, or a Hugging Face directory (config.json, and
-            model.safetensors or its shards).
-        encoding: encoding in place of the model's own, initialised by `nnx.Rngs(0)`.
-        **overrides: fields of `TransformerConfig`, as for `Bert.load`. One block is compiled for
-            all layers unless scan is False.
+        path: .gguf file, folder with one, or Hugging Face directory with config.json, and
+            model.safetensors or its shards.
+        encoding: encoding that replaces the model's, initialised by `nnx.Rngs(0)`.
+        **overrides: fields of `TransformerConfig`, as for `Bert.load`. By default, one block is
+            compiled and looped over.
 
     Raises:
-        InputError: for a file that cannot be read, another architecture, or an unsupported
-            computation. The message names the field or every tensor, by its name in the file
-            without the prefix.
+        InputError: a file that cannot be read, another architecture, or an unsupported
+            computation. The message names the field, or every tensor by its name without prefix.
 
     >>> jaxpe.nn.load_causal_lm("nowhere")
     Traceback (most recent call last):
-    jaxpe.InputError: nowhere is not there: pass a .gguf file, a folder with one, or ...
+    jaxpe.InputError: nowhere does not exist: pass a .gguf file, a folder with one, or ...
     """
     path = Path(path)
     if (file := gguf_file(path)) is not None:
@@ -88,11 +87,11 @@ def load_causal_lm(
 
 
 def causal_lm_tensors(model: CausalLM) -> tuple[Fields, dict[str, np.ndarray]]:
-    """Fields of a config.json and tensors of a model that `load_causal_lm` read."""
+    """Fields of a config.json and tensors of a model from `load_causal_lm`."""
     if not model.decoder.fields:
         raise ValueError(
-            "the model was not read from a config.json, or has another encoding: Hugging Face has "
-            "no class for it; write a checkpoint"
+            "the model was not loaded from a config.json, or has another encoding: Hugging Face "
+            "has no class for it; save a checkpoint instead"
         )
     fields = json.loads(model.decoder.fields)
     architecture = DECODERS[fields["model_type"]]
@@ -112,12 +111,12 @@ def _load(
     encoding: Encoding | LayerPattern | None,
     overrides: Fields,
 ) -> CausalLM:
-    """The model of fields and tensors; names are those of Hugging Face unless passed."""
+    """Model from fields and tensors; by default with Hugging Face's names of tensors."""
     fields = checked_fields(architecture, path, stored)
     check_sizes(architecture, path, fields, tensors)
     config = model_config(architecture, path, fields, overrides, scan=True, dropout=0.0)
     positions = model_encoding(architecture, path, fields, config)
-    if tied := config.tie_embeddings:  # a tied head with biases is a layer with the same matrix
+    if tied := config.tie_embeddings:  # a tied head with biases becomes a layer of its own
         config = dataclasses.replace(config, tie_embeddings=not config.has_bias("head"))
     if names is None:
         named = architecture.tensor_names("decoder", heads=config.num_heads)
@@ -141,8 +140,8 @@ def _load(
         return name in unused or bool(_BUFFERS.search(name))
 
     loaded = load_parameters(model, named, tensors, ignored=ignored)
-    if tied:  # versions of transformers differ in which of the two they take
-        remedy = "tie_word_embeddings is True; set it to False, or take one of them out"
+    if tied:  # versions of transformers use one or the other tensor
+        remedy = "tie_word_embeddings is True; set it to False, or remove one of the tensors"
         check_tied(tensors, head, tokens, remedy=remedy)
     if encoding is None and "encoding_params.table" in architecture.modules:
         loaded.decoder.length = fields["max_position_embeddings"]
@@ -160,15 +159,15 @@ def _nearest_architecture(path: Path, model_type: Any, tensors: Tensors) -> str:
 
     nearest = min(DECODERS.values(), key=lambda architecture: len(weights(architecture) ^ stored))
     message = (
-        f"{path}: model_type is {reprlib.repr(model_type)}; {', '.join(DECODERS)} are what can be "
-        f"read. By its tensors {nearest.model_type} is nearest"
+        f"{path}: model_type is {reprlib.repr(model_type)}; {', '.join(DECODERS)} are supported. "
+        f"By its tensors, {nearest.model_type} is nearest"
     )
     head = f"{nearest.modules['head.output']}.weight"
     if absent := sorted(weights(nearest) - stored - {head}):
-        return f"{message}, and there is no {listed(absent)}"
+        return f"{message}, but the model lacks {listed(absent)}"
     if unknown := sorted(stored - weights(nearest)):
-        return f"{message}. Beyond it there is {listed(unknown)}"
+        return f"{message}, but the model also has {listed(unknown)}"
     return (
-        f"{message}, and has the same: where nothing else differs, write model_type "
+        f"{message}, with equal names: if nothing else differs, write model_type "
         f"{nearest.model_type!r} into a copy of the file"
     )

@@ -1,4 +1,4 @@
-"""T5, from and to directories of Hugging Face."""
+"""T5 in Hugging Face directories."""
 
 import dataclasses
 import json
@@ -51,23 +51,23 @@ def load_seq2seq_lm(
     decoder_encoding: Encoding | None = None,
     **overrides: Any,
 ) -> Seq2SeqLM:
-    """T5 (Raffel et al. 2020) with its head, in any of its versions: 1.0, 1.1, Flan, mT5.
+    """Load T5 (Raffel et al. 2020) with its head: versions 1.0, 1.1, Flan and mT5.
 
-    Each side has T5's bias, one table for all its layers; cross-attention has no positions. Logits
-    of attention are not scaled. The head of T5 1.0 takes hidden states times 1/√dim, the heads of
-    T5 1.1, Flan and mT5 do not. The decoder's first token is `decoder_start_token_id` of the
-    config.json, 0 in released models; `generate` takes it as `start_id`.
+    Each side has T5's bias, with one table for all its layers; cross-attention has no positions.
+    Attention logits are not scaled. T5 1.0 multiplies hidden states by 1/√dim before the head; 1.1,
+    Flan and mT5 do not. The decoder's first token is `decoder_start_token_id` of the config.json, 0
+    in released models; pass it to `generate` as `start_id`.
 
     Args:
-        directory: Hugging Face directory: config.json, and model.safetensors or its shards.
-        encoding: encoding in place of the encoder's bias, initialised by `nnx.Rngs(0)`.
-        decoder_encoding: encoding in place of the bias of the decoder's self-attention.
-        **overrides: fields of `TransformerConfig`, as for `Bert.load`. One block is compiled for
-            all layers unless scan is False.
+        directory: Hugging Face directory with config.json, and model.safetensors or its shards.
+        encoding: encoding that replaces the encoder's bias, initialised by `nnx.Rngs(0)`.
+        decoder_encoding: encoding that replaces the bias of the decoder's self-attention.
+        **overrides: fields of `TransformerConfig`, as for `Bert.load`. By default, one block is
+            compiled and looped over.
 
     Raises:
-        InputError: for a directory that cannot be read, another architecture, or an unsupported
-            computation. The message names the field or every tensor.
+        InputError: a directory that cannot be read, another architecture, or an unsupported
+            computation. The message names the field, or every tensor.
 
     >>> jaxpe.nn.load_seq2seq_lm("nowhere")
     Traceback (most recent call last):
@@ -77,7 +77,7 @@ def load_seq2seq_lm(
     if not os.path.isfile(path):
         raise InputError(f"{directory} has no config.json: pass the directory of a T5")
     stored = read_config(path)
-    architecture, fields = _checked_fields(path, stored)
+    architecture, fields = _t5_fields(path, stored)
     with open_tensors(directory, architecture.prefix) as tensors:
         check_sizes(architecture, path, fields, tensors)
         tied = _is_tied(path, fields, tensors)
@@ -102,7 +102,7 @@ def load_seq2seq_lm(
 def _model(
     config: TransformerConfig, fields: Fields, biases: tuple[Encoding, Encoding]
 ) -> Seq2SeqLM:
-    """A T5 with initial parameters."""
+    """T5 with initial parameters."""
     encoder = Encoder(config, encoding=biases[0], rngs=nnx.Rngs(0))
     options: Any = {"encoding": biases[1], "cross_encoding": identity()}
     config = dataclasses.replace(config, num_layers=fields["num_decoder_layers"])
@@ -113,20 +113,20 @@ def _model(
 def _logit_scale(fields: Fields) -> float:
     """Factor of hidden states at the head: 1/√dim in T5 1.0."""
     scaled = fields.get("scale_decoder_outputs", fields["tie_word_embeddings"])
-    scaled = scaled and fields["model_type"] != "mt5"  # whose class never scales
+    scaled = scaled and fields["model_type"] != "mt5"  # the class of mT5 never scales
     return fields["hidden_size"] ** -0.5 if scaled else 1.0
 
 
 def seq2seq_lm_tensors(model: Seq2SeqLM) -> tuple[Fields, dict[str, np.ndarray]]:
-    """Fields of a config.json and tensors of a T5 that `load_seq2seq_lm` has read.
+    """Fields of a config.json and tensors of a T5 from `load_seq2seq_lm`.
 
     Raises:
-        ValueError: for another model, which Hugging Face has no class for.
+        ValueError: another model, which Hugging Face has no class for.
     """
     if not model.fields:
         raise ValueError(
-            "Hugging Face has no class for this encoder–decoder: pass a T5 of load_seq2seq_lm with "
-            "its own encodings, or write a checkpoint"
+            "Hugging Face has no class for this encoder–decoder: pass a T5 from load_seq2seq_lm "
+            "with its own encodings, or save a checkpoint instead"
         )
     fields = json.loads(model.fields)
     architecture = ENCODER_DECODERS[fields["model_type"]]
@@ -137,16 +137,16 @@ def seq2seq_lm_tensors(model: Seq2SeqLM) -> tuple[Fields, dict[str, np.ndarray]]
 
 
 def _tensor_names(architecture: Architecture, *, gated: bool) -> tuple[TensorName, ...]:
-    """Names of tensors, whose feed-forward layers differ where they are gated."""
+    """Names of tensors, which differ for gated feed-forward layers."""
     if gated:
         architecture = architecture._replace(modules={**architecture.modules, **architecture.gated})
     return architecture.tensor_names("transformer")
 
 
-def _checked_fields(path: Path, stored: Fields) -> tuple[Architecture, Fields]:
-    """The architecture, and checked fields under their common names."""
+def _t5_fields(path: Path, stored: Fields) -> tuple[Architecture, Fields]:
+    """Architecture, and checked fields under their common names."""
     architecture = architecture_of_fields(path, stored, ENCODER_DECODERS)
-    # transformers stores dense_act_fn and is_gated_act too, and reads feed_forward_proj.
+    # transformers also stores dense_act_fn and is_gated_act, but reads feed_forward_proj alone.
     projection = stored.get("feed_forward_proj") or architecture.defaults["hidden_act"]
     gate, _, activation = str(projection).rpartition("-")
     activation = "gelu_new" if projection == "gated-gelu" else activation
@@ -161,25 +161,25 @@ def _checked_fields(path: Path, stored: Fields) -> tuple[Architecture, Fields]:
 
 
 def _is_tied(path: Path, fields: Fields, tensors: Tensors) -> bool:
-    """Whether the head is the table of embeddings; the file and its configuration must agree."""
+    """Whether the head is tied to the embeddings; raises if file and configuration disagree."""
     for copy in _COPIES:
         remedy = "the sides have one table of embeddings in T5; fetch the file again"
         check_tied(tensors, copy, _SHARED, remedy=remedy)
     check_head(path, tensors, _HEAD, tied=fields["tie_word_embeddings"])
     if _HEAD not in tensors.files:
         return True
-    # transformers 5 writes True for every T5, and beside it whether the head's input is scaled. For
-    # mT5 it writes True alone, and takes a head of the file that differs.
+    # transformers 5 writes True for every T5, together with `scale_decoder_outputs`. For mT5 it
+    # writes True alone, but uses a separate head of the file.
     ambiguous = "scale_decoder_outputs" in fields or fields["model_type"] == "mt5"
     if fields["tie_word_embeddings"] and not ambiguous:
-        remedy = "tie_word_embeddings is True; set it to False, or take one of them out"
+        remedy = "tie_word_embeddings is True; set it to False, or remove one of the tensors"
         check_tied(tensors, _HEAD, _SHARED, remedy=remedy)
         return True
     return False
 
 
 def _biases(path: Path, fields: Fields) -> tuple[Encoding, Encoding]:
-    """The bias of each side; keys after the query have buckets in the encoder alone."""
+    """T5's bias of each side; only the encoder has buckets for keys after the query."""
     sizes = {
         "num_heads": fields["num_attention_heads"],
         "num_buckets": fields["relative_attention_num_buckets"],

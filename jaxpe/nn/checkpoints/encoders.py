@@ -1,4 +1,4 @@
-"""Encoders from and to directories of Hugging Face: BERT, MPNet, RoBERTa, DeBERTa, ModernBERT."""
+"""Encoders in Hugging Face directories: BERT, MPNet, RoBERTa, DeBERTa, ModernBERT."""
 
 import json
 import math
@@ -54,9 +54,9 @@ _RELATIVE = ("encoder.rel_embeddings.weight", "encoder.LayerNorm.weight", "encod
 
 
 class Bert(nnx.Module):
-    """BERT: an encoder, and a pooler unless it has none.
+    """BERT: an encoder with an optional pooler.
 
-    A classifier or a masked language model takes the encoder as any other:
+    Heads take the encoder like any other:
     `Classifier(bert.encoder, pooler=bert.pooler, num_classes=2, rngs=rngs)`.
 
     >>> from flax import nnx
@@ -86,23 +86,22 @@ class Bert(nnx.Module):
     def load(
         cls, directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
     ) -> "Bert":
-        """The model of a Hugging Face directory (config.json, model.safetensors or its shards).
+        """Load a Hugging Face directory: config.json, and model.safetensors or its shards.
 
-        Parameters are float32, whatever the file has, or `param_dtype`. The model has a pooler if
-        the file has one; other heads are ignored (`load_masked_lm` and `load_classifier` read
+        Parameters are float32 or `param_dtype`, for any dtype of the file. The model has a pooler
+        if the file has one; other heads are ignored (`load_masked_lm` and `load_classifier` load
         them). Nothing is unpickled. An unknown tensor of the encoder is an error, since it would
         change the computation.
 
         Args:
-            directory: a folder, not a name on the hub.
-            encoding: in place of the model's positions (and of MPNet's bias), such as
-                `jaxpe.rope(head_dim=64)`. The parameters of the encoding are initialised by
-                `nnx.Rngs(0)`.
-            **overrides: fields of `TransformerConfig` that the weights do not depend on: dtype,
+            directory: Hugging Face directory, not a name on the hub.
+            encoding: encoding that replaces the model's positions, and MPNet's bias, such as
+                `jaxpe.rope(head_dim=64)`; initialised by `nnx.Rngs(0)`.
+            **overrides: fields of `TransformerConfig` that do not affect the weights: dtype,
                 param_dtype, dropout, attention_dropout, attention, scan and remat.
 
         Raises:
-            InputError: for a directory that cannot be read, another architecture, an unsupported
+            InputError: a directory that cannot be read, another architecture, an unsupported
                 computation, or another override. The message names every tensor that does not fit.
 
         >>> jaxpe.nn.Bert.load("nowhere")
@@ -125,12 +124,12 @@ class Bert(nnx.Module):
     def save(
         self, directory: str | os.PathLike, *, source: str | os.PathLike | None = None
     ) -> None:
-        """Write a Hugging Face directory; see `save_huggingface`."""
+        """Write a Hugging Face directory, as `save_huggingface` does."""
         save_huggingface(self, directory, source=source)
 
 
 class MPNet(Bert):
-    """MPNet: an `MPNetEncoder`, and a pooler unless it has none.
+    """MPNet: an `MPNetEncoder` with an optional pooler.
 
     >>> jaxpe.nn.MPNet.load("nowhere")
     Traceback (most recent call last):
@@ -143,13 +142,13 @@ class MPNet(Bert):
 def load_masked_lm(
     directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
 ) -> MaskedLM:
-    """A masked language model with its head: BERT, MPNet, RoBERTa, DeBERTa v2 or v3, ModernBERT.
+    """Load a masked language model: BERT, MPNet, RoBERTa, DeBERTa v2 or v3, ModernBERT.
 
-    Arguments are those of `Bert.load`; `encoding` is for BERT and MPNet.
+    Arguments are as in `Bert.load`; `encoding` is for BERT and MPNet alone.
 
     Raises:
-        InputError: as `Bert.load`, and where the head is missing or its decoder is not tied to the
-            token embeddings.
+        InputError: errors of `Bert.load`; a missing head, or a head that is not tied to the token
+            embeddings.
 
     >>> jaxpe.nn.load_masked_lm("nowhere")
     Traceback (most recent call last):
@@ -158,7 +157,7 @@ def load_masked_lm(
 
     def make(encoder: Encoder, tensors: Tensors) -> MaskedLM:
         if isinstance(encoder, MPNetEncoder) and encoder.config.activation != "gelu":
-            raise InputError(f"{directory}: the head of MPNet has GELU whatever hidden_act is")
+            raise InputError(f"{directory}: the head of MPNet has GELU: set hidden_act to gelu")
         return MaskedLM(encoder, rngs=nnx.Rngs(0))
 
     return _load(directory, make, encoding, overrides)
@@ -167,13 +166,13 @@ def load_masked_lm(
 def load_classifier(
     directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
 ) -> Classifier:
-    """A classifier of sequences, BERT or MPNet, with the head of the file.
+    """Load a sequence classifier, BERT or MPNet, with its head.
 
-    Arguments are those of `Bert.load`. For a new head on a pretrained model build `Classifier` on
+    Arguments are as in `Bert.load`. For a new head on a pretrained model, build `Classifier` on
     `Bert.load(directory).encoder`.
 
     Raises:
-        InputError: as `Bert.load`, and where the head is missing.
+        InputError: errors of `Bert.load`; a missing head.
 
     >>> jaxpe.nn.load_classifier("nowhere")
     Traceback (most recent call last):
@@ -181,7 +180,7 @@ def load_classifier(
     """
 
     def make(encoder: Any, tensors: Tensors) -> Classifier:
-        # Where the bias of the classes is missing, `load_parameters` says so.
+        # A missing bias of the classes is reported by `load_parameters`.
         bias = f"{encoder.architecture.modules['classifier.output']}.bias"
         classes = math.prod(tensors.shape(bias)) if bias in tensors.files else 1
         return Classifier(encoder, num_classes=max(classes, 1), pooler=True, rngs=nnx.Rngs(0))
@@ -190,7 +189,7 @@ def load_classifier(
 
 
 def load_encoder(directory: str | os.PathLike, **overrides: Any) -> Encoder:
-    """An encoder without its head: RoBERTa, DeBERTa v2 or v3, ModernBERT."""
+    """Load an encoder without its head: RoBERTa, DeBERTa v2 or v3, ModernBERT."""
     return _load(directory, lambda encoder, tensors: encoder, None, overrides, head="")
 
 
@@ -200,19 +199,19 @@ def save_huggingface(
     *,
     source: str | os.PathLike | None = None,
 ) -> None:
-    """Write config.json and model.safetensors, as transformers reads them (float32).
+    """Write config.json and model.safetensors in Hugging Face's format, as float32.
 
-    Fields of the config.json that the model was loaded with stay as they were, unless they
-    describe what is written.
+    Fields of the config.json that the model was loaded with are kept, unless the model determines
+    them.
 
     Args:
-        model: a model on a `BertEncoder` or an `MPNetEncoder`, or one that was loaded from a
-            directory of Hugging Face with its own encoding.
-        directory: created if it does not exist.
-        source: a directory whose tokenizer files are copied.
+        model: model on a `BertEncoder` or an `MPNetEncoder`, or loaded from a Hugging Face
+            directory with its own encoding.
+        directory: folder to write to; it is created if it does not exist.
+        source: directory whose tokenizer files are copied.
 
     Raises:
-        ValueError: for a model that Hugging Face has no class for, as with another encoding.
+        ValueError: a model that Hugging Face has no class for, such as one with another encoding.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
@@ -239,21 +238,21 @@ def _load(
     kinds: tuple[str, ...] = ("bert", "encoder"),
     head: str = "head",
 ) -> Any:
-    """The model that `make` builds on the encoder of a directory, with its parameters."""
+    """Model that `make` builds on the encoder of a directory, with the directory's parameters."""
     architecture, fields, stored = read_fields(directory, *kinds)
     path, prefix = Path(directory, "config.json"), architecture.prefix
     rates = {"dropout": 0.0, "attention_dropout": 0.0} if architecture.kind == "encoder" else {}
     config = model_config(architecture, path, fields, overrides, tie_embeddings=True, **rates)
-    encoder = _encoder_of_file(architecture, path, fields, config, stored, encoding)
+    encoder = _encoder_constructor(architecture, path, fields, config, stored, encoding)
     names = architecture.tensor_names(
         "encoder" if head else "", heads=config.num_heads, first_norm=config.first_norm, head=head
     )
     with open_tensors(directory, prefix) as tensors:
         check_sizes(architecture, path, fields, tensors)
         if encoding is not None:
-            tensors = _without_positions(tensors, names)
+            tensors = _non_positional_tensors(tensors, names)
         model = load_parameters(
-            lambda: make(encoder(), tensors), names, tensors, ignored=_ignored(architecture)
+            lambda: make(encoder(), tensors), names, tensors, ignored=_unused_tensor(architecture)
         )
         if isinstance(model, MaskedLM):
             check_masked_lm_head(
@@ -276,7 +275,7 @@ def _load(
     return model
 
 
-def _encoder_of_file(
+def _encoder_constructor(
     architecture: Architecture,
     path: Path,
     fields: Fields,
@@ -284,7 +283,7 @@ def _encoder_of_file(
     stored: Fields,
     encoding: Encoding | None,
 ) -> Callable[[], Encoder]:
-    """A function that makes the encoder of a config.json, whose parameters the file has."""
+    """Constructor of the encoder of a config.json."""
     if architecture.kind == "encoder":
         if encoding is not None:
             raise InputError(f"{path.parent}: `encoding` is for BERT and MPNet; leave it out")
@@ -296,16 +295,16 @@ def _encoder_of_file(
     length = fields["max_position_embeddings"] - encoder_class.offset
     if length < 1:
         raise InputError(
-            f"{path.parent}: max_position_embeddings is {fields['max_position_embeddings']}, of "
-            f"which no token has the first {encoder_class.offset}: pass more"
+            f"{path.parent}: max_position_embeddings is {fields['max_position_embeddings']}, but "
+            f"tokens do not use the first {encoder_class.offset} rows: pass more"
         )
-    # Another encoding is initialised after the parameters of the file are read.
+    # Another encoding is initialised after the file's parameters are read.
     options = {"encoding": None if encoding is None else identity(), "fields": stored}
     return lambda: encoder_class(config, length=length, **options, rngs=nnx.Rngs(0))
 
 
-def _ignored(architecture: Architecture) -> Callable[[str], bool]:
-    """Whether a tensor is of a head or a buffer, which an encoder does not use."""
+def _unused_tensor(architecture: Architecture) -> Callable[[str], bool]:
+    """Predicate of tensor names: tensors of heads and buffers, which an encoder does not use."""
     trunk = (path for path in architecture.modules if not path.startswith(_HEADS))
     roots = {_root(architecture.modules[path]) for path in trunk}
 
@@ -324,7 +323,7 @@ def _root(module: Any) -> str:
     return name.partition(".")[0] + "."
 
 
-def _without_positions(tensors: Tensors, names: tuple[TensorName, ...]) -> Tensors:
+def _non_positional_tensors(tensors: Tensors, names: tuple[TensorName, ...]) -> Tensors:
     """Tensors of the file except the model's own positions."""
     positions = {n.checkpoint_name for n in names if ".encoding_params." in n.param_path}
     return tensors._replace(files={k: v for k, v in tensors.files.items() if k not in positions})
@@ -345,8 +344,8 @@ def _encoder_tensors(model: Any) -> tuple[Fields, dict[str, np.ndarray]]:
     architecture = ARCHITECTURES[fields["model_type"]]
     if architecture.positions == "deberta":
         raise ValueError(
-            "the tables of DeBERTa are read as projections of its relative embeddings, which are "
-            "not kept: write a checkpoint"
+            "DeBERTa's relative embeddings cannot be exported, since only their projections are "
+            "kept: save a checkpoint instead"
         )
     config = encoder.config
     names = architecture.tensor_names(
@@ -366,8 +365,8 @@ def _bert_tensors(
     architecture = encoder.architecture
     if not encoder.has_table:
         raise ValueError(
-            f"Hugging Face has no class for {architecture.title} with another encoding: write a "
-            "checkpoint, or leave encoding out when making it"
+            f"Hugging Face has no class for {architecture.title} with another encoding: save a "
+            "checkpoint instead, or build the model without `encoding`"
         )
     group, ending = next(v for k, v in _CLASSES.items() if isinstance(model, k))
     if isinstance(model, Classifier) and (model.pooler is None or model.pooling != "first"):
@@ -386,7 +385,7 @@ def _bert_tensors(
     return fields, stored_tensors(model, names, prefix=prefix, head_names=head_names)
 
 
-# Group of modules beside the encoder, and ending of the name of the class in transformers.
+# Group of modules outside the encoder, and suffix of the class name in transformers.
 _CLASSES = {
     Bert: ("pooler", "Model"),
     MaskedLM: ("head", "ForMaskedLM"),
@@ -395,7 +394,7 @@ _CLASSES = {
 
 
 def _labels(fields: Fields, classes: int) -> Fields:
-    """Names of classes, unless there are as many already."""
+    """Default names of classes; empty if the fields name all classes."""
     labels = fields.get("id2label")
     if isinstance(labels, Mapping) and len(labels) == classes:
         return {}
@@ -407,7 +406,7 @@ def _labels(fields: Fields, classes: int) -> Fields:
 
 
 def _set_relative_tables(encoder: Encoder, fields: Fields, tensors: Tensors) -> None:
-    """Set DeBERTa's tables of keys and queries: each layer projects the relative embeddings."""
+    """Set the tables of keys and queries in each layer: projected relative embeddings (DeBERTa)."""
     if absent := [name for name in _RELATIVE if name not in tensors.files]:
         raise InputError(f"{tensors.directory}: missing are {listed(absent)}")
     table, scale, bias = (tensors.read(name, np.float64) for name in _RELATIVE)
@@ -425,8 +424,8 @@ def _set_relative_tables(encoder: Encoder, fields: Fields, tensors: Tensors) -> 
 
     def projected(layer: Any, like: Any) -> Any:
         kernel, offset = (np.asarray(x.get_value(), np.float64) for x in (layer.kernel, layer.bias))
-        rows_of_layers = np.einsum("rc,lcd->lrd", table, kernel) + offset[:, None]
-        return jnp.asarray(rows_of_layers.reshape(like.shape), like.dtype)
+        rows = np.einsum("rc,lcd->lrd", table, kernel) + offset[:, None]
+        return jnp.asarray(rows.reshape(like.shape), like.dtype)
 
     attention.encoding_params = nnx.Param(
         {

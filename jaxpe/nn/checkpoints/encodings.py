@@ -1,4 +1,4 @@
-"""Encoding of a released model, from the fields of its config.json and the row of its architecture.
+"""Positional encoding of a released model, from its config.json and its architecture.
 
 Formulas are from the classes of transformers 5.
 """
@@ -37,7 +37,7 @@ _GLOBAL, _LOCAL, _CHUNKED = "full_attention", "sliding_attention", "chunked_atte
 def model_encoding(
     architecture: Architecture, path: Path, fields: Fields, config: TransformerConfig
 ) -> Encoding | LayerPattern:
-    """The encoding of a released model, from checked fields; `InputError` for what it refuses."""
+    """Encoding of a released model from checked fields; raises `InputError` for invalid numbers."""
     try:
         with np.errstate(all="ignore"):  # numbers that are not finite are refused below
             encoding = ENCODINGS[architecture.positions](architecture, fields, config)
@@ -50,14 +50,14 @@ def model_encoding(
 
 
 def rope_kinds(fields: Fields) -> tuple[str | None, ...]:
-    """Kinds of layers with an entry of RoPE each; None for one entry, nothing without RoPE."""
+    """Kinds of layers with a RoPE entry each: (None,) for a single entry, () without RoPE."""
     if "rope_theta" not in fields:
         return ()
     return (_GLOBAL, _LOCAL) if "rope_local_base_freq" in fields else (None,)
 
 
 def _rope_entry(fields: Fields, kind: str | None) -> Fields:
-    """The entry of RoPE of a kind of layers, with its base and rotated share."""
+    """RoPE entry of a kind of layer, with its base and rotated share."""
     entry = fields.get("rope_parameters") or {}
     if kind is not None and (kind in entry or _LOCAL in entry or _GLOBAL in entry):
         entry = entry.get(kind) or {}
@@ -67,32 +67,32 @@ def _rope_entry(fields: Fields, kind: str | None) -> Fields:
     share = fields.get("partial_rotary_factor")
     defaults = {"rope_theta": base} | ({} if share is None else {"partial_rotary_factor": share})
     entry = defaults | {name: value for name, value in entry.items() if value is not None}
-    return entry if share is not None else _whole_head_entry(entry)
+    return entry if share is not None else _full_head_entry(entry)
 
 
-def _whole_head_entry(entry: Fields) -> Fields:
-    """An entry of an architecture that rotates whole heads and ignores `partial_rotary_factor`."""
+def _full_head_entry(entry: Fields) -> Fields:
+    """RoPE entry of an architecture that rotates full heads and ignores the rotated share."""
     kind, share = entry.get("rope_type", entry.get("type", "default")), "partial_rotary_factor"
     if kind == "proportional" or entry.get(share, 1.0) == 1.0:
         return entry
     if kind != "default":
-        raise ValueError(f"{share} is {entry[share]!r}; families that turn whole heads take only 1")
+        raise ValueError(f"{share} is {entry[share]!r}, but this architecture rotates full heads")
     return {name: value for name, value in entry.items() if name != share}
 
 
 def _check_phases(entry: Fields, fields: Fields, head_dim: int) -> None:
-    """Raise where phases or attention factors of an entry are not finite in float32."""
+    """Raise for phases or attention factors that are not finite in float32."""
     positions = fields["max_position_embeddings"]
     arguments = rope_arguments(entry, max_position_embeddings=positions)
     frequencies = rope_frequencies(head_dim=head_dim, length=positions, **arguments)
     # Logits carry the square of the factor.
     numbers = [*np.asarray(frequencies.inverse) * positions, frequencies.attention_factor**2]
     if not np.isfinite(np.asarray(numbers, np.float32)).all():
-        raise ValueError("angles or logits of it are not finite numbers")
+        raise ValueError("its phases or logits are not finite")
 
 
-# Layers with a window, where a config.json has no layer_types: from the fields, the number of a
-# layer, and whether it rotates.
+# Rules for layers with a window, if a config.json has no layer_types: from the fields, the number
+# of a layer, and whether it rotates.
 LOCAL_LAYERS: Mapping[str, Callable[[Fields, int, bool], bool]] = {
     "all": lambda fields, layer, rotates: True,
     "even": lambda fields, layer, rotates: layer % 2 == 0,
@@ -113,14 +113,14 @@ def _rotary(
 ) -> Encoding | LayerPattern:
     """RoPE by layer: some layers may not rotate, and local layers have a window or chunks."""
     window, layers = architecture.window, range(config.num_layers)
-    rotates = _rotating_layers(fields, config)
+    rotates = _rotation_flags(fields, config)
     layer_types = fields["layer_types"] if "layer_types" in architecture.defaults else None
     if not layer_types:
         rule = LOCAL_LAYERS[window["layers"]] if window else lambda *layer: False
         local = _CHUNKED if window.get("chunked") else _LOCAL
         layer_types = [local if rule(fields, i, rotates[i]) else _GLOBAL for i in layers]
     bases = {kind: _rotation(architecture, fields, config, kind) for kind in rope_kinds(fields)}
-    unrotated = _unrotated(fields)
+    unrotated = _temperature_encoding(fields)
     mask = _window(architecture, fields)
 
     def layer_encoding(rotated: bool, layer_type: str) -> Encoding:
@@ -137,8 +137,8 @@ def _rotary(
     return LayerPattern(tuple(encodings[key] for key in keys))
 
 
-def _rotating_layers(fields: Fields, config: TransformerConfig) -> list[bool]:
-    """Whether each layer rotates: 1 in `no_rope_layers`, in spite of the field's name."""
+def _rotation_flags(fields: Fields, config: TransformerConfig) -> list[bool]:
+    """Whether each layer rotates: 1 in `no_rope_layers` means rotation, despite the name."""
     layers = range(config.num_layers)
     if "no_rope_layer_interval" not in fields:
         return [True for _ in layers]
@@ -157,7 +157,7 @@ def _rotation(
     )
     if not fields.get("use_qk_norm"):
         return encoding
-    # Llama 4 normalises after the rotation, which takes out the attention factor.
+    # Llama 4 normalises after the rotation, which cancels the attention factor.
     return chain(encoding, _unit_rms(fields["rms_norm_eps"]))
 
 
@@ -172,7 +172,7 @@ def _unit_rms(epsilon: float) -> Encoding:
     return Encoding(query=normalised, key=normalised)
 
 
-def _unrotated(fields: Fields) -> Encoding:
+def _temperature_encoding(fields: Fields) -> Encoding:
     """Encoding of layers without RoPE: none, or Llama 4's temperature by position."""
     if not fields.get("attn_temperature_tuning"):
         return identity()
@@ -180,14 +180,14 @@ def _unrotated(fields: Fields) -> Encoding:
 
 
 def _window(architecture: Architecture, fields: Fields) -> Encoding | None:
-    """Mask of local layers; None where the model has none or switches it off."""
+    """Mask of local layers; None if the model has none, or switches it off."""
     window = architecture.window
     size = fields[window["field"]] if window else None
     if size is None or ("flag" in window and not fields[window["flag"]]):
         return None
     if window.get("chunked"):
         return attention_chunks(size=size)
-    # Half of it on each side, and the token itself.
+    # Half of the window on each side, and the token itself.
     return sliding_window(size=size // 2 + 1 if window.get("half") else size)
 
 
@@ -214,7 +214,7 @@ def _roberta_table(
 
 
 def offset_positions(encoding: Encoding, offset: int) -> Encoding:
-    """An encoding of embeddings at positions that start at `offset`."""
+    """Encoding of embeddings whose positions start at `offset`."""
 
     def embed(params, x, positions):
         return encoding.embed(params, x, positions + offset)
@@ -225,9 +225,7 @@ def offset_positions(encoding: Encoding, offset: int) -> Encoding:
     return Encoding(init=encoding.init, embed=embed, vectors=vectors)
 
 
-def _disentangled(
-    architecture: Architecture, fields: Fields, config: TransformerConfig
-) -> Encoding:
+def _deberta(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
     distance = fields["max_relative_positions"]
     return deberta(
         num_heads=config.num_heads,
@@ -244,5 +242,5 @@ ENCODINGS: Mapping[str, Callable[..., Any]] = {
     "opt": _opt_table,
     "roberta": _roberta_table,
     "alibi": lambda architecture, fields, config: alibi(num_heads=config.num_heads),
-    "deberta": _disentangled,
+    "deberta": _deberta,
 }

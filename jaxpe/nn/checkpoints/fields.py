@@ -1,6 +1,6 @@
-"""Fields of a config.json: read, checked, and made into a `TransformerConfig`.
+"""Fields of a config.json: reading, checks, and conversion to a `TransformerConfig`.
 
-No size that a configuration states is believed before its tensors have it.
+Sizes in a configuration are not trusted before they are compared with the tensors.
 """
 
 import os
@@ -19,8 +19,8 @@ from jaxpe.nn.checkpoints.tensors import WEIGHTS, Tensors, listed
 from jaxpe.nn.config import Activation, TransformerConfig
 from jaxpe.rope.scaling import PARAMETER_KINDS
 
-# Fields that change the computation of some architecture. An architecture without a default for
-# one ignores it, so other values are refused.
+# Fields that change the computation of some architecture, with their harmless values. For an
+# architecture without a default for such a field, other values are refused.
 _UNUSUAL: Mapping[str, tuple] = {
     "alibi": (False,),
     "attention_bias": (False,),
@@ -66,7 +66,7 @@ ACTIVATIONS: Mapping[str, Mapping[str, Activation]] = {
     "gated": _GATED,
     # In the first configurations of Gemma, "gelu" means its approximation.
     "gemma": {**_GATED, "gelu": "geglu_tanh"},
-    # transformers takes "gated-gelu" of T5 for "gelu_new".
+    # For T5, transformers reads "gated-gelu" as "gelu_new".
     "t5": {
         **_PLAIN,
         "gated-gelu": "geglu_tanh",
@@ -117,7 +117,7 @@ _FLOAT32 = np.finfo(np.float32)
 _LARGEST = 2**31 - 1  # ids and positions are int32
 _SIZE, _RATE = Range(int, 1, _LARGEST), Range(float, 0.0, 0.999)
 _POSITIVE = Range(float, float(_FLOAT32.tiny), float(_FLOAT32.max))  # also in float32
-_LENGTHS = (  # of rows and periods, which no tensor may have an axis for
+_LENGTHS = (  # lengths and periods, which need not be the size of any tensor's axis
     *("max_position_embeddings", "sliding_window", "attention_chunk_size", "floor_scale"),
     *("max_window_layers", "sliding_window_pattern", "no_rope_layer_interval"),
     *("local_attention", "global_attn_every_n_layers", "relative_attention_max_distance"),
@@ -133,15 +133,15 @@ _RANGES = {
     **dict.fromkeys(("dropout", "attention_dropout"), _RATE),
     **dict.fromkeys(("layer_norm_eps", "rms_norm_eps", "query_pre_attn_scalar"), _POSITIVE),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), _POSITIVE),
-    # Below a base of 1, the first pair would not turn fastest.
+    # Below a base of 1, the first pair would not rotate fastest.
     **dict.fromkeys(("rope_theta", "rope_local_base_freq"), _POSITIVE._replace(low=1.0)),
     **dict.fromkeys(("initializer_range", "attn_scale"), _POSITIVE._replace(low=0.0)),
     "position_buckets": Range(int, 4, _LARGEST),
     "partial_rotary_factor": Range(float, 2**-20, 1.0),
 }
-# Null switches these off; null in any other field is its default.
+# Null switches these off; in any other field, null means the default.
 _NULLABLE = ("sliding_window", "attn_logit_softcapping", "final_logit_softcapping", "rotary_dim")
-# Fields that are read and have no default.
+# Fields without a default that are read.
 _WITHOUT_DEFAULT = (
     *("model_type", "rope_parameters", "rope_scaling", "scale_decoder_outputs"),
     "tie_word_embeddings",
@@ -150,20 +150,21 @@ _LARGEST_CONFIG = 2**24  # bytes
 
 
 def read_config(path: Path) -> Fields:
-    """The fields of a config.json; raises `InputError` where they cannot be read."""
+    """Fields of a config.json; raises `InputError` if they cannot be read."""
     return read_json(path, remedy="fetch it again", largest=_LARGEST_CONFIG)
 
 
 def read_fields(directory: str | os.PathLike, *kinds: str) -> tuple[Architecture, Fields, Fields]:
     """Architecture of a directory, its checked fields, and the fields of its config.json.
 
+    Unknown fields are ignored.
+
     Args:
         directory: Hugging Face directory.
-        *kinds: kinds of architectures that are read.
+        *kinds: supported kinds of architectures.
 
     Raises:
-        InputError: for a file that cannot be read, another architecture, or a computation that is
-            not supported. Unknown fields are ignored.
+        InputError: a file that cannot be read, another architecture, or an unsupported computation.
     """
     directory = Path(directory)
     path = directory / "config.json"
@@ -183,14 +184,13 @@ def architecture_of_fields(
     model_type = stored.get("model_type")
     if not isinstance(model_type, str) or model_type not in rows:
         raise InputError(
-            f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(rows)} are what can "
-            "be read"
+            f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(rows)} are supported"
         )
     return rows[model_type]
 
 
-def architecture_of_directory(directory: str | os.PathLike) -> Architecture | None:
-    """The architecture of a directory; None without a config.json or of an unknown one."""
+def find_architecture(directory: str | os.PathLike) -> Architecture | None:
+    """Architecture of a directory; None without a config.json, or if it is unknown."""
     config = Path(directory) / "config.json"
     model_type = read_config(config).get("model_type") if os.path.isfile(config) else None
     return ARCHITECTURES.get(model_type) if isinstance(model_type, str) else None
@@ -204,24 +204,25 @@ class _Config(NamedTuple):
     fields: Fields
     stored_names: Mapping[str, str]
 
-    def place(self, name: str) -> str:
+    def field_name(self, name: str) -> str:
         return f"{self.path}: {self.stored_names.get(name, name)}"
 
     def check_values(self, allowed: Mapping[str, Any]) -> None:
-        """Raise where a field asks for an unsupported computation; null asks for nothing."""
+        """Raise for a field that requires an unsupported computation; null requires nothing."""
         for name, values in allowed.items():
             value = self.fields.get(name)
             if value is None or any(_equal(value, allowed_value) for allowed_value in values):
                 continue
             only = f"; only {', '.join(map(repr, values))} is supported" if values else ""
             raise InputError(
-                f"{self.place(name)} is {reprlib.repr(value)}, which changes the computation{only}"
+                f"{self.field_name(name)} is {reprlib.repr(value)}, which changes the "
+                f"computation{only}"
             )
 
     def checked_numbers(self) -> Fields:
-        """Numbers of their type and range; null stays where it is the default or switches off."""
+        """Numbers, checked for type and range; null stays if it is the default or switches off."""
         return {
-            name: _checked_number(self.place(name), self.fields[name], _RANGES[name])
+            name: _number_in_range(self.field_name(name), self.fields[name], _RANGES[name])
             for name, default in self.architecture.defaults.items()
             if name in _RANGES
             and (self.fields[name] is not None or default is not None)
@@ -230,19 +231,19 @@ class _Config(NamedTuple):
 
 
 def _equal(one: Any, other: Any) -> bool:
-    return isinstance(one, bool) is isinstance(other, bool) and one == other  # True is no 1
+    return isinstance(one, bool) is isinstance(other, bool) and one == other  # True is not 1
 
 
-def _checked_number(place: str, value: Any, allowed: Range) -> Any:
-    number = from_json(allowed.kind, value, where=place)
+def _number_in_range(field_name: str, value: Any, allowed: Range) -> Any:
+    number = from_json(allowed.kind, value, where=field_name)
     if not allowed.low <= number <= allowed.high:
         low, high = (str(x) if allowed.kind is int else f"{x:g}" for x in allowed[1:])
-        raise InputError(f"{place} is {value!r}; pass {low} to {high}")
+        raise InputError(f"{field_name} is {value!r}; pass {low} to {high}")
     return number
 
 
 def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fields:
-    """Fields under their common names with defaults filled in, checked."""
+    """Checked fields under their common names, with defaults."""
     used = {k: v for k, v in architecture.names.items() if stored.get(k) is not None}
     fields = stored | {common: stored[name] for name, common in used.items()}
     fields = {k: v for k, v in fields.items() if v is not None or k in _NULLABLE}
@@ -250,7 +251,7 @@ def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fi
     names = {common: name for name, common in {**architecture.names, **used}.items()}
     config = _Config(path, architecture, fields, names)
     defaults = architecture.defaults
-    from_json(str, fields["hidden_act"], where=config.place("hidden_act"))
+    from_json(str, fields["hidden_act"], where=config.field_name("hidden_act"))
     config.check_values(
         {k: v for k, v in _UNUSUAL.items() if k not in (*defaults, *architecture.ignored)}
         | {k: (False, True) for k, v in defaults.items() if isinstance(v, bool)}
@@ -259,8 +260,8 @@ def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fi
     )
     if "num_local_experts" in defaults and stored.get("moe_layers") != []:
         raise InputError(
-            f"{path}: moe_layers is {reprlib.repr(stored.get('moe_layers'))}, layers of experts, "
-            "which are not supported; only [] is"
+            f"{path}: moe_layers is {reprlib.repr(stored.get('moe_layers'))}, but layers of "
+            "experts are not supported; only [] is"
         )
     fields |= config.checked_numbers()
     config.check_values({k: (fields[other],) for k, other in architecture.equal.items()})
@@ -271,7 +272,7 @@ def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fi
 
 
 def _check_layers(config: _Config) -> None:
-    """Raise where lists of layers are not one entry for each layer."""
+    """Raise for a list by layer without exactly one allowed entry for each layer."""
     local = "chunked" if config.architecture.window.get("chunked") else "sliding"
     entries = {"layer_types": ("full_attention", f"{local}_attention"), "no_rope_layers": (0, 1)}
     layers = config.fields["num_hidden_layers"]
@@ -282,35 +283,37 @@ def _check_layers(config: _Config) -> None:
         fits = isinstance(values, list) and len(values) == layers
         if not fits or any(value not in allowed for value in values):
             raise InputError(
-                f"{config.place(name)} is {reprlib.repr(values)}; pass a list of {layers}, one a "
-                f"layer, of {' and '.join(map(repr, allowed))}"
+                f"{config.field_name(name)} is {reprlib.repr(values)}; pass a list of {layers}, "
+                f"one per layer, of {' and '.join(map(repr, allowed))}"
             )
 
 
 def _check_rope(path: Path, fields: Fields) -> None:
-    """Raise where an entry of RoPE has unknown keys, or values of another type."""
-    for place, entry in _rope_entries(path, fields):
+    """Raise for a RoPE entry with unknown keys, or with values of another type."""
+    for field_name, entry in _rope_entries(path, fields):
         if entry.get("mrope_section") is not None:
-            raise InputError(f"{place} has mrope_section, and positions of a text are single")
+            raise InputError(
+                f"{field_name} has mrope_section, but positions of text have a single coordinate"
+            )
         entry = {key: value for key, value in entry.items() if value is not None}
         if unknown := sorted(entry.keys() - PARAMETER_KINDS.keys() - {"mrope_interleaved"}):
-            raise InputError(f"{place} has {listed(unknown)}, which is not known")
+            raise InputError(f"{field_name} has the unknown keys {listed(unknown)}")
         for key in entry.keys() & PARAMETER_KINDS.keys():
-            from_json(PARAMETER_KINDS[key], entry[key], where=f"{place}.{key}")
+            from_json(PARAMETER_KINDS[key], entry[key], where=f"{field_name}.{key}")
         if "rope_theta" in entry:
-            place = f"{place}: rope_theta"
-            _checked_number(place, entry["rope_theta"], _RANGES["rope_theta"])
+            field_name = f"{field_name}: rope_theta"
+            _number_in_range(field_name, entry["rope_theta"], _RANGES["rope_theta"])
 
 
 def _rope_entries(path: Path, fields: Fields) -> Iterator[tuple[str, Fields]]:
-    """Names and values of the entries of RoPE: one, or one for each kind of layers."""
+    """Names and values of the RoPE entries: one, or one for each kind of layer."""
     kinds = rope_kinds(fields)
     for name in ("rope_parameters", "rope_scaling") if kinds else ():
         entry = from_json(dict[str, Any], fields.get(name, {}), where=f"{path}: {name}")
         nested = [kind for kind in kinds if kind in entry]
         for kind in nested:
-            place = f"{path}: {name}.{kind}"
-            yield place, from_json(dict[str, Any], entry[kind] or {}, where=place)
+            field_name = f"{path}: {name}.{kind}"
+            yield field_name, from_json(dict[str, Any], entry[kind] or {}, where=field_name)
         if not nested:
             yield f"{path}: {name}", entry
         if entry:
@@ -318,7 +321,7 @@ def _rope_entries(path: Path, fields: Fields) -> Iterator[tuple[str, Fields]]:
 
 
 def check_sizes(architecture: Architecture, path: Path, fields: Fields, tensors: Tensors) -> None:
-    """Raise for sizes larger than the tensors have, before anything is allocated."""
+    """Raise for sizes that exceed the tensors, before anything is allocated."""
     config = _Config(path, architecture, fields, {v: k for k, v in architecture.names.items()})
     axes = (size for name in tensors.files for size in tensors.shape(name))
     longest, count = max(axes, default=0), len(tensors.files)
@@ -328,19 +331,19 @@ def check_sizes(architecture: Architecture, path: Path, fields: Fields, tensors:
         size = fields.get(name)
         if size is not None and size > (count if name in _LAYERS else longest):
             raise InputError(
-                f"{config.place(name)} is {size}, which is more than {tensors.directory} has: "
-                f"{count} tensors, the longest axis {longest}"
+                f"{config.field_name(name)} is {size}, which exceeds the tensors of "
+                f"{tensors.directory}: {count} tensors, with a longest axis of {longest}"
             )
 
 
 def model_config(
     architecture: Architecture, path: Path, fields: Fields, overrides: Fields, **options: Any
 ) -> TransformerConfig:
-    """The `TransformerConfig` of checked fields; options and overrides replace fields of it."""
+    """`TransformerConfig` from checked fields; options and overrides replace its fields."""
     if others := sorted(overrides.keys() - set(_OVERRIDES)):
         raise InputError(
-            f"{', '.join(others)} cannot be overridden: the weights of {path.parent} go with what "
-            f"its configuration has. Pass some of {', '.join(_OVERRIDES)}"
+            f"{', '.join(others)} cannot be overridden, since the weights of {path.parent} depend "
+            f"on it: pass some of {', '.join(_OVERRIDES)}"
         )
     defaults = architecture.defaults
     values = {target: fields[name] for name, target in CONFIG_FIELDS.items() if name in defaults}
@@ -368,7 +371,7 @@ def model_config(
 
 
 def stored_fields(architecture: Architecture, config: TransformerConfig, stored: Fields) -> Fields:
-    """Fields of a config.json of a configuration, on top of those that it was read with."""
+    """Fields of a config.json for a configuration; other stored fields stay."""
     names = {common: name for name, common in architecture.names.items()}
     fields = {"hidden_act": "gelu"} | stored | {"model_type": architecture.model_type}
     for common, name in CONFIG_FIELDS.items():
@@ -382,5 +385,5 @@ def stored_fields(architecture: Architecture, config: TransformerConfig, stored:
 
 
 def float32_fields(fields: Fields) -> Fields:
-    """Fields that say that tensors are float32."""
+    """Fields with the dtype of the tensors set to float32."""
     return fields | {name: "float32" for name in ("dtype", "torch_dtype") if name in fields}

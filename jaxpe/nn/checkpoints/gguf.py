@@ -1,4 +1,4 @@
-"""Decoders in files of llama.cpp (.gguf): metadata as fields of a config.json, and tensors."""
+"""Decoders in llama.cpp's files (.gguf): metadata as fields of a config.json, and tensors."""
 
 import os
 import re
@@ -26,7 +26,7 @@ from jaxpe.nn.checkpoints.tensors import WEIGHTS, Tensors, listed
 from jaxpe.nn.config import TransformerConfig
 
 _BLOCK = "blk.{layer}."
-# Names of modules, the same for all architectures.
+# Names of modules, shared by all architectures.
 _MODULES: Modules = {
     "tokens": "token_embd",
     "encoding_params.table": "position_embd",
@@ -69,7 +69,7 @@ _KEYS = {
     "final_logit_softcapping": "final_logit_softcapping",
     "use_parallel_residual": "use_parallel_residual",
 }
-# Nothing is computed from these, or only what `_check_metadata` allows.
+# Entries that change nothing, or nothing beyond what `_check_metadata` allows.
 _HARMLESS = (
     *("vocab_size", "rope.scaling.factor", "rope.scaling.finetuned"),
     "rope.scaling.original_context_length",
@@ -78,19 +78,19 @@ _REQUIRED = (
     *("embedding_length", "block_count", "feed_forward_length", "attention.head_count"),
     *("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"),
 )
-# Divisors of the frequencies, at every length: what the converter makes of the scaling of Llama 3.
+# Divisors of the frequencies at every length: the converter's form of the Llama 3 scaling.
 _DIVISORS = "rope_freqs.weight"
-# Fields of a config.json without an entry, and tensors of files where they are True.
+# Fields of a config.json without an entry; they are True for files with these tensors.
 _BIASES = {"attention_bias": ("attn_q.bias", "attn_qkv.bias"), "mlp_bias": ("ffn_up.bias",)}
 ARCHITECTURES = {row.gguf["name"]: row for row in DECODERS.values() if row.gguf}
 Names = Callable[[TransformerConfig], tuple[TensorName, ...]]
 
 
 def gguf_file(path: Path) -> Path | None:
-    """The .gguf file of a path; None for a directory of Hugging Face."""
+    """Path of a .gguf file; None for a Hugging Face directory."""
     if not os.path.exists(path):
         raise InputError(
-            f"{path} is not there: pass a .gguf file, a folder with one, or a directory with "
+            f"{path} does not exist: pass a .gguf file, a folder with one, or a directory with "
             f"config.json and {WEIGHTS}"
         )
     if os.path.isfile(path):
@@ -105,7 +105,7 @@ def gguf_file(path: Path) -> Path | None:
 
 
 def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
-    """Architecture, fields and tensors of a .gguf file, and the names that its tensors have."""
+    """Architecture, fields and tensors of a .gguf file, and the names of its tensors."""
     metadata, stored = read_gguf(path)
     architecture = _architecture(path, metadata)
     gguf = architecture.gguf
@@ -129,7 +129,7 @@ def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
         name: (_Stored(path, tensor, heads.get(name.split(".", 2)[-1])), name)
         for name, tensor in stored.items()
     }
-    # Rows of a fused matrix are in the layout of the file.
+    # The rows of a fused matrix cannot be converted to another layout of rotary pairs.
     fused = not gguf.get("interleaved") and any(".attn_qkv." in name for name in stored)
     return architecture, fields, Tensors(path, files), partial(_names, architecture, fused)
 
@@ -139,7 +139,7 @@ def _architecture(path: Path, metadata: Mapping[str, Any]) -> Architecture:
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise InputError(
             f"{path}: general.architecture is {reprlib.repr(name)}; {', '.join(ARCHITECTURES)} are "
-            "what can be read"
+            "supported"
         )
     return ARCHITECTURES[name]
 
@@ -147,7 +147,7 @@ def _architecture(path: Path, metadata: Mapping[str, Any]) -> Architecture:
 def _names(
     architecture: Architecture, fused: bool, config: TransformerConfig
 ) -> tuple[TensorName, ...]:
-    """Names of the tensors; the scales of norms are stored as what they multiply by."""
+    """Names of the tensors; scales of norms are stored without an offset."""
     modules = {path: name for path, name in _MODULES.items() if path in architecture.modules}
     return tensor_names({**modules, **(_FUSED if fused else {})}, "decoder")
 
@@ -155,14 +155,14 @@ def _names(
 def metadata_fields(
     path: Path, architecture: Architecture, metadata: Mapping[str, Any], divisors: np.ndarray | None
 ) -> Fields:
-    """The fields of a config.json that the metadata describe."""
+    """Fields of a config.json that are equivalent to the metadata."""
     name, defaults = architecture.gguf["name"], architecture.defaults
     prefix = f"{name}."
     entries = {k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)}
     wanted = {key for key, field in _KEYS.items() if field in defaults}
     for key in sorted(wanted):
         if key not in entries and key in (*_REQUIRED, *architecture.gguf.get("required", ())):
-            raise InputError(f"{path}: {name}.{key} is not there")
+            raise InputError(f"{path} has no {name}.{key}")
         if not isinstance(entries.get(key, 0), int | float):
             value = reprlib.repr(entries[key])
             raise InputError(f"{path}: {name}.{key} is {value}, not one number for all layers")
@@ -179,18 +179,18 @@ def metadata_fields(
         rotated = width
     _check_metadata(path, architecture, entries, wanted, width, rotated)
     if entry := _scaling(path, entries, divisors):
-        # Not `rope_parameters`, which would be of local layers too.
+        # Not `rope_parameters`, which would also apply to local layers.
         fields["rope_scaling"] = entry
     if "query_pre_attn_scalar" in defaults:
-        # As llama.cpp: the largest models of Gemma, told by their layers, scale by dim / heads.
+        # As in llama.cpp: the largest Gemma models, recognised by their layers, use dim / heads.
         by_dim = entries["block_count"] == architecture.gguf["scaled_by_dim"]
         fields["query_pre_attn_scalar"] = even_width if by_dim else width
     return fields | {"model_type": architecture.model_type}
 
 
 def _scaling(path: Path, entries: Mapping[str, Any], divisors: np.ndarray | None) -> Fields:
-    """The entry of RoPE that the metadata, or a tensor of divisors of the frequencies, describe."""
-    # As llama.cpp: a factor without a type divides positions.
+    """RoPE entry that is equivalent to the metadata, or to a tensor of divisors."""
+    # As in llama.cpp: a factor without a type divides positions.
     factor = entries.get("rope.scaling.factor", 0)
     linear = entries.get("rope.scaling.type", "linear" if factor else "none") == "linear"
     if divisors is None:
@@ -226,14 +226,14 @@ def _check_metadata(
         entry = listed([f"{architecture.gguf['name']}.{key}"])
         message = f"{path}: {entry} is {reprlib.repr(entries.get(key, checked[key]))}"
         if key not in supported:
-            raise InputError(f"{message}, and its effect is not known")
+            raise InputError(f"{message}, whose effect is unknown")
         if checked[key] not in supported[key]:
             only = " or ".join(map(repr, supported[key]))
             raise InputError(f"{message}; only {only} is supported")
 
 
 class _Stored(NamedTuple):
-    """A tensor of a .gguf, with the interface of an open safetensors file."""
+    """Tensor of a .gguf, with the interface of an open safetensors file."""
 
     path: Path
     tensor: GgufTensor

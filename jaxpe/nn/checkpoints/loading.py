@@ -1,4 +1,4 @@
-"""Any released model, by the config.json or .gguf in its directory."""
+"""Loading of released models of any architecture."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -8,37 +8,37 @@ from typing import Any
 from jaxpe.nn.checkpoints.decoders import load_causal_lm
 from jaxpe.nn.checkpoints.encoder_decoders import load_seq2seq_lm
 from jaxpe.nn.checkpoints.encoders import Bert, MPNet, load_encoder
-from jaxpe.nn.checkpoints.fields import architecture_of_directory
+from jaxpe.nn.checkpoints.fields import find_architecture
 from jaxpe.nn.checkpoints.gguf import gguf_file
 from jaxpe.nn.heads import CausalLM, Seq2SeqLM
 from jaxpe.nn.transformer import Encoder
 
 
 def load_model(path: str | os.PathLike, **options: Any) -> CausalLM | Seq2SeqLM | Bert | Encoder:
-    """A released model of any architecture in the table.
+    """Load a released model of any supported architecture.
 
-    Decoders come with their head, as from `load_causal_lm`, and T5 as from `load_seq2seq_lm`.
-    Encoders come without: BERT and MPNet as from `Bert.load`, RoBERTa, DeBERTa v2 and v3 and
+    Decoders are loaded with their head by `load_causal_lm`, and T5 by `load_seq2seq_lm`. Encoders
+    are loaded without a head: BERT and MPNet by `Bert.load`, RoBERTa, DeBERTa v2 and v3 and
     ModernBERT as an `Encoder`. `load_masked_lm` loads encoders with a head.
 
     Args:
-        path: a .gguf file, a folder with one, or a Hugging Face directory.
+        path: .gguf file, folder with one, or Hugging Face directory.
         **options: dtype, param_dtype, attention, dropout, scan and remat, as in the function that
-            reads the model.
+            loads the model.
 
     Raises:
-        InputError: as `load_causal_lm`.
+        InputError: errors of `load_causal_lm`.
 
     >>> jaxpe.nn.load_model("nowhere")
     Traceback (most recent call last):
-    jaxpe.InputError: nowhere is not there: pass a .gguf file, a folder with one, or ...
+    jaxpe.InputError: nowhere does not exist: pass a .gguf file, a folder with one, or ...
     """
-    architecture = architecture_of_directory(path) if gguf_file(Path(path)) is None else None
+    architecture = find_architecture(path) if gguf_file(Path(path)) is None else None
     return _LOADERS["decoder" if architecture is None else architecture.kind](path, **options)
 
 
 def _load_bert(path: str | os.PathLike, **options: Any) -> Bert:
-    architecture = architecture_of_directory(path)
+    architecture = find_architecture(path)
     is_mpnet = architecture is not None and architecture.model_type == MPNet.model_type
     return (MPNet if is_mpnet else Bert).load(path, **options)
 

@@ -1,6 +1,6 @@
-"""Tensors of released models: safetensors files, read into models and written from them.
+"""Tensors of released models, in safetensors files.
 
-A file is data: nothing of it is unpickled, imported or run.
+Files are data only: nothing is unpickled, imported or run.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ TOKENIZER_FILES = (
 )
 _LARGEST_INDEX = 2**26  # bytes
 _FLOATS = ("F64", "F32", "F16", "BF16")  # readable dtypes, as safetensors calls them
-_MOST_NAMED = 40  # tensors in a message
+_MOST_NAMED = 40  # tensors that a message names at most
 
 
 @contextlib.contextmanager
 def open_tensors(directory: str | os.PathLike, prefix: str) -> Iterator["Tensors"]:
-    """Open the tensors of a directory, named without the prefix; each is read when asked for."""
+    """Open the tensors of a directory, without the prefix of names; each is read when needed."""
     safetensors = require("safetensors", extra="train")
     with contextlib.ExitStack() as files:
         tensors: dict[str, tuple[Any, str]] = {}
@@ -50,30 +50,30 @@ def open_tensors(directory: str | os.PathLike, prefix: str) -> Iterator["Tensors
             try:
                 file = files.enter_context(safetensors.safe_open(path, framework="numpy"))
             except (safetensors.SafetensorError, OSError) as error:
-                raise InputError(_damaged(path, error)) from error
+                raise InputError(_damage_message(path, error)) from error
             for stored in file.keys():  # noqa: SIM118 (it is no dict)
                 name = _modern(stored).removeprefix(prefix)
                 if name in tensors:
                     twice = listed([tensors[name][1], stored])
-                    raise InputError(f"{directory} has tensors for the same thing: {twice}")
+                    raise InputError(f"{directory} has two tensors for one parameter: {twice}")
                 tensors[name] = (file, stored)
         _check_index(Path(directory), {stored for _, stored in tensors.values()})
         yield Tensors(Path(directory), tensors)
 
 
 class Tensors(NamedTuple):
-    """Tensors of a directory by name: without the prefix, and as transformers calls them now."""
+    """Tensors of a directory, by current transformers names without the prefix."""
 
     directory: Path
     files: dict[str, tuple[Any, str]]  # open file, and name in the file
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor."""
+        """Shape of a tensor."""
         file, stored = self.files[name]
         return tuple(file.get_slice(stored).get_shape())
 
     def read(self, name: str, dtype: Any = np.float32) -> np.ndarray:
-        """A tensor as a dtype; `InputError` unless it has floats that are finite in that dtype."""
+        """Tensor in a dtype; raises `InputError` unless its floats are finite in this dtype."""
         if problem := self.problem(name):
             raise InputError(f"{self.directory}: {problem}")
         file, stored = self.files[name]
@@ -82,13 +82,13 @@ class Tensors(NamedTuple):
         if not (finite := np.isfinite(tensor)).all():
             count = finite.size - np.count_nonzero(finite)
             raise InputError(
-                f"{self.directory}: of the tensor {listed([stored])}, {count:,} numbers of "
-                f"{finite.size:,} are NaN or infinite as {tensor.dtype}: fetch the file again"
+                f"{self.directory}: {count:,} of {finite.size:,} numbers of the tensor "
+                f"{listed([stored])} are NaN or infinite as {tensor.dtype}: fetch the file again"
             )
         return tensor
 
     def problem(self, name: str) -> str | None:
-        """Problem with the dtype of a tensor; None where it can be read."""
+        """Problem with the dtype of a tensor; None if it can be read."""
         file, stored = self.files[name]
         dtype = file.get_slice(stored).get_dtype()
         return None if dtype in _FLOATS else f"{name} is {dtype}, not floating-point numbers"
@@ -101,16 +101,17 @@ def load_parameters(
     *,
     ignored: Callable[[str], bool],
 ) -> Model:
-    """A model with the tensors of a directory; parameters without a name are initialised.
+    """Model with the tensors of a directory; parameters without a name are initialised.
 
     Args:
-        model: makes the model. Nothing is initialised that the file then replaces.
-        names: of its parameters, and of others it may have.
+        model: constructor of the model; parameters with a tensor are not initialised.
+        names: names of possible parameters.
         tensors: tensors of the directory.
-        ignored: whether a tensor without a parameter, by its name, changes nothing.
+        ignored: whether a tensor without a parameter may be ignored, by its name.
 
     Raises:
-        InputError: names every tensor that is missing, unknown, or of another shape or dtype.
+        InputError: missing or unknown tensors, or tensors of another shape or dtype; the message
+            names each.
     """
     graphdef, state = nnx.split(nnx.eval_shape(model))
     leaves, treedef = jax.tree.flatten_with_path(state)
@@ -119,7 +120,7 @@ def load_parameters(
     pairs = [(wanted[path], leaf) for path, leaf in shapes.items() if path in wanted]
     _check_tensors(pairs, tensors, ignored)
     _check_memory(list(shapes.values()), tensors)
-    drawn = _drawn(model, wanted) if len(wanted) < len(shapes) else {}
+    drawn = _initial_parameters(model, wanted) if len(wanted) < len(shapes) else {}
     read = [
         _read(wanted[path], leaf, tensors) if path in wanted else drawn[path]
         for path, leaf in shapes.items()
@@ -127,7 +128,9 @@ def load_parameters(
     return nnx.merge(graphdef, jax.tree.unflatten(treedef, read))
 
 
-def _drawn(model: Callable[[], nnx.Module], named: Collection[str]) -> dict[str, jax.Array]:
+def _initial_parameters(
+    model: Callable[[], nnx.Module], named: Collection[str]
+) -> dict[str, jax.Array]:
     """Parameters as a model initialises them, except those with names."""
 
     def unnamed() -> dict[str, jax.Array]:
@@ -139,8 +142,8 @@ def _drawn(model: Callable[[], nnx.Module], named: Collection[str]) -> dict[str,
 
 
 def _param_path(path: tuple) -> str:
-    """A path in a tree of parameters as "encoder.layers.mlp.up.kernel"."""
-    keys = tuple(key for key in path if not isinstance(key, GetAttrKey))  # a variable's own value
+    """Path of a parameter as text, such as "encoder.layers.mlp.up.kernel"."""
+    keys = tuple(key for key in path if not isinstance(key, GetAttrKey))  # not a variable's value
     return keystr(keys, simple=True, separator=".")
 
 
@@ -185,7 +188,7 @@ def write_directory(
     with atomic_file(directory / WEIGHTS) as part:
         try:
             save_file(tensors, part, metadata={"format": "pt"})
-        except failed as error:  # such as a disk that is full
+        except failed as error:  # such as a full disk
             raise OSError(str(error)) from error
     write_file(directory / "config.json", json.dumps(fields, indent=2, sort_keys=True) + "\n")
     for name in TOKENIZER_FILES:
@@ -195,7 +198,7 @@ def write_directory(
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names from a file in one line: unprintable ones quoted, those beyond 40 counted."""
+    """Names from a file as one line: unprintable names are quoted, more than 40 are counted."""
     names = list(names)
     short = [n if n.isprintable() and len(n) < 200 else reprlib.repr(n) for n in names]
     more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
@@ -203,12 +206,12 @@ def listed(names: Iterable[str]) -> str:
 
 
 def check_tied(tensors: Tensors, one: str, other: str, *, remedy: str) -> None:
-    """Raise where the file has both tensors and they differ."""
+    """Raise if the file has both tensors and they differ."""
     if one not in tensors.files or other not in tensors.files:
         return
     same = tensors.shape(one) == tensors.shape(other)
     if not same or not np.array_equal(tensors.read(one), tensors.read(other)):
-        raise InputError(f"{tensors.directory}: {one} is not {other}: {remedy}")
+        raise InputError(f"{tensors.directory}: {one} differs from {other}: {remedy}")
 
 
 def check_head(path: Path, tensors: Tensors, name: str, *, tied: bool) -> None:
@@ -223,11 +226,11 @@ def check_head(path: Path, tensors: Tensors, name: str, *, tied: bool) -> None:
 def check_masked_lm_head(
     path: Path, tied: bool | None, tensors: Tensors, *, bias: str, tokens: str
 ) -> None:
-    """Raise where the decoder of a masked language model is not tied to the embeddings.
+    """Raise if the decoder of a masked language model is not tied to the embeddings.
 
     Args:
-        path: the config.json.
-        tied: its `tie_word_embeddings`.
+        path: path of the config.json.
+        tied: value of `tie_word_embeddings`.
         tensors: tensors of the directory.
         bias: name of the head's bias.
         tokens: name of the table of embeddings.
@@ -249,8 +252,9 @@ def _weight_files(directory: Path) -> list[Path]:
     pickles = sorted(path.name for path in directory.glob("*") if path.suffix in _PICKLES)
     if pickles:
         raise InputError(
-            f"{directory} has {listed(pickles)}, which could run any code when unpickled and is "
-            f"not read, and no {WEIGHTS}. Convert it with a Python that has torch and safetensors: "
+            f"{directory} has no {WEIGHTS}, but {listed(pickles)}, which is not read, since "
+            "unpickling could run any code. Convert it with a Python that has torch and "
+            "safetensors: "
             f"weights = torch.load({pickles[0]!r}, weights_only=True); "
             "safetensors.torch.save_file({name: tensor.clone() for name, tensor in "
             f"weights.items()}}, {WEIGHTS!r})"
@@ -258,15 +262,12 @@ def _weight_files(directory: Path) -> list[Path]:
     raise InputError(f"{directory} has neither {WEIGHTS} nor {SHARDS}")
 
 
-def _damaged(path: Path, error: Exception) -> str:
+def _damage_message(path: Path, error: Exception) -> str:
     """Message about a file of weights that cannot be opened."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         if file.read(len(_POINTER)) == _POINTER:
-            return (
-                f"{path} is a pointer of Git LFS, which stands for the weights: fetch them with "
-                "`git lfs pull`"
-            )
-    return f"{path} is not a whole safetensors file ({error}): fetch it again"
+            return f"{path} is a Git LFS pointer to the weights: fetch them with `git lfs pull`"
+    return f"{path} is not a complete safetensors file ({error}): fetch it again"
 
 
 def _weight_map(index: Path) -> dict[str, str]:
@@ -276,40 +277,40 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 
 def _check_index(directory: Path, stored: set[str]) -> None:
-    """Raise where the files lack tensors of their index, as files of another model do."""
+    """Raise for files that lack tensors of their index, as files of another model would."""
     if os.path.isfile(directory / WEIGHTS) or not os.path.isfile(directory / SHARDS):
         return
     shards = _weight_map(directory / SHARDS)
     if absent := sorted(shards.keys() - stored):
         files = listed(sorted({shards[name] for name in absent}))
         raise InputError(
-            f"{directory}: by {SHARDS}, {listed(absent)} should be in {files}, and is not: the "
-            "files are of different models or versions; fetch all again"
+            f"{directory}: by {SHARDS}, {listed(absent)} should be in {files}, but is not: the "
+            "files are from different models or versions; fetch all again"
         )
 
 
 def _shards(index: Path) -> list[Path]:
-    """Files that an index names; a path out of its folder is refused."""
-    place = f"{index}: weight_map"
+    """Files that an index names; raises for a path outside its folder."""
+    entry = f"{index}: weight_map"
     names = sorted(set(_weight_map(index).values()))
     if not names:
-        raise InputError(f"{place} names no files")
+        raise InputError(f"{entry} names no files")
     paths = [n for n in names if not n.isprintable() or n != Path(n).name or "\\" in n]
     if paths:
-        raise InputError(f"{place} names {listed(map(repr, paths))}, not files in its folder")
+        raise InputError(f"{entry} names {listed(map(repr, paths))}, not files in its folder")
     if absent := [name for name in names if not os.path.isfile(index.parent / name)]:
         raise InputError(f"{index.parent} lacks {listed(absent)}, which {index.name} names")
     return [index.parent / name for name in names]
 
 
 def _modern(name: str) -> str:
-    """Current name of a tensor: early checkpoints, also BERT's own, have gamma and beta."""
+    """Current name of a tensor; early checkpoints, such as BERT's, use gamma and beta."""
     name = re.sub(r"(LayerNorm|layer_norm)\.gamma$", r"\1.weight", name)
     return re.sub(r"(LayerNorm|layer_norm)\.beta$", r"\1.bias", name)
 
 
 def _read(name: TensorName, leaf: Any, tensors: Tensors) -> jax.Array:
-    """The parameter of a name, stacked over layers."""
+    """Parameter of a name, stacked over layers."""
     layers = [tensors.read(stored, leaf.dtype) for stored in name.stored_shapes(leaf)]
     if name.part is not None:
         layers = [name.part.slice(matrix, name.axis) for matrix in layers]
@@ -336,14 +337,14 @@ def _check_tensors(
             problems.append(problem)
     if unknown := [n for n in sorted(tensors.files.keys() - shapes.keys()) if not ignored(n)]:
         stored = listed(tensors.files[name][1] for name in unknown)
-        problems.append(f"nothing is known of the tensors {stored}")
+        problems.append(f"the tensors {stored} are unknown")
     if problems:
         few = "; ".join(problems[:_MOST_NAMED])
         raise InputError(f"{tensors.directory} does not fit its config.json: {few}")
 
 
 def _check_memory(leaves: list[Any], tensors: Tensors) -> None:
-    """Raise where the parameters, or the largest one while it is read, exceed the memory."""
+    """Raise if the parameters, or the largest one while it is read, exceed the memory."""
     sizes = [math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves]
     remedy = "take a smaller model, or a machine with more memory"
     path, limit = tensors.directory, device_bytes()

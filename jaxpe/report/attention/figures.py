@@ -332,13 +332,13 @@ _CAPTIONS: dict[Draw, str] = {
     ),
     logits_figure: (
         "Averages over documents, queries downwards, keys to the right, each centred and on its "
-        "own scale (neighbouring positions are averaged where there are many). Stripes along the "
+        "own scale. Neighbouring positions are averaged if there are many. Stripes along the "
         "diagonal are offsets. Of more than 12 layers six are shown."
     ),
     offsets_figure: (
         "Means along the diagonals j − i = k of the mean logits, one row a head, centred and each "
-        "on its own scale, up to half the length: few pairs are farther apart. Offset 0, a token "
-        "and itself, is left out."
+        "on its own scale. Offsets go up to half the length, because few pairs are farther apart. "
+        "Offset 0, a token and itself, is left out."
     ),
     symbols_figure: (
         "The heads whose logits the offset explains best: means along the diagonals, and the "
@@ -349,10 +349,9 @@ _CAPTIONS: dict[Draw, str] = {
         "effective rank, one dot a head, lines through the medians."
     ),
     parts_figure: (
-        "Queries and keys as sums of position, the mean hidden state there, and content. Above: "
-        "mean squares of the parts, as shares of their sum. Below: what products of different "
-        "parts add, as a multiple of the squared logits (logarithmic beyond ±1). Far below 0 large "
-        "parts cancel."
+        "Queries and keys as sums of position, the mean hidden state at it, and content. Above: "
+        "mean squares of the parts, as shares of their sum. Below: products of different parts, as "
+        "a multiple of the squared logits (logarithmic beyond ±1). Far below 0 large parts cancel."
     ),
     frequencies_figure: (
         "Rotary pairs of entries, from the fastest to the slowest: mean squares of their logits as "

@@ -372,20 +372,20 @@ def _fitted_multiple(target: np.ndarray, shape: np.ndarray) -> np.ndarray:
 
 _CAPTIONS: dict[style.Draw, str] = {
     shares_figure: (
-        "Top: parts of the variance observed between positions, with 95 % intervals. Noise is not "
-        "repeated by other documents. Composition remains when the words of each document are "
-        "shuffled. Position is the rest, and all figures of position are of it alone. Bottom: the "
+        "Top: parts of the variance observed between positions, with 95 % intervals. Other "
+        "documents would not repeat the noise. Composition remains when the words of each document "
+        "are shuffled. Position is the rest, and figures of position show it alone. Bottom: the "
         "number of documents that reach each position."
     ),
     hellinger_figure: (
-        "How different the tokens at any two positions are. Left: as counted. Right: without "
-        "sampling noise and composition. Each has its own scale, which leaves out the lowest and "
-        "highest 2 %. Grey: the diagonal, and positions without data."
+        "Distances between the token distributions of any two positions. Left: as counted. Right: "
+        "without sampling noise and composition. Each has its own scale, which leaves out the "
+        "lowest and highest 2 %. Grey: the diagonal, and positions without data."
     ),
     spectrum_figure: (
-        "Each point is one dimension. Right: each position weighted by its documents, so that all "
-        "have the same noise. Only points above the dashed line are larger than shuffled documents "
-        "give; below it the axis is linear."
+        "Each point is one dimension. Right: positions are weighted by their documents, so that "
+        "all have equal noise. Only points above the dashed line exceed the shuffled documents; "
+        "below it the axis is linear."
     ),
     map_figure: (
         "Positions that hold similar tokens lie close together: the leading coordinates of the "
@@ -395,19 +395,19 @@ _CAPTIONS: dict[style.Draw, str] = {
         "Lower is better. Left: stress against the observed distances, raw (hollow) and rescaled "
         f"(solid). Values below {FLOOR:g} are drawn at the edge. Right: fixed encodings against "
         "distances of position in held-out halves, with 95 % intervals. The band is the encoding "
-        "fitted to the other half. Hollow marks are encodings that were fitted or drawn, against "
-        "all documents. Bold: the best fixed encoding and those not significantly worse."
+        "fitted to the other half. Hollow marks are fitted or random encodings, against all "
+        "documents. Bold: the best fixed encoding and those not significantly worse."
     ),
     dimension_figure: (
-        "Top: encodings fitted to half of the documents against the other half, with 95 % "
-        "intervals, and fixed ones. Middle and bottom: against the observed distances, noise and "
-        "composition included. The dashed line marks the number of significant dimensions."
+        "Top: encodings fitted to one half of the documents and tested on the other, with 95 % "
+        "intervals, and fixed encodings. Middle and bottom: against the observed distances, "
+        "including noise and composition. The dashed line marks the number of significant "
+        "dimensions."
     ),
     scatter_figure: (
         "One point for each pair of positions. A faithful encoding puts them on a rising straight "
         f"line. Where there are more than {MOST_PAIRS:,} pairs, a random sample is shown. "
-        f"{SELECTION} correlated; those joined by = have the same distances, but perhaps for "
-        "their scale."
+        f"{SELECTION} correlated; encodings joined by = have equal distances up to scale."
     ),
     offset_figure: (
         "Whether positions farther apart hold more different tokens. The curve of position may dip "
