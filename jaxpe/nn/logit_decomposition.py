@@ -273,7 +273,7 @@ def position_means(
         model: model of `sum_hidden`, or a function `(ids, **options) -> HiddenSums`. One is
             `functools.partial(jax.jit(apply), params)` with `apply, params =
             jaxpe.nn.functionalize(model, method=jaxpe.nn.sum_hidden)`.
-        batches: at least one batch, each with "ids" `[..., n]` and optionally "mask", "positions",
+        batches: one batch or more, each with "ids" `[..., n]` and optionally "mask", "positions",
             "segments", "token_types" or "memory". A new shape compiles again.
 
     >>> from flax import nnx
