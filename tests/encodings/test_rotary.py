@@ -589,8 +589,8 @@ HF = {"rope_theta": 1e4, "factor": 4.0}
         ({**HF, "rope_type": "llama3"}, "'llama3' needs low_freq_factor, high_freq_factor, orig"),
         (
             {"full_attention": {"rope_type": "default"}, "sliding_attention": {}},
-            r"one entry for each kind of layer \(full_attention, sliding_attention\): pass one, "
-            r"as rope_parameters\['full_attention'\]",
+            r"one entry for each kind of layer \(full_attention, sliding_attention\): pass "
+            r"one of them, such as rope_parameters\['full_attention'\]",
         ),
     ],
 )

@@ -327,11 +327,11 @@ def test_numbers_beyond_the_dtype_that_is_asked_for(llama):
     found = {key: tensor.astype(np.float64) for key, tensor in tensors(llama).items()}
     found[name].flat[0] = 1e300
     write(llama, found)
-    refused(load_causal_lm, llama, rf"{name}, 1 numbers .* infinite as float32")
+    refused(load_causal_lm, llama, rf"1 of .* numbers of the tensor {name} .* float32")
     found[name].flat[0] = 1e6
     write(llama, found)
     load_causal_lm(llama)
-    with pytest.raises(InputError, match=rf"{name}, 1 numbers .* infinite as float16"):
+    with pytest.raises(InputError, match=rf"1 of .* numbers of the tensor {name} .* float16"):
         load_causal_lm(llama, param_dtype=np.float16)
 
 
@@ -346,7 +346,7 @@ def test_a_model_that_memory_does_not_hold(tiny, monkeypatch):
     directory, load = tiny
     load(directory)
     monkeypatch.setattr("jaxpe._core.memory.available_bytes", lambda: 10_000)
-    refused(load, directory, r"needs 0\.0 GB of memory .* take a smaller model")
+    refused(load, directory, r"needs 0\.0 GB of memory, .* take a smaller model")
 
 
 @pytest.mark.parametrize(
@@ -565,7 +565,7 @@ def test_a_file_is_read_as_by_the_package(tmp_path, kind):
         ("general.alignment", (4, struct.pack("<I", 0)), "general.alignment is 0, not a power"),
         ("general.alignment", (4, struct.pack("<I", 33)), "general.alignment is 33, not a power"),
         ("general.architecture", (4, struct.pack("<I", 1)), "general.architecture is 1; llama"),
-        ("llama.\n\x1b[31m", (7, b"\1"), r"'llama.\\n\\x1b\[31m' is True, and its effect"),
+        ("llama.\n\x1b[31m", (7, b"\1"), r"'llama.\\n\\x1b\[31m' is True"),
     ],
 )
 def test_metadata_that_are_refused(tmp_path, name, entry, message):
@@ -670,7 +670,7 @@ BAD = {
     "NaN": (with_nan, "1 of 1,024 numbers of the tensor .*query.weight are NaN"),
     "pickle": (
         lambda d: (d / "model.safetensors").rename(d / "pytorch_model.bin"),
-        "has pytorch_model.bin",
+        "pytorch_model.bin",
     ),
     "pipe": (
         lambda d: ((d / "config.json").unlink(), os.mkfifo(d / "config.json")),
