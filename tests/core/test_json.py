@@ -116,7 +116,7 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):
     for path in (pipe, Path("/dev/zero"), tmp_path):
         with pytest.raises(InputError, match="not a regular file"):
             read_json(path, remedy="pass a file")
-    with pytest.raises(InputError, match="may have 4"):
+    with pytest.raises(InputError, match="more than 4"):
         read_json(large, remedy="pass a file", largest=4)
     with pytest.raises(InputError, match="cannot be read"):
         read_json(tmp_path / "absent.json", remedy="pass a file")

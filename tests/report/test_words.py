@@ -6,7 +6,7 @@ from jaxpe.report.text import number, percent, ranges, visible
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0"), (-0.2, "-0.2"), (271.04, "271"), (-3e-12, "< 1e-6"), (float("inf"), "n/a")],
+    [(0.0, "0"), (-0.2, "-0.2"), (271.04, "271"), (-3e-12, "> -1e-6"), (float("inf"), "n/a")],
 )
 def test_number(value, text):
     assert number(value) == text

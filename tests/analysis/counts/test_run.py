@@ -27,6 +27,7 @@ from jaxpe.analysis.counts import (
     job,
     needed_bytes,
     read_counts,
+    start_processes,
 )
 from jaxpe.analysis.counts import shards as counting
 from jaxpe.analysis.counts.vocabulary import VOCABULARY, corpus_vocabulary
@@ -270,7 +271,7 @@ def test_a_shard_read_to_its_end_must_stay(shards, tmp_path, pull_the_plug, monk
     monkeypatch.undo()
     (tmp_path / "a.txt").write_text("edited")
     changed = [*find_shards([tmp_path / "a.txt"]), *shards[1:]]
-    with pytest.raises(InputError, match=r"a\.txt was counted and has changed since"):
+    with pytest.raises(InputError, match=r"a\.txt has changed since it was counted"):
         count(changed, tmp_path / "counts", batch_size=4)
 
 
