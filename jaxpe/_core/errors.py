@@ -64,3 +64,15 @@ def _missing_extra_error(module: str, extra: str) -> MissingExtraError:
         f"{module} is not installed; it comes with the extra {extra!r}: "
         f"pip install 'jaxpe[{extra}]'"
     )
+
+
+_SHOWN = 300  # characters of a reason
+
+
+def reason(error: BaseException) -> str:
+    """Message of a library's error, as one short line.
+
+    >>> reason(ValueError("no such\\n  field")), reason(KeyError())
+    ('no such field', 'KeyError')
+    """
+    return " ".join(str(error).split())[:_SHOWN] or type(error).__name__

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
 
 from jaxpe._core.errors import InputError, require
 
@@ -185,7 +184,6 @@ def remove_files(directory: Path, names: Iterable[str]) -> None:
 
 
 Content = hashlib.blake2b  # a hash that is updated with the bytes of a file
-_PART = 2**20  # bytes per read
 
 
 def content_hash(content: bytes = b"") -> Content:
@@ -195,23 +193,6 @@ def content_hash(content: bytes = b"") -> Content:
     'cae66941d9efbd404e4d88758ea67670'
     """
     return hashlib.blake2b(content, digest_size=16)
-
-
-def file_chunks(file: Any, content: Content | None = None) -> Iterator[bytes]:
-    """Chunks of a binary file, from its current position.
-
-    Args:
-        file: file opened for bytes.
-        content: hash to update with each chunk.
-
-    >>> import io
-    >>> [len(part) for part in file_chunks(io.BytesIO(bytes(1_500_000)))]
-    [1048576, 451424]
-    """
-    while part := file.read(_PART):
-        if content is not None:
-            content.update(part)
-        yield part
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:

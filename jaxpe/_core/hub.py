@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jaxpe._core.errors import InputError, MissingExtraError, require
+from jaxpe._core.errors import InputError, MissingExtraError, reason, require
 from jaxpe._core.json_values import read_json
 from jaxpe._core.memory import check_bytes
 
@@ -24,7 +24,6 @@ _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _TOKENIZERS = ("tokenizer.json", "vocab.txt")
 _LARGEST_INDEX = 2**26  # bytes
-_SHOWN = 200  # characters of the library's reason
 
 
 def model_folder(
@@ -181,11 +180,11 @@ class _Source:
                 f".gguf file of one as {self.repository}/FILE.gguf"
             )
         offline = isinstance(error, errors.OfflineModeIsEnabled)
-        reason = "HF_HUB_OFFLINE is set" if offline else " ".join(str(error).split())[:_SHOWN]
+        cause = "HF_HUB_OFFLINE is set" if offline else reason(error)
         files = self.repository if self.weights else f"{self.repository} {self.file}"
         at = "" if self.revision is None else f" at revision {self.revision}"
         return (
-            f"{local}, is not in the hub's cache, and cannot be downloaded ({reason}): run "
+            f"{local}, is not in the hub's cache, and cannot be downloaded ({cause}): run "
             f"`hf download {files}`{at} with a network, or pass a local folder"
         )
 

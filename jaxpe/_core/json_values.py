@@ -63,9 +63,7 @@ def read_small(path: str | os.PathLike[str], *, remedy: str, largest: int = LARG
         if not stat.S_ISREG(about.st_mode):
             raise InputError(f"{path} is not a regular file; {remedy}")
         if about.st_size > largest:
-            raise InputError(
-                f"{path} has {about.st_size:,} bytes and may have {largest:,}; {remedy}"
-            )
+            raise InputError(f"{path} has {about.st_size:,} bytes, more than {largest:,}; {remedy}")
         return Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}; {remedy}") from error
@@ -113,14 +111,13 @@ def is_named(value: Any) -> TypeGuard[Any]:
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
-def seal(values: dict[str, Any], *, but_for: str = "") -> str:
-    """Hash of JSON values, except one, independent of their order and layout; a `content_hash`.
+def seal(values: dict[str, Any]) -> str:
+    """Hash of JSON values, independent of their order and layout; a `content_hash`.
 
-    >>> seal({"a": 1, "b": [2]}) == seal({"b": [2], "a": 1, "seal": "?"}, but_for="seal")
+    >>> seal({"a": 1, "b": [2]}) == seal({"b": [2], "a": 1})
     True
     """
-    sealed = {name: value for name, value in values.items() if name != but_for}
-    text = json.dumps(sealed, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return content_hash(text.encode()).hexdigest()
 
 

@@ -13,7 +13,7 @@ from typing import IO, Annotated, Any
 
 import numpy as np
 
-from jaxpe._core.errors import InputError
+from jaxpe._core.errors import InputError, reason
 from jaxpe._core.json_values import from_json, is_named, read_json, to_json, type_hints
 from jaxpe._core.memory import check_bytes
 
@@ -68,7 +68,9 @@ def load_result(kind: type, path: str | os.PathLike[str]) -> Any:
     """
     path = Path(path)
     values = read_json(path, remedy=_REMEDY)
-    for name, array in _large_arrays(path.with_suffix(".npz")).items():
+    npz = path.with_suffix(".npz")
+    arrays = npz_arrays(npz, where=str(npz), remedy=_REMEDY) if npz.exists() else {}
+    for name, array in arrays.items():
         _put(values, name.split("/"), array, path=path)
     return from_json(kind, values, where=str(path), finite=False)
 
@@ -88,10 +90,6 @@ def _plain_values(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, list | tuple):
         return [_plain_values(item, f"{path}{i}/", arrays) for i, item in enumerate(value)]
     return to_json(value)
-
-
-def _large_arrays(path: Path) -> dict[str, np.ndarray]:
-    return npz_arrays(path, where=str(path), remedy=_REMEDY) if path.exists() else {}
 
 
 def _put(values: Any, steps: list[str], array: np.ndarray, *, path: Path) -> None:
@@ -142,7 +140,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-_SHOWN = 160  # characters of a reason to show at most
 # Version 3 differs from 2 only in field names that are not Latin-1; arrays of numbers have none.
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -156,18 +153,11 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():
-            write_npz_array(archive, name, array)
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            archive.writestr(entry, content.getvalue(), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
-
-
-def write_npz_array(
-    archive: zipfile.ZipFile, name: str, array: np.ndarray, *, level: int | None = None
-) -> None:
-    """Write an array into an .npz, without the time of writing; `level` is the one of zlib."""
-    content = io.BytesIO()
-    np.lib.format.write_array(content, array, allow_pickle=False)
-    entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-    archive.writestr(entry, content.getvalue(), zipfile.ZIP_DEFLATED, level)
 
 
 def npz_arrays(
@@ -183,31 +173,22 @@ def npz_arrays(
     """
     try:
         with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
-            needed = sum(member.file_size for member in archive.infolist())
+            members = archive.infolist()
+            needed = sum(member.file_size for member in members)
             check_bytes(needed, what=where, remedy=remedy)
             if largest is not None and needed > largest:
                 raise InputError(
                     f"{where} holds arrays of {needed:,} bytes and may hold {largest:,}; {remedy}"
                 )
-            return read_members(archive)
+            return {
+                member.filename.removesuffix(".npy"): read_member(archive, member)
+                for member in members
+            }
     # Errors of zipfile, of its decompressors, and of NumPy's header parser, which evaluates Python.
     except Exception as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{where} cannot be read ({reason(error)}); {remedy}") from error
-
-
-def reason(error: Exception) -> str:
-    """Message of an error, as one short line; the type's name without a message."""
-    return " ".join(str(error).split())[:_SHOWN] or type(error).__name__
-
-
-def read_members(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
-    """All arrays of an .npz; a damaged one raises errors of any type."""
-    members = archive.infolist()
-    return {
-        member.filename.removesuffix(".npy"): read_member(archive, member) for member in members
-    }
 
 
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:

@@ -7,18 +7,13 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from jaxpe.analysis.audit import AuditOptions, audit
-from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import command_docstring
+from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.report import audit_summary, audit_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(AuditOptions):
-    __doc__ = command_docstring(
-        AuditOptions,
-        out="folder for audit.html, audit.json and figures.",
-        png="write figures as PNG as well as SVG.",
-    )
+    __doc__ = page_docstring(AuditOptions, out="folder for audit.html, audit.json and figures.")
     source: Positional[str] = AuditOptions.source
     out: Path = Path("audit")
     png: bool = False

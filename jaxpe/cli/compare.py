@@ -56,9 +56,7 @@ def run(words: Sequence[str]) -> None:
     counted = [is_counted(folder) for folder in options.runs]
     if any(counted) and not all(counted):
         one, other = (options.runs[counted.index(kind)] for kind in (True, False))
-        raise InputError(
-            f"{one} holds counts, but {other} does not; pass only counts, or only runs"
-        )
+        raise InputError(f"{one} holds counts, but {other} does not; pass only counts or only runs")
     page = _counts(options) if counted and all(counted) else _runs(options)
     print(f"Comparison: {page}   ({time.perf_counter() - started:.0f} s)")
 

@@ -12,8 +12,8 @@ from jaxpe.analysis.extrapolation import (
     variant_names,
 )
 from jaxpe.cli.console import Bars
-from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import command_docstring, plain
+from jaxpe.cli.pages import page_docstring, run_to_page
+from jaxpe.cli.parsing import plain
 from jaxpe.data import SEQUENCE_TASKS
 from jaxpe.encodings import catalogue
 from jaxpe.report import extrapolation_table
@@ -21,10 +21,9 @@ from jaxpe.report import extrapolation_table
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(ExtrapolationOptions):
-    __doc__ = command_docstring(
+    __doc__ = page_docstring(
         ExtrapolationOptions,
         out="folder for extrapolation.html, extrapolation.json, figures and trained models.",
-        png="write figures as PNG as well as SVG.",
         list="print the names of presets, tasks and encodings, and exit.",
     )
     out: Path = Path("extrapolation")

@@ -8,18 +8,17 @@ from tyro.conf import Positional
 
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
 from jaxpe.cli.console import Bars
-from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import command_docstring, plain
+from jaxpe.cli.pages import page_docstring, run_to_page
+from jaxpe.cli.parsing import plain
 from jaxpe.report import inspect_summary, inspect_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(InspectOptions):
-    __doc__ = command_docstring(
+    __doc__ = page_docstring(
         InspectOptions,
         out="folder for inspect.html, inspect.md, inspect.json, figures and intermediate results, "
         "from which the same command resumes.",
-        png="write figures as PNG as well as SVG.",
     )
     model: Positional[str]
     source: Positional[str] = InspectOptions.source

@@ -1,5 +1,6 @@
 """Shared parts of the commands that write a page."""
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +11,10 @@ from rich.text import Text
 from jaxpe import report
 from jaxpe._core.files import output_folder
 from jaxpe.cli.console import Bars
-from jaxpe.cli.parsing import parse
+from jaxpe.cli.parsing import command_docstring, parse
+
+# The docstring of a command with the options `out` and `png`.
+page_docstring = functools.partial(command_docstring, png="write figures as PNG as well as SVG.")
 
 
 def run_to_page(

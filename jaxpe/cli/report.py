@@ -7,18 +7,13 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from jaxpe.analysis.corpus import CorpusOptions, analyse
-from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import command_docstring
+from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.report import encoding_table, summary, summary_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(CorpusOptions):
-    __doc__ = command_docstring(
-        CorpusOptions,
-        out="folder for report.html, report.json and figures.",
-        png="write figures as PNG as well as SVG.",
-    )
+    __doc__ = page_docstring(CorpusOptions, out="folder for report.html, report.json and figures.")
     source: Positional[str] = CorpusOptions.source
     out: Path = Path("report")
     png: bool = False

@@ -7,17 +7,14 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from jaxpe.analysis.attention import AttentionOptions, analyse
-from jaxpe.cli.pages import run_to_page
-from jaxpe.cli.parsing import command_docstring
+from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.report import spectral_summary, spectral_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(AttentionOptions):
-    __doc__ = command_docstring(
-        AttentionOptions,
-        out="folder for spectral.html, spectral.json, spectral.npz and figures.",
-        png="write figures as PNG as well as SVG.",
+    __doc__ = page_docstring(
+        AttentionOptions, out="folder for spectral.html, spectral.json, spectral.npz and figures."
     )
     source: Positional[str] = AttentionOptions.source
     out: Path = Path("spectral")

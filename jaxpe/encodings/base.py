@@ -319,9 +319,7 @@ def turning_positions(x: Array, positions: ArrayLike, *, axes: int = 0) -> Array
         )
     positions = as_positions(positions)
     if axes and (positions.ndim < 2 or positions.shape[-1] != axes):
-        raise ValueError(
-            f"positions of shape {positions.shape}: pass [..., n, {axes}], one for each axis"
-        )
+        raise ValueError(f"positions of shape {positions.shape}: pass [..., n, {axes}]")
     return align_positions(positions, x.shape, after=2, axes=int(axes > 0))
 
 
@@ -429,21 +427,26 @@ def check_heads(
     shape: tuple[int, ...], num_heads: int, head_dim: int | None = None, *, axis: int = -2
 ) -> None:
     """Raise where an array `[..., heads, head_dim]` does not have the heads an encoding expects."""
-    if shape[axis] != num_heads:
-        raise ValueError(
-            f"the encoding was built for {num_heads} heads, but the array of shape {shape} has "
-            f"{shape[axis]}: pass num_heads={shape[axis]}"
-        )
+    _check_axis(shape, axis, "num_heads", num_heads)
     if head_dim is not None:
         check_head_dim(shape, head_dim)
 
 
 def check_head_dim(shape: tuple[int, ...], head_dim: int) -> None:
     """Raise where an array `[..., heads, head_dim]` is not as wide as an encoding expects."""
-    if shape[-1] != head_dim:
+    _check_axis(shape, -1, "head_dim", head_dim)
+
+
+def check_hidden_states(x: Array, dim: int) -> None:
+    """Raise where hidden states `[..., n, d]` are not as wide as an encoding expects."""
+    _check_axis(x.shape, -1, "dim", dim)
+
+
+def _check_axis(shape: tuple[int, ...], axis: int, name: str, expected: int) -> None:
+    if shape[axis] != expected:
         raise ValueError(
-            f"the encoding was built for head_dim={head_dim}, but the array of shape {shape} has "
-            f"{shape[-1]}: pass head_dim={shape[-1]}"
+            f"the encoding was built for {name}={expected}, but the array of shape {shape} has "
+            f"{shape[axis]}: pass {name}={shape[axis]}"
         )
 
 
@@ -453,23 +456,12 @@ def check_sizes(**sizes: int) -> None:
         check_size(name, size, each=16)
 
 
-def check_hidden_states(x: Array, dim: int) -> None:
-    """Raise where hidden states `[..., n, d]` are not as wide as an encoding expects."""
-    if x.shape[-1] != dim:
-        raise ValueError(
-            f"the encoding was built for dim={dim}, but hidden states are {x.shape[-1]} wide: pass "
-            f"dim={x.shape[-1]}"
-        )
-
-
 def check_even(**sizes: int) -> None:
     """Raise where a width does not divide into pairs."""
     check_sizes(**sizes)
     for name, size in sizes.items():
         if size % 2:
-            raise ValueError(
-                f"{name} must be even and at least 2, not {size}: entries come in pairs"
-            )
+            raise ValueError(f"{name} must be even and positive, not {size}: entries come in pairs")
 
 
 def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:

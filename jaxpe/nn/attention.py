@@ -150,7 +150,7 @@ class _Attention(nnx.Module):
         bound = chain_bound(context.shared, self._bound_encoding())
         if source_keys_values is not None:
             heads = self._heads(x, bound, context.q_positions, source_keys_values)
-            mixed = _mix(self.config, bound, heads, context, dropout_key, self.scale)
+            mixed = _Mixture(self.config, bound, heads, context, dropout_key, self.scale).attended()
             return _projected_heads(self.output, mixed, gates, None)
         source = x if source is None else jnp.asarray(source)
         new, carry = _encoding_context(bound, x, source, context, cache)
@@ -167,7 +167,7 @@ class _Attention(nnx.Module):
             encoding = bind_context(bound.encoding, new, cache.get("context"))
             bound = bound._replace(encoding=encoding)
         heads = self._heads(x, encoder, q_positions, keys_values)
-        mixed = _mix(self.config, bound, heads, context, dropout_key, self.scale)
+        mixed = _Mixture(self.config, bound, heads, context, dropout_key, self.scale).attended()
         return _projected_heads(self.output, mixed, gates, cache)
 
     def source_keys_values(
@@ -419,69 +419,60 @@ def _encoding_context(
     return bound.encoding.context(bound.params, x, context.q_positions, rows)
 
 
-def _mix(
-    config: TransformerConfig,
-    bound: BoundEncoding,
-    heads: _Heads,
-    context: Context,
-    key: Array | None,
-    scale: float,
-) -> Attended:
-    """Outputs of heads, `[..., n_q, heads, head_dim]`, from encoded queries and keys."""
-    # Queries and keys are encoded already.
-    rest = bound.encoding._replace(query=Encoding().query, key=Encoding().key)
-    positions = {"q_positions": context.q_positions, "k_positions": context.k_positions}
-    allowed = encoded_mask(rest, bound.params, heads.q, heads.k, context.mask, **positions)
-    context = context._replace(mask=allowed)
-    drops = key is not None and config.attention_dropout > 0
-    # The fused implementations need values no wider than keys, compute float64 logits in float32,
-    # and do not support float16 on CPUs.
-    unfit = heads.v.shape[-1] > heads.k.shape[-1] or heads.q.dtype == jnp.float64
-    unfit |= heads.q.dtype == jnp.float16 and config.attention == "xla"
-    unfit |= config.attention_cap is not None
-    unfit |= any(rest.defines(hook) for hook in ("products", "weights", "value"))
-    plain = context.trace or drops or unfit
-    mix = _plain_attention if plain or config.attention == "transparent" else _fused_attention
-    return mix(config, BoundEncoding(rest, bound.params), heads, context, key, scale)
+class _Mixture(NamedTuple):
+    """Encoded queries, keys and values, to be mixed into outputs `[..., n_q, heads, head_dim]`."""
 
+    config: TransformerConfig
+    bound: BoundEncoding
+    heads: _Heads
+    context: Context
+    key: Array | None
+    scale: float
 
-def _plain_attention(
-    config: TransformerConfig,
-    bound: BoundEncoding,
-    heads: _Heads,
-    context: Context,
-    key: Array | None,
-    scale: float,
-) -> Attended:
-    positions = {"q_positions": context.q_positions, "k_positions": context.k_positions}
-    logits = attention_logits(*bound, heads.q, heads.k, scale=scale, **positions)
-    logits = capped(logits, config.attention_cap)
-    weights = encoded_weights(*bound, logits, context.mask, **positions)
-    dropped = dropout(weights, rate=config.attention_dropout, key=key)
-    out = attention_output(*bound, dropped, heads.v, **positions)
-    return Attended(out, logits, weights, out) if context.trace else Attended(out)
+    def attended(self) -> Attended:
+        """Outputs of heads, by the fused path where it computes the same."""
+        config, heads, context = self.config, self.heads, self.context
+        # Queries and keys are encoded already.
+        rest = self.bound.encoding._replace(query=Encoding().query, key=Encoding().key)
+        bound = self.bound._replace(encoding=rest)
+        allowed = encoded_mask(*bound, heads.q, heads.k, context.mask, **self.positions)
+        mixture = self._replace(bound=bound, context=context._replace(mask=allowed))
+        drops = self.key is not None and config.attention_dropout > 0
+        # The fused implementations need values no wider than keys, compute float64 logits in
+        # float32, and do not support float16 on CPUs.
+        unfit = heads.v.shape[-1] > heads.k.shape[-1] or heads.q.dtype == jnp.float64
+        unfit |= heads.q.dtype == jnp.float16 and config.attention == "xla"
+        unfit |= config.attention_cap is not None
+        unfit |= any(rest.defines(hook) for hook in ("products", "weights", "value"))
+        plain = context.trace or drops or unfit or config.attention == "transparent"
+        return mixture.transparent() if plain else mixture.fused()
 
+    @property
+    def positions(self) -> dict[str, Any]:
+        return {"q_positions": self.context.q_positions, "k_positions": self.context.k_positions}
 
-def _fused_attention(
-    config: TransformerConfig,
-    bound: BoundEncoding,
-    heads: _Heads,
-    context: Context,
-    key: Array | None,
-    scale: float,
-) -> Attended:
-    lead, width = heads.q.shape[:-3], heads.v.shape[-1]
-    positions = context.q_positions, context.k_positions
-    bias = bound.encoding.bias(bound.params, heads.q, heads.k, *positions)
-    bias, mask = (None if x is None else _four_axes(x, lead) for x in (bias, context.mask))
-    q, k, v = (x.reshape(math.prod(lead), *x.shape[-3:]) for x in heads)
-    v = jnp.pad(v, [(0, 0)] * 3 + [(0, k.shape[-1] - width)])
-    options: Any = {"scale": scale, "implementation": config.attention}
-    with jax.numpy_dtype_promotion("standard"):  # it mixes 16-bit numbers and float32
-        out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
-    if mask is not None:  # a query whose keys are all masked would attend to all of them
-        out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
-    return Attended(out[..., :width].reshape(*lead, *out.shape[-3:-1], width))
+    def transparent(self) -> Attended:
+        config, bound, heads, context, key, scale = self
+        logits = attention_logits(*bound, heads.q, heads.k, scale=scale, **self.positions)
+        logits = capped(logits, config.attention_cap)
+        weights = encoded_weights(*bound, logits, context.mask, **self.positions)
+        dropped = dropout(weights, rate=config.attention_dropout, key=key)
+        out = attention_output(*bound, dropped, heads.v, **self.positions)
+        return Attended(out, logits, weights, out) if context.trace else Attended(out)
+
+    def fused(self) -> Attended:
+        bound, heads = self.bound, self.heads
+        lead, width = heads.q.shape[:-3], heads.v.shape[-1]
+        bias = bound.encoding.bias(bound.params, heads.q, heads.k, *self.positions.values())
+        bias, mask = (None if x is None else _four_axes(x, lead) for x in (bias, self.context.mask))
+        q, k, v = (x.reshape(math.prod(lead), *x.shape[-3:]) for x in heads)
+        v = jnp.pad(v, [(0, 0)] * 3 + [(0, k.shape[-1] - width)])
+        options: Any = {"scale": self.scale, "implementation": self.config.attention}
+        with jax.numpy_dtype_promotion("standard"):  # it mixes 16-bit numbers and float32
+            out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
+        if mask is not None:  # a query whose keys are all masked would attend to all
+            out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
+        return Attended(out[..., :width].reshape(*lead, *out.shape[-3:-1], width))
 
 
 def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:

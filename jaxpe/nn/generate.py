@@ -11,6 +11,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Int, Int32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe.geometry.checks import check_size
 from jaxpe.nn.heads import CausalLM, Seq2SeqLM
 from jaxpe.nn.masks import checked_valid, padded_positions
 from jaxpe.nn.transformer import Cache, Decoder, Transformer
@@ -169,13 +170,12 @@ def _check(
 ) -> None:
     temperature, top_k, top_p = sampling
     if not isinstance(model, CausalLM | Seq2SeqLM):
-        raise ValueError(f"{type(model).__name__} cannot generate: pass a CausalLM or a Seq2SeqLM")
+        raise ValueError(f"{type(model).__name__} cannot generate: pass a CausalLM or Seq2SeqLM")
     vocab_size = _decoder(model).config.vocab_size
     _check_start(model, start_id, vocab_size)
     if prompt.ndim != 2 or not prompt.shape[-1]:
         raise ValueError(f"prompts have shape {prompt.shape}: pass [batch, n], n at least 1")
-    if steps < 1:
-        raise ValueError(f"steps is {steps}; pass at least 1")
+    check_size("steps", steps)
     if temperature < 0:
         raise ValueError(f"temperature is {temperature}; pass 0 or more")
     if temperature > 0 and key is None:
@@ -201,9 +201,7 @@ def _check_start(model: Any, start_id: int | None, vocab_size: int) -> None:
             )
         return
     if start_id is None:
-        raise ValueError(
-            "a Seq2SeqLM needs its decoder's first token: pass start_id, such as 0 for T5"
-        )
+        raise ValueError("a Seq2SeqLM needs its decoder's first token: pass start_id, as 0 for T5")
     if not 0 <= start_id < vocab_size:
         raise ValueError(f"start_id is {start_id}; pass an id from 0 to {vocab_size - 1}")
 

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
 from jaxpe._core.jaxprs import used_arguments
 from jaxpe.encodings.base import compute_dtype, repeat_heads
+from jaxpe.geometry.checks import check_size
 from jaxpe.nn.attention import BoundEncoding, Context, MultiHeadAttention, chain_bound
 from jaxpe.nn.blocks import Block, FeedForward
 from jaxpe.nn.masks import attention_mask
@@ -99,8 +100,7 @@ def lipschitz_bounds(
     ([True, True], [False, False])
     """
     _check_model(transformer)
-    if n < 1:
-        raise ValueError(f"n is {n}: pass at least one token")
+    check_size("n", n)
     dtype = compute_dtype(transformer.tokens.embedding.get_value())
     extra = tuple(_norm(x, dtype, "relative") for x in _relative_norms(transformer, n, relative))
     R = _norm(radius, dtype, "radius")

@@ -249,9 +249,7 @@ class Transformer(nnx.Module):
             rows = Rows(mask, None if segments is None else segment_starts(segments))
             return None, Context(positions, positions, allowed, shared, trace=trace, rows=rows)
         if not self.causal:
-            raise ValueError(
-                "an encoder takes no cache, since tokens attend to later ones: pass a Decoder"
-            )
+            raise ValueError("an encoder has no cache: tokens attend to later ones; pass a Decoder")
         if segments is not None:
             raise ValueError("a cache holds one document per row: leave segments out")
         before = cache.length
@@ -378,9 +376,7 @@ class Decoder(Transformer):
         They replace its hidden states.
         """
         if self.cross_encoding is None or memory.hidden is None:
-            raise ValueError(
-                "the memory has no hidden states to cache: pass hidden states of an encoder"
-            )
+            raise ValueError("the memory has no hidden states: pass hidden states of an encoder")
         shape = jnp.shape(memory.hidden)[:-1]
         memory = checked_memory(memory, self.config, shape, memory.segments)
         hidden, positions = jnp.asarray(memory.hidden), jnp.asarray(memory.positions)

@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxpe.geometry.checks import check_size
+
 
 def expectation(function: Callable[[Any], Any], examples: Any, batch_size: int) -> Any:
     """Mean of a function over examples, `batch_size` of them at a time."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+    check_size("batch_size", batch_size)
     count = jax.tree.leaves(examples)[0].shape[0]
     rest = count % batch_size
 

@@ -1,6 +1,7 @@
 """The empirical neural tangent kernel of any function, in blocks of bounded memory."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 from jaxtyping import Float
 
 from jaxpe._core.arrays import is_traced
+from jaxpe.geometry.checks import check_size
 from jaxpe.ntk import _blocks
 from jaxpe.ntk._checks import (
     Apply,
@@ -90,8 +92,8 @@ def empirical_ntk(
     """
     x1, x2, params = jax.tree.map(jnp.asarray, (x1, x2, params))
     axes = _checked_axes(f, x1, x2, params, trace_axes, diagonal_axes)
-    if block_size is not None and block_size < 1:
-        raise ValueError(f"block_size must be at least 1, not {block_size}")
+    if block_size is not None:
+        check_size("block_size", block_size)
     if warn and not is_traced(*jax.tree.leaves((x1, params))):
         warn_of_dead_parameters(f, params, x1)
     return _compiled_kernel(params, x1, x2, f=f, axes=axes, block_size=block_size, mesh=mesh)
@@ -99,16 +101,9 @@ def empirical_ntk(
 
 @partial(jax.jit, static_argnames=("f", "axes", "block_size", "mesh"))
 def _compiled_kernel(
-    params: Params,
-    x1: Inputs,
-    x2: Inputs | None,
-    *,
-    f: Apply,
-    axes: OutputAxes,
-    block_size: int | None,
-    mesh: Mesh | None,
+    params: Params, x1: Inputs, x2: Inputs | None, *, axes: OutputAxes, mesh: Mesh | None, **of: Any
 ) -> Array:
-    kernel = partial(_kernel, f=f, axes=axes, block_size=block_size)
+    kernel = partial(_kernel, axes=axes, **of)
     if mesh is None:
         return _ordered_axes(kernel(params, x1, x2), axes)
     return _ordered_axes(_sharded_kernel(kernel, mesh, params, x1, x2, axes), axes)

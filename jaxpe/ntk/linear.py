@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxpe.geometry.checks import check_size
 from jaxpe.ntk._checks import check_floating
 
 Params = Any
@@ -47,8 +48,7 @@ def taylor_expand(f: Callable[..., Any], params: Params, *, degree: int) -> Call
     >>> jaxpe.ntk.taylor_expand(cube, 1.0, degree=2)(3.0, 1.0).item()  # 1 + 3·2 + 3·2²
     19.0
     """
-    if degree < 0:
-        raise ValueError(f"degree must be at least 0, not {degree}")
+    check_size("degree", degree, least=0)
     params = jax.tree.map(jnp.asarray, params)
     check_floating(params)
 

@@ -19,6 +19,7 @@ from jax import Array, lax
 from jaxtyping import Float, Shaped
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe.geometry.checks import check_size
 from jaxpe.ntk.examples import expectation
 
 Model = Callable[[Array, Any], Array]
@@ -139,8 +140,7 @@ def positional_fisher(
     [[0.25, -0.25], [-0.25, 0.25]]
     """
     P, examples = _checked_inputs(f, lambda outputs, example: jnp.sum(outputs), P, examples)
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, not {samples}")
+    check_size("samples", samples)
     count = jax.tree.leaves(examples)[0].shape[0]
 
     def fisher(row: tuple[Any, Array]) -> Array:

@@ -91,9 +91,7 @@ def positions(
     vectors = _array(P, "coordinates", "vectors")
     present = getattr(P, "present", None) if present is None else present
     if vectors.ndim != 2 or vectors.shape[1] < 2:
-        raise InputError(
-            f"position vectors have shape {list(vectors.shape)}: pass [n, k] with k ≥ 2"
-        )
+        raise InputError(f"vectors have shape {list(vectors.shape)}: pass [n, k] with k ≥ 2")
     shown = np.flatnonzero(np.ones(len(vectors), bool) if present is None else present)
     if not len(shown):
         raise InputError("no position is present: there is nothing to draw")

@@ -12,29 +12,47 @@ from jaxpe.report.training_figures import pace, training_table
 from jaxpe.report.write import write
 
 if TYPE_CHECKING:
-    from jaxpe.report.attention.page import spectral_table
-    from jaxpe.report.attention.text import spectral_summary
-    from jaxpe.report.audit.page import audit_summary, audit_table
-    from jaxpe.report.comparison import comparison_summary, comparison_table
-    from jaxpe.report.corpora import corpora_summary, corpora_table
-    from jaxpe.report.corpus.tables import encoding_table, summary_table
-    from jaxpe.report.corpus.text import findings, summary
-    from jaxpe.report.encodings import property_markdown, property_table
-    from jaxpe.report.extrapolation.page import extrapolation_table
-    from jaxpe.report.inspect.page import inspect_markdown, inspect_table
-    from jaxpe.report.inspect.text import inspect_summary
-    from jaxpe.report.rope.text import rope_summary, rope_table
-    from jaxpe.report.training_run import trained_summary
-
-__all__ = [
-    "audit_summary", "audit_table", "comparison_summary", "comparison_table",
-    "corpora_summary", "corpora_table", "counts_table", "encoding_table", "extrapolation_table",
-    "findings",
-    "inspect_markdown", "inspect_summary", "inspect_table", "pace", "property_markdown",
-    "property_table", "rope_summary", "rope_table",
-    "spectral_summary", "spectral_table", "summary", "summary_table", "trained_summary",
-    "training_table", "write",
-]  # fmt: skip
+    from jaxpe.report.attention.page import spectral_table as spectral_table
+    from jaxpe.report.attention.text import spectral_summary as spectral_summary
+    from jaxpe.report.audit.page import audit_summary as audit_summary
+    from jaxpe.report.audit.page import audit_table as audit_table
+    from jaxpe.report.comparison import (
+        comparison_summary as comparison_summary,
+    )
+    from jaxpe.report.comparison import (
+        comparison_table as comparison_table,
+    )
+    from jaxpe.report.corpora import (
+        corpora_summary as corpora_summary,
+    )
+    from jaxpe.report.corpora import (
+        corpora_table as corpora_table,
+    )
+    from jaxpe.report.corpus.tables import (
+        encoding_table as encoding_table,
+    )
+    from jaxpe.report.corpus.tables import (
+        summary_table as summary_table,
+    )
+    from jaxpe.report.corpus.text import findings as findings
+    from jaxpe.report.corpus.text import summary as summary
+    from jaxpe.report.encodings import (
+        property_markdown as property_markdown,
+    )
+    from jaxpe.report.encodings import (
+        property_table as property_table,
+    )
+    from jaxpe.report.extrapolation.page import extrapolation_table as extrapolation_table
+    from jaxpe.report.inspect.page import (
+        inspect_markdown as inspect_markdown,
+    )
+    from jaxpe.report.inspect.page import (
+        inspect_table as inspect_table,
+    )
+    from jaxpe.report.inspect.sections import inspect_summary as inspect_summary
+    from jaxpe.report.rope.text import rope_summary as rope_summary
+    from jaxpe.report.rope.text import rope_table as rope_table
+    from jaxpe.report.training_run import trained_summary as trained_summary
 
 _MODULES = {
     "attention.page": ("spectral_table",),
@@ -47,9 +65,10 @@ _MODULES = {
     "encodings": ("property_markdown", "property_table"),
     "extrapolation.page": ("extrapolation_table",),
     "inspect.page": ("inspect_markdown", "inspect_table"),
-    "inspect.text": ("inspect_summary",),
+    "inspect.sections": ("inspect_summary",),
     "rope.text": ("rope_summary", "rope_table"),
     "training_run": ("trained_summary",),
 }
 _WITHIN = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = ["counts_table", "pace", "training_table", "write", *_WITHIN]
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=_WITHIN)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxpe.analysis.comparison import NOT_TRAINED, ComparedRun, Group, RunComparison
 from jaxpe.report import style
-from jaxpe.report.files import write_files
-from jaxpe.report.page import template
+from jaxpe.report.page import write_page
 from jaxpe.report.style import add_legend, new_figure
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import plural, visible
@@ -71,14 +70,9 @@ def write_comparison(
 ) -> Path:
     """Write comparison.html, comparison.json and .npz, and the figure; return the page's path."""
     figures = style.render(result, ("losses", losses_figure, _CAPTION))
-    page = template("comparison.html.j2").render(
-        result=result,
-        summary=comparison_summary(result),
-        tables=comparison_rows(result),
-        next_steps=next_steps(commands),
-        figures=figures,
-    )
-    return write_files(folder, "comparison", result, page, figures, png=png)
+    shown = {"summary": comparison_summary(result), "tables": comparison_rows(result)}
+    shown |= {"next_steps": next_steps(commands)}
+    return write_page(folder, "comparison", result, figures, shown, png=png)
 
 
 def title_of(result: RunComparison, name: str) -> str:

@@ -8,8 +8,7 @@ import numpy as np
 
 from jaxpe.analysis.corpora import LEVEL, ComparedPair, CorporaComparison
 from jaxpe.report import style
-from jaxpe.report.files import write_files
-from jaxpe.report.page import template
+from jaxpe.report.page import write_page
 from jaxpe.report.style import add_legend, new_figure
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import number, percent, plural, visible
@@ -58,14 +57,9 @@ def write_corpora(
 ) -> Path:
     """Write corpora.html, corpora.json and .npz, and the figure; return the page's path."""
     figures = style.render(result, ("configurations", configurations_figure, _CAPTION))
-    page = template("corpora.html.j2").render(
-        result=result,
-        summary=corpora_summary(result),
-        tables=corpora_rows(result),
-        next_steps=next_steps(commands),
-        figures=figures,
-    )
-    return write_files(folder, "corpora", result, page, figures, png=png)
+    shown = {"summary": corpora_summary(result), "tables": corpora_rows(result)}
+    shown |= {"next_steps": next_steps(commands)}
+    return write_page(folder, "corpora", result, figures, shown, png=png)
 
 
 def corpora_rows(result: CorporaComparison) -> list[tuple[str, list[str], Rows]]:

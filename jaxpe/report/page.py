@@ -3,9 +3,12 @@
 import base64
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from jaxpe._core.errors import require
+from jaxpe.report.files import write_files
+from jaxpe.report.style import Rendered
 from jaxpe.report.text import number, percent, visible
 
 
@@ -26,6 +29,26 @@ def template(name: str) -> Any:
         "data_uri": _data_uri,
     }
     return environment.get_template(name)
+
+
+def write_page(
+    folder: Path,
+    name: str,
+    result: Any,
+    figures: list[Rendered],
+    shown: Mapping[str, Any],
+    *,
+    png: bool,
+    others: str = "",
+) -> Path:
+    """Fill in the template of a page, and write it with its numbers and figures.
+
+    Args:
+        folder, name, result, figures, png, others: arguments of `write_files`.
+        shown: what the template shows beside the result and the figures.
+    """
+    page = template(f"{name}.html.j2").render(result=result, figures=figures, **shown)
+    return write_files(folder, name, result, page, figures, png=png, others=others)
 
 
 def term_links(terms: Mapping[str, str]) -> Callable[[str], Any]:

@@ -3,7 +3,7 @@
 import io
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -54,6 +54,16 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 Draw: TypeAlias = Callable[[Any], "matplotlib.figure.Figure"]
 # Name of a figure, what draws it of its subject, and a caption that says how to read it.
 Drawing: TypeAlias = tuple[str, Draw, str]
+
+
+def figure_name(draw: Draw) -> str:
+    """Name of the figure that a function draws: the function's, without `_figure`."""
+    return draw.__name__.removesuffix("_figure")
+
+
+def drawings(captions: Mapping[Draw, str]) -> tuple[Drawing, ...]:
+    """Drawings of functions, each with its caption."""
+    return tuple((figure_name(draw), draw, caption) for draw, caption in captions.items())
 
 
 class Rendered(NamedTuple):

@@ -43,23 +43,9 @@ _WINDOWS = 20  # a smoothed curve averages over one part in so many of the run
 
 def training_figures(history: Sequence[Record]) -> list[Rendered]:
     """The curves and, if the encoding was probed, its geometry."""
-    drawings = [("curves", curves_figure, CAPTIONS["curves"])]
-    if _series(history, _PROBED)[0].size:
-        drawings.append(("probe", probe_figure, CAPTIONS["probe"]))
-    return style.render(history, *drawings)
-
-
-CAPTIONS = {
-    "curves": (
-        "Training batches (faint; averaged over a twentieth of the run) and held-out documents. "
-        "Dropout raises the loss of training batches alone."
-    ),
-    "probe": (
-        "Distances between position vectors against Hellinger distances between the token "
-        "frequencies of the training documents, at the steps probed. Distances of position come "
-        "from disjoint halves, less the distances of shuffled documents."
-    ),
-}
+    curves, probe = FIGURES
+    probed = _series(history, _PROBED)[0].size
+    return style.render(history, curves, *([probe] if probed else []))
 
 
 def curves_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
@@ -110,6 +96,20 @@ def probe_figure(history: Sequence[Record]) -> "matplotlib.figure.Figure":
         axis.set_xlabel("step, evenly spaced")
     add_legend(figure, axes[0], columns=3)
     return figure
+
+
+_CAPTIONS: dict[style.Draw, str] = {
+    curves_figure: (
+        "Training batches (faint; averaged over a twentieth of the run) and held-out documents. "
+        "Dropout raises the loss of training batches alone."
+    ),
+    probe_figure: (
+        "Distances between position vectors against Hellinger distances between the token "
+        "frequencies of the training documents, at the steps probed. Distances of position come "
+        "from disjoint halves, less the distances of shuffled documents."
+    ),
+}
+FIGURES = style.drawings(_CAPTIONS)
 
 
 def training_table(summary: "TrainSummary") -> "rich.table.Table":

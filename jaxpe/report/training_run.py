@@ -12,7 +12,7 @@ from jaxpe.report.files import write_files
 from jaxpe.report.page import template
 from jaxpe.report.text import Headline, number, percent, plural, visible
 from jaxpe.report.training_figures import (
-    CAPTIONS,
+    FIGURES,
     as_float,
     perplexity_of,
     summary_rows,
@@ -77,7 +77,8 @@ def write_trained(
         choices=choices(run),
         versions={"jaxpe": jaxpe.__version__} | versions,
     )
-    return write_files(folder, "train", None, page, figures, png=png, others="|".join(CAPTIONS))
+    names = "|".join(name for name, *_ in FIGURES)
+    return write_files(folder, "train", None, page, figures, png=png, others=names)
 
 
 def next_steps(commands: Mapping[str, str]) -> dict[str, str]:
@@ -180,9 +181,7 @@ def _advice(run: TrainedRun, trend: Trend) -> str:
 
 def _finished(run: TrainedRun) -> "TrainSummary":
     if run.summary is None:
-        raise InputError(
-            f"{run.config.out} is not finished: it is at step {run.step:,}; resume it first"
-        )
+        raise InputError(f"{run.config.out} is only at step {run.step:,}; resume it first")
     return run.summary
 
 

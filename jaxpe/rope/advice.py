@@ -68,21 +68,20 @@ def recipes(case: Case) -> tuple[Recipe, ...]:
     length = max(analysis.length, int(original * factor))
     goal = _Goal(case, widest, factor, original, length)
     changes = _nested_changes(goal) | _flat_changes(goal)
-    return tuple(
-        one for name, change in changes.items() for one in _verified_recipe(goal, name, *change)
-    )
+    verified = (_verified_recipe(goal, name, *change) for name, change in changes.items())
+    return tuple(filter(None, verified))
 
 
 def _verified_recipe(
     goal: _Goal, program: str, text: str, changed: Mapping[str, Any]
-) -> list[Recipe]:
+) -> Recipe | None:
     """Recipe, named after the versions of the program that compute the goal with it, if any do."""
     form = goal.case.configuration.form
     file = program == "config.json"
     readers = choose_readers(None, form)[:1] if file else choose_readers(program, form)
     right = [one.name for one in readers if text and _agrees(goal, one, changed)]
     name = program if len(right) == len(readers) else ", ".join(right)
-    return [Recipe(name, text)] if right else []
+    return Recipe(name, text) if right else None
 
 
 def _agrees(goal: _Goal, reader: Reader, changed: Mapping[str, Any]) -> bool:

@@ -236,16 +236,13 @@ def difference_codes(case: Case) -> Codes:
     reference, others = _others(case, "logit_factor")
     listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
     if listed or not _close(reference, 1.0):
-        yield (
-            "logit_factor_differs" if listed else "logit_factor",
-            {"reference": reference, "listed": listed},
-        )
+        code = "logit_factor_differs" if listed else "logit_factor"
+        yield code, {"reference": reference, "listed": listed}
     readers = [one for one in case.analysis.readers if one.readings and case.first]
     values = {one.name: max(r.query_factor for r in one.readings) for one in readers}
     reference = next(iter(values.values()), 1.0)
-    listed = ", ".join(
-        f"{k} by {one:.4g}" for k, one in values.items() if not _close(one, reference)
-    )
+    others = {name: value for name, value in values.items() if not _close(value, reference)}
+    listed = ", ".join(f"{name} by {value:.4g}" for name, value in others.items())
     if listed or not _close(reference, 1.0):
         numbers = {"reference": reference, "last": case.length - 1, "listed": listed}
         yield "query_scaling_differs" if listed else "query_scaling", numbers
@@ -351,15 +348,11 @@ def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
     first = case.reading(case.first)
     if first is None:
         return 1.0, {}
-    reference, readings = (
-        getattr(first, what),
-        {p.name: case.reading(p) for p in case.analysis.readers},
-    )
+    reference = getattr(first, what)
+    readings = {p.name: case.reading(p) for p in case.analysis.readers}
     alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == first.rope_type}
     values = {name: getattr(reading, what) for name, reading in alike.items()}
-    return reference, {
-        name: value for name, value in values.items() if not _close(value, reference)
-    }
+    return reference, {n: value for n, value in values.items() if not _close(value, reference)}
 
 
 def _close(one: float | int, other: float | int) -> bool:

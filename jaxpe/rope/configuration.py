@@ -183,10 +183,8 @@ def _take_options(fields: Fields, options: RopeOptions) -> None:
         if not isinstance(entry, dict):
             raise InputError(f"`scaling` is {reprlib.repr(entry)}; pass a JSON object")
         replaced = fields.mapping("rope_parameters")
-        base_fields = ("rope_theta", "partial_rotary_factor")
-        stated |= {
-            k: replaced[k] for k in base_fields if replaced.get(k) is not None and k not in entry
-        }
+        absent = [k for k in ("rope_theta", "partial_rotary_factor") if k not in entry]
+        stated |= {k: replaced[k] for k in absent if replaced.get(k) is not None}
         stated |= {"rope_scaling": entry, "rope_parameters": None}
     if options.base is not None:
         for name in _ENTRIES:
@@ -231,8 +229,7 @@ def unread_fields(configuration: Configuration) -> tuple[str, ...]:
     used = {name: one.fields.stated.get(name) for one in models for name in one.fields.used}
     entries = [one.fields.stated.get(name) for one in models for name in _ENTRIES]
     outside = configuration.outside
-    around = (
-        key for key in positional_names(outside) if outside[key] not in (used.get(key), *entries)
-    )
+    names = positional_names(outside)
+    around = (key for key in names if outside[key] not in (used.get(key), *entries))
     inner = (_join(one.part, name) for one in models for name in one.fields.unread())
     return tuple(dict.fromkeys([*inner, *around]))

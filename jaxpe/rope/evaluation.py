@@ -132,13 +132,10 @@ def entry_frequencies(entry: Entry, width: int, length: int, context: int) -> Ro
     taken = {"rope_type", "partial_rotary_factor", *getattr(ROPE_TYPES.get(kind), "_fields", ())}
     parameters = {key: entry[key] for key in taken & entry.keys() if entry[key] is not None}
     for name in parameters.keys() & _NUMBERS:
-        values = (
-            parameters[name] if isinstance(parameters[name], list | tuple) else [parameters[name]]
-        )
+        value = parameters[name]
+        values = value if isinstance(value, list | tuple) else [value]
         if not all(isinstance(one, int | float) for one in values):
-            raise UnreadableError(
-                f"TypeError: {name} is {reprlib.repr(parameters[name])}, no number"
-            )
+            raise UnreadableError(f"TypeError: {name} is {reprlib.repr(value)}, no number")
     scaling = scaling_from_hf(parameters, max_position_embeddings=context)
     share = 1.0 if kind == "proportional" else float(entry.get("partial_rotary_factor") or 1.0)
     dim = int(width * share)
@@ -147,9 +144,8 @@ def entry_frequencies(entry: Entry, width: int, length: int, context: int) -> Ro
     if not 0 < base < math.inf:
         raise ValueError(f"rope_theta is {base}, not a number above 0")
     if kind in ("default", "linear") and dim % 2 and share < 1:  # transformers pads to a pair
-        return RopeFrequencies(
-            base ** (-np.arange(0, dim, 2) / dim) / float(parameters.get("factor", 1))
-        )
+        unscaled = base ** (-np.arange(0, dim, 2) / dim)
+        return RopeFrequencies(unscaled / float(parameters.get("factor", 1)))
     if scaling is None:
         return RopeFrequencies(inverse_frequencies(dim, base=base))
     with np.errstate(all="ignore"):
@@ -205,11 +201,9 @@ def phase_errors(inverse: np.ndarray, length: int) -> tuple[PhaseError, ...]:
     >>> [error.lost for error in phase_errors(np.array([1.0, 0.001]), 4096)]
     [0, 1, 1, 0, 0]
     """
-    all_rounded = [_phase_error(inverse, length, name, "all") for name in _DTYPES]
-    frequencies_rounded = [
-        _phase_error(inverse, length, n, "frequencies") for n in _DTYPES if n != "float32"
-    ]
-    return (*all_rounded, *frequencies_rounded)
+    rounded: list[Any] = [(name, "all") for name in _DTYPES]
+    rounded += [(name, "frequencies") for name in _DTYPES if name != "float32"]
+    return tuple(_phase_error(inverse, length, *kind) for kind in rounded)
 
 
 def _phase_error(

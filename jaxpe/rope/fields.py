@@ -101,9 +101,8 @@ class Fields:
 
     def unread(self) -> tuple[str, ...]:
         """Positional fields that no rule used."""
-        return positional_names(
-            {key: self.stated[key] for key in self.stated if key not in self.used}
-        )
+        unused = {key: value for key, value in self.stated.items() if key not in self.used}
+        return positional_names(unused)
 
 
 def positional_names(fields: Mapping[str, Any]) -> tuple[str, ...]:

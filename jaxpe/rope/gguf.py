@@ -54,14 +54,12 @@ def gguf_fields(path: Path) -> dict[str, Any]:
     arrays = (v for k, v in metadata.items() if k.startswith(prefix) and isinstance(v, list))
     if any(len(array) == _SHOWN for array in arrays):
         metadata, tensors = read_gguf(path, full_prefix=prefix)
-    architecture_fields = {
-        k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)
-    }
+    stated = {k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)}
     defaults = {"rope.scaling.attn_factor": 1.0}
-    read = _Metadata(architecture_fields, Family(architecture, defaults=defaults), source=str(path))
+    read = _Metadata(stated, Family(architecture, defaults=defaults), source=str(path))
     fields = {
         "model_type": architecture,
-        "gguf": architecture_fields,
+        "gguf": stated,
         "max_position_embeddings": read.integer("context_length"),
         "rope_finetuned": read.get("rope.scaling.finetuned"),
         "rope_scaling": _entry(read, architecture, tensors),
@@ -89,10 +87,8 @@ def _heads(read: _Metadata, architecture: str) -> dict[str, Any]:
     fields |= {"partial_rotary_factor": _share(turned, head)}
     if (local, local_turned) == (head, turned):
         return fields
-    return fields | {
-        "swa_head_dim": local,
-        "swa_partial_rotary_factor": _share(local_turned, local),
-    }
+    share = _share(local_turned, local)
+    return fields | {"swa_head_dim": local, "swa_partial_rotary_factor": share}
 
 
 def _share(turned: int | None, head: int | None) -> float | None:
@@ -143,9 +139,7 @@ def _window_flags(read: _Metadata, rule: Mapping[str, Any], count: int) -> list[
         return listed
     period = read.integer(name) or rule.get("period")
     if period is None:
-        raise InputError(
-            f"{read.source} has no {name}, which llama.cpp needs: convert the model again"
-        )
+        raise InputError(f"{read.source} has no {name}, which llama.cpp needs: convert it again")
     full = 0 if rule.get("first") else period - 1
     return [layer % period != full for layer in range(count)]
 

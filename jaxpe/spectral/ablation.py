@@ -17,6 +17,7 @@ from jaxtyping import Float, Int32
 from jaxpe._core.arrays import ArrayLike, tree_add
 from jaxpe._core.jaxprs import used_arguments
 from jaxpe.encodings.base import as_mask, compute_dtype, expand_rank
+from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.distances.matrices import floating
 
 
@@ -95,8 +96,8 @@ def ablate_heads(
     >>> result.drop.tolist()
     [[3.0, 1.0]]
     """
-    if layers < 1 or heads < 1:
-        raise ValueError(f"layers={layers} and heads={heads} must be at least 1")
+    check_size("layers", layers)
+    check_size("heads", heads)
     dtype = jnp.result_type(float)
     opened = jnp.ones((layers, heads), dtype)
     _check_gated(score, opened)

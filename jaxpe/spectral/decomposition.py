@@ -260,9 +260,7 @@ def sum_parts(
     *documents, _heads, _, n = square(parts.content_content).shape
     shapes = [jnp.shape(part) for part in parts]
     if len(set(shapes)) > 1:
-        raise ValueError(
-            f"parts have shapes {shapes}: pass the result of `logit_parts`, all of one"
-        )
+        raise ValueError(f"parts have shapes {shapes}: pass results of one `logit_parts`")
     mask = jnp.ones(n, bool) if mask is None else as_mask(mask)
     if mask.ndim < 1 or mask.ndim > len(documents) + 1 or mask.shape[-1] != n:
         raise ValueError(

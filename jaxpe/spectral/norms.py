@@ -10,6 +10,7 @@ from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe.geometry.checks import check_size
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.spectral.toeplitz import inexact
 
@@ -155,8 +156,7 @@ def operator_norm(
     x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.floating) or x.dtype.itemsize < 4:
         raise ValueError(f"x is {x.dtype}: pass float32 or float64")
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations is {max_iterations}: pass at least 1")
+    check_size("max_iterations", max_iterations)
     return _power_method(x, key, tolerance, max_iterations, f=f)
 
 

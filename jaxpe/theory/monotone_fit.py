@@ -57,9 +57,7 @@ def monotone_fit(
     """
     x, y = floating(x), floating(y)
     if x.ndim != 1 or x.shape != y.shape or x.size == 0:
-        raise ValueError(
-            f"x has shape {x.shape} and y {y.shape}: pass two of the same [m], with m ≥ 1"
-        )
+        raise ValueError(f"x has shape {x.shape} and y {y.shape}: pass two [m] with m ≥ 1")
     counts = jnp.ones(x.shape, bool) if where is None else jnp.asarray(where)
     increasing, decreasing = _isotonic_fit(x, y, counts), -_isotonic_fit(x, -y, counts)
     shares = (_explained_share(y, fitted, counts) for fitted in (increasing, decreasing))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxpe._core.errors import require
+from jaxpe.geometry.checks import check_size
 
 Batch = dict[str, np.ndarray]
 
@@ -83,8 +84,7 @@ def in_order(
     [[True, True], [True, False]]
     """
     rows = _Rows(arrays, lengths, buckets, trim)
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size} must be at least 1")
+    check_size("batch_size", batch_size)
     count = -(-rows.count // batch_size)
     return [
         rows.take(np.minimum(numbers, rows.count - 1)) | {"valid": numbers < rows.count}

@@ -45,16 +45,10 @@ def extension_line(config: TrainConfig, saved: TrainConfig, *, rows: int) -> str
 def extended_after(config: TrainConfig, history: list[Record], *, steps: int) -> int:
     """Last step whose learning rate differs from a run of `steps` steps; 0 for none."""
     rates = {record["step"]: record.get("learning_rate") for record in history}
-    expected = dict(enumerate(_rates(config, steps), 1))
-    return max(
-        (
-            step
-            for step, rate in rates.items()
-            if step in expected and rate is not None
-            and not np.isclose(rate, expected[step], rtol=_TOLERANCE, atol=0)
-        ),
-        default=0,
-    )  # fmt: skip
+    pairs = ((step, rates.get(step), new) for step, new in enumerate(_rates(config, steps), 1))
+    known = ((step, old, new) for step, old, new in pairs if old is not None)
+    other = (s for s, old, new in known if not np.isclose(old, new, rtol=_TOLERANCE, atol=0))
+    return max(other, default=0)
 
 
 def _rates(config: TrainConfig, steps: int) -> np.ndarray:

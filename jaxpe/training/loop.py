@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxpe._core.checkpoints import Checkpoints
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe.geometry.checks import check_size
 from jaxpe.training.log import Log, Record, plain, read_log
 from jaxpe.training.step import Batch, Metrics, Step, TrainState
 
@@ -86,8 +87,7 @@ def every_n_steps(steps: int) -> Callable[[int], bool]:
     >>> [step for step in range(7) if every_n_steps(3)(step)]
     [0, 3, 6]
     """
-    if steps < 1:
-        raise ValueError(f"every_n_steps({steps}) would never run: pass at least 1")
+    check_size("steps", steps)
     return lambda step: step % steps == 0
 
 

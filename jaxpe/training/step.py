@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Bool, Int
 
 from jaxpe.encodings.base import compute_dtype
+from jaxpe.geometry.checks import check_size
 from jaxpe.training.losses import MeanMetric
 from jaxpe.training.optimizers import Schedule
 
@@ -99,8 +100,7 @@ def step_function(
     >>> state.params.item(), metrics["loss"].item()
     (0.5, 1.0)
     """
-    if accumulate < 1:
-        raise ValueError(f"accumulate={accumulate} must be at least 1")
+    check_size("accumulate", accumulate)
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(state.key, state.step)

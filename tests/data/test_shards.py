@@ -178,7 +178,7 @@ def test_the_standard_library_is_a_shard():
     [
         ("none*.txt", "no such file: none*.txt; pass paths or globs of .txt"),
         ("", "no such file: ;"),
-        ("deep", "deep is a directory; pass a glob of its files, such as deep/*.jsonl"),
+        ("deep", "deep is a directory; pass a glob of its files, as deep/*.jsonl"),
         ("a.pdf", "a.pdf: unknown kind of file; supported are .txt"),
         ("ids.pt", "ids.pt: unknown kind of file"),
         ("-", "standard input"),

@@ -349,7 +349,7 @@ def test_tokenizer_files_that_are_too_large(tmp_path, monkeypatch):
     path = tmp_path / "vocab.txt"
     path.write_text("[UNK]\n" + "a\n" * 100)
     monkeypatch.setattr(pretrained, "_LARGEST_FILE", 100)
-    with pytest.raises(InputError, match=r"vocab\.txt has 206 bytes and may have 100"):
+    with pytest.raises(InputError, match=r"vocab\.txt has 206 bytes, more than 100"):
         open_tokenizer(path)
     monkeypatch.undo()
     monkeypatch.setattr(pretrained, "LARGEST_VOCABULARY", 100)

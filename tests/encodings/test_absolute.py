@@ -405,9 +405,9 @@ def test_low_rank_from_factors_is_the_best_approximation():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sinusoidal_vectors(np.arange(3), dim=5), "dim must be even and at least 2, not 5"),
-        (lambda: fourier(dim=3), "dim must be even and at least 2, not 3"),
-        (lambda: learned(length=0, dim=2), "length and dim must be at least 1, not 0 and 2"),
+        (lambda: sinusoidal_vectors(np.arange(3), dim=5), "dim must be even and positive, not 5"),
+        (lambda: fourier(dim=3), "dim must be even and positive, not 3"),
+        (lambda: learned(length=0, dim=2), "length must be at least 1, not 0"),
         (lambda: from_matrix(MATRIX, dim=3), "P has 4 columns, more than dim=3: pass dim=4"),
         (lambda: inspect.unwrap(from_matrix)(np.ones(3)), r"P has shape \(3,\): pass \[n, k\]"),
         (lambda: low_rank(length=5, dim=3, rank=4), r"rank must lie in \[1, 3\] for length=5"),

@@ -238,7 +238,7 @@ def test_grouped_keys_divide_as_the_heads_do():
             lambda: per_head([rope(head_dim=DIM), identity()], heads=[2, 3]).query(
                 ((), ()), np.ones((N, 4, DIM)), PLACES
             ),
-            "built for 5 heads, but the array of shape .* has 4",
+            "built for num_heads=5, but the array of shape .* has 4",
         ),
         (
             lambda: repeat_heads(np.ones((N, 3, DIM)), 4),

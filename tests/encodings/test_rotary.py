@@ -719,7 +719,7 @@ X = np.ones((N, HEADS, DIM))
         (LINE["half_split"], X.astype(int), PLACES, "turns floats .* not int64"),
         (LINE["half_split"], X, PLACES[:3], r"positions of shape \(3,\) do not fit"),
         (LINE["half_split"], X, PLACES.astype(jnp.bfloat16), "pass int32, or float32"),
-        (GRID["axial_2"][1], X, PLACES, r"\(6,\): pass \[..., n, 2\], one for each axis"),
+        (GRID["axial_2"][1], X, PLACES, r"\(6,\): pass \[..., n, 2\]"),
         (GRID["mrope"][1], X, np.ones((N, 2), int), r"\(6, 2\): pass \[..., n, 3\]"),
         (GRID["mrope"][1], np.ones((N, N, 2, DIM)), np.ones((N, N), int), r": pass \[..., n, 3\]"),
     ],

@@ -30,7 +30,16 @@ from jaxpe.nn import (
 )
 from tests.hardening import hostile_models as hostile
 from tests.nn.models import one_key
-from tests.nn.stored import METADATA, PARITY, change, converted, tensors, write, write_gguf
+from tests.nn.stored import (
+    METADATA,
+    PARITY,
+    change,
+    converted,
+    copied,
+    tensors,
+    write,
+    write_gguf,
+)
 
 LOADS = {"tiny_bert": Bert.load, "tiny_mpnet": MPNet.load, "tiny_llama": load_causal_lm}
 QUERY = {
@@ -51,22 +60,17 @@ def _quickly():
 @pytest.fixture(params=LOADS)
 def tiny(request, tmp_path):
     """A copy of a tiny model, and what loads it."""
-    shutil.copytree(PARITY / request.param, tmp_path / request.param)
-    return tmp_path / request.param, LOADS[request.param]
+    return copied(request.param, tmp_path), LOADS[request.param]
 
 
 @pytest.fixture
 def bert(tmp_path):
-    """A copy of the tiny BERT."""
-    shutil.copytree(PARITY / "tiny_bert", tmp_path / "tiny_bert")
-    return tmp_path / "tiny_bert"
+    return copied("tiny_bert", tmp_path)
 
 
 @pytest.fixture
 def llama(tmp_path):
-    """A copy of the tiny Llama."""
-    shutil.copytree(PARITY / "tiny_llama", tmp_path / "tiny_llama")
-    return tmp_path / "tiny_llama"
+    return copied("tiny_llama", tmp_path)
 
 
 def refused(load, path, message):
@@ -229,7 +233,7 @@ def test_configurations_of_ours(changes, message):
         (b"", "is not JSON"),
         (b'{"hidden_size": ' + b"9" * 5000 + b"}", "is not JSON"),
         (b"null", "is not a JSON object"),
-        (b" " * (2**24 + 1), "has 16,777,217 bytes and may have 16,777,216"),
+        (b" " * (2**24 + 1), "has 16,777,217 bytes, more than 16,777,216"),
         (b'{"model_type": "\\ud800\\n"}', r"model_type is '\\ud800\\n'"),
     ],
 )

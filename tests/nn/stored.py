@@ -1,6 +1,7 @@
 """Small models as files: directories of Hugging Face and .gguf files, written and changed."""
 
 import json
+import shutil
 from pathlib import Path
 
 import gguf
@@ -38,6 +39,11 @@ PARTS = {
     "norm": "output_norm",
     "lm_head": "output",
 }
+
+
+def copied(name, folder):
+    """A copy of a tiny model in a folder."""
+    return Path(shutil.copytree(PARITY / name, folder / name))
 
 
 def tensors(directory):

@@ -224,7 +224,7 @@ SAMPLED = {"temperature": 1.0, "key": jax.random.key(0)}
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": 0}, "steps is 0"),
+        ({"steps": 0}, "steps must be at least 1, not 0"),
         ({"steps": 1, "temperature": 1.0}, "needs a key"),
         ({"steps": 1, "temperature": -1.0}, "temperature is -1.0"),
         ({"steps": 1, "top_k": 5}, "top_k and top_p are for sampling"),

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +27,8 @@ from jaxpe.nn import (
     load_masked_lm,
     save_huggingface,
 )
+from tests.nn.stored import PARITY, change, copied, write
 
-PARITY = Path(__file__).parent.parent / "parity"
 TINY = {"tiny_bert": Bert, "tiny_mpnet": MPNet}
 BASE = ("embeddings.", "encoder.", "pooler.")
 CONFIG = TransformerConfig(
@@ -44,16 +43,8 @@ def tensors(directory):
     return safetensors.numpy.load_file(directory / "model.safetensors")
 
 
-def write(directory, found):
-    safetensors.numpy.save_file(found, directory / "model.safetensors", metadata={"format": "pt"})
-
-
 def fields(directory):
     return json.loads((directory / "config.json").read_text())
-
-
-def change(directory, **changes):
-    (directory / "config.json").write_text(json.dumps(fields(directory) | changes))
 
 
 def params(model):
@@ -93,15 +84,12 @@ def of_base(found, kind):
 @pytest.fixture(params=TINY)
 def tiny(request, tmp_path):
     """A copy of a tiny model, and the class that reads it."""
-    shutil.copytree(PARITY / request.param, tmp_path / request.param)
-    return tmp_path / request.param, TINY[request.param]
+    return copied(request.param, tmp_path), TINY[request.param]
 
 
 @pytest.fixture
 def bert(tmp_path):
-    """A copy of the tiny BERT."""
-    shutil.copytree(PARITY / "tiny_bert", tmp_path / "tiny_bert")
-    return tmp_path / "tiny_bert"
+    return copied("tiny_bert", tmp_path)
 
 
 def equal_tensors(found, expected):

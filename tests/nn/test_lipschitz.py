@@ -252,7 +252,7 @@ def test_biases_that_are_no_relative_keys(encoding):
 
 def test_sizes_that_make_no_sense():
     model = case("encoder")[0]
-    with pytest.raises(ValueError, match="n is 0: pass at least one token"):
+    with pytest.raises(ValueError, match="n must be at least 1, not 0"):
         nn.lipschitz_bounds(model, n=0, radius=1.0)
     for radius in (-50.0, np.nan):
         with pytest.raises(ValueError, match=f"radius is {radius}"):

@@ -486,7 +486,7 @@ def test_bad_calls_are_refused():
         apply(params, np.array([1, -1]))
     with pytest.raises(ValueError, match="no token types"):
         apply(params, some_ids(2), token_types=np.zeros(2, int))
-    with pytest.raises(ValueError, match="an encoder takes no cache"):
+    with pytest.raises(ValueError, match="an encoder has no cache"):
         encoder()[0](params, some_ids(1, 2), cache=cache)
 
 

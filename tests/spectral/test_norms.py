@@ -157,7 +157,7 @@ def test_what_is_reached_is_said_where_it_stops_early():
 def test_options_that_make_no_sense():
     with pytest.raises(ValueError, match="x is int64: pass float32 or float64"):
         operator_norm(twice, np.arange(6), key=KEY)
-    with pytest.raises(ValueError, match="max_iterations is 0: pass at least 1"):
+    with pytest.raises(ValueError, match="max_iterations must be at least 1, not 0"):
         operator_norm(twice, np.ones(6), key=KEY, max_iterations=0)
 
 

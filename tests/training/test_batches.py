@@ -156,7 +156,7 @@ SHORT = np.maximum(LENGTHS - 1, 0)
             lambda: batches(ARRAYS, batch_size=ROWS + 1, seed=0),
             "batch_size=1004 .*1003",
         ),
-        (lambda: in_order(ARRAYS, batch_size=0), "batch_size=0 must be at least 1"),
+        (lambda: in_order(ARRAYS, batch_size=0), "batch_size must be at least 1, not 0"),
         (
             lambda: batches(ARRAYS, batch_size=1, seed=0, buckets=(8,)),
             "lengths and buckets go together",

@@ -294,7 +294,10 @@ def test_eight_devices_make_the_steps_of_one():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: step_function(masked_loss, SGD, accumulate=0), "accumulate=0 must be at least 1"),
+        (
+            lambda: step_function(masked_loss, SGD, accumulate=0),
+            "accumulate must be at least 1, not 0",
+        ),
         (
             lambda: step_function(masked_loss, SGD, accumulate=3)(
                 factory.state(optimizer=SGD), factory.rows(4)

@@ -124,9 +124,8 @@ def _mean_heads(sample: Sample, params: Any, chunks: list[Any]) -> np.ndarray:
     """Mean output of each head over tokens of the documents, `[layers, heads, width]`."""
 
     def summed(model: Any, ids: Array, mask: Array) -> Any:
-        heads = trunk(model)(ids, mask=mask, trace=True).heads
-        assert heads is not None  # it was traced
-        return sum_heads(heads, mask)
+        traced: Any = trunk(model)(ids, mask=mask, trace=True)
+        return sum_heads(traced.heads, mask)
 
     run = jax.jit(functionalize(sample.module, method=summed)[0])
     sums = (run(params, chunk["ids"], chunk["mask"]) for chunk in chunks)

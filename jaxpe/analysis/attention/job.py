@@ -177,9 +177,8 @@ def _single_documents(sample: Sample) -> SingleDocuments:
     causal, text = sample.transformer.causal, sample.text
 
     def batch_logits(model: Any, ids: Array) -> Array:
-        logits = trunk(model)(ids, trace=True).logits
-        assert logits is not None  # it was traced
-        return jnp.swapaxes(logits[..., text, text], 0, 1)
+        traced: Any = trunk(model)(ids, trace=True)
+        return jnp.swapaxes(traced.logits[..., text, text], 0, 1)
 
     apply, params = functionalize(sample.module, method=batch_logits)
     run, size = jax.jit(apply), min(2, logit_sums.batch_size(sample))

@@ -46,11 +46,7 @@ def audit_inputs(
         return functions.apply(no_positions, functions.no_shift, row).transformer.hidden
 
     return AuditInputs(
-        mu=geometry.mu,
-        D=geometry.D,
-        position=geometry.position,
-        counts=geometry.counts,
-        nulls=geometry.nulls,
+        **geometry._asdict(),
         vectors=functions.vectors,
         embeddings=functions.tokens,
         means=mean_embeddings(geometry.mu, functions.tokens),
@@ -83,11 +79,9 @@ def _gradients(model: PositionLoss) -> PositionGradients:
         return model.loss(model.outputs(P, shift, example), example)
 
     def attention(P: Array, example: Any) -> tuple[Array, Array]:
-        trace = functions.apply(
+        trace: Any = functions.apply(
             P, functions.no_shift, example["ids"], mask=example["mask"], trace=True
         ).transformer
-        assert trace.logits is not None  # it was traced
-        assert trace.weights is not None
         return trace.logits[0], trace.weights[0]
 
     start = jnp.zeros_like(functions.vectors)

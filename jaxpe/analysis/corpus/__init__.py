@@ -24,20 +24,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "CorpusAnalysis",
-    "CorpusOptions",
-    "EmptyPositions",
-    "EncodingScore",
-    "HeldOutScores",
-    "Interval",
-    "PlugIn",
-    "Position",
-    "StressByDimension",
-    "TokenCount",
-    "TopTokens",
-    "analyse",
-    "analyse_counts",
-    "analyse_tokens",
+    "CorpusAnalysis", "CorpusOptions", "EmptyPositions", "EncodingScore", "HeldOutScores",
+    "Interval", "PlugIn", "Position", "StressByDimension", "TokenCount", "TopTokens", "analyse",
+    "analyse_counts", "analyse_tokens",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=("result", "options", "job"))

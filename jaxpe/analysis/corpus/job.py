@@ -65,6 +65,8 @@ from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
 if TYPE_CHECKING:
     from jaxpe.analysis.counts import CountSettings, StoredCounts
 
+# Options that say how the documents are read.
+_READING = ("tokenizer", "length", "special", "text_field", "group_field", "skip_nulls", "data_dir")
 LEAST_NULLS = 19  # least number of nulls that can show significance at 5 %
 MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again during the analysis
 
@@ -100,17 +102,8 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         analysis = analyse_counts(stored, encodings=options.encodings, **shared)
     else:
         options, entries, choices = _model_options(options)
-        corpus = load_tokens(
-            options.source,
-            tokenizer=options.tokenizer,
-            length=options.length,
-            special=options.special,
-            text_field=options.text_field,
-            group_field=options.group_field,
-            skip_nulls=options.skip_nulls,
-            data_dir=options.data_dir,
-            progress=progress,
-        )
+        reading = {name: getattr(options, name) for name in _READING}
+        corpus = load_tokens(options.source, **reading, progress=progress)
         refuse_too_long(corpus, options)
         clock.lap("read")
         encodings = (*options.encodings, *entries)
@@ -139,9 +132,7 @@ def _model_options(
     special = ", with its special tokens" if model.special else ""
     chosen = [Choice("tokenizer", model.tokenizer, f"that of the model{special}", how)]
     if length is not None and length > model.positions:
-        raise InputError(
-            f"`length={length}` is more than the {model.positions} positions of the model"
-        )
+        raise InputError(f"`length={length}` is more than the model's {model.positions} positions")
     if length is None and model.positions < DEFAULT_LENGTH:
         length = model.positions
         how = "pass a smaller number of positions as `length`"

@@ -159,8 +159,7 @@ class EncodingScore(NamedTuple):
         """Whether it is equal for every corpus: not fitted, trainable or from a model."""
         return not self.fitted and self.parameters == 0 and self.family != "model"
 
-    def __repr__(self) -> str:
-        return short_repr(self)
+    __repr__ = short_repr
 
 
 class HeldOutScores(NamedTuple):
@@ -190,8 +189,7 @@ class HeldOutScores(NamedTuple):
     best: list[list[str]]
     gain: Interval | None
 
-    def __repr__(self) -> str:
-        return short_repr(self)
+    __repr__ = short_repr
 
 
 class StressByDimension(NamedTuple):
@@ -280,5 +278,4 @@ class CorpusAnalysis(NamedTuple):
     choices: tuple[Choice, ...] = ()
     seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)
 
-    def __repr__(self) -> str:
-        return short_repr(self)
+    __repr__ = short_repr

@@ -14,24 +14,8 @@ from jaxpe.analysis.counts.shards import count_shards
 from jaxpe.analysis.counts.state import count_mesh
 
 __all__ = [
-    "CountOptions",
-    "CountSettings",
-    "CountedShard",
-    "DocumentCounter",
-    "StoredCounts",
-    "check_memory",
-    "count",
-    "count_by",
-    "count_mesh",
-    "count_settings",
-    "count_shards",
-    "is_counted",
-    "merge",
-    "merge_counts",
-    "needed_bytes",
-    "one_line_process_errors",
-    "read_counts",
-    "start_processes",
-    "tokenizer_from_options",
-    "write_counts",
+    "CountOptions", "CountSettings", "CountedShard", "DocumentCounter", "StoredCounts",
+    "check_memory", "count", "count_by", "count_mesh", "count_settings", "count_shards",
+    "is_counted", "merge", "merge_counts", "needed_bytes", "one_line_process_errors", "read_counts",
+    "start_processes", "tokenizer_from_options", "write_counts",
 ]  # fmt: skip

@@ -86,5 +86,4 @@ class StoredCounts(NamedTuple):
         """Rows that were left out because their text is null or missing."""
         return sum(shard.null_texts for shard in self.shards)
 
-    def __repr__(self) -> str:
-        return short_repr(self)
+    __repr__ = short_repr

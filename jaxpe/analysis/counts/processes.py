@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
@@ -14,7 +13,7 @@ from jax.experimental.multihost_utils import process_allgather
 
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.options import check_range
-from jaxpe.analysis.counts.settings import shortened
+from jaxpe.analysis.counts.settings import differences, shortened
 
 HEARTBEAT_S = 30  # seconds of silence after which a process counts as dead and the others stop
 BARRIER_S = 7200  # seconds to wait for live processes, which may be reading a large shard
@@ -59,9 +58,7 @@ def start_processes(
         )
     port = re.fullmatch(r"[^\s]+:(\d{1,5})", coordinator or "a:1")
     if port is None or not 0 < int(port[1]) < 2**16:
-        raise InputError(
-            f"`coordinator` is {shortened(coordinator)}; pass host:port, 10.0.0.1:1234"
-        )
+        raise InputError(f"`coordinator` is {shortened(coordinator)}; pass host:port, 10.0.0.1:123")
     check_range("processes", processes, least=1)
     check_range("process", process, least=0, most=(processes or 1) - 1)
     try:
@@ -121,28 +118,14 @@ def run_on_all_processes(work: Callable[[], Result]) -> Result:
 
 
 def require_equal_values(facts: Mapping[str, Any]) -> None:
-    """Raise at the first value that differs between processes; for lists at its first item."""
-    # Most often nothing differs, so only a checksum is sent.
-    text = json.dumps(facts, sort_keys=True).encode()
-    if len(set(gather_values(zlib.crc32(text)))) == 1:
-        return
+    """Raise at the first value that differs between processes."""
     expected, *others = gather_values(facts)
     for process, values in enumerate(others, 1):
-        for name, first in expected.items():
-            if values[name] != first:
-                raise InputError(
-                    f"{_difference(name, process, first, values[name])}; start all processes with "
-                    "the same arguments"
-                )
-
-
-def _difference(name: str, process: int, first: Any, other: Any) -> str:
-    if isinstance(first, list) and isinstance(other, list):
-        if len(first) != len(other):
-            return f"{name}: process 0 has {len(first):,} and process {process} {len(other):,}"
-        index = next(i for i, (a, b) in enumerate(zip(first, other, strict=True)) if a != b)
-        name, first, other = f"{name}[{index}]", first[index], other[index]
-    return f"{name} is {shortened(first)} in process 0 and {shortened(other)} in process {process}"
+        if problems := differences(expected, values):
+            raise InputError(
+                f"{next(iter(problems.values()))}, in processes 0 and {process}; start all "
+                "processes with the same arguments"
+            )
 
 
 @contextlib.contextmanager

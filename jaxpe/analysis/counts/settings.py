@@ -165,9 +165,9 @@ def check_settings(settings: CountSettings) -> None:
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
     """Settings that differ between two counts, by name, each with its two values as text."""
     return {
-        name: f"{name} is {shortened(value)} and {shortened(other[name])}"
+        name: f"{name} is {shortened(value)} and {shortened(other.get(name))}"
         for name, value in one.items()
-        if value != other[name]
+        if value != other.get(name)
     }
 
 

@@ -114,8 +114,8 @@ def count_shards(
 
     run_on_all_processes(lambda: _check_options(options, settings, mesh))
     config = _config(settings, reading, mesh)
-    identities = [shard.identity for shard in shards]
-    facts = {"vocabulary": settings.checksum, **config, "shards": identities}
+    contents = {f"shard {number}": shard.identity for number, shard in enumerate(shards)}
+    facts = {"vocabulary": settings.checksum, **config, "shards": len(shards)} | contents
     require_equal_values({**_versions(), **facts, "save_every": options.save_every})
     with contextlib.ExitStack() as stack:
         run_on_all_processes(
@@ -344,26 +344,22 @@ def _earlier_counts(
 ) -> StoredCounts:
     """Counts in the folder; raises for counts of other documents or settings."""
     stored = read_counts(directory)
-    now = {**settings._asdict(), "text_field": reading.text_field, "separator": separator}
-    fields = {"text_field": stored.text_field, "separator": stored.separator}
-    before = {**stored.settings._asdict(), **fields}
-    problems = [*differences(before, now).values()]
+    now = {"text_field": reading.text_field, "separator": separator, "shards": len(reading.shards)}
+    before = {name: getattr(stored, name) for name in now} | {"shards": len(stored.shards)}
+    settings_before, settings_now = stored.settings._asdict(), settings._asdict()
+    problems = [*differences(settings_before | before, settings_now | now).values()]
     if stored.null_texts and not reading.skip_nulls:
         problems.append(f"{stored.null_texts:,} rows were left out, for which `skip_nulls` asks")
-    if len(stored.shards) != len(reading.shards):
-        problems.append(f"shards are {len(stored.shards)} and {len(reading.shards)}")
     if not problems and jax.process_index() == 0:  # which hashes the shards for all
-        for number, (was, now) in enumerate(zip(stored.shards, reading.shards, strict=True)):
+        for number, (was, shard) in enumerate(zip(stored.shards, reading.shards, strict=True)):
             by_content = was.unreadable is None
-            same = was.digest == now.digest() if by_content else was.name == now.name
-            if not same or was.bytes != now.bytes:
-                names = f"{was.identity}, and {now.name}, {now.bytes:,} bytes"
+            same = was.digest == shard.digest() if by_content else was.name == shard.name
+            if not same or was.bytes != shard.bytes:
+                names = f"{was.identity}, and {shard.name}, {shard.bytes:,} bytes"
                 problems.append(f"shard {number} is {names}, of another content")
                 break
     if problems:
-        raise InputError(
-            f"{directory} holds other counts: {'; '.join(problems)}; pass another folder"
-        )
+        raise InputError(f"{directory} holds other counts: {'; '.join(problems)}; pass another")
     return stored
 
 

@@ -103,10 +103,8 @@ def inspect_attention(
     )
 
 
-def _weights(model: Any, ids: Array) -> Array:
-    weights = trunk(model)(ids, trace=True).weights
-    assert weights is not None  # it was traced
-    return weights
+def _weights(model: Any, ids: Array) -> Any:
+    return trunk(model)(ids, trace=True).weights
 
 
 def _statistics(
@@ -114,10 +112,8 @@ def _statistics(
 ) -> _Batch:
     """Statistics of a batch; `dummy` are the weights of dummy documents."""
     below = trunk(model)
-    trace = below(ids, trace=True)
+    trace: Any = below(ids, trace=True)
     logits, weights = trace.logits, trace.weights  # [layers, documents, heads, n, n]
-    assert logits is not None  # they were traced
-    assert weights is not None
     logits = logits[..., text, text]
 
     def query_mean(x: Array) -> Array:

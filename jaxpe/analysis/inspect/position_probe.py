@@ -1,5 +1,7 @@
 """Linear probe of the position in every layer, tested on held-out documents."""
 
+from typing import Any
+
 import jax
 import numpy as np
 from jax import Array
@@ -113,9 +115,8 @@ def hidden_states(sample: Sample, layers: np.ndarray, *, progress: Progress = SI
     """
 
     def states(model, ids: Array) -> Array:
-        hidden = trunk(model)(ids, trace=True).hidden_states
-        assert hidden is not None  # it was traced
-        return hidden[layers][:, :, sample.text]
+        traced: Any = trunk(model)(ids, trace=True)
+        return traced.hidden_states[layers][:, :, sample.text]
 
     apply, params = functionalize(sample.module, method=states)
     run, size = jax.jit(apply), batch_size(sample)

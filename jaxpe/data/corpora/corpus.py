@@ -32,8 +32,7 @@ class Corpus(NamedTuple):
     choices: tuple[Choice, ...] = ()
     groups: list[str | None] | None = None
 
-    def __repr__(self) -> str:
-        return short_repr(self)
+    __repr__ = short_repr
 
 
 class Document(NamedTuple):
@@ -102,8 +101,7 @@ class TokenCorpus(NamedTuple):
         names = ("ids", "mask", *(() if self.group_labels is None else ("group_labels",)))
         return self._replace(**{name: getattr(self, name)[rows] for name in names})
 
-    def __repr__(self) -> str:
-        return short_repr(self)
+    __repr__ = short_repr
 
 
 def group_labels(groups: Sequence[str | None] | None) -> Int32[np.ndarray, " documents"] | None:

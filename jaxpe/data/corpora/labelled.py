@@ -45,8 +45,7 @@ class LabelledTokens(NamedTuple):
     names: tuple[str, ...]
     tokenizer: str
 
-    def __repr__(self) -> str:
-        return short_repr(self)
+    __repr__ = short_repr
 
 
 def load_labelled(

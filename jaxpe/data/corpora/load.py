@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
@@ -149,17 +150,11 @@ def load_tokens(
     """
     source = os.fspath(source)
     if not _holds_ids(source, text_field):
-        corpus = load_corpus(
-            source,
-            text_field=text_field,
-            group_field=group_field,
-            skip_nulls=skip_nulls,
-            data_dir=data_dir,
-            progress=progress,
-        )
-        return tokenize(
-            corpus, tokenizer=tokenizer, length=length, special=special, progress=progress
-        )
+        columns = {"text_field": text_field, "group_field": group_field}
+        reading: Any = columns | {"skip_nulls": skip_nulls, "data_dir": data_dir}
+        corpus = load_corpus(source, **reading, progress=progress)
+        encoding: Any = {"tokenizer": tokenizer, "length": length, "special": special}
+        return tokenize(corpus, **encoding, progress=progress)
     check_fields(source, text_field, group_field)
     if source != "synthetic" and not (is_exported(source) or is_npy_matrix(source)):
         fields = Fields(text_field, group_field, "group_field", skip_nulls)

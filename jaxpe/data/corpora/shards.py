@@ -162,9 +162,7 @@ def _paths(source: str, data_dir: Source | None) -> Sequence[str]:
 def _check_kind(path: str) -> None:
     if find_format(path) is None:
         if Path(path).is_dir():
-            raise InputError(
-                f"{path} is a directory; pass a glob of its files, such as {path}/*.jsonl"
-            )
+            raise InputError(f"{path} is a directory; pass a glob of its files, as {path}/*.jsonl")
         raise InputError(f"{path}: unknown kind of file; supported are {SUPPORTED}")
     if Path(path).is_dir() and not is_saved(path) and holds_ids(path):
         raise InputError(f"{path} holds token ids; pass text, which the tokenizer reads")

@@ -5,6 +5,7 @@ import codecs
 import contextlib
 import functools
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -16,15 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxpe._core.errors import InputError, require
-from jaxpe._core.files import Content, file_chunks
+from jaxpe._core.errors import InputError, reason, require
+from jaxpe._core.files import Content
 from jaxpe._core.progress import Progress
 
 STANDARD_INPUT = "-"
 # Bytes of a line, ten times the longest novels.
 LARGEST_TEXT = 2**26
 SHOWN = 40  # characters of a value, or columns, that an error message quotes
-_REASON = 300  # characters of a library's message about a damaged file
 _DAMAGE = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 _ZSTD = b"\x28\xb5\x2f\xfd"
 # The byte order mark of UTF-32LE begins with the mark of UTF-16LE.
@@ -144,8 +144,7 @@ def where(path: str, line: int) -> str:
 def hash_file(path: str, content: Content) -> None:
     """Add the bytes of a file to a hash; raises `InputError` and `OSError`."""
     with open_regular(path) as file:
-        for part in file_chunks(file):
-            content.update(part)
+        hashlib.file_digest(file, lambda: content)
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
@@ -223,9 +222,8 @@ def readable(path: str, *errors: type[Exception]) -> Iterator[None]:
     except InputError:
         raise
     except errors as error:
-        reason = " ".join(str(error).split())[:_REASON]
         raise InputError(
-            f"{path} cannot be read: {reason}; check that it is complete and readable"
+            f"{path} cannot be read: {reason(error)}; check that it is complete and readable"
         ) from error
 
 

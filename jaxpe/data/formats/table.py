@@ -174,9 +174,7 @@ def iter_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
         log: receives the chosen columns and the number of skipped rows.
         progress: receiver of progress.
     """
-    one = find_format(path)
-    assert one is not None  # callers check the format
-    assert one.rows is not None
+    one: Any = find_format(path)  # callers check the format
     rows = non_null_rows(one.rows(path, fields, log, progress), fields, log)
     return (row for row in rows if row.text.strip())
 
@@ -199,9 +197,7 @@ def id_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterat
     Raises:
         InputError: a damaged file, no such column, or ids that are not integers.
     """
-    one = find_format(path)
-    assert one is not None  # callers check the format
-    assert one.id_blocks is not None
+    one: Any = find_format(path)  # callers check the format
     for block, labels in one.id_blocks(path, fields, stream, log):
         is_full = block.lengths > 0
         if labels is not None:

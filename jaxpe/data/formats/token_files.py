@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxpe._core.errors import InputError
+from jaxpe._core.errors import InputError, reason
 from jaxpe.data.formats.columns import Fields, ReadLog
 from jaxpe.data.formats.files import open_regular, readable
 from jaxpe.data.tokens.ragged import Ragged, equally_long
 
-_REASON = 160  # characters of NumPy's error message
 _AT_ONCE = 2**22  # ids per read
 # llm.c writes a header of 256 numbers. The first one determines the type of the ids after it.
 _LLM_C = {20240520: "<u2", 20240801: "<u4"}
@@ -64,9 +63,8 @@ def map_npy(path: str) -> np.ndarray:
     except Exception as error:
         if isinstance(error, InputError):
             raise
-        reason = " ".join(str(error).split())[:_REASON] or type(error).__name__
         raise InputError(
-            f"{path} cannot be read as an array of numbers: {reason}; "
+            f"{path} cannot be read as an array of numbers: {reason(error)}; "
             "save one rectangular integer array [documents, n] with numpy.save"
         ) from error
 

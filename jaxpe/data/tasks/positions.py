@@ -164,9 +164,7 @@ def count_triggers(
     if most > length:
         raise InputError(f"`most={most}` triggers do not fit a row of `length={length}`")
     if triggers >= vocab_size - 1:
-        raise InputError(
-            f"`triggers={triggers}` leaves no other of the {vocab_size - 1} words: pass fewer"
-        )
+        raise InputError(f"`triggers={triggers}` are all of the {vocab_size - 1} words: pass fewer")
     rng = generator(seed)
     words = rng.permutation(np.arange(1, vocab_size, dtype=np.int32))
     counts = rng.integers(0, most + 1, (rows, 1))

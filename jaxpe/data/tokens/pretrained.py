@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxpe._core.errors import InputError, require
+from jaxpe._core.errors import InputError, reason, require
 from jaxpe._core.json_values import read_small
 from jaxpe._core.options import Choice
 from jaxpe.data.corpora.corpus import Source
@@ -20,7 +20,6 @@ from jaxpe.data.tokens.token_ids import LARGEST_VOCABULARY
 _PADDING = ("[PAD]", "<pad>")
 _BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _LARGEST_FILE = 2**27  # bytes; four times the file of a large model
-_SHOWN = 300  # characters of the library's error message
 _PROBES = 1000  # tokens to try, until one can be encoded
 
 
@@ -187,5 +186,4 @@ def _library_errors(what: str, remedy: str = "pass a Hugging Face tokenizer") ->
         # A panic is not an `Exception`, and has no public type.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        reason = " ".join(str(error).split())[:_SHOWN]
-        raise InputError(f"{what}: {reason}; {remedy}") from error
+        raise InputError(f"{what}: {reason(error)}; {remedy}") from error

@@ -104,9 +104,7 @@ def _valid_array(array: np.ndarray, name: str) -> np.ndarray:
         nan = " with NaN" if array.dtype.kind == "f" and np.isnan(array).any() else ""
         raise InputError(f"{name} holds {array.dtype}{nan}, not token ids; pass integers")
     if array.ndim != 2:
-        raise InputError(
-            f"{name} has shape {array.shape}; pass ids of shape [documents, n], two axes"
-        )
+        raise InputError(f"{name} has shape {array.shape}; pass ids of shape [documents, n]")
     if len(array) < 2 or array.shape[1] == 0:
         raise InputError(
             f"{name} has shape {array.shape}; pass at least two documents of one token"

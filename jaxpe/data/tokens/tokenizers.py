@@ -84,8 +84,7 @@ class Tokenizer(NamedTuple):
         """
         return _padded_ids(self, self.rows(texts, length), length)
 
-    def __repr__(self) -> str:
-        return short_repr(self)
+    __repr__ = short_repr
 
 
 def tokenize(

@@ -41,7 +41,7 @@ class EncodingCost(NamedTuple):
     looped: bool
 
 
-def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes | None = None) -> EncodingCost:
+def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()) -> EncodingCost:
     """FLOPs of an encoding of the catalogue per token, and their growth with width and length.
 
     It is built for the sizes of a model, `EncodingSizes()` when None.
@@ -54,7 +54,6 @@ def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes | None = None) 
     >>> cost.looped, abs(cost.flops.dim - 1) < 0.1, abs(cost.flops.length) < 0.1
     (True, True, True)
     """
-    sizes = EncodingSizes() if sizes is None else sizes
 
     def measured(at: EncodingSizes) -> tuple[float, int]:
         cost = token_cost(entry.first_layer(at), entry.coordinates, at)

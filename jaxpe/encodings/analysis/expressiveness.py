@@ -66,7 +66,7 @@ class Expressiveness(NamedTuple):
 
 
 def encoding_expressiveness(
-    entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
+    entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()
 ) -> Expressiveness:
     """Whether the tokens of a constant sequence get distinct states, which universality needs.
 
@@ -94,7 +94,6 @@ def encoding_expressiveness(
     >>> encoding_expressiveness(wavelet, sizes=sizes).reach
     4
     """
-    sizes = EncodingSizes() if sizes is None else sizes
     with jax.enable_x64(True):
         small = EncodingSizes(*map(min, sizes, SMALL))
         constant = _Constant(entry.first_layer(small), entry.coordinates, small)

@@ -34,7 +34,7 @@ class GeneralisationTerms(NamedTuple):
 
 
 def encoding_generalisation(
-    entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
+    entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()
 ) -> GeneralisationTerms:
     """Terms of generalisation bounds: norm of added vectors, size of the bias, parameters.
 
@@ -54,7 +54,6 @@ def encoding_generalisation(
     >>> found.bias, round(found.bias_beyond, 1)
     (1.9375, 1.0)
     """
-    sizes = EncodingSizes() if sizes is None else sizes
     norm, parameters = power_laws(lambda at: _norm_and_parameters(entry, at), sizes)
     return GeneralisationTerms(norm, *_bias(entry, sizes), parameters)
 

@@ -46,7 +46,7 @@ class LengthExtrapolation(NamedTuple):
 
 
 def encoding_extrapolation(
-    entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
+    entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()
 ) -> LengthExtrapolation:
     """Steps between neighbouring positions at up to 8 training lengths, relative to the first.
 
@@ -68,11 +68,8 @@ def encoding_extrapolation(
     >>> far.reach, far.stretches[0].state
     (1.0, 'constant')
     """
-    sizes = EncodingSizes() if sizes is None else sizes
     if sizes.length < 2:
-        raise ValueError(
-            f"length={sizes.length} has no neighbours inside to compare with: pass 2 or more"
-        )
+        raise ValueError(f"length={sizes.length} has no neighbours to compare with: pass 2 or more")
     layer = _Layer(entry.first_layer(sizes), entry.coordinates, sizes)
     params = perturbed_params(layer.encoding.init(jax.random.key(0)))
     rows = _profiles(layer, params, _content(sizes), MULTIPLES[-1] * sizes.length)

@@ -70,7 +70,7 @@ class EncodingProperties(NamedTuple):
 
 
 def encoding_properties(
-    entry: CatalogueEntry, *, sizes: EncodingSizes | None = None
+    entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes()
 ) -> EncodingProperties:
     """Computed properties of an encoding of the catalogue, at sizes or `EncodingSizes()`.
 
@@ -83,7 +83,6 @@ def encoding_properties(
     >>> properties.trainable, properties.absolute, properties.relative, properties.beyond
     (0, False, True, 'yes')
     """
-    sizes = EncodingSizes() if sizes is None else sizes
     encoding = entry.first_layer(sizes)
     layer = _Layer(encoding, entry.coordinates, sizes)
     params, content = perturbed_params(encoding.init(jax.random.key(0))), _content(sizes)

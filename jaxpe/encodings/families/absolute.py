@@ -22,6 +22,7 @@ from jaxpe.encodings.base import (
     as_positions,
     check_choice,
     check_even,
+    check_sizes,
     compute_dtype,
     identity,
     vector_dtype,
@@ -245,9 +246,7 @@ def from_matrix(
     [[1.0, 1.0, 0.0]]
     """
     if np.ndim(P) != 2 or 0 in np.shape(P):
-        raise ValueError(
-            f"P has shape {np.shape(P)}: pass [n, k], a row for each of at least one position"
-        )
+        raise ValueError(f"P has shape {np.shape(P)}: pass [n, k] with n, k ≥ 1")
     n, k = np.shape(P)
     dim = k if dim is None else dim
     if dim < k:
@@ -381,8 +380,7 @@ def random_vectors(
     >>> random_vectors(jax.random.key(0), 3, dim=2).shape
     (3, 2)
     """
-    if length < 1 or dim < 1:
-        raise ValueError(f"length and dim must be at least 1, not {length} and {dim}")
+    check_sizes(length=length, dim=dim)
     return scale * jax.random.normal(key, (length, dim), jnp.result_type(float))
 
 

@@ -8,6 +8,7 @@ from jax import Array
 from jaxpe.encodings.attention import dot_products
 from jaxpe.encodings.base import (
     Encoding,
+    Params,
     Rows,
     align_positions,
     as_positions,
@@ -173,15 +174,8 @@ def tupe(
         dtype = compute_dtype(q)
         i = align_positions(q_positions, q.shape, after=2)
         j = align_positions(k_positions, k.shape, after=2)
-
-        def projected(name, positions):
-            rows = table_rows(params["table"].astype(dtype), positions)
-            norm = ("norm_scale", "norm_shift")
-            scale, shift = (expand_rank(params[name], rows.ndim, dtype) for name in norm)
-            rows = _standardised(rows) * scale + shift
-            return jnp.einsum("...nc,chd->...nhd", rows, params[name].astype(dtype))
-
-        queries, keys = projected("query_projection", i), projected("key_projection", j)
+        queries = _projected_positions(params, "query_projection", i, dtype)
+        keys = _projected_positions(params, "key_projection", j, dtype)
         term = jnp.einsum("...qhd,...khd->...hqk", queries, keys) * (2 * head_dim) ** -0.5
         term = term + relative.bias({"table": params["buckets"]}, q, k, i, j)
         if not untie_first:
@@ -371,7 +365,11 @@ def _bucket_rows(behind: Array, ends: np.ndarray, num_buckets: int) -> Array:
     return signed + num_buckets
 
 
-def _standardised(rows: Array) -> Array:
-    """Rows with mean 0 and variance 1, as a layer norm without its scale and shift."""
+def _projected_positions(params: Params, name: str, positions: Array, dtype: jnp.dtype) -> Array:
+    """TUPE's LN(p)U: rows of the table through a layer norm and a projection."""
+    rows = table_rows(params["table"].astype(dtype), positions)
     rows = rows - jnp.mean(rows, axis=-1, keepdims=True)
-    return rows * jax.lax.rsqrt(jnp.mean(rows**2, axis=-1, keepdims=True) + 1e-5)
+    rows = rows * jax.lax.rsqrt(jnp.mean(rows**2, axis=-1, keepdims=True) + 1e-5)
+    norm = (params["norm_scale"], params["norm_shift"])
+    scale, shift = (expand_rank(x, rows.ndim, dtype) for x in norm)
+    return jnp.einsum("...nc,chd->...nhd", rows * scale + shift, params[name].astype(dtype))

@@ -7,39 +7,31 @@ from collections.abc import Callable
 
 from jaxpe.encodings.families.rotary import rope
 from jaxpe.encodings.registry import EncodingSizes, register
-from jaxpe.rope.scaling import (
-    DynamicScaling,
-    LinearScaling,
-    Llama3Scaling,
-    LongRopeScaling,
-    NtkByPartsScaling,
-    NtkScaling,
-    ProportionalScaling,
-    ResonanceScaling,
-    RopeScaling,
-    YarnScaling,
-)
+from jaxpe.rope import scaling
 
 FACTOR = 4.0
 
 
-def _longrope(sizes: EncodingSizes) -> LongRopeScaling:
+def _longrope(sizes: EncodingSizes) -> scaling.LongRopeScaling:
     """Divisors that grow from 1 for the fastest frequency to the factor for the slowest."""
     half = sizes.head_dim // 2
     long = tuple(FACTOR ** (k / max(half - 1, 1)) for k in range(half))
-    return LongRopeScaling((1.0,) * half, long, max(sizes.length, 2), factor=FACTOR)
+    return scaling.LongRopeScaling((1.0,) * half, long, max(sizes.length, 2), factor=FACTOR)
 
 
-SCALINGS: dict[str, tuple[str, Callable[[EncodingSizes], RopeScaling]]] = {
-    "linear": ("Chen et al. (2023)", lambda s: LinearScaling(FACTOR)),
-    "ntk": ("bloc97 (2023)", lambda s: NtkScaling(FACTOR)),
-    "dynamic": ("emozilla (2023)", lambda s: DynamicScaling(1.0, max(s.length, 2))),
-    "ntk_by_parts": ("bloc97 (2023)", lambda s: NtkByPartsScaling(FACTOR, max(s.length, 2))),
-    "yarn": ("Peng et al. (2023)", lambda s: YarnScaling(FACTOR, max(s.length, 2))),
-    "llama3": ("Meta (2024)", lambda s: Llama3Scaling(FACTOR, 1.0, 4.0, max(s.length, 2))),
+SCALINGS: dict[str, tuple[str, Callable[[EncodingSizes], scaling.RopeScaling]]] = {
+    "linear": ("Chen et al. (2023)", lambda s: scaling.LinearScaling(FACTOR)),
+    "ntk": ("bloc97 (2023)", lambda s: scaling.NtkScaling(FACTOR)),
+    "dynamic": ("emozilla (2023)", lambda s: scaling.DynamicScaling(1.0, max(s.length, 2))),
+    "ntk_by_parts": (
+        "bloc97 (2023)",
+        lambda s: scaling.NtkByPartsScaling(FACTOR, max(s.length, 2)),
+    ),
+    "yarn": ("Peng et al. (2023)", lambda s: scaling.YarnScaling(FACTOR, max(s.length, 2))),
+    "llama3": ("Meta (2024)", lambda s: scaling.Llama3Scaling(FACTOR, 1.0, 4.0, max(s.length, 2))),
     "longrope": ("Ding et al. (2024)", _longrope),
-    "proportional": ("Barbero et al. (2024)", lambda s: ProportionalScaling(fraction=0.75)),
-    "resonance": ("Wang et al. (2024)", lambda s: ResonanceScaling()),
+    "proportional": ("Barbero et al. (2024)", lambda s: scaling.ProportionalScaling(fraction=0.75)),
+    "resonance": ("Wang et al. (2024)", lambda s: scaling.ResonanceScaling()),
 }
 
 

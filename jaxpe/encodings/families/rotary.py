@@ -199,9 +199,7 @@ def axial_rope(
     share = head_dim // axes
     omega = inverse_frequencies(share, base=base) if frequencies is None else frequencies
     if np.shape(omega) != (share // 2,):
-        raise ValueError(
-            f"frequencies have shape {np.shape(omega)}: pass [{share // 2}], those of an axis"
-        )
+        raise ValueError(f"frequencies have shape {np.shape(omega)}: pass [{share // 2}]")
     tiled = RopeFrequencies(np.tile(np.asarray(omega), axes))
     axis_of = np.repeat(np.arange(axes), share // 2)
     return _rotary(head_dim, head_dim, layout, lambda _: tiled, axes=axes, axis_of=axis_of)
@@ -378,9 +376,7 @@ def convert_rotary_layout(
     weight = jnp.asarray(weight)
     features = weight.shape[axis]
     if num_heads < 1 or features % num_heads:
-        raise ValueError(
-            f"axis {axis} has {features} features, not a multiple of {num_heads} heads"
-        )
+        raise ValueError(f"axis {axis} has {features} features, no multiple of {num_heads} heads")
     head_dim = features // num_heads
     rotary_dim = head_dim if rotary_dim is None else rotary_dim
     within = rotary_permutation(

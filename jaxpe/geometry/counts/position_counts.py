@@ -200,7 +200,7 @@ def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"
         total, weight = total + documents, jnp.asarray(np.ones(documents, counted.dtype))
     else:
         repeats = _checked_repeats(repeats, documents)
-        total += 0 if is_traced(repeats) else _exact_sum(np.asarray(repeats))
+        total += 0 if is_traced(repeats) else sum(np.asarray(repeats).tolist())
         largest = min(most, int(jnp.iinfo(repeats.dtype).max))
         repeats = jnp.asarray(repeats)
         limits = (jnp.asarray(limit, repeats.dtype) for limit in (0, largest))
@@ -213,12 +213,6 @@ def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"
     if not is_traced(counted, weight):
         return weight
     return _truncated_weights(weight, jnp.asarray(most, counted.dtype) - counted)
-
-
-def _exact_sum(values: np.ndarray) -> int:
-    if values.size and int(values.max()) > 2**63 // values.size:
-        return sum(map(int, values))
-    return int(values.sum(dtype=np.uint64))
 
 
 def _checked_repeats(repeats, documents: int) -> ArrayLike:

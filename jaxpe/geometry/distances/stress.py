@@ -200,20 +200,13 @@ def _measure(
 ):
     """A measure of the distances; its arguments are checked before the jitted part."""
     check_weights(weights)
-    return _jitted_measure(checked_encoding(P), checked_distances(D), weights, mesh, **options)
+    arrays = checked_encoding(P), checked_distances(D), weights
+    return _jitted_measure(*arrays, mesh=mesh, **options)
 
 
 @partial(jax.jit, static_argnames=("mesh", "measure", "per_position"))
-def _jitted_measure(
-    P: Configuration,
-    D: Targets,
-    weights: PairWeights | None,
-    mesh: Mesh | None,
-    *,
-    measure: Callable[[Callable[..., PyTree]], Any],
-    per_position: bool = False,
-) -> Any:
-    return measure(_sums(P, D, weights, mesh, per_position=per_position))
+def _jitted_measure(*arrays: Any, measure: Callable[..., Any], **options: Any) -> Any:
+    return measure(_sums(*arrays, **options))
 
 
 def _stress(total: Callable[..., PyTree]) -> Array:
@@ -272,8 +265,8 @@ def _sums(
     P: Configuration,
     D: Targets,
     weights: PairWeights | None,
-    mesh: Mesh | None,
     *,
+    mesh: Mesh | None,
     per_position: bool = False,
 ) -> Callable[..., PyTree[Array]]:
     """Function of a term and args: Σ w·term(δ, d, *args) over all pairs, or of each position."""

@@ -78,7 +78,6 @@ def principal_eigenpairs(
     if not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 4:
         raise ValueError(f"dtype is {dtype}: pass float32 or float64")
     options = {"tolerance": tolerance, "max_products": max_products, "oversample": oversample}
-    key = jax.random.key(0) if key is None else key
     wide = _krylov_eigenpairs(key, apply=apply, n=n, dim=dim, dtype=dtype, **options)
     return wide._replace(vectors=wide.vectors[:, :dim], eigenvalues=wide.eigenvalues[:dim])
 
@@ -88,7 +87,7 @@ def principal_eigenpairs(
     static_argnames=("apply", "n", "dim", "tolerance", "max_products", "oversample", "dtype"),
 )
 def _krylov_eigenpairs(
-    key: Array, *, apply: Callable[[Array], Array], n: int, dtype: DTypeLike, **options: Any
+    key: Array | None, *, apply: Callable[[Array], Array], n: int, dtype: DTypeLike, **options: Any
 ) -> Eigenpairs:
     def draw(key: Array, columns: int) -> Array:
         return jax.random.normal(key, (n, columns), dtype)

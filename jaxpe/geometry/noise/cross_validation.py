@@ -100,9 +100,7 @@ def disjoint_geometries(
     """
     folds = fold_count(counts)
     if folds < 4:
-        raise ValueError(
-            f"counts have {folds} folds: halves that are halved again need at least four"
-        )
+        raise ValueError(f"counts have {folds} folds: halves of halves need at least four")
     for name, number in (("splits", splits), ("halvings", halvings)):
         check_size(name, number, each=folds)
     sizes = {"folds": folds, "splits": splits, "halvings": halvings}
@@ -147,8 +145,7 @@ def disjoint_position_geometries(
     >>> disjoint_position_geometries(tokens, nulls, key=jax.random.key(0)).position.gram.shape
     (3, 2, 3, 3)
     """
-    if len(nulls) < 2:
-        raise ValueError(f"{len(nulls)} shuffled corpora: pass at least two")
+    check_size("the number of nulls", len(nulls), least=2)
     sizes = {"splits": min(splits, fold_count(counts) - 1), "halvings": halvings}
     corpora = progress.track((counts, *nulls), "held-out halves", total=1 + len(nulls))
     documents, *shuffles = [

@@ -171,8 +171,7 @@ def position_geometry_from_counts(
     True
     """
     folds = fold_count(counts)
-    if len(nulls) < 2:
-        raise ValueError(f"nulls holds {len(nulls)}: pass at least two, to see how they vary")
+    check_size("the number of nulls", len(nulls), least=2)  # to see how they vary
     for number, null in enumerate(nulls):
         if fold_count(null) != folds:
             raise ValueError(

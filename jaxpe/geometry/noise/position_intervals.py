@@ -135,14 +135,12 @@ def variance_shares(
         confidence: coverage of the intervals, in (0, 1).
 
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
-    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(4)]
-    >>> counts, *nulls = [
-    ...     count_tokens(each, vocab_size=9, folds=8, groups=np.arange(400))
-    ...     for each in (ids, *shuffles)]
-    >>> key = jax.random.key(0)
-    >>> geometry = position_geometry_from_counts(counts, nulls, key=key)
-    >>> halves = disjoint_position_geometries(counts, nulls, key=key)
-    >>> observed = jnp.trace(hellinger_gram(positional_distributions(counts.merged())))
+    >>> tokens = token_lists(ids, vocab_size=9, folds=8, groups=np.arange(400))
+    >>> nulls, key = [tokens.shuffled(jax.random.key(k)) for k in range(4)], jax.random.key(0)
+    >>> geometry = position_geometry_from_counts(tokens, nulls, key=key)
+    >>> halves = disjoint_position_geometries(tokens, nulls, key=key)
+    >>> mu = positional_distributions(count_tokens(ids, vocab_size=9))
+    >>> observed = jnp.trace(hellinger_gram(mu))
     >>> variance_shares(geometry, halves, observed).noise.value > 0.5
     Array(True, dtype=bool)
     """

@@ -6,21 +6,19 @@ split-half Gram matrix, in which sampling noise cancels.
 """
 
 import math
-from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Int, Integer
+from jaxtyping import Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.distances.matrices import floating, gram_from_squared, square_matrix
-from jaxpe.geometry.noise.position import DEFAULT_NULLS, PositionGeometry, position_geometry
-from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS, SplitHalfGeometry
+from jaxpe.geometry.noise.position import PositionGeometry, position_geometry
+from jaxpe.geometry.noise.split_half import SplitHalfGeometry
 
 DEFAULT_LEVEL = 0.95
 
@@ -46,18 +44,7 @@ class SignificantRank(NamedTuple):
 
 
 def significant_rank(
-    ids: Integer[ArrayLike, "documents n"],
-    *,
-    vocab_size: int,
-    key: Array,
-    mask: Bool[ArrayLike, "documents n"] | None = None,
-    exclude: Sequence[int] = (),
-    groups: Integer[ArrayLike, " documents"] | None = None,
-    folds: int = DEFAULT_FOLDS,
-    splits: int = DEFAULT_SPLITS,
-    nulls: int = DEFAULT_NULLS,
-    level: float = DEFAULT_LEVEL,
-    progress: Progress = SILENT,
+    ids: Integer[ArrayLike, "documents n"], *, level: float = DEFAULT_LEVEL, **options: Any
 ) -> SignificantRank:
     """Number of dimensions of position that a second sample would repeat: parallel analysis.
 
@@ -73,23 +60,19 @@ def significant_rank(
     rank.
 
     Args:
-        ids, vocab_size, mask, exclude, folds: arguments of `count_tokens`.
-        key: PRNG key for halves and permutations.
-        groups: labels of documents that are not independent, as in `count_tokens`. For a
-            `TokenCorpus`, `corpus.groups()` finds near-copies and pieces of other documents.
-        splits: halvings averaged over, for corpus and null alike.
-        nulls: permuted corpora; at least level/(1 − level), 19 at a level of 0.95.
+        ids: token ids.
         level: 1 less the probability of a rank above 0 for a corpus without an effect of position.
-        progress: shown by null corpus; ignored where arguments are traced.
+        options: arguments of `position_geometry`: `vocab_size`, `key` and, if wanted, `mask`,
+            `exclude`, `groups`, `folds`, `splits`, `nulls` and `progress`. At least
+            level/(1 − level) nulls are needed, 19 at a level of 0.95. For a `TokenCorpus`,
+            `corpus.groups()` finds near-copies and pieces of other documents.
 
     >>> rng = np.random.default_rng(0)
     >>> ids = rng.integers(0, 50, (4000, 6)); ids[:, 0] = rng.integers(0, 25, 4000)
     >>> significant_rank(ids, vocab_size=50, key=jax.random.key(0)).rank.item()
     1
     """
-    sampling = {"folds": folds, "splits": splits, "nulls": nulls, "progress": progress}
-    documents = {"vocab_size": vocab_size, "mask": mask, "exclude": exclude, "groups": groups}
-    return position_rank(position_geometry(ids, key=key, **documents, **sampling), level=level)
+    return position_rank(position_geometry(ids, **options), level=level)
 
 
 def position_rank(geometry: PositionGeometry, *, level: float = DEFAULT_LEVEL) -> SignificantRank:

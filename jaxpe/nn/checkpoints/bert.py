@@ -83,15 +83,17 @@ class BertEncoder(Encoder):
         **options: Any,
     ) -> TransformerOutput:
         """Hidden states; more tokens than positions in the table raise `ValueError`."""
-        if positions is None and not self._fits(ids):
-            raise ValueError(
-                f"{np.shape(ids)[-1]} tokens, but the model has {self.length} positions: cut the "
-                "rows, or pass positions"
-            )
+        if positions is None:
+            if self.has_table and np.shape(ids)[-1] > self.length:
+                raise ValueError(
+                    f"{np.shape(ids)[-1]} tokens, but the model has {self.length} positions: cut "
+                    "the rows, or pass positions"
+                )
+            positions = self._positions(mask)
         return super().__call__(ids, mask=mask, positions=positions, **options)
 
-    def _fits(self, ids: ArrayLike) -> bool:
-        return not self.has_table or np.shape(ids)[-1] <= self.length
+    def _positions(self, mask: ArrayLike | None) -> Array | None:
+        return None  # the index in the row
 
     def _encoding(self, config: TransformerConfig, length: int) -> Encoding:
         return learned(length=length, dim=config.dim)
@@ -124,18 +126,8 @@ class MPNetEncoder(BertEncoder):
     architecture = ARCHITECTURES["mpnet"]
     offset = 2
 
-    def __call__(
-        self,
-        ids: Int[ArrayLike, "... n"],
-        *,
-        mask: Bool[ArrayLike, "... n"] | None = None,
-        positions: ArrayLike | None = None,
-        **options: Any,
-    ) -> TransformerOutput:
-        """Hidden states; positions count unmasked tokens unless they are passed."""
-        if positions is None and mask is not None and self._fits(ids):
-            positions = padded_positions(mask)
-        return super().__call__(ids, mask=mask, positions=positions, **options)
+    def _positions(self, mask: ArrayLike | None) -> Array | None:
+        return None if mask is None else padded_positions(mask)
 
     def _encoding(self, config: TransformerConfig, length: int) -> Encoding:
         table = learned(length=length + self.offset, dim=config.dim)

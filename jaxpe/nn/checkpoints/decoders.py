@@ -8,7 +8,6 @@ import reprlib
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -26,13 +25,13 @@ from jaxpe.nn.checkpoints.fields import (
 from jaxpe.nn.checkpoints.gguf import Names, gguf_file, read_gguf_model
 from jaxpe.nn.checkpoints.tensors import (
     Tensors,
+    check_head,
     check_tied,
     listed,
     load_parameters,
     open_tensors,
     stored_tensors,
 )
-from jaxpe.nn.config import AttentionPath
 from jaxpe.nn.heads import CausalLM
 from jaxpe.nn.transformer import Decoder
 
@@ -44,12 +43,7 @@ def load_causal_lm(
     path: str | os.PathLike,
     *,
     encoding: Encoding | LayerPattern | None = None,
-    dtype: Any = jnp.float32,
-    param_dtype: Any = jnp.float32,
-    attention: AttentionPath = "xla",
-    dropout: float = 0.0,
-    scan: bool = True,
-    remat: bool = False,
+    **overrides: Any,
 ) -> CausalLM:
     """Load a released decoder with its language-model head.
 
@@ -62,8 +56,8 @@ def load_causal_lm(
         path: .gguf file, folder with one, or Hugging Face directory with config.json, and
             model.safetensors or its shards.
         encoding: encoding that replaces the model's, initialised by `nnx.Rngs(0)`.
-        dtype, param_dtype, attention, dropout, scan, remat: fields of `TransformerConfig`. By
-            default, one block is compiled and looped over.
+        **overrides: fields of `TransformerConfig`, as for `Bert.load`. By default, one block is
+            compiled and looped over.
 
     Raises:
         InputError: a file that cannot be read, another architecture, or an unsupported
@@ -74,11 +68,9 @@ def load_causal_lm(
     jaxpe.InputError: nowhere does not exist: pass a .gguf file, a folder with one, or ...
     """
     path = Path(path)
-    options = {"dtype": dtype, "param_dtype": param_dtype, "attention": attention}
-    options |= {"dropout": dropout, "scan": scan, "remat": remat}
     if (file := gguf_file(path)) is not None:
         architecture, fields, tensors, names = read_gguf_model(file)
-        return _load(architecture, file, fields, tensors, names, encoding, options)
+        return _load(architecture, file, fields, tensors, names, encoding, overrides)
     config = path / "config.json"
     if not os.path.isfile(config):
         raise InputError(f"{path} has neither a .gguf file nor config.json")
@@ -89,7 +81,7 @@ def load_causal_lm(
     with open_tensors(path, prefix) as tensors:
         if architecture is None:
             raise InputError(_nearest_architecture(config, model_type, tensors))
-        model = _load(architecture, config, stored, tensors, None, encoding, options)
+        model = _load(architecture, config, stored, tensors, None, encoding, overrides)
     model.decoder.fields = json.dumps(stored) if encoding is None else ""
     return model
 
@@ -117,12 +109,12 @@ def _load(
     tensors: Tensors,
     names: Names | None,
     encoding: Encoding | LayerPattern | None,
-    options: Fields,
+    overrides: Fields,
 ) -> CausalLM:
     """Model from fields and tensors; by default with Hugging Face's names of tensors."""
     fields = checked_fields(architecture, path, stored)
     check_sizes(architecture, path, fields, tensors)
-    config = model_config(architecture, path, fields, **options)
+    config = model_config(architecture, path, fields, overrides, scan=True, dropout=0.0)
     positions = model_encoding(architecture, path, fields, config)
     if tied := config.tie_embeddings:  # a tied head with biases becomes a layer of its own
         config = dataclasses.replace(config, tie_embeddings=not config.has_bias("head"))
@@ -132,11 +124,7 @@ def _load(
         named = names(config)
     by_path = {name.param_path: name.checkpoint_name for name in named}
     head, tokens = by_path["output.kernel"], by_path["decoder.tokens.embedding"]
-    if head not in tensors.files and not tied:
-        raise InputError(
-            f"{path}: tie_word_embeddings is False, and {tensors.directory} has no {head}: fetch "
-            "the file again, or set it to True"
-        )
+    check_head(path, tensors, head, tied=tied)
     if not config.tie_embeddings and tokens in tensors.files:
         tensors = tensors._replace(files={head: tensors.files[tokens]} | tensors.files)
     unused = {head} if config.tie_embeddings else set()

@@ -3,12 +3,10 @@
 import dataclasses
 import json
 import os
-import reprlib
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -18,6 +16,7 @@ from jaxpe.encodings import Encoding, identity, t5
 from jaxpe.nn.attention import encoding_parameters
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields, TensorName, architectures
 from jaxpe.nn.checkpoints.fields import (
+    architecture_of_fields,
     check_sizes,
     checked_fields,
     float32_fields,
@@ -26,12 +25,13 @@ from jaxpe.nn.checkpoints.fields import (
 )
 from jaxpe.nn.checkpoints.tensors import (
     Tensors,
+    check_head,
     check_tied,
     load_parameters,
     open_tensors,
     stored_tensors,
 )
-from jaxpe.nn.config import AttentionPath, TransformerConfig
+from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.encoder_decoder import EncoderDecoder
 from jaxpe.nn.heads import Seq2SeqLM
 from jaxpe.nn.layers import is_gated
@@ -49,12 +49,7 @@ def load_seq2seq_lm(
     *,
     encoding: Encoding | None = None,
     decoder_encoding: Encoding | None = None,
-    dtype: Any = jnp.float32,
-    param_dtype: Any = jnp.float32,
-    attention: AttentionPath = "xla",
-    dropout: float = 0.0,
-    scan: bool = True,
-    remat: bool = False,
+    **overrides: Any,
 ) -> Seq2SeqLM:
     """Load T5 (Raffel et al. 2020) with its head: versions 1.0, 1.1, Flan and mT5.
 
@@ -67,8 +62,8 @@ def load_seq2seq_lm(
         directory: Hugging Face directory with config.json, and model.safetensors or its shards.
         encoding: encoding that replaces the encoder's bias, initialised by `nnx.Rngs(0)`.
         decoder_encoding: encoding that replaces the bias of the decoder's self-attention.
-        dtype, param_dtype, attention, dropout, scan, remat: fields of `TransformerConfig`. By
-            default, one block is compiled and looped over.
+        **overrides: fields of `TransformerConfig`, as for `Bert.load`. By default, one block is
+            compiled and looped over.
 
     Raises:
         InputError: a directory that cannot be read, another architecture, or an unsupported
@@ -83,14 +78,12 @@ def load_seq2seq_lm(
         raise InputError(f"{directory} has no config.json: pass the directory of a T5")
     stored = read_config(path)
     architecture, fields = _t5_fields(path, stored)
-    options: Any = {"dtype": dtype, "param_dtype": param_dtype, "attention": attention}
-    options |= {"dropout": dropout, "scan": scan, "remat": remat}
     with open_tensors(directory, architecture.prefix) as tensors:
         check_sizes(architecture, path, fields, tensors)
         tied = _is_tied(path, fields, tensors)
-        options |= {"logit_scale": _logit_scale(fields), "tie_embeddings": tied}
-        options |= {"attention_dropout": fields["dropout"]}
-        config = model_config(architecture, path, fields, **options)
+        rates = {"dropout": 0.0, "attention_dropout": fields["dropout"]}
+        head = {"logit_scale": _logit_scale(fields), "tie_embeddings": tied}
+        config = model_config(architecture, path, fields, overrides, scan=True, **rates, **head)
         make = partial(_model, config, fields, _biases(path, fields))
 
         def ignored(name: str) -> bool:
@@ -152,13 +145,7 @@ def _tensor_names(architecture: Architecture, *, gated: bool) -> tuple[TensorNam
 
 def _t5_fields(path: Path, stored: Fields) -> tuple[Architecture, Fields]:
     """Architecture, and checked fields under their common names."""
-    model_type = stored.get("model_type")
-    if not isinstance(model_type, str) or model_type not in ENCODER_DECODERS:
-        raise InputError(
-            f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(ENCODER_DECODERS)} "
-            "are supported"
-        )
-    architecture = ENCODER_DECODERS[model_type]
+    architecture = architecture_of_fields(path, stored, ENCODER_DECODERS)
     # transformers also stores dense_act_fn and is_gated_act, but reads feed_forward_proj alone.
     projection = stored.get("feed_forward_proj") or architecture.defaults["hidden_act"]
     gate, _, activation = str(projection).rpartition("-")
@@ -178,13 +165,9 @@ def _is_tied(path: Path, fields: Fields, tensors: Tensors) -> bool:
     for copy in _COPIES:
         remedy = "the sides have one table of embeddings in T5; fetch the file again"
         check_tied(tensors, copy, _SHARED, remedy=remedy)
+    check_head(path, tensors, _HEAD, tied=fields["tie_word_embeddings"])
     if _HEAD not in tensors.files:
-        if fields["tie_word_embeddings"]:
-            return True
-        raise InputError(
-            f"{path}: tie_word_embeddings is False, and {tensors.directory} has no {_HEAD}: fetch "
-            "the file again, or set it to True"
-        )
+        return True
     # transformers 5 writes True for every T5, together with `scale_decoder_outputs`. For mT5 it
     # writes True alone, but uses a separate head of the file.
     ambiguous = "scale_decoder_outputs" in fields or fields["model_type"] == "mt5"

@@ -48,8 +48,6 @@ from jaxpe.nn.heads import CausalLM, Classifier, MaskedLM, Seq2SeqLM, pooled
 from jaxpe.nn.layers import dense
 from jaxpe.nn.transformer import Encoder
 
-# Fields of a configuration that do not change the function that the weights compute.
-_OVERRIDES = ("dtype", "param_dtype", "dropout", "attention_dropout", "attention", "scan", "remat")
 _BUFFERS = re.compile(r"(position_ids|token_type_ids|inv_freq)$")
 # DeBERTa's embeddings of relative positions, which its layers project.
 _RELATIVE = ("encoder.rel_embeddings.weight", "encoder.LayerNorm.weight", "encoder.LayerNorm.bias")
@@ -243,7 +241,8 @@ def _load(
     """Model that `make` builds on the encoder of a directory, with the directory's parameters."""
     architecture, fields, stored = read_fields(directory, *kinds)
     path, prefix = Path(directory, "config.json"), architecture.prefix
-    config = _config(architecture, path, fields, overrides)
+    rates = {"dropout": 0.0, "attention_dropout": 0.0} if architecture.kind == "encoder" else {}
+    config = model_config(architecture, path, fields, overrides, tie_embeddings=True, **rates)
     encoder = _encoder_constructor(architecture, path, fields, config, stored, encoding)
     names = architecture.tensor_names(
         "encoder" if head else "", heads=config.num_heads, first_norm=config.first_norm, head=head
@@ -274,20 +273,6 @@ def _load(
         below.encoding = nnx.static(encoding)
         below.encoding_params = encoding_parameters(config, encoding, rngs=nnx.Rngs(0))
     return model
-
-
-def _config(
-    architecture: Architecture, path: Path, fields: Fields, overrides: Fields
-) -> TransformerConfig:
-    """Configuration from a config.json, with overrides that do not change its function."""
-    if others := sorted(overrides.keys() - set(_OVERRIDES)):
-        raise InputError(
-            f"{', '.join(others)} cannot be overridden, since the weights of {path.parent} depend "
-            f"on it: pass some of {', '.join(_OVERRIDES)}"
-        )
-    if architecture.kind == "encoder":
-        overrides = {"dropout": 0.0, "attention_dropout": 0.0} | overrides
-    return model_config(architecture, path, fields, **overrides, tie_embeddings=True)
 
 
 def _encoder_constructor(

@@ -225,10 +225,6 @@ def offset_positions(encoding: Encoding, offset: int) -> Encoding:
     return Encoding(init=encoding.init, embed=embed, vectors=vectors)
 
 
-def _alibi(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
-    return alibi(num_heads=config.num_heads)
-
-
 def _deberta(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:
     distance = fields["max_relative_positions"]
     return deberta(
@@ -245,6 +241,6 @@ ENCODINGS: Mapping[str, Callable[..., Any]] = {
     "learned": _table,
     "opt": _opt_table,
     "roberta": _roberta_table,
-    "alibi": _alibi,
+    "alibi": lambda architecture, fields, config: alibi(num_heads=config.num_heads),
     "deberta": _deberta,
 }

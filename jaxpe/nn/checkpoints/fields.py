@@ -111,6 +111,8 @@ class Range(NamedTuple):
     high: float
 
 
+# Fields of a configuration that leave what the weights of a file compute as it is.
+_OVERRIDES = ("dtype", "param_dtype", "dropout", "attention_dropout", "attention", "scan", "remat")
 _FLOAT32 = np.finfo(np.float32)
 _LARGEST = 2**31 - 1  # ids and positions are int32
 _SIZE, _RATE = Range(int, 1, _LARGEST), Range(float, 0.0, 0.999)
@@ -171,13 +173,20 @@ def read_fields(directory: str | os.PathLike, *kinds: str) -> tuple[Architecture
     if not os.path.isfile(path):
         raise InputError(f"{directory} has no config.json: is it the directory of a model?")
     stored = read_config(path)
-    rows = architectures(*kinds)
+    architecture = architecture_of_fields(path, stored, architectures(*kinds))
+    return architecture, checked_fields(architecture, path, stored), stored
+
+
+def architecture_of_fields(
+    path: Path, stored: Fields, rows: Mapping[str, Architecture]
+) -> Architecture:
+    """The row of a config.json's model type; `InputError` for another type."""
     model_type = stored.get("model_type")
     if not isinstance(model_type, str) or model_type not in rows:
         raise InputError(
             f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(rows)} are supported"
         )
-    return rows[model_type], checked_fields(rows[model_type], path, stored), stored
+    return rows[model_type]
 
 
 def find_architecture(directory: str | os.PathLike) -> Architecture | None:
@@ -328,9 +337,14 @@ def check_sizes(architecture: Architecture, path: Path, fields: Fields, tensors:
 
 
 def model_config(
-    architecture: Architecture, path: Path, fields: Fields, **options: Any
+    architecture: Architecture, path: Path, fields: Fields, overrides: Fields, **options: Any
 ) -> TransformerConfig:
-    """`TransformerConfig` from checked fields; options replace its fields."""
+    """`TransformerConfig` from checked fields; options and overrides replace its fields."""
+    if others := sorted(overrides.keys() - set(_OVERRIDES)):
+        raise InputError(
+            f"{', '.join(others)} cannot be overridden, since the weights of {path.parent} depend "
+            f"on it: pass some of {', '.join(_OVERRIDES)}"
+        )
     defaults = architecture.defaults
     values = {target: fields[name] for name, target in CONFIG_FIELDS.items() if name in defaults}
     values |= {
@@ -351,7 +365,7 @@ def model_config(
     for name, value in architecture.config.items():
         values[name] = tuple(value) if isinstance(value, list) else value
     try:
-        return TransformerConfig(**values | options)
+        return TransformerConfig(**values | options | overrides)
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
 

@@ -214,6 +214,15 @@ def check_tied(tensors: Tensors, one: str, other: str, *, remedy: str) -> None:
         raise InputError(f"{tensors.directory}: {one} differs from {other}: {remedy}")
 
 
+def check_head(path: Path, tensors: Tensors, name: str, *, tied: bool) -> None:
+    """Raise where a head that is not tied to the embeddings has no matrix in the file."""
+    if not tied and name not in tensors.files:
+        raise InputError(
+            f"{path}: tie_word_embeddings is False, and {tensors.directory} has no {name}: fetch "
+            "the file again, or set it to True"
+        )
+
+
 def check_masked_lm_head(
     path: Path, tied: bool | None, tensors: Tensors, *, bias: str, tokens: str
 ) -> None:
@@ -228,11 +237,7 @@ def check_masked_lm_head(
     """
     decoder = bias if bias == "decoder.bias" else bias.replace("bias", "decoder.bias")
     matrix = decoder.removesuffix("bias") + "weight"
-    if tied is False and matrix not in tensors.files:
-        raise InputError(
-            f"{path}: tie_word_embeddings is False, and {tensors.directory} has no {matrix}: "
-            "fetch the file again, or set it to True"
-        )
+    check_head(path, tensors, matrix, tied=tied is not False)
     remedy = "only heads that are tied to the embeddings (tie_word_embeddings) are supported"
     for one, other in ((matrix, tokens), (decoder, bias)):
         check_tied(tensors, one, other, remedy=remedy)

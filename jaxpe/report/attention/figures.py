@@ -11,8 +11,10 @@ from jaxpe.report.style import (
     ENCODING_COLOURS,
     PLUG_IN,
     POSITION,
+    Draw,
     Drawing,
     add_legend,
+    drawings,
     new_figure,
 )
 from jaxpe.report.text import number, percent
@@ -317,68 +319,51 @@ def head_map(figure: Any, axis: Any, values: np.ndarray, **colours: Any) -> None
     figure.colorbar(image, ax=axis, pad=0.02, format="%.2g")
 
 
-FIGURES: tuple[Drawing, ...] = (
-    (
-        "variance",
-        variance_figure,
+_CAPTIONS: dict[Draw, str] = {
+    variance_figure: (
         "Variance of the logits over documents and pairs of positions, mean of the heads: the part "
         "that is a function of the offset, the rest of what positions explain, and what differs "
         "between documents. Black bars: both parts of positions with the tokens of each document "
-        "in random order.",
+        "in random order."
     ),
-    (
-        "heads",
-        heads_figure,
+    heads_figure: (
         "Share of the variance that positions explain; of that, the share that is no function of "
-        "the offset (grey where positions explain under 2 %); drop of the score without the head.",
+        "the offset (grey where positions explain under 2 %); drop of the score without the head."
     ),
-    (
-        "logits",
-        logits_figure,
+    logits_figure: (
         "Averages over documents, queries downwards, keys to the right, each centred and on its "
         "own scale. Neighbouring positions are averaged if there are many. Stripes along the "
-        "diagonal are offsets. Of more than 12 layers six are shown.",
+        "diagonal are offsets. Of more than 12 layers six are shown."
     ),
-    (
-        "offsets",
-        offsets_figure,
+    offsets_figure: (
         "Means along the diagonals j − i = k of the mean logits, one row a head, centred and each "
         "on its own scale. Offsets go up to half the length, because few pairs are farther apart. "
-        "Offset 0, a token and itself, is left out.",
+        "Offset 0, a token and itself, is left out."
     ),
-    (
-        "symbols",
-        symbols_figure,
+    symbols_figure: (
         "The heads whose logits the offset explains best: means along the diagonals, and the "
-        "symbol f(ω) = Σ t_k e^(ikω) of the diagonals shown, k ≠ 0.",
+        "symbol f(ω) = Σ t_k e^(ikω) of the diagonals shown, k ≠ 0."
     ),
-    (
-        "spectra",
-        spectra_figure,
+    spectra_figure: (
         "Left: singular values of the mean logits, from the first layer (dark) to the last. Right: "
-        "effective rank, one dot a head, lines through the medians.",
+        "effective rank, one dot a head, lines through the medians."
     ),
-    (
-        "parts",
-        parts_figure,
+    parts_figure: (
         "Queries and keys as sums of position, the mean hidden state at it, and content. Above: "
         "mean squares of the parts, as shares of their sum. Below: products of different parts, as "
-        "a multiple of the squared logits (logarithmic beyond ±1). Far below 0 large parts cancel.",
+        "a multiple of the squared logits (logarithmic beyond ±1). Far below 0 large parts cancel."
     ),
-    (
-        "frequencies",
-        frequencies_figure,
+    frequencies_figure: (
         "Rotary pairs of entries, from the fastest to the slowest: mean squares of their logits as "
-        "shares of the sum over pairs, mean of the heads. Cross terms are left out.",
+        "shares of the sum over pairs, mean of the heads. Cross terms are left out."
     ),
-    (
-        "ablation",
-        ablation_figure,
+    ablation_figure: (
         "The heads of the largest drops, with 95 % intervals over documents of each head alone. "
         "Hollow ones are within noise when all heads are tested together, at 5 % (a cosine is not "
-        "tested).",
+        "tested)."
     ),
-)
+}
+FIGURES = drawings(_CAPTIONS)
 
 
 def shown_figures(result: "AttentionAnalysis") -> list[Drawing]:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from jaxpe.report.attention import text
 from jaxpe.report.attention.figures import FIGURES, shown_figures
-from jaxpe.report.files import write_files
-from jaxpe.report.page import template, term_links
+from jaxpe.report.page import term_links, write_page
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, visible
@@ -62,18 +61,16 @@ def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
 
 def write_spectral(result: "AttentionAnalysis", folder: Path, *, png: bool = False) -> Path:
     """Write spectral.html, spectral.json and .npz, and the figures; return the path of the page."""
+    shown = {
+        "headlines": text.spectral_headlines(result),
+        "summary": text.spectral_summary(result),
+        "findings": text.spectral_findings(result),
+        "rows": text.layer_rows(result),
+        "parts": text.part_rows(result),
+        "unit": text.UNITS[result.facts.score],
+        "score": SCORES[result.facts.score],
+        "link": term_links(_TERMS | ({"noise": "drop"} if result.ablations else {})),
+    }
     figures = render(result, *shown_figures(result))
-    page = template("spectral.html.j2").render(
-        result=result,
-        headlines=text.spectral_headlines(result),
-        summary=text.spectral_summary(result),
-        findings=text.spectral_findings(result),
-        rows=text.layer_rows(result),
-        parts=text.part_rows(result),
-        unit=text.UNITS[result.facts.score],
-        figures=figures,
-        score=SCORES[result.facts.score],
-        link=term_links(_TERMS | ({"noise": "drop"} if result.ablations else {})),
-    )
     names = "|".join(name for name, *_ in FIGURES)
-    return write_files(folder, "spectral", result, page, figures, png=png, others=names)
+    return write_page(folder, "spectral", result, figures, shown, png=png, others=names)

@@ -29,10 +29,7 @@ def spectral_headlines(result: "AttentionAnalysis") -> list[Headline]:
         percent(positive(share.mean()))
         for share in (variance.position, variance.shuffled, variance.offset)
     )
-    toeplitz, rank = (
-        percent(median(means.toeplitz)),
-        number(median(means.effective_rank)),
-    )
+    toeplitz, rank = percent(median(means.toeplitz)), number(median(means.effective_rank))
     n = means.logits.shape[-1]
     cards = [
         Headline("Variance explained by positions", position, f"{shuffled} in random order"),
@@ -282,14 +279,8 @@ def part_rows(result: "AttentionAnalysis") -> list[list[str]]:
     rows = [
         [name, *(_or_dash(mean(x[..., k])) for x in columns)] for k, name in enumerate(parts.names)
     ]
-    cross = (
-        _or_dash(mean(parts.cross)),
-        "",
-        "",
-        _or_dash(mean(embedded.cross)),
-        "",
-    )
-    return [*rows, ["cross terms", *cross]]
+    cross, of_embedded = (_or_dash(mean(of.cross)) for of in (parts, embedded))
+    return [*rows, ["cross terms", cross, "", "", of_embedded, ""]]
 
 
 def _or_dash(value: float) -> str:

@@ -12,32 +12,6 @@ if TYPE_CHECKING:
 
     from jaxpe.analysis.audit import AuditResult
 
-_KERNEL = (
-    "Entries of the kernel of positions against Hellinger distances. Definition 10 asks for an "
-    "increasing function of the distance; no positive definite kernel has one. By chance: in 95 % "
-    "of random orders of the positions."
-)
-_TRAINING = (
-    "Position vectors trained by gradient descent in the model and in its linearisation, from the "
-    "same start, on the same examples."
-)
-_BOUND = (
-    "Distances at the fixed point of the linearised flow against the right side of (13). Points "
-    "above the line break the bound."
-)
-_SPECTRUM = "Eigenvalues of the kernel over positions with text, largest first."
-
-
-def render_figures(result: "AuditResult") -> list[style.Rendered]:
-    """All figures of the page."""
-    return style.render(
-        result,
-        ("kernel", kernel_figure, _KERNEL),
-        ("training", training_figure, _TRAINING),
-        ("bound", bound_figure, _BOUND),
-        ("spectrum", spectrum_figure, _SPECTRUM),
-    )
-
 
 def kernel_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
     """α_ij against d_ij, with the best monotone functions."""
@@ -99,3 +73,22 @@ def spectrum_figure(result: "AuditResult") -> "matplotlib.figure.Figure":
                   color=POSITION)  # fmt: skip
     axis.set(xlabel="eigenvalue", ylabel="λ")
     return figure
+
+
+_CAPTIONS: dict[style.Draw, str] = {
+    kernel_figure: (
+        "Entries of the kernel of positions against Hellinger distances. Definition 10 asks for an "
+        "increasing function of the distance; no positive definite kernel has one. By chance: in "
+        "95 % of random orders of the positions."
+    ),
+    training_figure: (
+        "Position vectors trained by gradient descent in the model and in its linearisation, from "
+        "the same start, on the same examples."
+    ),
+    bound_figure: (
+        "Distances at the fixed point of the linearised flow against the right side of (13). "
+        "Points above the line break the bound."
+    ),
+    spectrum_figure: "Eigenvalues of the kernel over positions with text, largest first.",
+}
+FIGURES = style.drawings(_CAPTIONS)

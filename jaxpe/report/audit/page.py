@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jaxpe import theory
-from jaxpe.report.audit.figures import render_figures
-from jaxpe.report.files import write_files
-from jaxpe.report.page import template
+from jaxpe.report.audit.figures import FIGURES
+from jaxpe.report.page import write_page
+from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, plural, visible
 from jaxpe.theory.audit import NOTHING_COMPARED
@@ -99,11 +99,8 @@ def lines(statement: "AuditedStatement") -> Iterator[Line]:
 
 def write_audit(result: "AuditResult", folder: Path, *, png: bool = False) -> Path:
     """Write audit.html, audit.json and .npz, and the figures; return the path of the page."""
-    figures = render_figures(result)
-    page = template("audit.html.j2").render(
-        result=result, summary=audit_summary(result), lines=lines, words=OUTCOMES, figures=figures
-    )
-    return write_files(folder, "audit", result, page, figures, png=png)
+    shown = {"summary": audit_summary(result), "lines": lines, "words": OUTCOMES}
+    return write_page(folder, "audit", result, render(result, *FIGURES), shown, png=png)
 
 
 def _side(value: float) -> str:

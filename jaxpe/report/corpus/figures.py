@@ -415,6 +415,4 @@ _CAPTIONS: dict[style.Draw, str] = {
         f"{SELECTION} by stress against position."
     ),
 }
-FIGURES: tuple[style.Drawing, ...] = tuple(
-    (draw.__name__.removesuffix("_figure"), draw, caption) for draw, caption in _CAPTIONS.items()
-)
+FIGURES = style.drawings(_CAPTIONS)

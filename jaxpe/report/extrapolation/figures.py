@@ -1,13 +1,11 @@
 """Figures of an extrapolation report: metrics against length, and mean reciprocal ranks."""
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxpe.analysis.extrapolation import (
     ExtrapolationResult,
-    Suite,
     leaders,
     mean_reciprocal_rank,
 )
@@ -59,16 +57,11 @@ def render_extrapolation(result: ExtrapolationResult) -> list[Rendered]:
     drawings: list[Drawing] = []
     for index, suite in enumerate(result.suites, 1):
         cells = result.cells_of(suite)
-        drawings.append(
-            (f"lengths_{index}", partial(_suite_figure, suite=suite), _lengths_caption(cells))
-        )
+        draw = lambda _, cells=cells: lengths_figure(cells)  # noqa: E731
+        drawings.append((f"lengths_{index}", draw, _lengths_caption(cells)))
     if any(result.mean_reciprocal_rank.values()):
         drawings.append(("ranks", ranks_figure, _RANKS_CAPTION))
     return render(result, *drawings)
-
-
-def _suite_figure(result: ExtrapolationResult, *, suite: Suite) -> "matplotlib.figure.Figure":
-    return lengths_figure(result.cells_of(suite))
 
 
 def lengths_figure(cells: Cells) -> "matplotlib.figure.Figure":

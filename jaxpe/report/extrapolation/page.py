@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 from jaxpe.analysis.extrapolation import ExtrapolationResult
 from jaxpe.report.extrapolation import text
 from jaxpe.report.extrapolation.figures import NAMES, render_extrapolation
-from jaxpe.report.files import write_files
-from jaxpe.report.page import template
+from jaxpe.report.page import write_page
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import visible
 
@@ -33,16 +32,14 @@ def extrapolation_table(result: ExtrapolationResult) -> "rich.console.Group":
 
 def write_extrapolation(result: ExtrapolationResult, folder: Path, *, png: bool = False) -> Path:
     """Write extrapolation.html, extrapolation.json and the figures; return the page's path."""
+    shown = {
+        "summary": text.summary(result),
+        "findings": text.extrapolation_findings(result),
+        "suites": _tables(result),
+        "settings": _settings(result),
+    }
     figures = render_extrapolation(result)
-    page = template("extrapolation.html.j2").render(
-        result=result,
-        summary=text.summary(result),
-        findings=text.extrapolation_findings(result),
-        suites=_tables(result),
-        figures=figures,
-        settings=_settings(result),
-    )
-    return write_files(folder, "extrapolation", result, page, figures, png=png, others=NAMES)
+    return write_page(folder, "extrapolation", result, figures, shown, png=png, others=NAMES)
 
 
 def _tables(result: ExtrapolationResult) -> list[dict[str, Any]]:

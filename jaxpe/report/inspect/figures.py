@@ -10,7 +10,6 @@ from jaxpe.analysis.inspect import (
     AblationStage,
     AttentionStage,
     GeometryStage,
-    InspectResult,
     LearnedTable,
     LossStage,
     Means,
@@ -21,7 +20,7 @@ from jaxpe.report import style
 from jaxpe.report.attention.figures import head_map, integer_ticks, remove_frame
 from jaxpe.report.inspect import text
 from jaxpe.report.rope.figures import wavelengths_figure
-from jaxpe.report.style import Rendered, add_legend, new_figure, render
+from jaxpe.report.style import Draw, add_legend, new_figure
 from jaxpe.report.text import number, percent
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def offsets_figure(stage: AttentionStage) -> "matplotlib.figure.Figure":
     return figure
 
 
-def sinks_figure(stage: AttentionStage) -> "matplotlib.figure.Figure":
+def heads_figure(stage: AttentionStage) -> "matplotlib.figure.Figure":
     """Weight on the first token, and evenness, by head."""
     figure, axes = new_figure(
         f"{percent(stage.sink.estimate)} of attention goes to the first token",
@@ -254,86 +253,77 @@ def _band(axis: "matplotlib.axes.Axes", x: Any, means: Means, colour: str, label
     axis.plot(x, means.mean, color=colour, marker="o", ms=3, label=label or None)
 
 
-class _Figure(NamedTuple):
+class StageFigure(NamedTuple):
+    """A figure of a section: how it is drawn of a stage, and how to read it."""
+
     section: str
-    name: str
-    data: Callable[[InspectResult], Any]  # what is drawn; None where the result has none
-    draw: Callable[[Any], "matplotlib.figure.Figure"]
+    draw: Draw
     caption: str
+    data: Callable[[Any], Any] = lambda stage: stage  # what is drawn of it; None for no figure
 
 
-_FIGURES = (
-    _Figure(
-        "encoding", "table", lambda result: result.encoding and result.encoding.table, table_figure,
+FIGURES = (
+    StageFigure(
+        "encoding", table_figure,
         "Left: Euclidean norm of each position vector; the line is the mean norm of token "
         "embeddings. Right: mean cosine of centred vectors by their offset.",
+        lambda stage: stage.table,
     ),
-    _Figure(
-        "encoding", "bias", lambda result: result.encoding and result.encoding.bias, bias_figure,
+    StageFigure(
+        "encoding", bias_figure,
         "Added to the logits by each head, by the offset j − i. Below 0 the key is earlier.",
+        lambda stage: stage.bias,
     ),
-    _Figure(
-        "encoding", "wavelengths", lambda result: result.encoding and result.encoding.rope,
-        wavelengths_figure,
+    StageFigure(
+        "encoding", wavelengths_figure,
         "Positions in which each rotary frequency completes one rotation. Those above the line of "
         "the training length never did in training.",
+        lambda stage: stage.rope,
     ),
-    _Figure(
-        "geometry", "stress",
-        lambda result: result.geometry if result.geometry and result.geometry.held_out else None,
-        stress_figure,
+    StageFigure(
+        "geometry", stress_figure,
         "Scaled stress on documents that nothing was fitted to, with 95 % intervals. Lower is "
         "better; 1 is no fit.",
+        lambda stage: stage if stage.held_out else None,
     ),
-    _Figure(
-        "attention", "shares", lambda result: result.attention, shares_figure,
+    StageFigure(
+        "attention", shares_figure,
         "Share of the variance of each head's logits that positions explain. The lines are means "
         "over heads with 95 % intervals: documents as they are, and in random order.",
     ),
-    _Figure(
-        "offsets", "offsets", lambda result: result.attention, offsets_figure,
+    StageFigure(
+        "offsets", offsets_figure,
         "Mean attention weight by the offset j − i: all heads (band: 5th to 95th percentile), and "
         "the three heads with most weight at one offset of at most 8.",
     ),
-    _Figure(
-        "offsets", "heads", lambda result: result.attention, sinks_figure,
+    StageFigure(
+        "offsets", heads_figure,
         "Weight on the first token, and evenness of attention, by head.",
     ),
-    _Figure(
-        "prior", "prior", lambda result: result.attention, prior_figure,
+    StageFigure(
+        "prior", prior_figure,
         "Overlap of attention with a dummy document of one repeated token, and with another real "
         "document. Points are heads, lines their means.",
     ),
-    _Figure(
-        "probe", "probe", lambda result: result.probe, probe_figure,
+    StageFigure(
+        "probe", probe_figure,
         "Share of the variance of the position that a linear probe explains, with 95 % intervals.",
     ),
-    _Figure(
-        "ablation", "moved", lambda result: result.ablation, moved_figure,
+    StageFigure(
+        "ablation", moved_figure,
         "95 % intervals over documents. The dashed line is the cosine of two unrelated documents.",
     ),
-    _Figure(
-        "loss", "loss", lambda result: result.loss, loss_figure,
-        "Nats a token by position, with 95 % intervals over texts.",
+    StageFigure(
+        "loss", loss_figure, "Nats a token by position, with 95 % intervals over texts."
     ),
-    _Figure(
-        "loss", "far", lambda result: result.loss if result.loss and result.loss.far else None,
-        far_figure,
+    StageFigure(
+        "loss", far_figure,
         "What the tokens before a passage are worth, in nats a token, when they are read so many "
         "positions further back. Below 0 the context does harm.",
+        lambda stage: stage if stage.far else None,
     ),
-    _Figure(
-        "needles", "needles", lambda result: result.needles, needles_figure,
+    StageFigure(
+        "needles", needles_figure,
         "Percent of facts retrieved, by their depth in texts of each length.",
     ),
 )  # fmt: skip
-NAMES = tuple(figure.name for figure in _FIGURES)
-
-
-def inspect_figures(result: InspectResult) -> dict[str, list[Rendered]]:
-    """The figures of each section."""
-    sections: dict[str, list[Rendered]] = {}
-    for section, name, data, draw, caption in _FIGURES:
-        if (shown := data(result)) is not None:
-            sections.setdefault(section, []).extend(render(shown, (name, draw, caption)))
-    return sections

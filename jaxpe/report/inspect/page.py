@@ -1,50 +1,24 @@
 """The page on a model, its table for the console, and the same in Markdown."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from jaxpe._core.errors import require
 from jaxpe.analysis.inspect import InspectResult
 from jaxpe.report.files import write_files
-from jaxpe.report.inspect.figures import NAMES, inspect_figures
-from jaxpe.report.inspect.tables import Table, section_tables
-from jaxpe.report.inspect.text import METHODS, SECTIONS, about, finding, headlines, inspect_summary
+from jaxpe.report.inspect.figures import FIGURES
+from jaxpe.report.inspect.sections import inspect_figures, inspect_summary, page_sections
+from jaxpe.report.inspect.tables import Table
+from jaxpe.report.inspect.text import about, headlines
 from jaxpe.report.page import template
-from jaxpe.report.tables import make_table
+from jaxpe.report.style import figure_name
+from jaxpe.report.tables import table_group
 from jaxpe.report.text import visible
 
 if TYPE_CHECKING:
     import rich.console
 
 _ON_CONSOLE = ("offsets", "ablation", "loss", "needles")  # tables without a row a layer
-
-
-class Section(NamedTuple):
-    """A section of the page.
-
-    Attributes:
-        name: name of the stage, or of a part of one.
-        title: heading.
-        finding: what was found, in a few sentences; or why there is nothing.
-        method: definition of what was measured; empty where there is nothing.
-        tables: numbers.
-    """
-
-    name: str
-    title: str
-    finding: str
-    method: str
-    tables: list[Table]
-
-
-def page_sections(result: InspectResult) -> list[Section]:
-    """Sections of the page; one without a result gives the reason."""
-    sections = []
-    for name, (stage, title) in SECTIONS.items():
-        method = "" if getattr(result, stage) is None else METHODS[name]
-        tables = section_tables(result, name)
-        sections.append(Section(name, title, finding(result, name), method, tables))
-    return sections
 
 
 def write_inspect(result: InspectResult, folder: Path, *, png: bool = False) -> Path:
@@ -60,10 +34,11 @@ def write_inspect(result: InspectResult, folder: Path, *, png: bool = False) -> 
     )
     all_figures = [figure for group in figures.values() for figure in group]
     text = inspect_markdown(result).encode()
+    names = "|".join(figure_name(figure.draw) for figure in FIGURES)
+    further = {"inspect.md": text}
     return write_files(
-        folder, "inspect", result, page, all_figures, png=png, others="|".join(NAMES),
-        further={"inspect.md": text},
-    )  # fmt: skip
+        folder, "inspect", result, page, all_figures, png=png, others=names, further=further
+    )
 
 
 def inspect_markdown(result: InspectResult) -> str:
@@ -95,14 +70,8 @@ def inspect_table(result: InspectResult) -> "rich.console.Group":
         shown.append(text.Text(f"\n{section.title}", style="bold"))
         shown.append(text.Text(section.finding))
         if section.name in _ON_CONSOLE:
-            shown += [_console_table(table) for table in section.tables[:1]]
+            shown.append(table_group(section.tables[:1]))
     return console.Group(*shown)
-
-
-def _console_table(table: Table):
-    grid = make_table(table.title, table.header, table.rows, right=range(1, len(table.header)))
-    grid.padding = (0, 1, 0, 0)
-    return grid
 
 
 def _as_markdown(table: Table) -> str:

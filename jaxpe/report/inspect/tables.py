@@ -1,7 +1,7 @@
 """Tables of the page on a model, by section."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,11 +11,11 @@ from jaxpe.analysis.inspect import (
     AttentionStage,
     EncodingStage,
     GeometryStage,
-    InspectResult,
     LossStage,
     NeedleStage,
     ProbeStage,
 )
+from jaxpe.report.corpus.text import with_interval
 from jaxpe.report.inspect import text
 from jaxpe.report.inspect.text import at, between, percent_ends
 from jaxpe.report.text import number, percent, plural, visible
@@ -35,13 +35,8 @@ class Table(NamedTuple):
     rows: Sequence[tuple[str, ...]]
 
 
-def section_tables(result: InspectResult, section: str) -> list[Table]:
-    """The tables of a section of the page; none where its stage has no result."""
-    stage = getattr(result, text.SECTIONS[section][0])
-    return [] if stage is None else _TABLES[section](stage)
-
-
-def _encoding(stage: EncodingStage) -> list[Table]:
+def encoding_tables(stage: EncodingStage) -> list[Table]:
+    """Tables on how positions enter the model."""
     rows = []
     if (table := stage.table) is not None:
         rows += [
@@ -71,7 +66,8 @@ def _encoding(stage: EncodingStage) -> list[Table]:
     return [Table("Encoding", ["", "value"], rows)] if rows else []
 
 
-def _geometry(stage: GeometryStage) -> list[Table]:
+def geometry_tables(stage: GeometryStage) -> list[Table]:
+    """Tables on the fit of learned positions to the corpus."""
     rows = [
         ("scaled stress against position", number(stage.corrected)),
         ("the same in random order, 95 % of orders", _numbers(stage.shuffled)),
@@ -88,12 +84,11 @@ def _geometry(stage: GeometryStage) -> list[Table]:
 
 
 def _numbers(interval: Interval | None) -> str:
-    if interval is None:
-        return "n/a"
-    return f"{number(interval.estimate)} ({number(interval.low)} to {number(interval.high)})"
+    return "n/a" if interval is None else with_interval(interval)
 
 
-def _attention(stage: AttentionStage) -> list[Table]:
+def attention_tables(stage: AttentionStage) -> list[Table]:
+    """Tables on the share of positions in the logits."""
     variance = stage.variance
     header = ["layer", "positions, %", "interval", "offset, %", "random order, %"]
     columns = (stage.share.mean, variance.offset.mean(axis=1), variance.shuffled.mean(axis=1))
@@ -112,7 +107,8 @@ def _hundreds(share: float) -> str:
     return f"{round(100 * float(share))}".replace("-", "−")
 
 
-def _offsets(stage: AttentionStage) -> list[Table]:
+def offsets_tables(stage: AttentionStage) -> list[Table]:
+    """Tables on attention by offset and to the first token."""
     kinds = []
     for name, weight in text.key_weights(stage).items():
         layer, head = np.unravel_index(weight.argmax(), weight.shape)
@@ -140,14 +136,16 @@ def _offsets(stage: AttentionStage) -> list[Table]:
     ]
 
 
-def _prior(stage: AttentionStage) -> list[Table]:
+def prior_tables(stage: AttentionStage) -> list[Table]:
+    """Tables on attention to a document without content."""
     overlaps = enumerate(zip(stage.dummy.mean(axis=1), stage.other.mean(axis=1), strict=True))
     header = ["layer", "with a dummy, %", "with another document, %"]
     rows = [(str(layer), *map(_hundreds, overlap)) for layer, overlap in overlaps]
     return [Table("Overlap of attention, mean over heads", header, rows)]
 
 
-def _probe(stage: ProbeStage) -> list[Table]:
+def probe_tables(stage: ProbeStage) -> list[Table]:
+    """Tables on the position in the hidden states."""
     rows = [
         (text.layer_name(stage, k), between(at(stage.r2, k)), f"{error:.1f}")
         for k, error in enumerate(stage.error)
@@ -157,7 +155,8 @@ def _probe(stage: ProbeStage) -> list[Table]:
     return [Table(title, ["layer", "R²", "mean error, positions"], rows)]
 
 
-def _ablation(stage: AblationStage) -> list[Table]:
+def ablation_tables(stage: AblationStage) -> list[Table]:
+    """Tables on the ablation of positions."""
     reference = f"{stage.reference:.2f}"
     if stage.measure == "embedding":
         header = ["positions", "cosine of the mean", "cosine of tokens"]
@@ -177,7 +176,8 @@ def _ablation(stage: AblationStage) -> list[Table]:
     return [Table("Loss by change of the positions", header, rows)]
 
 
-def _loss(stage: LossStage) -> list[Table]:
+def loss_tables(stage: LossStage) -> list[Table]:
+    """Tables on the loss by position and the gain from far context."""
     bins = [f"{a} to {b - 1}" for a, b in zip(stage.edges, stage.edges[1:], strict=False)]
     header = ["positions", *(f"{scaled.name}, nats" for scaled in stage.scaled)]
     rows = [
@@ -196,7 +196,8 @@ def _loss(stage: LossStage) -> list[Table]:
     return tables
 
 
-def _needles(stage: NeedleStage) -> list[Table]:
+def needles_tables(stage: NeedleStage) -> list[Table]:
+    """Tables on the retrieval of facts."""
     depths = (f"depth {depth:.1f}, %" for depth in stage.depths)
     rows = []
     for k, length in enumerate(stage.lengths):
@@ -205,16 +206,3 @@ def _needles(stage: NeedleStage) -> list[Table]:
         rows.append((f"{int(length):,}", *cells, percent_ends(overall)))
     title = f"Facts retrieved, {plural(stage.texts, 'text')} each"
     return [Table(title, ["tokens", *depths, "all, %", "interval"], rows)]
-
-
-_TABLES: dict[str, Callable[[Any], list[Table]]] = {
-    "encoding": _encoding,
-    "geometry": _geometry,
-    "attention": _attention,
-    "offsets": _offsets,
-    "prior": _prior,
-    "probe": _probe,
-    "ablation": _ablation,
-    "loss": _loss,
-    "needles": _needles,
-}

@@ -1,8 +1,6 @@
 """Sentences of the page on a model: findings of each section, summary, headlines, methods."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -30,75 +28,6 @@ _MODELS = {
     "encoder": "an encoder",
 }
 _ENTRIES = {"rotary": "rotations of queries and keys", "bias": "biases of the logits"}
-# By section of the page: the stage whose result it shows, and its heading.
-SECTIONS = {
-    "encoding": ("encoding", "How positions enter"),
-    "geometry": ("geometry", "Learned positions and the corpus"),
-    "attention": ("attention", "Attention logits: the share of positions"),
-    "offsets": ("attention", "Attention by offset, and sinks"),
-    "prior": ("attention", "Attention without content"),
-    "probe": ("probe", "Position in the hidden states"),
-    "ablation": ("ablation", "Ablation of positions"),
-    "loss": ("loss", "Loss by position, and far context"),
-    "needles": ("needles", "Retrieval by depth and length"),
-}
-METHODS = {
-    "encoding": (
-        "Norms are Euclidean. The effective rank counts the directions that the centred vectors "
-        "fill. A rotary frequency below one rotation in the context takes angles in longer texts "
-        "that training never showed."
-    ),
-    "geometry": (
-        "Scaled stress compares distances of position vectors with Hellinger distances of the "
-        "tokens at these positions: 0 is a perfect fit, 1 none. Plug-in distances contain sampling "
-        "noise and composition. Held-out distances are of position alone, from documents that "
-        "nothing was fitted to. Chance is the same table with its rows in random order."
-    ),
-    "attention": (
-        "Share of the variance of a head's logits that the mean logit at (i, j) explains, over "
-        "documents and pairs i ≠ j of text positions. It is the product of the means of two halves "
-        "of the documents, so that noise adds nothing. Offset: the share that a function of j − i "
-        "explains. Random order: the tokens of each document are shuffled, so that only positions "
-        "can explain anything. Intervals: jackknife over groups of documents."
-    ),
-    "offsets": (
-        "Weights after the softmax over all keys of a row, special tokens included, averaged over "
-        "documents and over queries at all text positions but the first. Evenness: entropy of a "
-        "query's weights divided by its maximum. Equal weights: all keys that a query sees get the "
-        "same."
-    ),
-    "prior": (
-        "Overlap of two attention patterns: the smaller of the two weights, summed over keys and "
-        "averaged over queries; equal patterns have 1. A dummy document repeats one token between "
-        "the special tokens of a document. If a head overlaps with it as much as with another real "
-        "document, then positions are what the documents share."
-    ),
-    "probe": (
-        "Ridge regression of the position on hidden states, fitted to half of the documents and "
-        "judged on the other half. R² is 1 for an exact probe, 0 for one that always says the "
-        "middle, and below 0 for a worse one. Before the first layer of a model without position "
-        "vectors only the words give the position away. Intervals: jackknife over documents."
-    ),
-    "ablation": (
-        "Tokens stay in their row and are read at other positions. Shifted: all move by the same "
-        "number. Doubled: all offsets double. Reversed and shuffled: in another order. Same: one "
-        "position for all. Special tokens keep their positions in the last three. Changes are "
-        "paired by document, with Student's intervals."
-    ),
-    "loss": (
-        "Loss: −ln p of the next token in nats, averaged over the tokens of a bin; intervals are "
-        "over texts, each of documents put end to end. Gain of far context: the loss on a passage "
-        "without context less the loss with the tokens before it, read at positions a distance "
-        "further back. Few tokens then have offsets beyond the context. The gain shows which "
-        "offsets attention can use, not how it copes with many keys."
-    ),
-    "needles": (
-        "Five sentences with a name and a colour stand in a text at different depths, and the text "
-        "ends with the question for one name. An answer is right if, of the five colours, the "
-        "first token of the right one is the likeliest. Intervals: Wilson's, from the spread of "
-        "texts, at least as wide as of independent needles."
-    ),
-}
 
 
 def about(result: InspectResult) -> str:
@@ -113,37 +42,6 @@ def about(result: InspectResult) -> str:
     )
 
 
-def inspect_summary(result: InspectResult) -> str:
-    """Summary of what position does in the model: the first sentence of most sections.
-
-    >>> inspect_summary(inspect_model(options))  # doctest: +SKIP
-    'Positions enter all-MiniLM-L6-v2 as learned vectors. Positions explain 30 % of ...'
-    """
-    shown = [name for name in SECTIONS if name not in ("encoding", "geometry", "prior")]
-    return " ".join(
-        [_entry(result), *(parts[0] for name in shown if (parts := _text(result, name)))]
-    )
-
-
-def finding(result: InspectResult, section: str) -> str:
-    """Findings of a section in a few sentences, or the reason for having none."""
-    parts = _text(result, section)
-    if section == "encoding" and parts is not None:
-        parts = [_entry(result), *parts]
-    absent = result.absent.get(SECTIONS[section][0], "Not measured.")
-    return absent if parts is None else " ".join(parts)
-
-
-def _text(result: InspectResult, section: str) -> list[str] | None:
-    stage = getattr(result, SECTIONS[section][0])
-    return None if stage is None else _SENTENCES[section](stage)
-
-
-def _entry(result: InspectResult) -> str:
-    facts = result.facts
-    return f"Positions enter {visible(facts.model)} as {entry_names(facts.encoding)}."
-
-
 def entry_names(encoding: str) -> str:
     """Ways in which positions enter a model, in words.
 
@@ -153,7 +51,8 @@ def entry_names(encoding: str) -> str:
     return " and ".join(_ENTRIES.get(name, name) for name in encoding.split(" and "))
 
 
-def _encoding(stage: EncodingStage) -> list[str]:
+def encoding_sentences(stage: EncodingStage) -> list[str]:
+    """Findings on how positions enter the model."""
     parts = []
     if (table := stage.table) is not None:
         parts.append(
@@ -174,7 +73,8 @@ def _encoding(stage: EncodingStage) -> list[str]:
     return parts
 
 
-def _geometry(stage: GeometryStage) -> list[str]:
+def geometry_sentences(stage: GeometryStage) -> list[str]:
+    """Findings on the fit of learned positions to the corpus."""
     parts = ["The corpus shows no effect of position that a table could fit."]
     if stage.significant:
         better = "better" if stage.corrected < stage.shuffled.low else "no better"
@@ -189,7 +89,8 @@ def _geometry(stage: GeometryStage) -> list[str]:
     return parts
 
 
-def _attention(stage: AttentionStage) -> list[str]:
+def attention_sentences(stage: AttentionStage) -> list[str]:
+    """Findings on the share of positions in the logits."""
     share, by_head = stage.share.mean, stage.variance.position
     top, head = int(share.argmax()), np.unravel_index(by_head.argmax(), by_head.shape)
     return [
@@ -201,7 +102,8 @@ def _attention(stage: AttentionStage) -> list[str]:
     ]
 
 
-def _offsets(stage: AttentionStage) -> list[str]:
+def offsets_sentences(stage: AttentionStage) -> list[str]:
+    """Findings on attention by offset and to the first token."""
     counts = {name: int((weight > MOST).sum()) for name, weight in key_weights(stage).items()}
     most = max(counts, key=lambda name: counts[name])
     parts = [
@@ -214,7 +116,8 @@ def _offsets(stage: AttentionStage) -> list[str]:
     return parts
 
 
-def _prior(stage: AttentionStage) -> list[str]:
+def prior_sentences(stage: AttentionStage) -> list[str]:
+    """Findings on attention to a document without content."""
     return [
         f"Attention overlaps by {percent_between(stage.dummy_overall)} with attention to a dummy "
         f"document, and by {percent_between(stage.other_overall)} with attention to another real "
@@ -222,7 +125,8 @@ def _prior(stage: AttentionStage) -> list[str]:
     ]
 
 
-def _probe(stage: ProbeStage) -> list[str]:
+def probe_sentences(stage: ProbeStage) -> list[str]:
+    """Findings on the position in the hidden states."""
     best, last = int(np.argmax(stage.r2.mean)), len(stage.layers) - 1
     reads = "reads the position best"
     if stage.r2.mean[best] <= 0:
@@ -240,7 +144,8 @@ def layer_name(stage: ProbeStage, index: int) -> str:
     return f"after layer {layer - 1}" if index < len(stage.layers) - 1 else "after the last layer"
 
 
-def _ablation(stage: AblationStage) -> list[str]:
+def ablation_sentences(stage: AblationStage) -> list[str]:
+    """Findings on the ablation of positions."""
     moves = {move.name: move for move in stage.moved if move.name != "own"}
     shuffled, shifted = moves["shuffled"], moves.get("shifted")
     if stage.measure == "embedding":
@@ -285,7 +190,8 @@ def _is_small(change: Interval) -> bool:
     return max(abs(change.low), abs(change.high)) < _SMALL_CHANGE
 
 
-def _loss(stage: LossStage) -> list[str]:
+def loss_sentences(stage: LossStage) -> list[str]:
+    """Findings on the loss by position and the gain from far context."""
     loss, parts = stage.scaled[0].loss, []
     if stage.far:
         gains, distance = stage.far[0].gain, int(stage.distances[-1])
@@ -308,25 +214,13 @@ def _loss(stage: LossStage) -> list[str]:
     return parts
 
 
-def _needles(stage: NeedleStage) -> list[str]:
+def needles_sentences(stage: NeedleStage) -> list[str]:
+    """Findings on the retrieval of facts."""
     return [
         f"In texts of {int(stage.lengths[-1]):,} tokens the model retrieves "
         f"{percent_between(at(stage.by_length, -1))} of the facts; guessing gives "
         f"{percent(stage.chance)}."
     ]
-
-
-_SENTENCES: dict[str, Callable[[Any], list[str]]] = {
-    "encoding": _encoding,
-    "geometry": _geometry,
-    "attention": _attention,
-    "offsets": _offsets,
-    "prior": _prior,
-    "probe": _probe,
-    "ablation": _ablation,
-    "loss": _loss,
-    "needles": _needles,
-}
 
 
 def key_weights(stage: AttentionStage) -> dict[str, np.ndarray]:

@@ -26,35 +26,6 @@ if TYPE_CHECKING:
 _COLOURS = (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE)
 _TYPES = {"float32": style.BLUE, "bfloat16": style.VERMILION, "float16": style.ORANGE}
 _DASHES = {"all": "-", "frequencies": "--"}
-CAPTIONS = {
-    "wavelengths": (
-        "Wavelength: number of positions in which a frequency completes a rotation, before scaling "
-        "(faint) and after. Above the training line, no rotation is complete in training."
-    ),
-    "scaling": (
-        "Frequency after scaling, divided by the frequency before scaling. At 1 the frequency is "
-        "unchanged. At 1/factor positions are interpolated."
-    ),
-    "readers": (
-        "Frequencies of each program, divided by the first program's. Away from 1, the program "
-        "rotates queries and keys by other angles."
-    ),
-    "precision": (
-        "Largest phase error over the last 256 positions of a text. Solid: all numbers are rounded "
-        "to the dtype. Dashed: only frequencies are rounded. An error of π is the maximum."
-    ),
-}
-
-
-def rope_figures(result: RopeAnalysis, names: Container[str] = CAPTIONS) -> list[Rendered]:
-    """Named figures that apply to this configuration."""
-    if result.widest is None:
-        return []
-    scaled = any(layer.kept < len(layer.frequencies) for layer in result.turning)
-    differ = any(one.what == "frequencies" for one in result.disagreements)
-    pairs = [("wavelengths", wavelengths_figure), ("precision", precision_figure)]
-    pairs += [("scaling", scaling_figure)] * scaled + [("readers", readers_figure)] * differ
-    return render(result, *((name, draw, CAPTIONS[name]) for name, draw in pairs if name in names))
 
 
 def wavelengths_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
@@ -127,3 +98,36 @@ def precision_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     axis.set(xlabel="length of the text", ylabel="error, radians", xscale="log", yscale="log")
     add_legend(figure, axis, columns=2)
     return figure
+
+
+_CAPTIONS: dict[style.Draw, str] = {
+    wavelengths_figure: (
+        "Wavelength: number of positions in which a frequency completes a rotation, before scaling "
+        "(faint) and after. Above the training line, no rotation is complete in training."
+    ),
+    precision_figure: (
+        "Largest phase error over the last 256 positions of a text. Solid: all numbers are rounded "
+        "to the dtype. Dashed: only frequencies are rounded. An error of π is the maximum."
+    ),
+    scaling_figure: (
+        "Frequency after scaling, divided by the frequency before scaling. At 1 the frequency is "
+        "unchanged. At 1/factor positions are interpolated."
+    ),
+    readers_figure: (
+        "Frequencies of each program, divided by the first program's. Away from 1, the program "
+        "rotates queries and keys by other angles."
+    ),
+}
+FIGURES = style.drawings(_CAPTIONS)
+
+
+def rope_figures(result: RopeAnalysis, names: Container[str] | None = None) -> list[Rendered]:
+    """Figures that apply to this configuration, or the named ones of them."""
+    if result.widest is None:
+        return []
+    applies = {
+        "scaling": any(layer.kept < len(layer.frequencies) for layer in result.turning),
+        "readers": any(one.what == "frequencies" for one in result.disagreements),
+    }
+    named = (figure for figure in FIGURES if names is None or figure[0] in names)
+    return render(result, *(figure for figure in named if applies.get(figure[0], True)))

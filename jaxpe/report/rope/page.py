@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from jaxpe.report.files import write_files
-from jaxpe.report.page import template
-from jaxpe.report.rope.figures import CAPTIONS, rope_figures
+from jaxpe.report.page import write_page
+from jaxpe.report.rope.figures import FIGURES, rope_figures
 from jaxpe.report.rope.text import (
     ROPE_LEGEND,
     headlines,
@@ -17,10 +16,7 @@ from jaxpe.rope import RopeAnalysis
 
 def write_rope(result: RopeAnalysis, folder: Path, *, png: bool = False) -> Path:
     """Write rope.html, rope.json and the figures; return the path of the page."""
-    figures = rope_figures(result)
-    texts = {"summary": rope_summary(result), "headlines": headlines(result)}
-    page = template("rope.html.j2").render(
-        result=result, tables=tables_of(result), legend=ROPE_LEGEND, threads=thread_address,
-        figures=figures, **texts,
-    )  # fmt: skip
-    return write_files(folder, "rope", result, page, figures, png=png, others="|".join(CAPTIONS))
+    shown = {"summary": rope_summary(result), "headlines": headlines(result)}
+    shown |= {"tables": tables_of(result), "legend": ROPE_LEGEND, "threads": thread_address}
+    names = "|".join(name for name, *_ in FIGURES)
+    return write_page(folder, "rope", result, rope_figures(result), shown, png=png, others=names)

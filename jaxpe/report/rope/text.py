@@ -4,8 +4,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
-from jaxpe._core.errors import require
-from jaxpe.report.tables import make_table
+from jaxpe.report.tables import table_group
 from jaxpe.report.text import Headline, number, plural, visible
 from jaxpe.rope import LayerPlan, PhaseError, Program, Reading, RopeAnalysis
 from jaxpe.rope.comparison import SAME, same_frequencies
@@ -353,11 +352,7 @@ def rope_table(result: RopeAnalysis) -> "rich.console.Group":
     >>> len(rope_table(found).renderables)
     4
     """
-    tables = [make_table(title, header, rows, right=range(1, 99)) for title, header, rows in
-              tables_of(result)]  # fmt: skip
-    for table in tables:
-        table.padding = (0, 1, 0, 0)
-    return require("rich.console", extra="report").Group(*tables)
+    return table_group(tables_of(result))
 
 
 def thread_address(name: str) -> str:

@@ -50,9 +50,8 @@ def served_entries(program: str, model: Model, groups: Groups, rule: Rule) -> En
         last = facts["removed"][name]
         raise UnreadableError(f"version {last} is the last with a class for {name}")
     family = model.family._replace(types={**facts["types"], **model.family.types}, alpha=True)
-    entries = turned_entries(
-        model._replace(family=family), groups, _rotation_flags(facts, name, groups)
-    )
+    rotations = _rotation_flags(facts, name, groups)
+    entries = turned_entries(model._replace(family=family), groups, rotations)
     full = next((e for g, e in zip(groups, entries, strict=True) if g.name not in WINDOWED), None)
     served = scaled_entries(
         groups, entries, lambda g, e: _class_entry(facts, model, g, e, full or e)
@@ -79,9 +78,8 @@ def _class_entry(facts: Facts, model: Model, group: LayerGroup, entry: Entry, fu
     if name in facts["bases_fixed"]:
         entry["rope_theta"] = facts["bases_fixed"][name]
     if name in facts["plain_sliding"] and group.name in WINDOWED:
-        separate_base = "" not in model.family.bases.get(
-            SLIDING, ()
-        )  # a field for θ of these layers
+        # A field for θ of these layers.
+        separate_base = "" not in model.family.bases.get(SLIDING, ())
         entry = plain(entry if separate_base else {**entry, "rope_theta": full["rope_theta"]})
     if name in facts["without_factor"]:
         entry = {**plain(entry), "rope_type": entry["rope_type"]}

@@ -77,9 +77,7 @@ def _refuse_layers(model: Model, *, exact: bool = True) -> None:
         pattern = 0 if unwindowed else fields.get("sliding_window_pattern")
         stated = "sliding_window_pattern" in fields.stated or pattern is not None
         if stated and (not pattern or isinstance(pattern, str)):
-            raise UnreadableError(
-                f"TypeError: sliding_window_pattern is {pattern!r}, no number above 0"
-            )
+            raise UnreadableError(f"TypeError: sliding_window_pattern is {pattern!r}, not positive")
     cut = fields.integer("num_nextn_predict_layers", least=0) if "nextn" in rule else 0
     exact = exact and not rule.keys() & {"letters", "compress_ratios", "with_mlp"}
     if listed and count and exact and len(listed) not in (count, count + (cut or 0)):
@@ -152,9 +150,8 @@ def transformers_4(
     entry = fields.mapping("rope_scaling") or dict(family.entry or {})
     entry = entry if entry == _flat(entry) else {}  # parts by kind of layer are not read
     entry["rope_type"] = _rope_type(model, str(entry.get("type") or scaling_type(entry)))
-    default_base = family.base_4 or float(
-        family.bases[FULL][1] if FULL in family.bases else family.base
-    )
+    class_base = family.bases[FULL][1] if FULL in family.bases else family.base
+    default_base = family.base_4 or float(class_base)
     entry["rope_theta"] = fields.number(family.nested_base or "rope_theta") or default_base
     entry["partial_rotary_factor"] = model.fields.number("partial_rotary_factor", family.fraction)
     beside = fields.number(ORIGINAL)

@@ -1,7 +1,5 @@
 """Lemma 16: Lipschitz constants of mean embeddings, attention weights and E[∂loss/∂L_ij]."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -141,40 +139,36 @@ def lemma_16(
     mu = as_distributions(mu)
     D = hellinger_distances(mu)
     embeddings = jnp.asarray(embeddings)
-    delta = gradients.delta
+    dtype = gradients.delta.dtype
     means = mean_embeddings(mu, embeddings)
-
-    def cast(x: Any) -> Array:
-        return jnp.asarray(x).astype(delta.dtype)
-
-    largest, radius = cast(largest_norm(embeddings)), cast(_radius(mu, embeddings))
+    largest, radius = largest_norm(embeddings).astype(dtype), _radius(mu, embeddings).astype(dtype)
     L_e = largest * (2.0 * embeddings.shape[0]) ** 0.5
-    per_mean = cast(score_norms(query, key)) * cast(largest_norm(means))
-    per_mean = per_mean / jnp.asarray(query).shape[-1] ** 0.5
+    mean = largest_norm(means).astype(dtype)
+    per_mean = score_norms(query, key).astype(dtype) * mean / jnp.asarray(query).shape[-1] ** 0.5
     L_A, halved = per_mean * L_e, per_mean * radius
-    values = cast(gradient_bound) * cast(product_norms(value, output))
-    L_g = 0.25 * values * cast(largest_norm(means)) * L_A
-    slopes = head_slopes(delta, D)
-    logits_slopes = head_slopes(cast(_weights_of_means(means, query, key, mu)), D)
+    values = jnp.asarray(gradient_bound, dtype) * product_norms(value, output).astype(dtype)
+    L_g = 0.25 * values * mean * L_A
+    slopes = head_slopes(gradients.delta, D)
+    logits_slopes = head_slopes(_weights_of_means(means, query, key, mu).astype(dtype), D)
     weights_slopes = head_slopes(gradients.weights, D)
-    apart = cast(euclidean_distances(means, present=mu.present).values)
-    d, where = cast(D.values), pair_mask(mu.present)
+    apart = euclidean_distances(means, present=mu.present).values.astype(dtype)
+    d, where = D.values.astype(dtype), pair_mask(mu.present)
     least = jnp.min(jnp.where(where, d, jnp.inf))
     one_layer = jnp.where(least > 0, 0.5 * values * radius / least, jnp.inf)
-    tolerance = 64 * float(jnp.finfo(delta.dtype).eps)
+    tolerance, noise = 64 * float(jnp.finfo(dtype).eps), rounding(means).astype(dtype)
 
     def compare(lhs: Array, rhs: Array, where: Array | None = None, noise: Array | float = 0.0):
         return all_less_equal(lhs, rhs, where=where, tolerance=tolerance, noise=noise)
 
     conclusions = {
-        "(10)": compare(apart, L_e * d, where, cast(rounding(means))),
+        "(10)": compare(apart, L_e * d, where, noise),
         "(11) of mean logits": compare(logits_slopes, L_A),
         "(11) of weights": compare(weights_slopes, L_A),
         "(12)": compare(slopes, L_g),
     }
     by_radius = radius * total_variation_bound(d)
     instead = {
-        "(10) by the radius": compare(apart, by_radius, where, cast(rounding(means))),
+        "(10) by the radius": compare(apart, by_radius, where, noise),
         "(11) halved": compare(logits_slopes, halved),
         "(12) of one layer": compare(slopes, one_layer),
     }

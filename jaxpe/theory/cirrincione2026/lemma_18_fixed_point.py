@@ -10,7 +10,7 @@ from jaxtyping import Float
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry import Distances, as_distances, euclidean_distances, monotonicity_violation_rate
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.ntk.flow import GradientFlow, gradient_flow
+from jaxpe.ntk.flow import FixedPoint, gradient_flow
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, less_equal
 from jaxpe.theory.cirrincione2026.sentences import FORCING
 from jaxpe.theory.lipschitz import entry_slope, largest_ratio
@@ -114,8 +114,7 @@ def lemma_18(
     mask = pair_mask(present)
     flow = gradient_flow(alpha, b, jnp.zeros_like(b))
     end = flow.fixed_point()
-    spectrum = flow.eigenvalues
-    smallest, largest = jnp.min(spectrum), jnp.max(jnp.abs(spectrum))
+    smallest = jnp.min(flow.eigenvalues)
     fit = _monotone(alpha, d, mask)
     C_b = largest_ratio(euclidean_distances(b, present=present).values, d, where=mask)
     L_f = entry_slope(alpha, d, where=mask)
@@ -128,22 +127,14 @@ def lemma_18(
     with_n = (C_b + n * R * L_f) / positive
     sensitivity, energy = _energy(flow)
     rhs_n = _times(with_n, d)
-    eps = float(jnp.finfo(alpha.dtype).eps)
-    tolerance = 64 * eps
+    tolerance = 64 * float(jnp.finfo(alpha.dtype).eps)
     hypotheses = {
         "A1 increasing": less_equal(fraction, fit.explained_increasing),
         "A1 diagonal": _diagonal(alpha, mask),
-        "A1 positive": Comparison(
-            jnp.zeros_like(smallest), smallest, smallest, smallest > n * eps * largest
-        ),
+        "A1 positive": _positive(flow.eigenvalues, n),
         "A2": less_equal(C_b, float(jnp.finfo(C_b.dtype).max)),
         "A3": less_equal(monotonicity_violation_rate(Distances(d, present)), 0.0),
-        "A4": Comparison(
-            end.residual,
-            jnp.zeros_like(end.residual),
-            -end.residual,
-            end.stable & (end.residual <= tolerance),
-        ),
+        "A4": _bounded(end, tolerance),
     }
     conclusions = {
         "(13)": all_less_equal(lhs, _times(published, d), where=mask, tolerance=tolerance),
@@ -201,6 +192,19 @@ def _diagonal(alpha: Array, mask: Array) -> Comparison:
     )
 
 
+def _positive(eigenvalues: Array, count: Array) -> Comparison:
+    """λ_min > 0, beyond rounding."""
+    smallest, largest = jnp.min(eigenvalues), jnp.max(jnp.abs(eigenvalues))
+    rounding = count * float(jnp.finfo(eigenvalues.dtype).eps) * largest
+    return Comparison(jnp.zeros_like(smallest), smallest, smallest, smallest > rounding)
+
+
+def _bounded(end: FixedPoint, tolerance: float) -> Comparison:
+    """The flow stays bounded: no negative eigenvalue, and b in the range of α."""
+    residual, holds = end.residual, end.stable & (end.residual <= tolerance)
+    return Comparison(residual, jnp.zeros_like(residual), -residual, holds)
+
+
 def _largest_orbit(flow, end: Array) -> Array:
     """sup ‖p_i(t)‖: at the end, and at times from 1/(100 λ_max) to 100/λ_min."""
     size = jnp.abs(flow.eigenvalues)
@@ -209,12 +213,8 @@ def _largest_orbit(flow, end: Array) -> Array:
     fastest = jnp.where(fastest > 0, fastest, 1.0)
     slowest = jnp.where(slowest > 0, slowest, 1.0)
     times = jnp.geomspace(0.01 / fastest, 100.0 / slowest, 64).astype(size.dtype)
-    along = _largest_along(flow, times)
+    along = jax.lax.map(lambda t: jnp.max(jnp.linalg.norm(flow.at(t), axis=1)), times)
     return jnp.maximum(jnp.max(along), jnp.max(jnp.linalg.norm(end, axis=1)))
-
-
-def _largest_along(flow: GradientFlow, times: Array) -> Array:
-    return jax.lax.map(lambda t: jnp.max(jnp.linalg.norm(flow.at(t), axis=1)), times)
 
 
 def _times(constant: Array, d: Array) -> Array:

@@ -335,7 +335,7 @@ def test_a_finished_folder_is_what_it_is(shards, counted):
     assert equal(stored, read_counts(counted))
     with pytest.raises(InputError, match="holds other counts: seed is 0 and 1; pass another"):
         count(shards, counted, settings=FEW._replace(seed=1))
-    with pytest.raises(InputError, match="holds other counts: shards are 3 and 1"):
+    with pytest.raises(InputError, match="holds other counts: shards is 3 and 1"):
         count(shards[:1], counted)
     with pytest.raises(InputError, match="holds other counts: text_field is None and x"):
         count(shards, counted, text_field="x")

@@ -33,8 +33,8 @@ from jaxpe.analysis.inspect import (
 from jaxpe.analysis.inspect.subject import encoding_names
 from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows, unscaled_reason
 from jaxpe.data import open_tokenizer, tokens_from_ids
-from jaxpe.report.inspect.figures import inspect_figures
-from jaxpe.report.inspect.page import inspect_markdown, page_sections
+from jaxpe.report.inspect.page import inspect_markdown
+from jaxpe.report.inspect.sections import inspect_figures, page_sections
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
