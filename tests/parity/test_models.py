@@ -131,7 +131,7 @@ def test_the_stored_cases_can_tell():
 
 
 EXPERTS = "moe_layers is"
-KINDS = "one per layer, of 'full_attention' and 'sliding_attention'"
+KINDS = "of 'full_attention' and 'sliding_attention'"
 
 
 @pytest.mark.parametrize(
