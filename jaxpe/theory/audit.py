@@ -13,7 +13,7 @@ from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
 from jaxpe.theory.gradients import PositionGradients, Projection
 
 Status = Literal[
-    "holds", "holds with sharper constant", "false as stated", "hypothesis unsatisfiable"
+    "holds", "holds with sharper constant", "false as stated", "vacuous", "not decided"
 ]
 
 
@@ -36,7 +36,8 @@ class Statement(NamedTuple):
         title: subject, in a few words.
         source: paper and section.
         claim: the statement.
-        status: whether it holds in general, for any model or corpus.
+        status: whether it holds in general, for any model or corpus; "vacuous" if its hypotheses
+            exclude each other, "not decided" if its formulas are lost.
         finding: the reason, and what is true instead.
         sentences: sentence of each comparison of an audit, by "if", "then" or "instead" and the
             comparison's name.

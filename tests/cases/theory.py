@@ -134,9 +134,6 @@ THEORY: dict[str, Call] = {
     "equation_9": lambda rng: theory.equation_9(
         normal(rng, 3, 8), np.tile(np.arange(8.0), (3, 1)), slope=0.1, length=4
     ),
-    "even_positions_loss": lambda rng: theory.even_positions_loss(
-        normal(rng, LENGTH, 2), normal(rng, 2)
-    ),
     "explained_by_chance": lambda rng: theory.explained_by_chance(
         symmetric(rng), symmetric(rng), key=KEY, orders=3
     ),
@@ -163,6 +160,7 @@ THEORY: dict[str, Call] = {
     "nope_theorem_2": lambda rng: theory.nope_theorem_2(
         normal(rng, 2, LENGTH, LENGTH), normal(rng, 2, LENGTH, LENGTH), normal(rng, 2, LENGTH, 3)
     ),
+    "outer_words_loss": lambda rng: theory.outer_words_loss(normal(rng, 3, 2)),
     "pairs": lambda rng: theory.pairs(normal(rng, LENGTH, LENGTH)),
     "position_gradients": _gradients,
     "proposition_6": lambda rng: theory.proposition_6(distances(rng), dim=2, max_iterations=5),

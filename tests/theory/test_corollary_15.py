@@ -4,8 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxpe import hellinger_distances
 from jaxpe.theory.audit import verdict
 from jaxpe.theory.cirrincione2026.corollary_15_loss_families import corollary_15
+from jaxpe.theory.divergences import kl_divergences
 from jaxpe.theory.gradients import PositionGradients, position_gradients
 from tests.theory.tiny import N, distributions, flax_case, quickly, random_layer
 from tests.unchecked import unchecked
@@ -31,6 +33,13 @@ def test_a_loss_that_ignores_order_has_different_forcing():
     audit = audit_of(gradients, distributions(ids, vocab=2))
     assert verdict(audit) == "refuted: b_i = b_j fails"
     assert audit.conclusions["b_i = b_j"].lhs == 4
+
+
+def test_the_bound_of_masked_words_fails_away_from_zero():
+    """(0.98, 0.02) and its reverse: D_KL is 3.74, and 2√2 d_H is 3.39."""
+    mu = np.array([[0.98, 0.02], [0.02, 0.98]])
+    kl, d = kl_divergences(mu)[0, 1], hellinger_distances(mu).values[0, 1]
+    np.testing.assert_allclose([kl, 8**0.5 * d], [3.736, 3.394], atol=5e-4)
 
 
 @pytest.mark.parametrize("orders", ["cyclic", "as they are"])

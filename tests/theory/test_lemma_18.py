@@ -66,7 +66,10 @@ def test_constant_forcing_on_three_positions_is_not_monotone():
 
 
 def test_the_published_bound_depends_on_the_unit_of_time():
-    """α and b times s have the same P*, but (13) has ‖f‖∞ as a factor: it fails for small s."""
+    """Where (A1) is not met, (13) may fail: α and b times s have the same P*, (13) the factor ‖f‖∞.
+
+    This refutes nothing: no kernel meets (A1), so the lemma is vacuous.
+    """
     holds = [
         bool(audit(s * np.exp(-LINE), s * np.ones((3, 1)), LINE).conclusions["(13)"].holds)
         for s in (1.0, 1e-3)

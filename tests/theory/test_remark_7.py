@@ -18,7 +18,7 @@ N, DIM = 32, 4
 audit_of = jax.jit(remark_7, static_argnames=("dim", "tolerance"))
 
 
-def test_a_stationary_corpus_refutes_it():
+def test_of_a_stationary_corpus_b_is_not_circulant():
     """The smoother the corpus, the less circulant is B."""
     audits = [
         audit_of(stationary_squared_distances(N, scale=float(scale)), dim=DIM)
@@ -34,6 +34,18 @@ def test_a_stationary_corpus_refutes_it():
     np.testing.assert_allclose(smooth.measured["cosine_share"], 1, atol=5e-3)
     fourier = smooth.measured["fourier_share"]
     np.testing.assert_allclose(fourier, [0.767, 1.0, 0.579, 1.0], atol=5e-3)
+
+
+@pytest.mark.parametrize("scale", [N / 16, N / 4, N, 4 * N])
+def test_of_a_stationary_corpus_each_vector_is_one_sinusoid(scale):
+    """R² of the best a + b cos ωi + c sin ωi, for the first 8 eigenvectors of B."""
+    squared = np.asarray(stationary_squared_distances(N, scale=float(scale)))
+    H = np.eye(N) - 1 / N
+    vectors = np.linalg.eigh(-H @ squared @ H / 2)[1][:, ::-1][:, :8]
+    angles = np.linspace(0, np.pi, 1000)[1:, None] * np.arange(N)
+    bases = np.stack([np.ones_like(angles), np.cos(angles), np.sin(angles)], axis=-1)
+    fitted = np.linalg.qr(bases)[0].swapaxes(1, 2) @ vectors  # [frequencies, 3, 8]
+    assert (fitted**2).sum(axis=1).max(axis=0).min() > 0.997
 
 
 def test_brownian_motion_has_the_cosines_exactly():

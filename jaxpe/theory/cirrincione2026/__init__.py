@@ -4,8 +4,8 @@ from jaxpe.theory.cirrincione2026.conjecture_5_monotonicity import (
     CONJECTURE_5,
     MonotonicityTest,
     conjecture_5,
-    even_positions_loss,
     monotonicity_test,
+    outer_words_loss,
 )
 from jaxpe.theory.cirrincione2026.corollary_15_loss_families import COROLLARY_15, corollary_15
 from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import LEMMA_11, lemma_11
@@ -32,8 +32,8 @@ from jaxpe.theory.cirrincione2026.theorem_4_separation import THEOREM_4, theorem
 
 __all__ = [
     "STATEMENTS", "LowRankDescent", "MonotonicityTest", "conjecture_5", "corollary_15",
-    "even_positions_loss", "lemma_11", "lemma_12", "lemma_14", "lemma_16", "lemma_18",
-    "low_rank_descent", "monotonicity_test", "proposition_6", "remark_7", "remark_8", "remark_20",
+    "lemma_11", "lemma_12", "lemma_14", "lemma_16", "lemma_18", "low_rank_descent",
+    "monotonicity_test", "outer_words_loss", "proposition_6", "remark_7", "remark_8", "remark_20",
     "stationary_squared_distances", "strain", "theorem_1", "theorem_4", "unexplained_by_offset",
 ]  # fmt: skip
 

@@ -31,13 +31,13 @@ CONJECTURE_5 = Statement(
     ),
     status="false as stated",
     finding=(
-        "A task need not depend on the corpus. Independent tokens at four positions satisfy the "
-        "hypothesis with d_H = 0; a task that reads the even positions has a minimiser with p_0 = "
-        "p_2 and p_1 elsewhere. The hypothesis is also stronger than it looks: equal offsets make "
-        "it an equality, so d_H(μ_i, μ_{i+m}) may depend on m and on i modulo m alone, and all "
-        "neighbours are equally far. In SST-2 and stdlib (positions with at least half the "
-        "documents), 11 and 12 % of the triples violate the strict form beyond noise, at a level "
-        "of 5 %."
+        "A task need not depend on the corpus. Three positions of independent words, √μ_i at equal "
+        "angles, satisfy the hypothesis and (H1) to (H3); learning 0.5 x_0 + 0.1 x_1 + 0.4 x_2 by "
+        "attention puts p_0 and p_2 near each other and p_1 far from both. The hypothesis is also "
+        "stronger than it looks: equal offsets make it an equality, so d_H(μ_i, μ_{i+m}) may "
+        "depend on m and on i modulo m alone, and all neighbours are equally far. In SST-2 and "
+        "stdlib (positions with at least half the documents), 11 and 12 % of the triples violate "
+        "the strict form beyond noise, at a level of 5 %."
     ),
     sentences={
         "if strict": f"{_STRICT}, in Hellinger distance; the nearer one must not be farther.",
@@ -92,7 +92,7 @@ def conjecture_5(
 ) -> Audit:
     """Evaluate hypothesis and conclusion of Conjecture 5 on distances D and positions P.
 
-    Cirrincione (2026), Section 4; false as stated (`even_positions_loss`). Hypotheses on D and
+    Cirrincione (2026), Section 4; false as stated (`outer_words_loss`). Hypotheses on D and
     conclusions on P have two forms, each reported by its worst triple. "strict" compares δ_ij with
     δ_ik for |i − j| < |i − k|, all distinct. "ties" compares the larger with the smaller of δ_ij
     and δ_ik for |i − j| = |i − k|, where the statement requires equality.
@@ -128,30 +128,26 @@ def conjecture_5(
     return Audit(hypotheses, conclusions, rates | asymmetries)
 
 
-def even_positions_loss(
-    P: Float[ArrayLike, "n d"], u: Float[ArrayLike, " d"], *, ridge: float = 0.01
-) -> Float[Array, ""]:
-    """The counterexample: ‖softmax(P u) − w*‖² + ridge · ‖P‖², w* uniform on even positions.
+def outer_words_loss(P: Float[ArrayLike, "3 2"], *, ridge: float = 1e-3) -> Float[Array, ""]:
+    """Mean squared error of attention that learns 0.5 x_0 + 0.1 x_1 + 0.4 x_2, plus a ridge.
 
-    Independent tokens x_j = ±1, so all μ_i are equal and the hypothesis of Conjecture 5 holds with
-    d_H = 0. The model ŷ = Σ_j softmax_j(⟨u, p_j⟩) x_j is attention with one fixed query; the task
-    is the mean over the even positions. The mean of (ŷ − y)² over x is ‖w − w*‖². The ridge makes
+    The counterexample. Words x_j = ±1 at three positions are independent, with √μ_j at the angles
+    0.70, 0.75 and 0.80, so d_H grows with the offset and neighbours are equally far. Eq. (1) has
+    E(±1) = (±1, 0), M the identity and one pooling query (0, √2); values are first coordinates: ŷ =
+    Σ_j softmax_j(p_j2) (x_j + p_j1). Mean embeddings (cos 2θ_j, 0) differ (H1), as do their images
+    under M (H3). At the minimiser each swap of two tokens raises the error (H2). The ridge makes
     the loss coercive.
 
-    No global minimiser is monotone at n = 4, d = 1, ridge = 0.01. Monotone with ties means that z =
-    P u is an arithmetic progression (around 1: z_0 = z_2 or z_1 is their midpoint, around 2
-    likewise; z_0 = z_2 or z_1 = z_3 give |z_0 − z_1| = 0 or |z_3 − z_2| = 0 by the order around 0
-    or 3, and then all are equal). Then w grows or falls geometrically and ‖w − w*‖² ≥ 0.19, where
-    z = (1, −1, 1, −1) has a loss of 0.054.
-
-    >>> P = np.array([[1.0], [-1.0], [1.0], [-1.0]])
-    >>> even_positions_loss(P, np.ones(1)).round(3).item()
-    0.054
+    >>> P = np.array([[0.0, 0.587], [0.0, -0.950], [0.0, 0.363]])    # the minimiser, rounded
+    >>> outer_words_loss(P).round(5).item()
+    0.00145
     """
-    P, u = floating(P), floating(u)
-    weights = jax.nn.softmax(jnp.matmul(P, u, precision="highest"))
-    even = (jnp.arange(P.shape[0]) % 2 == 0).astype(P.dtype)
-    return jnp.sum((weights - even / jnp.sum(even)) ** 2) + ridge * jnp.sum(P**2)
+    P = floating(P)
+    mean = jnp.cos(2.0 * jnp.array([0.70, 0.75, 0.80], P.dtype))
+    weights = jax.nn.softmax(P[:, 1])
+    error = weights - jnp.array([0.5, 0.1, 0.4], P.dtype)
+    bias = jnp.sum(error * mean + weights * P[:, 0])
+    return jnp.sum((1.0 - mean**2) * error**2) + bias**2 + ridge * jnp.sum(P**2)
 
 
 def monotonicity_test(

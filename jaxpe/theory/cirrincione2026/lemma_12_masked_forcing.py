@@ -42,10 +42,11 @@ LEMMA_12 = Statement(
     ),
     status="false as stated",
     finding=(
-        "It rests on Lemma 11, and on two steps that fail: D_KL is unbounded while 2√2 d_H ≤ 4, "
-        "and |D_KL(i‖k) − D_KL(j‖k)| ≤ D_KL(i‖j) reads 0.55 ≤ 0.14 for (1/2, 1/2), (1/4, 3/4), "
-        "(1/16, 15/16). If m is the least probability, the differences are at most 2 log(1/m) d_H "
-        "in the first argument and (2/√m) d_H in the second."
+        "Near copies give equally distributed positions different forcings, at any τ and ε_suff. "
+        "The proof rests on Lemma 11, and on two false steps: D_KL is unbounded, and |D_KL(i‖k) − "
+        "D_KL(j‖k)| ≤ D_KL(i‖j) reads 0.55 ≤ 0.14 for (1/2, 1/2), (1/4, 3/4), (1/16, 15/16). If m "
+        "is the least probability, the differences are at most 2 log(1/m) d_H in the first "
+        "argument and (2/√m) d_H in the second."
     ),
     sentences={
         "if masked loss": MASKED,

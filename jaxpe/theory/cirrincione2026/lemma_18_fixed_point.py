@@ -26,7 +26,7 @@ LEMMA_18 = Statement(
         "If α_ij = f(d_H(μ_i, μ_j)) with f strictly increasing and α ≻ 0, forcing and corpus are "
         "compatible and orbits bounded, then P* = α⁻¹b is monotone and satisfies the bound (13)."
     ),
-    status="hypothesis unsatisfiable",
+    status="vacuous",
     finding=(
         "No positive definite α has an increasing f: the minor f(0)² − f(d)² would be negative. "
         "With a decreasing f the bound (13) is either false (small f; constant forcing on three "

@@ -17,11 +17,11 @@ REMARK_20 = Statement(
         "With a Hellinger-monotone kernel, Ṗ = −αP + b is a cooperative system: increasing any p_i "
         "does not lower the rate of change of another p_j."
     ),
-    status="false as stated",
+    status="vacuous",
     finding=(
-        "The derivative of ṗ_i by p_j is −α_ij, so the flow is cooperative where α_ij ≤ 0 for all "
-        "i ≠ j. Definition 10 has α_ij = f(d) ≥ 0, and > 0 for d > 0: the flow is competitive, "
-        "the opposite."
+        "No increasing f allows α ≻ 0 (Lemma 18), and the sign is wrong. The derivative of ṗ_i by "
+        "p_j is −α_ij, so the flow is cooperative where all α_ij ≤ 0. Definition 10 has α_ij = "
+        "f(d) ≥ 0, and > 0 for d > 0: the flow is competitive, the opposite."
     ),
     sentences={
         "if f ≥ 0": "The lowest α_ij is {rhs}; down to {lhs} is rounding.",

@@ -39,13 +39,13 @@ REMARK_7 = Statement(
     ),
     status="false as stated",
     finding=(
+        "That P_MDS is approximately sinusoidal holds; that B is approximately circulant does not. "
         "Toeplitz is not circulant, and smooth is the wrong direction. For d² = 2(1 − exp(−|i − "
         "j|/ℓ)), exactly stationary, the share of the squares of B that is not circulant grows "
-        "with ℓ: 3 % at ℓ = n/16, 16 % at n/4, 38 % at n, and one half in the limit. The "
-        "eigenvectors are near the cosines of the DCT-II, half of which have half-integer "
-        "frequencies and lie in no Fourier pair. So P_MDS is near-sinusoidal for smooth corpora, "
-        "with frequencies πk/n; Vaswani's geometric frequencies span about half of these "
-        "directions."
+        "with ℓ: 3 % at ℓ = n/16, 16 % at n/4, 38 % at n, and one half in the limit. Each leading "
+        "eigenvector is one sinusoid all the same, near a cosine of the DCT-II, half of which have "
+        "half-integer frequencies and lie in no Fourier pair. Vaswani's geometric frequencies span "
+        "about half of these directions."
     ),
     sentences={
         "if stationary": (
@@ -79,9 +79,9 @@ def remark_7(
 ) -> Audit:
     """Measure the steps of Remark 7 on squared distances between n consecutive positions.
 
-    Cirrincione (2026), Section 5.4; false as stated. The remark has no numbers, so each share that
-    it calls small is compared with `tolerance`. Hypothesis "stationary": share of the variance of
-    d²_ij, i ≠ j, that |i − j| leaves unexplained (0 for constant distances). Conclusions: "B
+    Cirrincione (2026), Section 5.4; false as stated of B. The remark has no numbers, so each share
+    that it calls small is compared with `tolerance`. Hypothesis "stationary": share of the variance
+    of d²_ij, i ≠ j, that |i − j| leaves unexplained (0 for constant distances). Conclusions: "B
     circulant", `circulant_residual(B)`; "Fourier eigenvectors", the share lost when each of the
     first `dim` eigenvectors, weighted by its eigenvalue, is projected on its best pair cos,
     sin(2πki/n); "Vaswani's span", one minus the mean cos² of the principal angles between the first

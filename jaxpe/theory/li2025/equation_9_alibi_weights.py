@@ -21,7 +21,7 @@ EQUATION_9 = Statement(
         "n'. So attention on longer sequences approximates attention in training. (Reconstructed "
         "from the text.)"
     ),
-    status="false as stated",
+    status="not decided",
     finding=(
         "With all other logits fixed L_α = ¼ is right, since ∂α/∂b = α(1 − α). But α is no "
         "function of s and Δ: its normaliser sums over all keys, and a longer sequence has more of "
@@ -46,9 +46,9 @@ def equation_9(
 ) -> Audit:
     """Compare weights over the keys within the training length with weights over all keys.
 
-    Li (2025), Eq. (9); false as stated. The rows belong to single queries in sequences longer than
-    in training. Their training counterpart has only the keys nearer than T. L_α = ¼ throughout.
-    Conclusions:
+    Li (2025), Eq. (9); not decided, as its formula is lost. The rows belong to single queries in
+    sequences longer than in training. Their training counterpart has only the keys nearer than T.
+    L_α = ¼ throughout. Conclusions:
 
     "(9) of one bias": each key alone moved from Δ to the largest distance of its row, which holds.
     "(9) at Δ' = Δ": keys nearer than T, right side 0. "(9) beyond T": keys at Δ' ≥ T against the

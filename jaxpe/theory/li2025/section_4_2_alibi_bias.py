@@ -15,7 +15,7 @@ SECTION_4_ALIBI = Statement(
         "grows linearly in n, and generalisation to arbitrary lengths needs control of m. "
         "(Reconstructed from the text.)"
     ),
-    status="false as stated",
+    status="not decided",
     finding=(
         "A bias that does not depend on the input adds nothing to the derivative of the logits, so "
         "no bound needs it: the bound of attention on tokens of norm R has √n and R² but no m, "
@@ -35,11 +35,11 @@ def section_4_alibi(
 ) -> Audit:
     """Compare the growth of measured Lipschitz constants with m n, and with a bound without m.
 
-    Li (2025), Section 4.2; false as stated. Conclusion "grows by m n": m(n − T) ≤ L(n) − L(T), T
-    the first length, for measured constants. These are sampled derivatives, lower bounds of L, and
-    only illustrate. The verdict rests on the derivative, to which a bias of positions alone
-    contributes nothing. Instead, "without m": L(n) is at most the bound of the same weights without
-    any bias, with and without ALiBi, for each model.
+    Li (2025), Section 4.2; not decided, as its formula is lost. Conclusion "grows by m n": m(n − T)
+    ≤ L(n) − L(T), T the first length, for measured constants. These are sampled derivatives, lower
+    bounds of L, and only illustrate. The verdict rests on the derivative, to which a bias of
+    positions alone contributes nothing. Instead, "without m": L(n) is at most the bound of the same
+    weights without any bias, with and without ALiBi, for each model.
 
     Measured, by length, the largest of the models: `with bias`, `without`, `bound`; and `m n`.
 

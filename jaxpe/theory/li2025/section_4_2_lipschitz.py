@@ -16,7 +16,7 @@ SECTION_4_LIPSCHITZ = Statement(
         "the whole of L layers is C^L-Lipschitz. (Formulas are lost; reconstructed from the text. "
         "That C depends on B and sizes, and on no norm of inputs, is our reading.)"
     ),
-    status="false as stated",
+    status="not decided",
     finding=(
         "Attention by products is not Lipschitz on the whole space (Kim, Papamakarios & Mnih "
         "2021): one head of width 1 with all weights 1 (B = 1) on the two tokens 0 and R has a "
@@ -37,7 +37,7 @@ def section_4_lipschitz(
 ) -> Audit:
     """Compare measured Lipschitz constants with bounds by weights, and by weights, R and n.
 
-    Li (2025), Section 4.2; false as stated, by the example of the finding. Measurements at some
+    Li (2025), Section 4.2; not decided, as its formula is lost. Measurements at some
     inputs can refute only the given candidate for C. Conclusions: "each layer", measured ≤ by
     weights at every input; "whole", measured ≤ C^L with C the largest constant by weights. Instead,
     "each layer in the ball" and "whole in the ball", with the constants of the ball and their

@@ -18,7 +18,7 @@ SECTION_4_RADEMACHER = Statement(
         "(sinusoids, normalised wavelets, Legendre) generalise stably. (Formulas are lost: "
         "Eq. (8) as in Bartlett & Mendelson 2002, for losses in [0, M].)"
     ),
-    status="false as stated",
+    status="not decided",
     finding=(
         "Eq. (8) is a theorem; the bound of R_S is not. With norms of matrices alone a factor of "
         "the root of the width, not a logarithm, cannot be avoided (Golowich, Rakhlin & Shamir "
@@ -43,12 +43,12 @@ def section_4_rademacher(
     trivial_loss: float,
     delta: float = 0.05,
 ) -> Audit:
-    """Evaluate both sides of Eq. (8) with R_S as claimed, and test whether it is vacuous.
+    """Evaluate both sides of Eq. (8) with R_S as claimed, and test whether it says anything.
 
-    Li (2025), Section 4; false as stated, and vacuous. Hypothesis "loss ≤ M", for every observed
-    loss; the theorem needs it for every possible loss. Conclusions: "(8)", test loss ≤ training
-    loss + 2 L_loss R_S + 3M√(ln(2/δ)/(2m)) with R_S = C^L(R_x + R_PE)/√m, for each model; "says
-    something", the right side ≤ the loss of a constant answer.
+    Li (2025), Section 4; not decided, as its formula is lost. Hypothesis "loss ≤ M", for every
+    observed loss; the theorem needs it for every possible loss. Conclusions: "(8)", test loss ≤
+    training loss + 2 L_loss R_S + 3M√(ln(2/δ)/(2m)) with R_S = C^L(R_x + R_PE)/√m, for each model;
+    "says something", the right side ≤ the loss of a constant answer.
 
     Measured, by model: `gap` |test − train|, `R_S`, `right side`, and `orders above`, log₁₀ of the
     right side over the loss of a constant answer.

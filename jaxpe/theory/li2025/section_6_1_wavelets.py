@@ -17,15 +17,15 @@ SECTION_6_WAVELET = Statement(
         "supports are compact, and ‖PE(n') − PE(T)‖ decays exponentially in n' − T: PE(n') stays "
         "close to PE(T). (Formulas are lost; reconstructed from the text.)"
     ),
-    status="false as stated",
+    status="not decided",
     finding=(
         "Rows have norm 1 where any support reaches, 0 beyond. Norms of unnormalised rows do not "
         "grow with T, because at each scale at most 2N − 1 supports hold a position. Fine "
-        "functions do vanish, but that is why differences do not decay: their part of PE(T) is "
-        "lost. With db4 and d = 64 ‖PE(n') − PE(T)‖ rises to 1.6 by about 4T (orthogonal rows have "
-        "√2), then falls to exactly 1 from 7T on, where no support reaches and PE(n') = 0. For T = "
-        "16 it is 1.39, 1.43, 1.53, 1.23, 1, 1 at 2, 3, 4, 6, 7, 8T. (With Haar PE(T) and every "
-        "row beyond are 0.)"
+        "functions do vanish, but that is why differences do not decay on this reading: their "
+        "part of PE(T) is lost. With db4 and d = 64 ‖PE(n') − PE(T)‖ rises to 1.6 by about 4T "
+        "(orthogonal rows have √2), then falls to exactly 1 from 7T on, where no support reaches "
+        "and PE(n') = 0. For T = 16 it is 1.39, 1.43, 1.53, 1.23, 1, 1 at 2, 3, 4, 6, 7, 8T. "
+        "(With Haar PE(T) and every row beyond are 0.)"
     ),
 )
 
@@ -35,14 +35,14 @@ def section_6_wavelet(
 ) -> Audit:
     """Compare wavelet encodings at positions beyond T with the one at T.
 
-    Li (2025), Section 6.1; false as stated. The functions are as in `wavelet_vectors`, 2^(−j/2)
-    f(2^(−j) p − k), fine for small j, interpolated in their table. Hypothesis "PE(T) ≠ 0", without
-    which there is nothing to stay close to (Haar). Conclusions: "stays close", ‖PE(n') − PE(T)‖ ≤
-    ‖PE(T) − PE(T − 1)‖, one step within training; "decays", it is at most half that step at n' ≥ T
-    + 8. Instead, "whatever T": ‖w(p)‖² ≤ Σ_j 2^(−j)(2N − 1) max f² over the scales j, for φ and ψ
-    each, since no more supports hold a position; "rows as they are": ‖w(n') − w(T)‖² ≤ Σ over
-    columns of the smaller of (2^(−j/2)(max f − min f))² and (2^(−3j/2) max|f'| (n' − T))², with the
-    largest slope of the function as interpolated.
+    Li (2025), Section 6.1; not decided, as its formula is lost. The functions are as in
+    `wavelet_vectors`, 2^(−j/2) f(2^(−j) p − k), fine for small j, interpolated in their table.
+    Hypothesis "PE(T) ≠ 0", without which there is nothing to stay close to (Haar). Conclusions:
+    "stays close", ‖PE(n') − PE(T)‖ ≤ ‖PE(T) − PE(T − 1)‖, one step within training; "decays", it is
+    at most half that step at n' ≥ T + 8. Instead, "whatever T": ‖w(p)‖² ≤ Σ_j 2^(−j)(2N − 1) max f²
+    over the scales j, for φ and ψ each, since no more supports hold a position; "rows as they are":
+    ‖w(n') − w(T)‖² ≤ Σ over columns of the smaller of (2^(−j/2)(max f − min f))² and (2^(−3j/2)
+    max|f'| (n' − T))², with the largest slope of the function as interpolated.
 
     Measured, at T − 1, T and beyond, for the rest of the claim: `norms` of normalised rows, `norms
     as they are`, and `alive`, columns that are not 0; `finest alive`, the smallest 2^j of those

@@ -22,7 +22,7 @@ SECTION_6_LEGENDRE = Statement(
         "d³e^(−2T/s), which for moderate d (64) is small: Legendre encodings extrapolate well up "
         "to a few T. (Formulas are lost; reconstructed from the text.)"
     ),
-    status="false as stated",
+    status="not decided",
     finding=(
         "The norms hold. The inequalities hold too, by |P_k'| ≤ k(k + 1)/2 and 1 − tanh y ≤ "
         "2e^(−2y), for all positions beyond T, though derived as approximations. But differences "
@@ -46,12 +46,12 @@ def section_6_legendre(
 ) -> Audit:
     """Compare Legendre encodings at positions beyond T with the one at T.
 
-    Li (2025), Sections 6.2.3 and 6.2.4; false as stated: the inequalities hold, the differences are
-    not small. Conclusions: "‖PE‖ ≤ √d", at T and beyond; "tanh", 1 − tanh(i/s) ≤ 2e^(−2i/s);
-    "Taylor", |P_k(x) − 1| ≤ (1 − x)k(k + 1)/2; "each k", |P_k(x_i) − P_k(x_T)| ≤ k(k + 1)e^(−2T/s);
-    "summed", Σ_k |P_k(x_i) − P_k(x_T)| ≤ Σ_k k(k + 1)e^(−2T/s) = (d³ − d)/3 e^(−2T/s); "small", the
-    largest ‖PE(i) − PE(T)‖ ≤ `share` ‖PE(T)‖. Instead, "by x": ‖PE(i) − PE(T)‖ ≤ √(Σ(k(k +
-    1)/2)²)(x_i − x_T), at most 2√d.
+    Li (2025), Sections 6.2.3 and 6.2.4; not decided, as formulas are lost: as reconstructed, the
+    inequalities hold and the differences are not small. Conclusions: "‖PE‖ ≤ √d", at T and beyond;
+    "tanh", 1 − tanh(i/s) ≤ 2e^(−2i/s); "Taylor", |P_k(x) − 1| ≤ (1 − x)k(k + 1)/2; "each k",
+    |P_k(x_i) − P_k(x_T)| ≤ k(k + 1)e^(−2T/s); "summed", Σ_k |P_k(x_i) − P_k(x_T)| ≤ Σ_k k(k +
+    1)e^(−2T/s) = (d³ − d)/3 e^(−2T/s); "small", the largest ‖PE(i) − PE(T)‖ ≤ `share` ‖PE(T)‖.
+    Instead, "by x": ‖PE(i) − PE(T)‖ ≤ √(Σ(k(k + 1)/2)²)(x_i − x_T), at most 2√d.
 
     Measured: `difference` ‖PE(i) − PE(T)‖ by position, `summed` and its `bound`, `bound by x`, `one
     step` ‖PE(T) − PE(T − 1)‖, without which no positions within T are distinct either, `norm`
