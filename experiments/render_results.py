@@ -78,6 +78,13 @@ def pm(value: Mapping[str, float], spec: str = "", spread: str | None = None) ->
     return f"{f(value['mean'], spec)} ± {f(half, spread or spec)}"
 
 
+def share(value: Mapping[str, Any], spec: str = "") -> str:
+    """A share with the range of its seeds, or its interval within [0, 1]: `0.98 (0.94 to 1)`."""
+    mean, half = value["mean"], value["half"]
+    ends = value.get("seeds") or (max(0.0, mean - half), min(1.0, mean + half))
+    return f"{f(mean, spec)} ({span(ends, spec)})"
+
+
 def each(values: Iterable[Any], spec: str = "", separator: str = ", ") -> str:
     """Several numbers, of a list or a dictionary, with commas between them."""
     values = values.values() if isinstance(values, Mapping) else values
@@ -149,7 +156,7 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    filters = (f, pm, each, span, to, zero, si, mean, geometric_mean, values)
+    filters = (f, pm, share, each, span, to, zero, si, mean, geometric_mean, values)
     filters += (column_means, apart, first_above, median)
     made.filters |= {function.__name__: function for function in filters}
     return made

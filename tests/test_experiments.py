@@ -81,7 +81,8 @@ def test_every_figure_shown_exists_and_is_small():
 
 
 VERDICTS = (
-    *("reproduced", "not decided", "not reproduced", "false as stated"),
+    *("reproduced", "not decided", "not reproduced", "false as stated", "vacuous"),
+    "inference invalid",  # of a step of a proof
     "measured",  # of open questions and of our own work
 )
 
@@ -107,6 +108,6 @@ def test_what_is_called_false_is_quoted():
     rows = table_rows("## Scoreboard", "## What is called false")
     false = [cells[0] for cells in rows if cells[3].startswith("false as stated")]
     quoted = tuple(cells[0] for cells in table_rows("## What is called false", "## Verdicts that"))
-    assert len(false) > 20
+    assert len(false) > 12
     assert [claim for claim in false if not claim.startswith(quoted)] == []
     assert [name for name in quoted if not any(claim.startswith(name) for claim in false)] == []

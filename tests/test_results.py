@@ -103,6 +103,12 @@ def test_numbers_are_written_as_the_page_has_them(value, spec, text):
     assert render_results.f(value, spec) == text
 
 
+def test_an_interval_of_a_share_stays_within_its_bounds():
+    assert render_results.share({"mean": 0.9, "half": 0.36}, ".2f") == "0.90 (0.54 to 1.00)"
+    seeds = {"mean": 0.9, "half": 0.36, "seeds": [0.72, 0.99, 0.99]}
+    assert render_results.share(seeds, ".2f") == "0.90 (0.72 to 0.99)"
+
+
 def test_a_template_with_a_wrong_name_says_what_there_is():
     with pytest.raises(Exception, match=r"'tabel' is not in .*'encodings'"):
         render_results.render("{{ r.tabel }}", {"x": {"encodings": 1}}, own="x")
