@@ -319,7 +319,7 @@ def _all_finished(feed: _Feed, progress: Progress) -> bool:
     statuses = gather_values({**status, "documents": sum(feed.place["documents"])})
     for problem in filter(None, (status["problem"] for status in statuses)):
         raise InputError(
-            f"{problem}. What was counted is kept: repair the shard and run the same command again, "
+            f"{problem}. The counts so far are kept: repair the shard and run the command again, "
             "or start in another folder with `skip_unreadable=True`, which leaves out what cannot "
             "be read"
         )
