@@ -17,7 +17,7 @@ from jaxpe.analysis.corpora import DEFAULT_DIM, compare_counts
 from jaxpe.analysis.counts import is_counted
 from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import command_line, flag_message, parse
-from jaxpe.cli.train_options import config_with_seed, train_command
+from jaxpe.cli.train import config_with_seed, train_command
 from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
 from jaxpe.training.config import read_config
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import rich
 from rich.text import Text
+from tyro.conf import Positional
 
 from jaxpe._core.checkpoints import newest_checkpoint
 from jaxpe._core.errors import InputError
 from jaxpe._core.hub import local_model_options
 from jaxpe.analysis.training_run import read_run
-from jaxpe.cli import audit, compare, spectral
+from jaxpe.cli import audit, spectral
 from jaxpe.cli.console import Bars
 from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.parsing import command_line, parse, plain
-from jaxpe.cli.train_options import Command, config_with_seed, train_command
 from jaxpe.report import pace, trained_summary, training_table, write
 from jaxpe.training import TrainConfig, load_config, train
 from jaxpe.training.config import (
@@ -34,6 +34,12 @@ from jaxpe.training.config import (
 from jaxpe.training.run import CHECKPOINTS
 
 _SIDES = ("encoding", "decoder_encoding", "cross_encoding")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Command(TrainConfig):
+    __doc__ = TrainConfig.__doc__
+    source: Positional[str] = TrainConfig.source
 
 
 def run(words: Sequence[str]) -> None:
@@ -95,13 +101,24 @@ def next_commands(config: TrainConfig) -> dict[str, str]:
         without = dataclasses.replace(config, encoding="none", out=out, resume=False)
         commands["none"] = train_command(without)
     commands["seed"] = train_command(other)
-    commands["compare"] = command_line(compare.Command(runs=(config.out, other.out)))
+    commands["compare"] = shlex.join(["jaxpe", "compare", str(config.out), str(other.out)])
     # These commands read texts, and do not import modules of encodings.
     if config.task != "translate" and ":" not in (config.encoding or ""):
         about = {"source": config.source, "model": str(config.out)}
         commands["spectral"] = command_line(spectral.Command(**about))
         commands["audit"] = command_line(audit.Command(**about))
     return commands
+
+
+def config_with_seed(config: TrainConfig, init_seed: int) -> TrainConfig:
+    """Configuration with other initial weights and another folder, next to the first."""
+    out = config.out.parent / f"{config.out.resolve().name}-init-{init_seed}"
+    return dataclasses.replace(config, init_seed=init_seed, out=out, resume=False)
+
+
+def train_command(config: TrainConfig) -> str:
+    """Command that trains a configuration from the start."""
+    return command_line(plain(config, Command))
 
 
 def _resume_message(config: TrainConfig | None, words: Sequence[str]) -> str:
