@@ -128,23 +128,20 @@ def module_name(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_when_loaded(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Imports that run with the module: not those inside functions or for the type checker."""
-    for node in body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            yield from imports_when_loaded(node.orelse)
-        elif not isinstance(node, ast.FunctionDef):
-            for part in ("body", "orelse", "finalbody", "handlers"):
-                yield from imports_when_loaded(getattr(node, part, []))
+def runtime_imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Imports at the top and inside functions, but not those for the type checker."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        elif not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
+            yield from runtime_imports(child)
 
 
 def test_no_files_import_each_other_in_a_circle():
     modules = {module_name(file): tree for file, tree in trees().items()}
     graph: dict[str, set[str]] = {name: set() for name in modules}
     for name, tree in modules.items():
-        for node in imports_when_loaded(tree.body):
+        for node in runtime_imports(tree):
             for alias in node.names:
                 if isinstance(node, ast.Import):
                     graph[name].add(alias.name)

@@ -17,6 +17,7 @@ from jaxpe.analysis.corpora import DEFAULT_DIM, compare_counts
 from jaxpe.analysis.counts import is_counted
 from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import command_line, flag_message, parse
+from jaxpe.cli.train import config_with_seed, train_command
 from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
 from jaxpe.training.config import read_config
 
@@ -98,8 +99,6 @@ def _print_texts(warnings: Sequence[str], summary: str) -> None:
 
 def more_seeds(options: Command, comparison: RunComparison) -> dict[str, str]:
     """Commands that train each configuration from three seeds, and then compare all runs."""
-    from jaxpe.cli import train  # imported late: it imports this module
-
     commands, folders = {}, list(options.runs)
     for group in comparison.groups if len(comparison.groups) > 1 else ():
         members = [i for i, one in enumerate(comparison.runs) if one.group == group.name]
@@ -107,9 +106,9 @@ def more_seeds(options: Command, comparison: RunComparison) -> dict[str, str]:
         seeds = {comparison.runs[i].init_seed for i in members}
         new_seeds = [seed for seed in range(_SEEDS + len(seeds)) if seed not in seeds]
         for seed in new_seeds[: max(0, _SEEDS - len(members))]:
-            new_config = train.config_with_seed(config, seed)
+            new_config = config_with_seed(config, seed)
             purpose = f"Train “{group.name}” from initial weights {seed}"
-            commands[purpose] = train.train_command(new_config)
+            commands[purpose] = train_command(new_config)
             folders.append(new_config.out)
     if commands:
         commands["Compare all"] = command_line(dataclasses.replace(options, runs=tuple(folders)))

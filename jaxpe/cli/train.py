@@ -18,7 +18,7 @@ from jaxpe._core.checkpoints import newest_checkpoint
 from jaxpe._core.errors import InputError
 from jaxpe._core.hub import local_model_options
 from jaxpe.analysis.training_run import read_run
-from jaxpe.cli import audit, compare, spectral
+from jaxpe.cli import audit, spectral
 from jaxpe.cli.console import Bars
 from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.parsing import command_line, parse, plain
@@ -101,7 +101,7 @@ def next_commands(config: TrainConfig) -> dict[str, str]:
         without = dataclasses.replace(config, encoding="none", out=out, resume=False)
         commands["none"] = train_command(without)
     commands["seed"] = train_command(other)
-    commands["compare"] = command_line(compare.Command(runs=(config.out, other.out)))
+    commands["compare"] = shlex.join(["jaxpe", "compare", str(config.out), str(other.out)])
     # These commands read texts, and do not import modules of encodings.
     if config.task != "translate" and ":" not in (config.encoding or ""):
         about = {"source": config.source, "model": str(config.out)}

@@ -21,6 +21,7 @@ from jaxpe.encodings.combine import (
     rescaled,
     scale_positions,
 )
+from jaxpe.encodings.entries import catalogue, resolve
 from jaxpe.encodings.families.absolute import (
     fourier,
     from_matrix,
@@ -83,7 +84,7 @@ from jaxpe.encodings.families.rotary import (
 from jaxpe.encodings.families.temperature import position_temperature, ssmax
 from jaxpe.encodings.families.vector_files import from_file
 from jaxpe.encodings.layer_patterns import gemma3, llama4, smollm3
-from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, catalogue, register, resolve
+from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, register
 from jaxpe.rope.scaling import (
     DynamicScaling,
     LinearScaling,

@@ -10,9 +10,9 @@ from jaxpe.rope.checks import Case
 from jaxpe.rope.comparison import SAME
 from jaxpe.rope.evaluation import ModelGroup, program_result
 from jaxpe.rope.families import REMOTE_CODE, auto_class, part_types, vendor_value
-from jaxpe.rope.fields import Fields
+from jaxpe.rope.fields import ORIGINAL, Fields
 from jaxpe.rope.layers import UNSCALED, layer_groups
-from jaxpe.rope.programs.base import ORIGINAL, Reader
+from jaxpe.rope.programs.base import Reader
 from jaxpe.rope.programs.table import choose_readers
 from jaxpe.rope.programs.transformers import group_label
 from jaxpe.rope.result import LayerPlan, Recipe

@@ -16,15 +16,8 @@ from jaxpe._core.errors import nearest
 from jaxpe.rope.comparison import SAME, largest_ratio, same_frequencies
 from jaxpe.rope.configuration import Configuration
 from jaxpe.rope.families import REMOTE_CODE, thread_names
-from jaxpe.rope.fields import is_finite
-from jaxpe.rope.programs.base import (
-    FACTOR_BY_LENGTHS,
-    ONE_LIST,
-    ORIGINAL,
-    VERSION_4,
-    YARNS,
-    scaling_type,
-)
+from jaxpe.rope.fields import ORIGINAL, is_finite
+from jaxpe.rope.programs.base import FACTOR_BY_LENGTHS, ONE_LIST, VERSION_4, YARNS, scaling_type
 from jaxpe.rope.programs.facts import program_facts
 from jaxpe.rope.result import SEVERITIES, Finding, Program, Reading, RopeAnalysis
 from jaxpe.rope.scaling import ROPE_TYPES

@@ -10,9 +10,10 @@ import numpy as np
 from jaxpe._core.errors import InputError
 from jaxpe.rope.configuration import Configuration, Model, head_size
 from jaxpe.rope.families import REMOTE_CODE
-from jaxpe.rope.layers import SLIDING, LayerGroup
+from jaxpe.rope.fields import ORIGINAL, SLIDING
+from jaxpe.rope.layers import LayerGroup
 from jaxpe.rope.options import LARGEST_HEAD
-from jaxpe.rope.programs.base import LOADS_CODE, ORIGINAL, Entry, Reader, UnreadableError
+from jaxpe.rope.programs.base import LOADS_CODE, Entry, Reader, UnreadableError
 from jaxpe.rope.result import LayerPlan, PhaseError, Program, Reading
 from jaxpe.rope.scaling import (
     PARAMETER_KINDS,

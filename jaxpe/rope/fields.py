@@ -9,6 +9,10 @@ from typing import Any, TypeGuard
 from jaxpe._core.errors import InputError
 from jaxpe.rope.families import Family, field_names
 
+# Kinds of layers, as transformers 5 names them.
+FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
+CHUNKED, INDEXED = "chunked_attention", "indexed_attention"
+ORIGINAL = "original_max_position_embeddings"  # L0
 MOST_LAYERS = 100_000
 _POSITIONAL, _SWITCH, _OTHERWISE = (
     re.compile("|".join(field_names(name))) for name in ("positional", "switch", "otherwise")
@@ -129,3 +133,19 @@ def is_finite(value: Any) -> TypeGuard[float]:
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and math.isfinite(value)
+
+
+def checked_list(
+    fields: Fields, name: str, stated: list[Any], count: int | None, types: Any, meant: str
+) -> list[Any]:
+    """List with a value of the right type for each layer; longer lists are cut.
+
+    Raises:
+        InputError: a value of another type, or fewer values than layers.
+    """
+    for one in stated:
+        if not isinstance(one, types):
+            raise InputError(f"{fields.source}: {name} has {one!r}, not {meant}")
+    if count is not None and len(stated) < count:
+        raise InputError(f"{fields.source}: {name} has {len(stated)} entries for {count} layers")
+    return stated[:count]

@@ -10,9 +10,16 @@ import numpy as np
 from jaxpe._core.errors import InputError
 from jaxpe._core.gguf import GgufTensor, read_gguf
 from jaxpe.rope.families import Family
-from jaxpe.rope.fields import MOST_LAYERS, Fields
-from jaxpe.rope.layers import CHUNKED, FULL, LINEAR, SLIDING, checked_list
-from jaxpe.rope.programs.base import ORIGINAL
+from jaxpe.rope.fields import (
+    CHUNKED,
+    FULL,
+    LINEAR,
+    MOST_LAYERS,
+    ORIGINAL,
+    SLIDING,
+    Fields,
+    checked_list,
+)
 from jaxpe.rope.programs.facts import program_facts
 
 _FACTS = program_facts("llama_cpp")

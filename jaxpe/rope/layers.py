@@ -7,14 +7,20 @@ from typing import Any, Literal, NamedTuple
 
 from jaxpe._core.errors import InputError
 from jaxpe.rope.configuration import Model, head_size
-from jaxpe.rope.fields import MOST_LAYERS, Fields
+from jaxpe.rope.fields import (
+    CHUNKED,
+    FULL,
+    INDEXED,
+    LINEAR,
+    MOST_LAYERS,
+    SLIDING,
+    checked_list,
+)
 
 Kind = Literal["rotary", "none", "linear", "bias", "table", "axial"]
 
-FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
 UNSCALED = "unscaled_attention"  # layers that a scaling does not apply to
 INDEXER = ", indexer"  # suffix of the name of a group
-CHUNKED, INDEXED = "chunked_attention", "indexed_attention"
 _RENAMED = {  # as transformers 5 renames what earlier files say
     "mamba": LINEAR, "attention": FULL, "recurrent": LINEAR, "deepseek_sparse_attention": INDEXED,
     "qwen_sparse_attention": INDEXED, "linear": LINEAR, "full": FULL, "sliding": SLIDING,
@@ -193,22 +199,6 @@ def _layer_list(model: Model, name: str, names: list[str] | None) -> list[Any] |
     if not stated or names is None:
         return None
     return checked_list(model.fields, name, stated, len(names), (int, float), "a number")
-
-
-def checked_list(
-    fields: Fields, name: str, stated: list[Any], count: int | None, types: Any, meant: str
-) -> list[Any]:
-    """List with a value of the right type for each layer; longer lists are cut.
-
-    Raises:
-        InputError: a value of another type, or fewer values than layers.
-    """
-    for one in stated:
-        if not isinstance(one, types):
-            raise InputError(f"{fields.source}: {name} has {one!r}, not {meant}")
-    if count is not None and len(stated) < count:
-        raise InputError(f"{fields.source}: {name} has {len(stated)} entries for {count} layers")
-    return stated[:count]
 
 
 def layer_kinds(model: Model) -> list[str] | None:

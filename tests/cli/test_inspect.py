@@ -32,7 +32,7 @@ def test_bad_input_is_one_line(command, tmp_path):
     source = text(tmp_path / "text.txt")
     for words, said in (
         ((PARITY / "tiny_llama", source), "no tokenizer.json"),
-        (("nowhere", source), "nowhere is not there"),
+        (("nowhere", source), "nowhere does not exist"),
         ((with_tokenizer("tiny_bert", tmp_path / "m"), source, "--length", 3), "--length is 3"),
     ):
         code, _, err = command("inspect", *words, "--out", tmp_path / "out")

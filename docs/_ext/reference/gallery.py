@@ -15,7 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import jaxpe
 from jaxpe.encodings import CatalogueEntry, Encoding, LayerPattern
-from jaxpe.encodings.registry import registered_function
+from jaxpe.encodings.entries import registered_function
 from reference import docstrings, names, nodes_of
 from reference.pages import signature, stub
 from reference.pictures import draw

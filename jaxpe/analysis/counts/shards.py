@@ -319,9 +319,9 @@ def _all_finished(feed: _Feed, progress: Progress) -> bool:
     statuses = gather_values({**status, "documents": sum(feed.place["documents"])})
     for problem in filter(None, (status["problem"] for status in statuses)):
         raise InputError(
-            f"{problem}. What was counted is kept: mend it and run the same again, or start anew "
-            "in another folder with `skip_unreadable=True`, which leaves out shards that cannot be "
-            "read"
+            f"{problem}. The counts so far are kept: repair the shard and run the command again, "
+            "or start in another folder with `skip_unreadable=True`, which leaves out what cannot "
+            "be read"
         )
     documents, read = (sum(status[name] for status in statuses) for name in ("documents", "read"))
     pace = read / (time.perf_counter() - feed.started)
@@ -378,7 +378,7 @@ def _counted_shards(
         if len(digests) > 1:
             raise InputError(
                 f"{shard.path} is not the same for all processes, or changed while it was counted; "
-                "start anew in another folder"
+                "start again in another folder"
             )
         digest = "" if why is not None else digests.pop()
         numbers = documents[number], why, nulls[number]
@@ -390,6 +390,6 @@ def _check_record(record: dict[str, Any], state: CountState, folder: Path) -> No
     """Raise if the saved position in the documents does not match the counts."""
     if sum(record["documents"]) != sum(documents_per_part(state)):
         raise InputError(
-            f"{folder} is damaged: its counts are not of the documents that were read; start anew "
+            f"{folder} is damaged: its counts are not of the documents that were read; start again "
             "in another folder"
         )

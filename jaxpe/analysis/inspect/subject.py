@@ -215,8 +215,8 @@ def encoding_names(module: Any) -> list[str]:
 def _tokenizer_path(options: InspectOptions, path: Path) -> str:
     if not path.exists():
         raise InputError(
-            f"`model`: {options.model} is not there; pass a Hugging Face directory, a .gguf file, "
-            "a folder with one, or a name on the hub, such as Qwen/Qwen3-0.6B"
+            f"`model`: {options.model} does not exist; pass a Hugging Face directory, a .gguf "
+            "file, a folder with one, or a name on the hub, such as Qwen/Qwen3-0.6B"
         )
     if path.is_dir() and is_run(path):
         raise InputError(

@@ -25,7 +25,7 @@ _PLACES = {"first": "", "last": ", last entries", "latent": ", rope part", "inde
 # Columns of the tables, and their meanings.
 ROPE_LEGEND = (
     ("layers", "indices from 0; “+6” after two indices means every sixth layer from there"),
-    ("turns", "rotated entries of a query head, out of all its entries"),
+    ("rotated", "rotated entries of a query head, out of all its entries"),
     (
         "pairs",
         "half: entry i rotates with i + half; interleaved: entry 2i rotates with 2i + 1; numbers "
@@ -227,9 +227,9 @@ def tables_of(result: RopeAnalysis) -> list[tuple[str, list[str], Rows]]:
 
 _NOT_COMPARED = {"–", "as weights"}
 _ROUNDED = {"all": "all numbers", "frequencies": "frequencies only"}
-_LAYER_HEADER = ["kind", "layers", "does", "turns", "base", "scaling", "window", "pairs"]
+_LAYER_HEADER = ["kind", "layers", "does", "rotated", "base", "scaling", "window", "pairs"]
 _ROWS = (
-    "type", "base", "turns", "s", "L0", "cos, sin", "logits", "queries", "pairs", "frequencies",
+    "type", "base", "rotated", "s", "L0", "cos, sin", "logits", "queries", "pairs", "frequencies",
 )  # fmt: skip
 
 
@@ -313,7 +313,7 @@ def _program_column(program: Program, index: int, first: Reading) -> tuple[str, 
         return ("refused", *["–"] * (len(_ROWS) - 1))
     one = program.readings[index]
     if not one.turns:
-        return ("does not turn", *["–"] * (len(_ROWS) - 1))
+        return ("does not rotate", *["–"] * (len(_ROWS) - 1))
     if same_frequencies(one.frequencies, first.frequencies):
         frequencies = "as the first"
     elif len(one.frequencies) != len(first.frequencies):

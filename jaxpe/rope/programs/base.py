@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from jaxpe.rope.configuration import Configuration, Model
+from jaxpe.rope.fields import ORIGINAL
 from jaxpe.rope.layers import LayerGroup
 
 # Complete `rope_parameters` of one kind of layer: θ, type and all numbers of the scaling.
@@ -13,7 +14,6 @@ Entry = dict[str, Any]
 Entries = tuple[Entry | None, ...]
 Groups = tuple[LayerGroup, ...]
 
-ORIGINAL = "original_max_position_embeddings"
 # Names of YaRN, the last two in checkpoints with remote code.
 YARNS = ("yarn", "deepseek_yarn", "telechat3-yarn")
 _PLAIN = ("rope_theta", "partial_rotary_factor", "mrope_section", "llama_4_scaling_beta")

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxpe.rope.configuration import Configuration, Model
+from jaxpe.rope.fields import ORIGINAL
 from jaxpe.rope.layers import LayerGroup
 from jaxpe.rope.programs.base import (
-    ORIGINAL,
     Entries,
     Entry,
     Groups,

@@ -3,9 +3,9 @@
 from functools import partial
 
 from jaxpe.rope.configuration import Configuration, Model
+from jaxpe.rope.fields import ORIGINAL
 from jaxpe.rope.layers import LayerGroup
 from jaxpe.rope.programs.base import (
-    ORIGINAL,
     Entries,
     Entry,
     Groups,

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxpe.rope.configuration import Configuration, Model
-from jaxpe.rope.layers import CHUNKED, SLIDING, LayerGroup
+from jaxpe.rope.fields import CHUNKED, ORIGINAL, SLIDING
+from jaxpe.rope.layers import LayerGroup
 from jaxpe.rope.programs.base import (
-    ORIGINAL,
     Entries,
     Entry,
     Groups,

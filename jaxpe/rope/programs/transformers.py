@@ -5,9 +5,9 @@ from typing import Any
 
 from jaxpe.rope.configuration import Configuration, Model, head_size
 from jaxpe.rope.families import REMOTE_CODE
-from jaxpe.rope.layers import FULL, INDEXER, SLIDING, UNSCALED, LayerGroup
+from jaxpe.rope.fields import FULL, ORIGINAL, SLIDING
+from jaxpe.rope.layers import INDEXER, UNSCALED, LayerGroup
 from jaxpe.rope.programs.base import (
-    ORIGINAL,
     YARNS,
     Entries,
     Entry,

@@ -402,7 +402,7 @@ def broken(shards, tmp_path):
 
 def test_an_unreadable_shard_stops_the_run(broken, counted, tmp_path):
     for _ in range(2):  # also when it goes on from what is kept
-        with pytest.raises(InputError, match=r"b\.txt, line 31: .* What was counted is kept"):
+        with pytest.raises(InputError, match=r"b\.txt, line 31: .* The counts so far are kept"):
             count(broken, tmp_path / "counts", batch_size=4, save_every=1)
     assert not is_counted(tmp_path / "counts")
 

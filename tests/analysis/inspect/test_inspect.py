@@ -306,7 +306,7 @@ def test_a_table_of_equal_rows_has_no_directions():
 def test_what_cannot_be_inspected_is_refused(tmp_path, monkeypatch):
     options = inspected("tiny_bert", tmp_path)
     for changed, message in (
-        ({"model": str(tmp_path / "nowhere")}, "is not there"),
+        ({"model": str(tmp_path / "nowhere")}, "does not exist"),
         ({"length": 3}, "`length` is 3"),
         ({"source": str(text(tmp_path / "short.txt", documents=3))}, "too short"),
         ({"tokenizer": str(tmp_path / "no.json")}, "no such file"),
