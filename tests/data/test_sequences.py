@@ -305,3 +305,13 @@ def test_sums_that_would_overflow_are_refused():
     summation = sequence_task("summation", base=10_000_000)
     with pytest.raises(InputError, match="`length` is 300; pass at most 214"):
         summation.sample(jax.random.key(0), rows=1, length=300)
+
+
+@pytest.mark.parametrize("name", ["copy", "reverse", "sort"])
+def test_the_length_of_a_row_says_nothing_about_its_words(name):
+    """A word and the length are drawn by keys of their own."""
+    inputs = [words for words, _ in pairs(batch(name, False))]
+    lengths = np.array([len(words) for words in inputs])
+    first = np.array([words[0] for words in inputs])
+    for length in range(1, LENGTH + 1):
+        assert len(np.unique(first[lengths == length])) > 2
