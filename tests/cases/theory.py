@@ -8,13 +8,13 @@ from jaxpe import theory
 from jaxpe.theory import PositionGradients
 from tests.cases.base import (
     HEADS,
-    KEY,
     LENGTH,
     VOCAB,
     WIDTH,
     Call,
     counts,
     distances,
+    key,
     logits,
     mu,
     normal,
@@ -138,7 +138,7 @@ THEORY: dict[str, Call] = {
         normal(rng, LENGTH, 2), normal(rng, 2)
     ),
     "explained_by_chance": lambda rng: theory.explained_by_chance(
-        symmetric(rng), symmetric(rng), key=KEY, orders=3
+        symmetric(rng), symmetric(rng), key=key(), orders=3
     ),
     "forcing_of_means": lambda rng: theory.forcing_of_means(
         logits(rng), _means(rng), *projections(rng, 2)
