@@ -23,6 +23,7 @@ DRAWN = (
     "positional_fisher",
 )
 STEP = 1e-6  # of finite differences
+NAMED_CALLS = {name: call for calls in CALLS.values() for name, call in calls.items()}
 
 
 def arrays(name, seed):
@@ -133,6 +134,32 @@ def test_eager_jit_vmap_and_float32_agree_and_compile_once(name):
         check_scale(name, jitted, single, exact=results[0])
 
 
+# One key serves twice: corpora share their halvings, solutions are judged by the same pairs, and a
+# settled search returns the key that it has split.
+SHARED_KEYS = (
+    *("position_geometry", "position_geometry_from_counts", "significant_rank", "position_rank"),
+    *("disjoint_position_geometries", "position_intervals", "variance_shares", "stochastic_mds"),
+    *("principal_eigenpairs", "classical_mds_from_points_by_krylov"),
+)
+DRAWING_CALLS = (
+    *("sequence_task", "explained_by_chance", "generate sampled", "nope_decoder"),
+    "train_step in parts",
+    *("mask_tokens", "masked_lm", "init_state", "compare_geometries"),
+)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in SHARED_KEYS])
+def test_no_key_is_used_twice(name):
+    with jax.debug_key_reuse(True):
+        jax.make_jaxpr(jax.jit(CASES[name].function))(*arrays(name, 0))
+
+
+@pytest.mark.parametrize("name", DRAWING_CALLS)
+def test_no_key_is_used_twice_in_a_call(name):
+    with jax.debug_key_reuse(True):
+        NAMED_CALLS[name](np.random.default_rng(0))
+
+
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.reduce is not None])
 def test_gradients_equal_finite_differences_in_both_modes_and_in_a_batch(name):
     case, rows = CASES[name], [arrays(name, seed) for seed in range(2)]
@@ -164,9 +191,6 @@ def test_gradients_equal_finite_differences_in_both_modes_and_in_a_batch(name):
         forward, (values[:, 2] - values[:, 0]) / (2 * STEP), rtol=1e-5, atol=1e-7
     )
     np.testing.assert_allclose(backward, forward, rtol=1e-9, atol=1e-11)
-
-
-NAMED_CALLS = {name: call for calls in CALLS.values() for name, call in calls.items()}
 
 
 @pytest.mark.parametrize("name", NAMED_CALLS)

@@ -10,7 +10,6 @@ import numpy as np
 from jaxpe import geometry
 
 N = 6
-KEY = jax.random.key(0)
 
 Call = Callable[[np.random.Generator], Any]
 
@@ -25,6 +24,11 @@ class Case(NamedTuple):
     function: Callable[..., Any]
     make: Callable[[np.random.Generator], tuple[np.ndarray, ...]]
     reduce: Callable[[Any], jax.Array] | None = None
+
+
+def key() -> jax.Array:
+    """A key that nothing has drawn from."""
+    return jax.random.key(0)
 
 
 def total(result: Any) -> jax.Array:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxpe import geometry, ntk, spectral
-from tests.cases.base import KEY, LENGTH, Call, counts, normal
+from tests.cases.base import LENGTH, Call, counts, key, normal
 
 
 def network(params, x):
@@ -68,7 +68,7 @@ def _many_points(rng):
 
 GEOMETRY: dict[str, Call] = {
     "compare_geometries": lambda rng: geometry.compare_geometries(
-        counts(rng, folds=4), counts(rng, folds=4), key=KEY, dim=2, permutations=3
+        counts(rng, folds=4), counts(rng, folds=4), key=key(), dim=2, permutations=3
     ),
     "holm_adjusted": lambda rng: geometry.holm_adjusted(rng.random(5)),
     "principal_angles": lambda rng: geometry.principal_angles(

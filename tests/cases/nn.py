@@ -7,7 +7,7 @@ import numpy as np
 from flax import nnx
 
 from jaxpe import encodings, nn
-from tests.cases.base import KEY, LENGTH, WIDTH, Call, heads, normal
+from tests.cases.base import LENGTH, WIDTH, Call, heads, key, normal
 from tests.nn import models
 
 LINE = np.arange(LENGTH, dtype=np.int32)
@@ -45,7 +45,7 @@ def maps_of_layers():
 @functools.cache
 def made_nope():
     sizes = {"vocab_size": 9, "dim": 4, "num_layers": 2, "num_heads": 1, "length": LENGTH}
-    return nn.nope_decoder(**sizes, key=KEY, dtype=jnp.float64, param_dtype=jnp.float64)
+    return nn.nope_decoder(**sizes, key=key(), dtype=jnp.float64, param_dtype=jnp.float64)
 
 
 def _generated(**options):
@@ -98,7 +98,7 @@ NN: dict[str, Call] = {
     "functionalize with a cache": _cached,
     "position_functions": _moved_positions,
     "generate": _generated(),
-    "generate sampled": _generated(key=KEY, temperature=0.7, top_k=3),
+    "generate sampled": lambda rng: _generated(key=key(), temperature=0.7, top_k=3)(rng),
     "head_encoding": lambda rng: nn.head_encoding(model("decoder")).query(
         ((), ()), heads(rng), LINE
     ),
@@ -107,7 +107,7 @@ NN: dict[str, Call] = {
         model("encoder", norm="none"), n=LENGTH, radius=rng.random()
     ),
     "nope_decoder": lambda rng: nn.nope_decoder(
-        vocab_size=9, dim=4, num_layers=1, num_heads=1, length=LENGTH, key=KEY
+        vocab_size=9, dim=4, num_layers=1, num_heads=1, length=LENGTH, key=key()
     ),
     "segment_starts": lambda rng: nn.segment_starts(np.sort(rng.integers(0, 3, (2, LENGTH)))),
     "packed_positions": lambda rng: nn.packed_positions(np.sort(rng.integers(0, 3, (2, LENGTH)))),

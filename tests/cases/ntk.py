@@ -1,13 +1,11 @@
 """Rows of `jaxpe.ntk`."""
 
-import jax
 import jax.numpy as jnp
 import optax
 
 from jaxpe import ntk
-from tests.cases.base import Case, N, total
+from tests.cases.base import Case, N, key, total
 
-KEY = jax.random.key(0)
 SGD = optax.sgd(0.1)
 
 
@@ -54,7 +52,7 @@ NTK: dict[str, Case] = {
     "predict_mse": Case(lambda K, y, f: ntk.predict_mse(K, y, trace_axes=(-1,))(1.0, f), _flow),
     "max_learning_rate": Case(ntk.max_learning_rate, lambda rng: _flow(rng)[:1]),
     "lanczos_eigenvalues": Case(
-        lambda A: ntk.lanczos_eigenvalues(lambda v: A @ v, A[0], num=2, key=KEY),
+        lambda A: ntk.lanczos_eigenvalues(lambda v: A @ v, A[0], num=2, key=key()),
         lambda rng: _flow(rng)[:1],
     ),
     "empirical_ntk": Case(_kernel(warn=False), _linear, total),
@@ -63,7 +61,7 @@ NTK: dict[str, Case] = {
         lambda x, w: ntk.ntk_vector_product(_model, x, None, w)(x @ w), _linear
     ),
     "parameter_sensitivity": Case(
-        lambda x, w: ntk.parameter_sensitivity(_model, w, x, key=KEY), _linear
+        lambda x, w: ntk.parameter_sensitivity(_model, w, x, key=key()), _linear
     ),
     "linearize": Case(lambda x, w: ntk.linearize(_model, w)(2 * w, x), _linear, total),
     "taylor_expand": Case(
@@ -77,7 +75,7 @@ NTK: dict[str, Case] = {
     ),
     "positional_ntk_product": Case(_product, _positional),
     "positional_fisher": Case(
-        lambda P, x: ntk.positional_fisher(_at_positions, P, x, key=KEY), _positional
+        lambda P, x: ntk.positional_fisher(_at_positions, P, x, key=key()), _positional
     ),
     "positional_forcing": Case(
         lambda P, x: ntk.positional_forcing(_at_positions, _squares, P, x), _positional

@@ -8,13 +8,13 @@ from jaxpe import theory
 from jaxpe.theory import PositionGradients
 from tests.cases.base import (
     HEADS,
-    KEY,
     LENGTH,
     VOCAB,
     WIDTH,
     Call,
     counts,
     distances,
+    key,
     logits,
     mu,
     normal,
@@ -135,7 +135,7 @@ THEORY: dict[str, Call] = {
         normal(rng, 3, 8), np.tile(np.arange(8.0), (3, 1)), slope=0.1, length=4
     ),
     "explained_by_chance": lambda rng: theory.explained_by_chance(
-        symmetric(rng), symmetric(rng), key=KEY, orders=3
+        symmetric(rng), symmetric(rng), key=key(), orders=3
     ),
     "forcing_of_means": lambda rng: theory.forcing_of_means(
         logits(rng), _means(rng), *projections(rng, 2)

@@ -6,7 +6,7 @@ import pytest
 from tyro.conf import Positional
 
 from jaxpe._core.errors import InputError
-from jaxpe.cli.parsing import command_docstring, flag_message, parse, plain
+from jaxpe.cli.parsing import command_docstring, command_line, flag_message, parse, plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,3 +115,10 @@ def test_lengths_are_read_as_people_write_them(words, length):
 def test_what_is_no_length_is_refused(text):
     with pytest.raises(InputError, match=r"`length` is .*; pass a whole number, with k for 1,024"):
         parse(Lengths, ["--length", text])
+
+
+def test_values_that_are_false_are_on_a_command_line():
+    options = Command(special=False, model=Sizes(0), source="")
+    assert plain(parse(Command, command_line(options).split()[2:]), Options).special is False
+    assert "--model.head-dim 0" in command_line(options)
+    assert " '' " in command_line(options)

@@ -305,3 +305,14 @@ def test_sums_that_would_overflow_are_refused():
     summation = sequence_task("summation", base=10_000_000)
     with pytest.raises(InputError, match="`length` is 300; pass at most 214"):
         summation.sample(jax.random.key(0), rows=1, length=300)
+
+
+def test_the_length_of_a_row_says_nothing_about_its_words():
+    """As many words as lengths: one key for both would draw one number twice."""
+    drawn = sequence_task("copy", vocabulary=8).sample(
+        jax.random.key(0), rows=ROWS, length=8, exact=False
+    )
+    inputs = [words for words, _ in pairs(jax.tree.map(np.asarray, drawn))]
+    lengths, first = (np.array([f(words) for words in inputs]) for f in (len, lambda w: w[0]))
+    for length in range(1, 9):
+        assert len(np.unique(first[lengths == length])) > 4

@@ -242,6 +242,12 @@ def test_limits():
     np.testing.assert_allclose(logits(flat, ()), PLAIN, atol=1e-12)
 
 
+def test_chunks_go_on_before_the_first_position():
+    i, x = np.arange(-7, 8), jnp.ones((15, 1, 2))
+    mask = encodings.attention_chunks(size=3).mask((), x, x, jnp.asarray(i), jnp.asarray(i))
+    np.testing.assert_array_equal(mask[0], i[:, None] // 3 == i[None, :] // 3)
+
+
 def test_temperature_of_negative_positions_is_that_of_the_first():
     query = encodings.position_temperature(period=4).query
     np.testing.assert_array_equal(query((), jnp.ones((3, 1, 2)), jnp.array([-9, -2, 0])), 1)

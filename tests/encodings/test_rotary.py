@@ -556,6 +556,8 @@ def test_yarn_is_ntk_by_parts_with_an_attention_factor():
     np.testing.assert_allclose(hot, factor**2 * cold, rtol=1e-12)
     assert YarnScaling(4.0, 64, attention_factor=2.0).frequencies(DIM, 1e4, 9)[1] == 2.0
     assert YarnScaling(40.0, 64, mscale=1.0, mscale_all_dim=1.0).frequencies(DIM, 1e4, 9)[1] == 1.0
+    absent = YarnScaling(40.0, 64, mscale=0.0, mscale_all_dim=1.0)  # to transformers, too
+    np.testing.assert_allclose(absent.frequencies(DIM, 1e4, 9)[1], 1 + 0.1 * np.log(40))
 
 
 @pytest.mark.parametrize(

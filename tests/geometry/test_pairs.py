@@ -193,6 +193,15 @@ def test_nan_stays_nan_unless_absent(where):
         assert all(np.isfinite(x).all() for x in away), name
 
 
+@pytest.mark.parametrize("junk", [1e6, np.nan])
+def test_weights_of_absent_positions_have_no_say(junk):
+    present = np.arange(13) != 3
+    sizes = np.where(present, SIZES, junk)
+    total = sum_over_pairs(lambda d: d, cloud(X, present), weights=sizes)
+    expected = sum_over_pairs(lambda d: d, X[present], weights=SIZES[present])
+    np.testing.assert_allclose(total, expected)
+
+
 def test_nan_among_weights_or_points_alone():
     sizes = np.where(np.arange(13) == 3, np.nan, SIZES)
     weighted = jax.jit(lambda D: stress(P, D, weights=sizes))

@@ -24,6 +24,7 @@ from jaxpe.geometry import (
     stress,
     token_lists,
 )
+from jaxpe.geometry.distances.nearness import position_statistics
 from jaxpe.geometry.noise.position import null_keys, position_part
 
 KEY = jax.random.key(0)
@@ -157,6 +158,10 @@ def test_nearness_is_that_of_all_triples(absent):
             near.append(squared[i, k] - squared[i, j])
             total.append(squared[i, k] + squared[i, j])
     np.testing.assert_allclose(nearness(squared, present=present), sum(near) / sum(total))
+    left = squared[np.ix_(present, present)]
+    statistics = position_statistics(jnp.asarray(squared), jnp.asarray(present))
+    trace = left[~np.eye(len(left), dtype=bool)].sum() / (2 * len(left))
+    np.testing.assert_allclose(statistics.trace, trace)
 
 
 def test_nearness_of_a_line_of_equal_positions_and_of_two():

@@ -14,7 +14,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
-from jaxpe.nn.generate import _Sampling, _top_logits
+from jaxpe.nn.generate import _next_token, _Sampling, _top_logits
 from tests.nn.models import DIM, VOCAB, config, encoding_for, shapes_of, some_ids, split
 
 
@@ -164,6 +164,13 @@ def test_sampling():
     greedy = nn.generate(model(params), prompt[:1], steps=1)[0, 0]
     sure = run(params, jax.random.key(0), top_k=1)
     assert (sure[:, 0] == greedy).all()
+
+
+def test_a_nucleus_is_of_the_probabilities_at_the_temperature():
+    logits = jnp.broadcast_to(jnp.log(jnp.asarray([0.9, 0.05, 0.05])), (200, 3))
+    key, flat = jax.random.key(0), _Sampling(1e6, None, 0.5)
+    assert set(np.unique(_next_token(logits, key, flat))) == {0, 1, 2}
+    assert set(np.unique(_next_token(logits, key, flat._replace(temperature=1.0)))) == {0}
 
 
 def test_every_step_is_sampled_by_a_key_of_its_own():

@@ -22,6 +22,7 @@ def test_percent(share, text):
 def test_ranges_names_few_runs_and_counts_the_rest():
     assert ranges(np.zeros(4, bool)) == ""
     assert ranges(np.arange(20) % 2 == 0) == "0, 2, 4, 6 and 6 more"
+    assert ranges(np.isin(np.arange(20), [0, 2, 4, 6, 8, 9, 10])) == "0, 2, 4, 6 and 3 more"
 
 
 @pytest.mark.parametrize("hidden", ["\0", "\x1b", "\n", "\u00a0", "\u202e", "\u2028", "\ud800"])

@@ -3,6 +3,7 @@
 import json
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -152,6 +153,9 @@ def test_a_longer_text_reaches_phases_that_training_did_not_have(explain):
     scaled = explain(plain, length=163_840, scaling=json.dumps(entry))
     assert scaled.groups[0].unseen == 0
     assert "beyond_scaling" not in {one.code for one in scaled.findings}
+    thirds = {"rope_type": "linear", "factor": 3}  # of which rounding is no new phase
+    scaled = explain(plain, length=3 * 40_960, scaling=json.dumps(thirds))
+    assert scaled.groups[0].unseen == 0
 
 
 def test_a_yarn_that_is_there_is_stretched_from_its_own_length(explain):
@@ -298,6 +302,14 @@ def test_phase_errors_against_the_rounding_of_the_types(dtype, length, low, high
     if dtype == "bfloat16":
         # Positions above 256 are rounded to multiples of 16: 8 away at most, at ω = 1 radians.
         assert found.lost > errors[dtype, "frequencies"].lost > 0
+
+
+def test_phase_errors_of_a_short_text_are_at_its_positions_alone():
+    inverse = inverse_frequencies(128, base=1e4)
+    errors = {(e.dtype, e.rounded): e for e in phase_errors(inverse, 20)}
+    rounded = inverse.astype(ml_dtypes.bfloat16).astype(float)
+    expected = 19 * np.abs(rounded - inverse).max()
+    np.testing.assert_allclose(errors["bfloat16", "frequencies"].largest, expected, rtol=1e-3)
 
 
 @pytest.mark.parametrize("length", [200, 3000, 4096])
