@@ -48,6 +48,20 @@ def test_of_a_stationary_corpus_each_vector_is_one_sinusoid(scale):
     assert (fitted**2).sum(axis=1).max(axis=0).min() > 0.997
 
 
+def test_of_a_stationary_corpus_sinusoids_have_the_variance_and_not_the_directions():
+    measured = [
+        audit_of(stationary_squared_distances(N, scale=N * share), dim=16).measured
+        for share in (1 / 16, 1 / 4, 1.0, 4.0)
+    ]
+    stress = [float(m["scaled_stress_sinusoidal"]) for m in measured]
+    np.testing.assert_allclose([min(stress), max(stress)], [0.026, 0.066], atol=5e-4)
+    assert max(m["scaled_stress_mds"] for m in measured) < 0.0035
+    variance = [float(m["variance_in_span"]) for m in measured]
+    np.testing.assert_allclose([min(variance), max(variance)], [0.637, 0.921], atol=5e-4)
+    np.testing.assert_allclose([m["overlap"] for m in measured], 0.436, atol=2e-3)
+    np.testing.assert_allclose(measured[0]["overlap_random"], 0.226, atol=5e-4)
+
+
 def test_brownian_motion_has_the_cosines_exactly():
     measured = audit_of(stationary_squared_distances(N, scale=1e9), dim=DIM).measured
     np.testing.assert_allclose(measured["cosine_share"], 1, atol=1e-6)

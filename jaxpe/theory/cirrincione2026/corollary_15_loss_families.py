@@ -28,12 +28,11 @@ COROLLARY_15 = Statement(
     ),
     status="false as stated",
     finding=(
-        "(i) g is not D_KL (Lemma 11), and D_KL has no Lipschitz constant in d_H: (0.98, 0.02) "
-        "and its reverse have D_KL = 3.74, and 2√2 d_H = 3.39. (ii) only names what it should "
-        "bound; for one corpus with different μ_i it is a finite number. (iii) The loss (Σ_j "
-        "φ(E(t_j) + p_j))² ignores order at P = 0 and has g = 0, but b_i = −2 E[S φ'(E(t_i))] "
-        "depends on μ_i. b_i = b_j holds if permutations of positions leave the distribution of "
-        "the corpus unchanged; cyclic shifts are enough."
+        "(i) g is not D_KL (Lemma 11), and D_KL has no Lipschitz constant in d_H: (0.98, 0.02) and "
+        "its reverse have D_KL = 3.74, and 2√2 d_H = 3.39. (ii) only names what it bounds, a "
+        "finite number. (iii) The loss (Σ_j φ(E(t_j) + p_j))² ignores order at P = 0 and has g = "
+        "0, but b_i = −2 E[S φ'(E(t_i))] depends on μ_i. b_i = b_j holds if permutations of "
+        "positions leave the distribution of the corpus unchanged; cyclic shifts are enough."
     ),
     sentences={
         "then D_KL ≤ 2√2 d_H": DIVERGENCE,
