@@ -49,9 +49,9 @@ class SubjectOptions:
     """Documents and a model.
 
     Attributes:
-        source: stdlib, sst2, imdb, or a file or folder that `jaxpe.load_corpus` reads, such as
-            .txt, .csv, .jsonl or .parquet. Rename a .tsv to .csv to have quotation marks quote its
-            fields. For a run, its own source unless another one is given.
+        source: stdlib, sst2, imdb, or a file or folder that `jaxpe.load_corpus` reads: text
+            (.txt), tables (.csv, .jsonl, .parquet) and others. In a .csv, quotation marks quote
+            fields; rename a .tsv to have it read so. For a run, its own source when absent.
         model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet or its
             name on the hub; when absent, a small transformer with its initial parameters. A run has
             its own documents, length and task.

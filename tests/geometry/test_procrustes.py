@@ -85,3 +85,13 @@ def test_derivative_of_the_residual(scale):
     difference = value(P + steps[0], Q + steps[1]) - value(P - steps[0], Q - steps[1])
     predicted = 2 * sum(np.sum(g * step) for g, step in zip(gradients, steps, strict=True))
     np.testing.assert_allclose(predicted, difference, rtol=1e-5)
+
+
+def test_derivatives_are_finite_where_singular_values_are_equal():
+    """By the envelope theorem the best rotation is a constant of the residual's derivative."""
+    square = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    moved = 1.5 * square + np.array([[0.3, -0.2]])
+    gradient = jax.grad(lambda P: procrustes(P, moved).residual)(square)
+    step = 1e-6 * np.random.default_rng(0).standard_normal(square.shape)
+    change = procrustes(square + step, moved).residual - procrustes(square - step, moved).residual
+    np.testing.assert_allclose(np.vdot(gradient, step), change / 2, rtol=1e-4, atol=1e-12)

@@ -34,8 +34,8 @@ class CorpusOptions:
 
     Attributes:
         source: stdlib, synthetic, sst2, imdb, a file or folder that `jaxpe.load_corpus` reads, such
-            as .txt, .csv, .jsonl or .parquet, or - for lines on standard input. Rename a .tsv to
-            .csv to have quotation marks quote its fields.
+            as .txt, .csv, .jsonl or .parquet, or - for lines on standard input. In a .csv,
+            quotation marks quote fields; rename a .tsv to have it read so.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
