@@ -145,6 +145,9 @@ def test_neighbours_of_one_author_are_alike():
     assert found.documents == 900
     # One document of each author, or documents in random order, are not.
     assert neighbour_similarity(ids, groups=author, permutations=99).documents == 30
+    labels = np.random.default_rng(1).permutation(len(ids))  # groups of one, in any order of labels
+    labelled = neighbour_similarity(ids, groups=labels, permutations=99)
+    assert labelled.neighbours == found.neighbours
     shuffled = [
         neighbour_similarity(np.random.default_rng(k).permutation(ids), permutations=99).p_value
         for k in range(12)

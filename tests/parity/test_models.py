@@ -84,6 +84,20 @@ def test_other_fields_and_heads_are_those_of_transformers(name, tmp_path):
     np.testing.assert_allclose(logits, CHANGED[name], rtol=0, atol=TOLERANCE)
 
 
+def test_windows_of_smollm3_are_in_layers_that_do_not_rotate(tmp_path):
+    """By its class, where the file does not list the kinds of layers."""
+    folder = tmp_path / "smollm3"
+    shutil.copytree(FOLDER / "smollm3", folder)
+    window = {"use_sliding_window": True, "sliding_window": 3, "no_rope_layers": [1, 0, 1, 0]}
+    kinds = ["full_attention", "sliding_attention"] * 2
+    logits = []
+    for layer_types in (kinds, None, kinds[::-1]):
+        change(folder, **window, layer_types=layer_types)
+        logits.append(np.asarray(load_causal_lm(folder)(CHANGED_IDS.astype(np.int32)).logits))
+    np.testing.assert_array_equal(logits[0], logits[1])
+    assert np.abs(logits[0] - logits[2]).max() > 1e-3
+
+
 @pytest.mark.parametrize("name", ["gptj tied", "gpt2 untied"])
 def test_other_heads_are_saved_again(name, tmp_path):
     folder = write_case(CASES[name], tmp_path / "case")
