@@ -198,13 +198,14 @@ def test_numpy_masks_are_taken_without_jit():
         assert jaxpe.monotonicity_violation_rate(encoding) == 0
 
 
-def test_pair_by_pair_and_by_merging_the_same_is_counted(monkeypatch):
+@pytest.mark.parametrize("include_self", [True, False])
+def test_pair_by_pair_and_by_merging_the_same_is_counted(monkeypatch, include_self):
     module = importlib.import_module("jaxpe.geometry.distances.monotonicity")
     rng = np.random.default_rng(0)
     P, present = np.round(rng.normal(size=(24, 3)), 1), rng.random(24) < 0.8  # with ties
-    found = []
+    rates = []
     for limit in (0, 24):
         monkeypatch.setattr(module, "_PAIRWISE", limit)
         rate = jax.jit(module._violation_rate.__wrapped__, static_argnames="include_self")
-        found.append(float(rate(P, present, 1e-5, include_self=True)))
-    assert found[0] == found[1]
+        rates.append(float(rate(P, present, 1e-5, include_self=include_self)))
+    assert rates[0] == rates[1]
