@@ -98,6 +98,22 @@ def test_windows_of_smollm3_are_in_layers_that_do_not_rotate(tmp_path):
     assert np.abs(logits[0] - logits[2]).max() > 1e-3
 
 
+def test_modernbert_of_transformers_4_has_a_base_for_each_kind_of_layer(tmp_path):
+    folder = tmp_path / "modernbert"
+    shutil.copytree(FOLDER / "modernbert", folder)
+    default = {"rope_type": "default"}
+    entries = {"full_attention": {**default, "rope_theta": 400.0}}
+    entries["sliding_attention"] = {**default, "rope_theta": 50.0}
+    logits = []
+    for fields in (
+        {"rope_parameters": entries},
+        {"rope_parameters": None, "global_rope_theta": 400.0, "local_rope_theta": 50.0},
+    ):
+        change(folder, **fields)
+        logits.append(np.asarray(load_masked_lm(folder)(CHANGED_IDS.astype(np.int32)).logits))
+    np.testing.assert_array_equal(*logits)
+
+
 @pytest.mark.parametrize("name", ["gptj tied", "gpt2 untied"])
 def test_other_heads_are_saved_again(name, tmp_path):
     folder = write_case(CASES[name], tmp_path / "case")
