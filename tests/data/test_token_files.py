@@ -108,6 +108,7 @@ def test_rows_of_a_matrix(tmp_path):
 def test_a_large_vocabulary_has_32_bits(tmp_path):
     path = raw(tmp_path, dtype="<u4")
     assert read(path, stream=Stream(EOT, 128, 2**16 + 1)) == THERE
+    assert read(raw(tmp_path), stream=Stream(EOT, 128, 2**16)) == THERE
 
 
 @pytest.mark.parametrize("kind", [pa.large_list(pa.int64()), pa.list_(pa.uint8())])

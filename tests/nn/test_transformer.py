@@ -1,5 +1,6 @@
 """Laws of encoder and decoder, for every kind of block and every encoding."""
 
+import dataclasses
 import functools
 
 import jax
@@ -328,14 +329,15 @@ def normed(x, norm):
 
 
 def test_closed_gates_give_what_fills_them():
-    apply, params = encoder(encoding_for("rope"), latent=LATENT)
+    latent = dataclasses.replace(LATENT, value_dim=3)  # not the width of a query
+    apply, params = encoder(encoding_for("rope"), latent=latent)
     ids, half = some_ids(2, N), np.full((2, HEADS), 0.25)
     run = jax.jit(lambda gates, fill: apply(params, ids, gates=gates, gate_fill=fill).hidden)
     heads = np.asarray(jax.jit(lambda: apply(params, ids, trace=True).heads)())
-    assert heads.shape == (2, 2, N, HEADS, LATENT.value_dim)
+    assert heads.shape == (2, 2, N, HEADS, latent.value_dim)
     # Filled with what would have passed, a gate changes nothing.
     np.testing.assert_allclose(run(half, heads), apply(params, ids).hidden, atol=1e-10)
-    fill = np.random.default_rng(0).standard_normal((2, HEADS, LATENT.value_dim))
+    fill = np.random.default_rng(0).standard_normal((2, HEADS, latent.value_dim))
     everywhere = np.broadcast_to(fill[:, None, None], heads.shape)
     np.testing.assert_allclose(run(half, fill), run(half, everywhere), atol=1e-12)
     assert np.abs(run(half, fill) - run(half, 0 * fill)).max() > 1e-2

@@ -55,6 +55,19 @@ def test_against_the_exponential_of_the_matrix(trace_axes, ridge):
     np.testing.assert_allclose(out.condition, np.linalg.cond(A_ridge), rtol=1e-9)
 
 
+def test_axes_between_others_are_traced():
+    """Outputs with three axes, traced over the first or the middle one, are those with it last."""
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((N * 4, N * 4 + 2))
+    K = (root @ root.T).reshape(N, 2, 2, N, 2, 2).transpose(0, 3, 1, 4, 2, 5)
+    y, f = rng.standard_normal((2, N, 2, 3, 2))  # the second is traced
+    for axis in (1, 2):
+        rows, start = (np.moveaxis(x, 2, axis) for x in (y, f))
+        out = predict_mse(K, rows, trace_axes=(axis,))(2.0, start).train
+        last = predict_mse(K, np.moveaxis(y, 2, 3), trace_axes=(3,))(2.0, np.moveaxis(f, 2, 3))
+        np.testing.assert_allclose(np.moveaxis(out, axis, 3), last.train)
+
+
 def test_both_ends():
     K, L, y, f, g = problem((-1,))
     predict = predict_mse(K, y)

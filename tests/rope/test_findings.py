@@ -70,6 +70,13 @@ def test_reported_configurations_are_told(explain, code, name, words):
     assert finding.remedy
 
 
+def test_mscale_alone_is_told_where_it_is_used(explain):
+    fields = CONFIGS["mscale alone"]
+    scaling = {**fields["rope_scaling"], "attention_factor": 1.0}  # which takes its place
+    found = explain({**fields, "rope_scaling": scaling})
+    assert "mscale_alone" not in {one.code for one in found.findings}
+
+
 def test_every_finding_has_a_configuration_in_the_tests():
     elsewhere = {
         "attention_factor_differs", "base_nested", "base_of_gguf_missing", "beyond_context",
@@ -141,6 +148,12 @@ def test_gemma_3_has_two_kinds_of_layers(explain):
     }
     assert plans["full_attention"].divided == 128
     assert plans["sliding_attention"].kept == 128
+
+
+def test_the_pattern_of_cohere_2_moe_begins_after_its_dense_layers(explain):
+    fields = {"model_type": "cohere2_moe", "num_hidden_layers": 9, "first_k_dense_replace": 1}
+    plans = {plan.name: plan.layers for plan in explain(fields).groups}
+    assert plans == {"full_attention": (0, 4, 8), "sliding_attention": (1, 2, 3, 5, 6, 7)}
 
 
 def test_a_longer_text_reaches_phases_that_training_did_not_have(explain):

@@ -195,6 +195,13 @@ def mean_of(many):
     return [np.mean([getattr(test, field) for test in many]) for field in many[0]._fields[:3]]
 
 
+def test_the_fullest_positions_take_part_at_any_least_share():
+    mu = zipf_stationary(documents=1, length=N, vocab_size=VOCAB).distributions
+    counts = drawn(mu, 0, [DOCUMENTS] * N)
+    for all_full, any_full in zip(shares_of(counts, least=1.0), shares_of(counts), strict=True):
+        np.testing.assert_array_equal(all_full, any_full)
+
+
 def test_without_signal_the_false_positives_are_near_the_level():
     mu = zipf_stationary(documents=1, length=N, vocab_size=VOCAB).distributions
     equal = [shares_of(drawn(mu, seed, [DOCUMENTS] * N)) for seed in range(16)]

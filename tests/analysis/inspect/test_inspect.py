@@ -154,6 +154,7 @@ def test_moved_tokens_of_a_rotary_model(llama):
     )
     kept = moved_positions(6, text=slice(1, 5), most=7)
     assert "doubled" not in kept
+    assert moved_positions(4, text=slice(0, 4), most=7)["doubled"].tolist() == [0, 2, 4, 6]
     for positions in kept.values():
         assert positions.max() < 7
     assert sorted(kept["shuffled"]) == list(range(6))
