@@ -171,3 +171,9 @@ def test_a_row_that_is_undefined_ends_the_reach():
     ]
     assert found.reach == 9 / 4
     assert np.isnan(found.stretches[1].smallest)
+
+
+def test_rows_that_come_again_repeat_though_others_do_not():
+    """Every row beyond the length equals one within it; not the other way round."""
+    rows = np.concatenate([np.arange(4.0), np.tile([0.0, 1.0], 14)])[:, None]
+    assert {one.state for one in extrapolation(rows, length=4).stretches} == {"repeats"}

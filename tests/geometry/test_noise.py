@@ -154,3 +154,11 @@ def test_copies_of_documents_are_no_evidence_of_order():
 
 def test_nan_is_no_rank():
     assert rank_above_null(np.full((2, 2), np.nan), np.zeros((19, 2, 2))).rank == -1
+
+
+def test_a_position_with_tokens_in_few_folds_is_absent():
+    """It needs tokens in both halves of every halving, and not of some."""
+    counts = counted(jnp.asarray(np.random.default_rng(0).integers(0, 9, (64, 3))), folds=8)
+    thin = counts._replace(tokens=counts.tokens.at[2:, 1].set(0))
+    np.testing.assert_array_equal(split_half(counts, key=KEY, splits=8).present, True)
+    np.testing.assert_array_equal(split_half(thin, key=KEY, splits=8).present, [True, False, True])
