@@ -113,4 +113,4 @@ def test_programs_that_refuse_and_quiet_rows_are_left_out(results):
     ((_, header, cells),) = positions.program_tables(titles, result)
     assert not any("refused" in row for row in cells)
     assert len(header) == 2
-    assert {row[0] for row in cells} == {"type", "base", "turns", "cos, sin", "pairs", "evidence"}
+    assert {row[0] for row in cells} == {"type", "base", "rotated", "cos, sin", "pairs", "evidence"}

@@ -290,7 +290,10 @@ def test_a_shard_that_was_repaired_goes_on(shards, counted, tmp_path, skip_unrea
     if skip_unreadable:
         assert go_on(broken).unreadable
         return
-    with pytest.raises(InputError, match=r"a\.txt, line 31: byte 0xff .* mend it and run the same"):
+    with pytest.raises(
+        InputError,
+        match=r"a\.txt, line 31: byte 0xff .* repair the shard and run the command again",
+    ):
         go_on(broken)
     with pytest.raises(InputError, match=r"its first 2[048] documents"):
         go_on(b"other " + whole)
