@@ -99,8 +99,9 @@ def positions(
     ax.plot(x, y, color="#CCCCCC", lw=0.8, zorder=1)
     points = ax.scatter(x, y, c=shown, cmap=cmap, s=26, zorder=2)
     for end in (0, -1):
-        label = f"position {shown[end]}"
-        ax.annotate(label, (x[end], y[end]), xytext=(6, 6), textcoords="offset points")
+        label, left = f"position {shown[end]}", 2 * x[end] > x.min() + x.max()
+        offset, side = (-6, 6) if left else (6, 6), "right" if left else "left"  # inside the axes
+        ax.annotate(label, (x[end], y[end]), xytext=offset, textcoords="offset points", ha=side)
     ax.set(xlabel="axis 1", ylabel="axis 2", aspect="equal", adjustable="datalim")
     return points
 
