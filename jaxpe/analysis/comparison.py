@@ -262,7 +262,7 @@ def _length_warnings(runs: list[TrainedRun]) -> list[str]:
         elif run.summary.extended_after:
             warnings.append(
                 f"{run.config.out} was extended: up to step {run.summary.extended_after:,} its "
-                "learning rate was that of fewer steps."
+                "learning rate followed the schedule of a shorter run."
             )
     return warnings
 

@@ -145,8 +145,8 @@ def learned(
 
     **A position outside 0..length − 1 has no vector.** Concrete positions raise ValueError
     (eagerly, and as NumPy constants under `jit`; `jnp.arange` inside `jit` is traced). Traced
-    positions get a row of NaN, because clamping or wrapping would be silently wrong. The same holds
-    for a fractional position, unless `interpolate`: then rows are interpolated linearly between
+    positions get a row of NaN, because clamping or wrapping would be silently wrong. So do
+    fractional positions, unless `interpolate`: then rows are interpolated linearly between
     neighbours, and `scale_positions(encoding, (length - 1) / (n - 1))` stretches a trained table
     over n positions, as vision transformers do (Dosovitskiy et al. 2021).
 
