@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from provenance import write_result  # pyrefly: ignore
 
 import jaxpe
+from experiments.provenance import write_result
 from jaxpe.data import SyntheticCorpus, TokenCorpus, load_tokens
 from jaxpe.geometry import EmptyPolicy, PositionCounts
 from jaxpe.report import style

@@ -2,10 +2,8 @@
 
 import os
 import sys
-from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent.parent))
-from provenance import write_result as write_result  # pyrefly: ignore
+from experiments.provenance import write_result as write_result
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

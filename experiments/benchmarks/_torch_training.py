@@ -1,6 +1,6 @@
 """A worker that trains Hugging Face's BERT in torch on the CPU, one round a line of its input.
 
-    python experiments/benchmarks/_torch_training.py --batch 32 --length 64 --steps 3 --threads 2
+    python -m experiments.benchmarks._torch_training --batch 32 --length 64 --steps 3 --threads 2
 
 Needs torch and transformers, so it may run under another Python than the benchmark that starts it.
 It builds BERT-mini (4 layers, 256 wide, by default) with a classifier of 2 classes, float32,

@@ -1,6 +1,6 @@
 """What counting costs beside the tokenizer and beside memory, and the same bytes from all engines.
 
-Run `python experiments/benchmarks/counting.py [--quick] [--only PART] [--save]`. Rates are tokens a
+Run `python -m experiments.benchmarks.counting [--quick] [--only PART] [--save]`. Rates are tokens a
 CPU second of all processes and threads, so that other work on the machine changes them little:
 
 - `tokenizers`: `count_shards` of IMDB beside its tokenizer alone on the same texts, and beside that
@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _machine import CORES, write_result  # pyrefly: ignore
 
+from experiments.benchmarks._machine import CORES, write_result
 from jaxpe._core.files import file_hash
 from jaxpe.analysis.counts import (
     CountedShard,
@@ -356,10 +356,9 @@ def two_processes(options: CountOptions, out: Path) -> Path:
 
 def datatrove_tasks(options: CountOptions, out: Path) -> Path:
     """Four tasks on two workers, in a process of their own, since datatrove forks."""
-    # At the end of the path: a script beside this one has the name of a module of Python's own.
-    script = "import sys; sys.path.append(sys.argv.pop(1)); import counting; "
-    script += "counting.run_datatrove(*sys.argv[1:])"
-    words = [sys.executable, "-c", script, str(Path(__file__).parent)]
+    script = "import sys; from experiments.benchmarks.counting import run_datatrove; "
+    script += "run_datatrove(*sys.argv[1:])"
+    words = [sys.executable, "-c", script]
     words += [str(Path(options.sources[0]).parent), str(options.vocab), str(out)]
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:

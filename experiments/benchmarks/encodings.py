@@ -1,6 +1,6 @@
 """What RoPE costs: against its peers and the limit of its memory traffic.
 
-Run `python experiments/benchmarks/encodings.py [--rounds N] [--quick] [--save]`; with torch and
+Run `python -m experiments.benchmarks.encodings [--rounds N] [--quick] [--save]`; with torch and
 transformers installed, Hugging Face's Llama runs beside it. Contestants take turns in one process,
 warmed up, all with the threads of the machine. Printed are ratios of medians and, in brackets, of
 the fastest rounds. It ends with an error where a claim is missed.
@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _contest import Contestants, finished, measure, ratios, show  # pyrefly: ignore
-from _machine import CORES, KEEP_FREED, keep_freed_memory, write_result  # pyrefly: ignore
 from jax import Array
 
 import jaxpe
+from experiments.benchmarks._contest import Contestants, finished, measure, ratios, show
+from experiments.benchmarks._machine import CORES, KEEP_FREED, keep_freed_memory, write_result
 from jaxpe.encodings.families.rotary import Layout
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_encodings.json"

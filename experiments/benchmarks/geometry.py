@@ -1,6 +1,6 @@
 """Algorithm 1 with its stress, from ids: jaxpe against SciPy/scikit-learn and plain NumPy.
 
-Run `python experiments/benchmarks/geometry.py` (needs scikit-learn, and JAXPE_DATA_DIR with IMDB;
+Run `python -m experiments.benchmarks.geometry` (needs scikit-learn, and JAXPE_DATA_DIR with IMDB;
 without it, random ids of the same size). Every pipeline starts from int32 ids and a mask
 [25000, 256] and ends with coordinates and the stress of Eq. (4). The rounds of the pipelines
 alternate, warmed up, in one process; printed are medians, their ratios, and that all agree.
@@ -17,10 +17,10 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from _machine import write_result  # pyrefly: ignore
 from scipy.spatial.distance import pdist, squareform
 
 import jaxpe
+from experiments.benchmarks._machine import write_result
 from jaxpe.data import load_tokens
 
 ROUNDS = 7

@@ -1,6 +1,6 @@
 """What a layer of causal attention costs under every encoding of the catalogue, against RoPE.
 
-Run `python experiments/benchmarks/layers.py [--rounds N] [--quick] [--save]`. The layer is
+Run `python -m experiments.benchmarks.layers [--rounds N] [--quick] [--save]`. The layer is
 projections, `jaxpe.attend` and its output; timed are its forward pass, and forward and backward
 together (gradients of parameters, projections and input). Contestants take turns in one process,
 warmed up, with the threads of the machine; ratios are of medians, in brackets of the fastest
@@ -20,11 +20,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _contest import Contestants, finished, measure, ratios, show  # pyrefly: ignore
-from _machine import CORES, KEEP_FREED, keep_freed_memory, write_result  # pyrefly: ignore
 from jax import Array
 
 import jaxpe
+from experiments.benchmarks._contest import Contestants, finished, measure, ratios, show
+from experiments.benchmarks._machine import CORES, KEEP_FREED, keep_freed_memory, write_result
 from jaxpe.encodings import CatalogueEntry, Encoding, EncodingSizes, catalogue
 from jaxpe.encodings.base import encoding_at
 from jaxpe.encodings.families.data_dependent import path_products

@@ -1,6 +1,6 @@
 """Stress, its gradient and the 64 leading MDS coordinates of 131,072 positions, from points alone.
 
-Run `python experiments/benchmarks/many_positions.py [--positions N ...] [--vocab V] [--work FOLDER]
+Run `python -m experiments.benchmarks.many_positions [--positions N ...] [--vocab V] [--work FOLDER]
 [--save]`, on CPU, GPU or TPU alike. Each stage of each size runs in a process of its own and leaves
 a file in the work folder; a run that was stopped goes on after the last of these.
 
@@ -31,10 +31,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import CORES, peak_bytes, write_result  # pyrefly: ignore
-from mds import points  # pyrefly: ignore
 
 import jaxpe
+from experiments.benchmarks._machine import CORES, peak_bytes, write_result
+from experiments.benchmarks.mds import points
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_many_positions.json"
 SIZES = (8_192, 16_384, 32_768, 131_072)
@@ -241,7 +241,7 @@ def stages_of(options: argparse.Namespace, n: int) -> Found:
         if not place.exists():
             words = [f"--stage={stage}", "--positions", str(n), "--vocab", str(options.vocab)]
             words += ["--work", str(folder)]
-            subprocess.run([sys.executable, __file__, *words], check=True)
+            subprocess.run([sys.executable, "-m", __spec__.name, *words], check=True)
         found[stage] = json.loads(place.read_text())
         print(n, stage, json.dumps(short(found[stage])), flush=True)
     return found

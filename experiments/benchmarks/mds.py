@@ -1,6 +1,6 @@
 """Classical scaling of many positions: jaxpe against eigh, scikit-learn and scikit-bio.
 
-    python experiments/benchmarks/mds.py [--positions N] [--dim D] [--rounds R] [--quick] [--save]
+    python -m experiments.benchmarks.mds [--positions N] [--dim D] [--rounds R] [--quick] [--save]
 
 Two simulated corpora: a Zipf vocabulary whose words drift with position, with the sampling noise of
 so many tokens a position (a spectrum with a flat tail), and without (one that decays). Given are
@@ -23,9 +23,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import CORES, write_result  # pyrefly: ignore
 
 import jaxpe
+from experiments.benchmarks._machine import CORES, write_result
 
 OUT = Path(__file__).parent.parent / "results" / "benchmark_mds.json"
 CORPORA = {"sampled": 20_000, "signal alone": None}  # tokens a position

@@ -7,7 +7,7 @@ and the logits of the next token; generation is that and so many tokens more. T5
 and the sizes of `T5`; its prefill is the encoder. Rounds of the two take turns; seconds are by the
 clock and of the processors. It needs torch, transformers, accelerate and gguf.
 
-    python experiments/benchmarks/models.py [--rounds 5]
+    python -m experiments.benchmarks.models [--rounds 5]
 """
 
 import argparse
@@ -24,9 +24,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from _machine import CORES, write_result  # pyrefly: ignore
 from flax import nnx
 
+from experiments.benchmarks._machine import CORES, write_result
 from jaxpe.nn import generate, load_causal_lm, load_seq2seq_lm
 
 NAMES = ("SmolLM2-135M-Instruct", "gemma-3-270m")

@@ -1,6 +1,6 @@
 """Time and memory of an empirical kernel, against neural-tangents and against our own estimate.
 
-    python experiments/benchmarks/ntk.py [--peer PYTHON] [--rounds N] [--quick] [--save]
+    python -m experiments.benchmarks.ntk [--peer PYTHON] [--rounds N] [--quick] [--save]
 
 An MLP of three layers of 512, a convolutional network and a transformer block, with ten outputs,
 traced, in float32: the same parameters and inputs on both sides (`tools/parity/ntk_networks.py`).
@@ -30,11 +30,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import CORES, KEEP_FREED, keep_freed_memory, write_result  # pyrefly: ignore
+
+from experiments.benchmarks._machine import CORES, KEEP_FREED, keep_freed_memory, write_result
 
 HERE = Path(__file__).parent
 OUT = HERE.parent / "results" / "benchmark_ntk.json"
-sys.path.insert(0, str(HERE.parent.parent / "tools" / "parity"))
+sys.path.insert(0, str(HERE.parents[1] / "tools" / "parity"))
 
 
 class Problem(NamedTuple):
@@ -104,7 +105,7 @@ class Contestant:
         own = {name: value for name, value in os.environ.items() if name not in KEEP_FREED}
         flags = ["--child", who, "--problem", json.dumps(problem), "--implementation"]
         self.process = subprocess.Popen(
-            [python, str(HERE / "ntk.py"), *flags, implementation],
+            [python, "-m", "experiments.benchmarks.ntk", *flags, implementation],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,6 +1,6 @@
 """The numbers of `jaxpe report` beside a plain NumPy script of them, on the standard library.
 
-Run `python experiments/benchmarks/numpy_report.py [--save] [--rounds 3]`. From ids to: counts,
+Run `python -m experiments.benchmarks.numpy_report [--save] [--rounds 3]`. From ids to: counts,
 Hellinger distances, MDS, split halves, shuffled documents with the rank and the geometry of
 position, and its trace's interval from halves of the documents. jaxpe computes encodings and widths
 besides. Both are given the groups of
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _machine import write_result  # pyrefly: ignore
 from scipy.special import stdtrit
 
+from experiments.benchmarks._machine import write_result
 from jaxpe.analysis.corpus import CorpusAnalysis, analyse_tokens
 from jaxpe.analysis.corpus.noise import compacted
 from jaxpe.data import load_tokens

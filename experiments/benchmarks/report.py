@@ -1,6 +1,6 @@
 """`jaxpe report` from text to page on SST-2 and IMDB: where the time goes.
 
-Run `python experiments/benchmarks/report.py [--save]` with JAXPE_DATA_DIR set. Absolute seconds of
+Run `python -m experiments.benchmarks.report [--save]` with JAXPE_DATA_DIR set. Absolute seconds of
 one machine say little; the shares of the stages do, and the ratio of a corrected to a plug-in
 analysis, which is what the honesty about noise costs.
 """
@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import jax
-from _machine import write_result  # pyrefly: ignore
 
+from experiments.benchmarks._machine import write_result
 from jaxpe.analysis.corpus import analyse_tokens
 from jaxpe.data import load_tokens
 from jaxpe.report import write

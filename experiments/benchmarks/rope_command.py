@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from _machine import write_result  # pyrefly: ignore
+from experiments.benchmarks._machine import write_result
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "experiments" / "results" / "benchmark_rope_command.json"

@@ -1,6 +1,6 @@
 """How cost grows: counting, stress, MDS against documents, positions, words, dimensions, devices.
 
-Run `python experiments/benchmarks/scaling.py [--quick] [--save]`. Each case is compiled and timed
+Run `python -m experiments.benchmarks.scaling [--quick] [--save]`. Each case is compiled and timed
 at several sizes, warmed up; the sizes take turns and the fastest round counts. Printed are
 exponents b of cost = a·size^b, fitted to the three largest sizes, beside those expected: of time,
 and of the temporary memory that the compiler plans. Then, in fresh processes, scaled stress and its
@@ -24,18 +24,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import KEEP_FREED, keep_freed_memory, peak_bytes, write_result  # pyrefly: ignore
 from jax import Array
 from jax.sharding import AxisType, Mesh
 
 import jaxpe
-from jaxpe.analysis.counts import count_mesh, count_settings, count_shards
-from jaxpe.analysis.counts.state import batch_adder, zero_state
-from jaxpe.data import find_shards, load_tokens, open_tokenizer
-from jaxpe.data.corpora.corpus import TokenBatch
-
-sys.path.append(str(Path(__file__).parent.parent))
-from common import (  # pyrefly: ignore
+from experiments.benchmarks._machine import KEEP_FREED, keep_freed_memory, peak_bytes, write_result
+from experiments.common import (
     BLUE,
     GREEN,
     ORANGE,
@@ -45,6 +39,10 @@ from common import (  # pyrefly: ignore
     new_figure,
     save_figure,
 )
+from jaxpe.analysis.counts import count_mesh, count_settings, count_shards
+from jaxpe.analysis.counts.state import batch_adder, zero_state
+from jaxpe.data import find_shards, load_tokens, open_tokenizer
+from jaxpe.data.corpora.corpus import TokenBatch
 
 NAME = "benchmark_scaling"
 DEVICES = (1, 2, 4, 8)
@@ -375,7 +373,7 @@ def distances_of(X: jaxpe.PointCloud) -> jaxpe.Distances:
 
 def in_fresh_process(part: str, quick: bool, **more: str) -> dict[str, Any]:
     """A part of this script, with its devices and memory to itself, given back as by default."""
-    command = [sys.executable, __file__, "--part", part, *(["--quick"] if quick else [])]
+    command = [sys.executable, "-m", __spec__.name, "--part", part, *(["--quick"] if quick else [])]
     own = {name: value for name, value in os.environ.items() if name not in KEEP_FREED}
     done = subprocess.run(command, capture_output=True, text=True, env=own | more)
     assert done.returncode == 0, done.stderr

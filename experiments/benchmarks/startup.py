@@ -1,6 +1,6 @@
 """Where the time of each command goes, beside an earlier checkout: programs, stages, memory.
 
-Run `python experiments/benchmarks/startup.py --before FOLDER [--save] [--rounds 3] [--only NAME]`,
+Run `python -m experiments.benchmarks.startup --before FOLDER [--save] [--rounds 3] [--only NAME]`,
 FOLDER a checkout (`git worktree add FOLDER COMMIT`) whose package runs in this environment. Each
 round runs every command of both, in turn: cold, with an empty folder for compiled programs, and
 warm, with the folder that the cold run left. Numbers are medians over rounds, ratios before/after
@@ -55,7 +55,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         child(sys.argv[2], sys.argv[3:])
         return
-    from _machine import write_result  # pyrefly: ignore  # not in the process that is measured
+    from experiments.benchmarks._machine import write_result  # pyrefly: ignore  # not in the process that is measured
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, required=True)

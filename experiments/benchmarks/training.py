@@ -1,6 +1,6 @@
 """Tokens per second of a training step, against Hugging Face in torch and the machine's own limit.
 
-    python experiments/benchmarks/training.py [--peer PYTHON] [--rounds N] [--quick] [--save]
+    python -m experiments.benchmarks.training [--peer PYTHON] [--rounds N] [--quick] [--save]
 
 BERT-mini (4 layers, 256 wide) with a classifier, learned positions, float32, dropout 0.1, AdamW:
 the same sizes, batch and number of threads in both. The peer runs in a process of its own, under a
@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _machine import CORES, keep_freed_memory, write_result  # pyrefly: ignore
 from flax import nnx
 
+from experiments.benchmarks._machine import CORES, keep_freed_memory, write_result
 from jaxpe.nn import Bert, BertEncoder, Classifier, TransformerConfig
 from jaxpe.training import accuracy, adamw, cross_entropy, init_state, train_step
 
@@ -68,7 +68,7 @@ class Peer:
         }
         flags = [text for name, value in options.items() for text in (f"--{name}", str(value))]
         self.process = subprocess.Popen(
-            [python, str(HERE / "_torch_training.py"), *flags],
+            [python, "-m", "experiments.benchmarks._torch_training", *flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
