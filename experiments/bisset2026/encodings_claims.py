@@ -32,7 +32,7 @@ def experiment(run: Run) -> dict[str, Any]:
     sizes = jaxpe.EncodingSizes(64, 4, 16, 64) if run.quick else jaxpe.EncodingSizes()
     names = sorted({*GRADIENT, *INFORMATION, *BEYOND})
     found = {e.name: jaxpe.encoding_properties(e, sizes=sizes) for e in jaxpe.catalogue(*names)}
-    result = {
+    result: dict[str, Any] = {
         "gradient": compared(GRADIENT, lambda n: list(found[n].gradient)),
         "parameters": compared(PARAMETERS, lambda n: found[n].trainable),
         "information": compared(INFORMATION, lambda n: [found[n].absolute, found[n].relative]),
@@ -100,7 +100,8 @@ def backward_of_the_code() -> dict[str, Any]:
     true = np.asarray(jax.vjp(lambda x: _their_rope(x, cos, sin), x)[1](gradient)[0])
     # The listing as printed; then what would be right: it is laid out in halves, as the output is.
     printed = _their_backward(gradient[..., 0::2], gradient[..., 1::2], cos, sin)
-    halves = _their_backward(*np.split(gradient, 2, axis=-1), cos, sin)
+    first, second = np.split(gradient, 2, axis=-1)
+    halves = _their_backward(first, second, cos, sin)
     mended = halves.reshape(32, 2, 4).swapaxes(1, 2).reshape(32, 8)
     try:
         _their_rope(

@@ -222,7 +222,7 @@ def optimised(apply, schedule, steps: int, length: int, params, data: Data, size
     for _ in range(steps // every):
         ids = drawn(rng, data, (every, sizes.seeds, rows), length + 1)
         states, loss = some_steps(states, ids)
-    print(f"{steps} steps at {length}: loss {np.mean(loss):.3f}", flush=True)
+        print(f"{length} words: loss {np.mean(loss):.3f}", flush=True)
     return jax.device_get(states.params)
 
 

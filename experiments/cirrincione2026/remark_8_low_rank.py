@@ -57,7 +57,7 @@ def experiment(run: Run) -> dict[str, Any]:
 
 def published_counts() -> dict[str, dict[str, float]]:
     """The savings of Section 5.4 by both counts, at d = 768."""
-    counts = {}
+    counts: dict[str, dict[str, float]] = {}
     for name, (n, r) in PUBLISHED.items():
         factors, freedom, free = r * (n + 768), r * (n + 768 - r), n * 768
         counts[name] = {"factors": factors, "degrees_of_freedom": freedom, "free": free}
