@@ -78,7 +78,9 @@ def draw(run: common.Run, result: dict[str, Any]) -> None:
         axis.plot(d, line["intercept"] + line["slope"] * d, "k-", lw=1.2, label="line")
         bent = bend["factor"] * np.exp(bend["rate"] * d)
         axis.plot(d, bent, "k:", lw=1.2, label="exponential")
-        axis.set(yscale="log", xlabel="dimension d", title=f"{TITLES[name]}, rank {found['rank']}")
+        axis.set(
+            yscale="log", xlabel="dimension d", title=f"{common.TITLES[name]}, rank {found['rank']}"
+        )
         common.log_ticks(axis, (2, 16, 128, 768))
     axes[0, 0].set_ylabel("stress")
     axes[0, 0].legend(fontsize=8.5)

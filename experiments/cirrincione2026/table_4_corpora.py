@@ -199,7 +199,7 @@ def draw(run: common.Run, result: dict[str, Any]) -> None:
         scaled = [rows[name]["scaled_stress"]["mean"] for name in names]
         axis.bar(place - 0.2, raw, 0.38, color="C1", label="Eq. (4), raw scale")
         bars = axis.bar(place + 0.2, scaled, 0.38, color="C0", label="at the best scale")
-        axis.bar_label(bars, fmt="%.2g", fontsize=8)
+        axis.bar_label(bars, fmt="%.2g", fontsize=8, padding=1)
         axis.set(yscale="log", ylim=(1e-2, 2e4), title=common.TITLES[corpus])
         axis.set_xticks(place, names, rotation=25)
     axes[0, 0].set_ylabel("stress")
