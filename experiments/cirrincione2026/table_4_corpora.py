@@ -41,6 +41,10 @@ def experiment(run: common.Run) -> dict[str, Any]:
             "alibi_slopes": alibi(uniform.D, theirs["alibi"]),
             "as_printed": {"sinusoidal": as_printed(counts)},
             "ties": ties(counts),
+            "offsets_explain": {
+                "uniform": offsets_explain(uniform.D),
+                "text": offsets_explain(common.plug_in(counts, empty="drop").D),
+            },
             "documents": {size: at_size(corpus, size) for size in sizes(corpus)},
         }
         if name == "sst2":
@@ -128,6 +132,16 @@ def ties(counts: PositionCounts) -> dict[str, float]:
             "distances_tolerance_0": float(own()),
             "distances_with_self_tolerance_0": float(own(include_self=True)),
         }
+
+
+def offsets_explain(D: jaxpe.Distances) -> float:
+    """Share of the variance of distances that a function of |i − j| explains."""
+    present = np.asarray(D.present)
+    i, j = np.triu_indices(len(present), 1)
+    pairs = present[i] & present[j]
+    d, offset = np.asarray(D.values, float)[i, j][pairs], (j - i)[pairs]
+    mean = np.bincount(offset, d) / np.maximum(np.bincount(offset), 1)
+    return float(1 - np.var(d - mean[offset]) / np.var(d))
 
 
 def sizes(corpus: TokenCorpus) -> list[int]:
