@@ -28,7 +28,7 @@ from experiments.provenance import write_result
 from jaxpe.data import SyntheticCorpus, TokenCorpus, load_tokens
 from jaxpe.geometry import EmptyPolicy, PositionCounts
 from jaxpe.report import style
-from jaxpe.report.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION  # noqa: F401
+from jaxpe.report.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION
 
 RESULTS = Path(__file__).parent / "results"
 COSTS = "costs.json"
