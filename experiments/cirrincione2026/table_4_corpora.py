@@ -168,7 +168,7 @@ def clusters(D: jaxpe.Distances, empty: np.ndarray) -> dict[str, Any]:
         if (folder := learning.model_folder(name)) is not None:
             P = learning.position_vectors(learning.pretrained(folder, name).encoder)
             distances[name] = np.asarray(jaxpe.euclidean_distances(P).values)[i, j]
-    found = {}
+    found: dict[str, Any] = {}
     for number, label in enumerate(("text", "one empty", "both empty", "[CLS]")):
         chosen = kind == number
         found[label] = {"pairs": int(chosen.sum()), "mean_offset": float((j - i)[chosen].mean())}
