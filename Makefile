@@ -41,7 +41,7 @@ report: $(VENV)/.installed-report
 
 # experiments/RESULTS.md, from experiments/sections and experiments/results.
 results: $(VENV)/.installed-test
-	$(BIN)/python experiments/render_results.py
+	$(BIN)/python -m experiments.claims
 
 # The site and the notebooks, one process, are made beside the tests, and shown after them.
 BESIDE := $(VENV)/beside.log

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import DataMissingError, compacted, real_corpus  # pyrefly: ignore
 from scipy import stats
 
 import jaxpe
+from experiments.common import DataMissingError, compacted, real_corpus
 from jaxpe.data import LabelledTokens, TokenCorpus, load_labelled
 from jaxpe.geometry import PositionGeometry, position_geometry
-from jaxpe.nn import Bert, BertEncoder, MPNet
+from jaxpe.nn import Bert, MPNet
 from jaxpe.training import batches, in_order
 from jaxpe.training.probe import ReferenceGeometry, encoding_probe, reference_geometry
 
@@ -143,7 +143,7 @@ def dev_batches(data: LabelledTokens, *, batch_size: int, buckets: Sequence[int]
     return in_order(_arrays(data), batch_size=batch_size, **_cut(data, buckets))
 
 
-def position_vectors(encoder: BertEncoder, *, length: int = LENGTH) -> jax.Array:
+def position_vectors(encoder: Any, *, length: int = LENGTH) -> jax.Array:
     """The learned table `[length, dim]` of BERT or MPNet."""
     params = encoder.encoding_params.get_value()
     return encoder.encoding.vectors(params, jnp.arange(length))
@@ -161,7 +161,7 @@ def once(path: Path, compute: Callable[..., dict[str, Any]], *args: Any, **optio
     return json.loads(path.read_text())
 
 
-def scaled_to_tokens(encoding: jaxpe.Encoding, length: int) -> jaxpe.Encoding:
+def scaled_to_tokens(encoding: Any, length: int) -> jaxpe.Encoding:
     """What it adds to embeddings, at a root mean square norm of 1 before training."""
     if not encoding.defines("embed"):
         return encoding

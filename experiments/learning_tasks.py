@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import DataMissingError  # pyrefly: ignore
 from flax import nnx
 
 import jaxpe
+from experiments.common import DataMissingError
 from jaxpe._core.errors import InputError
 from jaxpe.data import load_tokens
 from jaxpe.nn import Decoder, Encoder, TransformerConfig, functionalize

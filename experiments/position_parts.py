@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import compacted  # pyrefly: ignore
 
 import jaxpe
+from experiments.common import compacted
 from jaxpe.analysis.corpus.held_out import HALVINGS
 from jaxpe.analysis.corpus.noise import defined_intervals, plug_in_trace
 from jaxpe.data import TokenCorpus

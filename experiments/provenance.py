@@ -6,7 +6,7 @@
 - `changed`: files of `jaxpe` and `experiments` that were not as in this commit, so that the numbers
   are not those of the commit alone. A script is often run before it is committed, and is then here;
 - `sources`: a digest of all Python files of `jaxpe` and `experiments` as they were, committed or
-  not. `python experiments/provenance.py` prints that of the present ones.
+  not. `python -m experiments.provenance` prints that of the present ones.
 
 Files made before this was recorded have `commit`, the last that changed the file, and
 `"from": "history"`: the sources that made them are those of this commit or older.

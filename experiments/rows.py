@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from provenance import KEY, commit_at_start, write_result  # pyrefly: ignore
+from experiments.provenance import KEY, commit_at_start, write_result
 
 
 def read_rows(path: Path) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """Verdicts on published work, each from its experiment's own functions at a size of seconds."""
 
 import dataclasses
-import importlib
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -11,42 +9,35 @@ import numpy as np
 import pytest
 
 import jaxpe
+from experiments import rows
+from experiments.bisset2026 import encodings_claims
+from experiments.cirrincione2026 import table_2_generators
+from experiments.spectral2025 import deposits, spectral_claims, task_models
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
-@pytest.fixture
-def experiment(monkeypatch):
-    """An experiment's module by name."""
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    known = set(sys.modules)
-    yield importlib.import_module
-    for name in set(sys.modules) - known:
-        if getattr(sys.modules[name], "__file__", None) and str(EXPERIMENTS) in str(
-            sys.modules[name].__file__
-        ):
-            del sys.modules[name]
-
-
-def test_dirichlet_rows_around_three_regimes_have_the_numbers_of_table_2(experiment):
-    script = experiment("table_2_generators")
+def test_dirichlet_rows_around_three_regimes_have_the_numbers_of_table_2():
     results = json.loads((EXPERIMENTS / "results" / "table_2_generators.json").read_text())
     best = results["families"]["shared, thirds"]["table_2"]["best"]
-    regime = np.searchsorted((11, 21), np.arange(script.N), side="right")
-    found = script.judged(partial(script.shared, best["a"], best["c"]), regime, 24)
+    regime = np.searchsorted((11, 21), np.arange(table_2_generators.N), side="right")
+    found = table_2_generators.judged(
+        partial(table_2_generators.shared, best["a"], best["c"]), regime, 24
+    )
     assert found["table_2"] < 1  # of the published digits, the farthest in standard deviations
 
 
-def test_another_concentration_has_the_sinusoids_of_table_3(experiment):
-    script = experiment("table_2_generators")
-    regime = np.searchsorted((11, 21), np.arange(script.N), side="right")
-    mean = script.judged(partial(script.shared, 0.3, 300.0), regime, 6)["mean"]
+def test_another_concentration_has_the_sinusoids_of_table_3():
+    regime = np.searchsorted((11, 21), np.arange(table_2_generators.N), side="right")
+    mean = table_2_generators.judged(partial(table_2_generators.shared, 0.3, 300.0), regime, 6)[
+        "mean"
+    ]
     np.testing.assert_allclose(mean["sinusoidal_16"], 2.248, atol=0.2)
     np.testing.assert_allclose(mean["share_2"], 0.799, atol=0.02)
 
 
-def test_rope_contracts_positive_definite_toeplitz_content_and_not_white(experiment):
-    found = experiment("spectral_claims").rotary_contraction(seeds=8, n=32, dim=32)
+def test_rope_contracts_positive_definite_toeplitz_content_and_not_white():
+    found = spectral_claims.rotary_contraction(seeds=8, n=32, dim=32)
     for name in found:
         ratio = found[name]["ratio"]
         if name.startswith("Toeplitz"):
@@ -58,43 +49,24 @@ def test_rope_contracts_positive_definite_toeplitz_content_and_not_white(experim
     assert white["low"] < 1 < white["high"]
 
 
-def test_the_backward_pass_of_the_rope_listing_is_not_that_of_its_forward_pass(experiment):
-    found = experiment("encodings_claims").backward_of_the_code()
-    assert found["relative_error"] > 1
-    assert found["relative_error_split_in_halves"] > 1
-    assert found["relative_error_of_halves_interleaved"] < 1e-12
-    assert not found["shape_of_the_docstring_broadcasts"]
-
-
-def test_wavelets_at_integers_are_orthonormal_of_order_1_alone(experiment):
+def test_wavelets_at_integers_are_orthonormal_of_order_1_alone():
     """Haar is the discrete Haar basis; the rank of the others shows that no scaling helps."""
-    rows = experiment("encodings_claims").wavelet_rows()
-    assert rows["1"]["largest_product"] < 1e-12
-    assert [rows[order]["rank"] < 64 for order in rows] == [False, True, True, True, True]
-    assert min(rows[order]["largest_product"] for order in rows if order != "1") > 0.5
+    wavelets = encodings_claims.wavelet_rows()
+    assert wavelets["1"]["largest_product"] < 1e-12
+    assert [row["rank"] < 64 for row in wavelets.values()] == [False, True, True, True, True]
+    assert min(wavelets[order]["largest_product"] for order in wavelets if order != "1") > 0.5
 
 
-def test_legendre_polynomials_of_tanh_are_not_orthonormal_over_positions(experiment):
-    script = experiment("encodings_claims")
-    columns = script.legendre_columns()
+def test_legendre_polynomials_of_tanh_are_not_orthonormal_over_positions():
+    columns = encodings_claims.legendre_columns()
     assert all(of["largest"] > 0.9 for of in columns.values())
     assert columns["4"]["rms"] > 0.4
     assert columns["4"]["last_x"] > 0.999
 
 
-def test_equal_distributions_have_unequal_forcings(experiment):
-    """Remark 19: places of one distribution, of which two hold copies."""
-    script = experiment("remark_19_equal_marginals")
-    counts, _ = np.unique(script.sequences()[0][:, 0], return_counts=True)
-    assert len(counts) == script.TOKENS
-    found = script.forcing(0, 0.2)
-    assert found["copied_and_copied"] < 1e-5
-    assert found["copied_and_alone"] > 0.1
-
-
-def test_paths_of_one_head_add_content_to_rotary_logits(experiment):
+def test_paths_of_one_head_add_content_to_rotary_logits():
     """Deposits: shared paths are ⟨q, k⟩ + ⟨R_i q, R_j k⟩ of the same half of a head."""
-    shared = experiment("deposits").shared_paths(experiment("task_models").SMALL)
+    shared = deposits.shared_paths(task_models.SMALL)
     q, k = np.random.default_rng(0).standard_normal((2, 5, 1, 16))
     at = np.arange(5)
     rope = jaxpe.rope(head_dim=8)
@@ -104,9 +76,9 @@ def test_paths_of_one_head_add_content_to_rotary_logits(experiment):
 
 
 @pytest.mark.parametrize("beyond", [False, True])
-def test_longer_rows_keep_the_distances_and_move_the_triggers(experiment, beyond):
-    sizes = experiment("task_models").SMALL
-    made = experiment("deposits").longer_rows(sizes, 4, beyond=beyond, rows=60)
+def test_longer_rows_keep_the_distances_and_move_the_triggers(beyond):
+    sizes = task_models.SMALL
+    made = deposits.longer_rows(sizes, 4, beyond=beyond, rows=60)
     left, between, _ = sizes.segments
     words = set.intersection(*(set(row[row > 0]) for row in made.ids))
     first, last = (np.flatnonzero(np.isin(made.ids[0], list(words)))[at] for at in (0, -1))
@@ -118,8 +90,8 @@ def test_longer_rows_keep_the_distances_and_move_the_triggers(experiment, beyond
     assert made.labels.max() <= between + 1
 
 
-def test_a_row_is_added_and_the_others_stay(experiment, tmp_path):
-    rows, path = experiment("rows"), tmp_path / "grown.json"
+def test_a_row_is_added_and_the_others_stay(tmp_path):
+    path = tmp_path / "grown.json"
     rows.add_row(path, ("tasks", "count", "rope", "seeds", "0"), {"accuracy": 0.5})
     rows.add_row(path, ("tasks", "distance", "rope", "seeds", "0"), {"accuracy": 0.6})
     rows.add_row(path, ("tasks", "count", "rope", "seeds", "1"), {"accuracy": 0.7})
@@ -133,22 +105,21 @@ def test_a_row_is_added_and_the_others_stay(experiment, tmp_path):
     assert json.loads(path.read_text())["made_by"]
 
 
-def test_rows_say_what_they_cost(experiment):
+def test_rows_say_what_they_cost():
     seeds = {"0": {"cpu_seconds": 2.0, "drop": [0.5]}, "1": {"cpu_seconds": 3.0}}
     rope = {"rate": {"rate": 0.1, "cpu_seconds": 1.5}, "seeds": seeds}
     tasks = {"count": {"rope": rope | {"together": {"accuracy": {"seeds": [1.0, 1.0]}}}}}
-    assert experiment("rows").cost(tasks) == {"models": 2, "cpu_seconds": 6.5}
+    assert rows.cost(tasks) == {"models": 2, "cpu_seconds": 6.5}
 
 
 @pytest.mark.parametrize("least", [-9, -5, 0])
-def test_the_best_rate_is_inside_its_grid(experiment, least):
-    losses = experiment("rows").inside(lambda k: (k - least) ** 2, first=-5)
+def test_the_best_rate_is_inside_its_grid(least):
+    losses = rows.inside(lambda k: (k - least) ** 2, first=-5)
     assert min(losses, key=losses.get) == least
     assert {least - 1, least + 1} <= losses.keys()
 
 
-def test_a_seed_is_the_same_alone_and_beside_others(experiment):
-    models = experiment("task_models")
-    several = models._keys(0, dataclasses.replace(models.QUICK, seeds=3))
-    alone = models._keys(0, dataclasses.replace(models.QUICK, seeds=1, first_seed=2))
+def test_a_seed_is_the_same_alone_and_beside_others():
+    several = task_models._keys(0, dataclasses.replace(task_models.QUICK, seeds=3))
+    alone = task_models._keys(0, dataclasses.replace(task_models.QUICK, seeds=1, first_seed=2))
     assert (several[2:] == alone).all()

@@ -63,7 +63,7 @@ def position_intervals(
     errors with t = (s·t_s + v₀·t_v)/(s + v₀) (Cochran and Cox 1950), of Student's t. A difference
     has fewer degrees of freedom than its parts (Satterthwaite 1946): s has (s/h)² times the number
     of splits, at least 4, and v₀ one less than shuffled corpora. The tenth of h and the 4 are
-    chosen by coverage on corpora of known truth (`experiments/position_truth.py`).
+    chosen by coverage on corpora of known truth (`experiments/beyond/position_truth.py`).
 
     Nearness is a ratio. Its interval holds every ratio r in [−1, 1] for which the mean of
     "difference − r · total" is within t errors of 0 (Fieller 1954). It excludes 0 where the

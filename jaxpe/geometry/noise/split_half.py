@@ -91,7 +91,7 @@ def split_half_geometry(
     position. Squared contrasts are understated in words with λ below about 0.4 (to a fifth at λ =
     0.05), and overstated with λ between 0.5 and 5 (by at most 44 %, near λ = 1.2). On synthetic
     text with 20,000 words the trace was 40 % below the true one at 250 documents, 7 % below at
-    12,500 and 7 % above at 100,000 (`experiments/erratum_4_noise.py`).
+    12,500 and 7 % above at 100,000 (`experiments/cirrincione2026/erratum_4_noise.py`).
 
     Args:
         counts: counts kept in at least two folds (`count_tokens(..., folds=16)`), or

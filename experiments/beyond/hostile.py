@@ -1,0 +1,96 @@
+"""Hostile input to every command and reader: how much is answered, and what is not.
+
+Damaged, crafted and odd input with fixed seeds: options out of range, files of text and of ids,
+exported corpora, folders of counts, of runs and of extrapolations, tokenizers, models, special
+files, array functions on degenerate arrays. Each is tried in a process of its own. "Answered" is
+exit status 2 (or `InputError`) with one line, "right" a result that is checked where a second way
+to it exists; "slow" was stopped at its limit of time; "wrong" is all else: a traceback, a signal,
+another result, more than 2 GB of memory, a result where there can be none.
+"""
+
+import collections
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from experiments.common import Run, main
+from tests.hardening.attempts import Attempt, outcomes
+from tests.hardening.families import FAMILIES, make_materials
+from tests.hardening.surroundings import sources, surroundings
+
+PRELOADED = (
+    "jaxpe.cli.report", "jaxpe.cli.count", "jaxpe.cli.train", "jaxpe.cli.audit",
+    "jaxpe.analysis.audit", "jaxpe.analysis.counts", "jaxpe.analysis.extrapolation",
+    "jaxpe.training", "jaxpe.data.tokens.batches", "matplotlib.figure", "jinja2",
+    "tyro", "orbax.checkpoint", "safetensors", "tokenizers", "scipy.stats",
+)  # fmt: skip
+ALL = FAMILIES | {"sources": sources, "surroundings": surroundings}
+# How many of each family; --quick takes a twentieth.
+NUMBERS = {
+    "options": 600, "texts": 300, "arrays": 120, "folders": 200, "counted": 200, "runs": 120,
+    "cells": 100, "tokenizers": 120, "models": 300, "sources": 416, "surroundings": 156,
+    "columns": 240, "vectors": 400, "configurations": 500, "ggufs": 400,
+}  # fmt: skip
+
+
+def experiment(run: Run) -> dict[str, Any]:
+    _preload()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["JAXPE_CACHE_DIR"] = str(Path(folder) / "cache")
+        materials = make_materials(Path(folder))
+        attempts = [
+            attempt
+            for seed, (name, number) in enumerate(NUMBERS.items())
+            for attempt in ALL[name](
+                materials, seed=seed, number=number // 20 if run.quick else number
+            )
+        ]
+        found = tallied(attempts)
+    with tempfile.TemporaryDirectory() as folder:
+        return found | {"kills": killed(Path(folder), 2 if run.quick else 20)}
+
+
+def killed(folder: Path, kills: int) -> dict[str, Any]:
+    """Kills that hit, and ends that were compared; anything unequal raises."""
+    from tests.hardening.killed import KILLED
+
+    found = {}
+    for name, kill in KILLED.items():
+        (folder / name).mkdir()
+        test = kill(folder / name, kills=kills)
+        found[name] = {"kills": test.kills, "compared": test.compared}
+        print(f"{name}: {test.kills} kills, {test.compared} ends equal to the bit", flush=True)
+    return found
+
+
+def tallied(attempts: list[Attempt]) -> dict[str, Any]:
+    """How many of each family were tried, and what came of them."""
+    tables: dict[str, collections.Counter[str]] = {}
+    faults, most = [], 0
+    for found in outcomes(attempts):
+        table = tables.setdefault(found.attempt.family, collections.Counter())
+        table.update(["tried", found.verdict])
+        most = max(most, found.bytes)
+        if found.verdict in ("slow", "wrong"):
+            last = [line for line in found.said.splitlines() if line.strip()][-2:]
+            faults.append([found.attempt.family, found.attempt.about, found.verdict, *last])
+            print(*faults[-1], sep=" | ", flush=True)
+    columns = ("tried", "answered", "right", "slow", "wrong")
+    families = {name: {c: table[c] for c in columns} for name, table in sorted(tables.items())}
+    total = {c: sum(row[c] for row in families.values()) for c in columns}
+    for name, row in {**families, "all": total}.items():
+        print(f"{name:30}", *(f"{value:>8}" for value in row.values()), flush=True)
+    return {"families": families, "all": total, "most_bytes": most, "faults": faults}
+
+
+def _preload() -> None:
+    """Imports that every attempt would make; JAX is not started, since threads end at a fork."""
+    warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
+    for module in PRELOADED:
+        __import__(module)
+
+
+if __name__ == "__main__":
+    main(experiment, "hostile")

@@ -1,0 +1,403 @@
+"""Encodings of 2024 to 2026 beside RoPE, ALiBi and none: words of IMDB and tasks on strings.
+
+Next words: a decoder of two layers learns from the first 48 words of reviews until its loss has
+stopped falling (`learning_tasks.train`), each encoding at the best of three rates on a short run,
+and then reads 192 words of reviews that it never saw, the same ones at every place. Strings: two
+tasks of Kazemnejad et al. (2023) under `jaxpe.analysis.extrapolation`, tested up to four times the
+training length. Data, seeds and the weights that shapes allow are the same for all; differences
+from RoPE are taken seed by seed.
+
+Every cell is kept under `runs/` of the folder of results; a second call makes those that are
+missing. `--part words` or `--part strings` does one half, without writing results.
+"""
+
+import dataclasses
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxpe
+from experiments.common import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    SKY,
+    VERMILION,
+    Run,
+    main,
+    new_figure,
+    save_figure,
+)  # pyrefly: ignore
+from experiments.learning import interval, once, take_options
+from experiments.learning_tasks import LENGTH, SIZES, WORDS, Rows, Tagger, Task, next_words, train
+from jaxpe.analysis.extrapolation import Suite, preset, streams, variant
+from jaxpe.analysis.extrapolation.cells import run_cell, trained_models
+from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
+from jaxpe.data import sequence_task
+from jaxpe.encodings import EncodingSizes, LayerPattern, identity, interleaved_layers
+from jaxpe.nn import functionalize
+from jaxpe.training import cross_entropy
+
+LONG = 4 * LENGTH
+PARTS = {"up to T": (0, LENGTH), "T to 2T": (LENGTH, 2 * LENGTH), "2T to 4T": (2 * LENGTH, LONG)}
+SEEDS, RATES = 3, (3e-3, 1e-2, 3e-2)
+MOST = 3000
+QUICK: dict[str, Any] = {"most": 20, "window": 5, "tail": 6}
+GROUPS = {
+    "before 2024": ("none", "rope", "alibi"),
+    "look at tokens": (
+        "fox", "cable", "grape_a", "path", "selective_rope", "inkling", "dape",
+    ),
+    "turn otherwise": ("pope", "fope", "grape_m"),
+    "add to logits": ("deberta", "tupe"),
+    "change the softmax": ("ssmax", "rope_ssmax", "stick_breaking"),
+    "by layer or window": (
+        "rope_then_none", "window_then_rope", "chunks_then_none", "sliding_window",
+    ),
+    "RoPE, tested otherwise": (
+        "rope_dynamic", "rope_yarn", "rerope", "rerope_leaky", "self_extend", "dual_chunk",
+    ),
+}  # fmt: skip
+COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, "#7a5195", GREY)
+STRINGS = ("copy", "sort")
+OPTIONS = take_options(repeated=("part",))
+
+
+# Patterns of released models have periods of four and six layers; these are two deep.
+
+
+def rope_then_none(sizes: EncodingSizes) -> LayerPattern:
+    """SmolLM3 and RNoPE with a period of two."""
+    return interleaved_layers(jaxpe.rope(head_dim=sizes.head_dim), identity(), period=2)
+
+
+def window_then_rope(sizes: EncodingSizes) -> LayerPattern:
+    """Gemma 3 with a period of two, windows of a third of the training length."""
+    return jaxpe.encodings.gemma3(
+        head_dim=sizes.head_dim, window=max(2, sizes.length // 3), period=2
+    )
+
+
+def chunks_then_none(sizes: EncodingSizes) -> LayerPattern:
+    """Llama 4 with a period of two, chunks of the training length."""
+    return jaxpe.encodings.llama4(
+        head_dim=sizes.head_dim, chunk=sizes.length, temperature_period=sizes.length, period=2
+    )
+
+
+def rope_ssmax(sizes: EncodingSizes) -> jaxpe.Encoding:
+    return jaxpe.chain(
+        jaxpe.rope(head_dim=sizes.head_dim), jaxpe.encodings.ssmax(num_heads=sizes.num_heads)
+    )
+
+
+OWN = {f.__name__: f for f in (rope_then_none, window_then_rope, chunks_then_none, rope_ssmax)}
+
+
+def named(name: str) -> str:
+    """As `jaxpe extrapolate` takes it."""
+    return f"modern_encodings:{name}" if name in OWN else name
+
+
+def experiment(run: Run) -> dict[str, Any]:
+    kept = run.out / "runs" / ("modern_encodings_quick" if run.quick else "modern_encodings")
+    names = [name for group in GROUPS.values() for name in group]
+    if run.quick:
+        names = ["none", "rope", "fox", "rope_then_none", "rerope"]
+    parts = OPTIONS.part or ["words", "strings"]
+    words = words_learned(names, kept, quick=run.quick) if "words" in parts else None
+    strings = strings_learned(names, kept, quick=run.quick) if "strings" in parts else None
+    if words is None or strings is None:
+        raise SystemExit("kept; without --part the results are written")
+    result = {
+        "groups": GROUPS,
+        "words": words,
+        "strings": strings,
+        "training_seconds": training_seconds(words, strings),
+    }
+    draw_words(run, result)
+    draw_strings(run, result)
+    return result
+
+
+def training_seconds(words: dict[str, Any], strings: dict[str, Any]) -> dict[str, float]:
+    """By the clock; what is tested otherwise has models of RoPE."""
+    trained = [name for name in words["encodings"] if name not in GROUPS["RoPE, tested otherwise"]]
+    return {
+        "words": sum(words["encodings"][name]["seconds"] for name in trained),
+        "strings": sum(
+            task["seconds"] for name in trained for task in strings["encodings"][name].values()
+        ),
+    }
+
+
+# Next words
+
+
+def words_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, Any]:
+    rows: dict[str, Any] = {}
+    for name in names:
+        rows[name] = once(kept / f"words-{name}.json", words_of, name, kept, quick=quick)
+    for row in rows.values():
+        row["parts"] = {part: _summary(values) for part, values in row["by_part"].items()}
+        row["against_rope"] = {
+            part: _summary(np.subtract(values, rows["rope"]["by_part"][part]).tolist())
+            for part, values in row["by_part"].items()
+        }
+        row["against_alibi"] = {
+            part: _summary(np.subtract(values, rows["alibi"]["by_part"][part]).tolist())
+            for part, values in row["by_part"].items()
+            if "alibi" in rows
+        }
+        row["defined"] = bool(np.all(np.isfinite(row["by_part"]["2T to 4T"])))
+    return {
+        "trained_at": LENGTH,
+        "tested_at": LONG,
+        "vocabulary": WORDS,
+        "held_out_reviews": len(long_rows(quick=quick).ids),
+        "seeds": SEEDS,
+        "sizes": SIZES._asdict() | {"layers": 2},
+        "encodings": rows,
+    }
+
+
+def words_of(name: str, kept: Path, *, quick: bool) -> dict[str, Any]:
+    """Held-out loss by place of every seed; of what is tested otherwise, of RoPE's models."""
+    task, encoding = words_task(quick=quick), variant(named(name))
+    tested = encoding.at(SIZES, LONG, causal=True)
+    params, found = models(trained_as(named(name)), kept, quick=quick)
+    if not defined_at(tested, SIZES, LONG):
+        tested = encoding.trained(SIZES, True)
+        rows = Rows(*(x[:, :LENGTH] for x in long_rows(quick=quick)))
+    else:
+        rows = long_rows(quick=quick)
+    by_place = losses_by_place(task, tested, params, rows)  # [seeds, places]
+    undefined = np.full((len(by_place), LONG - by_place.shape[1]), np.nan)
+    by_place = np.concatenate([by_place, undefined], axis=1)
+    by_part = {part: _mean(by_place[:, a:b]).tolist() for part, (a, b) in PARTS.items()}
+    return found | {
+        "by_part": by_part,
+        "by_place": by_place.mean(axis=0).round(4).tolist(),
+    }
+
+
+def models(name: str, kept: Path, *, quick: bool) -> tuple[Any, dict[str, Any]]:
+    """Parameters of all seeds, and how they were trained; kept in a file."""
+    short = name.rpartition(":")[2]
+    task, encoding = words_task(quick=quick), variant(name).trained(SIZES, True)
+    shapes = functionalize(Tagger(task, encoding, jax.random.key(0)))[1]
+    structure = jax.tree.structure(shapes)
+    path = kept / f"words-{short}.npz"
+    record = kept / f"trained-{short}.json"
+    if path.is_file() and record.is_file():
+        with np.load(path) as file:
+            leaves = [jnp.asarray(file[f"arr_{at}"]) for at in range(len(file.files))]
+        return jax.tree.unflatten(structure, leaves), once(record, dict)
+    tuned = partial(_tuned, task, encoding)
+    rates = once(kept / f"rates-{short}.json", tuned) if not quick else None
+    rate = 3e-3 if rates is None else RATES[int(np.argmin(rates["by_rate"]))]
+    trained = train(task, encoding, rate=rate, seeds=SEEDS, **(QUICK if quick else {"most": MOST}))
+    params = trained.params[trained.steps]
+    kept.mkdir(parents=True, exist_ok=True)
+    leaves = jax.tree.leaves(params)
+    np.savez(path, *map(np.asarray, leaves))
+    window = 50 if len(trained.losses) >= 100 else 5
+    curve = trained.losses[: len(trained.losses) // window * window]
+    found = {
+        "rate": rate,
+        "rates": {} if rates is None else dict(zip(map(str, RATES), rates["by_rate"], strict=True)),
+        "held_out": trained.held_out.tolist(),
+        "steps": trained.steps,
+        "reason": trained.reason,
+        "curve": curve.reshape(-1, window, SEEDS).mean(axis=(1, 2)).round(4).tolist(),
+        "curve_every": window,
+        "seconds": trained.seconds,
+    }
+    return params, once(record, lambda: found)
+
+
+def _tuned(task: Task, encoding: Any) -> dict[str, Any]:
+    """Held-out loss of one seed after a short training at every rate."""
+    short = [train(task, encoding, rate=rate, seeds=1, most=450, window=450, tail=150)
+             for rate in RATES]  # fmt: skip
+    losses = [float(t.held_out[0]) for t in short]
+    return {
+        "by_rate": np.nan_to_num(losses, nan=1e9).tolist(),
+        "held_out": losses,
+        "seconds": sum(t.seconds for t in short),
+    }
+
+
+@cache
+def _long_task(quick: bool) -> Task:
+    return next_words(3000 if quick else None, length=LONG)
+
+
+@cache
+def words_task(*, quick: bool) -> Task:
+    """The first words of the reviews; the words that are told apart are those of whole ones."""
+    task = _long_task(quick)
+    cut = [Rows(*(x[:, :LENGTH] for x in rows)) for rows in (task.train, task.held_out)]
+    return task._replace(train=cut[0], held_out=cut[1], plain=task.plain[:, :LENGTH])
+
+
+@cache
+def long_rows(*, quick: bool) -> Rows:
+    """Held-out reviews that fill every place."""
+    held_out = _long_task(quick).held_out
+    return held_out.take(held_out.mask.all(axis=1))
+
+
+def losses_by_place(task: Task, encoding: Any, params: Any, rows: Rows) -> np.ndarray:
+    """Mean loss in nats at every place, `[seeds, n]`; words that are rare are not scored."""
+    apply, _ = functionalize(Tagger(task, encoding, jax.random.key(0)))
+
+    @jax.jit
+    def sums(params: Any, rows: Rows) -> Any:
+        def of_seed(params: Any) -> Any:
+            logits = apply(params, rows.ids, mask=rows.mask)
+            one = jax.vmap(jax.vmap(lambda z, y: cross_entropy(z, y).total))
+            return jnp.sum(jnp.where(rows.scored, one(logits, rows.labels), 0.0), axis=0)
+
+        return jax.lax.map(of_seed, params), jnp.sum(rows.scored, axis=0)
+
+    size = 100 if len(rows.ids) >= 100 else len(rows.ids)
+    whole = len(rows.ids) // size * size
+    parts = [sums(params, rows.take(slice(k, k + size))) for k in range(0, whole, size)]
+    total = sum(np.asarray(part[0], float) for part in parts)
+    scored = sum(np.asarray(part[1]) for part in parts)
+    return np.where(scored > 0, total / np.maximum(scored, 1), np.nan)  # no word follows the last
+
+
+def _mean(by_place: np.ndarray) -> np.ndarray:
+    """Over the places where words follow, of each seed; NaN where there is none."""
+    some = np.isfinite(by_place).any(axis=0)
+    return by_place[:, some].mean(axis=1) if some.any() else np.full(len(by_place), np.nan)
+
+
+def _summary(values: list[float]) -> dict[str, float]:
+    """Mean over seeds and half of its 95 % interval."""
+    return {"mean": float(np.mean(values)), "half": interval(values)}
+
+
+# Strings
+
+
+def string_suite(names: list[str], *, quick: bool) -> Suite:
+    suite = dataclasses.replace(
+        preset("paper")[1],
+        name="modern strings",
+        tasks=STRINGS,
+        encodings=tuple(map(named, names)),
+        factors=(1, 2, 4),
+        steps=800,
+        rates=(1e-3, 3e-3, 1e-2),
+    )
+    few = {"steps": 8, "tests": 8, "batch": 4, "dim": 16, "hidden": 16, "rates": (3e-3,)}
+    return dataclasses.replace(suite, tasks=STRINGS[:1], **few) if quick else suite
+
+
+def strings_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, Any]:
+    suite = string_suite(names, quick=quick)
+    folder = kept / "strings"
+    found: dict[str, Any] = {}
+    for name in names:
+        found[name] = {}
+        for task in suite.tasks:
+            data = streams(suite, sequence_task(task))
+            cell = run_cell(suite, data, named(name), folder)
+            losses = trained_models(suite, data, trained_as(named(name)), folder).losses
+            window = max(1, len(losses) // 20)
+            found[name][task] = {
+                "accuracy": cell.scores["accuracy"],
+                "exact": cell.scores["exact"],
+                "summary": [_summary(x.tolist()) for x in cell.scores["accuracy"].T],
+                "rate": cell.rate,
+                "defined": cell.defined,
+                "curve": losses[: len(losses) // window * window]
+                .reshape(-1, window, losses.shape[1]).mean(axis=(1, 2)).round(4),
+                "seconds": cell.seconds["training"],
+            }  # fmt: skip
+            print(name, task, cell.scores["accuracy"].mean(axis=0).round(3), flush=True)
+    return {
+        "length": suite.length,
+        "factors": suite.factors,
+        "steps": suite.steps,
+        "seeds": suite.seeds,
+        "encodings": found,
+    }
+
+
+# Figures
+
+
+def draw_words(run: Run, result: dict[str, Any]) -> None:
+    of = result["words"]["encodings"]
+    figure, axes = new_figure(
+        "Next words of IMDB reviews, trained on the first 48",
+        columns=4,
+        rows=2,
+        width=9.4,
+        height=4.8,
+    )
+    places = np.arange(1, LONG + 1)
+    groups = [(title, [n for n in names if n in of]) for title, names in GROUPS.items()]
+    for axis, (title, names) in zip(axes.flat, groups, strict=False):
+        axis.plot(places, _smooth(of["rope"]["by_place"]), color="#bbbbbb", linewidth=2.5)
+        for name, colour in zip(names, COLOURS, strict=False):
+            axis.plot(
+                places, _smooth(of[name]["by_place"]), color=colour, label=name, linewidth=1.2
+            )
+        axis.axvline(LENGTH, color="#bbbbbb", linewidth=1)
+        low = np.nanmin([_smooth(row["by_place"])[8:] for row in of.values()])
+        axis.set(title=title, ylim=(low - 0.05, low + 1.1))
+        if names:
+            axis.legend(fontsize=7.5, loc="upper left")
+    last = axes.flat[-1]
+    for name in [n for n in GROUPS["before 2024"] + GROUPS["look at tokens"] if n in of]:
+        curve = of[name]["curve"]
+        last.plot(np.arange(1, len(curve) + 1) * of[name]["curve_every"], curve, linewidth=1)
+    last.set(title="training loss", xlabel="step")
+    for axis in axes[-1][:-1]:
+        axis.set_xlabel("place; grey: RoPE")
+    for row in axes:
+        row[0].set_ylabel("held-out loss, nats")
+    save_figure(run, "modern_encodings_words", figure)
+
+
+def _smooth(values: list[float], width: int = 9) -> np.ndarray:
+    """Means of neighbours, less of them at both ends."""
+    x = np.asarray(values, float)
+    near = [x[max(0, k - width // 2) : k + width // 2 + 1] for k in range(len(x))]
+    return np.array([part[np.isfinite(part)].mean() if np.isfinite(at) else np.nan
+                     for part, at in zip(near, x, strict=True)])  # fmt: skip
+
+
+def draw_strings(run: Run, result: dict[str, Any]) -> None:
+    found, factors = result["strings"]["encodings"], result["strings"]["factors"]
+    tasks = list(next(iter(found.values())))
+    figure, axes = new_figure(
+        "Strings beyond the training length", columns=len(tasks), width=11, height=6.5
+    )
+    names = list(found)[::-1]
+    for axis, task in zip(axes[0], tasks, strict=True):
+        for k, (factor, colour) in enumerate(zip(factors, (GREY, SKY, VERMILION), strict=True)):
+            mean = [np.mean(np.asarray(found[n][task]["accuracy"])[:, k]) for n in names]
+            half = [found[n][task]["summary"][k]["half"] for n in names]
+            axis.errorbar(mean, np.arange(len(names)), xerr=half, fmt="o", ms=3.5, color=colour,
+                          linewidth=1, label=f"{factor} T")  # fmt: skip
+        axis.set(title=task, xlabel="share of tokens that are right", xlim=(0, 1.02))
+        axis.set_yticks(np.arange(len(names)), names if axis is axes[0, 0] else [""] * len(names))
+        axis.tick_params(axis="y", labelsize=8)
+    axes[0, 0].legend(loc="lower right", fontsize=8)
+    save_figure(run, "modern_encodings_strings", figure)
+
+
+if __name__ == "__main__":
+    main(experiment, Path(__file__).stem)

@@ -1,0 +1,286 @@
+"""Position on corpora of known truth: methods compared, and what intervals and tests get right.
+
+Corpora are drawn at many seeds from the generators of `position_corpora.py`. Each is measured as
+`jaxpe report` does: 16 folds, 8 halvings, 20 shuffled corpora, halves of 8 splits with 4 shuffled
+ones. Small corpora share one compiled program; large ones take the way of long texts.
+"""
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxpe
+from experiments.beyond.position_alternatives import (
+    contrast_geometry,
+    length_weighted_mask,
+    thinned_mask,
+)
+from experiments.beyond.position_corpora import VOCAB, Corpus, Documents, N, large, small
+from experiments.common import Run, compacted, main, squared_from_gram
+from jaxpe import geometry
+from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS
+from jaxpe.analysis.corpus.noise import plug_in_trace
+from jaxpe.analysis.corpus.vectors import columns, fixed_vectors, scored_entries
+from jaxpe.geometry import PositionGeometry, PositionHalves, SplitHalfGeometry
+from jaxpe.geometry.counts.position_counts import content_labels
+from jaxpe.geometry.distances.matrices import gram_from_squared
+from jaxpe.geometry.distances.nearness import position_statistics
+from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
+from jaxpe.geometry.noise.position import null_keys
+from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
+
+SEEDS, QUICK_SEEDS = 300, 2
+QUICK = ("unequal lengths", "alternating, topic with length")
+ROWS = 1500  # documents of a small corpus; fewer are padded with empty ones
+WIDTH = 8  # of the fixed encodings
+OWN = 1  # of the fitted one
+CONTRAST_NULLS = 8
+_VECTORS = fixed_vectors(N, WIDTH, tuple(scored_entries()))
+
+
+class Drawn(NamedTuple):
+    """Documents with labels, over a vocabulary."""
+
+    ids: Any
+    mask: Any
+    groups: Any
+
+
+def experiment(run: Run) -> dict[str, Any]:
+    rows, methods = {}, {}
+    for name, corpus in small().items():
+        if run.quick and name not in QUICK:
+            continue
+        seeds = QUICK_SEEDS if run.quick else SEEDS
+        found = [of_small(corpus, name, seed) for seed in range(seeds)]
+        methods[name] = of_methods([each.pop("methods") for each in found], corpus.effect)
+        rows[name] = summary(found, corpus)
+        print(name, rows[name]["rank"], rows[name]["trace"], flush=True)
+    for name, corpus in {} if run.quick else large().items():
+        found = [of_large(corpus, name, seed) for seed in range(corpus.seeds)]
+        rows[name] = summary(found, corpus)
+        print(name, rows[name]["rank"], rows[name]["trace"], flush=True)
+    return {
+        "rows": rows,
+        "methods": methods,
+        "error_of_coverage": math.sqrt(0.95 * 0.05 / SEEDS),
+        "sizes": {"documents": ROWS, "n": N, "words": VOCAB},
+    }
+
+
+def of_small(corpus: Corpus, name: str, seed: int) -> dict[str, Any]:
+    drawn = padded(corpus.draw(generator(name, seed)))
+    return jax.device_get(_small(drawn, jax.random.key(seed), true_squared(corpus)))
+
+
+def of_large(corpus: Corpus, name: str, seed: int) -> dict[str, Any]:
+    ids, mask, _ = corpus.draw(generator(name, seed))
+    ids, vocab_size = compacted(np.where(mask, ids, ids[mask][0]))
+    drawn = Drawn(ids, mask, np.arange(len(ids), dtype=np.uint32))
+    whole, halves, *_ = report_geometries(drawn, jax.random.key(seed), vocab_size)
+    observed = _plug_in_trace(ids, mask, whole.present, vocab_size=vocab_size)
+    return jax.device_get(_numbers(whole, halves, observed, true_squared(corpus)))
+
+
+def generator(name: str, seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed, *name.encode()])
+
+
+def true_squared(corpus: Corpus) -> np.ndarray:
+    """True squared distances `[n, n]`."""
+    roots = np.sqrt(corpus.truth)
+    roots = roots - roots.mean(axis=0)
+    return squared_from_gram(roots @ roots.T).astype(np.float32)
+
+
+def padded(documents: Documents) -> Drawn:
+    """Documents of one number, with empty ones behind, and labels."""
+    ids, mask = more(documents.ids), more(documents.mask)
+    if documents.groups is None:
+        return Drawn(ids, mask, np.asarray(_content_labels(ids, mask)))
+    return Drawn(ids, mask, more(documents.groups.astype(np.uint32)))
+
+
+def more(x: np.ndarray) -> np.ndarray:
+    return np.concatenate([x, np.zeros((ROWS - len(x), *x.shape[1:]), x.dtype)])
+
+
+_content_labels = jax.jit(content_labels)
+
+
+def report_geometries(drawn: Drawn, key: jax.Array, vocab_size: int) -> tuple[Any, ...]:
+    """Geometries of all documents and of halves, as a report has them; and what else is needed."""
+    halving, shuffling = null_keys(key)
+    sizes: dict[str, Any] = {"vocab_size": vocab_size, "folds": DEFAULT_FOLDS}
+    sizes |= {"mask": drawn.mask, "groups": drawn.groups}
+    whole = geometry.position_geometry(drawn.ids, key=key, splits=DEFAULT_SPLITS, **sizes)
+    tokens = geometry.token_lists(drawn.ids, **sizes)
+    nulls = [tokens.shuffled(key) for key in shuffling[:DEFAULT_HALF_NULLS]]
+    halves = geometry.disjoint_position_geometries(
+        tokens, nulls, key=jax.random.fold_in(key, 1), splits=SPLITS, halvings=HALVINGS
+    )
+    return whole, halves, halving, shuffling
+
+
+@jax.jit
+def _small(drawn: Drawn, key: jax.Array, true: jax.Array) -> dict[str, Any]:
+    """All numbers and all methods of one corpus, as one program."""
+    whole, halves, halving, shuffling = report_geometries(drawn, key, VOCAB)
+    counts = geometry.count_tokens(drawn.ids, vocab_size=VOCAB, mask=drawn.mask)
+    masks = {
+        "cohort": drawn.mask & geometry.cohort_of(drawn.mask)[:, None],
+        "thinned": thinned_mask(key, drawn.mask),
+        "length weights": length_weighted_mask(key, drawn.mask),
+    }
+    found = {"plug-in": plug_in(counts), "split half": whole.split_half, "position": whole}
+    found["contrasts"] = contrasts(drawn, halving, shuffling[:CONTRAST_NULLS])
+    folded = {"vocab_size": VOCAB, "folds": DEFAULT_FOLDS, "groups": drawn.groups}
+    for name, mask in masks.items():
+        kept = geometry.count_tokens(drawn.ids, mask=mask, **folded)
+        found[name] = geometry.split_half_geometry(kept, key=halving)
+    shuffled = whole.split_half.gram - whole.gram
+    methods = {name: compared(each, true, shuffled) for name, each in found.items()}
+    observed = plug_in_trace(counts, whole.present)
+    return {**numbers(whole, halves, observed, true), "methods": methods}
+
+
+def plug_in(counts: jaxpe.PositionCounts) -> SplitHalfGeometry:
+    mu = jaxpe.positional_distributions(counts)
+    squared = jaxpe.hellinger_distances(mu).values ** 2
+    return SplitHalfGeometry(gram_from_squared(squared, mu.present), squared, mu.present)
+
+
+def contrasts(drawn: Drawn, halving: jax.Array, shuffling: jax.Array) -> SplitHalfGeometry:
+    ids, mask, groups = drawn
+    known = {"vocab_size": VOCAB, "mask": mask, "folds": DEFAULT_FOLDS, "groups": groups}
+    count = partial(geometry.count_tokens, **known)
+    shuffle = partial(geometry.permute_within_documents, mask=mask, groups=groups)
+    nulls = [count(shuffle(key, ids)) for key in shuffling]
+    return contrast_geometry(count(ids), nulls, key=halving)
+
+
+@partial(jax.jit, static_argnames="vocab_size")
+def _plug_in_trace(ids, mask, present, *, vocab_size: int) -> jax.Array:
+    return plug_in_trace(geometry.count_tokens(ids, vocab_size=vocab_size, mask=mask), present)
+
+
+def compared(found: Any, true: jax.Array, shuffled: jax.Array) -> dict[str, jax.Array]:
+    """Errors of one method, and |cos| of its first vector with others."""
+    gram = gram_from_squared(among(true, found.present), found.present)
+    own = first_vector(found.gram)
+    return {
+        "bias": jnp.trace(found.gram) - jnp.trace(gram),
+        "error": jnp.linalg.norm(found.gram - gram) / jnp.linalg.norm(gram),
+        "with_truth": jnp.abs(own @ first_vector(gram)),
+        "with_shuffled": jnp.abs(own @ first_vector(shuffled)),
+    }
+
+
+def first_vector(gram: jax.Array) -> jax.Array:
+    return jnp.linalg.eigh(gram)[1][:, -1]
+
+
+def among(squared: jax.Array, present: jax.Array) -> jax.Array:
+    """Squared distances of the positions that are there, and 0."""
+    return jnp.where(present[:, None] & present[None, :], squared, 0.0)
+
+
+def numbers(
+    whole: PositionGeometry, halves: PositionHalves, observed: jax.Array, true: jax.Array
+) -> dict[str, Any]:
+    """What a report says, `[value, low, high, truth]` of each number; NaN where none is known."""
+    found, rank = geometry.position_intervals(whole, halves), geometry.position_rank(whole)
+    truth = position_statistics(among(true, whole.present), whole.present)
+    near = truth.difference / jnp.where(truth.total > 0, truth.total, jnp.nan)
+    shares = geometry.variance_shares(whole, halves, observed)
+    told: dict[str, Any] = {
+        "trace": (*found.position[:3], truth.trace),
+        "split half": (*found.split_half[:3], jnp.nan),
+        "nearness": (*found.nearness[:3], near),
+        "by offset": (*found.by_offset[:3], truth.by_offset),
+    }
+    for name, share in shares._asdict().items():
+        known = truth.trace / observed if name == "position" else jnp.nan
+        told[f"{name} share"] = (*share[:3], known)
+    narrow = [by_width[0] for by_width in _VECTORS.values()]
+    fixed = np.array([columns(rows, WIDTH) for rows in narrow])
+    return {
+        "told": {name: jnp.stack(jnp.broadcast_arrays(*each)) for name, each in told.items()},
+        "observed": observed,
+        "rank": rank.rank,
+        "p_value": rank.p_value,
+        "own": geometry.cross_validated_mds(halves.position, dim=OWN).samples[..., -1],
+        "fixed": geometry.held_out_stress(fixed, halves.position).samples,
+    }
+
+
+_numbers = jax.jit(numbers)
+
+
+def summary(found: list[dict[str, Any]], corpus: Corpus) -> dict[str, Any]:
+    """Bias, coverage, level or power of each number over all seeds."""
+    stacked = jax.tree.map(lambda *each: np.stack(each), *found)
+    row: dict[str, Any] = {
+        "seeds": len(found),
+        "documents": corpus.documents,
+        "effect": corpus.effect,
+        "rank": {
+            "above_0": float(np.mean(stacked["rank"] > 0)),
+            "mean": float(np.mean(stacked["rank"])),
+            "truth": corpus.rank,
+        },
+    }
+    told = {name: np.moveaxis(each, 1, 0) for name, each in stacked["told"].items()}
+    told["position share"][3] = (  # of what is observed on average
+        told["position share"][3] * stacked["observed"] / stacked["observed"].mean()
+    )
+    own, fixed = stacked["own"], stacked["fixed"]
+    best = fixed[..., np.argmin(fixed.mean(axis=(0, 1, 2)))]
+    for name, samples in {"own": own, "fixed": best, "gain": best - own}.items():
+        held = geometry.half_sample_interval(np.moveaxis(samples, 0, -1))
+        ends = np.stack([held.mean, held.low, held.high])
+        told[f"{name} stress"] = np.concatenate([ends, np.full_like(ends[:1], np.nan)])
+    return row | {name: of_interval(*each) for name, each in told.items()}
+
+
+def of_interval(
+    value: np.ndarray, low: np.ndarray, high: np.ndarray, truth: np.ndarray
+) -> dict[str, float]:
+    """How often an interval holds the truth and the mean of the estimates; `[seeds, ...]` each."""
+    judged = np.isfinite(value + low + high)
+    value = np.where(judged, value, np.nan)
+    mean, known = np.nanmean(value, axis=0), np.isfinite(truth).all()
+
+    def rate(holds: np.ndarray) -> float:
+        return float(holds[judged].mean())
+
+    return {
+        "mean": float(np.mean(mean)),
+        "sd": float(np.mean(np.nanstd(value, axis=0, ddof=1))),
+        "half": float(np.mean((high - low)[judged]) / 2),
+        "truth": float(np.mean(truth)) if known else math.nan,
+        "covers_truth": rate((low <= truth) & (truth <= high)) if known else math.nan,
+        "covers_mean": rate((low <= mean) & (mean <= high)),
+        "excludes_0": rate((low > 0) | (high < 0)),
+        "judged": float(judged.mean()),
+    }
+
+
+def of_methods(found: list[dict[str, Any]], effect: bool) -> dict[str, Any]:
+    """Errors of each method over all seeds; of a geometry of 0, those that are defined."""
+    stacked = jax.tree.map(lambda *each: np.stack(each), *found)
+    rows = {}
+    for name, each in stacked.items():
+        row = {key: float(np.mean(values)) for key, values in each.items()}
+        row["sd"] = float(np.std(each["bias"], ddof=1))
+        unknown = {} if effect else {"error": math.nan, "with_truth": math.nan}
+        rows[name] = row | unknown
+    return rows
+
+
+if __name__ == "__main__":
+    main(experiment, "position_truth")

@@ -1,0 +1,84 @@
+"""The report on the built-in corpus, as README.md and the page Ten minutes show it.
+
+`jaxpe report` on the documentation of Python's standard library: the lines that it prints, and the
+numbers that these pages quote. Another version of Python has another documentation, and so slightly
+other numbers. `script` has those of the script on that page, for 32 positions.
+"""
+
+import io
+import platform
+import textwrap
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from rich.console import Console
+
+import jaxpe
+from experiments.common import Run, main
+from jaxpe.analysis.corpus import CorpusOptions, Interval, analyse
+from jaxpe.data import load_tokens
+from jaxpe.report import encoding_table, summary_table
+
+WIDTH = 100  # of the console
+LENGTH, DIM = 32, 64  # of the script
+
+
+def printed(table: Any) -> list[str]:
+    """Lines of a table as a console of this width shows them, without the common margin."""
+    page = io.StringIO()
+    Console(file=page, width=WIDTH).print(table)
+    return [line.rstrip() for line in textwrap.dedent(page.getvalue()).strip("\n").splitlines()]
+
+
+def interval(value: Interval) -> dict[str, float]:
+    return value._asdict()
+
+
+def script() -> dict[str, float]:
+    """Shares of the observed variance, and stress of sinusoids against what is observed and not."""
+    corpus = load_tokens("stdlib", length=LENGTH)
+    documents = {"vocab_size": corpus.vocab_size, "mask": corpus.mask}
+    mu = jaxpe.positional_distributions(jaxpe.count_tokens(corpus.ids, **documents))
+    position = jaxpe.position_geometry(
+        corpus.ids, groups=corpus.groups(), key=jax.random.key(0), **documents
+    )
+    P = jaxpe.sinusoidal_vectors(jnp.arange(LENGTH), dim=DIM)
+    D = jaxpe.hellinger_distances(mu)
+    observed = jnp.trace(jaxpe.hellinger_gram(mu))
+    return {
+        "noise": float(1 - position.split_half.trace / observed),
+        "composition": float(position.composition / observed),
+        "position": float(position.trace / observed),
+        "observed": float(jaxpe.scaled_stress(P, D).stress),
+        "of_position": float(jaxpe.scaled_stress(P, position.distances).stress),
+    }
+
+
+def experiment(run: Run) -> dict[str, Any]:
+    options = CorpusOptions(length=32) if run.quick else CorpusOptions()
+    found = analyse(options)
+    held_out = found.held_out
+    if held_out is None:
+        raise RuntimeError("the corpus has no position with tokens in every quarter")
+    at = list(held_out.widths).index(found.dim)
+    fixed = {name: scores[at] for name, scores in held_out.fixed.items()}
+    best = min(fixed, key=lambda name: fixed[name].estimate)
+    return {
+        "python": platform.python_version(),
+        "documents": found.documents,
+        "summary": printed(summary_table(found)),
+        "encodings": printed(encoding_table(found)),
+        "significant_rank": found.position.significant_rank,
+        "composition_correlation": found.position.composition_correlation,
+        "split_half_trace": found.split_half_trace,
+        "position_trace": found.position.trace,
+        **{name: interval(of) for name, of in found.intervals.items()},
+        "fitted": {"dim": held_out.dim} | interval(held_out.own[held_out.dim - 1]),
+        "best_fixed": {"name": best} | interval(fixed[best]),
+        "script": script(),
+    }
+
+
+if __name__ == "__main__":
+    main(experiment, "stdlib_report")

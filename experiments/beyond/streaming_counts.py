@@ -1,0 +1,535 @@
+"""`jaxpe count` beyond memory: peak memory, exactness, kills, damage, devices, overlap.
+
+Text is generated: words of one to four syllables by Zipf's law, 8 to 12 in a document, in shards of
+.txt and .jsonl.gz. Every count is a fresh process of the command. Last, SST-2, whose documents are
+pieces of one another. Linux; 0.7 GB of disk.
+"""
+
+import functools
+import gzip
+import itertools
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import jaxpe
+from experiments.common import BLUE, ORANGE, Run, main, new_figure, save_figure
+from jaxpe.analysis.corpus import CorpusAnalysis, analyse_counts, analyse_tokens
+from jaxpe.analysis.counts import read_counts
+from jaxpe.data import (
+    find_shards,
+    load_corpus,
+    load_tokens,
+    open_tokenizer,
+)
+
+WORDS, SHARDS, CHUNK = 5000, 16, 100_000
+SYLLABLES = ("ka", "to", "mi", "re", "su", "lo", "ne", "pa", "di", "vo", "be", "chi", "gro", "sti")
+BYTES = ("--tokenizer", "bytes", "--length", "48", "--folds", "4", "--seed", "7")
+NULLS = (*BYTES, "--nulls", "2")
+COUNT = (sys.executable, "-c", "from jaxpe.cli.main import main; main()", "count")
+# Linux hands the peak of a process on to what it starts, so a small process starts this one.
+MEASURE = """
+import json, os, sys, time
+start = time.perf_counter()
+_, status, used = os.wait4(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ), 0)
+seconds = time.perf_counter() - start
+about = {"peak_mb": used.ru_maxrss / 1024, "cpu": used.ru_utime + used.ru_stime, "wall": seconds}
+print(json.dumps(about))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+class Ended(NamedTuple):
+    """A process that ended: what it returned, and the lines on its error stream."""
+
+    code: int
+    lines: list[str]
+    out: str = ""
+
+    @property
+    def message(self) -> str:
+        """What the command says of its end, folders left out; logs may stand around it."""
+        said = [line for line in self.lines if line.startswith("jaxpe: ")]
+        return re.sub(r"/\S*/", "", said[-1]) if said else ""
+
+
+# Text.
+
+
+def vocabulary() -> list[str]:
+    """Words by frequency, the frequent ones short: their number, written in syllables."""
+    words = ("".join(w) for k in itertools.count(1) for w in itertools.product(SYLLABLES, repeat=k))
+    return list(itertools.islice(words, WORDS))
+
+
+@functools.cache
+def word_bytes() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Letters of all words with a space behind each, where each begins, its length, its CDF."""
+    texts = [f"{word} ".encode() for word in vocabulary()]
+    lengths = np.array([len(text) for text in texts])
+    starts = np.cumsum(lengths) - lengths
+    letters = np.frombuffer(b"".join(texts), np.uint8)
+    share = np.cumsum(1 / np.arange(1, WORDS + 1))
+    return letters, starts, lengths, share / share[-1]
+
+
+def text_of(documents: int, seed: tuple[int, ...]) -> bytes:
+    """So many lines of text."""
+    letters, starts, lengths, share = word_bytes()
+    rng = np.random.default_rng(seed)
+    last = np.cumsum(rng.integers(8, 13, documents)) - 1
+    words = np.searchsorted(share, rng.random(last[-1] + 1))
+    sizes = lengths[words]
+    ends = np.cumsum(sizes)
+    text = letters[np.repeat(starts[words] - ends + sizes, sizes) + np.arange(ends[-1])]
+    text[ends[last] - 1] = ord("\n")
+    return text.tobytes()
+
+
+def write_shards(folder: Path, documents: int, *, shards: int = SHARDS) -> list[str]:
+    """Shards of a corpus, every fourth as .jsonl.gz; returns their paths."""
+    folder.mkdir()
+    for shard in range(shards):
+        own = documents * (shard + 1) // shards - documents * shard // shards
+        zipped = shard % 4 == 3
+        path = folder / (f"{shard:02d}.jsonl.gz" if zipped else f"{shard:02d}.txt")
+        with gzip.open(path, "wb", 1) if zipped else open(path, "wb") as file:
+            for start in range(0, own, CHUNK):
+                text = text_of(min(CHUNK, own - start), (documents, shard, start))
+                file.write(as_json_lines(text) if zipped else text)
+    return sorted(map(str, folder.iterdir()))
+
+
+def as_json_lines(text: bytes) -> bytes:
+    return b"".join(b'{"text": "%s"}\n' % line for line in text.splitlines())
+
+
+# Processes.
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """Memory is given back as it is by default; all share what they compile."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    return own | {"JAXPE_CACHE_DIR": str(folder / "cache")} | more
+
+
+def start(arguments: Sequence[str], folder: Path, **more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COUNT, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(folder, COLUMNS="400", **more),
+    )
+
+
+def ended(process: subprocess.Popen[str], *, seconds: float = 600) -> Ended:
+    out, errors = process.communicate(timeout=seconds)
+    return Ended(process.returncode, errors.splitlines(), out)
+
+
+def counted(arguments: Sequence[str], folder: Path, **more: str) -> Ended:
+    return ended(start(arguments, folder, **more))
+
+
+def expect(done: Ended, code: int) -> Ended:
+    """What ends otherwise than it should ends the experiment."""
+    assert done.code == code, "\n".join(done.lines[-20:])
+    return done
+
+
+def measured(arguments: Sequence[str], folder: Path) -> dict[str, float]:
+    """Peak memory and time of a fresh process that counts."""
+    command = [sys.executable, "-S", "-c", MEASURE, *COUNT, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(folder))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def same_files(one: Path, other: Path) -> bool:
+    """Whether both files of two counts are the same, byte for byte."""
+    names = ("counts.npz", "counts.json")
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
+
+
+# Peak memory and throughput.
+
+
+def memory(folder: Path, *, quick: bool) -> dict[str, Any]:
+    """Peak memory of a fresh process against the number of documents."""
+    sizes = (10_000, 40_000) if quick else (100_000, 1_000_000, 10_000_000)
+    words = folder / "words.txt"
+    words.write_text("\n".join(vocabulary()) + "\n")
+    tokenizers = {
+        "bytes": (*BYTES, "--nulls", "0"),
+        "words": ("--vocab", str(words), "--length", "12", "--folds", "4", "--nulls", "0"),
+    }
+    rows: dict[str, Any] = {name: {} for name in tokenizers}
+    for documents in (1000, *sizes):  # the smallest compiles, and is not looked at
+        shards = write_shards(folder / "many", documents)
+        for name, options in tokenizers.items():
+            if name == "words" and documents == max(sizes):
+                continue
+            out = folder / "counts"
+            row = measured([*shards, *options, "--out", str(out)], folder)
+            assert read_counts(out).documents == documents
+            rows[name][documents] = row | {
+                "shards_mb": sum(Path(shard).stat().st_size for shard in shards) / 1e6,
+                "documents_a_second": documents / row["wall"],
+            }
+            shutil.rmtree(out)
+        shutil.rmtree(folder / "many")
+    rows = {name: {n: run for n, run in runs.items() if n in sizes} for name, runs in rows.items()}
+    return {
+        name: {"runs": runs, "largest_over_smallest": spread(runs)} for name, runs in rows.items()
+    }
+
+
+def spread(runs: dict[int, Any]) -> float:
+    peaks = [run["peak_mb"] for run in runs.values()]
+    return max(peaks) / min(peaks)
+
+
+# Exactness.
+
+
+def equality(shards: list[str], whole: Path) -> dict[str, Any]:
+    """Streamed counts and nulls against `count_tokens` on all documents at once."""
+    stored = read_counts(whole)
+    settings, tokenizer = stored.settings, open_tokenizer("bytes")
+    texts = [document.text for shard in find_shards(shards) for document in shard.documents()]
+    ids, mask = tokenizer.encode(texts, length=settings.length)
+    count = functools.partial(jaxpe.count_tokens, vocab_size=settings.vocab_size, mask=mask)
+    counts = count(ids, folds=settings.folds)
+    equal = [np.array_equal(counts.tokens, stored.table), len(texts) == stored.documents]
+    for number, null in enumerate(stored.nulls):
+        key = jax.random.fold_in(jax.random.key(settings.seed), number)
+        moved = jaxpe.geometry.permute_within_documents(key, ids, mask)
+        equal.append(np.array_equal(count(moved).tokens, null.sum(axis=0)))
+    return {"documents": len(texts), "to_the_bit": all(equal), "tables_compared": len(equal) - 1}
+
+
+# Kills.
+
+
+def kills(shards: list[str], folder: Path, *, times: int) -> dict[str, Any]:
+    """kill -9 at random moments, each time resumed; at the end the same bytes as undisturbed."""
+    whole, out = folder / "undisturbed", folder / "killed"
+    options = [*shards, *NULLS, "--batch-size", "192", "--save-every", "4"]
+    expect(counted([*options, "--out", str(whole)], folder), 0)
+    rng = random.Random(0)
+    struck: list[dict[str, bool]] = []
+    while len(struck) < times:
+        process = start([*options, "--out", str(out)], folder)
+        lines = read_lines(process, max(0, rng.randint(-2, 9)))
+        time.sleep((0.08 if lines else 2.5) * rng.random())
+        process.kill()
+        done = ended(process)
+        assert done.code == -9, f"the run ended after {len(struck)} kills: make it longer"
+        struck.append(
+            {
+                "starting": not lines and not done.lines,
+                "saving": bool(lines) and is_saving(out / "state"),
+                "resumed": any("going on" in line for line in [*lines, *done.lines]),
+            }
+        )
+    expect(counted([*options, "--out", str(out)], folder), 0)
+    totals = {what: sum(one[what] for one in struck) for what in ("starting", "saving", "resumed")}
+    return {"kills": len(struck), **totals, "identical": same_files(whole, out)}
+
+
+def read_lines(process: subprocess.Popen[str], number: int) -> list[str]:
+    """The first lines that a process says."""
+    assert process.stderr is not None
+    return list(itertools.islice(process.stderr, number))
+
+
+def is_saving(state: Path) -> bool:
+    """Whether a checkpoint lies there unfinished: not renamed yet, or without its seal."""
+    steps = [path for path in state.iterdir() if path.is_dir()] if state.is_dir() else []
+    return any(
+        not path.name.startswith("unreadable") and not (path / "seal.json").is_file()
+        for path in steps
+    )
+
+
+# Damage.
+
+
+def damage(shards: list[str], folder: Path) -> dict[str, Any]:
+    """Gzipped shards cut short and with a byte changed: refused by name, or left out and said."""
+    whole = Path(shards[3]).read_bytes()
+    middle = len(whole) // 2
+    changed = bytes([whole[middle] ^ 0xFF])
+    broken = {
+        "cut.jsonl.gz": whole[:middle],
+        "changed.jsonl.gz": whole[:middle] + changed + whole[middle + 1 :],
+    }
+    others = [*(shard for shard in shards if shard != shards[3]), *NULLS]
+    refused = {}
+    for name, content in broken.items():
+        (folder / name).write_bytes(content)
+        done = counted([str(folder / name), *others, "--out", str(folder / "refused")], folder)
+        refused[name] = {
+            "exit_code": done.code,
+            "named": name in done.message,
+            "message": done.message,
+        }
+    with_them = [*(str(folder / name) for name in broken), *others]
+    skipped = [*with_them, "--skip-unreadable", "--out", str(folder / "skipped")]
+    reported = expect(counted(skipped, folder), 0)
+    expect(counted([*others, "--out", str(folder / "without")], folder), 0)
+    left, without = read_counts(folder / "skipped"), read_counts(folder / "without")
+    return {
+        "refused": refused,
+        "left_out": [shard.identity for shard in left.unreadable],
+        "left_out_said": all(name in reported.out for name in broken),
+        "rest_equal": np.array_equal(left.table, without.table)
+        and np.array_equal(left.nulls, without.nulls)
+        and left.documents == without.documents,
+    }
+
+
+def disk_full(shards: list[str], folder: Path) -> dict[str, Any]:
+    """A disk that fills up while counting: an error, the counts before whole, resumed with room."""
+    disk = folder / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], capture_output=True
+    )
+    if mounted.returncode:
+        return {"disk": "not tried: no permission to mount one"}
+    try:
+        return on_full_disk(shards, folder, disk)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def on_full_disk(shards: list[str], folder: Path, disk: Path) -> dict[str, Any]:
+    before, out = disk / "before", disk / "counts"
+    expect(counted([*shards[:4], *NULLS, "--out", str(before)], folder), 0)
+    kept = {path.name: path.read_bytes() for path in before.iterdir()}
+    options = [*shards, *NULLS, "--batch-size", "512", "--save-every", "4", "--out", str(out)]
+    process = start(options, folder)
+    said = read_lines(process, 3)  # some states are saved by then
+    ballast = disk / "ballast"
+    fill(ballast)
+    full = ended(process)
+    intact = all((before / name).read_bytes() == content for name, content in kept.items())
+    ballast.unlink()
+    resumed = expect(counted(options, folder), 0)
+    return {
+        "disk": "a tmpfs of 16 MB",
+        "saved_before": len(said),
+        "exit_code": full.code,
+        "lines": len(full.lines),
+        "message": full.message,
+        "earlier_counts_intact": intact,
+        "resumed": next((line for line in resumed.lines if "going on" in line), None),
+        "identical": same_files(folder / "undisturbed", out),
+    }
+
+
+def fill(path: Path) -> None:
+    """A file that takes all the room there is."""
+    with open(path, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+
+
+# Devices and processes.
+
+
+def devices(shards: list[str], folder: Path) -> dict[str, Any]:
+    """Eight virtual devices in one process, one device in each of two: the same bytes."""
+    whole, eight, two = (folder / name for name in ("undisturbed", "eight", "two"))
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    expect(counted([*shards, *NULLS, "--out", str(eight)], folder, **flags), 0)
+    for process in start_two([*shards, *NULLS, "--out", str(two)], folder):
+        expect(ended(process), 0)
+    return {
+        "eight_devices_identical": same_files(whole, eight),
+        "two_processes_identical": same_files(whole, two),
+    }
+
+
+def start_two(arguments: Sequence[str], folder: Path) -> list[subprocess.Popen[str]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = [*arguments, "--coordinator", f"127.0.0.1:{port}", "--processes", "2", "--process"]
+    return [start([*options, str(number)], folder) for number in (0, 1)]
+
+
+def dead_process(shards: list[str], folder: Path) -> dict[str, Any]:
+    """How long until process 0 notices that process 1 is dead; and going on afterwards."""
+    out = folder / "orphaned"
+    options = [*shards, *NULLS, "--batch-size", "256", "--save-every", "2", "--out", str(out)]
+    left, killed = start_two(options, folder)
+    read_lines(left, 2)
+    killed.kill()
+    began = time.perf_counter()
+    ended(killed)
+    done = ended(left)
+    seconds = time.perf_counter() - began
+    for process in start_two(options, folder):
+        expect(ended(process), 0)
+    return {
+        "seconds": seconds,
+        "exit_code": done.code,
+        "identical": same_files(folder / "undisturbed", out),
+    }
+
+
+# Overlap of host and device.
+
+
+Spans = np.ndarray  # [spans, 2], seconds, sorted, apart
+
+
+def overlap(run: Run, shards: list[str], folder: Path) -> dict[str, Any]:
+    """Share of the time of the device during which the host reads or tokenizes."""
+    out, trace = folder / "traced", folder / "trace"
+    options = [*shards, *NULLS, "--batch-size", "1024", "--out", str(out), "--trace", str(trace)]
+    expect(counted(options, folder), 0)
+    events = list(read_trace(trace))
+    steps = [span for name, span in events if name == "count"]
+    begin, end = steps[1][0], steps[-1][1]  # the first step compiles
+    kinds = {
+        "host: read": ("read",),
+        "host: tokenize": ("tokenize",),
+        "device: count": ("ThunkExecutor::Execute",),
+    }
+    spans = {
+        kind: joined([span for name, span in events if name.startswith(names)], begin, end)
+        for kind, names in kinds.items()
+    }
+    device = spans["device: count"]
+    host = joined([*spans["host: read"], *spans["host: tokenize"]], begin, end)
+    both = covered(device) + covered(host) - covered(joined([*device, *host], begin, end))
+    draw_timeline(run, spans, begin, share=both / covered(device))
+    return {
+        "documents": read_counts(out).documents,
+        "steps": len(steps) - 1,
+        "wall": end - begin,
+        "host": covered(host),
+        "device": covered(device),
+        "both": both,
+        "share_of_device_with_host": both / covered(device),
+        "sum_over_wall": (covered(host) + covered(device)) / (end - begin),
+    }
+
+
+def read_trace(folder: Path) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Names and spans, in seconds, of what a profile holds."""
+    (path,) = folder.glob("plugins/profile/*/*.trace.json.gz")
+    with gzip.open(path) as file:
+        events = json.load(file)["traceEvents"]
+    for event in events:
+        if event.get("ph") == "X":
+            yield event["name"], (event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6)
+
+
+def joined(spans: Sequence[Any], begin: float, end: float) -> Spans:
+    """The union of spans, between two moments."""
+    merged: list[list[float]] = []
+    for first, last in sorted((max(a, begin), min(b, end)) for a, b in spans):
+        if first >= last:
+            continue
+        if merged and first <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], last)
+        else:
+            merged.append([first, last])
+    return np.array(merged).reshape(-1, 2)
+
+
+def covered(spans: Spans) -> float:
+    return float(np.sum(spans[:, 1] - spans[:, 0]))
+
+
+def draw_timeline(run: Run, spans: dict[str, Spans], begin: float, *, share: float) -> None:
+    """A short stretch of the middle."""
+    title = f"While the device counts, the host reads or tokenizes for {share:.0%} of the time"
+    figure, axes = new_figure(title, height=2.2)
+    axis = axes[0, 0]
+    middle = (begin + spans["device: count"][-1, 1]) / 2
+    for row, (kind, found) in enumerate(spans.items()):
+        shown = found[(found[:, 1] > middle) & (found[:, 0] < middle + 0.4)]
+        bars = [(a - middle, b - a) for a, b in shown]
+        axis.broken_barh(bars, (row - 0.4, 0.8), color=ORANGE if "device" in kind else BLUE)
+    axis.set_yticks(range(len(spans)), list(spans))
+    axis.set_xlim(0, 0.4)
+    axis.set_xlabel("seconds")
+    save_figure(run, "streaming_counts", figure)
+
+
+# Documents that are not independent.
+
+
+def pieces(folder: Path) -> dict[str, Any]:
+    """SST-2, made of pieces of its own sentences: with the sentence as a group, and without."""
+    home = Path(os.environ.get("JAXPE_DATA_DIR", "."))
+    if not (home / "sst2" / "train.tsv").is_file():
+        return {"corpus": "not measured: JAXPE_DATA_DIR names no folder with sst2/train.tsv"}
+    texts, tokens = load_corpus("sst2").documents, load_tokens("sst2")
+    sentences = tokens.groups().tolist()
+    table = folder / "sst2.jsonl"
+    with open(table, "w", encoding="utf-8") as file:
+        for text, sentence in zip(texts, sentences, strict=True):
+            file.write(json.dumps({"text": text, "sentence": sentence}) + "\n")
+    found = {"documents": about_noise(analyse_tokens(tokens))}
+    for name, options in (("copies", ()), ("sentences", ("--group-field", "sentence"))):
+        length = ("--length", str(tokens.ids.shape[1]))
+        out = folder / name
+        expect(counted([str(table), *length, *options, "--out", str(out)], folder), 0)
+        found[name] = about_noise(analyse_counts(read_counts(out)))
+    return found
+
+
+def about_noise(analysis: CorpusAnalysis) -> dict[str, Any]:
+    shares = {name: of._asdict() for name, of in analysis.intervals.items()}
+    return {"dimensions": analysis.position.significant_rank, **shares}
+
+
+def streaming_counts(run: Run) -> dict[str, Any]:
+    """All of it, in a scratch folder that is deleted afterwards."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        times, documents = (3, 20_000) if run.quick else (20, 100_000)
+        result: dict[str, Any] = {
+            "machine": f"{os.cpu_count()} cores, {platform.machine()}, {jax.default_backend()}",
+            "memory": memory(folder, quick=run.quick),
+        }
+        shards = write_shards(folder / "shards", documents)
+        result["kills"] = kills(shards, folder, times=times)
+        result["equality"] = equality(shards, folder / "undisturbed")
+        result["damage"] = damage(shards, folder)
+        result["disk_full"] = disk_full(shards, folder)
+        result["devices"] = devices(shards, folder)
+        result["dead_process"] = dead_process(shards, folder)
+        more = write_shards(folder / "more", 5 * documents)
+        result["overlap"] = overlap(run, more, folder)
+        result["pieces"] = pieces(folder)
+        return result
+
+
+if __name__ == "__main__":
+    main(streaming_counts, "streaming_counts")

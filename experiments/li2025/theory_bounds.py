@@ -1,0 +1,521 @@
+"""Bounds of Li (2025, arXiv:2506.06398), Sections 4 to 6, evaluated on trained models.
+
+Theirs: Lipschitz constants from norms of weights, capacity from norms of encodings, extrapolation
+of ALiBi, wavelets and Legendre polynomials, each by an inequality. Ours: both sides, on models of
+Section 7 (two layers, one head, ReLU, no norm, running sums) under seven encodings, with and
+without a causal mask. `--runs FOLDER` keeps the trained weights.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+import jaxpe
+from experiments.common import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    VERMILION,
+    Run,
+    main,
+    mean_sd,
+    new_figure,
+    save_figure,
+)
+from experiments.learning import take_options
+from jaxpe import nn, theory, training
+from jaxpe.spectral import largest_quotient, operator_norm, spectral_norm
+from jaxpe.training.losses import mean_squared_error
+
+DIM, HIDDEN, LAYERS, T = 32, 64, 2, 16
+SLOPE = 1.0 / T  # of ALiBi: m = c/T with c = 1
+ROWS, TEST_ROWS, BATCH, RATE, SEEDS = 10_000, 1_000, 64, 2e-3, 3
+STEPS, QUICK_STEPS = 1_000, 5
+ITERATIONS = 200  # of the power method, at most
+SCALES = (1.0, 10.0, 100.0)  # of what enters the first layer
+LENGTHS = (T, 2 * T, 4 * T, 8 * T)
+KEY = jax.random.key(4)
+OPTIONS = take_options(folders=["runs"])
+
+ENCODINGS: dict[str, Callable[[], jaxpe.Encoding]] = {
+    "none": jaxpe.identity,
+    "sinusoidal": lambda: jaxpe.sinusoidal(dim=DIM),
+    "learned": lambda: jaxpe.learned(length=T, dim=DIM),
+    "alibi": lambda: jaxpe.alibi(num_heads=1, slopes=SLOPE),
+    "shaw": lambda: jaxpe.shaw(head_dim=DIM, max_distance=T),
+    "wavelet": lambda: jaxpe.wavelet(dim=DIM, length=T),
+    "legendre": lambda: jaxpe.legendre(dim=DIM, length=T),
+}
+
+
+class Trained(NamedTuple):
+    """Models of one kind, all seeds: `apply(params, values)`, parameters `[seeds, ...]`."""
+
+    apply: Callable[..., Any]
+    graphdef: Any
+    params: Any
+    causal: bool
+
+
+def data(rows: int, *, seed: int, n: int = T) -> tuple[np.ndarray, np.ndarray]:
+    """x_t ~ U(−1, 1) and their running sums, `[rows, n, 1]`."""
+    values = np.random.default_rng(seed).uniform(-1, 1, (rows, n, 1)).astype(np.float32)
+    return values, np.cumsum(values, axis=1)
+
+
+def build(name: str, causal: bool, key: jax.Array) -> nn.Regressor:
+    config = nn.TransformerConfig(
+        vocab_size=1,
+        dim=DIM,
+        num_layers=LAYERS,
+        num_heads=1,
+        hidden_dim=HIDDEN,
+        activation="relu",
+        norm="none",
+        init_scale=0.7 * DIM**-0.5,
+    )
+    below, ends = jax.random.split(key)
+    transformer = nn.Decoder if causal else nn.Encoder
+    return nn.Regressor(
+        transformer(config, encoding=ENCODINGS[name](), rngs=nnx.Rngs(below)),
+        inputs=1,
+        outputs=1,
+        rngs=nnx.Rngs(ends),
+    )
+
+
+def train(name: str, causal: bool, *, steps: int, folder: Path | None) -> Trained:
+    """Train all seeds at once, or read them from the folder."""
+    model = build(name, causal, jax.random.key(0))
+    apply, _ = nn.functionalize(model)
+    graphdef, _ = nnx.split(model, nnx.Param)
+    keys = jax.random.split(jax.random.key(1), SEEDS)
+    start = jax.vmap(lambda key: nnx.split(build(name, causal, key), nnx.Param)[1])
+    path = None if folder is None else folder / f"{name}-{'causal' if causal else 'both'}.npz"
+    made_with = repr((DIM, HIDDEN, LAYERS, T, SLOPE, ROWS, BATCH, RATE, SEEDS, steps))
+    if path is not None and path.is_file():
+        return Trained(apply, graphdef, _read(path, jax.eval_shape(start, keys), made_with), causal)
+    params = _train(apply, jax.jit(start)(keys), keys, steps)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(params))}
+        np.savez(path, made_with=made_with, **leaves)  # pyrefly: ignore
+    return Trained(apply, graphdef, params, causal)
+
+
+def _read(path: Path, like: Any, made_with: str) -> Any:
+    with np.load(path) as file:
+        if str(file["made_with"]) != made_with:
+            raise SystemExit(f"{path} was trained otherwise ({file['made_with']}): take it away")
+        structure = jax.tree.structure(like)
+        leaves = [jnp.asarray(file[f"leaf_{i}"]) for i in range(structure.num_leaves)]
+        return jax.tree.unflatten(structure, leaves)
+
+
+def _train(apply: Callable, params: Any, keys: jax.Array, steps: int) -> Any:
+    def loss(params, batch, key):
+        return mean_squared_error(apply(params, batch["x"]).logits, batch["y"]), {}
+
+    optimizer = optax.adam(optax.cosine_decay_schedule(RATE, steps))
+    step = jax.vmap(training.step_function(loss, optimizer))
+    states = jax.vmap(lambda p, key: training.init_state(p, optimizer, key=key))(params, keys)
+    x, y = data(ROWS, seed=0)
+    chosen = np.random.default_rng(2).integers(0, ROWS, (steps, SEEDS, BATCH))
+
+    @jax.jit
+    def run(states, x, y, chosen):
+        def one(states, rows):
+            states, metrics = step(states, {"x": x[rows], "y": y[rows]})
+            return states, metrics["loss"]
+
+        return jax.lax.scan(one, states, chosen)
+
+    states, _ = run(states, x, y, chosen)
+    return states.params
+
+
+def losses(trained: Trained) -> tuple[np.ndarray, np.ndarray]:
+    """Mean squared error of every row, `[seeds, rows]`: those of training, and others."""
+    sides = (data(ROWS, seed=0), data(TEST_ROWS, seed=1))
+    x, y = (np.concatenate(parts) for parts in zip(*sides, strict=True))
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(0, None, None))
+    def of(params, x, y):
+        return jnp.mean((trained.apply(params, x).logits - y) ** 2, axis=(1, 2))
+
+    found = np.asarray(of(trained.params, x, y))
+    return found[:, :ROWS], found[:, ROWS:]
+
+
+def experiment(run: Run) -> dict[str, Any]:
+    steps = QUICK_STEPS if run.quick else STEPS
+    names = ["none", "alibi", "shaw"] if run.quick else list(ENCODINGS)
+    models, capacity, kept = {}, [], {}
+    for name in names:
+        for causal in (True,) if run.quick else (False, True):
+            label = f"{name}, {'causal' if causal else 'bidirectional'}"
+            trained = train(name, causal, steps=steps, folder=OPTIONS.runs)
+            models[label], sides = of_model(name, trained, sequences=2 if run.quick else 4)
+            capacity.append(sides)
+            kept[name, causal] = trained
+            print(label, models[label]["statement"]["instead"], flush=True)
+    result = {
+        "models": models,
+        "rademacher": of_capacity(capacity),
+        "alibi_lengths": by_length(
+            kept["alibi", True], lengths=LENGTHS[:2] if run.quick else LENGTHS
+        ),
+        "equation_9": of_equation_9(kept["alibi", True]),
+        "norms": of_norms(kept),
+        "wavelets": {str(n): at_multiples(wavelets(n), n) for n in (16, 64, 256)},
+        "legendre": {str(s): plain(legendre(64 / s)) for s in (1, 2, 4, 5, 8, 16)},
+    }
+    draw(run, result)
+    return result
+
+
+# ----- layer by layer
+
+
+class Looked(NamedTuple):
+    """At some sequences of one model: `[scales, sequences, ...]` and bounds for each scale.
+
+    Layers are attention 1, feed-forward 1, attention 2, ...
+    """
+
+    layers: jax.Array  # derivatives of the layers
+    whole: jax.Array
+    own: jax.Array  # bounds of the layers at the norms that enter them
+    ball: jax.Array  # bounds of the layers from the norms that enter the first
+    weights: jax.Array  # with norms of 0 in every layer: what norms of weights give
+    quotient: jax.Array
+    radius: jax.Array
+    ends: jax.Array  # ‖W_in‖, ‖W_out‖
+    residual: jax.Array  # the largest of the power method: of the layers, of the whole
+
+
+def look(name: str, model: nn.Regressor, x: jax.Array, keys: jax.Array) -> Looked:
+    """Values of the power method and bounds at sequences `[scales, sequences, n, dim]`."""
+    below, n = model.transformer, x.shape[2]
+    bound = partial(
+        nn.lipschitz_bounds, n=n, relative=table_norms(below) if name == "shaw" else None
+    )
+
+    def measure(f, x):
+        one = lambda x, key: operator_norm(f, x, key=key, max_iterations=ITERATIONS)  # noqa: E731
+        return jax.vmap(jax.vmap(one))(x, keys)
+
+    def layer(x, block):
+        one = alone(below, block)
+        radii = jnp.append(jnp.max(jnp.linalg.norm(x, axis=3), axis=(1, 2)), 0.0)
+        bounds = jax.vmap(lambda radius: bound(one, radius=radius))(radii)
+        found = []
+        for f in nn.layer_maps(one, n=n):
+            found.append(measure(f, x))
+            x = jax.vmap(jax.vmap(f))(x)
+        norms, residuals = (
+            jnp.stack([getattr(part, field) for part in found], axis=-1)
+            for field in ("value", "residual")
+        )
+        sides = jnp.concatenate([bounds.attention, bounds.feed_forward], axis=1)
+        return x, (norms, sides, radii[:-1], jnp.max(residuals))
+
+    def through(x):
+        def step(x, block):
+            for f in nn.layer_maps(alone(below, block), n=n):
+                x = f(x)
+            return x, None
+
+        return jax.lax.scan(step, x, below.layers)[0]
+
+    _, (norms, sides, radii, residuals) = jax.lax.scan(layer, x, below.layers)
+    whole = measure(through, x)
+    ball = jax.vmap(lambda radius: bound(below, radius=radius))(radii[0])
+    quotients = jax.vmap(lambda x: largest_quotient(through, x, jnp.roll(x, 1, axis=0)))(x)
+    ends = jnp.stack([spectral_norm(w.kernel.get_value()) for w in (model.input, model.output)])
+    return Looked(
+        layers=_flat(norms),
+        whole=whole.value,
+        own=_flat(sides[:, :-1]),
+        ball=jnp.stack([ball.attention, ball.feed_forward], axis=2).reshape(len(SCALES), -1),
+        weights=_flat(sides[:, -1]),
+        quotient=quotients,
+        radius=radii[0],
+        ends=ends,
+        residual=jnp.stack([jnp.max(residuals), jnp.max(whole.residual)]),
+    )
+
+
+def _flat(x: jax.Array) -> jax.Array:
+    """`[layers, ..., 2]`, attention and feed-forward of each, as `[..., 2 layers]`."""
+    return jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)
+
+
+def alone(transformer: nn.Transformer, block: Any) -> nn.Transformer:
+    """The transformer with one of its blocks, so that one program serves all."""
+    one = nnx.clone(transformer)
+    one.config = dataclasses.replace(one.config, num_layers=1)
+    one.layers = jax.tree.map(lambda x: x[None], block)
+    return one
+
+
+def table_norms(transformer: nn.Transformer) -> tuple[jax.Array, jax.Array]:
+    """The largest rows of Shaw's tables."""
+    tables = transformer.encoding_params.get_value()
+    key, value = (
+        jnp.max(jnp.linalg.norm(tables[f"{part}_table"], axis=1)) for part in ("key", "value")
+    )
+    return key, value
+
+
+def of_model(name: str, trained: Trained, *, sequences: int) -> tuple[dict, dict]:
+    """Both sides for every seed, and what Eq. (8) needs."""
+    values, _ = data(sequences, seed=1)
+    scales = np.asarray(SCALES, np.float32)[:, None, None, None]
+    keys = jax.random.split(jax.random.key(3), (len(SCALES), sequences))
+
+    @jax.jit
+    @jax.vmap
+    def all_seeds(params):
+        model = nnx.merge(trained.graphdef, params)
+        below = model.transformer
+        x = model.input(jnp.asarray(values))
+        nobody = jnp.zeros(x.shape[:2], jnp.int32)
+        x = below.embed(nobody, vectors=x, positions=jnp.arange(T, dtype=jnp.int32))
+        return look(name, model, jnp.asarray(scales) * x[None], keys)
+
+    found = jax.tree.map(np.asarray, all_seeds(trained.params))
+    audits = [
+        theory.section_4_lipschitz(
+            found.layers[seed],
+            found.weights[seed],
+            np.broadcast_to(found.own[seed][:, None], found.layers[seed].shape),
+            whole=found.whole[seed],
+        )
+        for seed in range(SEEDS)
+    ]
+    train_loss, test_loss = losses(trained)
+    sides = {
+        "train": train_loss.mean(1),
+        "test": test_loss.mean(1),
+        "lipschitz": found.ball[:, 0].prod(1) * found.ends[:, 1],
+        "radius": T**0.5 * found.radius[:, 0],
+        "largest": max(train_loss.max(), test_loss.max()),
+    }
+    at_own = found.layers.max(axis=2)[:, 0]  # seeds, layers
+    above = found.own[:, 0] / at_own
+    whole = found.whole.max(2)  # seeds, scales
+    whole_above = found.ball[:, 0].prod(1) / whole[:, 0]
+    row = {
+        "statement": {
+            part: {k: all(bool(getattr(a, part)[k].holds) for a in audits) for k in names}
+            for part, names in (
+                ("conclusions", audits[0].conclusions),
+                ("instead", audits[0].instead),
+            )
+        },
+        "test_mse": mean_sd(sides["test"]),
+        "measured": at_own.mean(0),
+        "bound_at_own_norms": found.own[:, 0].mean(0),
+        "bound_in_ball": found.ball[:, 0].mean(0),
+        "by_weights": found.weights.mean(0),
+        "radius": mean_sd(found.radius[:, 0]),
+        "whole": mean_sd(whole[:, 0]),
+        "whole_quotient": mean_sd(found.quotient[:, 0]),
+        "whole_bound": mean_sd(found.ball[:, 0].prod(1)),
+        "whole_by_scale": whole.mean(0),
+        "largest_growth": float((whole.max(1) / whole[:, 0]).max()),
+        "ball_by_scale": found.ball.prod(2).mean(0),
+        "bound_over_measured": {"least": above.min(0), "largest": above.max(0)},
+        "whole_bound_over_measured": {"least": whole_above.min(), "largest": whole_above.max()},
+        "residual": {"layers": found.residual[:, 0].max(), "whole": found.residual[:, 1].max()},
+    }
+    return row, sides
+
+
+def of_capacity(capacity: list[dict]) -> dict[str, Any]:
+    """Eq. (8) for all models together."""
+    joined = {k: np.concatenate([c[k] for c in capacity]) for k in capacity[0] if k != "largest"}
+    largest = float(max(c["largest"] for c in capacity))
+    _, y = data(ROWS, seed=0)
+    return plain(
+        theory.section_4_rademacher(
+            joined["train"],
+            joined["test"],
+            joined["lipschitz"],
+            joined["radius"],
+            worst_loss=largest,
+            samples=ROWS,
+            largest_loss=largest,  # observed: the theorem wants one that is known
+            loss_lipschitz=2 * (largest / T) ** 0.5,
+            trivial_loss=float(np.mean(y**2)),
+        )
+    )
+
+
+# ----- ALiBi at longer lengths
+
+
+def by_length(trained: Trained, *, lengths: tuple[int, ...]) -> dict[str, Any]:
+    """The first attention layer with and without its bias, worst of sequences, by seed."""
+    names = ("with_bias", "without", "bound", "residual")
+    rows: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for n in lengths:
+        found = first_layer(trained, n)
+        for name, value in zip(names, found, strict=True):
+            rows[name].append(np.asarray(value))
+    *sides, residual = (np.stack(rows[name], axis=-1) for name in names)
+    audit = theory.section_4_alibi(*sides, lengths=np.asarray(lengths, np.float32), slope=SLOPE)
+    return plain(audit) | {"residual": residual.max()}
+
+
+def first_layer(trained: Trained, n: int) -> tuple[jax.Array, ...]:
+    """Its norm with the bias and without, its bound, and the largest residual, by seed."""
+    values = jnp.asarray(data(8, seed=5, n=n)[0])
+
+    @jax.jit
+    @jax.vmap
+    def both(params):
+        model = nnx.merge(trained.graphdef, params)
+        below = model.transformer
+        x = model.input(values)
+        radius = jnp.max(jnp.linalg.norm(x, axis=2))
+        bound = nn.lipschitz_bounds(below, n=n, radius=radius).attention[0]
+
+        def measured(slope, x):
+            def bias(params, q, k, i, j):
+                return -slope * jnp.abs(i[:, None] - j[None, :]).astype(q.dtype)[None]
+
+            one = nnx.clone(below)
+            one.encoding = jaxpe.Encoding(bias=bias)
+            return operator_norm(nn.layer_maps(one, n=n)[0], x, key=KEY)
+
+        slopes = jnp.asarray([SLOPE, 0.0], x.dtype)
+        found = jax.vmap(jax.vmap(measured, (None, 0)), (0, None))(slopes, x)
+        return (*jnp.max(found.value, axis=1), bound, jnp.max(found.residual))
+
+    return both(trained.params)
+
+
+def of_equation_9(trained: Trained) -> dict[str, Any]:
+    """Rows of attention at the end of sequences of 2T, 4T and 8T, by layer, all seeds."""
+    n = max(LENGTHS)
+    values = jnp.asarray(data(16, seed=6, n=n)[0])
+    traced = jax.jit(
+        jax.vmap(lambda params: trained.apply(params, values, trace=True).transformer.logits)
+    )
+    logits = np.asarray(traced(trained.params), np.float64)  # seeds, layers, rows, 1, n, n
+    result = {}
+    audit = jax.jit(partial(theory.equation_9, slope=SLOPE, length=T))
+    for length in LENGTHS[1:]:
+        distances = np.arange(length - 1, -1, -1.0)
+        for layer in range(LAYERS):
+            rows = logits[:, layer, :, 0, length - 1, :length].reshape(-1, length)
+            found = audit(
+                jnp.asarray(rows + SLOPE * distances), np.broadcast_to(distances, rows.shape)
+            )
+            result[f"{length}, layer {layer + 1}"] = plain(found)
+    return result
+
+
+# ----- norms
+
+
+def of_norms(kept: dict[tuple[str, bool], Trained]) -> dict[str, Any]:
+    """Section 4.2 for the tables of the first seeds, random ones where they were not trained."""
+    x, q = np.random.default_rng(7).standard_normal((2, 64, DIM))
+    tables: dict[str, Any] = {"learned": {"table": x}, "shaw": {"key_table": q}}
+    for name in tables:
+        if (name, True) in kept:
+            params = kept[name, True].params
+            found = params["transformer"]["encoding_params"].get_value()
+            tables[name] = {k: np.asarray(v[0]) for k, v in found.items()}
+    sinusoids = jaxpe.sinusoidal_vectors(jnp.arange(8 * T), dim=DIM)
+    table, keys = tables["learned"]["table"], tables["shaw"]["key_table"]
+    return plain(theory.section_4_norms(sinusoids, x, table, q, keys))
+
+
+def wavelets(length: int) -> theory.Audit:
+    beyond = np.arange(length + 1, 8 * length + 1)
+    return theory.section_6_wavelet(beyond, dim=64, length=length)
+
+
+def at_multiples(audit: theory.Audit, length: int) -> dict[str, Any]:
+    """An audit as numbers, with the differences at multiples of T, and where they are largest."""
+    difference = np.asarray(audit.measured["difference"])
+    multiples = {str(k): difference[(k - 1) * length - 1] for k in range(2, 9)}
+    largest = (int(difference.argmax()) + length + 1) / length
+    return plain(audit) | {"at_multiples": multiples, "largest_at": largest}
+
+
+def legendre(s: float) -> theory.Audit:
+    return theory.section_6_legendre(jnp.arange(65, 8 * 64), dim=64, length=64, s=s)
+
+
+def plain(audit: theory.Audit) -> dict[str, Any]:
+    """An audit as numbers; long curves by their first, largest and last."""
+
+    def short(value):
+        value = np.asarray(value, float)
+        if value.size <= 64:
+            return value
+        flat = value.ravel()
+        return {"first": flat[0], "mean": flat.mean(), "largest": flat.max(), "last": flat[-1]}
+
+    parts = {
+        part: {
+            k: {"lhs": float(c.lhs), "rhs": float(c.rhs), "holds": bool(c.holds)}
+            for k, c in getattr(audit, part).items()
+        }
+        for part in ("hypotheses", "conclusions", "instead")
+    }
+    return parts | {"measured": {k: short(v) for k, v in audit.measured.items()}}
+
+
+def draw(run: Run, result: dict[str, Any]) -> None:
+    """Bounds and measured constants of the layers; differences of encodings beyond T."""
+    figure, axes = new_figure(
+        "Bounds of layers hold; of whole models they say little", columns=2, width=9.0, height=3.6
+    )
+    left, right = axes[0]
+    names = list(result["models"])
+    for k, colour in enumerate((BLUE, GREEN, ORANGE, VERMILION)):
+        rows = [result["models"][name] for name in names]
+        places = np.arange(len(names)) + 0.15 * (k - 1.5)
+        label = f"{('attention', 'feed-forward')[k % 2]} {k // 2 + 1}"
+        left.plot(places, [r["measured"][k] for r in rows], "o", ms=4, color=colour, label=label)
+        left.plot(places, [r["bound_at_own_norms"][k] for r in rows], "_", ms=9, color=colour)
+    whole = [result["models"][name] for name in names]
+    left.plot([r["whole"]["mean"] for r in whole], "o", ms=4, color=GREY, label="all layers")
+    left.plot([r["whole_bound"]["mean"] for r in whole], "_", ms=12, color=GREY)
+    left.set(yscale="log", ylim=(0.5, 1e13))  # room for the legend
+    left.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7.5)
+    left.set(ylabel="Lipschitz constant", title="measured (dots), bounds (bars)")
+    left.legend(fontsize=7.5, ncols=2)
+    ahead = np.arange(1, 7 * 64)
+    for name, audit, colour in (
+        ("wavelet", wavelets(64), BLUE),
+        ("Legendre, s = T/4", legendre(16), ORANGE),
+    ):
+        difference = np.asarray(audit.measured["difference"])[: len(ahead)]
+        scale = 1.0 if name == "wavelet" else 1 / float(audit.measured["norm"])
+        right.plot(ahead, scale * difference, color=colour, label=name)
+        right.axhline(scale * float(audit.measured["one step"]), color=colour, lw=1, ls=":")
+    right.set(xlabel="n' − T, for T = 64", xscale="log", ylim=(0, None))
+    right.set(title="‖PE(n') − PE(T)‖ / ‖PE(T)‖", ylabel="dotted: one step within T")
+    right.legend(fontsize=8)
+    save_figure(run, "theory_bounds", figure)
+
+
+if __name__ == "__main__":
+    main(experiment, "theory_bounds")

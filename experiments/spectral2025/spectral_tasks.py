@@ -1,0 +1,427 @@
+"""Tasks 1 and 2 of arXiv:2505.13027 under every encoding: accuracy, convergence, deposits, spectra.
+
+Options beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and resumes from
+them (two hours on two cores without), `--only NAME`, again and again, takes some variants alone,
+`--task distance` or `count` one of the tasks, `--curves` accuracies alone.
+Sizes, each with a results file of its own (`spectral_tasks_small.json`, ...) and no figures:
+`--settled` trains until the loss has stopped falling, or for the published updates; `--small` does
+so at half the length and the distances, `--twice` at twice the width, length and distances;
+`--published` is the published size (100 epochs of 512 rows, 16 heads, 6 layers: for a GPU).
+`--settled` and `--twice` grow: each seed is trained by itself until it settles, and is a row of
+the results file as soon as it is done; a run trains those that are not there, and leaves the
+others alone. There `--seed K`, again and again, takes some seeds alone, and `--minutes N` begins
+no model later than that. `--twice` chooses the rate for each variant on a seed of its own;
+`--rate R`, again and again, trains at these rates instead, in rows of their own.
+"""
+
+import dataclasses
+import itertools
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.common import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    VERMILION,
+    Run,
+    main,
+    new_figure,
+    plain,  # pyrefly: ignore
+)
+from experiments.common import save_figure as save
+from experiments.learning import spearman, take_options
+from experiments.rows import add_row, cost, inside, read_rows, row_of
+from experiments.spectral2025.task_measures import (
+    ablations,
+    correct,
+    deposited,
+    last_drop,
+    noise_of,
+    summary,
+)
+from experiments.spectral2025.task_models import (
+    PUBLISHED,
+    QUICK,
+    SETTLED,
+    SMALL,
+    TWICE,
+    Sizes,
+    Trained,
+    train,
+    variants,
+)
+from jaxpe import spectral
+from jaxpe.data import Examples
+
+TASKS = {"distance": "Task 1, distance", "count": "Task 2, count"}
+CONVERGED = 0.9
+SPECTRUM_ROWS = 24  # documents whose logits are taken apart, cut to this many tokens
+MEASURES = ("range", "effective_rank", "range_centred", "effective_rank_centred")
+FAMILIES = ("mla", "rope", "alibi", "t5", "shaw", "nope")  # by name; the others are added
+
+
+SIZES = {"published": PUBLISHED, "settled": SETTLED, "small": SMALL, "twice": TWICE}
+GROW = ("settled", "twice")  # sizes whose models are trained one by one
+TUNING_SEED, TUNING_STEPS = (
+    9,
+    500,
+)  # of no model that is tested; 200 of the steps have a falling rate
+OPTIONS = take_options(
+    *SIZES, "curves", folders=("runs",), repeated=("only", "task", "seed", "rate"), minutes=True
+)
+
+
+def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
+    if size_asked(options) in GROW:
+        return grown(run, options)
+    if options.rate:
+        raise SystemExit(f"--rate goes with one of {', '.join(f'--{name}' for name in GROW)}")
+    sizes = sizes_of(options, quick=run.quick)
+    names = options.only or list(variants(sizes))[: 2 if run.quick else None]
+    tasks = options.task or list(TASKS)
+    rows: dict[str, dict[str, Any]] = {task: {} for task in tasks}
+    for name in names:
+        for task in tasks:
+            trained, (_, held_out) = train(task, name, variants(sizes)[name], sizes, options.runs)
+            found = rows[task][name] = accuracies(trained, held_out)
+            if not options.curves:
+                found |= ablated_and_spectra(trained, held_out, sizes, variants(sizes)[name].causal)
+            print(f"{task} {name}: {found['accuracy']['mean']:.3f}", flush=True)
+    result = {
+        "sizes": sizes.__dict__,
+        "tasks": rows,
+    }
+    if not options.curves:
+        result["contraction"] = {task: contraction(rows[task]) for task in tasks}
+    if size_asked(options) is None and not options.curves:
+        draw(run, result)
+    return result
+
+
+def grown(run: Run, options: Any) -> dict[str, Any]:
+    """All rows there are, after those that the options ask for and that were not there."""
+    sizes = dataclasses.replace(sizes_of(options, quick=run.quick), seeds=1)
+    path = run.out / f"{file_of(options)}.json"
+    begun = time.perf_counter()
+    arms = itertools.product(
+        map(int, options.seed or range(SETTLED.seeds)),
+        options.task or list(TASKS),
+        options.only or list(variants(sizes)),
+        map(float, options.rate or [0.0]),  # 0: the rate of the row
+    )
+    for seed, task, name, rate in arms:
+        where = ("tasks", task, name, *(("other_rates", f"{rate:.2e}") if rate else ()))
+        names = (*where, "seeds", str(seed))
+        late = time.perf_counter() - begun > 60 * options.minutes
+        if late or row_of(read_rows(path), names) is not None:
+            continue
+        own = dataclasses.replace(sizes, first_seed=seed)
+        if rate or options.twice:
+            own = dataclasses.replace(own, rate=rate or rate_of(task, name, sizes, path))
+        row = grown_row(task, name, own, options)
+        seeds = row_of(add_row(path, names, plain(row)), names[:-1])
+        add_row(path, (*where, "together"), plain(together(seeds)))
+        print(*where[1:], seed, row["accuracy"], row["reason"], row["updates"], flush=True)
+    rows = read_rows(path)
+    return {**rows, "sizes": sizes.__dict__, "cost": cost(rows["tasks"])}
+
+
+def rate_of(task: str, name: str, sizes: Sizes, path: Path) -> float:
+    """The rate of a variant, from its row, or by the least loss after a few hundred updates.
+
+    Rates are 2e-3 · 2^k; the grid grows until both neighbours of the best one have been tried.
+    """
+    names = ("tasks", task, name, "rate")
+    found: Any = row_of(read_rows(path), names)
+    if found is None:
+        begun, short = (
+            time.process_time(),
+            dataclasses.replace(
+                sizes, first_seed=TUNING_SEED, steps=min(sizes.steps, TUNING_STEPS)
+            ),
+        )
+
+        def loss_at(k: int) -> float:
+            own = dataclasses.replace(short, rate=sizes.rate * 2.0**k)
+            trained, _ = train(task, name, variants(sizes)[name], own, None)
+            losses: Any = trained.losses
+            return float(np.nan_to_num(losses[-sizes.look_every :].mean(), nan=np.inf))
+
+        losses = inside(loss_at, first=0)
+        best = min(losses, key=losses.__getitem__)
+        tried = {f"{sizes.rate * 2.0**k:.2e}": losses[k] for k in sorted(losses)}
+        took = time.process_time() - begun
+        found = {"rate": sizes.rate * 2.0**best, "tried": tried, "cpu_seconds": took}
+        add_row(path, names, plain(found))
+        print(task, name, tried, flush=True)
+    return float(found["rate"])
+
+
+def grown_row(task: str, name: str, sizes: Sizes, options: Any) -> dict[str, Any]:
+    """One seed of a variant: accuracy, how it came there, and what its heads are worth."""
+    variant = variants(sizes)[name]
+    at_rate = f"-at-{sizes.rate:.2e}" if options.rate else ""
+    runs = options.runs and options.runs / f"seed-{sizes.first_seed}{at_rate}"
+    trained, (_, held_out) = train(task, name, variant, sizes, runs)
+    found = accuracies(trained, held_out)
+    drop = last_drop(trained, held_out, sizes)
+    return {
+        "accuracy": found["accuracy"]["mean"],
+        "accuracy_unambiguous": found["accuracy_unambiguous"]["mean"],
+        "ambiguous_rows": found["ambiguous_rows"],
+        "steps_to_90": found["steps_to_90"][0],
+        "updates": int(trained.looks[-1]),
+        "reason": trained.reason,
+        "looks": trained.looks,
+        "curve": trained.curve[:, 0],
+        "loss": trained.losses[:, 0].reshape(len(trained.looks) - 1, -1).mean(axis=1),
+        "drop": drop,
+        "cpu_seconds": trained.seconds,
+    }
+
+
+def together(seeds: dict[str, Any]) -> dict[str, Any]:
+    """What seeds that were trained one by one have in common."""
+    rows = [seeds[seed] for seed in sorted(seeds, key=int)]
+    drops = jnp.array([row["drop"] for row in rows])
+    found = deposited(drops, noise_of(SETTLED))
+    return {
+        "accuracy": summary([row["accuracy"] for row in rows]),
+        "accuracy_unambiguous": summary([row["accuracy_unambiguous"] for row in rows]),
+        "steps_to_90": [row["steps_to_90"] for row in rows],
+        "updates": [row["updates"] for row in rows],
+        "reasons": [row["reason"] for row in rows],
+        **{key: value for key, value in found.items() if key not in ("drop", "noise")},
+    }
+
+
+def file_of(options: Any) -> str:
+    """Name of the results file, which says the size."""
+    return "_".join(filter(None, (Path(__file__).stem, size_asked(options))))
+
+
+def size_asked(options: Any) -> str | None:
+    """The size that the options name, if any."""
+    return next((name for name in SIZES if getattr(options, name)), None)
+
+
+def sizes_of(options: Any, *, quick: bool) -> Sizes:
+    name = size_asked(options)
+    if name is None:
+        return QUICK if quick else Sizes()
+    return SIZES[name]
+
+
+def accuracies(trained: Trained, held_out: Examples) -> dict[str, Any]:
+    """How well the models of one variant do on one task, at the end and on the way."""
+    last = jax.tree.map(lambda x: x[-1], trained.params)
+    right = correct(trained, last, held_out)
+    reached = trained.curve >= CONVERGED
+    first = np.where(reached.any(axis=0), trained.looks[np.argmax(reached, axis=0)], -1)
+    return {
+        "accuracy": summary(right.mean(axis=1)),
+        "accuracy_unambiguous": summary(right[:, ~held_out.ambiguous].mean(axis=1)),
+        "ambiguous_rows": float(held_out.ambiguous.mean()),
+        "steps_to_90": [None if step < 0 else int(step) for step in first],
+        "mean_accuracy_over_training": summary(trained.curve.mean(axis=0)),
+        "looks": trained.looks,
+        "curve": trained.curve,
+        "training_loss": trained.losses[-30:].mean(axis=0),
+        "seconds": trained.seconds,
+        "reason": trained.reason,
+    }
+
+
+def ablated_and_spectra(
+    trained: Trained, held_out: Examples, sizes: Sizes, causal: bool
+) -> dict[str, Any]:
+    """What every head is worth, and the spectra of the logits."""
+    return {
+        "ablation": ablations(trained, held_out, sizes),
+        "spectra": spectra(trained, held_out, causal=causal),
+    }
+
+
+def spectra(trained: Trained, held_out: Examples, *, causal: bool) -> dict[str, Any]:
+    """Spectra of the logits of rows cut to 24 tokens, by layer and along the training.
+
+    Under a causal mask what is masked counts as 0.
+    """
+    allowed = np.tri(SPECTRUM_ROWS, dtype=bool) if causal else None
+    long = held_out.mask.sum(axis=1) >= SPECTRUM_ROWS
+    ids = held_out.ids[long][:SPECTRUM_ROWS, :SPECTRUM_ROWS]
+
+    @jax.jit
+    def measure(params):
+        seen = trained.apply(params, ids, trace=True).transformer
+        L = seen.logits  # [layers, rows, heads, n, n]
+        # What softmax sees of them: a constant added to a row changes no weight.
+        C = L - jnp.mean(L, axis=-1, keepdims=True, where=allowed)
+        found: dict[str, jax.Array] = {}
+        for name, matrix in (("", L), ("_centred", C)):
+            found[f"range{name}"] = spectral.spectrum(matrix, mask=allowed).range
+            singular = spectral.spectrum(matrix, kind="singular", mask=allowed)
+            found[f"effective_rank{name}"] = singular.effective_rank
+        found["size"] = jnp.sqrt(jnp.mean(C**2, axis=(-2, -1), where=allowed))
+        return {name: jnp.mean(value, axis=(1, 2)) for name, value in found.items()}
+
+    def at(index):
+        every = [
+            jax.tree.map(lambda x, seed=seed: x[index, seed], trained.params)
+            for seed in range(trained.curve.shape[1])
+        ]
+        found = [measure(params) for params in every]
+        return jax.tree.map(lambda *x: np.stack(x), *jax.device_get(found))
+
+    return {str(step): at(index) for index, step in enumerate(trained.steps)}
+
+
+def contraction(rows: dict[str, Any]) -> dict[str, Any]:
+    """Rank correlations over the clean encodings: does a contracted spectrum converge sooner?
+
+    Asked before looking: the range of centred logits at the start against the mean accuracy over
+    the training, which needs no threshold. The others beside it are many; one in twenty of them is
+    outside its interval by chance. A model that never comes to 90 % counts as one look later.
+    """
+    clean = [name for name in rows if not name.startswith("published")]
+    if len(clean) < 4:
+        return {}
+    last = max(row["looks"][-1] for row in rows.values())
+    never = last + rows[clean[0]]["looks"][1]
+    steps = [[never if s is None else s for s in rows[n]["steps_to_90"]] for n in clean]
+    outcomes = {
+        "steps_to_90": np.mean(steps, axis=1),
+        "mean_accuracy": np.array([rows[n]["mean_accuracy_over_training"]["mean"] for n in clean]),
+    }
+    families = [family(name) for name in clean]
+    unsolved = [n for n in clean if None in rows[n]["steps_to_90"]]
+    found: dict[str, Any] = {"encodings": clean, "families": families, "unsolved": unsolved}
+    for when, at in (("at_start", "0"), ("at_end", str(last))):
+        for measure in MEASURES:
+            spread = np.array([np.mean(rows[n]["spectra"][at][measure]) for n in clean])
+            for outcome, values in outcomes.items():
+                found[f"{when}/{measure}/{outcome}"] = spearman(spread, values, families)
+    return found
+
+
+def family(name: str) -> str:
+    """What kind of encoding it is."""
+    return next((family for family in FAMILIES if family in name), "added")
+
+
+def draw(run: Run, result: dict[str, Any]) -> None:
+    draw_curves(run, result)
+    draw_deposits(run, result)
+    draw_heads(run, result)
+    draw_contraction(run, result)
+
+
+def colour(name: str) -> str:
+    """By how an encoding couples content and position."""
+    if "nope" in name:
+        return GREY
+    if "mla" in name:
+        return GREEN
+    if "rope" in name:
+        return BLUE
+    return ORANGE if name in ("sinusoidal", "learned", "published_absolute") else VERMILION
+
+
+LEGEND = (
+    ("rotary", BLUE),
+    ("latent, rotary part", GREEN),
+    ("added to embeddings", ORANGE),
+    ("added to logits", VERMILION),
+    ("none", GREY),
+)
+
+
+def draw_curves(run: Run, result: dict[str, Any]) -> None:
+    figure, axes = new_figure("Accuracy during training", columns=2, width=9, height=3.8)
+    for axis, (task, title) in zip(axes[0], TASKS.items(), strict=True):
+        for name, row in result["tasks"][task].items():
+            if not name.startswith("published"):
+                axis.plot(row["looks"], row["curve"].mean(axis=1), color=colour(name), lw=1.2)
+        axis.set(title=title, xlabel="step", ylim=(0, 1.02))
+    axes[0, 0].set_ylabel("held-out accuracy")
+    for label, shade in LEGEND:
+        axes[0, 0].plot([], [], color=shade, label=label)
+    figure.legend(loc="outside lower center", ncols=5, fontsize=9)
+    save(run, "spectral_tasks_curves", figure)
+
+
+def draw_deposits(run: Run, result: dict[str, Any]) -> None:
+    names = list(result["tasks"]["distance"])
+    figure, axes = new_figure(
+        "Share of the largest head in what ablation costs",
+        columns=2,
+        width=9,
+        height=1.2 + 0.26 * len(names),
+    )
+    heads = result["sizes"]["layers"] * result["sizes"]["heads"]
+    for axis, (task, title) in zip(axes[0], TASKS.items(), strict=True):
+        for place, name in enumerate(names):
+            row = result["tasks"][task][name]
+            shares = row["ablation"]["zero"]["largest_share"]["seeds"]
+            mark = "o" if row["accuracy"]["mean"] > 0.5 else "x"
+            axis.plot(shares, [place] * len(shares), mark, color=colour(name), ms=5, alpha=0.7)
+        axis.axvline(1 / heads, color=GREY, lw=0.8, ls=":")
+        axis.set(title=title, xlim=(0, 1), xlabel="each seed (× below 50 % accuracy)")
+        axis.set_yticks(range(len(names)), names if axis is axes[0, 0] else [""] * len(names))
+        axis.invert_yaxis()
+    save(run, "spectral_tasks_deposits", figure)
+
+
+def draw_heads(run: Run, result: dict[str, Any]) -> None:
+    names = [n for n in ("rope", "mla", "sinusoidal", "t5") if n in result["tasks"]["distance"]]
+    if not names:
+        return
+    seeds = result["sizes"]["seeds"]
+    figure, axes = new_figure(
+        "Task 1: accuracy lost without each head", rows=seeds, columns=len(names), height=4.6
+    )
+    image: Any = None
+    for column, name in enumerate(names):
+        drop = np.asarray(result["tasks"]["distance"][name]["ablation"]["zero"]["drop"])
+        for seed in range(seeds):
+            axis = axes[seed, column]
+            image = axis.imshow(drop[seed], vmin=0, vmax=1, cmap="viridis", aspect="auto")
+            axis.set_xticks([])
+            axis.set_yticks([])
+            if seed == 0:
+                axis.set_title(name)
+            if column == 0:
+                axis.set_ylabel(f"seed {seed}\nlayer")
+    for axis in axes[-1]:
+        axis.set_xlabel("head")
+    figure.colorbar(image, ax=axes, label="accuracy lost", shrink=0.8)
+    save(run, "spectral_tasks_heads", figure)
+
+
+def draw_contraction(run: Run, result: dict[str, Any]) -> None:
+    figure, axes = new_figure(
+        "Does a contracted spectrum at the start converge sooner?", columns=2, width=9, height=3.8
+    )
+    for axis, (task, title) in zip(axes[0], TASKS.items(), strict=True):
+        rows = result["tasks"][task]
+        for name in result["contraction"][task].get("encodings", []):
+            x = np.mean(rows[name]["spectra"]["0"]["range_centred"])
+            y = rows[name]["mean_accuracy_over_training"]
+            axis.errorbar(x, y["mean"], yerr=y["half"], fmt="o", color=colour(name), ms=5, lw=1)
+        axis.set(title=title, xlabel="eigenvalue range of centred logits, norm 1, at the start")
+    axes[0, 0].set_ylabel("mean accuracy over training")
+    for label, shade in LEGEND:
+        axes[0, 0].plot([], [], "o", color=shade, label=label)
+    figure.legend(loc="outside lower center", ncols=5, fontsize=9)
+    save(run, "spectral_tasks_contraction", figure)
+
+
+if __name__ == "__main__":
+    main(experiment, file_of(OPTIONS), grows=size_asked(OPTIONS) in GROW)

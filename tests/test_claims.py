@@ -1,0 +1,230 @@
+"""Claims of `experiments/*/claims.toml`: verdicts hold of the results, quotations of the texts."""
+
+import json
+import math
+import re
+
+import jinja2
+import pytest
+
+import jaxpe.theory
+from experiments import claims
+
+RESULTS = claims.Results()
+PAPERS = claims.folders()
+CLAIMS = {claim["id"]: claim for paper in PAPERS.values() for claim in paper["claims"]}
+TEXTS = ("ours", "why", "details", "because")
+TOOLS = {"position_alternatives", "position_corpora", "task_measures", "task_models"}
+COMPARATIVE = re.compile(
+    r"\b(better|best|worse|worst|more|most|less|least|fewer|fewest|larger|largest|smaller|smallest"
+    r"|higher|highest|lower|lowest|faster|fastest|slower|slowest|greater|greatest|nearer|nearest"
+    r"|farther|farthest|longer|longest|shorter|shortest|steeper|steepest|stronger|strongest|weaker"
+    r"|weakest|sooner|earlier|beats?|wins?|ahead|behind|exceeds?|outperforms?)\b",
+    re.IGNORECASE,
+)
+NAMES = (
+    "Algorithm|Appendix|Assumption|Conjecture|Corollary|Definition|Eq|Equation|Figure|Lemma|Proposition"
+    "|Remark|Sec|Section|Table|Task|Theorem|check|erratum|line"
+)
+NUMBER = r"\(?\d+(?:\.\d+)*\)?"
+MAY_STAND = (
+    r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}",
+    r"`[^`]*`",
+    r"\]\([^)]*\)",
+    r'"[^"]*"',
+    rf"\b(?:{NAMES})(?:s|as|\.)?\s+{NUMBER}(?:(?:,| and| to| or)\s+{NUMBER})*",
+    r"\(\d{1,2}\)",  # an equation
+    r"\b(?:19|20)\d\d\b",
+)
+LITERAL = re.compile(r"(?<![\w.,^])(?:\d[\d,]*\d|\d)?(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
+
+
+def literal_numbers(text):
+    """Numbers that stand as text, but whole ones below 10, those of tables and sections, years."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
+    for pattern in MAY_STAND:
+        text = re.sub(pattern, "~", text, flags=re.DOTALL)
+    found = [(match[0], text[match.end() :]) for match in LITERAL.finditer(text) if match[0]]
+    return {n for n, after in found if not re.fullmatch(r"\d", n) or re.match(r"\s?%", after)}
+
+
+def every_text(claim):
+    return [claim[key] for key in TEXTS] + [text for text, _ in claim["findings"]]
+
+
+def without_numbers(value):
+    """Results in which every number is NaN."""
+    if isinstance(value, dict):
+        return {key: without_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_numbers(item) for item in value]
+    return math.nan if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class Nothing(claims.Results):
+    def __missing__(self, name):
+        self[name] = without_numbers(RESULTS[name])
+        return self[name]
+
+
+def test_pages_are_what_make_results_writes():
+    pages = claims.pages()
+    assert [path.name for path, text in pages.items() if path.read_text() != text] == []
+    assert {path.name for path in pages} >= {"RESULTS.md", "scoreboard.md", "which-encoding.md"}
+    assert len((claims.EXPERIMENTS / "RESULTS.md").read_text().splitlines()) <= 200
+
+
+def test_claims_have_names_of_their_own():
+    assert len(CLAIMS) == sum(len(paper["claims"]) for paper in PAPERS.values())
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_the_verdict_holds_of_the_results(name):
+    claim = CLAIMS[name]
+    assert claim["verdict"] in claims.VERDICTS
+    predicates = [claim["predicate"]] * (not claim["test"]) + [p for _, p in claim["findings"]]
+    for predicate in predicates:
+        assert claim.holds(predicate, RESULTS) is True, predicate
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_the_verdict_can_fail(name):
+    """No predicate holds of results without numbers."""
+    claim, nothing = CLAIMS[name], Nothing()
+    for predicate in filter(None, [claim["predicate"], *(p for _, p in claim["findings"])]):
+        try:
+            held = claim.holds(predicate, nothing)
+        except (TypeError, ValueError, KeyError, jinja2.UndefinedError):
+            continue
+        assert held is not True, predicate
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_what_compares_has_a_predicate(name):
+    claim = CLAIMS[name]
+    for key in TEXTS:
+        for line in re.sub(r"at (least|most)", "", claim[key]).splitlines():
+            prose = "" if line.startswith("|") else re.sub(r'"[^"]*"|`[^`]*`|\{.*?\}', "", line)
+            assert not COMPARATIVE.search(prose), line
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_cells_are_short(name):
+    claim = CLAIMS[name]
+    cells = [claim["claim"], claim.text("published", RESULTS), claim.text("ours", RESULTS)]
+    assert max(len(cell.split()) for cell in cells) <= 12, cells
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_numbers_of_ours_come_from_files(name):
+    claim = CLAIMS[name]
+    found = set().union(*map(literal_numbers, every_text(claim)))
+    assert found == set(claim["given"])
+
+
+@pytest.mark.parametrize("path", sorted((claims.EXPERIMENTS / "pages").glob("*.md")))
+def test_numbers_of_the_site_come_from_files(path):
+    text = path.read_text()
+    given = [
+        re.split(r",\s+|\s+", found.strip()) for found in re.findall(r"#\s*given([^:#]*)", text)
+    ]
+    assert literal_numbers(text) <= {number for numbers in given for number in numbers}
+
+
+def plain(text):
+    return " ".join(re.sub(r"[*>_$]", "", text).split())
+
+
+@pytest.mark.parametrize("name", [name for name, claim in CLAIMS.items() if claim["quote"]])
+def test_quotations_are_word_for_word(name, data_dir):
+    texts = [plain(path.read_text()) for path in sorted((data_dir.parent / "seeds").glob("*.txt"))]
+    if not texts:
+        pytest.skip("the texts of the papers are not beside the data")
+    parts = [plain(part) for part in CLAIMS[name]["quote"].split("…")]
+    assert any(all(part in text for part in parts) for text in texts), parts
+
+
+def test_what_is_called_false_is_quoted():
+    false = [claim for claim in CLAIMS.values() if claim["verdict"] == "false as stated"]
+    assert len(false) > 12
+    assert [claim["id"] for claim in false if not claim["quote"]] == []
+
+
+def test_every_statement_of_the_audit_has_a_claim():
+    theory = jaxpe.theory
+    statements = {s.name for s in (*theory.STATEMENTS, *theory.STATEMENTS_ON_OWN_MODELS)}
+    assert statements <= {claim["statement"] for claim in CLAIMS.values()}
+
+
+def test_every_script_has_a_claim_with_its_result():
+    scripts = {path.stem for path in claims.EXPERIMENTS.glob("*/*.py") if path.stem[0] != "_"}
+    assert scripts - TOOLS == {claim["script"].split(".")[-1] for claim in CLAIMS.values()} - {""}
+    results = {claim["result"] or claim["script"].split(".")[-1] for claim in CLAIMS.values()}
+    assert results - {""} <= RESULTS.names()
+
+
+def test_every_figure_shown_exists_and_is_small():
+    figures = {claim["figure"] for claim in CLAIMS.values() if claim["figure"]}
+    assert len(figures) > 20
+    for name in figures:
+        assert (claims.RESULTS / name).stat().st_size < 200_000, name
+
+
+def test_the_report_in_the_readme_is_that_of_the_file():
+    text = (claims.EXPERIMENTS.parent / "README.md").read_text()
+    (shown,) = re.findall(r"```\n( +stdlib:.*?)```", text, re.DOTALL)
+    printed = RESULTS["stdlib_report"]["summary"]
+    lines = {" ".join(line.split()) for line in shown.splitlines()}
+    assert lines <= {" ".join(line.split()) for line in printed}
+    assert len(lines) > 4
+
+
+@pytest.mark.parametrize("name", sorted(RESULTS.names() - {"costs"}))
+def test_every_result_names_the_commit_that_made_it(name):
+    made_by = json.loads((claims.RESULTS / f"{name}.json").read_text())["made_by"]
+    assert len(made_by["commit"]) >= 7
+    assert made_by.get("from") == "history" or len(made_by["sources"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("falls from 0.75 to 12 %", {"0.75", "12"}),
+        ("in 3 % of 3 seeds, 1,024 rows and 8.8e-06", {"3", "1,024", "8.8e-06"}),
+        ("Table 12 and Section 4.25, Eq. (14), Lemmas 11 to 16, (13), 2025", set()),
+        ("`d = 64`, 10⁵, 8T, float32, ![a](b-12.png)", set()),
+        ("{{ r.x | f('.2f') }} and {# given 44: why #}", set()),
+    ],
+)
+def test_numbers_that_a_text_may_not_hold(line, found):
+    assert literal_numbers(line) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "text"),
+    [
+        (0.7961, ".1%", "79.6 %"),
+        (0.7961, ".1p", "79.6"),
+        (-0.071, ".2f", "−0.07"),
+        (7.1e-8, ".1es", "7.1e-8"),
+        (5.7e4, ".1es", "5.7e4"),
+        (None, ".2f", "–"),
+    ],
+)
+def test_numbers_are_written_as_the_page_has_them(value, spec, text):
+    assert claims.f(value, spec) == text
+
+
+def test_an_interval_of_a_share_stays_within_its_bounds():
+    assert claims.share({"mean": 0.9, "half": 0.36}, ".2f") == "0.90 (0.54 to 1.00)"
+    seeds = {"mean": 0.9, "half": 0.36, "seeds": [0.72, 0.99, 0.99]}
+    assert claims.share(seeds, ".2f") == "0.90 (0.72 to 0.99)"
+
+
+def test_a_text_with_a_wrong_name_says_what_there_is():
+    claim = claims.Claim(script="table_4_corpora")
+    with pytest.raises(jinja2.UndefinedError, match=r"'tabel' is not in .*'sst2'"):
+        claim.render("{{ r.tabel }}", RESULTS)
+    with pytest.raises(jinja2.UndefinedError, match=r"'tabel' is not in .*'sst2'"):
+        claim.holds("r.tabel > 1", RESULTS)
