@@ -188,7 +188,8 @@ def counted_tokens(
     exclude: tuple[int, ...],
 ) -> Bool[Array, "documents n"]:
     """Mask of the counted tokens: of the vocabulary, and neither masked nor excluded."""
-    return mask & (ids >= 0) & (ids < vocab_size) & ~_is_excluded(ids, exclude)
+    ids = jnp.asarray(ids)
+    return jnp.asarray(mask) & (ids >= 0) & (ids < vocab_size) & ~_is_excluded(ids, exclude)
 
 
 def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"]:
