@@ -10,12 +10,14 @@ from jaxpe.analysis.corpus.vectors import columns, fixed_vectors, scored_entries
 from jaxpe.geometry import (
     HeldOut,
     SplitHalfGeometry,
+    cross_validated_choice,
     cross_validated_mds,
     half_sample_interval,
     held_out_stress,
 )
 
 SPLITS, HALVINGS = 8, 2
+TAUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # of log(1 + i/τ)
 WIDEST = 32  # largest width of encodings fitted to halves
 
 
@@ -58,6 +60,8 @@ def held_out_scores(
         for at, ranked in enumerate(order.T)
     ]
     fitted_samples = np.asarray(by_width.samples)[..., max(fitted_dim, 1) - 1]
+    logarithms = np.log1p(np.arange(n) / np.array(TAUS)[:, None])[..., None]
+    by_tau = held_out_stress(logarithms, halves).samples
     gain = half_sample_interval(least[:, :, 0, widths.index(dim)] - fitted_samples)
     return HeldOutScores(
         splits=len(samples),
@@ -70,6 +74,8 @@ def held_out_scores(
             for name, row in zip(names, _ends(fixed), strict=True)
         },
         best=best,
+        log_position=Interval(*_ends(cross_validated_choice(by_tau))),
+        tau=TAUS[int(np.argmin(np.asarray(by_tau).mean(axis=(0, 1))))],
         gain=Interval(*_ends(gain)) if fitted_dim else None,
     )
 
