@@ -107,5 +107,5 @@ def test_legendre_polynomials_take_the_unit_of_the_logarithm():
 
 
 def test_a_tau_that_is_not_positive_is_refused():
-    with pytest.raises(ValueError, match="tau=0.0 must be positive"):
+    with pytest.raises(ValueError, match=r"tau=0\.0 must be positive"):
         power_positions(ROWS, tau=0.0)
