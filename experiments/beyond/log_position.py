@@ -9,6 +9,9 @@ Families, each fitted to the other half on a coarse grid, as classical MDS is fi
     exponential   1 − exp(−i/τ): one boundary whose effect decays
     line          i
 
+and the curve of as many columns as it takes with distances (2 log cosh(½ log((i + τ)/(j + τ))))^½:
+boundaries of every range in independent directions (see the page on the logarithm).
+
 Vectors of several columns, at every width from 2 to 64, the width chosen on the other half:
 sinusoids and Legendre polynomials, of the position and of its logarithm. Last, how much of the
 squared distances in one half the other half's means at each distance explain, with distances
@@ -114,6 +117,11 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
         "power of least stress": {"tau": TAUS[a // len(POWERS)], "power": POWERS[a % len(POWERS)]},
         "range of least stress": RANGES[best["exponential"]],
         "logarithm less exponential": ends(geometry.half_sample_interval(differences)),
+        "boundaries": ends(
+            geometry.cross_validated_choice(
+                held_out(np.stack([boundaries(i, tau) for tau in TAUS]), halves)
+            )
+        ),
         "mds": mds(halves),
         "vectors": vectors(n, tau, halves),
         "explained": {
@@ -126,6 +134,13 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
 def held_out(P: Any, halves: geometry.SplitHalfGeometry) -> np.ndarray:
     """Stress on every half, `[splits, 2, encodings]`."""
     return np.asarray(geometry.held_out_stress(jnp.asarray(P), halves).samples)
+
+
+def boundaries(i: np.ndarray, tau: float) -> np.ndarray:
+    """Coordinates whose squared distances are 2 log cosh(½ log((i + τ)/(j + τ)))."""
+    lag = np.subtract.outer(*2 * [np.log(i.astype(float) + tau)])
+    squared = 2 * np.logaddexp(lag / 2, -lag / 2) - 2 * np.log(2)
+    return np.asarray(jaxpe.classical_mds(np.sqrt(squared), dim=min(len(i), 32)).coordinates)
 
 
 def mds(halves: geometry.SplitHalfGeometry) -> list[dict[str, float]]:

@@ -117,4 +117,3 @@ def corpus_of(name: str) -> Corpus:
     documents, labels = zip(*texts, strict=True)
     groups = None if labels[0] is None else list(labels)
     return Corpus(name, list(documents), groups=groups)
-
