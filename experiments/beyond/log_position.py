@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import jaxpe
 from experiments.beyond.log_position_corpora import CORPORA, STRINGS, corpus_of
 from experiments.common import DataMissingError, Run, main, plain
 from experiments.learning import bert_vocabulary
