@@ -57,7 +57,7 @@ def experiment(run: Run) -> dict[str, Any]:
 
 def cell(task: Task, make: Any, *, quick: bool) -> dict[str, Any]:
     """Held-out losses of the choice of the scale, and of other seeds at that scale."""
-    options = {"rate": RATE, "most": 60 if quick else STEPS, "window": 10**6}
+    options: Any = {"rate": RATE, "most": 60 if quick else STEPS, "window": 10**6}
     options |= {"tail": 6 if quick else 300}
     unit = scaled_to_tokens(make(1.0), LENGTH)
 

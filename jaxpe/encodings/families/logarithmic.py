@@ -101,7 +101,8 @@ def log_position(
         options = {"tau": tau, "power": params["power"]}
         w = power_positions(positions, **options)
         last = power_positions(jnp.asarray([max(length - 1, 1)]), **options)[0]
-        return (w / last)[..., None] * expand_rank(params["direction"], w.ndim + 1, w.dtype)
+        direction = jnp.asarray(params["direction"])
+        return (w / last)[..., None] * expand_rank(direction, w.ndim + 1, w.dtype)
 
     return from_vectors(vectors, init=init if learned else None, scale=scale, mode=mode)
 
