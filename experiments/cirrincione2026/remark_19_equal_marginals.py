@@ -1,13 +1,9 @@
-"""Remark 19 (Cirrincione 2026): must positions with the same distribution get the same embedding?
+"""Remark 19: must positions with the same distribution get the same embedding?
 
-Theirs: "positions with identical positional distributions (d_H(μ_i, μ_j) = 0) must receive
-identical embeddings at the fixed point", since (A2), ‖b_i − b_j‖ ≤ C_b d_H(μ_i, μ_j), "is
-established by Lemma 12 for MLM losses"; Remark 13 says that its conditions nearly hold at the
-beginning of training. Ours: sequences (a, b, a, c) of independent uniform tokens a, b, c, so that
-all distances are 0, and masked words over all sequences and all places (nothing is sampled). The
-forcing b_i = −∂L/∂p_i at P = 0 and initialisation, over seeds; and what a trained model loses if
-the rows of P must be equal. One layer, width 16, one head, weights of BERT's initialisation (0.02)
-and of ten times that.
+Sequences (a, b, a, c) of independent uniform tokens a, b, c, so that all distances are 0, and
+masked words over all sequences and all places (nothing is sampled). The forcing b_i = −∂L/∂p_i at
+P = 0 and initialisation, over seeds; and what a trained model loses if the rows of P must be equal.
+One layer, width 16, one head, weights of BERT's initialisation (0.02) and of ten times that.
 """
 
 import itertools
