@@ -76,11 +76,9 @@ def cases(quick: bool) -> Iterator[tuple[str, str, int]]:
 
 
 def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
-    corpus, options = corpus_of(name), {"tokenizer": tokenizer, "length": length}
-    if tokenizer == "wordpiece":
-        options["tokenizer"] = bert_vocabulary()
+    reader = bert_vocabulary() if tokenizer == "wordpiece" else tokenizer
     try:
-        documents = documents_of(tokenize(corpus, **options))
+        documents = documents_of(tokenize(corpus_of(name), tokenizer=reader, length=length))
     except InputError:  # no document is so long
         return {"reach": 0}
     reach = int(documents.counted[:, -1].sum())
@@ -156,8 +154,7 @@ def vectors(n: int, tau: float, halves: geometry.SplitHalfGeometry) -> dict[str,
     moved = (n - 1) * power_positions(i, tau=tau) / power_positions(i[-1:], tau=tau)
 
     def legendre(positions, width):  # without the constant, which no distance has
-        options = {"length": n, "position_map": "clipped"}
-        return legendre_vectors(positions, dim=width + 1, **options)[:, 1:]
+        return legendre_vectors(positions, dim=width + 1, length=n, position_map="clipped")[:, 1:]
 
     families = {
         "sinusoids": lambda width: sinusoidal_vectors(i, dim=width),

@@ -21,7 +21,7 @@ from experiments.common import Run, main, plain
 from experiments.learning import scaled_to_tokens
 from experiments.learning_tasks import LENGTH, SIZES, Task, tasks, train
 from experiments.rows import add_row, read_rows, row_of
-from jaxpe.encodings import legendre, log_position, sinusoidal, warp_positions
+from jaxpe.encodings import from_vectors, legendre, log_position, sinusoidal, warp_positions
 
 RATE, STEPS, CHOICE_SEEDS, SEEDS = 1e-2, 1200, 3, 8
 SCALES, ALPHA = (0.25, 1.0, 4.0), 0.05
@@ -62,10 +62,7 @@ def cell(task: Task, make: Any, *, quick: bool) -> dict[str, Any]:
     unit = scaled_to_tokens(make(1.0), LENGTH)
 
     def losses(scale: float, seeds: int) -> np.ndarray:
-        vectors = lambda params, i: scale * unit.vectors(params, i)  # noqa: E731
-        encoding = unit._replace(
-            vectors=vectors, embed=lambda params, x, i: x + vectors(params, i).astype(x.dtype)
-        )
+        encoding = from_vectors(lambda _, i: unit.vectors((), i), scale=scale)
         return np.asarray(train(task, encoding, seeds=seeds, **options).held_out)
 
     choice = {scale: losses(scale, CHOICE_SEEDS).mean() for scale in SCALES}
