@@ -300,7 +300,7 @@ def pages() -> dict[Path, str]:
 
     site = {EXPERIMENTS / "RESULTS.md": page("templates/front.md", base="../docs/results/")}
     contents = "\n".join(["scoreboard", *papers, "costs"])
-    toctree = f"\n```{{toctree}}\n:hidden:\n\nresults/" + contents.replace("\n", "\nresults/")
+    toctree = "\n```{toctree}\n:hidden:\n\nresults/" + contents.replace("\n", "\nresults/")
     site[DOCS / "results.md"] = page("templates/front.md", base="results/") + toctree + "\n```\n"
     for name in ("scoreboard", "costs"):
         site[DOCS / "results" / f"{name}.md"] = page(f"templates/{name}.md")
