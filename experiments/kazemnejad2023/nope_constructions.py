@@ -211,11 +211,11 @@ def probes(*, quick: bool) -> dict[str, Any]:
     return found
 
 
-def text_rows() -> tuple[np.ndarray, np.ndarray]:
-    """Rows of <bos> and bytes `[rows, LENGTH]` from running text: to train on, and others."""
+def text_rows(length: int = LENGTH) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of <bos> and bytes `[rows, length]` from running text: to train on, and others."""
     corpus = load_tokens("stdlib", tokenizer="bytes", length=512)
-    text = corpus.ids[corpus.mask]
-    rows = text[: len(text) // (LENGTH - 1) * (LENGTH - 1)].reshape(-1, LENGTH - 1)
+    text, own = corpus.ids[corpus.mask], length - 1
+    rows = text[: len(text) // own * own].reshape(-1, own)
     rows = np.pad(rows, ((0, 0), (1, 0)), constant_values=BOS)
     cut = len(rows) * 9 // 10
     apart = len(rows[cut:]) // 512  # so that neighbours are not of one document
