@@ -115,19 +115,10 @@ def encodings(
         return float(np.sum((U.T @ centred(J)) @ U * np.eye(dim)) / own[:dim].sum())
 
     hellinger = jaxpe.classical_mds(D, dim=8).coordinates
-    distances = jaxpe.euclidean_distances(mds.coordinates).values
     return {
         "positions": n,
         "toeplitz_residual": float(geometry.toeplitz_residual(np.where(off, J, J[off].mean()))),
-        "negative_share": float(np.sum(np.maximum(-own, 0)) / np.sum(np.abs(own))),
         "kept_in_8_dimensions": {"hellinger": kept(hellinger, 8), "sinusoidal": kept(sinusoids, 8)},
-        "correlation_with_hellinger": float(
-            np.corrcoef(np.asarray(distances)[off], np.asarray(D.values)[off])[0, 1]
-        ),
-        "violation_rate": {
-            "information": float(jaxpe.monotonicity_violation_rate(mds.coordinates)),
-            "hellinger": float(jaxpe.monotonicity_violation_rate(D)),
-        },
     }
 
 

@@ -22,16 +22,13 @@ def correct(trained: Trained, params: Any, data: Examples) -> np.ndarray:
         return jnp.argmax(trained.apply(params, ids, mask=mask).logits, axis=-1)
 
     size = min(500, len(data.ids))
-    found = []
+    right: dict[int, np.ndarray] = {}
     for start in range(0, len(data.ids), size):
         start = min(start, len(data.ids) - size)  # the last block begins earlier
         rows = slice(start, start + size)
-        found.append((rows, np.asarray(judge(params, data.ids[rows], data.mask[rows]))))
-    seeds = len(found[0][1])
-    right = np.zeros((seeds, len(data.ids)), bool)
-    for rows, answers in found:
-        right[:, rows] = answers == data.labels[rows]
-    return right
+        answers = judge(params, data.ids[rows], data.mask[rows])
+        right |= dict(enumerate((np.asarray(answers) == data.labels[rows]).T, start))
+    return np.stack(list(right.values()), axis=1)
 
 
 def noise_of(sizes: Sizes) -> float:
