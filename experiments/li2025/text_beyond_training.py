@@ -1,8 +1,9 @@
-"""Wavelets and Legendre polynomials on running text beyond the training length (Li 2025, outlook).
+"""Running text beyond the training length: encodings that Li (2025) names for later work.
 
-Theirs: "Benchmark wavelet and Legendre encodings on real-world tasks", and slopes of ALiBi adapted
-to the length. Ours: the next byte of the standard library's documentation, decoders of
-`nope_constructions` (4 layers, 64 wide) trained on rows of T = 64, read at 2T and 4T.
+Theirs: "Benchmark wavelet and Legendre encodings on real-world tasks", slopes of ALiBi adapted to
+the length, convolutions "to encode local positional information". Ours: the next byte of the
+standard library's documentation, decoders of `nope_constructions` (4 layers, 64 wide) trained for
+400 steps on rows of T = 64 and read at 2T and 4T. Rows of results that are there are kept.
 """
 
 from typing import Any
@@ -12,23 +13,22 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from experiments.common import Run, main
+from experiments.common import Run, main, plain
 from experiments.kazemnejad2023.nope_constructions import (
     DIM,
     HEADS,
     LENGTH,
     SEEDS,
-    STEPS,
     each,
     language_model,
     summary,
     text_rows,
     trained,
 )
+from experiments.rows import add_row, read_rows
 from jaxpe import nn
 
-FACTORS = (1, 2, 4)
-ROWS = 256
+STEPS, FACTORS, ROWS, WIDTH = 400, (1, 2, 4), 256, 4
 
 
 def alibi(slowed: int = 1) -> jaxpe.Encoding:
@@ -36,37 +36,51 @@ def alibi(slowed: int = 1) -> jaxpe.Encoding:
     return jaxpe.alibi(num_heads=HEADS, slopes=jaxpe.encodings.alibi_slopes(HEADS) / slowed)
 
 
+def convolution() -> jaxpe.Encoding:
+    """Embeddings plus a learned depthwise convolution over the last `WIDTH` of them."""
+
+    def init(key):
+        return {"kernel": 0.1 * jax.random.normal(key, (WIDTH, DIM))}
+
+    def embed(params, x, positions):
+        rows = jaxpe.encodings.Rows()
+        return x + jaxpe.encodings.context.causal_convolution(x, params["kernel"], rows)[0]
+
+    return jaxpe.Encoding(init=init, embed=embed)
+
+
 ENCODINGS = {
     "none": jaxpe.identity(),
-    "sinusoidal": jaxpe.sinusoidal(dim=DIM),
     "wavelet": jaxpe.wavelet(dim=DIM, length=LENGTH),
     "legendre": jaxpe.legendre(dim=DIM, length=LENGTH),
+    "sinusoidal": jaxpe.sinusoidal(dim=DIM),
     "alibi": alibi(),
+    "convolution": convolution(),
 }
 
 
 def experiment(run: Run) -> dict[str, Any]:
     seeds, steps = (2, 4) if run.quick else (SEEDS, STEPS)
+    path = run.out / "text_beyond_training.json"
     train, judged = text_rows(LENGTH)[0], text_rows(LENGTH * FACTORS[-1])[1][:ROWS]
-    found: dict[str, Any] = {}
     for name, encoding in list(ENCODINGS.items())[: 2 if run.quick else None]:
+        if name in read_rows(path):
+            continue
         params = trained(encoding, train, seeds=seeds, steps=steps)[1][-1]
-        found[name] = beyond(lambda factor, e=encoding: e, params, judged)
+        add_row(path, (name,), plain(beyond(lambda factor, e=encoding: e, params, judged)))
         if name == "alibi":
-            found["alibi, slopes c/n"] = beyond(alibi, params, judged)
-        print(name, found[name], flush=True)
-    return found
+            add_row(path, ("alibi, slopes c/n",), plain(beyond(alibi, params, judged)))
+        print(name, read_rows(path)[name], flush=True)
+    return read_rows(path)
 
 
 def beyond(encoding_at: Any, params: Any, judged: np.ndarray) -> dict[str, Any]:
-    """Nats a byte at places up to T, T to 2T and 2T to 4T of rows of that length, over seeds."""
+    """Nats a byte over seeds: of rows of T, of the second half of rows of 2T and of 4T."""
     parts = {}
     for factor in FACTORS:
-        losses = [losses_at(encoding_at(factor), one, judged[:, : factor * LENGTH])
-                  for one in each(params)]  # fmt: skip
-        last = slice(0 if factor == 1 else (factor // 2 * LENGTH - 1), None)
-        parts[str(factor)] = summary([loss[last].mean() for loss in losses])
-        parts[str(factor)]["seeds"] = [float(loss[last].mean()) for loss in losses]
+        rows, first = judged[:, : factor * LENGTH], factor // 2 * LENGTH
+        losses = [losses_at(encoding_at(factor), one, rows)[first:].mean() for one in each(params)]
+        parts[str(factor)] = summary(losses) | {"seeds": losses}
     return parts
 
 
@@ -84,4 +98,4 @@ def losses_at(encoding: jaxpe.Encoding, params: Any, rows: np.ndarray) -> np.nda
 
 
 if __name__ == "__main__":
-    main(experiment, "text_beyond_training")
+    main(experiment, "text_beyond_training", grows=True)
