@@ -22,7 +22,7 @@ import jaxpe
 from experiments.common import Run, main, plain
 from experiments.learning import spearman, take_options
 from experiments.spectral2025 import task_models
-from experiments.spectral2025.task_measures import ablations, correct, summary
+from experiments.spectral2025.task_measures import ablated_at_end, correct, summary
 from experiments.spectral2025.task_models import VARIANTS, Sizes, Trained, Variant, head_dim, train
 from jaxpe.data import Examples, relative_distance
 
@@ -96,9 +96,7 @@ def experiment(run: Run) -> dict[str, Any]:
 def analysed(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, Any]:
     """Accuracy, what each head is worth at the end, and accuracy in longer rows."""
     last = jax.tree.map(lambda x: x[-1], trained.params)
-    only_last = jax.tree.map(lambda x: x[-1:], trained.params)
-    at_end = trained._replace(steps=trained.steps[-1:], params=only_last)
-    found = ablations(at_end, held_out, sizes)["zero"]
+    found = ablated_at_end(trained, held_out, sizes)
     costs = np.asarray(found["drop"]).clip(0)
     shares = costs / np.maximum(costs.sum(axis=(1, 2), keepdims=True), 1e-9)
     return found | {

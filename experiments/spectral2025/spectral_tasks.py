@@ -39,10 +39,10 @@ from experiments.common import (
 from experiments.learning import spearman, take_options
 from experiments.rows import add_row, cost, inside, read_rows, row_of
 from experiments.spectral2025.task_measures import (
+    ablated_at_end,
     ablations,
     correct,
     deposited,
-    last_drop,
     noise_of,
     summary,
 )
@@ -168,7 +168,7 @@ def grown_row(task: str, name: str, sizes: Sizes) -> dict[str, Any]:
         "looks": trained.looks,
         "curve": trained.curve[:, 0],
         "loss": trained.losses[:, 0].reshape(len(trained.looks) - 1, -1).mean(axis=1),
-        "drop": last_drop(trained, held_out, sizes),
+        "drop": ablated_at_end(trained, held_out, sizes)["drop"][0],
         "cpu_seconds": trained.seconds,
     }
 

@@ -270,6 +270,7 @@ EXPECTED = {
     "chebyshev": ("absolute", (), "constant"),
     "cosine": ("absolute", (), "repeats"),
     "wavelet": ("absolute", (), "yes"),
+    "spherical_harmonics": ("absolute", (), "repeats"),
     "rope": ("relative", ("queries", "keys"), "yes"),
     "rope_partial": ("relative", ("queries", "keys"), "yes"),
     "xpos": ("relative", ("queries", "keys"), "yes"),
