@@ -309,6 +309,8 @@ EXPECTED = {
     "chebyshev": ("absolute", (), "constant"),
     "cosine": ("absolute", (), "repeats"),
     "wavelet": ("absolute", (), "yes"),
+    "log_position": ("absolute", (), "constant"),
+    "sinusoidal_log": ("absolute", (), "yes"),
     "rope": ("relative", ("queries", "keys"), "yes"),
     "rope_partial": ("relative", ("queries", "keys"), "yes"),
     "xpos": ("relative", ("queries", "keys"), "yes"),
