@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import matplotlib
 import numpy as np
+from cycler import cycler
 from matplotlib.figure import Figure
 
 import jaxpe
@@ -27,11 +28,12 @@ from experiments.provenance import write_result
 from jaxpe.data import SyntheticCorpus, TokenCorpus, load_tokens
 from jaxpe.geometry import EmptyPolicy, PositionCounts
 from jaxpe.report import style
-from jaxpe.report.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION  # noqa: F401
+from jaxpe.report.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION
 
 RESULTS = Path(__file__).parent / "results"
 COSTS = "costs.json"
 LENGTHS = {"sst2": 128, "imdb": 256}
+COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, GREY)  # "C0" to "C6"
 TITLES = {"sst2": "SST-2", "imdb": "IMDB", "stdlib": "stdlib"}
 
 
@@ -199,7 +201,7 @@ def new_figure(
     title: str, *, rows: int = 1, columns: int = 1, width: float = 7.2, height: float = 3.2
 ) -> tuple[Figure, np.ndarray]:
     """A figure in the style of the reports, and its axes `[rows, columns]`."""
-    matplotlib.rcParams.update(style.STYLE)
+    matplotlib.rcParams.update(style.STYLE | {"axes.prop_cycle": cycler(color=COLOURS)})
     size = {"rows": rows, "columns": columns, "width": width, "height": height}
     figure, axes = style.new_figure(title, **size)
     return figure, np.array(axes).reshape(rows, columns)

@@ -1,50 +1,197 @@
-"""Contestants that take turns in one process, and ratios of their times."""
+"""What benchmarks share: rounds in turn, ratios, processes of their own, options, results."""
 
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-Run = Callable[[], Any]
-Contestants = dict[str, Run]
+from experiments.provenance import write_result
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "experiments" / "results"
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+Contestants = dict[str, Callable[[], Any]]
+
+# glibc gives big arrays back to the system when they are freed, and the page faults of the next
+# ones cost ten times a multiplication, in some rounds and not in others. It is told to keep them.
+KEEP_FREED = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+}
 
 
-def finished(compiled: Callable, *args: Any) -> Run:
-    return lambda: jax.block_until_ready(compiled(*args))
+def keep_freed_memory() -> None:
+    """Start the process again with these settings, which are read when it starts."""
+    if not KEEP_FREED.items() <= os.environ.items():
+        os.execve(sys.executable, sys.orig_argv, os.environ | KEEP_FREED)
 
 
-def measure(contestants: Contestants, rounds: int) -> dict[str, np.ndarray]:
-    """Seconds `[rounds]` of each, in a new order every round; two rounds before warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+def peak_bytes() -> int:
+    """The most memory that this process has held, since it was started: Linux alone tells."""
+    with open("/proc/self/status", encoding="ascii") as lines:
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def options_of(doc: str | None, rounds: int | None = None, **more: Any) -> argparse.Namespace:
+    """`--quick`, `--save`, `--rounds` where there are any, and others with their defaults."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
+    parser.add_argument("--save", action="store_true", help="write the file of results")
+    if rounds:
+        parser.add_argument("--rounds", type=int, default=rounds)
+    for name, value in more.items():
+        many = "*" if isinstance(value, tuple) else None
+        kind = type(value[0] if many else value) if value is not None else str
+        parser.add_argument(f"--{name}", type=kind, default=value, nargs=many)
+    return parser.parse_args()
+
+
+def machine(*packages: str) -> dict[str, Any]:
+    """The device, its load as the benchmark starts, and versions."""
+    return {
+        "device": f"{jax.devices()[0].device_kind}, {CORES} cores, {platform.machine()}",
+        "load_before": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "versions": {name: installed(name) for name in ("jax", "numpy", *packages)},
+    }
+
+
+def installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def finish(name: str, options: argparse.Namespace, result: dict[str, Any]) -> None:
+    """Print the result, and write it to `benchmark_NAME.json` if asked to."""
+    text = json.dumps(result, indent=1, default=float)
+    print(text)
+    if options.save:
+        write_result(RESULTS / f"benchmark_{name}.json", json.loads(text))
+
+
+def timed(run: Callable[[], Any]) -> tuple[Any, float]:
+    """What a function returns, and its seconds by the clock."""
+    start = time.perf_counter()
+    result = jax.block_until_ready(run())
+    return result, time.perf_counter() - start
+
+
+def seconds_of(run: Callable[[], Any]) -> float:
+    return timed(run)[1]
+
+
+def take_turns(contestants: Contestants, rounds: int, warm_up: int = 0) -> dict[str, np.ndarray]:
+    """What each returns, `[rounds, …]`, in a new order every round, after rounds to warm up."""
     rng = np.random.default_rng(0)
-    for number in range(rounds + 2):
+    found: dict[str, list[Any]] = {name: [] for name in contestants}
+    for _ in range(warm_up + rounds):
         for name in rng.permutation(list(contestants)).tolist():
             time.sleep(0.01)  # threads of the one before go to sleep
-            start = time.perf_counter()
-            result = contestants[name]()
-            elapsed = time.perf_counter() - start
-            del result
-            if number > 1:
-                seconds[name].append(elapsed)
-    return {name: np.asarray(times) for name, times in seconds.items()}
+            found[name].append(contestants[name]())
+    return {name: np.asarray(values[warm_up:]) for name, values in found.items()}
+
+
+def measure(contestants: Contestants, rounds: int, warm_up: int = 2) -> dict[str, np.ndarray]:
+    """Seconds `[rounds]` of each, in turns."""
+    runs = {name: partial(seconds_of, run) for name, run in contestants.items()}
+    return take_turns(runs, rounds, warm_up)
+
+
+def medians(seconds: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(np.median(values)) for name, values in seconds.items()}
 
 
 def ratios(seconds: Mapping[str, np.ndarray], reference: str) -> dict[str, dict[str, float]]:
-    """Time over that of a reference: medians, and the fastest rounds."""
+    """Time over that of a reference: medians, the fastest rounds, and the range of the rounds."""
     base = seconds[reference]
     return {
         name: {
             "median": float(np.median(times) / np.median(base)),
             "fastest": float(times.min() / base.min()),
+            "least": float(np.min(times / base)),
+            "largest": float(np.max(times / base)),
         }
         for name, times in seconds.items()
         if name != reference
     }
 
 
-def show(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
-    print(f"\n{title}")
-    for name, ratio in rows.items():
-        print(f"  {name:32} {ratio['median']:7.2f}  ({ratio['fastest']:.2f})")
+def quartiles(ratio: np.ndarray) -> list[float]:
+    return np.quantile(ratio, [0.25, 0.5, 0.75]).round(3).tolist()
+
+
+def compiled(function: Callable, *arguments: Any) -> tuple[Callable[[], Any], float]:
+    """A program with its arguments, and the MiB that it allocates besides them and its results."""
+    program = jax.jit(function).lower(*arguments).compile()
+    allocated = getattr(program.memory_analysis(), "temp_size_in_bytes", 0)
+    return lambda: jax.block_until_ready(program(*arguments)), allocated / 2**20
+
+
+def by_default() -> dict[str, str]:
+    """The environment, in which memory that is freed is given back."""
+    return {name: value for name, value in os.environ.items() if name not in KEEP_FREED}
+
+
+def in_fresh_process(module: str, *words: str) -> Any:
+    """Last line that a module prints, as JSON, with memory to itself."""
+    command = [sys.executable, "-m", module, *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=by_default())
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+class Worker:
+    """A process that prints what it is, and a line of JSON for each line "go" of its input."""
+
+    def __init__(self, python: str, module: str, *words: str, keep_freed: bool = True):
+        self.process = subprocess.Popen(
+            [python, "-m", module, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=by_default() | (KEEP_FREED if keep_freed else {}),
+        )
+        self.about: Any = self._answer()  # None where it cannot run
+
+    def __call__(self) -> Any:
+        """One round; None where the process has died, as without memory."""
+        assert self.process.stdin is not None
+        if self.process.poll() is None:
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+        return self._answer()
+
+    def close(self) -> None:
+        self.process.communicate("quit\n" if self.process.poll() is None else None)
+
+    def _answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else None
+
+
+def answer(about: dict[str, Any], run: Callable[[], Any]) -> None:
+    """The other side of a `Worker`."""
+    print(json.dumps(about), flush=True)
+    for line in sys.stdin:
+        if line.strip() != "go":
+            return
+        print(json.dumps(run()), flush=True)

@@ -1,34 +1,26 @@
 """A worker that trains Hugging Face's BERT in torch on the CPU, one round a line of its input.
 
-    python -m experiments.benchmarks._torch_training --batch 32 --length 64 --steps 3 --threads 2
-
 Needs torch and transformers, so it may run under another Python than the benchmark that starts it.
-It builds BERT-mini (4 layers, 256 wide, by default) with a classifier of 2 classes, float32,
-dropout 0.1 and torch's fused attention, warms up, and prints one JSON line with its sizes and
-versions. Then for each line "go" of its input it takes `--steps` steps (forward, backward, AdamW)
-and prints {"seconds_per_step", "tokens_per_second", "loss"}; "quit" or the end of the input ends
-it. So rounds can take turns with those of another contestant. Ids are random, no token is padding.
+Its argument is JSON with the sizes. It builds a BERT with a classifier of 2 classes, float32,
+dropout 0.1 and torch's fused attention, warms up, and prints one JSON line with sizes and versions.
+Then for each line "go" of its input it takes `steps` steps (forward, backward, AdamW) and prints
+its seconds a step; anything else ends it. Ids are random, no token is padding.
 """
 
-import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import torch  # pyrefly: ignore[missing-import]
 import transformers  # pyrefly: ignore[missing-import]
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    sizes = {"batch": 32, "length": 64, "steps": 3, "warmup": 3, "threads": 2, "layers": 4}
-    sizes |= {"width": 256, "heads": 4, "hidden": 1024, "vocab": 30522}
-    for name, size in sizes.items():
-        parser.add_argument(f"--{name}", type=int, default=size)
-    return parser.parse_args()
-
-
-def make_model(sizes: argparse.Namespace) -> torch.nn.Module:
+def round_of(sizes: Any) -> Callable[[], float]:
+    """A function that takes steps and returns seconds a step."""
+    torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=sizes.vocab,
         hidden_size=sizes.width,
@@ -41,53 +33,34 @@ def make_model(sizes: argparse.Namespace) -> torch.nn.Module:
         num_labels=2,
         attn_implementation="sdpa",
     )
-    return transformers.BertForSequenceClassification(config).train()
+    model = transformers.BertForSequenceClassification(config).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
+    shape = (sizes.batch, sizes.length)
+    mask = torch.ones(shape, dtype=torch.long)
 
-
-class Trainer:
-    """A model, its optimizer and batches of random ids."""
-
-    def __init__(self, sizes: argparse.Namespace):
-        torch.manual_seed(0)
-        self.sizes = sizes
-        self.model = make_model(sizes)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=0.01)
-
-    def step(self) -> float:
-        shape = (self.sizes.batch, self.sizes.length)
-        ids = torch.randint(self.sizes.vocab, shape)
-        labels = torch.randint(2, shape[:1])
-        mask = torch.ones(shape, dtype=torch.long)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.model(ids, attention_mask=mask, labels=labels).loss
-        loss.backward()
-        self.optimizer.step()
-        return loss.item()
-
-    def round(self) -> dict[str, float]:
+    def steps() -> float:
         start = time.perf_counter()
-        losses = [self.step() for _ in range(self.sizes.steps)]
-        seconds = (time.perf_counter() - start) / self.sizes.steps
-        tokens = self.sizes.batch * self.sizes.length
-        speed = {"seconds_per_step": seconds, "tokens_per_second": tokens / seconds}
-        return speed | {"loss": losses[-1]}
+        for _ in range(sizes.steps):
+            ids, labels = torch.randint(sizes.vocab, shape), torch.randint(2, shape[:1])
+            optimizer.zero_grad(set_to_none=True)
+            model(ids, attention_mask=mask, labels=labels).loss.backward()
+            optimizer.step()
+        return (time.perf_counter() - start) / sizes.steps
+
+    return steps
 
 
 def main() -> None:
-    sizes = arguments()
+    sizes = SimpleNamespace(**json.loads(sys.argv[1]))
     torch.set_num_threads(sizes.threads)
-    trainer = Trainer(sizes)
-    for _ in range(sizes.warmup):
-        trainer.step()
+    run = round_of(sizes)
+    run()
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    parameters = sum(p.numel() for p in trainer.model.parameters())
-    print(json.dumps(versions | vars(sizes) | {"parameters": parameters}), flush=True)
+    print(json.dumps(versions | vars(sizes)), flush=True)
     for line in sys.stdin:
-        if line.strip() == "quit":
-            break
         if line.strip() != "go":
-            sys.exit(f"expected go or quit, not {line.strip()!r}")
-        print(json.dumps(trainer.round()), flush=True)
+            return
+        print(json.dumps(run()), flush=True)
 
 
 if __name__ == "__main__":

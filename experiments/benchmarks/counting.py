@@ -1,11 +1,10 @@
 """What counting costs beside the tokenizer and beside memory, and the same bytes from all engines.
 
-Run `python -m experiments.benchmarks.counting [--quick] [--only PART] [--save]`. Rates are tokens a
-CPU second of all processes and threads, so that other work on the machine changes them little:
+Run `python -m experiments.benchmarks.counting [--quick] [--only PART ...] [--save]`. Rates are
+tokens a CPU second of all processes and threads, so that other work changes them little:
 
 - `tokenizers`: `count_shards` of IMDB beside its tokenizer alone on the same texts, and beside that
-  with `json.loads` of its lines, which any program that reads them does; with datatrove installed
-  its own token counter beside them.
+  with `json.loads` of its lines, which any program that reads them does.
 - `ids`: ready ids in a memory map beside `np.bincount` of the same cells, which is bound by memory.
 - `cores`: words, their vocabulary and ready ids on one core and on two, by the clock.
 - `engines`: one process, two of JAX, four tasks of datatrove and four workers of Beam on IMDB and
@@ -15,7 +14,6 @@ CPU second of all processes and threads, so that other work on the machine chang
 Needs JAXPE_DATA_DIR. It ends with an error where engines differ.
 """
 
-import argparse
 import contextlib
 import dataclasses
 import importlib.util
@@ -25,42 +23,25 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks._machine import CORES, write_result
+from experiments.benchmarks import _contest as contest
 from jaxpe._core.files import file_hash
-from jaxpe.analysis.counts import (
-    CountedShard,
-    CountOptions,
-    StoredCounts,
-    count,
-    count_settings,
-    count_shards,
-    merge,
-    read_counts,
-    write_counts,
-)
-from jaxpe.data import (
-    find_shards,
-    load_corpus,
-    open_tokenizer,
-    tokenizer_of_ids,
-    vocabulary_of,
-)
+from jaxpe.analysis import counts as counting
+from jaxpe.analysis.counts import CountedShard, CountOptions, StoredCounts, count_settings
+from jaxpe.data import find_shards, load_corpus, open_tokenizer, tokenizer_of_ids, vocabulary_of
 
-OUT = Path(__file__).parent.parent / "results" / "benchmark_counting.json"
 LENGTH, FOLDS, BATCH, IDS = 256, 16, 4096, 8192
 PORT = 29517
 # Documents come once, and so often: no more cells are in use then, as in a corpus that is large.
-SIZES = ("once", "often")
 TIMES = {"words": 12, "bytes": 20, "wordpiece": 3, "bpe": 3, "ids": 6, "cores": 16}
-PARTS = ("tokenizers", "ids", "cores", "engines", "merge")
 ROUNDS = 2
+MAIN = "from jaxpe.cli.main import main; main()"
 Found = dict[str, Any]
 
 
@@ -70,11 +51,20 @@ def cpu_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def measured(work: Callable[[], Any]) -> tuple[float, float, Any]:
-    """CPU seconds, seconds by the clock, and what the work returns."""
-    cpu, clock = cpu_seconds(), time.perf_counter()
-    result = work()
-    return cpu_seconds() - cpu, time.perf_counter() - clock, result
+def measured(work: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds by the clock, and of CPU."""
+    cpu = cpu_seconds()
+    clock = contest.seconds_of(work)
+    return clock, cpu_seconds() - cpu
+
+
+def started(*commands: Sequence[str]) -> None:
+    """Python processes that run side by side, and must succeed."""
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    running = [subprocess.Popen([sys.executable, *words], env=environment) for words in commands]
+    codes = [process.wait() for process in running]
+    if any(codes):
+        raise SystemExit(f"failed: {commands[0]}")
 
 
 def texts_of(quick: bool) -> list[str]:
@@ -101,27 +91,21 @@ def tokenizers(folder: Path, quick: bool) -> Found:
     found: Found = {}
     for name, opened in known_tokenizers(texts).items():
         own = texts, texts * TIMES[name]
-        paths = [written(folder / f"{name} {size}", own[k]) for k, size in enumerate(SIZES)]
+        paths = [written(folder / f"{name} {which}", own[which]) for which in range(2)]
 
         def alone(which: int, opened: Any = opened, own: Any = own) -> None:
             for start in range(0, len(own[which]), BATCH):
                 opened.rows(own[which][start : start + BATCH], LENGTH)
 
-        references = {"alone": alone, "json": lambda which, paths=paths: parsed(*paths[which])}
+        def parsed(which: int, paths: Any = paths) -> None:
+            with open(paths[which][0], "rb") as lines:
+                for line in lines:
+                    json.loads(line)
+
+        references = {"alone": alone, "json": parsed}
         found[name] = compared(folder / name, opened, references, paths, quick)
         found[name]["ratio_with_json"] = found[name]["ratio"] + found[name].pop("json_ratio")
-        if name == "bpe" and importlib.util.find_spec("datatrove"):
-            seconds = datatrove_counter(name, texts)
-            found[name]["datatrove_tokens_counter_cpu_seconds"] = seconds
-        print(name, json.dumps(found[name]), flush=True)
     return found
-
-
-def parsed(path: Path) -> None:
-    """Lines of JSON as any program reads them."""
-    with open(path, "rb") as lines:
-        for line in lines:
-            json.loads(line)
 
 
 def compared(
@@ -138,12 +122,13 @@ def compared(
     """
     settings = count_settings(opened, length=LENGTH, folds=FOLDS, nulls=0)
     options = CountOptions(sources=(), batch_size=BATCH, workers=0)
-    counting: Any = {"tokenizer": opened, "settings": settings}
     tokens = [0, 0]
 
     def counted(which: int) -> None:
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            stored = count_shards(find_shards(sizes[which]), place, options, **counting)
+            stored = counting.count_shards(
+                find_shards(sizes[which]), place, options, tokenizer=opened, settings=settings
+            )
         tokens[which] = int(stored.table.sum(dtype=np.int64))
 
     folder.mkdir(parents=True)
@@ -153,19 +138,17 @@ def compared(
     for _ in range(1 if quick else ROUNDS):
         for which in range(2):
             for name, work in ways.items():
-                seconds[name][which].append(measured(lambda: work(which))[0])  # noqa: B023
-    best = {name: [min(found) for found in both] for name, both in seconds.items()}
-    growing = {name: many - few for name, (few, many) in best.items()}
-    more_tokens = tokens[1] - tokens[0]
-    whole = growing["count"]
+                seconds[name][which].append(measured(partial(work, which))[1])
+    least = {name: [min(found) for found in both] for name, both in seconds.items()}
+    growing = {name: many - few for name, (few, many) in least.items()}
+    more_tokens, whole = tokens[1] - tokens[0], growing["count"]
     return {
-        "tokens": more_tokens,
         "reference": more_tokens / growing["alone"],
         "count": more_tokens / whole,
         "ratio": growing["alone"] / whole,
         **{f"{name}_ratio": growing[name] / whole for name in references if name != "alone"},
-        "fixed_cpu_seconds": best["count"][0] - whole * tokens[0] / more_tokens,
-        "cpu_seconds": best,
+        "fixed_cpu_seconds": least["count"][0] - whole * tokens[0] / more_tokens,
+        "cpu_seconds": least,
     }
 
 
@@ -173,27 +156,11 @@ def known_tokenizers(texts: list[str]) -> dict[str, Any]:
     """Words, bytes, WordPiece and BPE, as far as their files are here."""
     vocabulary = vocabulary_of(texts, length=LENGTH, max_vocab=30_000)
     found = {"words": open_tokenizer(vocabulary=vocabulary), "bytes": open_tokenizer("bytes")}
-    for name, path in tokenizer_files().items():
-        found[name] = open_tokenizer(path)
-    return found
-
-
-def tokenizer_files() -> dict[str, Path]:
     wordpiece = Path(os.environ["JAXPE_DATA_DIR"]) / "bert-base-uncased" / "vocab.txt"
     models = Path(os.environ.get("JAXPE_MODELS_DIR", "."))
     bpe = models / "SmolLM2-135M-Instruct" / "tokenizer.json"
     files = {"wordpiece": wordpiece, "bpe": bpe}
-    return {name: path for name, path in files.items() if path.is_file()}
-
-
-def datatrove_counter(name: str, texts: list[str]) -> float:
-    """CPU seconds of datatrove's TokensCounter on the same texts, whole."""
-    data, tokens = (
-        importlib.import_module(f"datatrove.{of}") for of in ("data", "pipeline.tokens")
-    )
-    step = tokens.TokensCounter(str(tokenizer_files()[name]))
-    documents = [data.Document(text=text, id=str(number)) for number, text in enumerate(texts)]
-    return measured(lambda: sum(1 for _ in step.run(iter(documents))))[0]
+    return found | {name: open_tokenizer(path) for name, path in files.items() if path.is_file()}
 
 
 # Ready ids.
@@ -219,7 +186,7 @@ def ready_ids(folder: Path, times: int, quick: bool) -> tuple[np.ndarray, Sequen
     documents = 10_000 if quick else 160_000
     words = np.minimum(rng.zipf(1.2, (documents, LENGTH)), IDS - 1).astype("<u2")
     paths: list[list[Path]] = []
-    for name, number in zip(SIZES, (1, times), strict=True):
+    for name, number in zip(("once", "often"), (1, times), strict=True):
         paths.append([folder / f"{name} {part}.npy" for part in range(2 * number)])
         for part, path in enumerate(paths[-1]):
             np.save(path, words[part % 2 :: 2])
@@ -248,55 +215,38 @@ def cores(folder: Path, quick: bool) -> Found:
     }
     found: Found = {}
     for name, (sizes, flags) in ways.items():
-        # Of each number of cores, size and round: seconds by the clock, and of CPU.
-        taken: dict[int, list[list[tuple[float, float]]]] = {number: [[], []] for number in (1, 2)}
-        for _ in range(1 if quick else ROUNDS):
-            for which, paths in enumerate(sizes):
-                for number, both in taken.items():
-                    both[which].append(on_cores(number, name, [*map(str, paths), *flags]))
-        least = {number: np.min(both, axis=1) for number, both in taken.items()}
-        growing = {number: (often - once).tolist() for number, (once, often) in least.items()}
-        (clock, cpu), (clock_of_two, cpu_of_two) = growing[1], growing[2]
+        # [rounds, size, cores, clock and CPU]
+        taken = [
+            [[on_cores(n, name, [*map(str, paths), *flags]) for n in (1, 2)] for paths in sizes]
+            for _ in range(1 if quick else ROUNDS)
+        ]
+        least = np.min(taken, axis=0)
+        growing = least[1] - least[0]
+        (clock, cpu), (clock_of_two, cpu_of_two) = growing
         found[name] = {
-            "seconds": {number: clock for number, (clock, _) in growing.items()},
-            "cpu_seconds": {number: cpu for number, (_, cpu) in growing.items()},
+            "seconds": {"1": clock, "2": clock_of_two},
+            "cpu_seconds": {"1": cpu, "2": cpu_of_two},
             "ratio": clock / clock_of_two,
-            "ratio_with_start": least[1][1, 0] / least[2][1, 0],
-            "of_free_cores": 2 * cpu / cpu_of_two,
-            "whole": {number: both.tolist() for number, both in least.items()},
+            "ratio_with_start": least[1, 0, 0] / least[1, 1, 0],
         }
-        print(name, json.dumps(found[name]), flush=True)
-    return found | {"cores": CORES}
+    return found
 
 
 def on_cores(number: int, what: str, words: list[str]) -> tuple[float, float]:
     """Seconds of `jaxpe count` on so many cores, by the clock and of CPU."""
     own = sorted(os.sched_getaffinity(0))[:number]
-    script = "import os, sys; os.sched_setaffinity(0, eval(sys.argv.pop(1))); "
-    script += "from jaxpe.cli.main import main; main()"
+    script = f"import os, sys; os.sched_setaffinity(0, eval(sys.argv.pop(1))); {MAIN}"
     flags = [f"--length={LENGTH}", f"--folds={FOLDS}", "--nulls=0", f"--batch-size={BATCH}"]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
     with tempfile.TemporaryDirectory() as out:
-        command = ["count", *words, *flags, f"--out={out}/counts"]
-        if what == "ready ids":
+        command = ["-c", script, repr(own), "count", *words, *flags, f"--out={out}/counts"]
+        if what != "ready ids":
+            each = [[*command, f"--workers={0 if number == 1 else number}"]]
+        elif number == 1:
+            each = [command]
+        else:
             together = [f"--processes={number}", f"--coordinator=localhost:{PORT}"]
             each = [[*command, f"--process={k}", *together] for k in range(number)]
-            each = [command] if number == 1 else each
-        else:
-            each = [[*command, f"--workers={0 if number == 1 else number}"]]
-
-        def run() -> bool:
-            started = [
-                subprocess.Popen([sys.executable, "-c", script, repr(own), *one], env=environment)
-                for one in each
-            ]
-            codes = [process.wait() for process in started]
-            return any(codes)
-
-        cpu, clock, failed = measured(run)
-        if failed:
-            raise SystemExit(f"{what} on {number} cores failed")
-        return clock, cpu
+        return measured(partial(started, *each))
 
 
 # The same bytes.
@@ -304,10 +254,11 @@ def on_cores(number: int, what: str, words: list[str]) -> tuple[float, float]:
 
 def engines(folder: Path, quick: bool) -> Found:
     """Hashes of the tables by engine."""
-    generated = [f"{a} {b} {a % 7} {b % 5}" for a, b in pairs(2_000 if quick else 1_000_000)]
-    corpora = {"imdb": texts_of(quick), "generated": generated}
+    number = 2_000 if quick else 1_000_000
+    pairs = np.random.default_rng(0).zipf(1.5, (2, number)).clip(max=10_000).tolist()
+    generated = [f"{a} {b} {a % 7} {b % 5}" for a, b in zip(*pairs, strict=True)]
     found: Found = {}
-    for name, texts in corpora.items():
+    for name, texts in {"imdb": texts_of(quick), "generated": generated}.items():
         own = folder / name
         paths = written(own / "rows", texts, parts=4)
         vocab = own / "vocabulary.json"
@@ -315,95 +266,71 @@ def engines(folder: Path, quick: bool) -> Found:
         options = CountOptions(
             sources=tuple(map(str, paths)), vocab=vocab, length=64, folds=8, nulls=2
         )
-        found[name] = {"documents": len(texts)}
-        for number, (engine, run) in enumerate(ENGINES.items()):
-            if engine in NEEDS and not importlib.util.find_spec(NEEDS[engine]):
-                continue
-            out = run(options, own / f"engine-{number}")
-            hashed = file_hash(out / "counts.npz")
-            found[name][engine] = hashed
-            print(name, engine, hashed, flush=True)
-        if len({found[name][engine] for engine in ENGINES if engine in found[name]}) != 1:
-            raise SystemExit(f"{name}: the engines differ: {found[name]}")
+        hashes: dict[str, str] = {}
+        for number, (engine, (needs, run)) in enumerate(ENGINES.items()):
+            if importlib.util.find_spec(needs):
+                run(options, own / f"engine-{number}")
+                hashes[engine] = file_hash(own / f"engine-{number}" / "counts.npz")
+        if len(set(hashes.values())) != 1:
+            raise SystemExit(f"{name}: the engines differ: {hashes}")
+        found[name] = {"documents": len(texts), **hashes}
     return found
 
 
-def pairs(number: int) -> list[tuple[int, int]]:
-    rng = np.random.default_rng(0)
-    return [*zip(*rng.zipf(1.5, (2, number)).clip(max=10_000).tolist(), strict=True)]
-
-
-def one_process(options: CountOptions, out: Path) -> Path:
-    count(options, out)
-    return out
-
-
-def two_processes(options: CountOptions, out: Path) -> Path:
+def two_processes(options: CountOptions, out: Path) -> None:
     """Two processes of JAX on this machine."""
-    flags = {
-        "vocab": options.vocab, "length": options.length, "folds": options.folds,
-        "nulls": options.nulls, "coordinator": f"localhost:{PORT}", "processes": 2, "out": out,
-    }  # fmt: skip
-    words = [sys.executable, "-m", "jaxpe.cli", "count", *options.sources]
-    words = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", *words[3:]]
+    flags = {name: getattr(options, name) for name in ("vocab", "length", "folds", "nulls")}
+    flags |= {"coordinator": f"localhost:{PORT}", "processes": 2, "out": out}
+    words = ["-c", MAIN, "count", *map(str, options.sources)]
     words += [f"--{name}={value}" for name, value in flags.items()]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-    started = [subprocess.Popen([*words, f"--process={k}"], env=environment) for k in range(2)]
-    if any(process.wait() for process in started):
-        raise SystemExit("a process of JAX failed")
-    return out
+    started(*([*words, f"--process={k}"] for k in range(2)))
 
 
-def datatrove_tasks(options: CountOptions, out: Path) -> Path:
+def datatrove_tasks(options: CountOptions, out: Path) -> None:
     """Four tasks on two workers, in a process of their own, since datatrove forks."""
     script = "import sys; from experiments.benchmarks.counting import run_datatrove; "
     script += "run_datatrove(*sys.argv[1:])"
-    words = [sys.executable, "-c", script]
-    words += [str(Path(options.sources[0]).parent), str(options.vocab), str(out)]
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr[-2000:])
-    merge(sorted((out / "parts").iterdir()), out / "all")
-    return out / "all"
+    rows = Path(options.sources[0]).parent
+    parts = out.with_name("parts")
+    started(["-c", script, str(rows), str(options.vocab), str(parts)])
+    counting.merge(sorted(parts.iterdir()), out)
 
 
-def run_datatrove(rows: str, vocab: str, out: str) -> None:
-    executor = importlib.import_module("datatrove.executor")
-    readers = importlib.import_module("datatrove.pipeline.readers")
+def run_datatrove(rows: str, vocab: str, parts: str) -> None:
+    from datatrove import executor  # pyrefly: ignore
+    from datatrove.pipeline import readers  # pyrefly: ignore
 
     from jaxpe.analysis.engines import CountPositions
 
     options = CountOptions(sources=(), vocab=Path(vocab), length=64, folds=8, nulls=2)
-    pipeline = [readers.JsonlReader(rows), CountPositions(options, Path(out) / "parts")]
+    pipeline = [readers.JsonlReader(rows), CountPositions(options, Path(parts))]
     executor.LocalPipelineExecutor(
-        pipeline=pipeline, tasks=4, workers=2, logging_dir=f"{out}/logs"
+        pipeline=pipeline, tasks=4, workers=2, logging_dir=f"{parts}-logs"
     ).run()
 
 
-def beam_workers(options: CountOptions, out: Path) -> Path:
+def beam_workers(options: CountOptions, out: Path) -> None:
     """DirectRunner with four workers."""
-    beam = importlib.import_module("apache_beam")
-    of = importlib.import_module("apache_beam.options.pipeline_options").PipelineOptions
+    import apache_beam as beam  # pyrefly: ignore
+    from apache_beam.options.pipeline_options import PipelineOptions  # pyrefly: ignore
 
     from jaxpe.analysis.engines import count_positions
 
     arguments = ["--direct_num_workers=4", "--direct_running_mode=multi_threading"]
     pattern = str(Path(options.sources[0]).parent / "*.jsonl")
-    with beam.Pipeline("DirectRunner", options=of(arguments)) as pipeline:
+    with beam.Pipeline("DirectRunner", options=PipelineOptions(arguments)) as pipeline:
         texts = (
             pipeline | beam.io.ReadFromText(pattern) | beam.Map(lambda row: json.loads(row)["text"])
         )
         count_positions(texts, dataclasses.replace(options, sources=(), batch_size=1024), out)
-    return out
 
 
-ENGINES: dict[str, Callable[[CountOptions, Path], Path]] = {
-    "one process": one_process,
-    "two processes of JAX": two_processes,
-    "datatrove, 4 tasks": datatrove_tasks,
-    "Beam, 4 workers": beam_workers,
+ENGINES: dict[str, tuple[str, Callable[[CountOptions, Path], Any]]] = {
+    "one process": ("jaxpe", counting.count),
+    "two processes of JAX": ("jaxpe", two_processes),
+    "datatrove, 4 tasks": ("datatrove", datatrove_tasks),
+    "Beam, 4 workers": ("apache_beam", beam_workers),
 }
-NEEDS = {"datatrove, 4 tasks": "datatrove", "Beam, 4 workers": "apache_beam"}
 
 
 # A thousand folders.
@@ -423,7 +350,7 @@ def merging(folder: Path, quick: bool) -> Found:
         shard = CountedShard(f"{part}", 1, f"{part:032x}", 8)
         nulls = np.zeros((0, settings.null_folds, *table.shape[1:]), np.int32)
         stored = StoredCounts(table, nulls, 8, settings, list(opened.tokens), (shard,))
-        write_counts(stored, folder / f"{part:04}")
+        counting.write_counts(stored, folder / f"{part:04}")
     peaks = {}
     for what, script in (
         ("two", "parts = [read_counts(f) for f in folders[:2]]"),
@@ -440,7 +367,7 @@ def merging(folder: Path, quick: bool) -> Found:
             [sys.executable, "-c", code, str(folder)], check=True, capture_output=True, text=True
         )
         peaks[what] = int(done.stdout)
-    assert read_counts(folder / "sum").documents == 8 * number
+    assert counting.read_counts(folder / "sum").documents == 8 * number
     return {
         "folders": number,
         "table_bytes": int(table.nbytes),
@@ -449,24 +376,19 @@ def merging(folder: Path, quick: bool) -> Found:
     }
 
 
+PARTS = {
+    "tokenizers": tokenizers, "ids": ids, "cores": cores, "engines": engines, "merge": merging,
+}  # fmt: skip
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
-    options = parser.parse_args()
-    parts = dict(zip(PARTS, (tokenizers, ids, cores, engines, merging), strict=True))
-    found: Found = {}
-    if options.save and OUT.exists():
-        found = json.loads(OUT.read_text())
+    options = contest.options_of(__doc__, only=tuple(PARTS))
+    path = contest.RESULTS / "benchmark_counting.json"
+    found: Found = json.loads(path.read_text()) if options.save and path.exists() else {}
     for name in options.only:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            load = os.getloadavg()[0]
-            found[name] = parts[name](Path(folder), options.quick)
-            found[name]["load_average"] = load
-        print(name, json.dumps(found[name], indent=1), flush=True)
-        if options.save:
-            write_result(OUT, found)
+            found[name] = PARTS[name](Path(folder), options.quick)
+    contest.finish("counting", options, found | {"machine": contest.machine()})
 
 
 if __name__ == "__main__":

@@ -1,17 +1,13 @@
 """Algorithm 1 with its stress, from ids: jaxpe against SciPy/scikit-learn and plain NumPy.
 
-Run `python -m experiments.benchmarks.geometry` (needs scikit-learn, and JAXPE_DATA_DIR with IMDB;
-without it, random ids of the same size). Every pipeline starts from int32 ids and a mask
-[25000, 256] and ends with coordinates and the stress of Eq. (4). The rounds of the pipelines
-alternate, warmed up, in one process; printed are medians, their ratios, and that all agree.
+Run `python -m experiments.benchmarks.geometry [--rounds N] [--quick] [--save]` with IMDB in
+JAXPE_DATA_DIR. Every pipeline starts from int32 ids and a
+mask [25000, 256] and ends with the stress of Eq. (4), which is to be 0 at full width. scikit-learn
+is left out where it is not installed.
 """
 
 import importlib
-import json
 import os
-import platform
-import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -20,27 +16,23 @@ import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
 import jaxpe
-from experiments.benchmarks._machine import write_result
+from experiments.benchmarks import _contest as contest
 from jaxpe.data import load_tokens
 
-ROUNDS = 7
-OUT = Path(__file__).parent.parent / "results" / "benchmark_geometry.json"
 
-
-def load() -> tuple[str, np.ndarray, np.ndarray, int]:
-    """IMDB as BERT reads it, special tokens masked; or random ids of its size."""
-    folder = os.environ.get("JAXPE_DATA_DIR")
-    if folder is None:
-        ids = np.random.default_rng(0).zipf(1.3, (25_000, 256)) % 30_522
+def load(quick: bool) -> tuple[str, np.ndarray, np.ndarray, int]:
+    """IMDB as BERT reads it, special tokens masked; if quick, few random ids."""
+    if quick:
+        ids = np.random.default_rng(0).zipf(1.3, (1_000, 32)) % 30_522
         return "random ids", ids.astype(np.int32), np.ones(ids.shape, bool), 30_522
-    vocabulary = Path(folder) / "bert-base-uncased" / "vocab.txt"
+    vocabulary = Path(os.environ["JAXPE_DATA_DIR"]) / "bert-base-uncased" / "vocab.txt"
     corpus = load_tokens("imdb", tokenizer=vocabulary, special=True, length=256)
     mask = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     mask[:, [0, -1]] = False  # positions of [CLS] and [SEP]: the same for every pipeline
     return "imdb", corpus.ids, mask, corpus.vocab_size
 
 
-def roots(ids: np.ndarray, mask: np.ndarray, vocab_size: int, dtype) -> np.ndarray:
+def roots(ids: np.ndarray, mask: np.ndarray, vocab_size: int, dtype: type) -> np.ndarray:
     """√μ of the occupied positions, by bincount: the same first step for both peers."""
     n = ids.shape[1]
     flat = (ids + np.arange(n, dtype=np.int32)[None, :] * vocab_size)[mask]
@@ -58,7 +50,7 @@ def with_scikit_learn(ids: np.ndarray, mask: np.ndarray, vocab_size: int) -> flo
     return float(np.sum((fitted - distances) ** 2) / np.sum(distances**2))
 
 
-def _numpy_distances(x: np.ndarray) -> np.ndarray:
+def numpy_distances(x: np.ndarray) -> np.ndarray:
     gram = x @ x.T
     norms = np.diagonal(gram)
     return np.sqrt(np.maximum(norms[:, None] + norms[None, :] - 2 * gram, 0))
@@ -67,46 +59,38 @@ def _numpy_distances(x: np.ndarray) -> np.ndarray:
 def with_numpy(ids: np.ndarray, mask: np.ndarray, vocab_size: int) -> float:
     x = roots(ids, mask, vocab_size, np.float32)
     x -= x.mean(axis=0)
-    distances = _numpy_distances(x)
+    distances = numpy_distances(x)
     eigenvalues, vectors = np.linalg.eigh(x @ x.T)
-    fitted = _numpy_distances(vectors * np.sqrt(np.maximum(eigenvalues, 0)))
+    fitted = numpy_distances(vectors * np.sqrt(np.maximum(eigenvalues, 0)))
     return float(np.sum((fitted - distances) ** 2) / np.sum(distances**2))
 
 
-def with_jaxpe(vocab_size: int):
-    encode = partial(jaxpe.information_optimal_encoding, vocab_size=vocab_size, dim=256)
-    compiled = jax.jit(lambda ids, mask: encode(ids, mask=mask).stress)
-    return lambda ids, mask, vocab_size: float(compiled(ids, mask))
-
-
 def main() -> None:
-    name, ids, mask, vocab_size = load()
-    pipelines = {
-        "jaxpe": with_jaxpe(vocab_size),
-        "numpy": with_numpy,
-        "scipy and scikit-learn": with_scikit_learn,
+    options = contest.options_of(__doc__, rounds=7)
+    name, ids, mask, vocab_size = load(options.quick)
+    encode = partial(jaxpe.information_optimal_encoding, vocab_size=vocab_size, dim=ids.shape[1])
+    program = jax.jit(lambda ids, mask: encode(ids, mask=mask).stress)
+    runs: contest.Contestants = {
+        "jaxpe": lambda: float(program(ids, mask)),
+        "numpy": lambda: with_numpy(ids, mask, vocab_size),
     }
-    seconds: dict[str, list[float]] = {pipeline: [] for pipeline in pipelines}
-    stress = {}
-    for round_number in range(ROUNDS + 1):
-        for pipeline, run in pipelines.items():
-            start = time.perf_counter()
-            stress[pipeline] = run(ids, mask, vocab_size)
-            if round_number:  # the first warms up: compilation, page faults
-                seconds[pipeline].append(time.perf_counter() - start)
-    medians = {pipeline: float(np.median(times)) for pipeline, times in seconds.items()}
+    if contest.installed("scikit-learn"):
+        runs["scipy and scikit-learn"] = lambda: with_scikit_learn(ids, mask, vocab_size)
+    stress = {pipeline: run() for pipeline, run in runs.items()}
+    assert max(stress.values()) < 1e-6, f"full-width MDS must be an isometry: {stress}"
+    info = contest.machine("scikit-learn")
+    seconds = contest.measure(runs, options.rounds, warm_up=0)
+    over = contest.ratios(seconds, "jaxpe")
     result = {
+        "machine": info,
         "corpus": f"{name} {ids.shape[0]:,} x {ids.shape[1]}",
-        "device": f"{jax.devices()[0].device_kind}, {os.cpu_count()} cores, {platform.machine()}",
-        "rounds": ROUNDS,
-        "seconds": medians,
-        "speedup_of_jaxpe": {p: medians[p] / medians["jaxpe"] for p in pipelines if p != "jaxpe"},
+        "rounds": options.rounds,
+        "seconds": contest.medians(seconds),
+        "speedup_of_jaxpe": {pipeline: ratio["median"] for pipeline, ratio in over.items()},
+        "over_jaxpe": over,
         "stress": stress,
     }
-    print(json.dumps(result, indent=2))
-    assert max(stress.values()) < 1e-6, "a pipeline is wrong: full-width MDS must be an isometry"
-    if "--save" in sys.argv:
-        write_result(OUT, result)
+    contest.finish("geometry", options, result)
 
 
 if __name__ == "__main__":

@@ -2,19 +2,13 @@
 
 Run `python -m experiments.benchmarks.layers [--rounds N] [--quick] [--save]`. The layer is
 projections, `jaxpe.attend` and its output; timed are its forward pass, and forward and backward
-together (gradients of parameters, projections and input). Contestants take turns in one process,
-warmed up, with the threads of the machine; ratios are of medians, in brackets of the fastest
-rounds. Memory is what the compiled program allocates besides arguments and results. PaTH and
-stick-breaking run beside their naive forms, too: one token after the other.
+together (gradients of parameters, projections and input). Memory is what the compiled program
+allocates besides arguments and results. PaTH and stick-breaking run beside their naive forms, too:
+one token after the other.
 """
 
-import argparse
-import os
-import platform
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,37 +17,13 @@ import numpy as np
 from jax import Array
 
 import jaxpe
-from experiments.benchmarks._contest import Contestants, finished, measure, ratios, show
-from experiments.benchmarks._machine import CORES, KEEP_FREED, keep_freed_memory, write_result
+from experiments.benchmarks import _contest as contest
 from jaxpe.encodings import CatalogueEntry, Encoding, EncodingSizes, catalogue
 from jaxpe.encodings.base import encoding_at
 from jaxpe.encodings.families.data_dependent import path_products
 
-OUT = Path(__file__).parent.parent / "results" / "benchmark_layers.json"
 BATCH, SIZES = 2, EncodingSizes(dim=512, num_heads=8, head_dim=64, length=512)
 QUICK = EncodingSizes(dim=32, num_heads=2, head_dim=16, length=64)
-REFERENCE = "rope"
-
-
-def contestants() -> list[CatalogueEntry]:
-    """The catalogue, and three ways to build one of it."""
-
-    def yarn(sizes: EncodingSizes) -> Encoding:
-        scaling = jaxpe.YarnScaling(factor=4.0, original_max_position_embeddings=sizes.length)
-        return jaxpe.rope(head_dim=sizes.head_dim, scaling=scaling)
-
-    def chained(sizes: EncodingSizes) -> Encoding:
-        alibi = jaxpe.alibi(num_heads=sizes.num_heads)
-        return jaxpe.chain(jaxpe.rope(head_dim=sizes.head_dim), alibi)
-
-    def interleaved(sizes: EncodingSizes) -> Encoding:
-        return jaxpe.rope(head_dim=sizes.head_dim, layout="interleaved")
-
-    ways = {"rope, interleaved": interleaved, "rope, yarn": yarn, "rope, alibi": chained}
-    return [
-        *catalogue(),
-        *(CatalogueEntry(name, "rotary", make, "") for name, make in ways.items()),
-    ]
 
 
 def layer(
@@ -76,7 +46,7 @@ def of_layer(encoding: Encoding, cotangent: Array, *args: Any) -> Array:
 
 def layers(
     entries: list[CatalogueEntry], sizes: EncodingSizes, *, backward: bool
-) -> tuple[Contestants, dict[str, float]]:
+) -> tuple[contest.Contestants, dict[str, float]]:
     """Contestants, and the MiB that each program allocates."""
     rng = np.random.default_rng(2)
     shape = (BATCH, sizes.length, sizes.dim)
@@ -90,14 +60,11 @@ def layers(
             scales = 2 ** np.arange(entry.coordinates, dtype=np.int32)
             positions = positions[:, None] // jnp.asarray(scales)[None, :]
         width = jax.eval_shape(encoding.embed, params, x, positions).shape[-1]  # concat widens
-        args = (params, weights(width, sizes), x, positions)
         step: Callable = partial(layer, encoding)
         if backward:
             step = jax.value_and_grad(partial(of_layer, encoding, cotangent), argnums=(0, 1, 2))
-        compiled = jax.jit(step).lower(*args).compile()
-        runs[entry.name] = finished(compiled, *args)
-        allocated = getattr(compiled.memory_analysis(), "temp_size_in_bytes", 0)
-        memory[entry.name] = allocated / 2**20
+        run = contest.compiled(step, params, weights(width, sizes), x, positions)
+        runs[entry.name], memory[entry.name] = run
     return runs, memory
 
 
@@ -178,53 +145,29 @@ def naive_forms(sizes: EncodingSizes, rounds: int) -> dict[str, Any]:
             def squares(*args: Array, form: Callable = form) -> Array:
                 return jnp.sum((form(*args) * below) ** 2)
 
-            numbers = tuple(range(len(args)))
-            compiled = jax.jit(jax.value_and_grad(squares, argnums=numbers)).lower(*args).compile()
-            runs[name] = finished(compiled, *args)
-            memory[name] = getattr(compiled.memory_analysis(), "temp_size_in_bytes", 0) / 2**20
-        seconds = measure(runs, rounds)
-        found[title] = {
-            "milliseconds": {name: float(np.median(t) * 1e3) for name, t in seconds.items()},
-            "over_jaxpe": ratios(seconds, "jaxpe"),
-            "mebibytes": memory,
-        }
-        show(f"{title}, forward and backward, over jaxpe", found[title]["over_jaxpe"])
+            graded = jax.value_and_grad(squares, argnums=tuple(range(len(args))))
+            runs[name], memory[name] = contest.compiled(graded, *args)
+        over = contest.ratios(contest.measure(runs, rounds), "jaxpe")
+        found[title] = {"over_jaxpe": over, "mebibytes": memory}
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip())
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--quick", action="store_true", help="a small layer: see that it works")
-    parser.add_argument("--save", action="store_true", help=f"write {OUT.name}")
-    options = parser.parse_args()
-    keep_freed_memory()
+    options = contest.options_of(__doc__, rounds=15)
+    contest.keep_freed_memory()
     sizes = QUICK if options.quick else SIZES
-    result: dict[str, Any] = {
-        "machine": {
-            "device": f"{jax.devices()[0].device_kind}, {CORES} cores, {platform.machine()}",
-            "malloc": KEEP_FREED,
-            "load_before": os.getloadavg()[0],
-            "python": platform.python_version(),
-            "versions": {name: version(name) for name in ("jax", "jaxlib", "numpy")},
-        },
-        "rounds": options.rounds,
-        "batch": BATCH,
-        "sizes": sizes._asdict(),
-    }
+    result: dict[str, Any] = {"machine": contest.machine(), "rounds": options.rounds}
+    result |= {"batch": BATCH, "sizes": sizes._asdict()}
     for title, backward in (("forward", False), ("forward and backward", True)):
-        runs, memory = layers(contestants(), sizes, backward=backward)
-        seconds = measure(runs, options.rounds)
+        runs, memory = layers([*catalogue()], sizes, backward=backward)
+        seconds = contest.measure(runs, options.rounds)
         result[title] = {
-            "rope_milliseconds": float(np.median(seconds[REFERENCE]) * 1e3),
-            "over_rope": ratios(seconds, REFERENCE),
+            "rope_milliseconds": 1e3 * contest.medians(seconds)["rope"],
+            "over_rope": contest.ratios(seconds, "rope"),
             "mebibytes": memory,
         }
-        show(f"layer, batch {BATCH}, {sizes}, {title}: over RoPE", result[title]["over_rope"])
     result["naive_forms"] = naive_forms(sizes, options.rounds)
-    result["machine"]["load_after"] = os.getloadavg()[0]
-    if options.save:
-        write_result(OUT, result)
+    contest.finish("layers", options, result)
 
 
 if __name__ == "__main__":

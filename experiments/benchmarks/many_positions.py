@@ -1,10 +1,10 @@
 """Stress, its gradient and the 64 leading MDS coordinates of 131,072 positions, from points alone.
 
-Run `python -m experiments.benchmarks.many_positions [--positions N ...] [--vocab V] [--work FOLDER]
-[--save]`, on CPU, GPU or TPU alike. Each stage of each size runs in a process of its own and leaves
-a file in the work folder; a run that was stopped goes on after the last of these.
+Run `python -m experiments.benchmarks.many_positions [--quick] [--work FOLDER] [--save]`, on CPU,
+GPU or TPU alike. Each stage of each size runs in a process of its own, which leaves its arrays and
+numbers in the work folder; a run that was stopped goes on after the last of these.
 
-- `points`: simulated √μ `[n, V]`, those of `mds.py` with the sampling noise of 20,000 tokens.
+- `points`: simulated √μ `[n, V]`, those of `mds.py`.
 - `exact`: eigenvalues of Xᵀ H X in float64 by NumPy, which are those of H X Xᵀ H.
 - `mds`: `classical_mds_from_points`, Krylov.
 - `stress`: `stress` of these coordinates against the points.
@@ -12,17 +12,10 @@ a file in the work folder; a run that was stopped goes on after the last of thes
 
 A stage on the device also times products of square matrices, before and after itself, at
 `precision="highest"`: the rate that the device achieves. Its own rate counts the operations that
-the result needs; what is formed a second time for the gradient is not counted. The coordinates come
-from products with few columns, which memory bounds, so that their rate is timed too.
+the result needs; what is formed a second time for the gradient is not counted.
 """
 
-import argparse
 import json
-import os
-import platform
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -31,112 +24,72 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.spatial.distance import cdist
 
 import jaxpe
-from experiments.benchmarks._machine import CORES, peak_bytes, write_result
+from experiments.benchmarks import _contest as contest
 from experiments.benchmarks.mds import points
 
-OUT = Path(__file__).parent.parent / "results" / "benchmark_many_positions.json"
-SIZES = (8_192, 16_384, 32_768, 131_072)
-VOCAB, DIM, TOKENS, COLUMNS = 2_048, 64, 20_000, 16
+SIZES, QUICK = (8_192, 16_384, 32_768, 131_072), (256, 512)
+VOCAB, DIM, TOKENS = 2_048, 64, 20_000
 ROWS = 8  # of the gradient, checked in float64
 LONG_ENOUGH_S = 0.1
 Found = dict[str, Any]
-
-
-# What the device achieves.
 
 
 def square_rate() -> float:
     """Operations a second of a product of square matrices, of a size that takes long enough."""
     side, rate, seconds = 1024, 0.0, 0.0
     while seconds < LONG_ENOUGH_S and side <= 16_384:
-        rate, seconds = rate_of(side, side, side)
-        side *= 2
+        a = jnp.ones((side, side), jnp.float32)
+        product, _ = contest.compiled(partial(jnp.matmul, precision="highest"), a, a)
+        seconds = min(contest.seconds_of(product) for _ in range(3))
+        rate, side = 2.0 * side**3 / seconds, 2 * side
     return rate
 
 
-def rate_of(rows: int, inner: int, columns: int) -> tuple[float, float]:
-    """Operations a second of the fastest of three products, and its seconds."""
-    a, b = jnp.ones((rows, inner), jnp.float32), jnp.ones((inner, columns), jnp.float32)
-    product = jax.jit(partial(jnp.matmul, precision="highest")).lower(a, b).compile()
-    seconds = min(timed(partial(product, a, b))[1] for _ in range(3))
-    return 2.0 * rows * inner * columns / seconds, seconds
-
-
-def timed(run: Callable[[], Any]) -> tuple[Any, float]:
-    start = time.perf_counter()
-    found = jax.block_until_ready(run())
-    return found, time.perf_counter() - start
-
-
-def on_device(function: Callable, *arguments: jax.Array) -> tuple[Any, Found]:
-    """What a function returns, its seconds, peak memory and the rates before and after it."""
-    program, compiling = timed(lambda: jax.jit(function).lower(*arguments).compile())
+def on_device(operations: float, function: Callable, *arguments: jax.Array) -> tuple[Any, Found]:
+    """What a function returns, its seconds, peak memory and share of what the device achieves."""
+    program, _ = contest.compiled(function, *arguments)
     before = square_rate()
-    result, seconds = timed(partial(program, *arguments))
+    result, seconds = contest.timed(program)
     memory = jax.local_devices()[0].memory_stats() or {}
-    return result, {
-        "seconds": seconds,
-        "compiling_seconds": compiling,
-        "peak_gb": memory.get("peak_bytes_in_use", peak_bytes()) / 1e9,
-        "temporary_mb": program.memory_analysis().temp_size_in_bytes / 1e6,
-        "square_rates": [before, square_rate()],
-    }
-
-
-def with_rate(found: Found, operations: float) -> Found:
-    """The rate of so many operations, and its share of what the device achieves."""
-    rate = operations / found["seconds"]
-    return found | {"operations": operations, "share": rate / float(np.mean(found["square_rates"]))}
+    peak = memory.get("peak_bytes_in_use", contest.peak_bytes())
+    found = {"seconds": seconds, "peak_gb": peak / 1e9, "operations": operations}
+    return result, found | {"share": operations / seconds / np.mean([before, square_rate()])}
 
 
 # The stages.
 
 
 def make_points(folder: Path, n: int, vocab: int) -> Found:
-    start = time.perf_counter()
     np.save(folder / "points.npy", points(n, vocab, tokens=TOKENS))
-    return {"seconds": time.perf_counter() - start}
+    return {}
 
 
 def exact(folder: Path, n: int, vocab: int) -> Found:
     """Eigenvalues in float64, by NumPy on the CPU."""
-    start = time.perf_counter()
-    X = np.load(folder / "points.npy", mmap_mode="r")
-    mean, products = np.zeros(vocab), np.zeros((vocab, vocab))
-    for at in range(0, n, 4096):
-        rows = X[at : at + 4096].astype(float)
-        mean += rows.sum(axis=0) / n
-        products += rows.T @ rows
-    values = np.linalg.eigvalsh(products - n * np.outer(mean, mean))[::-1]
-    np.save(folder / "mean.npy", mean)
-    return {
-        "eigenvalues": values[: DIM + 1].tolist(),
-        "trace": float(values.sum()),
-        "seconds": time.perf_counter() - start,
-    }
+    X = np.load(folder / "points.npy").astype(float)
+    X -= X.mean(axis=0)
+    values = np.linalg.eigvalsh(X.T @ X)[::-1]
+    return {"eigenvalues": values[:DIM].tolist(), "trace": float(values.sum())}
 
 
 def mds(folder: Path, n: int, vocab: int) -> Found:
     X = jnp.asarray(np.load(folder / "points.npy"))
     run = partial(jaxpe.geometry.classical_mds_from_points, dim=DIM, method="krylov")
-    result, found = on_device(run, X)
+    result, found = on_device(4.0 * n * vocab, run, X)
+    products = int(result.products)
+    found |= {name: found[name] * products for name in ("operations", "share")}
     np.save(folder / "coordinates.npy", np.asarray(result.coordinates))
     values = np.asarray(result.eigenvalues, float)
-    reference = json.loads((folder / "exact.json").read_text())
-    error = np.abs(values - reference["eigenvalues"][:DIM])
-    thin, _ = rate_of(n, vocab, COLUMNS)
-    found = with_rate(found, 4.0 * n * vocab * int(result.products))
+    exact = json.loads((folder / "exact.json").read_text())
+    error = np.abs(values - exact["eigenvalues"])
     return found | {
-        "products": int(result.products),
+        "products": products,
         "converged": bool(result.converged),
-        "residuals": np.asarray(result.residuals).tolist(),
         "largest_residual": float(np.max(result.residuals)),
         "error_of_largest": float(error.max() / values[0]),
-        "error_of_own": float(np.max(error / values)),
-        "share_of_trace": float(values.sum() / reference["trace"]),
-        "share_of_thin": found["operations"] / found["seconds"] / thin,
     }
 
 
@@ -149,123 +102,69 @@ def loaded(folder: Path) -> tuple[jax.Array, jax.Array]:
 
 
 def stress(folder: Path, n: int, vocab: int) -> Found:
-    value, found = on_device(loss, *loaded(folder))
-    return with_rate(found, float(n) ** 2 * (vocab + DIM)) | {"stress": float(value)}
+    value, found = on_device(float(n) ** 2 * (vocab + DIM), loss, *loaded(folder))
+    return found | {"stress": float(value)}
 
 
 def gradient(folder: Path, n: int, vocab: int) -> Found:
     """Value and gradient; the gradient's own products are two of each tile with P."""
     P, X = loaded(folder)
-    (value, slope), found = on_device(jax.value_and_grad(loss), P, X)
-    # Before anything that needs memory of its own: what the stage took is measured already.
-    found = with_rate(found, float(n) ** 2 * (vocab + DIM + 2 * DIM))
+    operations = float(n) ** 2 * (vocab + DIM + 2 * DIM)
+    (value, slope), found = on_device(operations, jax.value_and_grad(loss), P, X)
     own, slope = np.asarray(P, float), np.asarray(slope, float)
     del P, X
     total = n * json.loads((folder / "exact.json").read_text())["trace"]  # Σ d² over pairs i < j
     size = n * float(np.sum((own - own.mean(axis=0)) ** 2))  # Σ δ²
-    # Euler: stress is the sum of terms of degree 2, 1 and 0 in P.
-    by_gradient = 1.0 + float(np.sum(own * slope)) - size / total
     points = np.load(folder / "points.npy", mmap_mode="r")
     rows = np.linspace(0, n - 1, ROWS).astype(int)
     exact_rows = rows_of_gradient(own, points, rows) / total
     error = np.linalg.norm(slope[rows] - exact_rows) / np.linalg.norm(exact_rows)
     return found | {
         "stress": float(value),
-        "norm": float(np.linalg.norm(slope)),
-        "stress_by_gradient": by_gradient,
+        # Euler: stress is the sum of terms of degree 2, 1 and 0 in P.
+        "stress_by_gradient": 1.0 + float(np.sum(own * slope)) - size / total,
         "error_of_rows": float(error),
     }
 
 
 def rows_of_gradient(P: np.ndarray, X: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows Σ_j 2(δ_ij − d_ij)(p_i − p_j)/δ_ij in float64, by differences."""
-    targets = np.empty((len(rows), len(P)))
-    chosen = X[rows].astype(float)
-    for at in range(0, len(P), 4096):
-        block = X[at : at + 4096].astype(float)
-        for number, x in enumerate(chosen):
-            targets[number, at : at + 4096] = np.linalg.norm(block - x, axis=1)
-    found = []
-    for target, i in zip(targets, rows, strict=True):
-        apart = P[i] - P
-        delta = np.linalg.norm(apart, axis=1)
-        error = np.where(delta > 0, (delta - target) / np.where(delta > 0, delta, 1.0), 0.0)
-        found.append(2.0 * error @ apart)
-    return np.stack(found)
+    """Rows Σ_j 2(δ_ij − d_ij)(p_i − p_j)/δ_ij in float64."""
+    targets, delta = cdist(X[rows], X), cdist(P[rows], P)
+    weights = np.where(delta > 0, 2 - 2 * targets / np.where(delta > 0, delta, 1.0), 0.0)
+    return weights.sum(axis=1)[:, None] * P[rows] - weights @ P
 
 
 STAGES: dict[str, Callable[[Path, int, int], Found]] = {
-    "points": make_points,
-    "exact": exact,
-    "mds": mds,
-    "stress": stress,
-    "gradient": gradient,
-}
+    "points": make_points, "exact": exact, "mds": mds, "stress": stress, "gradient": gradient,
+}  # fmt: skip
 
 
-# The whole.
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip())
-    parser.add_argument("--positions", type=int, nargs="*", default=SIZES, help="sizes n")
-    parser.add_argument("--vocab", type=int, default=VOCAB, help="columns of the points")
-    parser.add_argument("--work", type=Path, default=Path("many-positions"), help="for the stages")
-    parser.add_argument("--save", action="store_true", help="write results")
-    parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    sizes = {n: stages_of(options, n) for n in options.positions if not options.stage}
-    if options.stage:
-        (n,) = options.positions
-        finish(options.stage, options.work, n, options.vocab)
-        return
-    result = {
-        "device": f"{jax.devices()[0].device_kind}, {CORES} cores, {platform.machine()}",
-        "vocabulary": options.vocab,
-        "dim": DIM,
-        "sizes": sizes,
-        "exponents": {stage: exponent(sizes, stage) for stage in ("mds", "stress", "gradient")},
-    }
-    print(json.dumps(result["exponents"]))
-    if options.save:
-        write_result(OUT, result)
-
-
-def stages_of(options: argparse.Namespace, n: int) -> Found:
+def stages_of(work: Path, n: int, vocab: int) -> Found:
     """Results of all stages at n, those of an earlier run where they are."""
-    folder = options.work / f"{n}x{options.vocab}"
+    folder = work / f"{n}x{vocab}"
     folder.mkdir(parents=True, exist_ok=True)
-    found = {}
+    found: Found = {}
     for stage in STAGES:
-        place = folder / f"{stage}.json"
-        if not place.exists():
-            words = [f"--stage={stage}", "--positions", str(n), "--vocab", str(options.vocab)]
-            words += ["--work", str(folder)]
-            subprocess.run([sys.executable, "-m", __spec__.name, *words], check=True)
-        found[stage] = json.loads(place.read_text())
-        print(n, stage, json.dumps(short(found[stage])), flush=True)
+        path = folder / f"{stage}.json"
+        if not path.exists():
+            words = [f"--stage={stage}", f"--work={folder}", f"--positions={n}", f"--vocab={vocab}"]
+            path.write_text(json.dumps(contest.in_fresh_process(__spec__.name, *words)))
+        found[stage] = json.loads(path.read_text())
+        print(n, stage, found[stage].get("seconds"), flush=True)
     return found
 
 
-def finish(stage: str, folder: Path, n: int, vocab: int) -> None:
-    """Run a stage; its file appears when it is whole."""
-    before = os.getloadavg()[0]
-    found = STAGES[stage](folder, n, vocab) | {"load_average_before": before}
-    partial_file = folder / f"{stage}.part"
-    partial_file.write_text(json.dumps(found))
-    partial_file.replace(folder / f"{stage}.json")
-
-
-def short(found: Found) -> Found:
-    return {name: value for name, value in found.items() if np.size(value) <= 2}
-
-
-def exponent(sizes: dict[int, Found], stage: str) -> float | None:
-    """b of seconds = a·n^b, by least squares on logarithms; None of one size."""
-    if len(sizes) < 2:
-        return None
-    seconds = [found[stage]["seconds"] for found in sizes.values()]
-    return float(np.polyfit(np.log(list(sizes)), np.log(seconds), 1)[0])
+def main() -> None:
+    more = {"work": Path("many-positions"), "stage": None, "positions": 0, "vocab": VOCAB}
+    options = contest.options_of(__doc__, **more)
+    if options.stage:
+        stage = STAGES[options.stage](options.work, options.positions, options.vocab)
+        print(json.dumps(stage, default=float))
+        return
+    vocab = 128 if options.quick else options.vocab
+    sizes = {n: stages_of(options.work, n, vocab) for n in (QUICK if options.quick else SIZES)}
+    result = {"machine": contest.machine(), "vocabulary": vocab, "dim": DIM, "sizes": sizes}
+    contest.finish("many_positions", options, result)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,16 @@
 """Released decoders and a small T5 against transformers, in one run: values and times.
 
+    python -m experiments.benchmarks.models [--rounds 5] [--save]
+
 The models of `experiments/fetch_models.py` in JAXPE_MODELS_DIR that are .gguf files, which both
 read, on the first reviews of IMDB in JAXPE_DATA_DIR. Differences are of logits in float32, at once
 over a row longer than the windows of Gemma. Prefill is one pass over a prompt that fills a cache,
-and the logits of the next token; generation is that and so many tokens more. T5 has random weights
-and the sizes of `T5`; its prefill is the encoder. Rounds of the two take turns; seconds are by the
-clock and of the processors. It needs torch, transformers, accelerate and gguf.
-
-    python -m experiments.benchmarks.models [--rounds 5]
+and the logits of the next token; generation is that and so many tokens more. T5 has random weights;
+its prefill is the encoder. Seconds are by the clock and of the processors. It needs torch,
+transformers, accelerate and gguf.
 """
 
-import argparse
-import gzip
 import importlib
-import importlib.metadata
-import json
 import os
 import tempfile
 import time
@@ -26,60 +22,60 @@ import jax
 import numpy as np
 from flax import nnx
 
-from experiments.benchmarks._machine import CORES, write_result
+from experiments.benchmarks import _contest as contest
+from jaxpe.data import load_corpus
 from jaxpe.nn import generate, load_causal_lm, load_seq2seq_lm
 
 NAMES = ("SmolLM2-135M-Instruct", "gemma-3-270m")
 LENGTH, PROMPT, STEPS = 640, 128, 32
 T5 = {"vocab_size": 8000, "d_model": 256, "d_kv": 64, "d_ff": 1024, "num_layers": 4, "num_heads": 4}
-RESULTS = Path(__file__).parent.parent / "results"
-
-
-def text() -> str:
-    """Reviews, one after another."""
-    path = Path(os.environ["JAXPE_DATA_DIR"]) / "imdb" / "train.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return "\n".join(json.loads(next(file))["text"] for _ in range(8))
-
-
-def timed(run: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds by the clock, and of the processors."""
-    start = time.perf_counter(), time.process_time()
-    run()
-    return time.perf_counter() - start[0], time.process_time() - start[1]
+GREEDY = {"max_new_tokens": STEPS, "min_new_tokens": STEPS, "do_sample": False}
+KINDS = ("clock", "cpu")
 
 
 def ratios(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
     """Medians of rounds that take turns, and how many times as long transformers takes."""
-    for call in calls.values():
-        call()
-    taken = [{name: timed(call) for name, call in calls.items()} for _ in range(rounds)]
-    seconds = {name: np.median([r[name] for r in taken], axis=0) for name in calls}
-    by_round = [np.divide(r["transformers"], r["jaxpe"]) for r in taken]
+
+    def timed(run: Callable[[], Any]) -> Callable[[], tuple[float, float]]:
+        def seconds() -> tuple[float, float]:
+            cpu = time.process_time()
+            clock = contest.seconds_of(run)
+            return clock, time.process_time() - cpu
+
+        return seconds
+
+    runs = {name: timed(call) for name, call in calls.items()}
+    taken = contest.take_turns(runs, rounds, warm_up=1)
+    by_round = taken["transformers"] / taken["jaxpe"]
+    named = lambda pair: dict(zip(KINDS, map(float, pair), strict=True))  # noqa: E731
     return {
-        "seconds": {name: {"clock": s[0], "cpu": s[1]} for name, s in seconds.items()},
-        "ratio": dict(zip(("clock", "cpu"), np.median(by_round, axis=0), strict=True)),
-        "rounds": [dict(zip(("clock", "cpu"), r, strict=True)) for r in by_round],
+        "seconds": {name: named(np.median(pairs, axis=0)) for name, pairs in taken.items()},
+        "ratio": named(np.median(by_round, axis=0)),
+        "rounds": [named(pair) for pair in by_round],
     }
 
 
-def measured(folder: Path, rounds: int) -> dict[str, Any]:
-    """One model: differences of logits, and seconds."""
+def compared(found: Any, wanted: Any, rounds: int, **calls: dict[str, Callable]) -> dict[str, Any]:
+    """Differences of logits, and ratios of each pair of calls."""
+    found, wanted = np.asarray(found), wanted.numpy()
+    values = {"largest": np.abs(found - wanted).max(), "largest_logit": np.abs(wanted).max()}
+    values["same_likeliest"] = (found.argmax(-1) == wanted.argmax(-1)).mean()
+    times = {name: ratios(pair, rounds) for name, pair in calls.items()}
+    return {name: float(value) for name, value in values.items()} | times
+
+
+def decoder(folder: Path, rounds: int) -> dict[str, Any]:
     torch, transformers = (importlib.import_module(n) for n in ("torch", "transformers"))
-    torch.set_grad_enabled(False)
-    torch.set_num_threads(CORES)
     (path,) = folder.glob("*.gguf")
     read = {"gguf_file": path.name}
     theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **read)
     theirs = theirs.eval()
-    tokens = transformers.AutoTokenizer.from_pretrained(folder, **read)(text())["input_ids"]
+    text = "\n".join(load_corpus("imdb").documents[:8])
+    tokens = transformers.AutoTokenizer.from_pretrained(folder, **read)(text)["input_ids"]
     row = np.asarray([tokens[:LENGTH]], np.int32)
     ours = load_causal_lm(folder)
     graphdef, params = nnx.split(ours)
     at_once = jax.jit(lambda p, ids: nnx.merge(graphdef, p)(ids).logits)
-    wanted = theirs(torch.tensor(row).long(), use_cache=False).logits.numpy()
-    found = np.asarray(at_once(params, row))
-    prompt = row[:, :PROMPT]
 
     @jax.jit
     def filled(params, ids):
@@ -88,31 +84,26 @@ def measured(folder: Path, rounds: int) -> dict[str, Any]:
         below = model.decoder(ids, cache=cache)
         return model.head(below.hidden[:, -1]), below.cache
 
+    prompt = row[:, :PROMPT]
     ids = torch.tensor(prompt).long()
-    options = {"max_new_tokens": STEPS, "min_new_tokens": STEPS, "do_sample": False}
-    prefill = {
-        "transformers": lambda: theirs(ids, use_cache=True, logits_to_keep=1),
-        "jaxpe": lambda: jax.block_until_ready(filled(params, prompt)),
-    }
     mask = torch.ones_like(ids)
     generation = {
-        "transformers": lambda: theirs.generate(ids, attention_mask=mask, **options),
-        "jaxpe": lambda: jax.block_until_ready(generate(ours, prompt, steps=STEPS)),
+        "transformers": lambda: theirs.generate(ids, attention_mask=mask, **GREEDY),
+        "jaxpe": lambda: generate(ours, prompt, steps=STEPS),
     }
+    prefill = {
+        "transformers": lambda: theirs(ids, use_cache=True, logits_to_keep=1),
+        "jaxpe": lambda: filled(params, prompt),
+    }
+    wanted = theirs(torch.tensor(row).long(), use_cache=False).logits
+    calls = {"prefill": prefill, "generation": generation}
+    found = compared(at_once(params, row), wanted, rounds, **calls)
     texts = generation["transformers"]()[0, PROMPT:].numpy(), np.asarray(generation["jaxpe"]())[0]
-    return {
-        "tokens": LENGTH,
-        "largest": np.abs(found - wanted).max(),
-        "largest_logit": np.abs(wanted).max(),
-        "same_likeliest": (found.argmax(-1) == wanted.argmax(-1)).mean(),
-        "same_generated": int((texts[0] == texts[1]).sum()),
-        "prefill": ratios(prefill, rounds),
-        "generation": ratios(generation, rounds),
-    }
+    return found | {"same_generated": int((texts[0] == texts[1]).sum())}
 
 
 def t5(rounds: int) -> dict[str, Any]:
-    """An encoder–decoder with random weights: logits, the encoder's time, and greedy decoding."""
+    """An encoder–decoder with random weights; its prefill is the encoder."""
     torch, transformers = (importlib.import_module(n) for n in ("torch", "transformers"))
     torch.manual_seed(0)
     config = transformers.T5Config(**T5, decoder_start_token_id=0)
@@ -121,62 +112,32 @@ def t5(rounds: int) -> dict[str, Any]:
         theirs.save_pretrained(folder)
         ours = load_seq2seq_lm(folder)
     row = np.random.default_rng(0).integers(2, T5["vocab_size"], (1, PROMPT)).astype(np.int32)
-    start = np.zeros((1, 1), np.int32)
-    ids = torch.tensor(row).long()
+    start, ids = np.zeros((1, 1), np.int32), torch.tensor(row).long()
     graphdef, params = nnx.split(ours)
-    found = jax.jit(lambda p: nnx.merge(graphdef, p)(row, start).logits)(params)
-    wanted = theirs(ids, decoder_input_ids=torch.tensor(start).long()).logits.numpy()
     encode = jax.jit(lambda p, ids: nnx.merge(graphdef, p).transformer.encode(ids))
-    options = {"max_new_tokens": STEPS, "min_new_tokens": STEPS, "do_sample": False}
     mask = torch.ones_like(ids)
-    prefill = {
-        "transformers": lambda: theirs.encoder(ids),
-        "jaxpe": lambda: jax.block_until_ready(encode(params, row)),
-    }
+    prefill = {"transformers": lambda: theirs.encoder(ids), "jaxpe": lambda: encode(params, row)}
     generation = {
-        "transformers": lambda: theirs.generate(ids, attention_mask=mask, **options),
-        "jaxpe": lambda: jax.block_until_ready(generate(ours, row, steps=STEPS, start_id=0)),
+        "transformers": lambda: theirs.generate(ids, attention_mask=mask, **GREEDY),
+        "jaxpe": lambda: generate(ours, row, steps=STEPS, start_id=0),
     }
-    return {
-        "tokens": 1,
-        "largest": np.abs(np.asarray(found) - wanted).max(),
-        "largest_logit": np.abs(wanted).max(),
-        "prefill": ratios(prefill, rounds),
-        "generation": ratios(generation, rounds),
-    }
-
-
-def plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: plain(v) for key, v in value.items()}
-    if isinstance(value, list):
-        return [plain(v) for v in value]
-    return value.item() if isinstance(value, np.generic) else value
+    found = jax.jit(lambda p: nnx.merge(graphdef, p)(row, start).logits)(params)
+    wanted = theirs(ids, decoder_input_ids=torch.tensor(start).long()).logits
+    return compared(found, wanted, rounds, prefill=prefill, generation=generation)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+    options = contest.options_of(__doc__, rounds=5)
+    torch = importlib.import_module("torch")
+    torch.set_grad_enabled(False)
+    torch.set_num_threads(contest.CORES)
     models = Path(os.environ["JAXPE_MODELS_DIR"])
-    packages = ("jax", "torch", "transformers")
-    result: dict[str, Any] = {
-        "cores": CORES,
-        "prompt": PROMPT,
-        "steps": STEPS,
-        "load_average": os.getloadavg()[0],
-        "versions": {package: importlib.metadata.version(package) for package in packages},
-        "models": {},
-    }
-    for name in NAMES:
-        if (models / name).is_dir():
-            result["models"][name] = plain(measured(models / name, rounds))
-            print(name, json.dumps(result["models"][name], indent=1), flush=True)
-    result["models"]["t5"] = plain(t5(rounds))
-    print(json.dumps(result["models"]["t5"], indent=1))
-    write_result(RESULTS / "benchmark_models.json", result)
+    info = contest.machine("torch", "transformers")
+    result = {"cores": contest.CORES, "prompt": PROMPT, "steps": STEPS, **info}
+    names = [name for name in NAMES if (models / name).is_dir()]
+    result["models"] = {name: decoder(models / name, options.rounds) for name in names}
+    result["models"]["t5"] = t5(options.rounds)
+    contest.finish("models", options, result)
 
 
 if __name__ == "__main__":

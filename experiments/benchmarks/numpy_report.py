@@ -3,30 +3,22 @@
 Run `python -m experiments.benchmarks.numpy_report [--save] [--rounds 3]`. From ids to: counts,
 Hellinger distances, MDS, split halves, shuffled documents with the rank and the geometry of
 position, and its trace's interval from halves of the documents. jaxpe computes encodings and widths
-besides. Both are given the groups of
-documents and their folds; jaxpe's programs are compiled, as in the second run of a command.
+besides. Both group documents and fold them by the library's functions; jaxpe's programs are
+compiled, as in the second run of a command.
 """
 
-import argparse
-import json
-import statistics
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
-from experiments.benchmarks._machine import write_result
-from jaxpe.analysis.corpus import CorpusAnalysis, analyse_tokens
+from experiments.benchmarks import _contest as contest
+from jaxpe.analysis.corpus import analyse_tokens
 from jaxpe.analysis.corpus.noise import compacted
 from jaxpe.data import load_tokens
 from jaxpe.geometry.counts.position_counts import fold_of_documents
 
-OUT = Path(__file__).resolve().parents[1] / "results" / "benchmark_numpy_report.json"
 FOLDS, SPLITS, NULLS = 16, 8, 20
 HALVINGS, HALF_NULLS = 2, 4  # of each half of the documents
-T = float(stdtrit(SPLITS - 1, 0.975))
 
 
 class Plain:
@@ -39,7 +31,6 @@ class Plain:
         self.fold = np.asarray(
             fold_of_documents(corpus.ids, corpus.mask, folds=FOLDS, groups=groups)
         )
-        self.lengths = corpus.mask.sum(axis=1)
         self.groups, self.rng = groups, np.random.default_rng(0)
         order = np.argsort(self.rng.random((SPLITS, FOLDS)), axis=1)
         first = (order < FOLDS // 2).astype(np.float32)
@@ -159,47 +150,32 @@ def violation_rate(D: np.ndarray) -> float:
     return wrong / total
 
 
-def error_of(found: CorpusAnalysis) -> float:
-    """Standard error of the trace of position, from the interval of its share.
-
-    A share x/T moves with x by (T − x)/T².
-    """
-    share = found.intervals["position_share"]
-    return (share.high - share.estimate) / T / (1 - share.estimate) * found.plug_in.trace
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--save", action="store_true")
-    options = parser.parse_args()
+    options = contest.options_of(__doc__, rounds=3)
     corpus = load_tokens("stdlib")
     compact, _ = compacted(corpus)
-    analyse_tokens(corpus)  # compiles
-    seconds: dict[str, list[float]] = {"numpy": [], "jaxpe": []}
-    for _ in range(options.rounds):
-        begun = time.perf_counter()
-        plain = Plain(compact, compact.groups()).report()
-        seconds["numpy"].append(time.perf_counter() - begun)
-        begun = time.perf_counter()
-        found = analyse_tokens(corpus)
-        seconds["jaxpe"].append(time.perf_counter() - begun)
-    pairs = zip(seconds["jaxpe"], seconds["numpy"], strict=True)
+    results: dict[str, Any] = {}
+
+    def keep(name: str, report: Any) -> None:
+        results[name] = report
+
+    runs: contest.Contestants = {
+        "numpy": lambda: keep("numpy", Plain(compact, compact.groups()).report()),
+        "jaxpe": lambda: keep("jaxpe", analyse_tokens(corpus)),
+    }
+    info = contest.machine()
+    seconds = contest.measure(runs, options.rounds, warm_up=1)
+    plain, found = results["numpy"], results["jaxpe"]
     result = {
+        "machine": info,
         "tokens": int(compact.mask.sum()),
-        "seconds": {name: statistics.median(of) for name, of in seconds.items()},
-        "ratio jaxpe/numpy": [ours / theirs for ours, theirs in pairs],
+        "seconds": contest.medians(seconds),
+        "ratio jaxpe/numpy": (seconds["jaxpe"] / seconds["numpy"]).tolist(),
         "rank": {"numpy": plain["rank"], "jaxpe": found.position.significant_rank},
         "position trace": {"numpy": plain["position"], "jaxpe": found.position.trace},
-        "its standard error": {
-            "numpy": plain["error"],
-            "jaxpe": error_of(found),
-        },
         "violation rate": {"numpy": plain["rate"], "jaxpe": found.plug_in.violation_rate},
-    }  # fmt: skip
-    print(json.dumps(result, indent=1))
-    if options.save:
-        write_result(OUT, result)
+    }
+    contest.finish("numpy_report", options, result)
 
 
 if __name__ == "__main__":

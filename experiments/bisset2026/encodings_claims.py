@@ -1,9 +1,8 @@
-"""What two texts say of positional encodings, computed: gradients, parameters, reach, precision.
+"""What two texts say of encodings, computed: gradients, parameters, layouts, reach.
 
-Theirs: "Positional Encodings via the Method of Fluxions" (Bisset 2026; sections 2 to 12) and
-"Theoretical Analysis of Positional Encodings in Transformer Models" (Li 2025; Tables 1 and 3).
-Ours: `encoding_properties` for width 512, 8 heads of 64, length 512, and what is measured below.
-Phases are compared with 80-bit arithmetic, the rest is in float64.
+"Positional Encodings via the Method of Fluxions" (Bisset 2026), and Tables 1 and 3 and Sections 5
+and 6 of "Theoretical Analysis of Positional Encodings in Transformer Models" (Li 2025), by
+`encoding_properties` for width 512, 8 heads of 64 and length 512, and by what is below.
 """
 
 from typing import Any
@@ -14,95 +13,83 @@ import numpy as np
 
 import jaxpe
 from experiments.common import Run, main
-from jaxpe.encodings.phases import phases
 
 # Name in our catalogue: what is published, in the words of our columns where they have such words.
 GRADIENT = {"sinusoidal": (), "learned": ("table",), "rope": ("queries", "keys"), "alibi": ()}
 PARAMETERS = {"sinusoidal": 0, "learned": 512 * 512, "rope": 0, "alibi": 0}
 # (absolute, relative): Li (2025), Table 1; its own two proposals were left open there.
 INFORMATION = {
-    "sinusoidal": (True, True),
-    "learned": (True, None),
-    "shaw": (False, True),
-    "alibi": (False, True),
-    "wavelet": (None, True),
-    "legendre": (None, True),
-}
+    "sinusoidal": (True, True), "learned": (True, None), "shaw": (False, True),
+    "alibi": (False, True), "wavelet": (None, True), "legendre": (None, True),
+}  # fmt: skip
 BEYOND = {
-    "sinusoidal": "yes",
-    "learned": "no",
-    "shaw": "constant",
-    "alibi": "yes",
-    "rope": "yes",
-    "wavelet": "yes",
-    "legendre": "yes",
-    "legendre_clipped": "constant",
-}
+    "sinusoidal": "yes", "learned": "no", "shaw": "constant", "alibi": "yes", "rope": "yes",
+    "wavelet": "yes", "legendre": "yes", "legendre_clipped": "constant",
+}  # fmt: skip
 
 
 def experiment(run: Run) -> dict[str, Any]:
     sizes = jaxpe.EncodingSizes(64, 4, 16, 64) if run.quick else jaxpe.EncodingSizes()
     names = sorted({*GRADIENT, *INFORMATION, *BEYOND})
     found = {e.name: jaxpe.encoding_properties(e, sizes=sizes) for e in jaxpe.catalogue(*names)}
-    result = {
-        "gradient": {n: compared(list(t), list(found[n].gradient)) for n, t in GRADIENT.items()},
-        "parameters": {n: compared(t, found[n].trainable) for n, t in PARAMETERS.items()},
-        "information": {
-            n: compared(list(t), [found[n].absolute, found[n].relative])
-            for n, t in INFORMATION.items()
-        },
-        "beyond": {n: compared(t, found[n].beyond) for n, t in BEYOND.items()},
-        "shift_is_a_rotation": shift_is_a_rotation(),
+    result: dict[str, Any] = {
+        "gradient": compared(GRADIENT, lambda n: list(found[n].gradient)),
+        "parameters": compared(PARAMETERS, lambda n: found[n].trainable),
+        "information": compared(INFORMATION, lambda n: [found[n].absolute, found[n].relative]),
+        "beyond": compared(BEYOND, lambda n: found[n].beyond),
         "alibi_slopes_of_8_heads": jaxpe.encodings.alibi_slopes(8),
-        "layout_of_the_code": layout_of_the_code(),
-        "backward_of_the_code": backward_of_the_code(),
         "smallest_frequency": smallest_frequency(),
         "ntk": ntk_base(),
         "sinusoids_far_apart": sinusoids_far_apart(5 if run.quick else 7),
-        "legendre_beyond": legendre_beyond(),
-        "wavelet_rows": wavelet_rows(),
-        "legendre_columns": legendre_columns(),
-        "phases": [phase_errors(10**k) for k in (3, 4, 5, 6)] + [phase_errors(2**31 - 1)],
     }
+    with jax.enable_x64(True):
+        for part in (
+            shift_is_a_rotation, layout_of_the_code, backward_of_the_code, permuted_attention,
+            added_and_appended, bias_gradients, t5_encoder, legendre_beyond, wavelet_rows,
+            legendre_columns,
+        ):  # fmt: skip
+            result[part.__name__] = part()
     for name, value in result.items():
         print(name, value)
     return result
 
 
-def compared(theirs: Any, ours: Any) -> dict[str, Any]:
-    return {"theirs": theirs, "ours": ours}
+def compared(published: dict[str, Any], ours: Any) -> dict[str, Any]:
+    return {name: {"theirs": value, "ours": ours(name)} for name, value in published.items()}
+
+
+def relative_error(found: Any, true: Any) -> float:
+    return float(np.linalg.norm(np.subtract(found, true)) / np.linalg.norm(true))
 
 
 def shift_is_a_rotation() -> float:
     """Bisset, Sec. 2.3: PE(i + k) = R(k) PE(i). Largest deviation over offsets to 1,000."""
-    with jax.enable_x64(True):
-        turn = jaxpe.rope(head_dim=64, layout="interleaved")
-        i, k = np.arange(256), np.array([1, 17, 1000])
-        rows = jaxpe.sinusoidal_vectors(i, dim=64)
-        # sin comes first, so a shift by k turns (sin, cos) by −ω k.
-        turned = [turn.query((), rows[:, None], -np.full(256, s))[:, 0] for s in k]
-        moved = [jaxpe.sinusoidal_vectors(i + s, dim=64) for s in k]
-        return float(np.max(np.abs(np.stack(turned) - np.stack(moved))))
+    turn = jaxpe.rope(head_dim=64, layout="interleaved")
+    i, k = np.arange(256), np.array([1, 17, 1000])
+    rows = jaxpe.sinusoidal_vectors(i, dim=64)
+    # sin comes first, so a shift by k turns (sin, cos) by −ω k.
+    turned = [turn.query((), rows[:, None], -np.full(256, s))[:, 0] for s in k]
+    moved = [jaxpe.sinusoidal_vectors(i + s, dim=64) for s in k]
+    return float(np.max(np.abs(np.stack(turned) - np.stack(moved))))
 
 
 def layout_of_the_code() -> dict[str, float]:
     """Bisset, Sec. 11: pairs (2k, 2k+1), results concatenated in halves."""
-    with jax.enable_x64(True):
-        q, k = np.random.default_rng(0).standard_normal((2, 32, 8))
-        i = np.arange(32)
-        cos, sin = _their_tables(32, 8)
-        interleaved = jaxpe.rope(head_dim=8, layout="interleaved")
-        ours, keys = (np.asarray(interleaved.query((), x[:, None], i)[:, 0]) for x in (q, k))
-        half = np.asarray(jaxpe.rope(head_dim=8).key((), k[:, None], i)[:, 0])
-        order = jaxpe.encodings.rotary_permutation(
-            rotary_dim=8, source="interleaved", target="half_split"
-        )
-        theirs, logits = _their_rope(q, cos, sin), ours @ keys.T
-        return {
-            "after_the_permutation": np.max(np.abs(theirs - ours[:, order])),
-            "logits_if_both_share_it": np.max(np.abs(theirs @ _their_rope(k, cos, sin).T - logits)),
-            "logits_if_keys_are_half_split": np.max(np.abs(theirs @ half.T - logits)),
-        }
+    q, k = np.random.default_rng(0).standard_normal((2, 32, 8))
+    i = np.arange(32)
+    cos, sin = _their_tables(32, 8)
+    interleaved = jaxpe.rope(head_dim=8, layout="interleaved")
+    ours, keys = (np.asarray(interleaved.query((), x[:, None], i)[:, 0]) for x in (q, k))
+    half = np.asarray(jaxpe.rope(head_dim=8).key((), k[:, None], i)[:, 0])
+    order = jaxpe.encodings.rotary_permutation(
+        rotary_dim=8, source="interleaved", target="half_split"
+    )
+    theirs, logits = _their_rope(q, cos, sin), ours @ keys.T
+    return {
+        "after_the_permutation": np.max(np.abs(theirs - ours[:, order])),
+        "logits_if_both_share_it": np.max(np.abs(theirs @ _their_rope(k, cos, sin).T - logits)),
+        "logits_if_keys_are_half_split": np.max(np.abs(theirs @ half.T - logits)),
+    }
 
 
 def backward_of_the_code() -> dict[str, Any]:
@@ -110,25 +97,23 @@ def backward_of_the_code() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     cos, sin = _their_tables(32, 8)
     x, gradient = rng.standard_normal((2, 32, 8))
-    with jax.enable_x64(True):
-        true = np.asarray(jax.vjp(lambda x: _their_rope(x, cos, sin), x)[1](gradient)[0])
+    true = np.asarray(jax.vjp(lambda x: _their_rope(x, cos, sin), x)[1](gradient)[0])
     # The listing as printed; then what would be right: it is laid out in halves, as the output is.
     printed = _their_backward(gradient[..., 0::2], gradient[..., 1::2], cos, sin)
     first, second = np.split(gradient, 2, axis=-1)
     halves = _their_backward(first, second, cos, sin)
-    mended = np.empty_like(gradient)
-    mended[..., 0::2], mended[..., 1::2] = first * cos + second * sin, second * cos - first * sin
-    documented = rng.standard_normal((2, 32, 4, 8))  # [batch, seq_len, n_heads, head_dim]
+    mended = halves.reshape(32, 2, 4).swapaxes(1, 2).reshape(32, 8)
     try:
-        _their_rope(documented, cos, sin)
+        _their_rope(
+            rng.standard_normal((2, 32, 4, 8)), cos, sin
+        )  # [batch, seq_len, n_heads, head_dim]
         broadcasts = True
     except (TypeError, ValueError):
         broadcasts = False
     return {
-        "relative_error": np.linalg.norm(printed - true) / np.linalg.norm(true),
-        "relative_error_split_in_halves": np.linalg.norm(halves - true) / np.linalg.norm(true),
-        "relative_error_of_halves_interleaved": np.linalg.norm(mended - true)
-        / np.linalg.norm(true),
+        "relative_error": relative_error(printed, true),
+        "relative_error_split_in_halves": relative_error(halves, true),
+        "relative_error_of_halves_interleaved": relative_error(mended, true),
         "shape_of_the_docstring_broadcasts": broadcasts,
         "columns_of_cos": cos.shape[-1],  # the docstring: head_dim, here 8
     }
@@ -149,6 +134,82 @@ def _their_backward(a: np.ndarray, b: np.ndarray, cos: np.ndarray, sin: np.ndarr
     return np.concatenate([a * cos + b * sin, -a * sin + b * cos], axis=-1)
 
 
+def attention(x: Any, weights: Any) -> Any:
+    """One head of width d over rows `[n, d]`."""
+    q, k, v = (x @ w for w in weights)
+    return jax.nn.softmax(q @ k.T / np.sqrt(x.shape[-1])) @ v
+
+
+def permuted_attention() -> dict[str, float]:
+    """Bisset, Sec. 1.1: rows shuffled, against the output shuffled, and against the output."""
+    rng = np.random.default_rng(0)
+    x, weights = rng.standard_normal((16, 8)), rng.standard_normal((3, 8, 8))
+    order = rng.permutation(16)
+    straight, shuffled = attention(x, weights), attention(x[order], weights)
+    return {
+        "from_the_output_shuffled": relative_error(shuffled, straight[order]),
+        "from_the_output": relative_error(shuffled, straight),
+    }
+
+
+def added_and_appended() -> dict[str, float]:
+    """Bisset, Sec. 2.5 and 3.2: positions added or appended, at the input of one head."""
+    rng = np.random.default_rng(0)
+    x, table = rng.standard_normal((2, 16, 8))
+    i, target = np.arange(16), rng.standard_normal((16, 8))
+    modes = [jaxpe.learned(length=16, dim=8, mode=mode) for mode in ("add", "concat")]
+    add, append = ((lambda x, t, m=m: m.embed({"table": t}, x, i)) for m in modes)
+    small, wide = rng.standard_normal((3, 8, 8)), rng.standard_normal((3, 16, 16))
+
+    def loss(x: Any, table: Any) -> Any:
+        return jnp.sum(attention(add(x, table), small) * target)
+
+    of_tokens, of_positions = jax.grad(loss, argnums=(0, 1))(x, table)
+    both = append(x, table)
+    mapped = x @ wide[0][:8] + table @ wide[0][8:]  # the same map of positions, added
+    return {
+        "gradients_of_tokens_and_positions": relative_error(of_positions, of_tokens),
+        "width": both.shape[-1] / x.shape[-1],
+        "tokens_kept": relative_error(both[:, :8], x),
+        "query_as_a_sum": relative_error(both @ wide[0], mapped),
+    }
+
+
+def bias_gradients() -> dict[str, float]:
+    """Bisset, Sec. 4.3: relative errors of L̇R as printed, and over √d; 6.4, of ALiBi's L̇Q."""
+    rng = np.random.default_rng(0)
+    n, d = 12, 16
+    q, k, target = rng.standard_normal((3, n, d))
+    R, offsets = rng.standard_normal((2 * n - 1, d)), np.subtract.outer(np.arange(n), np.arange(n))
+
+    def scores(q: Any, R: Any) -> Any:
+        return (q @ k.T + jnp.einsum("id,ijd->ij", q, R[offsets + n - 1])) / np.sqrt(d)
+
+    def loss(S: Any) -> Any:
+        return jnp.sum(jax.nn.softmax(S) @ k * target)
+
+    S = scores(q, R)
+    of_scores = np.asarray(jax.grad(loss)(S))
+    true = jax.grad(lambda R: loss(scores(q, R)))(R)
+    printed = np.stack([(of_scores * (offsets == m)).sum(axis=1) @ q for m in range(-n + 1, n)])
+    biased = lambda q: q @ k.T / np.sqrt(d) - 0.5 * np.abs(offsets)  # noqa: E731
+    alibi = jax.grad(loss)(biased(q)) @ k / np.sqrt(d)
+    return {
+        "relative_embedding": relative_error(printed, true),
+        "relative_embedding_over_root_d": relative_error(printed / np.sqrt(d), true),
+        "alibi_queries": relative_error(alibi, jax.grad(lambda q: loss(biased(q)))(q)),
+    }
+
+
+def t5_encoder() -> dict[str, float]:
+    """Bisset, Sec. 10.3: T5's encoder adds a bias by offset. Moved by 1,000, and reversed."""
+    t5 = jaxpe.t5(num_heads=4)
+    params, q, i = t5.init(jax.random.key(0)), jnp.zeros((16, 4, 8)), np.arange(16)
+    bias = t5.bias(params, q, q, i, i)
+    moved, turned = (t5.bias(params, q, q, at, at) for at in (i + 1000, i[::-1]))
+    return {"moved": relative_error(moved, bias), "reversed": relative_error(turned, bias)}
+
+
 def ntk_base() -> dict[str, float]:
     """Bisset, Sec. 8.2: θ·s^(d/(d−2)) keeps the fastest frequency and divides the slowest by s."""
     plain = jaxpe.encodings.inverse_frequencies(64)
@@ -158,9 +219,8 @@ def ntk_base() -> dict[str, float]:
 
 def smallest_frequency() -> dict[str, dict[str, float]]:
     """Bisset, Sec. 2.2, and the geometry paper: 10000⁻¹. The formula gives 10000^(−(d − 2)/d)."""
-    widths = (4, 64, 512)
-    found = {str(d): float(jaxpe.encodings.inverse_frequencies(d)[-1]) for d in widths}
-    return {d: {"smallest": w, "over_1e-4": w / 1e-4} for d, w in found.items()}
+    found = {d: float(jaxpe.encodings.inverse_frequencies(d)[-1]) for d in (4, 64, 512)}
+    return {str(d): {"smallest": w, "over_1e-4": w / 1e-4} for d, w in found.items()}
 
 
 def sinusoids_far_apart(digits: int) -> dict[str, dict[str, float]]:
@@ -175,43 +235,32 @@ def sinusoids_far_apart(digits: int) -> dict[str, dict[str, float]]:
 def _nearest_far(dim: int, digits: int) -> dict[str, float]:
     omega = jaxpe.encodings.inverse_frequencies(dim)
     step = np.sqrt(np.sum(2 - 2 * np.cos(omega)))
-    found: dict[str, float] = {}
-    block = 2**16
     ends = [10**k for k in range(5, (min(digits, 6) if dim > 64 else digits) + 1)]
-    for start in range(10_000, ends[-1], block):
-        offsets = np.arange(start, min(start + block, ends[-1]), dtype=float)
-        squares = sum((2 - 2 * np.cos(w * offsets) for w in omega), np.zeros_like(offsets))
-        for end in ends:
-            inside = squares[offsets < end]
-            if inside.size:
-                nearest = float(np.sqrt(inside.min()) / step)
-                found[str(end)] = min(found.get(str(end), np.inf), nearest)
+    found, nearest = {}, np.inf
+    for start, end in zip([10_000, *ends], ends, strict=False):
+        for at in range(start, end, 2**16):
+            offsets = np.arange(at, min(at + 2**16, end), dtype=float)
+            squares = sum((2 - 2 * np.cos(w * offsets) for w in omega), np.zeros_like(offsets))
+            nearest = min(nearest, squares.min())
+        found[str(end)] = float(np.sqrt(nearest) / step)
     return found
 
 
 def legendre_beyond() -> dict[str, float]:
     """Li, Sec. 6.2: distance between neighbours at 1, 2, 4 and 8 lengths over that inside."""
-    with jax.enable_x64(True):
-        rows = np.asarray(
-            jaxpe.encodings.legendre_vectors(np.arange(8 * 512 + 2), dim=64, length=512)
-        )
-        steps = np.linalg.norm(np.diff(rows, axis=0), axis=-1)
-        return {str(m): float(steps[m * 512] / np.median(steps[:512])) for m in (1, 2, 4, 8)}
+    rows = np.asarray(jaxpe.encodings.legendre_vectors(np.arange(8 * 512 + 2), dim=64, length=512))
+    steps = np.linalg.norm(np.diff(rows, axis=0), axis=-1)
+    return {str(m): float(steps[m * 512] / np.median(steps[:512])) for m in (1, 2, 4, 8)}
 
 
 def wavelet_rows() -> dict[str, dict[str, float]]:
     """Li, Sec. 6.1.2: "the vectors ... are orthonormal up to scaling". Of unit rows, by order."""
-    found, place = {}, np.arange(64)
+    found = {}
     for order in (1, 2, 3, 4, 8):
-        with jax.enable_x64(True):
-            rows = np.asarray(
-                jaxpe.encodings.wavelet_vectors(place, dim=64, length=64, order=order)
-            )
+        rows = jaxpe.encodings.wavelet_vectors(np.arange(64), dim=64, length=64, order=order)
         between = np.abs(rows @ rows.T - np.eye(64))
-        found[str(order)] = {
-            "largest_product": between.max(),
-            "rank": int(np.linalg.matrix_rank(rows)),
-        }
+        rank = int(np.linalg.matrix_rank(rows))
+        found[str(order)] = {"largest_product": float(between.max()), "rank": rank}
     return found
 
 
@@ -219,10 +268,9 @@ def legendre_columns() -> dict[str, dict[str, float]]:
     """Li, Sec. 6.2.2: "a nearly orthonormal basis". Of unit columns, T = d = 64, by T/s."""
     found = {}
     for over in (1, 2, 4, 5, 8):
-        with jax.enable_x64(True):
-            columns = np.asarray(
-                jaxpe.encodings.legendre_vectors(np.arange(64), dim=64, length=64, s=64 / over)
-            )
+        columns = np.asarray(
+            jaxpe.encodings.legendre_vectors(np.arange(64), dim=64, length=64, s=64 / over)
+        )
         unit = columns / np.linalg.norm(columns, axis=0)
         products = (unit.T @ unit)[~np.eye(64, dtype=bool)]
         found[str(over)] = {
@@ -232,21 +280,6 @@ def legendre_columns() -> dict[str, dict[str, float]]:
             "last_x": np.tanh(63 / 64 * over),
         }
     return found
-
-
-def phase_errors(top: int) -> dict[str, float]:
-    """Largest error in radians of float32 phases below position `top`: ours, the plain product."""
-    i = np.random.default_rng(0).integers(top // 2, top, 4000, dtype=np.int32)
-    frequencies = jaxpe.encodings.inverse_frequencies(64)
-    turns = i[:, None].astype(np.longdouble) * (frequencies / (2 * np.pi)).astype(np.longdouble)
-    exact = (turns - np.rint(turns)).astype(np.float64) * 2 * np.pi
-    plain = jnp.asarray(i, jnp.float32)[:, None] * jnp.asarray(frequencies, jnp.float32)
-
-    def error(angles):
-        return float(np.max(np.abs(np.angle(np.exp(1j * (np.asarray(angles, float) - exact))))))
-
-    ours = error(phases(jnp.asarray(i), frequencies, jnp.float32))
-    return {"position": top, "ours": ours, "product": error(plain)}
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 """Train short, test long: causal language models of 64 words read texts eight times as long.
 
 RoPE is trained at T = 64 and given each published scaling of its frequencies at 64 to 512 words
-without any training there, and after a short one; ALiBi and no encoding stand beside it. Options
-beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and resumes from them.
+without any training there, and after a short one; ALiBi and no encoding stand beside it.
 """
 
 import dataclasses
 import math
 import os
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,28 +18,15 @@ import numpy as np
 from flax import nnx
 
 import jaxpe
-from experiments.common import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PINK,
-    SKY,
-    VERMILION,
-    DataMissingError,
-    Run,
-    log_ticks,
-    main,
-    new_figure,
-)
-from experiments.common import save_figure as save
-from experiments.learning import interval, take_options
+from experiments import common
+from experiments.common import Run
+from experiments.learning import interval
 from jaxpe import nn, spectral, training
 from jaxpe.data import load_tokens
+from jaxpe.report.style import GREY
 
 BLOCK = 16  # words whose loss is averaged
 CHUNK = 16  # documents at a time
-OPTIONS = take_options(folders=("runs",))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +55,11 @@ class Sizes:
     )  # fmt: skip
     tuned: tuple[str, ...] = ("none", "linear", "yarn")
 
+    @property
+    def head_dim(self) -> int:
+        return self.dim // self.heads
 
-# What trained models are put to, and does not make them.
-LOOKED_AT = ("tests", "read", "traced", "models", "scalings", "tuned")
+
 QUICK = Sizes(
     vocab_size=256, dim=16, heads=2, layers=1, steps=10, seeds=2, tests=(128,), held_out=16,
     tune_steps=2, tune_length=128, read=16, models=("rope", "nope"),
@@ -80,10 +67,13 @@ QUICK = Sizes(
 )  # fmt: skip
 
 
+def frequencies(sizes: Sizes, **scaled: Any) -> np.ndarray:
+    return np.asarray(jaxpe.encodings.rope_frequencies(head_dim=sizes.head_dim, **scaled).inverse)
+
+
 def slow(sizes: Sizes) -> np.ndarray:
     """Frequencies that make less than a turn in T words: they come to angles not seen before."""
-    plain = jaxpe.encodings.rope_frequencies(head_dim=head_dim(sizes)).inverse
-    return np.asarray(plain) * sizes.length < 2 * np.pi
+    return frequencies(sizes) * sizes.length < 2 * np.pi
 
 
 def some_divided(sizes: Sizes, length: int, chosen: np.ndarray) -> jaxpe.encodings.LongRopeScaling:
@@ -108,12 +98,10 @@ SCALINGS: dict[str, Callable[[int, Sizes], Any]] = {
 
 def angles(sizes: Sizes) -> dict[str, Any]:
     """Turns that each pair of entries makes in T words, and how many times as far it then goes."""
-    L, width = max(sizes.tests), head_dim(sizes)
-    plain = jaxpe.encodings.rope_frequencies(head_dim=width).inverse
+    L, plain = max(sizes.tests), frequencies(sizes)
     found: dict[str, Any] = {"turns": plain * sizes.length / (2 * np.pi), "times_as_far": {}}
     for name in sizes.scalings:
-        scaling = SCALINGS[name](L, sizes)
-        own = jaxpe.encodings.rope_frequencies(head_dim=width, scaling=scaling, length=L).inverse
+        own = frequencies(sizes, scaling=SCALINGS[name](L, sizes), length=L)
         found["times_as_far"][name] = own * L / (plain * sizes.length)
     return found
 
@@ -126,42 +114,24 @@ class Data(NamedTuple):
     held_out: np.ndarray  # [documents, longest test + 1], no padding
 
 
-class Trained(NamedTuple):
-    """Parameters of all seeds `[seeds, ...]`, the loss of their training, and its seconds."""
-
-    params: Any
-    losses: np.ndarray  # [steps, seeds]
-    seconds: float
-
-
-def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
+def experiment(run: Run) -> dict[str, Any]:
     sizes = QUICK if run.quick else Sizes()
     data = reviews(sizes)
-    models = {name: trained(name, data, sizes, options.runs) for name in sizes.models}
-    tune = partial(fine_tuned, before=models["rope"], data=data, sizes=sizes, folder=options.runs)
-    tuned, again = {name: tune(name) for name in sizes.tuned}, tune("short")
-    windows = {
-        name: sliding(model(name, sizes), own.params, data, sizes) for name, own in models.items()
-    }
+    models = {name: trained(name, data, sizes) for name in sizes.models}
+    windows = {name: sliding(model(name, sizes), own, data, sizes) for name, own in models.items()}
     losses = extrapolated(models, data, sizes)
-    grown = {max(sizes.tests): growing(models["rope"].params, data, sizes)}
-    positions = by_position(losses | {"growing": grown}, windows, sizes)
+    positions = by_position(losses, windows, sizes)
     result = {
-        "sizes": sizes.__dict__,
-        "training": {
-            name: {"loss": model.losses[-50:].mean(), "seconds": model.seconds}
-            for name, model in models.items()
-        },
-        "documents": {"fit": len(data.fit), "read": len(data.held_out)},
-        "rare_words": float(np.mean(data.held_out == sizes.vocab_size - 1)),
+        "sizes": dataclasses.asdict(sizes),
         "angles": angles(sizes),
         "lengths": by_length(losses, windows, sizes),
         "positions": positions,
         "over_no_scaling": over_no_scaling(positions["arms"], sizes),
-        "fine_tuned": after_tuning(tuned, again, data, sizes),
+        "fine_tuned": after_tuning(models["rope"], data, sizes),
         "attention": attention(models, data, sizes),
     }
-    draw(run, result)
+    draw_losses(run, result)
+    draw_attention(run, result)
     return result
 
 
@@ -170,7 +140,7 @@ def reviews(sizes: Sizes) -> Data:
     longest = max(sizes.tests) + 1
     path = Path(os.environ.get("JAXPE_DATA_DIR", ".")) / "imdb" / "train.jsonl.gz"
     if not path.is_file():
-        raise DataMissingError("JAXPE_DATA_DIR names no folder with imdb/train.jsonl.gz")
+        raise common.DataMissingError("JAXPE_DATA_DIR names no folder with imdb/train.jsonl.gz")
     corpus = load_tokens("imdb", length=longest)
     ids = np.minimum(corpus.ids, sizes.vocab_size - 1)
     lengths = corpus.mask.sum(axis=1)
@@ -180,10 +150,6 @@ def reviews(sizes: Sizes) -> Data:
     return Data(ids[fit], lengths[fit], ids[held_out[: sizes.read]])
 
 
-def head_dim(sizes: Sizes) -> int:
-    return sizes.dim // sizes.heads
-
-
 def encoding_of(name: str, sizes: Sizes, *, length: int | None = None) -> jaxpe.Encoding:
     """ALiBi, none, or RoPE with a scaling for texts of this length (plain where there is none)."""
     if name == "alibi":
@@ -191,7 +157,7 @@ def encoding_of(name: str, sizes: Sizes, *, length: int | None = None) -> jaxpe.
     if name == "nope":
         return jaxpe.identity()
     scaling = None if length is None else SCALINGS[name](length, sizes)
-    return jaxpe.rope(head_dim=head_dim(sizes), scaling=scaling, length=length)
+    return jaxpe.rope(head_dim=sizes.head_dim, scaling=scaling, length=length)
 
 
 def build(encoding: jaxpe.Encoding, sizes: Sizes, key: jax.Array) -> nn.CausalLM:
@@ -212,21 +178,19 @@ def model(name: str, sizes: Sizes, *, length: int | None = None) -> Callable[...
     return nn.functionalize(build(encoding, sizes, jax.random.key(0)))[0]
 
 
-def trained(name: str, data: Data, sizes: Sizes, folder: Path | None) -> Trained:
+def trained(name: str, data: Data, sizes: Sizes) -> Any:
     """All seeds of a model, trained on windows of T words."""
     make = partial(build, encoding_of(name, sizes), sizes)
     start = jax.jit(jax.vmap(lambda key: nnx.split(make(key), nnx.Param)[1]))
     params = start(jax.random.split(jax.random.key(0), sizes.seeds))
+    warmup = math.ceil(0.06 * sizes.steps)
     schedule = training.learning_rate_schedule(
-        peak=sizes.rate, steps=sizes.steps, warmup=math.ceil(0.06 * sizes.steps), decay="cosine"
+        peak=sizes.rate, steps=sizes.steps, warmup=warmup, decay="cosine"
     )
-    fit = partial(optimised, model(name, sizes), schedule, sizes.steps, sizes.length)
-    return kept(name, fit, params, data, sizes, folder)
+    return optimised(model(name, sizes), schedule, sizes.steps, sizes.length, params, data, sizes)
 
 
-def fine_tuned(
-    name: str, *, before: Trained, data: Data, sizes: Sizes, folder: Path | None
-) -> Trained:
+def fine_tuned(name: str, *, before: Any, data: Data, sizes: Sizes) -> Any:
     """The RoPE models trained on at a longer length under a scaling; "short" continues at T."""
     short = name == "short"
     length = sizes.length if short else sizes.tune_length
@@ -234,32 +198,10 @@ def fine_tuned(
     schedule = training.learning_rate_schedule(
         peak=sizes.tune_rate, steps=sizes.tune_steps, warmup=1, decay="cosine"
     )
-    fit = partial(optimised, apply, schedule, sizes.tune_steps, length)
-    return kept(f"tuned-{name}", fit, before.params, data, sizes, folder)
+    return optimised(apply, schedule, sizes.tune_steps, length, before, data, sizes)
 
 
-def kept(name: str, fit: Callable, params: Any, data: Data, sizes: Sizes, folder: Path | None):
-    """What `fit` makes of the parameters, from the folder where it is there."""
-    path = None if folder is None else folder / f"rope_scaling-{name}.npz"
-    made_with = repr({k: v for k, v in vars(sizes).items() if k not in LOOKED_AT})
-    if path is not None and path.is_file():
-        with np.load(path) as file:
-            if str(file["made_with"]) != made_with:
-                raise SystemExit(f"{path} was trained otherwise ({file['made_with']}): remove it")
-            structure = jax.tree.structure(params)
-            leaves = [jnp.asarray(file[f"leaf_{i}"]) for i in range(structure.num_leaves)]
-            params = jax.tree.unflatten(structure, leaves)
-            return Trained(params, file["losses"], float(file["seconds"]))
-    found = fit(params, data, sizes)
-    print(f"{name}: loss {found.losses[-50:].mean():.3f}, {found.seconds:.0f} s", flush=True)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(found.params))}
-        np.savez(path, **leaves, losses=found.losses, seconds=found.seconds, made_with=made_with)
-    return found
-
-
-def optimised(apply, schedule, steps: int, length: int, params, data: Data, sizes: Sizes):
+def optimised(apply, schedule, steps: int, length: int, params, data: Data, sizes: Sizes) -> Any:
     """All seeds at once, each on windows of its own; as many words a step at every length."""
     optimizer = training.adamw(schedule, weight_decay=0.01)
     step = jax.vmap(training.step_function(training.causal_lm(apply), optimizer))
@@ -275,15 +217,12 @@ def optimised(apply, schedule, steps: int, length: int, params, data: Data, size
 
         return jax.lax.scan(one, states, ids)
 
-    rng = np.random.default_rng(2)
-    every = math.gcd(steps, 50)
-    begun, losses = time.perf_counter(), []
+    rng, every = np.random.default_rng(2), math.gcd(steps, 50)
     for _ in range(steps // every):
         ids = drawn(rng, data, (every, sizes.seeds, rows), length + 1)
         states, loss = some_steps(states, ids)
-        losses.append(np.asarray(loss))
-    seconds = time.perf_counter() - begun
-    return Trained(jax.device_get(states.params), np.concatenate(losses), seconds)
+        print(f"{length} words: loss {np.mean(loss):.3f}", flush=True)
+    return jax.device_get(states.params)
 
 
 def drawn(rng: np.random.Generator, data: Data, shape: tuple[int, ...], length: int):
@@ -325,20 +264,17 @@ def names(sizes: Sizes) -> tuple[str, ...]:
     return (*sizes.scalings, *sizes.models[1:])
 
 
-def extrapolated(models: dict[str, Trained], data: Data, sizes: Sizes) -> Losses:
+def extrapolated(models: dict[str, Any], data: Data, sizes: Sizes) -> Losses:
     """Without training beyond T: losses of the last L words of each text, for every L."""
-    found: Losses = {}
-    for name in names(sizes):
-        params = models[name if name in models else "rope"].params
-        found[name] = {
-            L: losses_of(model(name, sizes, length=L), params, last_words(data, L))
+    return {
+        name: {
+            L: losses_of(
+                model(name, sizes, length=L), models.get(name, models["rope"]), last_words(data, L)
+            )
             for L in sizes.tests
         }
-        shown = {
-            L: f"{losses[..., -sizes.length :].mean():.3f}" for L, losses in found[name].items()
-        }
-        print(name, shown, flush=True)
-    return found
+        for name in names(sizes)
+    }
 
 
 def last_words(data: Data, length: int) -> np.ndarray:
@@ -348,55 +284,36 @@ def last_words(data: Data, length: int) -> np.ndarray:
 
 def by_length(losses: Losses, windows: dict[str, np.ndarray], sizes: Sizes) -> dict[str, Any]:
     """Loss of the last T words of the texts, the same ones whatever length is read."""
-    last = slice(-sizes.length, None)
-    rows: dict[str, Any] = {
-        name: {"window": summary(own[..., last])} for name, own in windows.items()
+    over = {
+        name: {str(L): own - windows.get(name, windows["rope"])[..., -L:] for L, own in of.items()}
+        for name, of in losses.items()
     }
-    for name, lengths in losses.items():
-        window = windows.get(name, windows["rope"])[..., last]
-        rows[name] = rows.get(name, {}) | {
-            str(L): {
-                "loss": summary(own[..., last]),
-                "over_window": summary(own[..., last] - window),
-            }
-            for L, own in lengths.items()
-        }
-    return rows
+    return {
+        name: {L: {"over_window": summary(own[..., -sizes.length :])} for L, own in of.items()}
+        for name, of in over.items()
+    }
 
 
 def by_position(losses: Losses, windows: dict[str, np.ndarray], sizes: Sizes) -> dict[str, Any]:
-    """Loss by position in the longest texts, as in a window and over it, and its mean beyond T."""
-    L = max(sizes.tests)
-    rows: dict[str, Any] = {}
+    """Loss over that in a window, by position in the longest texts, and its mean beyond T."""
+    L, rows = max(sizes.tests), {}
     for name, lengths in losses.items():
         over = lengths[L] - windows.get(name, windows["rope"])
         rows[name] = {
             "over_window": in_blocks(over).mean(axis=0),
             "beyond": summary(over[..., sizes.length :]),
         }
-    shown = {name: in_blocks(own).mean(axis=0) for name, own in windows.items()}
-    return {"position": np.arange(BLOCK, L + 1, BLOCK), "windows": shown, "arms": rows}
+    return {"position": np.arange(BLOCK, L + 1, BLOCK), "arms": rows}
 
 
 def over_no_scaling(arms: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
     """Mean loss beyond T with a scaling less that without, by the same models."""
     none = np.array(arms["none"]["beyond"]["seeds"])
     found = {}
-    for name in (*sizes.scalings[1:], "growing"):
+    for name in sizes.scalings[1:]:
         gain = np.array(arms[name]["beyond"]["seeds"]) - none
         found[name] = {"mean": gain.mean(), "half": interval(list(gain)), "seeds": gain}
     return found
-
-
-def growing(params: Any, data: Data, sizes: Sizes) -> np.ndarray:
-    """Dynamic NTK as a text grows: each stretch of T words at the length reached at its end."""
-    parts = []
-    for end in range(sizes.length, max(sizes.tests) + 1, sizes.length):
-        scaling = jaxpe.encodings.DynamicScaling(1.0, sizes.length)
-        encoding = jaxpe.rope(head_dim=head_dim(sizes), scaling=scaling, length=end)
-        apply = nn.functionalize(build(encoding, sizes, jax.random.key(0)))[0]
-        parts.append(losses_of(apply, params, data.held_out[:, : end + 1])[..., -sizes.length :])
-    return np.concatenate(parts, axis=-1)
 
 
 def sliding(apply, params: Any, data: Data, sizes: Sizes) -> np.ndarray:
@@ -413,45 +330,41 @@ def sliding(apply, params: Any, data: Data, sizes: Sizes) -> np.ndarray:
     return np.concatenate([losses[:, 0], rest.reshape(*rest.shape[:2], -1)], axis=-1)
 
 
-def after_tuning(tuned: dict[str, Trained], again: Trained, data: Data, sizes: Sizes):
+def after_tuning(rope: Any, data: Data, sizes: Sizes) -> dict[str, Any]:
     """A short training at the longer length, against as many more steps at T."""
     L, last = sizes.tune_length, slice(-sizes.length, None)
-    window = sliding(model("rope", sizes), again.params, data, sizes)[..., last]
-    rows: dict[str, Any] = {"window": {"loss": summary(window)}}
-    for name, after in tuned.items():
-        apply = model(name, sizes, length=L)
-        losses = losses_of(apply, after.params, last_words(data, L))[..., last]
-        rows[name] = {"loss": summary(losses), "over_window": summary(losses - window)}
-        print(f"tuned {name}: {rows[name]['over_window']['mean']:.3f}", flush=True)
+    tune = partial(fine_tuned, before=rope, data=data, sizes=sizes)
+    tuned = {name: tune(name) for name in sizes.tuned}
+    window = sliding(model("rope", sizes), tune("short"), data, sizes)[..., last]
+    rows: dict[str, Any] = {}
+    for name, params in tuned.items():
+        losses = losses_of(model(name, sizes, length=L), params, last_words(data, L))[..., last]
+        rows[name] = {"over_window": summary(losses - window)}
     return rows
 
 
-def attention(models: dict[str, Trained], data: Data, sizes: Sizes) -> dict[str, Any]:
-    """Entropy, distance and share of near and first words, by layer and block of positions."""
-    L = max(sizes.tests)
-    found = {}
+def attention(models: dict[str, Any], data: Data, sizes: Sizes) -> dict[str, Any]:
+    """Mean distance that attention goes, by layer and block of positions."""
+    L, found = max(sizes.tests), {}
     for name in names(sizes):
         apply = model(name, sizes, length=L)
 
         @jax.jit
-        def profile(params, ids, apply=apply):
+        def distance(params, ids, apply=apply):
             weights = apply(params, ids, trace=True).transformer.weights
-            seen = spectral.attention_profile(weights, mask=jnp.tri(ids.shape[-1], dtype=bool))
-            # [layers, documents, heads, n] to [documents, layers, n]
-            return {k: jnp.mean(jnp.swapaxes(v, 0, 1), axis=2) for k, v in seen._asdict().items()}
+            mask = jnp.tri(ids.shape[-1], dtype=bool)
+            seen = spectral.attention_profile(weights, mask=mask).distance
+            return jnp.mean(jnp.swapaxes(seen, 0, 1), axis=2)  # [documents, layers, n]
 
-        params = models[name if name in models else "rope"].params
-        seen = over_documents(profile, params, data.held_out[: sizes.traced, -L - 1 : -1])
-        found[name] = {measure: by_layer(values) for measure, values in seen.items()}
+        params = models.get(name, models["rope"])
+        seen = over_documents(distance, params, data.held_out[: sizes.traced, -L - 1 : -1])
+        found[name] = {
+            "distance": [
+                {"curve": in_blocks(own).mean(axis=0), "end": summary(own[..., -BLOCK:])}
+                for own in np.moveaxis(seen, 2, 0)
+            ]
+        }
     return found
-
-
-def by_layer(values: np.ndarray) -> list[dict[str, Any]]:
-    """Each layer's curve over positions, and its end; of `[seeds, documents, layers, n]`."""
-    return [
-        {"curve": in_blocks(own).mean(axis=0), "end": summary(own[..., -BLOCK:])}
-        for own in np.moveaxis(values, 2, 0)
-    ]
 
 
 def in_blocks(values: np.ndarray) -> np.ndarray:
@@ -471,83 +384,53 @@ def summary(values: np.ndarray) -> dict[str, Any]:
 
 
 LOOKS = {
-    "none": ("no scaling", VERMILION, "-"),
-    "linear": ("linear", ORANGE, "-"),
-    "ntk": ("NTK-aware", BLUE, "-"),
-    "growing": ("dynamic NTK, s = 1", SKY, "-"),
-    "dynamic": ("dynamic NTK, s = L/T", SKY, ":"),
-    "yarn": ("YaRN", GREEN, "-"),
-    "parts": ("NTK by parts", GREEN, ":"),
-    "slow": ("slow frequencies / s", PINK, "-"),
-    "fast": ("fast frequencies / s", PINK, ":"),
-    "one": ("one frequency / s", PINK, "--"),
-    "alibi": ("ALiBi", "#333333", "-"),
-    "nope": ("NoPE", GREY, "-"),
-}
-
-
-def draw(run: Run, result: dict[str, Any]) -> None:
-    draw_losses(run, result)
-    draw_attention(run, result)
+    "none": ("no scaling", "C3-"), "linear": ("linear", "C1-"), "ntk": ("NTK-aware", "C0-"),
+    "dynamic": ("dynamic NTK, s = L/T", "C9:"),
+    "yarn": ("YaRN", "C2-"), "parts": ("NTK by parts", "C2:"),
+    "slow": ("slow frequencies / s", "C6-"), "fast": ("fast frequencies / s", "C6:"),
+    "one": ("one frequency / s", "C6--"), "alibi": ("ALiBi", "k-"), "nope": ("NoPE", "C7-"),
+}  # fmt: skip
 
 
 def draw_losses(run: Run, result: dict[str, Any]) -> None:
     """Over the model's own sliding window, so that what is harder in a text drops out."""
-    figure, axes = new_figure(
-        "Trained on 64 words and read on: loss over that of a sliding window of 64",
-        columns=2,
-        width=9,
-        height=4.4,
-    )
-    place = result["positions"]["position"]
-    for name, (label, shade, line) in LOOKS.items():
-        style = {"color": shade, "ls": line, "lw": 1.5}
+    title = "Trained on 64 words and read on: loss over that of a sliding window of 64"
+    figure, axes = common.new_figure(title, columns=2, width=9, height=4.4)
+    place, tests = result["positions"]["position"], result["sizes"]["tests"]
+    for name, (label, style) in LOOKS.items():
         if name in result["positions"]["arms"]:
             over = result["positions"]["arms"][name]["over_window"]
-            axes[0, 0].plot(place, over, label=label, **style)
+            axes[0, 0].plot(place, over, style, label=label, lw=1.5)
         if name in result["lengths"]:
-            rows = [result["lengths"][name][str(L)] for L in result["sizes"]["tests"]]
-            mean = [row["over_window"]["mean"] for row in rows]
-            half = [row["over_window"]["half"] for row in rows]
-            style |= {"marker": "o", "ms": 4, "capsize": 2}
-            axes[0, 1].errorbar(result["sizes"]["tests"], mean, yerr=half, **style)
-    for name, row in result["fine_tuned"].items():
-        if name in LOOKS:
-            style = {"color": LOOKS[name][1], "marker": "D", "ms": 6, "mfc": "white"}
-            axes[0, 1].plot(result["sizes"]["tune_length"], row["over_window"]["mean"], **style)
+            rows = [result["lengths"][name][str(L)]["over_window"] for L in tests]
+            half = [row["half"] for row in rows]
+            axes[0, 1].errorbar(tests, [row["mean"] for row in rows], half, fmt=style, capsize=2)
+        if name in result["fine_tuned"]:
+            mean = result["fine_tuned"][name]["over_window"]["mean"]
+            axes[0, 1].plot(result["sizes"]["tune_length"], mean, style.rstrip("-:") + "D", mfc="w")
     axes[0, 0].set(title="by position", xlabel="position", ylabel="loss over the window, nats")
-    axes[0, 1].set(
-        title="of the last 64 words (95 % over seeds; ◇ fine-tuned)", xlabel="words read"
-    )
-    log_ticks(axes[0, 1], result["sizes"]["tests"])
+    axes[0, 1].set(title="of the last 64 words (◇ fine-tuned)", xlabel="words read")
+    common.log_ticks(axes[0, 1], tests)
     for axis in axes[0]:
         axis.axhline(0, color=GREY, lw=0.8, ls=":")
     figure.legend(loc="outside lower center", ncols=5, fontsize=9)
-    save(run, "rope_scaling", figure)
+    common.save_figure(run, "rope_scaling", figure)
 
 
 def draw_attention(run: Run, result: dict[str, Any]) -> None:
-    layers = result["sizes"]["layers"]
-    figure, axes = new_figure(
-        "Attention over 512 words after training on 64",
-        rows=2, columns=layers, width=4.5 * layers, height=5.6,
-    )  # fmt: skip
-    place = result["positions"]["position"]
-    shown = {"entropy": "entropy, nats", "distance": "mean distance, positions"}
-    for row, (measure, label) in enumerate(shown.items()):
-        for layer in range(layers):
-            axis = axes[row, layer]
-            for name, profile in result["attention"].items():
-                if name in LOOKS:
-                    curve, (_, shade, line) = profile[measure][layer]["curve"], LOOKS[name]
-                    text = LOOKS[name][0] if row == layer == 0 else None
-                    axis.plot(place, curve, line, color=shade, lw=1.5, label=text)
-            axis.axvline(result["sizes"]["length"], color=GREY, lw=0.8, ls=":")
-            axis.set(title=f"layer {layer}" if row == 0 else "", xlabel="position" if row else "")
-        axes[row, 0].set_ylabel(label)
+    layers, place = result["sizes"]["layers"], result["positions"]["position"]
+    title = "Mean distance of attention, in words, after training on 64"
+    figure, axes = common.new_figure(title, columns=layers, width=4.5 * layers, height=3.8)
+    for layer, axis in enumerate(axes[0]):
+        for name, profile in result["attention"].items():
+            label, style = LOOKS[name]
+            curve = profile["distance"][layer]["curve"]
+            axis.plot(place, curve, style, lw=1.5, label=None if layer else label)
+        axis.axvline(result["sizes"]["length"], color=GREY, lw=0.8, ls=":")
+        axis.set(title=f"layer {layer + 1}", xlabel="position")
     figure.legend(loc="outside lower center", ncols=4, fontsize=9)
-    save(run, "rope_scaling_attention", figure)
+    common.save_figure(run, "rope_scaling_attention", figure)
 
 
 if __name__ == "__main__":
-    main(experiment, "rope_scaling")
+    common.main(experiment, "rope_scaling")

@@ -11,7 +11,7 @@ import pytest
 import jaxpe
 from experiments import rows
 from experiments.bisset2026 import encodings_claims
-from experiments.cirrincione2026 import remark_19_equal_marginals, table_2_generators
+from experiments.cirrincione2026 import table_2_generators
 from experiments.spectral2025 import deposits, spectral_claims, task_models
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -49,14 +49,6 @@ def test_rope_contracts_positive_definite_toeplitz_content_and_not_white():
     assert white["low"] < 1 < white["high"]
 
 
-def test_the_backward_pass_of_the_rope_listing_is_not_that_of_its_forward_pass():
-    found = encodings_claims.backward_of_the_code()
-    assert found["relative_error"] > 1
-    assert found["relative_error_split_in_halves"] > 1
-    assert found["relative_error_of_halves_interleaved"] < 1e-12
-    assert not found["shape_of_the_docstring_broadcasts"]
-
-
 def test_wavelets_at_integers_are_orthonormal_of_order_1_alone():
     """Haar is the discrete Haar basis; the rank of the others shows that no scaling helps."""
     wavelets = encodings_claims.wavelet_rows()
@@ -70,15 +62,6 @@ def test_legendre_polynomials_of_tanh_are_not_orthonormal_over_positions():
     assert all(of["largest"] > 0.9 for of in columns.values())
     assert columns["4"]["rms"] > 0.4
     assert columns["4"]["last_x"] > 0.999
-
-
-def test_equal_distributions_have_unequal_forcings():
-    """Remark 19: places of one distribution, of which two hold copies."""
-    counts, _ = np.unique(remark_19_equal_marginals.sequences()[0][:, 0], return_counts=True)
-    assert len(counts) == remark_19_equal_marginals.TOKENS
-    found = remark_19_equal_marginals.forcing(0, 0.2)
-    assert found["copied_and_copied"] < 1e-5
-    assert found["copied_and_alone"] > 0.1
 
 
 def test_paths_of_one_head_add_content_to_rotary_logits():
