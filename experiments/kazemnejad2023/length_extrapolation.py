@@ -164,8 +164,9 @@ def draw(run: Run, result: dict[str, Any]) -> None:
     title = "Running sums beyond the training length; dotted: published"
     figure, axes = new_figure(title, columns=2, width=9, height=3.8)
     for axis, (task, table) in zip(axes[0], result["table_5"].items(), strict=True):
+        lengths = np.array(table["cells"]["sinusoidal"]["lengths"])
         for name, cell in table["cells"].items():
-            lengths, look = np.array(cell["lengths"]), {"color": COLOURS[name], "marker": "o"}
+            look = {"color": COLOURS[name], "marker": "o"}
             mean, half = cell["mse"]["mean"], cell["mse"]["half"]
             axis.errorbar(lengths, mean, yerr=half, ms=4, capsize=2, label=name, **look)
             if name in PUBLISHED:
