@@ -150,7 +150,7 @@ def synthetic_plug_in(seeds: int) -> PlugIn:
 
 
 @jax.jit
-def stresses(P: jax.Array, D: jaxpe.Distances) -> tuple[jax.Array, jax.Array]:
+def stresses(P: jax.Array | jaxpe.Distances, D: jaxpe.Distances) -> tuple[jax.Array, jax.Array]:
     """Stress by Eq. (4), and scaled."""
     return jaxpe.stress(P, D), jaxpe.scaled_stress(P, D).stress
 
