@@ -1,18 +1,15 @@
 """Fluxion notes, Sec. 9: is the gradient of a position's parameters its usefulness?
 
-Theirs, 9.1: "L̇PE[pos] ∝ 'how useful was knowing absolute position pos'"; 9.2: "L̇R[offset] ∝ 'how
-useful was knowing relative offset' … If '1 token apart' is meaningful, R[1] and R[-1] get large
-gradients". Ours: usefulness is what held-out loss rises by when a row of the table is replaced by
-the mean of all rows; the gradient is the root mean square, over batches of 32, of the norm of that
-row's gradient. A learned table and Shaw's tables, 3 seeds, along the training, on
+Usefulness is what held-out loss rises by when a row of the table is replaced by the mean of all
+rows; the gradient is the root mean square, over batches of 32, of the norm of that row's gradient.
+A learned table and Shaw's tables, 3 seeds, along the training, on
 
-- `read a place` (usefulness is known): a marker names one of 24 places, place p with probability
-  falling as 0.8^p, and the token there is to be said;
-- `words at offsets` (known too: ±1, ±2, ±4 and ±8 are asked for, no other) and `tags`.
+- `read a place`: a marker names one of 24 places, place p with probability falling as 0.8^p, and
+  the token there is to be said;
+- `words at offsets` (±1, ±2, ±4 and ±8 are asked for, no other) and `tags`.
 """
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,19 +18,9 @@ import numpy as np
 from scipy import stats
 
 import jaxpe
-from experiments.common import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    VERMILION,
-    Run,
-    main,
-    new_figure,
-    save_figure,
-)
+from experiments.common import Run, main, new_figure, save_figure
 from experiments.learning import interval
 from experiments.learning_tasks import (
-    AT_OFFSETS,
     LENGTH,
     SIZES,
     Rows,
@@ -76,64 +63,52 @@ def shares() -> np.ndarray:
 def experiment(run: Run) -> dict[str, Any]:
     rows = 2000 if run.quick else None
     how: dict[str, Any] = {"most": 20, "window": 5, "tail": 6} if run.quick else {}
-    seeds = 2 if run.quick else SEEDS
-    offsets = {str(k): abs(k) in AT_OFFSETS for k in range(-LENGTH + 1, LENGTH)}
     learned = partial(jaxpe.learned, dim=SIZES.dim)
-    shaw = partial(jaxpe.shaw, head_dim=SIZES.head_dim)
+    shaw = jaxpe.shaw(head_dim=SIZES.head_dim, max_distance=LENGTH - 1)
     cases = {
-        "absolute, read a place": (read_a_place, learned(length=PLACES), shares()),
-        "absolute, tags": (tags, learned(length=LENGTH), None),
-        "absolute, words at offsets": (words_at_offsets, learned(length=LENGTH), None),
-        "relative, words at offsets": (
-            words_at_offsets,
-            shaw(max_distance=LENGTH - 1),
-            np.array(list(offsets.values()), float),
-        ),
-        "relative, tags": (tags, shaw(max_distance=LENGTH - 1), None),
+        "absolute, read a place": (read_a_place, learned(length=PLACES)),
+        "absolute, tags": (tags, learned(length=LENGTH)),
+        "absolute, words at offsets": (words_at_offsets, learned(length=LENGTH)),
+        "relative, words at offsets": (words_at_offsets, shaw),
+        "relative, tags": (tags, shaw),
     }
-    if run.quick:
-        cases = {name: cases[name] for name in list(cases)[:1]}
     result = {}
-    for name, (read, encoding, known) in cases.items():
+    for name in list(cases)[: 1 if run.quick else None]:
+        read, encoding = cases[name]
         task = read(rows)
-        trained = train(task, encoding, rate=RATE, seeds=seeds, keep=KEEP, **how)
-        result[name] = measured(trained, task, known, batches=4 if run.quick else BATCHES)
+        trained = train(
+            task, encoding, rate=RATE, seeds=2 if run.quick else SEEDS, keep=KEEP, **how
+        )
+        result[name] = measured(trained, task, batches=4 if run.quick else BATCHES)
+        if read is read_a_place:
+            useful = result[name]["usefulness"]
+            known = np.broadcast_to(shares(), useful.shape)
+            result[name]["usefulness_and_known"] = fits(useful, known)
         print(name, trained.held_out, trained.steps, result[name]["end"], flush=True)
     draw(run, result)
     return {"cases": result}
 
 
-def measured(
-    trained: Trained, task: Task, known: np.ndarray | None, *, batches: int
-) -> dict[str, Any]:
+def measured(trained: Trained, task: Task, *, batches: int) -> dict[str, Any]:
     """Gradients and usefulness at every step kept, and how they go together."""
     now = {step: usefulness(trained, params, task) for step, params in trained.params.items()}
-    useful = now[trained.steps]
-    gradients = {step: row_gradients(trained, params, task, batches)
-                 for step, params in trained.params.items()}  # fmt: skip
-    found = {
+    gradients = {
+        step: row_gradients(trained, params, task, batches)
+        for step, params in trained.params.items()
+    }
+    # Before training nothing is useful.
+    found = {step: fits(rows, now[step]) for step, rows in gradients.items() if step}
+    often = occurrences(task, relative=gradients[0].shape[1] > task.train.ids.shape[1])
+    often = np.broadcast_to(often, gradients[0].shape)
+    return {
+        "fits_to_occurrences": {step: fits(rows, often) for step, rows in gradients.items()},
         "steps": trained.steps,
-        "reason": trained.reason,
         "held_out": trained.held_out,
-        "usefulness": useful,
+        "usefulness": now[trained.steps],
         "gradients": gradients,
-        "usefulness_along": now,
-        # Of the usefulness at the same step, and at the end. Before training nothing is useful.
-        "fits": {step: fits(rows, now[step]) for step, rows in gradients.items() if step},
-        "fits_to_end": {step: fits(rows, useful) for step, rows in gradients.items()},
-        "over_training": fits(np.mean([gradients[s] for s in gradients if s], axis=0), useful),
+        "fits": found,
+        "end": found[trained.steps],
     }
-    often = occurrences(task, relative=useful.shape[1] > task.train.ids.shape[1])
-    found["fits_to_occurrences"] = {
-        step: fits(rows, np.broadcast_to(often, rows.shape)) for step, rows in gradients.items()
-    }
-    if known is not None:
-        found["known"] = known
-        found["usefulness_and_known"] = fits(useful, np.broadcast_to(known, useful.shape))
-        found["fits_to_known"] = {
-            step: fits(rows, np.broadcast_to(known, rows.shape)) for step, rows in gradients.items()
-        }
-    return found | {"end": found["fits"][trained.steps]}
 
 
 def table_of(params: Any) -> Any:
@@ -152,8 +127,7 @@ def occurrences(task: Task, *, relative: bool) -> np.ndarray:
     if not relative:
         return mask.mean(axis=0)
     pairs = mask.T @ mask
-    length = len(pairs)
-    return np.array([np.trace(pairs, k) for k in range(-length + 1, length)])
+    return np.array([np.trace(pairs, k) for k in range(-len(pairs) + 1, len(pairs))])
 
 
 def usefulness(trained: Trained, params: Any, task: Task, *, rows: int = 1000) -> np.ndarray:
@@ -211,29 +185,22 @@ def fits(gradients: np.ndarray, useful: np.ndarray) -> dict[str, Any]:
 
 
 def draw(run: Run, result: dict[str, Any]) -> None:
-    figure, axes = new_figure(
-        "Gradient of a position's row, and what the row is worth", rows=2, columns=3, width=11,
-        height=6,
-    )  # fmt: skip
+    title = "Gradient of a position's row, and what the row is worth"
+    figure, axes = new_figure(title, rows=2, columns=3, width=9, height=5)
     for axis, (name, found) in zip(axes.flat, result.items(), strict=False):
-        useful = np.mean(found["usefulness"], axis=0)
-        places = np.arange(len(useful))
-        if name.startswith("relative"):
-            places = places - len(useful) // 2
-        axis.plot(places, useful / useful.max(), color="#444444", lw=1.5, label="usefulness")
-        steps = [0, 100, 400, found["steps"]]
-        for step, colour in zip(steps, (ORANGE, VERMILION, GREEN, BLUE), strict=True):
-            if step in found["gradients"]:
-                rows = np.mean(found["gradients"][step], axis=0)
-                axis.plot(places, rows / rows.max(), color=colour, lw=1, label=f"step {step}")
+        curves = {"usefulness": found["usefulness"]}
+        curves |= {f"step {k}": found["gradients"].get(k) for k in (0, 100, 400, found["steps"])}
+        for label, rows in curves.items():
+            if rows is not None:
+                mean = np.mean(rows, axis=0)
+                start = -(len(mean) // 2) if name.startswith("relative") else 0
+                axis.plot(np.arange(len(mean)) + start, mean / mean.max(), lw=1, label=label)
         axis.set(title=name, xlabel="offset" if name.startswith("relative") else "position")
-    for axis in axes.flat[len(result) :]:
-        axis.axis("off")
     axes[0, 0].set_ylabel("of the largest")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    axes[1, 2].legend(handles, labels, loc="center", title="gradients, and usefulness")
+    axes[1, 2].legend(*axes[0, 0].get_legend_handles_labels(), loc="center")
+    axes[1, 2].axis("off")
     save_figure(run, "position_gradients", figure)
 
 
 if __name__ == "__main__":
-    main(experiment, Path(__file__).stem)
+    main(experiment, "position_gradients")

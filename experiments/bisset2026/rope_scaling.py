@@ -5,6 +5,7 @@ without any training there, and after a short one; ALiBi and no encoding stand b
 """
 
 import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Callable
@@ -120,8 +121,7 @@ def experiment(run: Run) -> dict[str, Any]:
     models = {name: trained(name, data, sizes) for name in sizes.models}
     windows = {name: sliding(model(name, sizes), own, data, sizes) for name, own in models.items()}
     losses = extrapolated(models, data, sizes)
-    grown = {max(sizes.tests): growing(models["rope"], data, sizes)}
-    positions = by_position(losses | {"growing": grown}, windows, sizes)
+    positions = by_position(losses, windows, sizes)
     result = {
         "sizes": dataclasses.asdict(sizes),
         "angles": angles(sizes),
@@ -184,11 +184,8 @@ def trained(name: str, data: Data, sizes: Sizes) -> Any:
     make = partial(build, encoding_of(name, sizes), sizes)
     start = jax.jit(jax.vmap(lambda key: nnx.split(make(key), nnx.Param)[1]))
     params = start(jax.random.split(jax.random.key(0), sizes.seeds))
-    warmup = math.ceil(0.06 * sizes.steps)
-    schedule = training.learning_rate_schedule(
-        peak=sizes.rate, steps=sizes.steps, warmup=warmup, decay="cosine"
-    )
-    return optimised(model(name, sizes), schedule, sizes.steps, sizes.length, params, data, sizes)
+    how = {"peak": sizes.rate, "steps": sizes.steps, "warmup": math.ceil(0.06 * sizes.steps)}
+    return optimised(model(name, sizes), how, sizes.length, params, data, sizes)
 
 
 def fine_tuned(name: str, *, before: Any, data: Data, sizes: Sizes) -> Any:
@@ -196,14 +193,13 @@ def fine_tuned(name: str, *, before: Any, data: Data, sizes: Sizes) -> Any:
     short = name == "short"
     length = sizes.length if short else sizes.tune_length
     apply = model("rope", sizes) if short else model(name, sizes, length=length)
-    schedule = training.learning_rate_schedule(
-        peak=sizes.tune_rate, steps=sizes.tune_steps, warmup=1, decay="cosine"
-    )
-    return optimised(apply, schedule, sizes.tune_steps, length, before, data, sizes)
+    how = {"peak": sizes.tune_rate, "steps": sizes.tune_steps, "warmup": 1}
+    return optimised(apply, how, length, before, data, sizes)
 
 
-def optimised(apply, schedule, steps: int, length: int, params, data: Data, sizes: Sizes) -> Any:
+def optimised(apply, how: dict[str, Any], length: int, params, data: Data, sizes: Sizes) -> Any:
     """All seeds at once, each on windows of its own; as many words a step at every length."""
+    schedule = training.learning_rate_schedule(**how, decay="cosine")
     optimizer = training.adamw(schedule, weight_decay=0.01)
     step = jax.vmap(training.step_function(training.causal_lm(apply), optimizer))
     keys = jax.random.split(jax.random.key(1), sizes.seeds)
@@ -218,8 +214,8 @@ def optimised(apply, schedule, steps: int, length: int, params, data: Data, size
 
         return jax.lax.scan(one, states, ids)
 
-    rng, every = np.random.default_rng(2), math.gcd(steps, 50)
-    for _ in range(steps // every):
+    rng, every = np.random.default_rng(2), math.gcd(how["steps"], 50)
+    for _ in range(how["steps"] // every):
         ids = drawn(rng, data, (every, sizes.seeds, rows), length + 1)
         states, loss = some_steps(states, ids)
         print(f"{length} words: loss {np.mean(loss):.3f}", flush=True)
@@ -267,20 +263,11 @@ def names(sizes: Sizes) -> tuple[str, ...]:
 
 def extrapolated(models: dict[str, Any], data: Data, sizes: Sizes) -> Losses:
     """Without training beyond T: losses of the last L words of each text, for every L."""
-    return {
-        name: {
-            L: losses_of(
-                model(name, sizes, length=L), models.get(name, models["rope"]), last_words(data, L)
-            )
-            for L in sizes.tests
-        }
-        for name in names(sizes)
-    }
-
-
-def last_words(data: Data, length: int) -> np.ndarray:
-    """The last `length` held-out words to be guessed, and the one before them."""
-    return data.held_out[:, -length - 1 :]
+    found: Losses = {name: {} for name in names(sizes)}
+    for name, L in itertools.product(found, sizes.tests):
+        params, ids = models.get(name, models["rope"]), data.held_out[:, -L - 1 :]
+        found[name][L] = losses_of(model(name, sizes, length=L), params, ids)
+    return found
 
 
 def by_length(losses: Losses, windows: dict[str, np.ndarray], sizes: Sizes) -> dict[str, Any]:
@@ -311,21 +298,10 @@ def over_no_scaling(arms: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
     """Mean loss beyond T with a scaling less that without, by the same models."""
     none = np.array(arms["none"]["beyond"]["seeds"])
     found = {}
-    for name in (*sizes.scalings[1:], "growing"):
+    for name in sizes.scalings[1:]:
         gain = np.array(arms[name]["beyond"]["seeds"]) - none
         found[name] = {"mean": gain.mean(), "half": interval(list(gain)), "seeds": gain}
     return found
-
-
-def growing(params: Any, data: Data, sizes: Sizes) -> np.ndarray:
-    """Dynamic NTK as a text grows: each stretch of T words at the length reached at its end."""
-    parts = []
-    for end in range(sizes.length, max(sizes.tests) + 1, sizes.length):
-        scaling = jaxpe.encodings.DynamicScaling(1.0, sizes.length)
-        encoding = jaxpe.rope(head_dim=sizes.head_dim, scaling=scaling, length=end)
-        apply = nn.functionalize(build(encoding, sizes, jax.random.key(0)))[0]
-        parts.append(losses_of(apply, params, data.held_out[:, : end + 1])[..., -sizes.length :])
-    return np.concatenate(parts, axis=-1)
 
 
 def sliding(apply, params: Any, data: Data, sizes: Sizes) -> np.ndarray:
@@ -350,37 +326,35 @@ def after_tuning(rope: Any, data: Data, sizes: Sizes) -> dict[str, Any]:
     window = sliding(model("rope", sizes), tune("short"), data, sizes)[..., last]
     rows: dict[str, Any] = {}
     for name, params in tuned.items():
-        losses = losses_of(model(name, sizes, length=L), params, last_words(data, L))[..., last]
+        losses = losses_of(model(name, sizes, length=L), params, data.held_out[:, -L - 1 :])[
+            ..., last
+        ]
         rows[name] = {"over_window": summary(losses - window)}
     return rows
 
 
 def attention(models: dict[str, Any], data: Data, sizes: Sizes) -> dict[str, Any]:
-    """Entropy, distance and share of near and first words, by layer and block of positions."""
-    L = max(sizes.tests)
-    found = {}
+    """Mean distance that attention goes, by layer and block of positions."""
+    L, found = max(sizes.tests), {}
     for name in names(sizes):
         apply = model(name, sizes, length=L)
 
         @jax.jit
-        def profile(params, ids, apply=apply):
+        def distance(params, ids, apply=apply):
             weights = apply(params, ids, trace=True).transformer.weights
-            seen = spectral.attention_profile(weights, mask=jnp.tri(ids.shape[-1], dtype=bool))
-            # [layers, documents, heads, n] to [documents, layers, n]
-            return {k: jnp.mean(jnp.swapaxes(v, 0, 1), axis=2) for k, v in seen._asdict().items()}
+            mask = jnp.tri(ids.shape[-1], dtype=bool)
+            seen = spectral.attention_profile(weights, mask=mask).distance
+            return jnp.mean(jnp.swapaxes(seen, 0, 1), axis=2)  # [documents, layers, n]
 
         params = models.get(name, models["rope"])
-        seen = over_documents(profile, params, data.held_out[: sizes.traced, -L - 1 : -1])
-        found[name] = {measure: by_layer(values) for measure, values in seen.items()}
+        seen = over_documents(distance, params, data.held_out[: sizes.traced, -L - 1 : -1])
+        found[name] = {
+            "distance": [
+                {"curve": in_blocks(own).mean(axis=0), "end": summary(own[..., -BLOCK:])}
+                for own in np.moveaxis(seen, 2, 0)
+            ]
+        }
     return found
-
-
-def by_layer(values: np.ndarray) -> list[dict[str, Any]]:
-    """Each layer's curve over positions, and its end; of `[seeds, documents, layers, n]`."""
-    return [
-        {"curve": in_blocks(own).mean(axis=0), "end": summary(own[..., -BLOCK:])}
-        for own in np.moveaxis(values, 2, 0)
-    ]
 
 
 def in_blocks(values: np.ndarray) -> np.ndarray:
@@ -401,7 +375,7 @@ def summary(values: np.ndarray) -> dict[str, Any]:
 
 LOOKS = {
     "none": ("no scaling", "C3-"), "linear": ("linear", "C1-"), "ntk": ("NTK-aware", "C0-"),
-    "growing": ("dynamic NTK, s = 1", "C9-"), "dynamic": ("dynamic NTK, s = L/T", "C9:"),
+    "dynamic": ("dynamic NTK, s = L/T", "C9:"),
     "yarn": ("YaRN", "C2-"), "parts": ("NTK by parts", "C2:"),
     "slow": ("slow frequencies / s", "C6-"), "fast": ("fast frequencies / s", "C6:"),
     "one": ("one frequency / s", "C6--"), "alibi": ("ALiBi", "k-"), "nope": ("NoPE", "C7-"),
@@ -435,17 +409,15 @@ def draw_losses(run: Run, result: dict[str, Any]) -> None:
 
 def draw_attention(run: Run, result: dict[str, Any]) -> None:
     layers, place = result["sizes"]["layers"], result["positions"]["position"]
-    size = {"rows": 2, "columns": layers, "width": 4.5 * layers, "height": 5.6}
-    figure, axes = common.new_figure("Attention over 512 words after training on 64", **size)
-    shown = {"entropy": "entropy, nats", "distance": "mean distance, positions"}
-    for row, (measure, label) in enumerate(shown.items()):
-        for layer, axis in enumerate(axes[row]):
-            for name, profile in result["attention"].items():
-                text, style = LOOKS[name]
-                text = text if row == layer == 0 else None
-                axis.plot(place, profile[measure][layer]["curve"], style, lw=1.5, label=text)
-            axis.axvline(result["sizes"]["length"], color=GREY, lw=0.8, ls=":")
-            axis.set(title=f"layer {layer}, {label}", xlabel="position" if row else "")
+    title = "Mean distance of attention, in words, after training on 64"
+    figure, axes = common.new_figure(title, columns=layers, width=4.5 * layers, height=3.8)
+    for layer, axis in enumerate(axes[0]):
+        for name, profile in result["attention"].items():
+            label, style = LOOKS[name]
+            curve = profile["distance"][layer]["curve"]
+            axis.plot(place, curve, style, lw=1.5, label=None if layer else label)
+        axis.axvline(result["sizes"]["length"], color=GREY, lw=0.8, ls=":")
+        axis.set(title=f"layer {layer + 1}", xlabel="position")
     figure.legend(loc="outside lower center", ncols=4, fontsize=9)
     common.save_figure(run, "rope_scaling_attention", figure)
 

@@ -1,12 +1,10 @@
 """Does the linearised model train as the real one does? Over time, and over width.
 
-Theirs (geometry paper, Sections 3 and A.4): the flow on positions is studied in the linearised
-model, "exact in the infinite-width limit". Ours: transformers of two layers, 32 to 512 wide, of
-standard parametrisation (kernels N(0, 1/width)), on 32 sentences of SST-2 of up to 12 tokens and
-the squared error of ±1, by full-batch gradient descent (`optax.sgd`) at half the largest stable
-rate, for 100 steps, 4 seeds: the real model, its linearisation from the same start, and the closed
-form of gradient flow on its empirical kernel (`jaxpe.ntk.predict_mse`). Once all parameters are
-trained, once the learned table of positions alone, which is the case of the paper.
+Transformers of two layers, 32 to 512 wide, of standard parametrisation (kernels N(0, 1/width)), on
+32 sentences of SST-2 of up to 12 tokens and the squared error of ±1, by full-batch gradient descent
+at half the largest stable rate, for 100 steps, 4 seeds: the real model, and its linearisation from
+the same start. Once all parameters are trained, once the learned table of positions alone, which is
+the case of the geometry paper.
 """
 
 from functools import partial
@@ -19,22 +17,10 @@ import optax
 from flax import nnx
 
 import jaxpe
-from experiments.common import (
-    BLUE,
-    GREEN,
-    GREY,
-    SKY,
-    VERMILION,
-    Run,
-    compacted,
-    log_ticks,
-    main,
-    new_figure,
-    save_figure,
-)
+from experiments.common import Run, compacted, log_ticks, main, new_figure, save_figure
 from experiments.learning import bert_vocabulary, labelled_sst2
 from jaxpe.nn import Classifier, Encoder, TransformerConfig, functionalize
-from jaxpe.ntk import empirical_ntk, linearised_training, max_learning_rate, predict_mse
+from jaxpe.ntk import empirical_ntk, linearised_training, max_learning_rate
 
 WIDTHS, SEEDS, STEPS = (32, 64, 128, 256, 512), 4, 100
 SENTENCES, LENGTH = 32, 12
@@ -70,21 +56,12 @@ def sentences() -> tuple[dict[str, jax.Array], jax.Array, int]:
 def trained(
     what: str, width: int, seeds: int, batch: dict[str, jax.Array], y: jax.Array, size: int
 ) -> dict[str, Any]:
-    """Three trainings from each start: medians over starts of losses and of the gap by step.
-
-    The gap is ‖f − f_lin‖/‖y‖.
-    """
-    run = jax.jit(partial(three, what, classifier(width, 0, size)))
+    """Both trainings from each start: the gap ‖f − f_lin‖/‖y‖, and how far parameters move."""
+    run = jax.jit(partial(both, what, classifier(width, 0, size)))
     starts = [functionalize(classifier(width, seed, size))[1] for seed in range(seeds)]
-    runs = [run(start, batch, y) for start in starts]
-    found: dict[str, np.ndarray] = {k: np.asarray([run[k] for run in runs]) for k in runs[0]}
-    return {
-        "width": width,
-        "largest_gap": found["gap"].max(axis=1),
-        "moved": found["moved"],
-        "rate": found["rate"],
-        **{k: np.median(found[k], axis=0) for k in found if k == "gap" or k.endswith("losses")},
-    }
+    gaps, moved = zip(*(run(start, batch, y) for start in starts), strict=True)
+    largest = np.max(gaps, axis=1)
+    return {"width": width, "largest_gap": largest, "moved": moved, "gap": np.median(gaps, axis=0)}
 
 
 def classifier(width: int, seed: int, size: int) -> Classifier:
@@ -102,10 +79,10 @@ def classifier(width: int, seed: int, size: int) -> Classifier:
     return Classifier(encoder, num_classes=1, pooling="mean", rngs=nnx.Rngs(2 * seed + 1))
 
 
-def three(
+def both(
     what: str, model: Classifier, start: Any, batch: dict[str, jax.Array], y: jax.Array
-) -> dict[str, jax.Array]:
-    """The model, its linearisation and the flow of its kernel, from one start."""
+) -> tuple[jax.Array, jax.Array]:
+    """The model and its linearisation, from one start: gaps by step, and how far it moved."""
     graphdef, _ = nnx.split(model, nnx.Param)
 
     def f(params: Any, x: dict[str, jax.Array]) -> jax.Array:
@@ -122,72 +99,38 @@ def three(
     table = nnx.merge(graphdef, start).encoder.encoding_params.get_value()["table"]
     params = start if what == "all" else table
     kernel = empirical_ntk(f, batch, None, params, trace_axes=(), warn=False)
-    rate = 0.5 * max_learning_rate(kernel)
-    both = linearised_training(f, loss, params, batch, optimizer=optax.sgd(rate), steps=STEPS)
-    outputs = f(params, batch)
-    times = rate * jnp.arange(STEPS + 1, dtype=jnp.float32)
-    flow = predict_mse(kernel, y, trace_axes=())(times, outputs).train
-    return {
-        "gap": both.output_distance * jnp.linalg.norm(outputs) / jnp.linalg.norm(y),
-        "rate": rate,
-        "moved": both.moved[-1],
-        "losses": both.losses,
-        "linear_losses": both.linear_losses,
-        "flow_losses": jax.vmap(loss)(flow),
-    }
+    optimizer = optax.sgd(0.5 * max_learning_rate(kernel))
+    run = linearised_training(f, loss, params, batch, optimizer=optimizer, steps=STEPS)
+    gap = run.output_distance * jnp.linalg.norm(f(params, batch)) / jnp.linalg.norm(y)
+    return gap, run.moved[-1]
 
 
 def powers(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The exponent of width in the largest gap and in how far parameters move, by least squares."""
     x = np.log([row["width"] for row in rows])
     found = {}
-    for name, values in (
-        ("gap", [row["largest_gap"] for row in rows]),
-        ("moved", [row["moved"] for row in rows]),
-    ):
-        slopes = [np.polyfit(x, np.log(column), 1)[0] for column in np.transpose(values)]
+    for name, key in (("gap", "largest_gap"), ("moved", "moved")):
+        slopes = np.polyfit(x, np.log([row[key] for row in rows]), 1)[0]
         found[name] = {"mean": np.mean(slopes), "sd": np.std(slopes, ddof=1)}
     return found
 
 
 def draw(run: Run, result: dict[str, Any]) -> None:
-    figure, axes = new_figure(
-        "The gap to the linearised model falls with width, slower for positions alone",
-        columns=3,
-        width=10.2,
-        height=3.5,
-    )
-    over_time, over_width, curves = axes[0]
-    colours = {"all": BLUE, "positions": VERMILION}
-    for what, colour in colours.items():
-        rows = result["trained"][what]["widths"]
+    title = "The gap to the linearised model, by step and by width"
+    figure, axes = new_figure(title, columns=2, width=7.5, height=3.5)
+    for colour, (what, found) in zip(("C0", "C3"), result["trained"].items(), strict=True):
+        rows = found["widths"]
         for row, shade in zip(rows, np.linspace(0.3, 1, len(rows)), strict=True):
-            label = TRAINED[what] if row is rows[-1] else None
-            over_time.plot(row["gap"], color=colour, alpha=shade, lw=1.3, label=label)
-        widths = [row["width"] for row in rows]
-        largest = np.array([row["largest_gap"] for row in rows])
-        over_width.loglog(widths, largest, ".", color=colour, alpha=0.6)
-        over_width.loglog(
-            widths,
-            np.exp(np.log(largest).mean(axis=1)),
-            color=colour,
-            label=f"{TRAINED[what]}: width^{result['trained'][what]['power']['gap']['mean']:.2f}",
-        )
-        log_ticks(over_width, widths)
-    over_time.set(xlabel="step", ylabel="‖f − f_lin‖/‖y‖", title="pale: narrow", ylim=(0, None))
-    over_time.legend(fontsize=8.5)
-    over_width.set(xlabel="width", ylabel="largest ‖f − f_lin‖/‖y‖")
-    over_width.legend(fontsize=8.5)
-    narrow, wide = (result["trained"]["positions"]["widths"][k] for k in (0, -1))
-    for row, pair in ((narrow, (SKY, "--")), (wide, (GREEN, "-"))):
-        real, linear, flow = (row[k] for k in ("losses", "linear_losses", "flow_losses"))
-        curves.semilogy(real, pair[1], color=pair[0], label=f"{row['width']} wide")
-        curves.semilogy(linear, pair[1], color=pair[0], alpha=0.5, lw=1)
-        curves.semilogy(flow, ":", color=GREY, lw=1)
-    curves.set(
-        xlabel="step", ylabel="loss", title="positions alone\n(thin: linearised, dots: flow)"
-    )
-    curves.legend(fontsize=8.5)
+            axes[0, 0].plot(row["gap"], color=colour, alpha=shade)
+        widths, largest = [row["width"] for row in rows], [row["largest_gap"] for row in rows]
+        label = f"{TRAINED[what]}: width^{found['power']['gap']['mean']:.2f}"
+        mean = np.exp(np.log(largest).mean(axis=1))
+        axes[0, 1].loglog(widths, mean, color=colour, label=label)
+        axes[0, 1].loglog(widths, largest, ".", color=colour, alpha=0.6)
+        log_ticks(axes[0, 1], widths)
+    axes[0, 0].set(xlabel="step", ylabel="‖f − f_lin‖/‖y‖", title="pale: narrow")
+    axes[0, 1].set(xlabel="width", ylabel="largest ‖f − f_lin‖/‖y‖")
+    axes[0, 1].legend(fontsize=8.5)
     save_figure(run, "linearised_training", figure)
 
 

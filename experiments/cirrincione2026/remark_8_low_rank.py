@@ -18,7 +18,6 @@ import numpy as np
 
 import jaxpe
 from experiments.common import (
-    VERMILION,
     Run,
     log_ticks,
     main,
@@ -144,10 +143,10 @@ def draw(run: Run, corpora: dict[str, Any]) -> None:
         ranks = [row["rank"] for row in rows]
         axis.plot(ranks, [row["mds"]["loss"] for row in rows], "s-", label="P_MDS")
         axis.plot(ranks, [row["smacof"]["loss"] for row in rows], label="SMACOF from it")
-        axis.plot(ranks, [row["loss"] for row in rows], "_", color=VERMILION, ms=11)
+        axis.plot(ranks, [row["loss"] for row in rows], "k_", ms=11)
         axis.set(yscale="log", xlabel="rank r", title=NAMES[name])
         log_ticks(axis, ranks)
-    axes[0, 0].set_ylabel("stress, Eq. (4); red: descent")
+    axes[0, 0].set_ylabel("stress, Eq. (4); black: descent")
     axes[0, 0].legend(fontsize=9)
     save_figure(run, "remark_8_low_rank", figure)
 

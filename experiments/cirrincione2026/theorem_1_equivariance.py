@@ -1,16 +1,16 @@
 """Theorem 1 (necessity): a transformer without positions commutes with permutations.
 
-Theirs: f(tσ)σ⁻¹ = f(t) for every transformer without positional signal. Ours: the largest deviation
-over permutations of sentences of SST-2, relative to the largest hidden state, for every kind of
-block we have and for MiniLM and MPNet with all that is positional taken out, in float32 and
-float64; and how far every encoding of the catalogue (as initialised, and with N(0, 0.5²) added to
-its parameters), a causal mask and these models' own positions break it (root mean square of the
-deviation over that of the hidden states). Two layers, width 64, 4 heads, random weights of standard
-deviation 0.2, so that attention is far from uniform.
+The largest deviation over permutations of sentences of SST-2, relative to the largest hidden state,
+for every kind of block we have and for MiniLM and MPNet with all that is positional taken out, in
+float32 and float64; and how far every encoding of the catalogue (as initialised, and with N(0,
+0.5²) added to its parameters), a causal mask and these models' own positions break it (root mean
+square of the deviation over that of the hidden states). Two layers, width 64, 4 heads, random
+weights of standard deviation 0.2, so that attention is far from uniform.
 """
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -30,7 +30,6 @@ ATTENTION: dict[str, dict[str, Any]] = {
     "grouped": {"num_kv_heads": 2},
     "latent": {"latent": LatentSizes(key_value_rank=32, rotary_dim=16)},
 }
-DTYPES = {"float32": jnp.float32, "float64": jnp.float64}
 SIZES = jaxpe.EncodingSizes(dim=64, num_heads=4, head_dim=16, length=TOKENS)
 
 
@@ -48,7 +47,7 @@ def experiment(run: Run) -> dict[str, Any]:
     entries = jaxpe.catalogue(*(("none", "rope", "cope") if run.quick else ()))
     for entry in entries:
         result["broken_by"][entry.name] = broken_by(entry, ids, orders)
-    worst = {d: max(row[d] for row in result["blocks"].values()) for d in DTYPES}
+    worst = {d: max(row[d] for row in result["blocks"].values()) for d in ("float32", "float64")}
     print("worst block", worst, "pretrained", result["pretrained"])
     print(result["broken_by"])
     return result | {"worst_block": worst}
@@ -69,21 +68,13 @@ def permutations(count: int) -> np.ndarray:
 def positions(coordinates: int) -> jax.Array:
     """Of a row of text; on a grid 6 wide, and with time, for encodings of images and video."""
     i = jnp.arange(TOKENS)
-    return {1: i, 2: jnp.stack([i // 6, i % 6], -1), 3: jnp.stack([i, i // 6, i % 6], -1)}[
-        coordinates
-    ]
+    grid = {1: i, 2: jnp.stack([i // 6, i % 6], -1), 3: jnp.stack([i, i // 6, i % 6], -1)}
+    return grid[coordinates]
 
 
 def model(kind: Callable[..., Transformer], *, encoding=jaxpe.identity(), **choices) -> Transformer:  # noqa: B008
-    config = TransformerConfig(
-        vocab_size=30_522,
-        dim=SIZES.dim,
-        num_layers=2,
-        num_heads=SIZES.num_heads,
-        init_scale=0.2,
-        embedding_scale=1.0,
-        **choices,
-    )
+    sizes = {"vocab_size": 30_522, "dim": SIZES.dim, "num_layers": 2, "num_heads": SIZES.num_heads}
+    config = TransformerConfig(**sizes, init_scale=0.2, embedding_scale=1.0, **choices)
     return kind(config, encoding=encoding, rngs=nnx.Rngs(0))
 
 
@@ -94,16 +85,9 @@ def blocks(ids: np.ndarray, orders: np.ndarray, *, quick: bool) -> dict[str, dic
         ATTENTION, ("pre", "post"), ("layer", "rms"), ("gelu", "relu", "swiglu")
     )
     for attention, where, norm, activation in list(kinds)[:: 12 if quick else 1]:
-        choices = ATTENTION[attention] | {
-            "norm_position": where,
-            "norm": norm,
-            "activation": activation,
-        }
-
-        def made(dtype, choices=choices):
-            return model(Encoder, dtype=dtype, param_dtype=dtype, **choices)
-
-        rows[f"{attention}, {where}-norm, {norm}, {activation}"] = in_both(made, ids, orders)
+        own = {"norm_position": where, "norm": norm, "activation": activation}
+        make = partial(model, Encoder, **ATTENTION[attention], **own)
+        rows[f"{attention}, {where}-norm, {norm}, {activation}"] = in_both(make, ids, orders)
     return rows
 
 
@@ -112,17 +96,12 @@ def from_files(ids: np.ndarray, orders: np.ndarray, *, names: tuple[str, ...]) -
     rows: dict[str, Any] = {}
     for name in names:
         folder = model_folder(name)
-        if folder is None:
-            continue
-
-        def made(dtype, folder=folder, name=name):
-            loaded = pretrained(folder, name, dtype=dtype, param_dtype=dtype)
-            return without_positions(loaded.encoder)
-
-        encoder = pretrained(folder, name).encoder
-        rows[PRETRAINED[name][0]] = in_both(made, ids, orders) | {
-            "broken_by_its_positions": broken(encoder, ids, orders)
-        }
+        if folder is not None:
+            load = partial(pretrained, folder, name)
+            make = lambda load=load, **dtypes: without_positions(load(**dtypes).encoder)  # noqa: E731
+            row: dict[str, float] = in_both(make, ids, orders)
+            row["broken_by_its_positions"] = broken(load().encoder, ids, orders)
+            rows[PRETRAINED[name][0]] = row
     return rows
 
 
@@ -133,11 +112,11 @@ def without_positions(encoder: Transformer) -> Transformer:
     return encoder
 
 
-def in_both(made: Callable[[Any], Transformer], ids, orders) -> dict[str, float]:
+def in_both(make: Callable[..., Transformer], ids, orders) -> dict[str, float]:
     found = {}
-    for name, dtype in DTYPES.items():
+    for name in ("float32", "float64"):
         with jax.enable_x64(name == "float64"):
-            straight, back = outputs(made(dtype), ids, orders)
+            straight, back = outputs(make(dtype=name, param_dtype=name), ids, orders)
             found[name] = float(np.abs(back - straight).max() / np.abs(straight).max())
     return found
 
@@ -153,10 +132,8 @@ def broken_by(entry: jaxpe.encodings.CatalogueEntry, ids, orders) -> dict[str, f
     leaves, tree = jax.tree.flatten(made.encoding_params.get_value())
     if leaves:
         keys = jax.random.split(jax.random.key(1), len(leaves))
-        moved = [
-            leaf + 0.5 * jax.random.normal(key, leaf.shape)
-            for key, leaf in zip(keys, leaves, strict=True)
-        ]
+        noise = [jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)]
+        moved = [leaf + 0.5 * z for leaf, z in zip(leaves, noise, strict=True)]
         made.encoding_params = nnx.Param(jax.tree.unflatten(tree, moved))
         found["perturbed"] = broken(made, ids, orders, positions=at)
     return found

@@ -1,6 +1,7 @@
 """Tables in the parameters: initial values, shapes, and rows by position."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +57,11 @@ def take(table: Array, index: Array) -> Array:
     """
     sharding = jax.typeof(index).sharding
     if sharding.mesh.empty:
-        return table[index]
+        return _indexed(table, index)
     spec = PartitionSpec(*sharding.spec, *(None,) * (table.ndim - 1))
     return table.at[index].get(out_sharding=NamedSharding(sharding.mesh, spec))
+
+
+@partial(jax.jit, inline=True)
+def _indexed(table: Array, index: Array) -> Array:
+    return table[index]

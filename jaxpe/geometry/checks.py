@@ -274,7 +274,8 @@ def as_present(present: Bool[ArrayLike, " n"] | None, n: int) -> Bool[Array, " n
 def numbers(x: Any, name: str) -> Array:
     """A JAX array; `InputError` for arguments without numbers, such as text or None."""
     check_numeric(x, name)
-    return jnp.asarray(x)
+    # JAX compiles a program for each shape that `jnp.asarray` takes from NumPy.
+    return jax.device_put(x) if isinstance(x, np.ndarray) else jnp.asarray(x)
 
 
 def check_numeric(x: Any, name: str) -> None:

@@ -3,6 +3,7 @@
 What all encodings of pairs have in common is in `test_pairs.py`.
 """
 
+import functools
 import inspect
 import math
 
@@ -21,16 +22,16 @@ PLACES = np.array([0, 3, 4, 9, 2, 700, 25])
 
 
 def blank(n=N, heads=HEADS, dtype=jnp.float64):
-    return jnp.zeros((n, heads, HEAD_DIM), dtype)
+    return jax.device_put(np.zeros((n, heads, HEAD_DIM), dtype))
 
 
 def normal(seed, *shape):
-    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape))
+    return jax.device_put(np.random.default_rng(seed).standard_normal(shape))
 
 
 def bias_at(encoding, params, i, heads=HEADS, dtype=jnp.float64):
     x = blank(len(i), heads, dtype)
-    return np.asarray(encoding.bias(params, x, x, i, i))
+    return np.asarray(jax.jit(lambda params, x: encoding.bias(params, x, x, i, i))(params, x))
 
 
 # ALiBi
@@ -148,13 +149,14 @@ def test_t5_buckets(num_buckets, max_distance, bidirectional):
         "bidirectional": bidirectional,
     }
     offsets = np.arange(-1000, 1001)
-    ours = np.asarray(t5_buckets(offsets, **options))
+    buckets = jax.jit(functools.partial(t5_buckets, **options))
+    ours = np.asarray(buckets(offsets))
     np.testing.assert_array_equal(ours, rounded_buckets(offsets, **options))
-    as_floats = t5_buckets(offsets.astype(np.float32), **options)
+    as_floats = buckets(offsets.astype(np.float32))
     np.testing.assert_array_equal(ours, as_floats)
     assert ours.min() == 0
     assert ours.max() == num_buckets - 1
-    far = t5_buckets(np.array([-(10**6), 10**6]), **options)
+    far = buckets(np.array([-(10**6), 10**6]))
     np.testing.assert_array_equal(far, ours[[0, -1]])
 
 
@@ -206,7 +208,7 @@ def test_t5_gradient_is_the_sum_over_the_pairs_of_a_bucket():
     for i in range(N):
         for j in range(N):
             expected[buckets[i, j]] += cotangent[:, i, j]
-    np.testing.assert_allclose(jax.grad(total)(params)["table"], expected, atol=1e-12)
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(params)["table"], expected, atol=1e-12)
 
 
 # KERPLE
@@ -345,7 +347,7 @@ def test_cope_is_its_formula(max_positions):
     table = normal(0, max_positions, HEAD_DIM)
     q, k = normal(1, 5, HEADS, HEAD_DIM), normal(2, 9, HEADS, HEAD_DIM)
     i, j = np.array([4, 5, 6, 7, 8]), np.arange(9)
-    bias = encoding.bias({"table": table}, q, k, i, j)
+    bias = jax.jit(lambda q, k: encoding.bias({"table": table}, q, k, i, j))(q, k)
     expected = explicit_cope(*map(np.asarray, (table, q, k)), i, j)
     np.testing.assert_allclose(bias, expected, atol=1e-12)
 

@@ -1,5 +1,6 @@
 """Laws over the whole catalogue, and what is computed about it against the definitions."""
 
+import functools
 import os
 import re
 import subprocess
@@ -14,13 +15,20 @@ import pytest
 
 import jaxpe
 from jaxpe import EncodingSizes, attend, catalogue, chain, identity
+from jaxpe.encodings import encoding_distances
 from jaxpe.encodings.base import encoding_at
-from tests.compilation import counted
+from tests.compilation import compilations, counted
 
 SIZES = EncodingSizes(dim=32, num_heads=4, head_dim=8, length=24)
 N = 10
 NAMES = [entry.name for entry in catalogue() if not entry.variant_of]
 ENTRIES = {entry.name: entry for entry in catalogue()}
+
+
+@cache
+def initial(name):
+    """What `init` draws without jit."""
+    return jax.device_get(ENTRIES[name].first_layer(SIZES).init(jax.random.key(0)))
 
 
 def setting(name, *, dtype=np.float64, batch=()):
@@ -29,8 +37,8 @@ def setting(name, *, dtype=np.float64, batch=()):
     encoding = entry.first_layer(SIZES)
     rng = np.random.default_rng(3)
     params = jax.tree.map(
-        lambda x: (x + 0.1 * rng.standard_normal(x.shape)).astype(dtype),
-        encoding.init(jax.random.key(0)),
+        lambda x: jax.device_put((x + 0.1 * rng.standard_normal(x.shape)).astype(dtype)),
+        initial(name),
     )
     heads = (*batch, N, SIZES.num_heads, SIZES.head_dim)
     content = [rng.standard_normal(s).astype(dtype) for s in ((*batch, N, SIZES.dim), *[heads] * 3)]
@@ -57,22 +65,39 @@ def layer(encoding):
 
 @cache
 def jitted(name):
-    """The layer of an encoding as one program, and a list as long as it was traced."""
-    once, traced = counted(layer(ENTRIES[name].first_layer(SIZES)))
+    """The layer of an encoding as one program, and a list as long as it was traced.
+
+    Its results: of a batch, vmapped, and of the same numbers in float32.
+    """
+    run = layer(ENTRIES[name].first_layer(SIZES))
+
+    def each(wide, narrow, positions):
+        mapped = jax.vmap(run, in_axes=(None, 0, 0))
+        return run(*wide, positions), mapped(*wide, positions), run(*narrow, positions)
+
+    once, traced = counted(each)
     return jax.jit(once), traced
+
+
+def rounded(arrays):
+    return jax.tree.map(np.float32, arrays)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_eager_jit_vmap_and_batches_agree(name):
     encoding, params, content, positions = setting(name, batch=(2,))
     run, (program, traced) = layer(encoding), jitted(name)
-    whole = program(params, content, positions)
+    wide = params, content
+    whole, mapped, _ = program(wide, rounded(wide), positions)
     before = len(traced)
-    mapped = jax.jit(jax.vmap(run, in_axes=(None, 0, 0)))(params, content, positions)
     np.testing.assert_allclose(mapped, whole, atol=1e-12)
-    one = [x[1] for x in content]
-    np.testing.assert_allclose(run(params, one, positions[1]), whole[1], atol=1e-12)
-    program(params, [x + 1 for x in content], positions + 1 if name in FAR else positions)
+    alone = run(params, [x[1] for x in content], positions[1])
+    np.testing.assert_allclose(alone, np.asarray(whole)[1], atol=1e-12)
+    with compilations() as compiled:
+        run(params, [x[0] for x in content], positions[0])
+    assert not compiled or name == "path"  # it scans over a new function in each call
+    moved = params, [x + 1 for x in content]
+    program(moved, rounded(moved), positions + 1 if name in FAR else positions)
     assert len(traced) == before
 
 
@@ -103,10 +128,8 @@ def test_reverse_and_forward_mode_agree_with_differences(name):
         direction = (jax.tree.map(np.zeros_like, params), direction[1])
         _, forward, _ = looked_at(at, direction)
     h = 1e-5
-    ahead, behind = (
-        looked_at(jax.tree.map(lambda x, d, s=s: x + s * h * d, at, direction), direction)[0]
-        for s in (1, -1)
-    )
+    steps = [jax.tree.map(lambda x, d, s=s: np.asarray(x) + s * d, at, direction) for s in (h, -h)]
+    ahead, behind = (looked_at(step, direction)[0] for step in steps)
     np.testing.assert_allclose(forward, (ahead - behind) / (2 * h), rtol=2e-5, atol=1e-7)
 
 
@@ -115,16 +138,18 @@ FROZEN = ("random", "information_optimal", "fourier", "fope")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_init_under_jit_and_vmap(name):
-    encoding = ENTRIES[name].first_layer(SIZES)
-    key = jax.random.key(5)
-    eager, jitted = encoding.init(key), jax.jit(encoding.init)(key)
+    init, eager = ENTRIES[name].first_layer(SIZES).init, initial(name)
+    keys = jax.random.split(jax.random.key(5), 3)
+    with compilations() as compiled:
+        init(jax.random.key(1))
+    assert not compiled
+    seeds, jitted = jax.jit(lambda keys: (jax.vmap(init)(keys), init(jax.random.key(0))))(keys)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), eager, jitted)
-    seeds = jax.vmap(encoding.init)(jax.random.split(key, 3))
     for one, many in zip(jax.tree.leaves(eager), jax.tree.leaves(seeds), strict=True):
         assert many.shape == (3, *one.shape)
         assert one.dtype == jnp.float64
     with jax.enable_x64(False):
-        assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(encoding.init(key)))
+        assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(jax.eval_shape(init, keys[0])))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -134,7 +159,7 @@ def test_every_table_is_drawn_with_a_key_of_its_own(name):
     init = ENTRIES[name].first_layer(sizes).init
     with jax.debug_key_reuse(True):
         jax.make_jaxpr(jax.jit(init))(jax.random.key(0))
-    leaves = jax.tree.leaves(init(jax.random.key(1)))
+    leaves = jax.tree.leaves(jax.jit(init)(jax.random.key(1)))
     drawn = [x for x in map(np.ravel, leaves) if len(x) >= 8 and np.ptp(x) > 0]
     for i, a in enumerate(drawn):
         for b in drawn[:i]:
@@ -147,37 +172,52 @@ def test_every_table_is_drawn_with_a_key_of_its_own(name):
 def test_dtypes(name):
     """Inputs keep theirs; what is sensitive is computed in float32 from the very same numbers."""
     encoding, params, content, positions = setting(name, dtype=np.float32)
-    x, q, k, _ = (jnp.asarray(c).astype(jnp.bfloat16) for c in content)
-    encoding = encoding_at(encoding, params, x, positions)
-    for hook, y in (("embed", x), ("query", q), ("key", k)):
-        out = getattr(encoding, hook)(params, y, positions)
+    content = [c.astype(jnp.bfloat16) for c in content]
+
+    # By default XLA computes in float32 what should be rounded to bfloat16.
+    @functools.partial(jax.jit, compiler_options={"xla_allow_excess_precision": False})
+    def hooks(x, q, k, v):
+        bound = encoding_at(encoding, params, x, positions)
+        outs = []
+        for hook, y in ((bound.embed, x), (bound.query, q), (bound.key, k)):
+            wide = hook(params, y.astype(jnp.float32), positions)
+            outs.append((hook(params, y, positions), wide.astype(jnp.bfloat16)))
+        return outs, bound.bias(params, q, k, positions, positions)
+
+    outs, bias = hooks(*content)
+    for out, wide in outs:
         assert out.dtype == jnp.bfloat16
-        wide = getattr(encoding, hook)(params, y.astype(jnp.float32), positions)
-        np.testing.assert_array_equal(out, wide.astype(jnp.bfloat16))
-    bias = encoding.bias(params, q, k, positions, positions)
-    assert bias is None or (bias.dtype == jnp.float32 and bias.ndim == q.ndim)
+        np.testing.assert_array_equal(out, wide)
+    assert bias is None or (bias.dtype == jnp.float32 and bias.ndim == content[1].ndim)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_float32_is_close_to_float64(name):
     _, params, content, positions = setting(name, batch=(2,))
-    run, _ = jitted(name)
-    exact = run(params, content, positions)
-    narrow = jax.tree.map(lambda x: np.asarray(x, np.float32), (params, content))
-    np.testing.assert_allclose(run(*narrow, positions), exact, atol=2e-5)
+    wide = params, content
+    exact, _, narrow = jitted(name)[0](wide, rounded(wide), positions)
+    assert narrow.dtype == np.float32
+    np.testing.assert_allclose(narrow, exact, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_chain_with_identity_is_the_encoding(name):
     encoding, params, content, positions = setting(name)
-    alone = layer(encoding)(params, content, positions)
     chained, own = chain(identity(), chain(encoding, identity())), ((), (params, ()))
-    np.testing.assert_array_equal(layer(chained)(own, content, positions), alone)
+
+    @jax.jit
+    def run(params, own, content):
+        both = [(encoding, params), (chained, own)]
+        outs = [layer(each)(its_params, content, positions) for each, its_params in both]
+        if encoding.defines("vectors"):
+            outs += [each.vectors(its_params, positions) for each, its_params in both]
+        return outs
+
+    outs = run(params, own, content)
+    for alone, in_chain in zip(outs[::2], outs[1::2], strict=True):
+        np.testing.assert_array_equal(in_chain, alone)
     for hook in encoding._fields[1:]:
         assert chained.defines(hook) == encoding.defines(hook)
-    if encoding.defines("vectors"):
-        expected = encoding.vectors(params, positions)
-        np.testing.assert_array_equal(chained.vectors(own, positions), expected)
 
 
 @cache
@@ -219,7 +259,7 @@ def test_logits_depend_on_offsets_alone(name, shift):
         positions,
         positions + 0.25 * np.arange(N).reshape(N, *[1] * (positions.ndim - 1)),
     ):
-        change = np.abs(logits(start) - logits(start + shift)).max()
+        change = np.abs(np.asarray(logits(start)) - logits(start + shift)).max()
         assert change > 1e-3 if name == "fire" and shift > 512 else change < 1e-7
 
 
@@ -230,23 +270,22 @@ def test_vectors_or_induced_distances_give_a_stress(name):
     encoding, params, _, _ = setting(name)
     if entry.family != "layer_patterns":
         assert bool(entry.vectors) == encoding.defines("vectors")
-    n = 8
-    positions = np.repeat(np.arange(n)[:, None], entry.coordinates, 1)
+    positions = np.repeat(np.arange(N, dtype=np.int32)[:, None], entry.coordinates, 1)
     positions = positions[:, 0] if entry.coordinates == 1 else positions
     heads = {"num_heads": SIZES.num_heads, "head_dim": SIZES.head_dim}
     if encoding.defines("context"):
         with pytest.raises(ValueError, match="pass"):
-            jaxpe.encodings.encoding_distances(encoding, params, positions, **heads)
+            encoding_distances(encoding, params, positions, **heads)
         return
-    line = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :]).astype(float)
-
-    @jax.jit
-    def fitted(params):
-        delta = jaxpe.encodings.encoding_distances(encoding, params, positions, **heads)
-        return delta.values, jaxpe.scaled_stress(delta, line).stress
-
-    values, fit = fitted(params)
-    assert np.isfinite(values).all()
+    delta = encoding_distances(encoding, params, positions, **heads)
+    assert np.isfinite(delta.values).all()
+    if encoding.defines("vectors") and not encoding.defines("embed"):
+        encoding_distances(encoding, params, positions, by="logits", **heads)
+    with compilations() as compiled:
+        encoding_distances(encoding, params, positions + 1, **heads)
+    assert not compiled
+    line = np.abs(np.arange(N)[:, None] - np.arange(N)[None, :]).astype(float)
+    fit = float(jaxpe.scaled_stress(delta, line).stress)
     # Scaled queries look at keys alike, whatever their positions; masks are no part of logits.
     alike = name == "none" or entry.family in ("temperature", "masks")
     assert fit == 1.0 if alike else 0 <= fit < 1
@@ -270,6 +309,8 @@ EXPECTED = {
     "chebyshev": ("absolute", (), "constant"),
     "cosine": ("absolute", (), "repeats"),
     "wavelet": ("absolute", (), "yes"),
+    "log_position": ("absolute", (), "constant"),
+    "sinusoidal_log": ("absolute", (), "yes"),
     "rope": ("relative", ("queries", "keys"), "yes"),
     "rope_partial": ("relative", ("queries", "keys"), "yes"),
     "xpos": ("relative", ("queries", "keys"), "yes"),
@@ -368,7 +409,7 @@ def test_parameters_are_counted():
 def test_learned_rows_get_the_gradient_of_every_sample_at_their_position():
     """L̇PE[pos] is the sum of L̇x over the samples at pos, and 0 where there is none."""
     encoding = jaxpe.learned(length=6, dim=3)
-    params = encoding.init(jax.random.key(0))
+    params = {"table": np.random.default_rng(1).standard_normal((6, 3))}
     rng = np.random.default_rng(0)
     x, weight = rng.standard_normal((2, 4, 5, 3))
     positions = rng.integers(0, 5, (4, 5), dtype=np.int32)
@@ -376,7 +417,7 @@ def test_learned_rows_get_the_gradient_of_every_sample_at_their_position():
     def loss(params, x):
         return jnp.sum(weight * jnp.sin(encoding.embed(params, x, positions)))
 
-    to_table, to_x = jax.grad(loss, argnums=(0, 1))(params, x)
+    to_table, to_x = jax.jit(jax.grad(loss, argnums=(0, 1)))(params, x)
     expected = np.zeros((6, 3))
     np.add.at(expected, positions, np.asarray(to_x))
     np.testing.assert_allclose(to_table["table"], expected, atol=1e-12)

@@ -1,6 +1,7 @@
 """Encodings of 2024 to 2026: loops in NumPy float64, limits, and laws inside a decoder."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +31,7 @@ from jaxpe.nn import (
     parameter_count,
 )
 from jaxpe.rope.scaling import ResonanceScaling, YarnScaling
+from tests.nn.models import shapes_of
 
 N, DIM, HEADS, WIDTH = 7, 8, 2, 4
 SIZES = EncodingSizes(DIM, HEADS, WIDTH, 16)
@@ -46,13 +48,14 @@ X, Q, K, V = normal(N, DIM), *(normal(N, HEADS, WIDTH, seed=s) for s in (1, 2, 3
 def made(encoding, seed=0):
     """Parameters off their initial values."""
     rng = np.random.default_rng(seed)
-    params = encoding.init(jax.random.key(seed))
+    params = jax.jit(encoding.init)(jax.random.key(seed))
     return jax.tree.map(lambda x: np.asarray(x) + 0.3 * rng.standard_normal(x.shape), params)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def logits(encoding, params, x=X, q=Q, k=K):
     bound = encoding_at(encoding, params, jnp.asarray(x), I)
-    return np.asarray(jaxpe.attention_logits(bound, params, q, k, q_positions=I, k_positions=I))
+    return jaxpe.attention_logits(bound, params, q, k, q_positions=I, k_positions=I)
 
 
 def sigmoid(z):
@@ -180,7 +183,7 @@ def test_logits_are_those_of_the_published_formula(name):
 
 
 def test_stick_breaking_breaks_a_stick():
-    z, mask = logits(identity(), ()), np.tril(np.ones((N, N), bool))
+    z, mask = np.asarray(logits(identity(), ())), np.tril(np.ones((N, N), bool))
     mask[:, 2] = False  # a token of padding takes nothing
     expected = np.zeros_like(z)
     for h, i in np.ndindex(HEADS, N):
@@ -189,13 +192,17 @@ def test_stick_breaking_breaks_a_stick():
             if j != 2:
                 expected[h, i, j] = rest * sigmoid(z[h, i, j])
                 rest *= 1 - sigmoid(z[h, i, j])
-    weights = encodings.stick_breaking().weights((), jnp.asarray(z), jnp.asarray(mask), I, I)
+
+    @jax.jit
+    def weigh(z):
+        return encodings.stick_breaking().weights((), z, jnp.asarray(mask), I, I)
+
+    weights = np.asarray(weigh(z))
     np.testing.assert_allclose(weights, expected, atol=1e-12)
     assert np.all(np.sum(weights, axis=-1) <= 1)
     assert not np.any(weights[:, 0])
-    infinite = jnp.asarray(np.where(mask, z, -np.inf))
-    slope = jax.grad(lambda z: jnp.sum(encodings.stick_breaking().weights((), z, mask, I, I) ** 2))
-    assert np.all(np.isfinite(slope(infinite)))
+    slope = jax.jit(jax.grad(lambda z: jnp.sum(weigh(z) ** 2)))
+    assert np.all(np.isfinite(slope(np.where(mask, z, -np.inf))))
 
 
 # What each is in a limit.
@@ -258,23 +265,28 @@ def test_unit_lower_matrices_are_inverted(n):
     rng = np.random.default_rng(0)
     lower = np.tril(rng.standard_normal((2, n, n)), -1) + np.eye(n)
     np.testing.assert_allclose(
-        inverse_of_unit_lower(jnp.asarray(lower)), np.linalg.inv(lower), atol=1e-12
+        jax.jit(inverse_of_unit_lower)(lower), np.linalg.inv(lower), atol=1e-12
     )
 
 
 @pytest.mark.parametrize("block", [1, 3, 8])
 def test_sums_to_the_end_in_blocks(block):
     x = np.random.default_rng(0).standard_normal((2, 8))
-    found = sums_to_the_end(jnp.asarray(x), block=block)
+    found = jax.jit(functools.partial(sums_to_the_end, block=block))(x)
     np.testing.assert_allclose(found, np.cumsum(x[:, ::-1], axis=1)[:, ::-1], atol=1e-14)
 
 
 def test_path_is_the_same_in_chunks():
     path = encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH)
     params = made(path)
-    c, _ = path.context(params, jnp.asarray(X), I, Rows())
-    naive = path_products(Q, K, c, c, chunk=N)
-    np.testing.assert_allclose(path_products(Q, K, c, c, chunk=3), naive, atol=1e-12)
+
+    @jax.jit
+    def run(params):
+        c, _ = path.context(params, jnp.asarray(X), I, Rows())
+        return [path_products(Q, K, c, c, chunk=chunk) for chunk in (N, 3)]
+
+    naive, in_chunks = run(params)
+    np.testing.assert_allclose(in_chunks, naive, atol=1e-12)
 
 
 def test_resonance_turns_in_whole_positions():
@@ -296,6 +308,16 @@ STARTS = np.array([1, 0, 0, 0, 1, 0, 0], bool)
 STARTS_ON_PADDING = np.array([1, 0, 1, 0, 0, 0, 0], bool)
 
 
+@jax.jit
+def sums_and_windows(part, kernel, rows, carries):
+    sums, preceded, convolved = (rows._replace(carry=carry) for carry in carries)
+    return (
+        running_sum(part, sums),
+        preceding(part, preceded, 3),
+        causal_convolution(part, kernel, convolved),
+    )
+
+
 @pytest.mark.parametrize("valid", [None, VALID])
 @pytest.mark.parametrize("starts", [None, STARTS, STARTS_ON_PADDING])
 def test_sums_and_windows_of_a_row_in_pieces(valid, starts):
@@ -315,12 +337,7 @@ def test_sums_and_windows_of_a_row_in_pieces(valid, starts):
         carries, found = [None, None, None], [[], [], []]
         for piece in pieces:
             rows = Rows(*(None if a is None else a[piece] for a in (valid, starts)))
-            part = jnp.asarray(values[piece])
-            results = (
-                running_sum(part, rows._replace(carry=carries[0])),
-                preceding(part, rows._replace(carry=carries[1]), 3),
-                causal_convolution(part, jnp.asarray(kernel), rows._replace(carry=carries[2])),
-            )
+            results = sums_and_windows(values[piece], kernel, rows, carries)
             for i, (value, carry) in enumerate(results):
                 found[i].append(np.asarray(value))
                 carries[i] = carry
@@ -351,55 +368,71 @@ LAYERED = {
 }
 
 
-def moved(model):
-    """The model with parameters off their initial values, the same for the same names."""
-    graphdef, params = nnx.split(model, nnx.Param)
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: x + 0.2 * rng.standard_normal(x.shape).astype(x.dtype), params)
-    return nnx.merge(graphdef, params)
-
-
+@functools.cache
 def decoder(encoding, **changes):
+    """A decoder with parameters off their initial values, the same for the same names."""
     config = dataclasses.replace(CONFIG, **changes)
-    return moved(Decoder(config, layer_encoding=encoding, rngs=nnx.Rngs(0)))
+
+    def make():
+        return Decoder(config, layer_encoding=encoding, rngs=nnx.Rngs(0))
+
+    graphdef, _ = nnx.split(shapes_of(make), nnx.Param)
+    params = jax.device_get(jax.jit(lambda: nnx.split(make(), nnx.Param)[1])())
+    rng = np.random.default_rng(0)
+    return nnx.merge(
+        graphdef,
+        jax.tree.map(
+            lambda x: jax.device_put(x + 0.2 * rng.standard_normal(x.shape).astype(x.dtype)), params
+        ),
+    )
+
+
+def program(model):
+    """The model as one program: hidden states and cache."""
+    graphdef, params = nnx.split(model, nnx.Param)
+
+    @jax.jit
+    def run(params, ids, options):
+        out = nnx.merge(graphdef, params)(ids, **options)
+        return out.hidden, out.cache
+
+    def call(ids, **options):
+        hidden, cache = run(params, ids, options)
+        return np.asarray(hidden), cache
+
+    return call
 
 
 @pytest.mark.parametrize("name", [name for name in LAYERED if name != "fox"])
 def test_decoder_laws(name):
     """One token at a time, packed, padded and unrolled give what the whole gives; no look ahead."""
     model = decoder(LAYERED[name])
-    graphdef, params = nnx.split(model, nnx.Param)
-
-    @jax.jit
-    def run(params, cache, **options):
-        out = nnx.merge(graphdef, params)(cache=cache, **options)
-        return out.hidden, out.cache
-
-    whole, _ = run(params, None, ids=IDS)
+    run = program(model)
+    whole, _ = run(IDS)
     cache, outs = model.empty_cache(batch=1, slots=N + 1), []
     for t in range(N):
-        hidden, cache = run(params, cache, ids=IDS[:, t : t + 1])
+        hidden, cache = run(IDS[:, t : t + 1], cache=cache)
         outs.append(hidden)
     np.testing.assert_allclose(np.concatenate(outs, 1), whole, atol=3e-6)
 
     segments = np.array([[0, 0, 0, 1, 1, 1, 1]])
     positions = packed_positions(segments)
-    packed, _ = run(params, None, ids=IDS, segments=segments, positions=positions)
+    packed, _ = run(IDS, segments=segments, positions=positions)
     np.testing.assert_allclose(packed[:, :3], whole[:, :3], atol=3e-6)
     moved_ids = np.concatenate([IDS[:, 3:], IDS[:, :3]], 1)
-    alone, _ = run(params, None, ids=moved_ids)
+    alone, _ = run(moved_ids)
     np.testing.assert_allclose(packed[:, 3:], alone[:, :4], atol=3e-6)
 
     mask = np.array([[True, False, True, True, True, False, True]])
     kept = np.flatnonzero(mask[0])
-    padded, _ = run(params, None, ids=IDS, mask=mask, positions=padded_positions(mask))
+    padded, _ = run(IDS, mask=mask, positions=padded_positions(mask))
     short = np.concatenate([IDS[:, kept], IDS[:, :2]], 1)  # of the same shape
-    alone, _ = run(params, None, ids=short)
+    alone, _ = run(short)
     np.testing.assert_allclose(padded[:, kept], alone[:, :5], atol=3e-6)
 
     changed = IDS.copy()
     changed[0, 4] += 1
-    later, _ = run(params, None, ids=changed)
+    later, _ = run(changed)
     assert np.array_equal(later[:, :4], whole[:, :4])
     assert np.abs(later[:, 4:] - whole[:, 4:]).max() > 1e-3
 
@@ -408,14 +441,15 @@ def test_decoder_laws(name):
 def test_padding_between_a_prompt_and_new_tokens_in_a_cache_counts_for_nothing(encoding):
     """CoPE counts keys and FoX sums gates in the order of the cache, without its padding."""
     model = decoder(encoding)
+    run = program(model)
     prompt, mask = np.array([[1, 5, 3, 0, 0]]), np.array([[True, True, True, False, False]])
 
     def continued(prompt, **options):
-        out = model(prompt, cache=model.empty_cache(batch=1, slots=8), **options)
+        _, cache = run(prompt, cache=model.empty_cache(batch=1, slots=8), **options)
         for position, token in ((3, 9), (4, 2)):
             place = np.array([[position]])
-            out = model(np.array([[token]]), cache=out.cache, positions=place)
-        return out.hidden
+            hidden, cache = run(np.array([[token]]), cache=cache, positions=place)
+        return hidden
 
     padded = continued(prompt, mask=mask, positions=padded_positions(mask))
     np.testing.assert_allclose(padded, continued(prompt[:, :3]), atol=3e-6)
@@ -426,14 +460,14 @@ def test_padding_between_a_prompt_and_new_tokens_in_a_cache_counts_for_nothing(e
 
 def test_unrolled_and_rematerialised_patterns_are_those_of_the_scan():
     pattern = LAYERED["pattern_of_two_with_one_left_over"]
-    whole = decoder(pattern)(IDS)
+    whole, _ = program(decoder(pattern))(IDS)
     for changes in ({"scan": False}, {"remat": True}):
-        other = decoder(pattern, **changes)(IDS).hidden
-        np.testing.assert_allclose(other, whole.hidden, atol=3e-6)
-    traced = decoder(pattern)(IDS, trace=True)
+        other, _ = program(decoder(pattern, **changes))(IDS)
+        np.testing.assert_allclose(other, whole, atol=3e-6)
+    traced = jax.eval_shape(lambda: decoder(pattern)(IDS, trace=True))
     assert traced.weights.shape == (3, 1, HEADS, N, N)
     assert traced.hidden_states.shape == (4, 1, N, DIM)
-    plain = parameter_count(Decoder(CONFIG, rngs=nnx.Rngs(0)))
+    plain = parameter_count(shapes_of(lambda: Decoder(CONFIG, rngs=nnx.Rngs(0))))
     assert parameter_count(decoder(pattern)) - plain == 2 * (DIM * HEADS + HEADS)
 
 
@@ -442,15 +476,19 @@ def test_shares_of_heads_make_the_logits_of_each_layer(name):
     model = decoder(LAYERED[name])
     means = 0.1 * normal(3, N, DIM)
     parts = jaxpe.nn.split_heads(model, IDS, means=means)
-    where = {"q_positions": I, "k_positions": I, "scale": parts.scale}
     for layer, (params, context) in enumerate(parts.by_layer):
         encoding = jaxpe.nn.head_encoding(model, layer=layer)
-        q, k = (parts[j][layer] + parts[j + 1][layer] for j in (0, 2))
-        places = {"q_context": context, "k_context": context}
-        if not encoding.defines("context"):
-            places = {}
-        found = jaxpe.attention_logits(encoding, params, q, k, **where, **places)
-        np.testing.assert_allclose(found, parts.logits[layer], atol=2e-5)
+        needs_context = encoding.defines("context")
+
+        @jax.jit
+        def logits(params, q, k, context, encoding=encoding, needs_context=needs_context):
+            places = {"q_context": context, "k_context": context} if needs_context else {}
+            places |= {"q_positions": I, "k_positions": I, "scale": parts.scale}
+            return jaxpe.attention_logits(encoding, params, q, k, **places)
+
+        q, k = (np.asarray(parts[j][layer]) + parts[j + 1][layer] for j in (0, 2))
+        found = logits(params, q, k, context)
+        np.testing.assert_allclose(found, np.asarray(parts.logits)[layer], atol=2e-5)
 
 
 # Bad input.

@@ -312,8 +312,8 @@ def test_wavelets_need_their_extra(monkeypatch):
             "order=2 for length=4 are all 0 at position .: pass a larger dim, a lower order",
         ),
         (
-            lambda: legendre(dim=2, length=4, s=1.0, position_map="log"),
-            "s=1.0 must be positive, and goes with position_map='tanh' alone",
+            lambda: legendre(dim=2, length=4, s=1.0, position_map="clipped"),
+            "s=1.0 must be positive, and goes with position_map='tanh' or 'log'",
         ),
         (
             lambda: inspect.unwrap(legendre_vectors)(

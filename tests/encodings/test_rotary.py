@@ -124,9 +124,10 @@ def test_logits_depend_on_offsets_of_every_coordinate(name):
 
 def test_logits_depend_on_offsets_alone_in_float32():
     q, k, _ = qkv(np.float32)
-    here = logits_of(LINE["half_split"], (), q, k, **at(PLACES))
+    logits = jax.jit(lambda i: attention_logits(LINE["half_split"], (), q, k, **at(i)))
+    here = logits(PLACES.astype(np.int32))
     for shift in (10**6, 2**31 - 100, -(2**31)):
-        there = logits_of(LINE["half_split"], (), q, k, **at((PLACES + shift).astype(np.int32)))
+        there = logits((PLACES + shift).astype(np.int32))
         np.testing.assert_allclose(there, here, atol=2e-5)
 
 
@@ -164,11 +165,12 @@ def test_xpos_decays_by_the_published_factor():
     i, j = 700, 188
     zeta = (np.arange(0, DIM, 2) + 0.4 * DIM) / (1.4 * DIM)
     expected = np.sum(zeta ** ((i - j) / 512.0) * np.cos(inverse_frequencies(DIM) * (i - j)))
-    unit = jnp.repeat(jnp.asarray([1.0, 0.0]), DIM // 2)[None, None, :]
+    unit = np.repeat([1.0, 0.0], DIM // 2)[None, None, :]
     for center in (0.0, 400.0):
         encoding = xpos(head_dim=DIM, center=center)
         where = {"q_positions": np.array([i]), "k_positions": np.array([j])}
-        logit = logits_of(encoding, (), unit, unit, scale=1.0, **where)
+        logits = partial(attention_logits, encoding, (), scale=1.0, **where)
+        logit = jax.jit(logits)(unit, unit)
         np.testing.assert_allclose(logit, [[[expected]]], rtol=1e-12)
     with pytest.raises(ValueError, match="no position vectors"):
         encoding.vectors((), PLACES)
@@ -194,9 +196,9 @@ def test_xpos_at_far_positions_is_that_at_near_ones(start, dtype):
 
 def test_xpos_of_far_offsets_is_zero():
     """Not 0 times infinity: all that is between the ends of a long sequence."""
-    q = jnp.ones((3, 1, 2), np.float32)
-    logits = attention_logits(xpos(head_dim=2), (), q, q, **at(np.array([0, 36_000, 70_000])))
-    assert jnp.isfinite(jnp.tril(logits[0])).all()
+    q, where = np.ones((3, 1, 2), np.float32), at(np.array([0, 36_000, 70_000]))
+    logits = np.asarray(jax.jit(partial(attention_logits, xpos(head_dim=2), (), **where))(q, q))
+    assert np.isfinite(np.tril(logits[0])).all()
     assert logits[0, 2, 0] == 0
 
 
@@ -206,9 +208,9 @@ def test_xpos_refuses_what_its_factors_do_not_fit(dtype, place):
     for hook in (encoding.query, encoding.key):
         with pytest.raises(ValueError, match=f"position {place} .* center=0"):
             hook((), q, np.array([0, place]))
-        traced = jax.jit(lambda i, hook=hook: hook((), q, i))(np.array([0, place]))
-        assert jnp.isfinite(traced[0]).all()
-        assert jnp.isnan(traced[1]).all()
+        traced = np.asarray(jax.jit(lambda i, hook=hook: hook((), q, i))(np.array([0, place])))
+        assert np.isfinite(traced[0]).all()
+        assert np.isnan(traced[1]).all()
 
 
 @pytest.mark.parametrize(
@@ -222,10 +224,10 @@ def test_xpos_refuses_what_its_factors_do_not_fit(dtype, place):
 )
 def test_every_frequency_follows_its_coordinate(encoding, axes, axis_of):
     half = len(axis_of)
+    turn = jax.jit(lambda places: encoding.query((), jnp.ones((1, 1, 2 * half)), places))
     for moving in range(axes):
         places = 5 * np.eye(axes, dtype=int)[moving : moving + 1]
-        turned = encoding.query((), jnp.ones((1, 1, 2 * half)), places)
-        changed = np.asarray(turned[0, 0, :half] != 1)
+        changed = np.asarray(turn(places))[0, 0, :half] != 1
         np.testing.assert_array_equal(changed, np.array(axis_of) == moving)
 
 
@@ -357,9 +359,9 @@ def test_nothing_of_the_query_is_kept(layout):
     assert max(kept) <= N * DIM
     # Where positions are differentiated too, the query is needed, and there.
     floats = jnp.asarray(PLACES, jnp.float32)
-    _, back = jax.vjp(lambda q, i: encoding.query((), q, i), q, floats)
-    assert all(np.isfinite(x).all() for x in back(q))
-    assert np.abs(back(jnp.flip(q, 0))[1]).max() > 0.1
+    pull = jax.jit(lambda c: jax.vjp(lambda q, i: encoding.query((), q, i), q, floats)[1](c))
+    assert all(np.isfinite(x).all() for x in pull(q))
+    assert np.abs(pull(np.flip(q, 0))[1]).max() > 0.1
 
 
 def mesh(kind):
@@ -373,7 +375,7 @@ def test_on_a_mesh(layout, kind):
     encoding = rope(head_dim=DIM, layout=layout)
     q, _, _ = qkv(np.float32)
     total = lambda q, i: jnp.sum(jnp.sin(encoding.query((), q, i)))  # noqa: E731
-    expected = encoding.query((), q, PLACES), jax.grad(total)(q, PLACES)
+    expected = jax.jit(lambda q: (encoding.query((), q, PLACES), jax.grad(total)(q, PLACES)))(q)
     spec = PartitionSpec("rows", "heads")
     with jax.set_mesh(mesh(kind)):
         there = jax.device_put(q, jax.sharding.NamedSharding(mesh(kind), spec))
@@ -429,12 +431,13 @@ def test_phases_between_positions():
     whole, w = far_positions(10**5), inverse_frequencies(16)
     positions = whole.astype(np.float32) + np.float32(0.375)
     parts = exactly((8 * positions).astype(int), w / 8)
+    narrow = jax.jit(lambda i: phases(i, w, jnp.float32))
     assert apart(phases(positions, w, jnp.float32), parts) < 1e-6
-    assert apart(phases(positions.astype(np.float64), w, jnp.float32), parts) < 1e-6
-    slope = jax.vmap(jax.jacfwd(lambda i: phases(i[None], w, jnp.float32)[0]))(positions)
+    assert apart(narrow(positions.astype(np.float64)), parts) < 1e-6
+    slope = jax.jit(jax.vmap(jax.jacfwd(lambda i: phases(i[None], w, jnp.float32)[0])))(positions)
     np.testing.assert_allclose(slope, np.tile(w, (len(positions), 1)), rtol=1e-6)
     with jax.enable_x64(False):
-        assert apart(phases(positions, w, jnp.float32), parts) < 1e-6
+        assert apart(narrow(positions), parts) < 1e-6
 
 
 # --- the program ---
@@ -735,8 +738,9 @@ def test_any_fraction_of_whole_pairs_is_itself():
     """dim · (k / dim) is k, also where floats fall short of it."""
     assert int(44 * (30 / 44)) == 29
     for dim, share in ((44, 30), (98, 2)):
-        turned = rope(head_dim=dim, fraction=share / dim).vectors((), np.array([1, 2]))
-        assert int((np.asarray(turned[0]) != np.asarray(turned[1])).sum()) == share
+        vectors = jax.jit(rope(head_dim=dim, fraction=share / dim).vectors)
+        first, second = np.asarray(vectors((), np.array([1, 2])))
+        assert int((first != second).sum()) == share
 
 
 # --- layouts ---

@@ -96,7 +96,7 @@ def filled(model, seed=0):
 
     def fill(path, leaf):
         around = 1.0 if "scale" in jax.tree_util.keystr(path) else 0.0
-        return jnp.asarray(around + 0.4 * rng.standard_normal(leaf.shape), leaf.dtype)
+        return jax.device_put((around + 0.4 * rng.standard_normal(leaf.shape)).astype(leaf.dtype))
 
     def apply(params, *args, **options):
         return nnx.merge(graphdef, params)(*args, **options)

@@ -9,6 +9,7 @@ import jaxtyping
 import numpy as np
 import pytest
 from flax import nnx
+from scipy.special import softmax
 
 import jaxpe
 from jaxpe import nn
@@ -47,7 +48,7 @@ def program(apply, name):
 
 
 def hidden(apply, params, ids, name="none", **options):
-    return program(apply, name)(params, ids, **options)
+    return np.asarray(program(apply, name)(params, ids, **options))
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -79,7 +80,7 @@ def test_a_decoder_looks_back_only(kind):
         return apply(moved, some_ids(N)).hidden
 
     (slope,) = jax.tree.leaves(jax.jit(jax.jacobian(run))(params["encoding_params"].get_value()))
-    size = jnp.abs(slope[:, :, :N]).sum((1, 3))
+    size = np.abs(slope)[:, :, :N].sum((1, 3))
     assert (size[np.triu_indices(N, 1)] == 0).all()
     assert (size[np.tril_indices(N)] > 1e-6).all()
 
@@ -93,21 +94,29 @@ ROWS = np.stack([some_ids(N), some_ids(N)[ORDER], *some_ids(2, N)])
 PARTS = np.array([[True] * N, [True] * N, [True] * 4 + [False] * 2, [False] * N])
 
 
-def hidden_rows(encoding, name, **changes):
-    """Hidden states of ROWS in float32 but for changes, and a function of other rows."""
-    apply, params = encoder(encoding, **FLOAT32 | changes)
-    run = jax.jit(lambda p, i, **options: apply(p, i, **options).hidden)
-    out = run(params, ROWS, mask=PARTS, positions=positions_for(name, PLACES))
-    return np.asarray(out), lambda ids, places: run(params, ids, positions=places)
+def hidden_rows(encoding, name, *several):
+    """Hidden states of ROWS in float32 but for each set of changes, and of one row cut short."""
+    models = [encoder(encoding, **FLOAT32 | changes) for changes in several]
+
+    @jax.jit
+    def run(params, rows, mask, places):
+        whole = [
+            apply(p, rows, mask=mask, positions=places).hidden
+            for (apply, _), p in zip(models, params, strict=True)
+        ]
+        short = models[0][0](params[0], rows[2:3, :4], positions=places[:4]).hidden
+        return whole, short
+
+    params = [params for _, params in models]
+    return jax.device_get(run(params, ROWS, PARTS, positions_for(name, PLACES)))
 
 
 def check_fused(name, changes):
     """Also where a row, or its last keys, are masked."""
-    paths = ("xla", "transparent")
-    outs = [hidden_rows(encoding_for(name), name, **changes, attention=p)[0] for p in paths]
+    paths = [changes | {"attention": path} for path in ("xla", "transparent")]
+    outs, _ = hidden_rows(encoding_for(name), name, *paths)
     np.testing.assert_allclose(outs[0], outs[1], atol=2e-5)
     assert np.isfinite(outs[0]).all()
-    return outs[0]
 
 
 @pytest.mark.parametrize("kind", [k for k in BLOCKS if k != "transparent"])
@@ -122,17 +131,16 @@ def test_a_cap_of_logits_acts_on_both_paths():
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_a_layer_of_every_encoding(name):
     """Order, padding, both paths of attention, and bfloat16, in which positions stay float32."""
-    encoding, changes = encoding_for(name), {"num_layers": 1, "attention": "xla"}
-    out, run = hidden_rows(encoding, name, **changes)
+    changes = {"num_layers": 1, "attention": "xla"}
+    several = [changes, changes | {"dtype": jnp.bfloat16}]
+    several += [changes | {"attention": "transparent"}] if name in ATTENDING else []
+    (out, rough, *other), short = hidden_rows(encoding_for(name), name, *several)
     assert (np.abs(out[1] - out[0][ORDER]).max() > 1e-4) == (name != "none")
     if name in ATTENDING:
-        other, _ = hidden_rows(encoding, name, **changes | {"attention": "transparent"})
-        np.testing.assert_allclose(out, other, atol=2e-5)
+        np.testing.assert_allclose(out, other[0], atol=2e-5)
         assert np.isfinite(out).all()
-        short = run(ROWS[2:3, :4], positions_for(name, PLACES[:4]))
         np.testing.assert_allclose(out[2:3, :4], short, atol=1e-5)
     if name != "grape_m":
-        rough, _ = hidden_rows(encoding, name, **changes, dtype=jnp.bfloat16)
         assert rough.dtype == jnp.bfloat16
         difference = np.abs(rough.astype(np.float32) - out)[PARTS].max()
         assert difference < 0.06 * np.abs(out[PARTS]).max()
@@ -147,10 +155,10 @@ def test_any_leading_axes(shape, per_row):
     mask = np.broadcast_to(PLACES < 4, shape)
     places = np.broadcast_to(PLACES, shape) if per_row else PLACES
     run = jax.jit(lambda p, i: apply(p, i, mask=mask, positions=places).hidden)
-    out = run(params, ids)
-    rows = jax.jit(lambda p, i: apply(p, i, mask=PLACES < 4).hidden)
+    out = np.asarray(run(params, ids))
     for index in np.ndindex(shape[:-1]):
-        np.testing.assert_allclose(out[index], rows(params, ids[index]), atol=2e-5)
+        alone = hidden(apply, params, ids[index], mask=PLACES < 4)
+        np.testing.assert_allclose(out[index], alone, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in ATTENDING if coordinates(name) == 1])
@@ -181,10 +189,10 @@ def check_cache(encoding, changes):
     ids, mask = some_ids(2, N), np.ones((2, N), bool)
     mask[1, :2] = False
     positions = nn.padded_positions(mask)
-    whole = jax.jit(lambda p: apply(p, ids, mask=mask, positions=positions).hidden)(params)
 
     @jax.jit
-    def in_pieces(params):
+    def run(params):
+        whole = apply(params, ids, mask=mask, positions=positions).hidden
         cache, out = empty_cache(encoding, slots=N + 2, **changes), []
         for part in (slice(0, 3), slice(3, 4), slice(4, 6)):
             piece = apply(
@@ -192,9 +200,10 @@ def check_cache(encoding, changes):
             )
             cache = piece.cache
             out.append(piece.hidden)
-        return jnp.concatenate(out, axis=1)
+        return whole, jnp.concatenate(out, axis=1)
 
-    np.testing.assert_allclose(in_pieces(params)[mask], whole[mask], atol=1e-10)
+    whole, in_pieces = jax.device_get(run(params))
+    np.testing.assert_allclose(in_pieces[mask], whole[mask], atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["cope", "rope"])
@@ -202,20 +211,21 @@ def test_padding_in_a_cache_between_prompt_and_new_tokens_equals_none(name):
     """CoPE counts keys up to the query; the cache's padding is among them by its slots."""
     encoding = encoding_for(name)
     apply, params = decoder(encoding, num_layers=1)
-    params = jax.tree.map(lambda x: x + 0.3 * jnp.cos(jnp.arange(x.size)).reshape(x.shape), params)
+    params = jax.tree.map(lambda x: x + 0.3 * np.cos(np.arange(x.size)).reshape(x.shape), params)
     ids = some_ids(2, N)
     mask = np.array([[True] * 3 + [False] * 2] * 2)
 
     @jax.jit
-    def cached(params):
+    def run(params):
+        whole = apply(params, ids).hidden
         cache = empty_cache(encoding, slots=N + 2, num_layers=1)
         prompt = np.concatenate([ids[:, :3], ids[:, :2]], axis=1)
         positions = nn.padded_positions(mask)
         cache = apply(params, prompt, mask=mask, positions=positions, cache=cache).cache
-        return apply(params, ids[:, 3:], positions=PLACES[3:], cache=cache).hidden
+        cached = apply(params, ids[:, 3:], positions=PLACES[3:], cache=cache).hidden
+        return cached, whole[:, 3:]
 
-    whole = jax.jit(lambda p: apply(p, ids).hidden)(params)
-    np.testing.assert_allclose(cached(params), whole[:, 3:], atol=1e-10)
+    np.testing.assert_allclose(*run(params), atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "learned", "shaw"])
@@ -225,28 +235,28 @@ def test_padding_on_the_left_equals_none(name):
     padded = np.concatenate([some_ids(1, 2, seed=5), ids], axis=1)
     mask = np.array([[False] * 2 + [True] * N])
     positions = nn.padded_positions(mask)
-    out = jax.jit(lambda p: apply(p, padded, mask=mask, positions=positions).hidden)(params)
-    plain = jax.jit(lambda p: apply(p, ids).hidden)(params)
-    np.testing.assert_allclose(out[:, 2:], plain, atol=1e-10)
+
+    @jax.jit
+    def run(params):
+        out = apply(params, padded, mask=mask, positions=positions).hidden
+        return out[:, 2:], apply(params, ids).hidden
+
+    np.testing.assert_allclose(*run(params), atol=1e-10)
 
 
 def test_packed_documents_do_not_see_each_other():
     apply, params = decoder(jaxpe.chain(encoding_for("learned"), encoding_for("rope")))
     first, second = some_ids(1, 4), some_ids(1, 3, seed=1)
     segments = np.array([[0] * 4 + [1] * 3])
-    packed = jax.jit(
-        lambda p: (
-            apply(
-                p,
-                np.concatenate([first, second], axis=1),
-                segments=segments,
-                positions=nn.packed_positions(segments),
-            ).hidden
-        )
-    )(params)
-    alone = jax.jit(lambda p, ids: apply(p, ids).hidden)
-    np.testing.assert_allclose(packed[:, :4], alone(params, first), atol=1e-10)
-    np.testing.assert_allclose(packed[:, 4:], alone(params, second), atol=1e-10)
+    both, positions = np.concatenate([first, second], axis=1), nn.packed_positions(segments)
+
+    @jax.jit
+    def run(params):
+        packed = apply(params, both, segments=segments, positions=positions).hidden
+        alone = [apply(params, ids).hidden for ids in (first, second)]
+        return packed, jnp.concatenate(alone, axis=1)
+
+    np.testing.assert_allclose(*run(params), atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["plain", "grouped", "latent", "post_norm"])
@@ -254,10 +264,10 @@ def test_what_is_traced(kind):
     """Weights are the softmax of the logits; the hidden states are those of the blocks."""
     apply, params = encoder(encoding_for("t5"), **BLOCKS[kind])
     ids, mask = some_ids(2, N), np.arange(N) < 5
-    out = jax.jit(lambda p: apply(p, ids, mask=mask, trace=True))(params)
+    out = jax.device_get(jax.jit(lambda p: apply(p, ids, mask=mask, trace=True))(params))
     assert out.logits.shape == out.weights.shape == (2, 2, HEADS, N, N)
     np.testing.assert_allclose(
-        out.weights[..., :5], jax.nn.softmax(out.logits[..., :5], axis=-1), atol=1e-12
+        out.weights[..., :5], softmax(out.logits[..., :5], axis=-1), atol=1e-12
     )
     assert (out.weights[..., 5] == 0).all()
     assert out.hidden_states.shape == (3, 2, N, 8)
@@ -271,32 +281,38 @@ def test_logits_are_equation_1():
     changes = {"norm_position": "post", "embedding_norm": False, "use_bias": False, "num_heads": 1}
     apply, params = encoder(encoding, **changes)
     ids = some_ids(N)
-    out = apply(params, ids, trace=True)
-    x = params["tokens"]["embedding"].get_value()[ids] + jaxpe.sinusoidal_vectors(
-        jnp.arange(N), dim=8
-    )
+    logits = np.asarray(jax.jit(lambda p: apply(p, ids, trace=True).logits)(params))
+    params = jax.device_get(params)
+    vectors = np.asarray(jaxpe.sinusoidal_vectors(np.arange(N), dim=8))
+    x = params["tokens"]["embedding"].get_value()[ids] + vectors
     wq, wk = (params["layers"]["attention"][k]["kernel"].get_value()[0] for k in ("query", "key"))
     expected = x @ (wq @ wk.T) @ x.T / np.sqrt(8)
-    np.testing.assert_allclose(out.logits[0, 0], expected, atol=1e-10)
+    np.testing.assert_allclose(logits[0, 0], expected, atol=1e-10)
 
 
 def test_gates_ablate_heads_before_the_output_projection():
     apply, params = encoder(encoding_for("rope"), num_layers=1, use_bias=False)
     ids = some_ids(2, N)
-    run = jax.jit(lambda p, g: apply(p, ids, gates=g).hidden)
-    ones = np.ones((1, HEADS))
-    np.testing.assert_allclose(run(params, ones), apply(params, ids).hidden, atol=1e-12)
-    without = jax.tree.map(lambda x: x, params)
-    value = without["layers"]["attention"]["value"]["kernel"]
-    value.set_value(value.get_value().at[..., :HEAD_DIM].set(0.0))
-    np.testing.assert_allclose(
-        run(params, np.array([[0.0, 1.0]])), apply(without, ids).hidden, atol=1e-12
-    )
-    many = jax.vmap(run, (None, 0))(params, np.stack([ones, 0 * ones]))
-    np.testing.assert_allclose(many[0], run(params, ones), atol=1e-12)
-    by_row = run(params, np.array([[[[1.0, 1.0]], [[0.0, 1.0]]]]))
-    np.testing.assert_allclose(by_row[0], run(params, ones)[0], atol=1e-12)
-    assert np.abs(by_row[1] - run(params, ones)[1]).max() > 1e-3
+    ones, value = np.ones((1, HEADS)), ("layers", "attention", "value", "kernel")
+    without = jax.device_get(params)
+    kernel = functools.reduce(lambda tree, name: tree[name], value, without)
+    kernel.set_value(np.where(np.arange(kernel.shape[-1]) < HEAD_DIM, 0.0, kernel.get_value()))
+
+    @jax.jit
+    def run(params, without):
+        def gated(gates):
+            return apply(params, ids, gates=gates).hidden
+
+        gates = ones, np.array([[0.0, 1.0]]), np.array([[[[1.0, 1.0]], [[0.0, 1.0]]]])
+        plain = [apply(p, ids).hidden for p in (params, without)]
+        return *map(gated, gates), *plain, jax.vmap(gated)(np.stack([ones, 0 * ones]))
+
+    opened, second, by_row, plain, without_first, many = jax.device_get(run(params, without))
+    np.testing.assert_allclose(opened, plain, atol=1e-12)
+    np.testing.assert_allclose(second, without_first, atol=1e-12)
+    np.testing.assert_allclose(many[0], opened, atol=1e-12)
+    np.testing.assert_allclose(by_row[0], opened[0], atol=1e-12)
+    assert np.abs(by_row[1] - opened[1]).max() > 1e-3
 
 
 def test_keys_and_values_may_come_from_the_embeddings():
@@ -304,8 +320,8 @@ def test_keys_and_values_may_come_from_the_embeddings():
     for norm in ("pre", "post"):
         shared = {"norm_position": norm, "keys_from": "embeddings"}
         apply, params = encoder(encoding_for("sinusoidal"), **shared)
-        out = apply(params, ids, trace=True)
-        layer = jax.tree.map(lambda x: x[1], params["layers"])
+        out = jax.device_get(jax.jit(functools.partial(apply, trace=True))(params, ids))
+        layer = jax.tree.map(lambda x: np.asarray(x)[1], params["layers"])
         attention = layer["attention"]
 
         def read(x, name, layer=layer, attention=attention, norm=norm):
@@ -333,14 +349,17 @@ def test_closed_gates_give_what_fills_them():
     apply, params = encoder(encoding_for("rope"), latent=latent)
     ids, half = some_ids(2, N), np.full((2, HEADS), 0.25)
     run = jax.jit(lambda gates, fill: apply(params, ids, gates=gates, gate_fill=fill).hidden)
-    heads = np.asarray(jax.jit(lambda: apply(params, ids, trace=True).heads)())
+    heads, plain = jax.jit(
+        lambda: (apply(params, ids, trace=True).heads, apply(params, ids).hidden)
+    )()
+    heads = np.asarray(heads)
     assert heads.shape == (2, 2, N, HEADS, latent.value_dim)
     # Filled with what would have passed, a gate changes nothing.
-    np.testing.assert_allclose(run(half, heads), apply(params, ids).hidden, atol=1e-10)
+    np.testing.assert_allclose(run(half, heads), plain, atol=1e-10)
     fill = np.random.default_rng(0).standard_normal((2, HEADS, latent.value_dim))
     everywhere = np.broadcast_to(fill[:, None, None], heads.shape)
     np.testing.assert_allclose(run(half, fill), run(half, everywhere), atol=1e-12)
-    assert np.abs(run(half, fill) - run(half, 0 * fill)).max() > 1e-2
+    assert np.abs(np.asarray(run(half, fill)) - run(half, 0 * fill)).max() > 1e-2
     with pytest.raises(ValueError, match="gate_fill fills closed gates: pass gates with it"):
         apply(params, ids, gate_fill=fill)
     with pytest.raises(ValueError, match=r"gate_fill has shape \(2, 2, 5\): pass \[layers, "):
@@ -381,7 +400,7 @@ def test_seeds_are_vmapped():
 
     alone = jax.jit(lambda key: build(key)(ids).hidden)
     keys = jax.random.split(jax.random.key(0), 3)
-    together = jax.jit(jax.vmap(lambda key: build(key)(ids).hidden))(keys)
+    together = np.asarray(jax.jit(jax.vmap(lambda key: build(key)(ids).hidden))(keys))
     for key, row in zip(keys, together, strict=True):
         np.testing.assert_allclose(row, alone(key), atol=1e-10)
     assert np.abs(together[0] - together[1]).max() > 0.1
@@ -391,21 +410,21 @@ def test_bfloat16_rounds_learned_frequencies_as_fixed_ones():
     """One token of these weights is off by 8 % under any rotation by such frequencies."""
     learned = encoding_for("grape_m")
     narrow = {"num_layers": 1, "dtype": jnp.bfloat16}
-    out, _ = hidden_rows(learned, "grape_m", **narrow)
+    (out,), _ = hidden_rows(learned, "grape_m", narrow)
     _, params = encoder(learned, **FLOAT32 | narrow)
     (log_frequencies,) = jax.tree.leaves(params["encoding_params"].get_value())
     start = jaxpe.encodings.rope_frequencies(head_dim=2 * len(log_frequencies)).inverse
     factor = tuple((start / np.exp(np.asarray(log_frequencies, np.float64))).tolist())
     scaling = jaxpe.encodings.LongRopeScaling(factor, factor, 64, attention_factor=1.0)
     fixed = jaxpe.rope(head_dim=2 * len(factor), scaling=scaling, length=N)
-    same, _ = hidden_rows(fixed._replace(init=learned.init), "rope", **narrow)
+    (same,), _ = hidden_rows(fixed._replace(init=learned.init), "rope", narrow)
     np.testing.assert_allclose(*(x[PARTS].astype(np.float32) for x in (out, same)), atol=0.02)
 
 
 def test_bfloat16_keeps_positions():
     apply, params = encoder(encoding_for("rope"), dtype=jnp.bfloat16, param_dtype=jnp.float32)
     run = jax.jit(lambda p, i: apply(p, some_ids(N), positions=i, trace=True))
-    near, far = (run(params, PLACES + shift) for shift in (0, 100_000))
+    near, far = (jax.device_get(run(params, PLACES + shift)) for shift in (0, 100_000))
     assert near.logits.dtype == near.weights.dtype == jnp.float32
     scale = np.abs(near.logits).max()
     assert np.abs(near.logits - far.logits).max() < 0.03 * scale
@@ -416,13 +435,15 @@ def test_bfloat16_keeps_positions():
 def test_dropout_is_off_without_a_key_and_right_in_the_mean():
     apply, params = encoder(dropout=0.2, attention_dropout=0.2, num_layers=1)
     ids = some_ids(N)
-    plain = encoder(num_layers=1)[0](params, ids).hidden
-    np.testing.assert_array_equal(apply(params, ids).hidden, plain)
+    undropped = encoder(num_layers=1)[0]
+    outs = jax.jit(lambda p: [f(p, ids).hidden for f in (apply, undropped)])(params)
+    np.testing.assert_array_equal(*outs)
     run = jax.jit(lambda p, key: apply(p, ids, dropout_key=key).hidden)
-    one, same, other = (run(params, jax.random.key(k)) for k in (0, 0, 1))
+    one, same, other = (np.asarray(run(params, jax.random.key(k))) for k in (0, 0, 1))
     np.testing.assert_array_equal(one, same)
     assert np.abs(one - other).max() > 0.1
-    x = nn.layers.dropout(jnp.ones(100_000), rate=0.2, key=jax.random.key(0))
+    drop = jax.jit(lambda key: nn.layers.dropout(jnp.ones(100_000), rate=0.2, key=key))
+    x = np.asarray(drop(jax.random.key(0)))
     assert abs(float((x == 0).mean()) - 0.2) < 0.005
     assert abs(float(x.mean()) - 1.0) < 0.01
 
@@ -467,7 +488,7 @@ def test_bad_calls_are_refused():
     cache = empty_cache(slots=4, batch=1)
     with pytest.raises(ValueError, match=r"6 tokens .*0 of 4 slots"):
         apply(params, some_ids(1, 6), cache=cache)
-    full = apply(params, some_ids(1, 3), cache=cache).cache
+    full = jax.jit(lambda: apply(params, some_ids(1, 3), cache=cache).cache)()
     with pytest.raises(ValueError, match=r"2 tokens .*3 of 4 slots"):
         apply(params, some_ids(1, 2), cache=full)
     with pytest.raises(ValueError, match=r"with a cache, ids must be \[batch, n\]"):
@@ -504,8 +525,9 @@ def test_an_encoding_that_was_not_made_is_refused(monkeypatch):
 def test_under_the_mask_ids_may_be_anything():
     apply, params = encoder()
     mask = np.array([True, True, False])
-    out = apply(params, np.array([1, 2, -100]), mask=mask).hidden
-    np.testing.assert_array_equal(out, apply(params, np.array([1, 2, 5]), mask=mask).hidden)
+    run = jax.jit(lambda ids: apply(params, ids, mask=mask).hidden)
+    np.testing.assert_array_equal(run(np.array([1, 2, -100])), run(np.array([1, 2, 5])))
+    jax.eval_shape(lambda: apply(params, np.array([1, 2, -100]), mask=mask))  # nor is it refused
 
 
 def test_a_cache_that_is_full_says_so_inside_jit():
@@ -528,11 +550,13 @@ def test_a_cache_that_is_full_says_so_inside_jit():
 @pytest.mark.parametrize("path", ["xla", "transparent"])
 def test_nothing_in_gives_nothing_out(shape, path):
     apply, params = encoder(encoding_for("alibi"), **FLOAT32, attention=path)
-    assert apply(params, np.zeros(shape, np.int32)).hidden.shape == (*shape, 8)
+    out = jax.jit(lambda p, ids: apply(p, ids).hidden)(params, np.zeros(shape, np.int32))
+    assert out.shape == (*shape, 8)
 
 
 def test_float16_is_finite_also_where_all_is_masked():
     apply, params = encoder(dtype=jnp.float16, param_dtype=jnp.float32)
-    out = apply(params, some_ids(2, N), mask=np.zeros((2, N), bool)).hidden
+    run = jax.jit(lambda p, ids, mask: apply(p, ids, mask=mask).hidden)
+    out = run(params, some_ids(2, N), np.zeros((2, N), bool))
     assert out.dtype == jnp.float16
     assert np.isfinite(out).all()

@@ -1,10 +1,10 @@
 """Against HF transformers, x-transformers and the papers' formulas, from the files beside."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -21,7 +21,7 @@ HF, X, PAPERS = (
 def biases(encoding, params, i, j, heads, dtype=np.float64):
     """The bias of an encoding that does not look at q and k."""
     q, k = np.zeros((len(i), heads, 4), dtype), np.zeros((len(j), heads, 4), dtype)
-    return np.asarray(encoding.bias(params, jnp.asarray(q), jnp.asarray(k), i, j))
+    return np.asarray(jax.jit(lambda params, q, k: encoding.bias(params, q, k, i, j))(params, q, k))
 
 
 @pytest.mark.parametrize("setting", ["32_128", "16_64", "32_256", "64_1024"])
@@ -35,7 +35,7 @@ def test_t5_buckets(setting, direction):
     }
     offsets = HF["t5_relative_positions"]
     for dtype in (np.int64, np.float32):
-        ours = np.asarray(t5_buckets(offsets.astype(dtype), **options))
+        ours = jax.jit(lambda offsets: t5_buckets(offsets, **options))(offsets.astype(dtype))
         np.testing.assert_array_equal(ours, HF[f"t5_buckets_{setting}_{direction}"])
         np.testing.assert_array_equal(ours, HF[f"explicit_t5_buckets_{setting}_{direction}"])
 
@@ -44,13 +44,11 @@ def test_t5_buckets(setting, direction):
 def test_t5_bias(direction):
     encoding = t5(num_heads=3, bidirectional=direction == "bidirectional")
     i = np.arange(40)
-    ours = biases(encoding, {"table": jnp.asarray(HF["t5_table"])}, i, i, 3, np.float32)
+    ours = biases(encoding, {"table": HF["t5_table"]}, i, i, 3, np.float32)
     np.testing.assert_array_equal(ours, HF[f"t5_bias_{direction}"])
-    cached = biases(
-        encoding, {"table": jnp.asarray(HF["t5_table"])}, 40 + i[:5], np.arange(45), 3, np.float32
-    )
+    cached = biases(encoding, {"table": HF["t5_table"]}, 40 + i[:5], np.arange(45), 3, np.float32)
     np.testing.assert_array_equal(cached, HF[f"t5_bias_{direction}_cached"])
-    theirs = {"table": jnp.asarray(X["t5_table"])}
+    theirs = {"table": X["t5_table"]}
     np.testing.assert_array_equal(
         biases(encoding, theirs, i, i, 3, np.float32), X[f"t5_{direction}_40_40"]
     )
@@ -64,7 +62,7 @@ def test_t5_is_mpnet():
     offsets = HF["mpnet_relative_positions"]
     np.testing.assert_array_equal(t5_buckets(offsets), HF["mpnet_buckets"])
     i = np.arange(40)
-    ours = biases(t5(num_heads=3), {"table": jnp.asarray(HF["t5_table"])}, i, i, 3, np.float32)
+    ours = biases(t5(num_heads=3), {"table": HF["t5_table"]}, i, i, 3, np.float32)
     np.testing.assert_array_equal(ours, HF["mpnet_bias"])
 
 
@@ -91,8 +89,8 @@ def test_alibi_on_some_heads_is_a_slope_of_zero(heads, total):
 
 
 def test_alibi_at_positions_in_any_order():
-    i, x = jnp.asarray(X["alibi_positions"]), jnp.zeros((2, 5, 3, 4))
-    ours = alibi(num_heads=3).bias((), x, x, i, i)
+    i, x = X["alibi_positions"], np.zeros((2, 5, 3, 4))
+    ours = jax.jit(alibi(num_heads=3).bias)((), x, x, i, i)
     np.testing.assert_allclose(ours, X["alibi_custom"], rtol=1e-6)
 
 
@@ -100,8 +98,8 @@ def test_alibi_at_positions_in_any_order():
 def test_causal_alibi_of_bloom_up_to_what_softmax_does_not_see(heads):
     mask = HF["bloom_attention_mask"]
     j = np.maximum(np.cumsum(mask, -1) - 1, 0)
-    x = jnp.zeros((2, 6, heads, 4))
-    ours = np.asarray(alibi(num_heads=heads, causal=True).bias((), x, x, jnp.asarray(j), j))
+    x = np.zeros((2, 6, heads, 4))
+    ours = np.asarray(jax.jit(alibi(num_heads=heads, causal=True).bias)((), x, x, j, j))
     theirs = np.broadcast_to(HF[f"bloom_bias_{heads}"], ours.shape)
     real = np.broadcast_to(mask[:, None, None, :] > 0, ours.shape)
     difference = np.where(real, ours - theirs, np.nan)
@@ -114,7 +112,7 @@ def test_kerple(kind):
     params = {"log_r1": np.log(r1)}
     params |= {"log_r2": np.log(r2)} if kind == "log" else {"logit_r2": np.log(r2 / (2 - r2))}
     i = np.arange(12)
-    ours = biases(kerple(num_heads=3, kind=kind), jax.tree.map(jnp.asarray, params), i, i, 3)
+    ours = biases(kerple(num_heads=3, kind=kind), params, i, i, 3)
     np.testing.assert_allclose(ours, PAPERS[f"explicit_kerple_{kind}_bias"], atol=1e-12)
 
 
@@ -129,7 +127,7 @@ def test_fire(case):
         "bias_out": PAPERS["explicit_fire_b2"],
     }
     i = np.arange(12)
-    ours = biases(fire(num_heads=3), jax.tree.map(jnp.asarray, params), i, i, 3)
+    ours = biases(fire(num_heads=3), params, i, i, 3)
     theirs = PAPERS[f"explicit_fire_{case['name']}_bias"]
     causal = ~np.isnan(theirs)
     np.testing.assert_allclose(ours[causal], theirs[causal], atol=1e-12)
@@ -137,49 +135,51 @@ def test_fire(case):
 
 @pytest.mark.parametrize("rows", [3, 16])
 def test_cope(rows):
-    q, k = (jnp.asarray(PAPERS[f"explicit_cope_{name}"]) for name in "qk")
-    params = {"table": jnp.asarray(PAPERS[f"explicit_cope_{rows}_table"])}
-    i, encoding = np.arange(12), cope(head_dim=8, max_positions=rows)
+    q, k = (PAPERS[f"explicit_cope_{name}"] for name in "qk")
+    params = {"table": PAPERS[f"explicit_cope_{rows}_table"]}
+    bias = jax.jit(cope(head_dim=8, max_positions=rows).bias)
     theirs = PAPERS[f"explicit_cope_{rows}_bias"]
-    ours = encoding.bias(params, q, k, i, i)
+    ours = bias(params, q, k, np.arange(12), np.arange(12))
     np.testing.assert_allclose(ours, np.nan_to_num(theirs), atol=1e-12)
 
-    q, k = (jnp.asarray(X[f"cope_{name}"].swapaxes(1, 2)) for name in "qk")
-    params = {"table": jnp.asarray(X[f"cope_{rows}_table"])}
-    ours = encoding.bias(params, q, k, np.arange(10), np.arange(10))
+    q, k = (X[f"cope_{name}"].swapaxes(1, 2) for name in "qk")
+    params = {"table": X[f"cope_{rows}_table"]}
+    ours = bias(params, q, k, np.arange(10), np.arange(10))
     np.testing.assert_allclose(ours, np.tril(X[f"cope_{rows}_bias"]), atol=1e-12)
 
 
+@partial(jax.jit, static_argnums=0)
+def attention(encoding, params, q, k, v, *, mask=None, **where):
+    """Logits and outputs."""
+    logits = attention_logits(encoding, params, q, k, **where)
+    return logits, attend(encoding, params, q, k, v, mask=mask, **where)
+
+
 def test_shaw():
-    peer = {name: jnp.asarray(HF[f"explicit_shaw_{name}"]) for name in ("q", "k", "v")}
-    encoding = shaw(head_dim=4, max_distance=3)
-    params = {
-        "key_table": jnp.asarray(HF["explicit_shaw_table_k"]),
-        "value_table": jnp.asarray(HF["explicit_shaw_table_v"]),
-    }
+    peer = [HF[f"explicit_shaw_{name}"] for name in ("q", "k", "v")]
+    params = {f"{part}_table": HF[f"explicit_shaw_table_{part[0]}"] for part in ("key", "value")}
     where = {"q_positions": np.arange(9), "k_positions": np.arange(9)}
-    logits = attention_logits(encoding, params, peer["q"], peer["k"], **where)
+    logits, out = attention(shaw(head_dim=4, max_distance=3), params, *peer, **where)
     np.testing.assert_allclose(logits, HF["explicit_shaw_logits"], atol=1e-12)
-    out = attend(encoding, params, peer["q"], peer["k"], peer["v"], **where)
     np.testing.assert_allclose(out, HF["explicit_shaw_outputs"], atol=1e-12)
 
 
 def test_shaw_keys_are_wav2vec2_berts_where_it_clips_less():
-    q = jnp.asarray(HF["wav2vec2_bert_q"])
+    q = HF["wav2vec2_bert_q"]
     left, right = HF["wav2vec2_bert_clip"]
     table = HF["wav2vec2_bert_table"]
     both = np.concatenate([table, np.repeat(table[-1:], left - right, axis=0)])
     encoding = shaw(head_dim=4, max_distance=int(left), values=False)
     i = np.arange(len(q))
-    ours = encoding.bias({"key_table": jnp.asarray(both)}, q, q, i, i)
+    ours = jax.jit(encoding.bias)({"key_table": both}, q, q, i, i)
     np.testing.assert_allclose(ours, HF["wav2vec2_bert_bias"], atol=1e-12)
 
 
 def transformer_xl_params(peer):
     return {
-        "projection": jnp.asarray(peer("projection").transpose(2, 0, 1)),
-        "content_bias": jnp.asarray(peer("u")),
-        "position_bias": jnp.asarray(peer("v")),
+        "projection": peer("projection").transpose(2, 0, 1),
+        "content_bias": peer("u"),
+        "position_bias": peer("v"),
     }
 
 
@@ -188,14 +188,12 @@ def test_transformer_xl(name):
     def peer(key):
         return HF[f"explicit_{name}_{key}"]
 
-    q, k, value = (jnp.asarray(peer(key)) for key in ("q", "k", "value"))
+    q, k, value = (peer(key) for key in ("q", "k", "value"))
     encoding = transformer_xl(num_heads=2, head_dim=4)
     where = {"q_positions": np.arange(len(k) - len(q), len(k)), "k_positions": np.arange(len(k))}
-    logits = attention_logits(encoding, transformer_xl_params(peer), q, k, **where)
+    params, where["mask"] = transformer_xl_params(peer), peer("causal_mask")
+    logits, out = attention(encoding, params, q, k, value, **where)
     np.testing.assert_allclose(logits, peer("logits"), atol=1e-12)
-    out = attend(
-        encoding, transformer_xl_params(peer), q, k, value, mask=peer("causal_mask"), **where
-    )
     np.testing.assert_allclose(out, peer("causal_outputs"), atol=1e-12)
 
 
@@ -203,10 +201,9 @@ def test_transformer_xl_without_a_mask_is_xlnet():
     def peer(key):
         return HF[f"xlnet_{key}"]
 
-    q, k, value = (jnp.asarray(peer(key)) for key in ("q", "k", "value"))
+    q, k, value = (peer(key) for key in ("q", "k", "value"))
     where = {"q_positions": np.arange(7), "k_positions": np.arange(7)}
-    out = attend(
-        transformer_xl(num_heads=2, head_dim=4), transformer_xl_params(peer), q, k, value, **where
-    )
+    encoding, params = transformer_xl(num_heads=2, head_dim=4), transformer_xl_params(peer)
+    _, out = attention(encoding, params, q, k, value, **where)
     # XLNet's sinusoids are float32.
     np.testing.assert_allclose(out, peer("outputs").reshape(out.shape), atol=2e-6)

@@ -29,6 +29,11 @@ RET = peer("rotary_embedding_torch")
 X = peer("x_transformers")
 
 
+def turned(hook, x, positions, params=()):
+    """Queries or keys at concrete positions, from one program."""
+    return np.asarray(jax.jit(lambda params, x: hook(params, x, positions))(params, x))
+
+
 def rotary_width(case):
     return 2 * HF[f"{case['name']}_inv_freq"].shape[0]
 
@@ -64,9 +69,9 @@ def test_cos_and_sin_as_forward_gives_them(name):
     half = rotary_width(case) // 2
     x = np.zeros((len(case["positions"]), 1, case["head_dim"]), np.float32)
     x[..., :half] = 1.0
-    turned = encoding.query((), x, np.asarray(case["positions"], np.int32))[:, 0]
-    np.testing.assert_allclose(turned[:, :half], HF[f"{name}_cos"], atol=5e-4)
-    np.testing.assert_allclose(turned[:, half : 2 * half], HF[f"{name}_sin"], atol=5e-4)
+    found = turned(encoding.query, x, np.asarray(case["positions"], np.int32))[:, 0]
+    np.testing.assert_allclose(found[:, :half], HF[f"{name}_cos"], atol=5e-4)
+    np.testing.assert_allclose(found[:, half : 2 * half], HF[f"{name}_sin"], atol=5e-4)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -116,7 +121,7 @@ def test_deepseek_turns_interleaved_and_returns_half_split(ids):
     to_half_split = jaxpe.encodings.rotary_permutation(
         rotary_dim=16, source="interleaved", target="half_split"
     )
-    ours = encoding.query((), HF["q"], HF[f"position_ids_{ids}"])[..., to_half_split]
+    ours = turned(encoding.query, HF["q"], HF[f"position_ids_{ids}"])[..., to_half_split]
     np.testing.assert_allclose(ours, HF[f"deepseek_{ids}_q"], atol=3e-4 if ids == "far" else 2e-6)
 
 
@@ -134,7 +139,7 @@ def test_multimodal_rotation(model, section):
             return
     encoding = jaxpe.rope_from_hf(entry, head_dim=16)
     for hook, x in ((encoding.query, "q"), (encoding.key, "k")):
-        np.testing.assert_allclose(hook((), HF[x], positions), HF[f"{name}_{x}"], atol=2e-5)
+        np.testing.assert_allclose(turned(hook, HF[x], positions), HF[f"{name}_{x}"], atol=2e-5)
 
 
 def heads_last(x):
@@ -156,7 +161,7 @@ def test_rotary_embedding_torch(name):
         head_dim=16, fraction=dim / 16, base=theta, layout="interleaved", scaling=scaling
     )
     positions = (np.arange(9) + case["offset"]) / np.float32(factor)
-    ours = encoding.query((), heads_last(RET["q"]), positions.astype(np.float32))
+    ours = turned(encoding.query, heads_last(RET["q"]), positions.astype(np.float32))
     np.testing.assert_allclose(ours, heads_last(RET[f"{name}_q"]), atol=1e-4)
 
 
@@ -176,7 +181,7 @@ def test_axial_of_rotary_embedding_torch(name):
         head_dim=width, axes=axes, layout="interleaved", frequencies=freqs.astype(np.float64)
     )
     flat = x.reshape(2, -1, 1, x.shape[-1])[..., :width].astype(np.float32)
-    ours = encoding.query((), flat, grid.astype(np.float32))
+    ours = turned(encoding.query, flat, grid.astype(np.float32))
     theirs = RET[f"axial_{name}_rotated"].reshape(2, -1, 1, x.shape[-1])[..., :width]
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
@@ -208,7 +213,7 @@ def test_xpos(library, name):
         head_dim=width, scale_base=float(scale_base), center=float(n // 2), layout="interleaved"
     )
     for hook, x, expected in ((encoding.query, q, theirs[0]), (encoding.key, k, theirs[1])):
-        ours = hook((), heads_last(x)[..., :width].astype(np.float32), np.arange(n))
+        ours = turned(hook, heads_last(x)[..., :width].astype(np.float32), np.arange(n))
         expected = heads_last(expected)[..., :width]
         np.testing.assert_allclose(ours, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max())
 
@@ -220,7 +225,8 @@ def test_x_transformers(name, positions):
         head_dim=16, layout="interleaved", fraction=0.5 if name == "partial" else 1.0
     )
     for x in "qk":
-        ours = encoding.query((), heads_last(X[f"rotary_{x}"]), X[f"rotary_positions_{positions}"])
+        given = heads_last(X[f"rotary_{x}"]), X[f"rotary_positions_{positions}"]
+        ours = turned(encoding.query, *given)
         theirs = heads_last(X[f"rotary_{name}_{positions}_{x}"])
         np.testing.assert_allclose(ours, theirs, atol=5e-6)
 
@@ -232,5 +238,5 @@ def test_polar_of_x_transformers():
     pope = jaxpe.encodings.pope(num_heads=heads, head_dim=dim)
     params = {"phase": X["pope_bias"][:, 0]}
     for hook, x in (("query", q), ("key", k)):
-        found = getattr(pope, hook)(params, x, np.arange(n)).swapaxes(1, 2)
+        found = turned(getattr(pope, hook), x, np.arange(n), params).swapaxes(1, 2)
         np.testing.assert_allclose(found, X[f"pope_{hook[0]}"], atol=3e-6)

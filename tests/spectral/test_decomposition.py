@@ -66,7 +66,8 @@ def setting(name):
     encoding = Encoding(query=whole.query, key=whole.key, bias=whole.bias)
     rng = np.random.default_rng(3)
     init = whole.init if encoding != identity() else identity().init
-    params = jax.tree.map(lambda x: x + 0.1 * rng.standard_normal(x.shape), init(jax.random.key(0)))
+    params = jax.device_get(jax.jit(init)(jax.random.key(0)))
+    params = jax.tree.map(lambda x: x + 0.1 * rng.standard_normal(x.shape), params)
     i = np.sort(rng.choice(SIZES.length, (2, N)), axis=-1).astype(np.int32)
     if entry.coordinates > 1:
         i = rng.integers(0, 9, (2, N, entry.coordinates), dtype=np.int32)
@@ -98,9 +99,14 @@ def test_each_part_is_that_of_its_vectors_alone(name):
     encoding, params, where = setting(name)
     bare = encoding._replace(bias=identity().bias)
     arrays = four(batch=(2,))
-    parts = logit_parts(encoding, params, *arrays, **where)
-    for k, part in enumerate(parts[:4]):
-        alone = attention_logits(bare, params, arrays[k // 2], arrays[2 + k % 2], **where)
+
+    @jax.jit
+    def run(params, arrays):
+        pairs = [(q, k) for q in arrays[:2] for k in arrays[2:]]
+        alone = [attention_logits(bare, params, q, k, **where) for q, k in pairs]
+        return logit_parts(encoding, params, *arrays, **where)[:4], alone
+
+    for part, alone in zip(*run(params, arrays), strict=True):
         np.testing.assert_allclose(part, alone, atol=1e-12)
 
 
@@ -113,9 +119,9 @@ def test_shared_keys_scale_and_batches():
 
     parts = jax.jit(run)(*arrays)
     q, k = arrays[0] + arrays[1], arrays[2] + arrays[3]
-    logits = attention_logits(encoding, ((), ()), q, k, **WHERE, scale=0.3)
+    logits = jax.jit(partial(attention_logits, encoding, ((), ()), **WHERE, scale=0.3))(q, k)
     np.testing.assert_allclose(parts.total, logits, atol=1e-12)
-    mapped = jax.vmap(jax.jit(run))(*arrays)
+    mapped = jax.jit(jax.vmap(run))(*arrays)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), mapped, parts)
     bias = encoding.bias(((), ()), q, k, PLACES, PLACES)
     np.testing.assert_array_equal(parts.bias, np.broadcast_to(bias, logits.shape))
@@ -260,14 +266,14 @@ def test_pairs_add_up_and_see_their_own_entries_alone(name):
     where = {"q_positions": i, "k_positions": i}
     q, _, k, _ = four(groups=2)
     pairs = jax.jit(lambda q, k: pair_logits(encoding, (), q, k, **where, layout=layout))
-    parts = pairs(q, k)
-    logits = attention_logits(encoding, (), q, k, **where)
+    logits_of = jax.jit(lambda q, k: attention_logits(encoding, (), q, k, **where))
+    parts, logits = pairs(q, k), logits_of(q, k)
     np.testing.assert_allclose(parts.total, logits, atol=1e-12)
     own = [0, 1] if layout == "interleaved" else [0, DIM // 2]
     alone = np.zeros_like(q)
     alone[..., own] = q[..., own]
-    first = attention_logits(encoding, (), alone, k, **where)
-    np.testing.assert_allclose(parts.logits[:, 0], first, atol=1e-12)
+    found = np.asarray(parts.logits)[:, 0]
+    np.testing.assert_allclose(found, logits_of(alone, k), atol=1e-12)
     np.testing.assert_allclose(pairs(alone, k).logits[:, 1:], 0, atol=1e-15)
 
 

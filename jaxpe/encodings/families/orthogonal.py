@@ -149,7 +149,8 @@ def legendre_vectors(
         position_map: "tanh": x = tanh(i/s), as proposed; positions ≥ 0 reach only [0, 1), and
             0.76 at i = s. "clipped": x = 2i/(L − 1) − 1, clipped: all positions ≥ L − 1 are equal.
             "log": x = 2·log(1 + i)/log L − 1, clipped.
-        s: positions to a unit of tanh; L when None, and only for "tanh".
+        s: positions to a unit of tanh, L when None; of "log", x = 2·log(1 + i/s)/log(1 + (L − 1)/s)
+            − 1, 1 when None.
         normalized: multiply by √((2k + 1)/2), which makes them orthonormal on [−1, 1].
 
     Near x = ±1 the distance to ±1 is computed directly: P_k would magnify the rounding of 1 − x up
@@ -262,8 +263,8 @@ def _mapped_positions(
     """Positions in [−1, 1], as the sign of x and 1 − |x|, which keeps its relative precision."""
     check_sizes(length=length)
     check_choice("position_map", position_map, get_args(PositionMap))
-    if s is not None and (position_map != "tanh" or s <= 0):
-        raise ValueError(f"s={s} must be positive, and goes with position_map='tanh' alone")
+    if s is not None and (position_map == "clipped" or s <= 0):
+        raise ValueError(f"s={s} must be positive, and goes with position_map='tanh' or 'log'")
     positions, dtype = as_positions(positions), vector_dtype(positions)
     last = max(length - 1, 1)
     if position_map == "tanh":
@@ -280,8 +281,9 @@ def _mapped_positions(
     if position_map == "clipped":
         low, high = i / last, to_end / last
     else:
-        low = jnp.log1p(i) / math.log1p(last)
-        high = -jnp.log1p(-to_end / (last + 1)) / math.log1p(last)
+        unit = 1.0 if s is None else float(s)
+        low = jnp.log1p(i / unit) / math.log1p(last / unit)
+        high = -jnp.log1p(-to_end / (last + unit)) / math.log1p(last / unit)
     lower = jnp.where(inside, low < high, before)
     sign = jnp.where(lower, -1.0, 1.0).astype(dtype)
     return sign, jnp.where(inside, 2 * jnp.where(lower, low, high), 0)

@@ -166,7 +166,7 @@ def _tallies(
     """Tokens, documents and the number of tokens outside the vocabulary."""
     *_, length, vocab_size = counts.tokens.shape
     inside = (ids >= 0) & (ids < vocab_size)
-    counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
+    counted = counted_tokens(ids, mask, vocab_size, exclude)
     # Excluded tokens get an index past the end, which mode="drop" ignores; a negative index would
     # wrap.
     token = jnp.where(counted, ids, vocab_size).astype(jnp.int32)
@@ -180,12 +180,12 @@ def _tallies(
     return tokens, documents, sum_counts(outside, (0, 1), "dropped tokens")
 
 
+@partial(jax.jit, static_argnums=(2, 3), inline=True)
 def counted_tokens(
     ids: Integer[ArrayLike, "documents n"],
     mask: Bool[ArrayLike, "documents n"],
-    *,
     vocab_size: int,
-    exclude: Sequence[int],
+    exclude: tuple[int, ...],
 ) -> Bool[Array, "documents n"]:
     """Mask of the counted tokens: of the vocabulary, and neither masked nor excluded."""
     ids = jnp.asarray(ids)
@@ -197,7 +197,7 @@ def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"
     most = int(jnp.iinfo(counted.dtype).max)
     total = 0 if is_traced(counted) else int(counted)
     if repeats is None:
-        total, weight = total + documents, jnp.asarray(np.ones(documents, counted.dtype))
+        total, weight = total + documents, jnp.asarray(np.ones(documents), counted.dtype)
     else:
         repeats = _checked_repeats(repeats, documents)
         total += 0 if is_traced(repeats) else sum(np.asarray(repeats).tolist())
@@ -257,6 +257,11 @@ def fold_of_documents(
 def fold_of_labels(labels: UInt32[Array, " documents"], folds: int) -> Int[Array, " documents"]:
     """The fold of each label, by the finaliser of MurmurHash3."""
     check_size("folds", folds)
+    return _fold_of_labels(labels, folds)
+
+
+@partial(jax.jit, static_argnums=1, inline=True)
+def _fold_of_labels(labels: Array, folds: int) -> Array:
     hashed = labels
     for shift, multiplier in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         hashed = (hashed ^ (hashed >> np.uint32(shift))) * np.uint32(multiplier)
@@ -272,10 +277,14 @@ def content_labels(
     >>> bool(labels[0] == labels[1]), bool(labels[0] == labels[2])
     (True, False)
     """
-    ids, present = _ids_and_mask(ids, mask)
+    return _content_labels(*_ids_and_mask(ids, mask))
+
+
+@partial(jax.jit, inline=True)
+def _content_labels(ids: Array, present: Array) -> Array:
     rng = np.random.default_rng(0x6A617870)
     odd = rng.integers(0, 2**31, ids.shape[1], dtype=np.uint32) * np.uint32(2) + np.uint32(1)
-    words = jnp.where(present, jnp.asarray(ids).astype(jnp.uint32) + np.uint32(1), np.uint32(0))
+    words = jnp.where(present, ids.astype(jnp.uint32) + np.uint32(1), np.uint32(0))
     return jnp.sum(words * jnp.asarray(odd)[None, :], axis=1, dtype=jnp.uint32)
 
 

@@ -7,6 +7,7 @@ tokens are summed, which are far fewer than the cells of a column.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -184,8 +185,8 @@ def token_lists(
     ids, mask = checked_ids(ids, mask, vocab_size, exclude)
     labels = document_labels(ids, mask, groups)
     fold = fold_of_labels(labels, folds)
-    counted = counted_tokens(ids, mask, vocab_size=vocab_size, exclude=exclude)
-    per_position = jax.ops.segment_sum(counted.astype(jnp.int32), fold, folds)
+    counted = counted_tokens(ids, mask, vocab_size, tuple(exclude))
+    per_position = _sums_of_folds(counted, fold, folds)
     if is_traced(ids, counted, fold):
         return _one_block(ids, counted, fold, labels, per_position, vocab_size)
     position, document = np.nonzero(np.asarray(counted).T)
@@ -199,6 +200,12 @@ def token_lists(
     lists, frequent_documents, rare_documents = _split_lists(cells, per_position, vocab_size)
     documents = Documents(frequent_documents, rare_documents, labels, counted)  # pyrefly: ignore
     return lists._replace(documents=documents)
+
+
+@partial(jax.jit, static_argnums=2, inline=True)
+def _sums_of_folds(counted: Array, fold: Array, folds: int) -> Array:
+    """Number of counted tokens of each fold at each position."""
+    return jax.ops.segment_sum(counted.astype(jnp.int32), fold, folds)
 
 
 def _one_block(

@@ -210,7 +210,8 @@ def positional_information(
     if groups is not None or not is_traced(ids, mask):
         if is_traced(ids, mask, groups):
             raise ValueError("groups are traced, and shapes depend on them: pass them outside jit")
-        rows = _longest_documents(np.asarray(ids), np.asarray(mask), groups)
+        ids, mask = np.asarray(ids), np.asarray(mask)
+        rows = _longest_documents(ids, mask, groups)
         ids, mask = ids[rows], mask[rows]
     return _pairwise_information(ids, mask, key, estimator=estimator, permutations=permutations)
 
