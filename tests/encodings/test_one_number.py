@@ -1,0 +1,64 @@
+"""One number for each position: propositions of the page "One number for each position"."""
+
+import jax
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.stats
+
+import jaxpe
+from jaxpe.encodings import power_positions
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_stress_is_bounded_by_the_spread_of_slopes(seed):
+    """Proposition 1: at most (M − m)/(M + m) where m|x_i − x_j| ≤ d_ij ≤ M|x_i − x_j|."""
+    rng = np.random.default_rng(seed)
+    x = np.cumsum(rng.random(20))
+    curve = np.stack([x, 0.3 * rng.random() * np.sin(x), 0.1 * rng.normal(size=20)], axis=1)
+    distances = jaxpe.euclidean_distances(curve.astype(np.float32))
+    apart = ~np.eye(20, dtype=bool)
+    slopes = np.asarray(distances.values)[apart] / np.abs(x[:, None] - x)[apart]
+    m, M = slopes.min(), slopes.max()
+    stress = float(jaxpe.scaled_stress(x[:, None].astype(np.float32), distances).stress)
+    assert 0 < stress <= (M - m) / (M + m)
+
+
+@pytest.mark.parametrize(("a", "tau"), [(0.5, 1.0), (1.0, 3.0), (0.25, 0.1)])
+def test_powers_are_boundaries_of_many_ranges(a, tau):
+    """Proposition 2: the mean of exp(−u·i) over rates u of Gamma(a, τ) is (1 + i/τ)^(−a)."""
+    rates = scipy.stats.gamma(a, scale=1 / tau)
+    for i in (0.0, 1.0, 7.0, 60.0):
+        # By quantiles: the density is infinite at 0 for a < 1.
+        mean = scipy.integrate.quad(lambda q, i=i: np.exp(-i * rates.ppf(q)), 0, 1, limit=200)[0]
+        with jax.enable_x64(True):
+            number = 1 - a * float(power_positions(np.array([i]), tau=tau, power=-a)[0])
+        assert mean == pytest.approx(number, rel=1e-6)
+        assert number == pytest.approx((1 + i / tau) ** -a, rel=1e-12)
+
+
+def test_equal_rates_are_an_exponential():
+    i = np.arange(40.0)
+    with jax.enable_x64(True):
+        a, reach = 1e6, 8.0
+        number = 1 - a * np.asarray(power_positions(i, tau=a * reach, power=-a))
+    np.testing.assert_allclose(number, np.exp(-i / reach), atol=1e-5)
+
+
+@pytest.mark.parametrize(("q_0", "tau", "a"), [(0.1, 1.0, 0.5), (0.5, 3.0, 1.0), (0.9, 0.1, 0.25)])
+def test_a_fading_share_of_a_separate_law_is_one_number(q_0, tau, a):
+    """Proposition 3: chords of a great circle, and the bound on the stress of (1 + i/τ)^(−a)."""
+    i = np.arange(64)
+    q = q_0 * (1 + i / tau) ** (-2 * a)
+    rest, start = np.random.default_rng(0).dirichlet(np.ones(30), 2)
+    mu = np.concatenate([(1 - q)[:, None] * rest, q[:, None] * start], axis=1)
+    with jax.enable_x64(True):
+        distances = jaxpe.hellinger_distances(mu)
+        theta = np.arcsin(np.sqrt(q))
+        chords = 2 * np.abs(np.sin((theta[:, None] - theta) / 2))
+        np.testing.assert_allclose(distances.values, chords, atol=1e-7)
+        x = power_positions(i, tau=tau, power=-a)
+        stress = float(jaxpe.scaled_stress(np.asarray(x)[:, None], distances).stress)
+    half = theta[0] / 2
+    spread = half / np.sin(half) / np.sqrt(1 - q_0)
+    assert stress <= (spread - 1) / (spread + 1)
