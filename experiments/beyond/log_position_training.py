@@ -23,7 +23,7 @@ from experiments.learning_tasks import LENGTH, SIZES, Task, tasks, train
 from experiments.rows import add_row, read_rows, row_of
 from jaxpe.encodings import from_vectors, legendre, log_position, sinusoidal, warp_positions
 
-RATE, STEPS, CHOICE_SEEDS, SEEDS = 1e-2, 1200, 3, 8
+RATE, STEPS, CHOICE_SEEDS, SEEDS = 1e-2, 600, 2, 8
 SCALES, ALPHA = (0.25, 1.0, 4.0), 0.05
 SIZE = {"dim": SIZES.dim, "length": LENGTH}
 ARMS = {
@@ -58,7 +58,7 @@ def experiment(run: Run) -> dict[str, Any]:
 def cell(task: Task, make: Any, *, quick: bool) -> dict[str, Any]:
     """Held-out losses of the choice of the scale, and of other seeds at that scale."""
     options: Any = {"rate": RATE, "most": 60 if quick else STEPS, "window": 10**6}
-    options |= {"tail": 6 if quick else 300}
+    options |= {"tail": 6 if quick else 150}
     unit = scaled_to_tokens(make(1.0), LENGTH)
 
     def losses(scale: float, seeds: int) -> np.ndarray:
