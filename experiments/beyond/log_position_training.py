@@ -5,7 +5,7 @@ polynomials and one number in one direction, each of the position and of log(1 +
 next word and words at offsets (`learning_tasks.py`), 48 words of IMDB's reviews.
 
 The scale of each arm, 1/4, 1 or 4 times the root mean square norm of the tokens, is the one of
-least held-out loss over 3 seeds after 1,200 steps of Adam at 0.01. Then 8 other seeds are trained
+least held-out loss over 2 seeds after 600 steps of Adam at 0.01. Then 8 other seeds are trained
 at that scale. The test is of the held-out loss of log position less position, paired by seed:
 Student's t, two-sided, with Holm's correction over the six comparisons (three arms, two tasks) at
 5 %. All runs see the same batches, so that seeds differ in the start alone. Nothing is left out.
