@@ -207,7 +207,7 @@ def environment() -> jinja2.Environment:
     filters = (f, pm, share, each, span, to, zero, si, mean, geometric_mean, values)
     filters += (column_means, apart, first_above, median, escape_cell)
     made.filters |= {function.__name__: function for function in filters}
-    functions: tuple[Any, ...] = (near, overlap, min, max, abs, all, any, len, zip)
+    functions: tuple[Any, ...] = (near, overlap, each_below, min, max, abs, all, any, len, zip)
     known: Any = {function.__name__: function for function in functions}
     made.globals.update(known | {"pi": math.pi, "inf": math.inf})
     return made
@@ -231,6 +231,18 @@ def overlap(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
     """Whether two intervals overlap, each with `low` and `high`, or `mean` and `half`."""
     (a, b), (c, d) = (ends(interval) for interval in (one, other))
     return a <= d and c <= b
+
+
+def each_below(rows: Iterable[Any], smaller: str, larger: str) -> bool:
+    """Whether in every row, of which there are some, one entry is below another: dotted names."""
+    rows = list(rows)
+
+    def entry(row: Any, names: str) -> Any:
+        for name in names.split("."):
+            row = row[name]
+        return row
+
+    return bool(rows) and all(entry(row, smaller) < entry(row, larger) for row in rows)
 
 
 def ends(interval: Mapping[str, float]) -> tuple[float, float]:

@@ -58,7 +58,9 @@ def experiment(run: Run) -> dict[str, Any]:
             add_row(path, key, plain(row))
             print(*key[1:], {k: v for k, v in row.items() if k in ("documents", "logarithm")})
     corpora = read_rows(path)["corpora"]
-    return {"corpora": corpora, "rows": [*flat(corpora)], "splits": SPLITS}
+    rows = [*flat(corpora)]
+    kinds = {row["kind"]: [r for r in rows if r["kind"] == row["kind"]] for row in rows}
+    return {"corpora": corpora, "splits": SPLITS} | kinds
 
 
 def flat(corpora: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -112,7 +114,7 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
     best = [int(part.mean(axis=(0, 1)).argmin()) for part in parts]
     tau, logs = TAUS[best[0]], np.log1p(i / TAUS[best[0]])
     fitted = jax.device_get(geometry.cross_validated_mds(halves, dim=DIM))
-    others = {family: chosen[family].samples for family in ("logarithm", "exponential")}
+    others = {family: chosen[family].samples for family in ("logarithm", "exponential", "line")}
     others["one dimension of MDS"] = fitted.samples[..., 0]
     found: dict[str, Any] = {family: ends(stress) for family, stress in chosen.items()}
     return found | {

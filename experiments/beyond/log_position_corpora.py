@@ -114,7 +114,7 @@ CORPORA: dict[str, Callable[[], Texts]] = {
     "DNA (a genome)": genome,
     "aligned protein (WW domains)": lambda: fasta("logomaker/examples/datafiles/ww_sequences.fa"),
 }
-STRINGS = ("protein", "DNA", "aligned")  # read by characters
+STRINGS = ("protein", "DNA", "aligned", "log")  # read by characters
 STARTLESS = ("DNA", "reviews without")  # windows of longer texts
 
 
