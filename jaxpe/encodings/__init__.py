@@ -70,6 +70,8 @@ from jaxpe.encodings.families.orthogonal import (
     legendre,
     legendre_polynomials,
     legendre_vectors,
+    spherical_harmonic_vectors,
+    spherical_harmonics,
     wavelet,
     wavelet_vectors,
 )
@@ -122,7 +124,7 @@ __all__ = [
     "random_vectors", "register", "rerope", "rescaled", "resolve", "rope", "rope_frequencies",
     "rope_from_hf", "rope_to_hf",
     "rotary_orbit", "rotary_permutation", "scale_positions", "selective_rope", "self_extend",
-    "shaw", "sinusoidal", "sinusoidal_vectors", "sliding_window", "smollm3", "ssmax",
-    "stick_breaking", "t5", "t5_buckets", "transformer_xl", "tupe", "warp_positions", "wavelet",
-    "wavelet_vectors", "xpos",
+    "shaw", "sinusoidal", "sinusoidal_vectors", "sliding_window", "smollm3",
+    "spherical_harmonic_vectors", "spherical_harmonics", "ssmax", "stick_breaking", "t5",
+    "t5_buckets", "transformer_xl", "tupe", "warp_positions", "wavelet", "wavelet_vectors", "xpos",
 ]  # fmt: skip

@@ -417,6 +417,11 @@ GEOMETRY: dict[str, Case] = {
     "wavelet_vectors": Case(
         lambda i: encodings.wavelet_vectors(i, dim=4, length=9), _between_positions, cubed
     ),
+    "spherical_harmonic_vectors": Case(
+        lambda i: encodings.spherical_harmonic_vectors(i, dim=6, rows=5, columns=7),
+        lambda rng: (5 * rng.random((N, 2)),),
+        cubed,
+    ),
     "rotary_orbit": Case(
         lambda i, q: encodings.rotary_orbit(i, dim=4, reference=q),
         lambda rng: (rng.integers(0, 99, N, dtype=np.int32), rng.standard_normal(4)),

@@ -309,6 +309,7 @@ EXPECTED = {
     "chebyshev": ("absolute", (), "constant"),
     "cosine": ("absolute", (), "repeats"),
     "wavelet": ("absolute", (), "yes"),
+    "spherical_harmonics": ("absolute", (), "repeats"),
     "log_position": ("absolute", (), "constant"),
     "sinusoidal_log": ("absolute", (), "yes"),
     "rope": ("relative", ("queries", "keys"), "yes"),
