@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 import jaxpe
 from jaxpe import InputError, plot
 from jaxpe._core.results import load_result, result_files
-from jaxpe.analysis.corpus.result import HeldOutScores, PlugIn, Position
+from jaxpe.analysis.corpus.result import HeldOutScores, Interval, PlugIn, Position
 
 
 @pytest.fixture
@@ -104,7 +104,9 @@ def test_parts_of_a_loaded_report_are_drawn_like_results_of_functions(tmp_path):
     assert plot.distances(half, ax=axes[0]).get_array()[0, 1] == 0
     assert plot.profile(half, ax=axes[2]).get_ydata().tolist()[0] == 0  # the mean of -1 and 1
     assert plot.positions(half, ax=axes[3]).get_array().tolist() == [0, 1, 2]
-    own = HeldOutScores(8, 3, points(4), [], np.arange(0), {}, [], None)
+    own = HeldOutScores(
+        8, 3, points(4), [], np.arange(0), {}, [], Interval(0.2, 0.1, 0.3), 0.1, 0.0, None
+    )
     assert len(plot.positions(own, ax=axes[3]).get_offsets()) == 4
     with pytest.raises(InputError, match="HeldOutScores has no `distances`"):
         plot.distances(own, ax=axes[0])

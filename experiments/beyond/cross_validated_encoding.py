@@ -9,6 +9,7 @@ vectors, fixed or as a start, against learned, rotary, sinusoidal and none, 3 se
 batches until the loss has stopped falling, the rate the best of four for all (0.01).
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +18,21 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from experiments.common import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PINK,
-    VERMILION,
-    Run,
-    main,
-    new_figure,
-    real_corpus,
-    save_figure,
-)
+from experiments.common import Run, main, real_corpus
 from experiments.learning import once, scaled_to_tokens
 from experiments.learning_tasks import LENGTH, SIZES, Task, next_words, train
 from experiments.position_parts import Documents, documents_of, parts_of, shuffled_within
 from jaxpe.data import load_tokens
-from jaxpe.geometry import HeldOut, PositionGeometry, position_geometry, position_rank
+from jaxpe.geometry import HeldOut, position_geometry, position_rank
 
 WIDTHS, WIDEST, SPLITS, SEEDS, RATE = (8, 16, 32, 64, 128), 32, 15, 3, 1e-2
-COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK)
 
 
 def experiment(run: Run) -> dict[str, Any]:
     shuffled = ("shuffled_within", "shuffled")
     names = ("stdlib", *shuffled) if run.quick else ("stdlib", "sst2", "imdb", *shuffled)
     found = {name: held_out(name, quick=run.quick) for name in names}
-    result = {"splits": SPLITS, "corpora": found, "training": trained(run)}
-    draw(run, result)
-    return result
+    return {"splits": SPLITS, "corpora": found, "training": trained(run)}
 
 
 def corpus(name: str, *, quick: bool) -> Documents:
@@ -71,22 +58,16 @@ def held_out(name: str, *, quick: bool) -> dict[str, Any]:
     fixed = {width: jaxpe.geometry.held_out_stress(stacked(width, n), halves) for width in WIDTHS}
     names = [entry.name for entry in fixed_entries()]
     found: dict[str, Any] = {
-        "documents": len(documents.ids),
         "significant_rank": rank,
         "by_width": [ends(own, k) for k in range(len(own.mean))],
-        "fixed": {
-            width: {name: ends(at, k) for k, name in enumerate(names)}
-            for width, at in fixed.items()
-        },
+        "fixed": {width: dict(zip(names, each(at), strict=True)) for width, at in fixed.items()},
         "best": {width: names[int(np.argmin(at.mean))] for width, at in fixed.items()},
     }
     if rank:
-        at_rank = own.samples[..., rank - 1]
+        more = fixed[64].samples - own.samples[..., rank - 1 : rank]
+        intervals = each(jaxpe.geometry.half_sample_interval(more))
         found["own"] = found["by_width"][rank - 1]
-        found["more_than_own"] = {
-            name: ends(jaxpe.geometry.half_sample_interval(fixed[64].samples[..., k] - at_rank))
-            for k, name in enumerate(names)
-        }
+        found["more_than_own"] = dict(zip(names, intervals, strict=True))
     print(name, rank, found.get("own"), found["best"], flush=True)
     return found
 
@@ -119,6 +100,10 @@ def stacked(width: int, n: int) -> jax.Array:
     return jnp.stack([jnp.pad(row, ((0, 0), (0, widest - row.shape[1]))) for row in rows])
 
 
+def each(found: HeldOut) -> list[dict[str, float]]:
+    return [ends(found, k) for k in range(len(found.mean))]
+
+
 def ends(found: HeldOut, *index: int) -> dict[str, float]:
     mean, low, high = (float(x[index]) for x in (found.mean, found.low, found.high))
     return {"estimate": mean, "low": low, "high": high}
@@ -127,17 +112,18 @@ def ends(found: HeldOut, *index: int) -> dict[str, float]:
 def trained(run: Run) -> dict[str, Any]:
     """Bits a word on held-out reviews."""
     task = next_words(400 if run.quick else None)
-    geometry, rank = text_geometry(task)
+    geometry = position_geometry(
+        task.plain, vocab_size=task.vocab_size, mask=task.plain > 0, key=jax.random.key(1)
+    )
+    rank = int(position_rank(geometry).rank)
     own = jaxpe.geometry.classical_mds_from_gram(geometry.gram, dim=max(rank, 1)).coordinates
 
-    def fitted(*, trainable: bool) -> jaxpe.Encoding:
-        return jaxpe.encodings.from_matrix(own, dim=SIZES.dim, trainable=trainable)
-
+    fitted = partial(jaxpe.encodings.from_matrix, own, dim=SIZES.dim)
     made = {
-        "fitted": lambda: fitted(trainable=False),
-        "fitted, then trained": lambda: fitted(trainable=True),
+        "fitted": partial(fitted, trainable=False),
+        "fitted, then trained": partial(fitted, trainable=True),
         **{
-            name: (lambda name=name: jaxpe.catalogue(name)[0].make(SIZES))
+            name: partial(jaxpe.catalogue(name)[0].make, SIZES)
             for name in ("learned", "rope", "sinusoidal", "none")
         },
     }
@@ -151,21 +137,9 @@ def trained(run: Run) -> dict[str, Any]:
     bits = {name: np.array(row["held_out"]) / np.log(2) for name, row in rows.items()}
     return {
         "rank": rank,
-        "rate": RATE,
-        "seeds": 2 if run.quick else SEEDS,
-        "steps": {name: row["steps"] for name, row in rows.items()},
         "bits_a_word": {name: values.mean() for name, values in bits.items()},
         "sd_of_seeds": {name: values.std(ddof=1) for name, values in bits.items()},
-        "seconds": sum(row["seconds"] for row in rows.values()),
     }
-
-
-def text_geometry(task: Task) -> tuple[PositionGeometry, int]:
-    """Geometry of position of the rows learned from, and its significant rank."""
-    geometry = position_geometry(
-        task.plain, vocab_size=task.vocab_size, mask=task.plain > 0, key=jax.random.key(1)
-    )
-    return geometry, int(position_rank(geometry).rank)
 
 
 def cell(task: Task, encoding: jaxpe.Encoding, *, quick: bool) -> dict[str, Any]:
@@ -178,32 +152,6 @@ def cell(task: Task, encoding: jaxpe.Encoding, *, quick: bool) -> dict[str, Any]
         "reason": found.reason,
         "seconds": found.seconds,
     }
-
-
-def draw(run: Run, result: dict[str, Any]) -> None:
-    corpora = result["corpora"]
-    figure, axes = new_figure(
-        "Encodings on documents they were not fitted to", columns=len(corpora), width=15, height=3.6
-    )
-    for axis, (name, found) in zip(axes[0], corpora.items(), strict=True):
-        band(axis, np.arange(1, 1 + len(found["by_width"])), found["by_width"], "black", "fitted")
-        for colour, fixed in zip(COLOURS, dict.fromkeys(
-            ["sinusoidal", "alibi", *found["best"].values()]), strict=False):  # fmt: skip
-            curve = [found["fixed"][width][fixed] for width in WIDTHS]
-            band(axis, np.array(WIDTHS), curve, colour, fixed)
-        axis.set(xscale="log", ylim=(0, 1), xlabel="width")
-        axis.set_title(f"{name.replace('_', ' ')}: rank {found['significant_rank']}")
-        axis.set_xticks([1, 2, 4, 8, 16, 32, 64, 128], map(str, [1, 2, 4, 8, 16, 32, 64, 128]))
-        axis.minorticks_off()
-        axis.legend(fontsize=8)
-    axes[0, 0].set_ylabel("scaled stress, held-out halves")
-    save_figure(run, "cross_validated_encoding", figure)
-
-
-def band(axis: Any, x: np.ndarray, curve: list[dict[str, float]], colour: str, label: str) -> None:
-    mean, low, high = (np.array([at[end] for at in curve]) for end in ("estimate", "low", "high"))
-    axis.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
-    axis.plot(x, mean, "o-", ms=2.5, color=colour, label=label)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ and how often each test rejects: the significant rank, the comparison of two cor
 information between positions, and the similarity of neighbours.
 """
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ import jax
 import numpy as np
 
 from experiments.common import Run, main
+from jaxpe import geometry
 from jaxpe.data import (
     containment_groups,
     dependent_groups,
@@ -22,32 +22,25 @@ from jaxpe.data import (
     near_copy_groups,
     neighbour_similarity,
 )
-from jaxpe.geometry import (
-    compare_geometries,
-    count_tokens,
-    fold_of_documents,
-    permute_within_documents,
-    positional_information,
-    significant_rank,
-)
 
 LEVEL = 0.05
 COPIES, CHANGED = 4, 0.1
 FOLDS, NULL_FOLDS, NULLS = 16, 4, 4  # of counts that are compared
 WORDS, LENGTH = 100, 12  # of corpora that are compared
 Corpus = tuple[np.ndarray, np.ndarray, np.ndarray | None]  # ids, mask, groups
+Draw = Callable[[np.random.Generator], Corpus]
 
 
 def experiment(run: Run) -> dict[str, Any]:
     few = run.quick
-    result: dict[str, Any] = {"level": LEVEL, "copies": COPIES, "changed": CHANGED}
-    result["groups"] = grouped(few)
-    result["recall"] = recall(few)
-    result["rank"] = ranks(10 if few else 200)
-    result["comparison"] = comparisons(4 if few else 200)
-    result["information"] = information(4 if few else 60)
-    result["neighbours"] = neighbours(10 if few else 500, few)
-    return result
+    return {
+        "groups": grouped(few),
+        "recall": recall(few),
+        "rank": ranks(10 if few else 200),
+        "comparison": comparisons(4 if few else 200),
+        "information": information(4 if few else 60),
+        "neighbours": neighbours(10 if few else 500, few),
+    }
 
 
 def rejected(p_values: list[float]) -> dict[str, float]:
@@ -83,9 +76,7 @@ def grouped(few: bool) -> dict[str, Any]:
         corpora[f"i.i.d., {words} words"] = ids, None
     found = {}
     for name, (ids, mask) in corpora.items():
-        start = time.perf_counter()
         groups = dependent_groups(ids, mask)
-        seconds = time.perf_counter() - start
         _, near = np.unique(near_copy_groups(ids, mask), return_counts=True)
         found[name] = {
             "documents": len(ids),
@@ -93,7 +84,6 @@ def grouped(few: bool) -> dict[str, Any]:
             "groups": len(np.unique(groups)),
             "near_copies": int(near[near > 1].sum()),
             "largest": int(np.unique(groups, return_counts=True)[1].max()),
-            "seconds": seconds,
         }
         print(name, found[name], flush=True)
     return found
@@ -119,8 +109,8 @@ def recall(few: bool) -> list[dict[str, Any]]:
         groups, truth = near_copy_groups(ids), np.repeat(np.arange(count), COPIES)
         whole = [len(np.unique(groups[truth == k])) == 1 for k in range(count)]
         mixed = [len(np.unique(truth[groups == k])) > 1 for k in np.unique(groups)]
-        rows.append({"words": words, "length": length, "whole": float(np.mean(whole)),
-                     "mixed": float(np.mean(mixed))})  # fmt: skip
+        row = {"words": words, "length": length}
+        rows.append(row | {"whole": float(np.mean(whole)), "mixed": float(np.mean(mixed))})
     return rows
 
 
@@ -140,16 +130,15 @@ def ranks(draws: int) -> list[dict[str, Any]]:
             for name, groups in labels.items():
                 if name != "content" or seed < 30:
                     p[name].append(rank_p_value(ids, words, groups, seed))
-        rows.append({"words": words, "length": length}
-                    | {name: rejected(values) for name, values in p.items()})  # fmt: skip
+        shares = {name: rejected(values) for name, values in p.items()}
+        rows.append({"words": words, "length": length} | shares)
         print(rows[-1], flush=True)
     return rows
 
 
 def rank_p_value(ids: np.ndarray, words: int, groups: np.ndarray | None, seed: int) -> float:
-    found = significant_rank(
-        ids, vocab_size=words, key=jax.random.key(seed), groups=groups, nulls=39
-    )
+    key = jax.random.key(seed)
+    found = geometry.significant_rank(ids, vocab_size=words, key=key, groups=groups, nulls=39)
     largest = np.asarray(found.null_eigenvalues)[:, 0]
     return float((1 + np.sum(largest >= float(found.eigenvalues[0]))) / (1 + len(largest)))
 
@@ -162,14 +151,10 @@ def drawn(
     topic: bool = False,
     order: float = 0.0,
 ) -> Corpus:
-    """I.i.d. Zipf words in documents of log-normal lengths.
+    """I.i.d. Zipf words in documents of log-normal lengths, whose logarithm has this mean.
 
-    Args:
-        rng: source of random numbers.
-        documents: number of documents.
-        mean: mean of the logarithm of the length.
-        topic: whether words of longer documents are others.
-        order: share of the words at odd places that are others.
+    With `topic` words of longer documents are others, and so is a share `order` of the words at odd
+    places.
     """
     size = (documents, LENGTH)
     lengths = np.clip(np.round(np.exp(rng.normal(mean, 0.6, documents))), 2, LENGTH).astype(int)
@@ -197,44 +182,50 @@ def authors(rng: np.random.Generator, *, known: bool) -> Corpus:
     return ids, mask, author.astype(np.int32) if known else None
 
 
-# Each case draws two corpora; `true` says whether their positions differ.
-CASES: dict[str, tuple[bool, Callable[[np.random.Generator], tuple[Corpus, Corpus]]]] = {
-    "600 and 9,000 documents": (False, lambda rng: (drawn(rng, 600), drawn(rng, 9000))),
-    "other lengths": (
-        False, lambda rng: (drawn(rng, 2000, mean=1.6), drawn(rng, 2000, mean=2.4))),
+def words(documents: int, **options: Any) -> Draw:
+    return lambda rng: drawn(rng, documents, **options)
+
+
+def copies(known: bool) -> Draw:
+    return lambda rng: near_copies(rng, known=known)
+
+
+def habits(known: bool) -> Draw:
+    return lambda rng: authors(rng, known=known)
+
+
+# Each case draws two corpora from one generator; `True` says that their positions differ.
+CASES: dict[str, tuple[bool, Draw, Draw]] = {
+    "600 and 9,000 documents": (False, words(600), words(9000)),
+    "other lengths": (False, words(2000, mean=1.6), words(2000, mean=2.4)),
     "other lengths, topic with length": (
-        False, lambda rng: (drawn(rng, 3000, mean=1.6, topic=True),
-                            drawn(rng, 3000, mean=2.4, topic=True))),
-    "near-copies, grouped": (
-        False, lambda rng: (near_copies(rng, known=True), near_copies(rng, known=True))),
-    "near-copies, not grouped": (
-        False, lambda rng: (near_copies(rng, known=False), near_copies(rng, known=False))),
-    "authors, grouped": (False, lambda rng: (authors(rng, known=True), authors(rng, known=True))),
-    "authors, not grouped": (
-        False, lambda rng: (authors(rng, known=False), authors(rng, known=False))),
-    "a weak difference": (True, lambda rng: (drawn(rng, 2000), drawn(rng, 2000, order=0.06))),
-    "a difference, other sizes": (
-        True, lambda rng: (drawn(rng, 600), drawn(rng, 9000, order=0.15))),
+        False, words(3000, mean=1.6, topic=True), words(3000, mean=2.4, topic=True)),
+    "near-copies, grouped": (False, copies(True), copies(True)),
+    "near-copies, not grouped": (False, copies(False), copies(False)),
+    "authors, grouped": (False, habits(True), habits(True)),
+    "authors, not grouped": (False, habits(False), habits(False)),
+    "a weak difference": (True, words(2000), words(2000, order=0.06)),
+    "a difference, other sizes": (True, words(600), words(9000, order=0.15)),
     "a difference, topic with length": (
-        True, lambda rng: (drawn(rng, 2000, mean=1.6, topic=True),
-                           drawn(rng, 2000, mean=2.4, topic=True, order=0.4))),
+        True, words(2000, mean=1.6, topic=True), words(2000, mean=2.4, topic=True, order=0.4)),
 }  # fmt: skip
 
 
 def comparisons(draws: int) -> list[dict[str, Any]]:
     """Pairs of corpora whose positional geometries a test tells apart."""
     rows = []
-    for name, (differs, case) in CASES.items():
+    for name, (differs, *corpora) in CASES.items():
         p: dict[str, list[float]] = {"observed": [], "position": []}
         for seed in range(draws):
             rng = np.random.default_rng([seed, 7])
-            (a, nulls_a), (b, nulls_b) = (counted(corpus) for corpus in case(rng))
-            for kind, nulls in (("observed", None), ("position", (nulls_a, nulls_b))):
-                key, options = jax.random.key(seed), {"dim": 2, "permutations": 199}
-                found = compare_geometries(a, b, key=key, nulls=nulls, **options)
+            counts, nulls = zip(*(counted(draw(rng)) for draw in corpora), strict=True)
+            for kind, own in (("observed", None), ("position", nulls)):
+                options: Any = {"nulls": own, "dim": 2, "permutations": 199}
+                key = jax.random.key(seed)
+                found = geometry.compare_geometries(*counts, key=key, **options)
                 p[kind].append(float(found.p_value))
-        rows.append({"case": name, "differs": differs}
-                    | {kind: rejected(values) for kind, values in p.items()})  # fmt: skip
+        shares = {kind: rejected(values) for kind, values in p.items()}
+        rows.append({"case": name, "differs": differs} | shares)
         print(rows[-1], flush=True)
     return rows
 
@@ -243,14 +234,14 @@ def counted(corpus: Corpus) -> tuple[Any, np.ndarray]:
     """Counts in folds, and those of null corpora, as `jaxpe count` makes them."""
     ids, mask, groups = corpus
     options: dict[str, Any] = {"mask": mask, "vocab_size": WORDS, "folds": FOLDS, "groups": groups}
-    fold = np.asarray(fold_of_documents(ids, mask, folds=FOLDS, groups=groups))
+    fold = np.asarray(geometry.fold_of_documents(ids, mask, folds=FOLDS, groups=groups))
     document, place = np.nonzero(mask)
     nulls = np.zeros((NULLS, NULL_FOLDS, LENGTH, WORDS), np.int32)
     for number, table in enumerate(nulls):
         key = jax.random.fold_in(jax.random.key(0), number)
-        moved = np.asarray(permute_within_documents(key, ids, mask, groups=groups))
+        moved = np.asarray(geometry.permute_within_documents(key, ids, mask, groups=groups))
         np.add.at(table, (fold[document] % NULL_FOLDS, place, moved[document, place]), 1)
-    return count_tokens(ids, **options), nulls
+    return geometry.count_tokens(ids, **options), nulls
 
 
 def information(draws: int) -> dict[str, Any]:
@@ -261,14 +252,13 @@ def information(draws: int) -> dict[str, Any]:
     apart = np.arange(len(copies))  # a group each
     found: dict[str, Any] = {"pairs": len(pairs[0])}
     for name, groups in (("grouped", None), ("not_grouped", apart)):
-        of = positional_information(
-            copies, groups=groups, permutations=20, key=jax.random.key(0)
-        ).corrected
+        options: Any = {"groups": groups, "permutations": 20, "key": jax.random.key(0)}
+        of = geometry.positional_information(copies, **options).corrected
         found[name] = float(np.mean(np.asarray(of)[pairs]))
     scores, adjusted = [], []
     for seed in range(draws):
         ids = np.random.default_rng(seed).integers(0, 12, (120, 6))
-        of = positional_information(ids, permutations=399, key=jax.random.key(seed))
+        of = geometry.positional_information(ids, permutations=399, key=jax.random.key(seed))
         score = np.asarray(of.corrected)[pairs] / np.asarray(of.null_deviation)[pairs]
         scores.append(0.0 if score.max() > 1.645 else 1.0)
         adjusted.append(float(np.asarray(of.p_adjusted)[pairs].min()))

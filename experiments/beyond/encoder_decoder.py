@@ -9,13 +9,10 @@ float64.
 
 Reversal: strings of 1 to 8 of 8 words, answers scored whole, at length 8 and at 9, 10, 12 and 16,
 for three triples of encodings (encoder, decoder, between), three seeds each. The width is 64, two
-layers a side. Runs of a triple are trained side by side. What is done is kept in the folder of the
-results' `encoder_decoder.parts` and read where the script is started again.
+layers a side. Runs of a triple are trained side by side.
 """
 
-import json
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,17 +22,9 @@ from flax import nnx
 from scipy import stats
 
 import jaxpe
-from experiments.common import Run, main, plain
+from experiments.common import Run, main
+from jaxpe import nn
 from jaxpe.data import sequence_pairs, sequence_task
-from jaxpe.nn import (
-    Decoder,
-    Encoder,
-    EncoderDecoder,
-    Memory,
-    Seq2SeqLM,
-    TransformerConfig,
-    functionalize,
-)
 from jaxpe.training import adamw, init_state, learning_rate_schedule, step_function, translation
 
 HEADS, HEAD_DIM, DIM = 4, 16, 64
@@ -59,39 +48,30 @@ BOS = 1
 
 
 def experiment(run: Run) -> dict[str, Any]:
-    folder = run.out / "encoder_decoder.parts"
     with jax.enable_x64(True):
         invariance = {name: deviations(*sides) for name, sides in placed().items()}
     print(invariance, flush=True)
     trained = {}
     for name, sides in TRIPLES.items():
-        path = folder / f"{'-'.join(sides)}{'-quick' if run.quick else ''}.json"
-        trained[name] = kept(path, partial(reversal, sides, quick=run.quick))
+        trained[name] = reversal(sides, quick=run.quick)
         print(name, {n: found["mean"] for n, found in trained[name]["exact"].items()}, flush=True)
-    return {
-        "permutations": ORDERS,
-        "deviations": invariance,
-        "trained_lengths": LONGEST,
-        "steps": 20 if run.quick else STEPS,
-        "seeds": 2 if run.quick else SEEDS,
-        "reversal": trained,
-    }
+    sizes = {"permutations": ORDERS, "trained_lengths": LONGEST, "steps": STEPS, "seeds": SEEDS}
+    return sizes | {"deviations": invariance, "reversal": trained}
 
 
-def placed() -> dict[str, tuple[str, str, str]]:
+def placed() -> dict[str, tuple[str, ...]]:
     """Encodings of the encoder, of the decoder and between them, one at a time."""
-    found = {"none": ("none", "none", "none")}
+    found: dict[str, tuple[str, ...]] = {"none": ("none",) * 3}
     for place, where in enumerate(("encoder", "decoder", "cross")):
         for name in ("rope", "t5"):
-            sides = ["none"] * 3
-            sides[place] = name
-            found[f"{where}: {name}"] = (sides[0], sides[1], sides[2])
+            sides = tuple(name if side == place else "none" for side in range(3))
+            found[f"{where}: {name}"] = sides
     return found
 
 
 def deviations(encoder: str, decoder: str, cross: str) -> dict[str, float]:
     """How far the decoder's hidden states are from what a permutation of either side makes them."""
-    config = TransformerConfig(
+    config = nn.TransformerConfig(
         vocab_size=20,
         dim=DIM,
         num_layers=2,
@@ -102,23 +82,20 @@ def deviations(encoder: str, decoder: str, cross: str) -> dict[str, float]:
         param_dtype=jnp.float64,
         scan=True,
     )
-    below = Encoder(config, encoding=ENCODINGS[encoder], rngs=nnx.Rngs(0))
-    options: dict[str, Any] = {
-        "encoding": ENCODINGS[decoder],
-        "cross_encoding": ENCODINGS[cross],
-        "rngs": nnx.Rngs(1),
-    }
+    below = nn.Encoder(config, encoding=ENCODINGS[encoder], rngs=nnx.Rngs(0))
+    own: Any = {"encoding": ENCODINGS[decoder], "cross_encoding": ENCODINGS[cross]}
+    own["rngs"] = nnx.Rngs(1)  # of both, one after the other
     rng = np.random.default_rng(0)
     ids, answers = (rng.integers(0, 20, (ROWS, n)) for n in (INPUT, ANSWER))
     orders = [rng.permutation(INPUT) for _ in range(ORDERS)]
     others = [rng.permutation(ANSWER) for _ in range(ORDERS)]
 
     def hidden(side: Any, ids: np.ndarray, answers: np.ndarray) -> np.ndarray:
-        return np.asarray(side(answers, memory=Memory(below(ids).hidden)).hidden)
+        return np.asarray(side(answers, memory=nn.Memory(below(ids).hidden)).hidden)
 
     found = {}
-    for name, kind in (("causal", Decoder), ("no mask", Encoder)):
-        side = kind(config, **options)
+    for name, kind in (("causal", nn.Decoder), ("no mask", nn.Encoder)):
+        side = kind(config, **own)
         whole = hidden(side, ids, answers)
         size = np.abs(whole).max()
         moved = [hidden(side, ids[:, order], answers) - whole for order in orders]
@@ -128,9 +105,9 @@ def deviations(encoder: str, decoder: str, cross: str) -> dict[str, float]:
     return found
 
 
-def model(sides: tuple[str, ...]) -> Seq2SeqLM:
+def model(sides: tuple[str, ...]) -> nn.Seq2SeqLM:
     """An encoder–decoder for the words of the task."""
-    config = TransformerConfig(
+    config = nn.TransformerConfig(
         vocab_size=TASK.vocab_size,
         dim=DIM,
         num_layers=2,
@@ -145,9 +122,9 @@ def model(sides: tuple[str, ...]) -> Seq2SeqLM:
     encoder, decoder, cross = (ENCODINGS[name] for name in sides)
     if sides[1] == "t5":  # in a decoder no key is behind the query
         decoder = jaxpe.t5(num_heads=HEADS, bidirectional=False)
-    below = Encoder(config, encoding=encoder, rngs=nnx.Rngs(0))
-    above = Decoder(config, encoding=decoder, cross_encoding=cross, rngs=nnx.Rngs(1))
-    return Seq2SeqLM(EncoderDecoder(below, above), rngs=nnx.Rngs(2))
+    below = nn.Encoder(config, encoding=encoder, rngs=nnx.Rngs(0))
+    above = nn.Decoder(config, encoding=decoder, cross_encoding=cross, rngs=nnx.Rngs(1))
+    return nn.Seq2SeqLM(nn.EncoderDecoder(below, above), rngs=nnx.Rngs(2))
 
 
 TASK = sequence_task("reverse", vocabulary=WORDS)
@@ -168,7 +145,7 @@ def reversal(sides: tuple[str, ...], *, quick: bool) -> dict[str, Any]:
     def start(key: jax.Array) -> Any:
         return init_state(_initial(key, sides), optimizer, key=key)
 
-    apply, _ = functionalize(model(sides))
+    apply, _ = nn.functionalize(model(sides))
     schedule = learning_rate_schedule(peak=RATE, steps=steps, warmup=min(200, steps - 1))
     optimizer = adamw(schedule, weight_decay=0.0)
     step = step_function(translation(apply, bos_id=BOS), optimizer)
@@ -190,17 +167,12 @@ def reversal(sides: tuple[str, ...], *, quick: bool) -> dict[str, Any]:
         batch = drawn(jax.random.key(10**6 + length), TESTED, length, exact=True)
         return jax.vmap(lambda p: judge(p, batch, jax.random.key(0))[1]["exact"].mean)(params)
 
-    state, losses = start(jax.random.split(jax.random.key(0), seeds)), []
+    state = start(jax.random.split(jax.random.key(0), seeds))
     for _ in range(steps // every):
-        state, found = stretch(state)
-        losses.append(np.asarray(found).mean(axis=1).tolist())
-        print("-".join(sides), len(losses) * every, losses[-1], flush=True)
-    by_length = {n: np.asarray(exact(state.params, n)) for n in HELD_OUT}
-    return {
-        "loss": losses[-1],
-        "losses": losses,
-        "exact": {str(n): interval(values) for n, values in by_length.items()},
-    }
+        state, losses = stretch(state)
+        print("-".join(sides), np.asarray(losses).mean(axis=1), flush=True)
+    exactly = {str(n): interval(np.asarray(exact(state.params, n))) for n in HELD_OUT}
+    return {"exact": exactly}
 
 
 def _initial(key: jax.Array, sides: tuple[str, ...]) -> Any:
@@ -218,19 +190,10 @@ def _initial(key: jax.Array, sides: tuple[str, ...]) -> Any:
 
 def interval(values: np.ndarray) -> dict[str, Any]:
     """Mean over seeds with its 95 % interval, of Student's t, cut to shares."""
-    mean, sd = values.mean(), values.std(ddof=1)
-    half = stats.t.ppf(0.975, len(values) - 1) * sd / np.sqrt(len(values))
+    mean = values.mean()
+    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
     ends = [max(0.0, mean - half), min(1.0, mean + half)]
     return {"mean": float(mean), "interval": ends, "seeds": values.tolist()}
-
-
-def kept(path: Path, compute: Any) -> dict[str, Any]:
-    """What is in the file, or what is computed and then is."""
-    if not path.is_file():
-        found = plain(compute())
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found))
-    return json.loads(path.read_text())
 
 
 if __name__ == "__main__":

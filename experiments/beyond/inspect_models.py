@@ -23,19 +23,8 @@ MODELS = {
     "SmolLM2": "SmolLM2-135M-Instruct",
     "Gemma3": "gemma-3-270m",
 }
-KINDS = {"first": "first", "before": -1, "itself": 0, "next": 1}
 FACTS = ("encoding", "kind", "layers", "heads", "context", "positions", "examples", "documents")
 MOST = 0.5  # share of a head's weight from which it is of one kind
-
-
-class Told:
-    """Progress as lines."""
-
-    def track(self, items: Any, description: str, *, total: int | None = None) -> Any:
-        return items
-
-    def say(self, line: str) -> None:
-        print(line, flush=True)
 
 
 def inspected(name: str, *, quick: bool) -> InspectResult:
@@ -48,113 +37,67 @@ def inspected(name: str, *, quick: bool) -> InspectResult:
     around = cache_directory() or Path(tempfile.gettempdir())
     kept = around / "inspect_models" / (f"{name}-quick" if quick else name)
     options = InspectOptions(model=str(folder), source=str(source), quick=quick)
-    return inspect_model(options, kept, progress=Told())
+    return inspect_model(options, kept)
 
 
-def interval(found: Any) -> dict[str, float] | None:
-    return None if found is None else found._asdict() | {"mean": found.estimate}
+def interval(found: Any) -> dict[str, float]:
+    return found._asdict() | {"mean": found.estimate}
 
 
 def at(found: Means, place: Any) -> dict[str, float]:
     return {name: float(np.asarray(x)[place]) for name, x in found._asdict().items()}
 
 
-def attention(result: InspectResult) -> dict[str, Any]:
-    found: Any = result.attention
-    weights = {
-        name: found.first if kind == "first" else found.at_offset(int(kind))
-        for name, kind in KINDS.items()
-    }
+def attention(found: Any) -> dict[str, Any]:
     by_layer = found.share.mean
     top = int(np.argmax(by_layer))
+    weights = {"first": found.first, "before": found.at_offset(-1)}
     return {
         "heads": found.first.size,
         "share": interval(found.overall),
-        "shuffled": found.shuffled,
         "top_layer": top,
         "top_share": float(by_layer[top]),
         "last_share": float(by_layer[-1]),
         "sink": interval(found.sink),
         "sink_by_chance": found.first_by_chance,
-        "special": interval(found.special_overall),
-        "dummy": interval(found.dummy_overall),
-        "other": interval(found.other_overall),
         "counts": {name: int((weight > MOST).sum()) for name, weight in weights.items()},
-        "largest": {name: float(weight.max()) for name, weight in weights.items()},
     }
 
 
-def probe(result: InspectResult) -> dict[str, Any]:
-    found: Any = result.probe
+def probe(found: Any) -> dict[str, Any]:
     best = int(np.argmax(found.r2.mean))
-    return {
-        "first": at(found.r2, 0),
-        "best": at(found.r2, best),
-        "best_layers": int(found.layers[best]),
-        "last": at(found.r2, -1),
-        "error": float(found.error[best]),
-        "by_layer": found.r2.mean,
-        "layers": found.layers,
-    }
-
-
-def ablation(result: InspectResult) -> dict[str, Any]:
-    found: Any = result.ablation
-    return {
-        "measure": found.measure,
-        "documents": found.documents,
-        "shift": found.shift,
-        "reference": found.reference,
-        "value": {one.name: interval(one.value) for one in found.moved},
-        "change": {one.name: interval(one.change) for one in found.moved},
-    }
+    rows = {name: at(found.r2, k) for name, k in (("first", 0), ("best", best), ("last", -1))}
+    return rows | {"best_layers": int(found.layers[best])}
 
 
 def reach(result: InspectResult) -> dict[str, Any]:
     """Loss, far context and needles of a decoder; nothing of others."""
-    if result.loss is None or result.needles is None:
-        return {}
     loss, needles = result.loss, result.needles
-    own = loss.scaled[0].loss
+    if loss is None or needles is None:
+        return {}
+    distances, lengths = range(len(loss.distances)), range(len(needles.lengths))
+    far = {one.name: [at(one.gain, k) for k in distances] for one in loss.far}
+    by_length = [at(needles.by_length, k) for k in lengths]
     return {
-        "loss": {
-            "texts": loss.texts,
-            "length": loss.length,
-            "edges": loss.edges,
-            "bins": [at(own, k) for k in range(len(own.mean))],
-            "distances": loss.distances,
-            "far": {
-                one.name: [at(one.gain, k) for k in range(len(loss.distances))] for one in loss.far
-            },
-        },
+        "loss": {"texts": loss.texts, "distances": loss.distances, "far": far},
         "needles": {
-            "lengths": needles.lengths,
-            "by_length": [at(needles.by_length, k) for k in range(len(needles.lengths))],
-            "chance": needles.chance,
+            "lengths": needles.lengths, "by_length": by_length, "chance": needles.chance,
         },
-    }
-
-
-def geometry(result: InspectResult) -> dict[str, Any] | None:
-    found = result.geometry
-    if found is None:
-        return None
-    names = ("held_out", "sinusoidal", "own", "shuffled", "position_share")
-    return {name: interval(getattr(found, name)) for name in names} | {
-        "corrected": found.corrected,
-        "correlation": found.correlation,
-    }
+    }  # fmt: skip
 
 
 def numbers(result: InspectResult) -> dict[str, Any]:
-    table = None if result.encoding is None else result.encoding.table
+    ablation: Any = result.ablation
     return {
         "facts": {name: getattr(result.facts, name) for name in FACTS},
-        "table": None if table is None else {"rank": table.rank, "widest": table.widest},
-        "geometry": geometry(result),
-        "attention": attention(result),
-        "probe": probe(result),
-        "ablation": ablation(result),
+        "attention": attention(result.attention),
+        "probe": probe(result.probe),
+        "ablation": {
+            "shift": ablation.shift,
+            "reference": ablation.reference,
+            "value": {one.name: interval(one.value) for one in ablation.moved},
+            "change": {one.name: interval(one.change) for one in ablation.moved},
+        },
         **reach(result),
     }
 

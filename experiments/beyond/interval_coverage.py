@@ -3,9 +3,10 @@
 Shares (accuracies of seeds, needles of texts) are beta-binomial: each seed has its own probability,
 whose intraclass correlation is the spread between seeds. Comparisons are of equal configurations.
 States of the probe are topics with documents of their own length, or a position in noise. "old" is
-what the package did until it was measured here.
+what is done without the number of trials, and without correction for all pairs.
 """
 
+import itertools
 import math
 from typing import Any
 
@@ -51,28 +52,22 @@ def beta_binomial(
     return rng.binomial(trials, drawn) / trials
 
 
-def covered(found: Any, truth: float) -> dict[str, float]:
-    """Coverage, mean width, and share of intervals without width."""
-    width = found.high - found.low
-    return {
-        "coverage": float(np.mean((found.low <= truth) & (truth <= found.high))),
-        "width": float(width.mean()),
-        "no_width": float(np.mean(width < 1e-9)),
-    }
+def coverage(found: Any, truth: float) -> float:
+    return float(np.mean((found.low <= truth) & (truth <= found.high)))
+
+
+def both(values: np.ndarray, trials: int, truth: float) -> dict[str, dict[str, float]]:
+    """Coverage without the number of trials, and with it."""
+    old, new = (seed_interval(values, within=(0.0, 1.0), trials=t) for t in (math.inf, trials))
+    return {"old": {"coverage": coverage(old, truth)}, "new": {"coverage": coverage(new, truth)}}
 
 
 def coverage_of_shares(rng: np.random.Generator, draws: int) -> list[dict[str, Any]]:
-    """Old: without the number of trials."""
     rows = []
-    for spread, mean, trials, seeds in np.array(
-        np.meshgrid(SPREADS, MEANS, TRIALS, SEEDS, indexing="ij")
-    ).reshape(4, -1).T.tolist():  # fmt: skip
-        settings = {"mean": mean, "spread": spread, "trials": int(trials)}
-        values = beta_binomial(rng, (int(seeds), draws), **settings)
-        old = seed_interval(values, within=(0.0, 1.0))
-        new = seed_interval(values, within=(0.0, 1.0), trials=int(trials))
-        rows.append(settings | {"seeds": int(seeds), "old": covered(old, mean),
-                                "new": covered(new, mean)})  # fmt: skip
+    for spread, mean, trials, seeds in itertools.product(SPREADS, MEANS, TRIALS, SEEDS):
+        settings = {"mean": mean, "spread": spread, "trials": trials}
+        values = beta_binomial(rng, (seeds, draws), **settings)
+        rows.append(settings | {"seeds": seeds} | both(values, trials, mean))
     return rows
 
 
@@ -97,12 +92,8 @@ def coverage_of_needles(rng: np.random.Generator, draws: int) -> list[dict[str, 
         for spread in (0.0, 0.1):
             texts = beta_binomial(rng, (8, draws), mean=mean, spread=spread, trials=DEPTHS)
             one = beta_binomial(rng, (8, draws), mean=mean, spread=spread, trials=1)
-            row: dict[str, Any] = {"mean": mean, "spread": spread}
-            for name, values, trials in (("by_length", texts, DEPTHS), ("by_depth", one, 1)):
-                old = seed_interval(values, within=(0.0, 1.0))
-                new = seed_interval(values, within=(0.0, 1.0), trials=trials)
-                row[name] = {"old": covered(old, mean), "new": covered(new, mean)}
-            rows.append(row)
+            found = {"by_length": both(texts, DEPTHS, mean), "by_depth": both(one, 1, mean)}
+            rows.append({"mean": mean, "spread": spread} | found)
     return rows
 
 
@@ -112,19 +103,14 @@ def level_of_runs(rng: np.random.Generator, draws: int) -> list[dict[str, Any]]:
     Losses of seeds that all runs share have what is common to a seed; the other law is skewed.
     """
     rows = []
-    for law in ("normal", "skewed"):
-        for count in (2, 5, 16):
-            for seeds in SEEDS:
-                noise = rng.normal(size=(draws, count, seeds))
-                losses = rng.normal(size=(draws, 1, seeds)) + (
-                    noise if law == "normal" else np.exp(noise)
-                )
-                found = [
-                    [excludes(page, level) for level in (NOMINAL, pair_level(count))]
-                    for page in losses
-                ]
-                old, new = np.mean(found, axis=0).tolist()
-                rows.append({"law": law, "runs": count, "seeds": seeds, "old": old, "new": new})
+    for law, count, seeds in itertools.product(("normal", "skewed"), (2, 5, 16), SEEDS):
+        noise = rng.normal(size=(draws, count, seeds))
+        losses = rng.normal(size=(draws, 1, seeds))
+        losses = losses + (noise if law == "normal" else np.exp(noise))
+        levels = (NOMINAL, pair_level(count))
+        found = [[excludes(page, level) for level in levels] for page in losses]
+        old, new = np.mean(found, axis=0).tolist()
+        rows.append({"law": law, "runs": count, "seeds": seeds, "old": old, "new": new})
     return rows
 
 
@@ -163,11 +149,11 @@ def decisions(accuracies: np.ndarray, trials: int) -> tuple[bool, bool]:
 
 
 def topics(rng: np.random.Generator, corpora: int, documents: int = 64, n: int = 40) -> Any:
-    """R² where a topic has longer documents and its words are all that there is; old: raw places.
+    """R² where a topic has longer documents and its words are all that there is.
 
     With rows of one length, which `jaxpe inspect` has, the topic tells nothing.
     """
-    found: dict[str, list[float]] = {"old": [], "new": [], "one_length": []}
+    found: dict[str, list[float]] = {"new": [], "one_length": []}
     for _ in range(corpora):
         topic = rng.integers(0, 2, documents)
         lengths = np.where(
@@ -175,7 +161,6 @@ def topics(rng: np.random.Generator, corpora: int, documents: int = 64, n: int =
         )
         states = topic[:, None, None] + rng.normal(size=(documents, n, 8))
         mask = np.arange(n) < lengths[:, None]
-        found["old"].append(raw_r2(states, mask))
         found["new"].append(float(position_decodability(states, mask=mask).r2))
         found["one_length"].append(float(position_decodability(states).r2))
     return {
@@ -184,30 +169,19 @@ def topics(rng: np.random.Generator, corpora: int, documents: int = 64, n: int =
     }
 
 
-def raw_r2(states: np.ndarray, mask: np.ndarray) -> float:
-    """R² of least squares of the position from the start, fitted to even rows, of odd ones."""
-    places = np.broadcast_to(np.arange(mask.shape[1], dtype=float), mask.shape)
-    (x, t), (y, truth) = ((states[k::2][mask[k::2]], places[k::2][mask[k::2]]) for k in (0, 1))
-    slopes, *_ = np.linalg.lstsq(np.c_[x, np.ones(len(x))], t, rcond=None)
-    missed = truth - np.c_[y, np.ones(len(y))] @ slopes
-    return float(1 - (missed**2).sum() / ((truth - truth.mean()) ** 2).sum())
-
-
 def coverage_of_probe(rng: np.random.Generator, corpora: int, n: int = 20) -> list[dict[str, Any]]:
     """Coverage of the mean R² over corpora; old: resamples of the documents judged."""
     rows = []
-    for documents in (16, 64):
-        for width in (4, 32):
-            for slope in (0.0, 0.3, 1.0, 3.0):
-                shape = (corpora, documents, n, width)
-                states = rng.normal(size=shape) + 0.5 * rng.normal(size=(*shape[:2], 1, width))
-                states += slope * np.linspace(-1, 1, n)[:, None]
-                new = probe_layers(states.astype(np.float32)).r2
-                old = resampled(states.astype(np.float32), rng)
-                row: dict[str, Any] = {"documents": documents, "width": width, "slope": slope}
-                for name, found in (("old", old), ("new", new)):
-                    row[name] = covered(found, float(found.mean.mean()))
-                rows.append(row | {"r2": float(new.mean.mean())})
+    for documents, width, slope in itertools.product((16, 64), (4, 32), (0.0, 0.3, 1.0, 3.0)):
+        shape = (corpora, documents, n, width)
+        states = rng.normal(size=shape) + 0.5 * rng.normal(size=(*shape[:2], 1, width))
+        states += slope * np.linspace(-1, 1, n)[:, None]
+        new = probe_layers(states.astype(np.float32)).r2
+        old = resampled(states.astype(np.float32), rng)
+        found: dict[str, Any] = {"documents": documents, "width": width, "slope": slope}
+        for name, means in (("old", old), ("new", new)):
+            found[name] = {"coverage": coverage(means, float(means.mean.mean()))}
+        rows.append(found | {"r2": float(new.mean.mean())})
     return rows
 
 

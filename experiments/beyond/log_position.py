@@ -1,82 +1,183 @@
-"""One number for each position: logarithm, square root or line against the geometry of position.
+"""Position in text as one number: logarithm, power, exponential or line?
 
-Held-out scaled stress of one-number encodings, and of classical MDS fitted to the other half, over
-15 balanced splits of the documents into halves. The logarithm is log(1 + i / tau), the power is i
-to the a, with tau and a fitted to the other half on a coarse grid. Corpora and lengths are those of
-`who_gets_there.py`, and the first 32 words of the standard library.
+Held-out scaled stress of one number for each position, over 15 balanced splits of the documents
+into halves, against the geometry of position alone (what shuffled documents show is taken away).
+Families, each fitted to the other half on a coarse grid, as classical MDS is fitted:
+
+    logarithm     log(1 + i/τ)
+    power         ((1 + i/τ)^a − 1)/a, with a from −2 to 1
+    exponential   1 − exp(−i/τ): one boundary whose effect fades
+    line          i
+
+Vectors of several columns, at every width from 2 to 64, the width chosen on the other half:
+sinusoids and Legendre polynomials, of the position and of its logarithm. Last, how much of the
+squared distances in one half the other half's means at each distance explain, with distances
+in position and in log(1 + i/τ).
+
+Eleven corpora at up to six lengths, words for text and characters for strings, and at 128
+positions characters and WordPiece too. A length counts where 300 documents reach its end.
+Rows are written as they come: a run goes on where the last one stopped.
 """
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
-from experiments.common import DataMissingError, Run, main
+from experiments.beyond.log_position_corpora import CORPORA, STRINGS, corpus_of
+from experiments.common import DataMissingError, Run, main, plain
+from experiments.learning import bert_vocabulary
 from experiments.position_parts import documents_of, parts_of
+from experiments.rows import add_row, read_rows, row_of
+from jaxpe import geometry
 from jaxpe._core.errors import InputError
-from jaxpe.data import load_tokens
-from jaxpe.geometry import HeldOut, SplitHalfGeometry
+from jaxpe.data import tokenize
+from jaxpe.encodings import legendre_vectors, power_positions, sinusoidal_vectors
 
-CORPORA: dict[str, dict[str, Any]] = {
-    "stdlib, 32": {"source": "stdlib", "length": 32},
-    "stdlib, 128": {"source": "stdlib", "length": 128},
-    "SST-2, 32": {"source": "sst2", "length": 32},
-    "IMDB, 64": {"source": "imdb", "length": 64},
-    "IMDB, 256": {"source": "imdb", "length": 256},
-}
-TAUS, POWERS, SPLITS, DIM = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0), (0.25, 0.5, 0.75), 15, 8
+LENGTHS = (32, 64, 128, 256, 512, 1024)
+TAUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+POWERS = (-2.0, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
+RANGES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # of the exponential
+WIDTHS = (2, 4, 8, 16, 32, 64)
+SPLITS, DIM, REACH, BINS = 15, 8, 300, 40
 
 
 def experiment(run: Run) -> dict[str, Any]:
-    names = ("stdlib, 32",) if run.quick else tuple(CORPORA)
-    return {"splits": SPLITS, "corpora": {name: measured(**CORPORA[name]) for name in names}}
+    path = run.out / "log_position.json"
+    for name, tokenizer, length in cases(run.quick):
+        key = ("corpora", name, tokenizer, str(length))
+        if row_of(read_rows(path), key) is None:
+            try:
+                row = measured(name, tokenizer, length)
+            except DataMissingError as error:
+                print(f"{name}: skipped, {error}")
+                continue
+            add_row(path, key, plain(row))
+            print(*key[1:], {k: v for k, v in row.items() if k in ("documents", "logarithm")})
+    return read_rows(path)
 
 
-def measured(**options: Any) -> dict[str, Any]:
+def cases(quick: bool) -> Iterator[tuple[str, str, int]]:
+    if quick:
+        yield "documentation (stdlib)", "words", 32
+        return
+    for length in LENGTHS:
+        for name in CORPORA:
+            yield name, "characters" if name.startswith(STRINGS) else "words", length
+    for tokenizer in ("characters", "wordpiece"):
+        yield from ((name, tokenizer, 128) for name in CORPORA if not name.startswith(STRINGS))
+
+
+def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
+    reader = bert_vocabulary() if tokenizer == "wordpiece" else tokenizer
     try:
-        documents = documents_of(load_tokens(**options))
-    except InputError as error:
-        raise DataMissingError(str(error)) from error
-    halves = parts_of(documents, half_splits=SPLITS).halves.position
-    i = np.arange(documents.ids.shape[1], dtype=np.float32)
-    logs = np.stack([np.log1p(i / tau) for tau in TAUS])
-    powers = np.stack([i**a for a in POWERS])
-    tested = jaxpe.geometry.held_out_stress(
-        jnp.asarray(np.concatenate([logs, powers, i[None]])[..., None]), halves
-    )
-    samples = np.asarray(tested.samples)  # [splits, 2, encodings]
-    families = {"log": slice(0, len(TAUS)), "power": slice(len(TAUS), -1)}
-    found = {name: ends(fitted(samples[..., own])) for name, own in families.items()}
-    found |= {
-        "best tau": TAUS[int(np.argmin(samples[..., families["log"]].mean(axis=(0, 1))))],
-        "best power": POWERS[int(np.argmin(samples[..., families["power"]].mean(axis=(0, 1))))],
-        "log(1 + i)": ends(fitted(samples[..., TAUS.index(1.0)][..., None])),
-        "line": ends(fitted(samples[..., -1:])),
-        "mds": of_mds(halves),
+        documents = documents_of(tokenize(corpus_of(name), tokenizer=reader, length=length))
+    except InputError:  # no document is so long
+        return {"reach": 0}
+    reach = int(documents.counted[:, -1].sum())
+    if reach < REACH:
+        return {"reach": reach}
+    geometry_, halves = parts_of(documents, half_splits=SPLITS)
+    halves, n = halves.position, documents.ids.shape[1]
+    i = np.arange(n, dtype=np.float32)
+    grids = {
+        "logarithm": [np.log1p(i / tau) for tau in TAUS],
+        "power": [power_positions(i, tau=tau, power=a) for tau in TAUS for a in POWERS],
+        "exponential": [-np.expm1(-i / tau) for tau in RANGES],
+        "line": [i],
     }
-    print(options, found, flush=True)
+    numbers = np.concatenate([np.stack(family) for family in grids.values()])
+    samples = held_out(numbers[..., None], halves)
+    parts = np.split(samples, np.cumsum([len(family) for family in grids.values()])[:-1], axis=2)
+    chosen = {
+        family: geometry.cross_validated_choice(part)
+        for family, part in zip(grids, parts, strict=True)
+    }
+    best = [int(part.mean(axis=(0, 1)).argmin()) for part in parts]
+    tau, logs = TAUS[best[0]], np.log1p(i / TAUS[best[0]])
+    fitted = jax.device_get(geometry.cross_validated_mds(halves, dim=DIM))
+    others = {family: chosen[family].samples for family in ("logarithm", "exponential")}
+    others["one dimension of MDS"] = fitted.samples[..., 0]
+    found: dict[str, Any] = {family: ends(stress) for family, stress in chosen.items()}
+    return found | {
+        "documents": len(documents.ids),
+        "reach": reach,
+        "rank": int(geometry.position_rank(geometry_).rank),
+        "tau": tau,
+        "power of least stress": {
+            "tau": TAUS[best[1] // len(POWERS)],
+            "power": POWERS[best[1] % len(POWERS)],
+        },
+        "range of least stress": RANGES[best[2]],
+        "more than power": {
+            name: ends(geometry.half_sample_interval(samples - chosen["power"].samples))
+            for name, samples in others.items()
+        },
+        "mds": [ends(fitted, k) for k in range(DIM)],
+        "vectors": vectors(n, tau, halves),
+        "explained": {
+            "position": ends(explained(np.abs(i[:, None] - i), halves)),
+            "logarithm": ends(explained(np.abs(logs[:, None] - logs), halves)),
+        },
+    }
+
+
+def held_out(P: Any, halves: geometry.SplitHalfGeometry) -> np.ndarray:
+    """Stress on every half, `[splits, 2, encodings]`."""
+    return np.asarray(geometry.held_out_stress(jnp.asarray(P), halves).samples)
+
+
+def vectors(n: int, tau: float, halves: geometry.SplitHalfGeometry) -> dict[str, Any]:
+    """Families of vectors at each width, and at the width that is best on the other half."""
+    i = jnp.arange(n, dtype=jnp.float32)
+    moved = (n - 1) * power_positions(i, tau=tau) / power_positions(i[-1:], tau=tau)
+
+    def legendre(positions, width):  # without the constant, which no distance has
+        return legendre_vectors(positions, dim=width + 1, length=n, position_map="clipped")[:, 1:]
+
+    families = {
+        "sinusoids": lambda width: sinusoidal_vectors(i, dim=width),
+        "sinusoids of the logarithm": lambda width: sinusoidal_vectors(moved, dim=width),
+        "Legendre": lambda width: legendre(i, width),
+        "Legendre of the logarithm": lambda width: legendre(moved, width),
+    }
+    found = {}
+    for name, family in families.items():
+        rows = [np.pad(family(w), ((0, 0), (0, WIDTHS[-1] - w))) for w in WIDTHS]
+        samples = held_out(np.stack(rows), halves)
+        mean = samples.mean(axis=(0, 1))
+        found[name] = {
+            "best width": ends(geometry.cross_validated_choice(samples)),
+            "width": WIDTHS[int(mean.argmin())],
+            "by width": mean,
+        }
     return found
 
 
-def fitted(samples: np.ndarray) -> HeldOut:
-    """Stress on one half of the member of a family that is best on the other half."""
-    chosen = np.argmin(samples, axis=2)[:, ::-1]
-    own = np.take_along_axis(samples, chosen[..., None], axis=2)[..., 0]
-    return jaxpe.geometry.half_sample_interval(own)
+def explained(lag: np.ndarray, halves: geometry.SplitHalfGeometry) -> geometry.HeldOut:
+    """Share of the squared distances of a half that the other's means at each lag explain."""
+    upper = np.triu_indices(len(lag), 1)
+    edges = np.quantile(lag[upper], np.linspace(0, 1, BINS + 1)[1:-1])
+    bins = np.searchsorted(edges, lag[upper])
+    squared, present = (np.asarray(x) for x in (halves.squared_distances, halves.present))
+    samples = np.zeros(squared.shape[:2])
+    for split, half in np.ndindex(*samples.shape):
+        both = (present[split, half][:, None] & present[split, half])[upper]
+        own, other = (squared[split, which][upper][both] for which in (half, 1 - half))
+        count = np.maximum(np.bincount(bins[both], minlength=BINS), 1)
+        means = np.bincount(bins[both], other, minlength=BINS) / count
+        rest = np.sum((own - means[bins[both]]) ** 2)
+        samples[split, half] = 1 - rest / np.sum((own - own.mean()) ** 2)
+    return geometry.half_sample_interval(samples)
 
 
-def of_mds(halves: SplitHalfGeometry) -> list[dict[str, float]]:
-    """Stress of classical MDS of the other half, by dimension."""
-    tested = jax.device_get(jaxpe.geometry.cross_validated_mds(halves, dim=DIM))
-    return [ends(tested, k) for k in range(DIM)]
-
-
-def ends(found: HeldOut, *index: int) -> dict[str, float]:
+def ends(found: geometry.HeldOut, *index: int) -> dict[str, float]:
     mean, low, high = (float(np.asarray(x)[index]) for x in (found.mean, found.low, found.high))
     return {"estimate": mean, "low": low, "high": high}
 
 
 if __name__ == "__main__":
-    main(experiment, "log_position")
+    main(experiment, Path(__file__).stem, grows=True)

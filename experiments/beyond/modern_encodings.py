@@ -8,11 +8,11 @@ training length. Data, seeds and the weights that shapes allow are the same for 
 from RoPE are taken seed by seed.
 
 Every cell is kept under `runs/` of the folder of results; a second call makes those that are
-missing. `--part words` or `--part strings` does one half, without writing results.
+missing.
 """
 
 import dataclasses
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from experiments.common import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PINK,
-    SKY,
-    VERMILION,
-    Run,
-    main,
-    new_figure,
-    save_figure,
-)  # pyrefly: ignore
-from experiments.learning import interval, once, take_options
-from experiments.learning_tasks import LENGTH, SIZES, WORDS, Rows, Tagger, Task, next_words, train
+from experiments.common import GREY, SKY, VERMILION, Run, main, new_figure, save_figure
+from experiments.learning import interval, once
+from experiments.learning_tasks import LENGTH, SIZES, Rows, Tagger, Task, next_words, train
 from jaxpe.analysis.extrapolation import Suite, preset, streams, variant
-from jaxpe.analysis.extrapolation.cells import run_cell, trained_models
+from jaxpe.analysis.extrapolation.cells import run_cell
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
 from jaxpe.data import sequence_task
 from jaxpe.encodings import EncodingSizes, LayerPattern, identity, interleaved_layers
@@ -64,9 +52,7 @@ GROUPS = {
         "rope_dynamic", "rope_yarn", "rerope", "rerope_leaky", "self_extend", "dual_chunk",
     ),
 }  # fmt: skip
-COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, "#7a5195", GREY)
 STRINGS = ("copy", "sort")
-OPTIONS = take_options(repeated=("part",))
 
 
 # Patterns of released models have periods of four and six layers; these are two deep.
@@ -110,68 +96,42 @@ def experiment(run: Run) -> dict[str, Any]:
     names = [name for group in GROUPS.values() for name in group]
     if run.quick:
         names = ["none", "rope", "fox", "rope_then_none", "rerope"]
-    parts = OPTIONS.part or ["words", "strings"]
-    words = words_learned(names, kept, quick=run.quick) if "words" in parts else None
-    strings = strings_learned(names, kept, quick=run.quick) if "strings" in parts else None
-    if words is None or strings is None:
-        raise SystemExit("kept; without --part the results are written")
-    result = {
-        "groups": GROUPS,
-        "words": words,
-        "strings": strings,
-        "training_seconds": training_seconds(words, strings),
-    }
-    draw_words(run, result)
-    draw_strings(run, result)
+    words = words_learned(names, kept, quick=run.quick)
+    strings = strings_learned(names, kept, quick=run.quick)
+    result = {"groups": GROUPS, "words": words, "strings": strings}
+    draw_words(run, words["encodings"])
+    draw_strings(run, strings)
     return result
-
-
-def training_seconds(words: dict[str, Any], strings: dict[str, Any]) -> dict[str, float]:
-    """By the clock; what is tested otherwise has models of RoPE."""
-    trained = [name for name in words["encodings"] if name not in GROUPS["RoPE, tested otherwise"]]
-    return {
-        "words": sum(words["encodings"][name]["seconds"] for name in trained),
-        "strings": sum(
-            task["seconds"] for name in trained for task in strings["encodings"][name].values()
-        ),
-    }
-
-
-# Next words
 
 
 def words_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for name in names:
-        rows[name] = once(kept / f"words-{name}.json", words_of, name, kept, quick=quick)
+        rows[name] = once(kept / f"words-{name}.json", words_of, name, quick=quick)
     for row in rows.values():
-        row["parts"] = {part: _summary(values) for part, values in row["by_part"].items()}
-        row["against_rope"] = {
-            part: _summary(np.subtract(values, rows["rope"]["by_part"][part]).tolist())
-            for part, values in row["by_part"].items()
-        }
-        row["against_alibi"] = {
-            part: _summary(np.subtract(values, rows["alibi"]["by_part"][part]).tolist())
-            for part, values in row["by_part"].items()
-            if "alibi" in rows
-        }
-        row["defined"] = bool(np.all(np.isfinite(row["by_part"]["2T to 4T"])))
+        by_part = row["by_part"]
+        row["parts"] = {part: _summary(values) for part, values in by_part.items()}
+        for other in ("rope", "alibi"):
+            if other in rows:
+                row[f"against_{other}"] = {
+                    part: _summary(np.subtract(values, rows[other]["by_part"][part]))
+                    for part, values in by_part.items()
+                }
+        row["defined"] = bool(np.all(np.isfinite(by_part["2T to 4T"])))
     return {
         "trained_at": LENGTH,
         "tested_at": LONG,
-        "vocabulary": WORDS,
         "held_out_reviews": len(long_rows(quick=quick).ids),
         "seeds": SEEDS,
-        "sizes": SIZES._asdict() | {"layers": 2},
         "encodings": rows,
     }
 
 
-def words_of(name: str, kept: Path, *, quick: bool) -> dict[str, Any]:
+def words_of(name: str, *, quick: bool) -> dict[str, Any]:
     """Held-out loss by place of every seed; of what is tested otherwise, of RoPE's models."""
     task, encoding = words_task(quick=quick), variant(named(name))
     tested = encoding.at(SIZES, LONG, causal=True)
-    params, found = models(trained_as(named(name)), kept, quick=quick)
+    params, found = models(trained_as(named(name)), quick=quick)
     if not defined_at(tested, SIZES, LONG):
         tested = encoding.trained(SIZES, True)
         rows = Rows(*(x[:, :LENGTH] for x in long_rows(quick=quick)))
@@ -181,57 +141,28 @@ def words_of(name: str, kept: Path, *, quick: bool) -> dict[str, Any]:
     undefined = np.full((len(by_place), LONG - by_place.shape[1]), np.nan)
     by_place = np.concatenate([by_place, undefined], axis=1)
     by_part = {part: _mean(by_place[:, a:b]).tolist() for part, (a, b) in PARTS.items()}
-    return found | {
-        "by_part": by_part,
-        "by_place": by_place.mean(axis=0).round(4).tolist(),
-    }
+    return found | {"by_part": by_part, "by_place": by_place.mean(axis=0).round(4).tolist()}
 
 
-def models(name: str, kept: Path, *, quick: bool) -> tuple[Any, dict[str, Any]]:
-    """Parameters of all seeds, and how they were trained; kept in a file."""
-    short = name.rpartition(":")[2]
+@cache
+def models(name: str, *, quick: bool) -> tuple[Any, dict[str, Any]]:
+    """Parameters of all seeds, and how they were trained, at the best rate of short runs."""
     task, encoding = words_task(quick=quick), variant(name).trained(SIZES, True)
-    shapes = functionalize(Tagger(task, encoding, jax.random.key(0)))[1]
-    structure = jax.tree.structure(shapes)
-    path = kept / f"words-{short}.npz"
-    record = kept / f"trained-{short}.json"
-    if path.is_file() and record.is_file():
-        with np.load(path) as file:
-            leaves = [jnp.asarray(file[f"arr_{at}"]) for at in range(len(file.files))]
-        return jax.tree.unflatten(structure, leaves), once(record, dict)
-    tuned = partial(_tuned, task, encoding)
-    rates = once(kept / f"rates-{short}.json", tuned) if not quick else None
-    rate = 3e-3 if rates is None else RATES[int(np.argmin(rates["by_rate"]))]
+    rate = 3e-3 if quick else RATES[int(np.argmin(_losses_by_rate(task, encoding)))]
     trained = train(task, encoding, rate=rate, seeds=SEEDS, **(QUICK if quick else {"most": MOST}))
-    params = trained.params[trained.steps]
-    kept.mkdir(parents=True, exist_ok=True)
-    leaves = jax.tree.leaves(params)
-    np.savez(path, *map(np.asarray, leaves))
-    window = 50 if len(trained.losses) >= 100 else 5
-    curve = trained.losses[: len(trained.losses) // window * window]
-    found = {
+    return trained.params[trained.steps], {
         "rate": rate,
-        "rates": {} if rates is None else dict(zip(map(str, RATES), rates["by_rate"], strict=True)),
         "held_out": trained.held_out.tolist(),
         "steps": trained.steps,
-        "reason": trained.reason,
-        "curve": curve.reshape(-1, window, SEEDS).mean(axis=(1, 2)).round(4).tolist(),
-        "curve_every": window,
         "seconds": trained.seconds,
     }
-    return params, once(record, lambda: found)
 
 
-def _tuned(task: Task, encoding: Any) -> dict[str, Any]:
+def _losses_by_rate(task: Task, encoding: Any) -> np.ndarray:
     """Held-out loss of one seed after a short training at every rate."""
-    short = [train(task, encoding, rate=rate, seeds=1, most=450, window=450, tail=150)
-             for rate in RATES]  # fmt: skip
-    losses = [float(t.held_out[0]) for t in short]
-    return {
-        "by_rate": np.nan_to_num(losses, nan=1e9).tolist(),
-        "held_out": losses,
-        "seconds": sum(t.seconds for t in short),
-    }
+    short: dict[str, Any] = {"seeds": 1, "most": 450, "window": 450, "tail": 150}
+    losses = [train(task, encoding, rate=rate, **short).held_out[0] for rate in RATES]
+    return np.nan_to_num(losses, nan=1e9)
 
 
 @cache
@@ -281,12 +212,9 @@ def _mean(by_place: np.ndarray) -> np.ndarray:
     return by_place[:, some].mean(axis=1) if some.any() else np.full(len(by_place), np.nan)
 
 
-def _summary(values: list[float]) -> dict[str, float]:
+def _summary(values: Any) -> dict[str, float]:
     """Mean over seeds and half of its 95 % interval."""
-    return {"mean": float(np.mean(values)), "half": interval(values)}
-
-
-# Strings
+    return {"mean": float(np.mean(values)), "half": interval([float(x) for x in values])}
 
 
 def string_suite(names: list[str], *, quick: bool) -> Suite:
@@ -312,19 +240,15 @@ def strings_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, A
         for task in suite.tasks:
             data = streams(suite, sequence_task(task))
             cell = run_cell(suite, data, named(name), folder)
-            losses = trained_models(suite, data, trained_as(named(name)), folder).losses
-            window = max(1, len(losses) // 20)
+            accuracy = cell.scores["accuracy"]
             found[name][task] = {
-                "accuracy": cell.scores["accuracy"],
-                "exact": cell.scores["exact"],
-                "summary": [_summary(x.tolist()) for x in cell.scores["accuracy"].T],
+                "accuracy": accuracy,
+                "summary": [_summary(x) for x in accuracy.T],
                 "rate": cell.rate,
                 "defined": cell.defined,
-                "curve": losses[: len(losses) // window * window]
-                .reshape(-1, window, losses.shape[1]).mean(axis=(1, 2)).round(4),
                 "seconds": cell.seconds["training"],
-            }  # fmt: skip
-            print(name, task, cell.scores["accuracy"].mean(axis=0).round(3), flush=True)
+            }
+            print(name, task, accuracy.mean(axis=0).round(3), flush=True)
     return {
         "length": suite.length,
         "factors": suite.factors,
@@ -334,67 +258,46 @@ def strings_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, A
     }
 
 
-# Figures
-
-
-def draw_words(run: Run, result: dict[str, Any]) -> None:
-    of = result["words"]["encodings"]
-    figure, axes = new_figure(
-        "Next words of IMDB reviews, trained on the first 48",
-        columns=4,
-        rows=2,
-        width=9.4,
-        height=4.8,
-    )
-    places = np.arange(1, LONG + 1)
-    groups = [(title, [n for n in names if n in of]) for title, names in GROUPS.items()]
-    for axis, (title, names) in zip(axes.flat, groups, strict=False):
-        axis.plot(places, _smooth(of["rope"]["by_place"]), color="#bbbbbb", linewidth=2.5)
-        for name, colour in zip(names, COLOURS, strict=False):
-            axis.plot(
-                places, _smooth(of[name]["by_place"]), color=colour, label=name, linewidth=1.2
-            )
+def draw_words(run: Run, of: dict[str, Any]) -> None:
+    title = "Next words of IMDB reviews, trained on the first 48; grey: RoPE"
+    figure, axes = new_figure(title, columns=4, rows=2, width=9.4, height=4.8)
+    smooth = {name: _smooth(row["by_place"]) for name, row in of.items()}
+    low = np.nanmin([curve[8:] for curve in smooth.values()])
+    for axis, (group, names) in zip(axes.flat, GROUPS.items(), strict=False):
+        axis.plot(smooth["rope"], color="#bbbbbb", linewidth=2.5)
+        for name in (name for name in names if name in of):
+            axis.plot(smooth[name], label=name, linewidth=1.2)
         axis.axvline(LENGTH, color="#bbbbbb", linewidth=1)
-        low = np.nanmin([_smooth(row["by_place"])[8:] for row in of.values()])
-        axis.set(title=title, ylim=(low - 0.05, low + 1.1))
-        if names:
-            axis.legend(fontsize=7.5, loc="upper left")
-    last = axes.flat[-1]
-    for name in [n for n in GROUPS["before 2024"] + GROUPS["look at tokens"] if n in of]:
-        curve = of[name]["curve"]
-        last.plot(np.arange(1, len(curve) + 1) * of[name]["curve_every"], curve, linewidth=1)
-    last.set(title="training loss", xlabel="step")
-    for axis in axes[-1][:-1]:
-        axis.set_xlabel("place; grey: RoPE")
-    for row in axes:
-        row[0].set_ylabel("held-out loss, nats")
+        axis.set(title=group, ylim=(low - 0.05, low + 1.1))
+        axis.legend(fontsize=7.5, loc="upper left")
+    axes.flat[-1].set_axis_off()
+    figure.supxlabel("place")
+    figure.supylabel("held-out loss, nats")
     save_figure(run, "modern_encodings_words", figure)
 
 
 def _smooth(values: list[float], width: int = 9) -> np.ndarray:
-    """Means of neighbours, less of them at both ends."""
+    """Means of neighbours, of fewer at both ends; NaN stays."""
     x = np.asarray(values, float)
-    near = [x[max(0, k - width // 2) : k + width // 2 + 1] for k in range(len(x))]
-    return np.array([part[np.isfinite(part)].mean() if np.isfinite(at) else np.nan
-                     for part, at in zip(near, x, strict=True)])  # fmt: skip
+    near = [np.nanmean(x[max(0, k - width // 2) : k + width // 2 + 1]) if np.isfinite(at) else at
+            for k, at in enumerate(x)]  # fmt: skip
+    return np.array(near)
 
 
 def draw_strings(run: Run, result: dict[str, Any]) -> None:
-    found, factors = result["strings"]["encodings"], result["strings"]["factors"]
-    tasks = list(next(iter(found.values())))
-    figure, axes = new_figure(
-        "Strings beyond the training length", columns=len(tasks), width=11, height=6.5
-    )
-    names = list(found)[::-1]
+    found, names = result["encodings"], list(result["encodings"])[::-1]
+    tasks = list(found[names[0]])
+    title = "Strings beyond the training length"
+    figure, axes = new_figure(title, columns=len(tasks), width=11, height=6.5)
     for axis, task in zip(axes[0], tasks, strict=True):
-        for k, (factor, colour) in enumerate(zip(factors, (GREY, SKY, VERMILION), strict=True)):
-            mean = [np.mean(np.asarray(found[n][task]["accuracy"])[:, k]) for n in names]
-            half = [found[n][task]["summary"][k]["half"] for n in names]
-            axis.errorbar(mean, np.arange(len(names)), xerr=half, fmt="o", ms=3.5, color=colour,
-                          linewidth=1, label=f"{factor} T")  # fmt: skip
+        for k, (factor, colour) in enumerate(
+            zip(result["factors"], (GREY, SKY, VERMILION), strict=True)
+        ):
+            rows = [found[name][task]["summary"][k] for name in names]
+            mean, half = ([row[what] for row in rows] for what in ("mean", "half"))
+            style: Any = {"fmt": "o", "ms": 3.5, "color": colour, "lw": 1, "label": f"{factor} T"}
+            axis.errorbar(mean, names, xerr=half, **style)
         axis.set(title=task, xlabel="share of tokens that are right", xlim=(0, 1.02))
-        axis.set_yticks(np.arange(len(names)), names if axis is axes[0, 0] else [""] * len(names))
-        axis.tick_params(axis="y", labelsize=8)
     axes[0, 0].legend(loc="lower right", fontsize=8)
     save_figure(run, "modern_encodings_strings", figure)
 

@@ -40,10 +40,8 @@ def thinned_mask(key: Array, mask: Array) -> Array:
 def length_weighted_mask(key: Array, mask: Array, *, classes: int = 4) -> Array:
     """Tokens drawn with inverse-probability weights by length, at each position.
 
-    Documents are in classes of about equal size by their number of tokens. At each position a class
-    that some of its documents do not reach is drawn more often, so that all classes that reach it
-    have their share of the corpus. A class that no document of which reaches a position cannot be
-    weighted: where length decides who gets there, weights by length leave most of composition.
+    At each position a class of lengths that some of its documents do not reach is drawn more often,
+    so that all that reach it have their share. One of which no document reaches it has no weight.
     """
     length = jnp.sum(mask, axis=1)
     order = jnp.argsort(jnp.argsort(length))
@@ -57,27 +55,14 @@ def length_weighted_mask(key: Array, mask: Array, *, classes: int = 4) -> Array:
 
 
 def contrast_geometry(
-    counts: PositionCounts,
-    nulls: Sequence[PositionCounts],
-    *,
-    key: Array,
-    splits: int = DEFAULT_SPLITS,
+    counts: PositionCounts, nulls: Sequence[PositionCounts], *, key: Array
 ) -> SplitHalfGeometry:
-    """Split-half geometry of contrasts within documents, √μ̂ less the mean √μ̂ of shuffles.
+    """Split-half geometry of contrasts δ within documents, √μ̂ less the mean √μ̂ of shuffles.
 
-    An alternative to `position_geometry_from_counts`, with its arguments, that takes composition
-    away before the products and not after. It has no cross terms of composition and position, and
-    understates effects that change steadily with position: late documents' shuffles hold them too.
-    `docs/who-gets-there.md` compares both on corpora of known truth.
+    It has no cross terms of composition and position, and understates effects that change steadily
+    with position: late documents' shuffles hold them too.
     """
-    folds = fold_count(counts)
     tables = jnp.stack([each.tokens for each in (counts, *nulls)])
-    return _contrast_geometry(tables, key, folds=folds, splits=splits)
-
-
-@partial(jax.jit, static_argnames=("folds", "splits"))
-def _contrast_geometry(tables: Array, key: Array, *, folds: int, splits: int) -> SplitHalfGeometry:
-    """Geometry of the mean over halvings of δ_A δ_Bᵀ, with δ = √μ̂ less the mean of shuffles."""
 
     def contrast(half: Array) -> tuple[Array, Array]:
         table = jnp.einsum("f,cfnv->cnv", half, tables)
@@ -90,7 +75,7 @@ def _contrast_geometry(tables: Array, key: Array, *, folds: int, splits: int) ->
         (a, in_a), (b, in_b) = contrast(half), contrast(1 - half)
         return dot(a, b.T), in_a & in_b
 
-    halves = random_halves(key, folds=folds, splits=splits)
+    halves = random_halves(key, folds=fold_count(counts), splits=DEFAULT_SPLITS)
     products, present = jax.lax.map(product, halves)
     mean = jnp.mean(products, axis=0)
     return geometry_from_products(0.5 * (mean + mean.T), jnp.all(present, axis=0))

@@ -6,7 +6,7 @@ independent, of the law of the class at each position.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,31 +17,22 @@ AUTHORS = 60
 
 
 class Documents(NamedTuple):
-    """Documents as the geometry takes them.
+    """Ids and mask `[documents, n]`, and groups that depend on each other, where they are known."""
 
-    Attributes:
-        ids, mask: `[documents, n]`.
-        groups: labels of documents that depend on each other; None where nothing is known.
-    """
-
-    ids: np.ndarray
-    mask: np.ndarray
-    groups: np.ndarray | None
+    ids: Any
+    mask: Any
+    groups: Any = None
 
 
 class Corpus(NamedTuple):
     """A generator of documents and what is true of it.
 
-    Attributes:
-        truth: float `[n, vocab]`, law at each position, averaged over the population.
-        draw: documents, from a random generator.
-        documents: number of documents.
-        seeds: number of corpora of a large one.
+    `truth` is the law at each position `[n, vocab]`, averaged over the population; `seeds` are the
+    corpora to draw of a large one.
     """
 
     truth: np.ndarray
     draw: Callable[[np.random.Generator], Documents]
-    documents: int
     seeds: int = 0
 
     @property
@@ -131,13 +122,10 @@ def corpus(
     """Independent documents of one class or more, of equal weight."""
 
     def draw(rng: np.random.Generator) -> Documents:
-        return one_each(*_drawn(rng, laws, lengths, documents=documents, at_end=at_end))
+        label = rng.integers(len(laws), size=documents)
+        return _sampled(rng, laws, label, lengths(rng, label), at_end=at_end)
 
-    return Corpus(laws.mean(axis=0), draw, documents, seeds)
-
-
-def one_each(ids: np.ndarray, mask: np.ndarray) -> Documents:
-    return Documents(ids, mask, None)
+    return Corpus(laws.mean(axis=0), draw, seeds)
 
 
 def copied(
@@ -154,14 +142,15 @@ def copied(
     laws, originals = laws_of(flat(), ONE_CLASS), 375
 
     def draw(rng: np.random.Generator) -> Documents:
-        ids, mask = _drawn(rng, laws, lengths, documents=originals)
+        label = rng.integers(len(laws), size=originals)
+        ids, mask, _ = _sampled(rng, laws, label, lengths(rng, label))
         ids, mask = np.repeat(ids, 4, axis=0), np.repeat(mask, 4, axis=0)
         anew = rng.random(ids.shape) < changed
         ids[anew] = rng.choice(VOCAB, anew.sum(), p=laws[0, 0])
         groups = np.repeat(np.arange(originals), 4) if grouped else None
         return Documents(ids, mask, jaxpe.data.dependent_groups(ids, mask) if found else groups)
 
-    return Corpus(laws.mean(axis=0), draw, 4 * originals)
+    return Corpus(laws.mean(axis=0), draw)
 
 
 def authors(*, habits: float, grouped: bool, documents: int = 1500) -> Corpus:
@@ -178,22 +167,10 @@ def authors(*, habits: float, grouped: bool, documents: int = 1500) -> Corpus:
         label = rng.integers(AUTHORS, size=documents)
         scale = rng.normal(1.8, 0.5, AUTHORS)
         lengths = _cut(rng.lognormal(scale[label], 0.4))
-        ids, mask = _sampled(rng, laws, label, lengths)
-        return Documents(ids, mask, label if grouped else None)
+        found = _sampled(rng, laws, label, lengths)
+        return found._replace(groups=label if grouped else None)
 
-    return Corpus(np.tile(zipf(), (N, 1)), draw, documents)
-
-
-def _drawn(
-    rng: np.random.Generator,
-    laws: np.ndarray,
-    lengths: Callable[..., np.ndarray],
-    *,
-    documents: int,
-    at_end: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-    label = rng.integers(len(laws), size=documents)
-    return _sampled(rng, laws, label, lengths(rng, label), at_end=at_end)
+    return Corpus(np.tile(zipf(), (N, 1)), draw)
 
 
 def _sampled(
@@ -203,8 +180,8 @@ def _sampled(
     lengths: np.ndarray,
     *,
     at_end: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and mask of documents of these classes and lengths."""
+) -> Documents:
+    """Documents of these classes and lengths."""
     n = laws.shape[1]
     place = np.arange(n)[None, :]
     mask = (n - 1 - place if at_end else place) < lengths[:, None]
@@ -215,7 +192,7 @@ def _sampled(
         own = np.flatnonzero(label == c)
         for i in range(n):
             ids[own, i] = np.searchsorted(cumulative[c, i, :-1], u[own, i], side="right")
-    return ids, mask
+    return Documents(ids, mask)
 
 
 def small() -> dict[str, Corpus]:

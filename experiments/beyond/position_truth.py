@@ -7,24 +7,19 @@ ones. Small corpora share one compiled program; large ones take the way of long 
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from experiments.beyond.position_alternatives import (
-    contrast_geometry,
-    length_weighted_mask,
-    thinned_mask,
-)
+from experiments.beyond import position_alternatives as alternatives
 from experiments.beyond.position_corpora import VOCAB, Corpus, Documents, N, large, small
 from experiments.common import Run, compacted, main, squared_from_gram
 from jaxpe import geometry
 from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS
 from jaxpe.analysis.corpus.noise import plug_in_trace
-from jaxpe.analysis.corpus.vectors import columns, fixed_vectors, scored_entries
 from jaxpe.geometry import PositionGeometry, PositionHalves, SplitHalfGeometry
 from jaxpe.geometry.counts.position_counts import content_labels
 from jaxpe.geometry.distances.matrices import gram_from_squared
@@ -36,40 +31,22 @@ from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
 SEEDS, QUICK_SEEDS = 300, 2
 QUICK = ("unequal lengths", "alternating, topic with length")
 ROWS = 1500  # documents of a small corpus; fewer are padded with empty ones
-WIDTH = 8  # of the fixed encodings
-OWN = 1  # of the fitted one
 CONTRAST_NULLS = 8
-_VECTORS = fixed_vectors(N, WIDTH, tuple(scored_entries()))
-
-
-class Drawn(NamedTuple):
-    """Documents with labels, over a vocabulary."""
-
-    ids: Any
-    mask: Any
-    groups: Any
 
 
 def experiment(run: Run) -> dict[str, Any]:
     rows, methods = {}, {}
-    for name, corpus in small().items():
-        if run.quick and name not in QUICK:
-            continue
-        seeds = QUICK_SEEDS if run.quick else SEEDS
-        found = [of_small(corpus, name, seed) for seed in range(seeds)]
-        methods[name] = of_methods([each.pop("methods") for each in found], corpus.effect)
+    quick = {name: corpus for name, corpus in small().items() if name in QUICK}
+    for name, corpus in (quick if run.quick else small() | large()).items():
+        if corpus.seeds:
+            found = [of_large(corpus, name, seed) for seed in range(corpus.seeds)]
+        else:
+            found = [of_small(corpus, name, s) for s in range(QUICK_SEEDS if run.quick else SEEDS)]
+            methods[name] = of_methods([each.pop("methods") for each in found], corpus.effect)
         rows[name] = summary(found, corpus)
         print(name, rows[name]["rank"], rows[name]["trace"], flush=True)
-    for name, corpus in {} if run.quick else large().items():
-        found = [of_large(corpus, name, seed) for seed in range(corpus.seeds)]
-        rows[name] = summary(found, corpus)
-        print(name, rows[name]["rank"], rows[name]["trace"], flush=True)
-    return {
-        "rows": rows,
-        "methods": methods,
-        "error_of_coverage": math.sqrt(0.95 * 0.05 / SEEDS),
-        "sizes": {"documents": ROWS, "n": N, "words": VOCAB},
-    }
+    sizes = {"documents": ROWS, "n": N, "words": VOCAB}
+    return {"rows": rows, "methods": methods, "sizes": sizes}
 
 
 def of_small(corpus: Corpus, name: str, seed: int) -> dict[str, Any]:
@@ -80,7 +57,7 @@ def of_small(corpus: Corpus, name: str, seed: int) -> dict[str, Any]:
 def of_large(corpus: Corpus, name: str, seed: int) -> dict[str, Any]:
     ids, mask, _ = corpus.draw(generator(name, seed))
     ids, vocab_size = compacted(np.where(mask, ids, ids[mask][0]))
-    drawn = Drawn(ids, mask, np.arange(len(ids), dtype=np.uint32))
+    drawn = Documents(ids, mask, np.arange(len(ids), dtype=np.uint32))
     whole, halves, *_ = report_geometries(drawn, jax.random.key(seed), vocab_size)
     observed = _plug_in_trace(ids, mask, whole.present, vocab_size=vocab_size)
     return jax.device_get(_numbers(whole, halves, observed, true_squared(corpus)))
@@ -97,12 +74,12 @@ def true_squared(corpus: Corpus) -> np.ndarray:
     return squared_from_gram(roots @ roots.T).astype(np.float32)
 
 
-def padded(documents: Documents) -> Drawn:
+def padded(documents: Documents) -> Documents:
     """Documents of one number, with empty ones behind, and labels."""
     ids, mask = more(documents.ids), more(documents.mask)
     if documents.groups is None:
-        return Drawn(ids, mask, np.asarray(_content_labels(ids, mask)))
-    return Drawn(ids, mask, more(documents.groups.astype(np.uint32)))
+        return Documents(ids, mask, np.asarray(_content_labels(ids, mask)))
+    return Documents(ids, mask, more(documents.groups.astype(np.uint32)))
 
 
 def more(x: np.ndarray) -> np.ndarray:
@@ -112,7 +89,7 @@ def more(x: np.ndarray) -> np.ndarray:
 _content_labels = jax.jit(content_labels)
 
 
-def report_geometries(drawn: Drawn, key: jax.Array, vocab_size: int) -> tuple[Any, ...]:
+def report_geometries(drawn: Documents, key: jax.Array, vocab_size: int) -> tuple[Any, ...]:
     """Geometries of all documents and of halves, as a report has them; and what else is needed."""
     halving, shuffling = null_keys(key)
     sizes: dict[str, Any] = {"vocab_size": vocab_size, "folds": DEFAULT_FOLDS}
@@ -127,14 +104,14 @@ def report_geometries(drawn: Drawn, key: jax.Array, vocab_size: int) -> tuple[An
 
 
 @jax.jit
-def _small(drawn: Drawn, key: jax.Array, true: jax.Array) -> dict[str, Any]:
+def _small(drawn: Documents, key: jax.Array, true: jax.Array) -> dict[str, Any]:
     """All numbers and all methods of one corpus, as one program."""
     whole, halves, halving, shuffling = report_geometries(drawn, key, VOCAB)
     counts = geometry.count_tokens(drawn.ids, vocab_size=VOCAB, mask=drawn.mask)
     masks = {
         "cohort": drawn.mask & geometry.cohort_of(drawn.mask)[:, None],
-        "thinned": thinned_mask(key, drawn.mask),
-        "length weights": length_weighted_mask(key, drawn.mask),
+        "thinned": alternatives.thinned_mask(key, drawn.mask),
+        "length weights": alternatives.length_weighted_mask(key, drawn.mask),
     }
     found = {"plug-in": plug_in(counts), "split half": whole.split_half, "position": whole}
     found["contrasts"] = contrasts(drawn, halving, shuffling[:CONTRAST_NULLS])
@@ -154,13 +131,13 @@ def plug_in(counts: jaxpe.PositionCounts) -> SplitHalfGeometry:
     return SplitHalfGeometry(gram_from_squared(squared, mu.present), squared, mu.present)
 
 
-def contrasts(drawn: Drawn, halving: jax.Array, shuffling: jax.Array) -> SplitHalfGeometry:
+def contrasts(drawn: Documents, halving: jax.Array, shuffling: jax.Array) -> SplitHalfGeometry:
     ids, mask, groups = drawn
     known = {"vocab_size": VOCAB, "mask": mask, "folds": DEFAULT_FOLDS, "groups": groups}
     count = partial(geometry.count_tokens, **known)
     shuffle = partial(geometry.permute_within_documents, mask=mask, groups=groups)
     nulls = [count(shuffle(key, ids)) for key in shuffling]
-    return contrast_geometry(count(ids), nulls, key=halving)
+    return alternatives.contrast_geometry(count(ids), nulls, key=halving)
 
 
 @partial(jax.jit, static_argnames="vocab_size")
@@ -196,25 +173,16 @@ def numbers(
     found, rank = geometry.position_intervals(whole, halves), geometry.position_rank(whole)
     truth = position_statistics(among(true, whole.present), whole.present)
     near = truth.difference / jnp.where(truth.total > 0, truth.total, jnp.nan)
-    shares = geometry.variance_shares(whole, halves, observed)
-    told: dict[str, Any] = {
+    share = geometry.variance_shares(whole, halves, observed).position
+    told = {
         "trace": (*found.position[:3], truth.trace),
-        "split half": (*found.split_half[:3], jnp.nan),
         "nearness": (*found.nearness[:3], near),
-        "by offset": (*found.by_offset[:3], truth.by_offset),
+        "position share": (*share[:3], truth.trace / observed),
     }
-    for name, share in shares._asdict().items():
-        known = truth.trace / observed if name == "position" else jnp.nan
-        told[f"{name} share"] = (*share[:3], known)
-    narrow = [by_width[0] for by_width in _VECTORS.values()]
-    fixed = np.array([columns(rows, WIDTH) for rows in narrow])
     return {
         "told": {name: jnp.stack(jnp.broadcast_arrays(*each)) for name, each in told.items()},
         "observed": observed,
         "rank": rank.rank,
-        "p_value": rank.p_value,
-        "own": geometry.cross_validated_mds(halves.position, dim=OWN).samples[..., -1],
-        "fixed": geometry.held_out_stress(fixed, halves.position).samples,
     }
 
 
@@ -226,7 +194,6 @@ def summary(found: list[dict[str, Any]], corpus: Corpus) -> dict[str, Any]:
     stacked = jax.tree.map(lambda *each: np.stack(each), *found)
     row: dict[str, Any] = {
         "seeds": len(found),
-        "documents": corpus.documents,
         "effect": corpus.effect,
         "rank": {
             "above_0": float(np.mean(stacked["rank"] > 0)),
@@ -238,12 +205,6 @@ def summary(found: list[dict[str, Any]], corpus: Corpus) -> dict[str, Any]:
     told["position share"][3] = (  # of what is observed on average
         told["position share"][3] * stacked["observed"] / stacked["observed"].mean()
     )
-    own, fixed = stacked["own"], stacked["fixed"]
-    best = fixed[..., np.argmin(fixed.mean(axis=(0, 1, 2)))]
-    for name, samples in {"own": own, "fixed": best, "gain": best - own}.items():
-        held = geometry.half_sample_interval(np.moveaxis(samples, 0, -1))
-        ends = np.stack([held.mean, held.low, held.high])
-        told[f"{name} stress"] = np.concatenate([ends, np.full_like(ends[:1], np.nan)])
     return row | {name: of_interval(*each) for name, each in told.items()}
 
 
@@ -261,12 +222,10 @@ def of_interval(
     return {
         "mean": float(np.mean(mean)),
         "sd": float(np.mean(np.nanstd(value, axis=0, ddof=1))),
-        "half": float(np.mean((high - low)[judged]) / 2),
         "truth": float(np.mean(truth)) if known else math.nan,
         "covers_truth": rate((low <= truth) & (truth <= high)) if known else math.nan,
         "covers_mean": rate((low <= mean) & (mean <= high)),
         "excludes_0": rate((low > 0) | (high < 0)),
-        "judged": float(judged.mean()),
     }
 
 

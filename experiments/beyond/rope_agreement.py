@@ -17,7 +17,6 @@ from jaxpe.rope import RopeOptions, explain_rope
 from tests.rope import test_mutations as mutations
 from tests.rope import test_threads as threads
 from tests.rope.agreement import Verdict, classes, read, verdicts
-from tests.rope.test_axial import CASES as AXIAL
 from tests.rope.test_classes import OF_OTHERS
 
 OUTCOMES = ("right", "named", "not judged", "refused", "wrong")
@@ -40,11 +39,9 @@ def agreement(folder: Path) -> dict[str, Any]:
         "agree": len(agree),
         "others": {name: sorted({one.outcome for one in of if one.outcome != "agrees"})
                    for name, of in rotating.items() if name not in agree},
-        "cases": dict(Counter(one.outcome for one in every)),
         "differ": sum(one.outcome == "differs" for one in every),
         "without": len(without),
         "tables": len(tables),
-        "axial_types": len({case["type"] for case in AXIAL}),
     }  # fmt: skip
 
 
@@ -72,9 +69,7 @@ def reported(folder: Path) -> dict[str, Any]:
         )
         expected += bool(case.get("finding"))
         told += bool(case.get("finding") and {f.code for f in found.findings} - threads.QUIET)
-    faults = Counter(case["fault"] for case in cases.values())
-    return {"threads": len(cases), "gguf": len(threads.THREADS) - len(cases), "right": right,
-            "expected": expected, "told": told, "faults": dict(faults.most_common())}  # fmt: skip
+    return {"threads": len(cases), "right": right, "expected": expected, "told": told}
 
 
 def spoilt(sample: int | None) -> dict[str, Any]:

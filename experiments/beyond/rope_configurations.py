@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common import BLUE, GREY, VERMILION, Run, main, new_figure, save_figure
+from experiments.common import Run, main
 from jaxpe.report.rope.text import differing_programs
 from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope
 from jaxpe.rope.programs.table import READERS
@@ -39,11 +39,7 @@ def row(found: RopeAnalysis) -> dict[str, Any]:
     errors = [error for error in found.precision if error.length == found.length]
     readings = {one.name: one.readings[index] for one in found.readers if one.readings}
     return {
-        "base": plan.base,
-        "turning": plan.turning,
         "rope_type": plan.rope_type,
-        "attention_factor": plan.attention_factor,
-        "query_factor": max(one.query_factor for one in found.groups),
         "logit_factor": plan.logit_factor,
         "trained": plan.trained,
         "longest": found.length,
@@ -79,24 +75,6 @@ def differing_frequencies(readings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def draw(rows: dict[str, dict[str, Any]], run: Run) -> None:
-    """Share of frequencies that never complete a rotation, and of those reached unseen."""
-    figure, axes = new_figure("Frequencies that never complete a rotation in training", height=5.2)
-    axis = axes[0, 0]
-    names = [name for name in rows if "frequencies" in rows[name]][::-1]
-    places = np.arange(len(names))
-    for key, colour, label in (
-        ("never_round", BLUE, "never complete a rotation"),
-        ("unseen", VERMILION, "of these, phases beyond training at the longest text"),
-    ):
-        shares = [rows[name][key] / rows[name]["frequencies"] for name in names]
-        axis.barh(places, shares, color=colour, height=0.7, label=label)
-    axis.set(yticks=places, yticklabels=names, xlabel="share of the frequencies")
-    axis.axvline(0.5, color=GREY, lw=0.8, ls=":")
-    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
-    save_figure(run, "rope_configurations", figure)
-
-
 def experiment(run: Run) -> dict[str, Any]:
     published, reported = (
         json.loads((TESTS / f"{name}.json").read_text()) for name in ("published", "reported")
@@ -104,11 +82,9 @@ def experiment(run: Run) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         rows = {n: row(analysed(f, Path(place))) for n, f in (published | reported).items()}
     shown = {name: rows[name] for name in published}
-    draw(shown, run)
     return {
         "programs": [one.name for one in READERS],
         "published": shown,
-        "reported": {name: rows[name] for name in reported},
         "counts": {
             "published": len(shown),
             "alike": sum(not one.get("apart") for one in shown.values()),

@@ -1,4 +1,4 @@
-"""`jaxpe count` beyond memory: peak memory, exactness, kills, damage, devices, overlap.
+"""`jaxpe count` beyond memory: peak memory, exactness, kills, devices.
 
 Text is generated: words of one to four syllables by Zipf's law, 8 to 12 in a document, in shards of
 .txt and .jsonl.gz. Every count is a fresh process of the command. Last, SST-2, whose documents are
@@ -12,30 +12,24 @@ import json
 import os
 import platform
 import random
-import re
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 import jaxpe
-from experiments.common import BLUE, ORANGE, Run, main, new_figure, save_figure
+from experiments.common import Run, main
 from jaxpe.analysis.corpus import CorpusAnalysis, analyse_counts, analyse_tokens
 from jaxpe.analysis.counts import read_counts
-from jaxpe.data import (
-    find_shards,
-    load_corpus,
-    load_tokens,
-    open_tokenizer,
-)
+from jaxpe.data import find_shards, load_corpus, load_tokens, open_tokenizer
 
 WORDS, SHARDS, CHUNK = 5000, 16, 100_000
 SYLLABLES = ("ka", "to", "mi", "re", "su", "lo", "ne", "pa", "di", "vo", "be", "chi", "gro", "sti")
@@ -52,23 +46,6 @@ about = {"peak_mb": used.ru_maxrss / 1024, "cpu": used.ru_utime + used.ru_stime,
 print(json.dumps(about))
 sys.exit(os.waitstatus_to_exitcode(status))
 """
-
-
-class Ended(NamedTuple):
-    """A process that ended: what it returned, and the lines on its error stream."""
-
-    code: int
-    lines: list[str]
-    out: str = ""
-
-    @property
-    def message(self) -> str:
-        """What the command says of its end, folders left out; logs may stand around it."""
-        said = [line for line in self.lines if line.startswith("jaxpe: ")]
-        return re.sub(r"/\S*/", "", said[-1]) if said else ""
-
-
-# Text.
 
 
 def vocabulary() -> list[str]:
@@ -119,9 +96,6 @@ def as_json_lines(text: bytes) -> bytes:
     return b"".join(b'{"text": "%s"}\n' % line for line in text.splitlines())
 
 
-# Processes.
-
-
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """Memory is given back as it is by default; all share what they compile."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
@@ -129,28 +103,15 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def start(arguments: Sequence[str], folder: Path, **more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*COUNT, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(folder, COLUMNS="400", **more),
-    )
+    env, pipe = environment(folder, **more), subprocess.PIPE
+    return subprocess.Popen([*COUNT, *arguments], stdout=pipe, stderr=pipe, text=True, env=env)
 
 
-def ended(process: subprocess.Popen[str], *, seconds: float = 600) -> Ended:
-    out, errors = process.communicate(timeout=seconds)
-    return Ended(process.returncode, errors.splitlines(), out)
-
-
-def counted(arguments: Sequence[str], folder: Path, **more: str) -> Ended:
-    return ended(start(arguments, folder, **more))
-
-
-def expect(done: Ended, code: int) -> Ended:
-    """What ends otherwise than it should ends the experiment."""
-    assert done.code == code, "\n".join(done.lines[-20:])
-    return done
+def finish(*processes: subprocess.Popen[str]) -> None:
+    """Wait for processes, of which one that fails ends the experiment."""
+    for process in processes:
+        _, errors = process.communicate(timeout=600)
+        assert process.returncode == 0, errors[-2000:]
 
 
 def measured(arguments: Sequence[str], folder: Path) -> dict[str, float]:
@@ -167,9 +128,6 @@ def same_files(one: Path, other: Path) -> bool:
     return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
 
 
-# Peak memory and throughput.
-
-
 def memory(folder: Path, *, quick: bool) -> dict[str, Any]:
     """Peak memory of a fresh process against the number of documents."""
     sizes = (10_000, 40_000) if quick else (100_000, 1_000_000, 10_000_000)
@@ -179,7 +137,7 @@ def memory(folder: Path, *, quick: bool) -> dict[str, Any]:
         "bytes": (*BYTES, "--nulls", "0"),
         "words": ("--vocab", str(words), "--length", "12", "--folds", "4", "--nulls", "0"),
     }
-    rows: dict[str, Any] = {name: {} for name in tokenizers}
+    rows: dict[str, dict[int, Any]] = {name: {} for name in tokenizers}
     for documents in (1000, *sizes):  # the smallest compiles, and is not looked at
         shards = write_shards(folder / "many", documents)
         for name, options in tokenizers.items():
@@ -188,24 +146,15 @@ def memory(folder: Path, *, quick: bool) -> dict[str, Any]:
             out = folder / "counts"
             row = measured([*shards, *options, "--out", str(out)], folder)
             assert read_counts(out).documents == documents
-            rows[name][documents] = row | {
-                "shards_mb": sum(Path(shard).stat().st_size for shard in shards) / 1e6,
-                "documents_a_second": documents / row["wall"],
-            }
+            if documents in sizes:
+                rows[name][documents] = row | {"documents_a_second": documents / row["wall"]}
             shutil.rmtree(out)
         shutil.rmtree(folder / "many")
-    rows = {name: {n: run for n, run in runs.items() if n in sizes} for name, runs in rows.items()}
+    peaks = {name: [run["peak_mb"] for run in runs.values()] for name, runs in rows.items()}
     return {
-        name: {"runs": runs, "largest_over_smallest": spread(runs)} for name, runs in rows.items()
+        name: {"runs": runs, "largest_over_smallest": max(peaks[name]) / min(peaks[name])}
+        for name, runs in rows.items()
     }
-
-
-def spread(runs: dict[int, Any]) -> float:
-    peaks = [run["peak_mb"] for run in runs.values()]
-    return max(peaks) / min(peaks)
-
-
-# Exactness.
 
 
 def equality(shards: list[str], whole: Path) -> dict[str, Any]:
@@ -224,39 +173,24 @@ def equality(shards: list[str], whole: Path) -> dict[str, Any]:
     return {"documents": len(texts), "to_the_bit": all(equal), "tables_compared": len(equal) - 1}
 
 
-# Kills.
-
-
 def kills(shards: list[str], folder: Path, *, times: int) -> dict[str, Any]:
     """kill -9 at random moments, each time resumed; at the end the same bytes as undisturbed."""
     whole, out = folder / "undisturbed", folder / "killed"
     options = [*shards, *NULLS, "--batch-size", "192", "--save-every", "4"]
-    expect(counted([*options, "--out", str(whole)], folder), 0)
+    finish(start([*options, "--out", str(whole)], folder))
     rng = random.Random(0)
-    struck: list[dict[str, bool]] = []
-    while len(struck) < times:
+    saving = 0
+    for number in range(times):
         process = start([*options, "--out", str(out)], folder)
-        lines = read_lines(process, max(0, rng.randint(-2, 9)))
+        assert process.stderr is not None
+        lines = list(itertools.islice(process.stderr, max(0, rng.randint(-2, 9))))
         time.sleep((0.08 if lines else 2.5) * rng.random())
         process.kill()
-        done = ended(process)
-        assert done.code == -9, f"the run ended after {len(struck)} kills: make it longer"
-        struck.append(
-            {
-                "starting": not lines and not done.lines,
-                "saving": bool(lines) and is_saving(out / "state"),
-                "resumed": any("going on" in line for line in [*lines, *done.lines]),
-            }
-        )
-    expect(counted([*options, "--out", str(out)], folder), 0)
-    totals = {what: sum(one[what] for one in struck) for what in ("starting", "saving", "resumed")}
-    return {"kills": len(struck), **totals, "identical": same_files(whole, out)}
-
-
-def read_lines(process: subprocess.Popen[str], number: int) -> list[str]:
-    """The first lines that a process says."""
-    assert process.stderr is not None
-    return list(itertools.islice(process.stderr, number))
+        process.communicate()
+        assert process.returncode == -9, f"ended after {number} kills: make the run longer"
+        saving += bool(lines) and is_saving(out / "state")
+    finish(start([*options, "--out", str(out)], folder))
+    return {"kills": times, "saving": saving, "identical": same_files(whole, out)}
 
 
 def is_saving(state: Path) -> bool:
@@ -268,220 +202,21 @@ def is_saving(state: Path) -> bool:
     )
 
 
-# Damage.
-
-
-def damage(shards: list[str], folder: Path) -> dict[str, Any]:
-    """Gzipped shards cut short and with a byte changed: refused by name, or left out and said."""
-    whole = Path(shards[3]).read_bytes()
-    middle = len(whole) // 2
-    changed = bytes([whole[middle] ^ 0xFF])
-    broken = {
-        "cut.jsonl.gz": whole[:middle],
-        "changed.jsonl.gz": whole[:middle] + changed + whole[middle + 1 :],
-    }
-    others = [*(shard for shard in shards if shard != shards[3]), *NULLS]
-    refused = {}
-    for name, content in broken.items():
-        (folder / name).write_bytes(content)
-        done = counted([str(folder / name), *others, "--out", str(folder / "refused")], folder)
-        refused[name] = {
-            "exit_code": done.code,
-            "named": name in done.message,
-            "message": done.message,
-        }
-    with_them = [*(str(folder / name) for name in broken), *others]
-    skipped = [*with_them, "--skip-unreadable", "--out", str(folder / "skipped")]
-    reported = expect(counted(skipped, folder), 0)
-    expect(counted([*others, "--out", str(folder / "without")], folder), 0)
-    left, without = read_counts(folder / "skipped"), read_counts(folder / "without")
-    return {
-        "refused": refused,
-        "left_out": [shard.identity for shard in left.unreadable],
-        "left_out_said": all(name in reported.out for name in broken),
-        "rest_equal": np.array_equal(left.table, without.table)
-        and np.array_equal(left.nulls, without.nulls)
-        and left.documents == without.documents,
-    }
-
-
-def disk_full(shards: list[str], folder: Path) -> dict[str, Any]:
-    """A disk that fills up while counting: an error, the counts before whole, resumed with room."""
-    disk = folder / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], capture_output=True
-    )
-    if mounted.returncode:
-        return {"disk": "not tried: no permission to mount one"}
-    try:
-        return on_full_disk(shards, folder, disk)
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
-def on_full_disk(shards: list[str], folder: Path, disk: Path) -> dict[str, Any]:
-    before, out = disk / "before", disk / "counts"
-    expect(counted([*shards[:4], *NULLS, "--out", str(before)], folder), 0)
-    kept = {path.name: path.read_bytes() for path in before.iterdir()}
-    options = [*shards, *NULLS, "--batch-size", "512", "--save-every", "4", "--out", str(out)]
-    process = start(options, folder)
-    said = read_lines(process, 3)  # some states are saved by then
-    ballast = disk / "ballast"
-    fill(ballast)
-    full = ended(process)
-    intact = all((before / name).read_bytes() == content for name, content in kept.items())
-    ballast.unlink()
-    resumed = expect(counted(options, folder), 0)
-    return {
-        "disk": "a tmpfs of 16 MB",
-        "saved_before": len(said),
-        "exit_code": full.code,
-        "lines": len(full.lines),
-        "message": full.message,
-        "earlier_counts_intact": intact,
-        "resumed": next((line for line in resumed.lines if "going on" in line), None),
-        "identical": same_files(folder / "undisturbed", out),
-    }
-
-
-def fill(path: Path) -> None:
-    """A file that takes all the room there is."""
-    with open(path, "wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            pass
-
-
-# Devices and processes.
-
-
 def devices(shards: list[str], folder: Path) -> dict[str, Any]:
     """Eight virtual devices in one process, one device in each of two: the same bytes."""
     whole, eight, two = (folder / name for name in ("undisturbed", "eight", "two"))
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    expect(counted([*shards, *NULLS, "--out", str(eight)], folder, **flags), 0)
-    for process in start_two([*shards, *NULLS, "--out", str(two)], folder):
-        expect(ended(process), 0)
+    finish(start([*shards, *NULLS, "--out", str(eight)], folder, **flags))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = [*shards, *NULLS, "--out", str(two), "--coordinator", f"127.0.0.1:{port}"]
+    options += ["--processes", "2", "--process"]
+    finish(*[start([*options, str(number)], folder) for number in (0, 1)])
     return {
         "eight_devices_identical": same_files(whole, eight),
         "two_processes_identical": same_files(whole, two),
     }
-
-
-def start_two(arguments: Sequence[str], folder: Path) -> list[subprocess.Popen[str]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = [*arguments, "--coordinator", f"127.0.0.1:{port}", "--processes", "2", "--process"]
-    return [start([*options, str(number)], folder) for number in (0, 1)]
-
-
-def dead_process(shards: list[str], folder: Path) -> dict[str, Any]:
-    """How long until process 0 notices that process 1 is dead; and going on afterwards."""
-    out = folder / "orphaned"
-    options = [*shards, *NULLS, "--batch-size", "256", "--save-every", "2", "--out", str(out)]
-    left, killed = start_two(options, folder)
-    read_lines(left, 2)
-    killed.kill()
-    began = time.perf_counter()
-    ended(killed)
-    done = ended(left)
-    seconds = time.perf_counter() - began
-    for process in start_two(options, folder):
-        expect(ended(process), 0)
-    return {
-        "seconds": seconds,
-        "exit_code": done.code,
-        "identical": same_files(folder / "undisturbed", out),
-    }
-
-
-# Overlap of host and device.
-
-
-Spans = np.ndarray  # [spans, 2], seconds, sorted, apart
-
-
-def overlap(run: Run, shards: list[str], folder: Path) -> dict[str, Any]:
-    """Share of the time of the device during which the host reads or tokenizes."""
-    out, trace = folder / "traced", folder / "trace"
-    options = [*shards, *NULLS, "--batch-size", "1024", "--out", str(out), "--trace", str(trace)]
-    expect(counted(options, folder), 0)
-    events = list(read_trace(trace))
-    steps = [span for name, span in events if name == "count"]
-    begin, end = steps[1][0], steps[-1][1]  # the first step compiles
-    kinds = {
-        "host: read": ("read",),
-        "host: tokenize": ("tokenize",),
-        "device: count": ("ThunkExecutor::Execute",),
-    }
-    spans = {
-        kind: joined([span for name, span in events if name.startswith(names)], begin, end)
-        for kind, names in kinds.items()
-    }
-    device = spans["device: count"]
-    host = joined([*spans["host: read"], *spans["host: tokenize"]], begin, end)
-    both = covered(device) + covered(host) - covered(joined([*device, *host], begin, end))
-    draw_timeline(run, spans, begin, share=both / covered(device))
-    return {
-        "documents": read_counts(out).documents,
-        "steps": len(steps) - 1,
-        "wall": end - begin,
-        "host": covered(host),
-        "device": covered(device),
-        "both": both,
-        "share_of_device_with_host": both / covered(device),
-        "sum_over_wall": (covered(host) + covered(device)) / (end - begin),
-    }
-
-
-def read_trace(folder: Path) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Names and spans, in seconds, of what a profile holds."""
-    (path,) = folder.glob("plugins/profile/*/*.trace.json.gz")
-    with gzip.open(path) as file:
-        events = json.load(file)["traceEvents"]
-    for event in events:
-        if event.get("ph") == "X":
-            yield event["name"], (event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6)
-
-
-def joined(spans: Sequence[Any], begin: float, end: float) -> Spans:
-    """The union of spans, between two moments."""
-    merged: list[list[float]] = []
-    for first, last in sorted((max(a, begin), min(b, end)) for a, b in spans):
-        if first >= last:
-            continue
-        if merged and first <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], last)
-        else:
-            merged.append([first, last])
-    return np.array(merged).reshape(-1, 2)
-
-
-def covered(spans: Spans) -> float:
-    return float(np.sum(spans[:, 1] - spans[:, 0]))
-
-
-def draw_timeline(run: Run, spans: dict[str, Spans], begin: float, *, share: float) -> None:
-    """A short stretch of the middle."""
-    title = f"While the device counts, the host reads or tokenizes for {share:.0%} of the time"
-    figure, axes = new_figure(title, height=2.2)
-    axis = axes[0, 0]
-    middle = (begin + spans["device: count"][-1, 1]) / 2
-    for row, (kind, found) in enumerate(spans.items()):
-        shown = found[(found[:, 1] > middle) & (found[:, 0] < middle + 0.4)]
-        bars = [(a - middle, b - a) for a, b in shown]
-        axis.broken_barh(bars, (row - 0.4, 0.8), color=ORANGE if "device" in kind else BLUE)
-    axis.set_yticks(range(len(spans)), list(spans))
-    axis.set_xlim(0, 0.4)
-    axis.set_xlabel("seconds")
-    save_figure(run, "streaming_counts", figure)
-
-
-# Documents that are not independent.
 
 
 def pieces(folder: Path) -> dict[str, Any]:
@@ -499,14 +234,14 @@ def pieces(folder: Path) -> dict[str, Any]:
     for name, options in (("copies", ()), ("sentences", ("--group-field", "sentence"))):
         length = ("--length", str(tokens.ids.shape[1]))
         out = folder / name
-        expect(counted([str(table), *length, *options, "--out", str(out)], folder), 0)
+        finish(start([str(table), *length, *options, "--out", str(out)], folder))
         found[name] = about_noise(analyse_counts(read_counts(out)))
     return found
 
 
 def about_noise(analysis: CorpusAnalysis) -> dict[str, Any]:
-    shares = {name: of._asdict() for name, of in analysis.intervals.items()}
-    return {"dimensions": analysis.position.significant_rank, **shares}
+    noise = analysis.intervals["noise_share"].estimate
+    return {"dimensions": analysis.position.significant_rank, "noise": noise}
 
 
 def streaming_counts(run: Run) -> dict[str, Any]:
@@ -521,14 +256,8 @@ def streaming_counts(run: Run) -> dict[str, Any]:
         shards = write_shards(folder / "shards", documents)
         result["kills"] = kills(shards, folder, times=times)
         result["equality"] = equality(shards, folder / "undisturbed")
-        result["damage"] = damage(shards, folder)
-        result["disk_full"] = disk_full(shards, folder)
         result["devices"] = devices(shards, folder)
-        result["dead_process"] = dead_process(shards, folder)
-        more = write_shards(folder / "more", 5 * documents)
-        result["overlap"] = overlap(run, more, folder)
-        result["pieces"] = pieces(folder)
-        return result
+        return result | {"pieces": pieces(folder)}
 
 
 if __name__ == "__main__":

@@ -10,23 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common import (
-    BLUE,
-    GREY,
-    ORANGE,
-    DataMissingError,
-    Run,
-    main,
-    new_figure,
-    save_figure,
-)
-from experiments.position_parts import (
-    Documents,
-    documents_of,
-    measured_parts,
-    parts_of,
-    shuffled_within,
-)
+from experiments import common
+from experiments import position_parts as parts
+from experiments.common import BLUE, GREY, ORANGE, Run
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import load_tokens
@@ -55,12 +41,12 @@ def experiment(run: Run) -> dict[str, Any]:
 def of_cohort(options: dict[str, Any]) -> dict[str, Any]:
     """|Correlations| of first vectors: of documents that reach the last position, where nobody
     gets lost, with those of all documents and of shuffled ones."""
-    documents = documents_of(load_tokens(**options))
+    documents = parts.documents_of(load_tokens(**options))
     inside = np.asarray(cohort_of(documents.counted))
     ids, counted, groups, vocab_size = documents
-    whole = parts_of(documents, half_splits=1).geometry
-    cohort = Documents(ids[inside], counted[inside], groups[inside], vocab_size)
-    own = first_vector(parts_of(cohort, half_splits=1).geometry.gram)
+    whole = parts.parts_of(documents, half_splits=1).geometry
+    cohort = parts.Documents(ids[inside], counted[inside], groups[inside], vocab_size)
+    own = first_vector(parts.parts_of(cohort, half_splits=1).geometry.gram)
     shuffled = first_vector(whole.split_half.gram - whole.gram)
     return {
         "documents": int(inside.sum()),
@@ -77,63 +63,47 @@ def first_vector(gram: Any) -> np.ndarray:
 def measured(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """The corpus as written and shuffled."""
     try:
-        documents = documents_of(load_tokens(**options))
+        documents = parts.documents_of(load_tokens(**options))
     except InputError as error:
-        raise DataMissingError(str(error)) from error
+        raise common.DataMissingError(str(error)) from error
     found = {}
     for state, own in (
         ("as_written", documents),
-        ("shuffled", shuffled_within(documents, seed=SHUFFLE)),
+        ("shuffled", parts.shuffled_within(documents, seed=SHUFFLE)),
     ):
-        found[state] = measured_parts(own, parts_of(own))
+        found[state] = parts.measured_parts(own, parts.parts_of(own))
         print(name, state, {k: found[state].get(k) for k in ("position_share", "rank")}, flush=True)
     return found
 
 
 def draw(run: Run, rows: dict[str, Any]) -> None:
-    """Stacked shares with the interval of each boundary's own share, and documents by position."""
-    figure, axes = new_figure(
-        "What is observed between positions: noise, composition, position",
-        columns=2,
-        width=10.4,
-        height=0.9 + 0.62 * len(rows),
-    )
+    """Stacked shares, and the shares of composition and position with their intervals."""
+    title = "What is observed between positions: noise, composition, position"
+    figure, axes = common.new_figure(title, columns=2, width=10.4, height=0.9 + 0.62 * len(rows))
     stacked, alone = axes[0]
-    labels = []
-    for number, (name, states) in enumerate(rows.items()):
-        for state, shift in (("as_written", -0.2), ("shuffled", 0.2)):
-            row, place, start = states[state], number + shift, 0.0
-            pale = 1.0 if state == "as_written" else 0.45
+    for number, states in enumerate(rows.values()):
+        for state, shift, alpha in (("as_written", -0.2, 1.0), ("shuffled", 0.2, 0.45)):
+            place, start = number + shift, 0.0
             for part in reversed(SHARES):
-                share = row[f"{part}_share"]["estimate"]
-                stacked.barh(
-                    place, max(share, 0), left=start, height=0.36, color=COLOURS[part], alpha=pale
-                )
+                style: Any = {"color": COLOURS[part], "alpha": alpha}
+                found = states[state][f"{part}_share"]
+                share, low, high = (found[name] for name in ("estimate", "low", "high"))
+                stacked.barh(place, max(share, 0), left=start, height=0.36, **style)
                 start += max(share, 0)
-            for part, marker in (("composition", "s"), ("position", "o")):
-                share = row[f"{part}_share"]
-                error = [
-                    [100 * (share["estimate"] - share["low"])],
-                    [100 * (share["high"] - share["estimate"])],
-                ]
-                alone.errorbar(
-                    100 * share["estimate"], place, xerr=error, fmt=marker, ms=4,
-                    color=COLOURS[part], alpha=pale, capsize=2,
-                )  # fmt: skip
-        reach = states["as_written"]["reach"]
-        labels.append(f"{name}\n{reach['first']:,}, {reach['middle']:,}, {reach['last']:,}")
+                if part != "noise":
+                    error = [[share - low], [high - share]]
+                    alone.errorbar(share, place, xerr=error, fmt="o", ms=4, capsize=2, **style)
     for axis in (stacked, alone):
-        axis.set_yticks(range(len(rows)), labels if axis is stacked else [""] * len(rows))
-        axis.set_ylim(len(rows) - 0.5, -0.5)
-    stacked.set(xlim=(0, 1), xlabel="share of the observed variance", title="upper: as written\n"
-                "lower, pale: shuffled within documents")  # fmt: skip
+        axis.set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5))
+        axis.set_yticklabels(rows if axis is stacked else [""] * len(rows))
+    stacked.set(xlim=(0, 1), xlabel="share of the observed variance; pale: shuffled")
     alone.axvline(0, color=GREY, lw=1)
-    alone.set(xlabel="share, %, with 95 % intervals", title="composition and position alone")
+    alone.set_xlabel("share, with 95 % intervals")
     handles = [stacked.barh(0, 0, color=COLOURS[part], label=part) for part in reversed(SHARES)]
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    save_figure(run, "who_gets_there", figure)
+    common.save_figure(run, "who_gets_there", figure)
     figure.savefig(run.out / "who_gets_there.svg")
 
 
 if __name__ == "__main__":
-    main(experiment, "who_gets_there")
+    common.main(experiment, "who_gets_there")

@@ -5,6 +5,7 @@ without any training there, and after a short one; ALiBi and no encoding stand b
 """
 
 import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Callable
@@ -183,11 +184,8 @@ def trained(name: str, data: Data, sizes: Sizes) -> Any:
     make = partial(build, encoding_of(name, sizes), sizes)
     start = jax.jit(jax.vmap(lambda key: nnx.split(make(key), nnx.Param)[1]))
     params = start(jax.random.split(jax.random.key(0), sizes.seeds))
-    warmup = math.ceil(0.06 * sizes.steps)
-    schedule = training.learning_rate_schedule(
-        peak=sizes.rate, steps=sizes.steps, warmup=warmup, decay="cosine"
-    )
-    return optimised(model(name, sizes), schedule, sizes.steps, sizes.length, params, data, sizes)
+    how = {"peak": sizes.rate, "steps": sizes.steps, "warmup": math.ceil(0.06 * sizes.steps)}
+    return optimised(model(name, sizes), how, sizes.length, params, data, sizes)
 
 
 def fine_tuned(name: str, *, before: Any, data: Data, sizes: Sizes) -> Any:
@@ -195,14 +193,13 @@ def fine_tuned(name: str, *, before: Any, data: Data, sizes: Sizes) -> Any:
     short = name == "short"
     length = sizes.length if short else sizes.tune_length
     apply = model("rope", sizes) if short else model(name, sizes, length=length)
-    schedule = training.learning_rate_schedule(
-        peak=sizes.tune_rate, steps=sizes.tune_steps, warmup=1, decay="cosine"
-    )
-    return optimised(apply, schedule, sizes.tune_steps, length, before, data, sizes)
+    how = {"peak": sizes.tune_rate, "steps": sizes.tune_steps, "warmup": 1}
+    return optimised(apply, how, length, before, data, sizes)
 
 
-def optimised(apply, schedule, steps: int, length: int, params, data: Data, sizes: Sizes) -> Any:
+def optimised(apply, how: dict[str, Any], length: int, params, data: Data, sizes: Sizes) -> Any:
     """All seeds at once, each on windows of its own; as many words a step at every length."""
+    schedule = training.learning_rate_schedule(**how, decay="cosine")
     optimizer = training.adamw(schedule, weight_decay=0.01)
     step = jax.vmap(training.step_function(training.causal_lm(apply), optimizer))
     keys = jax.random.split(jax.random.key(1), sizes.seeds)
@@ -217,8 +214,8 @@ def optimised(apply, schedule, steps: int, length: int, params, data: Data, size
 
         return jax.lax.scan(one, states, ids)
 
-    rng, every = np.random.default_rng(2), math.gcd(steps, 50)
-    for _ in range(steps // every):
+    rng, every = np.random.default_rng(2), math.gcd(how["steps"], 50)
+    for _ in range(how["steps"] // every):
         ids = drawn(rng, data, (every, sizes.seeds, rows), length + 1)
         states, loss = some_steps(states, ids)
         print(f"{length} words: loss {np.mean(loss):.3f}", flush=True)
@@ -266,20 +263,11 @@ def names(sizes: Sizes) -> tuple[str, ...]:
 
 def extrapolated(models: dict[str, Any], data: Data, sizes: Sizes) -> Losses:
     """Without training beyond T: losses of the last L words of each text, for every L."""
-    return {
-        name: {
-            L: losses_of(
-                model(name, sizes, length=L), models.get(name, models["rope"]), last_words(data, L)
-            )
-            for L in sizes.tests
-        }
-        for name in names(sizes)
-    }
-
-
-def last_words(data: Data, length: int) -> np.ndarray:
-    """The last `length` held-out words to be guessed, and the one before them."""
-    return data.held_out[:, -length - 1 :]
+    found: Losses = {name: {} for name in names(sizes)}
+    for name, L in itertools.product(found, sizes.tests):
+        params, ids = models.get(name, models["rope"]), data.held_out[:, -L - 1 :]
+        found[name][L] = losses_of(model(name, sizes, length=L), params, ids)
+    return found
 
 
 def by_length(losses: Losses, windows: dict[str, np.ndarray], sizes: Sizes) -> dict[str, Any]:
@@ -338,7 +326,9 @@ def after_tuning(rope: Any, data: Data, sizes: Sizes) -> dict[str, Any]:
     window = sliding(model("rope", sizes), tune("short"), data, sizes)[..., last]
     rows: dict[str, Any] = {}
     for name, params in tuned.items():
-        losses = losses_of(model(name, sizes, length=L), params, last_words(data, L))[..., last]
+        losses = losses_of(model(name, sizes, length=L), params, data.held_out[:, -L - 1 :])[
+            ..., last
+        ]
         rows[name] = {"over_window": summary(losses - window)}
     return rows
 

@@ -27,12 +27,11 @@ from experiments.common import (
     new_figure,
     save_figure,
 )
-from experiments.learning import model_folder, pretrained, tokenizer_of
-from experiments.spectral2025.spectral_claims import smollm2_folder
+from experiments.spectral2025.spectral_claims import documents_of, models_here
 from jaxpe import geometry, nn
 from jaxpe.data import load_tokens
 
-LENGTH, TOKENS = 32, 64
+LENGTH, TOKENS = 32, 64  # of texts, and of `documents_of`
 ESTIMATORS = ("plug-in", "miller-madow", "grassberger")
 OFFSETS = (1, 2, 4, 8, 16)
 COMPONENTS = 8  # of hidden states at a position
@@ -47,13 +46,9 @@ def experiment(run: Run) -> dict[str, Any]:
         result["corpora"][name] = of_tokens(ids, mask, permutations=2 if run.quick else 5)
         print(name, result["corpora"][name]["grassberger"]["corrected_by_offset"], flush=True)
     documents = 128 if run.quick else 1200
-    for name, folder in (("minilm", model_folder("minilm")), ("smollm2", smollm2_folder())):
-        if folder is not None:
-            model = (
-                nn.load_causal_lm(folder) if name == "smollm2" else pretrained(folder, name).encoder
-            )
-            result["layers"][name] = of_layers(model, filled(folder, documents))
-            print(name, result["layers"][name]["by_offset"]["1"], flush=True)
+    for name, model, folder in models_here("minilm", "smollm2"):
+        result["layers"][name] = of_layers(model, documents_of(folder, documents))
+        print(name, result["layers"][name]["by_offset"]["1"], flush=True)
     draw(run, result)
     return result
 
@@ -115,19 +110,10 @@ def encodings(
         return float(np.sum((U.T @ centred(J)) @ U * np.eye(dim)) / own[:dim].sum())
 
     hellinger = jaxpe.classical_mds(D, dim=8).coordinates
-    distances = jaxpe.euclidean_distances(mds.coordinates).values
     return {
         "positions": n,
         "toeplitz_residual": float(geometry.toeplitz_residual(np.where(off, J, J[off].mean()))),
-        "negative_share": float(np.sum(np.maximum(-own, 0)) / np.sum(np.abs(own))),
         "kept_in_8_dimensions": {"hellinger": kept(hellinger, 8), "sinusoidal": kept(sinusoids, 8)},
-        "correlation_with_hellinger": float(
-            np.corrcoef(np.asarray(distances)[off], np.asarray(D.values)[off])[0, 1]
-        ),
-        "violation_rate": {
-            "information": float(jaxpe.monotonicity_violation_rate(mds.coordinates)),
-            "hellinger": float(jaxpe.monotonicity_violation_rate(D)),
-        },
     }
 
 
@@ -135,12 +121,6 @@ def centred(J: np.ndarray) -> np.ndarray:
     J = np.where(np.eye(len(J), dtype=bool), 0.0, J)
     H = np.eye(len(J)) - 1 / len(J)
     return H @ J @ H
-
-
-def filled(folder: Path, count: int) -> np.ndarray:
-    """The first reviews of IMDB that fill the length."""
-    corpus = load_tokens("imdb", tokenizer=tokenizer_of(folder), length=TOKENS)
-    return corpus.ids[corpus.mask.all(axis=1)][:count]
 
 
 def of_layers(model: Any, ids: np.ndarray) -> dict[str, Any]:

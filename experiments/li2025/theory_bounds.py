@@ -3,13 +3,12 @@
 Theirs: Lipschitz constants from norms of weights, capacity from norms of encodings, extrapolation
 of ALiBi, wavelets and Legendre polynomials, each by an inequality. Ours: both sides, on models of
 Section 7 (two layers, one head, ReLU, no norm, running sums) under seven encodings, with and
-without a causal mask. `--runs FOLDER` keeps the trained weights.
+without a causal mask.
 """
 
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -31,9 +30,8 @@ from experiments.common import (
     new_figure,
     save_figure,
 )
-from experiments.learning import take_options
 from jaxpe import nn, theory, training
-from jaxpe.spectral import largest_quotient, operator_norm, spectral_norm
+from jaxpe.spectral import operator_norm, spectral_norm
 from jaxpe.training.losses import mean_squared_error
 
 DIM, HIDDEN, LAYERS, T = 32, 64, 2, 16
@@ -44,7 +42,6 @@ ITERATIONS = 200  # of the power method, at most
 SCALES = (1.0, 10.0, 100.0)  # of what enters the first layer
 LENGTHS = (T, 2 * T, 4 * T, 8 * T)
 KEY = jax.random.key(4)
-OPTIONS = take_options(folders=["runs"])
 
 ENCODINGS: dict[str, Callable[[], jaxpe.Encoding]] = {
     "none": jaxpe.identity,
@@ -63,7 +60,6 @@ class Trained(NamedTuple):
     apply: Callable[..., Any]
     graphdef: Any
     params: Any
-    causal: bool
 
 
 def data(rows: int, *, seed: int, n: int = T) -> tuple[np.ndarray, np.ndarray]:
@@ -93,32 +89,14 @@ def build(name: str, causal: bool, key: jax.Array) -> nn.Regressor:
     )
 
 
-def train(name: str, causal: bool, *, steps: int, folder: Path | None) -> Trained:
-    """Train all seeds at once, or read them from the folder."""
+def train(name: str, causal: bool, *, steps: int) -> Trained:
+    """Train all seeds at once."""
     model = build(name, causal, jax.random.key(0))
     apply, _ = nn.functionalize(model)
-    graphdef, _ = nnx.split(model, nnx.Param)
     keys = jax.random.split(jax.random.key(1), SEEDS)
     start = jax.vmap(lambda key: nnx.split(build(name, causal, key), nnx.Param)[1])
-    path = None if folder is None else folder / f"{name}-{'causal' if causal else 'both'}.npz"
-    made_with = repr((DIM, HIDDEN, LAYERS, T, SLOPE, ROWS, BATCH, RATE, SEEDS, steps))
-    if path is not None and path.is_file():
-        return Trained(apply, graphdef, _read(path, jax.eval_shape(start, keys), made_with), causal)
     params = _train(apply, jax.jit(start)(keys), keys, steps)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        leaves = {f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(params))}
-        np.savez(path, made_with=made_with, **leaves)  # pyrefly: ignore
-    return Trained(apply, graphdef, params, causal)
-
-
-def _read(path: Path, like: Any, made_with: str) -> Any:
-    with np.load(path) as file:
-        if str(file["made_with"]) != made_with:
-            raise SystemExit(f"{path} was trained otherwise ({file['made_with']}): take it away")
-        structure = jax.tree.structure(like)
-        leaves = [jnp.asarray(file[f"leaf_{i}"]) for i in range(structure.num_leaves)]
-        return jax.tree.unflatten(structure, leaves)
+    return Trained(apply, nnx.split(model, nnx.Param)[0], params)
 
 
 def _train(apply: Callable, params: Any, keys: jax.Array, steps: int) -> Any:
@@ -164,7 +142,7 @@ def experiment(run: Run) -> dict[str, Any]:
     for name in names:
         for causal in (True,) if run.quick else (False, True):
             label = f"{name}, {'causal' if causal else 'bidirectional'}"
-            trained = train(name, causal, steps=steps, folder=OPTIONS.runs)
+            trained = train(name, causal, steps=steps)
             models[label], sides = of_model(name, trained, sequences=2 if run.quick else 4)
             capacity.append(sides)
             kept[name, causal] = trained
@@ -198,7 +176,6 @@ class Looked(NamedTuple):
     own: jax.Array  # bounds of the layers at the norms that enter them
     ball: jax.Array  # bounds of the layers from the norms that enter the first
     weights: jax.Array  # with norms of 0 in every layer: what norms of weights give
-    quotient: jax.Array
     radius: jax.Array
     ends: jax.Array  # ‖W_in‖, ‖W_out‖
     residual: jax.Array  # the largest of the power method: of the layers, of the whole
@@ -241,7 +218,6 @@ def look(name: str, model: nn.Regressor, x: jax.Array, keys: jax.Array) -> Looke
     _, (norms, sides, radii, residuals) = jax.lax.scan(layer, x, below.layers)
     whole = measure(through, x)
     ball = jax.vmap(lambda radius: bound(below, radius=radius))(radii[0])
-    quotients = jax.vmap(lambda x: largest_quotient(through, x, jnp.roll(x, 1, axis=0)))(x)
     ends = jnp.stack([spectral_norm(w.kernel.get_value()) for w in (model.input, model.output)])
     return Looked(
         layers=_flat(norms),
@@ -249,7 +225,6 @@ def look(name: str, model: nn.Regressor, x: jax.Array, keys: jax.Array) -> Looke
         own=_flat(sides[:, :-1]),
         ball=jnp.stack([ball.attention, ball.feed_forward], axis=2).reshape(len(SCALES), -1),
         weights=_flat(sides[:, -1]),
-        quotient=quotients,
         radius=radii[0],
         ends=ends,
         residual=jnp.stack([jnp.max(residuals), jnp.max(whole.residual)]),
@@ -327,15 +302,8 @@ def of_model(name: str, trained: Trained, *, sequences: int) -> tuple[dict, dict
         "test_mse": mean_sd(sides["test"]),
         "measured": at_own.mean(0),
         "bound_at_own_norms": found.own[:, 0].mean(0),
-        "bound_in_ball": found.ball[:, 0].mean(0),
-        "by_weights": found.weights.mean(0),
-        "radius": mean_sd(found.radius[:, 0]),
         "whole": mean_sd(whole[:, 0]),
-        "whole_quotient": mean_sd(found.quotient[:, 0]),
         "whole_bound": mean_sd(found.ball[:, 0].prod(1)),
-        "whole_by_scale": whole.mean(0),
-        "largest_growth": float((whole.max(1) / whole[:, 0]).max()),
-        "ball_by_scale": found.ball.prod(2).mean(0),
         "bound_over_measured": {"least": above.min(0), "largest": above.max(0)},
         "whole_bound_over_measured": {"least": whole_above.min(), "largest": whole_above.max()},
         "residual": {"layers": found.residual[:, 0].max(), "whole": found.residual[:, 1].max()},
@@ -368,13 +336,8 @@ def of_capacity(capacity: list[dict]) -> dict[str, Any]:
 
 def by_length(trained: Trained, *, lengths: tuple[int, ...]) -> dict[str, Any]:
     """The first attention layer with and without its bias, worst of sequences, by seed."""
-    names = ("with_bias", "without", "bound", "residual")
-    rows: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    for n in lengths:
-        found = first_layer(trained, n)
-        for name, value in zip(names, found, strict=True):
-            rows[name].append(np.asarray(value))
-    *sides, residual = (np.stack(rows[name], axis=-1) for name in names)
+    found = [jax.device_get(first_layer(trained, n)) for n in lengths]
+    *sides, residual = (np.stack(side, axis=-1) for side in zip(*found, strict=True))
     audit = theory.section_4_alibi(*sides, lengths=np.asarray(lengths, np.float32), slope=SLOPE)
     return plain(audit) | {"residual": residual.max()}
 
@@ -451,11 +414,11 @@ def wavelets(length: int) -> theory.Audit:
 
 
 def at_multiples(audit: theory.Audit, length: int) -> dict[str, Any]:
-    """An audit as numbers, with the differences at multiples of T, and where they are largest."""
+    """An audit as numbers, with the differences at multiples of T."""
     difference = np.asarray(audit.measured["difference"])
-    multiples = {str(k): difference[(k - 1) * length - 1] for k in range(2, 9)}
-    largest = (int(difference.argmax()) + length + 1) / length
-    return plain(audit) | {"at_multiples": multiples, "largest_at": largest}
+    return plain(audit) | {
+        "at_multiples": {str(k): difference[(k - 1) * length - 1] for k in range(2, 9)}
+    }
 
 
 def legendre(s: float) -> theory.Audit:

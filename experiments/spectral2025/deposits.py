@@ -7,12 +7,10 @@ extrapolation". Task 1 with distances of 2 to 13 in rows of at most 22 tokens, 4
 solved or settled (`task_models.settled`), at most 2,400 updates; then every head is ablated, and
 the same distances are asked in rows with 2 and 4 times the filler.
 
-Options beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and resumes from
-them (an hour on one core without), `--only NAME`, again and again, takes some arms alone.
+Option beside `--out` and `--quick`: `--only NAME`, again and again, takes some arms alone.
 """
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,38 +19,18 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from experiments.common import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    VERMILION,
-    Run,
-    main,
-    new_figure,
-    plain,
-)
-from experiments.common import save_figure as save
+from experiments.common import Run, main, plain
 from experiments.learning import spearman, take_options
-from experiments.spectral2025.task_measures import ablations, correct, summary
-from experiments.spectral2025.task_models import (
-    QUICK,
-    SMALL,
-    VARIANTS,
-    Sizes,
-    Trained,
-    Variant,
-    head_dim,
-    on_heads,
-    train,
-)
+from experiments.spectral2025 import task_models
+from experiments.spectral2025.task_measures import ablated_at_end, correct, summary
+from experiments.spectral2025.task_models import VARIANTS, Sizes, Trained, Variant, head_dim, train
 from jaxpe.data import Examples, relative_distance
 
-SIZES = dataclasses.replace(SMALL, seeds=4)
+SIZES = dataclasses.replace(task_models.SMALL, seeds=4)
 LONGER = (2, 4)
 LEARNED = 0.95
 NOT_ROTARY = ("sinusoidal",)
-OPTIONS = take_options(folders=("runs",), repeated=("only",))
+OPTIONS = take_options(repeated=("only",))
 
 
 def shared_paths(sizes: Sizes) -> jaxpe.Encoding:
@@ -80,12 +58,12 @@ def arms(sizes: Sizes) -> dict[str, tuple[Variant, Sizes]]:
     rope, scale = VARIANTS["rope"], 0.7 * sizes.dim**-0.5
     wide = ("head_dim", 2 * head_dim(sizes))
     half = rope._replace(make=lambda s: jaxpe.rope(head_dim=head_dim(s), fraction=0.5))
-    found = {
+    models = {
         "rope": rope,
         "MLA": VARIANTS["mla"],
         "two paths, shared": Variant(shared_paths, config=(wide,)),
         "two paths, independent": Variant(independent_paths, config=(wide,)),
-        "rope on 1 head": rope._replace(make=on_heads(1)),
+        "rope on 1 head": rope._replace(make=task_models.on_heads(1)),
         "norm after": rope._replace(config=(("norm_position", "post"),)),
         "dropout 0.1": rope,
         "dropout 0.3": rope,
@@ -93,56 +71,37 @@ def arms(sizes: Sizes) -> dict[str, tuple[Variant, Sizes]]:
         "init × 3": rope._replace(config=(("init_scale", 3 * scale),)),
         "rope on half of each head": half,
         "sinusoidal": VARIANTS["sinusoidal"],
-        "rope on 2 heads": rope._replace(make=on_heads(2)),
     }
     rates = {"dropout 0.1": 0.1, "dropout 0.3": 0.3}
     return {
         name: (variant, dataclasses.replace(sizes, dropout=rates.get(name, 0.0)))
-        for name, variant in found.items()
+        for name, variant in models.items()
     }
 
 
 def experiment(run: Run) -> dict[str, Any]:
-    quick = dataclasses.replace(QUICK, segments=SIZES.segments, length=SIZES.length)
+    quick = dataclasses.replace(task_models.QUICK, segments=SIZES.segments, length=SIZES.length)
     sizes = quick if run.quick else SIZES
     known = arms(sizes)
     chosen = OPTIONS.only or list(known)[: 2 if run.quick else None]
     rows: dict[str, Any] = {}
     for name in chosen:
         variant, own = known[name]
-        runs = None if OPTIONS.runs is None else OPTIONS.runs / name.replace(" ", "_")
-        found = None if runs is None else runs / "analysed.json"
-        if found is None or not found.is_file():
-            trained, (_, held_out) = train("distance", name, variant, own, runs)
-            rows[name] = plain(analysed(trained, held_out, own))
-            if found is not None:
-                found.write_text(json.dumps(rows[name]))
-        else:
-            rows[name] = json.loads(found.read_text())
+        trained, (_, held_out) = train("distance", variant, own)
+        rows[name] = plain(analysed(trained, held_out, own))
         print(name, rows[name]["accuracy"]["seeds"], rows[name]["head"], flush=True)
-    result = {
-        "sizes": sizes.__dict__,
-        "arms_not_run": [name for name in known if name not in rows],
-        "arms": rows,
-        "concentration_and_longer_rows": harm(rows),
-        "training_seconds": sum(row["seconds"] for row in rows.values()),
-    }
-    draw(run, result)
-    return result
+    return {"sizes": sizes.__dict__, "arms": rows, "concentration_and_longer_rows": harm(rows)}
 
 
 def analysed(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, Any]:
     """Accuracy, what each head is worth at the end, and accuracy in longer rows."""
     last = jax.tree.map(lambda x: x[-1], trained.params)
-    only_last = jax.tree.map(lambda x: x[-1:], trained.params)
-    at_end = trained._replace(steps=trained.steps[-1:], params=only_last)
-    found = ablations(at_end, held_out, sizes)["zero"]
+    found = ablated_at_end(trained, held_out, sizes)
     costs = np.asarray(found["drop"]).clip(0)
     shares = costs / np.maximum(costs.sum(axis=(1, 2), keepdims=True), 1e-9)
     return found | {
         "accuracy": summary(correct(trained, last, held_out).mean(axis=1)),
         "share_of_layers": [summary(share) for share in shares.sum(axis=2).T],
-        "share_of_first_heads": summary(shares[:, :, 0].sum(axis=1)),
         "longer_rows": {
             where: {
                 str(factor): summary(correct(trained, last, rows).mean(axis=1))
@@ -152,11 +111,7 @@ def analysed(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, An
             for where in ("usual", "beyond")
         },
         "steps": int(trained.looks[-1]),
-        "looks": trained.looks,
-        "curve": trained.curve,
-        "training_loss": trained.losses[-30:].mean(axis=0),
         "reason": trained.reason,
-        "seconds": trained.seconds,
     }
 
 
@@ -187,12 +142,8 @@ def far(data: Examples, least: int, rows: int) -> Examples:
     triggers = sorted(set.intersection(*present))
     place = np.argmax(np.isin(data.ids, triggers), axis=1)
     chosen = np.flatnonzero(place >= least)[:rows]
-    return data._replace(
-        ids=data.ids[chosen],
-        mask=data.mask[chosen],
-        labels=data.labels[chosen],
-        ambiguous=data.ambiguous[chosen],
-    )
+    fields = ("ids", "mask", "labels", "ambiguous")
+    return data._replace(**{name: getattr(data, name)[chosen] for name in fields})
 
 
 def harm(rows: dict[str, Any]) -> dict[str, Any]:
@@ -225,42 +176,6 @@ def harm(rows: dict[str, Any]) -> dict[str, Any]:
         for where in ("usual", "beyond")
         for factor in LONGER
     }
-
-
-def draw(run: Run, result: dict[str, Any]) -> None:
-    rows = result["arms"]
-    height = 1.4 + 0.26 * len(rows)
-    figure, axes = new_figure(
-        "Task 1: what heads are worth, and longer rows", columns=3, width=11, height=height
-    )
-    share, worst, longer = axes[0]
-    for place, (name, row) in enumerate(rows.items()):
-        style = {"color": _colour(name), "alpha": 0.7, "ms": 5, "ls": ""}
-        for axis, key, mark in (
-            (share, "largest_share", "o"),
-            (worst, "largest_drop", "o"),
-            (worst, "second_drop", "|"),
-        ):
-            axis.plot(row[key]["seeds"], [place] * len(row[key]["seeds"]), mark, **style)
-        for factor, mark in zip(LONGER, ("o", "s"), strict=True):
-            longer.plot(row["longer_rows"]["beyond"][str(factor)]["mean"], place, mark, **style)
-    share.set(xlabel="largest head's share of all drops", xlim=(0, 1))
-    worst.set(xlabel="accuracy lost: worst head (o), second (|)", xlim=(-0.05, 1.05))
-    longer.set(xlabel="accuracy at 2 (o), 4 (□) times the filler", xlim=(-0.05, 1.05))
-    for axis in axes[0]:
-        axis.set_yticks(range(len(rows)), list(rows) if axis is share else [""] * len(rows))
-        axis.invert_yaxis()
-    save(run, "deposits", figure)
-
-
-def _colour(name: str) -> str:
-    if name == "rope":
-        return BLUE
-    if "rope on" in name:
-        return VERMILION
-    if "paths" in name or name == "MLA":
-        return GREEN
-    return ORANGE if name in NOT_ROTARY else GREY
 
 
 if __name__ == "__main__":

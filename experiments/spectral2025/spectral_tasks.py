@@ -1,11 +1,11 @@
 """Tasks 1 and 2 of arXiv:2505.13027 under every encoding: accuracy, convergence, deposits, spectra.
 
-Options beside `--out` and `--quick`: `--runs FOLDER` keeps trained models there and resumes from
-them (two hours on two cores without), `--only NAME`, again and again, takes some variants alone,
-`--task distance` or `count` one of the tasks, `--curves` accuracies alone.
+Options beside `--out` and `--quick`: `--only NAME`, again and again, takes some variants alone,
+`--task distance` or `count` one of the tasks. All take two hours on two cores.
 Sizes, each with a results file of its own (`spectral_tasks_small.json`, ...) and no figures:
 `--settled` trains until the loss has stopped falling, or for the published updates; `--small` does
-so at half the length and the distances, `--twice` at twice the width, length and distances;
+so at half the length and the distances, for accuracies alone; `--twice` at twice the width, length
+and distances;
 `--published` is the published size (100 epochs of 512 rows, 16 heads, 6 layers: for a GPU).
 `--settled` and `--twice` grow: each seed is trained by itself until it settles, and is a row of
 the results file as soon as it is done; a run trains those that are not there, and leaves the
@@ -33,16 +33,16 @@ from experiments.common import (
     Run,
     main,
     new_figure,
-    plain,  # pyrefly: ignore
+    plain,
+    save_figure,
 )
-from experiments.common import save_figure as save
 from experiments.learning import spearman, take_options
 from experiments.rows import add_row, cost, inside, read_rows, row_of
 from experiments.spectral2025.task_measures import (
+    ablated_at_end,
     ablations,
     correct,
     deposited,
-    last_drop,
     noise_of,
     summary,
 )
@@ -69,13 +69,8 @@ FAMILIES = ("mla", "rope", "alibi", "t5", "shaw", "nope")  # by name; the others
 
 SIZES = {"published": PUBLISHED, "settled": SETTLED, "small": SMALL, "twice": TWICE}
 GROW = ("settled", "twice")  # sizes whose models are trained one by one
-TUNING_SEED, TUNING_STEPS = (
-    9,
-    500,
-)  # of no model that is tested; 200 of the steps have a falling rate
-OPTIONS = take_options(
-    *SIZES, "curves", folders=("runs",), repeated=("only", "task", "seed", "rate"), minutes=True
-)
+TUNING_SEED, TUNING_STEPS = 9, 500  # of no model that is tested; the rate falls over 200 steps
+OPTIONS = take_options(*SIZES, repeated=("only", "task", "seed", "rate"), minutes=True)
 
 
 def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
@@ -89,18 +84,17 @@ def experiment(run: Run, options: Any = OPTIONS) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {task: {} for task in tasks}
     for name in names:
         for task in tasks:
-            trained, (_, held_out) = train(task, name, variants(sizes)[name], sizes, options.runs)
+            trained, (_, held_out) = train(task, variants(sizes)[name], sizes)
             found = rows[task][name] = accuracies(trained, held_out)
-            if not options.curves:
-                found |= ablated_and_spectra(trained, held_out, sizes, variants(sizes)[name].causal)
+            if not options.small:
+                found["ablation"] = ablations(trained, held_out, sizes)
+                causal = variants(sizes)[name].causal
+                found["spectra"] = spectra(trained, held_out, causal=causal)
             print(f"{task} {name}: {found['accuracy']['mean']:.3f}", flush=True)
-    result = {
-        "sizes": sizes.__dict__,
-        "tasks": rows,
-    }
-    if not options.curves:
+    result: dict[str, Any] = {"sizes": sizes.__dict__, "tasks": rows}
+    if not options.small:
         result["contraction"] = {task: contraction(rows[task]) for task in tasks}
-    if size_asked(options) is None and not options.curves:
+    if size_asked(options) is None:
         draw(run, result)
     return result
 
@@ -125,7 +119,7 @@ def grown(run: Run, options: Any) -> dict[str, Any]:
         own = dataclasses.replace(sizes, first_seed=seed)
         if rate or options.twice:
             own = dataclasses.replace(own, rate=rate or rate_of(task, name, sizes, path))
-        row = grown_row(task, name, own, options)
+        row = grown_row(task, name, own)
         seeds = row_of(add_row(path, names, plain(row)), names[:-1])
         add_row(path, (*where, "together"), plain(together(seeds)))
         print(*where[1:], seed, row["accuracy"], row["reason"], row["updates"], flush=True)
@@ -141,16 +135,12 @@ def rate_of(task: str, name: str, sizes: Sizes, path: Path) -> float:
     names = ("tasks", task, name, "rate")
     found: Any = row_of(read_rows(path), names)
     if found is None:
-        begun, short = (
-            time.process_time(),
-            dataclasses.replace(
-                sizes, first_seed=TUNING_SEED, steps=min(sizes.steps, TUNING_STEPS)
-            ),
-        )
+        begun, steps = time.process_time(), min(sizes.steps, TUNING_STEPS)
+        short = dataclasses.replace(sizes, first_seed=TUNING_SEED, steps=steps)
 
         def loss_at(k: int) -> float:
             own = dataclasses.replace(short, rate=sizes.rate * 2.0**k)
-            trained, _ = train(task, name, variants(sizes)[name], own, None)
+            trained, _ = train(task, variants(sizes)[name], own)
             losses: Any = trained.losses
             return float(np.nan_to_num(losses[-sizes.look_every :].mean(), nan=np.inf))
 
@@ -164,14 +154,10 @@ def rate_of(task: str, name: str, sizes: Sizes, path: Path) -> float:
     return float(found["rate"])
 
 
-def grown_row(task: str, name: str, sizes: Sizes, options: Any) -> dict[str, Any]:
+def grown_row(task: str, name: str, sizes: Sizes) -> dict[str, Any]:
     """One seed of a variant: accuracy, how it came there, and what its heads are worth."""
-    variant = variants(sizes)[name]
-    at_rate = f"-at-{sizes.rate:.2e}" if options.rate else ""
-    runs = options.runs and options.runs / f"seed-{sizes.first_seed}{at_rate}"
-    trained, (_, held_out) = train(task, name, variant, sizes, runs)
+    trained, (_, held_out) = train(task, variants(sizes)[name], sizes)
     found = accuracies(trained, held_out)
-    drop = last_drop(trained, held_out, sizes)
     return {
         "accuracy": found["accuracy"]["mean"],
         "accuracy_unambiguous": found["accuracy_unambiguous"]["mean"],
@@ -182,7 +168,7 @@ def grown_row(task: str, name: str, sizes: Sizes, options: Any) -> dict[str, Any
         "looks": trained.looks,
         "curve": trained.curve[:, 0],
         "loss": trained.losses[:, 0].reshape(len(trained.looks) - 1, -1).mean(axis=1),
-        "drop": drop,
+        "drop": ablated_at_end(trained, held_out, sizes)["drop"][0],
         "cpu_seconds": trained.seconds,
     }
 
@@ -236,16 +222,6 @@ def accuracies(trained: Trained, held_out: Examples) -> dict[str, Any]:
         "training_loss": trained.losses[-30:].mean(axis=0),
         "seconds": trained.seconds,
         "reason": trained.reason,
-    }
-
-
-def ablated_and_spectra(
-    trained: Trained, held_out: Examples, sizes: Sizes, causal: bool
-) -> dict[str, Any]:
-    """What every head is worth, and the spectra of the logits."""
-    return {
-        "ablation": ablations(trained, held_out, sizes),
-        "spectra": spectra(trained, held_out, causal=causal),
     }
 
 
@@ -317,10 +293,52 @@ def family(name: str) -> str:
 
 
 def draw(run: Run, result: dict[str, Any]) -> None:
-    draw_curves(run, result)
-    draw_deposits(run, result)
-    draw_heads(run, result)
-    draw_contraction(run, result)
+    """Accuracy during training, shares of the top head, and contraction against convergence."""
+    names = list(result["tasks"]["distance"])
+    even = 1 / (result["sizes"]["layers"] * result["sizes"]["heads"])
+    figures = {
+        "curves": ("Accuracy during training", "step", "held-out accuracy", 3.8),
+        "deposits": (
+            "Share of the top head in what ablation costs", "each seed (× below 50 % accuracy)", "",
+            1.2 + 0.26 * len(names),
+        ),
+        "contraction": (
+            "Does a contracted spectrum at the start converge sooner?",
+            "eigenvalue range of centred logits, norm 1, at the start",
+            "mean accuracy over training", 3.8,
+        ),
+    }  # fmt: skip
+    for kind, (title, xlabel, ylabel, height) in figures.items():
+        figure, axes = new_figure(title, columns=2, width=9, height=height)
+        axes[0, 0].set_ylabel(ylabel)
+        for axis, (task, name_of_task) in zip(axes[0], TASKS.items(), strict=True):
+            axis.set(title=name_of_task, xlabel=xlabel)
+            for place, name in enumerate(names):
+                row, shade = result["tasks"][task][name], colour(name)
+                if kind == "deposits":
+                    shares = row["ablation"]["zero"]["largest_share"]["seeds"]
+                    mark = "o" if row["accuracy"]["mean"] > 0.5 else "x"
+                    axis.plot(shares, [place] * len(shares), mark, color=shade, ms=5, alpha=0.7)
+                elif name.startswith("published"):
+                    continue
+                elif kind == "curves":
+                    axis.plot(row["looks"], np.mean(row["curve"], axis=1), color=shade, lw=1.2)
+                else:
+                    x = np.mean(row["spectra"]["0"]["range_centred"])
+                    y = row["mean_accuracy_over_training"]
+                    axis.errorbar(x, y["mean"], yerr=y["half"], fmt="o", color=shade, ms=5, lw=1)
+            if kind == "deposits":
+                axis.axvline(even, color=GREY, lw=0.8, ls=":")
+                axis.set_xlim(0, 1.05)
+                axis.set_yticks(
+                    range(len(names)), names if axis is axes[0, 0] else [""] * len(names)
+                )
+                axis.invert_yaxis()
+        if kind != "deposits":
+            for label, shade in LEGEND:
+                axes[0, 0].plot([], [], "-" if kind == "curves" else "o", color=shade, label=label)
+            figure.legend(loc="outside lower center", ncols=5, fontsize=9)
+        save_figure(run, f"spectral_tasks_{kind}", figure)
 
 
 def colour(name: str) -> str:
@@ -341,86 +359,6 @@ LEGEND = (
     ("added to logits", VERMILION),
     ("none", GREY),
 )
-
-
-def draw_curves(run: Run, result: dict[str, Any]) -> None:
-    figure, axes = new_figure("Accuracy during training", columns=2, width=9, height=3.8)
-    for axis, (task, title) in zip(axes[0], TASKS.items(), strict=True):
-        for name, row in result["tasks"][task].items():
-            if not name.startswith("published"):
-                axis.plot(row["looks"], row["curve"].mean(axis=1), color=colour(name), lw=1.2)
-        axis.set(title=title, xlabel="step", ylim=(0, 1.02))
-    axes[0, 0].set_ylabel("held-out accuracy")
-    for label, shade in LEGEND:
-        axes[0, 0].plot([], [], color=shade, label=label)
-    figure.legend(loc="outside lower center", ncols=5, fontsize=9)
-    save(run, "spectral_tasks_curves", figure)
-
-
-def draw_deposits(run: Run, result: dict[str, Any]) -> None:
-    names = list(result["tasks"]["distance"])
-    figure, axes = new_figure(
-        "Share of the largest head in what ablation costs",
-        columns=2,
-        width=9,
-        height=1.2 + 0.26 * len(names),
-    )
-    heads = result["sizes"]["layers"] * result["sizes"]["heads"]
-    for axis, (task, title) in zip(axes[0], TASKS.items(), strict=True):
-        for place, name in enumerate(names):
-            row = result["tasks"][task][name]
-            shares = row["ablation"]["zero"]["largest_share"]["seeds"]
-            mark = "o" if row["accuracy"]["mean"] > 0.5 else "x"
-            axis.plot(shares, [place] * len(shares), mark, color=colour(name), ms=5, alpha=0.7)
-        axis.axvline(1 / heads, color=GREY, lw=0.8, ls=":")
-        axis.set(title=title, xlim=(0, 1), xlabel="each seed (× below 50 % accuracy)")
-        axis.set_yticks(range(len(names)), names if axis is axes[0, 0] else [""] * len(names))
-        axis.invert_yaxis()
-    save(run, "spectral_tasks_deposits", figure)
-
-
-def draw_heads(run: Run, result: dict[str, Any]) -> None:
-    names = [n for n in ("rope", "mla", "sinusoidal", "t5") if n in result["tasks"]["distance"]]
-    if not names:
-        return
-    seeds = result["sizes"]["seeds"]
-    figure, axes = new_figure(
-        "Task 1: accuracy lost without each head", rows=seeds, columns=len(names), height=4.6
-    )
-    image: Any = None
-    for column, name in enumerate(names):
-        drop = np.asarray(result["tasks"]["distance"][name]["ablation"]["zero"]["drop"])
-        for seed in range(seeds):
-            axis = axes[seed, column]
-            image = axis.imshow(drop[seed], vmin=0, vmax=1, cmap="viridis", aspect="auto")
-            axis.set_xticks([])
-            axis.set_yticks([])
-            if seed == 0:
-                axis.set_title(name)
-            if column == 0:
-                axis.set_ylabel(f"seed {seed}\nlayer")
-    for axis in axes[-1]:
-        axis.set_xlabel("head")
-    figure.colorbar(image, ax=axes, label="accuracy lost", shrink=0.8)
-    save(run, "spectral_tasks_heads", figure)
-
-
-def draw_contraction(run: Run, result: dict[str, Any]) -> None:
-    figure, axes = new_figure(
-        "Does a contracted spectrum at the start converge sooner?", columns=2, width=9, height=3.8
-    )
-    for axis, (task, title) in zip(axes[0], TASKS.items(), strict=True):
-        rows = result["tasks"][task]
-        for name in result["contraction"][task].get("encodings", []):
-            x = np.mean(rows[name]["spectra"]["0"]["range_centred"])
-            y = rows[name]["mean_accuracy_over_training"]
-            axis.errorbar(x, y["mean"], yerr=y["half"], fmt="o", color=colour(name), ms=5, lw=1)
-        axis.set(title=title, xlabel="eigenvalue range of centred logits, norm 1, at the start")
-    axes[0, 0].set_ylabel("mean accuracy over training")
-    for label, shade in LEGEND:
-        axes[0, 0].plot([], [], "o", color=shade, label=label)
-    figure.legend(loc="outside lower center", ncols=5, fontsize=9)
-    save(run, "spectral_tasks_contraction", figure)
 
 
 if __name__ == "__main__":

@@ -22,16 +22,13 @@ def correct(trained: Trained, params: Any, data: Examples) -> np.ndarray:
         return jnp.argmax(trained.apply(params, ids, mask=mask).logits, axis=-1)
 
     size = min(500, len(data.ids))
-    found = []
+    right: dict[int, np.ndarray] = {}
     for start in range(0, len(data.ids), size):
         start = min(start, len(data.ids) - size)  # the last block begins earlier
         rows = slice(start, start + size)
-        found.append((rows, np.asarray(judge(params, data.ids[rows], data.mask[rows]))))
-    seeds = len(found[0][1])
-    right = np.zeros((seeds, len(data.ids)), bool)
-    for rows, answers in found:
-        right[:, rows] = answers == data.labels[rows]
-    return right
+        answers = judge(params, data.ids[rows], data.mask[rows])
+        right |= dict(enumerate((np.asarray(answers) == data.labels[rows]).T, start))
+    return np.stack(list(right.values()), axis=1)
 
 
 def noise_of(sizes: Sizes) -> float:
@@ -40,58 +37,33 @@ def noise_of(sizes: Sizes) -> float:
 
 
 def ablations(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, Any]:
-    """What every head is worth along the training, by zero and, at the end, by mean ablation.
+    """What zeroing every head costs along the training and at its end.
 
     Drops up to two standard errors of a difference of two accuracies count as nothing.
     """
-    noise = noise_of(sizes)
     seen = jax.tree.map(lambda x: x[: sizes.looked_at], held_out.batch())
     shape = {"layers": sizes.layers, "heads": sizes.heads, "batch_size": 1}
 
-    def zero(params, batch):
+    @jax.jit
+    @partial(jax.vmap, in_axes=(0, None))
+    def zeroed(params, batch):
         score = partial(accuracy, trained.apply, params, batch)
-        return spectral.ablate_heads(lambda gates: score(gates=gates), **shape)
+        return spectral.ablate_heads(lambda gates: score(gates=gates), **shape).drop
 
-    def mean(params, batch):
-        score = partial(accuracy, trained.apply, params, batch)
-        traced = trained.apply(params, batch["ids"], mask=batch["mask"], trace=True)
-        fill = spectral.sum_heads(traced.transformer.heads, batch["mask"]).mean
-        return spectral.ablate_heads(lambda gates: score(gates=gates, gate_fill=fill), **shape)
-
-    by_seed = {
-        "zero": jax.jit(jax.vmap(zero, in_axes=(0, None))),
-        "mean": jax.jit(jax.vmap(mean, in_axes=(0, None))),
-    }
-    found: dict[str, Any] = {"over_training": {}}
+    rows = {}
     for index, step in enumerate(trained.steps):
         params = jax.tree.map(lambda x, index=index: x[index], trained.params)
-        last = step == trained.steps[-1]
-        for kind in ("zero", "mean") if last else ("zero",):
-            row = deposited(by_seed[kind](params, seen).drop, noise)
-            if last:
-                found[kind] = row
-            if kind == "zero":
-                found["over_training"][step] = {k: v for k, v in row.items() if k != "drop"}
-    return found
+        rows[step] = deposited(zeroed(params, seen), noise_of(sizes))
+    along = {at: {k: v for k, v in row.items() if k != "drop"} for at, row in rows.items()}
+    return {"over_training": along, "zero": rows[trained.steps[-1]]}
 
 
-def last_drop(trained: Trained, held_out: Examples, sizes: Sizes) -> np.ndarray:
-    """What zeroing each head of the first seed's trained model costs, `[layers, heads]`."""
-    params = jax.tree.map(lambda x: x[-1, 0], trained.params)
-    seen = jax.tree.map(lambda x: x[: sizes.looked_at], held_out.batch())
-
-    @jax.jit
-    def score(params, batch, gates):
-        return accuracy(trained.apply, params, batch, gates=gates)
-
-    gates = jnp.ones((sizes.layers, sizes.heads))
-    left = [
-        float(score(params, seen, gates.at[layer, head].set(0)))
-        for layer in range(sizes.layers)
-        for head in range(sizes.heads)
+def ablated_at_end(trained: Trained, held_out: Examples, sizes: Sizes) -> dict[str, Any]:
+    """What zeroing every head costs at the end of training."""
+    last = jax.tree.map(lambda x: x[-1:], trained.params)
+    return ablations(trained._replace(steps=trained.steps[-1:], params=last), held_out, sizes)[
+        "zero"
     ]
-    whole = float(score(params, seen, gates))
-    return whole - np.reshape(left, (sizes.layers, sizes.heads))
 
 
 def deposited(drop: jax.Array, noise: float) -> dict[str, Any]:

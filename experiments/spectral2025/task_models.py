@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +18,6 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn, training
-from jaxpe._core.files import atomic_file
 from jaxpe.data import Examples, count_triggers, relative_distance
 
 
@@ -123,57 +121,61 @@ def no_rotation(width: int) -> jaxpe.Encoding:
     return jaxpe.Encoding(query=turn, key=turn)
 
 
+def added(*encodings: Callable[[Sizes], jaxpe.Encoding]) -> Callable[[Sizes], jaxpe.Encoding]:
+    """Several encodings together."""
+    return lambda sizes: jaxpe.chain(*(make(sizes) for make in encodings))
+
+
+def sinusoids(sizes: Sizes) -> jaxpe.Encoding:
+    return jaxpe.sinusoidal(dim=sizes.dim)
+
+
+def table(sizes: Sizes) -> jaxpe.Encoding:
+    return jaxpe.learned(length=sizes.length, dim=sizes.dim)
+
+
+def rope(sizes: Sizes) -> jaxpe.Encoding:
+    return jaxpe.rope(head_dim=head_dim(sizes))
+
+
+def t5(sizes: Sizes) -> jaxpe.Encoding:
+    return jaxpe.t5(num_heads=sizes.heads)
+
+
+def alibi(sizes: Sizes) -> jaxpe.Encoding:
+    return jaxpe.alibi(num_heads=sizes.heads)
+
+
+def steep(sizes: Sizes) -> jaxpe.Encoding:
+    return jaxpe.alibi(num_heads=sizes.heads, slopes=slopes(sizes))
+
+
+def published(make: Callable[[Sizes], jaxpe.Encoding], **options: Any) -> Variant:
+    return Variant(make, keys_from="embeddings", published=True, **options)
+
+
 VARIANTS: dict[str, Variant] = {
     "nope": Variant(lambda s: jaxpe.identity()),
-    "sinusoidal": Variant(lambda s: jaxpe.sinusoidal(dim=s.dim)),
-    "learned": Variant(lambda s: jaxpe.learned(length=s.length, dim=s.dim)),
-    "t5": Variant(lambda s: jaxpe.t5(num_heads=s.heads)),
+    "sinusoidal": Variant(sinusoids),
+    "learned": Variant(table),
+    "t5": Variant(t5),
     "shaw": Variant(lambda s: jaxpe.shaw(head_dim=head_dim(s), max_distance=s.length)),
-    "alibi": Variant(lambda s: jaxpe.alibi(num_heads=s.heads)),
-    "alibi_causal": Variant(lambda s: jaxpe.alibi(num_heads=s.heads), causal=True),
-    "alibi_steep": Variant(lambda s: jaxpe.alibi(num_heads=s.heads, slopes=slopes(s))),
-    "alibi_steep_causal": Variant(
-        lambda s: jaxpe.alibi(num_heads=s.heads, slopes=slopes(s)), causal=True
-    ),
-    "rope": Variant(lambda s: jaxpe.rope(head_dim=head_dim(s))),
-    "rope_sinusoidal": Variant(
-        lambda s: jaxpe.chain(jaxpe.sinusoidal(dim=s.dim), jaxpe.rope(head_dim=head_dim(s)))
-    ),
-    "rope_learned": Variant(
-        lambda s: jaxpe.chain(
-            jaxpe.learned(length=s.length, dim=s.dim), jaxpe.rope(head_dim=head_dim(s))
-        )
-    ),
-    "mla": Variant(lambda s: jaxpe.rope(head_dim=head_dim(s)), latent=True),
-    "rope_keys_embeddings": Variant(
-        lambda s: jaxpe.rope(head_dim=head_dim(s)), keys_from="embeddings"
-    ),
-    "published_nope": Variant(lambda s: jaxpe.identity(), keys_from="embeddings", published=True),
-    "published_absolute": Variant(
-        lambda s: jaxpe.sinusoidal(dim=s.dim), keys_from="embeddings", published=True
-    ),
-    "published_relative": Variant(
-        lambda s: jaxpe.t5(num_heads=s.heads), keys_from="embeddings", published=True
-    ),
-    "published_alibi": Variant(
-        lambda s: jaxpe.alibi(num_heads=s.heads, slopes=slopes(s)),
-        keys_from="embeddings",
-        published=True,
-    ),
-    "published_rope": Variant(
-        lambda s: jaxpe.chain(jaxpe.sinusoidal(dim=s.dim), jaxpe.rope(head_dim=head_dim(s))),
-        keys_from="embeddings",
-        published=True,
-    ),
-    "published_mla": Variant(
-        lambda s: jaxpe.chain(
-            jaxpe.learned(length=s.length, dim=s.dim), no_rotation(head_dim(s))
-        ),
-        latent=True,
-        keys_from="embeddings",
-        published=True,
-    ),
-}  # fmt: skip
+    "alibi": Variant(alibi),
+    "alibi_causal": Variant(alibi, causal=True),
+    "alibi_steep": Variant(steep),
+    "alibi_steep_causal": Variant(steep, causal=True),
+    "rope": Variant(rope),
+    "rope_sinusoidal": Variant(added(sinusoids, rope)),
+    "rope_learned": Variant(added(table, rope)),
+    "mla": Variant(rope, latent=True),
+    "rope_keys_embeddings": Variant(rope, keys_from="embeddings"),
+    "published_nope": published(lambda s: jaxpe.identity()),
+    "published_absolute": published(sinusoids),
+    "published_relative": published(t5),
+    "published_alibi": published(steep),
+    "published_rope": published(added(sinusoids, rope)),
+    "published_mla": published(added(table, lambda s: no_rotation(head_dim(s))), latent=True),
+}
 
 
 def variants(sizes: Sizes) -> dict[str, Variant]:
@@ -257,27 +259,15 @@ class Trained(NamedTuple):
     reason: str = "budget"
 
 
-def train(
-    task: str, name: str, variant: Variant, sizes: Sizes, folder: Path | None
-) -> tuple[Trained, tuple[Examples, Examples]]:
-    """Train all seeds of a variant, or read them from the folder."""
+def train(task: str, variant: Variant, sizes: Sizes) -> tuple[Trained, tuple[Examples, Examples]]:
+    """Train all seeds of a variant on the rows of a task."""
     parts = task_data(task, sizes, variant)
     classes = parts[0].num_classes
     apply, _ = nn.functionalize(build(variant, sizes, classes, jax.random.key(0)))
     start = jax.jit(
         jax.vmap(lambda key: nnx.split(build(variant, sizes, classes, key), nnx.Param)[1])
     )
-    params = start(_keys(0, sizes))
-    path = None if folder is None else folder / f"{task}-{name}.npz"
-    made_with = repr((task, sizes, variant[1:]))
-    if path is not None and path.is_file():
-        return _read(path, apply, params, made_with), parts
-    partial_path = None if path is None else path.with_suffix(".partial")
-    trained = _train(apply, params, parts, sizes, partial_path)
-    if path is not None and partial_path is not None:
-        _write(path, trained, made_with)
-        partial_path.unlink(missing_ok=True)
-    return trained, parts
+    return _train(apply, start(_keys(0, sizes)), parts, sizes), parts
 
 
 def _keys(stream: int, sizes: Sizes) -> jax.Array:
@@ -286,9 +276,7 @@ def _keys(stream: int, sizes: Sizes) -> jax.Array:
     return jax.random.split(jax.random.key(stream), last)[sizes.first_seed :]
 
 
-def _train(
-    apply, params, parts: tuple[Examples, Examples], sizes: Sizes, partial_path: Path | None = None
-) -> Trained:
+def _train(apply, params, parts: tuple[Examples, Examples], sizes: Sizes) -> Trained:
     fit, held_out = (jax.tree.map(jnp.asarray, part.batch()) for part in parts)
     seen = jax.tree.map(lambda x: x[: sizes.looked_at], held_out)
     steps, every = updates(sizes, len(parts[0].ids))
@@ -296,61 +284,44 @@ def _train(
     keys = _keys(1, sizes)
     look = jax.jit(jax.vmap(partial(accuracy, apply), in_axes=(0, None)))
     some_steps, init = _stepping(apply, sizes, steps, tail * every)
-    so_far = _SoFar(init(params, keys), [], [look(params, seen)], {0: jax.device_get(params)}, 0.0)
-    if partial_path is not None and partial_path.is_file():
-        so_far = _read_partial(partial_path, so_far)
-
+    states = init(params, keys)
+    losses, curve, kept = [], [np.asarray(look(params, seen))], {0: jax.device_get(params)}
     blocks = steps // every
     wanted = [2**k for k in range(8)] if sizes.settle else [blocks // 5, blocks // 2]
 
-    def go_on(so_far: _SoFar, falls_from: float = np.inf) -> _SoFar:
-        begun, at = time.process_time(), len(so_far.losses)
-        keep = at + 1 in wanted
+    def go_on(states: Any, falls_from: float = np.inf) -> Any:
+        at = len(losses)
         rng = np.random.default_rng([2, at, *([sizes.first_seed] if sizes.first_seed else [])])
         rows = rng.integers(0, len(parts[0].ids), (every, sizes.seeds, sizes.batch))
         rates = np.float32(sizes.rate), np.float32(falls_from)
-        states, loss = some_steps(so_far.states, jnp.asarray(rows), fit, *rates)
-        curve = look(states.params, seen)
-        return _SoFar(
-            states,
-            [*so_far.losses, np.asarray(loss)],
-            [*so_far.curve, np.asarray(curve)],
-            so_far.kept | ({at + 1: jax.device_get(states.params)} if keep else {}),
-            so_far.seconds + time.process_time() - begun,
-        )
+        states, loss = some_steps(states, jnp.asarray(rows), fit, *rates)
+        losses.append(np.asarray(loss))
+        curve.append(np.asarray(look(states.params, seen)))
+        if at + 1 in wanted:
+            kept[at + 1] = jax.device_get(states.params)
+        return states
 
-    reason = "budget"
-    while len(so_far.losses) < blocks - tail:
-        so_far = go_on(so_far)
-        if partial_path is not None and len(so_far.losses) % 10 == 0:
-            _write_partial(partial_path, so_far)
-        if sizes.settle and (reason := settled(so_far.losses, so_far.curve)) != "budget":
+    reason, begun = "budget", time.process_time()
+    while len(losses) < blocks - tail:
+        states = go_on(states)
+        if sizes.settle and (reason := settled(losses, curve)) != "budget":
             break
-    falls_from = len(so_far.losses) * every
+    falls_from = len(losses) * every
     for _ in range(tail):
-        so_far = go_on(so_far, falls_from)
-    looks = np.arange(len(so_far.curve)) * every
-    kept = so_far.kept | {len(looks) - 1: jax.device_get(so_far.states.params)}
+        states = go_on(states, falls_from)
+    seconds = time.process_time() - begun
+    looks = np.arange(len(curve)) * every
+    kept |= {len(looks) - 1: jax.device_get(states.params)}
     return Trained(
         apply,
         [int(looks[at]) for at in kept],
         jax.tree.map(lambda *leaves: np.stack(leaves), *kept.values()),
         looks,
-        np.array(so_far.curve),
-        np.concatenate(so_far.losses),
-        so_far.seconds,
+        np.array(curve),
+        np.concatenate(losses),
+        seconds,
         reason,
     )
-
-
-class _SoFar(NamedTuple):
-    """A training on its way: states, and by look losses, accuracies and parameters."""
-
-    states: Any
-    losses: list[np.ndarray]
-    curve: list[np.ndarray]
-    kept: dict[int, Any]
-    seconds: float
 
 
 def settled(losses: list[np.ndarray], curve: list[np.ndarray]) -> str:
@@ -403,51 +374,6 @@ def _stepping(apply, sizes: Sizes, steps: int, falling: int) -> tuple[Any, Any]:
     return some_steps, init
 
 
-def _write_partial(path: Path, so_far: _SoFar) -> None:
-    arrays = {f"state_{i}": _plain_key(x) for i, x in enumerate(jax.tree.leaves(so_far.states))}
-    for look, params in so_far.kept.items():
-        arrays |= {f"kept_{look}_{i}": x for i, x in enumerate(jax.tree.leaves(params))}
-    arrays |= {"losses": so_far.losses, "curve": so_far.curve, "seconds": so_far.seconds}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as part, part.open("wb") as file:
-        np.savez(file, **arrays)
-
-
-def _read_partial(path: Path, like: _SoFar) -> _SoFar:
-    """What `_write_partial` wrote, in the shape of a training that has just begun."""
-    leaves, structure = jax.tree.flatten(like.states)
-    params = jax.tree.structure(like.kept[0])
-    with np.load(path) as file:
-        states = [
-            jax.random.wrap_key_data(jnp.asarray(file[f"state_{i}"]))
-            if _is_key(leaf)
-            else jnp.asarray(file[f"state_{i}"])
-            for i, leaf in enumerate(leaves)
-        ]
-        looks = sorted({int(name.split("_")[1]) for name in file if name.startswith("kept_")})
-        kept = {
-            at: jax.tree.unflatten(
-                params, [file[f"kept_{at}_{i}"] for i in range(params.num_leaves)]
-            )
-            for at in looks
-        }
-        return _SoFar(
-            jax.tree.unflatten(structure, states),
-            list(file["losses"]),
-            list(file["curve"]),
-            kept,
-            float(file["seconds"]),
-        )
-
-
-def _is_key(x: Any) -> bool:
-    return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
-def _plain_key(x: Any) -> Any:
-    return jax.random.key_data(x) if _is_key(x) else x
-
-
 def updates(sizes: Sizes, rows: int) -> tuple[int, int]:
     """Steps of a training, and after how many the held-out rows are looked at."""
     steps = sizes.steps if sizes.epochs is None else math.ceil(sizes.epochs * rows / sizes.batch)
@@ -458,32 +384,3 @@ def updates(sizes: Sizes, rows: int) -> tuple[int, int]:
 def accuracy(apply, params, batch, **options) -> jax.Array:
     logits = apply(params, batch["ids"], mask=batch["mask"], **options).logits
     return jnp.mean(jnp.argmax(logits, axis=-1) == batch["labels"], dtype=jnp.float32)
-
-
-def _write(path: Path, trained: Trained, made_with: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    leaves: dict[str, Any] = {
-        f"leaf_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(trained.params))
-    }
-    leaves |= {"steps": trained.steps, "looks": trained.looks, "curve": trained.curve}
-    leaves |= {"losses": trained.losses, "seconds": trained.seconds, "made_with": made_with}
-    leaves |= {"reason": trained.reason}
-    np.savez(path, **leaves)
-
-
-def _read(path: Path, apply, params, made_with: str) -> Trained:
-    with np.load(path) as file:
-        if str(file["made_with"]) != made_with:
-            raise SystemExit(f"{path} was trained otherwise ({file['made_with']}): take it away")
-        structure = jax.tree.structure(params)
-        leaves = [file[f"leaf_{i}"] for i in range(structure.num_leaves)]
-        return Trained(
-            apply,
-            file["steps"].tolist(),
-            jax.tree.unflatten(structure, leaves),
-            file["looks"],
-            file["curve"],
-            file["losses"],
-            float(file["seconds"]),
-            str(file["reason"]),
-        )

@@ -55,6 +55,11 @@ from jaxpe.encodings.families.data_dependent import (
 from jaxpe.encodings.families.disentangled import dape, deberta, inkling, tupe
 from jaxpe.encodings.families.learned_frequencies import fope, grape_multiplicative, pope
 from jaxpe.encodings.families.learned_rotations import comrope, liere, mixed_rope
+from jaxpe.encodings.families.logarithmic import (
+    log_position,
+    power_positions,
+    warp_positions,
+)
 from jaxpe.encodings.families.masks import attention_chunks, sliding_window, stick_breaking
 from jaxpe.encodings.families.orthogonal import (
     chebyshev,
@@ -65,6 +70,8 @@ from jaxpe.encodings.families.orthogonal import (
     legendre,
     legendre_polynomials,
     legendre_vectors,
+    spherical_harmonic_vectors,
+    spherical_harmonics,
     wavelet,
     wavelet_vectors,
 )
@@ -112,11 +119,12 @@ __all__ = [
     "from_matrix", "from_vectors", "gemma3", "grape_additive", "grape_multiplicative", "identity",
     "information_optimal", "inkling", "interleaved_layers", "inverse_frequencies", "kerple",
     "learned", "legendre", "legendre_polynomials", "legendre_vectors", "liere", "llama4",
-    "low_rank", "mixed_rope", "mrope", "path_attention", "per_head", "pope",
-    "position_offsets", "position_temperature", "random_fixed", "random_vectors", "register",
-    "rerope", "rescaled", "resolve", "rope", "rope_frequencies", "rope_from_hf", "rope_to_hf",
+    "log_position", "low_rank", "mixed_rope", "mrope", "path_attention", "per_head", "pope",
+    "position_offsets", "position_temperature", "power_positions", "random_fixed",
+    "random_vectors", "register", "rerope", "rescaled", "resolve", "rope", "rope_frequencies",
+    "rope_from_hf", "rope_to_hf",
     "rotary_orbit", "rotary_permutation", "scale_positions", "selective_rope", "self_extend",
-    "shaw", "sinusoidal", "sinusoidal_vectors", "sliding_window", "smollm3", "ssmax",
-    "stick_breaking", "t5", "t5_buckets", "transformer_xl", "tupe", "wavelet", "wavelet_vectors",
-    "xpos",
+    "shaw", "sinusoidal", "sinusoidal_vectors", "sliding_window", "smollm3",
+    "spherical_harmonic_vectors", "spherical_harmonics", "ssmax", "stick_breaking", "t5",
+    "t5_buckets", "transformer_xl", "tupe", "warp_positions", "wavelet", "wavelet_vectors", "xpos",
 ]  # fmt: skip

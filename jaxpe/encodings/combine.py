@@ -220,15 +220,20 @@ def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
     True
     """
 
-    def moved(positions):
-        positions = as_positions(positions)
+    def scaled_positions(positions):
         dtype = vector_dtype(positions)
         return positions.astype(dtype) * jnp.asarray(factor, dtype)
+
+    return moved_positions(encoding, scaled_positions)
+
+
+def moved_positions(encoding: Encoding, move: Callable[[Array], Array]) -> Encoding:
+    """The encoding at positions move(i), in all of its hooks."""
 
     def at_moved(hook, arrays, count):
         def apply(params, *args):
             end = arrays + count
-            positions = map(moved, args[arrays:end])
+            positions = (move(as_positions(i)) for i in args[arrays:end])
             return getattr(encoding, hook)(params, *args[:arrays], *positions, *args[end:])
 
         return apply

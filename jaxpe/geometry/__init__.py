@@ -93,6 +93,7 @@ from jaxpe.geometry.mds.stochastic import (
 from jaxpe.geometry.noise.cross_validation import (
     HeldOut,
     PositionHalves,
+    cross_validated_choice,
     cross_validated_mds,
     disjoint_geometries,
     disjoint_position_geometries,
@@ -142,7 +143,8 @@ __all__ = [
     "add_documents", "as_distances", "as_points", "bin_counts", "bin_positions",
     "circulant_projection", "circulant_residual", "classical_mds",
     "classical_mds_from_gram", "classical_mds_from_points", "cohort_of", "compare_geometries",
-    "content_labels", "count_tokens", "cross_validated_mds",
+    "content_labels", "count_tokens", "cross_validated_choice",
+    "cross_validated_mds",
     "disjoint_geometries", "disjoint_position_geometries", "distance_rows",
     "distances_from_gram", "empty_counts", "entropy", "entropy_rank", "euclidean_distances",
     "fisher_rao_distances", "fold_of_documents", "gaussian_information", "gram_matrix",

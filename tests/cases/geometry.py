@@ -372,6 +372,9 @@ GEOMETRY: dict[str, Case] = {
         lambda *halves: geometry.cross_validated_mds(geometry.SplitHalfGeometry(*halves), dim=2),
         _made_of(_halves),
     ),
+    "cross_validated_choice": Case(
+        geometry.cross_validated_choice, lambda rng: (rng.random((3, 2, 4)),), total
+    ),
     "half_sample_interval": Case(
         geometry.half_sample_interval, lambda rng: (rng.random((3, 2, 4)),), total
     ),
@@ -390,6 +393,9 @@ GEOMETRY: dict[str, Case] = {
     "sinusoidal_vectors": Case(
         lambda i: encodings.sinusoidal_vectors(i, dim=4),
         lambda rng: (rng.integers(0, 99, N, dtype=np.int32),),
+    ),
+    "power_positions": Case(
+        lambda i: encodings.power_positions(i, tau=0.5, power=0.2), _between_positions, total
     ),
     "legendre_vectors": Case(
         lambda i: encodings.legendre_vectors(i, dim=4, length=9), _between_positions, total
@@ -410,6 +416,11 @@ GEOMETRY: dict[str, Case] = {
     ),
     "wavelet_vectors": Case(
         lambda i: encodings.wavelet_vectors(i, dim=4, length=9), _between_positions, cubed
+    ),
+    "spherical_harmonic_vectors": Case(
+        lambda i: encodings.spherical_harmonic_vectors(i, dim=6, rows=5, columns=7),
+        lambda rng: (5 * rng.random((N, 2)),),
+        cubed,
     ),
     "rotary_orbit": Case(
         lambda i, q: encodings.rotary_orbit(i, dim=4, reference=q),

