@@ -39,7 +39,7 @@ notebooks: export XLA_FLAGS ?= --xla_cpu_parallel_codegen_split_count=1
 report: $(VENV)/.installed-report
 	$(BIN)/jaxpe report '$(SOURCE)' --out '$(OUT)' $(ARGS)
 
-# experiments/RESULTS.md, from experiments/sections and experiments/results.
+# experiments/RESULTS.md, from the claims, experiments/pages and experiments/results.
 results: $(VENV)/.installed-test
 	$(BIN)/python -m experiments.claims
 

@@ -32,6 +32,7 @@ html_theme = "furo"
 html_title = "jaxpe"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["sort.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

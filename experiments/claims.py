@@ -274,8 +274,10 @@ class Claim(dict):
 
 def folders() -> dict[str, Claim]:
     """Papers by folder, each with its claims."""
+    ours = ("beyond", "benchmarks")  # after the papers
     found: dict[str, Claim] = {}
-    for path in sorted(EXPERIMENTS.glob("*/*.toml")):
+    paths = EXPERIMENTS.glob("*/*.toml")
+    for path in sorted(paths, key=lambda path: (path.parent.name in ours, path)):
         name, part = path.parent.name, tomllib.loads(path.read_text())
         paper = found.setdefault(name, Claim(claims=[]))
         paper["claims"] += [Claim(claim, folder=name) for claim in part.pop("claim")]
@@ -288,7 +290,7 @@ def pages() -> dict[Path, str]:
     results, papers = Results(), folders()
     everything = [claim for paper in papers.values() for claim in paper["claims"]]
     known = {"results": results, "papers": papers, "claims": everything, "verdicts": VERDICTS}
-    known |= {"made_by": made_by}
+    known |= {"made_by": made_by, "files": sorted(results.names() - {"costs"})}
 
     def page(template: str, **more: Any) -> str:
         try:
@@ -296,8 +298,12 @@ def pages() -> dict[Path, str]:
         except jinja2.TemplateError as error:
             raise SystemExit(f"{template} {more.get('name', '')}: {error}") from error
 
-    site = {EXPERIMENTS / "RESULTS.md": page("templates/front.md")}
-    site[DOCS / "results" / "scoreboard.md"] = page("templates/scoreboard.md")
+    site = {EXPERIMENTS / "RESULTS.md": page("templates/front.md", base="../docs/results/")}
+    contents = "\n".join(["scoreboard", *papers, "costs"])
+    toctree = "\n```{toctree}\n:hidden:\n\nresults/" + contents.replace("\n", "\nresults/")
+    site[DOCS / "results.md"] = page("templates/front.md", base="results/") + toctree + "\n```\n"
+    for name in ("scoreboard", "costs"):
+        site[DOCS / "results" / f"{name}.md"] = page(f"templates/{name}.md")
     for name, paper in papers.items():
         site[DOCS / "results" / f"{name}.md"] = page("templates/paper.md", name=name, paper=paper)
     for path in sorted((EXPERIMENTS / "pages").glob("*.md")):

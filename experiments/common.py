@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 
 import jaxpe
 from experiments.provenance import write_result
-from jaxpe.data import SyntheticCorpus, TokenCorpus, load_tokens
+from jaxpe.data import TokenCorpus, load_tokens
 from jaxpe.geometry import EmptyPolicy, PositionCounts
 from jaxpe.report import style
 from jaxpe.report.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION
@@ -115,6 +115,17 @@ def real_counts(name: str) -> PositionCounts:
     )
 
 
+def present(read: Callable[[str], Any]) -> dict[str, Any]:
+    """What is read of SST-2 and IMDB, where they are on this machine."""
+    found = {}
+    for name in LENGTHS:
+        try:
+            found[name] = read(name)
+        except DataMissingError as error:
+            print(f"{name}: skipped, {error}")
+    return found
+
+
 def plug_in(
     counts: PositionCounts | jaxpe.PositionalDistributions, *, empty: EmptyPolicy = "drop"
 ) -> PlugIn:
@@ -131,19 +142,17 @@ def _plug_in(mu: jaxpe.PositionalDistributions) -> PlugIn:
     return PlugIn(jaxpe.hellinger_distances(mu), mds)
 
 
-def synthetic_plug_in(
-    seeds: int, *, separation: float = 0.515
-) -> tuple[PlugIn, list[SyntheticCorpus]]:
+def synthetic_plug_in(seeds: int) -> PlugIn:
     """Plug-in geometry of `three_regimes` at many seeds: one program, vmapped over corpora."""
-    corpora = [jaxpe.data.three_regimes(seed=s, separation=separation) for s in range(seeds)]
-    return _synthetic_geometry(np.stack([corpus.ids for corpus in corpora])), corpora
+    ids = np.stack([jaxpe.data.three_regimes(seed=s, separation=0.515).ids for s in range(seeds)])
+    counts = jax.jit(jax.vmap(lambda x: jaxpe.count_tokens(x, vocab_size=200)))(ids)
+    return jax.jit(jax.vmap(lambda x: _plug_in(jaxpe.positional_distributions(x))))(counts)
 
 
 @jax.jit
-@jax.vmap
-def _synthetic_geometry(ids: jax.Array) -> PlugIn:
-    counts = jaxpe.count_tokens(ids, vocab_size=200)
-    return _plug_in(jaxpe.positional_distributions(counts))
+def stresses(P: jax.Array | jaxpe.Distances, D: jaxpe.Distances) -> tuple[jax.Array, jax.Array]:
+    """Stress by Eq. (4), and scaled."""
+    return jaxpe.stress(P, D), jaxpe.scaled_stress(P, D).stress
 
 
 def widened(P: jax.Array, width: int) -> jax.Array:

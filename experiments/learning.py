@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 import jaxpe
-from experiments.common import DataMissingError, compacted, real_corpus
+from experiments import common
 from jaxpe.data import LabelledTokens, TokenCorpus, load_labelled
 from jaxpe.geometry import PositionGeometry, position_geometry
 from jaxpe.nn import Bert, MPNet
@@ -45,10 +45,7 @@ class FoldedCounts(NamedTuple):
 
 
 def take_options(
-    *flags: str,
-    folders: Sequence[str] = (),
-    repeated: Sequence[str] = (),
-    minutes: bool = False,
+    *flags: str, folders: Sequence[str] = (), repeated: Sequence[str] = (), minutes: bool = False
 ) -> argparse.Namespace:
     """Options that only one script has, out of the command line before `common.main` reads it."""
     parser = argparse.ArgumentParser(add_help=False)
@@ -60,8 +57,7 @@ def take_options(
         parser.add_argument(f"--{name}", action="append")
     if minutes:
         parser.add_argument("--minutes", type=float, default=float("inf"))
-    options, rest = parser.parse_known_args()
-    sys.argv[1:] = rest
+    options, sys.argv[1:] = parser.parse_known_args()
     return options
 
 
@@ -84,55 +80,55 @@ def tokenizer_of(folder: Path) -> Path:
     return whole if whole.is_file() else folder / "vocab.txt"
 
 
-def bert_vocabulary() -> Path:
-    path = Path(os.environ.get("JAXPE_DATA_DIR", ".")) / "bert-base-uncased" / "vocab.txt"
+def data_file(*parts: str) -> Path:
+    path = Path(os.environ.get("JAXPE_DATA_DIR", "."), *parts)
     if not path.is_file():
-        raise DataMissingError("JAXPE_DATA_DIR names no folder with bert-base-uncased/vocab.txt")
+        raise common.DataMissingError(f"JAXPE_DATA_DIR names no folder with {'/'.join(parts)}")
     return path
+
+
+def bert_vocabulary() -> Path:
+    return data_file("bert-base-uncased", "vocab.txt")
 
 
 def labelled_sst2(tokenizer: Path, *, length: int = LENGTH) -> tuple[LabelledTokens, ...]:
     """Training and dev set as BERT reads them."""
-    if not (Path(os.environ.get("JAXPE_DATA_DIR", ".")) / "sst2" / "train.tsv").is_file():
-        raise DataMissingError("JAXPE_DATA_DIR names no folder with sst2/train.tsv")
+    data_file("sst2", "train.tsv")
     train = load_labelled("sst2", tokenizer=tokenizer, length=length, special=True)
     return train, load_labelled("sst2", split="dev", like=train)
 
 
 @cache
 def folded_sst2() -> FoldedCounts:
-    return folded(real_corpus("sst2"))
+    return folded(common.real_corpus("sst2"))
 
 
 def folded(corpus: TokenCorpus) -> FoldedCounts:
     """Counts whose folds keep phrases of one sentence together."""
-    counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
-    groups = corpus.groups()
-    words = np.unique(corpus.ids[counted])
-    ids, size = compacted(np.where(counted, corpus.ids, words[0]))
-    counts = jaxpe.count_tokens(ids, vocab_size=size, mask=counted, folds=FOLDS, groups=groups)
-    return FoldedCounts(counts, words)
+    ids, words, options = _grouped(corpus)
+    return FoldedCounts(jaxpe.count_tokens(ids, **options), words)
 
 
 @cache
 def sst2_geometry() -> ReferenceGeometry:
     """Plug-in distances with uniform empty positions, as published, and those of position."""
-    corpus = real_corpus("sst2")
-    plain = jaxpe.count_tokens(
-        corpus.ids, vocab_size=corpus.vocab_size, mask=corpus.mask, exclude=corpus.exclude
-    )
-    return reference_geometry(plain, position_of(corpus), empty="uniform")
+    position = position_of(common.real_corpus("sst2"))
+    return reference_geometry(common.real_counts("sst2"), position, empty="uniform")
 
 
 def position_of(corpus: TokenCorpus) -> PositionGeometry:
     """The geometry of position, with pieces of one text in a group."""
+    ids, _, options = _grouped(corpus)
+    return position_geometry(ids, key=jax.random.key(0), **options)
+
+
+def _grouped(corpus: TokenCorpus) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Ids over the words that occur, these words, and how they are counted in folds of groups."""
     counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     words = np.unique(corpus.ids[counted])
-    ids, size = compacted(np.where(counted, corpus.ids, words[0]))
-    groups = corpus.groups()
-    return position_geometry(
-        ids, vocab_size=size, mask=counted, groups=groups, folds=FOLDS, key=jax.random.key(0)
-    )
+    ids, size = common.compacted(np.where(counted, corpus.ids, words[0]))
+    options = {"vocab_size": size, "mask": counted, "folds": FOLDS, "groups": corpus.groups()}
+    return ids, words, options
 
 
 def training_batches(data: LabelledTokens, *, batch_size: int, seed: int, buckets: Sequence[int]):
@@ -181,14 +177,8 @@ def encoding_scores(
     encoding: jaxpe.Encoding, reference: ReferenceGeometry, sizes: jaxpe.EncodingSizes, params: Any
 ) -> dict[str, Any]:
     """Every stress of an encoding, by its vectors or the distances its logits induce."""
-    probe = encoding_probe(
-        encoding,
-        params,
-        jnp.arange(sizes.length),
-        reference,
-        num_heads=sizes.num_heads,
-        head_dim=sizes.head_dim,
-    )
+    heads = {"num_heads": sizes.num_heads, "head_dim": sizes.head_dim}
+    probe = encoding_probe(encoding, params, jnp.arange(sizes.length), reference, **heads)
     return {
         f"{where}/{name}": value
         for where, found in probe._asdict().items()
@@ -197,11 +187,7 @@ def encoding_scores(
 
 
 def spearman(
-    x: np.ndarray,
-    y: np.ndarray,
-    families: Sequence[str] | None = None,
-    *,
-    level: float = 0.95,
+    x: np.ndarray, y: np.ndarray, families: Sequence[str] | None = None, *, level: float = 0.95
 ) -> dict[str, Any]:
     """The rank correlation and the interval of its bootstrap.
 
@@ -216,9 +202,8 @@ def spearman(
         chosen = np.concatenate([members[family] for family in drawn])
         if len(np.unique(x[chosen])) > 1 and len(np.unique(y[chosen])) > 1:
             draws.append(stats.spearmanr(x[chosen], y[chosen]).statistic)
-    low, high = (
-        np.quantile(draws, ((1 - level) / 2, (1 + level) / 2)) if draws else (np.nan, np.nan)
-    )
+    ends = ((1 - level) / 2, (1 + level) / 2)
+    low, high = np.quantile(draws, ends) if draws else (np.nan, np.nan)
     return {"rho": float(stats.spearmanr(x, y).statistic), "low": float(low), "high": float(high)}
 
 

@@ -65,11 +65,8 @@ class Task(NamedTuple):
 def tasks(*, quick: bool = False) -> dict[str, Callable[[], Task]]:
     """By name; read when called."""
     rows = 3000 if quick else None
-    return {
-        "next word": partial(next_words, rows),
-        "words at offsets": partial(words_at_offsets, rows),
-        "tags": partial(tags, rows),
-    }
+    makers = {"next word": next_words, "words at offsets": words_at_offsets, "tags": tags}
+    return {name: partial(make, rows) for name, make in makers.items()}
 
 
 def next_words(rows: int | None = None, *, length: int = LENGTH) -> Task:
@@ -106,15 +103,9 @@ def tags(rows: int | None = None) -> Task:
 
 
 def _divided(
-    name: str,
-    data: Rows,
-    plain: np.ndarray,
-    vocab_size: int,
-    classes: int,
-    rows: int | None,
-    *,
-    causal: bool = False,
-) -> Task:
+    name: str, data: Rows, plain: np.ndarray, vocab_size: int, classes: int, rows: int | None,
+    *, causal: bool = False,
+) -> Task:  # fmt: skip
     order = np.random.default_rng(1).permutation(len(data.ids))[:rows]
     held = HELD_OUT if rows is None else rows // 4
     fit = order[held:]
@@ -129,12 +120,10 @@ def _reviews(length: int = LENGTH) -> tuple[np.ndarray, np.ndarray]:
         corpus = load_tokens("imdb", length=length)
     except InputError as error:
         raise DataMissingError(str(error)) from error
-    words, counts = np.unique(corpus.ids[corpus.mask], return_counts=True)
-    words = words[~np.isin(words, corpus.exclude)]
+    words = np.setdiff1d(corpus.ids[corpus.mask], corpus.exclude)
     counts = np.bincount(corpus.ids[corpus.mask], minlength=corpus.vocab_size)
-    frequent = words[np.argsort(-counts[words], kind="stable")][:WORDS]
     number = np.ones(corpus.vocab_size, np.int32)
-    number[frequent] = np.arange(WORDS) + 2
+    number[words[np.argsort(-counts[words], kind="stable")][:WORDS]] = np.arange(WORDS) + 2
     return np.where(corpus.mask, number[corpus.ids], 0), corpus.mask
 
 
@@ -173,12 +162,10 @@ def tagged(source: str) -> list[list[int]]:
 def _kinds(source: str) -> Iterator[tuple[tokenize.TokenInfo, str]]:
     quiet = (tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     every = list(tokenize.generate_tokens(io.StringIO(source).readline))
-    for place, token in enumerate(every):
-        if token.type in quiet:
-            continue
-        before = every[place - 1] if place else token
-        after = every[place + 1] if place + 1 < len(every) else token
-        yield token, _kind(token, before, after)
+    neighbours = zip([every[0], *every[:-1]], every, [*every[1:], every[-1]], strict=True)
+    for before, token, after in neighbours:
+        if token.type not in quiet:
+            yield token, _kind(token, before, after)
 
 
 def _kind(token: tokenize.TokenInfo, before: tokenize.TokenInfo, after: tokenize.TokenInfo) -> str:

@@ -54,12 +54,12 @@ def every_text(claim):
 
 
 def without_numbers(value):
-    """Results in which every number is NaN."""
+    """Results in which every number is NaN, and nothing else is said."""
     if isinstance(value, dict):
         return {key: without_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
         return [without_numbers(item) for item in value]
-    return math.nan if isinstance(value, int | float) and not isinstance(value, bool) else value
+    return math.nan if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 class Nothing(claims.Results):

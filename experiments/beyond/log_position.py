@@ -1,16 +1,13 @@
-"""Is the geometry of position in text a curve in the logarithm of the position?
+"""Position in text as one number: logarithm, power, exponential or line?
 
 Held-out scaled stress of one number for each position, over 15 balanced splits of the documents
 into halves, against the geometry of position alone (what shuffled documents show is taken away).
 Families, each fitted to the other half on a coarse grid, as classical MDS is fitted:
 
     logarithm     log(1 + i/τ)
-    power         ((1 + i/τ)^a − 1)/a, with a from −1 to 1
-    exponential   1 − exp(−i/τ): one boundary whose effect decays
+    power         ((1 + i/τ)^a − 1)/a, with a from −2 to 1
+    exponential   1 − exp(−i/τ): one boundary whose effect fades
     line          i
-
-and the curve of as many columns as it takes with distances (2 log cosh(½ log((i + τ)/(j + τ))))^½:
-boundaries of every range in independent directions (see the page on the logarithm).
 
 Vectors of several columns, at every width from 2 to 64, the width chosen on the other half:
 sinusoids and Legendre polynomials, of the position and of its logarithm. Last, how much of the
@@ -30,7 +27,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import jaxpe
 from experiments.beyond.log_position_corpora import CORPORA, STRINGS, corpus_of
 from experiments.common import DataMissingError, Run, main, plain
 from experiments.learning import bert_vocabulary
@@ -43,7 +39,7 @@ from jaxpe.encodings import legendre_vectors, power_positions, sinusoidal_vector
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 TAUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-POWERS = (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
+POWERS = (-2.0, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 RANGES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # of the exponential
 WIDTHS = (2, 4, 8, 16, 32, 64)
 SPLITS, DIM, REACH, BINS = 15, 8, 300, 40
@@ -96,32 +92,31 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
     numbers = np.concatenate([np.stack(family) for family in grids.values()])
     samples = held_out(numbers[..., None], halves)
     parts = np.split(samples, np.cumsum([len(family) for family in grids.values()])[:-1], axis=2)
-    found: dict[str, Any] = {
-        family: ends(geometry.cross_validated_choice(part))
+    chosen = {
+        family: geometry.cross_validated_choice(part)
         for family, part in zip(grids, parts, strict=True)
     }
-    best = {
-        family: int(part.mean(axis=(0, 1)).argmin())
-        for family, part in zip(grids, parts, strict=True)
-    }
-    tau = TAUS[best["logarithm"]]
-    a = best["power"]
-    logs = np.log1p(i / tau)
-    differences = parts[0].min(axis=2) - parts[2].min(axis=2)
+    best = [int(part.mean(axis=(0, 1)).argmin()) for part in parts]
+    tau, logs = TAUS[best[0]], np.log1p(i / TAUS[best[0]])
+    fitted = jax.device_get(geometry.cross_validated_mds(halves, dim=DIM))
+    others = {family: chosen[family].samples for family in ("logarithm", "exponential")}
+    others["one dimension of MDS"] = fitted.samples[..., 0]
+    found: dict[str, Any] = {family: ends(stress) for family, stress in chosen.items()}
     return found | {
         "documents": len(documents.ids),
         "reach": reach,
         "rank": int(geometry.position_rank(geometry_).rank),
         "tau": tau,
-        "power of least stress": {"tau": TAUS[a // len(POWERS)], "power": POWERS[a % len(POWERS)]},
-        "range of least stress": RANGES[best["exponential"]],
-        "logarithm less exponential": ends(geometry.half_sample_interval(differences)),
-        "boundaries": ends(
-            geometry.cross_validated_choice(
-                held_out(np.stack([boundaries(i, tau) for tau in TAUS]), halves)
-            )
-        ),
-        "mds": mds(halves),
+        "power of least stress": {
+            "tau": TAUS[best[1] // len(POWERS)],
+            "power": POWERS[best[1] % len(POWERS)],
+        },
+        "range of least stress": RANGES[best[2]],
+        "more than power": {
+            name: ends(geometry.half_sample_interval(samples - chosen["power"].samples))
+            for name, samples in others.items()
+        },
+        "mds": [ends(fitted, k) for k in range(DIM)],
         "vectors": vectors(n, tau, halves),
         "explained": {
             "position": ends(explained(np.abs(i[:, None] - i), halves)),
@@ -133,19 +128,6 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
 def held_out(P: Any, halves: geometry.SplitHalfGeometry) -> np.ndarray:
     """Stress on every half, `[splits, 2, encodings]`."""
     return np.asarray(geometry.held_out_stress(jnp.asarray(P), halves).samples)
-
-
-def boundaries(i: np.ndarray, tau: float) -> np.ndarray:
-    """Coordinates whose squared distances are 2 log cosh(½ log((i + τ)/(j + τ)))."""
-    lag = np.subtract.outer(*2 * [np.log(i.astype(float) + tau)])
-    squared = 2 * np.logaddexp(lag / 2, -lag / 2) - 2 * np.log(2)
-    return np.asarray(jaxpe.classical_mds(np.sqrt(squared), dim=min(len(i), 32)).coordinates)
-
-
-def mds(halves: geometry.SplitHalfGeometry) -> list[dict[str, float]]:
-    """Stress of classical MDS of the other half, by dimension."""
-    tested = jax.device_get(geometry.cross_validated_mds(halves, dim=DIM))
-    return [ends(tested, k) for k in range(DIM)]
 
 
 def vectors(n: int, tau: float, halves: geometry.SplitHalfGeometry) -> dict[str, Any]:

@@ -1,10 +1,8 @@
 """Erratum 3: Proposition 6 is false; classical MDS minimises the strain, not the stress.
 
-Theirs: P_MDS "minimises stress(P) over all P". Ours: three one-hot distributions at d = 1 have
-stress 1/6 by classical MDS and 1/9 at the optimum; on corpora at d = 16 the stress after SMACOF,
-started from P_MDS, is far below. (The one-hots have a double eigenvalue, so classical scaling
-leaves the direction of the line open: its stress is 1/6 at best.) The same minimum is reached by
-L-BFGS (Optax) through `jax.grad(jaxpe.stress)`, so it is no artefact of the algorithm.
+Three one-hot distributions at d = 1 have stress 1/6 by classical MDS at best and 1/9 at the
+optimum; on corpora at d = 16 the stress after SMACOF, started from P_MDS, is far below. L-BFGS
+through `jax.grad(jaxpe.stress)` comes to the same minimum, so it is no artefact of the algorithm.
 """
 
 from functools import partial
@@ -16,28 +14,22 @@ import numpy as np
 import optax
 
 import jaxpe
-from experiments.common import DataMissingError, Run, main, plug_in, real_counts, refined, widened
+from experiments import common
 
 DIM, STEPS = 16, 300
 
 
-def experiment(run: Run) -> dict[str, Any]:
-    targets = {"three_one_hots": (jaxpe.hellinger_distances(np.eye(3)), 1)}
-    for name, D in corpora(run).items():
-        targets[name] = (D, DIM)
-    rows = {name: minimised(D, dim, run.quick) for name, (D, dim) in targets.items()}
-    rows["three_one_hots"] |= one_hot_directions()
-    for name, row in rows.items():
-        print(name, row, flush=True)
-    return rows
+def experiment(run: common.Run) -> dict[str, Any]:
+    one_hots = jaxpe.hellinger_distances(np.eye(3))
+    rows = {"three_one_hots": minimised(one_hots, 1, run.quick) | one_hot_directions(one_hots)}
+    return rows | {name: minimised(D, DIM, run.quick) for name, D in corpora(run).items()}
 
 
-def one_hot_directions() -> dict[str, float]:
+def one_hot_directions(D: jaxpe.Distances) -> dict[str, float]:
     """Classical scaling of three one-hots at d = 1 keeps one of two equal eigenvalues.
 
     So every direction of the plane is a classical solution; its stress runs between these two.
     """
-    D = jaxpe.hellinger_distances(np.eye(3))
     plane = jaxpe.classical_mds(D, dim=2).coordinates
     angles = jnp.linspace(0.0, jnp.pi, 361)
     directions = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1)
@@ -45,7 +37,7 @@ def one_hot_directions() -> dict[str, float]:
     return {"classical_least": float(values.min()), "classical_most": float(values.max())}
 
 
-def corpora(run: Run) -> dict[str, jaxpe.Distances]:
+def corpora(run: common.Run) -> dict[str, jaxpe.Distances]:
     makers = (
         jaxpe.data.three_regimes,
         partial(jaxpe.data.zipf_stationary, documents=5000),
@@ -54,27 +46,22 @@ def corpora(run: Run) -> dict[str, jaxpe.Distances]:
     found = {}
     for make in makers[:1] if run.quick else makers:
         corpus = make()
-        counts = jaxpe.count_tokens(corpus.ids, vocab_size=corpus.distributions.shape[1])
-        found[corpus.name] = plug_in(counts).D
-    for name in () if run.quick else ("sst2", "imdb"):
-        try:
-            found[name] = plug_in(real_counts(name), empty="drop").D
-        except DataMissingError as error:
-            print(f"{name}: skipped, {error}")
-    return found
+        found[corpus.name] = jaxpe.count_tokens(
+            corpus.ids, vocab_size=corpus.distributions.shape[1]
+        )
+    if not run.quick:
+        found |= common.present(common.real_counts)
+    return {name: common.plug_in(counts, empty="drop").D for name, counts in found.items()}
 
 
 def minimised(D: jaxpe.Distances, dim: int, quick: bool) -> dict[str, Any]:
-    start = widened(jaxpe.classical_mds(D, dim=len(D.present)).coordinates, dim)
-    fit = refined(D, start, max_iterations=100 if quick else 2000)
+    start = common.widened(jaxpe.classical_mds(D, dim=len(D.present)).coordinates, dim)
+    fit = common.refined(D, start, max_iterations=100 if quick else 2000)
     return {
         "dim": dim,
-        "positions": int(D.present.sum()),
         "classical": float(fit.initial_stress),
         "smacof": float(fit.stress),
-        "smacof_iterations": int(fit.iterations),
         "lbfgs": float(by_lbfgs(D, start, steps=50 if quick else STEPS)),
-        "scaled_classical": float(jaxpe.scaled_stress(start, D).stress),
     }
 
 
@@ -101,4 +88,4 @@ def by_lbfgs(D: jaxpe.Distances, start: jax.Array, *, steps: int) -> jax.Array:
 
 
 if __name__ == "__main__":
-    main(experiment, "erratum_3_strain")
+    common.main(experiment, "erratum_3_strain")

@@ -8,32 +8,22 @@ squared distances, on a smooth drift and on a corpus where 5 % of the words live
 
 from typing import Any
 
+import jax
 import numpy as np
 
-from experiments.common import Run, Truth, main, rms_error, truth_of
+from experiments import common
 
 
-def experiment(run: Run) -> dict[str, Any]:
-    corpora = {"smooth": smooth_drift(), "spiky": one_position_words()}
+def experiment(run: common.Run) -> dict[str, Any]:
     rows = []
-    for name, mu in corpora.items():
-        truth = truth_of(mu)
+    for name, mu in (("smooth", smooth_drift()), ("spiky", one_position_words())):
+        truth = common.truth_of(mu)
         for documents in (2000,) if run.quick else (2000, 12_500, 50_000, 100_000):
             seeds = range(1 if run.quick else 3)
             found = [compared(mu, truth, documents, seed) for seed in seeds]
-            row: dict[str, Any] = {
-                "corpus": name,
-                "documents": documents,
-                "seeds": len(seeds),
-                "true_trace": truth.trace,
-            }
-            for root in found[0]:
-                row[root] = {
-                    key: float(np.mean([f[root][key] for f in found]))
-                    for key in ("trace", "rms_error")
-                }
-            rows.append(row)
-            print(row, flush=True)
+            mean = jax.tree.map(lambda *values: float(np.mean(values)), *found)
+            row = {"corpus": name, "documents": documents, "true_trace": truth.trace}
+            rows.append(row | mean)
     return {"rows": rows}
 
 
@@ -60,11 +50,12 @@ def one_position_words(length: int = 48, vocab_size: int = 20_000) -> np.ndarray
 
 
 def compared(
-    mu: np.ndarray, truth: Truth, documents: int, seed: int
+    mu: np.ndarray, truth: common.Truth, documents: int, seed: int
 ) -> dict[str, dict[str, float]]:
     """Split-half trace and error with either root, over three halvings of four quarters."""
     rng = np.random.default_rng(seed)
-    quarters = np.stack([sampled(mu, documents // 4, rng) for _ in range(4)])
+    # Counts [4, n, vocab] of independent tokens.
+    quarters = np.stack([[rng.multinomial(documents // 4, row) for row in mu] for _ in range(4)])
     pooled = quarters.sum(axis=(0, 1)) / quarters.sum()
     products = {name: np.zeros((len(mu), len(mu))) for name in ROOTS}
     halvings = [(0, 1), (0, 2), (0, 3)]
@@ -77,13 +68,8 @@ def compared(
     for name, product in products.items():
         product = 0.5 * (product + product.T)
         trace = np.trace(product) - product.sum() / len(mu)
-        result[name] = {"trace": float(trace), "rms_error": rms_error(product, truth)}
+        result[name] = {"trace": float(trace), "rms_error": common.rms_error(product, truth)}
     return result
-
-
-def sampled(mu: np.ndarray, documents: int, rng: np.random.Generator) -> np.ndarray:
-    """Counts [n, vocab] of independent tokens, `documents` at every position."""
-    return np.stack([rng.multinomial(documents, row) for row in mu]).astype(float)
 
 
 def plain_root(counts: np.ndarray, pooled: np.ndarray) -> np.ndarray:
@@ -104,4 +90,4 @@ ROOTS = {"root": plain_root, "linearised": linearised_root}
 
 
 if __name__ == "__main__":
-    main(experiment, "erratum_4_roots")
+    common.main(experiment, "erratum_4_roots")

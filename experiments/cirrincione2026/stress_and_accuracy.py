@@ -1,20 +1,17 @@
 """Section 7's open problem: does a lower stress mean a better accuracy? SST-2, every encoding.
 
-Theirs: "not established and may not hold in general". Ours: one small classifier with each
-encoding of the catalogue that text can have, 4 seeds each, all on the same batches in the same
-order; accuracy on the dev set and on a tenth of the training phrases held out with their sentences,
-against the stress of the encoding before and after training (raw, at the best scale, and that
-against position alone; distances that the encoding induces between logits where it has no vectors),
-as Spearman's rank correlation with a bootstrap over encodings. Then stress as a regulariser of the
-learned table: loss + λ · scaled stress against position alone.
+One small classifier with each encoding of the catalogue that text can have, 4 seeds each, all on
+the same batches in the same order; accuracy on the dev set and on a tenth of the training phrases
+held out with their sentences, against the stress of the encoding before and after training (raw,
+scaled, and scaled against position alone; distances that the encoding induces between logits where
+it has no vectors), as Spearman's rank correlation with a bootstrap over encodings. Then stress as a
+regulariser of the learned table: loss + λ · scaled stress against position alone.
 
 Pre-norm encoder of 2 layers, 64 wide, 4 heads of 16, mean over tokens; the 4,000 most frequent
 words, rows cut at 48. What is added to the embeddings is rescaled to rows of root mean square norm
 1 at the start, which is the norm of a token's embedding, so that size decides nothing. AdamW at
 1e-3 with linear decay, batches of 64. Each encoding's result is kept in `runs/` under the folder of
-results; a second call makes those that are missing. With `--stored` the accuracies of encodings are
-those of the stored result, which no geometry enters, and encodings as initialised are scored again;
-what they are after training is against split halves then, composition included.
+results; a second call makes those that are missing.
 """
 
 import time
@@ -27,32 +24,7 @@ import numpy as np
 from flax import nnx
 
 import jaxpe
-from experiments.common import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PINK,
-    VERMILION,
-    DataMissingError,
-    Run,
-    main,
-    new_figure,
-    save_figure,
-)
-from experiments.learning import (
-    dev_batches,
-    encoding_scores,
-    folded,
-    interval,
-    once,
-    position_of,
-    scaled_to_tokens,
-    spearman,
-    take_options,
-    training_batches,
-)
-from experiments.rows import read_rows
+from experiments import common, learning
 from jaxpe._core.errors import InputError
 from jaxpe.data import LabelledTokens, hold_out, load_labelled
 from jaxpe.nn import Classifier, Encoder, TransformerConfig, functionalize
@@ -76,28 +48,12 @@ MEASURES = {
     "raw": "occupied/stress",
     "scaled": "occupied/scaled_stress",
     "position": "position/scaled_stress",
-    "split_half": "split_half/scaled_stress",  # position and composition, of stored results
 }
-OPTIONS = take_options("stored")
-COLOURS = {
-    "absolute": BLUE,
-    "orthogonal": GREEN,
-    "rotary": VERMILION,
-    "bias": ORANGE,
-    "relative": PINK,
-}
+FAMILIES = ("absolute", "orthogonal", "rotary", "bias", "relative")
 
 
 class Task(NamedTuple):
-    """The texts, and the geometry of the training texts.
-
-    Attributes:
-        train: to learn from.
-        held_out: a tenth of the training phrases.
-        dev: the dev set.
-        counts: of the training texts, over all folds.
-        reference: their geometry.
-    """
+    """The texts, the counts of the training texts over all folds, and their geometry."""
 
     train: LabelledTokens
     held_out: LabelledTokens
@@ -106,50 +62,35 @@ class Task(NamedTuple):
     reference: ReferenceGeometry
 
 
-def experiment(run: Run) -> dict[str, Any]:
+def experiment(run: common.Run) -> dict[str, Any]:
     task = read_task()
     seeds, steps = (2, 30) if run.quick else (SEEDS, STEPS)
     kept = run.out / "runs" / f"accuracy-{seeds}-{steps}"
-    kept.mkdir(parents=True, exist_ok=True)
     names = ("none", "sinusoidal", "alibi", "t5") if run.quick else ()
-    entries = [entry for entry in jaxpe.catalogue(*names) if entry.coordinates == 1]
-    rows = {}
-    stored = read_rows(run.out / "stress_and_accuracy.json")["encodings"] if OPTIONS.stored else {}
-    for entry in entries:
-        if stored and entry.name not in stored:  # encodings that came later
-            continue
-        encoding = scaled_to_tokens(made(entry, task), LENGTH)
-        if stored:
-            before = scores_before(encoding, task, seeds=seeds)
-            rows[entry.name] = stored[entry.name] | {"before": before}
-            continue
-        rows[entry.name] = once(
-            kept / f"{entry.name}.json", measured, encoding, task, seeds=seeds, steps=steps
-        ) | {"family": entry.family}
-    learned = scaled_to_tokens(jaxpe.learned(length=LENGTH, dim=SIZES.dim), LENGTH)
-    regularised = {
-        str(weight): once(
-            kept / f"lambda-{weight}.json",
-            measured,
-            learned,
-            task,
-            seeds=seeds,
-            steps=steps,
-            weight=weight,
-        )
-        for weight in (LAMBDAS[-1:] if run.quick else LAMBDAS)
+
+    def result_of(name: str, encoding: jaxpe.Encoding, weight: float = 0.0) -> dict[str, Any]:
+        encoding = learning.scaled_to_tokens(encoding, LENGTH)
+        how = {"seeds": seeds, "steps": steps, "weight": weight}
+        return learning.once(kept / f"{name}.json", measured, encoding, task, **how)
+
+    rows = {
+        entry.name: result_of(entry.name, made(entry, task)) | {"family": entry.family}
+        for entry in jaxpe.catalogue(*names)
+        if entry.coordinates == 1
     }
+    table = jaxpe.learned(length=LENGTH, dim=SIZES.dim)
     result = {
         "seeds": seeds,
         "steps": steps,
         "held_out_phrases": len(task.held_out.labels),
-        "dev_sentences": len(task.dev.labels),
         "encodings": rows,
-        "regularised": regularised,
+        "regularised": {
+            str(weight): result_of(f"lambda-{weight}", table, weight)
+            for weight in (LAMBDAS[-1:] if run.quick else LAMBDAS)
+        },
         "rank_correlations": rank_correlations(rows),
-        "power": power(rows, task),
+        "power": power(rows),
     }
-    print(result["rank_correlations"], result["power"])
     draw(run, result)
     return result
 
@@ -159,10 +100,10 @@ def read_task() -> Task:
         train = load_labelled("sst2", length=LENGTH, max_vocab=4000)
         dev = load_labelled("sst2", split="dev", like=train)
     except InputError as error:
-        raise DataMissingError(str(error)) from error
+        raise common.DataMissingError(str(error)) from error
     train, held_out = hold_out(train, fraction=0.1)
-    counts = folded(train.corpus).counts.merged()
-    reference = reference_geometry(counts, position_of(train.corpus), empty="drop")
+    counts = learning.folded(train.corpus).counts.merged()
+    reference = reference_geometry(counts, learning.position_of(train.corpus), empty="drop")
     return Task(train, held_out, dev, counts, reference)
 
 
@@ -190,11 +131,12 @@ def measured(
         params = functionalize(classifier(encoding, task, key))[1]
         return init_state(params, optimizer, key=key)
 
-    state = jax.jit(jax.vmap(begin))(keys_of(seeds))
-    geometry = scores_of(encoding, task, seeds=seeds)
+    state = jax.jit(jax.vmap(begin))(jax.random.split(jax.random.key(1), seeds))
+    score = partial(learning.encoding_scores, encoding, task.reference, SIZES)
+    geometry = jax.jit(jax.vmap(score, axis_size=seeds))  # NoPE has no parameters to tell it
     before = geometry(encoding_params(state.params))
     step = jax.jit(jax.vmap(step_function(loss, optimizer), in_axes=(0, None)), donate_argnums=0)
-    data = training_batches(task.train, batch_size=64, seed=0, buckets=BUCKETS)
+    data = learning.training_batches(task.train, batch_size=64, seed=0, buckets=BUCKETS)
     clock = time.perf_counter()
     for _, batch in zip(range(steps), data, strict=False):
         state, _ = step(state, batch)
@@ -204,28 +146,12 @@ def measured(
     return {
         "held_out": accuracies(plain, state.params, task.held_out),
         "dev": accuracies(plain, state.params, task.dev),
-        "before": {name: np.asarray(value).tolist() for name, value in before.items()},
-        "after": {name: np.asarray(value).tolist() for name, value in after.items()},
+        "before": common.plain(before),
+        "after": common.plain(after),
         "finite": np.asarray(state.finite).tolist(),
         "seconds": time.perf_counter() - start,
         "seconds_per_step": training / steps,
     }
-
-
-def keys_of(seeds: int) -> jax.Array:
-    return jax.random.split(jax.random.key(1), seeds)
-
-
-def scores_of(encoding: jaxpe.Encoding, task: Task, *, seeds: int) -> Any:
-    score = partial(encoding_scores, encoding, task.reference, SIZES)
-    return jax.jit(jax.vmap(score, axis_size=seeds))  # NoPE has no parameters to tell it
-
-
-def scores_before(encoding: jaxpe.Encoding, task: Task, *, seeds: int) -> dict[str, list[float]]:
-    """Scores of the encoding as initialised, of every seed."""
-    begin = jax.jit(jax.vmap(lambda key: functionalize(classifier(encoding, task, key))[1]))
-    found = scores_of(encoding, task, seeds=seeds)(encoding_params(begin(keys_of(seeds))))
-    return {name: np.asarray(value).tolist() for name, value in found.items()}
 
 
 def classifier(encoding: jaxpe.Encoding, task: Task, key: jax.Array) -> Classifier:
@@ -266,80 +192,49 @@ def accuracies(loss: LossFunction, params: Any, data: LabelledTokens) -> list[fl
     """Of every seed."""
     judge = jax.jit(jax.vmap(loss, in_axes=(0, None, None)))
     key = jax.random.key(0)
-    judged = dev_batches(data, batch_size=512, buckets=BUCKETS[-1:])
+    judged = learning.dev_batches(data, batch_size=512, buckets=BUCKETS[-1:])
     tallies = [judge(params, batch, key)[1]["accuracy"] for batch in judged]
     right = np.sum([np.asarray(tally.total) for tally in tallies], axis=0)
     return (right / len(data.labels)).tolist()
 
 
 def rank_correlations(rows: dict[str, Any]) -> dict[str, Any]:
-    """Spearman's between held-out accuracy and stress, with and without NoPE."""
+    """Spearman's between held-out accuracy and stress."""
+    accuracy = np.array([np.mean(row["held_out"]) for row in rows.values()])
     found: dict[str, Any] = {}
-    for which, names in (("all", list(rows)), ("without_none", [n for n in rows if n != "none"])):
-        accuracy = np.array([np.mean(rows[name]["held_out"]) for name in names])
-        for when in ("before", "after"):
-            for label, measure in MEASURES.items():
-                if any(measure not in rows[name][when] for name in names):
-                    continue
-                stress = np.array([np.mean(rows[name][when][measure]) for name in names])
-                found[f"{which}/{when}/{label}"] = spearman(stress, accuracy)
+    for when in ("before", "after"):
+        for label, measure in MEASURES.items():
+            stress = np.array([np.mean(row[when][measure]) for row in rows.values()])
+            found[f"all/{when}/{label}"] = learning.spearman(stress, accuracy)
     return found
 
 
-def power(rows: dict[str, Any], task: Task) -> dict[str, float]:
+def power(rows: dict[str, Any]) -> dict[str, float]:
     """The difference of two encodings that these seeds find four times in five."""
     found = {}
-    for where, data in (("held_out", task.held_out), ("dev", task.dev)):
+    for where in ("held_out", "dev"):
         each = np.array([row[where] for row in rows.values()])
         sd = float(np.sqrt(np.mean(each.var(axis=1, ddof=1))))
-        rate = float(each.mean())
         found[f"{where}/sd_of_seeds"] = sd
         found[f"{where}/detectable_difference"] = 2.8 * sd * np.sqrt(2 / each.shape[1])
-        found[f"{where}/sampling_error_of_one_model"] = float(
-            np.sqrt(rate * (1 - rate) / len(data.labels))
-        )
     return found
 
 
-def draw(run: Run, result: dict[str, Any]) -> None:
-    rows, correlations = result["encodings"], result["rank_correlations"]
-    figure, axes = new_figure(
-        "Stress and accuracy of one small classifier",
-        columns=3,
-        width=11.0,
-        height=1.6 + 0.17 * max(len(rows), 14),
-    )
-    listed, *against = axes[0]
-    order = sorted(rows, key=lambda name: np.mean(rows[name]["held_out"]))
-    for place, name in enumerate(order):
-        values, colour = rows[name]["held_out"], COLOURS[rows[name]["family"]]
-        listed.errorbar(
-            100 * np.mean(values), place, xerr=100 * interval(values), fmt="o", ms=4, color=colour
-        )
-    listed.axvline(100 * np.mean(rows["none"]["held_out"]), color=GREY, lw=1, ls=":")
-    listed.set_yticks(range(len(order)), order, fontsize=8.5)
-    listed.set(xlabel="held-out accuracy, %", title="95 % intervals over seeds")
-    for axis, when in zip(against, ("before", "after"), strict=True):
-        look = next(x for x in ("position", "split_half") if f"all/{when}/{x}" in correlations)
-        for family, colour in COLOURS.items():
-            names = [name for name in rows if rows[name]["family"] == family]
-            axis.plot(
-                [np.mean(rows[n][when][MEASURES[look]]) for n in names],
-                [100 * np.mean(rows[n]["held_out"]) for n in names],
-                "o",
-                ms=5,
-                color=colour,
-                label=family,
-            )
-        found = correlations[f"all/{when}/{look}"]
-        axis.set(
-            xlabel=f"scaled stress {when} training, {look.replace('_', ' ')}",
-            title=f"rank correlation {found['rho']:.2f} [{found['low']:.2f}, {found['high']:.2f}]",
-        )
-    against[0].set_ylabel("held-out accuracy, %")
-    against[0].legend(fontsize=8.5)
-    save_figure(run, "stress_and_accuracy", figure)
+def draw(run: common.Run, result: dict[str, Any]) -> None:
+    title = "Stress and accuracy of one small classifier"
+    figure, axes = common.new_figure(title, columns=2, width=8.4, height=3.6)
+    for axis, when in zip(axes[0], ("before", "after"), strict=True):
+        for family in FAMILIES:
+            rows = [row for row in result["encodings"].values() if row["family"] == family]
+            stress = [np.mean(row[when][MEASURES["position"]]) for row in rows]
+            accuracy = [100 * np.mean(row["held_out"]) for row in rows]
+            axis.plot(stress, accuracy, "o", ms=5, label=family)
+        found = result["rank_correlations"][f"all/{when}/position"]
+        axis.set_title(f"rank correlation {found['rho']:.2f}")
+        axis.set(xlabel=f"scaled stress {when} training", ylabel="held-out accuracy, %")
+    axes[0, 0].legend(fontsize=8.5)
+    common.save_figure(run, "stress_and_accuracy", figure)
 
 
 if __name__ == "__main__":
-    main(experiment, "stress_and_accuracy")
+    common.main(experiment, "stress_and_accuracy")

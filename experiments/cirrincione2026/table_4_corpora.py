@@ -79,7 +79,7 @@ def scores(geometry: common.PlugIn) -> dict[str, Any]:
     }
     rows = {}
     for name, draws in encodings.items():
-        raw, scaled = zip(*(stresses(P, D) for P in draws), strict=True)
+        raw, scaled = zip(*(common.stresses(P, D) for P in draws), strict=True)
         rows[name] = {"stress": common.mean_sd(raw), "scaled_stress": common.mean_sd(scaled)}
     return {
         "rank": int(mds.rank),
@@ -87,11 +87,6 @@ def scores(geometry: common.PlugIn) -> dict[str, Any]:
         "violation_rate": float(jaxpe.monotonicity_violation_rate(D)),
         "encodings": rows,
     }
-
-
-@jax.jit
-def stresses(P: jax.Array, D: jaxpe.Distances) -> tuple[jax.Array, jax.Array]:
-    return jaxpe.stress(P, D), jaxpe.scaled_stress(P, D).stress
 
 
 def alibi(D: jaxpe.Distances, theirs: float) -> dict[str, Any]:
@@ -105,7 +100,7 @@ def alibi(D: jaxpe.Distances, theirs: float) -> dict[str, Any]:
     line = jaxpe.encodings.alibi_line(jnp.asarray(positions), slope=standard)
     return {
         "best": float(cross / own),
-        "standardised": {"slope": standard, "stress": float(stresses(line, D)[0])},
+        "standardised": {"slope": standard, "stress": float(common.stresses(line, D)[0])},
         "slopes_that_give_theirs": sorted(float(m) for m in roots if np.isreal(m) and m > 0),
     }
 
@@ -116,7 +111,7 @@ def as_printed(counts: PositionCounts) -> float:
     squares = np.sum(roots**2, axis=1)
     d = np.sqrt(np.maximum(squares[:, None] + squares - 2 * roots @ roots.T, 0.0))
     D = jaxpe.Distances(jnp.asarray(d), jnp.ones(len(d), bool))
-    return float(stresses(jaxpe.sinusoidal_vectors(jnp.arange(len(d)), dim=DIM), D)[0])
+    return float(common.stresses(jaxpe.sinusoidal_vectors(jnp.arange(len(d)), dim=DIM), D)[0])
 
 
 def ties(counts: PositionCounts) -> dict[str, float]:
@@ -152,7 +147,7 @@ def at_size(corpus: TokenCorpus, size: int) -> dict[str, float]:
     """Stress of sinusoids against the distances of so many of the documents, drawn at random."""
     rows = np.random.default_rng(0).permutation(len(corpus.ids))[:size]
     D = common.plug_in(counted(corpus, rows), empty="uniform").D
-    raw, scaled = stresses(jaxpe.sinusoidal_vectors(jnp.arange(len(D.present)), dim=DIM), D)
+    raw, scaled = common.stresses(jaxpe.sinusoidal_vectors(jnp.arange(len(D.present)), dim=DIM), D)
     return {"stress": float(raw), "scaled_stress": float(scaled)}
 
 
