@@ -12,7 +12,7 @@ missing.
 """
 
 import dataclasses
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 import jaxpe
 from experiments.common import GREY, SKY, VERMILION, Run, main, new_figure, save_figure
 from experiments.learning import interval, once
-from experiments.learning_tasks import LENGTH, SIZES, WORDS, Rows, Tagger, Task, next_words, train
+from experiments.learning_tasks import LENGTH, SIZES, Rows, Tagger, Task, next_words, train
 from jaxpe.analysis.extrapolation import Suite, preset, streams, variant
 from jaxpe.analysis.extrapolation.cells import run_cell
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
@@ -107,7 +107,7 @@ def experiment(run: Run) -> dict[str, Any]:
 def words_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for name in names:
-        rows[name] = once(kept / f"words-{name}.json", words_of, name, kept, quick=quick)
+        rows[name] = once(kept / f"words-{name}.json", words_of, name, quick=quick)
     for row in rows.values():
         by_part = row["by_part"]
         row["parts"] = {part: _summary(values) for part, values in by_part.items()}
@@ -121,19 +121,17 @@ def words_learned(names: list[str], kept: Path, *, quick: bool) -> dict[str, Any
     return {
         "trained_at": LENGTH,
         "tested_at": LONG,
-        "vocabulary": WORDS,
         "held_out_reviews": len(long_rows(quick=quick).ids),
         "seeds": SEEDS,
-        "sizes": SIZES._asdict() | {"layers": 2},
         "encodings": rows,
     }
 
 
-def words_of(name: str, kept: Path, *, quick: bool) -> dict[str, Any]:
+def words_of(name: str, *, quick: bool) -> dict[str, Any]:
     """Held-out loss by place of every seed; of what is tested otherwise, of RoPE's models."""
     task, encoding = words_task(quick=quick), variant(named(name))
     tested = encoding.at(SIZES, LONG, causal=True)
-    params, found = models(trained_as(named(name)), kept, quick=quick)
+    params, found = models(trained_as(named(name)), quick=quick)
     if not defined_at(tested, SIZES, LONG):
         tested = encoding.trained(SIZES, True)
         rows = Rows(*(x[:, :LENGTH] for x in long_rows(quick=quick)))
@@ -143,48 +141,28 @@ def words_of(name: str, kept: Path, *, quick: bool) -> dict[str, Any]:
     undefined = np.full((len(by_place), LONG - by_place.shape[1]), np.nan)
     by_place = np.concatenate([by_place, undefined], axis=1)
     by_part = {part: _mean(by_place[:, a:b]).tolist() for part, (a, b) in PARTS.items()}
-    return found | {
-        "by_part": by_part,
-        "by_place": by_place.mean(axis=0).round(4).tolist(),
-    }
+    return found | {"by_part": by_part, "by_place": by_place.mean(axis=0).round(4).tolist()}
 
 
-def models(name: str, kept: Path, *, quick: bool) -> tuple[Any, dict[str, Any]]:
-    """Parameters of all seeds, and how they were trained; kept in a file."""
-    short = name.rpartition(":")[2]
+@cache
+def models(name: str, *, quick: bool) -> tuple[Any, dict[str, Any]]:
+    """Parameters of all seeds, and how they were trained, at the best rate of short runs."""
     task, encoding = words_task(quick=quick), variant(name).trained(SIZES, True)
-    shapes = functionalize(Tagger(task, encoding, jax.random.key(0)))[1]
-    structure = jax.tree.structure(shapes)
-    path = kept / f"words-{short}.npz"
-    record = kept / f"trained-{short}.json"
-    if path.is_file() and record.is_file():
-        with np.load(path) as file:
-            leaves = [jnp.asarray(file[f"arr_{at}"]) for at in range(len(file.files))]
-        return jax.tree.unflatten(structure, leaves), once(record, dict)
-    tuned = partial(_tuned, task, encoding)
-    rates = once(kept / f"rates-{short}.json", tuned) if not quick else None
-    rate = 3e-3 if rates is None else RATES[int(np.argmin(rates["by_rate"]))]
+    rate = 3e-3 if quick else RATES[int(np.argmin(_losses_by_rate(task, encoding)))]
     trained = train(task, encoding, rate=rate, seeds=SEEDS, **(QUICK if quick else {"most": MOST}))
-    params = trained.params[trained.steps]
-    kept.mkdir(parents=True, exist_ok=True)
-    np.savez(path, *map(np.asarray, jax.tree.leaves(params)))
-    found = {
+    return trained.params[trained.steps], {
         "rate": rate,
         "held_out": trained.held_out.tolist(),
         "steps": trained.steps,
-        "reason": trained.reason,
         "seconds": trained.seconds,
     }
-    return params, once(record, lambda: found)
 
 
-def _tuned(task: Task, encoding: Any) -> dict[str, Any]:
+def _losses_by_rate(task: Task, encoding: Any) -> np.ndarray:
     """Held-out loss of one seed after a short training at every rate."""
-    short = [train(task, encoding, rate=rate, seeds=1, most=450, window=450, tail=150)
-             for rate in RATES]  # fmt: skip
-    losses = [float(t.held_out[0]) for t in short]
-    by_rate = np.nan_to_num(losses, nan=1e9).tolist()
-    return {"by_rate": by_rate, "held_out": losses, "seconds": sum(t.seconds for t in short)}
+    short: dict[str, Any] = {"seeds": 1, "most": 450, "window": 450, "tail": 150}
+    losses = [train(task, encoding, rate=rate, **short).held_out[0] for rate in RATES]
+    return np.nan_to_num(losses, nan=1e9)
 
 
 @cache

@@ -16,7 +16,7 @@ from rich.console import Console
 
 import jaxpe
 from experiments.common import Run, main
-from jaxpe.analysis.corpus import CorpusOptions, Interval, analyse
+from jaxpe.analysis.corpus import CorpusOptions, analyse
 from jaxpe.data import load_tokens
 from jaxpe.report import encoding_table, summary_table
 
@@ -29,10 +29,6 @@ def printed(table: Any) -> list[str]:
     page = io.StringIO()
     Console(file=page, width=WIDTH).print(table)
     return [line.rstrip() for line in textwrap.dedent(page.getvalue()).strip("\n").splitlines()]
-
-
-def interval(value: Interval) -> dict[str, float]:
-    return value._asdict()
 
 
 def script() -> dict[str, float]:
@@ -70,12 +66,9 @@ def experiment(run: Run) -> dict[str, Any]:
         "summary": printed(summary_table(found)),
         "encodings": printed(encoding_table(found)),
         "significant_rank": found.position.significant_rank,
-        "composition_correlation": found.position.composition_correlation,
-        "split_half_trace": found.split_half_trace,
-        "position_trace": found.position.trace,
-        **{name: interval(of) for name, of in found.intervals.items()},
-        "fitted": {"dim": held_out.dim} | interval(held_out.own[held_out.dim - 1]),
-        "best_fixed": {"name": best} | interval(fixed[best]),
+        **{name: of._asdict() for name, of in found.intervals.items()},
+        "fitted": {"dim": held_out.dim} | held_out.own[held_out.dim - 1]._asdict(),
+        "best_fixed": {"name": best} | fixed[best]._asdict(),
         "script": script(),
     }
 

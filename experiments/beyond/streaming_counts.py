@@ -1,4 +1,4 @@
-"""`jaxpe count` beyond memory: peak memory, exactness, kills, devices, overlap.
+"""`jaxpe count` beyond memory: peak memory, exactness, kills, devices.
 
 Text is generated: words of one to four syllables by Zipf's law, 8 to 12 in a document, in shards of
 .txt and .jsonl.gz. Every count is a fresh process of the command. Last, SST-2, whose documents are
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -219,57 +219,6 @@ def devices(shards: list[str], folder: Path) -> dict[str, Any]:
     }
 
 
-Spans = np.ndarray  # [spans, 2], seconds, sorted, apart
-
-
-def overlap(shards: list[str], folder: Path) -> dict[str, Any]:
-    """Share of the time of the device during which the host reads or tokenizes."""
-    out, trace = folder / "traced", folder / "trace"
-    options = [*shards, *NULLS, "--batch-size", "1024", "--out", str(out), "--trace", str(trace)]
-    finish(start(options, folder))
-    events = list(read_trace(trace))
-    steps = [span for name, span in events if name == "count"]
-    begin, end = steps[1][0], steps[-1][1]  # the first step compiles
-
-    def spans(*names: str) -> Spans:
-        return joined([span for name, span in events if name.startswith(names)], begin, end)
-
-    host, device = spans("read", "tokenize"), spans("ThunkExecutor::Execute")
-    both = covered(device) + covered(host) - covered(joined([*device, *host], begin, end))
-    return {
-        "documents": read_counts(out).documents,
-        "share_of_device_with_host": both / covered(device),
-        "sum_over_wall": (covered(host) + covered(device)) / (end - begin),
-    }
-
-
-def read_trace(folder: Path) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Names and spans, in seconds, of what a profile holds."""
-    (path,) = folder.glob("plugins/profile/*/*.trace.json.gz")
-    with gzip.open(path) as file:
-        events = json.load(file)["traceEvents"]
-    for event in events:
-        if event.get("ph") == "X":
-            yield event["name"], (event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6)
-
-
-def joined(spans: Sequence[Any], begin: float, end: float) -> Spans:
-    """The union of spans, between two moments."""
-    merged: list[list[float]] = []
-    for first, last in sorted((max(a, begin), min(b, end)) for a, b in spans):
-        if first >= last:
-            continue
-        if merged and first <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], last)
-        else:
-            merged.append([first, last])
-    return np.array(merged).reshape(-1, 2)
-
-
-def covered(spans: Spans) -> float:
-    return float(np.sum(spans[:, 1] - spans[:, 0]))
-
-
 def pieces(folder: Path) -> dict[str, Any]:
     """SST-2, made of pieces of its own sentences: with the sentence as a group, and without."""
     home = Path(os.environ.get("JAXPE_DATA_DIR", "."))
@@ -308,7 +257,6 @@ def streaming_counts(run: Run) -> dict[str, Any]:
         result["kills"] = kills(shards, folder, times=times)
         result["equality"] = equality(shards, folder / "undisturbed")
         result["devices"] = devices(shards, folder)
-        result["overlap"] = overlap(write_shards(folder / "more", 5 * documents), folder)
         return result | {"pieces": pieces(folder)}
 
 
