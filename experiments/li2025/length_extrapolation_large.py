@@ -48,7 +48,7 @@ STRINGS = dataclasses.replace(
 LONGER = dataclasses.replace(
     STRINGS, tasks=("copy", "reverse"), encodings=("none", "t5"), steps=4 * STRINGS.steps
 )
-LAWS = ("uniform", "signs", "normal")
+LAWS = ("uniform", "signs")
 STUDIES = ("table 5", "strings")
 TUNING_SEED = 1_000_000  # of no model that is tested
 SIZES = ("length", "dim", "hidden", "layers", "heads", "rows", "steps", "batch", "tests")

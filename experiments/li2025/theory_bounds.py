@@ -162,9 +162,6 @@ def experiment(run: Run) -> dict[str, Any]:
     return result
 
 
-# ----- layer by layer
-
-
 class Looked(NamedTuple):
     """At some sequences of one model: `[scales, sequences, ...]` and bounds for each scale.
 
@@ -178,7 +175,6 @@ class Looked(NamedTuple):
     weights: jax.Array  # with norms of 0 in every layer: what norms of weights give
     radius: jax.Array
     ends: jax.Array  # ‖W_in‖, ‖W_out‖
-    residual: jax.Array  # the largest of the power method: of the layers, of the whole
 
 
 def look(name: str, model: nn.Regressor, x: jax.Array, keys: jax.Array) -> Looked:
@@ -189,7 +185,9 @@ def look(name: str, model: nn.Regressor, x: jax.Array, keys: jax.Array) -> Looke
     )
 
     def measure(f, x):
-        one = lambda x, key: operator_norm(f, x, key=key, max_iterations=ITERATIONS)  # noqa: E731
+        def one(x, key):
+            return operator_norm(f, x, key=key, max_iterations=ITERATIONS).value
+
         return jax.vmap(jax.vmap(one))(x, keys)
 
     def layer(x, block):
@@ -200,12 +198,8 @@ def look(name: str, model: nn.Regressor, x: jax.Array, keys: jax.Array) -> Looke
         for f in nn.layer_maps(one, n=n):
             found.append(measure(f, x))
             x = jax.vmap(jax.vmap(f))(x)
-        norms, residuals = (
-            jnp.stack([getattr(part, field) for part in found], axis=-1)
-            for field in ("value", "residual")
-        )
         sides = jnp.concatenate([bounds.attention, bounds.feed_forward], axis=1)
-        return x, (norms, sides, radii[:-1], jnp.max(residuals))
+        return x, (jnp.stack(found, axis=-1), sides, radii[:-1])
 
     def through(x):
         def step(x, block):
@@ -215,19 +209,17 @@ def look(name: str, model: nn.Regressor, x: jax.Array, keys: jax.Array) -> Looke
 
         return jax.lax.scan(step, x, below.layers)[0]
 
-    _, (norms, sides, radii, residuals) = jax.lax.scan(layer, x, below.layers)
-    whole = measure(through, x)
+    _, (norms, sides, radii) = jax.lax.scan(layer, x, below.layers)
     ball = jax.vmap(lambda radius: bound(below, radius=radius))(radii[0])
     ends = jnp.stack([spectral_norm(w.kernel.get_value()) for w in (model.input, model.output)])
     return Looked(
         layers=_flat(norms),
-        whole=whole.value,
+        whole=measure(through, x),
         own=_flat(sides[:, :-1]),
         ball=jnp.stack([ball.attention, ball.feed_forward], axis=2).reshape(len(SCALES), -1),
         weights=_flat(sides[:, -1]),
         radius=radii[0],
         ends=ends,
-        residual=jnp.stack([jnp.max(residuals), jnp.max(whole.residual)]),
     )
 
 
@@ -293,11 +285,11 @@ def of_model(name: str, trained: Trained, *, sequences: int) -> tuple[dict, dict
     whole_above = found.ball[:, 0].prod(1) / whole[:, 0]
     row = {
         "statement": {
-            part: {k: all(bool(getattr(a, part)[k].holds) for a in audits) for k in names}
-            for part, names in (
-                ("conclusions", audits[0].conclusions),
-                ("instead", audits[0].instead),
-            )
+            part: {
+                k: all(bool(getattr(a, part)[k].holds) for a in audits)
+                for k in getattr(audits[0], part)
+            }
+            for part in ("conclusions", "instead")
         },
         "test_mse": mean_sd(sides["test"]),
         "measured": at_own.mean(0),
@@ -306,7 +298,6 @@ def of_model(name: str, trained: Trained, *, sequences: int) -> tuple[dict, dict
         "whole_bound": mean_sd(found.ball[:, 0].prod(1)),
         "bound_over_measured": {"least": above.min(0), "largest": above.max(0)},
         "whole_bound_over_measured": {"least": whole_above.min(), "largest": whole_above.max()},
-        "residual": {"layers": found.residual[:, 0].max(), "whole": found.residual[:, 1].max()},
     }
     return row, sides
 
@@ -331,19 +322,16 @@ def of_capacity(capacity: list[dict]) -> dict[str, Any]:
     )
 
 
-# ----- ALiBi at longer lengths
-
-
 def by_length(trained: Trained, *, lengths: tuple[int, ...]) -> dict[str, Any]:
     """The first attention layer with and without its bias, worst of sequences, by seed."""
     found = [jax.device_get(first_layer(trained, n)) for n in lengths]
-    *sides, residual = (np.stack(side, axis=-1) for side in zip(*found, strict=True))
+    sides = (np.stack(side, axis=-1) for side in zip(*found, strict=True))
     audit = theory.section_4_alibi(*sides, lengths=np.asarray(lengths, np.float32), slope=SLOPE)
-    return plain(audit) | {"residual": residual.max()}
+    return plain(audit)
 
 
 def first_layer(trained: Trained, n: int) -> tuple[jax.Array, ...]:
-    """Its norm with the bias and without, its bound, and the largest residual, by seed."""
+    """Its norm with the bias and without, and its bound, by seed."""
     values = jnp.asarray(data(8, seed=5, n=n)[0])
 
     @jax.jit
@@ -356,16 +344,13 @@ def first_layer(trained: Trained, n: int) -> tuple[jax.Array, ...]:
         bound = nn.lipschitz_bounds(below, n=n, radius=radius).attention[0]
 
         def measured(slope, x):
-            def bias(params, q, k, i, j):
-                return -slope * jnp.abs(i[:, None] - j[None, :]).astype(q.dtype)[None]
-
             one = nnx.clone(below)
-            one.encoding = jaxpe.Encoding(bias=bias)
-            return operator_norm(nn.layer_maps(one, n=n)[0], x, key=KEY)
+            one.encoding = jaxpe.alibi(num_heads=1, slopes=slope)
+            return operator_norm(nn.layer_maps(one, n=n)[0], x, key=KEY).value
 
         slopes = jnp.asarray([SLOPE, 0.0], x.dtype)
         found = jax.vmap(jax.vmap(measured, (None, 0)), (0, None))(slopes, x)
-        return (*jnp.max(found.value, axis=1), bound, jnp.max(found.residual))
+        return (*jnp.max(found, axis=1), bound)
 
     return both(trained.params)
 
@@ -389,9 +374,6 @@ def of_equation_9(trained: Trained) -> dict[str, Any]:
             )
             result[f"{length}, layer {layer + 1}"] = plain(found)
     return result
-
-
-# ----- norms
 
 
 def of_norms(kept: dict[tuple[str, bool], Trained]) -> dict[str, Any]:
