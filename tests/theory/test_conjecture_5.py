@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.stats
 
 from jaxpe import (
@@ -152,6 +153,39 @@ def test_a_task_that_reads_the_outer_words_refutes_it():
     strict = audit.conclusions["strict"]
     assert not strict.holds
     np.testing.assert_allclose([strict.lhs, strict.rhs], [1.538, 0.224], atol=5e-4)
+
+
+def test_rows_that_ask_for_themselves_refute_it_too():
+    """Queries of Eq. (1): E(±1) = (±1, 0, √2), rows are averaged, and M reads words by 0.05."""
+    angles = np.array([0.70, 0.75, 0.80])
+    words = 1.0 - 2.0 * np.indices((2, 2, 2)).reshape(3, 8).T
+    probability = np.where(words > 0, np.cos(angles) ** 2, np.sin(angles) ** 2).prod(axis=1)
+    labels = words @ [0.5, 0.1, 0.4]
+    M = np.array([[0.05, 0, 0], [0, 0, 0], [0, 1, 0]])
+
+    @jax.jit
+    def loss(z, words):
+        x = jnp.stack([words, 0 * words, 2**0.5 + 0 * words], axis=-1) + z.reshape(3, 3)
+        weights = jax.nn.softmax(x @ M @ x.swapaxes(1, 2) / 2**0.5)
+        errors = jnp.mean(weights @ x, axis=1)[:, 0] - labels
+        return probability @ errors**2 + 1e-3 * jnp.sum(z**2)
+
+    slope = jax.jit(jax.grad(loss))
+    starts = 1.5 * np.random.default_rng(0).standard_normal((5, 9))
+    found = [
+        scipy.optimize.minimize(loss, z, words, jac=slope, options={"gtol": 1e-8}).x for z in starts
+    ]
+    P = found[0].reshape(3, 3)
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], atol=1e-3)
+    for order in ([1, 0, 2], [2, 1, 0], [0, 2, 1]):  # H2
+        assert loss(found[0], words[:, order]) > loss(found[0], words) + 0.01
+    mu = np.stack([np.cos(angles) ** 2, np.sin(angles) ** 2], axis=1)
+    audit = audit_of(hellinger_distances(mu), P)
+    assert all(h.holds for h in audit.hypotheses.values())
+    strict = audit.conclusions["strict"]
+    assert not strict.holds
+    np.testing.assert_allclose([strict.lhs, strict.rhs], [1.365, 0.195], atol=2e-3)
 
 
 def test_no_monotone_positions_come_near_that_loss():
