@@ -88,7 +88,7 @@ OWN = {f.__name__: f for f in (rope_then_none, window_then_rope, chunks_then_non
 
 def named(name: str) -> str:
     """As `jaxpe extrapolate` takes it."""
-    return f"modern_encodings:{name}" if name in OWN else name
+    return f"experiments.beyond.modern_encodings:{name}" if name in OWN else name
 
 
 def experiment(run: Run) -> dict[str, Any]:
@@ -269,7 +269,8 @@ def draw_words(run: Run, of: dict[str, Any]) -> None:
             axis.plot(smooth[name], label=name, linewidth=1.2)
         axis.axvline(LENGTH, color="#bbbbbb", linewidth=1)
         axis.set(title=group, ylim=(low - 0.05, low + 1.1))
-        axis.legend(fontsize=7.5, loc="upper left")
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(fontsize=7.5, loc="upper left")
     axes.flat[-1].set_axis_off()
     figure.supxlabel("place")
     figure.supylabel("held-out loss, nats")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -200,6 +201,11 @@ def less_equal(
     >>> less_equal(1.0, 3.0).slack.item(), less_equal(1.0, 3.0).holds.item()
     (2.0, True)
     """
+    return _compared(lhs, rhs, tolerance, noise)
+
+
+@jax.jit
+def _compared(lhs, rhs, tolerance, noise) -> Comparison:
     lhs, rhs = (jnp.asarray(x, jnp.result_type(float)) for x in (lhs, rhs))
     size = jnp.maximum(jnp.abs(lhs), jnp.abs(rhs))
     allowed = jnp.where(jnp.isinf(size), 0.0, tolerance * size)
@@ -235,8 +241,13 @@ def all_less_equal(
     """
     if jnp.size(lhs) == 0:
         return boolean(True)
+    return _least_slack(lhs, rhs, where, tolerance, noise)
+
+
+@jax.jit
+def _least_slack(lhs, rhs, where, tolerance, noise) -> Comparison:
     rhs = jnp.broadcast_to(jnp.asarray(rhs), jnp.shape(lhs))
-    pairs = less_equal(lhs, rhs, tolerance=tolerance, noise=noise)
+    pairs = _compared(lhs, rhs, tolerance, noise)
     counts = jnp.ones(pairs.lhs.shape, bool) if where is None else jnp.asarray(where)
     worst = jnp.argmin(jnp.where(counts, jnp.nan_to_num(pairs.slack, nan=-jnp.inf), jnp.inf))
     lhs, rhs, slack = (jnp.where(jnp.any(counts), jnp.ravel(x)[worst], 0.0) for x in pairs[:3])

@@ -70,6 +70,12 @@ def _built(name, **kw):
     return numpy, jax.jit(encoding.init)(jax.random.key(3))
 
 
+def rows_of(encoding, positions):
+    """Vectors at concrete positions, with initial parameters."""
+    run = jax.jit(lambda key: encoding.vectors(encoding.init(key), positions))
+    return np.asarray(run(jax.random.key(0)))
+
+
 def _embeddings(*shape):
     return np.random.default_rng(2).standard_normal(shape)
 
@@ -197,6 +203,8 @@ def test_a_batch_may_be_spread_over_explicit_devices():
 
 # Sinusoids
 
+sinusoids = jax.jit(sinusoidal_vectors, static_argnames=("dim", "layout"))
+
 
 @pytest.mark.parametrize("dim", [2, 6, 64])
 def test_sinusoidal_is_equation_2(dim):
@@ -205,9 +213,9 @@ def test_sinusoidal_is_equation_2(dim):
         for k in range(dim // 2):
             phase = i / 10_000 ** (2 * k / dim)
             table[i, 2 * k], table[i, 2 * k + 1] = np.sin(phase), np.cos(phase)
-    np.testing.assert_allclose(sinusoidal_vectors(jnp.arange(10), dim=dim), table, atol=1e-14)
+    np.testing.assert_allclose(sinusoids(np.arange(10), dim=dim), table, atol=1e-14)
     parts = np.concatenate([table[:, 0::2], table[:, 1::2]], axis=1)
-    apart = sinusoidal_vectors(jnp.arange(10), dim=dim, layout="concatenated")
+    apart = sinusoids(np.arange(10), dim=dim, layout="concatenated")
     np.testing.assert_allclose(apart, parts, atol=1e-14)
 
 
@@ -216,13 +224,13 @@ def test_sinusoids_are_right_at_far_positions():
     i = peer["sinusoid_positions"].astype(np.int32)
     expected = np.stack([peer["sinusoid_sin"], peer["sinusoid_cos"]], -1).reshape(len(i), 16)
     # 0.5 ulp of the float64 phase, 10⁶
-    np.testing.assert_allclose(sinusoidal_vectors(i, dim=16), expected, atol=3e-10)
+    np.testing.assert_allclose(sinusoids(i, dim=16), expected, atol=3e-10)
     with jax.enable_x64(False):
-        rough = sinusoidal_vectors(i, dim=16)
-        near = sinusoidal_vectors(np.float32([0.25, 40.5]), dim=16)
+        rough = sinusoids(i, dim=16)
+        near = sinusoids(np.float32([0.25, 40.5]), dim=16)
     assert rough.dtype == jnp.float32
     np.testing.assert_allclose(rough, expected, atol=5e-7)
-    np.testing.assert_allclose(near, sinusoidal_vectors(np.array([0.25, 40.5]), dim=16), atol=3e-6)
+    np.testing.assert_allclose(near, sinusoids(np.array([0.25, 40.5]), dim=16), atol=3e-6)
 
 
 # Tables
@@ -231,11 +239,10 @@ def test_sinusoids_are_right_at_far_positions():
 @pytest.mark.parametrize("make", [learned, random_fixed])
 def test_vectors_are_the_rows_of_the_table(make):
     encoding = make(length=4, dim=3)
-    params = encoding.init(jax.random.key(0))
+    params = jax.jit(encoding.init)(jax.random.key(0))
     for i in (np.array([3, 0, 0]), np.array([3.0, 0.0, 0.0])):
-        np.testing.assert_array_equal(
-            encoding.vectors(params, i), params["table"][jnp.array([3, 0, 0])]
-        )
+        vectors = jax.jit(lambda params, i=i: encoding.vectors(params, i))(params)
+        np.testing.assert_array_equal(vectors, np.asarray(params["table"])[[3, 0, 0]])
 
 
 @pytest.mark.parametrize(
@@ -272,9 +279,9 @@ def test_traced_positions_without_a_row_give_nan_and_no_gradient(interpolate, dt
     encoding = learned(length=4, dim=2, interpolate=interpolate)
     params = encoding.init(jax.random.key(0))
     i = np.array([-1, 0, 3, 4, 2**20], dtype)
-    rows = jax.jit(encoding.vectors)(params, i)
+    rows = np.asarray(jax.jit(encoding.vectors)(params, i))
     assert np.isnan(rows).all(axis=1).tolist() == [True, False, False, True, True]
-    np.testing.assert_array_equal(rows[1:3], params["table"][jnp.array([0, 3])])
+    np.testing.assert_array_equal(rows[1:3], np.asarray(params["table"])[[0, 3]])
     picked = jax.jit(jax.grad(lambda p, i: jnp.nansum(encoding.vectors(p, i))))(params, i)
     assert picked["table"].tolist() == [[1, 1], [0, 0], [0, 0], [1, 1]]
     if dtype == np.float64 and not interpolate:
@@ -317,7 +324,7 @@ def test_the_derivative_along_a_table_is_its_slope_also_at_both_ends():
 
 def test_matrix_rows_padded_with_zeros_keep_their_distances():
     encoding = from_matrix(MATRIX, dim=7, scale=3.0)
-    rows = encoding.vectors(encoding.init(jax.random.key(0)), np.arange(LENGTH))
+    rows = rows_of(encoding, np.arange(LENGTH))
     assert rows.shape == (LENGTH, 7)
     np.testing.assert_allclose(
         euclidean_distances(rows).values, 3 * euclidean_distances(MATRIX).values, atol=1e-14
@@ -329,16 +336,16 @@ def test_matrix_rows_padded_with_zeros_keep_their_distances():
 
 def test_fourier_features_approximate_the_gaussian_kernel():
     encoding = fourier(dim=20_000, sigma=0.3, scale=np.sqrt(2 / 20_000))
-    rows = encoding.vectors(encoding.init(jax.random.key(0)), np.array([5, 5, 6, 8, 15]))
+    rows = rows_of(encoding, np.array([5, 5, 6, 8, 15]))
     kernel = np.exp(-(0.3**2) * np.array([0, 0, 1, 3, 10]) ** 2 / 2)
     np.testing.assert_allclose(rows @ rows[0], kernel, atol=3 / np.sqrt(10_000))
 
 
 def test_fourier_features_at_sinusoidal_frequencies_are_sinusoids():
-    params = {"frequencies": jnp.asarray(inverse_frequencies(8))}
-    features = fourier(dim=8).vectors(params, jnp.arange(20))
-    sines = sinusoidal_vectors(jnp.arange(20), dim=8, layout="concatenated")
-    np.testing.assert_allclose(features, jnp.roll(sines, 4, axis=-1), atol=1e-14)
+    params = {"frequencies": np.asarray(inverse_frequencies(8))}
+    features = jax.jit(fourier(dim=8).vectors)(params, np.arange(20))
+    sines = sinusoids(np.arange(20), dim=8, layout="concatenated")
+    np.testing.assert_allclose(features, np.roll(sines, 4, axis=-1), atol=1e-14)
 
 
 def test_random_vectors_are_standard_normal():
@@ -358,7 +365,7 @@ def test_information_optimal_is_algorithm_1():
         encoding.vectors(params, np.arange(LENGTH)), whole.coordinates, atol=1e-13
     )
     full = information_optimal(_counts(), dim=LENGTH + 2)
-    rows = full.vectors(full.init(jax.random.key(0)), np.arange(LENGTH))
+    rows = rows_of(full, np.arange(LENGTH))
     assert stress(rows, whole.distances) < 1e-20
     assert (rows[:, LENGTH:] == 0).all()
 
@@ -369,7 +376,7 @@ def test_information_optimal_of_empty_positions_is_zero():
     counts = count_tokens(IDS, vocab_size=12, mask=mask)
     for scale in (1.0, "rms"):
         encoding = information_optimal(counts, dim=20, scale=scale)
-        rows = np.asarray(encoding.vectors(encoding.init(jax.random.key(0)), np.arange(LENGTH)))
+        rows = rows_of(encoding, np.arange(LENGTH))
         assert (rows[3] == 0).all()
         assert (np.abs(np.delete(rows, 3, axis=0)).max(axis=1) > 0.1).all()
     np.testing.assert_allclose((rows**2).sum() / (8 * 20), 0.5)
@@ -377,10 +384,10 @@ def test_information_optimal_of_empty_positions_is_zero():
 
 def test_information_optimal_of_geodesics():
     encoding = information_optimal(_counts(), dim=LENGTH, metric="fisher_rao")
-    rows = encoding.vectors(encoding.init(jax.random.key(0)), np.arange(LENGTH))
+    rows = rows_of(encoding, np.arange(LENGTH))
     D = fisher_rao_distances(positional_distributions(_counts()))
     chords = information_optimal(_counts(), dim=LENGTH)
-    other = chords.vectors(chords.init(jax.random.key(0)), np.arange(LENGTH))
+    other = rows_of(chords, np.arange(LENGTH))
     assert stress(rows, D) < 0.2 * stress(other, D)
 
 
@@ -389,9 +396,9 @@ def test_information_optimal_of_geodesics():
 
 def test_low_rank_params_and_their_variance():
     encoding = low_rank(length=300, dim=200, rank=4, stddev=0.5)
-    params = encoding.init(jax.random.key(0))
+    params = jax.device_get(jax.jit(encoding.init)(jax.random.key(0)))
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 4 * (300 + 200)
-    rows = np.asarray(encoding.vectors(params, np.arange(300)))
+    rows = rows_of(encoding, np.arange(300))
     assert np.linalg.matrix_rank(rows) == 4
     np.testing.assert_allclose(rows.std(), 0.5, rtol=0.1)
     np.testing.assert_allclose(rows, params["A"] @ params["B"].T, atol=1e-14)
@@ -399,7 +406,7 @@ def test_low_rank_params_and_their_variance():
 
 def test_low_rank_never_forms_the_rows_not_asked_for():
     encoding = low_rank(length=300, dim=200, rank=4)
-    params = encoding.init(jax.random.key(0))
+    params = jax.eval_shape(encoding.init, jax.random.key(0))
     jaxpr = jax.make_jaxpr(encoding.vectors)(params, np.arange(2))
     assert "300,200" not in str(jaxpr)
 

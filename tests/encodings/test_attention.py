@@ -33,7 +33,7 @@ ENCODINGS = {
 
 
 def normal(seed, *shape, dtype=float):
-    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
+    return jax.device_put(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
 
 
 def qkv(batch=(), groups=HEADS, dtype=float):
@@ -54,14 +54,16 @@ def of_jax(encoding, params, q, k, v, **options):
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_attention_is_that_of_jax_with_the_hooks_around_it(name, masked):
     encoding = ENCODINGS[name]
-    params = encoding.init(jax.random.key(0))
-    options = {"mask": CAUSAL[None, None]} if masked else {}
-    for groups in (HEADS, 2):
-        q, k, v = qkv(batch=(2,), groups=groups)
-        expected = of_jax(encoding, params, q, k, v, **options)
+    params = jax.jit(encoding.init)(jax.random.key(0))
+
+    @jax.jit
+    def both(params, q, k, v):
+        expected = of_jax(encoding, params, q, k, v, mask=CAUSAL[None, None] if masked else None)
         mask = {"mask": CAUSAL} if masked else {}
-        actual = attend(encoding, params, q, k, v, **WHERE, **mask)
-        np.testing.assert_allclose(actual, expected, atol=2e-6)
+        return attend(encoding, params, q, k, v, **WHERE, **mask), expected
+
+    for groups in (HEADS, 2):
+        np.testing.assert_allclose(*both(params, *qkv(batch=(2,), groups=groups)), atol=2e-6)
 
 
 def test_the_scale_is_the_callers():
@@ -69,14 +71,21 @@ def test_the_scale_is_the_callers():
     q, k, v = qkv()
     encoding = ENCODINGS["t5"]
     params = encoding.init(jax.random.key(0))
-    unscaled = jnp.einsum("qhd,khd->hqk", q, k)
-    bias = encoding.bias(params, q, k, PLACES, PLACES)
-    actual = attention_logits(encoding, params, q, k, **WHERE, scale=1.0)
-    np.testing.assert_allclose(actual, unscaled + bias, atol=1e-13)
-    expected = of_jax(encoding, params, q[None], k[None], v[None], scale=1.0)[0]
-    out = attend(encoding, params, q, k, v, **WHERE, scale=1.0)
-    np.testing.assert_allclose(out, expected, atol=2e-6)
-    narrow = [x.astype(jnp.float32) for x in (q, k)]
+
+    @jax.jit
+    def run(q, k, v):
+        unscaled = jnp.einsum("qhd,khd->hqk", q, k)
+        bias = encoding.bias(params, q, k, PLACES, PLACES)
+        expected = of_jax(encoding, params, q[None], k[None], v[None], scale=1.0)[0]
+        return (
+            (attention_logits(encoding, params, q, k, **WHERE, scale=1.0), unscaled + bias),
+            (attend(encoding, params, q, k, v, **WHERE, scale=1.0), expected),
+        )
+
+    logits, outputs = run(q, k, v)
+    np.testing.assert_allclose(*logits, atol=1e-13)
+    np.testing.assert_allclose(*outputs, atol=2e-6)
+    narrow = [np.asarray(x, np.float32) for x in (q, k)]
     for scale in (1 / np.sqrt(DIM), np.asarray(DIM**-0.5), jnp.asarray(DIM**-0.5)):
         logits = attention_logits(identity(), (), *narrow, **WHERE, scale=scale)
         assert logits.dtype == jnp.float32
@@ -119,13 +128,16 @@ def test_a_value_term_is_added_to_the_output():
     q, k, v = qkv()
     encoding = shaw(head_dim=DIM, max_distance=3)
     params = encoding.init(jax.random.key(1))
-    logits = attention_logits(encoding, params, q, k, **WHERE)
-    weights = jax.nn.softmax(logits, axis=-1)
     offsets = np.clip(PLACES[None, :] - PLACES[:, None], -3, 3) + 3
-    values = v[None] + params["value_table"][offsets][:, :, None]  # v_j + a^V_r, seen from i
-    expected = jnp.einsum("hqk,qkhd->qhd", weights, values)
-    actual = attend(encoding, params, q, k, v, **WHERE)
-    np.testing.assert_allclose(actual, expected, atol=1e-13)
+
+    @jax.jit
+    def both(params, q, k, v):
+        weights = jax.nn.softmax(attention_logits(encoding, params, q, k, **WHERE), axis=-1)
+        values = v[None] + params["value_table"][offsets][:, :, None]  # v_j + a^V_r, seen from i
+        expected = jnp.einsum("hqk,qkhd->qhd", weights, values)
+        return attend(encoding, params, q, k, v, **WHERE), expected
+
+    np.testing.assert_allclose(*both(params, q, k, v), atol=1e-13)
 
 
 def test_a_causal_row_sees_no_later_key():
@@ -148,13 +160,22 @@ def test_cached_keys_are_encoded_once(name):
     """One query against a cache of encoded keys is the last row of the whole."""
     encoding, (q, k, v) = ENCODINGS[name], qkv()
     params = encoding.init(jax.random.key(0))
-    whole = attend(encoding, params, q, k, v, **WHERE)
-    cache = encoding.key(params, k, PLACES)
     places = {"q_positions": PLACES[-1:], "k_positions": PLACES}
-    last = attend(encoding, params, q[-1:], cache, v, **places, encoded_keys=True)
-    np.testing.assert_allclose(last, whole[-1:], atol=1e-12)
+
+    @jax.jit
+    def run(params, q, k, v):
+        whole = attend(encoding, params, q, k, v, **WHERE)
+        cache = encoding.key(params, k, PLACES)
+        ends = [
+            attend(encoding, params, q[-1:], cache, v, **places, encoded_keys=encoded)
+            for encoded in (True, False)
+        ]
+        return whole[-1:], *ends
+
+    whole, last, twice = jax.device_get(run(params, q, k, v))
+    np.testing.assert_allclose(last, whole, atol=1e-12)
     if encoding.defines("key"):
-        assert np.abs(attend(encoding, params, q[-1:], cache, v, **places) - last).max() > 1e-3
+        assert np.abs(twice - last).max() > 1e-3
 
 
 def test_masks_that_are_refused():

@@ -50,6 +50,40 @@ def test_what_acts_on_logits_alone_keeps_a_constant_sequence_constant(name):
     assert found.causal_bos.apart
 
 
+def test_without_a_mask_alibi_commutes_with_reversal():
+    """So no norm makes such networks dense among all maps of sequences."""
+    q, k, v = np.random.default_rng(0).standard_normal((3, 9, 2, 4))
+    i = np.arange(9)
+    alibi = jaxpe.alibi(num_heads=2)
+    straight, turned = (
+        jaxpe.attend(alibi, (), *(x[order] for x in (q, k, v)), q_positions=i, k_positions=i)
+        for order in (i, i[::-1])
+    )
+    np.testing.assert_allclose(turned, straight[::-1], atol=1e-14)
+
+
+def test_alibi_in_the_mask_of_a_causal_layer_costs_no_operation():
+    """A mask is added to the logits anyway; one for each head takes no more operations."""
+    n, heads, width = 32, 4, 8
+    q, k, v = np.random.default_rng(0).standard_normal((3, n, heads, width))
+    causal = np.where(np.tri(n, dtype=bool), 0.0, -1e30)
+    i = np.arange(n)
+    slopes = np.asarray(jaxpe.encodings.alibi_slopes(heads))
+    both = causal - slopes[:, None, None] * np.abs(i[:, None] - i)
+
+    def layer(q, k, v, mask):
+        logits = jnp.einsum("ihd,jhd->hij", q, k) / width**0.5 + mask
+        return jnp.einsum("hij,jhd->ihd", jax.nn.softmax(logits), v)
+
+    plain, biased = (jax.jit(layer).lower(q, k, v, mask).compile() for mask in (causal, both))
+    assert plain.cost_analysis()["flops"] == biased.cost_analysis()["flops"] > 0
+    alibi = jaxpe.alibi(num_heads=heads)
+    expected = jaxpe.attend(
+        alibi, (), q, k, v, q_positions=i, k_positions=i, mask=np.tri(n, dtype=bool)
+    )
+    np.testing.assert_allclose(biased(q, k, v, both), expected, atol=1e-12)
+
+
 def test_no_encoding_tells_positions_after_a_bos_by_one_over_their_number():
     """Under a causal mask position i sees the <bos> as one of i + 1 tokens."""
     n, (bos, token) = 8, np.random.default_rng(0).standard_normal((2, 3))

@@ -8,10 +8,12 @@ import pytest
 from jaxpe import (
     Distances,
     euclidean_distances,
+    hellinger_distances,
     kruskal_stress1,
     mantel_correlation,
     min_separation,
     scaled_stress,
+    sinusoidal_vectors,
     stress,
 )
 from jaxpe.geometry import PointCloud, stress_per_position
@@ -41,6 +43,13 @@ def golden_section(f, low, high):
         a, b = high - ratio * (high - low), low + ratio * (high - low)
         low, high = (low, b) if f(a) < f(b) else (a, high)
     return (low + high) / 2
+
+
+def test_added_frequencies_can_lower_the_stress():
+    """A word for each of 128 positions, so that all distances are √2."""
+    D = hellinger_distances(np.eye(128))
+    found = [float(stress(sinusoidal_vectors(np.arange(128), dim=dim), D)) for dim in (2, 4, 8)]
+    np.testing.assert_allclose(found, [0.194, 0.152, 0.316], atol=5e-4)
 
 
 @pytest.mark.parametrize("weights", [None, W])

@@ -40,48 +40,60 @@ def language_model(encoding="rope", **changes):
 def test_classes_do_not_depend_on_padding(pooling):
     apply, params = classifier(pooling)
     ids, mask = some_ids(2, 6), np.arange(6) < 4
-    padded = jax.jit(lambda p: apply(p, ids, mask=mask).logits)(params)
+
+    @jax.jit
+    def run(params):
+        return apply(params, ids, mask=mask).logits, apply(params, ids[:, :4]).logits
+
+    padded, short = run(params)
     assert padded.shape == (2, 3)
-    np.testing.assert_allclose(padded, apply(params, ids[:, :4]).logits, atol=1e-12)
+    np.testing.assert_allclose(padded, short, atol=1e-12)
 
 
 def test_the_trunk_is_below_every_head():
-    encoder = nn.Encoder(config(tie_embeddings=True), rngs=nnx.Rngs(0))
-    decoder = nn.Decoder(config(), rngs=nnx.Rngs(0))
-    for model in (
-        nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1)),
-        nn.MaskedLM(encoder, rngs=nnx.Rngs(1)),
-        nn.Regressor(encoder, inputs=1, outputs=1, rngs=nnx.Rngs(1)),
-        encoder,
-    ):
-        assert nn.trunk(model) is encoder
-    assert nn.trunk(nn.CausalLM(decoder, rngs=nnx.Rngs(1))) is decoder
-    with pytest.raises(ValueError, match="Linear has no transformer"):
-        nn.trunk(nnx.Linear(2, 3, rngs=nnx.Rngs(0)))
+    def check():
+        encoder = nn.Encoder(config(tie_embeddings=True), rngs=nnx.Rngs(0))
+        decoder = nn.Decoder(config(), rngs=nnx.Rngs(0))
+        for model in (
+            nn.Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1)),
+            nn.MaskedLM(encoder, rngs=nnx.Rngs(1)),
+            nn.Regressor(encoder, inputs=1, outputs=1, rngs=nnx.Rngs(1)),
+            encoder,
+        ):
+            assert nn.trunk(model) is encoder
+        assert nn.trunk(nn.CausalLM(decoder, rngs=nnx.Rngs(1))) is decoder
+        with pytest.raises(ValueError, match="Linear has no transformer"):
+            nn.trunk(nnx.Linear(2, 3, rngs=nnx.Rngs(0)))
+
+    jax.eval_shape(check)  # no parameter is drawn
 
 
 def test_pooling():
-    hidden = jnp.arange(12.0).reshape(2, 3, 2)
+    hidden, pooled = np.arange(12.0).reshape(2, 3, 2), jax.jit(nn.pooled, static_argnames="pooling")
     mask = np.array([[True, True, False], [False] * 3])
-    np.testing.assert_array_equal(nn.pooled(hidden, mask), [[1.0, 2.0], [0.0, 0.0]])
-    np.testing.assert_array_equal(nn.pooled(hidden, pooling="first"), hidden[:, 0])
-    np.testing.assert_array_equal(nn.pooled(hidden), hidden.mean(1))
-    np.testing.assert_array_equal(nn.pooled(hidden, mask, pooling="last"), hidden[[0, 1], [1, 2]])
-    padded = nn.pooled(hidden, mask, pooling="mean_padded")
+    np.testing.assert_array_equal(pooled(hidden, mask), [[1.0, 2.0], [0.0, 0.0]])
+    np.testing.assert_array_equal(pooled(hidden, pooling="first"), hidden[:, 0])
+    np.testing.assert_array_equal(pooled(hidden), hidden.mean(1))
+    np.testing.assert_array_equal(pooled(hidden, mask, pooling="last"), hidden[[0, 1], [1, 2]])
+    padded = pooled(hidden, mask, pooling="mean_padded")
     np.testing.assert_array_equal(padded, hidden.mean(1))
-    large = jnp.full((1, 512, 4), 300.0, jnp.float16)
-    assert (nn.pooled(large, np.ones((1, 512), bool)) == 300).all()
+    large = np.full((1, 512, 4), 300.0, np.float16)
+    assert np.all(np.asarray(pooled(large, np.ones((1, 512), bool))) == 300)
 
 
 def test_a_classifier_on_a_decoder_looks_at_the_end():
-    decoder = nn.Decoder(config(), encoding=encoding_for("rope"), rngs=nnx.Rngs(0))
+    def make(pooling="last"):
+        decoder = nn.Decoder(config(), encoding=encoding_for("rope"), rngs=nnx.Rngs(0))
+        return nn.Classifier(decoder, num_classes=2, pooling=pooling, rngs=nnx.Rngs(1))
+
     with pytest.raises(ValueError, match="first token of a decoder"):
-        nn.Classifier(decoder, num_classes=2, rngs=nnx.Rngs(1))
-    model = nn.Classifier(decoder, num_classes=2, pooling="last", rngs=nnx.Rngs(1))
+        shapes_of(lambda: make("first"))
+    model = jax.jit(make)()
     ids = some_ids(1, 4)
     padded = np.concatenate([ids, some_ids(1, 2, seed=2)], axis=1)
     mask = np.arange(6)[None] < 4
-    np.testing.assert_allclose(model(padded, mask=mask).logits, model(ids).logits, atol=1e-12)
+    both = jax.jit(lambda model: (model(padded, mask=mask).logits, model(ids).logits))(model)
+    np.testing.assert_allclose(*both, atol=1e-12)
 
 
 def test_misspelt_pooling_is_refused(monkeypatch):
@@ -94,7 +106,7 @@ def test_logits_of_narrow_models_are_summed_in_float32():
     narrow = {"dtype": jnp.bfloat16, "param_dtype": jnp.float32}
     for changes in (narrow, narrow | {"tie_embeddings": False}):
         apply, params, _ = language_model(**changes)
-        logits = apply(params, some_ids(2, 5)).logits
+        logits = np.asarray(jax.jit(apply)(params, some_ids(2, 5)).logits)
         assert logits.dtype == jnp.float32
         assert (logits != logits.astype(jnp.bfloat16).astype(jnp.float32)).mean() > 0.5
 
@@ -103,10 +115,11 @@ def test_tied_logits_are_products_with_the_embeddings():
     apply, params, _ = language_model()
     out = jax.jit(apply)(params, some_ids(2, 5))
     table = params["decoder"]["tokens"]["embedding"].get_value()
-    np.testing.assert_allclose(out.logits, out.transformer.hidden @ table.T, atol=1e-12)
+    hidden = np.asarray(out.transformer.hidden)
+    np.testing.assert_allclose(out.logits, hidden @ np.asarray(table).T, atol=1e-12)
     untied, params, _ = language_model(tie_embeddings=False)
     assert params["output"]["kernel"].shape == (DIM, VOCAB)
-    assert untied(params, some_ids(2, 5)).logits.shape == (2, 5, VOCAB)
+    assert jax.eval_shape(untied, params, some_ids(2, 5)).logits.shape == (2, 5, VOCAB)
 
 
 def test_the_masked_head_takes_chosen_tokens():
@@ -114,11 +127,13 @@ def test_the_masked_head_takes_chosen_tokens():
         encoder = nn.Encoder(config(), encoding=encoding_for("learned"), rngs=nnx.Rngs(0))
         return nn.MaskedLM(encoder, rngs=nnx.Rngs(1))
 
-    model = make()
-    ids = some_ids(2, 6)
-    whole = model(ids)
-    chosen = model.head(whole.transformer.hidden[:, [1, 4]])
-    np.testing.assert_allclose(chosen, whole.logits[:, [1, 4]], atol=1e-12)
+    @jax.jit
+    def run(ids):
+        model, places = make(), np.array([1, 4])
+        whole = model(ids)
+        return model.head(whole.transformer.hidden[:, places]), whole.logits[:, places]
+
+    np.testing.assert_allclose(*run(some_ids(2, 6)), atol=1e-12)
 
 
 @pytest.mark.parametrize("encoding", ["rope", "learned", "t5", "shaw", "cope"])
@@ -134,7 +149,7 @@ def test_generation_equals_choosing_from_the_whole_row_again_and_again(encoding)
         for _ in range(steps):
             padded = np.zeros(8, np.int32)
             padded[: len(row)] = row
-            row.append(int(whole(params, padded)[len(row) - 1].argmax()))
+            row.append(int(np.asarray(whole(params, padded))[len(row) - 1].argmax()))
         expected.append(row[-steps:])
     for left in (True, False):
         ids, mask = np.zeros((2, 4), np.int32), np.zeros((2, 4), bool)
@@ -148,10 +163,14 @@ def test_generation_equals_choosing_from_the_whole_row_again_and_again(encoding)
 def test_sampling():
     _, params, model = language_model(num_layers=1)
     prompt = np.broadcast_to(some_ids(3), (200, 3))
-    run = jax.jit(
+    sampled = jax.jit(
         lambda p, key, **o: nn.generate(model(p), prompt, steps=2, key=key, temperature=1.0, **o),
         static_argnames=("top_k", "top_p"),
     )
+
+    def run(*args, **options):
+        return np.asarray(sampled(*args, **options))
+
     one, same, other = (run(params, jax.random.key(k)) for k in (0, 0, 1))
     np.testing.assert_array_equal(one, same)
     assert (one != other).any()
@@ -161,28 +180,30 @@ def test_sampling():
     likely = run(params, jax.random.key(0), top_p=0.5)
     assert set(np.unique(likely[:, 0])) < set(tokens)
     assert tokens[counts.argmax()] in likely[:, 0]
-    greedy = nn.generate(model(params), prompt[:1], steps=1)[0, 0]
+    greedy = np.asarray(nn.generate(model(params), prompt[:1], steps=1))[0, 0]
     sure = run(params, jax.random.key(0), top_k=1)
     assert (sure[:, 0] == greedy).all()
 
 
 def test_a_nucleus_is_of_the_probabilities_at_the_temperature():
-    logits = jnp.broadcast_to(jnp.log(jnp.asarray([0.9, 0.05, 0.05])), (200, 3))
+    logits = np.broadcast_to(np.log([0.9, 0.05, 0.05]), (200, 3))
     key, flat = jax.random.key(0), _Sampling(1e6, None, 0.5)
-    assert set(np.unique(_next_token(logits, key, flat))) == {0, 1, 2}
-    assert set(np.unique(_next_token(logits, key, flat._replace(temperature=1.0)))) == {0}
+    choose = jax.jit(_next_token, static_argnums=2)
+    assert set(np.unique(choose(logits, key, flat))) == {0, 1, 2}
+    assert set(np.unique(choose(logits, key, flat._replace(temperature=1.0)))) == {0}
 
 
 def test_every_step_is_sampled_by_a_key_of_its_own():
     _, params, model = language_model(num_layers=1)
-    indifferent = model(jax.tree.map(jnp.zeros_like, params))
+    indifferent = model(jax.tree.map(lambda x: jax.device_put(np.zeros_like(x)), params))
     prompt = np.broadcast_to(some_ids(3), (100, 3))
     tokens = nn.generate(indifferent, prompt, steps=3, key=jax.random.key(0), temperature=1.0)
+    tokens = np.asarray(tokens)
     assert np.mean(tokens[:, 1:] == tokens[:, :-1], axis=0).max() < 0.5
 
 
 def test_a_nucleus_ends_with_the_token_that_reaches_its_probability():
-    logits = jnp.log(jnp.asarray([0.125, 0.5, 0.25, 0.125]))
+    logits, cut = np.log([0.125, 0.5, 0.25, 0.125]), jax.jit(_top_logits, static_argnums=1)
     for top_p, tokens in (
         (0.4, [1]),
         (0.5, [1]),
@@ -190,7 +211,7 @@ def test_a_nucleus_ends_with_the_token_that_reaches_its_probability():
         (0.75, [1, 2]),
         (1.0, [0, 1, 2, 3]),
     ):
-        found = _top_logits(logits, _Sampling(1.0, None, top_p))
+        found = cut(logits, _Sampling(1.0, None, top_p))
         assert np.flatnonzero(np.isfinite(found)).tolist() == tokens
 
 
@@ -203,6 +224,7 @@ def test_generation_does_not_pass_the_end_of_a_table_in_silence():
         nn.generate(model(params), prompt, steps=8)
     mask = np.ones((2, 6), bool)
     traced = jax.jit(lambda p, m: nn.generate(model(p), prompt, mask=m, steps=8))(params, mask)
+    traced = np.asarray(traced)
     assert (traced[:, 7] == -1).all()
     assert (traced[:, :7] >= 0).all()
 

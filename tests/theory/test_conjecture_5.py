@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.stats
 
 from jaxpe import (
@@ -117,7 +118,7 @@ def attention_loss(P, rows, labels, probability, ridge=1e-3):
 
 def test_a_task_that_reads_the_outer_words_refutes_it():
     """(H1) to (H3) and the hypothesis hold; every minimiser found has p_1 far from p_0 and p_2."""
-    loss = outer_words_loss
+    loss = jax.jit(outer_words_loss)
 
     @jax.jit
     @jax.vmap
@@ -127,8 +128,8 @@ def test_a_task_that_reads_the_outer_words_refutes_it():
         newton = lambda _, z: z - jnp.linalg.solve(jax.hessian(flat)(z), jax.grad(flat)(z))  # noqa: E731
         return jax.lax.fori_loop(0, 4, newton, z)
 
-    found = minimised(jnp.asarray(2 * RNG.standard_normal((20, 6)))).reshape(20, 3, 2)
-    P = np.asarray(found[0])
+    found = np.asarray(minimised(2 * RNG.standard_normal((20, 6)))).reshape(20, 3, 2)
+    P = found[0]
     np.testing.assert_allclose(found, np.tile(P, (20, 1, 1)), atol=1e-6)
     np.testing.assert_allclose(P, [[0, 0.5872], [0, -0.9504], [0, 0.3632]], atol=1e-4)
 
@@ -152,6 +153,39 @@ def test_a_task_that_reads_the_outer_words_refutes_it():
     strict = audit.conclusions["strict"]
     assert not strict.holds
     np.testing.assert_allclose([strict.lhs, strict.rhs], [1.538, 0.224], atol=5e-4)
+
+
+def test_rows_that_ask_for_themselves_refute_it_too():
+    """Queries of Eq. (1): E(±1) = (±1, 0, √2), rows are averaged, and M reads words by 0.05."""
+    angles = np.array([0.70, 0.75, 0.80])
+    words = 1.0 - 2.0 * np.indices((2, 2, 2)).reshape(3, 8).T
+    probability = np.where(words > 0, np.cos(angles) ** 2, np.sin(angles) ** 2).prod(axis=1)
+    labels = words @ [0.5, 0.1, 0.4]
+    M = np.array([[0.05, 0, 0], [0, 0, 0], [0, 1, 0]])
+
+    @jax.jit
+    def loss(z, words):
+        x = jnp.stack([words, 0 * words, 2**0.5 + 0 * words], axis=-1) + z.reshape(3, 3)
+        weights = jax.nn.softmax(x @ M @ x.swapaxes(1, 2) / 2**0.5)
+        errors = jnp.mean(weights @ x, axis=1)[:, 0] - labels
+        return probability @ errors**2 + 1e-3 * jnp.sum(z**2)
+
+    slope = jax.jit(jax.grad(loss))
+    starts = 1.5 * np.random.default_rng(0).standard_normal((5, 9))
+    found = [
+        scipy.optimize.minimize(loss, z, words, jac=slope, options={"gtol": 1e-8}).x for z in starts
+    ]
+    P = found[0].reshape(3, 3)
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], atol=1e-3)
+    for order in ([1, 0, 2], [2, 1, 0], [0, 2, 1]):  # H2
+        assert loss(found[0], words[:, order]) > loss(found[0], words) + 0.01
+    mu = np.stack([np.cos(angles) ** 2, np.sin(angles) ** 2], axis=1)
+    audit = audit_of(hellinger_distances(mu), P)
+    assert all(h.holds for h in audit.hypotheses.values())
+    strict = audit.conclusions["strict"]
+    assert not strict.holds
+    np.testing.assert_allclose([strict.lhs, strict.rhs], [1.365, 0.195], atol=2e-3)
 
 
 def test_no_monotone_positions_come_near_that_loss():
@@ -258,7 +292,7 @@ def test_true_violations_are_found():
 
 def test_its_sums_are_those_of_the_definition():
     K = RNG.standard_normal((15, 5))  # 6 folds
-    U, error = module._row_triples(jnp.asarray(K), 6)
+    U, error = map(np.asarray, jax.jit(module._row_triples, static_argnums=1)(K, 6))
     h = np.zeros((6, 6))
     h[np.triu_indices(6, 1)] = K[:, 1] - K[:, 3]
     h = h + h.T
@@ -273,8 +307,9 @@ def test_its_sums_are_those_of_the_definition():
 
 def test_expected_roots_are_those_of_thinning():
     cells = np.array([[0, 1, 5, 63, 64, 700]] * 3, np.int32)
-    kept = jnp.array([1.0, 0.8, 0.5])
-    roots = module._expected_roots(jnp.asarray(cells), kept, module._root_table(kept))
+    kept = np.array([1.0, 0.8, 0.5])
+    expected = jax.jit(lambda c, q: module._expected_roots(c, q, module._root_table(q)))
+    roots = np.asarray(expected(cells, kept))
     np.testing.assert_allclose(roots[0], np.sqrt(cells[0]))
     for q, row in zip(kept, roots, strict=True):
         x = np.arange(701)

@@ -9,7 +9,7 @@ from jaxpe.theory.audit import verdict
 from jaxpe.theory.cirrincione2026.corollary_15_loss_families import corollary_15
 from jaxpe.theory.divergences import kl_divergences
 from jaxpe.theory.gradients import PositionGradients, position_gradients
-from tests.theory.tiny import N, distributions, flax_case, quickly, random_layer
+from tests.theory.tiny import N, distributions, flax_case, layer_of, quickly, random_layer
 from tests.unchecked import unchecked
 
 audit_of = quickly(lambda gradients, mu: corollary_15(gradients, mu, family="agnostic"))
@@ -33,6 +33,21 @@ def test_a_loss_that_ignores_order_has_different_forcing():
     audit = audit_of(gradients, distributions(ids, vocab=2))
     assert verdict(audit) == "refuted: b_i = b_j fails"
     assert audit.conclusions["b_i = b_j"].lhs == 4
+
+
+def test_a_loss_that_ignores_order_at_every_p_has_no_symmetric_g():
+    """M = 0 and the square of the sum of all rows: b_0 = b_1, and g(0, 1) = −g(1, 0)."""
+    layer = layer_of(
+        [[1.0], [0.0]], [[0.0]], [[0.0]], [[1.0]], lambda rows, ids: jnp.sum(rows) ** 2
+    )
+    P, shift = jnp.array([[0.3], [-2.0]]), jnp.zeros((1, 2, 2))
+    one, other = (layer.loss(P, shift, jnp.array(ids)) for ids in ([0, 1], [1, 0]))
+    np.testing.assert_allclose(one, other)
+    gradients, mu, *_ = layer.case([[0, 1]])
+    np.testing.assert_allclose(gradients.delta[0], [[1, -1], [1, -1]])
+    audit = audit_of(gradients, mu)
+    assert audit.conclusions["b_i = b_j"].holds
+    assert not audit.conclusions["g symmetric"].holds
 
 
 def test_the_bound_of_masked_words_fails_away_from_zero():

@@ -30,30 +30,43 @@ def audit_of(delta, mu, weights=None, present=ALL):
 
 
 def test_two_words_in_two_orders_refute_it_at_every_temperature():
-    """Orders ab (3 of 4) and ba: A_ij = μ_i(t_j) exactly, so ε = 0, and D_KL is 0 or 0.55.
+    """Orders ab (3 of 4) and ba, a word masked: A_ij = μ_i(t_j) exactly, and D_KL is 0 or 0.55.
 
-    Rows of δ sum to 0, those of D_KL to 0.55, so that one entry is off by 0.27 at least.
+    Rows of δ sum to 0, those of D_KL to 0.55, so that one entry is off by 0.27 at least. Weights
+    are those of Eq. (1): words fill coordinates 0 and 1, [MASK] none, and p_i 2 and 3, with the log
+    odds of μ_i. P is small and M large, as A.1 asks for.
     """
-    ids = np.array([[0, 1], [0, 1], [0, 1], [1, 0]])
-    mu = jnp.array([[0.75, 0.25], [0.25, 0.75]])
+    mu, small = np.array([[0.75, 0.25], [0.25, 0.75]]), 1e-3
+    words = np.array([[0, 1], [0, 1], [0, 1], [1, 0]]).repeat(2, axis=0)
+    place = np.tile([0, 1], 4)
+    shown = np.where(np.arange(2) == place[:, None], 2, words)
+    E = jnp.zeros((3, 4)).at[:2, :2].set(np.eye(2))
+    M = jnp.zeros((4, 4)).at[2:, :2].set(np.eye(2) / small)
+    P = jnp.zeros((2, 4)).at[:, 2:].set(small * np.log(mu / mu[:, ::-1]))
+    assert np.linalg.norm(P) < 1e-4 * np.linalg.norm(mu[0] - mu[1]) / small
 
-    def attention(P, ids):
-        logits = jnp.log(mu[:, ids])[None]  # softmax gives μ_i(t_j): the words of a row are all
+    def attention(P, example):
+        x = E[example[0]] + P
+        logits = (x @ M @ x.T)[None]
         return logits, jax.nn.softmax(logits)
 
-    def loss(P, shift, ids, temperature):
-        weights = jax.nn.softmax(attention(P, ids)[0] + shift)[0]
-        h = weights @ jax.nn.one_hot(ids, 2)
-        log_p = jax.nn.log_softmax(h / temperature)
-        return -jnp.sum(jnp.take_along_axis(log_p, ids[:, None], axis=1))
+    def loss(P, shift, example, temperature):
+        shown, words, place = example
+        weights = jax.nn.softmax(attention(P, example)[0] + shift)[0]
+        h = (weights @ (E[shown] + P))[place, :2]
+        return -jax.nn.log_softmax(h / temperature)[words[place]]
+
+    examples = shown, words, place
+    weights = jax.vmap(lambda example: attention(P, example)[1][0])(examples)
+    np.testing.assert_allclose(weights, mu[:, words].swapaxes(0, 1), rtol=1e-12)
 
     def at(temperature):
         own = partial(loss, temperature=temperature)
-        gradients = position_gradients(own, attention, jnp.zeros((2, 1)), ids)
+        gradients = position_gradients(own, attention, P, examples)
         return gradients.delta, lemma_11(gradients, mu, temperature=0.0)
 
     delta, found = quickly(jax.vmap(at))(np.array([1.0, 0.3, 0.1]))
-    np.testing.assert_allclose(found.measured["ε_suff"], 0, atol=1e-15)
+    np.testing.assert_allclose(found.measured["ε_suff"], 0, atol=1e-12)
     assert found.hypotheses["ε_suff"].holds.all()
     assert not found.conclusions["(7)"].holds.any()
     assert np.all(found.conclusions["(7)"].lhs >= 0.2746)

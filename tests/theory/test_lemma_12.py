@@ -74,28 +74,21 @@ def test_a_near_copy_refutes_every_constant():
     """Four words of almost equal frequency, and a third one that is the first again, 9 times in 10.
 
     Attention is almost uniform, so ε_suff as a supremum over all sequences and pairs is 0.008, at
-    τ = 0.1. Mean embeddings differ, and M = 0.01 I. Positions 0 and 1 have almost equal
-    distributions and different forcings: their quotient is 600 times n C_b.
+    every τ. Mean embeddings differ, and M = 0.01 I. Positions 0 and 1 have almost equal
+    distributions and different forcings: their quotient is 600 times n C_b at τ = 0.1, more where τ
+    is less, and grows without bound as the distributions approach.
     """
-    words, n, tau, size = 4, 4, 0.1, 0.01
+    words, n, size = 4, 4, 0.01
     ids = np.indices((words,) * n).reshape(n, -1).T
-    tilt = 1 + 1e-4 * np.arange(n)[:, None] * np.array([1, -1, 1, -1])
-    drawn = tilt * [0.2575, 0.2525, 0.2475, 0.2425]
-    drawn /= drawn.sum(axis=1, keepdims=True)
-    third = 0.9 * (ids[:, 2] == ids[:, 0]) + 0.1 * drawn[2, ids[:, 2]]
-    probability = drawn[0, ids[:, 0]] * drawn[1, ids[:, 1]] * third * drawn[3, ids[:, 3]]
-    mu = np.einsum("s,siv->iv", probability, np.eye(words)[ids])
-
     E = jnp.eye(words + 1)  # the last is [MASK]
+    masked = np.stack([np.where(np.arange(n) == j, words, ids) for j in range(n)])
 
     def weights(x):
         return jax.nn.softmax(size * x @ x.swapaxes(1, 2) / (words + 1) ** 0.5, axis=-1)
 
-    masked = np.stack([np.where(np.arange(n) == j, words, ids) for j in range(n)])
-
     @jax.jit
     @jax.grad
-    def gradient(P):
+    def gradient(P, probability, tau):
         losses = 0.0
         for j in range(n):
             x = E[masked[j]] + P[None]
@@ -104,18 +97,29 @@ def test_a_near_copy_refutes_every_constant():
             losses -= jnp.sum(probability * log_p) / n
         return losses
 
-    b = -np.asarray(gradient(jnp.zeros((n, words + 1))))
-    over_j = mu.T[ids].swapaxes(1, 2)  # μ_i(t_j)
-    epsilon = max(np.abs(weights(E[rows]) - over_j).max() for rows in (ids, *masked))
-    assert epsilon < 0.009
-    assert np.diff(np.sort(mu, axis=1)).min() > 0.004  # what the threshold of τ depends on
-    means = mu @ np.asarray(E)[:words]
-    apart = np.linalg.norm(means[:, None] - means, axis=-1)[np.triu_indices(n, 1)]
-    assert apart.min() > 5e-6
-    d_H = hellinger_distances(mu).values[0, 1]
-    quotient = np.linalg.norm(b[0] - b[1]) / d_H
-    published = 4 * 2**0.5 * np.linalg.norm(means, axis=1).max() * size / (words + 1) ** 0.5
-    assert quotient > 600 * n * published
+    def over_published(apart, tau):
+        tilt = 1 + apart * np.arange(n)[:, None] * np.array([1, -1, 1, -1])
+        drawn = tilt * [0.2575, 0.2525, 0.2475, 0.2425]
+        drawn /= drawn.sum(axis=1, keepdims=True)
+        third = 0.9 * (ids[:, 2] == ids[:, 0]) + 0.1 * drawn[2, ids[:, 2]]
+        probability = drawn[0, ids[:, 0]] * drawn[1, ids[:, 1]] * third * drawn[3, ids[:, 3]]
+        mu = np.einsum("s,siv->iv", probability, np.eye(words)[ids])
+        over_j = mu.T[ids].swapaxes(1, 2)  # μ_i(t_j)
+        epsilon = max(np.abs(weights(E[rows]) - over_j).max() for rows in (ids, *masked))
+        assert epsilon < 0.009
+        assert np.diff(np.sort(mu, axis=1)).min() > 0.004  # what the threshold of τ depends on
+        means = mu @ np.asarray(E)[:words]
+        between = np.linalg.norm(means[:, None] - means, axis=-1)[np.triu_indices(n, 1)]
+        assert between.min() > 0.05 * apart
+        b = -np.asarray(gradient(jnp.zeros((n, words + 1)), probability, tau))
+        quotient = np.linalg.norm(b[0] - b[1]) / hellinger_distances(mu).values[0, 1]
+        largest = np.linalg.norm(means, axis=1).max()
+        return quotient / (4 * 2**0.5 * largest * size / (words + 1) ** 0.5)
+
+    assert over_published(1e-4, 0.1) > 600 * n
+    assert over_published(1e-4, 0.01) > 6000 * n
+    assert over_published(1e-4, 0.001) > 60_000 * n
+    assert over_published(1e-6, 0.1) > 60_000 * n
 
 
 def test_a_transformer():

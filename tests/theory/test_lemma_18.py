@@ -65,6 +65,15 @@ def test_constant_forcing_on_three_positions_is_not_monotone():
     assert abs(P[0] - P[1]) > 0.4
 
 
+def test_without_the_diagonal_an_increasing_kernel_is_not_monotone_either():
+    """If (A1) were asked for i ≠ j alone: α = 2 I + 0.2 d meets all of it, with C_b = 0."""
+    found = audit(2 * np.eye(3) + 0.2 * LINE, np.ones((3, 1)), LINE)
+    for name in ("A1 positive", "A2", "A3", "A4"):
+        assert found.hypotheses[name].holds
+    assert found.measured["C_b"] == 0
+    assert not found.conclusions["monotone"].holds
+
+
 def test_the_published_bound_depends_on_the_unit_of_time():
     """Where (A1) is not met, (13) may fail: α and b times s have the same P*, (13) the factor ‖f‖∞.
 

@@ -1,5 +1,7 @@
 """Theorem 1: its index, what it leaves open, and a transformer."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,6 +41,14 @@ def test_a_task_that_reads_one_position_is_order_sensitive_and_solved():
     for order in ([0, 1, 2], [1, 2, 0]):
         assert alone(IDS[0][order])[0] == EMBEDDINGS[IDS[0][order]][0]
     assert alone(IDS[0])[0] != alone(IDS[0][CYCLE[0]])[0]
+
+
+def test_copying_notices_every_permutation_and_is_solved():
+    """Each place asks for its own token: the loss is 0, and above 0 for every other order."""
+    wanted = EMBEDDINGS[IDS[0]]
+    for order in itertools.permutations(range(3)):
+        loss = np.sum((np.asarray(alone(IDS[0][list(order)])) - wanted) ** 2)
+        assert (loss > 0) == (order != (0, 1, 2))
 
 
 def test_a_causal_mask_breaks_it():

@@ -53,6 +53,32 @@ def test_targets_at_positions_refute_it():
     assert verdict(other) == "not claimed: H2 fails; separated fails"
 
 
+def test_the_first_of_two_words_refutes_it():
+    """One label a sequence, read at the first row, and a ridge: least at P = 0, where p_0 = p_1.
+
+    Words are ±1 and independent, 1 in 3 of 4 cases at the first place and in 1 of 4 at the second.
+    Values are 0, so that row 0 is E(t_0) + p_0.
+    """
+    layer = layer_of([[1.0], [-1.0]], [[1.0]], [[1.0]], [[0.0]], None)
+    ids = jnp.array([[a, b] for a in (0, 0, 0, 1) for b in (0, 1, 1, 1)])
+    labels = layer.embeddings[ids[:, 0], 0]
+
+    def loss(P, example):
+        ids, label = example
+        row = layer.rows(P, jnp.zeros((1, 2, 2)), ids)[0, 0]
+        return (row - label) ** 2 + 1e-3 * jnp.sum(P**2)
+
+    def swap_tokens(example, order):
+        return example[0][order], example[1]
+
+    given = (ids, labels), jnp.array([[0.5], [-0.5]]), ONE, ONE
+    at = quickly(lambda P: theorem_4(loss, P, *given, swaps=PAIR, swap=swap_tokens))
+    audit = at(jnp.zeros((2, 1)))
+    assert verdict(audit) == "refuted: separated fails"
+    np.testing.assert_allclose(audit.measured["changes"], 4 * 10 / 16)
+    assert audit.measured["gradient"] == 0
+
+
 def test_a_causal_mask_refutes_it_for_one_label_a_sequence():
     """A model without positions that reads the order of two words off a causal mask."""
     embeddings = jnp.array([1.0, 3.0])
