@@ -49,11 +49,18 @@ def convolution() -> jaxpe.Encoding:
     return jaxpe.Encoding(init=init, embed=embed)
 
 
+def like_tokens(make: Any, **sizes: int) -> jaxpe.Encoding:
+    """An encoding whose vectors are as long as token embeddings before training."""
+    rows = make(dim=DIM, **sizes).vectors((), jnp.arange(LENGTH))
+    norm = float(jnp.sqrt(jnp.mean(jnp.sum(rows**2, axis=-1))))
+    return make(dim=DIM, **sizes, scale=nn.TransformerConfig.embedding_scale * DIM**0.5 / norm)
+
+
 ENCODINGS = {
     "none": jaxpe.identity(),
-    "wavelet": jaxpe.wavelet(dim=DIM, length=LENGTH),
-    "legendre": jaxpe.legendre(dim=DIM, length=LENGTH),
-    "sinusoidal": jaxpe.sinusoidal(dim=DIM),
+    "wavelet": like_tokens(jaxpe.wavelet, length=LENGTH),
+    "legendre": like_tokens(jaxpe.legendre, length=LENGTH),
+    "sinusoidal": like_tokens(jaxpe.sinusoidal),
     "alibi": alibi(),
     "convolution": convolution(),
 }

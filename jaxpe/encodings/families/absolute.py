@@ -66,7 +66,7 @@ def from_vectors(
         init: `key -> params`; () when None.
         scale: factor of the vectors.
         mode: "add" or "concat".
-        coordinates: of a position; from 2 on positions are `[..., n, coordinates]`.
+        coordinates: coordinates of a position; from 2 on positions are `[..., n, coordinates]`.
 
     >>> line = from_vectors(lambda params, i: jnp.asarray(i, float)[..., None])
     >>> line.embed((), jnp.zeros((3, 1)), jnp.arange(3)).ravel().tolist()

@@ -77,7 +77,7 @@ def log_position(
     Args:
         dim: width of the vectors.
         length: number of positions; entries lie in [−scale, scale] on them.
-        tau, power: of `power_positions`.
+        tau, power: arguments of `power_positions`.
         learned: whether u, log τ and the power are parameters "direction" `[dim]`, "log_tau" and
             "power" that receive gradients; otherwise there are none.
         scale, mode: arguments of `from_vectors`.
