@@ -41,6 +41,7 @@ FAMILIES = collections.defaultdict(
     fitted="points fitted to the plug-in distances of this corpus",
     absolute="vectors for the token embeddings",
     orthogonal="vectors for the token embeddings, from polynomials, cosines or wavelets",
+    logarithmic="vectors of the logarithm of the position, for the token embeddings",
     rotary="rotations of queries and keys",
     bias="numbers added to the attention logits",
     model="position vectors of a pretrained model",
