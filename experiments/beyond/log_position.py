@@ -15,7 +15,8 @@ squared distances in one half the other half's means at each distance explain, w
 in position and in log(1 + i/τ).
 
 Twelve corpora at up to six lengths, words for text and characters for strings, and at 128
-positions characters and WordPiece too. A length counts where 300 documents reach its end.
+positions characters and WordPiece too. A row needs 300 documents that reach its end, and 100
+groups of documents that are independent.
 Rows are written as they come: a run goes on where the last one stopped.
 """
 
@@ -27,8 +28,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.beyond.log_position_corpora import CORPORA, STARTLESS, STRINGS, corpus_of
-from experiments.common import DataMissingError, Run, main, plain
+from experiments.beyond.log_position_corpora import (
+    CORPORA,
+    LONGEST_CUT,
+    STARTLESS,
+    STRINGS,
+    corpus_of,
+    without_start,
+)
+from experiments.common import (
+    BLUE,
+    GREEN,
+    GREY,
+    VERMILION,
+    DataMissingError,
+    Run,
+    log_ticks,
+    main,
+    new_figure,
+    plain,
+    save_figure,
+)
 from experiments.learning import bert_vocabulary
 from experiments.position_parts import documents_of, parts_of
 from experiments.rows import add_row, read_rows, row_of
@@ -42,7 +62,9 @@ TAUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 POWERS = (-2.0, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 RANGES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # of the exponential
 WIDTHS = (2, 4, 8, 16, 32, 64)
-SPLITS, DIM, REACH, BINS = 15, 8, 300, 40
+ENDS = ("estimate", "low", "high")
+COLOURS = {"line": GREY, "logarithm": BLUE, "exponential": GREEN, "power": VERMILION}
+SPLITS, DIM, REACH, GROUPS, BINS = 15, 8, 300, 100, 40
 
 
 def experiment(run: Run) -> dict[str, Any]:
@@ -59,6 +81,7 @@ def experiment(run: Run) -> dict[str, Any]:
             print(*key[1:], {k: v for k, v in row.items() if k in ("documents", "logarithm")})
     corpora = read_rows(path)["corpora"]
     rows = [*flat(corpora)]
+    draw(run, rows)
     kinds = {row["kind"]: [r for r in rows if r["kind"] == row["kind"]] for row in rows}
     return {"corpora": corpora, "splits": SPLITS} | kinds
 
@@ -75,6 +98,29 @@ def flat(corpora: dict[str, Any]) -> Iterator[dict[str, Any]]:
                     yield {"kind": kind} | where | row
 
 
+def draw(run: Run, rows: list[dict[str, Any]]) -> None:
+    """Stress by length, of the corpora with the most lengths."""
+    shown: dict[str, list[Any]] = {}
+    for row in sorted(rows, key=lambda row: row["length"]):
+        if row["kind"] == "strings" or (row["kind"], row["tokenizer"]) == ("text", "words"):
+            shown.setdefault(row["corpus"], []).append(row)
+    most = sorted(shown, key=lambda name: -len(shown[name]))
+    figure, axes = new_figure(
+        "Held-out stress of one number for each position", columns=4, width=12.5, height=3.4
+    )
+    for axis, name in zip(axes[0], most, strict=False):
+        n = [row["length"] for row in shown[name]]
+        for family, colour in COLOURS.items():
+            mean, low, high = ([row[family][end] for row in shown[name]] for end in ENDS)
+            axis.plot(n, mean, "o-", ms=3, color=colour, label=family)
+            axis.fill_between(n, low, high, color=colour, alpha=0.15, lw=0)
+        axis.set(ylim=(0, 0.85), xlabel="positions", title=name)
+        log_ticks(axis, n)
+    axes[0, 0].set_ylabel("scaled stress")
+    axes[0, 0].legend(fontsize=8)
+    save_figure(run, "log_position", figure)
+
+
 def cases(quick: bool) -> Iterator[tuple[str, str, int]]:
     if quick:
         yield "documentation (stdlib)", "words", 32
@@ -88,13 +134,16 @@ def cases(quick: bool) -> Iterator[tuple[str, str, int]]:
 
 def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
     reader = bert_vocabulary() if tokenizer == "wordpiece" else tokenizer
+    cut = LONGEST_CUT if name.startswith("reviews without") else 0
     try:
-        documents = documents_of(tokenize(corpus_of(name), tokenizer=reader, length=length))
+        corpus = tokenize(corpus_of(name), tokenizer=reader, length=length + cut)
     except InputError:  # no document is so long
         return {"reach": 0}
-    reach = int(documents.counted[:, -1].sum())
-    if reach < REACH:
-        return {"reach": reach}
+    documents = documents_of(without_start(corpus, length) if cut else corpus)
+    size = {"reach": int(documents.counted[:, -1].sum())}
+    size["groups"] = len(np.unique(documents.groups))
+    if size["reach"] < REACH or size["groups"] < GROUPS:
+        return size
     geometry_, halves = parts_of(documents, half_splits=SPLITS)
     halves, n = halves.position, documents.ids.shape[1]
     i = np.arange(n, dtype=np.float32)
@@ -119,7 +168,7 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
     found: dict[str, Any] = {family: ends(stress) for family, stress in chosen.items()}
     return found | {
         "documents": len(documents.ids),
-        "reach": reach,
+        **size,
         "rank": int(geometry.position_rank(geometry_).rank),
         "tau": tau,
         "power of least stress": {

