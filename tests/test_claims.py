@@ -14,7 +14,13 @@ RESULTS = claims.Results()
 PAPERS = claims.folders()
 CLAIMS = {claim["id"]: claim for paper in PAPERS.values() for claim in paper["claims"]}
 TEXTS = ("ours", "why", "details", "because")
-TOOLS = {"position_alternatives", "position_corpora", "task_measures", "task_models"}
+TOOLS = {
+    "log_position_corpora",
+    "position_alternatives",
+    "position_corpora",
+    "task_measures",
+    "task_models",
+}
 COMPARATIVE = re.compile(
     r"\b(better|best|worse|worst|more|most|less|least|fewer|fewest|larger|largest|smaller|smallest"
     r"|higher|highest|lower|lowest|faster|fastest|slower|slowest|greater|greatest|nearer|nearest"
