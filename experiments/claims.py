@@ -131,14 +131,6 @@ def span(values: Iterable[float], spec: str = "") -> str:
     return f"{f(min(values), spec)} to {f(max(values), spec)}"
 
 
-def si(value: float, spec: str = ".3g") -> str:
-    """A large number in thousands or millions: `16.9k`, `4.75M`."""
-    for size, sign in ((1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f(value / size, spec) + sign
-    return f(value, spec)
-
-
 def values(mapping: Mapping[str, Any]) -> list[Any]:
     """Values of a dictionary, for other filters."""
     return list(mapping.values())
@@ -165,11 +157,6 @@ def column_means(rows: Iterable[Iterable[float]]) -> list[float]:
 def apart(values: Iterable[float], others: Iterable[float]) -> float:
     """Largest difference of two lists, relative to the second."""
     return max(abs(a - b) / abs(b) for a, b in zip(values, others, strict=True))
-
-
-def first_above(values: Iterable[float], least: float, places: Iterable[Any]) -> Any:
-    """Place of the first value that is larger than `least`."""
-    return next(place for value, place in zip(values, places, strict=True) if value > least)
 
 
 def zero(value: float, spec: str, below: float = 5e-7) -> str:
@@ -204,8 +191,8 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         loader=jinja2.FileSystemLoader(EXPERIMENTS),
     )
-    filters = (f, pm, share, each, span, to, zero, si, mean, geometric_mean, values)
-    filters += (column_means, apart, first_above, median, escape_cell)
+    filters = (f, pm, share, each, span, to, zero, mean, geometric_mean, values)
+    filters += (column_means, apart, median, escape_cell)
     made.filters |= {function.__name__: function for function in filters}
     functions: tuple[Any, ...] = (near, overlap, each_below, min, max, abs, all, any, len, zip)
     known: Any = {function.__name__: function for function in functions}
