@@ -66,7 +66,7 @@ def test_alibi_in_the_mask_of_a_causal_layer_costs_no_operation():
     """A mask is added to the logits anyway; one for each head takes no more operations."""
     n, heads, width = 32, 4, 8
     q, k, v = np.random.default_rng(0).standard_normal((3, n, heads, width))
-    causal = np.where(np.tri(n, dtype=bool), 0.0, -1e30)
+    causal = np.where(np.tri(n, dtype=bool), 0.0, -1e30)[None]
     i = np.arange(n)
     slopes = np.asarray(jaxpe.encodings.alibi_slopes(heads))
     both = causal - slopes[:, None, None] * np.abs(i[:, None] - i)

@@ -165,7 +165,7 @@ def test_rows_that_ask_for_themselves_refute_it_too():
 
     @jax.jit
     def loss(z, words):
-        x = jnp.stack([words, 0 * words, 2**0.5 + 0 * words], axis=-1) + z.reshape(3, 3)
+        x = jnp.stack([words, 0 * words, 2**0.5 + 0 * words], axis=-1) + z.reshape(1, 3, 3)
         weights = jax.nn.softmax(x @ M @ x.swapaxes(1, 2) / 2**0.5)
         errors = jnp.mean(weights @ x, axis=1)[:, 0] - labels
         return probability @ errors**2 + 1e-3 * jnp.sum(z**2)

@@ -34,7 +34,7 @@ def power_positions(
         tau: τ, in positions.
         power: a.
 
-    >>> power_positions(jnp.asarray([0, 1, 3]), tau=1.0).round(2).tolist()
+    >>> np.round(power_positions(jnp.asarray([0, 1, 3]), tau=1.0).tolist(), 2).tolist()
     [0.0, 0.69, 1.39]
     >>> power_positions(jnp.arange(3), tau=1.0, power=1.0).tolist()
     [0.0, 1.0, 2.0]
