@@ -150,8 +150,8 @@ def test_families_are_the_files_of_jaxpe():
     families = dict.fromkeys(entry.family for entry in catalogue())
     assert list(families) == [
         "absolute", "orthogonal", "logarithmic", "rotary", "learned_rotations",
-        "learned_frequencies", "context_extension", "temperature", "bias", "relative", "disentangled", "data_dependent",
-        "masks", "layer_patterns",
+        "learned_frequencies", "context_extension", "temperature", "bias", "relative",
+        "disentangled", "data_dependent", "masks", "layer_patterns",
     ]  # fmt: skip
     for found in registry._REGISTERED.values():
         file = found.function.__module__.rpartition(".")[2]
