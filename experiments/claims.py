@@ -1,7 +1,7 @@
 """`make results`: claims of the papers, their verdicts, and the pages that are made of them.
 
 Each folder of a paper holds its scripts and `claims.toml`: a title, an introduction, and claims
-(of the geometry paper `statements.toml` has those of theorems and proofs).
+(theorems and proofs of the geometry paper are in `statements.toml`).
 
     id, where     the anchor, and the place in the text
     claim         the claim in at most 12 words
@@ -240,7 +240,7 @@ def ends(interval: Mapping[str, float]) -> tuple[float, float]:
 
 
 class Claim(dict):
-    """A claim of a folder, whose keys are those of `claims.toml`; what is not given is empty."""
+    """A claim of a folder, with the keys of `claims.toml`; a missing one is empty."""
 
     def __missing__(self, key: str) -> Any:
         return [] if key in ("findings", "given") else ""

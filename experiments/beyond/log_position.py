@@ -54,11 +54,11 @@ from experiments.position_parts import documents_of, parts_of
 from experiments.rows import add_row, read_rows, row_of
 from jaxpe import geometry
 from jaxpe._core.errors import InputError
+from jaxpe.analysis.corpus.held_out import TAUS
 from jaxpe.data import tokenize
 from jaxpe.encodings import legendre_vectors, power_positions, sinusoidal_vectors
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
-TAUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 POWERS = (-2.0, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 RANGES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # of the exponential
 WIDTHS = (2, 4, 8, 16, 32, 64)

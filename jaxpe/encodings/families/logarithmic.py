@@ -1,7 +1,7 @@
 """Positions on a logarithmic scale: one number for each position, and encodings of that number.
 
-In text the Hellinger distances of positions are nearly those of log(1 + i/τ), a single number: see
-the page "Position is nearly logarithmic" of the documentation.
+In text one number for each position, a power of 1 + i/τ, has nearly the Hellinger distances of the
+corpus: see the page "One number for each position" of the documentation.
 """
 
 import jax
@@ -16,7 +16,7 @@ from jaxpe.encodings.combine import moved_positions
 from jaxpe.encodings.families.absolute import Mode, Positions, from_vectors, sinusoidal
 from jaxpe.encodings.registry import register
 
-TAU = 0.1  # positions; between 0.03 and 0.3 fits the text that we measured
+TAU = 0.1  # positions; for the logarithm 0.03 to 1 fits the text that we measured
 
 Parameter = float | ArrayLike
 
@@ -39,14 +39,18 @@ def power_positions(
     >>> power_positions(jnp.arange(3), tau=1.0, power=1.0).tolist()
     [0.0, 1.0, 2.0]
     """
-    if not isinstance(tau, jax.Array) and not float(np.asarray(tau)) > 0:
-        raise ValueError(f"tau={tau} must be positive: pass 0.1, in positions")
+    _check_tau(tau)
     positions = as_positions(positions)
     dtype = vector_dtype(positions)
     i, tau, power = (jnp.asarray(x).astype(dtype) for x in (positions, tau, power))
     sign = jnp.where(i < 0, -1.0, 1.0).astype(dtype)  # with a derivative at 0
     logarithm = jnp.log1p(sign * i / tau)
     return sign * logarithm * _relative_growth(power * logarithm)
+
+
+def _check_tau(tau: Parameter) -> None:
+    if not isinstance(tau, jax.Array) and not float(np.asarray(tau)) > 0:
+        raise ValueError(f"tau={tau} must be positive: pass 0.1, in positions")
 
 
 def _relative_growth(z: Array) -> Array:
@@ -71,8 +75,8 @@ def log_position(
     """Logarithm of the position along one direction, added.
 
     The vectors are scale·w(i)/w(length − 1)·u, with w from `power_positions` and u of entries ±1.
-    Their distances are those of one number for each position, whatever the width. Signs alternate,
-    because a norm that subtracts the mean would remove a constant direction.
+    Their distances are multiples of |w(i) − w(j)|, whatever the width. Signs alternate, because a
+    norm that subtracts the mean would remove a constant direction.
 
     Args:
         dim: width of the vectors.
@@ -86,6 +90,7 @@ def log_position(
     [[0.0, -0.0], [0.63, -0.63], [1.0, -1.0]]
     """
     check_sizes(dim=dim, length=length)
+    _check_tau(tau)
     start = {
         "direction": 1.0 - 2.0 * (np.arange(dim) % 2),
         "log_tau": np.log(tau),
@@ -128,6 +133,7 @@ def warp_positions(
     [0.0, 1.262, 2.0]
     """
     check_sizes(length=length)
+    _check_tau(tau)
     last = jnp.asarray([max(length - 1, 1)])
 
     def moved(positions):

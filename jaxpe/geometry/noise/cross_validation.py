@@ -282,7 +282,7 @@ def cross_validated_mds(
 def cross_validated_choice(
     samples: Float[ArrayLike, "splits 2 members"], *, confidence: float = 0.95
 ) -> HeldOut:
-    """Held-out stress of a family: of the member that is best on the other half.
+    """Held-out stress of the member of a family that is best on the other half.
 
     Args:
         samples: stress of each member on each half, `samples` of `held_out_stress`.
