@@ -159,3 +159,14 @@ def test_nearness(interval, verdict, words):
 def test_the_fixture_is_what_it_claims():
     position = factory.analysis().position
     assert np.sum(position.eigenvalues > position.null_eigenvalue) == position.significant_rank
+
+
+@pytest.mark.parametrize(
+    ("power", "shown"), [(-0.5, ("(1 + i/τ)^a", "a = -0.5")), (0.0, ("log(1 + i/τ)",))]
+)
+def test_one_number_for_each_position_has_its_stress_and_parameters(power, shown):
+    held_out = analysis().held_out._replace(power=power, tau=0.3)
+    text = " ".join(findings(analysis()._replace(held_out=held_out)))
+    sentence = text[text.index("One number for each position") :]
+    for number in (*shown, "τ = 0.3", "0.25 (0.2 to 0.3)"):
+        assert number in sentence

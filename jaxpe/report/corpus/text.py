@@ -286,14 +286,13 @@ def _fitted_fit(analysis: CorpusAnalysis) -> str:
         text += f" Dimension {least} scores lowest, {number(means[least - 1])}."
     if len(means) > max(least, held_out.dim) and means[-1] > means[least - 1] + TIE:
         text += f" Wider encodings fit noise: {number(means[-1])} at dimension {len(means)}."
-    text += (
-        f" One number for each position, {_one_number(held_out)} fitted in the same way, scores "
-        f"{with_interval(held_out.one_number)}."
-    )
     if held_out.gain is not None:
         worse = "worse" if held_out.gain.low > 0 else "higher"
         text += f" The best fixed encoding scores {with_interval(held_out.gain)} {worse}."
-    return text
+    return (
+        f"{text} One number for each position, {_one_number(held_out)} fitted in the same way, "
+        f"scores {with_interval(held_out.one_number)}."
+    )
 
 
 def _one_number(held_out: HeldOutScores) -> str:
