@@ -11,6 +11,7 @@ import functools
 import sys
 import traceback
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -141,18 +142,21 @@ TARGETS = {
 
 
 def fuzz(seed: int, cases: int, *, names: Sequence[str] | None = None) -> list[Outcome]:
-    """So many spoiled calls, the functions in turn; the same seed draws the same ones.
+    """So many spoiled calls; what a seed draws for a function depends on its name alone.
 
     Args:
-        seed: of what is drawn. The next seed goes on where this one ends in the list of functions.
+        seed: of what is drawn, and of the order of the functions.
         cases: how many calls.
         names: of `TARGETS`; all when None.
     """
-    chosen, found = sorted(TARGETS) if names is None else names, []
+    found: list[Outcome] = []
+    draws = {name: zlib.crc32(f"{seed} {name}".encode()) for name in names or TARGETS}
+    chosen = sorted(draws, key=draws.__getitem__)
     with as_users_call_it():
         for number in range(cases):
-            name = chosen[(seed * cases + number) % len(chosen)]
-            found.append(_outcome(name, np.random.default_rng((seed, number))))
+            name = chosen[number % len(chosen)]
+            rng = np.random.default_rng((draws[name], number // len(chosen)))
+            found.append(_outcome(name, rng))
             if found[-1].answer == "wrong" and LOUD:
                 print(number, *found[-1], sep=" | ", flush=True)
             if number % KEPT == KEPT - 1:  # of hundreds of programs, none is called again
