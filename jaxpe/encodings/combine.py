@@ -26,7 +26,7 @@ from jaxpe.encodings.base import (
 # Hooks of one array with its positions, and hooks of query and key positions after the given number
 # of arrays.
 _SINGLE = ("embed", "query", "key")
-_PAIRS = {"products": 2, "bias": 2, "mask": 2, "weights": 2, "value": 1}
+_PAIRS = {"products": 2, "bias": 2, "mask": 2, "weights": 2, "value": 1, "key_carry": 4}
 
 
 class LayerPattern(NamedTuple):
@@ -110,9 +110,11 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
         count = _PAIRS[hook] + 2  # arguments before the contexts
         combine = operator.and_ if hook == "mask" else operator.add
 
-        def apply(params, *args):
-            functions = _part_hooks(encodings, params, hook, args[count:])
+        def apply(params, *args, carry=None):
+            functions = _part_hooks(encodings, params, hook, args[count:], carry)
             terms = [function(*args[:count]) for function in functions]
+            if hook == "key_carry":
+                return tuple(terms)
             terms = [term for term in terms if term is not None]
             return functools.reduce(combine, terms) if terms else None
 
@@ -174,8 +176,8 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
         return apply
 
     def pairs(hook):
-        def apply(params, q, k, q_positions, k_positions, *contexts):
-            functions = _part_hooks(encodings, params, hook, contexts)
+        def apply(params, q, k, q_positions, k_positions, *contexts, carry=None):
+            functions = _part_hooks(encodings, params, hook, contexts, carry)
             pieces = []
             for f, *qk in zip(functions, split(q), split(k, grouped=True), strict=True):
                 piece = f(*qk, q_positions, k_positions)
@@ -186,13 +188,21 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
 
         return apply
 
-    def weights(params, logits, mask, q_positions, k_positions):
-        masks = [mask] * len(heads)
+    def masks(mask):
         if mask is not None and mask.ndim > 2 and mask.shape[-3] > 1:
-            masks = split(mask, axis=-3)
-        functions = _part_hooks(encodings, params, "weights", ())
+            return split(mask, axis=-3)
+        return [mask] * len(heads)
+
+    def key_carry(params, q, k, logits, mask, q_positions, k_positions, *contexts, carry=None):
+        functions = _part_hooks(encodings, params, "key_carry", contexts, carry)
+        arrays = split(q), split(k, grouped=True), split(logits, axis=-3), masks(mask)
+        parts = zip(functions, *arrays, strict=True)
+        return tuple(f(*pieces, q_positions, k_positions) for f, *pieces in parts)
+
+    def weights(params, logits, mask, q_positions, k_positions, carry=None):
+        functions = _part_hooks(encodings, params, "weights", (), carry)
         pieces = []
-        for f, piece, allowed in zip(functions, split(logits, axis=-3), masks, strict=True):
+        for f, piece, allowed in zip(functions, split(logits, axis=-3), masks(mask), strict=True):
             result = f(piece, allowed, q_positions, k_positions)
             pieces.append(attention_weights(piece, allowed) if result is None else result)
         return jnp.concatenate(pieces, axis=-3)
@@ -206,7 +216,8 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
 
     hooks = {name: single(name) for name in ("query", "key")}
     hooks |= {name: pairs(name) for name in ("products", "bias", "mask")}
-    return _combined_encoding(hooks | {"value": value, "weights": weights}, encodings)
+    hooks |= {"value": value, "weights": weights, "key_carry": key_carry}
+    return _combined_encoding(hooks, encodings)
 
 
 def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
@@ -231,10 +242,11 @@ def moved_positions(encoding: Encoding, move: Callable[[Array], Array]) -> Encod
     """The encoding at positions move(i), in all of its hooks."""
 
     def at_moved(hook, arrays, count):
-        def apply(params, *args):
+        def apply(params, *args, **carry):
             end = arrays + count
             positions = (move(as_positions(i)) for i in args[arrays:end])
-            return getattr(encoding, hook)(params, *args[:arrays], *positions, *args[end:])
+            moved = (*args[:arrays], *positions, *args[end:])
+            return getattr(encoding, hook)(params, *moved, **carry)
 
         return apply
 
@@ -293,13 +305,20 @@ def interleaved_layers(encoding: Encoding, last: Encoding, *, period: int) -> La
 
 
 def _part_hooks(
-    encodings: Sequence[Encoding], params: Params, hook: str, contexts: Sequence[Any]
+    encodings: Sequence[Encoding],
+    params: Params,
+    hook: str,
+    contexts: Sequence[Any],
+    carry: Sequence[Any] | None = None,
 ) -> list[Callable[..., Any]]:
-    """A hook of every part, with its parameters and its entries of the contexts bound."""
+    """A hook of every part, with its parameters, entries of the contexts, and carry bound."""
 
     def bound(i: int, part: Encoding, part_params: Params) -> Callable[..., Any]:
         entries = [context[i] for context in contexts] if part.defines("context") else []
-        return lambda *args: getattr(part, hook)(part_params, *args, *entries)
+        options = {}
+        if carry is not None and part.defines("key_carry"):
+            options["carry"] = carry[i]
+        return lambda *args: getattr(part, hook)(part_params, *args, *entries, **options)
 
     return [bound(i, *pair) for i, pair in enumerate(zip(encodings, params, strict=True))]
 
