@@ -439,10 +439,17 @@ def check_head_dim(shape: tuple[int, ...], head_dim: int) -> None:
 
 def check_hidden_states(x: Array, dim: int) -> None:
     """Raise where hidden states `[..., n, d]` are not as wide as an encoding expects."""
+    if x.ndim < 2:
+        raise ValueError(f"hidden states have shape {x.shape}: pass [..., n, {dim}]")
     _check_axis(x.shape, -1, "dim", dim)
 
 
 def _check_axis(shape: tuple[int, ...], axis: int, name: str, expected: int) -> None:
+    if len(shape) < -axis:
+        raise ValueError(
+            f"the encoding was built for {name}={expected}, but the array has shape {shape}: pass "
+            f"one of at least {-axis} axes"
+        )
     if shape[axis] != expected:
         raise ValueError(
             f"the encoding was built for {name}={expected}, but the array of shape {shape} has "

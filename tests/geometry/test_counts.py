@@ -195,6 +195,7 @@ def test_pair_weights_are_harmonic_and_reach_one():
     weights = pair_weights(count_tokens(ids, vocab_size=3, mask=mask))
     np.testing.assert_allclose(weights, np.array([[1.5, 0.75], [0.75, 0.5]]) / 1.5)
     assert pair_weights(count_tokens(ids[:1], vocab_size=3)).max() == 1
+    assert pair_weights(count_tokens(ids[:, :0], vocab_size=3)).shape == (0, 0)
     assert (pair_weights(count_tokens(ids, vocab_size=3, mask=mask & False)) == 0).all()
 
 

@@ -235,7 +235,7 @@ def path_products(
     """
     q, k = jnp.asarray(q), jnp.asarray(k)
     dtype, n = compute_dtype(q), k.shape[-3]
-    chunk = min(chunk, n)
+    chunk = max(1, min(chunk, n))
     count = -(-n // chunk)
 
     def by_chunk(a: ArrayLike, axis: int) -> Array:

@@ -83,6 +83,11 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
     >>> bin_counts(counts, np.array([0, 1, 3])).tokens.tolist()
     [[2, 0], [1, 3]]
     """
+    if not jnp.issubdtype(counts.tokens.dtype, jnp.integer) or counts.tokens.ndim not in (2, 3):
+        raise ValueError(
+            f"tokens are {counts.tokens.dtype} of shape {counts.tokens.shape}: pass integers "
+            "[n, vocab] or [folds, n, vocab]"
+        )
     n = counts.tokens.shape[-2]
     edges = _checked_edges(edges)
     if not is_traced(edges) and (edges[0] != 0 or edges[-1] != n):
@@ -104,7 +109,8 @@ def _bin_sums(tokens: Int[Array, "*folds n vocab"], edges: Int[Array, " edges"])
         wrapped, most = summed(tokens), jnp.iinfo(tokens.dtype).max
         # Between the largest integer and twice as much a sum is negative; beyond, about right.
         about = summed(tokens.astype(float))
-        return jnp.where((wrapped < 0) | (about > 1.5 * most), most, wrapped)
+        full = (wrapped < 0) | (about > 1.5 * most)
+        return jnp.where(full, jnp.asarray(most, tokens.dtype), wrapped)
 
     return binned(tokens) if tokens.ndim == 2 else jax.vmap(binned)(tokens)
 
