@@ -510,6 +510,13 @@ def test_refused():
         fox.context(params, jnp.zeros(DIM), I[:1], Rows())
     with pytest.raises(ValueError, match="at least 2 axes"):
         fox.bias(params, jnp.zeros(DIM), K, I, I, Q, Q)
+    for name in ("fox", "path", "selective_rope", "inkling"):
+        encoding = jaxpe.catalogue(name)[0].first_layer(SIZES)
+        params = encoding.init(jax.random.key(0))
+        context, _ = encoding.context(params, X[None], I, Rows())
+        bound = bind_context(encoding, context, context)
+        with pytest.raises(ValueError, match="the context of their own"):
+            jaxpe.attention_logits(bound, params, Q, K, q_positions=I, k_positions=I)
     with pytest.raises(ValueError, match="all define `weights`"):
         chain(encodings.stick_breaking(), encodings.stick_breaking())
     with pytest.raises(ValueError, match="inner products"):

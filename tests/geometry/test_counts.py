@@ -17,6 +17,7 @@ from jaxpe.geometry import (
     pair_weights,
     permute_within_documents,
 )
+from tests.unchecked import unchecked
 
 VOCAB = 7
 # Without the type checks of the tests, as users call it.
@@ -281,6 +282,17 @@ def test_counts_at_the_limit_are_no_overflow():
     assert counts.documents == MOST
     assert counts.tokens.tolist() == [[MOST, 0]]
     assert counts.per_position.tolist() == counts.merged().per_position.tolist() == [MOST]
+
+
+def test_counts_of_other_shapes_and_integers_are_refused():
+    flat = counts_of([1, 2])
+    with unchecked():
+        for read in (lambda: flat.merged(), lambda: flat.per_position):
+            with pytest.raises(ValueError, match=r"shape \(2,\): pass integers \[n, vocab\]"):
+                read()
+        unsigned = counts_of([[1]])._replace(tokens=jnp.ones((1, 1), jnp.uint64))
+        with jax.numpy_dtype_promotion("standard"), pytest.raises(ValueError, match="one integer"):
+            unsigned + counts_of([[1]])
 
 
 @pytest.mark.parametrize(

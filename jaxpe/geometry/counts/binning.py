@@ -10,7 +10,7 @@ from jax import Array
 from jaxtyping import Int, Int32, Integer
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe.geometry.counts.position_counts import PositionCounts
+from jaxpe.geometry.counts.position_counts import PositionCounts, checked_tokens
 
 
 def position_bins(
@@ -83,12 +83,7 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
     >>> bin_counts(counts, np.array([0, 1, 3])).tokens.tolist()
     [[2, 0], [1, 3]]
     """
-    if not jnp.issubdtype(counts.tokens.dtype, jnp.integer) or counts.tokens.ndim not in (2, 3):
-        raise ValueError(
-            f"tokens are {counts.tokens.dtype} of shape {counts.tokens.shape}: pass integers "
-            "[n, vocab] or [folds, n, vocab]"
-        )
-    n = counts.tokens.shape[-2]
+    n = checked_tokens(counts).shape[-2]
     edges = _checked_edges(edges)
     if not is_traced(edges) and (edges[0] != 0 or edges[-1] != n):
         raise ValueError(f"edges go from {edges[0]} to {edges[-1]}, not from 0 to n = {n}")

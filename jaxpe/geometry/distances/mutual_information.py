@@ -388,8 +388,11 @@ def gaussian_information(
     0.22
     """
     X, Y = floating(X), floating(Y)
-    if X.ndim != 2 or Y.ndim != 2:
-        raise ValueError(f"X has shape {X.shape}, Y {Y.shape}: pass [samples, dimensions]")
+    if X.ndim != 2 or Y.ndim != 2 or not X.shape[1] or not Y.shape[1]:
+        raise ValueError(
+            f"X has shape {X.shape}, Y {Y.shape}: pass [samples, dimensions], of at least one "
+            "dimension"
+        )
     samples, a, b = X.shape[0], X.shape[1], Y.shape[1]
     if Y.shape[0] != samples:
         raise ValueError(f"X has {samples} samples and Y {Y.shape[0]}: pass the same samples")
