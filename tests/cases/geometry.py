@@ -66,7 +66,7 @@ def _in_interval(rng):
 
 
 def _gram(rng):
-    (X,) = _points(rng)
+    X = rng.standard_normal((N, N))
     X = X - X.mean(0)
     return (X @ X.T,)
 

@@ -48,6 +48,15 @@ def test_angles_are_those_of_scipy(width):
     np.testing.assert_allclose(principal_angles(P, Q), expected, atol=1e-12)
 
 
+def test_derivatives_of_angles_between_orthonormal_columns():
+    """Their singular values are all equal, but the spaces have derivatives."""
+    P, Q, step = np.eye(5)[:, :2], *np.random.default_rng(0).normal(size=(2, 5, 2))
+    f, h = jax.jit(lambda P: jnp.sum(principal_angles(P, Q) ** 2)), 1e-6
+    for function in (f, jax.jit(jax.grad(f))):
+        change = (function(P + h * step) - function(P - h * step)) / (2 * h)
+        np.testing.assert_allclose(jax.jvp(function, (P,), (step,))[1], change, rtol=1e-6)
+
+
 def test_small_angles_keep_their_digits():
     P = np.eye(6)[:, :2]
     Q = P + 1e-7 * np.eye(6)[:, 2:4]
