@@ -10,6 +10,7 @@ import pytest
 import jaxpe
 from jaxpe import encodings, geometry
 from tests.cases import CALLS, CASES, EXEMPT, public_functions
+from tests.cases.geometry import GEOMETRY
 from tests.compilation import compilations
 
 # Their rows make a new function at every call; rows of CALLS pass the same one.
@@ -198,6 +199,25 @@ def test_gradients_equal_finite_differences_in_both_modes_and_in_a_batch(name):
         forward, (values[:, 2] - values[:, 0]) / (2 * STEP), rtol=1e-5, atol=1e-7
     )
     np.testing.assert_allclose(backward, forward, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", [name for name, case in GEOMETRY.items() if case.reduce])
+def test_second_derivatives_equal_differences_of_gradients(name):
+    case, row = CASES[name], arrays(name, 0)
+    direction = [np.random.default_rng(9).standard_normal(x.shape) for x in row]
+
+    def slope(t):
+        """Derivative along the direction, in reverse mode."""
+        along = [x + t * step if floating(x) else x for x, step in zip(row, direction, strict=True)]
+        floats = tuple(k for k, x in enumerate(row) if floating(x))
+        value = lambda *xs: case.reduce(case.function(*xs))  # noqa: E731
+        gradients = jax.grad(value, argnums=floats)(*along)
+        return sum(jnp.vdot(g, direction[k]) for g, k in zip(gradients, floats, strict=True))
+
+    (above, below), second = jax.jit(
+        lambda: (jax.vmap(slope)(jnp.array([STEP, -STEP])), jax.jvp(slope, (0.0,), (1.0,))[1])
+    )()
+    np.testing.assert_allclose(second, (above - below) / (2 * STEP), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMED_CALLS)

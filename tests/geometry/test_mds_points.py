@@ -281,10 +281,17 @@ def test_finite_also_where_more_are_equal_than_are_known():
     assert np.isfinite(jax.jit(jax.grad(f))(np.eye(40))).all()
 
 
-def test_second_derivatives_are_refused():
-    f = lambda X: jnp.sum(scaling(X, dim=2, method="dense").coordinates ** 4)  # noqa: E731
-    with pytest.raises(NotImplementedError, match="take them of classical_mds_from_gram"):
-        jax.hessian(f)(POINTS["high"][0])
+@pytest.mark.parametrize("method", ["dense", "krylov"])
+def test_second_derivatives_where_eigenvalues_repeat(method):
+    X, dim = POINTS["hexagon in 4"]
+    E, h = np.random.default_rng(3).standard_normal(X.shape), 1e-5
+
+    @jax.jit
+    def gradient(X):
+        return jax.grad(lambda X: invariant(scaling(X, dim=dim, method=method).coordinates))(X)
+
+    change = (gradient(X + h * E) - gradient(X - h * E)) / (2 * h)
+    np.testing.assert_allclose(jax.jvp(gradient, (X,), (E,))[1], change, rtol=1e-5, atol=1e-5)
 
 
 def test_wrong_structure_is_refused():

@@ -87,8 +87,21 @@ def test_derivative_of_the_residual(scale):
     np.testing.assert_allclose(predicted, difference, rtol=1e-5)
 
 
+@pytest.mark.parametrize("scale", [False, True])
+def test_derivatives_of_the_match_and_second_ones_of_the_residual(scale):
+    step, h = RNG.standard_normal(P.shape), 1e-6
+    slope = jax.jit(jax.grad(lambda P: procrustes(P, Q, scale=scale).residual))
+    for f in (slope, lambda P: match(P, Q, scale=scale)):
+        moved = jax.jvp(f, (P,), (step,))[1]
+        above, below = (jax.tree.leaves(f(P + t * step)) for t in (h, -h))
+        for tangent, *values in zip(jax.tree.leaves(moved), above, below, strict=True):
+            np.testing.assert_allclose(
+                tangent, (values[0] - values[1]) / (2 * h), rtol=1e-6, atol=1e-8
+            )
+
+
 def test_derivatives_are_finite_where_singular_values_are_equal():
-    """By the envelope theorem the best rotation is a constant of the residual's derivative."""
+    """By the envelope theorem the best rotation is constant in the residual's first derivative."""
     square = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
     moved = 1.5 * square + np.array([[0.3, -0.2]])
     gradient = jax.grad(lambda P: procrustes(P, moved).residual)(square)

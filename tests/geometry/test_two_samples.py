@@ -19,6 +19,7 @@ from jaxpe.geometry import (
     principal_angles,
 )
 from jaxpe.geometry.noise.two_samples import _common_folds, _pearson_tail, _sampled
+from tests.unchecked import unchecked
 
 N, WORDS, FOLDS = 6, 12, 8
 
@@ -45,6 +46,15 @@ def test_angles_are_those_of_scipy(width):
     P, Q = rng.normal(size=(6, 2)), rng.normal(size=(6, width))
     expected = np.sort(scipy.linalg.subspace_angles(P, Q))
     np.testing.assert_allclose(principal_angles(P, Q), expected, atol=1e-12)
+
+
+def test_derivatives_of_angles_between_orthonormal_columns():
+    """Their singular values are all equal, but the spaces have derivatives."""
+    P, Q, step = np.eye(5)[:, :2], *np.random.default_rng(0).normal(size=(2, 5, 2))
+    f, h = jax.jit(lambda P: jnp.sum(principal_angles(P, Q) ** 2)), 1e-6
+    for function in (f, jax.jit(jax.grad(f))):
+        change = (function(P + h * step) - function(P - h * step)) / (2 * h)
+        np.testing.assert_allclose(jax.jvp(function, (P,), (step,))[1], change, rtol=1e-6)
 
 
 def test_small_angles_keep_their_digits():
@@ -175,3 +185,5 @@ def test_holm_against_the_definition():
     p = np.array([0.01, np.nan, 0.04, 0.03, 0.005])
     np.testing.assert_allclose(holm_adjusted(p), [0.03, np.nan, 0.06, 0.06, 0.02], rtol=1e-6)
     np.testing.assert_allclose(holm_adjusted(np.array([0.9, 0.8])), [1.0, 1.0])
+    with unchecked(), pytest.raises(ValueError, match=r"p_values has shape \(\): pass \[tests\]"):
+        holm_adjusted(np.float64(0.5))

@@ -150,7 +150,7 @@ def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
 def _pair_weights(documents: Int[Array, " n"]) -> Float[Array, "n n"]:
     size = documents.astype(float)
     weights = trust_in_pairs(size[:, None], size[None, :])
-    largest = jnp.max(weights)
+    largest = jnp.max(weights, initial=0.0)
     return weights / jnp.where(largest > 0, largest, 1.0)
 
 
@@ -221,7 +221,7 @@ def _scaled_stress(total: Callable[..., PyTree]) -> ScaledStress:
     cross, encoding, target = total(lambda delta, d: (delta * d, delta**2, d**2))
     scale = jnp.where(encoding == 0, 0.0, cross / jnp.where(encoding == 0, 1.0, encoding))
     # Summing the residuals keeps the digits that 1 − cos² would lose near a perfect fit.
-    residual = total(lambda delta, d, scale: (scale * delta - d) ** 2, _minimiser(scale))
+    residual = total(lambda delta, d, scale: (scale * delta - d) ** 2, minimiser(scale))
     return ScaledStress(jnp.minimum(ratio_of_sums(residual, target), 1.0), scale)
 
 
@@ -252,11 +252,12 @@ def _centred(delta: Array, d: Array, means: list[Array]) -> list[Array]:
 # differentiating the sums of s. s itself remains a function of P and D, so that second derivatives
 # are right too: `stop_gradient` would lose them.
 @jax.custom_jvp
-def _minimiser(s: Array) -> Array:
+def minimiser(s: Array) -> Array:
+    """Arguments s of a minimum, constant in its first derivative alone."""
     return s
 
 
-@_minimiser.defjvp
+@minimiser.defjvp
 def _minimiser_jvp(primals, tangents):
     return primals[0], jnp.zeros_like(tangents[0])
 

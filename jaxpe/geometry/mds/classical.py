@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Integer, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
@@ -25,6 +25,7 @@ from jaxpe.geometry.distances.matrices import (
     square_matrix,
 )
 from jaxpe.geometry.distances.stress import stress
+from jaxpe.geometry.mds.gauge import horizontal_operator, turning
 from jaxpe.geometry.mds.krylov import check_dim
 
 
@@ -89,10 +90,11 @@ def classical_mds(D: Distances | Real[ArrayLike, "n n"], *, dim: int) -> Classic
     Pᵀ − B‖ instead; `smacof` started from it lowers the stress. At dim ≥ rank of Euclidean
     distances both are 0.
 
-    The derivative is right for every function of P that rotations leave unchanged (distances,
-    stress, P Pᵀ), also where eigenvalues repeat. Where the cut between λ_d and λ_{d+1} splits equal
-    eigenvalues (`gap` is 0) no derivative exists; the terms that would divide by the gap are then
-    0. First derivatives only: a second one differentiates `eigh` twice and is NaN at repeats.
+    Derivatives, second ones too, are right for every function of P that rotations leave unchanged
+    (distances, stress, P Pᵀ), also where eigenvalues repeat. Where the cut between λ_d and λ_{d+1}
+    splits equal eigenvalues (`gap` is 0) no derivative exists; the terms that would divide by the
+    gap are then 0. Second derivatives of eigenvalues are right where they are distinct; of sums
+    over all equal ones, too.
     Inside `jit`, distances that `as_distances` refuses give NaN in coordinates, eigenvalues and
     `gap`.
 
@@ -196,70 +198,56 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
 
 @partial(jax.jit, static_argnames="rank")
 def _factors(P: Array, rank: int) -> tuple[Array, Array, Array]:
-    B = _row_space(P, rank)
+    B = row_space(P, rank)
     A = dot(P, B)
     missed, size = jnp.sum((P - dot(A, B.T)) ** 2), jnp.sum(P**2)
     return A, B, safe_sqrt(missed / jnp.where(size == 0, 1.0, size))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _row_space(P: Array, rank: int) -> Array:
+def row_space(P: Array, rank: int) -> Array:
     """The leading right singular vectors V_r of P, as columns."""
     return jnp.linalg.svd(P, full_matrices=False)[2][:rank].T
 
 
-# V_r matters up to rotations of its columns, so their derivative is taken orthogonal to V_r: with
-# M = Uᵀ dP V, the part of dv_b along a dropped v_c is (s_b M_bc + s_c M_cb) / (s_b² − s_c²), which
-# is first-order perturbation of PᵀP; outside of the row space of P, where s_c = 0, it is
-# (1 − V Vᵀ) dPᵀ u_b / s_b.
-@_row_space.defjvp
+# Y = V_r matters up to rotations of its columns, so its derivative Z is taken orthogonal to Y. With
+# A = PᵀP and K = Yᵀ A Y it solves Z K − A Z = (1 − Y Yᵀ) dA Y, in the basis of the right singular
+# vectors Z_cb = (Vᵀ dA Y)_cb / (s_b² − s_c²). The term 2 Y K Yᵀ Z, which is 0, makes all
+# denominators of kept rows s_a² + s_b². No derivative of the singular vectors is needed, so that
+# second derivatives are right where singular values repeat.
+@row_space.defjvp
 def _row_space_jvp(rank, primals, tangents):
     (P,), (dP,) = primals, tangents
-    U, s, Vt = jnp.linalg.svd(P, full_matrices=False)
+    Y = row_space(P, rank)
+    PY = dot(P, Y)
+    K = dot(PY.T, PY)
+    moved = dot(dP.T, PY) + dot(P.T, dot(dP, Y))
+    _, s, Vt = jnp.linalg.svd(lax.stop_gradient(P), full_matrices=False)
     least = max(P.shape) * jnp.finfo(P.dtype).eps * s[0]
-    M = dot(U.T, dP, Vt.T)
-    b, c = s[None, :rank], s[rank:, None]
-    resolved = b - c > least
-    turned = b * M[:rank, rank:].T + c * M[rank:, :rank]
-    C = jnp.where(resolved, turned / jnp.where(resolved, b**2 - c**2, 1.0), 0.0)
-    outside = dot(dP.T, U[:, :rank]) - dot(Vt.T, M[:rank].T)
-    outside = jnp.where(b > least, outside / jnp.where(b > least, b, 1.0), 0.0)
-    return Vt[:rank].T, dot(Vt[rank:].T, C) + outside
+    kept = jnp.arange(len(s))[:, None] < rank
+    b, c = s[None, :rank], s[:, None]
+    inverse = _inverse(b**2 + jnp.where(kept, c**2, -(c**2)), b + jnp.where(kept, c, -c) > least)
+
+    def operator(Z: Array) -> Array:
+        return dot(Z, K) + 2.0 * dot(Y, dot(K, dot(Y.T, Z))) - dot(P.T, dot(P, Z))
+
+    def solve(_: Any, R: Array) -> Array:
+        coefficients = dot(Vt, R)
+        outside = R - dot(Vt.T, coefficients)
+        return dot(Vt.T, coefficients * inverse) + outside * _inverse(b**2, b > least)
+
+    right = moved - dot(Y, dot(Y.T, moved))
+    return Y, lax.custom_linear_solve(operator, right, solve, symmetric=True)
+
+
+def principal_coordinates(B: Array, dim: int) -> tuple[Array, Array]:
+    """U_d Λ_d^½ with signs fixed, and all eigenvalues, descending."""
+    return _eigen_coordinates(B, dim)[:2]
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
-def principal_coordinates(B: Array, dim: int) -> tuple[Array, Array]:
-    """U_d Λ_d^½ with signs fixed, and all eigenvalues, descending."""
-    coordinates, eigenvalues, _ = _eigen_coordinates(B, dim)
-    return coordinates, eigenvalues
-
-
-# Derivative in the symmetric gauge. Write X = V_d S, S = diag(√λ_a) over the kept, positive λ_a,
-# and dX = V C. From X Xᵀ = Σ kept λ v vᵀ and M = Vᵀ dB V:
-#   kept rows a:    C S + S Cᵀ = M. Among the many C (they differ by rotations of X, that is by
-#                   antisymmetric parts) the symmetric one is C_ab = M_ab / (s_a + s_b), which has
-#                   no λ_a − λ_b in it: repeated eigenvalues do no harm.
-#   dropped rows c: C_cb = M_cb s_b / (λ_b − λ_c), undefined only where the cut splits a cluster.
-# The eigenvalues move by dλ_a = M_aa.
-@principal_coordinates.defjvp
-def _principal_coordinates_jvp(dim, primals, tangents):
-    (B,), (dB,) = primals, tangents
-    coordinates, eigenvalues, V = _eigen_coordinates(B, dim)
-    positive = (jnp.arange(len(B)) < dim) & (eigenvalues > _tolerance(eigenvalues))
-    s = jnp.sqrt(jnp.where(positive, eigenvalues, 0.0))
-    M = dot(V.T, 0.5 * (dB + dB.T), V)
-    sums = s[:, None] + s[None, :dim]
-    gaps = eigenvalues[None, :dim] - eigenvalues[:, None]
-    resolved = gaps > _tolerance(eigenvalues)
-    M_top = M[:, :dim]
-    C_top = M_top / jnp.where(sums > 0, sums, 1.0)
-    C_rest = jnp.where(resolved, M_top * s[None, :dim] / jnp.where(resolved, gaps, 1.0), 0.0)
-    C = jnp.where(positive[:, None], C_top, C_rest)
-    C = jnp.where(positive[None, :dim], C, 0.0)
-    return (coordinates, eigenvalues), (dot(V, C), jnp.diagonal(M))
-
-
 def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
+    """Coordinates and eigenvalues as above, and all eigenvectors."""
     eigenvalues, V = jnp.linalg.eigh(0.5 * (B + B.T))
     eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
     largest = jnp.take_along_axis(V, jnp.argmax(jnp.abs(V), axis=0)[None, :], axis=0)
@@ -267,6 +255,35 @@ def _eigen_coordinates(B: Array, dim: int) -> tuple[Array, Array, Array]:
     positive = eigenvalues[:dim] > _tolerance(eigenvalues)
     scale = jnp.sqrt(jnp.where(positive, eigenvalues[:dim], 0.0))
     return V[:, :dim] * scale[None, :], eigenvalues, V
+
+
+# The derivative of the coordinates solves `horizontal_operator`(dX) = dB X, whose denominators are
+#   λ_a + λ_b for kept rows a: repeated eigenvalues do no harm;
+#   λ_b − λ_c for dropped rows c, undefined only where the cut splits a cluster.
+# Eigenvalues and eigenvectors move by dλ_a = M_aa and dV = V (M / (λ_b − λ_a)), with M = Vᵀ dB V.
+@_eigen_coordinates.defjvp
+def _eigen_coordinates_jvp(dim, primals, tangents):
+    (B,), (dB,) = primals, tangents
+    X, eigenvalues, V = _eigen_coordinates(B, dim)
+    B, dB = 0.5 * (B + B.T), 0.5 * (dB + dB.T)
+    M = dot(V.T, dB, V)
+    dV = dot(V, turning(M, eigenvalues, _tolerance(eigenvalues)))
+    basis, spectrum = lax.stop_gradient((V, eigenvalues))
+    least = _tolerance(spectrum)
+    kept = (jnp.arange(len(B)) < dim) & (spectrum > least)
+    sums = jnp.where(kept, spectrum, -spectrum)[:, None] + spectrum[None, :dim]
+    inverse = _inverse(sums, kept[None, :dim] & (sums > least))
+
+    def solve(_: Any, R: Array) -> Array:
+        return dot(basis, dot(basis.T, R) * inverse)
+
+    operator = partial(horizontal_operator, partial(dot, B), X)
+    dX = lax.custom_linear_solve(operator, dot(dB, X), solve, symmetric=True)
+    return (X, eigenvalues, V), (dX, jnp.diagonal(M), dV)
+
+
+def _inverse(x: Array, resolved: Array) -> Array:
+    return jnp.where(resolved, 1.0 / jnp.where(resolved, x, 1.0), 0.0)
 
 
 def _tolerance(eigenvalues: Array) -> Array:

@@ -21,7 +21,8 @@ def entropy_rank(P: Encoded, *, present: Bool[ArrayLike, " n"] | None = None) ->
     classical MDS coordinates, √ of the positive eigenvalues of the Gram matrix.
 
     Singular values below max(n, d) · eps · s_1 count as 0, with derivative 0; the derivative grows
-    without bound as a singular value approaches 0. It is right where singular values repeat.
+    without bound as a singular value approaches 0. It is right where singular values repeat; second
+    derivatives are NaN there.
 
     Args:
         P: points `[n, d]` or `Distances`.

@@ -78,10 +78,10 @@ def classical_mds_from_points(
     "auto" is "dense" where the smaller side of the points is at most 1,024 or 4·dim. An eigenvalue
     counts as 0 up to max(32, √n)·eps·λ_1.
 
-    As in `classical_mds`, the derivative is right for functions that rotations leave unchanged,
-    also where eigenvalues repeat, as long as residuals are small against gaps. Terms that would
-    divide by a gap of 0 at the cut are 0. It needs products with B, no matrix `[n, n]`. First
-    derivatives only. NaN gives NaN.
+    As in `classical_mds`, derivatives are right for functions that rotations leave unchanged, also
+    where eigenvalues repeat, as long as residuals are small against gaps. Terms that would divide
+    by a gap of 0 at the cut are 0. Derivatives need products with B, no matrix `[n, n]`. NaN gives
+    NaN.
 
     Args:
         points: `PointCloud` (`hellinger_points` makes one of distributions) or `[n, k]`.

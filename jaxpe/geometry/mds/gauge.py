@@ -16,7 +16,6 @@ Product = Callable[[Any, Array], Array]
 _MOST_STEPS = 500
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def gauged_coordinates(
     apply: Product, dim: int, parameters: Any, vectors: Array, eigenvalues: Array
 ) -> tuple[Array, Array]:
@@ -25,48 +24,72 @@ def gauged_coordinates(
     The eigenpairs, `dim` or more of them, are inputs without a derivative (they come through
     `lax.stop_gradient`). Pairs beyond `dim` only speed up the derivative.
     """
+    return _gauged_coordinates(apply, dim, parameters, vectors, eigenvalues)[:2]
+
+
+def horizontal_operator(product: Callable[[Array], Array], X: Array, Z: Array) -> Array:
+    """The linear operator (2 X Xᵀ − B) Z + Z Xᵀ X of coordinates X of B."""
+    # X is defined up to rotations of its columns, which leave X Xᵀ, the kept part of B, unchanged.
+    # Of the many dX with d(X Xᵀ) = dX Xᵀ + X dXᵀ, the horizontal one has a symmetric Xᵀ dX. It is
+    # the Z with (2 X Xᵀ − B) Z + Z Xᵀ X = dB X: where B v = λ v and X_b = √λ_b v_b,
+    #   kept rows a:    Z_ab = M_ab √λ_b / (λ_a + λ_b), M = Vᵀ dB V,
+    #   dropped rows c: Z_cb = M_cb √λ_b / (λ_b − λ_c).
+    # The equation has products of B and X alone. Any rotation of X solves it too, so that it may be
+    # differentiated again, along X and Z, where eigenvectors have no derivative.
+    return 2.0 * dot(X, dot(X.T, Z)) - product(Z) + dot(Z, dot(X.T, X))
+
+
+def turning(M: Array, eigenvalues: Array, least: Array) -> Array:
+    """M_ab / (λ_b − λ_a), the rotation of eigenvectors, and 0 within a cluster."""
+    gaps = eigenvalues[None, :] - eigenvalues[:, None]
+    resolved = jnp.abs(gaps) > least
+    return jnp.where(resolved, M / jnp.where(resolved, gaps, 1.0), 0.0)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _gauged_coordinates(
+    apply: Product, dim: int, parameters: Any, vectors: Array, eigenvalues: Array
+) -> tuple[Array, Array, Array]:
+    """Coordinates and eigenvalues as above, and the eigenvectors; columns not kept are 0."""
     U, values = vectors[:, :dim], eigenvalues[:dim]
     largest = jnp.take_along_axis(U, jnp.argmax(jnp.abs(U), axis=0)[None, :], axis=0)
-    scale = jnp.sqrt(jnp.where(values > noise(eigenvalues, len(U)), values, 0.0))
-    return U * jnp.where(largest < 0, -1.0, 1.0) * scale[None, :], values
+    positive = values > noise(eigenvalues, len(U))
+    U = U * jnp.where(largest < 0, -1.0, 1.0)
+    scale = jnp.sqrt(jnp.where(positive, values, 0.0))
+    return U * scale[None, :], values, jnp.where(positive[None, :], U, 0.0)
 
 
-# Derivative in the symmetric gauge, as in `principal_coordinates`, where V has all eigenvectors.
-# Here it has the kept ones, M = Vᵀ dB V, s = √λ:
-#   within V:    C_ab = M_ab / (s_a + s_b).
-#   outside V:   column b is x_b = Σ_c v_c M_cb s_b / (λ_b − λ_c) over all dropped c, that is the
-#                solution outside V of (λ_b − B) x_b = (1 − V Vᵀ) dB v_b s_b. There λ_b − B is
-#                positive where λ_b is above all that is dropped: conjugate gradients.
-# The eigenvalues move by dλ_a = M_aa. Where the cut splits a cluster there is no derivative; the
-# terms that would divide by the gap are 0.
-@gauged_coordinates.defjvp
+# The derivative dX of the coordinates solves `horizontal_operator`(dX) = dB X. Outside V it is the
+# solution of (λ_b − B) x_b = (1 − V Vᵀ) dB X_b. There λ_b − B is positive where λ_b is above all
+# that is dropped: conjugate gradients. Where the cut splits a cluster there is no derivative; the
+# terms that would divide by the gap are 0. The eigenvalues move by dλ_a = M_aa.
+@_gauged_coordinates.defjvp
 def _gauged_coordinates_jvp(apply, dim, primals, tangents):
     parameters, vectors, eigenvalues = primals
-    coordinates, values = gauged_coordinates(apply, dim, *primals)
-    parameters = jax.tree.map(_first_derivative_only, parameters)
+    X, values, V = _gauged_coordinates(apply, dim, *primals)
     least = noise(eigenvalues, len(vectors))
     positive = values > least
-    s = jnp.sqrt(jnp.where(positive, values, 0.0))
-    V = coordinates / jnp.where(positive, s, 1.0)[None, :]  # columns that are not kept are 0
-    _, moved = jax.jvp(lambda p: apply(p, V), (parameters,), (tangents[0],))
-    M = dot(V.T, moved)
-    M = 0.5 * (M + M.T)
-    sums = s[:, None] + s[None, :]
-    inside = dot(V, M / jnp.where(sums > 0, sums, 1.0))
+
+    def moved(Y: Array) -> Array:
+        return jax.jvp(lambda p: apply(p, Y), (parameters,), (tangents[0],))[1]
+
     others = jnp.arange(len(eigenvalues)) >= dim
-    outside = _solve(
-        lambda Y: apply(parameters, Y),
-        (moved - dot(V, M)) * s[None, :],
-        V=V,
-        shifts=jnp.where(positive, values, 1.0),
+    solve = partial(
+        _solve,
+        lambda Y: apply(lax.stop_gradient(parameters), Y),
+        V=lax.stop_gradient(V),
+        shifts=lax.stop_gradient(jnp.where(positive, values, 1.0)),
         spare_vectors=jnp.where(others[None, :], vectors, 0.0),
         eigenvalues=eigenvalues,
         least=least,
     )
-    return (coordinates, values), (
-        jnp.where(positive[None, :], inside + outside, 0.0),
-        jnp.diagonal(M),
-    )
+    operator = partial(horizontal_operator, partial(apply, parameters), X)
+    dX = lax.custom_linear_solve(operator, moved(X), lambda _, R: solve(R), symmetric=True)
+    dX = jnp.where(positive[None, :], dX, 0.0)
+    M = dot(V.T, moved(V))
+    M = 0.5 * (M + M.T)
+    outside = (dX - dot(V, dot(V.T, dX))) / jnp.sqrt(jnp.where(positive, values, 1.0))[None, :]
+    return (X, values, V), (dX, jnp.diagonal(M), dot(V, turning(M, values, least)) + outside)
 
 
 def _solve(
@@ -79,7 +102,7 @@ def _solve(
     eigenvalues: Array,
     least: Array,
 ) -> Array:
-    """Columns x_b outside V with (λ_b − B) x_b = right_b."""
+    """Columns x with `horizontal_operator`(x) = right."""
     # Preconditioned by (λ_b − B)⁻¹ on the known eigenvectors beyond the cut, and by 1/λ_b
     # elsewhere. Unresolved eigenvectors are left out, with their part of the solution.
 
@@ -98,10 +121,8 @@ def _solve(
         weights = dot(spare_vectors.T, Y) * (inverse - plain)
         return outside(plain * Y + dot(spare_vectors, weights))
 
-    def solve(_: Any, b: Array) -> Array:
-        return _conjugate_gradients(shifted, outside(b), precondition, least=least)
-
-    return lax.custom_linear_solve(shifted, right, solve, symmetric=True)
+    inside = dot(V, dot(V.T, right) / (shifts[:, None] + shifts[None, :]))
+    return inside + _conjugate_gradients(shifted, outside(right), precondition, least=least)
 
 
 def _conjugate_gradients(
@@ -136,19 +157,6 @@ def _conjugate_gradients(
     state = (jnp.zeros_like(b), b, z, start, go_on, jnp.zeros((), jnp.int32))
     x = lax.while_loop(unfinished, step, state)[0]
     return jnp.where(jnp.isnan(start)[None, :], jnp.nan, x)
-
-
-@jax.custom_jvp
-def _first_derivative_only(x: Array) -> Array:
-    return x
-
-
-@_first_derivative_only.defjvp
-def _no_second_derivative(primals, tangents):
-    raise NotImplementedError(
-        "second derivatives of classical scaling from points are not defined: take them of "
-        "classical_mds_from_gram"
-    )
 
 
 def noise(eigenvalues: Array, n: int) -> Array:

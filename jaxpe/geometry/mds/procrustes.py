@@ -1,7 +1,7 @@
 """Procrustes analysis: match two configurations up to rotation, translation and scale."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Real
 from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.checks import check_numeric, host_floats
 from jaxpe.geometry.distances.matrices import as_present, centre_rows, floating
+from jaxpe.geometry.distances.stress import minimiser
 
 
 class Procrustes(NamedTuple):
@@ -41,8 +42,8 @@ def procrustes(
     """Orthogonal Procrustes: move P onto Q by the map that minimises ‖s P R + t − Q‖².
 
     Schönemann (1966): R = U Vᵀ with Pᵀ Q = U Σ Vᵀ. Configurations of different width are padded
-    with columns of 0. The derivative of `residual` is right where R is unique: by the envelope
-    theorem R needs no derivative. Derivatives of other fields treat R and the scale as constant.
+    with columns of 0. Derivatives are right where R is unique. By the envelope theorem the first
+    derivative of `residual` needs no derivative of R, and is finite everywhere.
 
     Args:
         translate: allow a translation t, so that centroids coincide.
@@ -71,17 +72,39 @@ def _procrustes(
     P, Q = (jnp.pad(X, ((0, 0), (0, width - X.shape[1]))) for X in (P, Q))
     P, Q = (jnp.where(present[:, None], X, 0.0) for X in (P, Q))
     moved, target = (centre_rows(X, present) if translate else X for X in (P, Q))
-    R, s = _rotation(moved, target, scale)
+    R, cosine = _rotation(dot(moved.T, target))
+    size = jnp.sum(moved**2)
+    s = cosine / jnp.where(size == 0, 1.0, size) if scale else jnp.ones((), P.dtype)
+    best = minimiser(s) * dot(moved, minimiser(R))
     moved = s * dot(moved, R)
-    missed, size = jnp.sum((moved - target) ** 2), jnp.sum(target**2)
+    missed, size = jnp.sum((best - target) ** 2), jnp.sum(target**2)
     aligned = jnp.where(present[:, None], moved + (Q - target), 0.0)
     return Procrustes(aligned, R, s, missed / jnp.where(size == 0, 1.0, size))
 
 
-def _rotation(P: Array, Q: Array, scale: bool) -> tuple[Array, Array]:
-    """The best R and s of centred configurations, without derivatives."""
-    P, Q = jax.lax.stop_gradient((P, Q))
-    U, singular, Vt = jnp.linalg.svd(dot(P.T, Q))
-    size = jnp.sum(P**2)
-    s = jnp.sum(singular) / jnp.where(size == 0, 1.0, size) if scale else jnp.ones((), P.dtype)
-    return dot(U, Vt), s
+@jax.custom_jvp
+def _rotation(A: Array) -> tuple[Array, Array]:
+    """The orthogonal R with the largest ⟨R, A⟩, the polar factor of A, and this product."""
+    U, singular, Vt = jnp.linalg.svd(A)
+    return dot(U, Vt), jnp.sum(singular)
+
+
+# H = Rᵀ A is symmetric and stays so: dR = R Ω with Ω H + H Ω = Rᵀ dA − dAᵀ R. In the eigenbasis of
+# H this divides by sums of two singular values; where a sum is 0, R is not unique and Ω_ab is 0.
+@_rotation.defjvp
+def _rotation_jvp(primals, tangents):
+    (A,), (dA,) = primals, tangents
+    R, cosine = _rotation(A)
+    H, moved = dot(R.T, A), dot(R.T, dA)
+    _, singular, Vt = jnp.linalg.svd(jax.lax.stop_gradient(A))
+    sums = singular[:, None] + singular[None, :]
+    resolved = sums > len(A) * jnp.finfo(A.dtype).eps * singular[0]
+
+    def solve(_: Any, right: Array) -> Array:
+        turned = dot(Vt, right, Vt.T) / jnp.where(resolved, sums, 1.0)
+        return dot(Vt.T, jnp.where(resolved, turned, 0.0), Vt)
+
+    turn = jax.lax.custom_linear_solve(
+        lambda W: dot(W, H) + dot(H, W), moved - moved.T, solve, symmetric=True
+    )
+    return (R, cosine), (dot(R, turn), jnp.sum(R * dA))
