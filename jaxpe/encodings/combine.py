@@ -1,10 +1,10 @@
 """Combinations of encodings: in a chain, by head, by layer, at other positions."""
 
-import functools
 import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any, NamedTuple, overload
 
 import jax
@@ -116,7 +116,7 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
             if hook == "key_carry":
                 return tuple(terms)
             terms = [term for term in terms if term is not None]
-            return functools.reduce(combine, terms) if terms else None
+            return reduce(combine, terms) if terms else None
 
         return apply
 
@@ -175,49 +175,39 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
 
         return apply
 
-    def pairs(hook):
-        def apply(params, q, k, q_positions, k_positions, *contexts, carry=None):
-            functions = _part_hooks(encodings, params, hook, contexts, carry)
-            pieces = []
-            for f, *qk in zip(functions, split(q), split(k, grouped=True), strict=True):
-                piece = f(*qk, q_positions, k_positions)
-                lacking = piece is None and hook == "products"
-                pieces.append(dot_products(*qk) if lacking else piece)
-            shape = (q.shape[-3], k.shape[-3])
-            return _joined_pieces(pieces, heads, axis=-3, shape=shape, fill=hook == "mask")
-
-        return apply
-
     def masks(mask):
         if mask is not None and mask.ndim > 2 and mask.shape[-3] > 1:
             return split(mask, axis=-3)
         return [mask] * len(heads)
 
-    def key_carry(params, q, k, logits, mask, q_positions, k_positions, *contexts, carry=None):
-        functions = _part_hooks(encodings, params, "key_carry", contexts, carry)
-        arrays = split(q), split(k, grouped=True), split(logits, axis=-3), masks(mask)
-        parts = zip(functions, *arrays, strict=True)
-        return tuple(f(*pieces, q_positions, k_positions) for f, *pieces in parts)
+    splits = (split, partial(split, grouped=True), partial(split, axis=-3), masks)
+    arrays_of = {"weights": splits[2:], "value": splits[2:3], "key_carry": splits}
+    lacking = {"products": dot_products, "weights": attention_weights}
 
-    def weights(params, logits, mask, q_positions, k_positions, carry=None):
-        functions = _part_hooks(encodings, params, "weights", (), carry)
-        pieces = []
-        for f, piece, allowed in zip(functions, split(logits, axis=-3), masks(mask), strict=True):
-            result = f(piece, allowed, q_positions, k_positions)
-            pieces.append(attention_weights(piece, allowed) if result is None else result)
-        return jnp.concatenate(pieces, axis=-3)
+    def pairs(hook):
+        count = _PAIRS[hook]
 
-    def value(params, weights, q_positions, k_positions):
-        functions = _part_hooks(encodings, params, "value", ())
-        parts = zip(functions, split(weights, axis=-3), strict=True)
-        pieces = [f(piece, q_positions, k_positions) for f, piece in parts]
-        dim = next((piece.shape[-1] for piece in pieces if piece is not None), 1)
-        return _joined_pieces(pieces, heads, axis=-2, shape=(dim,), fill=False)
+        def apply(params, *args, carry=None):
+            arrays = zip(arrays_of.get(hook, splits[:2]), args[:count], strict=True)
+            functions = _part_hooks(encodings, params, hook, args[count + 2 :], carry)
+            pieces = []
+            for f, *parts in zip(functions, *(cut(x) for cut, x in arrays), strict=True):
+                piece = f(*parts, *args[count : count + 2])
+                pieces.append(lacking[hook](*parts) if piece is None and hook in lacking else piece)
+            if hook == "key_carry":
+                return tuple(pieces)
+            if hook == "value":
+                dim = next((piece.shape[-1] for piece in pieces if piece is not None), 1)
+                return _joined_pieces(pieces, heads, axis=-2, shape=(dim,), fill=False)
+            shape = args[0].shape[-2:]
+            if hook != "weights":
+                shape = args[0].shape[-3], args[1].shape[-3]
+            return _joined_pieces(pieces, heads, axis=-3, shape=shape, fill=hook == "mask")
+
+        return apply
 
     hooks = {name: single(name) for name in ("query", "key")}
-    hooks |= {name: pairs(name) for name in ("products", "bias", "mask")}
-    hooks |= {"value": value, "weights": weights, "key_carry": key_carry}
-    return _combined_encoding(hooks, encodings)
+    return _combined_encoding(hooks | {name: pairs(name) for name in _PAIRS}, encodings)
 
 
 def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
