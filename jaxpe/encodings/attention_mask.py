@@ -55,7 +55,7 @@ class AttentionMask(NamedTuple):
 
 # True where a query may attend: an array of pairs, numbers of single tokens, or a function of the
 # positions of queries `[..., n_q, 1]` and keys `[..., 1, n_k]`.
-Mask = Bool[ArrayLike, "..."] | AttentionMask | Callable[[Array, Array], Array]
+Mask = ArrayLike | AttentionMask | Callable[[Array, Array], Array]
 
 
 def combined_masks(*masks: Array | None) -> Array | None:

@@ -54,7 +54,7 @@ def attend(
     scale: float | ArrayLike | None = None,
     cap: float | None = None,
     sink: Float[ArrayLike, " heads"] | None = None,
-    gate: Float[ArrayLike, "... n_q heads head_dim"] | None = None,
+    gate: Float[ArrayLike, "... n_q heads _"] | None = None,
     dropout_rate: float = 0.0,
     dropout_key: Array | None = None,
     encoded_queries: bool = False,
