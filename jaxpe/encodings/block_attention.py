@@ -15,9 +15,14 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.encodings.attention import dropout_factors, encoded_logits
-from jaxpe.encodings.attention_mask import AttentionMask, combined_masks, encoded_mask
-from jaxpe.encodings.base import Encoding, Params, bind_context, compute_dtype
+from jaxpe.encodings.attention_mask import (
+    AttentionMask,
+    combined_masks,
+    encoded_mask,
+    joined_mask,
+)
+from jaxpe.encodings.attention_terms import dropout_factors, encoded_logits
+from jaxpe.encodings.base import Encoding, Params, bind_context, compute_dtype, token_axis
 
 Tree = Any
 Index = Array | int
@@ -321,8 +326,7 @@ def _allowed(
     plan: Plan, params: Params, q: Array, k: Array, queries: Tokens, keys: Tokens, j: Index
 ) -> Array | None:
     """True where a query of a block may attend to a key of a block; None for all."""
-    fields = zip(queries.mask, keys.mask, strict=True)
-    by_token = AttentionMask(*(a if b is None else b for a, b in fields))
+    by_token = joined_mask(queries.mask, keys.mask)
     pairs = queries.pairs
     if pairs is not None and pairs.shape[-1] > 1:
         size = k.shape[-2]
@@ -447,9 +451,7 @@ def _blocked_tokens(
 ) -> Tokens:
     """Tokens in blocks, with positions `beyond`, or the last one, on padding."""
     positions = jnp.asarray(tokens.positions)
-    axis = positions.ndim - 1
-    if positions.ndim > 1 and positions.shape[-1] != n:
-        axis -= 1
+    axis = positions.ndim + token_axis(positions, n)
     if beyond is not None and n % size:
         more = (*positions.shape[:-1], -n % size)
         filling = jnp.broadcast_to(beyond.astype(positions.dtype), more)
