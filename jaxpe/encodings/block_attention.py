@@ -22,7 +22,14 @@ from jaxpe.encodings.attention_mask import (
     joined_mask,
 )
 from jaxpe.encodings.attention_terms import dropout_factors, encoded_logits
-from jaxpe.encodings.base import Encoding, Params, bind_context, compute_dtype, token_axis
+from jaxpe.encodings.base import (
+    Encoding,
+    Params,
+    bind_context,
+    compute_dtype,
+    expand_rank,
+    token_axis,
+)
 
 Tree = Any
 Index = Array | int
@@ -206,7 +213,7 @@ def _outputs(plan: Plan, scores: Callable[..., Tree], arrays: _Arrays) -> tuple[
         if not normalised:
             return out.astype(arrays.v.dtype), total
         if arrays.sink is not None:
-            sink = jnp.broadcast_to(arrays.sink.astype(dtype)[:, None], shape)
+            sink = expand_rank(arrays.sink[:, None], len(shape), dtype)
             new = jnp.maximum(top, sink)
             fade = jnp.exp(top - new)
             top, total, out = new, total * fade + jnp.exp(sink - new), out * fade[..., None]
@@ -280,7 +287,7 @@ def _cotangents(
     sums, (of_queries, of_q) = lax.scan(row, sums, jnp.arange(len(arrays.counts)))
     of_sink = None
     if arrays.sink is not None:
-        share = jnp.exp(arrays.sink.astype(dtype)[:, None] - log_sums)
+        share = jnp.exp(expand_rank(arrays.sink[:, None], log_sums.ndim, dtype) - log_sums)
         axes = [axis for axis in range(means.ndim) if axis != means.ndim - 2]
         of_sink = -jnp.sum(share * means, axis=axes)
     found = (*sums.shared, of_queries, sums.keys), of_q, sums.k.mT, sums.v.mT, of_sink, sums.closed
