@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, Scalar
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -48,7 +48,7 @@ def attention_logits(
     *,
     q_positions: ArrayLike,
     k_positions: ArrayLike,
-    scale: float | ArrayLike | None = None,
+    scale: Scalar | None = None,
     encoded_keys: bool = False,
     q_context: Any = None,
     k_context: Any = None,
@@ -216,7 +216,7 @@ def attend(
     q_positions: ArrayLike,
     k_positions: ArrayLike,
     mask: ArrayLike | None = None,
-    scale: float | ArrayLike | None = None,
+    scale: Scalar | None = None,
     encoded_keys: bool = False,
     q_context: Any = None,
     k_context: Any = None,

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
+from jaxpe._core.arrays import Scalar
 from jaxpe.encodings.base import Params
 
 
-def normal_params(key: Array, **tables: tuple[float, tuple[int, ...]]) -> dict[str, Array]:
+def normal_params(key: Array, **tables: tuple[Scalar, tuple[int, ...]]) -> dict[str, Array]:
     """Normal tables N(0, stddev²), from a standard deviation and a shape each, with separate keys.
 
     >>> normal_params(jax.random.key(0), u=(1.0, (3,)), v=(0.1, (2, 2)))["v"].shape
