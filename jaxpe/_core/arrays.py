@@ -96,6 +96,8 @@ def add_counts(a: ArrayLike, b: ArrayLike, what: str) -> Array:
     Raises `OverflowError` if the integer type cannot hold a sum. If traced, the sum saturates.
     """
     a, b = _integers(a, what), _integers(b, what)
+    if not jnp.issubdtype(jnp.result_type(a, b), jnp.integer):  # uint64 and a signed integer
+        raise ValueError(f"{what} are counted in {a.dtype} and {b.dtype}: pass one integer type")
     total, wrapped = _pair_sum(a, b)
     if not is_traced(total) and bool(wrapped):
         exact = np.asarray(a).astype(object) + np.asarray(b).astype(object)

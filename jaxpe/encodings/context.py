@@ -27,6 +27,9 @@ def running_sum(values: ArrayLike, rows: Rows, *, after: int = 1) -> tuple[Array
     values = jnp.asarray(values)
     axis = values.ndim - after - 1
     values = _masked_values(values, rows, after)
+    if not values.shape[axis]:  # of no tokens the carry stays
+        nothing = jnp.zeros((*values.shape[:axis], *values.shape[axis + 1 :]), values.dtype)
+        return values, nothing if rows.carry is None else rows.carry
     if rows.starts is None:
         sums = jnp.cumsum(values, axis=axis)
         if rows.carry is not None:
@@ -84,6 +87,8 @@ def preceding(values: ArrayLike, rows: Rows, count: int, *, after: int = 1) -> t
     values = _masked_values(values, rows, after)
     before = (*lead, count - 1, *values.shape[axis + 1 :])
     carry = jnp.zeros(before, values.dtype) if rows.carry is None else rows.carry
+    if not n:  # of no tokens the carry stays
+        return jnp.zeros((*lead, 0, count, *before[axis + 1 :]), values.dtype), carry
     valid = jnp.ones((*lead, n), bool) if rows.valid is None else rows.valid
     valid = jnp.broadcast_to(valid, (*lead, n))
     if rows.valid is not None:  # tokens that count move to the front, in their order

@@ -5,6 +5,7 @@ a jitted function of arrays. Inside `jit`, `vmap` and `grad` numbers cannot be r
 `nan_unless_...` turn invalid ones into NaN.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -306,6 +307,21 @@ def matrix(x: ArrayLike, name: str, shape: str) -> Float[Array, "n d"]:
     x = floating(x, name)
     if x.ndim != 2:
         raise ValueError(f"{name} has shape {x.shape}: pass {shape}, two axes")
+    return x
+
+
+def sized(x: ArrayLike, name: str, shape: Sequence[int | str]) -> Array:
+    """`floating` of an array that must have these sizes; a word stands for any size.
+
+    >>> sized(np.ones((3, 2)), "samples", ("splits", 2)).shape
+    (3, 2)
+    """
+    x = floating(x, name)
+    fits = x.ndim == len(shape) and all(
+        isinstance(size, str) or size == length for size, length in zip(shape, x.shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{name} has shape {x.shape}: pass [{', '.join(map(str, shape))}]")
     return x
 
 

@@ -255,7 +255,8 @@ def _input_rows(eqn: JaxprEqn, values: Sequence[Array], position: int) -> Array:
     contracted = eqn.params["dimension_numbers"][0][other]
     free = [i for i in range(values[other].ndim) if i not in contracted]
     rows = lax.transpose(values[other], (*free, *contracted))
-    return rows.reshape(-1, math.prod(values[other].shape[i] for i in contracted))
+    # The number of rows cannot be left to reshape where there are no inputs.
+    return rows.reshape(*(math.prod(values[other].shape[i] for i in x) for x in (free, contracted)))
 
 
 def _table_rows(eqn: JaxprEqn, table: Array, indices: Array) -> Array:

@@ -62,7 +62,8 @@ class GradientFlow(NamedTuple):
     def at(self, time: Float[ArrayLike, ""] | float) -> Float[Array, "n d"]:
         """Positions at a time ≥ 0, finite for finite times even where α is singular.
 
-        P(t) = P_0 + (1 − e^(−αt))α⁻¹ (b − αP_0), where (1 − e^(−λt))/λ is t for λ = 0.
+        P(t) = P_0 + (1 − e^(−αt))α⁻¹ (b − αP_0), where (1 − e^(−λt))/λ is t for λ = 0. Inf or NaN
+        where a negative λ makes e^(−λt) larger than floats reach.
         """
         every = jnp.ones(self.eigenvalues.shape, bool)
         velocity = self.forcing - dot(self.kernel, self.start)

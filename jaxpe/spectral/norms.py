@@ -213,7 +213,9 @@ def largest_quotient(
     >>> largest_quotient(jnp.abs, jnp.array([[1.0], [-1.0]]), jnp.array([[3.0], [2.0]])).item()
     1.0
     """
-    x, y = jnp.asarray(x), jnp.asarray(y)
+    x, y = inexact(x), inexact(y)
+    if not x.ndim or x.shape != y.shape:
+        raise ValueError(f"x has shape {x.shape}, y {y.shape}: pass both [pairs, ...]")
 
     def quotient(x: Array, y: Array) -> Array:
         over, under = (jnp.linalg.norm(d.ravel()) for d in (f(x) - f(y), x - y))

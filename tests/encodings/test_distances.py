@@ -172,6 +172,13 @@ def test_no_encoding_no_distance():
         np.testing.assert_array_equal(actual.values, 0)
 
 
+def test_a_single_position_is_no_list_of_positions():
+    with pytest.raises(ValueError, match="pass positions"):
+        encoding_distances(
+            rope(head_dim=DIM), (), np.asarray(3), num_heads=1, head_dim=DIM, by="logits"
+        )
+
+
 def test_embeddings_need_vectors():
     table = learned(length=32, dim=DIM)
     params = table.init(KEY)

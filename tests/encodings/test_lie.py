@@ -117,6 +117,23 @@ def test_with_one_coordinate_and_blocks_of_two_each_is_rope(encoding, params):
     np.testing.assert_allclose(turned(encoding, params, LINE), expected, atol=1e-12)
 
 
+def test_rotations_with_and_without_float64_in_one_process():
+    encoding = comrope(head_dim=WIDTH, block=4)
+    for wide in (True, False):
+        with jax.enable_x64(wide):
+            params = drawn(encoding)
+            for transform in (lambda f: f, jax.jit, jax.vmap):
+                shape = (2, N) if transform is jax.vmap else (N,)
+                x, i = np.ones((*shape, HEADS, WIDTH), np.float32), np.ones((*shape, 2), np.int32)
+                rotate = transform(lambda x, i, params=params: encoding.query(params, x, i))
+                assert rotate(x, i).shape == x.shape
+
+
+def test_no_positions_are_rotated_to_none():
+    encoding = comrope(head_dim=WIDTH, block=4)
+    assert encoding.query(drawn(encoding), X[:0], GRID[:0]).shape == X[:0].shape
+
+
 @pytest.mark.parametrize(
     ("encoding", "by_offset"),
     [

@@ -287,6 +287,8 @@ def test_path_is_the_same_in_chunks():
 
     naive, in_chunks = run(params)
     np.testing.assert_allclose(in_chunks, naive, atol=1e-12)
+    none = jax.tree.map(lambda a: a[:0], path.context(params, jnp.asarray(X), I, Rows())[0])
+    assert path_products(Q[:0], K[:0], none, none).shape == (HEADS, 0, 0)
 
 
 def test_resonance_turns_in_whole_positions():
@@ -333,7 +335,8 @@ def test_sums_and_windows_of_a_row_in_pieces(valid, starts):
         windows.append([*before, own])
         if counted:
             before = [before[1], own]
-    for pieces in ([slice(0, N)], [slice(0, 3), slice(3, 4), slice(4, N)]):
+    in_pieces = [slice(0, 0), slice(0, 3), slice(3, 3), slice(3, 4), slice(4, N)]
+    for pieces in ([slice(0, N)], in_pieces):
         carries, found = [None, None, None], [[], [], []]
         for piece in pieces:
             rows = Rows(*(None if a is None else a[piece] for a in (valid, starts)))
@@ -503,6 +506,17 @@ def test_refused():
         bind_context(ROPE, X, X)
     with pytest.raises(ValueError, match="dim=8"):
         fox.context(params, jnp.zeros((3, 5)), I[:3], Rows())
+    with pytest.raises(ValueError, match=r"shape \(8,\): pass \[..., n, 8\]"):
+        fox.context(params, jnp.zeros(DIM), I[:1], Rows())
+    with pytest.raises(ValueError, match="at least 2 axes"):
+        fox.bias(params, jnp.zeros(DIM), K, I, I, Q, Q)
+    for name in ("fox", "path", "selective_rope", "inkling"):
+        encoding = jaxpe.catalogue(name)[0].first_layer(SIZES)
+        params = encoding.init(jax.random.key(0))
+        context, _ = encoding.context(params, X[None], I, Rows())
+        bound = bind_context(encoding, context, context)
+        with pytest.raises(ValueError, match="the context of their own"):
+            jaxpe.attention_logits(bound, params, Q, K, q_positions=I, k_positions=I)
     with pytest.raises(ValueError, match="all define `weights`"):
         chain(encodings.stick_breaking(), encodings.stick_breaking())
     with pytest.raises(ValueError, match="inner products"):

@@ -7,6 +7,7 @@ import pytest
 
 from jaxpe import PositionCounts, count_tokens
 from jaxpe.geometry import bin_counts, bin_positions, position_bins
+from tests.unchecked import unchecked
 
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 5, (40, 12), dtype=np.int32)
@@ -81,7 +82,17 @@ def test_a_bin_of_too_many_tokens_is_refused():
         bin_counts(counts, np.array([0, 2, 4]))
     wide = counts._replace(tokens=tokens.astype(jnp.int64))
     assert bin_counts(wide, np.array([0, 2, 4])).per_position.sum() == 24 * 2**28
+    unsigned = counts._replace(tokens=tokens.astype(jnp.uint64))
+    with unchecked():
+        assert bin_counts(unsigned, np.array([0, 2, 4])).per_position.sum() == 24 * 2**28
     assert bin_counts(counts, np.arange(5)).tokens.shape == (2, 4, 3)
+
+
+def test_only_integers_are_counts():
+    counts = count_tokens(np.zeros((2, 3), int), vocab_size=2)
+    for tokens in (counts.tokens.astype(jnp.bfloat16), counts.tokens[0]):
+        with unchecked(), pytest.raises(ValueError, match="pass integers"):
+            jax.jit(lambda x: bin_counts(x, np.array([0, 3])))(counts._replace(tokens=tokens))
 
 
 @pytest.mark.parametrize(("cells", "expected"), [(3, 3 * 2**29), (4, 2**31 - 1), (9, 2**31 - 1)])

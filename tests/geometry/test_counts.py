@@ -17,6 +17,7 @@ from jaxpe.geometry import (
     pair_weights,
     permute_within_documents,
 )
+from tests.unchecked import unchecked
 
 VOCAB = 7
 # Without the type checks of the tests, as users call it.
@@ -195,6 +196,7 @@ def test_pair_weights_are_harmonic_and_reach_one():
     weights = pair_weights(count_tokens(ids, vocab_size=3, mask=mask))
     np.testing.assert_allclose(weights, np.array([[1.5, 0.75], [0.75, 0.5]]) / 1.5)
     assert pair_weights(count_tokens(ids[:1], vocab_size=3)).max() == 1
+    assert pair_weights(count_tokens(ids[:, :0], vocab_size=3)).shape == (0, 0)
     assert (pair_weights(count_tokens(ids, vocab_size=3, mask=mask & False)) == 0).all()
 
 
@@ -280,6 +282,17 @@ def test_counts_at_the_limit_are_no_overflow():
     assert counts.documents == MOST
     assert counts.tokens.tolist() == [[MOST, 0]]
     assert counts.per_position.tolist() == counts.merged().per_position.tolist() == [MOST]
+
+
+def test_counts_of_other_shapes_and_integers_are_refused():
+    flat = counts_of([1, 2])
+    with unchecked():
+        for read in (lambda: flat.merged(), lambda: flat.per_position):
+            with pytest.raises(ValueError, match=r"shape \(2,\): pass integers \[n, vocab\]"):
+                read()
+        unsigned = counts_of([[1]])._replace(tokens=jnp.ones((1, 1), jnp.uint64))
+        with jax.numpy_dtype_promotion("standard"), pytest.raises(ValueError, match="one integer"):
+            unsigned + counts_of([[1]])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import inspect
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 import scipy.stats
@@ -10,6 +11,7 @@ import scipy.stats
 import jaxpe
 from jaxpe.geometry import (
     count_tokens,
+    cross_validated_choice,
     cross_validated_mds,
     disjoint_geometries,
     half_sample_interval,
@@ -17,6 +19,7 @@ from jaxpe.geometry import (
     scaled_stress,
     split_half_geometry,
 )
+from tests.unchecked import unchecked
 
 N, VOCAB, FOLDS = 6, 40, 8
 
@@ -139,6 +142,18 @@ def test_confidence_and_shapes_are_checked(halves):
         held_out_stress(np.ones((N, 1)), halves, confidence=1.0)
     with pytest.raises(ValueError, match=r"\[splits, 2, ...\]"):
         inspect.unwrap(half_sample_interval)(np.ones((3, 4)))
+    for samples in (np.ones((3, 2)), np.ones((3, 2, 0))):
+        with unchecked(), pytest.raises(ValueError, match=r"samples ha(s|ve) shape"):
+            cross_validated_choice(samples)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int32, ml_dtypes.bfloat16])
+def test_samples_of_any_numbers_have_intervals_in_floats(dtype):
+    samples = np.array([[0, 1], [1, 1]], dtype)
+    with unchecked():
+        found = half_sample_interval(samples), cross_validated_choice(samples[..., None])
+    assert {x.dtype.itemsize for x in jax.tree.leaves(found)} <= {4, 8}
+    np.testing.assert_allclose(found[0].mean, 0.75)
 
 
 def test_split_halves_are_what_they_were():

@@ -147,10 +147,19 @@ def test_one_pair_in_many_is_not_significant_by_chance():
 
 def test_positions_that_no_two_documents_reach():
     mask = np.array([[True, True], [True, False], [True, False]])
-    found = positional_information(np.zeros((3, 2), int), mask=mask)
+    ids, drawn = np.zeros((3, 2), int), {"permutations": 2, "key": jax.random.key(0)}
+    with_null = jax.jit(lambda ids, mask: positional_information(ids, mask=mask, **drawn))
+    found = positional_information(ids, mask=mask)
+    for field in ("values", "null", "null_deviation", "p_values"):
+        assert np.isnan(getattr(with_null(ids, mask), field)[0, 1])
     assert np.isnan(found.values[0, 1])
     encoding = mutual_information_encoding(found.values, dim=1)
     np.testing.assert_array_equal(encoding.coordinates, 0)
+
+
+def test_documents_without_positions_are_refused():
+    with pytest.raises(ValueError, match="two documents and one position"):
+        positional_information(np.zeros((3, 0), int))
 
 
 def test_the_encoding_maximises_the_information_it_keeps():
@@ -213,3 +222,5 @@ def test_gaussian_information_and_linear_maps():
         gaussian_information(Y, with_constants), gaussian_information(Y, X[:, :2]), rtol=1e-9
     )
     assert gaussian_information(np.zeros((50, 1)), Y) == 0
+    with pytest.raises(ValueError, match="at least one dimension"):
+        gaussian_information(X[:, :0], Y)

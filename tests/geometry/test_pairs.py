@@ -254,6 +254,9 @@ def test_rows_of_distances():
     np.testing.assert_allclose(distance_rows(cloud(junk, PRESENT), rows), expected, atol=1e-12)
     with pytest.raises(ValueError, match=r"rows lie in \[0, 13\], not in \[0, 13\)"):
         distance_rows(X, np.array([0, 13]))
+    assert distance_rows(X[:0], np.arange(0)).shape == (0, 0)
+    with pytest.raises(ValueError, match="of no positions"):
+        jax.jit(distance_rows)(X[:0], np.arange(2))
 
 
 def test_equal_points_are_at_distance_0_however_wide():

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -23,9 +24,11 @@ from jaxpe.geometry import (
     regroup_folds,
     stress,
     token_lists,
+    variance_shares,
 )
 from jaxpe.geometry.distances.nearness import position_statistics
 from jaxpe.geometry.noise.position import null_keys, position_part
+from tests.unchecked import unchecked
 
 KEY = jax.random.key(0)
 N, VOCAB, DOCUMENTS, FOLDS, NULLS = 5, 12, 240, 8, 19
@@ -203,6 +206,49 @@ def test_few_or_other_shuffles_are_refused():
         )
     with pytest.raises(ValueError, match="at least 2, not"):
         disjoint_position_geometries(counts, nulls[:1], key=KEY)
+    empty = [count_tokens(np.zeros((9, 0), int), vocab_size=VOCAB, folds=FOLDS) for _ in range(3)]
+    for function in (position_geometry_from_counts, disjoint_position_geometries):
+        with pytest.raises(ValueError, match="at least one position"):
+            function(empty[0], empty[1:], key=KEY)
+
+
+def as_dtype(geometry, dtype):
+    """A geometry with other numbers and the same masks."""
+    return jax.tree.map(lambda x: np.asarray(x, bool if x.dtype == bool else dtype), geometry)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.int64])
+def test_intervals_and_shares_are_floats_of_at_least_32_bits(dtype):
+    geometry, halves = of_documents(*corpus()), halves_of(*corpus())
+    given = as_dtype(geometry, dtype), as_dtype(halves, dtype)
+    with unchecked():
+        found = position_intervals(*given), variance_shares(*given, np.ones((), dtype))
+        rank = position_rank(given[0])
+    assert {x.dtype.itemsize for x in jax.tree.leaves(found)} <= {4, 8}
+    assert rank.eigenvalues.dtype.itemsize >= 4
+
+
+def test_geometries_that_do_not_fit_are_refused():
+    geometry, halves = of_documents(*corpus()), halves_of(*corpus())
+    split_half = geometry.split_half._replace(squared_distances=np.zeros((N, N + 1)))
+    for wrong, message in (
+        (geometry._replace(split_half=split_half), r"split_half.squared_distances has shape"),
+        (geometry._replace(null=geometry.null[:1]), "two nulls"),
+        (geometry._replace(null=geometry.null[0]), r"null has shape .* pass \[nulls"),
+        (geometry._replace(present=np.ones(N)), "present is float64"),
+    ):
+        for function in (lambda x: position_intervals(x, halves), position_rank):
+            with unchecked(), pytest.raises(ValueError, match=message):
+                function(wrong)
+    for part, message in (
+        ({"documents": halves.null}, r"halves.documents.trace has shape .* pass \[splits, 2\]"),
+        ({"null": jax.tree.map(lambda x: x[:1], halves.null)}, "two nulls"),
+        ({"null": halves.null._replace(by_offset=halves.null.trace)}, "null.by_offset"),
+    ):
+        with unchecked(), pytest.raises(ValueError, match=message):
+            variance_shares(geometry, halves._replace(**part), 1.0)
+    with unchecked(), pytest.raises(ValueError, match="observed has shape"):
+        variance_shares(geometry, halves, np.ones(2))
 
 
 SEEDS, EFFECT = 40, 0.8

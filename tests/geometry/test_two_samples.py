@@ -19,6 +19,7 @@ from jaxpe.geometry import (
     principal_angles,
 )
 from jaxpe.geometry.noise.two_samples import _common_folds, _pearson_tail, _sampled
+from tests.unchecked import unchecked
 
 N, WORDS, FOLDS = 6, 12, 8
 
@@ -184,3 +185,5 @@ def test_holm_against_the_definition():
     p = np.array([0.01, np.nan, 0.04, 0.03, 0.005])
     np.testing.assert_allclose(holm_adjusted(p), [0.03, np.nan, 0.06, 0.06, 0.02], rtol=1e-6)
     np.testing.assert_allclose(holm_adjusted(np.array([0.9, 0.8])), [1.0, 1.0])
+    with unchecked(), pytest.raises(ValueError, match=r"p_values has shape \(\): pass \[tests\]"):
+        holm_adjusted(np.float64(0.5))

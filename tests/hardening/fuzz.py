@@ -345,9 +345,20 @@ def _of(name: str, names: Sequence[str]) -> bool:
 INFINITE = ("stress", "kruskal_stress1", "min_separation", "spectrum", "contraction_ratio")
 # NaN is documented where there is no triple of positions, or all are the same.
 UNDEFINED = ("nearness", "position_intervals", "variance_shares")
+# And between positions that no two documents reach.
+UNDEFINED = (*UNDEFINED, "positional_information")
+# And where a flow grows beyond floats.
+UNDEFINED = (*UNDEFINED, "gradient_flow")
 # And inside `jit` for rows that are no distributions.
 UNDEFINED = (*UNDEFINED, "fisher_rao_distances", "hellinger")
-INFINITE = (*INFINITE, "fixed_point", "max_learning_rate", "stochastic_mds", "sampled_stress")
+INFINITE = (
+    *INFINITE,
+    "gradient_flow",
+    "fixed_point",
+    "max_learning_rate",
+    "stochastic_mds",
+    "sampled_stress",
+)
 
 
 if __name__ == "__main__":

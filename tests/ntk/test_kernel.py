@@ -214,6 +214,12 @@ def test_a_transformer_of_the_library():
     close(kernel(f, ids, None, params), dense)
 
 
+def test_without_input_features_the_kernel_is_zero():
+    x, w = jnp.ones((4, 0)), jnp.ones((0, 2))
+    found = kernel(lambda w, x: x @ w, x, None, w, trace_axes=())
+    np.testing.assert_array_equal(found, np.zeros((4, 4, 2, 2)))
+
+
 def test_inputs_are_pytrees():
     f, params, (x,) = network("mlp")
 

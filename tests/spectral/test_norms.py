@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxpe.spectral import largest_quotient, operator_norm, spectral_norm
+from tests.unchecked import unchecked
 
 RNG = np.random.default_rng(0)
 NORM, GRADIENT = jax.jit(spectral_norm), jax.jit(jax.grad(spectral_norm))
@@ -170,3 +171,11 @@ def test_quotients_stay_below_the_norm_and_reach_it():
     x[0], y[0] = v, 0
     np.testing.assert_allclose(quotient(x, y), NORM(A), rtol=1e-12)
     assert quotient(x, x) == 0
+
+
+def test_quotients_of_whole_numbers_and_other_shapes():
+    x, y = np.array([[3], [250]], np.uint8), np.array([[5], [0]], np.uint8)
+    with unchecked():
+        assert largest_quotient(lambda x: 2 * x, x, y) == 2  # differences of uint8 would wrap
+        with pytest.raises(ValueError, match="pass both"):
+            largest_quotient(jnp.abs, np.ones((3, 2)), np.ones((2, 2)))

@@ -9,7 +9,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.encodings.base import Encoding, Params, centered_positions, check_inner_products
+from jaxpe.encodings.base import (
+    Encoding,
+    Params,
+    as_positions,
+    centered_positions,
+    check_inner_products,
+)
 from jaxpe.geometry.distances.matrices import Distances, as_present, euclidean_distances, safe_sqrt
 
 
@@ -65,8 +71,11 @@ def encoding_distances(
     check_inner_products(encoding, hooks=["context"])
     if num_heads is None or head_dim is None:
         raise ValueError("distances by logits need num_heads= and head_dim=, as the model has them")
+    positions = as_positions(positions)
+    if not positions.ndim:
+        raise ValueError("positions are a single number: pass positions [n]")
     heads = {"num_heads": num_heads, "head_dim": head_dim}
-    return _logit_distances(params, jnp.asarray(positions), encoding=encoding, **heads)
+    return _logit_distances(params, positions, encoding=encoding, **heads)
 
 
 @partial(jax.jit, static_argnames=("encoding", "num_heads", "head_dim"))

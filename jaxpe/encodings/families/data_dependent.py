@@ -11,6 +11,7 @@ from jaxpe._core.arrays import ArrayLike, Scalar
 from jaxpe.encodings.base import (
     Encoding,
     Params,
+    check_context,
     check_even,
     check_head_dim,
     check_heads,
@@ -83,6 +84,8 @@ def _gated(dim: int, num_heads: int, gate_bias: Scalar, stddev: Scalar, *, sign:
 
     def bias(params, q, k, q_positions, k_positions, q_sums, k_sums):
         check_heads(q.shape, num_heads)
+        check_context(q_sums, q)
+        check_context(k_sums, k)
         i, j = (jnp.swapaxes(sums, -1, -2) for sums in (q_sums, k_sums))
         return -jnp.abs(i[..., :, None] - j[..., None, :])
 
@@ -208,6 +211,8 @@ def path_attention(
 
     def products(params, q, k, q_positions, k_positions, q_context, k_context):
         check_heads(q.shape, num_heads, head_dim)
+        check_context(q_context["w"], q, after=2)
+        check_context(k_context["w"], k, after=2)
         return path_products(q, repeat_heads(k, num_heads), q_context, k_context, chunk=chunk)
 
     return Encoding(init=init, context=context, products=products)
@@ -235,7 +240,7 @@ def path_products(
     """
     q, k = jnp.asarray(q), jnp.asarray(k)
     dtype, n = compute_dtype(q), k.shape[-3]
-    chunk = min(chunk, n)
+    chunk = max(1, min(chunk, n))
     count = -(-n // chunk)
 
     def by_chunk(a: ArrayLike, axis: int) -> Array:
@@ -373,10 +378,7 @@ def selective_rope(
 
     def turn(params, x, positions, sums):
         check_head_dim(x.shape, head_dim)
-        if x.shape[-3] != sums.shape[-3]:
-            raise ValueError(
-                f"{x.shape[-3]} positions have a context of {sums.shape[-3]}: pass their own"
-            )
+        check_context(sums, x, after=2)
         scale = jnp.asarray(base ** (-2 * np.arange(half) / head_dim), sums.dtype)
         angles = repeat_heads(sums, x.shape[-2]) * expand_rank(scale, sums.ndim)
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)

@@ -14,6 +14,7 @@ from jaxpe.encodings.base import (
     align_positions,
     as_positions,
     check_acts_by,
+    check_context,
     check_heads,
     check_hidden_states,
     check_plain,
@@ -323,6 +324,7 @@ def inkling(
 
     def bias(params, q, k, q_positions, k_positions, r, _):
         check_heads(q.shape, num_heads)
+        check_context(r, q, after=2)
         dtype = compute_dtype(q)
         scores = jnp.einsum("...qhr,re->...hqe", r.astype(dtype), params["profiles"].astype(dtype))
         behind = -position_offsets(q, k, q_positions, k_positions)

@@ -227,7 +227,8 @@ def _block_rotation(
     extent: Scalar,
 ) -> Encoding:
     """The encoding of exp(Σ_a x_a A_a) in blocks; generators are the A_a above the diagonal."""
-    rows, columns = np.triu_indices(block, 1)
+    # JAX keeps what it makes of 64-bit indices, and then fails with and without `enable_x64`.
+    rows, columns = (index.astype(np.int32) for index in np.triu_indices(block, 1))
 
     def turn(params, x: ArrayLike, positions: ArrayLike) -> Array:
         x = jnp.asarray(x)
@@ -240,7 +241,7 @@ def _block_rotation(
         empty = jnp.zeros((*summed.shape[:-1], block, block), i.dtype)
         skew = empty.at[..., rows, columns].set(summed)
         R = _exponential(skew - skew.mT)
-        parts = x.astype(i.dtype).reshape(*x.shape[:-1], -1, block)
+        parts = x.astype(i.dtype).reshape(*x.shape[:-1], head_dim // block, block)
         R = jnp.broadcast_to(R, (*parts.shape, block))
         turned = jnp.einsum("...ij,...j->...i", R, parts, precision="highest")
         return turned.reshape(x.shape).astype(x.dtype)

@@ -10,7 +10,7 @@ from jax import Array
 from jaxtyping import Int, Int32, Integer
 
 from jaxpe._core.arrays import ArrayLike, is_traced
-from jaxpe.geometry.counts.position_counts import PositionCounts
+from jaxpe.geometry.counts.position_counts import PositionCounts, checked_tokens
 
 
 def position_bins(
@@ -83,7 +83,7 @@ def bin_counts(counts: PositionCounts, edges: Integer[ArrayLike, " edges"]) -> P
     >>> bin_counts(counts, np.array([0, 1, 3])).tokens.tolist()
     [[2, 0], [1, 3]]
     """
-    n = counts.tokens.shape[-2]
+    n = checked_tokens(counts).shape[-2]
     edges = _checked_edges(edges)
     if not is_traced(edges) and (edges[0] != 0 or edges[-1] != n):
         raise ValueError(f"edges go from {edges[0]} to {edges[-1]}, not from 0 to n = {n}")
@@ -104,7 +104,8 @@ def _bin_sums(tokens: Int[Array, "*folds n vocab"], edges: Int[Array, " edges"])
         wrapped, most = summed(tokens), jnp.iinfo(tokens.dtype).max
         # Between the largest integer and twice as much a sum is negative; beyond, about right.
         about = summed(tokens.astype(float))
-        return jnp.where((wrapped < 0) | (about > 1.5 * most), most, wrapped)
+        full = (wrapped < 0) | (about > 1.5 * most)
+        return jnp.where(full, jnp.asarray(most, tokens.dtype), wrapped)
 
     return binned(tokens) if tokens.ndim == 2 else jax.vmap(binned)(tokens)
 

@@ -45,13 +45,24 @@ class PositionCounts(NamedTuple):
     @property
     def per_position(self) -> Int[Array, "*folds n"]:
         """Documents with a counted token at each position (one token a document and position)."""
-        return sum_counts(self.tokens, -1, "tokens of a position")
+        return sum_counts(checked_tokens(self), -1, "tokens of a position")
 
     def merged(self) -> "PositionCounts":
         """Counts with the folds summed: tokens `[n, vocab]`."""
-        if self.tokens.ndim == 2:
+        if checked_tokens(self).ndim == 2:
             return self
         return self._replace(tokens=sum_counts(self.tokens, 0, "tokens of a cell in all folds"))
+
+
+def checked_tokens(counts: PositionCounts) -> ArrayLike:
+    """The table of tokens; raises unless it holds integers `[n, vocab]` or `[folds, n, vocab]`."""
+    tokens = counts.tokens
+    if tokens.ndim not in (2, 3) or not jnp.issubdtype(tokens.dtype, jnp.integer):
+        raise ValueError(
+            f"tokens are {tokens.dtype} of shape {tokens.shape}: pass integers [n, vocab] or "
+            "[folds, n, vocab]"
+        )
+    return tokens
 
 
 def count_tokens(

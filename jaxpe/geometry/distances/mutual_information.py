@@ -27,8 +27,10 @@ class PositionalInformation(NamedTuple):
     Attributes:
         values: estimates in nats, the diagonal 0; NaN where fewer than two documents reach both.
         null: mean of the estimates with the second token from another document, which leaves no
-            information: the bias for independent positions. 0 without permutations.
-        null_deviation: standard deviation of these estimates; 0 below two permutations.
+            information: the bias for independent positions. 0 without permutations, NaN where the
+            value is.
+        null_deviation: standard deviation of these estimates; 0 below two permutations, NaN where
+            the value is.
         documents: number of documents that reach both positions, one of each group.
         p_values: (b + 1)/(m + 1), for m permutations of which b have as much information; 1 on the
             diagonal, NaN without permutations or a value.
@@ -190,10 +192,15 @@ def positional_information(
     [[0.0, 0.69, 0.0], [0.69, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     ids = jnp.asarray(ids)
-    if ids.ndim != 2 or len(ids) < 2 or not jnp.issubdtype(ids.dtype, jnp.integer):
+    if (
+        ids.ndim != 2
+        or len(ids) < 2
+        or not ids.shape[1]
+        or not jnp.issubdtype(ids.dtype, jnp.integer)
+    ):
         raise ValueError(
             f"ids is {ids.dtype} of shape {ids.shape}: pass integers [documents, n], of at least "
-            "two documents"
+            "two documents and one position"
         )
     mask = jnp.ones(ids.shape, bool) if mask is None else jnp.asarray(mask)
     if mask.shape != ids.shape or mask.dtype != bool:
@@ -381,8 +388,11 @@ def gaussian_information(
     0.22
     """
     X, Y = floating(X), floating(Y)
-    if X.ndim != 2 or Y.ndim != 2:
-        raise ValueError(f"X has shape {X.shape}, Y {Y.shape}: pass [samples, dimensions]")
+    if X.ndim != 2 or Y.ndim != 2 or not X.shape[1] or not Y.shape[1]:
+        raise ValueError(
+            f"X has shape {X.shape}, Y {Y.shape}: pass [samples, dimensions], of at least one "
+            "dimension"
+        )
     samples, a, b = X.shape[0], X.shape[1], Y.shape[1]
     if Y.shape[0] != samples:
         raise ValueError(f"X has {samples} samples and Y {Y.shape[0]}: pass the same samples")

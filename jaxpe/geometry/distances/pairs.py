@@ -150,6 +150,8 @@ def checked_indices(name: str, at: Array, n: int) -> Int[Array, " m"]:
     if at.ndim != 1 or not jnp.issubdtype(at.dtype, jnp.integer):
         raise ValueError(f"{name} are {at.dtype} of shape {at.shape}: pass positions, int [{name}]")
     at = at.astype(int)
+    if at.size and not n:
+        raise ValueError(f"{name} are {at.size} of no positions: pass no {name}")
     if not is_traced(at) and at.size:
         numbers = np.asarray(at)
         if numbers.min() < 0 or numbers.max() >= n:

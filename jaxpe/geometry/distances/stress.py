@@ -150,7 +150,7 @@ def pair_weights(counts: PositionCounts) -> Float[Array, "n n"]:
 def _pair_weights(documents: Int[Array, " n"]) -> Float[Array, "n n"]:
     size = documents.astype(float)
     weights = trust_in_pairs(size[:, None], size[None, :])
-    largest = jnp.max(weights)
+    largest = jnp.max(weights, initial=0.0)
     return weights / jnp.where(largest > 0, largest, 1.0)
 
 

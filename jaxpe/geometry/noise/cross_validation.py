@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.geometry.checks import check_confidence, check_size
+from jaxpe.geometry.checks import check_confidence, check_size, floating, sized
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
 from jaxpe.geometry.distances.stress import scaled_stress
@@ -292,7 +292,9 @@ def cross_validated_choice(
     >>> cross_validated_choice(members).samples.round(1).tolist()
     [[0.1, 0.2], [0.2, 0.4]]
     """
-    values = jnp.asarray(samples)
+    values = sized(samples, "samples", ("splits", 2, "members"))
+    if not values.size:
+        raise ValueError(f"samples have shape {values.shape}: pass at least one split and member")
     chosen = jnp.argmin(values, axis=2)[:, ::-1]
     return _stress_interval(
         jnp.take_along_axis(values, chosen[..., None], axis=2)[..., 0], confidence
@@ -320,7 +322,7 @@ def half_sample_interval(
     (0.2, 0.1)
     """
     check_confidence(confidence)
-    values = jnp.asarray(samples)
+    values = floating(samples, "samples")
     if values.ndim < 2 or values.shape[1] != 2 or not len(values):
         raise ValueError(f"samples have shape {values.shape}: pass [splits, 2, ...]")
     mean = jnp.mean(values, axis=(0, 1))

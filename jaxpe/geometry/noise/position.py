@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.geometry.checks import check_size
+from jaxpe.geometry.checks import as_present, check_size, sized, square_matrix
 from jaxpe.geometry.counts.position_counts import checked_ids, content_labels
 from jaxpe.geometry.counts.token_lists import token_lists
 from jaxpe.geometry.distances.matrices import (
@@ -186,6 +186,32 @@ def position_geometry_from_counts(
 
 def _per_position(counts: FoldedCounts) -> Int[Array, " n"]:
     return jnp.sum(jnp.asarray(counts.per_position), axis=0)
+
+
+def checked_position(geometry: PositionGeometry) -> PositionGeometry:
+    """A position geometry in floats of 32 bits or more; raises for arrays that do not fit."""
+    gram = square_matrix(geometry.gram, "gram")
+    n = len(gram)
+    null = sized(geometry.null, "null", ("nulls", n, n))
+    if not n or len(null) < 2:
+        raise ValueError(
+            f"the geometry has {n} positions and {len(null)} nulls: pass one of at least one "
+            "position and two nulls"
+        )
+    sized(geometry.per_position, "per_position", (n,))
+    split_half = SplitHalfGeometry(
+        sized(geometry.split_half.gram, "split_half.gram", (n, n)),
+        sized(geometry.split_half.squared_distances, "split_half.squared_distances", (n, n)),
+        as_present(geometry.split_half.present, n),
+    )
+    return PositionGeometry(
+        gram,
+        sized(geometry.squared_distances, "squared_distances", (n, n)),
+        as_present(geometry.present, n),
+        split_half,
+        null,
+        geometry.per_position,
+    )
 
 
 @jax.jit

@@ -11,11 +11,11 @@ from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry.checks import check_confidence
+from jaxpe.geometry.checks import check_confidence, numbers, sized
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
 from jaxpe.geometry.noise.cross_validation import PositionHalves, students_t
-from jaxpe.geometry.noise.position import PositionGeometry
+from jaxpe.geometry.noise.position import PositionGeometry, checked_position
 
 
 class Estimate(NamedTuple):
@@ -145,8 +145,8 @@ def variance_shares(
     Array(True, dtype=bool)
     """
     check_confidence(confidence)
-    observed = jnp.asarray(observed, geometry.gram.dtype)
     parts = [each.trace for each in _statistics(geometry, halves)]
+    observed = sized(numbers(observed, "observed"), "observed", ()).astype(parts[0].dtype)
     all_documents, composition = parts[0], jnp.mean(parts[1])
     values = {
         "split_half": observed - all_documents,
@@ -167,10 +167,35 @@ def variance_shares(
 
 
 def _statistics(geometry: PositionGeometry, halves: PositionHalves) -> list[PositionStatistics]:
-    """Statistics of the documents, of shuffles, and of halves of both."""
+    """Statistics of the documents, of shuffles, and of halves of both, in floats."""
+    geometry = checked_position(geometry)
+    n = len(geometry.present)
+    documents = _checked_statistics(halves.documents, "halves.documents", ("splits", 2), n)
+    halves_null = _checked_statistics(
+        halves.null, "halves.null", ("nulls", *documents.trace.shape), n
+    )
+    if not documents.trace.size or len(halves_null.trace) < 2:
+        raise ValueError(
+            f"halves have {len(documents.trace)} splits and {len(halves_null.trace)} nulls: pass "
+            "at least one split and two nulls"
+        )
     all_documents = position_statistics(geometry.split_half.squared_distances, geometry.present)
     null = jax.lax.map(lambda d2: position_statistics(d2, geometry.present), geometry.null)
-    return [all_documents, null, halves.documents, halves.null]
+    return [all_documents, null, documents, halves_null]
+
+
+def _checked_statistics(
+    statistics: PositionStatistics, name: str, lead: tuple[int | str, ...], n: int
+) -> PositionStatistics:
+    """Statistics of n positions in floats; raises unless they have these leading axes."""
+    trace = sized(statistics.trace, f"{name}.trace", lead)
+    lead = trace.shape
+    return PositionStatistics(
+        trace,
+        sized(statistics.difference, f"{name}.difference", lead),
+        sized(statistics.total, f"{name}.total", lead),
+        sized(statistics.by_offset, f"{name}.by_offset", (*lead, n - 1)),
+    )
 
 
 def _ratio(estimate: Callable[[Callable[[PositionStatistics], Array]], Estimate]) -> Estimate:

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int, Integer
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.distances.matrices import floating, gram_from_squared, square_matrix
-from jaxpe.geometry.noise.position import PositionGeometry, position_geometry
+from jaxpe.geometry.noise.position import PositionGeometry, checked_position, position_geometry
 from jaxpe.geometry.noise.split_half import SplitHalfGeometry
 
 DEFAULT_LEVEL = 0.95
@@ -106,6 +106,7 @@ def weighted_gram(geometry: SplitHalfGeometry, counts: PositionCounts) -> Float[
 @jax.jit
 def _weighted_grams(geometry: PositionGeometry) -> tuple[Array, Array]:
     """Weighted Gram matrices of the documents and of each shuffled corpus."""
+    geometry = checked_position(geometry)
     weighted = partial(_weighted_gram, geometry.present, geometry.per_position)
     return weighted(geometry.split_half.squared_distances), jax.lax.map(weighted, geometry.null)
 

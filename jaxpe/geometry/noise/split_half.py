@@ -261,7 +261,7 @@ def geometry_from_products(
 
 
 def fold_count(counts: FoldedCounts) -> int:
-    """Number of folds that counts are kept in; raises `ValueError` for fewer than two."""
+    """Number of folds that counts are kept in; raises for fewer than two, or no positions."""
     listed = isinstance(counts, TokenLists)
     shape, axes = (counts.per_position.shape, 2) if listed else (counts.tokens.shape, 3)
     if len(shape) != axes or shape[0] < 2:
@@ -269,6 +269,8 @@ def fold_count(counts: FoldedCounts) -> int:
             f"counts have shape {shape}: split halves need at least two folds; "
             f"pass count_tokens(..., folds={DEFAULT_FOLDS})"
         )
+    if not shape[1]:
+        raise ValueError(f"counts have shape {shape}: pass counts of at least one position")
     return shape[0]
 
 

@@ -12,7 +12,7 @@ from jax.scipy.special import gammainc, gammaincc
 from jaxtyping import Bool, Float, Int, Real
 
 from jaxpe._core.arrays import ArrayLike, dot, is_traced
-from jaxpe.geometry.checks import check_size
+from jaxpe.geometry.checks import check_size, sized
 from jaxpe.geometry.counts.position_counts import PositionCounts
 from jaxpe.geometry.distances.matrices import centre_rows, floating, safe_sqrt
 from jaxpe.geometry.mds.classical import principal_coordinates, row_space
@@ -194,7 +194,7 @@ def holm_adjusted(p_values: Float[ArrayLike, " tests"]) -> Float[Array, " tests"
     >>> holm_adjusted(np.array([0.01, 0.04, 0.03])).round(2).tolist()
     [0.03, 0.06, 0.06]
     """
-    p = floating(p_values, "p_values")
+    p = sized(p_values, "p_values", ("tests",))
     order = jnp.argsort(p)  # NaN last
     count = jnp.sum(~jnp.isnan(p), dtype=p.dtype)
     factor = count - jnp.arange(len(p), dtype=p.dtype)
