@@ -20,7 +20,7 @@ def normal_params(key: Array, **tables: tuple[Scalar, tuple[int, ...]]) -> dict[
     """
     keys, dtype = jax.random.split(key, len(tables)), jnp.result_type(float)
     return {
-        name: stddev * jax.random.normal(table_key, shape, dtype)
+        name: jax.random.normal(table_key, shape, dtype) * stddev
         for table_key, (name, (stddev, shape)) in zip(keys, tables.items(), strict=True)
     }
 

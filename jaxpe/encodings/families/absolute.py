@@ -391,7 +391,7 @@ def random_vectors(
     (3, 2)
     """
     check_sizes(length=length, dim=dim)
-    return scale * jax.random.normal(key, (length, dim), jnp.result_type(float))
+    return jax.random.normal(key, (length, dim), jnp.result_type(float)) * scale
 
 
 def table_rows(

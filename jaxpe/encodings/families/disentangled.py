@@ -316,7 +316,7 @@ def inkling(
 
     def growth(positions, dtype) -> Array:
         i = jnp.maximum(as_positions(positions), 0).astype(dtype)
-        return 1 + alpha * jnp.log(jnp.maximum((i + 1) / floor, 1))
+        return 1 + jnp.log(jnp.maximum((i + 1) / floor, 1)) * alpha
 
     def query(params, q, positions, r):
         tau = growth(align_positions(positions, q.shape, after=2), compute_dtype(q))
