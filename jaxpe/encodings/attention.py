@@ -8,7 +8,7 @@ from jax import Array
 from jax.sharding import Mesh
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, Scalar
 from jaxpe.encodings.attention_mask import Mask
 from jaxpe.encodings.attention_terms import Keys, Queries
 from jaxpe.encodings.base import (
@@ -34,7 +34,7 @@ def attend(
     q_positions: ArrayLike,
     k_positions: ArrayLike,
     mask: Mask | None = None,
-    scale: float | ArrayLike | None = None,
+    scale: Scalar | None = None,
     cap: float | None = None,
     sink: Float[ArrayLike, " heads"] | None = None,
     gate: Float[ArrayLike, "... n_q heads _"] | None = None,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, Scalar
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -47,7 +47,7 @@ def attention_logits(
     *,
     q_positions: ArrayLike,
     k_positions: ArrayLike,
-    scale: float | ArrayLike | None = None,
+    scale: Scalar | None = None,
     cap: float | None = None,
     encoded_queries: bool = False,
     encoded_keys: bool = False,

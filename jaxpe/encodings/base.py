@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, Scalar, is_traced
 from jaxpe._core.errors import InputError
 from jaxpe.geometry.checks import check_size, floating, numbers
 
@@ -428,7 +428,7 @@ def compute_dtype(x: ArrayLike) -> jnp.dtype:
     return jnp.dtype(jnp.float64 if x.dtype == jnp.float64 else jnp.float32)
 
 
-def scaled(x: ArrayLike, factor: float | ArrayLike) -> Array:
+def scaled(x: ArrayLike, factor: Scalar) -> Array:
     """x times a factor, computed in float32 or wider and returned in the dtype of x."""
     x = jnp.asarray(x)
     dtype = compute_dtype(x)
@@ -511,10 +511,17 @@ def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
         raise ValueError(f"{name} is {value!r}: pass {' or '.join(map(repr, allowed))}")
 
 
-def check_positive(**values: float) -> None:
-    """Raise where an option is not a positive number."""
+def check_plain(**values: object) -> None:
+    """Raise where an option that decides shapes or branches is traced."""
     for name, value in values.items():
-        if not value > 0:
+        if is_traced(value):
+            raise ValueError(f"{name} decides shapes, so it cannot be traced: pass a plain number")
+
+
+def check_positive(**values: Scalar) -> None:
+    """Raise where an option is not a positive number, unless traced."""
+    for name, value in values.items():
+        if not (is_traced(value > 0) or value > 0):
             raise ValueError(f"{name} must be positive, not {value}")
 
 

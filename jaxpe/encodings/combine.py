@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import Scalar
 from jaxpe.encodings.attention_terms import attention_weights, dot_products
 from jaxpe.encodings.base import (
     Encoding,
@@ -210,7 +210,7 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
     return _combined_encoding(hooks | {name: pairs(name) for name in _PAIRS}, encodings)
 
 
-def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
+def scale_positions(encoding: Encoding, factor: Scalar) -> Encoding:
     """Scale positions to factor·i, as floats: position interpolation for factor < 1.
 
     Chen et al. (2023). For RoPE it equals linear scaling by 1/factor. Linear scaling is exact at
@@ -247,7 +247,7 @@ def moved_positions(encoding: Encoding, move: Callable[[Array], Array]) -> Encod
     return encoding._replace(**defined)
 
 
-def rescaled(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
+def rescaled(encoding: Encoding, factor: Scalar) -> Encoding:
     """Multiply an encoding's products of queries and keys by a constant.
 
     DroPE (Gelberg et al. 2025) uses it: train with RoPE; load the weights into a model without

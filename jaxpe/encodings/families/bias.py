@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, Scalar, is_traced, namespace
 from jaxpe.encodings.attention_terms import dot_products
 from jaxpe.encodings.base import (
     Encoding,
@@ -17,6 +17,7 @@ from jaxpe.encodings.base import (
     check_choice,
     check_head_dim,
     check_heads,
+    check_plain,
     check_positive,
     check_sizes,
     compute_dtype,
@@ -47,9 +48,7 @@ def alibi_slopes(num_heads: int) -> Float[np.ndarray, " heads"]:
     return np.concatenate([slopes, between[: num_heads - power]])
 
 
-def alibi_line(
-    positions: Positions, *, slope: float | Float[ArrayLike, ""] = 1.0
-) -> Float[Array, "*batch n 1"]:
+def alibi_line(positions: Positions, *, slope: Scalar = 1.0) -> Float[Array, "*batch n 1"]:
     """ALiBi as points p_i = m·i on a line, whose distances m|i − j| are its biases, negated.
 
     ALiBi has no position vectors; its stress depends on the slope m. The best slope for given
@@ -167,7 +166,7 @@ def t5(
     num_buckets: int = 32,
     max_distance: int = 128,
     bidirectional: bool = True,
-    stddev: float = 0.02,
+    stddev: Scalar = 0.02,
 ) -> Encoding:
     """T5 bias: a learned number for each head and bucket of offsets (Raffel et al. 2020).
 
@@ -258,7 +257,9 @@ def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding
 
 
 @register("fire", source="Li et al. (2024)")
-def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float = 0.1) -> Encoding:
+def fire(
+    *, num_heads: int, hidden: int = 32, threshold: Scalar = 512.0, c: Scalar = 0.1
+) -> Encoding:
     """FIRE: the learned bias f(ψ(i − j)/ψ(max(L, i))), ψ(x) = log(cx + 1) (Li et al. 2024).
 
     f is a network with one hidden ReLU layer and a number for each head. The normaliser is the
@@ -288,7 +289,7 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
             weight_out=(hidden, (hidden, num_heads)),
             bias_out=(hidden, (num_heads,)),
         )
-        logs = {"log_c": np.log(c), "log_threshold": np.log(threshold)}
+        logs = {"log_c": namespace(c).log(c), "log_threshold": namespace(threshold).log(threshold)}
         return network | {name: jnp.asarray(value, dtype) for name, value in logs.items()}
 
     def bias(params, q, k, q_positions, k_positions):
@@ -317,7 +318,7 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
     source="Golovneva et al. (2024)",
     make=lambda s: cope(head_dim=s.head_dim, max_positions=64),
 )
-def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
+def cope(*, head_dim: int, max_positions: int, stddev: Scalar = 0.0) -> Encoding:
     """CoPE: positions counted by gates that depend on content (Golovneva et al. 2024).
 
     Gates g_im = σ(q_i·k_m/√head_dim) are the amounts that keys m count; p_ij = Σ_{m=j..i} g_im, at
@@ -386,6 +387,7 @@ def interpolate(scores: Array, indices: Array) -> Array:
 
 def _bucket_starts(num_buckets: int, max_distance: int, bidirectional: bool) -> np.ndarray:
     """The smallest distance of every bucket but the first, in float64 NumPy."""
+    check_plain(num_buckets=num_buckets, max_distance=max_distance)
     if num_buckets < (4 if bidirectional else 2) or (bidirectional and num_buckets % 2):
         raise ValueError(
             f"num_buckets is {num_buckets}: pass an even number from 4 if bidirectional, at least "

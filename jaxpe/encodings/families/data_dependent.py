@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, Scalar
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -30,7 +30,7 @@ from jaxpe.encodings.tables import check_tables, normal_params
 
 
 @register("fox", source="Lin et al. (2025)")
-def fox(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0.02) -> Encoding:
+def fox(*, dim: int, num_heads: int, gate_bias: Scalar = 0.0, stddev: Scalar = 0.02) -> Encoding:
     """Forgetting Transformer: the bias Σ log f_l over the tokens between (Lin et al. 2025).
 
     f_l = σ(W x_l + b), one gate a head, from the hidden state that enters attention. With c_i =
@@ -57,7 +57,7 @@ def fox(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0.0
 
 
 @register("cable", source="Veisi et al. (2025)")
-def cable(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0.02) -> Encoding:
+def cable(*, dim: int, num_heads: int, gate_bias: Scalar = 0.0, stddev: Scalar = 0.02) -> Encoding:
     """CABLE: the bias −Σ softplus(W x_l + b) over the tokens between (Veisi et al. 2025).
 
     It is `fox` with W and b negated, because log σ(z) = −softplus(−z). The official code does not
@@ -69,7 +69,7 @@ def cable(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0
     return _gated(dim, num_heads, gate_bias, stddev, sign=-1)
 
 
-def _gated(dim: int, num_heads: int, gate_bias: float, stddev: float, *, sign: int) -> Encoding:
+def _gated(dim: int, num_heads: int, gate_bias: Scalar, stddev: Scalar, *, sign: int) -> Encoding:
     """Biases −|c_i − c_j|, c the running sum of log σ(sign·(W x + b))."""
     check_sizes(dim=dim, num_heads=num_heads)
 
@@ -93,7 +93,7 @@ def _gated(dim: int, num_heads: int, gate_bias: float, stddev: float, *, sign: i
 
 
 @register("grape_a", source="Zhang et al. (2025)")
-def grape_additive(*, num_heads: int, head_dim: int, stddev: float = 0.02) -> Encoding:
+def grape_additive(*, num_heads: int, head_dim: int, stddev: Scalar = 0.02) -> Encoding:
     """GRAPE-A: ALiBi with slopes that keys choose (Zhang et al. 2025).
 
     The bias is −|i − j|·slope_h·softplus(ω_h)·softplus(u_h·k_j/√d). It depends on keys, not on
@@ -144,7 +144,7 @@ def path_attention(
     rank: int = 32,
     conv_width: int = 3,
     chunk: int = 64,
-    stddev: float = 0.02,
+    stddev: Scalar = 0.02,
 ) -> Encoding:
     """PaTH: products of Householder-like matrices along the tokens (Yang et al. 2025).
 
@@ -331,10 +331,10 @@ def selective_rope(
     dim: int,
     num_heads: int,
     head_dim: int,
-    base: float = 500_000.0,
+    base: Scalar = 500_000.0,
     conv_width: int = 4,
     gated: bool = False,
-    stddev: float = 0.02,
+    stddev: Scalar = 0.02,
 ) -> Encoding:
     """Selective RoPE: rotations by angles that tokens choose (Movahedi et al. 2025).
 
