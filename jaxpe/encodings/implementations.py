@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings.attention_mask import AttentionMask, Mask, encoded_mask, split_mask
 from jaxpe.encodings.attention_terms import (
     attention_logits,
@@ -99,8 +99,9 @@ def lacking(implementation: str, encoding: Encoding, call: Call | None = None) -
     if implementation == "dense":
         return None
     if implementation == "blocks":
-        whole = encoding.defines("weights") and not encoding.defines("key_carry")
-        return "weights made of whole rows (an encoding without `key_carry`)" if whole else None
+        if encoding.defines("weights") and not encoding.defines("key_carry"):
+            return "weights made of whole rows (an encoding without `key_carry`)"
+        return "a traced soft cap" if call is not None and is_traced(call.cap) else None
     names = {
         "products": "products other than q·k",
         "weights": "weights other than a softmax",

@@ -60,19 +60,11 @@ def sharded_attention(
 
     def local(queries: Any, keys: Any, pairs: Array | None, rest: Any) -> Array:
         keys = _each(partial(_gathered, axis), keys, of_keys)
-        mask = call.mask if callable(call.mask) else pairs
-        if queries["mask"] is not None:
-            mask = joined_mask(queries["mask"], keys["mask"])
-        bits = None if queries["bits"] is None else (queries["bits"], keys["bits"])
-        here = call._replace(
-            q=queries["q"], k=keys["k"], v=keys["v"], q_positions=queries["positions"],
-            k_positions=keys["positions"], mask=mask, bits=bits, scale=rest["scale"],
-            sink=rest["sink"],
-        )  # fmt: skip
+        contexts = {"q_context": queries["context"], "k_context": keys["context"]}
+        own = _joined_call(call, queries, keys, pairs, rest)
         return encoded_attention(
-            encoding, rest["params"], here, implementation, q_context=queries["context"],
-            k_context=keys["context"], block_size=block_size,
-        )  # fmt: skip
+            encoding, rest["params"], own, implementation, block_size=block_size, **contexts
+        )
 
     whole = PartitionSpec()
     rows = whole if pairs is None or pairs.shape[-2] == 1 else _spec(axis, -2, pairs)
@@ -87,6 +79,17 @@ def sharded_attention(
         axis_names={axis}, check_vma=False,
     )  # fmt: skip
     return jax.jit(run)(*inputs, rest)
+
+
+def _joined_call(call: Call, queries: Any, keys: Any, pairs: Array | None, rest: Any) -> Call:
+    """The call of one device."""
+    mask = call.mask if callable(call.mask) else pairs
+    if queries["mask"] is not None:
+        mask = joined_mask(queries["mask"], keys["mask"])
+    bits = None if queries["bits"] is None else (queries["bits"], keys["bits"])
+    positions = queries["positions"], keys["positions"]
+    arrays = queries["q"], keys["k"], keys["v"], *positions, mask, rest["scale"]
+    return Call(*arrays, call.cap, rest["sink"], bits, call.dropout_rate)
 
 
 def _each(
