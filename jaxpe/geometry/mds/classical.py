@@ -10,7 +10,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Integer, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.geometry.checks import check_size, check_symmetric, host_floats
+from jaxpe.geometry.checks import check_size, check_symmetric, checked_encoding, host_floats
 from jaxpe.geometry.counts.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.counts.position_counts import count_tokens
 from jaxpe.geometry.distances.matrices import (
@@ -187,7 +187,7 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     >>> low_rank_factors(np.ones((32, 128)), rank=3).parameters
     480
     """
-    P = matrix(P, "P", "[n, d]")
+    P = matrix(checked_encoding(P), "P", "[n, d]")
     n, d = P.shape
     check_size("rank", rank, least=0)
     if not 1 <= rank <= min(n, d):
@@ -223,7 +223,7 @@ def _row_space_jvp(rank, primals, tangents):
     K = dot(PY.T, PY)
     moved = dot(dP.T, PY) + dot(P.T, dot(dP, Y))
     _, s, Vt = jnp.linalg.svd(lax.stop_gradient(P), full_matrices=False)
-    least = max(P.shape) * jnp.finfo(P.dtype).eps * s[0]
+    least = max(P.shape) * jnp.finfo(P.dtype).eps * jnp.max(s, initial=0.0)
     kept = jnp.arange(len(s))[:, None] < rank
     b, c = s[None, :rank], s[:, None]
     inverse = _inverse(b**2 + jnp.where(kept, c**2, -(c**2)), b + jnp.where(kept, c, -c) > least)
