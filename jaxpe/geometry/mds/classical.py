@@ -219,6 +219,9 @@ def row_space(P: Array, rank: int) -> Array:
 def _row_space_jvp(rank, primals, tangents):
     (P,), (dP,) = primals, tangents
     Y = row_space(P, rank)
+    # Y does not depend on the scale of P, whose squares may be no floats.
+    largest = jnp.max(jnp.abs(lax.stop_gradient(P)), initial=0.0)
+    P, dP = (x / jnp.where(largest == 0, 1.0, largest) for x in (P, dP))
     PY = dot(P, Y)
     K = dot(PY.T, PY)
     moved = dot(dP.T, PY) + dot(P.T, dot(dP, Y))
