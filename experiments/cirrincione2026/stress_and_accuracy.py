@@ -163,7 +163,7 @@ def classifier(encoding: jaxpe.Encoding, task: Task, key: jax.Array) -> Classifi
         embedding_scale=SIZES.dim**-0.5,
         init_scale=0.1,
         dropout=0.1,
-        attention="transparent",
+        attention="dense",
     )
     rngs = nnx.Rngs(key)
     encoder = Encoder(config, encoding=encoding, rngs=rngs)

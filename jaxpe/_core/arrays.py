@@ -9,11 +9,17 @@ import numpy as np
 from jax import Array, lax
 
 ArrayLike = jax.Array | np.ndarray
+Scalar = float | ArrayLike  # a number, which may be traced
 
 
 def is_traced(*arrays: object) -> bool:
     """Whether any value is traced, as inside jit, vmap or grad, so that its numbers are unknown."""
     return any(isinstance(array, jax.core.Tracer) for array in arrays)
+
+
+def namespace(*values: object) -> Any:
+    """Module for functions of options: NumPy, in float64, or jax.numpy if any is traced."""
+    return jnp if is_traced(*values) else np
 
 
 def dot(*matrices: ArrayLike) -> jax.Array:

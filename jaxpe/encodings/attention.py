@@ -6,14 +6,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, Scalar
 from jaxpe.encodings.base import (
     Encoding,
     Params,
     as_floats,
-    as_mask,
     bind_context,
     broadcast_mask,
     centered_positions,
@@ -48,7 +47,9 @@ def attention_logits(
     *,
     q_positions: ArrayLike,
     k_positions: ArrayLike,
-    scale: float | ArrayLike | None = None,
+    scale: Scalar | None = None,
+    cap: float | None = None,
+    encoded_queries: bool = False,
     encoded_keys: bool = False,
     q_context: Any = None,
     k_context: Any = None,
@@ -64,7 +65,9 @@ def attention_logits(
         q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
         scale: factor of q·k, 1/√head_dim when None. Biases that depend on the content (Shaw,
             Transformer-XL, CoPE) keep the factor of their published form.
-        encoded_keys: whether `encoding.key` has been applied to k already, as to cached keys.
+        cap: soft cap c, c·tanh(logits/c); none when None.
+        encoded_queries, encoded_keys: whether `encoding.query` has been applied to q already, and
+            `encoding.key` to k, as to cached keys.
         q_context, k_context: contexts of the tokens of queries and of keys, where the encoding
             defines `context`.
 
@@ -75,23 +78,49 @@ def attention_logits(
     """
     q, k = as_floats(q, "q"), as_floats(k, "k")
     check_queries_and_keys(q, k)
-    dtype = compute_dtype(q)
     encoding = bind_context(encoding, q_context, k_context)
-    scale = jnp.asarray(q.shape[-1] ** -0.5 if scale is None else scale, dtype)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
     i, j = q_positions, k_positions
     if not encoded_keys:
         i, j = centered_positions(encoding, i, j)
-    q = encoding.query(params, q, i)
+    q = q if encoded_queries else encoding.query(params, q, i)
     k = k if encoded_keys else encoding.key(params, k, j)
     bias = encoding.bias(params, q, k, q_positions, k_positions)
     products = encoding.products(params, q, k, q_positions, k_positions)
-    logits = scale * (dot_products(q, k) if products is None else products)
-    return logits if bias is None else logits + expand_rank(bias, logits.ndim, dtype)
+    return encoded_logits(dot_products(q, k) if products is None else products, bias, scale, cap)
+
+
+def encoded_logits(
+    products: Float[ArrayLike, "... heads n_q n_k"],
+    bias: Array | None,
+    scale: float | ArrayLike,
+    cap: float | None = None,
+) -> Float[Array, "... heads n_q n_k"]:
+    """Logits from products and bias: scale·products + bias, within ±cap where there is one.
+
+    >>> encoded_logits(jnp.ones((1, 1, 1)), None, 2.0).item()
+    2.0
+    """
+    logits = jnp.asarray(scale, products.dtype) * products
+    if bias is not None:
+        logits = logits + expand_rank(bias, logits.ndim, logits.dtype)
+    return capped(logits, cap)
+
+
+def capped(logits: Array, cap: float | None) -> Array:
+    """Soft-capped logits c·tanh(logits/c), within ±c; unchanged without a cap."""
+    if cap is None:
+        return logits
+    limit = jnp.asarray(cap, logits.dtype)
+    return limit * jnp.tanh(logits / limit)
 
 
 @jax.jit
 def attention_weights(
-    logits: Float[ArrayLike, "... heads n_q n_k"], mask: ArrayLike | None = None
+    logits: Float[ArrayLike, "... heads n_q n_k"],
+    mask: ArrayLike | None = None,
+    *,
+    sink: Float[ArrayLike, " heads"] | None = None,
 ) -> Float[Array, "... heads n_q n_k"]:
     """Softmax of the logits over the keys that a query may attend to; 0 for other keys.
 
@@ -100,6 +129,7 @@ def attention_weights(
     Args:
         logits: float32 or wider.
         mask: boolean, true where a query may attend, broadcasting to the logits.
+        sink: a logit a head for no key at all, in the denominator alone; none when None.
 
     Raises:
         ValueError: a mask that is not boolean (an additive one would be read backwards), or has
@@ -111,11 +141,16 @@ def attention_weights(
     logits = floating(logits, "logits")
     if logits.ndim < 1 or (not logits.shape[-1] and math.prod(logits.shape[:-1])):
         raise ValueError(f"logits have shape {logits.shape}: pass [..., n_q, n_k] of some keys")
-    if mask is None:
-        return jax.nn.softmax(logits, axis=-1)
-    mask = broadcast_mask(mask, logits.shape)
-    weights = jax.nn.softmax(jnp.where(mask, logits, jnp.finfo(logits.dtype).min), axis=-1)
-    return jnp.where(mask, weights, 0.0)
+    allowed = None if mask is None else broadcast_mask(mask, logits.shape)
+    if allowed is not None:
+        logits = jnp.where(allowed, logits, jnp.finfo(logits.dtype).min)
+    if sink is None:
+        weights = jax.nn.softmax(logits, axis=-1)
+    else:
+        column = jnp.asarray(sink, logits.dtype)[:, None, None]
+        column = jnp.broadcast_to(expand_rank(column, logits.ndim), (*logits.shape[:-1], 1))
+        weights = jax.nn.softmax(jnp.concatenate([logits, column], axis=-1), axis=-1)[..., :-1]
+    return weights if allowed is None else jnp.where(allowed, weights, 0.0)
 
 
 def encoded_weights(
@@ -126,45 +161,28 @@ def encoded_weights(
     *,
     q_positions: ArrayLike,
     k_positions: ArrayLike,
+    sink: Float[ArrayLike, " heads"] | None = None,
 ) -> Float[Array, "... heads n_q n_k"]:
     """Attention weights: the encoding's own, if it defines `weights`, or `attention_weights`.
 
     Args:
         mask: boolean, true where a query may attend; `encoded_mask` adds the encoding's mask.
+        sink: as in `attention_weights`.
         encoding, params, q_positions, k_positions: as in `attention_logits`.
+
+    Raises:
+        ValueError: a sink, where the encoding's weights are not a softmax.
 
     >>> logits, i = jnp.zeros((1, 2, 2)), jnp.arange(2)
     >>> encoded_weights(Encoding(), (), logits, q_positions=i, k_positions=i)[0].tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
     weights = encoding.weights(params, logits, mask, q_positions, k_positions)
-    return attention_weights(logits, mask) if weights is None else weights
-
-
-def encoded_mask(
-    encoding: Encoding,
-    params: Params,
-    q: Queries,
-    k: Keys,
-    mask: ArrayLike | None = None,
-    *,
-    q_positions: ArrayLike,
-    k_positions: ArrayLike,
-) -> Bool[Array, "..."] | None:
-    """Mask of the keys that a query may attend to, by `mask` and by the encoding; None for all.
-
-    Arguments as in `attend`.
-
-    >>> x, i = jnp.zeros((2, 1, 2)), jnp.arange(2)
-    >>> encoded_mask(Encoding(), (), x, x, q_positions=i, k_positions=i) is None
-    True
-    """
-    mask = None if mask is None else as_mask(mask)
-    encoding_mask = encoding.mask(params, q, k, q_positions, k_positions)
-    if encoding_mask is None or mask is None:
-        return mask if encoding_mask is None else encoding_mask
-    ndim = max(mask.ndim, encoding_mask.ndim)
-    return expand_rank(mask, ndim) & expand_rank(encoding_mask, ndim)
+    if weights is None:
+        return attention_weights(logits, mask, sink=sink)
+    if sink is not None:
+        raise ValueError("the encoding's weights are not a softmax, which a sink is part of")
+    return weights
 
 
 def attention_output(
@@ -206,46 +224,26 @@ def attention_output(
     return (out + term.astype(out.dtype)).astype(v.dtype)
 
 
-def attend(
-    encoding: Encoding,
-    params: Params,
-    q: Queries,
-    k: Keys,
-    v: Keys,
-    *,
-    q_positions: ArrayLike,
-    k_positions: ArrayLike,
-    mask: ArrayLike | None = None,
-    scale: float | ArrayLike | None = None,
-    encoded_keys: bool = False,
-    q_context: Any = None,
-    k_context: Any = None,
-) -> Float[Array, "... n_q heads head_dim"]:
-    """Attention with an encoding: softmax of `attention_logits`, times values, plus its value term.
+def dropout_bits(key: Array, shape: tuple[int, ...], n_q: int, n_k: int) -> tuple[Array, Array]:
+    """Random bits of queries and of keys, `[*shape, n]`, that decide which weights are dropped.
 
-    It is written for clarity, and stores the n × n weights. Rows whose keys are all masked give 0.
+    Whether the weight of a pair survives depends on the bits of its query and its key, so it is
+    the same in any block, and memory is linear.
 
-    Args:
-        encoding: encoding whose hooks are called, except `embed`, which the caller applies to the
-            embeddings.
-        v: values, with the heads of the keys.
-        mask: boolean, true where a query may attend, broadcasting to `[..., heads, n_q, n_k]`.
-        params, q, k, q_positions, k_positions, scale, encoded_keys, q_context, k_context: arguments
-            of `attention_logits`.
-
-    Raises:
-        ValueError: a mask that `attention_weights` refuses.
-
-    >>> v = jnp.asarray([[[1.0]], [[3.0]]])
-    >>> i = jnp.arange(2)
-    >>> attend(identity(), (), 0 * v, 0 * v, v, q_positions=i, k_positions=i).ravel().tolist()
-    [2.0, 2.0]
+    >>> rows, columns = dropout_bits(jax.random.key(0), (2,), 3, 4)
+    >>> dropout_factors(rows, columns, 0.5).shape
+    (2, 3, 4)
     """
-    pair_positions = {"q_positions": q_positions, "k_positions": k_positions}
-    encoding = bind_context(encoding, q_context, k_context)
-    logits = attention_logits(
-        encoding, params, q, k, scale=scale, encoded_keys=encoded_keys, **pair_positions
-    )
-    mask = encoded_mask(encoding, params, jnp.asarray(q), jnp.asarray(k), mask, **pair_positions)
-    weights = encoded_weights(encoding, params, logits, mask, **pair_positions)
-    return attention_output(encoding, params, weights, v, **pair_positions)
+    of_queries, of_keys = jax.random.split(key)
+    rows = jax.random.bits(of_queries, (*shape, n_q), jnp.uint32)
+    return rows, jax.random.bits(of_keys, (*shape, n_k), jnp.uint32)
+
+
+def dropout_factors(rows: Array, columns: Array, rate: float, dtype: Any = float) -> Array:
+    """Factors of the weights `[..., n_q, n_k]`: 0 for a share `rate`, and 1/(1 − rate)."""
+    bits = rows[..., :, None] ^ columns[..., None, :]
+    # The finaliser of MurmurHash3: every bit of the sum changes half of the others.
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        bits = (bits ^ (bits >> jnp.uint32(shift))) * jnp.uint32(factor)
+    survives = (bits ^ (bits >> jnp.uint32(16))) >= jnp.uint32(round(rate * 2**32))
+    return jnp.where(survives, jnp.asarray(1 / (1 - rate), dtype), 0)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, Scalar, is_traced
 from jaxpe._core.errors import InputError
 from jaxpe.geometry.checks import check_size, floating, numbers
 
@@ -27,7 +27,7 @@ def _unchanged(params: Params, x: ArrayLike, positions: ArrayLike, *context: Any
     return jnp.asarray(x)
 
 
-def _no_term(params: Params, *arrays: Any) -> None:
+def _no_term(params: Params, *arrays: Any, carry: Any = None) -> None:
     return None
 
 
@@ -71,8 +71,8 @@ class Encoding(NamedTuple):
     static argument of `jit`: two builds are two functions, and compile twice.
 
     An encoding that depends on the hidden states defines `context`. Its hooks `query` and `key`
-    then take the context of their tokens as one more argument; `products` and `bias` take two, the
-    contexts of queries and keys.
+    then take the context of their tokens as one more argument; `products`, `bias` and `key_carry`
+    take two, the contexts of queries and keys.
 
     Attributes:
         init: `key -> params`, () where there are none.
@@ -94,7 +94,12 @@ class Encoding(NamedTuple):
         weights: `(params, logits, mask, q_positions, k_positions) -> weights`, which replace the
             softmax over the keys that the mask allows (None: all); or None.
         value: `(params, weights, q_positions, k_positions) -> term`, added to the attention output
-            `[..., n_q, heads, head_dim]`, from the weights `[..., heads, n_q, n_k]`; or None.
+            `[..., n_q, heads, head_dim]`, linear in the weights `[..., heads, n_q, n_k]`; or None.
+        key_carry: `(params, q, k, logits, mask, q_positions, k_positions, carry=...) -> carry`, of
+            an encoding that sums over keys from the query back. It takes a block of keys, and gives
+            what the keys before it need: a pytree of floats `[..., heads, n_q, *]`. None, before
+            no key at all, starts it; keys after all queries may not change it. `products`, `bias`
+            and `weights` of such an encoding also take `carry=`, None where the keys are the last.
         vectors: `(params, positions) -> [n, d]`, the points whose distances stress compares; every
             encoding documents its map.
         centered: whether factors of `query` and `key` grow with position but cancel in products.
@@ -118,6 +123,7 @@ class Encoding(NamedTuple):
     mask: Callable[[Params, ArrayLike, ArrayLike, ArrayLike, ArrayLike], Array | None] = _no_term
     weights: Callable[..., Array | None] = _no_term
     value: Callable[[Params, ArrayLike, ArrayLike, ArrayLike], Array | None] = _no_term
+    key_carry: Callable[..., Any] = _no_term
     vectors: Callable[[Params, ArrayLike], Array] = _no_vectors
     centered: bool = False
 
@@ -160,11 +166,14 @@ def bind_context(encoding: Encoding, q_context: Any, k_context: Any) -> Encoding
 
     def bound(hook: str) -> Callable[..., Any]:
         contexts = {"query": (q_context,), "key": (k_context,)}.get(hook, (q_context, k_context))
-        return lambda params, *args: getattr(encoding, hook)(params, *args, *contexts)
 
-    hooks: dict[str, Any] = {
-        hook: bound(hook) for hook in ("query", "key", "products", "bias") if encoding.defines(hook)
-    }
+        def call(params, *args, **carry):
+            return getattr(encoding, hook)(params, *args, *contexts, **carry)
+
+        return call
+
+    with_context = ("query", "key", "products", "bias", "key_carry")
+    hooks: dict[str, Any] = {hook: bound(hook) for hook in with_context if encoding.defines(hook)}
     return encoding._replace(context=_no_context, **hooks)
 
 
@@ -410,7 +419,7 @@ def compute_dtype(x: ArrayLike) -> jnp.dtype:
     return jnp.dtype(jnp.float64 if x.dtype == jnp.float64 else jnp.float32)
 
 
-def scaled(x: ArrayLike, factor: float | ArrayLike) -> Array:
+def scaled(x: ArrayLike, factor: Scalar) -> Array:
     """x times a factor, computed in float32 or wider and returned in the dtype of x."""
     x = jnp.asarray(x)
     dtype = compute_dtype(x)
@@ -493,10 +502,17 @@ def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
         raise ValueError(f"{name} is {value!r}: pass {' or '.join(map(repr, allowed))}")
 
 
-def check_positive(**values: float) -> None:
-    """Raise where an option is not a positive number."""
+def check_plain(**values: object) -> None:
+    """Raise where an option that decides shapes or branches is traced."""
     for name, value in values.items():
-        if not value > 0:
+        if is_traced(value):
+            raise ValueError(f"{name} decides shapes, so it cannot be traced: pass a plain number")
+
+
+def check_positive(**values: Scalar) -> None:
+    """Raise where an option is not a positive number, unless traced."""
+    for name, value in values.items():
+        if not (is_traced(value > 0) or value > 0):
             raise ValueError(f"{name} must be positive, not {value}")
 
 

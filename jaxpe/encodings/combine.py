@@ -1,17 +1,17 @@
 """Combinations of encodings: in a chain, by head, by layer, at other positions."""
 
-import functools
 import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import Scalar
 from jaxpe.encodings.attention import attention_weights, dot_products
 from jaxpe.encodings.base import (
     Encoding,
@@ -26,7 +26,7 @@ from jaxpe.encodings.base import (
 # Hooks of one array with its positions, and hooks of query and key positions after the given number
 # of arrays.
 _SINGLE = ("embed", "query", "key")
-_PAIRS = {"products": 2, "bias": 2, "mask": 2, "weights": 2, "value": 1}
+_PAIRS = {"products": 2, "bias": 2, "mask": 2, "weights": 2, "value": 1, "key_carry": 4}
 
 
 class LayerPattern(NamedTuple):
@@ -110,11 +110,13 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
         count = _PAIRS[hook] + 2  # arguments before the contexts
         combine = operator.and_ if hook == "mask" else operator.add
 
-        def apply(params, *args):
-            functions = _part_hooks(encodings, params, hook, args[count:])
+        def apply(params, *args, carry=None):
+            functions = _part_hooks(encodings, params, hook, args[count:], carry)
             terms = [function(*args[:count]) for function in functions]
+            if hook == "key_carry":
+                return tuple(terms)
             terms = [term for term in terms if term is not None]
-            return functools.reduce(combine, terms) if terms else None
+            return reduce(combine, terms) if terms else None
 
         return apply
 
@@ -173,43 +175,42 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
 
         return apply
 
+    def masks(mask):
+        if mask is not None and mask.ndim > 2 and mask.shape[-3] > 1:
+            return split(mask, axis=-3)
+        return [mask] * len(heads)
+
+    splits = (split, partial(split, grouped=True), partial(split, axis=-3), masks)
+    arrays_of = {"weights": splits[2:], "value": splits[2:3], "key_carry": splits}
+    lacking = {"products": dot_products, "weights": attention_weights}
+
     def pairs(hook):
-        def apply(params, q, k, q_positions, k_positions, *contexts):
-            functions = _part_hooks(encodings, params, hook, contexts)
+        count = _PAIRS[hook]
+
+        def apply(params, *args, carry=None):
+            arrays = zip(arrays_of.get(hook, splits[:2]), args[:count], strict=True)
+            functions = _part_hooks(encodings, params, hook, args[count + 2 :], carry)
             pieces = []
-            for f, *qk in zip(functions, split(q), split(k, grouped=True), strict=True):
-                piece = f(*qk, q_positions, k_positions)
-                lacking = piece is None and hook == "products"
-                pieces.append(dot_products(*qk) if lacking else piece)
-            shape = (q.shape[-3], k.shape[-3])
+            for f, *parts in zip(functions, *(cut(x) for cut, x in arrays), strict=True):
+                piece = f(*parts, *args[count : count + 2])
+                pieces.append(lacking[hook](*parts) if piece is None and hook in lacking else piece)
+            if hook == "key_carry":
+                return tuple(pieces)
+            if hook == "value":
+                dim = next((piece.shape[-1] for piece in pieces if piece is not None), 1)
+                return _joined_pieces(pieces, heads, axis=-2, shape=(dim,), fill=False)
+            shape = args[0].shape[-2:]
+            if hook != "weights":
+                shape = args[0].shape[-3], args[1].shape[-3]
             return _joined_pieces(pieces, heads, axis=-3, shape=shape, fill=hook == "mask")
 
         return apply
 
-    def weights(params, logits, mask, q_positions, k_positions):
-        masks = [mask] * len(heads)
-        if mask is not None and mask.ndim > 2 and mask.shape[-3] > 1:
-            masks = split(mask, axis=-3)
-        functions = _part_hooks(encodings, params, "weights", ())
-        pieces = []
-        for f, piece, allowed in zip(functions, split(logits, axis=-3), masks, strict=True):
-            result = f(piece, allowed, q_positions, k_positions)
-            pieces.append(attention_weights(piece, allowed) if result is None else result)
-        return jnp.concatenate(pieces, axis=-3)
-
-    def value(params, weights, q_positions, k_positions):
-        functions = _part_hooks(encodings, params, "value", ())
-        parts = zip(functions, split(weights, axis=-3), strict=True)
-        pieces = [f(piece, q_positions, k_positions) for f, piece in parts]
-        dim = next((piece.shape[-1] for piece in pieces if piece is not None), 1)
-        return _joined_pieces(pieces, heads, axis=-2, shape=(dim,), fill=False)
-
     hooks = {name: single(name) for name in ("query", "key")}
-    hooks |= {name: pairs(name) for name in ("products", "bias", "mask")}
-    return _combined_encoding(hooks | {"value": value, "weights": weights}, encodings)
+    return _combined_encoding(hooks | {name: pairs(name) for name in _PAIRS}, encodings)
 
 
-def scale_positions(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
+def scale_positions(encoding: Encoding, factor: Scalar) -> Encoding:
     """Scale positions to factor·i, as floats: position interpolation for factor < 1.
 
     Chen et al. (2023). For RoPE it equals linear scaling by 1/factor. Linear scaling is exact at
@@ -231,10 +232,11 @@ def moved_positions(encoding: Encoding, move: Callable[[Array], Array]) -> Encod
     """The encoding at positions move(i), in all of its hooks."""
 
     def at_moved(hook, arrays, count):
-        def apply(params, *args):
+        def apply(params, *args, **carry):
             end = arrays + count
             positions = (move(as_positions(i)) for i in args[arrays:end])
-            return getattr(encoding, hook)(params, *args[:arrays], *positions, *args[end:])
+            moved = (*args[:arrays], *positions, *args[end:])
+            return getattr(encoding, hook)(params, *moved, **carry)
 
         return apply
 
@@ -245,7 +247,7 @@ def moved_positions(encoding: Encoding, move: Callable[[Array], Array]) -> Encod
     return encoding._replace(**defined)
 
 
-def rescaled(encoding: Encoding, factor: float | ArrayLike) -> Encoding:
+def rescaled(encoding: Encoding, factor: Scalar) -> Encoding:
     """Multiply an encoding's products of queries and keys by a constant.
 
     DroPE (Gelberg et al. 2025) uses it: train with RoPE; load the weights into a model without
@@ -293,13 +295,20 @@ def interleaved_layers(encoding: Encoding, last: Encoding, *, period: int) -> La
 
 
 def _part_hooks(
-    encodings: Sequence[Encoding], params: Params, hook: str, contexts: Sequence[Any]
+    encodings: Sequence[Encoding],
+    params: Params,
+    hook: str,
+    contexts: Sequence[Any],
+    carry: Sequence[Any] | None = None,
 ) -> list[Callable[..., Any]]:
-    """A hook of every part, with its parameters and its entries of the contexts bound."""
+    """A hook of every part, with its parameters, entries of the contexts, and carry bound."""
 
     def bound(i: int, part: Encoding, part_params: Params) -> Callable[..., Any]:
         entries = [context[i] for context in contexts] if part.defines("context") else []
-        return lambda *args: getattr(part, hook)(part_params, *args, *entries)
+        options = {}
+        if carry is not None and part.defines("key_carry"):
+            options["carry"] = carry[i]
+        return lambda *args: getattr(part, hook)(part_params, *args, *entries, **options)
 
     return [bound(i, *pair) for i, pair in enumerate(zip(encodings, params, strict=True))]
 

@@ -1,5 +1,6 @@
 """Layer patterns of released models: which layers have RoPE, windows or nothing."""
 
+from jaxpe._core.arrays import Scalar
 from jaxpe.encodings.base import check_sizes, identity
 from jaxpe.encodings.combine import LayerPattern, chain, interleaved_layers
 from jaxpe.encodings.families.masks import attention_chunks, sliding_window
@@ -9,7 +10,7 @@ from jaxpe.encodings.registry import register, short_window
 
 
 @register("smollm3", source="Hugging Face (2025), SmolLM3")
-def smollm3(*, head_dim: int, base: float = 10_000.0, period: int = 4) -> LayerPattern:
+def smollm3(*, head_dim: int, base: Scalar = 10_000.0, period: int = 4) -> LayerPattern:
     """SmolLM3 (RNoPE): RoPE in all layers but the last of each period.
 
     The last layer has no positions: `no_rope_layers`. RNoPE is the name of Yang et al. (2025).
@@ -36,8 +37,8 @@ def llama4(
     *,
     head_dim: int,
     chunk: int = 8192,
-    base: float = 10_000.0,
-    temperature: float = 0.1,
+    base: Scalar = 10_000.0,
+    temperature: Scalar = 0.1,
     temperature_period: int = 8192,
     period: int = 4,
 ) -> LayerPattern:
@@ -73,8 +74,8 @@ def gemma3(
     *,
     head_dim: int,
     window: int = 512,
-    local_base: float = 10_000.0,
-    base: float = 1_000_000.0,
+    local_base: Scalar = 10_000.0,
+    base: Scalar = 1_000_000.0,
     period: int = 6,
 ) -> LayerPattern:
     """Gemma 3: five layers with RoPE in a sliding window, then one with a slower global RoPE.

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
+from jaxpe._core.arrays import Scalar
 from jaxpe.encodings.base import Params
 
 
-def normal_params(key: Array, **tables: tuple[float, tuple[int, ...]]) -> dict[str, Array]:
+def normal_params(key: Array, **tables: tuple[Scalar, tuple[int, ...]]) -> dict[str, Array]:
     """Normal tables N(0, stddev²), from a standard deviation and a shape each, with separate keys.
 
     >>> normal_params(jax.random.key(0), u=(1.0, (3,)), v=(0.1, (2, 2)))["v"].shape
@@ -19,7 +20,7 @@ def normal_params(key: Array, **tables: tuple[float, tuple[int, ...]]) -> dict[s
     """
     keys, dtype = jax.random.split(key, len(tables)), jnp.result_type(float)
     return {
-        name: stddev * jax.random.normal(table_key, shape, dtype)
+        name: jax.random.normal(table_key, shape, dtype) * stddev
         for table_key, (name, (stddev, shape)) in zip(keys, tables.items(), strict=True)
     }
 

@@ -261,7 +261,8 @@ def check_size(name: str, value: Any, *, least: int = 1, each: int = 1) -> None:
     jaxpe.InputError: dim must be at least 1, not 0
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        why = ", because it decides a shape" if is_traced(value) else ""
+        raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}{why}")
     value = int(value)  # products of NumPy integers overflow
     if value < least:
         raise InputError(f"{name} must be at least {least}, not {value}")

@@ -13,21 +13,20 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array, lax
-from jaxtyping import Bool, Float, Int32
+from jaxtyping import Float, Int32
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings import (
     Encoding,
     Rows,
-    attention_logits,
-    attention_output,
     chain,
     identity,
 )
-from jaxpe.encodings.attention import encoded_mask, encoded_weights
+from jaxpe.encodings.attention_mask import Mask
 from jaxpe.encodings.base import Params, bind_context, centered_positions, expand_rank, repeat_heads
+from jaxpe.encodings.implementations import Call, dense_attention, encoded_attention
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.layers import capped, dense, dropout, norm
+from jaxpe.nn.layers import dense, norm
 
 # Cache of a layer: arrays `[..., n, heads, width]` by name. If the encoding depends on the hidden
 # states, also "context", a pytree `[..., n, *]`, and "carry", one without n.
@@ -54,7 +53,7 @@ class Context(NamedTuple):
 
     Attributes:
         q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
-        mask: true where a query may attend, broadcasting to `[..., heads, n_q, n_k]`.
+        mask: true where a query may attend, as in `jaxpe.attend`.
         shared: encoding that all layers share.
         slot: slot of the cache for the first new key.
         trace: whether to return logits, weights and the outputs of heads.
@@ -66,7 +65,7 @@ class Context(NamedTuple):
 
     q_positions: ArrayLike
     k_positions: ArrayLike
-    mask: Bool[Array, "... n_q n_k"] | None = None
+    mask: Mask | None = None
     shared: BoundEncoding = BoundEncoding()
     slot: Int32[Array, ""] | int = 0
     trace: bool = False
@@ -150,24 +149,22 @@ class _Attention(nnx.Module):
         bound = chain_bound(context.shared, self._bound_encoding())
         if source_keys_values is not None:
             heads = self._heads(x, bound, context.q_positions, source_keys_values)
-            mixed = _Mixture(self.config, bound, heads, context, dropout_key, self.scale).attended()
+            mixed = self._mixed(bound, heads, context, (None, None), dropout_key)
             return _projected_heads(self.output, mixed, gates, None)
         source = x if source is None else jnp.asarray(source)
         new, carry = _encoding_context(bound, x, source, context, cache)
         encoder = bound._replace(encoding=bind_context(bound.encoding, new, new))
-        q_positions, k_positions = context.q_positions, context.k_positions
+        q_positions, k_positions, k_context = context.q_positions, context.k_positions, new
         if cache is None:  # no earlier keys fix the origin of positions
             q_positions, k_positions = centered_positions(bound.encoding, q_positions, k_positions)
-            keys_values, bound = self._keys_values(source, encoder, k_positions), encoder
+            keys_values = self._keys_values(source, encoder, k_positions)
         else:
             keys_values = self._keys_values(source, encoder, q_positions)
             axis = x.ndim - 2
             cache = _updated_cache(cache, keys_values, new, carry, context.slot, axis=axis)
-            keys_values = cache
-            encoding = bind_context(bound.encoding, new, cache.get("context"))
-            bound = bound._replace(encoding=encoding)
+            keys_values, k_context = cache, cache.get("context")
         heads = self._heads(x, encoder, q_positions, keys_values)
-        mixed = _Mixture(self.config, bound, heads, context, dropout_key, self.scale).attended()
+        mixed = self._mixed(bound, heads, context, (new, k_context), dropout_key)
         return _projected_heads(self.output, mixed, gates, cache)
 
     def source_keys_values(
@@ -207,6 +204,26 @@ class _Attention(nnx.Module):
             return keys_values if new is None else keys_values | {"context": new, "carry": carry}
 
         return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(filled))
+
+    def _mixed(
+        self,
+        bound: BoundEncoding,
+        heads: _Heads,
+        context: Context,
+        contexts: tuple[Any, Any],
+        dropout_key: Array | None,
+    ) -> Attended:
+        """Outputs of heads; `contexts` are the encoding's, of queries and of keys."""
+        positions = context.q_positions, context.k_positions
+        call = Call(*heads, *positions, context.mask, self.scale, self.config.attention_cap)
+        if dropout_key is not None:
+            call = call.with_dropout(dropout_key, self.config.attention_dropout)
+        if context.trace:
+            encoding = bind_context(bound.encoding, *contexts)
+            out, logits, weights = dense_attention(encoding, bound.params, call)
+            return Attended(out, logits, weights, out)
+        of_tokens = {"q_context": contexts[0], "k_context": contexts[1]}
+        return Attended(encoded_attention(*bound, call, self.config.attention, **of_tokens))
 
     def _bound_encoding(self) -> BoundEncoding:
         return BoundEncoding(self.encoding, self.encoding_params.get_value())
@@ -417,72 +434,6 @@ def _encoding_context(
         )
     rows = context.rows if cache is None else context.rows._replace(carry=cache["carry"])
     return bound.encoding.context(bound.params, x, context.q_positions, rows)
-
-
-class _Mixture(NamedTuple):
-    """Encoded queries, keys and values, to be mixed into outputs `[..., n_q, heads, head_dim]`."""
-
-    config: TransformerConfig
-    bound: BoundEncoding
-    heads: _Heads
-    context: Context
-    key: Array | None
-    scale: float
-
-    def attended(self) -> Attended:
-        """Outputs of heads, by the fused path where it computes the same."""
-        config, heads, context = self.config, self.heads, self.context
-        # Queries and keys are encoded already.
-        rest = self.bound.encoding._replace(query=Encoding().query, key=Encoding().key)
-        bound = self.bound._replace(encoding=rest)
-        allowed = encoded_mask(*bound, heads.q, heads.k, context.mask, **self.positions)
-        mixture = self._replace(bound=bound, context=context._replace(mask=allowed))
-        drops = self.key is not None and config.attention_dropout > 0
-        # The fused implementations need values no wider than keys, compute float64 logits in
-        # float32, and do not support float16 on CPUs.
-        unfit = heads.v.shape[-1] > heads.k.shape[-1] or heads.q.dtype == jnp.float64
-        unfit |= heads.q.dtype == jnp.float16 and config.attention == "xla"
-        unfit |= config.attention_cap is not None
-        unfit |= any(rest.defines(hook) for hook in ("products", "weights", "value"))
-        plain = context.trace or drops or unfit or config.attention == "transparent"
-        return mixture.transparent() if plain else mixture.fused()
-
-    @property
-    def positions(self) -> dict[str, Any]:
-        return {"q_positions": self.context.q_positions, "k_positions": self.context.k_positions}
-
-    def transparent(self) -> Attended:
-        config, bound, heads, context, key, scale = self
-        logits = attention_logits(*bound, heads.q, heads.k, scale=scale, **self.positions)
-        logits = capped(logits, config.attention_cap)
-        weights = encoded_weights(*bound, logits, context.mask, **self.positions)
-        dropped = dropout(weights, rate=config.attention_dropout, key=key)
-        out = attention_output(*bound, dropped, heads.v, **self.positions)
-        return Attended(out, logits, weights, out) if context.trace else Attended(out)
-
-    def fused(self) -> Attended:
-        bound, heads = self.bound, self.heads
-        lead, width = heads.q.shape[:-3], heads.v.shape[-1]
-        bias = bound.encoding.bias(bound.params, heads.q, heads.k, *self.positions.values())
-        bias, mask = (None if x is None else _four_axes(x, lead) for x in (bias, self.context.mask))
-        q, k, v = (x.reshape(math.prod(lead), *x.shape[-3:]) for x in heads)
-        v = jnp.pad(v, [(0, 0)] * 3 + [(0, k.shape[-1] - width)])
-        options: Any = {"scale": self.scale, "implementation": self.config.attention}
-        with jax.numpy_dtype_promotion("standard"):  # it mixes 16-bit numbers and float32
-            out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
-        if mask is not None:  # a query whose keys are all masked would attend to all
-            out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
-        return Attended(out[..., :width].reshape(*lead, *out.shape[-3:-1], width))
-
-
-def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:
-    """Array `[..., heads, n_q, n_k]` with one leading axis, for the fused implementations."""
-    x = expand_rank(x, len(lead) + 3)
-    if len(lead) == 1:
-        return x
-    if all(size == 1 for size in x.shape[:-3]):
-        return x.reshape(1, *x.shape[-3:])
-    return jnp.broadcast_to(x, (*lead, *x.shape[-3:])).reshape(math.prod(lead), *x.shape[-3:])
 
 
 def _split(x: Array, width: int) -> Array:

@@ -8,14 +8,14 @@ from typing import Any, Literal, get_args
 import jax.numpy as jnp
 
 from jaxpe.encodings import EncodingSizes
+from jaxpe.encodings.base import check_choice
+from jaxpe.encodings.implementations import Implementation
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu", "geglu_tanh"]
 Norm = Literal["layer", "rms", "none"]
 NormPosition = Literal["pre", "post", "both"]
 Residual = Literal["sequential", "parallel", "parallel_one_norm"]
 Biased = Literal["query_key_value", "attention_output", "feed_forward", "norm", "head"]
-# "transparent" is `jaxpe.attend`, the others are implementations of `jax.nn.dot_product_attention`.
-AttentionPath = Literal["transparent", "xla", "cudnn"]
 KeySource = Literal["hidden", "embeddings"]
 
 
@@ -82,9 +82,7 @@ class TransformerConfig:
         attention_dropout: dropout rate of attention weights.
         init_scale: standard deviation of dense kernels.
         embedding_scale: standard deviation of token embeddings.
-        attention: implementation of attention. "transparent" is always used for traced logits,
-            dropout of weights, encodings with a value term, and float64. "cudnn" needs an NVIDIA
-            GPU and a 16-bit dtype.
+        attention: `implementation` of `jaxpe.attend`; traced logits are always "dense".
         dtype: dtype of the computation; parameters, positions, logits and softmax stay wider.
         param_dtype: dtype of the parameters.
         scan: whether to compile one block and loop over layers, which compiles faster than unrolled
@@ -126,7 +124,7 @@ class TransformerConfig:
     attention_dropout: float = 0.0
     init_scale: float = 0.02
     embedding_scale: float = 0.02
-    attention: AttentionPath = "xla"
+    attention: Implementation | None = None
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
     scan: bool = False
@@ -212,11 +210,12 @@ class TransformerConfig:
             ("norm", Norm),
             ("norm_position", NormPosition),
             ("residual", Residual),
-            ("attention", AttentionPath),
             ("keys_from", KeySource),
         ):
             if (value := getattr(self, name)) not in get_args(allowed):
                 raise ValueError(f"{name} is {value!r}; pass one of {', '.join(get_args(allowed))}")
+        if self.attention is not None:
+            check_choice("attention", self.attention, get_args(Implementation))
         if self.norm_position != "pre" and (self.residual != "sequential" or not self.first_norm):
             raise ValueError(
                 f"residual={self.residual!r} and first_norm={self.first_norm} are of norms before "

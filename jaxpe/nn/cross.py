@@ -3,11 +3,11 @@
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings import Encoding, LayerPattern
+from jaxpe.encodings.attention_mask import AttentionMask
 from jaxpe.nn.attention import LayerCache
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.masks import checked_valid
@@ -79,12 +79,9 @@ def checked_memory(
     return memory
 
 
-def cross_mask(memory: Memory, segments: Any) -> Array | None:
+def cross_mask(memory: Memory, segments: Any) -> AttentionMask | None:
     """Mask of the encoder's tokens that tokens of a decoder may attend to; None for all."""
-    parts = []
-    if memory.mask is not None:
-        parts.append(jnp.asarray(memory.mask)[..., None, None, :])
-    if segments is not None:
-        source_segments = jnp.asarray(memory.segments)[..., None, None, :]
-        parts.append(jnp.asarray(segments)[..., None, :, None] == source_segments)
-    return None if not parts else parts[0] if len(parts) == 1 else parts[0] & parts[1]
+    if memory.mask is None and segments is None:
+        return None
+    source = None if segments is None else memory.segments
+    return AttentionMask(q_segments=segments, k_segments=source, k_valid=memory.mask)

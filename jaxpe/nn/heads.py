@@ -10,9 +10,10 @@ from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
+from jaxpe.encodings.attention import capped
 from jaxpe.encodings.base import compute_dtype
 from jaxpe.nn.encoder_decoder import EncoderDecoder
-from jaxpe.nn.layers import activation, capped, dense, dropout, norm, read_out
+from jaxpe.nn.layers import activation, dense, dropout, norm, read_out
 from jaxpe.nn.masks import checked_valid
 from jaxpe.nn.transformer import Decoder, Encoder, Transformer, TransformerOutput
 

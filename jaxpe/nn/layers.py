@@ -131,14 +131,6 @@ def is_gated(name: str) -> bool:
     return name in ("swiglu", "geglu", "geglu_tanh")
 
 
-def capped(logits: Array, cap: float | None) -> Array:
-    """Soft-capped logits c·tanh(logits/c), within ±c; unchanged without a cap."""
-    if cap is None:
-        return logits
-    limit = jnp.asarray(cap, logits.dtype)
-    return limit * jnp.tanh(logits / limit)
-
-
 def dropout(x: Array, *, rate: float, key: Array | None) -> Array:
     """Dropout: set a share `rate` of x to 0 and scale up the rest; unchanged without a key.
 

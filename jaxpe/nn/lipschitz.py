@@ -144,7 +144,6 @@ def layer_maps(transformer: Transformer, *, n: int) -> list[Callable[[Array], Ar
     positions = jnp.arange(n, dtype=jnp.int32)
     shared = BoundEncoding(transformer.encoding, transformer.encoding_params.get_value())
     mask = attention_mask(n, causal=transformer.causal)
-    mask = None if mask is None else mask.reshape(mask.shape[-2:])
     context = Context(positions, positions, mask, shared)
 
     def attention(block: Block) -> Callable[[Array], Array]:

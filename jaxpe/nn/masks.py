@@ -1,12 +1,12 @@
 """Attention masks, and positions of padded and packed rows."""
 
-import functools
-
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Int, Int32
 
 from jaxpe._core.arrays import ArrayLike
+from jaxpe.encodings.attention_mask import AttentionMask
 from jaxpe.encodings.base import as_mask
 
 
@@ -16,8 +16,8 @@ def attention_mask(
     valid: Bool[ArrayLike, "... n"] | None = None,
     segments: Int[ArrayLike, "... n"] | None = None,
     causal: bool = False,
-) -> Bool[Array, "... 1 n n"] | None:
-    """Attention mask, true where a query (row) may attend to a key (column); None for all.
+) -> AttentionMask | None:
+    """Mask of attention within rows, from numbers of single tokens; None for all pairs.
 
     Args:
         length: number n of tokens in a row.
@@ -25,23 +25,16 @@ def attention_mask(
         segments: segments of packed documents; no token attends to another segment.
         causal: whether queries ignore later keys of the row; positions do not matter.
 
-    >>> jaxpe.nn.attention_mask(3, causal=True)[0].astype(int).tolist()
+    >>> jaxpe.nn.attention_mask(3, causal=True).pairs()[0].astype(int).tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     >>> jaxpe.nn.attention_mask(3) is None
     True
     """
-    parts = []
-    if causal:
-        parts.append(jnp.tri(length, dtype=bool)[None])
-    if valid is not None:
-        parts.append(jnp.asarray(valid)[..., None, None, :])
-    if segments is not None:
-        segments = jnp.asarray(segments)
-        parts.append(segments[..., None, :, None] == segments[..., None, None, :])
-    if not parts:
+    if not causal and valid is None and segments is None:
         return None
-    shape = jnp.broadcast_shapes(*(part.shape for part in parts), (1, length, length))
-    return functools.reduce(jnp.logical_and, (jnp.broadcast_to(part, shape) for part in parts))
+    order = np.arange(length, dtype=np.int32) if causal else None
+    valid = None if valid is None else as_mask(valid)
+    return AttentionMask(order, order, segments, segments, valid)
 
 
 def checked_valid(valid: ArrayLike | None, shape: tuple[int, ...]) -> Bool[Array, "..."] | None:

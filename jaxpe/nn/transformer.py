@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Int32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings import Encoding, LayerPattern, Rows, chain, identity
+from jaxpe.encodings.attention_mask import AttentionMask
 from jaxpe.encodings.base import as_positions
 from jaxpe.nn.attention import (
     BoundEncoding,
@@ -256,7 +257,7 @@ class Transformer(nnx.Module):
         cache = _extended_cache(cache, ids, mask, positions)
         slots = jnp.arange(cache.valid.shape[-1], dtype=jnp.int32)
         new = before + jnp.arange(ids.shape[-1], dtype=jnp.int32)
-        allowed = (slots[None, :] <= new[:, None])[None, None] & cache.valid[:, None, None, :]
+        allowed = AttentionMask(q_order=new, k_order=slots, k_valid=cache.valid)
         rows = Rows(mask)
         return cache, Context(positions, cache.positions, allowed, shared, before, trace, rows=rows)
 

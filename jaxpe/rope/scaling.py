@@ -2,30 +2,35 @@
 
 Each scaling is a NamedTuple whose fields are the keys of a Hugging Face `rope_parameters` entry.
 Its method `frequencies` returns ω_k and the factor on cos and sin. This is the attention factor:
-attention logits carry its square. L0 is `original_max_position_embeddings`, s is `factor`.
+attention logits carry its square. L0 is `original_max_position_embeddings`, s is `factor`. Fields
+that hold floats may be traced by JAX, except `fraction`.
 """
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-# An integer, or a JAX scalar for a traced length; `Any`, since this module does not import JAX.
+# An integer or float, or a JAX scalar where traced; `Any`, since this module does not import JAX.
 Length = Any
-Frequencies = Any  # float64 NumPy, or a JAX array if they depend on a traced length
+Scalar = Any
+Frequencies = Any  # float64 NumPy, or a JAX array if they depend on a traced number
 
 
-def inverse_frequencies(dim: int, *, base: float = 10_000.0) -> Float[np.ndarray, " half"]:
+def inverse_frequencies(dim: int, *, base: Scalar = 10_000.0) -> Float[Any, " half"]:
     """Frequencies of RoPE: ω_k = base^(−2k/dim), k = 0..dim/2 − 1, Eq. (2), in float64 NumPy.
+
+    A traced base gives a traced array.
 
     >>> inverse_frequencies(4).tolist()
     [1.0, 0.01]
     """
     if dim < 2 or dim % 2:
         raise ValueError(f"dim must be even and at least 2, not {dim}: frequencies come in pairs")
-    if not base > 0:
+    if not (_is_traced(base > 0) or base > 0):
         raise ValueError(f"base must be positive, not {base}")
     return base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
 
@@ -34,7 +39,7 @@ class RopeFrequencies(NamedTuple):
     """Frequencies ω_k in radians per position, and the factor on cos and sin.
 
     Attributes:
-        inverse: ω_k, `[rotary_dim / 2]`: float64 NumPy, or a JAX array for a traced length.
+        inverse: ω_k, `[rotary_dim / 2]`: float64 NumPy, or a JAX array for a traced number.
         attention_factor: factor on cos and sin.
     """
 
@@ -53,7 +58,7 @@ class LinearScaling(NamedTuple):
 
     factor: float
 
-    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries."""
         return RopeFrequencies(inverse_frequencies(dim, base=base) / self.factor)
 
@@ -69,7 +74,7 @@ class NtkScaling(NamedTuple):
 
     factor: float
 
-    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries."""
         return RopeFrequencies(_ntk(dim, base, self.factor))
 
@@ -90,7 +95,7 @@ class DynamicScaling(NamedTuple):
     factor: float
     original_max_position_embeddings: int
 
-    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries for sequences of this length."""
         ratio = _required_length(length, self) / self.original_max_position_embeddings
         ratio = _namespace(ratio).maximum(ratio, 1.0)
@@ -118,7 +123,7 @@ class NtkByPartsScaling(NamedTuple):
     beta_slow: float = 1.0
     truncate: bool = True
 
-    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries."""
         inverse = inverse_frequencies(dim, base=base)
         scaled = _ramp(dim, base, self)
@@ -151,15 +156,15 @@ class YarnScaling(NamedTuple):
     mscale_all_dim: float | None = None
     truncate: bool = True
 
-    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries, and the attention factor."""
         parts = NtkByPartsScaling(*(getattr(self, name) for name in NtkByPartsScaling._fields))
-        log = 0.1 * math.log(max(self.factor, 1.0))
+        log = 0.1 * _log(_namespace(self.factor).maximum(self.factor, 1.0))
         factor = log + 1.0
-        if self.mscale and self.mscale_all_dim:
+        if all(_is_traced(scale) or scale for scale in (self.mscale, self.mscale_all_dim)):
             factor = (log * self.mscale + 1.0) / (log * self.mscale_all_dim + 1.0)
         if self.attention_factor is not None:
-            factor = float(self.attention_factor)
+            factor = _plain(self.attention_factor)
         return parts.frequencies(dim, base, length)._replace(attention_factor=factor)
 
 
@@ -181,13 +186,14 @@ class Llama3Scaling(NamedTuple):
     high_freq_factor: float
     original_max_position_embeddings: int
 
-    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries."""
         inverse = inverse_frequencies(dim, base=base)
         turns = self.original_max_position_embeddings * inverse / (2 * np.pi)
         width = self.high_freq_factor - self.low_freq_factor
         above = turns - self.low_freq_factor
-        fast = np.clip(above / width, 0.0, 1.0) if width > 0 else (above >= 0).astype(float)
+        ramp = _is_traced(width) or width > 0
+        fast = (above / width).clip(0.0, 1.0) if ramp else (above >= 0).astype(float)
         return RopeFrequencies((1 - fast) * inverse / self.factor + fast * inverse)
 
 
@@ -212,7 +218,7 @@ class LongRopeScaling(NamedTuple):
     factor: float = 1.0
     attention_factor: float | None = None
 
-    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries for sequences of this length."""
         for name in ("short_factor", "long_factor"):
             if len(getattr(self, name)) != dim // 2:
@@ -221,13 +227,15 @@ class LongRopeScaling(NamedTuple):
                     f"pass {dim // 2}, one per frequency"
                 )
         inverse = inverse_frequencies(dim, base=base)
-        short, long = (inverse / np.asarray(f) for f in (self.short_factor, self.long_factor))
+        factors = (self.short_factor, self.long_factor)
+        short, long = (inverse / _namespace(factor).asarray(factor) for factor in factors)
         beyond = _required_length(length, self) > self.original_max_position_embeddings
-        chosen = _namespace(beyond).where(beyond, long, short)
-        log = math.log(max(self.factor, 1.0))
-        computed = math.sqrt(1.0 + log / math.log(self.original_max_position_embeddings))
-        factor = computed if self.attention_factor is None else float(self.attention_factor)
-        return RopeFrequencies(chosen, factor)
+        chosen = _namespace(beyond, short, long).where(beyond, long, short)
+        log = _log(_namespace(self.factor).maximum(self.factor, 1.0))
+        square = 1.0 + log / math.log(self.original_max_position_embeddings)
+        computed = _namespace(square).sqrt(square)
+        factor = computed if self.attention_factor is None else self.attention_factor
+        return RopeFrequencies(chosen, _plain(factor))
 
 
 class ProportionalScaling(NamedTuple):
@@ -244,11 +252,12 @@ class ProportionalScaling(NamedTuple):
     factor: float = 1.0
     fraction: float = 1.0
 
-    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` entries, zero beyond the fraction."""
         inverse = inverse_frequencies(dim, base=base) / self.factor
         turning = int(self.fraction * dim // 2)
-        return RopeFrequencies(np.where(np.arange(dim // 2) < turning, inverse, 0.0))
+        kept = np.arange(dim // 2) < turning
+        return RopeFrequencies(_namespace(inverse).where(kept, inverse, 0.0))
 
 
 class ResonanceScaling(NamedTuple):
@@ -264,7 +273,7 @@ class ResonanceScaling(NamedTuple):
 
     scaling: "RopeScaling | None" = None
 
-    def frequencies(self, dim: int, base: float, length: Length) -> RopeFrequencies:
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
         """Frequencies of `dim` rotated entries."""
         scaling = self.scaling or LinearScaling(1.0)
         scaled = scaling.frequencies(dim, base, length)
@@ -322,7 +331,7 @@ def check_scaling(scaling: object) -> None:
     if isinstance(scaling, ResonanceScaling):
         return None if scaling.scaling is None else check_scaling(scaling.scaling)
     name = type(scaling).__name__
-    parameters = scaling._asdict()
+    parameters = {key: x for key, x in scaling._asdict().items() if not _is_traced(x)}
     for field in _POSITIVE:
         values = np.asarray(1.0 if parameters.get(field) is None else parameters[field], np.float64)
         if not np.all((values > 0) & np.isfinite(values)):
@@ -330,7 +339,7 @@ def check_scaling(scaling: object) -> None:
     if parameters.get("original_max_position_embeddings", 2) < 2:
         raise ValueError(f"{name}: original_max_position_embeddings must be at least 2")
     for high, low in (("beta_fast", "beta_slow"), ("high_freq_factor", "low_freq_factor")):
-        if parameters.get(high, 1) < parameters.get(low, 1):
+        if float(parameters.get(high, math.inf)) < float(parameters.get(low, 0)):
             raise ValueError(
                 f"{name}: {high} ({parameters[high]}) must not be below {low} ({parameters[low]})"
             )
@@ -429,33 +438,34 @@ def scaling_to_hf(scaling: RopeScaling | None, *, dim: int, base: float) -> dict
     return {"rope_type": kind, **parameters, "rope_theta": base}
 
 
-def _ntk(dim: int, base: float, factor: Any) -> Frequencies:
+def _ntk(dim: int, base: Scalar, factor: Any) -> Frequencies:
     """Frequencies for the base base·factor^(d/(d−2)), as ω_k·factor^(−2k/(d−2)).
 
     The second form loses no digits in float32, for a traced factor. With d = 2 the only frequency
     is 1, for every base.
     """
-    library = _namespace(factor)
-    factor = np.float64(factor) if library is np else factor
+    library = _namespace(base, factor)
+    factor = np.float64(factor) if library is np else library.asarray(factor, (base * factor).dtype)
     exponents = library.asarray(-np.arange(0, dim, 2) / max(dim - 2, 1), factor.dtype)
     return library.asarray(inverse_frequencies(dim, base=base), factor.dtype) * factor**exponents
 
 
-def _ramp(dim: int, base: float, scaling: NtkByPartsScaling) -> np.ndarray:
+def _ramp(dim: int, base: Scalar, scaling: NtkByPartsScaling) -> Frequencies:
     """1 where a frequency is scaled, 0 where it stays."""
 
-    def turning(rotations: float | int) -> float:
+    def turning(rotations: Scalar) -> Scalar:
         """Fractional index k of the frequency with this number of turns in the original context."""
         original = scaling.original_max_position_embeddings
-        return dim * math.log(original / (rotations * 2 * math.pi)) / (2 * math.log(base))
+        return dim * _log(original / (rotations * 2 * math.pi)) / (2 * _log(base))
 
     low, high = turning(scaling.beta_fast), turning(scaling.beta_slow)
+    library = _namespace(low, high)
     if scaling.truncate:
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, dim - 1)
+        low, high = library.floor(low), library.ceil(high)
+    low, high = library.maximum(low, 0), library.minimum(high, dim - 1)
     # Hugging Face's width for an empty ramp, which makes it a step.
-    width = high - low if high != low else 0.001
-    return np.clip((np.arange(dim // 2) - low) / width, 0.0, 1.0)
+    width = library.where(high != low, high - low, 0.001)
+    return ((np.arange(dim // 2, dtype=float) - low) / width).clip(0.0, 1.0)
 
 
 def _required_length(length: Length, scaling: RopeScaling) -> Length:
@@ -465,6 +475,20 @@ def _required_length(length: Length, scaling: RopeScaling) -> Length:
     return int(length) if _namespace(length) is np else length
 
 
-def _namespace(value: Any) -> Any:
-    """Module of an array's functions: jax.numpy for arrays of JAX, else NumPy."""
-    return value.__array_namespace__() if hasattr(value, "__array_namespace__") else np
+def _namespace(*values: Any) -> Any:
+    """Module of the functions of values: jax.numpy if any is an array of JAX, else NumPy."""
+    modules = (x.__array_namespace__() for x in values if hasattr(x, "__array_namespace__"))
+    return next((module for module in modules if module is not np), np)
+
+
+def _is_traced(value: Any) -> bool:
+    return "jax" in sys.modules and isinstance(value, sys.modules["jax"].core.Tracer)
+
+
+def _plain(value: Scalar) -> Scalar:
+    """A number as a float, unless traced."""
+    return value if _is_traced(value) else float(value)
+
+
+def _log(value: Scalar) -> Scalar:
+    return _namespace(value).log(value) if _is_traced(value) else math.log(value)

@@ -91,7 +91,7 @@ def _cached(rng):
 NN: dict[str, Call] = {
     "attention_mask": lambda rng: nn.attention_mask(
         LENGTH, valid=rng.random((2, LENGTH)) < 0.5, causal=True
-    ),
+    ).pairs(),
     "content_logits": _content_logits,
     "functionalize": _called,
     "functionalize traced": _traced,

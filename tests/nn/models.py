@@ -31,7 +31,7 @@ BLOCKS = {
     "geglu": {"activation": "geglu"},
     "unrolled": {"scan": False},
     "remat": {"remat": True},
-    "transparent": {"attention": "transparent"},
+    "dense": {"attention": "dense"},
 }
 
 

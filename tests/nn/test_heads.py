@@ -270,10 +270,10 @@ def test_settings_of_generation_that_do_not_go_together(options, message):
 
 def test_masks_combine():
     valid, segments = np.array([True, True, True, False]), np.array([0, 0, 1, 1])
-    mask = nn.attention_mask(4, valid=valid, segments=segments, causal=True)
+    mask = nn.attention_mask(4, valid=valid, segments=segments, causal=True).pairs()
     expected = np.tril(np.ones((4, 4), bool)) & valid[None] & (segments[:, None] == segments)
     np.testing.assert_array_equal(mask[0], expected)
-    batched = nn.attention_mask(4, valid=np.stack([valid, ~valid]), causal=True)
+    batched = nn.attention_mask(4, valid=np.stack([valid, ~valid]), causal=True).pairs()
     assert batched.shape == (2, 1, 4, 4)
     assert nn.attention_mask(4) is None
 

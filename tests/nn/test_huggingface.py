@@ -218,9 +218,9 @@ def test_fields_that_the_weights_go_with_cannot_be_overridden(load, bert):
     allowed = r"dtype, param_dtype, dropout, attention_dropout, attention, scan, remat$"
     with pytest.raises(InputError, match=f"activation, num_heads cannot be overridden.* {allowed}"):
         load(bert, num_heads=2, activation="relu", dropout=0.0)
-    model = load(bert, attention_dropout=0.0, attention="transparent", scan=True, remat=True)
+    model = load(bert, attention_dropout=0.0, attention="dense", scan=True, remat=True)
     config = model.encoder.config
-    assert (config.attention_dropout, config.attention) == (0.0, "transparent")
+    assert (config.attention_dropout, config.attention) == (0.0, "dense")
     assert config.scan
     assert config.remat
 

@@ -11,13 +11,13 @@ from jax import Array
 from jaxpe.encodings.analysis.cost import token_cost
 from jaxpe.encodings.analysis.hooks import line_of_positions
 from jaxpe.encodings.attention import (
-    attend,
     attention_logits,
     dot_products,
-    encoded_mask,
     encoded_weights,
 )
+from jaxpe.encodings.attention_mask import encoded_mask
 from jaxpe.encodings.base import Encoding, encoding_at
+from jaxpe.encodings.implementations import attend
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Logits closer than this share of their largest count as equal.

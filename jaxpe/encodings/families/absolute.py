@@ -1,7 +1,8 @@
 """Absolute encodings: a vector for every position, added to embeddings or appended to them.
 
-Frozen numbers (random features, a fixed table) are parameters that receive no gradient. Decoupled
-weight decay would still shrink them: exclude them with a mask of the optimiser.
+Frozen numbers (random features, a fixed table) are parameters that receive no gradient, and neither
+do options that their initial values depend on. Decoupled weight decay would still shrink them:
+exclude them with a mask of the optimiser.
 """
 
 import math
@@ -14,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float, Int, Real
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, Scalar, is_traced
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -51,7 +52,7 @@ def from_vectors(
     function: Callable[[Params, ArrayLike], Array],
     *,
     init: Callable[[Array], Params] | None = None,
-    scale: float = 1.0,
+    scale: Scalar = 1.0,
     mode: Mode = "add",
     coordinates: int = 1,
 ) -> Encoding:
@@ -104,7 +105,7 @@ def from_vectors(
 
 
 def fixed_vectors(
-    function: Callable[..., Array], *, scale: float, mode: Mode, **options: Any
+    function: Callable[..., Array], *, scale: Scalar, mode: Mode, **options: Any
 ) -> Encoding:
     """The encoding without parameters whose vectors are scale·function(positions, **options)."""
     return from_vectors(lambda _, i: function(i, **options), scale=scale, mode=mode)
@@ -118,9 +119,9 @@ register("none", family="absolute", source="Haviv et al. (2022)")(identity)
 def sinusoidal(
     *,
     dim: int,
-    base: float = 10_000.0,
+    base: Scalar = 10_000.0,
     layout: Layout = "interleaved",
-    scale: float = 1.0,
+    scale: Scalar = 1.0,
     mode: Mode = "add",
 ) -> Encoding:
     """Sinusoidal encoding: sines and cosines of the position, added (Vaswani et al. 2017).
@@ -140,7 +141,7 @@ def sinusoidal(
     "learned", source="Gehring et al. (2017)", vectors="its table, at initialisation N(0, 0.02²)"
 )
 def learned(
-    *, length: int, dim: int, stddev: float = 0.02, interpolate: bool = False, mode: Mode = "add"
+    *, length: int, dim: int, stddev: Scalar = 0.02, interpolate: bool = False, mode: Mode = "add"
 ) -> Encoding:
     """Learned positions: a trained vector for each of `length` positions (BERT, GPT-2).
 
@@ -170,7 +171,7 @@ def learned(
 
 @register("random", source="Cirrincione (2026)", vectors="N(0, 1)")
 def random_fixed(
-    *, length: int, dim: int, scale: float = 1.0, interpolate: bool = False, mode: Mode = "add"
+    *, length: int, dim: int, scale: Scalar = 1.0, interpolate: bool = False, mode: Mode = "add"
 ) -> Encoding:
     """Random positions: a fixed table `[length, dim]` of N(0, scale²) entries.
 
@@ -188,7 +189,12 @@ def random_fixed(
 
 @register("fourier", source="Rahimi & Recht (2007)", vectors="cos and sin of random frequencies")
 def fourier(
-    *, dim: int, sigma: float = 0.1, learnable: bool = False, scale: float = 1.0, mode: Mode = "add"
+    *,
+    dim: int,
+    sigma: Scalar = 0.1,
+    learnable: bool = False,
+    scale: Scalar = 1.0,
+    mode: Mode = "add",
 ) -> Encoding:
     """Random Fourier features scale·[cos ω_k i, sin ω_k i] with ω_k ~ N(0, sigma²).
 
@@ -228,7 +234,7 @@ def from_matrix(
     P: Real[ArrayLike, "n k"],
     *,
     dim: int | None = None,
-    scale: float = 1.0,
+    scale: Scalar = 1.0,
     trainable: bool = False,
     interpolate: bool = False,
     mode: Mode = "add",
@@ -278,7 +284,7 @@ def information_optimal(
     counts: PositionCounts | Int[ArrayLike, "n vocab"],
     *,
     dim: int,
-    scale: float | Literal["rms"] = 1.0,
+    scale: Scalar | Literal["rms"] = 1.0,
     metric: Literal["hellinger", "fisher_rao"] = "hellinger",
     empty: EmptyPolicy = "drop",
     trainable: bool = False,
@@ -330,7 +336,7 @@ def low_rank(
     length: int,
     dim: int,
     rank: int,
-    stddev: float = 0.02,
+    stddev: Scalar = 0.02,
     interpolate: bool = False,
     mode: Mode = "add",
 ) -> Encoding:
@@ -350,7 +356,7 @@ def low_rank(
             f"rank must lie in [1, {min(length, dim)}] for length={length} and dim={dim}, "
             f"not {rank}"
         )
-    entry = math.sqrt(stddev) / rank**0.25
+    entry = (jnp if is_traced(stddev) else math).sqrt(stddev) / rank**0.25
 
     def init(key):
         return normal_params(key, **{name: (entry, shape) for name, shape in shapes.items()})
@@ -360,7 +366,7 @@ def low_rank(
 
 
 def sinusoidal_vectors(
-    positions: Positions, *, dim: int, base: float = 10_000.0, layout: Layout = "interleaved"
+    positions: Positions, *, dim: int, base: Scalar = 10_000.0, layout: Layout = "interleaved"
 ) -> Float[Array, "*batch n dim"]:
     """Sinusoidal vectors, PE_{i,2k} = sin(ω_k i) and PE_{i,2k+1} = cos(ω_k i), in [−1, 1].
 
@@ -377,7 +383,7 @@ def sinusoidal_vectors(
 
 
 def random_vectors(
-    key: Array, length: int, *, dim: int, scale: float = 1.0
+    key: Array, length: int, *, dim: int, scale: Scalar = 1.0
 ) -> Float[Array, "length dim"]:
     """Independent N(0, scale²) entries: the "random initialisation" of Table 4 has scale 1.
 
@@ -385,7 +391,7 @@ def random_vectors(
     (3, 2)
     """
     check_sizes(length=length, dim=dim)
-    return scale * jax.random.normal(key, (length, dim), jnp.result_type(float))
+    return jax.random.normal(key, (length, dim), jnp.result_type(float)) * scale
 
 
 def table_rows(
@@ -441,7 +447,7 @@ def _last_position(length: int, dtype: np.dtype) -> float:
     return (length - 1) * (1 + 2 * float(jnp.finfo(dtype).eps))
 
 
-def _random_table(shape: tuple[int, int], stddev: float, **options: Any) -> Encoding:
+def _random_table(shape: tuple[int, int], stddev: Scalar, **options: Any) -> Encoding:
     """The encoding of a table N(0, stddev²), with options of `_tables`."""
 
     def init(key):

@@ -8,7 +8,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, Scalar, is_traced, namespace
+from jaxpe.encodings.attention import dot_products
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
@@ -16,13 +17,13 @@ from jaxpe.encodings.base import (
     check_choice,
     check_head_dim,
     check_heads,
+    check_plain,
     check_positive,
     check_sizes,
     compute_dtype,
     expand_rank,
     neighbours,
     position_offsets,
-    repeat_heads,
     vector_dtype,
 )
 from jaxpe.encodings.context import sums_to_the_end
@@ -47,9 +48,7 @@ def alibi_slopes(num_heads: int) -> Float[np.ndarray, " heads"]:
     return np.concatenate([slopes, between[: num_heads - power]])
 
 
-def alibi_line(
-    positions: Positions, *, slope: float | Float[ArrayLike, ""] = 1.0
-) -> Float[Array, "*batch n 1"]:
+def alibi_line(positions: Positions, *, slope: Scalar = 1.0) -> Float[Array, "*batch n 1"]:
     """ALiBi as points p_i = m·i on a line, whose distances m|i − j| are its biases, negated.
 
     ALiBi has no position vectors; its stress depends on the slope m. The best slope for given
@@ -167,7 +166,7 @@ def t5(
     num_buckets: int = 32,
     max_distance: int = 128,
     bidirectional: bool = True,
-    stddev: float = 0.02,
+    stddev: Scalar = 0.02,
 ) -> Encoding:
     """T5 bias: a learned number for each head and bucket of offsets (Raffel et al. 2020).
 
@@ -258,7 +257,9 @@ def kerple(*, num_heads: int, kind: Literal["log", "power"] = "log") -> Encoding
 
 
 @register("fire", source="Li et al. (2024)")
-def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float = 0.1) -> Encoding:
+def fire(
+    *, num_heads: int, hidden: int = 32, threshold: Scalar = 512.0, c: Scalar = 0.1
+) -> Encoding:
     """FIRE: the learned bias f(ψ(i − j)/ψ(max(L, i))), ψ(x) = log(cx + 1) (Li et al. 2024).
 
     f is a network with one hidden ReLU layer and a number for each head. The normaliser is the
@@ -288,7 +289,7 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
             weight_out=(hidden, (hidden, num_heads)),
             bias_out=(hidden, (num_heads,)),
         )
-        logs = {"log_c": np.log(c), "log_threshold": np.log(threshold)}
+        logs = {"log_c": namespace(c).log(c), "log_threshold": namespace(threshold).log(threshold)}
         return network | {name: jnp.asarray(value, dtype) for name, value in logs.items()}
 
     def bias(params, q, k, q_positions, k_positions):
@@ -317,7 +318,7 @@ def fire(*, num_heads: int, hidden: int = 32, threshold: float = 512.0, c: float
     source="Golovneva et al. (2024)",
     make=lambda s: cope(head_dim=s.head_dim, max_positions=64),
 )
-def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
+def cope(*, head_dim: int, max_positions: int, stddev: Scalar = 0.0) -> Encoding:
     """CoPE: positions counted by gates that depend on content (Golovneva et al. 2024).
 
     Gates g_im = σ(q_i·k_m/√head_dim) are the amounts that keys m count; p_ij = Σ_{m=j..i} g_im, at
@@ -346,20 +347,29 @@ def cope(*, head_dim: int, max_positions: int, stddev: float = 0.0) -> Encoding:
         shape = (max_positions, head_dim)
         return {"table": stddev * jax.random.normal(key, shape, jnp.result_type(float))}
 
-    def bias(params, q, k, q_positions, k_positions):
+    def gates(q, k, q_positions, k_positions):
+        """Amounts that keys count, and which keys count at all."""
+        logits = dot_products(q, k)
+        past = position_offsets(q, k, q_positions, k_positions) <= 0
+        return jnp.where(past, jax.nn.sigmoid(logits * head_dim**-0.5), 0.0), past
+
+    def bias(params, q, k, q_positions, k_positions, carry=None):
         check_head_dim(q.shape, head_dim)
         check_tables(params, table=(max_positions, head_dim))
+        amounts, past = gates(q, k, q_positions, k_positions)
+        count = sums_to_the_end(amounts)
+        if carry is not None:
+            count = count + carry[..., None]
         dtype = compute_dtype(q)
-        k = repeat_heads(k, q.shape[-2])
-        logits = jnp.einsum("...qhd,...khd->...hqk", q, k, preferred_element_type=dtype)
-        past = position_offsets(q, k, q_positions, k_positions) <= 0
-        gates = jnp.where(past, jax.nn.sigmoid(logits * head_dim**-0.5), 0.0)
-        count = sums_to_the_end(gates)
         table = params["table"].astype(dtype)
         scores = jnp.einsum("...qhd,pd->...hqp", q.astype(dtype), table)
         return jnp.where(past, interpolate(scores, count), 0.0)
 
-    return Encoding(init=init, bias=bias)
+    def key_carry(params, q, k, logits, mask, q_positions, k_positions, carry=None):
+        total = jnp.sum(gates(q, k, q_positions, k_positions)[0], axis=-1)
+        return total if carry is None else total + carry
+
+    return Encoding(init=init, bias=bias, key_carry=key_carry)
 
 
 def interpolate(scores: Array, indices: Array) -> Array:
@@ -377,6 +387,7 @@ def interpolate(scores: Array, indices: Array) -> Array:
 
 def _bucket_starts(num_buckets: int, max_distance: int, bidirectional: bool) -> np.ndarray:
     """The smallest distance of every bucket but the first, in float64 NumPy."""
+    check_plain(num_buckets=num_buckets, max_distance=max_distance)
     if num_buckets < (4 if bidirectional else 2) or (bidirectional and num_buckets % 2):
         raise ValueError(
             f"num_buckets is {num_buckets}: pass an even number from 4 if bidirectional, at least "

@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, Scalar, is_traced
 from jaxpe.encodings.attention import dot_products
 from jaxpe.encodings.base import (
     Encoding,
     Params,
     align_positions,
     check_acts_by,
+    check_plain,
     check_sizes,
     compute_dtype,
     position_offsets,
@@ -56,7 +57,7 @@ def rerope(
     encoding: Encoding,
     *,
     window: int,
-    leak: float = 0.0,
+    leak: Scalar = 0.0,
     training_length: int | None = None,
     causal: bool = False,
 ) -> Encoding:
@@ -91,14 +92,15 @@ def rerope(
     [0.0, 1.0, 2.0, 2.0]
     """
     check_sizes(window=window)
-    if not 0 <= leak < 1:
+    check_plain(training_length=training_length)
+    if not (is_traced(leak >= 0) or 0 <= leak < 1):
         raise ValueError(f"leak is {leak}: pass the growth of far offsets, at least 0 and below 1")
     if training_length is not None and training_length < 2:
         raise ValueError(f"training_length is {training_length}: pass at least 2, or None")
 
     def bands(i: Array, j: Array, behind: Array) -> list[_Band]:
         def far(sign: int) -> tuple[Array, Array]:
-            if leak == 0:
+            if not is_traced(leak == 0) and leak == 0:
                 return jnp.full_like(i, sign * window), jnp.zeros_like(j)
             stretch = sign * window * (1 - leak)
             return i.astype(vector_dtype(i)) * leak + stretch, j.astype(vector_dtype(j)) * leak
@@ -203,6 +205,7 @@ def dual_chunk(encoding: Encoding, *, chunk: int, local: int, causal: bool = Fal
     [3.0, 2.0, 3.0, 2.0, 1.0, 0.0]
     """
     check_sizes(chunk=chunk)
+    check_plain(local=local)
     if not 0 <= local < chunk:
         raise ValueError(f"local is {local}: pass at least 0 and less than chunk={chunk}")
     length = chunk - local

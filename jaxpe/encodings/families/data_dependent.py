@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, Scalar
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -30,7 +30,7 @@ from jaxpe.encodings.tables import check_tables, normal_params
 
 
 @register("fox", source="Lin et al. (2025)")
-def fox(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0.02) -> Encoding:
+def fox(*, dim: int, num_heads: int, gate_bias: Scalar = 0.0, stddev: Scalar = 0.02) -> Encoding:
     """Forgetting Transformer: the bias Σ log f_l over the tokens between (Lin et al. 2025).
 
     f_l = σ(W x_l + b), one gate a head, from the hidden state that enters attention. With c_i =
@@ -57,7 +57,7 @@ def fox(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0.0
 
 
 @register("cable", source="Veisi et al. (2025)")
-def cable(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0.02) -> Encoding:
+def cable(*, dim: int, num_heads: int, gate_bias: Scalar = 0.0, stddev: Scalar = 0.02) -> Encoding:
     """CABLE: the bias −Σ softplus(W x_l + b) over the tokens between (Veisi et al. 2025).
 
     It is `fox` with W and b negated, because log σ(z) = −softplus(−z). The official code does not
@@ -69,7 +69,7 @@ def cable(*, dim: int, num_heads: int, gate_bias: float = 0.0, stddev: float = 0
     return _gated(dim, num_heads, gate_bias, stddev, sign=-1)
 
 
-def _gated(dim: int, num_heads: int, gate_bias: float, stddev: float, *, sign: int) -> Encoding:
+def _gated(dim: int, num_heads: int, gate_bias: Scalar, stddev: Scalar, *, sign: int) -> Encoding:
     """Biases −|c_i − c_j|, c the running sum of log σ(sign·(W x + b))."""
     check_sizes(dim=dim, num_heads=num_heads)
 
@@ -93,7 +93,7 @@ def _gated(dim: int, num_heads: int, gate_bias: float, stddev: float, *, sign: i
 
 
 @register("grape_a", source="Zhang et al. (2025)")
-def grape_additive(*, num_heads: int, head_dim: int, stddev: float = 0.02) -> Encoding:
+def grape_additive(*, num_heads: int, head_dim: int, stddev: Scalar = 0.02) -> Encoding:
     """GRAPE-A: ALiBi with slopes that keys choose (Zhang et al. 2025).
 
     The bias is −|i − j|·slope_h·softplus(ω_h)·softplus(u_h·k_j/√d). It depends on keys, not on
@@ -144,7 +144,7 @@ def path_attention(
     rank: int = 32,
     conv_width: int = 3,
     chunk: int = 64,
-    stddev: float = 0.02,
+    stddev: Scalar = 0.02,
 ) -> Encoding:
     """PaTH: products of Householder-like matrices along the tokens (Yang et al. 2025).
 
@@ -209,13 +209,20 @@ def path_attention(
             beta = jnp.where(jnp.asarray(rows.valid)[..., None], beta, 0)
         return {"w": w, "beta": beta, "index": index}, (carry, last)
 
-    def products(params, q, k, q_positions, k_positions, q_context, k_context):
+    def products(params, q, k, q_positions, k_positions, q_context, k_context, carry=None):
         check_heads(q.shape, num_heads, head_dim)
         check_context(q_context["w"], q, after=2)
         check_context(k_context["w"], k, after=2)
-        return path_products(q, repeat_heads(k, num_heads), q_context, k_context, chunk=chunk)
+        k = repeat_heads(k, num_heads)
+        return path_products(q, k, q_context, k_context, chunk=chunk, turned=carry)
 
-    return Encoding(init=init, context=context, products=products)
+    def key_carry(
+        params, q, k, logits, mask, q_positions, k_positions, q_context, k_context, carry=None
+    ):
+        k = repeat_heads(k, num_heads)
+        return _path_scan(q, k, q_context, k_context, chunk=chunk, turned=carry)[0]
+
+    return Encoding(init=init, context=context, products=products, key_carry=key_carry)
 
 
 def path_products(
@@ -225,6 +232,7 @@ def path_products(
     k_context: dict[str, ArrayLike],
     *,
     chunk: int = 64,
+    turned: ArrayLike | None = None,
 ) -> Array:
     """Products q_iᵀ H_i ⋯ H_{j+1} k_j of `path_attention`, `[..., heads, n_q, n_k]`.
 
@@ -233,11 +241,18 @@ def path_products(
         q_context, k_context: contexts of `path_attention`: `w` `[..., n, heads, head_dim]`, `beta`
             `[..., n, heads]` and `index` `[..., n]`, the index of each token in its row.
         chunk: keys processed at once; all of them is the naive form.
+        turned: queries `[..., heads, n_q, head_dim]`, multiplied by the H of later keys; q when
+            these keys are the last.
 
     >>> one = {"w": jnp.ones((2, 1, 1)), "beta": jnp.full((2, 1), 0.5), "index": jnp.arange(2.0)}
     >>> path_products(jnp.ones((2, 1, 1)), jnp.ones((2, 1, 1)), one, one)[0].tolist()
     [[1.0, 1.0], [0.5, 1.0]]
     """
+    return _path_scan(q, k, q_context, k_context, chunk=chunk, turned=turned)[1]
+
+
+def _path_scan(q, k, q_context, k_context, *, chunk, turned) -> tuple[Array, Array]:
+    """Queries multiplied by the H of all keys, `[..., heads, n_q, head_dim]`, and products."""
     q, k = jnp.asarray(q), jnp.asarray(k)
     dtype, n = compute_dtype(q), k.shape[-3]
     chunk = max(1, min(chunk, n))
@@ -276,10 +291,10 @@ def path_products(
         block = plain - mixed @ (across * expand_rank(strict, across.ndim))
         return turned - mixed @ w, block
 
-    start = jnp.moveaxis(q.astype(dtype), -2, -3)
-    _, blocks = lax.scan(step, start, pieces, reverse=True)
+    start = jnp.moveaxis(q.astype(dtype), -2, -3) if turned is None else turned
+    turned, blocks = lax.scan(step, start, pieces, reverse=True)
     blocks = jnp.moveaxis(blocks, 0, -2)  # [..., heads, n_q, chunks, chunk]
-    return blocks.reshape(*blocks.shape[:-2], count * chunk)[..., :n]
+    return turned, blocks.reshape(*blocks.shape[:-2], count * chunk)[..., :n]
 
 
 def inverse_of_unit_lower(lower: Array) -> Array:
@@ -316,10 +331,10 @@ def selective_rope(
     dim: int,
     num_heads: int,
     head_dim: int,
-    base: float = 500_000.0,
+    base: Scalar = 500_000.0,
     conv_width: int = 4,
     gated: bool = False,
-    stddev: float = 0.02,
+    stddev: Scalar = 0.02,
 ) -> Encoding:
     """Selective RoPE: rotations by angles that tokens choose (Movahedi et al. 2025).
 

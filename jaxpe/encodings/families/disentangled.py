@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxpe._core.arrays import Scalar
 from jaxpe.encodings.attention import dot_products
 from jaxpe.encodings.base import (
     Encoding,
@@ -16,6 +17,7 @@ from jaxpe.encodings.base import (
     check_context,
     check_heads,
     check_hidden_states,
+    check_plain,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -36,7 +38,7 @@ def deberta(
     head_dim: int,
     num_buckets: int = 256,
     max_distance: int | None = 512,
-    stddev: float = 0.02,
+    stddev: Scalar = 0.02,
 ) -> Encoding:
     """DeBERTa: disentangled attention, content to position and back (He et al. 2021).
 
@@ -105,7 +107,7 @@ def tupe(
     max_distance: int = 128,
     bidirectional: bool = True,
     untie_first: bool = True,
-    stddev: float = 0.02,
+    stddev: Scalar = 0.02,
 ) -> Encoding:
     """TUPE: untied products of positions, and the bias of T5 (Ke et al. 2021).
 
@@ -258,8 +260,8 @@ def inkling(
     rank: int = 16,
     extent: int = 1024,
     log_floor: int | None = None,
-    alpha: float = 0.1,
-    stddev: float = 0.02,
+    alpha: Scalar = 0.1,
+    stddev: Scalar = 0.02,
 ) -> Encoding:
     """Inkling: a bias by distance, mixed from learned profiles by each token.
 
@@ -314,7 +316,7 @@ def inkling(
 
     def growth(positions, dtype) -> Array:
         i = jnp.maximum(as_positions(positions), 0).astype(dtype)
-        return 1 + alpha * jnp.log(jnp.maximum((i + 1) / floor, 1))
+        return 1 + jnp.log(jnp.maximum((i + 1) / floor, 1)) * alpha
 
     def query(params, q, positions, r):
         tau = growth(align_positions(positions, q.shape, after=2), compute_dtype(q))
@@ -340,6 +342,7 @@ def inkling(
 
 def _bucket_ends(num_buckets: int, max_distance: int | None) -> np.ndarray:
     """The largest distance of every bucket but the last, from bucket 0 on, in float64 NumPy."""
+    check_plain(num_buckets=num_buckets, max_distance=max_distance)
     middle = num_buckets // 2
     if num_buckets < 4 or num_buckets % 2:
         raise ValueError(f"num_buckets is {num_buckets}: pass an even number of at least 4")

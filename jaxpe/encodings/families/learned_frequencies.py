@@ -5,11 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jaxpe._core.arrays import Scalar, namespace
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
     check_head_dim,
     check_heads,
+    check_plain,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -22,7 +24,7 @@ from jaxpe.rope.scaling import inverse_frequencies
 
 
 @register("pope", source="Gopalakrishnan et al. (2025)")
-def pope(*, num_heads: int, head_dim: int, base: float = 10_000.0) -> Encoding:
+def pope(*, num_heads: int, head_dim: int, base: Scalar = 10_000.0) -> Encoding:
     """PoPE: polar coordinates, magnitudes of content and angles of position.
 
     Gopalakrishnan et al. (2025). Entry c of a query is softplus(q_c)·e^{iθ_c i}, of a key
@@ -76,8 +78,8 @@ def fope(
     num_heads: int,
     head_dim: int,
     length: int,
-    base: float = 10_000.0,
-    stddev: float = 0.3,
+    base: Scalar = 10_000.0,
+    stddev: Scalar = 0.3,
     learnable: bool = False,
 ) -> Encoding:
     """FoPE: RoPE whose rotations are sums of waves Σ_D cos(ω_D i) C_h[D, c] (Hua et al. 2024).
@@ -102,6 +104,7 @@ def fope(
     [[[1.0, 0.0, 1.0, 2.0]]]
     """
     check_sizes(num_heads=num_heads, head_dim=head_dim, length=length)
+    check_plain(base=base)  # it decides how many frequencies are kept
     frequencies = inverse_frequencies(head_dim, base=base)
     turning = frequencies[frequencies >= 2 * np.pi / length]
     size, half = len(turning), head_dim // 2
@@ -133,7 +136,7 @@ def fope(
 
 
 @register("grape_m", source="Zhang et al. (2025)")
-def grape_multiplicative(*, head_dim: int, base: float = 10_000.0) -> Encoding:
+def grape_multiplicative(*, head_dim: int, base: Scalar = 10_000.0) -> Encoding:
     """GRAPE-M: RoPE with learned frequencies ω = exp(a) (Zhang et al. 2025).
 
     This is the commuting form, in the coordinate planes (k, k + head_dim/2). It starts as `rope`.
@@ -149,7 +152,8 @@ def grape_multiplicative(*, head_dim: int, base: float = 10_000.0) -> Encoding:
     >>> encoding.query(params, jnp.ones((1, 1, 2)), jnp.ones(1, int)).round(3).tolist()
     [[[-1.0, -1.0]]]
     """
-    start = np.log(inverse_frequencies(head_dim, base=base))
+    start = inverse_frequencies(head_dim, base=base)
+    start = namespace(start).log(start)
 
     def init(key):
         return {"log_frequencies": jnp.asarray(start, jnp.result_type(float))}

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, Scalar
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -36,7 +36,7 @@ _TERMS, _SQUARINGS = 14, 40
     coordinates=2,
 )
 def mixed_rope(
-    *, head_dim: int, num_heads: int, axes: int = 2, base: float | None = None
+    *, head_dim: int, num_heads: int, axes: int = 2, base: Scalar | None = None
 ) -> Encoding:
     """RoPE-Mixed: angles ω_x·x + ω_y·y of frequencies learned by head (Heo et al. 2024).
 
@@ -115,7 +115,7 @@ def liere(
     block: int,
     axes: int = 2,
     num_heads: int | None = None,
-    extent: float = 1.0,
+    extent: Scalar = 1.0,
 ) -> Encoding:
     """LieRE: learned rotations exp(Σ_a x_a A_a), A_a = U_a − U_aᵀ (Ostmeier et al. 2024).
 
@@ -174,7 +174,7 @@ def comrope(
     block: int,
     axes: int = 2,
     num_heads: int | None = None,
-    extent: float = 1.0,
+    extent: Scalar = 1.0,
 ) -> Encoding:
     """ComRoPE-LD: learned rotations exp((Σ_a θ_a x_a)(P − Pᵀ)) that commute (Yu et al. 2025).
 
@@ -224,7 +224,7 @@ def _block_rotation(
     head_dim: int,
     block: int,
     num_heads: int | None,
-    extent: float,
+    extent: Scalar,
 ) -> Encoding:
     """The encoding of exp(Σ_a x_a A_a) in blocks; generators are the A_a above the diagonal."""
     # JAX keeps what it makes of 64-bit indices, and then fails with and without `enable_x64`.
@@ -289,7 +289,7 @@ def _coordinates(positions: ArrayLike, x: Array, axes: int) -> Array:
 
 
 def _block_sizes(
-    head_dim: int, block: int, axes: int, num_heads: int | None, extent: float
+    head_dim: int, block: int, axes: int, num_heads: int | None, extent: Scalar
 ) -> tuple[int, int]:
     """Number of blocks and of entries above the diagonal of one."""
     check_sizes(head_dim=head_dim, axes=axes, num_heads=1 if num_heads is None else num_heads)

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import Scalar, namespace
 from jaxpe.encodings.base import Encoding, as_positions, check_sizes, expand_rank, vector_dtype
 from jaxpe.encodings.combine import moved_positions
 from jaxpe.encodings.families.absolute import Mode, Positions, from_vectors, sinusoidal
@@ -18,11 +18,9 @@ from jaxpe.encodings.registry import register
 
 TAU = 0.1  # positions; for the logarithm 0.03 to 1 fits the text that we measured
 
-Parameter = float | ArrayLike
-
 
 def power_positions(
-    positions: Positions, *, tau: Parameter = TAU, power: Parameter = 0.0
+    positions: Positions, *, tau: Scalar = TAU, power: Scalar = 0.0
 ) -> Float[Array, "*batch n"]:
     """Box–Cox transform ((1 + i/τ)^a − 1)/a of positions: log(1 + i/τ) at a = 0, i/τ at a = 1.
 
@@ -48,7 +46,7 @@ def power_positions(
     return sign * logarithm * _relative_growth(power * logarithm)
 
 
-def _check_tau(tau: Parameter) -> None:
+def _check_tau(tau: Scalar) -> None:
     if not isinstance(tau, jax.Array) and not float(np.asarray(tau)) > 0:
         raise ValueError(f"tau={tau} must be positive: pass 0.1, in positions")
 
@@ -66,10 +64,10 @@ def log_position(
     *,
     dim: int,
     length: int,
-    tau: float = TAU,
-    power: float = 0.0,
+    tau: Scalar = TAU,
+    power: Scalar = 0.0,
     learned: bool = False,
-    scale: float = 1.0,
+    scale: Scalar = 1.0,
     mode: Mode = "add",
 ) -> Encoding:
     """Logarithm of the position along one direction, added.
@@ -93,8 +91,8 @@ def log_position(
     _check_tau(tau)
     start = {
         "direction": 1.0 - 2.0 * (np.arange(dim) % 2),
-        "log_tau": np.log(tau),
-        "power": float(power),
+        "log_tau": namespace(tau).log(tau),
+        "power": power,
     }
 
     def init(key):
@@ -120,7 +118,7 @@ def log_position(
     make=lambda s: warp_positions(sinusoidal(dim=s.dim), length=s.length),
 )
 def warp_positions(
-    encoding: Encoding, *, length: int, tau: Parameter = TAU, power: Parameter = 0.0
+    encoding: Encoding, *, length: int, tau: Scalar = TAU, power: Scalar = 0.0
 ) -> Encoding:
     """Positions on a logarithmic scale, for any encoding: (length − 1)·w(i)/w(length − 1).
 

@@ -74,15 +74,25 @@ def stick_breaking() -> Encoding:
     [[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.25, 0.5, 0.0]]
     """
 
-    def weights(params, logits, mask, q_positions, k_positions):
+    def log_remaining(logits, mask, q_positions, k_positions):
+        """Logits, log(1 − σ) of the keys that the query sees, 0 for others, and which it sees."""
         attends = weight_offsets(logits, q_positions, k_positions) < 0
         if mask is not None:
             attends = attends & mask.reshape((1,) * (attends.ndim - mask.ndim) + mask.shape)
         attends = jnp.broadcast_to(attends, logits.shape)
         # Masked logits may be infinite: neither they nor their derivatives take part.
         z = jnp.where(attends, logits, 0.0)
-        log_remaining = jnp.where(attends, -jax.nn.softplus(z), 0.0)
-        behind = sums_to_the_end(log_remaining) - log_remaining
+        return z, jnp.where(attends, -jax.nn.softplus(z), 0.0), attends
+
+    def weights(params, logits, mask, q_positions, k_positions, carry=None):
+        z, remaining, attends = log_remaining(logits, mask, q_positions, k_positions)
+        behind = sums_to_the_end(remaining) - remaining
+        if carry is not None:
+            behind = behind + carry[..., None]
         return jnp.where(attends, jnp.exp(jax.nn.log_sigmoid(z) + behind), 0.0)
 
-    return Encoding(weights=weights)
+    def key_carry(params, q, k, logits, mask, q_positions, k_positions, carry=None):
+        total = jnp.sum(log_remaining(logits, mask, q_positions, k_positions)[1], axis=-1)
+        return total if carry is None else total + carry
+
+    return Encoding(weights=weights, key_carry=key_carry)

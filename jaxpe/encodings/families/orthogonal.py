@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float, Int
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, Scalar, is_traced
 from jaxpe._core.errors import require
 from jaxpe.encodings.base import (
     Encoding,
@@ -55,9 +55,9 @@ def legendre(
     dim: int,
     length: int,
     position_map: PositionMap = "tanh",
-    s: float | None = None,
+    s: Scalar | None = None,
     normalized: bool = False,
-    scale: float = 1.0,
+    scale: Scalar = 1.0,
     mode: Mode = "add",
 ) -> Encoding:
     """Legendre polynomials of tanh of the position, added (Li 2025).
@@ -86,8 +86,8 @@ def chebyshev(
     dim: int,
     length: int,
     position_map: PositionMap = "tanh",
-    s: float | None = None,
-    scale: float = 1.0,
+    s: Scalar | None = None,
+    scale: Scalar = 1.0,
     mode: Mode = "add",
 ) -> Encoding:
     """Chebyshev polynomials of the position, added.
@@ -103,7 +103,7 @@ def chebyshev(
 
 
 @register("cosine", source="Ahmed et al. (1974)", vectors="orthonormal DCT-II basis")
-def cosine(*, dim: int, length: int, scale: float = 1.0, mode: Mode = "add") -> Encoding:
+def cosine(*, dim: int, length: int, scale: Scalar = 1.0, mode: Mode = "add") -> Encoding:
     """Cosine encoding: the orthonormal DCT-II basis, added.
 
     `vectors` are scale·`cosine_vectors`, with its arguments.
@@ -117,7 +117,7 @@ def cosine(*, dim: int, length: int, scale: float = 1.0, mode: Mode = "add") -> 
 
 @register("wavelet", source="Li (2025)", vectors="Daubechies-4 wavelets, rows of unit length")
 def wavelet(
-    *, dim: int, length: int, order: int = 4, scale: float = 1.0, mode: Mode = "add"
+    *, dim: int, length: int, order: int = 4, scale: Scalar = 1.0, mode: Mode = "add"
 ) -> Encoding:
     """Daubechies wavelets, added (Li 2025).
 
@@ -139,7 +139,7 @@ def wavelet(
     coordinates=2,
 )
 def spherical_harmonics(
-    *, dim: int, rows: int, columns: int, scale: float = 1.0, mode: Mode = "add"
+    *, dim: int, rows: int, columns: int, scale: Scalar = 1.0, mode: Mode = "add"
 ) -> Encoding:
     """Spherical harmonics of places on a sphere, added: maps, panoramas.
 
@@ -163,7 +163,7 @@ def legendre_vectors(
     dim: int,
     length: int,
     position_map: PositionMap = "tanh",
-    s: float | None = None,
+    s: Scalar | None = None,
     normalized: bool = False,
 ) -> Float[Array, "*batch n dim"]:
     """Legendre polynomials P_k(x(i)), k < dim, of positions mapped to [−1, 1].
@@ -194,7 +194,7 @@ def chebyshev_vectors(
     dim: int,
     length: int,
     position_map: PositionMap = "tanh",
-    s: float | None = None,
+    s: Scalar | None = None,
 ) -> Float[Array, "*batch n dim"]:
     """Chebyshev polynomials T_k(x(i)) = cos(k arccos x), k < dim; maps as in `legendre_vectors`.
 
@@ -334,17 +334,17 @@ def wavelet_vectors(
 
 
 def _mapped_positions(
-    positions: ArrayLike, length: int, position_map: str, s: float | None
+    positions: ArrayLike, length: int, position_map: str, s: Scalar | None
 ) -> tuple[Array, Array]:
     """Positions in [−1, 1], as the sign of x and 1 − |x|, which keeps its relative precision."""
     check_sizes(length=length)
     check_choice("position_map", position_map, get_args(PositionMap))
-    if s is not None and (position_map == "clipped" or s <= 0):
+    if s is not None and (position_map == "clipped" or not (is_traced(s > 0) or s > 0)):
         raise ValueError(f"s={s} must be positive, and goes with position_map='tanh' or 'log'")
     positions, dtype = as_positions(positions), vector_dtype(positions)
     last = max(length - 1, 1)
     if position_map == "tanh":
-        t = positions.astype(dtype) / float(length if s is None else s)
+        t = positions.astype(dtype) / _unit(float(length) if s is None else s, dtype)
         sign = jnp.where(t < 0, -1.0, 1.0).astype(dtype)
         return sign, 2 * jax.nn.sigmoid(-2 * sign * t)
     before = positions <= 0
@@ -357,12 +357,17 @@ def _mapped_positions(
     if position_map == "clipped":
         low, high = i / last, to_end / last
     else:
-        unit = 1.0 if s is None else float(s)
-        low = jnp.log1p(i / unit) / math.log1p(last / unit)
-        high = -jnp.log1p(-to_end / (last + unit)) / math.log1p(last / unit)
+        unit = _unit(1.0 if s is None else s, dtype)
+        whole = (jnp if is_traced(unit) else math).log1p(last / unit)
+        low = jnp.log1p(i / unit) / whole
+        high = -jnp.log1p(-to_end / (last + unit)) / whole
     lower = jnp.where(inside, low < high, before)
     sign = jnp.where(lower, -1.0, 1.0).astype(dtype)
     return sign, jnp.where(inside, 2 * jnp.where(lower, low, high), 0)
+
+
+def _unit(s: Scalar, dtype: jnp.dtype) -> Scalar:
+    return jnp.asarray(s, dtype) if is_traced(s) else float(s)
 
 
 def _split(x: Array) -> tuple[Array, Array]:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxpe._core.arrays import Scalar
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
@@ -28,7 +29,7 @@ from jaxpe.rope.scaling import inverse_frequencies
     "shaw", source="Shaw et al. (2018)", make=lambda s: shaw(head_dim=s.head_dim, max_distance=16)
 )
 def shaw(
-    *, head_dim: int, max_distance: int, values: bool = True, stddev: float = 0.02
+    *, head_dim: int, max_distance: int, values: bool = True, stddev: Scalar = 0.02
 ) -> Encoding:
     """Relative keys and values: learned vectors for clipped offsets (Shaw et al. 2018).
 
@@ -84,8 +85,8 @@ def transformer_xl(
     num_heads: int,
     head_dim: int,
     dim: int | None = None,
-    base: float = 10_000.0,
-    stddev: float = 0.02,
+    base: Scalar = 10_000.0,
+    stddev: Scalar = 0.02,
 ) -> Encoding:
     """Transformer-XL: sinusoids of the offset with learned projections (Dai et al. 2019).
 

@@ -8,11 +8,12 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike, Scalar, is_traced, namespace
 from jaxpe.encodings.base import (
     Encoding,
     check_choice,
     check_head_dim,
+    check_plain,
     check_positive,
     check_sizes,
     compute_dtype,
@@ -50,7 +51,7 @@ Turn = Callable[[Any, ArrayLike, ArrayLike], Array]
 def rope(
     *,
     head_dim: int,
-    base: float = 10_000.0,
+    base: Scalar = 10_000.0,
     layout: Layout = "half_split",
     fraction: float = 1.0,
     scaling: RopeScaling | None = None,
@@ -95,7 +96,7 @@ def rope(
 def rope_frequencies(
     *,
     head_dim: int,
-    base: float = 10_000.0,
+    base: Scalar = 10_000.0,
     fraction: float = 1.0,
     scaling: RopeScaling | None = None,
     length: Length = None,
@@ -119,11 +120,11 @@ def rope_frequencies(
 def xpos(
     *,
     head_dim: int,
-    base: float = 10_000.0,
+    base: Scalar = 10_000.0,
     layout: Layout = "half_split",
-    scale_base: float = 512.0,
-    gamma: float = 0.4,
-    center: float = 0.0,
+    scale_base: Scalar = 512.0,
+    gamma: Scalar = 0.4,
+    center: Scalar = 0.0,
 ) -> Encoding:
     """xPos: RoPE with logits that decay with distance (Sun et al. 2022).
 
@@ -147,12 +148,13 @@ def xpos(
     _check_width(head_dim, head_dim)
     check_positive(gamma=gamma, scale_base=scale_base)  # so that ζ lies in (0, 1)
     frequencies = _frequencies(head_dim, base, None, None)
-    zeta = (np.arange(0, head_dim, 2) + gamma * head_dim) / ((1 + gamma) * head_dim)
-    rate = np.log(zeta) / scale_base  # of a position
+    zeta = (np.arange(0.0, head_dim, 2) + gamma * head_dim) / ((1 + gamma) * head_dim)
+    rate = namespace(zeta).log(zeta) / scale_base  # of a position
 
     def decay(sign: int):
         def size(positions: Array, dtype: jnp.dtype, input_dtype: jnp.dtype) -> Array:
-            reach = float(np.log(float(jnp.finfo(input_dtype).max)) / np.abs(rate).max())
+            reach = np.log(float(jnp.finfo(input_dtype).max)) / abs(rate).max()
+            reach = reach if is_traced(reach) else float(reach)
             _check_reach(positions, center, reach, input_dtype)
             away = positions.astype(dtype) - center
             # NaN rather than inf or 0, which would give wrong products.
@@ -174,9 +176,9 @@ def axial_rope(
     *,
     head_dim: int,
     axes: int = 2,
-    base: float = 10_000.0,
+    base: Scalar = 10_000.0,
     layout: Layout = "half_split",
-    frequencies: Sequence[float] | np.ndarray | None = None,
+    frequencies: Sequence[float] | ArrayLike | None = None,
 ) -> Encoding:
     """Axial RoPE for positions with several coordinates, `[..., n, axes]`: images, video.
 
@@ -200,7 +202,8 @@ def axial_rope(
     omega = inverse_frequencies(share, base=base) if frequencies is None else frequencies
     if np.shape(omega) != (share // 2,):
         raise ValueError(f"frequencies have shape {np.shape(omega)}: pass [{share // 2}]")
-    tiled = RopeFrequencies(np.tile(np.asarray(omega), axes))
+    library = namespace(omega)
+    tiled = RopeFrequencies(library.tile(library.asarray(omega), axes))
     axis_of = np.repeat(np.arange(axes), share // 2)
     return _rotary(head_dim, head_dim, layout, lambda _: tiled, axes=axes, axis_of=axis_of)
 
@@ -217,7 +220,7 @@ def mrope(
     head_dim: int,
     sections: Sequence[int],
     interleaved_sections: bool = False,
-    base: float = 10_000.0,
+    base: Scalar = 10_000.0,
     layout: Layout = "half_split",
     fraction: float = 1.0,
     scaling: RopeScaling | None = None,
@@ -391,7 +394,7 @@ def rotary_orbit(
     *,
     dim: int,
     reference: Float[ArrayLike, " dim"] | None = None,
-    base: float = 10_000.0,
+    base: Scalar = 10_000.0,
 ) -> Float[Array, "n dim"]:
     """The rotary orbit R(i)·q of one reference vector q, with interleaved pairs.
 
@@ -455,7 +458,7 @@ def _angles(
 
 
 def _frequencies(
-    dim: int, base: float, scaling: RopeScaling | None, length: Length
+    dim: int, base: Scalar, scaling: RopeScaling | None, length: Length
 ) -> Callable[[Array], RopeFrequencies]:
     """Frequencies as a function of the positions, which only some scalings depend on."""
     if scaling is None:
@@ -530,6 +533,7 @@ def _rotary_dim(head_dim: int, fraction: float, scaling: RopeScaling | None) -> 
 
 def _share(head_dim: int, fraction: float) -> int:
     """Number of entries in a fraction of a head; 30/58 of 58 is not truncated to 29."""
+    check_plain(fraction=fraction)
     return int(round(head_dim * fraction, 6))
 
 
@@ -543,9 +547,9 @@ def _check_width(head_dim: int, rotary_dim: int, per: int = 2) -> None:
     check_sizes(dim=rotary_dim)
 
 
-def _check_reach(positions: Array, center: float, reach: float, dtype: jnp.dtype) -> None:
+def _check_reach(positions: Array, center: Scalar, reach: Scalar, dtype: jnp.dtype) -> None:
     """Raise for positions whose factors overflow, unless traced."""
-    if is_traced(positions) or not positions.size:
+    if is_traced(positions, center, reach) or not positions.size:
         return
     values = np.asarray(positions, np.float64)
     furthest = values.ravel()[np.argmax(np.abs(values - center))]

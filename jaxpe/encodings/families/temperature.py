@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from jaxpe._core.arrays import Scalar, is_traced
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,
@@ -17,7 +18,7 @@ from jaxpe.encodings.tables import check_tables
 
 
 @register("ssmax", source="Nakanishi (2025)")
-def ssmax(*, num_heads: int, scale: float = 0.43, length: int | None = None) -> Encoding:
+def ssmax(*, num_heads: int, scale: Scalar = 0.43, length: int | None = None) -> Encoding:
     """Scalable softmax: queries times s_h·ln n, n being the number of keys a query sees.
 
     Nakanishi (2025). In a decoder n = i + 1; the logits of position 0, which has a single key, are
@@ -67,7 +68,7 @@ def ssmax(*, num_heads: int, scale: float = 0.43, length: int | None = None) -> 
     source="Meta (2025), Llama 4",
     make=lambda s: position_temperature(period=short_window(s.length)),
 )
-def position_temperature(*, scale: float = 0.1, period: int = 8192, first: int = 1) -> Encoding:
+def position_temperature(*, scale: Scalar = 0.1, period: int = 8192, first: int = 1) -> Encoding:
     """Position temperature: queries times 1 + scale·ln(1 + ⌊(i + first)/period⌋).
 
     Llama 4 uses it in its layers without RoPE, with first = 1 and a period of 8,192. Ministral 3
@@ -83,7 +84,7 @@ def position_temperature(*, scale: float = 0.1, period: int = 8192, first: int =
     [1.0, 1.0693, 1.1386]
     """
     check_sizes(period=period)
-    if scale < 0:
+    if not is_traced(scale < 0) and scale < 0:
         raise ValueError(f"scale={scale} would turn attention round: pass at least 0")
 
     def query(params, q, positions):

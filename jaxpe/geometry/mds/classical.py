@@ -25,7 +25,7 @@ from jaxpe.geometry.distances.matrices import (
     square_matrix,
 )
 from jaxpe.geometry.distances.stress import stress
-from jaxpe.geometry.mds.gauge import horizontal_operator, turning
+from jaxpe.geometry.mds.gauge import horizontal_operator, inverse_where, turning
 from jaxpe.geometry.mds.krylov import check_dim
 
 
@@ -227,9 +227,8 @@ def _row_space_jvp(rank, primals, tangents):
     moved = dot(dP.T, PY) + dot(P.T, dot(dP, Y))
     _, s, Vt = jnp.linalg.svd(lax.stop_gradient(P), full_matrices=False)
     least = max(P.shape) * jnp.finfo(P.dtype).eps * jnp.max(s, initial=0.0)
-    kept = jnp.arange(len(s))[:, None] < rank
-    b, c = s[None, :rank], s[:, None]
-    inverse = _inverse(b**2 + jnp.where(kept, c**2, -(c**2)), b + jnp.where(kept, c, -c) > least)
+    b, c = s[None, :rank], jnp.where(jnp.arange(len(s)) < rank, s, -s)[:, None]
+    inverse = inverse_where(b + c > least, b**2 + c * jnp.abs(c))
 
     def operator(Z: Array) -> Array:
         return dot(Z, K) + 2.0 * dot(Y, dot(K, dot(Y.T, Z))) - dot(P.T, dot(P, Z))
@@ -237,7 +236,7 @@ def _row_space_jvp(rank, primals, tangents):
     def solve(_: Any, R: Array) -> Array:
         coefficients = dot(Vt, R)
         outside = R - dot(Vt.T, coefficients)
-        return dot(Vt.T, coefficients * inverse) + outside * _inverse(b**2, b > least)
+        return dot(Vt.T, coefficients * inverse) + outside * inverse_where(b > least, b**2)
 
     right = moved - dot(Y, dot(Y.T, moved))
     return Y, lax.custom_linear_solve(operator, right, solve, symmetric=True)
@@ -275,7 +274,7 @@ def _eigen_coordinates_jvp(dim, primals, tangents):
     least = _tolerance(spectrum)
     kept = (jnp.arange(len(B)) < dim) & (spectrum > least)
     sums = jnp.where(kept, spectrum, -spectrum)[:, None] + spectrum[None, :dim]
-    inverse = _inverse(sums, kept[None, :dim] & (sums > least))
+    inverse = inverse_where(kept[None, :dim] & (sums > least), sums)
 
     def solve(_: Any, R: Array) -> Array:
         return dot(basis, dot(basis.T, R) * inverse)
@@ -283,10 +282,6 @@ def _eigen_coordinates_jvp(dim, primals, tangents):
     operator = partial(horizontal_operator, partial(dot, B), X)
     dX = lax.custom_linear_solve(operator, dot(dB, X), solve, symmetric=True)
     return (X, eigenvalues, V), (dX, jnp.diagonal(M), dV)
-
-
-def _inverse(x: Array, resolved: Array) -> Array:
-    return jnp.where(resolved, 1.0 / jnp.where(resolved, x, 1.0), 0.0)
 
 
 def _tolerance(eigenvalues: Array) -> Array:

@@ -42,8 +42,12 @@ def horizontal_operator(product: Callable[[Array], Array], X: Array, Z: Array) -
 def turning(M: Array, eigenvalues: Array, least: Array) -> Array:
     """M_ab / (λ_b − λ_a), the rotation of eigenvectors, and 0 within a cluster."""
     gaps = eigenvalues[None, :] - eigenvalues[:, None]
-    resolved = jnp.abs(gaps) > least
-    return jnp.where(resolved, M / jnp.where(resolved, gaps, 1.0), 0.0)
+    return M * inverse_where(jnp.abs(gaps) > least, gaps)
+
+
+def inverse_where(resolved: Array, x: Array) -> Array:
+    """1/x where resolved, and 0 elsewhere."""
+    return jnp.where(resolved, 1.0 / jnp.where(resolved, x, 1.0), 0.0)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -114,8 +118,7 @@ def _solve(
 
     plain = 1.0 / shifts[None, :]
     gaps = shifts[None, :] - eigenvalues[:, None]
-    resolved = gaps > least
-    inverse = jnp.where(resolved, 1.0 / jnp.where(resolved, gaps, 1.0), 0.0)
+    inverse = inverse_where(gaps > least, gaps)
 
     def precondition(Y: Array) -> Array:
         weights = dot(spare_vectors.T, Y) * (inverse - plain)

@@ -1,0 +1,242 @@
+"""Numeric options of encodings as traced numbers: under jit, grad and vmap, against concrete ones.
+
+Options that decide a shape, a bucket or a window stay plain numbers.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe import encodings
+from jaxpe.encodings.base import encoding_at
+from jaxpe.rope import scaling
+from tests.unchecked import unchecked
+
+DIM, HEADS, HEAD_DIM, N = 16, 2, 8, 6
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, DIM))
+HEAD = RNG.standard_normal((3, N, HEADS, HEAD_DIM))
+POSITIONS = np.array([0, 1, 3, 4, 8, 11], np.int32)
+COUNTS = RNG.integers(1, 9, (12, 20), dtype=np.int32)
+TABLE = RNG.standard_normal((12, DIM))
+HEAD_SIZES = {"num_heads": HEADS, "head_dim": HEAD_DIM}
+ROPE = jaxpe.rope(head_dim=HEAD_DIM)
+TWO = np.array([0.5, 0.2])
+STEP = 1e-6  # of finite differences
+
+
+class Option(NamedTuple):
+    """An array as a function of an option, and a value of the option."""
+
+    function: Callable[[Any], jax.Array]
+    value: Any
+
+
+def attended(encoding, positions):
+    """Outputs of attention with every hook of an encoding, at the parameters of `init`."""
+    params = encoding.init(jax.random.key(1))
+    bound = encoding_at(encoding, params, X, positions)
+    x = encoding.embed(params, X, positions)[..., :DIM].reshape(N, HEADS, HEAD_DIM)
+    where = {"q_positions": positions, "k_positions": positions}
+    return jaxpe.attend(bound, params, *(part + x for part in HEAD), **where)
+
+
+def layers(encoding, axes=1):
+    """Outputs of an encoding, or of the layers of a pattern; positions have `axes` coordinates."""
+    grid = np.stack([POSITIONS, POSITIONS[::-1], POSITIONS // 2][:axes], axis=-1)
+    positions = POSITIONS if axes == 1 else grid
+    if isinstance(encoding, encodings.LayerPattern):
+        return jnp.stack([attended(encoding.at(layer), positions) for layer in (0, 3, 5)])
+    return attended(encoding, positions)
+
+
+def of_vectors(name, argument, value, **options):
+    """An option of a function of positions, and its array."""
+    function = getattr(encodings, name)
+    return {f"{name} {argument}": Option(lambda v: function(POSITIONS, **options, **{argument: v}),
+                                         value)}  # fmt: skip
+
+
+def of(name, values, *, axes=1, **options):
+    """Options of a constructor, each with its value."""
+    make = getattr(encodings, name)
+    return {
+        f"{name} {argument}": Option(
+            lambda v, argument=argument: layers(make(**options, **{argument: v}), axes), value
+        )
+        for argument, value in values.items()
+    }
+
+
+def of_scaling(kind, values, **fixed):
+    """Options of a scaling of RoPE, each with its value."""
+    make = getattr(scaling, kind)
+
+    def outputs(changed):
+        return layers(jaxpe.rope(head_dim=HEAD_DIM, scaling=make(**fixed | values | changed)))
+
+    return {
+        f"{kind} {name}": Option(lambda v, name=name: outputs({name: v}), value)
+        for name, value in values.items()
+    }
+
+
+# A context that the positions exceed, and one that they do not.
+SHORT, LONG = ({"original_max_position_embeddings": length} for length in (8, 99))
+RAMP = {"factor": 4.0, "beta_fast": 0.5, "beta_slow": 0.1}
+FOUR = np.array([1.0, 1.5, 2.0, 3.0])
+DIVISORS = {"short_factor": tuple(FOUR), "long_factor": tuple(2 * FOUR)}
+
+OPTIONS: dict[str, Option] = {
+    **of_vectors("sinusoidal_vectors", "base", 100.0, dim=4),
+    **of_vectors("legendre_vectors", "s", 5.0, dim=4, length=12),
+    **of_vectors("chebyshev_vectors", "s", 5.0, dim=4, length=12, position_map="log"),
+    **of_vectors("power_positions", "tau", 0.5),
+    **of_vectors("power_positions", "power", 0.3),
+    **of_vectors("alibi_line", "slope", 0.5),
+    **of_vectors("rotary_orbit", "base", 100.0, dim=4),
+    "random_vectors scale": Option(
+        lambda v: encodings.random_vectors(jax.random.key(0), N, dim=2, scale=v), 2.0
+    ),
+    "inverse_frequencies base": Option(lambda v: encodings.inverse_frequencies(8, base=v), 100.0),
+    "rope_frequencies base": Option(
+        lambda v: encodings.rope_frequencies(head_dim=8, base=v).inverse, 100.0
+    ),
+    "attend scale": Option(
+        lambda v: jaxpe.attend(
+            ROPE, (), *HEAD, q_positions=POSITIONS, k_positions=POSITIONS, scale=v
+        ),
+        0.3,
+    ),
+    **of("from_matrix", {"scale": 2.0}, P=TABLE, trainable=True),
+    **of("from_vectors", {"scale": 2.0}, function=lambda _, i: np.ones(DIM) * i[..., None]),
+    **of("information_optimal", {"scale": 2.0}, counts=COUNTS, dim=DIM, trainable=True),
+    **of("scale_positions", {"factor": 0.5}, encoding=ROPE),
+    **of("rescaled", {"factor": 0.5}, encoding=ROPE),
+    **of("warp_positions", {"tau": 0.5, "power": 0.3}, encoding=ROPE, length=12),
+    **of("rerope", {"leak": 0.3}, encoding=ROPE, window=4),
+    **of("sinusoidal", {"base": 100.0, "scale": 2.0}, dim=DIM),
+    **of("fourier", {"sigma": 0.2, "scale": 2.0}, dim=DIM, learnable=True),
+    **of("chebyshev", {"s": 5.0, "scale": 2.0}, dim=DIM, length=12),
+    **of("legendre", {"s": 5.0, "scale": 2.0}, dim=DIM, length=12, position_map="log"),
+    **of("cosine", {"scale": 2.0}, dim=DIM, length=12),
+    **of("wavelet", {"scale": 2.0}, dim=DIM, length=12),
+    **of("spherical_harmonics", {"scale": 2.0}, axes=2, dim=DIM, rows=12, columns=12),
+    **of("log_position", {"tau": 0.5, "power": 0.3, "scale": 2.0}, dim=DIM, length=12),
+    **of("learned", {"stddev": 0.5}, dim=DIM, length=12),
+    **of("random_fixed", {"scale": 0.5}, dim=DIM, length=12),
+    **of("low_rank", {"stddev": 0.5}, dim=DIM, length=12, rank=2),
+    **of("rope", {"base": 100.0}, head_dim=HEAD_DIM),
+    **of("mrope", {"base": 100.0}, axes=3, head_dim=HEAD_DIM, sections=(2, 1, 1)),
+    **of(
+        "axial_rope",
+        {"base": 100.0, "frequencies": TWO},
+        axes=2,
+        head_dim=HEAD_DIM,
+    ),
+    **of("mixed_rope", {"base": 100.0}, axes=2, head_dim=HEAD_DIM, num_heads=HEADS),
+    **of("comrope", {"extent": 4.0}, axes=2, head_dim=HEAD_DIM, block=4),
+    **of("liere", {"extent": 4.0}, axes=2, head_dim=HEAD_DIM, block=4),
+    **of(
+        "xpos",
+        {"base": 100.0, "scale_base": 20.0, "gamma": 0.4, "center": 3.0},
+        head_dim=HEAD_DIM,
+    ),
+    **of("grape_multiplicative", {"base": 100.0}, head_dim=HEAD_DIM),
+    **of("gemma3", {"base": 100.0, "local_base": 10.0}, head_dim=HEAD_DIM),
+    **of("smollm3", {"base": 100.0}, head_dim=HEAD_DIM),
+    **of("llama4", {"base": 100.0, "temperature": 0.2}, head_dim=HEAD_DIM, temperature_period=2),
+    **of(
+        "fope",
+        {"stddev": 0.3},
+        **HEAD_SIZES,
+        length=99,
+        base=100.0,
+        learnable=True,
+    ),
+    **of("pope", {"base": 100.0}, **HEAD_SIZES),
+    **of("selective_rope", {"base": 100.0, "stddev": 0.5}, dim=DIM, gated=True, **HEAD_SIZES),
+    **of("alibi", {"slopes": TWO}, num_heads=HEADS),
+    **of("t5", {"stddev": 0.5}, num_heads=HEADS),
+    **of("fire", {"threshold": 6.0, "c": 0.1}, num_heads=HEADS),
+    **of("cope", {"stddev": 0.5}, head_dim=HEAD_DIM, max_positions=12),
+    **of("shaw", {"stddev": 0.5}, head_dim=HEAD_DIM, max_distance=4),
+    **of("transformer_xl", {"base": 100.0, "stddev": 0.5}, **HEAD_SIZES),
+    **of("deberta", {"stddev": 0.5}, **HEAD_SIZES),
+    **of("tupe", {"stddev": 0.5}, **HEAD_SIZES, length=12),
+    **of("inkling", {"alpha": 0.1, "stddev": 0.5}, num_heads=HEADS, dim=DIM, log_floor=2),
+    **of("grape_additive", {"stddev": 0.5}, **HEAD_SIZES),
+    **of("cable", {"gate_bias": 0.3, "stddev": 0.5}, num_heads=HEADS, dim=DIM),
+    **of("fox", {"gate_bias": 0.3, "stddev": 0.5}, num_heads=HEADS, dim=DIM),
+    **of("path_attention", {"stddev": 0.5}, dim=DIM, **HEAD_SIZES),
+    **of("ssmax", {"scale": 0.4}, num_heads=HEADS),
+    **of("position_temperature", {"scale": 0.2}, period=2),
+    **of_scaling("LinearScaling", {"factor": 4.0}),
+    **of_scaling("NtkScaling", {"factor": 4.0}),
+    **of_scaling("DynamicScaling", {"factor": 2.0}, **SHORT),
+    **of_scaling("NtkByPartsScaling", RAMP, truncate=False, **SHORT),
+    **of_scaling("YarnScaling", RAMP, truncate=False, **SHORT),
+    **of_scaling("YarnScaling", {"mscale": 0.7, "mscale_all_dim": 1.0}, factor=4.0, **SHORT),
+    **of_scaling("YarnScaling", {"attention_factor": 1.5}, factor=4.0, **SHORT),
+    **of_scaling(
+        "Llama3Scaling", {"factor": 4.0, "low_freq_factor": 0.1, "high_freq_factor": 2.0}, **SHORT
+    ),
+    **of_scaling("LongRopeScaling", {"factor": 2.0}, **DIVISORS, **SHORT),
+    **of_scaling("LongRopeScaling", {"attention_factor": 1.5}, **DIVISORS, **SHORT),
+    **of_scaling("LongRopeScaling", {"long_factor": FOUR}, short_factor=FOUR, **SHORT),
+    **of_scaling("LongRopeScaling", {"short_factor": FOUR}, long_factor=FOUR, **LONG),
+    **of_scaling("ProportionalScaling", {"factor": 4.0}, fraction=0.5),
+}
+FROZEN = ("random_fixed scale",)  # its parameters receive no gradient
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_traced_option_equals_a_concrete_one(name):
+    function, value = OPTIONS[name]
+
+    def at(t):
+        """The array where the option is 1 + t times its value."""
+        changed = jnp.asarray(value) * (1 + t)
+        if not isinstance(t, jax.core.Tracer):
+            changed = np.asarray(changed) if np.ndim(value) else float(changed)
+        return function(changed)
+
+    def total(t):
+        return jnp.sum(jnp.sin(jnp.asarray(at(t))))
+
+    @jax.jit
+    def transformed(ts):
+        return at(ts[1]), jax.vmap(at)(ts), jax.grad(total)(ts[1])
+
+    ts = np.array([-0.2, 0.0, 0.2])
+    alone, mapped, slope = transformed(ts)
+    concrete = [np.asarray(at(t)) for t in ts.tolist()]
+    np.testing.assert_allclose(alone, concrete[1], rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(mapped, concrete, rtol=1e-9, atol=1e-11)
+    difference = (total(STEP) - total(-STEP)) / (2 * STEP)
+    assert difference != 0
+    np.testing.assert_allclose(slope, 0 if name in FROZEN else difference, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda x: encodings.fope(**HEAD_SIZES, length=9, base=x), "base"),
+        (lambda x: encodings.sinusoidal(dim=x), "dim"),
+        (lambda x: encodings.cosine(dim=2, length=x), "length"),
+        (lambda x: encodings.sliding_window(size=x), "size"),
+        (lambda x: encodings.rope(head_dim=8, fraction=x), "fraction"),
+        (lambda x: encodings.t5(num_heads=2, max_distance=x), "max_distance"),
+        (lambda x: encodings.deberta(**HEAD_SIZES, num_buckets=x), "num_buckets"),
+        (lambda x: encodings.rerope(ROPE, window=2, training_length=x), "training_length"),
+        (lambda x: encodings.dual_chunk(ROPE, chunk=4, local=x), "local"),
+    ],
+)
+def test_options_that_decide_shapes_say_so(make, name):
+    with unchecked(), pytest.raises(ValueError, match=f"{name} .*decides"):
+        jax.jit(lambda x: make(x).vectors((), POSITIONS))(8.0)
