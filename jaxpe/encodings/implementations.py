@@ -30,8 +30,8 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.block_attention import Plan, Tokens, block_attention
 
 Implementation = Literal["dense", "blocks", "xla", "cudnn"]
-# Pairs of a query and a key in one row and head. Up to the first, storing them is as fast as blocks;
-# up to the second, "dense" stands in for blocks that an encoding does not have.
+# Pairs of a query and a key in one row and head. Up to the first, storing them is as fast as
+# blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
 SMALL, LARGE = 256 * 256, 8192 * 8192
 
 
