@@ -313,6 +313,15 @@ def align_positions(
     return positions.reshape((1,) * missing + positions.shape)
 
 
+def token_axis(positions: ArrayLike, n: int) -> int:
+    """The axis of n tokens in positions `[..., n]`, or `[..., n, axes]`, counted from the end.
+
+    >>> token_axis(np.zeros((2, 5)), 5), token_axis(np.zeros((5, 2)), 5)
+    (-1, -2)
+    """
+    return -2 if np.ndim(positions) > 1 and np.shape(positions)[-1] != n else -1
+
+
 def turning_positions(x: Array, positions: ArrayLike, *, axes: int = 0) -> Array:
     """Positions aligned with queries or keys `[..., n, heads, head_dim]` to be rotated.
 

@@ -1,4 +1,4 @@
-"""Attention with an encoding, and the implementations that compute it."""
+"""Implementations of attention, of queries and keys that are encoded already."""
 
 import math
 from typing import Any, Literal, NamedTuple, get_args
@@ -7,28 +7,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike
-from jaxpe.encodings.attention import (
-    Keys,
-    Queries,
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe.encodings.attention_mask import AttentionMask, Mask, encoded_mask, split_mask
+from jaxpe.encodings.attention_terms import (
     attention_logits,
     attention_output,
     dropout_bits,
     dropout_factors,
     encoded_weights,
 )
-from jaxpe.encodings.attention_mask import AttentionMask, Mask, encoded_mask
 from jaxpe.encodings.base import (
     Encoding,
     Params,
-    as_floats,
     as_mask,
     bind_context,
-    centered_positions,
     check_choice,
-    check_queries_and_keys,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -36,90 +30,9 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.block_attention import Plan, Tokens, block_attention
 
 Implementation = Literal["dense", "blocks", "xla", "cudnn"]
-# Pairs of a query and a key, in one row and head. Up to the first, XLA's fused attention is as fast
-# as blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
-SMALL, LARGE = 512 * 512, 8192 * 8192
-
-
-def attend(
-    encoding: Encoding,
-    params: Params,
-    q: Queries,
-    k: Keys,
-    v: Keys,
-    *,
-    q_positions: ArrayLike,
-    k_positions: ArrayLike,
-    mask: Mask | None = None,
-    scale: float | ArrayLike | None = None,
-    cap: float | None = None,
-    sink: Float[ArrayLike, " heads"] | None = None,
-    gate: Float[ArrayLike, "... n_q heads _"] | None = None,
-    dropout_rate: float = 0.0,
-    dropout_key: Array | None = None,
-    encoded_queries: bool = False,
-    encoded_keys: bool = False,
-    q_context: Any = None,
-    k_context: Any = None,
-    implementation: Implementation | None = None,
-    block_size: int = 256,
-) -> Float[Array, "... n_q heads head_dim"]:
-    """Attention with an encoding: softmax of `attention_logits`, times values, plus its value term.
-
-    Attention in blocks takes memory linear in the length, for every encoding of the catalogue, with
-    exact gradients. Rows whose keys are all masked give 0.
-
-    Args:
-        encoding: encoding whose hooks are called, except `embed`, which the caller applies to the
-            embeddings.
-        v: values, with the heads of the keys.
-        mask: true where a query may attend: an array that broadcasts to `[..., heads, n_q, n_k]`,
-            an `AttentionMask` of numbers of single tokens, or a function of the positions of
-            queries `[..., 1, n_q, 1]` and keys `[..., 1, 1, n_k]`, such as `lambda i, j: j <= i`.
-            The last two need no array of pairs, and blocks that they mask are skipped.
-        cap: soft cap c of the logits, c·tanh(logits/c).
-        sink: a learned logit a head, in the denominator of the softmax alone, as in gpt-oss.
-        gate: the output is multiplied by σ(gate); `[..., n_q, heads, 1]` for one number a head.
-        dropout_rate: share of the weights that dropout sets to 0, where there is a `dropout_key`.
-        dropout_key: random key. The same weights are dropped in every implementation.
-        implementation: "dense" stores n × n weights, and is the reference; "blocks" makes them by
-            blocks; "xla" and "cudnn" are `jax.nn.dot_product_attention`, with an n × n bias. By
-            default "xla" up to 512 × 512 pairs, or "dense" for what it lacks, and "blocks" beyond.
-        block_size: queries and keys of a block; only time and memory depend on it.
-        params, q, k, q_positions, k_positions, scale, encoded_queries, encoded_keys, q_context,
-            k_context: arguments of `attention_logits`.
-
-    Raises:
-        ValueError: shapes that do not fit, a mask that is not boolean, an implementation that
-            cannot compute what is asked for, or weights of whole rows beyond 8192 × 8192 pairs.
-
-    >>> v = jnp.asarray([[[1.0]], [[3.0]]])
-    >>> i = jnp.arange(2)
-    >>> attend(identity(), (), 0 * v, 0 * v, v, q_positions=i, k_positions=i).ravel().tolist()
-    [2.0, 2.0]
-    """
-    q, k, v = as_floats(q, "q"), as_floats(k, "k"), as_floats(v, "v")
-    check_queries_and_keys(q, k)
-    bound = bind_context(encoding, q_context, k_context)
-    i, j = q_positions, k_positions
-    if not encoded_keys:
-        i, j = centered_positions(encoding, i, j)
-    call = Call(
-        q if encoded_queries else bound.query(params, q, i),
-        k if encoded_keys else bound.key(params, k, j),
-        v, q_positions, k_positions, mask, q.shape[-1] ** -0.5 if scale is None else scale, cap,
-        sink,
-    )  # fmt: skip
-    if dropout_key is not None:
-        call = call.with_dropout(dropout_key, dropout_rate)
-    contexts = {"q_context": q_context, "k_context": k_context}
-    out = encoded_attention(
-        encoding, params, call, implementation, block_size=block_size, **contexts
-    )
-    if gate is None:
-        return out
-    gate = jax.nn.sigmoid(jnp.asarray(gate, compute_dtype(out)))
-    return (out * gate).astype(out.dtype)
+# Pairs of a query and a key in one row and head. Up to the first, storing them is as fast as
+# blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
+SMALL, LARGE = 256 * 256, 8192 * 8192
 
 
 class Call(NamedTuple):
@@ -160,7 +73,7 @@ def encoded_attention(
     *,
     q_context: Any = None,
     k_context: Any = None,
-    block_size: int = 256,
+    block_size: int = 128,
 ) -> Array:
     """Attention of queries and keys that the encoding has encoded; arguments as in `attend`."""
     bound = bind_context(encoding, q_context, k_context)
@@ -186,8 +99,9 @@ def lacking(implementation: str, encoding: Encoding, call: Call | None = None) -
     if implementation == "dense":
         return None
     if implementation == "blocks":
-        whole = encoding.defines("weights") and not encoding.defines("key_carry")
-        return "weights made of whole rows (an encoding without `key_carry`)" if whole else None
+        if encoding.defines("weights") and not encoding.defines("key_carry"):
+            return "weights made of whole rows (an encoding without `key_carry`)"
+        return "a traced soft cap" if call is not None and is_traced(call.cap) else None
     names = {
         "products": "products other than q·k",
         "weights": "weights other than a softmax",
@@ -222,7 +136,7 @@ def chosen_implementation(
         return implementation
     pairs = call.q.shape[-3] * call.k.shape[-3]
     if pairs <= SMALL:
-        return "dense" if lacking("xla", encoding, call) else "xla"
+        return "dense"
     lack = lacking("blocks", encoding, call)
     if lack is not None and pairs > LARGE:
         raise ValueError(
@@ -293,9 +207,8 @@ def _blocks(
     keys = Tokens(jnp.asarray(call.k_positions), k_context)
     by_position, pairs = None, None
     if isinstance(call.mask, AttentionMask):
-        only = call.mask._replace(k_order=None, k_segments=None, k_valid=None)
-        queries = queries._replace(mask=only)
-        keys = keys._replace(mask=call.mask._replace(q_order=None, q_segments=None))
+        of_queries, of_keys = split_mask(call.mask)
+        queries, keys = queries._replace(mask=of_queries), keys._replace(mask=of_keys)
     elif callable(call.mask):
         by_position = call.mask
     elif call.mask is not None:
