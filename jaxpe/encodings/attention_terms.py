@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, Scalar
@@ -145,12 +145,21 @@ def attention_weights(
     if allowed is not None:
         logits = jnp.where(allowed, logits, jnp.finfo(logits.dtype).min)
     if sink is None:
-        weights = jax.nn.softmax(logits, axis=-1)
+        weights = _softmax(logits)
     else:
         column = jnp.asarray(sink, logits.dtype)[:, None, None]
         column = jnp.broadcast_to(expand_rank(column, logits.ndim), (*logits.shape[:-1], 1))
-        weights = jax.nn.softmax(jnp.concatenate([logits, column], axis=-1), axis=-1)[..., :-1]
+        weights = _softmax(jnp.concatenate([logits, column], axis=-1))[..., :-1]
     return weights if allowed is None else jnp.where(allowed, weights, 0.0)
+
+
+def _softmax(logits: Array) -> Array:
+    """Softmax over the last axis, without overflow where XLA rounds a product twice."""
+    # XLA may compute scale·products − maximum in one instruction, without rounding the product, as
+    # the maximum was. Of large logits the difference may then be a large positive number.
+    largest = jnp.max(logits, axis=-1, keepdims=True, initial=-jnp.inf)
+    shifted = logits - lax.stop_gradient(largest)
+    return jax.nn.softmax(shifted - lax.stop_gradient(jnp.maximum(shifted, 0.0)), axis=-1)
 
 
 def encoded_weights(
