@@ -75,7 +75,7 @@ class Plan(NamedTuple):
     scale: float = 1.0
     cap: float | None = None
     dropout_rate: float = 0.0
-    block_size: int = 256
+    block_size: int = 128
 
 
 class _Arrays(NamedTuple):

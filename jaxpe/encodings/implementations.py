@@ -31,9 +31,9 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.block_attention import Plan, Tokens, block_attention
 
 Implementation = Literal["dense", "blocks", "xla", "cudnn"]
-# Pairs of a query and a key, in one row and head. Up to the first, XLA's fused attention is as fast
-# as blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
-SMALL, LARGE = 512 * 512, 8192 * 8192
+# Pairs of a query and a key in one row and head. Up to the first, storing them is as fast as
+# blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
+SMALL, LARGE = 256 * 256, 8192 * 8192
 
 
 class Call(NamedTuple):
@@ -79,7 +79,7 @@ def encoded_attention(
     *,
     q_context: Any = None,
     k_context: Any = None,
-    block_size: int = 256,
+    block_size: int = 128,
 ) -> Array:
     """Attention of queries and keys that the encoding has encoded; arguments as in `attend`."""
     bound = bind_context(encoding, q_context, k_context)
@@ -146,7 +146,7 @@ def chosen_implementation(
         return implementation
     pairs = call.q.shape[-3] * call.k.shape[-3]
     if pairs <= SMALL:
-        return "dense" if lacking("xla", encoding, call) else "xla"
+        return "dense"
     lack = lacking("blocks", encoding, call)
     if lack is not None and pairs > LARGE:
         raise ValueError(
