@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, Scalar
@@ -142,24 +142,17 @@ def attention_weights(
     if logits.ndim < 1 or (not logits.shape[-1] and math.prod(logits.shape[:-1])):
         raise ValueError(f"logits have shape {logits.shape}: pass [..., n_q, n_k] of some keys")
     allowed = None if mask is None else broadcast_mask(mask, logits.shape)
-    if allowed is not None:
-        logits = jnp.where(allowed, logits, jnp.finfo(logits.dtype).min)
+    least = jnp.finfo(logits.dtype).min
+    # Without an operation between, XLA may compute scale·products − maximum in one instruction, in
+    # which the product is not rounded as the maximum was. Of large logits the softmax would be NaN.
+    logits = jnp.maximum(logits, least) if allowed is None else jnp.where(allowed, logits, least)
     if sink is None:
-        weights = _softmax(logits)
+        weights = jax.nn.softmax(logits, axis=-1)
     else:
         column = jnp.asarray(sink, logits.dtype)[:, None, None]
         column = jnp.broadcast_to(expand_rank(column, logits.ndim), (*logits.shape[:-1], 1))
-        weights = _softmax(jnp.concatenate([logits, column], axis=-1))[..., :-1]
+        weights = jax.nn.softmax(jnp.concatenate([logits, column], axis=-1), axis=-1)[..., :-1]
     return weights if allowed is None else jnp.where(allowed, weights, 0.0)
-
-
-def _softmax(logits: Array) -> Array:
-    """Softmax over the last axis, without overflow where XLA rounds a product twice."""
-    # XLA may compute scale·products − maximum in one instruction, without rounding the product, as
-    # the maximum was. Of large logits the difference may then be a large positive number.
-    largest = jnp.max(logits, axis=-1, keepdims=True, initial=-jnp.inf)
-    shifted = logits - lax.stop_gradient(largest)
-    return jax.nn.softmax(shifted - lax.stop_gradient(jnp.maximum(shifted, 0.0)), axis=-1)
 
 
 def encoded_weights(
