@@ -18,6 +18,7 @@ from jaxpe.encodings.base import (
     bind_context,
     centered_positions,
     check_queries_and_keys,
+    check_values,
     compute_dtype,
 )
 from jaxpe.encodings.implementations import Call, Implementation, encoded_attention
@@ -89,6 +90,7 @@ def attend(
     """
     q, k, v = as_floats(q, "q"), as_floats(k, "k"), as_floats(v, "v")
     check_queries_and_keys(q, k)
+    check_values(q, k, v)
     bound = bind_context(encoding, q_context, k_context)
     i, j = q_positions, k_positions
     if not encoded_keys:

@@ -1,6 +1,7 @@
 """Implementations of attention, of queries and keys that are encoded already."""
 
 import math
+from functools import reduce
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -50,6 +51,11 @@ class Call(NamedTuple):
     sink: ArrayLike | None = None
     bits: tuple[Array, Array] | None = None
     dropout_rate: float = 0.0
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """The widest dtype of queries, keys and values."""
+        return reduce(jnp.promote_types, (self.q.dtype, self.k.dtype, self.v.dtype))
 
     @property
     def positions(self) -> dict[str, ArrayLike]:
@@ -114,9 +120,13 @@ def lacking(implementation: str, encoding: Encoding, call: Call | None = None) -
         reasons += [words for words, value in absent.items() if value is not None]
         if call.v.shape[-1] > call.k.shape[-1]:
             reasons.append("values wider than keys")
+        if call.v.shape[-2] != call.k.shape[-2]:
+            reasons.append("other heads of values than of keys")
+        if not (call.q.size and call.k.size and call.v.size):
+            reasons.append("arrays without numbers")
         # It computes logits of float64 in float32, and XLA lacks float16 on CPUs.
-        if call.q.dtype == jnp.float64 or (call.q.dtype == jnp.float16 and implementation == "xla"):
-            reasons.append(f"{call.q.dtype}")
+        if call.dtype == jnp.float64 or (call.dtype == jnp.float16 and implementation == "xla"):
+            reasons.append(f"{call.dtype}")
         if np.ndim(call.scale):
             reasons.append("a scale for each head")
     return reasons[0] if reasons else None
@@ -167,8 +177,8 @@ def dense_attention(encoding: Encoding, params: Params, call: Call) -> tuple[Arr
 
 def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) -> Array:
     """`jax.nn.dot_product_attention`, with the encoding's bias and mask."""
-    q, k, v = call.q, call.k, call.v
-    lead, width = q.shape[:-3], v.shape[-1]
+    q, k, v = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
+    lead, width = jnp.broadcast_shapes(*(x.shape[:-3] for x in (q, k, v))), v.shape[-1]
     mask = encoded_mask(encoding, params, q, k, call.mask, **call.positions)
     bias = encoding.bias(params, q, k, *call.positions.values())
     bias, mask = (None if x is None else _four_axes(x, lead) for x in (bias, mask))
@@ -182,7 +192,7 @@ def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) 
         out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
     if mask is not None:  # a query whose keys are all masked would attend to all
         out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
-    return out[..., :width].reshape(*lead, *out.shape[-3:-1], width)
+    return out[..., :width].reshape(*lead, *out.shape[-3:-1], width).astype(call.v.dtype)
 
 
 def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:
