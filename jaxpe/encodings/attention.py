@@ -70,9 +70,9 @@ def attend(
         dropout_key: random key. The same weights are dropped in every implementation.
         implementation: "dense" stores n × n weights, and is the reference; "blocks" makes them by
             blocks; "xla" and "cudnn" are `jax.nn.dot_product_attention`, with an n × n bias. By
-            default "dense" up to 256 × 256 pairs, and "blocks" beyond, or "dense" up to 8192 × 8192
-            where weights are made of whole rows. Blocks have reverse-mode derivatives, and forward
-            over reverse; for `jax.jvp` alone pass "dense".
+            default "dense" up to 256 × 256 pairs or 16 queries, and "blocks" beyond, or "dense" up
+            to 8192 × 8192 where weights are made of whole rows. Blocks have reverse-mode
+            derivatives, and forward over reverse; for `jax.jvp` alone pass "dense".
         block_size: queries and keys of a block; only time and memory depend on it.
         mesh, axis: divides the tokens of queries and keys over an axis of a mesh, see
             `sharded_attention`; no division when None.

@@ -34,6 +34,7 @@ Implementation = Literal["dense", "blocks", "xla", "cudnn"]
 # Pairs of a query and a key in one row and head. Up to the first, storing them is as fast as
 # blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
 SMALL, LARGE = 256 * 256, 8192 * 8192
+FEW = 16  # queries, whose weights are linear memory: a cache is read by one
 
 
 class Call(NamedTuple):
@@ -143,7 +144,7 @@ def chosen_implementation(
             )
         return implementation
     pairs = call.q.shape[-3] * call.k.shape[-3]
-    if pairs <= SMALL:
+    if pairs <= SMALL or call.q.shape[-3] <= FEW:
         return "dense"
     lack = lacking("blocks", encoding, call)
     if lack is not None and pairs > LARGE:
