@@ -122,8 +122,6 @@ def lacking(implementation: str, encoding: Encoding, call: Call | None = None) -
             reasons.append("values wider than keys")
         if call.v.shape[-2] != call.k.shape[-2]:
             reasons.append("other heads of values than of keys")
-        if not (call.q.size and call.k.size and call.v.size):
-            reasons.append("arrays without numbers")
         # It computes logits of float64 in float32, and XLA lacks float16 on CPUs.
         if call.dtype == jnp.float64 or (call.dtype == jnp.float16 and implementation == "xla"):
             reasons.append(f"{call.dtype}")
@@ -179,6 +177,8 @@ def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) 
     """`jax.nn.dot_product_attention`, with the encoding's bias and mask."""
     q, k, v = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
     lead, width = jnp.broadcast_shapes(*(x.shape[:-3] for x in (q, k, v))), v.shape[-1]
+    if not (math.prod(lead) and q.size and k.size and v.size):  # a row without keys is 0
+        return jnp.zeros((*lead, *q.shape[-3:-1], width), call.v.dtype)
     mask = encoded_mask(encoding, params, q, k, call.mask, **call.positions)
     bias = encoding.bias(params, q, k, *call.positions.values())
     bias, mask = (None if x is None else _four_axes(x, lead) for x in (bias, mask))
