@@ -18,6 +18,7 @@ from jaxpe.encodings.base import (
     bind_context,
     centered_positions,
     check_queries_and_keys,
+    check_values,
     compute_dtype,
 )
 from jaxpe.encodings.implementations import Call, Implementation, encoded_attention
@@ -72,9 +73,9 @@ def attend(
             "tokamax" is that package's, if it is installed, with an n × n bias, and an n × n mask
             unless it is an `AttentionMask` of causality alone; "splash" is JAX's kernel for TPUs,
             of encodings that act on queries and keys alone. By default "dense" up to 256 × 256
-            pairs, and "blocks" beyond, or "dense" up to 8192 × 8192 where weights are made of whole
-            rows. Blocks have reverse-mode derivatives, and forward over reverse; for `jax.jvp`
-            alone pass "dense".
+            pairs or 16 queries, and "blocks" beyond, or "dense" up to 8192 × 8192 where weights are
+            made of whole rows. Blocks have reverse-mode derivatives, and forward over reverse; for
+            `jax.jvp` alone pass "dense".
         block_size: queries and keys of a block; only time and memory depend on it.
         mesh, axis: divides the tokens of queries and keys over an axis of a mesh, see
             `sharded_attention`; no division when None.
@@ -93,6 +94,7 @@ def attend(
     """
     q, k, v = as_floats(q, "q"), as_floats(k, "k"), as_floats(v, "v")
     check_queries_and_keys(q, k)
+    check_values(q, k, v)
     bound = bind_context(encoding, q_context, k_context)
     i, j = q_positions, k_positions
     if not encoded_keys:

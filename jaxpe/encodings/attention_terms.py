@@ -142,8 +142,10 @@ def attention_weights(
     if logits.ndim < 1 or (not logits.shape[-1] and math.prod(logits.shape[:-1])):
         raise ValueError(f"logits have shape {logits.shape}: pass [..., n_q, n_k] of some keys")
     allowed = None if mask is None else broadcast_mask(mask, logits.shape)
-    if allowed is not None:
-        logits = jnp.where(allowed, logits, jnp.finfo(logits.dtype).min)
+    least = jnp.finfo(logits.dtype).min
+    # Without an operation between, XLA may compute scale·products − maximum in one instruction, in
+    # which the product is not rounded as the maximum was. Of large logits the softmax would be NaN.
+    logits = jnp.maximum(logits, least) if allowed is None else jnp.where(allowed, logits, least)
     if sink is None:
         weights = jax.nn.softmax(logits, axis=-1)
     else:

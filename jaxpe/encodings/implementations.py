@@ -1,6 +1,7 @@
 """Implementations of attention, of queries and keys that are encoded already."""
 
 import math
+from functools import reduce
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import jax
@@ -40,6 +41,7 @@ Implementation = Literal["dense", "blocks", "xla", "cudnn", "tokamax", "splash"]
 # Pairs of a query and a key in one row and head. Up to the first, storing them is as fast as
 # blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
 SMALL, LARGE = 256 * 256, 8192 * 8192
+FEW = 16  # queries, whose weights are linear memory: a cache is read by one
 
 
 class Call(NamedTuple):
@@ -56,6 +58,11 @@ class Call(NamedTuple):
     sink: ArrayLike | None = None
     bits: tuple[Array, Array] | None = None
     dropout_rate: float = 0.0
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """The widest dtype of queries, keys and values."""
+        return reduce(jnp.promote_types, (self.q.dtype, self.k.dtype, self.v.dtype))
 
     @property
     def positions(self) -> dict[str, ArrayLike]:
@@ -92,10 +99,10 @@ def encoded_attention(
     if chosen == "splash":
         check_sizes(block_size=block_size)
         mask = cast(AttentionMask | None, call.mask)  # it lacks other masks
+        arrays = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
         return splash_attention(
-            call.q, call.k, call.v, mask, scale=call.scale, cap=call.cap, sink=call.sink,
-            block_size=block_size,
-        )  # fmt: skip
+            *arrays, mask, scale=call.scale, cap=call.cap, sink=call.sink, block_size=block_size
+        ).astype(call.v.dtype)
     return _fused(bound, params, call, chosen)
 
 
@@ -138,11 +145,13 @@ def _lacking_options(implementation: str, call: Call) -> list[str]:
     if is_traced(call.cap):
         reasons.append("a traced soft cap")
     # They compute logits of float64 in float32, and XLA lacks float16 on CPUs.
-    narrow = call.q.dtype == jnp.float16 and implementation != "cudnn"
-    if call.q.dtype == jnp.float64 or narrow:
-        reasons.append(f"{call.q.dtype}")
+    narrow = call.dtype == jnp.float16 and implementation != "cudnn"
+    if call.dtype == jnp.float64 or narrow:
+        reasons.append(f"{call.dtype}")
     if np.ndim(call.scale):
         reasons.append("a scale for each head")
+    if call.v.shape[-2] != call.k.shape[-2]:
+        reasons.append("other heads of values than of keys")
     if implementation == "splash":
         reasons += [lack for lack in [splash_lacks(call.mask)] if lack is not None]
     elif call.v.shape[-1] > call.k.shape[-1]:
@@ -164,7 +173,7 @@ def chosen_implementation(
             )
         return implementation
     pairs = call.q.shape[-3] * call.k.shape[-3]
-    if pairs <= SMALL:
+    if pairs <= SMALL or call.q.shape[-3] <= FEW:
         return "dense"
     lack = lacking("blocks", encoding, call)
     if lack is not None and pairs > LARGE:
@@ -200,8 +209,10 @@ def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) 
         causal = is_causality(call.mask)
     if causal:  # no array of pairs
         call = call._replace(mask=None)
-    q, k, v = call.q, call.k, call.v
-    lead, width = q.shape[:-3], v.shape[-1]
+    q, k, v = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
+    lead, width = jnp.broadcast_shapes(*(x.shape[:-3] for x in (q, k, v))), v.shape[-1]
+    if not (math.prod(lead) and q.size and k.size and v.size):  # a row without keys is 0
+        return jnp.zeros((*lead, *q.shape[-3:-1], width), call.v.dtype)
     mask = encoded_mask(encoding, params, q, k, call.mask, **call.positions)
     bias = encoding.bias(params, q, k, *call.positions.values())
     bias, mask = (None if x is None else _four_axes(x, lead) for x in (bias, mask))
@@ -219,7 +230,7 @@ def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) 
             out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
     if mask is not None:  # a query whose keys are all masked would attend to all
         out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
-    return out[..., :width].reshape(*lead, *out.shape[-3:-1], width)
+    return out[..., :width].reshape(*lead, *out.shape[-3:-1], width).astype(call.v.dtype)
 
 
 def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:

@@ -140,12 +140,13 @@ def _classical_mds_from_gram(
     rank = jnp.sum(eigenvalues > _tolerance(eigenvalues))
     magnitude = jnp.abs(eigenvalues)
     negative = jnp.sum(jnp.where(eigenvalues < 0, magnitude, 0.0))
+    total = jnp.sum(magnitude)
     following = eigenvalues[columns] if columns < n else jnp.zeros((), B.dtype)
     return ClassicalMDS(
         coordinates=jnp.pad(coordinates, ((0, 0), (0, dim - columns))),
         eigenvalues=eigenvalues,
         rank=jnp.where(jnp.isnan(eigenvalues[0]), -1, rank),
-        negative_mass=negative / jnp.maximum(jnp.sum(magnitude), jnp.finfo(B.dtype).tiny),
+        negative_mass=negative / jnp.where(total == 0, 1.0, total),
         gap=eigenvalues[columns - 1] - following,
         present=present,
     )
