@@ -36,7 +36,7 @@ def causal_offset(mask: AttentionMask) -> int | None:
 
 
 def is_causality(mask: Mask | None) -> bool:
-    """Whether a mask is causality alone, of queries and keys that begin with the same token."""
+    """True if a mask is causality alone, of queries and keys that begin with the same token."""
     if not isinstance(mask, AttentionMask) or causal_offset(mask) != 0:
         return False
     return mask.k_valid is None and mask.q_segments is None
@@ -65,7 +65,7 @@ def tokamax_attention(*arrays: Array | None, **options: Any) -> Array:
 
 
 def splash_lacks(mask: Mask | None) -> str | None:
-    """What splash attention cannot compute of a mask and of the session; None where it can."""
+    """Reason why splash attention cannot compute with a mask or in the session; None if it can."""
     if jax.dtypes.canonicalize_dtype(np.int64) == np.int64:
         return "indices of 64 bits, which jax_enable_x64 makes"
     if mask is None:

@@ -99,15 +99,15 @@ def encoded_attention(
     if chosen == "splash":
         check_sizes(block_size=block_size)
         mask = cast(AttentionMask | None, call.mask)  # it lacks other masks
-        arrays = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
+        q, k, v = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
         return splash_attention(
-            *arrays, mask, scale=call.scale, cap=call.cap, sink=call.sink, block_size=block_size
+            q, k, v, mask, scale=call.scale, cap=call.cap, sink=call.sink, block_size=block_size
         ).astype(call.v.dtype)
     return _fused(bound, params, call, chosen)
 
 
 def lacking(implementation: str, encoding: Encoding, call: Call | None = None) -> str | None:
-    """What an implementation cannot compute, in words; None where it can.
+    """Reason why an implementation cannot compute an encoding, in words; None if it can.
 
     Args:
         implementation: one of `Implementation`.
