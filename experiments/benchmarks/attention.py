@@ -12,7 +12,6 @@ rotations of queries and keys and of their gradients. Its dense biases are made 
 are made in every block.
 """
 
-import inspect
 import json
 import sys
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from experiments.benchmarks import _contest as contest
 from experiments.benchmarks.scaling import exponent
 from jaxpe.encodings import AttentionMask, Encoding, EncodingSizes, catalogue
 from jaxpe.encodings.attention_mask import encoded_mask
+from jaxpe.encodings.implementations import default_block_size
 
 ENCODINGS = ("rope", "alibi", "t5", "fire", "kerple_log", "cope")
 PEERS = {
@@ -37,7 +37,6 @@ PEERS = {
     "t5": ("sdpa bias", "sdpa learned bias"),
 }
 LONG = ("rope",)
-BLOCK = inspect.signature(jaxpe.attend).parameters["block_size"].default
 FEW_ROUNDS, DECODED = 2, 16
 DIRECTIONS = {"forward": False, "forward and backward": True}
 
@@ -205,15 +204,16 @@ def windows(sizes: Sizes, rounds: int) -> dict[str, Any]:
 def share_of_blocks(encoding: Encoding, n: int) -> float:
     """Share of all pairs of blocks in which a query may attend to a key."""
     params, k_positions = encoding.init(jax.random.key(0)), jnp.arange(n)
+    size = default_block_size(n)
     k = jnp.zeros((n, 1, 1))
 
     def active(q_positions: Array) -> Array:
         positions = {"q_positions": q_positions, "k_positions": k_positions}
-        mask = encoded_mask(encoding, params, k[:BLOCK], k, lambda i, j: j <= i, **positions)
+        mask = encoded_mask(encoding, params, k[:size], k, lambda i, j: j <= i, **positions)
         assert mask is not None
-        return jnp.any(mask.reshape(BLOCK, n // BLOCK, BLOCK), axis=(0, 2))
+        return jnp.any(mask.reshape(size, n // size, size), axis=(0, 2))
 
-    return float(jnp.mean(jax.lax.map(active, k_positions.reshape(-1, BLOCK))))
+    return float(jnp.mean(jax.lax.map(active, k_positions.reshape(-1, size))))
 
 
 # Decoding.
@@ -258,7 +258,7 @@ def main() -> None:
     sizes = QUICK if options.quick else FULL
     rounds, few = options.rounds, min(options.rounds, FEW_ROUNDS)
     result: dict[str, Any] = {"machine": contest.machine(), "rounds": rounds, "few_rounds": few}
-    result |= {"block_size": BLOCK, "sizes": sizes._asdict()}
+    result |= {"block_size": default_block_size(sizes.n), "sizes": sizes._asdict()}
     for title, backward in DIRECTIONS.items():
         result[title] = {
             name: compare(name, sizes, options.peer, rounds, backward=backward)

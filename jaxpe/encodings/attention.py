@@ -46,7 +46,7 @@ def attend(
     q_context: Any = None,
     k_context: Any = None,
     implementation: Implementation | None = None,
-    block_size: int = 128,
+    block_size: int | None = None,
     mesh: Mesh | None = None,
     axis: str | None = None,
 ) -> Float[Array, "... n_q heads head_dim"]:
@@ -76,7 +76,8 @@ def attend(
             pairs or 16 queries, and "blocks" beyond, or "dense" up to 8192 × 8192 where weights are
             made of whole rows. Blocks have reverse-mode derivatives, and forward over reverse; for
             `jax.jvp` alone pass "dense".
-        block_size: queries and keys of a block; only time and memory depend on it.
+        block_size: queries and keys of a block; only time and memory depend on it. An eighth of
+            the keys, from 128 to 512, when None.
         mesh, axis: divides the tokens of queries and keys over an axis of a mesh, see
             `sharded_attention`; no division when None.
         params, q, k, q_positions, k_positions, scale, encoded_queries, encoded_keys, q_context,

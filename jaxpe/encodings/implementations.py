@@ -87,11 +87,12 @@ def encoded_attention(
     *,
     q_context: Any = None,
     k_context: Any = None,
-    block_size: int = 128,
+    block_size: int | None = None,
 ) -> Array:
     """Attention of queries and keys that the encoding has encoded; arguments as in `attend`."""
     bound = bind_context(encoding, q_context, k_context)
     chosen = chosen_implementation(encoding, call, implementation)
+    block_size = default_block_size(call.k.shape[-3]) if block_size is None else block_size
     if chosen == "dense":
         return dense_attention(bound, params, call)[0]
     if chosen == "blocks":
@@ -182,6 +183,17 @@ def chosen_implementation(
             "implementation='dense', which stores all weights"
         )
     return "blocks" if lack is None else "dense"
+
+
+def default_block_size(n: int) -> int:
+    """Tokens of a block for n keys: an eighth of them, from 128 to 512.
+
+    Large blocks have fast products on CPUs, and small ones skip more of what is masked.
+
+    >>> default_block_size(300), default_block_size(4096)
+    (128, 512)
+    """
+    return min(max(n // 8, 128), 512)
 
 
 def dense_attention(encoding: Encoding, params: Params, call: Call) -> tuple[Array, Array, Array]:

@@ -26,7 +26,7 @@ def sharded_attention(
     axis: str,
     q_context: Any = None,
     k_context: Any = None,
-    block_size: int = 128,
+    block_size: int | None = None,
 ) -> Array:
     """Attention of encoded queries and keys, with tokens divided over an axis of a mesh.
 
