@@ -57,6 +57,7 @@ def attend(
     gate: Float[ArrayLike, "... n_q heads _"] | None = None,
     dropout_rate: float = 0.0,
     dropout_key: Array | None = None,
+    broadcast_dropout: bool = False,
     encoded_queries: bool = False,
     encoded_keys: bool = False,
     q_context: Any = None,
@@ -82,6 +83,7 @@ def attend(
         gate: the output is multiplied by σ(gate); `[..., n_q, heads, 1]` for one number a head.
         dropout_rate: share of the weights that dropout sets to 0, where there is a `dropout_key`.
         dropout_key: random key. The same weights are dropped in every implementation.
+        broadcast_dropout: whether all rows and heads drop the weights of the same pairs.
         implementation: "dense" stores n × n weights, and is the reference; "blocks" makes them by
             blocks; "xla" and "cudnn" are `jax.nn.dot_product_attention`, with an n × n bias. By
             default "xla" up to 512 × 512 pairs, or "dense" for what it lacks, and "blocks" beyond.
@@ -111,7 +113,7 @@ def attend(
         sink,
     )  # fmt: skip
     if dropout_key is not None:
-        call = call.with_dropout(dropout_key, dropout_rate)
+        call = call.with_dropout(dropout_key, dropout_rate, broadcast=broadcast_dropout)
     contexts = {"q_context": q_context, "k_context": k_context}
     out = encoded_attention(
         encoding, params, call, implementation, block_size=block_size, **contexts
@@ -142,12 +144,12 @@ class Call(NamedTuple):
         """Positions of queries and keys, by name."""
         return {"q_positions": self.q_positions, "k_positions": self.k_positions}
 
-    def with_dropout(self, key: Array, rate: float) -> "Call":
+    def with_dropout(self, key: Array, rate: float, *, broadcast: bool = False) -> "Call":
         """The call with dropout of a share `rate` of the weights."""
         if rate == 0.0:
             return self
         lead = jnp.broadcast_shapes(self.q.shape[:-3], self.k.shape[:-3])
-        shape = (*lead, self.q.shape[-2])
+        shape = (1,) * (len(lead) + 1) if broadcast else (*lead, self.q.shape[-2])
         bits = dropout_bits(key, shape, self.q.shape[-3], self.k.shape[-3])
         return self._replace(bits=bits, dropout_rate=rate)
 
