@@ -15,6 +15,8 @@ PAPERS = claims.folders()
 CLAIMS = {claim["id"]: claim for paper in PAPERS.values() for claim in paper["claims"]}
 TEXTS = ("ours", "why", "details", "because")
 TOOLS = {
+    "attention",  # not run yet: no results to claim
+    "attention_exactness",
     "log_position_corpora",
     "position_alternatives",
     "position_corpora",

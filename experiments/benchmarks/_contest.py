@@ -136,6 +136,13 @@ def quartiles(ratio: np.ndarray) -> list[float]:
     return np.quantile(ratio, [0.25, 0.5, 0.75]).round(3).tolist()
 
 
+def largest_error(found: Any, wanted: Any) -> float:
+    """Largest difference in any array of two trees, over the array's largest number or 1."""
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
+    arrays = [(np.asarray(a, float), np.asarray(b, float)) for a, b in pairs]
+    return max(float(np.abs(a - b).max() / max(1.0, np.abs(b).max())) for a, b in arrays if b.size)
+
+
 def compiled(function: Callable, *arguments: Any) -> tuple[Callable[[], Any], float]:
     """A program with its arguments, and the MiB that it allocates besides them and its results."""
     program = jax.jit(function).lower(*arguments).compile()

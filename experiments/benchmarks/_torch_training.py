@@ -1,21 +1,18 @@
 """A worker that trains Hugging Face's BERT in torch on the CPU, one round a line of its input.
 
-Needs torch and transformers, so it may run under another Python than the benchmark that starts it.
-Its argument is JSON with the sizes. It builds a BERT with a classifier of 2 classes, float32,
-dropout 0.1 and torch's fused attention, warms up, and prints one JSON line with sizes and versions.
-Then for each line "go" of its input it takes `steps` steps (forward, backward, AdamW) and prints
-its seconds a step; anything else ends it. Ids are random, no token is padding.
+It is a `_torch_worker` and needs transformers, too: a BERT with a classifier of 2 classes, float32,
+dropout 0.1 and torch's fused attention. A round takes `steps` steps (forward, backward, AdamW), and
+its number is seconds a step. Ids are random, no token is padding.
 """
 
-import json
-import sys
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import torch  # pyrefly: ignore[missing-import]
 import transformers  # pyrefly: ignore[missing-import]
+
+from experiments.benchmarks._torch_worker import serve
 
 
 def round_of(sizes: Any) -> Callable[[], float]:
@@ -50,18 +47,5 @@ def round_of(sizes: Any) -> Callable[[], float]:
     return steps
 
 
-def main() -> None:
-    sizes = SimpleNamespace(**json.loads(sys.argv[1]))
-    torch.set_num_threads(sizes.threads)
-    run = round_of(sizes)
-    run()
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    print(json.dumps(versions | vars(sizes)), flush=True)
-    for line in sys.stdin:
-        if line.strip() != "go":
-            return
-        print(json.dumps(run()), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(round_of, transformers)

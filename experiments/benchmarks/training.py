@@ -3,12 +3,13 @@
     python -m experiments.benchmarks.training [--peer PYTHON] [--rounds N] [--quick] [--save]
 
 BERT-mini (4 layers, 256 wide) with a classifier, learned positions, float32, dropout 0.1, AdamW:
-the same sizes, batch and number of threads in both. The peer runs in a process of its own, under a
-Python that has torch and transformers (`--peer`; this one by default, "none" for none). Both have
-glibc keep freed memory. Utilisation is the share of a large matrix product's FLOP/s that the step's
-own products reach.
+32 rows of 64 tokens, and 8 long ones of 512. Both have the same sizes and number of threads, and
+glibc keeps freed memory in both. The peer runs in a process of its own, under a Python that has
+torch and transformers (`--peer`; this one by default, "none" for none). Utilisation is the share of
+a large matrix product's FLOP/s that the step's own products reach.
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Callable
@@ -36,7 +37,8 @@ class Sizes(NamedTuple):
     length: int = 64
 
 
-MINI, SMALL = Sizes(), Sizes(layers=1, width=64, batch=4, length=16)
+MINI, LONG = Sizes(), Sizes(batch=8, length=512)
+SMALL = Sizes(layers=1, width=64, batch=4, length=16)
 
 
 def our_round(sizes: Sizes) -> tuple[Callable[[], float], int]:
@@ -91,7 +93,7 @@ def peer_of(python: str, sizes: Sizes) -> contest.Worker:
     known = sizes._asdict() | {"hidden": 4 * sizes.width, "vocab": VOCAB}
     known |= {"threads": contest.CORES, "steps": STEPS}
     peer = contest.Worker(python, "experiments.benchmarks._torch_training", json.dumps(known))
-    if peer.about is None:
+    if peer.about is None or "error" in peer.about:
         sys.exit("the peer's Python cannot run torch and transformers: pass --peer PYTHON")
     return peer
 
@@ -103,30 +105,36 @@ def matmul_speed(n: int) -> float:
     return 2 * n**3 / min(contest.seconds_of(product) for _ in range(10))
 
 
-def main() -> None:
-    options = contest.options_of(__doc__, rounds=15, peer=sys.executable)
-    contest.keep_freed_memory()
-    sizes = SMALL if options.quick else MINI
-    result: dict[str, Any] = {"machine": contest.machine("flax", "optax")}
-    result["sizes"] = sizes._asdict()
+def compare(sizes: Sizes, options: argparse.Namespace, peak: float) -> dict[str, Any]:
+    """Speed of both in turns, and how much of the FLOP/s of a product ours reaches."""
     ours, weights = our_round(sizes)
     peer = None if options.peer == "none" else peer_of(options.peer, sizes)
     contestants = {"jaxpe": ours} | ({PEER: peer} if peer else {})
-    peak = matmul_speed(512 if options.quick else 2048)
     times = contest.take_turns(contestants, options.rounds)
     seconds, tokens = contest.medians(times), sizes.batch * sizes.length
     # Forward 2, backward 4 for each weight and token; products with keys and values likewise.
     flops = 6 * tokens * (weights + 2 * sizes.layers * sizes.length * sizes.width)
-    result |= {
+    found: dict[str, Any] = {
+        "sizes": sizes._asdict(),
         "seconds_per_step": seconds,
         "tokens_per_second": {name: tokens / value for name, value in seconds.items()},
-        "matmul_flops_per_second": peak,
         "utilisation": flops / seconds["jaxpe"] / peak,
     }
     if peer:
         peer.close()
-        result["peer"] = peer.about
-        result["speed_by_round"] = contest.quartiles(times[PEER] / times["jaxpe"])
+        by_round = times[PEER] / times["jaxpe"]
+        found |= {"peer": peer.about, "speed_by_round": contest.quartiles(by_round)}
+    return found
+
+
+def main() -> None:
+    options = contest.options_of(__doc__, rounds=15, peer=sys.executable)
+    contest.keep_freed_memory()
+    peak = matmul_speed(512 if options.quick else 2048)
+    result: dict[str, Any] = {"machine": contest.machine("flax", "optax")}
+    result["matmul_flops_per_second"] = peak
+    result |= compare(SMALL if options.quick else MINI, options, peak)
+    result["long"] = compare(SMALL._replace(length=32) if options.quick else LONG, options, peak)
     contest.finish("training", options, result)
 
 

@@ -11,8 +11,9 @@ from jaxpe.encodings.analysis.length_extrapolation import (
 )
 from jaxpe.encodings.analysis.power_law import PowerLaw
 from jaxpe.encodings.analysis.properties import EncodingProperties, encoding_properties
-from jaxpe.encodings.attention import attention_logits, attention_output, attention_weights
+from jaxpe.encodings.attention import attend
 from jaxpe.encodings.attention_mask import AttentionMask
+from jaxpe.encodings.attention_terms import attention_logits, attention_output, attention_weights
 from jaxpe.encodings.base import Encoding, Rows, identity, position_offsets
 from jaxpe.encodings.cached_keys import rotate_by
 from jaxpe.encodings.combine import (
@@ -92,7 +93,6 @@ from jaxpe.encodings.families.rotary import (
 )
 from jaxpe.encodings.families.temperature import position_temperature, ssmax
 from jaxpe.encodings.families.vector_files import from_file
-from jaxpe.encodings.implementations import attend
 from jaxpe.encodings.layer_patterns import gemma3, llama4, smollm3
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, register
 from jaxpe.rope.scaling import (

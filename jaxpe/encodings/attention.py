@@ -1,249 +1,120 @@
-"""Reference attention: the plainest form, which calls every hook of an encoding."""
+"""Attention with an encoding."""
 
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import Mesh
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, Scalar
+from jaxpe.encodings.attention_mask import Mask
+from jaxpe.encodings.attention_terms import Keys, Queries
 from jaxpe.encodings.base import (
     Encoding,
     Params,
     as_floats,
     bind_context,
-    broadcast_mask,
     centered_positions,
     check_queries_and_keys,
+    check_values,
     compute_dtype,
-    expand_rank,
-    repeat_heads,
 )
-from jaxpe.geometry.distances.matrices import floating
-
-Queries = Float[ArrayLike, "... n_q heads head_dim"]
-Keys = Float[ArrayLike, "... n_k groups head_dim"]
+from jaxpe.encodings.implementations import Call, Implementation, encoded_attention
+from jaxpe.encodings.sharded_attention import sharded_attention
 
 
-def dot_products(q: Queries, k: Keys) -> Float[Array, "... heads n_q n_k"]:
-    """Inner products of queries and keys, float32 or wider; heads share keys evenly.
-
-    >>> x = jnp.ones((3, 2, 4))
-    >>> dot_products(x, x)[0, 0].tolist()
-    [4.0, 4.0, 4.0]
-    """
-    q, k = as_floats(q, "q"), as_floats(k, "k")
-    k = repeat_heads(k, q.shape[-2])
-    return jnp.einsum("...qhd,...khd->...hqk", q, k, preferred_element_type=compute_dtype(q))
-
-
-def attention_logits(
+def attend(
     encoding: Encoding,
     params: Params,
     q: Queries,
     k: Keys,
-    *,
-    q_positions: ArrayLike,
-    k_positions: ArrayLike,
-    scale: Scalar | None = None,
-    cap: float | None = None,
-    encoded_queries: bool = False,
-    encoded_keys: bool = False,
-    q_context: Any = None,
-    k_context: Any = None,
-) -> Float[Array, "... heads n_q n_k"]:
-    """Logits scale·⟨query(q_i), key(k_j)⟩ + bias_ij, float32 or wider.
-
-    An encoding's `products` replace the inner products.
-
-    Args:
-        encoding: encoding whose hooks `query`, `key`, `products` and `bias` act.
-        params: parameters from `encoding.init`, trained or not.
-        q, k: queries and keys; with fewer key heads, query heads share them evenly.
-        q_positions, k_positions: `[..., n_q]` and `[..., n_k]`.
-        scale: factor of q·k, 1/√head_dim when None. Biases that depend on the content (Shaw,
-            Transformer-XL, CoPE) keep the factor of their published form.
-        cap: soft cap c, c·tanh(logits/c); none when None.
-        encoded_queries, encoded_keys: whether `encoding.query` has been applied to q already, and
-            `encoding.key` to k, as to cached keys.
-        q_context, k_context: contexts of the tokens of queries and of keys, where the encoding
-            defines `context`.
-
-    >>> far = jaxpe.alibi(num_heads=1, slopes=1.0)
-    >>> x, i = jnp.zeros((3, 1, 2)), jnp.arange(3)
-    >>> attention_logits(far, (), x, x, q_positions=i, k_positions=i)[0, 0].tolist()
-    [0.0, -1.0, -2.0]
-    """
-    q, k = as_floats(q, "q"), as_floats(k, "k")
-    check_queries_and_keys(q, k)
-    encoding = bind_context(encoding, q_context, k_context)
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    i, j = q_positions, k_positions
-    if not encoded_keys:
-        i, j = centered_positions(encoding, i, j)
-    q = q if encoded_queries else encoding.query(params, q, i)
-    k = k if encoded_keys else encoding.key(params, k, j)
-    bias = encoding.bias(params, q, k, q_positions, k_positions)
-    products = encoding.products(params, q, k, q_positions, k_positions)
-    return encoded_logits(dot_products(q, k) if products is None else products, bias, scale, cap)
-
-
-def encoded_logits(
-    products: Float[ArrayLike, "... heads n_q n_k"],
-    bias: Array | None,
-    scale: float | ArrayLike,
-    cap: float | None = None,
-) -> Float[Array, "... heads n_q n_k"]:
-    """Logits from products and bias: scale·products + bias, within ±cap where there is one.
-
-    >>> encoded_logits(jnp.ones((1, 1, 1)), None, 2.0).item()
-    2.0
-    """
-    logits = jnp.asarray(scale, products.dtype) * products
-    if bias is not None:
-        logits = logits + expand_rank(bias, logits.ndim, logits.dtype)
-    return capped(logits, cap)
-
-
-def capped(logits: Array, cap: float | None) -> Array:
-    """Soft-capped logits c·tanh(logits/c), within ±c; unchanged without a cap."""
-    if cap is None:
-        return logits
-    limit = jnp.asarray(cap, logits.dtype)
-    return limit * jnp.tanh(logits / limit)
-
-
-@jax.jit
-def attention_weights(
-    logits: Float[ArrayLike, "... heads n_q n_k"],
-    mask: ArrayLike | None = None,
-    *,
-    sink: Float[ArrayLike, " heads"] | None = None,
-) -> Float[Array, "... heads n_q n_k"]:
-    """Softmax of the logits over the keys that a query may attend to; 0 for other keys.
-
-    Rows whose keys are all masked are 0. Gradients are finite everywhere.
-
-    Args:
-        logits: float32 or wider.
-        mask: boolean, true where a query may attend, broadcasting to the logits.
-        sink: a logit a head for no key at all, in the denominator alone; none when None.
-
-    Raises:
-        ValueError: a mask that is not boolean (an additive one would be read backwards), or has
-            more axes than the logits.
-
-    >>> attention_weights(jnp.zeros((1, 1, 2)), np.array([[True, False]])).tolist()
-    [[[1.0, 0.0]]]
-    """
-    logits = floating(logits, "logits")
-    if logits.ndim < 1 or (not logits.shape[-1] and math.prod(logits.shape[:-1])):
-        raise ValueError(f"logits have shape {logits.shape}: pass [..., n_q, n_k] of some keys")
-    allowed = None if mask is None else broadcast_mask(mask, logits.shape)
-    if allowed is not None:
-        logits = jnp.where(allowed, logits, jnp.finfo(logits.dtype).min)
-    if sink is None:
-        weights = jax.nn.softmax(logits, axis=-1)
-    else:
-        column = jnp.asarray(sink, logits.dtype)[:, None, None]
-        column = jnp.broadcast_to(expand_rank(column, logits.ndim), (*logits.shape[:-1], 1))
-        weights = jax.nn.softmax(jnp.concatenate([logits, column], axis=-1), axis=-1)[..., :-1]
-    return weights if allowed is None else jnp.where(allowed, weights, 0.0)
-
-
-def encoded_weights(
-    encoding: Encoding,
-    params: Params,
-    logits: Float[ArrayLike, "... heads n_q n_k"],
-    mask: ArrayLike | None = None,
-    *,
-    q_positions: ArrayLike,
-    k_positions: ArrayLike,
-    sink: Float[ArrayLike, " heads"] | None = None,
-) -> Float[Array, "... heads n_q n_k"]:
-    """Attention weights: the encoding's own, if it defines `weights`, or `attention_weights`.
-
-    Args:
-        mask: boolean, true where a query may attend; `encoded_mask` adds the encoding's mask.
-        sink: as in `attention_weights`.
-        encoding, params, q_positions, k_positions: as in `attention_logits`.
-
-    Raises:
-        ValueError: a sink, where the encoding's weights are not a softmax.
-
-    >>> logits, i = jnp.zeros((1, 2, 2)), jnp.arange(2)
-    >>> encoded_weights(Encoding(), (), logits, q_positions=i, k_positions=i)[0].tolist()
-    [[0.5, 0.5], [0.5, 0.5]]
-    """
-    weights = encoding.weights(params, logits, mask, q_positions, k_positions)
-    if weights is None:
-        return attention_weights(logits, mask, sink=sink)
-    if sink is not None:
-        raise ValueError("the encoding's weights are not a softmax, which a sink is part of")
-    return weights
-
-
-def attention_output(
-    encoding: Encoding,
-    params: Params,
-    weights: Float[ArrayLike, "... heads n_q n_k"],
     v: Keys,
     *,
     q_positions: ArrayLike,
     k_positions: ArrayLike,
+    mask: Mask | None = None,
+    scale: Scalar | None = None,
+    cap: float | None = None,
+    sink: Float[ArrayLike, " heads"] | None = None,
+    gate: Float[ArrayLike, "... n_q heads _"] | None = None,
+    dropout_rate: float = 0.0,
+    dropout_key: Array | None = None,
+    broadcast_dropout: bool = False,
+    encoded_queries: bool = False,
+    encoded_keys: bool = False,
+    q_context: Any = None,
+    k_context: Any = None,
+    implementation: Implementation | None = None,
+    block_size: int = 128,
+    mesh: Mesh | None = None,
+    axis: str | None = None,
 ) -> Float[Array, "... n_q heads head_dim"]:
-    """Attention output: weights times values, plus the encoding's value term, in the dtype of v.
+    """Attention with an encoding: softmax of `attention_logits`, times values, plus its value term.
 
-    With fewer value heads, heads share them evenly. Arguments are as in `attention_logits`.
+    Attention in blocks takes memory linear in the length, for every encoding of the catalogue, with
+    exact gradients. Rows whose keys are all masked give 0.
 
-    >>> v, i = jnp.asarray([[[1.0]], [[3.0]]]), jnp.arange(2)
-    >>> weights = jnp.asarray([[[0.5, 0.5]]])
-    >>> attention_output(identity(), (), weights, v, q_positions=i[1:], k_positions=i).item()
-    2.0
+    Args:
+        encoding: encoding whose hooks are called, except `embed`, which the caller applies to the
+            embeddings.
+        v: values, with the heads of the keys.
+        mask: true where a query may attend: an array that broadcasts to `[..., heads, n_q, n_k]`,
+            an `AttentionMask` of numbers of single tokens, or a function of the positions of
+            queries `[..., 1, n_q, 1]` and keys `[..., 1, 1, n_k]`, such as `lambda i, j: j <= i`.
+            The last two need no array of pairs, and blocks that they mask are skipped.
+        cap: soft cap c of the logits, c·tanh(logits/c).
+        sink: a learned logit a head, in the denominator of the softmax alone, as in gpt-oss.
+        gate: the output is multiplied by σ(gate); `[..., n_q, heads, 1]` for one number a head.
+        dropout_rate: share of the weights that dropout sets to 0, where there is a `dropout_key`.
+        dropout_key: random key. The same weights are dropped in every implementation.
+        broadcast_dropout: whether all rows and heads drop the weights of the same pairs.
+        implementation: "dense" stores n × n weights, and is the reference; "blocks" makes them by
+            blocks; "xla" and "cudnn" are `jax.nn.dot_product_attention`, with an n × n bias. By
+            default "dense" up to 256 × 256 pairs or 16 queries, and "blocks" beyond, or "dense" up
+            to 8192 × 8192 where weights are made of whole rows. Blocks have reverse-mode
+            derivatives, and forward over reverse; for `jax.jvp` alone pass "dense".
+        block_size: queries and keys of a block; only time and memory depend on it.
+        mesh, axis: divides the tokens of queries and keys over an axis of a mesh, see
+            `sharded_attention`; no division when None.
+        params, q, k, q_positions, k_positions, scale, encoded_queries, encoded_keys, q_context,
+            k_context: arguments of `attention_logits`.
+
+    Raises:
+        ValueError: shapes that do not fit, a mask that is not boolean, an implementation that
+            cannot compute what is asked for, or weights of whole rows beyond 8192 × 8192 pairs.
+
+    >>> v = jnp.asarray([[[1.0]], [[3.0]]])
+    >>> i = jnp.arange(2)
+    >>> attend(identity(), (), 0 * v, 0 * v, v, q_positions=i, k_positions=i).ravel().tolist()
+    [2.0, 2.0]
     """
-    weights, v = floating(weights, "weights"), as_floats(v, "v")
-    leading = zip(weights.shape[:-3], v.shape[:-3], strict=False)
-    fits = 3 <= weights.ndim == v.ndim and weights.shape[-1] == v.shape[-3]
-    if not fits or any(1 != a != b != 1 for a, b in leading):
-        raise ValueError(
-            f"weights have shape {weights.shape} and v {v.shape}: pass [..., heads, n_q, n_k] and "
-            "[..., n_k, heads, head_dim], with equal numbers of axes"
+    q, k, v = as_floats(q, "q"), as_floats(k, "k"), as_floats(v, "v")
+    check_queries_and_keys(q, k)
+    check_values(q, k, v)
+    bound = bind_context(encoding, q_context, k_context)
+    i, j = q_positions, k_positions
+    if not encoded_keys:
+        i, j = centered_positions(encoding, i, j)
+    call = Call(
+        q if encoded_queries else bound.query(params, q, i),
+        k if encoded_keys else bound.key(params, k, j),
+        v, q_positions, k_positions, mask, q.shape[-1] ** -0.5 if scale is None else scale, cap,
+        sink,
+    )  # fmt: skip
+    if dropout_key is not None:
+        call = call.with_dropout(dropout_key, dropout_rate, broadcast=broadcast_dropout)
+    more = {"q_context": q_context, "k_context": k_context, "block_size": block_size}
+    if mesh is None or axis is None:
+        if mesh is not axis:
+            raise ValueError(f"mesh is {mesh} and axis {axis!r}: pass both, or none")
+        out = encoded_attention(encoding, params, call, implementation, **more)
+    else:
+        out = sharded_attention(
+            encoding, params, call, implementation, mesh=mesh, axis=axis, **more
         )
-    values = repeat_heads(v, weights.shape[-3]).astype(weights.dtype)
-    out = jnp.einsum("...hqk,...khd->...qhd", weights, values)
-    term = encoding.value(params, weights, q_positions, k_positions)
-    if term is None:
-        return out.astype(v.dtype)
-    if term.shape[-1] != v.shape[-1]:
-        raise ValueError(
-            f"the encoding adds values of width {term.shape[-1]}, but values have {v.shape[-1]}: "
-            "build it for the width of values"
-        )
-    return (out + term.astype(out.dtype)).astype(v.dtype)
-
-
-def dropout_bits(key: Array, shape: tuple[int, ...], n_q: int, n_k: int) -> tuple[Array, Array]:
-    """Random bits of queries and of keys, `[*shape, n]`, that decide which weights are dropped.
-
-    Whether the weight of a pair survives depends on the bits of its query and its key, so it is
-    the same in any block, and memory is linear.
-
-    >>> rows, columns = dropout_bits(jax.random.key(0), (2,), 3, 4)
-    >>> dropout_factors(rows, columns, 0.5).shape
-    (2, 3, 4)
-    """
-    of_queries, of_keys = jax.random.split(key)
-    rows = jax.random.bits(of_queries, (*shape, n_q), jnp.uint32)
-    return rows, jax.random.bits(of_keys, (*shape, n_k), jnp.uint32)
-
-
-def dropout_factors(rows: Array, columns: Array, rate: float, dtype: Any = float) -> Array:
-    """Factors of the weights `[..., n_q, n_k]`: 0 for a share `rate`, and 1/(1 − rate)."""
-    bits = rows[..., :, None] ^ columns[..., None, :]
-    # The finaliser of MurmurHash3: every bit of the sum changes half of the others.
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        bits = (bits ^ (bits >> jnp.uint32(shift))) * jnp.uint32(factor)
-    survives = (bits ^ (bits >> jnp.uint32(16))) >= jnp.uint32(round(rate * 2**32))
-    return jnp.where(survives, jnp.asarray(1 / (1 - rate), dtype), 0)
+    if gate is None:
+        return out
+    gate = jax.nn.sigmoid(jnp.asarray(gate, compute_dtype(out)))
+    return (out * gate).astype(out.dtype)

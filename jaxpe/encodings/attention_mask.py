@@ -58,6 +58,25 @@ class AttentionMask(NamedTuple):
 Mask = ArrayLike | AttentionMask | Callable[[Array, Array], Array]
 
 
+def split_mask(mask: AttentionMask) -> tuple[AttentionMask, AttentionMask]:
+    """The numbers of queries, and the numbers of keys."""
+    return (
+        mask._replace(k_order=None, k_segments=None, k_valid=None),
+        mask._replace(q_order=None, q_segments=None),
+    )
+
+
+def joined_mask(queries: AttentionMask, keys: AttentionMask) -> AttentionMask:
+    """The mask of numbers of queries and numbers of keys.
+
+    >>> mask = AttentionMask(q_order=jnp.arange(2), k_order=jnp.arange(3))
+    >>> joined_mask(*split_mask(mask)).pairs().shape
+    (1, 2, 3)
+    """
+    fields = zip(queries, keys, strict=True)
+    return AttentionMask(*(k if q is None else q for q, k in fields))
+
+
 def combined_masks(*masks: Array | None) -> Array | None:
     """Pairs that all masks allow, each an array `[..., n_q, n_k]` or None for all pairs.
 

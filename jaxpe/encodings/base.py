@@ -313,6 +313,15 @@ def align_positions(
     return positions.reshape((1,) * missing + positions.shape)
 
 
+def token_axis(positions: ArrayLike, n: int) -> int:
+    """The axis of n tokens in positions `[..., n]`, or `[..., n, axes]`, counted from the end.
+
+    >>> token_axis(np.zeros((2, 5)), 5), token_axis(np.zeros((5, 2)), 5)
+    (-1, -2)
+    """
+    return -2 if np.ndim(positions) > 1 and np.shape(positions)[-1] != n else -1
+
+
 def turning_positions(x: Array, positions: ArrayLike, *, axes: int = 0) -> Array:
     """Positions aligned with queries or keys `[..., n, heads, head_dim]` to be rotated.
 
@@ -527,12 +536,28 @@ def check_queries_and_keys(q: Array, k: Array) -> None:
         )
 
 
+def check_values(q: Array, k: Array, v: Array) -> None:
+    """Raise where values do not belong to keys, or heads of either cannot be shared by queries."""
+    leading = zip(q.shape[:-3], k.shape[:-3], v.shape[:-3], strict=False)
+    fits = v.ndim == k.ndim and v.shape[-3] == k.shape[-3]
+    if not fits or any(len({*sizes} - {1}) > 1 for sizes in leading):
+        raise ValueError(
+            f"q has shape {q.shape}, k {k.shape} and v {v.shape}: pass v [..., n_k, heads, width], "
+            "with the leading axes of the keys"
+        )
+    for x in (k, v):
+        _check_shared_heads(q.shape[-2], x.shape[-2])
+
+
 def repeat_heads(k: ArrayLike, num_heads: int) -> Array:
     """Keys or values `[..., n, groups, d]` repeated for the query heads, a multiple of theirs."""
     k = jnp.asarray(k)
     groups = k.shape[-2]
-    if groups == num_heads:
-        return k
-    if not groups or num_heads % groups:
+    _check_shared_heads(num_heads, groups)
+    return k if groups == num_heads else jnp.repeat(k, num_heads // groups, axis=-2)
+
+
+def _check_shared_heads(num_heads: int, groups: int) -> None:
+    """Raise where query heads cannot share the heads of keys or values evenly."""
+    if groups != num_heads and (not groups or num_heads % groups):
         raise ValueError(f"{num_heads} query heads cannot share {groups} key heads evenly")
-    return jnp.repeat(k, num_heads // groups, axis=-2)

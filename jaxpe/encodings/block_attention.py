@@ -15,9 +15,21 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.encodings.attention import dropout_factors, encoded_logits
-from jaxpe.encodings.attention_mask import AttentionMask, combined_masks, encoded_mask
-from jaxpe.encodings.base import Encoding, Params, bind_context, compute_dtype
+from jaxpe.encodings.attention_mask import (
+    AttentionMask,
+    combined_masks,
+    encoded_mask,
+    joined_mask,
+)
+from jaxpe.encodings.attention_terms import dropout_factors, encoded_logits
+from jaxpe.encodings.base import (
+    Encoding,
+    Params,
+    bind_context,
+    compute_dtype,
+    expand_rank,
+    token_axis,
+)
 
 Tree = Any
 Index = Array | int
@@ -63,7 +75,7 @@ class Plan(NamedTuple):
     scale: float = 1.0
     cap: float | None = None
     dropout_rate: float = 0.0
-    block_size: int = 256
+    block_size: int = 128
 
 
 class _Arrays(NamedTuple):
@@ -201,7 +213,7 @@ def _outputs(plan: Plan, scores: Callable[..., Tree], arrays: _Arrays) -> tuple[
         if not normalised:
             return out.astype(arrays.v.dtype), total
         if arrays.sink is not None:
-            sink = jnp.broadcast_to(arrays.sink.astype(dtype)[:, None], shape)
+            sink = expand_rank(arrays.sink[:, None], len(shape), dtype)
             new = jnp.maximum(top, sink)
             fade = jnp.exp(top - new)
             top, total, out = new, total * fade + jnp.exp(sink - new), out * fade[..., None]
@@ -275,7 +287,7 @@ def _cotangents(
     sums, (of_queries, of_q) = lax.scan(row, sums, jnp.arange(len(arrays.counts)))
     of_sink = None
     if arrays.sink is not None:
-        share = jnp.exp(arrays.sink.astype(dtype)[:, None] - log_sums)
+        share = jnp.exp(expand_rank(arrays.sink[:, None], log_sums.ndim, dtype) - log_sums)
         axes = [axis for axis in range(means.ndim) if axis != means.ndim - 2]
         of_sink = -jnp.sum(share * means, axis=axes)
     found = (*sums.shared, of_queries, sums.keys), of_q, sums.k.mT, sums.v.mT, of_sink, sums.closed
@@ -321,8 +333,7 @@ def _allowed(
     plan: Plan, params: Params, q: Array, k: Array, queries: Tokens, keys: Tokens, j: Index
 ) -> Array | None:
     """True where a query of a block may attend to a key of a block; None for all."""
-    fields = zip(queries.mask, keys.mask, strict=True)
-    by_token = AttentionMask(*(a if b is None else b for a, b in fields))
+    by_token = joined_mask(queries.mask, keys.mask)
     pairs = queries.pairs
     if pairs is not None and pairs.shape[-1] > 1:
         size = k.shape[-2]
@@ -447,9 +458,7 @@ def _blocked_tokens(
 ) -> Tokens:
     """Tokens in blocks, with positions `beyond`, or the last one, on padding."""
     positions = jnp.asarray(tokens.positions)
-    axis = positions.ndim - 1
-    if positions.ndim > 1 and positions.shape[-1] != n:
-        axis -= 1
+    axis = positions.ndim + token_axis(positions, n)
     if beyond is not None and n % size:
         more = (*positions.shape[:-1], -n % size)
         filling = jnp.broadcast_to(beyond.astype(positions.dtype), more)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxpe._core.arrays import Scalar
-from jaxpe.encodings.attention import attention_weights, dot_products
+from jaxpe.encodings.attention_terms import attention_weights, dot_products
 from jaxpe.encodings.base import (
     Encoding,
     Params,

@@ -1,34 +1,29 @@
-"""Attention with an encoding, and the implementations that compute it."""
+"""Implementations of attention, of queries and keys that are encoded already."""
 
 import math
+from functools import reduce
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike
-from jaxpe.encodings.attention import (
-    Keys,
-    Queries,
+from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe.encodings.attention_mask import AttentionMask, Mask, encoded_mask, split_mask
+from jaxpe.encodings.attention_terms import (
     attention_logits,
     attention_output,
     dropout_bits,
     dropout_factors,
     encoded_weights,
 )
-from jaxpe.encodings.attention_mask import AttentionMask, Mask, encoded_mask
 from jaxpe.encodings.base import (
     Encoding,
     Params,
-    as_floats,
     as_mask,
     bind_context,
-    centered_positions,
     check_choice,
-    check_queries_and_keys,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -36,92 +31,10 @@ from jaxpe.encodings.base import (
 from jaxpe.encodings.block_attention import Plan, Tokens, block_attention
 
 Implementation = Literal["dense", "blocks", "xla", "cudnn"]
-# Pairs of a query and a key, in one row and head. Up to the first, XLA's fused attention is as fast
-# as blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
-SMALL, LARGE = 512 * 512, 8192 * 8192
-
-
-def attend(
-    encoding: Encoding,
-    params: Params,
-    q: Queries,
-    k: Keys,
-    v: Keys,
-    *,
-    q_positions: ArrayLike,
-    k_positions: ArrayLike,
-    mask: Mask | None = None,
-    scale: float | ArrayLike | None = None,
-    cap: float | None = None,
-    sink: Float[ArrayLike, " heads"] | None = None,
-    gate: Float[ArrayLike, "... n_q heads _"] | None = None,
-    dropout_rate: float = 0.0,
-    dropout_key: Array | None = None,
-    broadcast_dropout: bool = False,
-    encoded_queries: bool = False,
-    encoded_keys: bool = False,
-    q_context: Any = None,
-    k_context: Any = None,
-    implementation: Implementation | None = None,
-    block_size: int = 256,
-) -> Float[Array, "... n_q heads head_dim"]:
-    """Attention with an encoding: softmax of `attention_logits`, times values, plus its value term.
-
-    Attention in blocks takes memory linear in the length, for every encoding of the catalogue, with
-    exact gradients. Rows whose keys are all masked give 0.
-
-    Args:
-        encoding: encoding whose hooks are called, except `embed`, which the caller applies to the
-            embeddings.
-        v: values, with the heads of the keys.
-        mask: true where a query may attend: an array that broadcasts to `[..., heads, n_q, n_k]`,
-            an `AttentionMask` of numbers of single tokens, or a function of the positions of
-            queries `[..., 1, n_q, 1]` and keys `[..., 1, 1, n_k]`, such as `lambda i, j: j <= i`.
-            The last two need no array of pairs, and blocks that they mask are skipped.
-        cap: soft cap c of the logits, c·tanh(logits/c).
-        sink: a learned logit a head, in the denominator of the softmax alone, as in gpt-oss.
-        gate: the output is multiplied by σ(gate); `[..., n_q, heads, 1]` for one number a head.
-        dropout_rate: share of the weights that dropout sets to 0, where there is a `dropout_key`.
-        dropout_key: random key. The same weights are dropped in every implementation.
-        broadcast_dropout: whether all rows and heads drop the weights of the same pairs.
-        implementation: "dense" stores n × n weights, and is the reference; "blocks" makes them by
-            blocks; "xla" and "cudnn" are `jax.nn.dot_product_attention`, with an n × n bias. By
-            default "xla" up to 512 × 512 pairs, or "dense" for what it lacks, and "blocks" beyond.
-        block_size: queries and keys of a block; only time and memory depend on it.
-        params, q, k, q_positions, k_positions, scale, encoded_queries, encoded_keys, q_context,
-            k_context: arguments of `attention_logits`.
-
-    Raises:
-        ValueError: shapes that do not fit, a mask that is not boolean, an implementation that
-            cannot compute what is asked for, or weights of whole rows beyond 8192 × 8192 pairs.
-
-    >>> v = jnp.asarray([[[1.0]], [[3.0]]])
-    >>> i = jnp.arange(2)
-    >>> attend(identity(), (), 0 * v, 0 * v, v, q_positions=i, k_positions=i).ravel().tolist()
-    [2.0, 2.0]
-    """
-    q, k, v = as_floats(q, "q"), as_floats(k, "k"), as_floats(v, "v")
-    check_queries_and_keys(q, k)
-    bound = bind_context(encoding, q_context, k_context)
-    i, j = q_positions, k_positions
-    if not encoded_keys:
-        i, j = centered_positions(encoding, i, j)
-    call = Call(
-        q if encoded_queries else bound.query(params, q, i),
-        k if encoded_keys else bound.key(params, k, j),
-        v, q_positions, k_positions, mask, q.shape[-1] ** -0.5 if scale is None else scale, cap,
-        sink,
-    )  # fmt: skip
-    if dropout_key is not None:
-        call = call.with_dropout(dropout_key, dropout_rate, broadcast=broadcast_dropout)
-    contexts = {"q_context": q_context, "k_context": k_context}
-    out = encoded_attention(
-        encoding, params, call, implementation, block_size=block_size, **contexts
-    )
-    if gate is None:
-        return out
-    gate = jax.nn.sigmoid(jnp.asarray(gate, compute_dtype(out)))
-    return (out * gate).astype(out.dtype)
+# Pairs of a query and a key in one row and head. Up to the first, storing them is as fast as
+# blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
+SMALL, LARGE = 256 * 256, 8192 * 8192
+FEW = 16  # queries, whose weights are linear memory: a cache is read by one
 
 
 class Call(NamedTuple):
@@ -138,6 +51,11 @@ class Call(NamedTuple):
     sink: ArrayLike | None = None
     bits: tuple[Array, Array] | None = None
     dropout_rate: float = 0.0
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """The widest dtype of queries, keys and values."""
+        return reduce(jnp.promote_types, (self.q.dtype, self.k.dtype, self.v.dtype))
 
     @property
     def positions(self) -> dict[str, ArrayLike]:
@@ -162,7 +80,7 @@ def encoded_attention(
     *,
     q_context: Any = None,
     k_context: Any = None,
-    block_size: int = 256,
+    block_size: int = 128,
 ) -> Array:
     """Attention of queries and keys that the encoding has encoded; arguments as in `attend`."""
     bound = bind_context(encoding, q_context, k_context)
@@ -188,8 +106,9 @@ def lacking(implementation: str, encoding: Encoding, call: Call | None = None) -
     if implementation == "dense":
         return None
     if implementation == "blocks":
-        whole = encoding.defines("weights") and not encoding.defines("key_carry")
-        return "weights made of whole rows (an encoding without `key_carry`)" if whole else None
+        if encoding.defines("weights") and not encoding.defines("key_carry"):
+            return "weights made of whole rows (an encoding without `key_carry`)"
+        return "a traced soft cap" if call is not None and is_traced(call.cap) else None
     names = {
         "products": "products other than q·k",
         "weights": "weights other than a softmax",
@@ -201,9 +120,11 @@ def lacking(implementation: str, encoding: Encoding, call: Call | None = None) -
         reasons += [words for words, value in absent.items() if value is not None]
         if call.v.shape[-1] > call.k.shape[-1]:
             reasons.append("values wider than keys")
+        if call.v.shape[-2] != call.k.shape[-2]:
+            reasons.append("other heads of values than of keys")
         # It computes logits of float64 in float32, and XLA lacks float16 on CPUs.
-        if call.q.dtype == jnp.float64 or (call.q.dtype == jnp.float16 and implementation == "xla"):
-            reasons.append(f"{call.q.dtype}")
+        if call.dtype == jnp.float64 or (call.dtype == jnp.float16 and implementation == "xla"):
+            reasons.append(f"{call.dtype}")
         if np.ndim(call.scale):
             reasons.append("a scale for each head")
     return reasons[0] if reasons else None
@@ -223,8 +144,8 @@ def chosen_implementation(
             )
         return implementation
     pairs = call.q.shape[-3] * call.k.shape[-3]
-    if pairs <= SMALL:
-        return "dense" if lacking("xla", encoding, call) else "xla"
+    if pairs <= SMALL or call.q.shape[-3] <= FEW:
+        return "dense"
     lack = lacking("blocks", encoding, call)
     if lack is not None and pairs > LARGE:
         raise ValueError(
@@ -254,8 +175,10 @@ def dense_attention(encoding: Encoding, params: Params, call: Call) -> tuple[Arr
 
 def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) -> Array:
     """`jax.nn.dot_product_attention`, with the encoding's bias and mask."""
-    q, k, v = call.q, call.k, call.v
-    lead, width = q.shape[:-3], v.shape[-1]
+    q, k, v = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
+    lead, width = jnp.broadcast_shapes(*(x.shape[:-3] for x in (q, k, v))), v.shape[-1]
+    if not (math.prod(lead) and q.size and k.size and v.size):  # a row without keys is 0
+        return jnp.zeros((*lead, *q.shape[-3:-1], width), call.v.dtype)
     mask = encoded_mask(encoding, params, q, k, call.mask, **call.positions)
     bias = encoding.bias(params, q, k, *call.positions.values())
     bias, mask = (None if x is None else _four_axes(x, lead) for x in (bias, mask))
@@ -269,7 +192,7 @@ def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) 
         out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
     if mask is not None:  # a query whose keys are all masked would attend to all
         out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
-    return out[..., :width].reshape(*lead, *out.shape[-3:-1], width)
+    return out[..., :width].reshape(*lead, *out.shape[-3:-1], width).astype(call.v.dtype)
 
 
 def _four_axes(x: Array, lead: tuple[int, ...]) -> Array:
@@ -295,9 +218,8 @@ def _blocks(
     keys = Tokens(jnp.asarray(call.k_positions), k_context)
     by_position, pairs = None, None
     if isinstance(call.mask, AttentionMask):
-        only = call.mask._replace(k_order=None, k_segments=None, k_valid=None)
-        queries = queries._replace(mask=only)
-        keys = keys._replace(mask=call.mask._replace(q_order=None, q_segments=None))
+        of_queries, of_keys = split_mask(call.mask)
+        queries, keys = queries._replace(mask=of_queries), keys._replace(mask=of_keys)
     elif callable(call.mask):
         by_position = call.mask
     elif call.mask is not None:

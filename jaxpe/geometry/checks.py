@@ -36,16 +36,29 @@ def host_floats(x: Any) -> Any:
     return jax.tree.map(host_floats, x) if isinstance(x, tuple) else x
 
 
-def checked_distances(D: Any) -> Any:
+def checked_distances(D: Any, *dtypes: Any) -> Any:
     """`host_floats` of distances; raises where a number is no distance, or its square no float.
 
     Points, traced numbers and more than 4,096 positions are not checked.
+
+    Args:
+        D: distances.
+        dtypes: of arrays that the distances are cast to.
     """
-    check_distances(D)
+    check_distances(D, *dtypes)
     return host_floats(D)
 
 
-def check_distances(D: Any) -> None:
+def checked_targets(D: Any, P: Any) -> Any:
+    """`checked_distances` of targets, a matrix or points, that are cast to the dtype of P."""
+    encoding = getattr(P, "values", _points(P))
+    dtypes = (encoding.dtype,) if hasattr(encoding, "dtype") else ()
+    if isinstance(D, tuple) and hasattr(D, "points"):
+        return checked_encoding(D, *dtypes) if np.size(D.points) <= _MOST_CHECKED else D
+    return checked_distances(D, *dtypes)
+
+
+def check_distances(D: Any, *dtypes: Any) -> None:
     """Raise for a matrix with numbers that are no distances, or whose squares are no floats."""
     values, present = _parts(D, "values")
     if not isinstance(D, tuple):
@@ -64,7 +77,7 @@ def check_distances(D: Any) -> None:
             f"the largest of the distances is {largest}: mark positions without distances as "
             "absent, Distances(values, present)"
         )
-    _check_magnitude("distances", largest, matrix.dtype)
+    _check_magnitude("distances", largest, matrix.dtype, *dtypes)
     if least < -_ROUNDING * largest:
         raise InputError(
             f"distances have negative entries, as low as {least:.3g}: of a split-half geometry "
@@ -79,22 +92,28 @@ def check_distances(D: Any) -> None:
     check_symmetric(matrix, "distances")
 
 
-def checked_encoding(P: Any) -> Any:
+def checked_encoding(P: Any, *dtypes: Any) -> Any:
     """`checked_distances` of an encoding's distances; of points, the magnitude is checked."""
     if isinstance(P, tuple) and hasattr(P, "values"):
-        return checked_distances(P)
-    points = getattr(P, "coordinates", getattr(P, "points", P))
+        return checked_distances(P, *dtypes)
+    points = _points(P)
     if not isinstance(points, tuple):
         check_numeric(points, "points")
     points = _concrete_numbers(points, getattr(P, "present", None))
     if points is not None and points.size:
-        _check_magnitude("coordinates", float(np.abs(points).max()), points.dtype)
+        _check_magnitude("coordinates", float(np.abs(points).max()), points.dtype, *dtypes)
     return host_floats(P)
 
 
-def _check_magnitude(name: str, largest: float, dtype: Any) -> None:
-    """Raise for numbers whose squares are 0, inf or without digits."""
-    wide = jax.dtypes.canonicalize_dtype(dtype) == np.float64  # which JAX has only if enabled
+def _points(P: Any) -> Any:
+    """The vectors of a result with coordinates or points; other arguments as they are."""
+    return getattr(P, "coordinates", getattr(P, "points", P))
+
+
+def _check_magnitude(name: str, largest: float, *dtypes: Any) -> None:
+    """Raise for numbers whose squares are 0, inf or without digits in one of the dtypes."""
+    # JAX has float64 only if enabled.
+    wide = all(jax.dtypes.canonicalize_dtype(dtype) == np.float64 for dtype in dtypes)
     limits = jnp.finfo(jnp.float64 if wide else jnp.float32)
     most = (float(limits.max) * float(limits.eps)) ** 0.5
     if 0 < largest < np.inf and not 1 / most < largest < most:

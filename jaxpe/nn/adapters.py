@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings import AttentionMask, Encoding, attend
-from jaxpe.encodings.attention import Keys, Queries
+from jaxpe.encodings.attention_terms import Keys, Queries
 from jaxpe.encodings.attention_mask import Mask, combined_masks
 from jaxpe.encodings.base import Params
 from jaxpe.encodings.implementations import Implementation
@@ -27,7 +27,7 @@ def attention_fn(
     k_positions: ArrayLike | None = None,
     decode: bool = False,
     implementation: Implementation | None = None,
-    block_size: int = 256,
+    block_size: int = 128,
 ) -> "AttentionFunction":
     """Attention with an encoding, for the argument `attention_fn` of Flax's attention layers.
 
@@ -162,8 +162,7 @@ class AttentionFunction(nnx.Module):
             dropout_rng = None
         elif dropout_rng is None:
             raise ValueError(f"dropout_rate={dropout_rate} needs a key: pass dropout_rng")
-        dtype = jnp.result_type(query, key, value) if dtype is None else dtype
-        q, k, v = (jnp.asarray(x, dtype) for x in (query, key, value))
+        q, k, v = (x if dtype is None else jnp.asarray(x, dtype) for x in (query, key, value))
         n_q, n_k = q.shape[-3], k.shape[-3]
         allowed = None if mask is None else _as_boolean(mask)
         i, j = self._query_and_key_positions(n_q, n_k, allowed, input_positions)

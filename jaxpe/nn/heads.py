@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
-from jaxpe.encodings.attention import capped
+from jaxpe.encodings.attention_terms import capped
 from jaxpe.encodings.base import compute_dtype
 from jaxpe.nn.encoder_decoder import EncoderDecoder
 from jaxpe.nn.layers import activation, dense, dropout, norm, read_out

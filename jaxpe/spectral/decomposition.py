@@ -14,7 +14,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from jaxpe._core.arrays import ArrayLike, tree_add
-from jaxpe.encodings.attention import Keys, Queries
+from jaxpe.encodings.attention_terms import Keys, Queries
 from jaxpe.encodings.base import (
     Encoding,
     Params,

@@ -1,6 +1,7 @@
 """Memory that a run needs: a lower bound, checked before training."""
 
 from jaxpe._core.memory import check_bytes, device_bytes
+from jaxpe.encodings.implementations import SMALL
 from jaxpe.training.config import TrainConfig, resolved
 
 _FLOAT = 4
@@ -62,4 +63,5 @@ def activations(config: TrainConfig) -> int:
     model, n = config.model, max(2, config.length // _BUCKETS)
     rows = config.batch_size // config.accumulate
     layers = 1 if model.remat else model.layers
-    return rows * layers * n * (model.dim + model.heads * n)
+    weights = n if n * n <= SMALL else 1  # longer rows keep one sum of the softmax
+    return rows * layers * n * (model.dim + model.heads * weights)

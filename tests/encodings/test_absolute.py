@@ -161,7 +161,7 @@ SPREAD = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 import jaxpe
-from jaxpe.encodings.implementations import attend
+from jaxpe.encodings.attention import attend
 
 encodings = [
     jaxpe.learned(length=5, dim=4, interpolate=True),

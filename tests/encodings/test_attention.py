@@ -193,9 +193,34 @@ def test_masks_that_are_refused():
         ((2, 4), (3, 2, 4), (3, 2, 4), r"q has shape \(2, 4\)"),
         ((3, 2, 4), (3, 0, 4), (3, 2, 4), "2 query heads cannot share 0 key heads"),
         ((3, 2, 4), (3, 2, 4), (4, 2, 4), r"v \(4, 2, 4\)"),
+        ((3, 2, 4), (3, 2, 4), (1, 3, 2, 4), r"v \(1, 3, 2, 4\)"),
+        ((3, 2, 4), (3, 2, 4), (3, 4), r"v \(3, 4\)"),
+        ((3, 3, 4), (3, 1, 4), (3, 2, 4), "3 query heads cannot share 2 key heads"),
+        ((1, 3, 2, 4), (2, 3, 2, 4), (3, 3, 2, 4), r"v \(3, 3, 2, 4\)"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(q, k, v, message):
-    i = np.arange(3)
+@pytest.mark.parametrize("implementation", ["dense", "blocks", "xla"])
+def test_shapes_that_do_not_fit_are_refused(q, k, v, message, implementation):
+    options = {"q_positions": np.arange(3), "k_positions": np.arange(3)}
     with unchecked(), pytest.raises(ValueError, match=message):
-        attend(identity(), (), *map(jnp.zeros, (q, k, v)), q_positions=i, k_positions=i)
+        attend(identity(), (), *map(jnp.zeros, (q, k, v)), **options, implementation=implementation)
+
+
+@pytest.mark.parametrize("implementation", ["dense", "blocks", "xla"])
+def test_leading_axes_broadcast_and_dtypes_mix(implementation):
+    shapes = ((1, N, HEADS, DIM), (2, N, HEADS, DIM), (2, N, HEADS, DIM))
+    q, k, v = (normal(seed, *shape, dtype=np.float32) for seed, shape in enumerate(shapes))
+    expected = attend(identity(), (), q, k, v, **WHERE, implementation="dense")
+    k, v = k.astype(jnp.bfloat16), v.astype(jnp.bfloat16)
+    with jax.numpy_dtype_promotion("standard"):
+        found = attend(identity(), (), q, k, v, **WHERE, implementation=implementation)
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_allclose(found.astype(np.float32), expected, atol=0.05)
+
+
+@pytest.mark.parametrize("width", [1, DIM])
+def test_large_logits_choose_one_key(width):
+    q, k, v = (normal(seed, N, 1, width, dtype=np.float32) for seed in range(3))
+    attention = jax.jit(lambda q: attend(identity(), (), q, k, v, **WHERE, scale=1.3))
+    chosen = np.argmax(np.asarray(q[:, 0] @ k[:, 0].T), axis=1)
+    np.testing.assert_allclose(attention(1e15 * q), v[chosen], rtol=1e-6)

@@ -19,9 +19,9 @@ from jaxpe import (
     scale_positions,
     shaw,
 )
-from jaxpe.encodings.attention import attention_logits
+from jaxpe.encodings.attention import attend
+from jaxpe.encodings.attention_terms import attention_logits
 from jaxpe.encodings.base import align_positions, as_positions, repeat_heads
-from jaxpe.encodings.implementations import attend
 from tests.unchecked import unchecked
 
 N, HEADS, DIM = 5, 4, 8

@@ -15,7 +15,7 @@ from jax.test_util import check_grads
 
 from jaxpe import alibi, cope, euclidean_distances, fire, kerple, t5
 from jaxpe.encodings import alibi_line, alibi_slopes, t5_buckets
-from jaxpe.encodings.implementations import attend
+from jaxpe.encodings.attention import attend
 
 N, HEADS, HEAD_DIM = 7, 3, 4
 PLACES = np.array([0, 3, 4, 9, 2, 700, 25])

@@ -7,7 +7,7 @@ import pytest
 from jax.test_util import check_grads
 
 from jaxpe import alibi, cope, fire, kerple, shaw, t5, transformer_xl
-from jaxpe.encodings import implementations
+from jaxpe.encodings import attention
 
 N, HEADS, WIDTH = 6, 2, 4
 PLACES = np.array([0, 3, 4, 9, 2, 25])
@@ -25,7 +25,7 @@ NAMES = list(ENCODINGS)
 CAUSAL = np.tri(N, dtype=bool)
 
 # Compiled as a whole, since one compilation for each operation is most of the time of a test.
-attend = jax.jit(implementations.attend, static_argnums=0)
+attend = jax.jit(attention.attend, static_argnums=0)
 bias_of = jax.jit(lambda encoding, *args: encoding.bias(*args), static_argnums=0)
 
 

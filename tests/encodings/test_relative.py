@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from jaxpe import shaw, transformer_xl
-from jaxpe.encodings.attention import attention_logits
-from jaxpe.encodings.implementations import attend
+from jaxpe.encodings.attention import attend
+from jaxpe.encodings.attention_terms import attention_logits
 
 HEADS, WIDTH = 2, 4
 QUERIES, KEYS = np.array([0, 3, 4, 9, 2, 700, 25]), np.array([5, 4, 0, 0, 2, 699, 31, 8, 3])

@@ -32,8 +32,8 @@ from jaxpe.encodings import (
     ProportionalScaling,
     inverse_frequencies,
 )
-from jaxpe.encodings.attention import attention_logits
-from jaxpe.encodings.implementations import attend
+from jaxpe.encodings.attention import attend
+from jaxpe.encodings.attention_terms import attention_logits
 from jaxpe.encodings.phases import phases
 from jaxpe.rope.scaling import scaling_from_hf
 

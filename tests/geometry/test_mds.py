@@ -238,6 +238,8 @@ def test_wrong_structure_is_refused():
         classical_mds_from_gram(TARGET[:, :5], dim=1)
     with pytest.raises(ValueError, match=r"rank must lie in \[1, 3\] for shape \(6, 3\), not 4"):
         low_rank_factors(TARGET[:, :3], rank=4)
+    with jax.enable_x64(False), pytest.raises(ValueError, match="too small to be squared"):
+        low_rank_factors(np.float32(1e-30) * TARGET.astype(np.float32), rank=2)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import scipy.spatial
 
+from jaxpe.geometry import principal_angles
 from jaxpe.geometry.mds.procrustes import procrustes
 
 RNG = np.random.default_rng(0)
@@ -50,6 +51,12 @@ def test_no_other_rotation_is_better():
         assert ((P @ other - Q) ** 2).sum() / size >= fit.residual
     near = fit.rotation @ scipy.linalg.expm(0.01 * np.array([[0, 1, 0], [-1, 0, 0], [0, 0, 0]]))
     assert ((P @ near - Q) ** 2).sum() / size > fit.residual
+
+
+def test_configurations_without_columns_have_derivatives():
+    empty = jax.grad(lambda P: match(P, Q[:, :0]).residual)(P[:, :0])
+    assert empty.shape == (9, 0)
+    assert jax.jit(jax.grad(lambda P: principal_angles(P, Q[:0]).sum()))(P[:0]).shape == (0, 3)
 
 
 def test_widths_may_differ():

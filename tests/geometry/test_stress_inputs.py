@@ -98,6 +98,14 @@ def test_squares_that_float32_does_not_hold_are_refused(value):
             call()
 
 
+@pytest.mark.parametrize("targets", [1e30 * D, 1e30 * P], ids=["matrix", "points"])
+def test_targets_are_squared_in_the_dtype_of_the_encoding(targets):
+    cloud = targets if targets.shape[0] == targets.shape[1] else geometry.as_points(targets)
+    assert jaxpe.stress(P, cloud) == 1
+    with unchecked(), pytest.raises(jaxpe.InputError, match="squared in float32"):
+        jaxpe.stress(P.astype(np.float32), cloud)
+
+
 def test_what_is_neither_a_count_nor_an_angle_is_nan():
     assert np.isnan(geometry.entropy(np.array([0.5, 0.5])))
     np.testing.assert_allclose(geometry.entropy(np.ones(2) / 2, estimator="plug-in"), np.log(2))

@@ -181,6 +181,15 @@ def test_the_pearson_tail_is_that_of_a_gamma_distribution():
     np.testing.assert_allclose(found, scipy.stats.gamma.sf(at, 3.0, scale=2.0), rtol=0.15)
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_angles_have_derivatives_at_any_scale(scale):
+    rng = np.random.default_rng(0)
+    P, Q = (rng.normal(size=(6, 2)).astype(np.float32) for _ in range(2))
+    slope = jax.jit(jax.grad(lambda P: jnp.sum(principal_angles(P, Q))))
+    found, expected = np.float32(scale) * slope(np.float32(scale) * P), slope(P)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_holm_against_the_definition():
     p = np.array([0.01, np.nan, 0.04, 0.03, 0.005])
     np.testing.assert_allclose(holm_adjusted(p), [0.03, np.nan, 0.06, 0.06, 0.02], rtol=1e-6)

@@ -10,8 +10,8 @@ import pytest
 
 from jaxpe import alibi, cope, fire, kerple, shaw, t5, transformer_xl
 from jaxpe.encodings import alibi_slopes, t5_buckets
-from jaxpe.encodings.attention import attention_logits
-from jaxpe.encodings.implementations import attend
+from jaxpe.encodings.attention import attend
+from jaxpe.encodings.attention_terms import attention_logits
 
 HF, X, PAPERS = (
     dict(np.load(Path(__file__).with_name(f"{name}.npz")))

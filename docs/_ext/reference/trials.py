@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxpe.encodings import CatalogueEntry, EncodingSizes
-from jaxpe.encodings.attention import attention_logits, encoded_weights
 from jaxpe.encodings.attention_mask import encoded_mask
+from jaxpe.encodings.attention_terms import attention_logits, encoded_weights
 from jaxpe.encodings.base import encoding_at
 
 SIZES = EncodingSizes(dim=32, num_heads=4, head_dim=32, length=32)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxpe.encodings.analysis.hooks import line_of_positions
+from jaxpe.encodings.attention import attend
 from jaxpe.encodings.base import Encoding, encoding_at
-from jaxpe.encodings.implementations import attend
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Rows nearer than this share of the largest row count as equal.

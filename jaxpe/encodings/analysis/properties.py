@@ -10,14 +10,14 @@ from jax import Array
 
 from jaxpe.encodings.analysis.cost import token_cost
 from jaxpe.encodings.analysis.hooks import line_of_positions
-from jaxpe.encodings.attention import (
+from jaxpe.encodings.attention import attend
+from jaxpe.encodings.attention_mask import encoded_mask
+from jaxpe.encodings.attention_terms import (
     attention_logits,
     dot_products,
     encoded_weights,
 )
-from jaxpe.encodings.attention_mask import encoded_mask
 from jaxpe.encodings.base import Encoding, encoding_at
-from jaxpe.encodings.implementations import attend
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes
 
 # Logits closer than this share of their largest count as equal.

@@ -9,7 +9,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike, Scalar, is_traced, namespace
-from jaxpe.encodings.attention import dot_products
+from jaxpe.encodings.attention_terms import dot_products
 from jaxpe.encodings.base import (
     Encoding,
     align_positions,

@@ -6,7 +6,7 @@ import numpy as np
 from jax import Array
 
 from jaxpe._core.arrays import Scalar
-from jaxpe.encodings.attention import dot_products
+from jaxpe.encodings.attention_terms import dot_products
 from jaxpe.encodings.base import (
     Encoding,
     Params,

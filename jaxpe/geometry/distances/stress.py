@@ -19,8 +19,8 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.checks import (
     as_weights,
     check_weights,
-    checked_distances,
     checked_encoding,
+    checked_targets,
     nan_unless_weights,
 )
 from jaxpe.geometry.counts.position_counts import PositionCounts
@@ -200,7 +200,8 @@ def _measure(
 ):
     """A measure of the distances; its arguments are checked before the jitted part."""
     check_weights(weights)
-    arrays = checked_encoding(P), checked_distances(D), weights
+    P = checked_encoding(P)
+    arrays = P, checked_targets(D, P), weights
     return _jitted_measure(*arrays, mesh=mesh, **options)
 
 

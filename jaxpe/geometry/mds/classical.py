@@ -10,7 +10,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Integer, Real
 
 from jaxpe._core.arrays import ArrayLike, dot
-from jaxpe.geometry.checks import check_size, check_symmetric, host_floats
+from jaxpe.geometry.checks import check_size, check_symmetric, checked_encoding, host_floats
 from jaxpe.geometry.counts.distributions import EmptyPolicy, positional_distributions
 from jaxpe.geometry.counts.position_counts import count_tokens
 from jaxpe.geometry.distances.matrices import (
@@ -140,12 +140,13 @@ def _classical_mds_from_gram(
     rank = jnp.sum(eigenvalues > _tolerance(eigenvalues))
     magnitude = jnp.abs(eigenvalues)
     negative = jnp.sum(jnp.where(eigenvalues < 0, magnitude, 0.0))
+    total = jnp.sum(magnitude)
     following = eigenvalues[columns] if columns < n else jnp.zeros((), B.dtype)
     return ClassicalMDS(
         coordinates=jnp.pad(coordinates, ((0, 0), (0, dim - columns))),
         eigenvalues=eigenvalues,
         rank=jnp.where(jnp.isnan(eigenvalues[0]), -1, rank),
-        negative_mass=negative / jnp.maximum(jnp.sum(magnitude), jnp.finfo(B.dtype).tiny),
+        negative_mass=negative / jnp.where(total == 0, 1.0, total),
         gap=eigenvalues[columns - 1] - following,
         present=present,
     )
@@ -187,7 +188,7 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
     >>> low_rank_factors(np.ones((32, 128)), rank=3).parameters
     480
     """
-    P = matrix(P, "P", "[n, d]")
+    P = matrix(checked_encoding(P), "P", "[n, d]")
     n, d = P.shape
     check_size("rank", rank, least=0)
     if not 1 <= rank <= min(n, d):
@@ -219,11 +220,14 @@ def row_space(P: Array, rank: int) -> Array:
 def _row_space_jvp(rank, primals, tangents):
     (P,), (dP,) = primals, tangents
     Y = row_space(P, rank)
+    # Y does not depend on the scale of P, whose squares may be no floats.
+    largest = jnp.max(jnp.abs(lax.stop_gradient(P)), initial=0.0)
+    P, dP = (x / jnp.where(largest == 0, 1.0, largest) for x in (P, dP))
     PY = dot(P, Y)
     K = dot(PY.T, PY)
     moved = dot(dP.T, PY) + dot(P.T, dot(dP, Y))
     _, s, Vt = jnp.linalg.svd(lax.stop_gradient(P), full_matrices=False)
-    least = max(P.shape) * jnp.finfo(P.dtype).eps * s[0]
+    least = max(P.shape) * jnp.finfo(P.dtype).eps * jnp.max(s, initial=0.0)
     b, c = s[None, :rank], jnp.where(jnp.arange(len(s)) < rank, s, -s)[:, None]
     inverse = inverse_where(b + c > least, b**2 + c * jnp.abs(c))
 

@@ -98,7 +98,7 @@ def _rotation_jvp(primals, tangents):
     H, moved = dot(R.T, A), dot(R.T, dA)
     _, singular, Vt = jnp.linalg.svd(jax.lax.stop_gradient(A))
     sums = singular[:, None] + singular[None, :]
-    resolved = sums > len(A) * jnp.finfo(A.dtype).eps * singular[0]
+    resolved = sums > len(A) * jnp.finfo(A.dtype).eps * jnp.max(singular, initial=0.0)
 
     def solve(_: Any, right: Array) -> Array:
         turned = dot(Vt, right, Vt.T) / jnp.where(resolved, sums, 1.0)

@@ -1,0 +1,188 @@
+"""Attention in blocks against attention that stores all pairs."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe import attend, chain, encodings
+from jaxpe.encodings import AttentionMask, EncodingSizes, Rows, catalogue
+from jaxpe.encodings.implementations import LARGE, lacking
+
+N, HEADS, WIDTH = 7, 4, 8
+SIZES = EncodingSizes(dim=8, num_heads=HEADS, head_dim=WIDTH, length=16)
+PAIR_HOOKS = ("products", "bias", "mask", "weights", "value", "key_carry")
+OF_PAIRS = {e.name: e for e in catalogue() if any(map(e.first_layer(SIZES).defines, PAIR_HOOKS))}
+INDEX, NONE = np.arange(N), np.zeros(N, int)
+PARTS, WHOLE = np.array([0, 0, 0, 1, 1, 1, 1]), np.ones((2, N), bool)
+PADDED = np.array([[True] * N, [True] * 4 + [False] * 3])
+MASKS = {
+    "none": (NONE, NONE, WHOLE),
+    "causal": (INDEX, NONE, WHOLE),
+    "segments": (INDEX, PARTS, WHOLE),
+    "padding": (NONE, NONE, PADDED),
+    "no key at all": (np.minimum(INDEX, 1), NONE, WHOLE & (INDEX > 1)),
+}
+
+
+def normal(seed, *shape):
+    return jax.device_put(np.random.default_rng(seed).standard_normal(shape))
+
+
+def qkv(n_q=N, n_k=N, groups=HEADS, lead=(2,)):
+    return (
+        normal(0, *lead, n_q, HEADS, WIDTH),
+        normal(1, *lead, n_k, groups, WIDTH),
+        normal(2, *lead, n_k, groups, WIDTH),
+    )
+
+
+def largest_errors(out, wanted):
+    errors = jax.tree.map(lambda a, b: np.abs(a - b).max(initial=0.0), out, wanted)
+    return max(map(float, jax.tree.leaves(jax.device_get(errors))))
+
+
+def values_and_gradients(encoding, implementation, positions, mask, arrays, **options):
+    """Outputs, and gradients of a projection of them, by all arrays."""
+
+    def project(arrays):
+        params, q, k, v, x, *sink = arrays
+        context = None
+        if encoding.defines("context"):
+            context, _ = encoding.context(params, x, positions, Rows())
+        more = {"sink": sink[0]} if sink else {}
+        out = attend(
+            encoding, params, q, k, v, q_positions=positions, k_positions=positions, mask=mask,
+            q_context=context, k_context=context, implementation=implementation, block_size=3,
+            **more, **options,
+        )  # fmt: skip
+        return jnp.sum(out * jnp.cos(jnp.arange(out.size)).reshape(out.shape)), out
+
+    (_, out), gradients = jax.value_and_grad(project, has_aux=True)(arrays)
+    return out, gradients
+
+
+@pytest.mark.parametrize("name", ["rope", *OF_PAIRS])
+def test_blocks_equal_dense(name):
+    """With a soft cap, dropout and a sink; encodings of single tokens share the blocks of RoPE."""
+    encoding = {**OF_PAIRS, "rope": encodings.resolve("rope")}[name].first_layer(SIZES)
+    params = encoding.init(jax.random.key(0))
+    params = jax.tree.map(lambda x: x + 0.1 * normal(3, *x.shape).astype(x.dtype), params)
+    groups = 2 if name in ("rope", "alibi", "t5", "cope", "stick_breaking") else HEADS
+    arrays = (params, *qkv(groups=groups), normal(4, 2, N, SIZES.dim))
+    if not encoding.defines("weights"):
+        arrays += (normal(5, HEADS),)
+    options = {"cap": 3.0, "dropout_rate": 0.25, "dropout_key": jax.random.key(1)}
+
+    @jax.jit
+    def both(arrays, order, segments, valid):
+        mask = AttentionMask(order, order, segments, segments, valid)
+        return [
+            values_and_gradients(encoding, name, INDEX, mask, arrays, **options)
+            for name in ("blocks", "dense")
+        ]
+
+    for case, numbers in MASKS.items():
+        blocks, dense = both(arrays, *numbers)
+        assert largest_errors(blocks, dense) < 2e-12, case
+        assert np.isfinite(largest_errors(blocks, blocks)), case
+
+
+def test_a_query_without_keys_has_output_zero():
+    i = np.arange(N)
+    attended = partial(attend, jaxpe.identity(), (), *qkv(lead=()), q_positions=i, k_positions=i)
+    for implementation in ("blocks", "dense"):
+        out = attended(mask=lambda i, j: (j < i) & (i != 4), implementation=implementation)
+        assert (np.abs(out).max(axis=(1, 2)) == 0).tolist() == [t in (0, 4) for t in range(N)]
+
+
+@pytest.mark.parametrize("size", [1, 4, 6, 64])
+def test_the_size_of_blocks_changes_nothing(size):
+    """Nor the bits of dropout, with more keys than queries."""
+    encoding = chain(jaxpe.rope(head_dim=WIDTH), encodings.sliding_window(size=4))
+    q, k, v = qkv(n_q=5, n_k=9)
+    options = {"dropout_rate": 0.3, "dropout_key": jax.random.key(2)}
+    i, j = np.arange(4, 9), np.arange(9)
+    attended = partial(attend, encoding, ((), ()), q, k, v, q_positions=i, k_positions=j, **options)
+    wanted = attended(implementation="dense", mask=AttentionMask(i, j))
+    for mask in (AttentionMask(i, j), lambda i, j: j <= i, (j[None] <= i[:, None])[None, None]):
+        out = attended(implementation="blocks", block_size=size, mask=mask)
+        np.testing.assert_allclose(out, wanted, atol=1e-12)
+
+
+def test_dropout_keeps_the_mean():
+    """Of 10,000 weights, a share close to the rate is 0, and rows and columns look independent."""
+    rows, columns = jaxpe.encodings.attention_terms.dropout_bits(jax.random.key(0), (1,), 300, 300)
+    kept = np.asarray(
+        jaxpe.encodings.attention_terms.dropout_factors(rows, columns, 0.25, jnp.float32)
+    )
+    assert abs(kept.mean() - 1) < 4 * np.sqrt(0.25 / 0.75 / kept.size)
+    for x in (kept[0], kept[0].T):
+        correlation = np.corrcoef(x)[np.triu_indices(300, 1)]
+        assert abs(correlation.std() * np.sqrt(300) - 1) < 0.05
+
+
+def test_what_an_encoding_closes_over_has_a_gradient():
+    q, k, v = qkv(lead=())
+    i = np.arange(N)
+
+    def project(slope, implementation):
+        encoding = jaxpe.alibi(num_heads=HEADS, slopes=slope)
+        options = {"implementation": implementation, "block_size": 3}
+        return attend(encoding, (), q, k, v, q_positions=i, k_positions=i, **options)[0].sum()
+
+    slopes = [
+        jax.jit(jax.grad(partial(project, implementation=name)))(0.5)
+        for name in ("blocks", "dense")
+    ]
+    np.testing.assert_allclose(*slopes, rtol=1e-12)
+
+
+def test_bfloat16_is_summed_in_float32():
+    q, k, v = (x.astype(jnp.bfloat16) for x in qkv(lead=()))
+    i = np.arange(N)
+    attended = partial(attend, jaxpe.alibi(num_heads=HEADS), (), q_positions=i, k_positions=i)
+    exact = attended(*(x.astype(jnp.float64) for x in (q, k, v)), implementation="dense")
+    out = attended(q, k, v, implementation="blocks", block_size=3)
+    assert out.dtype == jnp.bfloat16
+    np.testing.assert_allclose(out.astype(jnp.float64), exact, atol=2**-7)
+
+
+def test_memory_is_linear_and_masked_blocks_are_skipped():
+    """Temporaries of a compiled gradient, and the steps that a window leaves."""
+
+    def temporaries(n):
+        encoding, i = jaxpe.alibi(num_heads=2), np.arange(n)
+        x = jax.ShapeDtypeStruct((n, 2, 8), jnp.float32)
+        options = {"mask": AttentionMask(i, i), "implementation": "blocks", "block_size": 64}
+
+        def project(q, k, v):
+            return attend(encoding, (), q, k, v, q_positions=i, k_positions=i, **options).sum()
+
+        lowered = jax.jit(jax.grad(project, argnums=(0, 1, 2))).lower(x, x, x)
+        return lowered.compile().memory_analysis().temp_size_in_bytes
+
+    short, long = temporaries(512), temporaries(2048)
+    assert long < 4.2 * short
+    assert long < 2 * 2048 * 2048 * 4
+
+
+def test_what_cannot_be_computed_is_named():
+    i, (q, k, v) = np.arange(N), qkv(lead=())
+    attended = partial(attend, q=q, k=k, v=v, q_positions=i, k_positions=i)
+    rows = jaxpe.Encoding(weights=lambda params, logits, mask, i, j: jax.nn.softmax(logits))
+    assert lacking("blocks", rows) is not None
+    with pytest.raises(ValueError, match="whole rows"):
+        attended(rows, (), implementation="blocks")
+    with pytest.raises(ValueError, match="a soft cap"):
+        attended(jaxpe.identity(), (), implementation="xla", cap=2.0)
+    with pytest.raises(ValueError, match="not a softmax"):
+        attended(encodings.stick_breaking(), (), sink=np.ones(HEADS))
+    far = int(LARGE**0.5) + 1
+    long = jax.ShapeDtypeStruct((far, 1, 2), jnp.float32)
+    at = np.arange(far)
+    with pytest.raises(ValueError, match="pass implementation='dense'"):
+        jax.eval_shape(lambda x: attend(rows, (), x, x, x, q_positions=at, k_positions=at), long)
