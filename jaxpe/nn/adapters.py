@@ -13,8 +13,8 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings import AttentionMask, Encoding, attend
-from jaxpe.encodings.attention_terms import Keys, Queries
 from jaxpe.encodings.attention_mask import Mask, combined_masks
+from jaxpe.encodings.attention_terms import Keys, Queries
 from jaxpe.encodings.base import Params
 from jaxpe.encodings.implementations import Implementation
 
