@@ -56,18 +56,21 @@ def rotate_by(
     True
     """
     k, delta = as_floats(k, "k"), as_positions(jnp.asarray(delta))
-    for hook in ("embed", "context"):
-        if encoding.defines(hook):
-            raise ValueError(
-                f"the encoding defines `{hook}`, so keys depend on positions or earlier tokens "
-                "through the hidden states: read the tokens again at their new positions"
-            )
+    if encoding.defines("embed") or encoding.defines("context"):
+        raise ValueError(
+            "the encoding adds position vectors or depends on hidden states, and keys with it: "
+            "read the tokens again at their new positions"
+        )
     if not encoding.defines("key"):
         return k
     if not delta.ndim:
         delta = jnp.broadcast_to(delta, k.shape[-3:-2])
     axes = delta.shape[k.ndim - 2 :]  # () where a position is one number
-    _check_rotation(encoding, k.shape[-2:], axes)
+    if not _rotates(encoding, k.shape[-2:], axes):
+        raise ValueError(
+            "the encoding's keys do not move by a rotation: pass `length` to a rope whose "
+            "frequencies depend on it, or encode the keys again at their new positions"
+        )
     return _rotated(encoding, params, k.astype(compute_dtype(k)), delta, axes).astype(k.dtype)
 
 
@@ -81,23 +84,8 @@ def _rotated(
 
 
 @functools.lru_cache(maxsize=64)
-def _check_rotation(encoding: Encoding, heads: tuple[int, ...], axes: tuple[int, ...]) -> None:
-    """Raise for an encoding whose keys do not move by rotations."""
-    reason = "angles depend on other tokens, or rotations do not commute"
-    try:
-        with jax.enable_x64(True):
-            if _largest_error(encoding, heads, axes) < 1e-6:
-                return
-    except ValueError as error:
-        reason = str(error)
-    raise ValueError(
-        f"the encoding's keys do not move by a rotation ({reason}): pass `length` to a rope whose "
-        "frequencies depend on it, or encode the keys again at their new positions"
-    )
-
-
-def _largest_error(encoding: Encoding, heads: tuple[int, ...], axes: tuple[int, ...]) -> float:
-    """Largest difference of moved keys from keys encoded at i + δ, for a unit of |i| + |δ|."""
+def _rotates(encoding: Encoding, heads: tuple[int, ...], axes: tuple[int, ...]) -> bool:
+    """Whether keys encoded at i and moved by δ are keys encoded at i + δ, in float64."""
     moves = np.asarray(_MOVES[:_NEAR] if encoding.centered else _MOVES, np.int32)
     if axes:  # coordinates that differ, so that rotations about them need to commute
         moves = moves[..., None] + np.multiply.outer([1, 2], np.arange(axes[0])).astype(np.int32)
@@ -112,20 +100,19 @@ def _largest_error(encoding: Encoding, heads: tuple[int, ...], axes: tuple[int, 
 
         def error(move: Array) -> Array:
             i, delta = move
-            wanted, start = (
+            start, wanted = (
                 encoding.key(params, k, jnp.stack([at, jnp.full_like(at, _BESIDE)]))[:1]
-                for at in (i + delta, i)
+                for at in (i, i + delta)
             )
-            alone = encoding.key(params, k[:1], i[None])
-            found = jnp.stack(
-                [_rotated(encoding, params, x, delta[None], axes) for x in (start, alone)]
-            )
+            moved = _rotated(encoding, params, start, delta[None], axes)
             distance = jnp.sum(jnp.abs(move.astype(float)))  # hooks may compute in float32
-            return jnp.max(jnp.abs(found - wanted[None])) / (1 + distance)
+            return jnp.max(jnp.abs(moved - wanted)) / (1 + distance)
 
         return jax.vmap(error)(moves)
 
-    if is_traced(*jax.make_jaxpr(errors)(moves).consts):
-        raise ValueError("it was built with traced numbers, which are unknown")
-    # Compiled ahead of time, it gives numbers inside the traces of callers, too.
-    return float(np.asarray(jax.jit(errors).lower(moves).compile()(moves)).max())
+    with jax.enable_x64(True):
+        if is_traced(*jax.make_jaxpr(errors)(moves).consts):
+            raise ValueError("the encoding was built with traced numbers: build it outside of jit")
+        # Compiled ahead of time, it gives numbers inside the traces of callers, too.
+        largest = np.asarray(jax.jit(errors).lower(moves).compile()(moves)).max()
+    return bool(largest < 1e-6)

@@ -1,6 +1,6 @@
 """Transformers that take an encoding as an argument (Flax NNX, used functionally)."""
 
-from jaxpe.nn.adapters import AttentionFunction, attention_fn
+from jaxpe.nn.adapters import attention_fn
 from jaxpe.nn.attention import (
     Attended,
     BoundEncoding,
@@ -53,7 +53,7 @@ from jaxpe.nn.positions import PositionFunctions, position_functions, position_t
 from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
 
 __all__ = [
-    "Attended", "AttentionFunction", "Bert", "BertEncoder", "BertOutput", "Block",
+    "Attended", "Bert", "BertEncoder", "BertOutput", "Block",
     "BoundEncoding", "Cache",
     "CausalLM", "Classifier", "Context", "Decoder", "Encoder", "EncoderDecoder",
     "EncoderDecoderOutput", "FeedForward", "Gates",

@@ -13,22 +13,13 @@ from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings import AttentionMask, Encoding, attend
-from jaxpe.encodings.attention_mask import Mask, combined_masks
+from jaxpe.encodings.attention_mask import combined_masks
 from jaxpe.encodings.attention_terms import Keys, Queries
 from jaxpe.encodings.base import Params
 from jaxpe.encodings.implementations import Implementation
 
 
-def attention_fn(
-    encoding: Encoding,
-    params: Params | nnx.Variable = None,
-    positions: ArrayLike | None = None,
-    *,
-    k_positions: ArrayLike | None = None,
-    decode: bool = False,
-    implementation: Implementation | None = None,
-    block_size: int = 128,
-) -> "AttentionFunction":
+class attention_fn(nnx.Module):  # noqa: N801 (called like a function)
     """Attention with an encoding, for the argument `attention_fn` of Flax's attention layers.
 
     These are `nnx.MultiHeadAttention` and `linen.MultiHeadDotProductAttention`. The result is
@@ -63,45 +54,36 @@ def attention_fn(
     ...     layer(jnp.ones((3, 5, 8), jnp.float32), is_causal=True).shape
     (3, 5, 8)
     """
-    for hook, remedy in (
-        ("embed", "apply it to the embeddings in your model"),
-        ("context", "call jaxpe.attend with q_context and k_context"),
-    ):
-        if encoding.defines(hook):
-            raise ValueError(
-                f"the encoding defines `{hook}`, which attention cannot call: {remedy}"
-            )
-    if params is None:
-        if encoding.defines("init"):
-            raise ValueError("the encoding has parameters: pass params=encoding.init(key)")
-        params = ()
-    where = positions, k_positions
-    return AttentionFunction(encoding, params, where, decode, implementation, block_size)
-
-
-class AttentionFunction(nnx.Module):
-    """Attention with an encoding, called as Flax's `dot_product_attention`: see `attention_fn`."""
 
     def __init__(
         self,
         encoding: Encoding,
-        params: Any,
-        positions: tuple[ArrayLike | None, ArrayLike | None],
-        decode: bool,
-        implementation: Implementation | None,
-        block_size: int,
+        params: Params | nnx.Variable = None,
+        positions: ArrayLike | None = None,
+        *,
+        k_positions: ArrayLike | None = None,
+        decode: bool = False,
+        implementation: Implementation | None = None,
+        block_size: int = 128,
     ):
-        self.encoding = nnx.static(encoding)
+        for hook in ("embed", "context"):
+            if encoding.defines(hook):
+                raise ValueError(
+                    f"attention_fn cannot call `{hook}`, which the encoding defines: call it in "
+                    "your model, and jaxpe.attend with its result"
+                )
+        if params is None and encoding.defines("init"):
+            raise ValueError("the encoding has parameters: pass params=encoding.init(key)")
         if not isinstance(params, nnx.Variable) and jax.tree.leaves(params):
             params = nnx.Param(params)
-        self.encoding_params = nnx.data(params)
-        self.positions = nnx.static(lambda: positions)  # arrays cannot be static, functions can
+        self.encoding = nnx.static(encoding)
+        self.encoding_params = nnx.data(() if params is None else params)
+        # Arrays cannot be static, functions can.
+        self.positions = nnx.static(lambda: (positions, k_positions))
         self.decode, self.implementation, self.block_size = decode, implementation, block_size
 
     @contextlib.contextmanager
-    def at(
-        self, positions: ArrayLike, k_positions: ArrayLike | None = None
-    ) -> Iterator["AttentionFunction"]:
+    def at(self, positions: ArrayLike, k_positions: ArrayLike | None = None) -> Iterator[None]:
         """Context manager in which tokens have other positions, such as those of a batch.
 
         Args:
@@ -110,7 +92,7 @@ class AttentionFunction(nnx.Module):
         before = self.positions
         self.positions = nnx.static(lambda: (positions, k_positions))
         try:
-            yield self
+            yield
         finally:
             self.positions = nnx.static(before)
 
@@ -119,8 +101,10 @@ class AttentionFunction(nnx.Module):
         query: Queries,
         key: Keys,
         value: Keys,
-        bias: ArrayLike | None = None,
+        *,
         mask: ArrayLike | None = None,
+        is_causal: bool = False,
+        input_positions: ArrayLike | None = None,
         broadcast_dropout: bool = True,
         dropout_rng: Array | None = None,
         dropout_rate: float = 0.0,
@@ -128,10 +112,6 @@ class AttentionFunction(nnx.Module):
         dtype: Any = None,
         precision: Any = None,
         module: Any = None,
-        is_causal: bool = False,
-        input_positions: ArrayLike | None = None,
-        force_fp32_for_softmax: bool = True,
-        einsum_dot_general: Any = None,
         qk_attn_weights_einsum: Any = None,
         attn_weights_value_einsum: Any = None,
     ) -> Float[Array, "... n_q heads head_dim"]:
@@ -140,34 +120,31 @@ class AttentionFunction(nnx.Module):
         Args:
             query, key, value: `[..., n, heads, head_dim]`, before the encoding acts.
             mask: true or 1 where a query may attend, `[..., heads, n_q, n_k]`.
+            is_causal: whether queries ignore later keys of the row.
+            input_positions: positions of this call, in place of the function's.
             broadcast_dropout, dropout_rng, dropout_rate, deterministic: dropout of weights, as in
                 Flax, with other random bits.
             dtype: dtype of queries, keys and values; sums are float32 or wider.
-            is_causal: whether queries ignore later keys of the row.
-            input_positions: positions of this call, in place of the function's.
-            force_fp32_for_softmax: true in any case.
-            bias, precision, module, einsum_dot_general, qk_attn_weights_einsum,
-                attn_weights_value_einsum: arguments of Flax that raise unless None.
+            precision, module, qk_attn_weights_einsum, attn_weights_value_einsum: arguments of Flax
+                that raise unless None.
         """
-        _refuse("chain the encoding with one whose `bias` is a function of positions", bias=bias)
-        _refuse("set jax.default_matmul_precision for the whole program", precision=precision)
-        _refuse("weights are not stored, so sow_weights cannot collect them", module=module)
-        _refuse(
-            "leave it out",
-            einsum_dot_general=einsum_dot_general,
-            qk_attn_weights_einsum=qk_attn_weights_einsum,
-            attn_weights_value_einsum=attn_weights_value_einsum,
-        )
+        if precision is not None:
+            raise ValueError(f"precision={precision}: set jax.default_matmul_precision instead")
+        if module is not None:
+            raise ValueError("sow_weights needs weights of all pairs, which are not stored")
+        if qk_attn_weights_einsum is not None or attn_weights_value_einsum is not None:
+            raise ValueError("attention_fn has products of its own: pass no einsum to the layer")
         if deterministic or dropout_rate == 0.0:
             dropout_rng = None
         elif dropout_rng is None:
             raise ValueError(f"dropout_rate={dropout_rate} needs a key: pass dropout_rng")
         q, k, v = (x if dtype is None else jnp.asarray(x, dtype) for x in (query, key, value))
-        n_q, n_k = q.shape[-3], k.shape[-3]
         allowed = None if mask is None else _as_boolean(mask)
-        i, j = self._query_and_key_positions(n_q, n_k, allowed, input_positions)
-        if is_causal and not (self.decode and n_q == 1):  # a cache has no later keys
-            allowed = _causal_mask(allowed, n_q, n_k)
+        i, j = self._positions(q.shape[-3], k.shape[-3], allowed, input_positions)
+        if is_causal and not (self.decode and q.shape[-3] == 1):  # no slot is later than the newest
+            order = np.arange(max(q.shape[-3], k.shape[-3]), dtype=np.int32)
+            causal = AttentionMask(order[: q.shape[-3]], order[: k.shape[-3]])
+            allowed = causal if allowed is None else combined_masks(allowed, causal.pairs())
         params = self.encoding_params
         params = params.get_value() if isinstance(params, nnx.Variable) else params
         return attend(
@@ -177,34 +154,25 @@ class AttentionFunction(nnx.Module):
             block_size=self.block_size,
         )  # fmt: skip
 
-    def _query_and_key_positions(
+    def _positions(
         self, n_q: int, n_k: int, mask: Array | None, positions: ArrayLike | None
     ) -> tuple[ArrayLike, ArrayLike]:
+        """Positions of queries and of keys."""
         i, j = self.positions()
         i = i if positions is None else positions
-        if i is not None and j is not None:
-            return i, j
+        row = jnp.arange(n_k, dtype=jnp.int32) if i is None else jnp.asarray(i)
         if j is None and n_q == n_k:
-            i = np.arange(n_q, dtype=np.int32) if i is None else i
-            return i, i
-        row = jnp.asarray(np.arange(n_k, dtype=np.int32) if i is None else i)
-        newest = j is None and self.decode and n_q == 1
-        if not newest or mask is None or row.shape[-1] != n_k:
+            i = j = row
+        elif j is None and self.decode and n_q == 1 and mask is not None and row.shape[-1] == n_k:
+            j = jnp.broadcast_to(row, (*mask.shape[:-3], n_k))
+            from_end = jnp.argmax(jnp.any(mask, axis=-3)[..., ::-1], axis=-1)  # for any head
+            i = jnp.take_along_axis(j, n_k - 1 - from_end, axis=-1)
+        if i is None or j is None:
             raise ValueError(
                 f"{n_q} queries and {n_k} keys: pass attention_fn positions and k_positions, or "
                 f"decode=True for the newest token of a cache, with positions of its {n_k} slots"
             )
-        shown = jnp.any(mask, axis=-3)[..., 0, ::-1]  # by any head, from the last slot
-        slot = n_k - 1 - jnp.argmax(shown, axis=-1, keepdims=True)
-        row = jnp.broadcast_to(row, (*slot.shape[:-1], n_k))
-        return jnp.take_along_axis(row, slot, axis=-1), row
-
-
-def _refuse(remedy: str, **options: Any) -> None:
-    """Raise for an option that has a value."""
-    for name, value in options.items():
-        if value is not None:
-            raise ValueError(f"attention_fn has no `{name}`: {remedy}")
+        return i, j
 
 
 def _as_boolean(mask: ArrayLike) -> Array:
@@ -215,12 +183,3 @@ def _as_boolean(mask: ArrayLike) -> Array:
     if not is_traced(mask) and not np.isin(np.asarray(mask), (0, 1)).all():
         raise ValueError("mask has numbers other than 0 and 1: pass mask == 0 for an additive one")
     return mask != 0
-
-
-def _causal_mask(mask: Array | None, n_q: int, n_k: int) -> Mask | None:
-    """A mask that also excludes later keys."""
-    if n_q != n_k:
-        raise ValueError(f"is_causal with {n_q} queries and {n_k} keys: pass a mask instead")
-    order = np.arange(n_q, dtype=np.int32)
-    causal = AttentionMask(order, order)
-    return causal if mask is None else combined_masks(mask, causal.pairs())
