@@ -99,21 +99,18 @@ def long_prefill(ours: CausalLM, theirs: Any, row: np.ndarray, rounds: int) -> d
     return {"tokens": row.shape[1], "largest": difference} | ratios(calls, rounds)
 
 
-def read_alone(folder: Path, tokens: int, *, cached: bool) -> dict[str, Any]:
+def read_alone(folder: Path, tokens: int) -> dict[str, Any]:
     """Seconds and peak memory of a process that reads one long row, with loading and compiling."""
     ours = load_causal_lm(folder)
     row = np.random.default_rng(0).integers(ours.decoder.config.vocab_size, size=(1, tokens))
-    (logits, _), seconds = contest.timed(
-        lambda: reader(ours, tokens if cached else None)(row.astype(np.int32))
-    )
+    (logits, _), seconds = contest.timed(lambda: reader(ours, None)(row.astype(np.int32)))
     finite = bool(np.isfinite(np.asarray(logits)).all())
     return {"seconds": seconds, "peak_gb": contest.peak_bytes() / 1e9, "finite": finite}
 
 
 def reading(folder: Path, tokens: int) -> dict[str, Any]:
     words = [f"--read={folder}", f"--tokens={tokens}"]
-    alone = partial(contest.in_fresh_process, __spec__.name, *words)
-    return {"tokens": tokens, "no cache": alone(), "cache": alone("--cached=1")}
+    return {"tokens": tokens} | contest.in_fresh_process(__spec__.name, *words)
 
 
 def decoder(folder: Path, rounds: int, *, quick: bool) -> dict[str, Any]:
@@ -172,10 +169,10 @@ def t5(rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    more = {"read": None, "tokens": READ, "cached": 0}
+    more = {"read": None, "tokens": READ}
     options = contest.options_of(__doc__, rounds=5, **more)
     if options.read:
-        found = read_alone(Path(options.read), options.tokens, cached=bool(options.cached))
+        found = read_alone(Path(options.read), options.tokens)
         print(json.dumps(found))
         return
     torch = importlib.import_module("torch")

@@ -37,7 +37,7 @@ _PAIR_HOOKS = ("products", "bias", "weights", "key_carry")
 
 
 class Tokens(NamedTuple):
-    """What belongs to single queries, or keys; in blocks, with an axis of blocks in front.
+    """Numbers of single queries, or keys; in blocks, with an axis of blocks in front.
 
     Attributes:
         positions: `[..., n]`, or `[..., n, axes]`.
@@ -59,7 +59,7 @@ class Tokens(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What attention in blocks depends on, besides arrays.
+    """Options of attention in blocks that are no arrays.
 
     Attributes:
         encoding: its hooks `query` and `key` have acted.
@@ -127,10 +127,10 @@ def block_attention(
     """Attention `[..., heads, n_q, width]` of encoded queries, keys and values, in blocks.
 
     Args:
-        plan: what does not depend on arrays.
+        plan: options that are no arrays.
         params: parameters of the encoding.
         q, k, v: `[..., heads, n, width]`; fewer heads of keys and values are shared evenly.
-        queries, keys: what belongs to tokens of whole rows.
+        queries, keys: numbers of the tokens of whole rows.
         scale: factor of the products, if it is an array.
         sink: a logit a head in the denominator of the softmax; none when None.
     """

@@ -2,7 +2,7 @@
 
 import math
 from functools import reduce
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,13 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe.encodings.accelerator_attention import (
+    is_causality,
+    scaled,
+    splash_attention,
+    splash_lacks,
+    tokamax_attention,
+)
 from jaxpe.encodings.attention_mask import AttentionMask, Mask, encoded_mask, split_mask
 from jaxpe.encodings.attention_terms import (
     attention_logits,
@@ -30,7 +37,7 @@ from jaxpe.encodings.base import (
 )
 from jaxpe.encodings.block_attention import Plan, Tokens, block_attention
 
-Implementation = Literal["dense", "blocks", "xla", "cudnn"]
+Implementation = Literal["dense", "blocks", "xla", "cudnn", "tokamax", "splash"]
 # Pairs of a query and a key in one row and head. Up to the first, storing them is as fast as
 # blocks; up to the second, "dense" stands in for blocks that an encoding does not have.
 SMALL, LARGE = 256 * 256, 8192 * 8192
@@ -89,11 +96,18 @@ def encoded_attention(
         return dense_attention(bound, params, call)[0]
     if chosen == "blocks":
         return _blocks(encoding, params, call, q_context, k_context, block_size)
+    if chosen == "splash":
+        check_sizes(block_size=block_size)
+        mask = cast(AttentionMask | None, call.mask)  # it lacks other masks
+        q, k, v = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
+        return splash_attention(
+            q, k, v, mask, scale=call.scale, cap=call.cap, sink=call.sink, block_size=block_size
+        ).astype(call.v.dtype)
     return _fused(bound, params, call, chosen)
 
 
 def lacking(implementation: str, encoding: Encoding, call: Call | None = None) -> str | None:
-    """What an implementation cannot compute, in words; None where it can.
+    """Reason why an implementation cannot compute an encoding, in words; None if it can.
 
     Args:
         implementation: one of `Implementation`.
@@ -114,20 +128,35 @@ def lacking(implementation: str, encoding: Encoding, call: Call | None = None) -
         "weights": "weights other than a softmax",
         "value": "a term of values",
     }
+    if implementation == "splash":
+        names |= {"bias": "a bias", "mask": "a mask that the encoding makes"}
     reasons = [words for hook, words in names.items() if encoding.defines(hook)]
     if call is not None:
-        absent = {"a soft cap": call.cap, "a sink": call.sink, "dropout": call.bits}
-        reasons += [words for words, value in absent.items() if value is not None]
-        if call.v.shape[-1] > call.k.shape[-1]:
-            reasons.append("values wider than keys")
-        if call.v.shape[-2] != call.k.shape[-2]:
-            reasons.append("other heads of values than of keys")
-        # It computes logits of float64 in float32, and XLA lacks float16 on CPUs.
-        if call.dtype == jnp.float64 or (call.dtype == jnp.float16 and implementation == "xla"):
-            reasons.append(f"{call.dtype}")
-        if np.ndim(call.scale):
-            reasons.append("a scale for each head")
+        reasons += _lacking_options(implementation, call)
     return reasons[0] if reasons else None
+
+
+def _lacking_options(implementation: str, call: Call) -> list[str]:
+    """Options of a call that a fused implementation cannot compute, in words."""
+    options = {"a soft cap": call.cap, "a sink": call.sink, "dropout": call.bits}
+    served = {"tokamax": ("a soft cap",), "splash": ("a soft cap", "a sink")}
+    lacked = options.keys() - served.get(implementation, ())
+    reasons = [words for words in options if words in lacked and options[words] is not None]
+    if is_traced(call.cap):
+        reasons.append("a traced soft cap")
+    # They compute logits of float64 in float32, and XLA lacks float16 on CPUs.
+    narrow = call.dtype == jnp.float16 and implementation != "cudnn"
+    if call.dtype == jnp.float64 or narrow:
+        reasons.append(f"{call.dtype}")
+    if np.ndim(call.scale):
+        reasons.append("a scale for each head")
+    if call.v.shape[-2] != call.k.shape[-2]:
+        reasons.append("other heads of values than of keys")
+    if implementation == "splash":
+        reasons += [lack for lack in [splash_lacks(call.mask)] if lack is not None]
+    elif call.v.shape[-1] > call.k.shape[-1]:
+        reasons.append("values wider than keys")
+    return reasons
 
 
 def chosen_implementation(
@@ -174,7 +203,12 @@ def dense_attention(encoding: Encoding, params: Params, call: Call) -> tuple[Arr
 
 
 def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) -> Array:
-    """`jax.nn.dot_product_attention`, with the encoding's bias and mask."""
+    """Attention of `jax.nn` or tokamax, with the encoding's bias and mask."""
+    causal = False
+    if implementation == "tokamax" and not encoding.defines("mask"):
+        causal = is_causality(call.mask)
+    if causal:  # no array of pairs
+        call = call._replace(mask=None)
     q, k, v = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
     lead, width = jnp.broadcast_shapes(*(x.shape[:-3] for x in (q, k, v))), v.shape[-1]
     if not (math.prod(lead) and q.size and k.size and v.size):  # a row without keys is 0
@@ -187,9 +221,13 @@ def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) 
         for x in (q, k, v)
     )
     v = jnp.pad(v, [(0, 0)] * 3 + [(0, k.shape[-1] - width)])
-    options: Any = {"scale": call.scale, "implementation": implementation}
     with jax.numpy_dtype_promotion("standard"):  # it mixes 16-bit numbers and float32
-        out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
+        if implementation == "tokamax":
+            more: Any = {"scale": 1.0, "logits_soft_cap": call.cap, "is_causal": causal}
+            out = tokamax_attention(scaled(q, call.scale), k, v, bias, mask, **more)
+        else:
+            options: Any = {"scale": call.scale, "implementation": implementation}
+            out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
     if mask is not None:  # a query whose keys are all masked would attend to all
         out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
     return out[..., :width].reshape(*lead, *out.shape[-3:-1], width).astype(call.v.dtype)
