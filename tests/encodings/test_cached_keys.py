@@ -33,7 +33,6 @@ ROTATING = {
     "comrope": COMROPE,
     "at half the position": encodings.scale_positions(ROPE, 0.5),
     "by head": encodings.per_head([ROPE, jaxpe.identity()]),
-    "two that commute": encodings.chain(ROPE, jaxpe.rope(head_dim=WIDTH, base=99.0)),
     "with a bias": encodings.chain(ROPE, jaxpe.alibi(num_heads=HEADS)),
     "axial": encodings.axial_rope(head_dim=WIDTH),
     "mrope": encodings.mrope(head_dim=WIDTH, sections=(2, 1, 1)),
@@ -115,46 +114,81 @@ REFUSED = {
     "two lists of frequencies": jaxpe.rope(head_dim=WIDTH, scaling=SCALED["longrope"]),
     "sums of waves": encodings.fope(num_heads=HEADS, head_dim=WIDTH, length=16),
     "a logarithm of positions": encodings.warp_positions(ROPE, length=16),
-    "rotations of blocks and pairs": encodings.chain(ROPE, COMROPE),
+    "two rotations": encodings.chain(ROPE, COMROPE),
     "blocks of two coordinates": encodings.liere(head_dim=WIDTH, block=4),
     "polar coordinates": encodings.pope(num_heads=HEADS, head_dim=WIDTH // 2),
-    "a clip far out": jaxpe.Encoding(
-        key=lambda params, k, i: ROPE.key((), k, jnp.minimum(jnp.asarray(i), 4096))
-    ),
+    "an encoding that does not say so": jaxpe.Encoding(query=ROPE.query, key=ROPE.key),
 }
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in jaxpe.catalogue()])
+def test_encodings_that_rotate_say_so(name):
+    """The law at positions within and beyond training, beside a token that is far away."""
+    (entry,) = jaxpe.catalogue(name)
+    encoding = entry.first_layer(
+        jaxpe.EncodingSizes(dim=16, num_heads=HEADS, head_dim=WIDTH, length=16)
+    )
+    if not encoding.defines("key") or encoding.defines("context"):
+        assert not encoding.rotates
+        return
+    params, k = params_of(encoding), normal(0, 2, HEADS, WIDTH)
+    steps = np.arange(1, entry.coordinates + 1, dtype=np.int32)
+
+    def spread(*positions):
+        line = np.asarray(positions, np.int32)
+        return line if entry.coordinates == 1 else line[:, None] ** 2 % 97 + np.outer(line, steps)
+
+    @jax.jit
+    def keys(k, i):
+        return encoding.key(params, k, i)
+
+    errors = []
+    for i, delta in ((0, 3), (1, 7), (60, -40), (5_000, -777)):
+        one, move = spread(i, 9_000), spread(delta)
+        start = keys(k, one)[:1]
+        if start.shape != k[:1].shape:
+            errors.append(np.inf)
+            continue
+        wanted = keys(k, np.concatenate([one[:1] + move, one[1:]]))[:1]
+        amplitude = keys(jnp.ones((1, HEADS, WIDTH)), 0 * move)
+        errors.append(np.abs(keys(start / amplitude, move) - wanted).max())
+    assert encoding.rotates == (max(errors) < 1e-9)
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_keys_that_do_not_rotate_are_refused(name):
     encoding, k = REFUSED[name], normal(0, N, HEADS, WIDTH)
     delta = np.ones((N, 2), np.int32) if "coordinates" in name and "two" in name else 3
-    for _ in range(2):  # also where the check is remembered
-        with pytest.raises(ValueError, match=r"do not move by a rotation.*encode the keys again"):
-            rotate_by(encoding, encoding.init(jax.random.key(0)), k, delta)
+    with pytest.raises(ValueError, match=r"do not move by a rotation.*encode the keys again"):
+        rotate_by(encoding, encoding.init(jax.random.key(0)), k, delta)
 
 
 def test_keys_that_depend_on_hidden_states_are_refused():
     k = normal(0, N, HEADS, WIDTH)
-    for encoding, hook in (
-        (jaxpe.sinusoidal(dim=16), "embed"),
-        (encodings.chain(jaxpe.learned(length=9, dim=16), ROPE), "embed"),
-        (encodings.fox(dim=16, num_heads=HEADS), "context"),
-        (encodings.selective_rope(dim=16, num_heads=HEADS, head_dim=WIDTH), "context"),
+    for encoding in (
+        jaxpe.sinusoidal(dim=16),
+        encodings.chain(jaxpe.learned(length=9, dim=16), ROPE),
+        encodings.fox(dim=16, num_heads=HEADS),
+        encodings.selective_rope(dim=16, num_heads=HEADS, head_dim=WIDTH),
     ):
-        with pytest.raises(ValueError, match=f"defines `{hook}`.*read the tokens again"):
+        with pytest.raises(ValueError, match=r"hidden states.*read the tokens again"):
             rotate_by(encoding, encoding.init(jax.random.key(0)), k, 3)
 
 
-def test_hooks_that_compute_in_float32_are_allowed():
-    """A user's RoPE, whose angles have errors of float32 at far positions."""
+def test_an_encoding_of_ones_own_says_that_it_rotates():
+    own = jaxpe.Encoding(query=ROPE.query, key=ROPE.key, rotates=True)
+    k = normal(0, N, HEADS, WIDTH)
+    np.testing.assert_array_equal(rotate_by(own, (), k, 20), rotate_by(ROPE, (), k, 20))
+    rerope = encodings.rerope(own, window=3)  # which takes rotations alone
+    assert rerope.defines("products")
+    assert not rerope.rotates
 
-    def key(params, k, positions):
-        angles = jnp.asarray(positions).astype(jnp.float32)[..., None] * jnp.float32(0.9)
-        cos, sin = (f(angles)[..., None, :].astype(k.dtype) for f in (jnp.cos, jnp.sin))
-        a, b = jnp.split(k, 2, axis=-1)
-        cos, sin = (jnp.broadcast_to(x, a.shape) for x in (cos, sin))
-        return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
-    rope, k = jaxpe.Encoding(query=key, key=key), normal(0, N, HEADS, WIDTH)
-    moved = rotate_by(rope, (), key((), k, np.arange(N)), 20)
-    np.testing.assert_allclose(moved, key((), k, np.arange(N) + 20), atol=1e-5)
+def test_an_option_of_the_encoding_may_be_traced():
+    k = normal(0, N, HEADS, WIDTH)
+
+    def total(base):
+        return jnp.sum(rotate_by(jaxpe.rope(head_dim=WIDTH, base=base), (), k, 3) ** 3)
+
+    numeric = (total(100.0 + 1e-4) - total(100.0 - 1e-4)) / 2e-4
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(100.0), numeric, rtol=1e-6)

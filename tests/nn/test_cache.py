@@ -193,8 +193,8 @@ def test_a_stream_longer_than_the_cache():
 
 def test_encodings_whose_keys_do_not_move_are_refused():
     for encoding, message in (
-        (jaxpe.sinusoidal(dim=8), "defines `embed`"),
-        (jaxpe.encodings.fox(dim=8, num_heads=HEADS), "defines `context`"),
+        (jaxpe.sinusoidal(dim=8), "position vectors"),
+        (jaxpe.encodings.fox(dim=8, num_heads=HEADS), "hidden states"),
         (
             jaxpe.rope(head_dim=HEAD_DIM, scaling=jaxpe.encodings.DynamicScaling(2.0, 4)),
             "do not move by a rotation",

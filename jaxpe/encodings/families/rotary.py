@@ -90,7 +90,9 @@ def rope(
     [-1.0, 1.0]
     """
     dim = _rotary_dim(head_dim, fraction, scaling)
-    return _rotary(head_dim, dim, layout, _frequencies(dim, base, scaling, length))
+    frequencies = _frequencies(dim, base, scaling, length)
+    rotary = _rotary(head_dim, dim, layout, frequencies)
+    return rotary._replace(rotates=_are_fixed(dim, base, scaling, length))
 
 
 def rope_frequencies(
@@ -163,7 +165,7 @@ def xpos(
 
         return _turn(head_dim, head_dim, layout, frequencies, size=size)
 
-    return Encoding(query=decay(1), key=decay(-1), centered=True)
+    return Encoding(query=decay(1), key=decay(-1), centered=True, rotates=True)
 
 
 @register(
@@ -250,7 +252,8 @@ def mrope(
         )
     frequencies = _frequencies(dim, base, scaling, length)
     axis_of = _section_axes(sections, interleaved_sections)
-    return _rotary(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
+    rotary = _rotary(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
+    return rotary._replace(rotates=_are_fixed(dim, base, scaling, length))
 
 
 def rope_from_hf(
@@ -476,6 +479,17 @@ def _frequencies(
     return frequencies
 
 
+def _are_fixed(dim: int, base: Scalar, scaling: RopeScaling | None, length: Length) -> bool:
+    """Whether frequencies are those of all positions, and do not depend on the largest one."""
+    if scaling is None or length is not None:
+        return True
+    try:
+        scaling.frequencies(dim, base, None)
+    except ValueError:  # it asks for the length
+        return False
+    return True
+
+
 def _rotary(
     head_dim: int,
     rotary_dim: int,
@@ -494,7 +508,7 @@ def _rotary(
     def vectors(params, positions: ArrayLike) -> Array:
         return _orbit(turn, reference, positions)
 
-    return Encoding(query=turn, key=turn, vectors=vectors)
+    return Encoding(query=turn, key=turn, vectors=vectors, rotates=True)
 
 
 def _orbit(turn: Turn, reference: ArrayLike, positions: ArrayLike) -> Array:
