@@ -11,7 +11,7 @@ from flax import nnx
 from jax import Array
 from jaxtyping import Float
 
-from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings import AttentionMask, Encoding, attend
 from jaxpe.encodings.attention_mask import combined_masks
 from jaxpe.encodings.attention_terms import Keys, Queries
@@ -68,10 +68,7 @@ class attention_fn(nnx.Module):  # noqa: N801 (called like a function)
     ):
         for hook in ("embed", "context"):
             if encoding.defines(hook):
-                raise ValueError(
-                    f"attention_fn cannot call `{hook}`, which the encoding defines: call it in "
-                    "your model, and jaxpe.attend with its result"
-                )
+                raise ValueError(f"the encoding defines `{hook}`: call it in your own attention")
         if params is None and encoding.defines("init"):
             raise ValueError("the encoding has parameters: pass params=encoding.init(key)")
         if not isinstance(params, nnx.Variable) and jax.tree.leaves(params):
@@ -119,7 +116,7 @@ class attention_fn(nnx.Module):  # noqa: N801 (called like a function)
 
         Args:
             query, key, value: `[..., n, heads, head_dim]`, before the encoding acts.
-            mask: true or 1 where a query may attend, `[..., heads, n_q, n_k]`.
+            mask: true, or not 0, where a query may attend, `[..., heads, n_q, n_k]`.
             is_causal: whether queries ignore later keys of the row.
             input_positions: positions of this call, in place of the function's.
             broadcast_dropout, dropout_rng, dropout_rate, deterministic: dropout of weights, as in
@@ -139,7 +136,7 @@ class attention_fn(nnx.Module):  # noqa: N801 (called like a function)
         elif dropout_rng is None:
             raise ValueError(f"dropout_rate={dropout_rate} needs a key: pass dropout_rng")
         q, k, v = (x if dtype is None else jnp.asarray(x, dtype) for x in (query, key, value))
-        allowed = None if mask is None else _as_boolean(mask)
+        allowed = None if mask is None else jnp.asarray(mask, bool)  # Flax makes floats
         i, j = self._positions(q.shape[-3], k.shape[-3], allowed, input_positions)
         if is_causal and not (self.decode and q.shape[-3] == 1):  # no slot is later than the newest
             order = np.arange(max(q.shape[-3], k.shape[-3]), dtype=np.int32)
@@ -173,13 +170,3 @@ class attention_fn(nnx.Module):  # noqa: N801 (called like a function)
                 f"decode=True for the newest token of a cache, with positions of its {n_k} slots"
             )
         return i, j
-
-
-def _as_boolean(mask: ArrayLike) -> Array:
-    """A mask of Flax, whose functions make floats of 0 and 1."""
-    mask = jnp.asarray(mask)
-    if mask.dtype == jnp.bool_:
-        return mask
-    if not is_traced(mask) and not np.isin(np.asarray(mask), (0, 1)).all():
-        raise ValueError("mask has numbers other than 0 and 1: pass mask == 0 for an additive one")
-    return mask != 0

@@ -112,6 +112,9 @@ def test_keys_without_positions_stay(name):
 REFUSED = {
     "frequencies of the longest text": jaxpe.rope(head_dim=WIDTH, scaling=SCALED["dynamic"]),
     "two lists of frequencies": jaxpe.rope(head_dim=WIDTH, scaling=SCALED["longrope"]),
+    "rounded frequencies of a length": jaxpe.rope(
+        head_dim=WIDTH, scaling=encodings.ResonanceScaling(SCALED["dynamic"])
+    ),
     "sums of waves": encodings.fope(num_heads=HEADS, head_dim=WIDTH, length=16),
     "a logarithm of positions": encodings.warp_positions(ROPE, length=16),
     "two rotations": encodings.chain(ROPE, COMROPE),

@@ -25,8 +25,11 @@ from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
 from jaxpe.rope.scaling import (
+    DynamicScaling,
     Length,
+    LongRopeScaling,
     ProportionalScaling,
+    ResonanceScaling,
     RopeFrequencies,
     RopeScaling,
     check_scaling,
@@ -91,8 +94,7 @@ def rope(
     """
     dim = _rotary_dim(head_dim, fraction, scaling)
     frequencies = _frequencies(dim, base, scaling, length)
-    rotary = _rotary(head_dim, dim, layout, frequencies)
-    return rotary._replace(rotates=_are_fixed(dim, base, scaling, length))
+    return _rotary(head_dim, dim, layout, frequencies)._replace(rotates=_fixed(scaling, length))
 
 
 def rope_frequencies(
@@ -253,7 +255,7 @@ def mrope(
     frequencies = _frequencies(dim, base, scaling, length)
     axis_of = _section_axes(sections, interleaved_sections)
     rotary = _rotary(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
-    return rotary._replace(rotates=_are_fixed(dim, base, scaling, length))
+    return rotary._replace(rotates=_fixed(scaling, length))
 
 
 def rope_from_hf(
@@ -479,15 +481,10 @@ def _frequencies(
     return frequencies
 
 
-def _are_fixed(dim: int, base: Scalar, scaling: RopeScaling | None, length: Length) -> bool:
-    """Whether frequencies are those of all positions, and do not depend on the largest one."""
-    if scaling is None or length is not None:
-        return True
-    try:
-        scaling.frequencies(dim, base, None)
-    except ValueError:  # it asks for the length
-        return False
-    return True
+def _fixed(scaling: RopeScaling | None, length: Length) -> bool:
+    """Whether frequencies do not depend on the largest position."""
+    scaling = scaling.scaling if isinstance(scaling, ResonanceScaling) else scaling
+    return length is not None or not isinstance(scaling, DynamicScaling | LongRopeScaling)
 
 
 def _rotary(
