@@ -15,6 +15,7 @@ from jaxpe.encodings.attention import attend
 from jaxpe.encodings.attention_mask import AttentionMask
 from jaxpe.encodings.attention_terms import attention_logits, attention_output, attention_weights
 from jaxpe.encodings.base import Encoding, Rows, identity, position_offsets
+from jaxpe.encodings.cached_keys import rotate_by
 from jaxpe.encodings.combine import (
     LayerPattern,
     chain,
@@ -126,7 +127,8 @@ __all__ = [
     "position_offsets", "position_temperature", "power_positions", "random_fixed",
     "random_vectors", "register", "rerope", "rescaled", "resolve", "rope", "rope_frequencies",
     "rope_from_hf", "rope_to_hf",
-    "rotary_orbit", "rotary_permutation", "scale_positions", "selective_rope", "self_extend",
+    "rotary_orbit", "rotary_permutation", "rotate_by", "scale_positions", "selective_rope",
+    "self_extend",
     "shaw", "sinusoidal", "sinusoidal_vectors", "sliding_window", "smollm3",
     "spherical_harmonic_vectors", "spherical_harmonics", "ssmax", "stick_breaking", "t5",
     "t5_buckets", "transformer_xl", "tupe", "warp_positions", "wavelet", "wavelet_vectors", "xpos",

@@ -41,6 +41,7 @@ def attend(
     gate: Float[ArrayLike, "... n_q heads _"] | None = None,
     dropout_rate: float = 0.0,
     dropout_key: Array | None = None,
+    broadcast_dropout: bool = False,
     encoded_queries: bool = False,
     encoded_keys: bool = False,
     q_context: Any = None,
@@ -68,6 +69,7 @@ def attend(
         gate: the output is multiplied by σ(gate); `[..., n_q, heads, 1]` for one number a head.
         dropout_rate: share of the weights that dropout sets to 0, where there is a `dropout_key`.
         dropout_key: random key. The same weights are dropped in every implementation.
+        broadcast_dropout: whether all rows and heads drop the weights of the same pairs.
         implementation: "dense" stores n × n weights, and is the reference; "blocks" makes them by
             blocks; "xla" and "cudnn" are `jax.nn.dot_product_attention`, with an n × n bias;
             "tokamax" is that package's, if it is installed, with an n × n bias, and an n × n mask
@@ -107,7 +109,7 @@ def attend(
         sink,
     )  # fmt: skip
     if dropout_key is not None:
-        call = call.with_dropout(dropout_key, dropout_rate)
+        call = call.with_dropout(dropout_key, dropout_rate, broadcast=broadcast_dropout)
     more = {"q_context": q_context, "k_context": k_context, "block_size": block_size}
     if mesh is None or axis is None:
         if mesh is not axis:

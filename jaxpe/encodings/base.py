@@ -105,6 +105,8 @@ class Encoding(NamedTuple):
         centered: whether factors of `query` and `key` grow with position but cancel in products.
             Attention that encodes queries and keys together then counts both from the middle of
             their positions, so that the factors do not overflow.
+        rotates: whether `key` at i + δ is `key` at i, then at δ, up to a constant amplitude: then
+            cached keys move by `rotate_by`.
 
     >>> halve = Encoding(query=lambda params, q, positions: q / 2)
     >>> halve.query(halve.init(jax.random.key(0)), jnp.ones((3, 1, 2)), jnp.arange(3)).max().item()
@@ -126,6 +128,7 @@ class Encoding(NamedTuple):
     key_carry: Callable[..., Any] = _no_term
     vectors: Callable[[Params, ArrayLike], Array] = _no_vectors
     centered: bool = False
+    rotates: bool = False
 
     def defines(self, hook: str) -> bool:
         """Whether the encoding defines `hook`."""
@@ -208,7 +211,7 @@ def encoding_at(
 def check_acts_by(encoding: Encoding, *hooks: str, such_as: str) -> None:
     """Raise unless an encoding defines these hooks and acts by no others."""
     defined = {name for name in encoding._fields if encoding.defines(name)}
-    more = sorted(defined - {"init", "vectors", *hooks})
+    more = sorted(defined - {"init", "vectors", "rotates", *hooks})
     if more or not defined.issuperset(hooks):
         needed = " and ".join(f"`{hook}`" for hook in hooks)
         raise ValueError(

@@ -131,7 +131,9 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
         return encodings[with_vectors[0]].vectors(params[with_vectors[0]], positions)
 
     hooks = {"vectors": vectors} | {name: in_order(name) for name in _SINGLE}
-    return _combined_encoding(hooks | {name: combined(name) for name in _PAIRS}, encodings)
+    chained = _combined_encoding(hooks | {name: combined(name) for name in _PAIRS}, encodings)
+    several = sum(part.defines("key") for part in encodings) > 1  # which may not commute
+    return chained._replace(rotates=chained.rotates and not several)
 
 
 def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = None) -> Encoding:
@@ -225,7 +227,7 @@ def scale_positions(encoding: Encoding, factor: Scalar) -> Encoding:
         dtype = vector_dtype(positions)
         return positions.astype(dtype) * jnp.asarray(factor, dtype)
 
-    return moved_positions(encoding, scaled_positions)
+    return moved_positions(encoding, scaled_positions)._replace(rotates=encoding.rotates)
 
 
 def moved_positions(encoding: Encoding, move: Callable[[Array], Array]) -> Encoding:
@@ -244,7 +246,7 @@ def moved_positions(encoding: Encoding, move: Callable[[Array], Array]) -> Encod
     hooks |= {name: at_moved(name, 1, 1) for name in (*_SINGLE, "context")}
     hooks |= {name: at_moved(name, arrays, 2) for name, arrays in _PAIRS.items()}
     defined: dict[str, Any] = {name: f for name, f in hooks.items() if encoding.defines(name)}
-    return encoding._replace(**defined)
+    return encoding._replace(rotates=False, **defined)
 
 
 def rescaled(encoding: Encoding, factor: Scalar) -> Encoding:
@@ -330,7 +332,9 @@ def _combined_encoding(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Enco
     hooks = hooks | {"context": context}
     defined = {n: f for n, f in hooks.items() if any(part.defines(n) for part in parts)}
     acting = [part.centered for part in parts if part.defines("query") or part.defines("key")]
-    return Encoding(init=init, centered=bool(acting) and all(acting), **defined)
+    turning = [part.rotates for part in parts if part.defines("key")]
+    centered, rotates = (bool(flags) and all(flags) for flags in (acting, turning))
+    return Encoding(init=init, centered=centered, rotates=rotates, **defined)
 
 
 def _boundaries(heads: list[int], available: int) -> list[int]:

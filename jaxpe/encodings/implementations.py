@@ -69,12 +69,12 @@ class Call(NamedTuple):
         """Positions of queries and keys, by name."""
         return {"q_positions": self.q_positions, "k_positions": self.k_positions}
 
-    def with_dropout(self, key: Array, rate: float) -> "Call":
+    def with_dropout(self, key: Array, rate: float, *, broadcast: bool = False) -> "Call":
         """The call with dropout of a share `rate` of the weights."""
         if rate == 0.0:
             return self
         lead = jnp.broadcast_shapes(self.q.shape[:-3], self.k.shape[:-3])
-        shape = (*lead, self.q.shape[-2])
+        shape = (1,) * (len(lead) + 1) if broadcast else (*lead, self.q.shape[-2])
         bits = dropout_bits(key, shape, self.q.shape[-3], self.k.shape[-3])
         return self._replace(bits=bits, dropout_rate=rate)
 

@@ -1,5 +1,6 @@
 """Transformers that take an encoding as an argument (Flax NNX, used functionally)."""
 
+from jaxpe.nn.adapters import attention_fn
 from jaxpe.nn.attention import (
     Attended,
     BoundEncoding,
@@ -9,6 +10,7 @@ from jaxpe.nn.attention import (
     MultiHeadAttention,
 )
 from jaxpe.nn.blocks import Block, FeedForward
+from jaxpe.nn.cache import evict_tokens, move_cache
 from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
 from jaxpe.nn.checkpoints.decoders import load_causal_lm
 from jaxpe.nn.checkpoints.encoder_decoders import load_seq2seq_lm
@@ -51,16 +53,18 @@ from jaxpe.nn.positions import PositionFunctions, position_functions, position_t
 from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
 
 __all__ = [
-    "Attended", "Bert", "BertEncoder", "BertOutput", "Block", "BoundEncoding", "Cache",
+    "Attended", "Bert", "BertEncoder", "BertOutput", "Block",
+    "BoundEncoding", "Cache",
     "CausalLM", "Classifier", "Context", "Decoder", "Encoder", "EncoderDecoder",
     "EncoderDecoderOutput", "FeedForward", "Gates",
     "HeadOutput", "HeadParts", "HiddenSums", "LatentAttention", "LatentSizes",
     "LipschitzBounds", "MPNet", "MPNetEncoder", "MaskedLM", "Memory", "MultiHeadAttention",
     "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput", "Transformer",
     "TransformerConfig", "TransformerOutput",
-    "attention_mask", "content_logits", "functionalize", "generate",
+    "attention_fn", "attention_mask", "content_logits", "evict_tokens", "functionalize", "generate",
     "head_encoding", "layer_maps", "lipschitz_bounds", "load_causal_lm", "load_classifier",
-    "load_masked_lm", "load_model", "load_seq2seq_lm", "nope_decoder", "packed_positions",
+    "load_masked_lm", "load_model", "load_seq2seq_lm", "move_cache", "nope_decoder",
+    "packed_positions",
     "padded_positions", "parameter_count", "pooled", "position_functions", "position_means",
     "position_table",
     "save_huggingface", "segment_starts", "split_heads", "sum_hidden", "trunk",

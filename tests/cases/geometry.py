@@ -450,6 +450,11 @@ GEOMETRY: dict[str, Case] = {
         total,
     ),
     "attend": Case(_attend, _attention, total),
+    "rotate_by": Case(
+        lambda k, i: encodings.rotate_by(XPOS, (), k, i),
+        lambda rng: _attention(rng)[1::2],
+        cubed,
+    ),
     "encoding_distances": Case(_induced, lambda rng: (rng.integers(0, 99, N, dtype=np.int32),)),
     "position_offsets": Case(
         lambda q, i, j: encodings.position_offsets(q, q, i, j),

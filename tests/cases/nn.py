@@ -88,11 +88,30 @@ def _cached(rng):
     return decoder(ids[:, 2:], cache=first.cache)
 
 
+@functools.cache
+def rotary_function():
+    return nn.attention_fn(ROPE, (), LINE)
+
+
+def _moved(rng):
+    decoder, ids = model("decoder"), token_ids(rng, 2, 4)
+    cache = decoder(ids, cache=decoder.empty_cache(batch=2, slots=4)).cache
+    return nn.move_cache(decoder, cache, rng.integers(0, 9, (2, 1), dtype=np.int32))
+
+
+def _evicted(rng):
+    decoder, ids = model("decoder"), token_ids(rng, 2, 4)
+    cache = decoder(ids, cache=decoder.empty_cache(batch=2, slots=4)).cache
+    return nn.evict_tokens(decoder, cache, start=1, count=2)
+
+
 NN: dict[str, Call] = {
+    "attention_fn": lambda rng: rotary_function()(heads(rng), heads(rng), heads(rng)),
     "attention_mask": lambda rng: nn.attention_mask(
         LENGTH, valid=rng.random((2, LENGTH)) < 0.5, causal=True
     ).pairs(),
     "content_logits": _content_logits,
+    "evict_tokens": _evicted,
     "functionalize": _called,
     "functionalize traced": _traced,
     "functionalize with a cache": _cached,
@@ -106,6 +125,7 @@ NN: dict[str, Call] = {
     "lipschitz_bounds": lambda rng: nn.lipschitz_bounds(
         model("encoder", norm="none"), n=LENGTH, radius=rng.random()
     ),
+    "move_cache": _moved,
     "nope_decoder": lambda rng: nn.nope_decoder(
         vocab_size=9, dim=4, num_layers=1, num_heads=1, length=LENGTH, key=key()
     ),

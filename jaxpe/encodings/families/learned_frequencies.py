@@ -167,4 +167,4 @@ def grape_multiplicative(*, head_dim: int, base: Scalar = 10_000.0) -> Encoding:
         angles = phases(align_positions(positions, x.shape, after=2), omega, dtype)[..., None, :]
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)
 
-    return Encoding(init=init, query=turn, key=turn)
+    return Encoding(init=init, query=turn, key=turn, rotates=True)

@@ -100,7 +100,7 @@ def mixed_rope(
         turned = turn(params, jnp.asarray(reference, jnp.result_type(float)), positions)
         return turned.reshape(n, num_heads * head_dim)
 
-    return Encoding(init=init, query=turn, key=turn, vectors=vectors)
+    return Encoding(init=init, query=turn, key=turn, vectors=vectors, rotates=True)
 
 
 @register(
@@ -157,7 +157,8 @@ def liere(
         check_tables(params, upper=shape)
         return params["upper"]
 
-    return _block_rotation(init, generators, head_dim, block, num_heads, extent)
+    rotation = _block_rotation(init, generators, head_dim, block, num_heads, extent)
+    return rotation._replace(rotates=axes == 1 or block == 2)  # else R(x)R(y) is not R(x + y)
 
 
 @register(
@@ -246,7 +247,7 @@ def _block_rotation(
         turned = jnp.einsum("...ij,...j->...i", R, parts, precision="highest")
         return turned.reshape(x.shape).astype(x.dtype)
 
-    return Encoding(init=init, query=turn, key=turn)
+    return Encoding(init=init, query=turn, key=turn, rotates=True)
 
 
 @jax.jit

@@ -25,8 +25,11 @@ from jaxpe.encodings.phases import phases
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.rotation import rotate
 from jaxpe.rope.scaling import (
+    DynamicScaling,
     Length,
+    LongRopeScaling,
     ProportionalScaling,
+    ResonanceScaling,
     RopeFrequencies,
     RopeScaling,
     check_scaling,
@@ -90,7 +93,8 @@ def rope(
     [-1.0, 1.0]
     """
     dim = _rotary_dim(head_dim, fraction, scaling)
-    return _rotary(head_dim, dim, layout, _frequencies(dim, base, scaling, length))
+    frequencies = _frequencies(dim, base, scaling, length)
+    return _rotary(head_dim, dim, layout, frequencies)._replace(rotates=_fixed(scaling, length))
 
 
 def rope_frequencies(
@@ -163,7 +167,7 @@ def xpos(
 
         return _turn(head_dim, head_dim, layout, frequencies, size=size)
 
-    return Encoding(query=decay(1), key=decay(-1), centered=True)
+    return Encoding(query=decay(1), key=decay(-1), centered=True, rotates=True)
 
 
 @register(
@@ -250,7 +254,8 @@ def mrope(
         )
     frequencies = _frequencies(dim, base, scaling, length)
     axis_of = _section_axes(sections, interleaved_sections)
-    return _rotary(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
+    rotary = _rotary(head_dim, dim, layout, frequencies, axes=len(sections), axis_of=axis_of)
+    return rotary._replace(rotates=_fixed(scaling, length))
 
 
 def rope_from_hf(
@@ -476,6 +481,12 @@ def _frequencies(
     return frequencies
 
 
+def _fixed(scaling: RopeScaling | None, length: Length) -> bool:
+    """Whether frequencies do not depend on the largest position."""
+    scaling = scaling.scaling if isinstance(scaling, ResonanceScaling) else scaling
+    return length is not None or not isinstance(scaling, DynamicScaling | LongRopeScaling)
+
+
 def _rotary(
     head_dim: int,
     rotary_dim: int,
@@ -494,7 +505,7 @@ def _rotary(
     def vectors(params, positions: ArrayLike) -> Array:
         return _orbit(turn, reference, positions)
 
-    return Encoding(query=turn, key=turn, vectors=vectors)
+    return Encoding(query=turn, key=turn, vectors=vectors, rotates=True)
 
 
 def _orbit(turn: Turn, reference: ArrayLike, positions: ArrayLike) -> Array:

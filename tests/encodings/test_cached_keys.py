@@ -1,0 +1,197 @@
+"""Encoded keys rotate to other positions, or are refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxpe
+from jaxpe import encodings
+from jaxpe.encodings import rotate_by
+
+N, HEADS, WIDTH = 5, 2, 8
+PLACES = np.array([0, 3, 4, 90, 7_000], np.int32)
+SCALED = {
+    "dynamic": encodings.DynamicScaling(2.0, 32),
+    "longrope": encodings.LongRopeScaling((1.0,) * 4, (1.0, 1.05, 2.0, 9.0), 4096, factor=4.0),
+    "yarn": encodings.YarnScaling(4.0, 32),
+    "ntk": encodings.NtkScaling(4.0),
+    "proportional": encodings.ProportionalScaling(0.5),
+}
+ROPE = jaxpe.rope(head_dim=WIDTH)
+COMROPE = encodings.comrope(head_dim=WIDTH, block=4, axes=1)
+ROTATING = {
+    "rope": ROPE,
+    "interleaved": jaxpe.rope(head_dim=WIDTH, layout="interleaved"),
+    "partial": jaxpe.rope(head_dim=WIDTH, fraction=0.5),
+    **{name: jaxpe.rope(head_dim=WIDTH, scaling=SCALED[name], length=8_000) for name in SCALED},
+    "xpos": encodings.xpos(head_dim=WIDTH),
+    "xpos around 900": encodings.xpos(head_dim=WIDTH, center=900.0),
+    "mixed": encodings.mixed_rope(head_dim=WIDTH, num_heads=HEADS, axes=1),
+    "grape": encodings.grape_multiplicative(head_dim=WIDTH),
+    "liere of one coordinate": encodings.liere(head_dim=WIDTH, block=4, axes=1, extent=100.0),
+    "comrope": COMROPE,
+    "at half the position": encodings.scale_positions(ROPE, 0.5),
+    "by head": encodings.per_head([ROPE, jaxpe.identity()]),
+    "with a bias": encodings.chain(ROPE, jaxpe.alibi(num_heads=HEADS)),
+    "axial": encodings.axial_rope(head_dim=WIDTH),
+    "mrope": encodings.mrope(head_dim=WIDTH, sections=(2, 1, 1)),
+    "liere of pairs": encodings.liere(head_dim=WIDTH, block=2, extent=100.0),
+}
+COORDINATES = {"axial": 2, "mrope": 3, "liere of pairs": 2}
+
+
+def normal(seed, *shape):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape))
+
+
+def params_of(encoding):
+    params = encoding.init(jax.random.key(3))
+    return jax.tree.map(lambda x: x + 0.1 * normal(x.size, *x.shape), params)
+
+
+def spread(positions, name):
+    """Positions with coordinates that differ, where the encoding has several."""
+    if name not in COORDINATES:
+        return positions
+    return positions[..., None] * np.arange(1, COORDINATES[name] + 1, dtype=np.int32)
+
+
+@pytest.mark.parametrize("name", ROTATING)
+@pytest.mark.parametrize("delta", [0, 5, -3, np.array([0, -2, 40, -90, 900], np.int32)])
+def test_moved_keys_are_the_keys_at_their_new_positions(name, delta):
+    encoding, k = ROTATING[name], normal(0, N, HEADS, WIDTH)
+    params, moves = params_of(encoding), np.broadcast_to(np.int32(delta), N)
+
+    @jax.jit
+    def run(params, k, i, moves):
+        encoded = encoding.key(params, k, i)
+        return rotate_by(encoding, params, encoded, moves), encoding.key(params, k, i + moves)
+
+    found, wanted = run(params, k, spread(PLACES, name), spread(moves, name))
+    np.testing.assert_allclose(found, wanted, atol=1e-9)
+    if name not in COORDINATES and np.ndim(delta) == 0:
+        encoded = encoding.key(params, k, PLACES)
+        np.testing.assert_allclose(rotate_by(encoding, params, encoded, delta), wanted, atol=1e-9)
+
+
+def test_moves_add_up_and_are_undone():
+    k = normal(0, 3, N, HEADS, WIDTH)
+    yarn = ROTATING["yarn"]
+    twice = rotate_by(yarn, (), rotate_by(yarn, (), k, 40), -33)
+    np.testing.assert_allclose(twice, rotate_by(yarn, (), k, 7), atol=1e-12)
+    rows = np.array([[1], [2], [3]], np.int32) * np.ones(N, np.int32)  # each row its own
+    for row, moved in enumerate(rotate_by(yarn, (), k, rows)):
+        np.testing.assert_allclose(moved, rotate_by(yarn, (), k[row], row + 1), atol=1e-12)
+
+
+def test_dtypes_and_derivatives():
+    k = normal(0, N, HEADS, WIDTH)
+    for dtype, atol in ((jnp.float32, 1e-6), (jnp.bfloat16, 2e-2)):
+        moved = rotate_by(ROPE, (), k.astype(dtype), 50)
+        assert moved.dtype == dtype
+        np.testing.assert_allclose(moved.astype(np.float64), rotate_by(ROPE, (), k, 50), atol=atol)
+    params, wanted = params_of(COMROPE), 0.3 * normal(1, N, HEADS, WIDTH)
+    moved = jax.grad(lambda p, k: jnp.sum(wanted * rotate_by(COMROPE, p, k, 3)), argnums=(0, 1))
+    direct = jax.grad(
+        lambda p, k: jnp.sum(wanted * COMROPE.key(p, k, np.full(N, 3))), argnums=(0, 1)
+    )
+    pairs = zip(*map(jax.tree.leaves, (moved(params, k), direct(params, k))), strict=True)
+    for a, b in pairs:
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5", "kerple_log", "none", "rerope", "shaw", "cope"])
+def test_keys_without_positions_stay(name):
+    (entry,) = jaxpe.catalogue(name)
+    encoding = entry.make(jaxpe.EncodingSizes(dim=16, num_heads=HEADS, head_dim=WIDTH, length=16))
+    k = normal(0, N, HEADS, WIDTH)
+    np.testing.assert_array_equal(rotate_by(encoding, params_of(encoding), k, 9), k)
+
+
+REFUSED = {
+    "frequencies of the longest text": jaxpe.rope(head_dim=WIDTH, scaling=SCALED["dynamic"]),
+    "two lists of frequencies": jaxpe.rope(head_dim=WIDTH, scaling=SCALED["longrope"]),
+    "rounded frequencies of a length": jaxpe.rope(
+        head_dim=WIDTH, scaling=encodings.ResonanceScaling(SCALED["dynamic"])
+    ),
+    "sums of waves": encodings.fope(num_heads=HEADS, head_dim=WIDTH, length=16),
+    "a logarithm of positions": encodings.warp_positions(ROPE, length=16),
+    "two rotations": encodings.chain(ROPE, COMROPE),
+    "blocks of two coordinates": encodings.liere(head_dim=WIDTH, block=4),
+    "polar coordinates": encodings.pope(num_heads=HEADS, head_dim=WIDTH // 2),
+    "an encoding that does not say so": jaxpe.Encoding(query=ROPE.query, key=ROPE.key),
+}
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in jaxpe.catalogue()])
+def test_encodings_that_rotate_say_so(name):
+    """The law at positions within and beyond training, beside a token that is far away."""
+    (entry,) = jaxpe.catalogue(name)
+    encoding = entry.first_layer(
+        jaxpe.EncodingSizes(dim=16, num_heads=HEADS, head_dim=WIDTH, length=16)
+    )
+    if not encoding.defines("key") or encoding.defines("context"):
+        assert not encoding.rotates
+        return
+    params, k = params_of(encoding), normal(0, 2, HEADS, WIDTH)
+    steps = np.arange(1, entry.coordinates + 1, dtype=np.int32)
+
+    def spread(*positions):
+        line = np.asarray(positions, np.int32)
+        return line if entry.coordinates == 1 else line[:, None] ** 2 % 97 + np.outer(line, steps)
+
+    @jax.jit
+    def keys(k, i):
+        return encoding.key(params, k, i)
+
+    errors = []
+    for i, delta in ((0, 3), (1, 7), (60, -40), (5_000, -777)):
+        one, move = spread(i, 9_000), spread(delta)
+        start = keys(k, one)[:1]
+        if start.shape != k[:1].shape:
+            errors.append(np.inf)
+            continue
+        wanted = keys(k, np.concatenate([one[:1] + move, one[1:]]))[:1]
+        amplitude = keys(jnp.ones((1, HEADS, WIDTH)), 0 * move)
+        errors.append(np.abs(keys(start / amplitude, move) - wanted).max())
+    assert encoding.rotates == (max(errors) < 1e-9)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_keys_that_do_not_rotate_are_refused(name):
+    encoding, k = REFUSED[name], normal(0, N, HEADS, WIDTH)
+    delta = np.ones((N, 2), np.int32) if "coordinates" in name and "two" in name else 3
+    with pytest.raises(ValueError, match=r"do not move by a rotation.*encode the keys again"):
+        rotate_by(encoding, encoding.init(jax.random.key(0)), k, delta)
+
+
+def test_keys_that_depend_on_hidden_states_are_refused():
+    k = normal(0, N, HEADS, WIDTH)
+    for encoding in (
+        jaxpe.sinusoidal(dim=16),
+        encodings.chain(jaxpe.learned(length=9, dim=16), ROPE),
+        encodings.fox(dim=16, num_heads=HEADS),
+        encodings.selective_rope(dim=16, num_heads=HEADS, head_dim=WIDTH),
+    ):
+        with pytest.raises(ValueError, match=r"hidden states.*read the tokens again"):
+            rotate_by(encoding, encoding.init(jax.random.key(0)), k, 3)
+
+
+def test_an_encoding_of_ones_own_says_that_it_rotates():
+    own = jaxpe.Encoding(query=ROPE.query, key=ROPE.key, rotates=True)
+    k = normal(0, N, HEADS, WIDTH)
+    np.testing.assert_array_equal(rotate_by(own, (), k, 20), rotate_by(ROPE, (), k, 20))
+    rerope = encodings.rerope(own, window=3)  # which takes rotations alone
+    assert rerope.defines("products")
+    assert not rerope.rotates
+
+
+def test_an_option_of_the_encoding_may_be_traced():
+    k = normal(0, N, HEADS, WIDTH)
+
+    def total(base):
+        return jnp.sum(rotate_by(jaxpe.rope(head_dim=WIDTH, base=base), (), k, 3) ** 3)
+
+    numeric = (total(100.0 + 1e-4) - total(100.0 - 1e-4)) / 2e-4
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(100.0), numeric, rtol=1e-6)

@@ -1,0 +1,217 @@
+"""Caches whose tokens move: shifted prefixes, evicted tokens."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import jaxpe
+from jaxpe import nn
+from tests.nn.models import (
+    HEAD_DIM,
+    HEADS,
+    LATENT,
+    config,
+    filled,
+    shapes_of,
+    some_ids,
+)
+
+N, SLOTS = 7, 9
+ROPE = jaxpe.rope(head_dim=HEAD_DIM)
+COMROPE = jaxpe.encodings.comrope(head_dim=HEAD_DIM, block=4, axes=1)
+MODELS = {
+    "rope": ({"encoding": ROPE}, {}),
+    "grouped": ({"encoding": ROPE}, {"num_kv_heads": 1}),
+    "yarn": (
+        {"encoding": jaxpe.rope(head_dim=HEAD_DIM, scaling=jaxpe.YarnScaling(4.0, 32))},
+        {},
+    ),
+    "latent": ({"encoding": ROPE}, {"latent": LATENT}),
+    "alibi": ({"encoding": jaxpe.alibi(num_heads=HEADS)}, {}),
+    "both": ({"encoding": jaxpe.chain(ROPE, jaxpe.alibi(num_heads=HEADS))}, {}),
+    "bias by layer": ({"encoding": ROPE, "layer_encoding": jaxpe.t5(num_heads=HEADS)}, {}),
+    "rotations by layer": ({"layer_encoding": COMROPE}, {}),
+    "every third without": (
+        {"layer_encoding": jaxpe.encodings.interleaved_layers(ROPE, jaxpe.identity(), period=3)},
+        {"num_layers": 4},
+    ),
+    "learned by layer of a pattern": (
+        {"layer_encoding": jaxpe.encodings.interleaved_layers(COMROPE, ROPE, period=2)},
+        {"num_layers": 3},
+    ),
+    "gemma": ({"encoding": jaxpe.encodings.gemma3(head_dim=HEAD_DIM, window=3, period=2)}, {}),
+}
+
+
+@functools.cache
+def model(name, **changes):
+    """A decoder with parameters, and a function from tokens to its cache or hidden states."""
+    options, more = MODELS[name]
+    make = lambda: nn.Decoder(config(**(more | changes)), **options, rngs=nnx.Rngs(0))  # noqa: E731
+    shapes = shapes_of(make)
+    _, params = filled(shapes)
+    decoder = nnx.merge(nnx.graphdef(shapes), params)
+
+    @jax.jit
+    def read(ids, positions, mask=None, cache=None):
+        cache = decoder.empty_cache(batch=len(ids), slots=SLOTS) if cache is None else cache
+        out = decoder(ids, positions=positions, mask=mask, cache=cache)
+        return out.cache, out.hidden
+
+    return decoder, read
+
+
+def equal(found, wanted, atol=1e-10):
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    for a, b in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(a, b, atol=atol)
+
+
+def filled_part(cache, length):
+    """Cache without the slots that no token has."""
+    layers = jax.tree.map(lambda a: a[:, :, :length], cache.layers)
+    return cache._replace(layers=layers, positions=cache.positions[:, :length])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_moved_cache_is_the_cache_of_the_tokens_at_moved_positions(name):
+    decoder, read = model(name)
+    ids, line = some_ids(2, N), np.arange(N, dtype=np.int32)
+    cache, _ = read(ids, line)
+    for delta in (5, np.array([[3], [40]], np.int32)):
+        moved = jax.jit(functools.partial(nn.move_cache, decoder))(cache, delta)
+        positions = np.broadcast_to(line + delta, (2, N))
+        wanted, _ = read(ids, positions)
+        equal(filled_part(moved, N), filled_part(wanted, N))
+        np.testing.assert_array_equal(moved.positions, wanted.positions)
+        token = some_ids(2, 1, seed=4)
+        nexts = [read(token, positions[:, -1:] + 1, None, c)[1] for c in (moved, wanted)]
+        np.testing.assert_allclose(*nexts, atol=1e-10)
+    equal(nn.move_cache(decoder, cache, 0), cache)
+    equal(nn.move_cache(decoder, nn.move_cache(decoder, cache, 9), -9), cache)
+
+
+def test_keys_move_where_they_have_positions_and_only_there():
+    decoder, read = model("every third without")
+    cache, _ = read(some_ids(2, N), np.arange(N, dtype=np.int32))
+    moved = nn.move_cache(decoder, cache, 3)
+    for slot, (a, b) in enumerate(zip(moved.layers, cache.layers, strict=True)):
+        assert np.allclose(a["k"], b["k"]) == (slot == 2)
+        np.testing.assert_array_equal(a["v"], b["v"])
+    decoder, read = model("latent")
+    cache, _ = read(some_ids(2, N), np.arange(N, dtype=np.int32))
+    moved = nn.move_cache(decoder, cache, 3)
+    assert not np.allclose(moved.layers["rotary"], cache.layers["rotary"])
+    np.testing.assert_array_equal(moved.layers["latent"], cache.layers["latent"])
+
+
+def test_padding_does_not_move():
+    decoder, read = model("rope")
+    mask = np.arange(N) >= np.array([[0], [2]])
+    positions = nn.padded_positions(mask)
+    cache, _ = read(some_ids(2, N), positions, mask)
+    moved = nn.move_cache(decoder, cache, 5)
+    wanted = np.where(mask, positions + 5, 2**30)
+    np.testing.assert_array_equal(moved.positions[:, :N], wanted)
+    np.testing.assert_array_equal(moved.positions[:, N:], 2**30)
+    np.testing.assert_array_equal(moved.layers["k"][:, 1, :2], cache.layers["k"][:, 1, :2])
+
+
+def test_a_prefix_before_a_cached_text():
+    """A text that was read alone moves behind a prefix: in one layer its keys are exact."""
+    decoder, read = model("rope", num_layers=1)
+    prefix, text = some_ids(2, 3, seed=1), some_ids(2, 4, seed=2)
+    line = np.arange(N, dtype=np.int32)
+    whole, _ = read(np.concatenate([prefix, text], axis=1), line)
+    alone, _ = read(text, line[:4])
+    first, _ = read(prefix, line[:3])
+    moved = nn.move_cache(decoder, alone, 3)
+    keys = jnp.concatenate([first.layers["k"][:, :, :3], moved.layers["k"][:, :, :4]], axis=2)
+    np.testing.assert_allclose(keys, whole.layers["k"][:, :, :N], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["rope", "yarn", "alibi", "latent", "both"])
+@pytest.mark.parametrize("start", [0, 2])
+def test_decoding_after_eviction_equals_decoding_of_the_tokens_that_stay(name, start):
+    """One layer: keys and values do not depend on the tokens that are evicted."""
+    decoder, read = model(name, num_layers=1)
+    ids, count, line = some_ids(2, N), 3, np.arange(N + 2, dtype=np.int32)
+    cache, _ = read(ids, line[:N])
+    evict = functools.partial(nn.evict_tokens, decoder, start=start, count=count)
+    evicted = jax.jit(evict)(cache)
+    stay = np.r_[:start, start + count : N]
+    wanted, _ = read(ids[:, stay], line[: N - count])
+    equal(filled_part(evicted, N - count), filled_part(wanted, N - count))
+    for field in ("positions", "valid", "length"):
+        np.testing.assert_array_equal(getattr(evicted, field), getattr(wanted, field))
+    for step in range(2):  # slots are free again, and the index in the cache is the position
+        token = some_ids(2, 1, seed=step)
+        at = evicted.length + np.zeros((2, 1), np.int32)
+        (evicted, a), (wanted, b) = (read(token, at, None, c) for c in (evicted, wanted))
+        np.testing.assert_allclose(a, b, atol=1e-10)
+    equal(evict(cache), jax.jit(evict)(cache))
+
+
+def test_eviction_counts_the_tokens_of_each_row():
+    decoder, read = model("rope", num_layers=1)
+    mask = np.arange(N) >= np.array([[0], [2]])
+    ids, positions = some_ids(2, N), nn.padded_positions(mask)
+    cache, _ = read(ids, positions, mask)
+    evicted = nn.evict_tokens(decoder, cache, start=0, count=3)
+    np.testing.assert_array_equal(evicted.positions[:, :4], [[0, 1, 2, 3]] * 2)
+    assert evicted.length == N - 3
+    wanted, _ = read(ids[:, 3:], evicted.positions[:, :4])
+    equal(filled_part(evicted, 4), filled_part(wanted, 4))
+
+
+def test_a_stream_longer_than_the_cache():
+    """StreamingLLM: two sinks, the newest tokens, and any number of steps in one program."""
+    decoder, _ = model("rope")
+    ids = some_ids(1, 40)
+
+    @jax.jit
+    def step(cache, token):
+        full = cache.length == SLOTS
+        cache = jax.lax.cond(
+            full, lambda c: nn.evict_tokens(decoder, c, start=2, count=4), lambda c: c, cache
+        )
+        out = decoder(token[None, None], cache=cache)
+        return out.cache, out.hidden[0, 0]
+
+    cache, hidden = jax.lax.scan(step, decoder.empty_cache(batch=1, slots=SLOTS), ids[0])
+    assert np.isfinite(hidden).all()
+    length = int(cache.length)
+    np.testing.assert_array_equal(cache.positions[0, :length], np.arange(length))
+    line = np.arange(SLOTS, dtype=np.int32)
+    whole = decoder(ids[:, :SLOTS], positions=line).hidden[0]
+    np.testing.assert_allclose(hidden[:SLOTS], whole, atol=1e-10)  # before anything is evicted
+
+
+def test_encodings_whose_keys_do_not_move_are_refused():
+    for encoding, message in (
+        (jaxpe.sinusoidal(dim=8), "position vectors"),
+        (jaxpe.encodings.fox(dim=8, num_heads=HEADS), "hidden states"),
+        (
+            jaxpe.rope(head_dim=HEAD_DIM, scaling=jaxpe.encodings.DynamicScaling(2.0, 4)),
+            "do not move by a rotation",
+        ),
+        (jaxpe.chain(ROPE, COMROPE), "do not move by a rotation"),
+    ):
+        decoder = nn.Decoder(config(), encoding=encoding, rngs=nnx.Rngs(0))
+        cache = decoder.empty_cache(batch=1, slots=4)
+        with pytest.raises(ValueError, match=message):
+            nn.move_cache(decoder, cache, 1)
+
+
+def test_arguments_are_checked():
+    decoder, read = model("rope")
+    cache, _ = read(some_ids(2, N), np.arange(N, dtype=np.int32))
+    with pytest.raises(ValueError, match="delta is float64: pass integers"):
+        nn.move_cache(decoder, cache, np.array(0.5))
+    for start, count in ((-1, 2), (0, 0), (5, 3)):
+        with pytest.raises(ValueError, match="filled ones: pass start from 0 and count from 1"):
+            nn.evict_tokens(decoder, cache, start=start, count=count)
