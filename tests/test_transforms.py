@@ -201,7 +201,14 @@ def test_gradients_equal_finite_differences_in_both_modes_and_in_a_batch(name):
     np.testing.assert_allclose(backward, forward, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", [name for name, case in GEOMETRY.items() if case.reduce])
+# Where roots, eigenvectors and singular vectors are differentiated twice.
+TWICE = ("mds", "stress", "procrustes", "principal", "low_rank", "hellinger", "rank", "gram")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, case in GEOMETRY.items() if case.reduce and any(w in name for w in TWICE)],
+)
 def test_second_derivatives_equal_differences_of_gradients(name):
     case, row = CASES[name], arrays(name, 0)
     direction = [np.random.default_rng(9).standard_normal(x.shape) for x in row]

@@ -10,10 +10,11 @@ import pytest
 from flax import nnx
 
 import jaxpe
-import jaxpe.nn.attention
 import jaxpe.nn.blocks
 import jaxpe.nn.transformer
 from jaxpe import nn
+from jaxpe.encodings import implementations
+from jaxpe.encodings.attention_terms import dropout_bits
 from jaxpe.nn.attention import BoundEncoding
 from tests.nn.models import (
     BLOCKS,
@@ -301,8 +302,15 @@ def test_every_place_of_every_layer_drops_by_a_key_of_its_own(kind, monkeypatch)
         seen.append((rate, x.shape, tuple(np.asarray(jax.random.key_data(key)).tolist())))
         return x
 
-    for module in (jaxpe.nn.attention, jaxpe.nn.blocks, jaxpe.nn.transformer):
+    def recorded_bits(key, shape, n_q, n_k):
+        if not isinstance(key, jax.core.Tracer):
+            data = np.asarray(jax.random.key_data(key)).tolist()
+            seen.append((0.2, (*shape, n_q, n_k), tuple(data)))
+        return dropout_bits(key, shape, n_q, n_k)
+
+    for module in (jaxpe.nn.blocks, jaxpe.nn.transformer):
         monkeypatch.setattr(module, "dropout", recorded)
+    monkeypatch.setattr(implementations, "dropout_bits", recorded_bits)
     rates = {"dropout": 0.1, "attention_dropout": 0.2}
     apply, params = encoder(num_layers=3, **rates, **BLOCKS[kind])
     with jax.disable_jit():  # a scan is a loop, whose keys have values
