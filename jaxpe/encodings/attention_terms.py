@@ -179,12 +179,15 @@ def encoded_weights(
     >>> encoded_weights(Encoding(), (), logits, q_positions=i, k_positions=i)[0].tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
+    check_sink(encoding, sink)
     weights = encoding.weights(params, logits, mask, q_positions, k_positions)
-    if weights is None:
-        return attention_weights(logits, mask, sink=sink)
-    if sink is not None:
+    return attention_weights(logits, mask, sink=sink) if weights is None else weights
+
+
+def check_sink(encoding: Encoding, sink: ArrayLike | None) -> None:
+    """Raise for a sink of an encoding whose weights are not a softmax."""
+    if sink is not None and encoding.defines("weights"):
         raise ValueError("the encoding's weights are not a softmax, which a sink is part of")
-    return weights
 
 
 def attention_output(

@@ -131,7 +131,8 @@ def _chained(encodings: Sequence[Encoding]) -> Encoding:
         return encodings[with_vectors[0]].vectors(params[with_vectors[0]], positions)
 
     hooks = {"vectors": vectors} | {name: in_order(name) for name in _SINGLE}
-    chained = _combined_encoding(hooks | {name: combined(name) for name in _PAIRS}, encodings)
+    hooks |= {name: combined(name) for name in _PAIRS}
+    chained = _combined_encoding(hooks, encodings, by_head=False)
     several = sum(part.defines("key") for part in encodings) > 1  # which may not commute
     return chained._replace(rotates=chained.rotates and not several)
 
@@ -209,7 +210,8 @@ def per_head(encodings: Sequence[Encoding], *, heads: Sequence[int] | None = Non
         return apply
 
     hooks = {name: single(name) for name in ("query", "key")}
-    return _combined_encoding(hooks | {name: pairs(name) for name in _PAIRS}, encodings)
+    hooks |= {name: pairs(name) for name in _PAIRS}
+    return _combined_encoding(hooks, encodings, by_head=True)
 
 
 def scale_positions(encoding: Encoding, factor: Scalar) -> Encoding:
@@ -315,8 +317,14 @@ def _part_hooks(
     return [bound(i, *pair) for i, pair in enumerate(zip(encodings, params, strict=True))]
 
 
-def _combined_encoding(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Encoding:
-    """The encoding with the hooks that any part defines; parameters and contexts are tuples."""
+def _combined_encoding(
+    hooks: dict[str, Any], parts: Sequence[Encoding], *, by_head: bool
+) -> Encoding:
+    """The encoding with the hooks that any part defines; parameters and contexts are tuples.
+
+    It has no `key_carry` if some weights need whole rows, not blocks of keys: weights of a part
+    without one, and by head a softmax beside other weights.
+    """
 
     def init(key):
         keys = jax.random.split(key, len(parts))
@@ -331,6 +339,10 @@ def _combined_encoding(hooks: dict[str, Any], parts: Sequence[Encoding]) -> Enco
 
     hooks = hooks | {"context": context}
     defined = {n: f for n, f in hooks.items() if any(part.defines(n) for part in parts)}
+    weighing = [part for part in parts if part.defines("weights")]
+    softmax = by_head and 0 < len(weighing) < len(parts)
+    if softmax or not all(part.defines("key_carry") for part in weighing):
+        defined.pop("key_carry", None)
     acting = [part.centered for part in parts if part.defines("query") or part.defines("key")]
     turning = [part.rotates for part in parts if part.defines("key")]
     centered, rotates = (bool(flags) and all(flags) for flags in (acting, turning))

@@ -21,6 +21,7 @@ from jaxpe.encodings.attention_mask import AttentionMask, Mask, encoded_mask, sp
 from jaxpe.encodings.attention_terms import (
     attention_logits,
     attention_output,
+    check_sink,
     dropout_bits,
     dropout_factors,
     encoded_weights,
@@ -70,7 +71,9 @@ class Call(NamedTuple):
         return {"q_positions": self.q_positions, "k_positions": self.k_positions}
 
     def with_dropout(self, key: Array, rate: float, *, broadcast: bool = False) -> "Call":
-        """The call with dropout of a share `rate` of the weights."""
+        """The call with dropout of a share `rate` of the weights, in [0, 1)."""
+        if not 0 <= rate < 1:
+            raise ValueError(f"dropout_rate is {rate}: pass at least 0 and less than 1")
         if rate == 0.0:
             return self
         lead = jnp.broadcast_shapes(self.q.shape[:-3], self.k.shape[:-3])
@@ -90,6 +93,7 @@ def encoded_attention(
     block_size: int | None = None,
 ) -> Array:
     """Attention of queries and keys that the encoding has encoded; arguments as in `attend`."""
+    check_sink(encoding, call.sink)
     bound = bind_context(encoding, q_context, k_context)
     chosen = chosen_implementation(encoding, call, implementation)
     block_size = default_block_size(call.k.shape[-3]) if block_size is None else block_size

@@ -19,6 +19,7 @@ OF_PAIRS = {e.name: e for e in catalogue() if any(map(e.first_layer(SIZES).defin
 INDEX, NONE = np.arange(N), np.zeros(N, int)
 PARTS, WHOLE = np.array([0, 0, 0, 1, 1, 1, 1]), np.ones((2, N), bool)
 PADDED = np.array([[True] * N, [True] * 4 + [False] * 3])
+ROWS = jaxpe.Encoding(weights=lambda params, logits, mask, i, j: jax.nn.softmax(logits))
 MASKS = {
     "none": (NONE, NONE, WHOLE),
     "causal": (INDEX, NONE, WHOLE),
@@ -151,8 +152,41 @@ def test_bfloat16_is_summed_in_float32():
     np.testing.assert_allclose(out.astype(jnp.float64), exact, atol=2**-7)
 
 
-def test_memory_is_linear_and_masked_blocks_are_skipped():
-    """Temporaries of a compiled gradient, and the steps that a window leaves."""
+def test_masked_blocks_are_skipped():
+    """Values that are NaN reach no query whose blocks are before them: 0·NaN would be NaN."""
+    q, k, v = qkv(n_q=9, n_k=9, lead=())
+    i = np.arange(9)
+    near = chain(jaxpe.identity(), encodings.sliding_window(size=2))
+    for encoding, mask in ((jaxpe.identity(), AttentionMask(i, i)), (near, None)):
+        out = attend(
+            encoding, ((), ()), q, k, v.at[6:].set(np.nan), q_positions=i, k_positions=i,
+            mask=mask, implementation="blocks", block_size=3,
+        )  # fmt: skip
+        assert np.isfinite(out[:3]).all()
+        assert np.isnan(out[6:]).all()
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        jaxpe.per_head([encodings.stick_breaking(), jaxpe.identity()], heads=[2, 2]),
+        chain(jaxpe.cope(head_dim=WIDTH, max_positions=4), ROWS),
+    ],
+)
+def test_weights_of_whole_rows_are_never_made_of_blocks(encoding):
+    """A softmax of some heads, or weights of one's own, beside an encoding that has a carry."""
+    assert lacking("blocks", encoding) is not None
+    stick = jaxpe.per_head([encodings.stick_breaking()] * 2, heads=[2, 2])
+    assert lacking("blocks", stick) is None
+    q, k, v = qkv(lead=())
+    i = np.arange(N)
+    attended = partial(attend, stick, ((), ()), q, k, v, q_positions=i, k_positions=i)
+    dense, blocks = (attended(implementation=m, block_size=3) for m in ("dense", "blocks"))
+    np.testing.assert_allclose(blocks, dense, atol=1e-12)
+
+
+def test_memory_is_linear():
+    """Temporaries of a compiled gradient."""
 
     def temporaries(n):
         encoding, i = jaxpe.alibi(num_heads=2), np.arange(n)
@@ -173,16 +207,19 @@ def test_memory_is_linear_and_masked_blocks_are_skipped():
 def test_what_cannot_be_computed_is_named():
     i, (q, k, v) = np.arange(N), qkv(lead=())
     attended = partial(attend, q=q, k=k, v=v, q_positions=i, k_positions=i)
-    rows = jaxpe.Encoding(weights=lambda params, logits, mask, i, j: jax.nn.softmax(logits))
-    assert lacking("blocks", rows) is not None
     with pytest.raises(ValueError, match="whole rows"):
-        attended(rows, (), implementation="blocks")
+        attended(ROWS, (), implementation="blocks")
+    with pytest.raises(ValueError, match="less than 1"):
+        attended(jaxpe.identity(), (), dropout_rate=1.0, dropout_key=jax.random.key(0))
     with pytest.raises(ValueError, match="a soft cap"):
         attended(jaxpe.identity(), (), implementation="xla", cap=2.0)
-    with pytest.raises(ValueError, match="not a softmax"):
-        attended(encodings.stick_breaking(), (), sink=np.ones(HEADS))
+    for implementation in ("blocks", "dense"):
+        with pytest.raises(ValueError, match="not a softmax"):
+            attended(
+                encodings.stick_breaking(), (), sink=np.ones(HEADS), implementation=implementation
+            )
     far = int(LARGE**0.5) + 1
     long = jax.ShapeDtypeStruct((far, 1, 2), jnp.float32)
     at = np.arange(far)
     with pytest.raises(ValueError, match="pass implementation='dense'"):
-        jax.eval_shape(lambda x: attend(rows, (), x, x, x, q_positions=at, k_positions=at), long)
+        jax.eval_shape(lambda x: attend(ROWS, (), x, x, x, q_positions=at, k_positions=at), long)
