@@ -70,6 +70,8 @@ class Encoding(NamedTuple):
     encoding itself holds no arrays. Build an encoding once and close over it, or pass it as a
     static argument of `jit`: two builds are two functions, and compile twice.
 
+    Hooks of pairs may get parts of a row, whose place they know by the positions alone.
+
     An encoding that depends on the hidden states defines `context`. Its hooks `query` and `key`
     then take the context of their tokens as one more argument; `products`, `bias` and `key_carry`
     take two, the contexts of queries and keys.

@@ -1,5 +1,6 @@
 """Models as functions of their position vectors and of shifts of their first attention logits."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -127,6 +128,8 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
     )
     layers = np.zeros((config.num_layers, *no_shift.shape), dtype)
     _chain_encoding(attention, Encoding(bias=_shift_bias), {_SHIFT: layers})
+    # A shift is an array of pairs, and kernels of positions need forward mode.
+    attention.config = dataclasses.replace(config, attention="dense")
     nothing = np.zeros((config.num_layers, *vectors.shape), dtype)
     setattr(attention, "output", _OutputWithAddition(attention.output, nothing))  # noqa: B010
     graphdef, params = nnx.split(model, nnx.Param)

@@ -57,6 +57,23 @@ def test_tokens_are_what_the_first_attention_reads(choices):
     assert np.allclose(of.tokens, of.embeddings) == plain
 
 
+def test_long_rows_have_shifts_and_forward_derivatives():
+    """Attention of models is in blocks beyond 256 tokens; these functions need all pairs."""
+    n = 260
+    of = functions(classifier(jaxpe.sinusoidal(dim=DIM)), length=n)
+    ids = np.arange(n, dtype=np.int32) % VOCAB
+
+    @jax.jit
+    def slopes(P, shift, direction):
+        f = lambda shift: of.apply(P, shift, ids).logits.sum()  # noqa: E731
+        return jax.jvp(f, (shift,), (direction,))[1], jnp.vdot(jax.grad(f)(shift), direction)
+
+    direction = np.random.default_rng(0).standard_normal(of.no_shift.shape)
+    forward, backward = slopes(of.vectors, of.no_shift, direction.astype(of.no_shift.dtype))
+    assert forward != 0
+    np.testing.assert_allclose(forward, backward, rtol=1e-6)
+
+
 def test_the_size_of_embeddings_is_lost_in_a_norm():
     """Ten times the table is the same model, and the same tokens."""
     model = classifier(norm_position="post", norm_epsilon=1e-12)
