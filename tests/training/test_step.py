@@ -358,7 +358,7 @@ def test_eight_devices_make_the_steps_of_one():
         ),
         (
             lambda: evaluate(mean_loss, factory.params(), []),
-            r"mean_loss\(params, batch\).*pass `lambda params, batch, key: mean_loss\(params, batch\)`",
+            r"mean_loss\(params, batch\).*`lambda params, batch, key: mean_loss\(params, batch\)`",
         ),
         (
             lambda: evaluate(lambda p, batch, key: batch["x"], (), [factory.rows(4)]),
