@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from jaxpe._core.arrays import auto_mesh
 
@@ -32,13 +32,15 @@ def placed_state(tree: Any, mesh: Mesh) -> Any:
     In several processes, arrays of one process must be equal in all of them.
     """
 
+    devices = set(mesh.devices.flat)
+
     def place(x: Any) -> Array:
         sharding = getattr(x, "sharding", None)
-        on_mesh = isinstance(sharding, NamedSharding) and sharding.device_set == set(
-            mesh.devices.flat
-        )
-        spec = sharding.spec if on_mesh else PartitionSpec()
-        return _placed(x, NamedSharding(mesh, spec))
+        if sharding is None or sharding.device_set != devices:
+            sharding = NamedSharding(mesh, PartitionSpec())
+        elif isinstance(sharding, NamedSharding):
+            sharding = NamedSharding(auto_mesh(sharding.mesh), sharding.spec)
+        return _placed(x, sharding)
 
     return jax.tree.map(place, tree)
 
@@ -53,7 +55,7 @@ def placed_rows(batch: Any, mesh: Mesh, rows: PartitionSpec) -> Any:
     )
 
 
-def _placed(x: Any, sharding: NamedSharding) -> Array:
+def _placed(x: Any, sharding: Sharding) -> Array:
     if sharding.is_fully_addressable or not getattr(x, "is_fully_addressable", True):
         return jax.device_put(x, sharding)  # within this process, or an array of all of them
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
