@@ -226,7 +226,7 @@ class _Run:
 
     def advance(self, number: int) -> None:
         """Make one update, and record the metrics of the previous one; of this one at a hook."""
-        self.batches.pop(number - 2, None)
+        self.batches.pop(number - 3, None)
         position = getattr(self.data, "get_state", lambda: None)()
         try:
             batch = next(self.data)
