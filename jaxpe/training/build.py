@@ -27,11 +27,11 @@ from jaxpe.nn import (
     Seq2SeqLM,
     TransformerConfig,
     functionalize,
+    init_model,
     load_masked_lm,
     trunk,
 )
 from jaxpe.nn.checkpoints.fields import read_fields
-from jaxpe.nn.functionalize import initialised
 from jaxpe.training.config import (
     DEFAULT_STEPS,
     Side,
@@ -75,7 +75,7 @@ def build_model(
     try:
         if config.pretrained is not None:
             return _pretrained_model(config, config.pretrained, vocabulary)
-        return initialised(_constructor(config, vocabulary, counts), seed=config.init_seed)
+        return init_model(_constructor(config, vocabulary, counts), seed=config.init_seed)
     except ValueError as error:
         raise InputError(str(error)) from error
 

@@ -56,10 +56,10 @@ def placed_rows(batch: Any, mesh: Mesh, rows: PartitionSpec) -> Any:
 
 
 def _placed(x: Any, sharding: Sharding) -> Array:
-    if sharding.is_fully_addressable or not getattr(x, "is_fully_addressable", True):
-        return jax.device_put(x, sharding)  # within this process, or an array of all of them
-    if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
-        data = _placed(jax.random.key_data(x), sharding)
-        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x))
-    values = np.asarray(x)
-    return jax.make_array_from_callback(values.shape, sharding, lambda part: values[part])
+    if getattr(x, "sharding", None) == sharding:
+        return x
+    if sharding.is_fully_addressable or not jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return jax.device_put(x, sharding)
+    # JAX cannot put a typed key on the devices of other processes.
+    data = jax.device_put(jax.random.key_data(x), sharding)
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x))

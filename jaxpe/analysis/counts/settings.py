@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from jaxpe._core.errors import InputError
+from jaxpe._core.errors import InputError, shortened
 from jaxpe._core.options import check_range
 from jaxpe.data import Tokenizer
 
