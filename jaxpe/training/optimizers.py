@@ -157,7 +157,7 @@ def parameter_average(decay: float) -> optax.GradientTransformation:
         copies = jax.tree.map(lambda p: jnp.array(p, compute_dtype(p)), params)
         return AverageState(jnp.int32(0), copies)
 
-    def update(updates, state, params=None):
+    def update(updates: Params, state: Any, params: Params = None) -> tuple[Params, Any]:
         count = state.count + 1
         rate = (1 - decay) / -jnp.expm1(count.astype(float) * math.log(decay))
         average = jax.tree.map(
