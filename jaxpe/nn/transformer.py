@@ -114,7 +114,7 @@ class Transformer(nnx.Module):
         rngs: nnx.Rngs,
     ):
         cross = checked_cross(cross_encoding)
-        encoding, layer_encoding = _shared_and_layer_encoding(encoding, layer_encoding)
+        encoding, layer_encoding = shared_and_layer_encoding(encoding, layer_encoding)
         if layer_encoding.defines("embed"):
             raise ValueError("layer_encoding acts on embeddings: pass it as encoding")
         in_blocks, pattern = split_by_period(layer_encoding, config.num_layers)
@@ -316,7 +316,7 @@ class Transformer(nnx.Module):
         return TransformerOutput(x, states, logits, weights, heads, cache, *cross)
 
 
-def _shared_and_layer_encoding(
+def shared_and_layer_encoding(
     encoding: Encoding | LayerPattern, layer_encoding: Encoding | LayerPattern
 ) -> tuple[Encoding, Encoding | LayerPattern]:
     """Encoding that all layers share, and the encoding with parameters in each layer."""
