@@ -52,6 +52,7 @@ from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions, s
 from jaxpe.nn.partition_rules import partition_rules
 from jaxpe.nn.positions import PositionFunctions, position_functions, position_table
 from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
+from jaxpe.nn.warm_start import with_encoding
 
 __all__ = [
     "Attended", "Bert", "BertEncoder", "BertOutput", "Block",
@@ -68,4 +69,5 @@ __all__ = [
     "nope_decoder", "packed_positions", "padded_positions", "parameter_count", "partition_rules",
     "pooled", "position_functions", "position_means", "position_table",
     "save_huggingface", "segment_starts", "split_heads", "sum_hidden", "trunk",
+    "with_encoding",
 ]  # fmt: skip

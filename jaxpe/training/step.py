@@ -20,7 +20,7 @@ from jaxtyping import Bool, Int
 from jaxpe.encodings.base import compute_dtype
 from jaxpe.geometry.checks import check_size
 from jaxpe.training.losses import MeanMetric
-from jaxpe.training.optimizers import Schedule
+from jaxpe.training.optimizers import AverageState, Schedule
 from jaxpe.training.placement import batch_mesh, placed_rows, placed_state
 
 Params = Any
@@ -211,6 +211,24 @@ def train_step(
     return on_mesh
 
 
+def averaged_params(state: TrainState) -> Params:
+    """Average of the parameters, for an optimizer with `parameter_average`.
+
+    >>> from jaxpe.training import parameter_average
+    >>> optimizer = optax.chain(optax.sgd(0.1), parameter_average(0.999))
+    >>> averaged_params(init_state(jnp.ones(2), optimizer, key=jax.random.key(0))).tolist()
+    [1.0, 1.0]
+    """
+    is_average = lambda node: isinstance(node, AverageState)  # noqa: E731
+    nodes = filter(is_average, jax.tree.leaves(state.opt_state, is_leaf=is_average))
+    if (found := next(nodes, None)) is None:
+        raise ValueError(
+            "the optimizer has no average of the parameters: pass "
+            "optax.chain(optimizer, jaxpe.training.parameter_average(0.999))"
+        )
+    return jax.tree.map(lambda mean, p: mean.astype(p.dtype), found.average, state.params)
+
+
 def evaluate(
     loss: LossFunction | ScalarLoss,
     params: Params,
@@ -250,18 +268,16 @@ def evaluate(
 
 def _check_arguments(loss: Callable[..., Any]) -> None:
     """Raise for a loss that cannot be called with `(params, batch, key)`."""
+    name = getattr(loss, "__name__", "loss")
     try:
-        signature = inspect.signature(loss)
-    except (TypeError, ValueError):  # of compiled code
-        return
-    try:
-        signature.bind(None, None, None)
-    except TypeError:
-        name = getattr(loss, "__name__", "loss")
+        inspect.signature(loss).bind(None, None, None)
+    except TypeError as error:
         raise ValueError(
-            f"the loss {name}{signature} must take (params, batch, key): without random numbers, "
-            f"pass `lambda params, batch, key: {name}(params, batch)`"
-        ) from None
+            f"the loss {name} cannot be called with (params, batch, key), {error}: without random "
+            f"numbers, pass `lambda params, batch, key: {name}(params, batch)`"
+        ) from error
+    except ValueError:  # compiled code has no signature
+        return
 
 
 def _tallies(output: Any) -> tuple[MeanMetric, dict[str, MeanMetric]]:

@@ -354,11 +354,11 @@ def test_eight_devices_make_the_steps_of_one():
         ),
         (
             lambda: step_function(lambda params, batch: 0.0, SGD),
-            r"loss <lambda>\(params, batch\) must take \(params, batch, key\)",
+            r"loss <lambda> cannot be called with \(params, batch, key\)",
         ),
         (
             lambda: evaluate(mean_loss, factory.params(), []),
-            r"mean_loss\(params, batch\).*`lambda params, batch, key: mean_loss\(params, batch\)`",
+            r"mean_loss cannot.*`lambda params, batch, key: mean_loss\(params, batch\)`",
         ),
         (
             lambda: evaluate(lambda p, batch, key: batch["x"], (), [factory.rows(4)]),
