@@ -23,7 +23,7 @@ def namespace(*values: object) -> Any:
     return jnp if is_traced(*values) else np
 
 
-def auto_mesh(mesh: Mesh) -> Mesh:
+def auto_mesh(mesh: Any) -> Mesh:
     """The mesh with axes of type Auto: the compiler chooses the layout of intermediate arrays.
 
     `jax.make_mesh` makes axes of type Explicit, which need a layout for each operation.

@@ -271,7 +271,7 @@ class _Run:
         self.history.append(plain(record))
         if self.log is not None:
             self.log.write(record)
-        if self.on_record is not None and "error" not in record:
+        if self.on_record is not None and jax.process_index() == 0 and "error" not in record:
             self.on_record(dict(self.history[-1]))
 
     def complete_record(self, record: Record) -> Record:
@@ -405,7 +405,8 @@ class _Signals:
         """Number of a signal that ends the run after this step; 0 for none."""
         if jax.process_count() == 1:
             return self.received
-        noticed = jax.config.jax_enable_preemption_service and reached_preemption_sync_point(step)
+        on: bool = jax.config.read("jax_enable_preemption_service")
+        noticed = on and reached_preemption_sync_point(step)
         return signal.SIGTERM if noticed else 0
 
 

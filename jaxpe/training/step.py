@@ -115,7 +115,8 @@ def step_function(
     mean over microbatches. Sums and norms are in float32 or wider.
 
     A step whose loss, gradient or update is not finite changes only `finite`. Further steps change
-    nothing.
+    nothing. With `optax.apply_if_finite` as the outermost optimizer, only the update counts, and
+    the metric "skipped" is the number of steps that were left out.
 
     Args:
         loss: function to minimise, to tallies or to a number.
@@ -153,6 +154,9 @@ def step_function(
             update_norm = _norm(updates)  # not finite if any update is not
             rate = None if schedule is None else jnp.asarray(schedule(state.step))
         numbers = (tally.mean, grad_norm, update_norm)
+        skipped = {}
+        if isinstance(opt_state, optax.ApplyIfFiniteState):  # without bad gradients in the update
+            numbers, skipped = numbers[2:], {"skipped": opt_state.total_notfinite}
         finite = reduce(jnp.logical_and, map(jnp.isfinite, numbers), state.finite)
         new = optax.apply_updates(state.params, updates), opt_state
         params, opt_state = jax.tree.map(
@@ -161,6 +165,7 @@ def step_function(
         metrics = {"loss": tally.mean, "grad_norm": grad_norm, "weight": tally.weight}
         metrics |= {} if rate is None else {"learning_rate": rate}
         metrics |= {name: other.mean for name, other in extra.items()} | {"finite": finite}
+        metrics |= skipped
         count = state.step + finite.astype(jnp.int32)
         return TrainState(count, params, opt_state, state.key, finite), metrics
 
@@ -249,7 +254,7 @@ def evaluate(
     """
     _check_arguments(loss)
     key = jax.random.key(0) if key is None else key
-    compiled = jax.jit(loss)
+    compiled, rows = jax.jit(loss), PartitionSpec()
     if mesh is not None:
         mesh, rows = batch_mesh(mesh)
         compiled = jax.jit(loss, out_shardings=NamedSharding(mesh, PartitionSpec()))
