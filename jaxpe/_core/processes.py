@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.experimental.multihost_utils import process_allgather
 
-from jaxpe._core.errors import InputError, differences, require, shortened
+from jaxpe._core.errors import InputError, LostProcessError, differences, require, shortened
 from jaxpe._core.options import check_range
 
 HEARTBEAT_S = 30  # seconds of silence after which a process counts as dead and the others stop
@@ -109,7 +109,7 @@ def _barrier(name: str) -> None:
     try:
         multihost.get_barrier_sync_fn()(key=name, timeout_ms=1000 * BARRIER_S)
     except jax.errors.JaxRuntimeError as error:
-        raise InputError(
+        raise LostProcessError(
             f"process {jax.process_index()} waited for another, which ended or did not start "
             f"within {BARRIER_S:,} s; {_GO_ON}"
         ) from error
@@ -178,4 +178,4 @@ def one_line_process_errors() -> Iterator[None]:
         reason = (str(error.__cause__ or error).splitlines() or [""])[0]
         if jax.process_count() == 1 or not _OF_OTHERS.search(reason):
             raise
-        raise InputError(f"{_LOST} ({reason:.200}); {_GO_ON}") from error
+        raise LostProcessError(f"{_LOST} ({reason:.200}); {_GO_ON}") from error

@@ -405,7 +405,7 @@ class _Signals:
         """Number of a signal that ends the run after this step; 0 for none."""
         if jax.process_count() == 1:
             return self.received
-        on: bool = jax.config.read("jax_enable_preemption_service")
+        on = getattr(jax.config, "jax_enable_preemption_service", False)
         noticed = on and reached_preemption_sync_point(step)
         return signal.SIGTERM if noticed else 0
 
