@@ -501,7 +501,7 @@ def longest_row(config: TrainConfig) -> int:
     """
     if config.task != "translate":
         return config.length
-    return sequence_task(config.source).tokens(max(config.length, *config.longer))
+    return sequence_task(config.source).tokens(max((config.length, *config.longer)))
 
 
 def tokenizer_name(config: TrainConfig) -> str:

@@ -1,7 +1,7 @@
 """Training of one small model on meshes of eight devices, each equal to one device.
 
-A script, in an environment with eight devices; arguments: folder for checkpoints, and then address,
-number of processes and number of this process, if there are several.
+A script for eight devices, of one process or several. Its arguments are a folder
+for checkpoints, and for several processes an address, their number, and the number of this one.
 """
 
 import sys
@@ -77,6 +77,13 @@ def checked(mesh, one, share=(0, 1), folder=None):
     return state
 
 
+def resumed(folder, mesh):
+    """Train on, from a checkpoint of other devices or more processes, and compare."""
+    with training.Checkpoints(folder) as checkpoints:
+        losses = trained(mesh, steps=6, checkpoints=checkpoints)[1]
+    np.testing.assert_allclose(losses, trained(steps=6)[1][-3:], rtol=1e-12)
+
+
 def main(folder):
     whole, one = trained()
     total = device_bytes(whole)
@@ -88,11 +95,8 @@ def main(folder):
         table = state.params["decoder"]["tokens"]["embedding"].get_value().sharding.spec
         assert table == EMBEDDING[name], table  # 20 words are not divisible by 8
         print(name, round(share, 3), flush=True)
-    longer = trained(steps=6)[1]
-    for start, mesh in (("fsdp 8", None), ("fsdp 2, model 4", jax.make_mesh((2,), ("fsdp",)))):
-        with training.Checkpoints(folder / start) as checkpoints:  # on one device, and on two
-            losses = trained(mesh, steps=6, checkpoints=checkpoints)[1]
-        np.testing.assert_allclose(losses, longer[-3:], rtol=1e-12)
+    resumed(folder / "fsdp 8", None)
+    resumed(folder / "fsdp 2, model 4", jax.make_mesh((2,), ("fsdp",)))
     half = trained(jax.make_mesh((4, 2), ("fsdp", "model")), steps=2, dtype=jnp.bfloat16)[1]
     np.testing.assert_allclose(half[:2], one[:2], rtol=2e-2)
 
@@ -103,12 +107,12 @@ def main_of_process(folder, address, processes, process):
     one = trained()[1]
     state = checked(mesh, one, share=(process, processes), folder=folder / "processes")
     assert len(state.params["decoder"]["tokens"]["embedding"].get_value().sharding.device_set) == 8
-    print(one, flush=True)
 
 
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
-    if len(sys.argv) == 2:
-        main(Path(sys.argv[1]))
+    directory, *process = sys.argv[1:]
+    if process:
+        main_of_process(Path(directory), process[0], *map(int, process[1:]))
     else:
-        main_of_process(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))
+        main(Path(directory))
