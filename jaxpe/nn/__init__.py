@@ -51,6 +51,7 @@ from jaxpe.nn.logit_decomposition import (
 from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions, segment_starts
 from jaxpe.nn.positions import PositionFunctions, position_functions, position_table
 from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
+from jaxpe.nn.warm_start import with_encoding
 
 __all__ = [
     "Attended", "Bert", "BertEncoder", "BertOutput", "Block",
@@ -68,4 +69,5 @@ __all__ = [
     "padded_positions", "parameter_count", "pooled", "position_functions", "position_means",
     "position_table",
     "save_huggingface", "segment_starts", "split_heads", "sum_hidden", "trunk",
+    "with_encoding",
 ]  # fmt: skip
