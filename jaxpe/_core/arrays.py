@@ -29,7 +29,7 @@ def auto_mesh(mesh: Any) -> Mesh:
     `jax.make_mesh` makes axes of type Explicit, which need a layout for each operation.
 
     >>> auto_mesh(jax.make_mesh((1,), ("data",))).axis_types
-    (<AxisType.Auto: 0>,)
+    (Auto,)
     """
     return Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * mesh.devices.ndim)
 

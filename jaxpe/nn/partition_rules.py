@@ -47,7 +47,7 @@ def partition_rules(model: Any, mesh: Mesh) -> Any:
     >>> apply, params = jaxpe.nn.functionalize(jaxpe.nn.CausalLM(decoder, rngs=nnx.Rngs(1)))
     >>> rules = jaxpe.nn.partition_rules(params, jax.make_mesh((1, 1), ("fsdp", "model")))
     >>> rules["decoder"]["layers"]["mlp"]["down"]["kernel"].get_value().spec
-    PartitionSpec(None, ('model',), ('fsdp',))
+    P(None, 'model', 'fsdp')
     >>> params = jax.device_put(params, rules)
     """
     params = nnx.state(model, nnx.Param) if isinstance(model, nnx.Module) else model

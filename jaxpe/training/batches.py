@@ -48,8 +48,8 @@ def batches(
         lengths: number of tokens of each row, `[rows]`; padding is after the tokens.
         buckets: ascending lengths to cut to; the last holds the longest row.
         trim: names of the arrays to cut; names that `arrays` lacks are ignored.
-        share: which of how many equal parts of each batch to return, as
-            `(jax.process_index(), jax.process_count())` in several processes.
+        share: number of one of several equal parts of each batch, and the number of parts; in
+            several processes `(jax.process_index(), jax.process_count())`.
 
     Returns:
         an iterable of dicts of arrays. Its iterators have `get_state` and `set_state`.
