@@ -111,7 +111,8 @@ def test_eager_jit_vmap_and_float32_agree_and_compile_once(name):
 
     def first(*row):
         """The result for a row, in a batch with the two others."""
-        return jax.tree.map(lambda leaf: leaf[0], mapped(*stacked([row, *rows[1:]])))
+        results = jax.device_get(mapped(*stacked([row, *rows[1:]])))
+        return jax.tree.map(lambda leaf: leaf[0], results)
 
     batched = jax.device_get(mapped(*stacked(rows)))
     alone = [function(*rows[0])]
