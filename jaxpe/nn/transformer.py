@@ -66,7 +66,7 @@ class TransformerOutput(NamedTuple):
         hidden: hidden states of the last layer (after the last norm).
         hidden_states: inputs of each block and output of the last, `[layers + 1, ..., n, dim]`.
         logits, weights: logits and weights of attention, `[layers, ..., heads, n_q, n_k]`.
-        heads: output of each head before its gate.
+        heads: output of each head, with the gate of the configuration and before `gates`.
         cache: cache with the new tokens; None without one.
         cross_logits, cross_weights: logits and weights of cross-attention,
             `[layers, ..., heads, n_q, m]`.

@@ -532,6 +532,7 @@ def test_the_head_of_mpnet_has_gelu(tmp_path):
         ({"norm": "rms"}, "Bert has norm='layer', not 'rms'"),
         ({"use_bias": False}, "Bert has use_bias=True"),
         ({"activation": "swiglu"}, "Bert has no activation 'swiglu': pass one of gelu, gelu_tanh"),
+        ({"attention_sink": True}, "Bert has attention_sink=False, not True"),
         ({"num_kv_heads": 1}, "leave embedding_norm, head_dim and num_kv_heads out"),
         ({"head_dim": 3}, "leave embedding_norm, head_dim and num_kv_heads out"),
         ({"embedding_norm": False}, "leave embedding_norm, head_dim and num_kv_heads out"),
