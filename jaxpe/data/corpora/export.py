@@ -17,9 +17,9 @@ from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus
 from jaxpe.data.formats.files import check_text
 from jaxpe.data.formats.tfds_folders import (
     Metadata,
-    exported_source,
-    iter_exported,
+    iter_tfds,
     read_metadata,
+    tfds_source,
 )
 
 
@@ -88,14 +88,15 @@ def open_corpus(directory: Source) -> Any:
     >>> [text for text in rows.map(lambda row: row["text"].decode())]
     ['to be', 'or not']
     """
-    return exported_source(os.fspath(directory))
+    read_metadata(os.fspath(directory))
+    return tfds_source(os.fspath(directory))
 
 
 def read_tokens(directory: str, *, progress: Progress) -> TokenCorpus:
     """Read an exported corpus of tokens."""
     about = read_metadata(directory)
-    documents = len(exported_source(directory))
-    rows = iter_exported(directory, progress)
+    documents = len(tfds_source(directory))
+    rows = iter_tfds(directory, progress)
     first = next(rows)
     shape = documents, len(first["ids"])
     check_bytes(5 * shape[0] * shape[1], what=directory, remedy="export fewer documents")

@@ -19,12 +19,12 @@ from jaxpe.data.formats.columns import Fields, NullRow, ReadLog, Row, non_null_r
 from jaxpe.data.formats.csv_rows import csv_names, csv_rows
 from jaxpe.data.formats.files import COMPRESSED, STANDARD_INPUT, text_lines
 from jaxpe.data.formats.json_rows import json_line_rows, json_names
-from jaxpe.data.formats.saved_datasets import is_saved, saved_files
 from jaxpe.data.formats.tfds_folders import (
-    exported_files,
-    exported_rows,
-    is_exported,
-    read_metadata,
+    holds_tokens,
+    is_tfds,
+    tfds_columns,
+    tfds_files,
+    tfds_rows,
 )
 from jaxpe.data.formats.token_files import Stream, map_id_blocks
 from jaxpe.data.tokens.ragged import Ragged
@@ -40,29 +40,17 @@ def _lines(path: str, fields: Fields, log: ReadLog, progress: Progress) -> Itera
     return (Row(line.rstrip("\r\n"), None, path) for line in text_lines(path, progress))
 
 
-def _saved_rows(
-    folder: str, fields: Fields, log: ReadLog, progress: Progress
-) -> Iterator[Row | NullRow]:
-    rows = (columnar_rows(file, fields, log, progress) for file in saved_files(folder))
-    return itertools.chain.from_iterable(rows)
-
-
-def _columnar_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterator[IdBlock]:
-    files = saved_files(path) if is_saved(path) else [path]
-    return itertools.chain.from_iterable(columnar_id_blocks(file, fields, log) for file in files)
-
-
 class Format(NamedTuple):
     """A format of corpora.
 
     - `suffixes`: file name endings; empty for folders.
-    - `is_folder`: whether a folder has this format.
+    - `is_folder`: whether a folder, or a split in it, has this format.
     - `rows`: reader of texts and labels; None for ids alone.
     - `columns`: reader of column names; None for formats without columns.
     - `has_fields`: whether a text or label field can be asked for.
     - `holds_ids`: whether a file or its column holds token ids.
     - `id_blocks`: reader of token ids.
-    - `files`: files with the content of a folder.
+    - `files`: files with the content of a path.
     """
 
     suffixes: tuple[str, ...]
@@ -89,27 +77,19 @@ FORMATS = (
         columnar_rows,
         columnar_names,
         columnar_holds_ids,
-        _columnar_blocks,
+        columnar_id_blocks,
         has_fields=True,
     ),
     Format((".array_record", ".arrayrecord"), record_rows, has_fields=True),
     Format((".bin", ".npy"), None, None, lambda path, field: True, map_id_blocks),
     Format(
         (),
-        _saved_rows,
-        lambda folder: columnar_names(saved_files(folder)[0]),
-        lambda folder, field: columnar_holds_ids(saved_files(folder)[0], field),
-        _columnar_blocks,
+        tfds_rows,
+        tfds_columns,
+        lambda path, field: holds_tokens(path),
         has_fields=True,
-        is_folder=is_saved,
-        files=saved_files,
-    ),
-    Format(
-        (),
-        exported_rows,
-        holds_ids=lambda folder, field: read_metadata(folder).kind == "tokens",
-        is_folder=is_exported,
-        files=exported_files,
+        is_folder=is_tfds,
+        files=tfds_files,
     ),
 )
 SUPPORTED = (
@@ -128,12 +108,12 @@ TABLES = ", ".join(
 
 
 def find_format(path: str) -> Format | None:
-    """Format of a file, by its name, or of a folder; None if unknown."""
+    """Format of a file, by its name, or of a split of a dataset; None if unknown."""
     if path == STANDARD_INPUT:
         return FORMATS[0]
-    if Path(path).is_dir():
-        return next((one for one in FORMATS if one.is_folder(path)), None)
-    name = path.lower()
+    if folder := next((one for one in FORMATS if one.is_folder(path)), None):
+        return folder
+    name = "" if Path(path).is_dir() else path.lower()
     return next((one for one in FORMATS if one.suffixes and name.endswith(one.suffixes)), None)
 
 
@@ -152,7 +132,7 @@ def holds_ids(path: str, field: str | None = None) -> bool:
     """Whether a file holds token ids: a memory map, or a table whose column has lists of integers.
 
     Args:
-        path: path of a file or a folder.
+        path: path of a file or a split.
         field: column of a table; default: a column of lists, if no column holds text.
 
     Raises:
@@ -169,7 +149,7 @@ def iter_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
     """Read the rows of a file whose text is not blank, one by one.
 
     Args:
-        path: path of the file or folder, or `"-"` for standard input.
+        path: path of the file or split, or `"-"` for standard input.
         fields: columns to read.
         log: receives the chosen columns and the number of skipped rows.
         progress: receiver of progress.
@@ -179,10 +159,9 @@ def iter_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
     return (row for row in rows if row.text.strip())
 
 
-def read_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> list[Row]:
-    """Read the rows of `iter_rows` into a list, within memory."""
-    rows = iter_rows(path, fields, log, progress)
-    return list_within_memory(rows, lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=path)
+def rows_in_memory(rows: Iterable[Row], *, what: str) -> list[Row]:
+    """Collect rows in a list, within memory."""
+    return list_within_memory(rows, lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=what)
 
 
 def id_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterator[IdBlock]:
