@@ -14,7 +14,12 @@ from jaxpe.training.losses import (
     perplexity,
 )
 from jaxpe.training.masking import MaskedTokens, mask_tokens
-from jaxpe.training.optimizers import adamw, learning_rate_schedule, weight_decay_mask
+from jaxpe.training.optimizers import (
+    adamw,
+    learning_rate_schedule,
+    parameter_average,
+    weight_decay_mask,
+)
 from jaxpe.training.probe import (
     GeometryProbe,
     GeometryScores,
@@ -28,6 +33,7 @@ from jaxpe.training.run import Evaluations, LoadedRun, TrainResult, TrainSummary
 from jaxpe.training.step import (
     LossFunction,
     TrainState,
+    averaged_params,
     evaluate,
     init_state,
     step_function,
@@ -46,10 +52,10 @@ __all__ = [
     "Checkpoints", "Evaluations", "FitResult", "GeometryProbe", "GeometryScores", "Hook",
     "LoadedRun", "Log", "LossFunction", "MaskedTokens", "MeanMetric", "ModelConfig",
     "NonFiniteLoss", "ReferenceGeometry", "StopTraining", "TrainConfig", "TrainResult",
-    "TrainState", "TrainSummary", "accuracy", "adamw", "as_record", "batches", "causal_lm",
-    "causal_lm_loss", "classification", "cross_entropy", "encoding_probe", "evaluate",
+    "TrainState", "TrainSummary", "accuracy", "adamw", "as_record", "averaged_params", "batches",
+    "causal_lm", "causal_lm_loss", "classification", "cross_entropy", "encoding_probe", "evaluate",
     "every_n_steps", "fit", "in_order", "init_state", "learning_rate_schedule", "load_config",
-    "load_run", "logits_at", "mask_tokens", "masked_lm", "mean_squared_error", "perplexity",
-    "probe_geometry", "read_log", "reference_geometry", "regression", "step_function", "train",
-    "train_step", "translation", "weight_decay_mask",
+    "load_run", "logits_at", "mask_tokens", "masked_lm", "mean_squared_error", "parameter_average",
+    "perplexity", "probe_geometry", "read_log", "reference_geometry", "regression",
+    "step_function", "train", "train_step", "translation", "weight_decay_mask",
 ]  # fmt: skip

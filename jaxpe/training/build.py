@@ -41,14 +41,19 @@ from jaxpe.training.config import (
     resolved,
 )
 from jaxpe.training.documents import Vocabulary, document_geometry
-from jaxpe.training.optimizers import Schedule, adamw, learning_rate_schedule
+from jaxpe.training.optimizers import (
+    Schedule,
+    adamw,
+    learning_rate_schedule,
+    parameter_average,
+)
 from jaxpe.training.probe import (
     GeometryProbe,
     ReferenceGeometry,
     encoding_probe,
     reference_geometry,
 )
-from jaxpe.training.step import LossFunction
+from jaxpe.training.step import LossFunction, TrainState, averaged_params
 from jaxpe.training.tasks import (
     causal_lm,
     classification,
@@ -109,9 +114,17 @@ def total_steps(config: TrainConfig, rows: int) -> int:
 def build_optimizer(
     config: TrainConfig, *, steps: int
 ) -> tuple[optax.GradientTransformation, Schedule]:
-    """AdamW, and its learning rate as a function of the step."""
+    """AdamW, with an average of the parameters if asked for, and its learning rate by step."""
     schedule = build_schedule(config, steps=steps)
-    return adamw(schedule, weight_decay=config.weight_decay, clip=config.clip), schedule
+    optimizer = adamw(schedule, weight_decay=config.weight_decay, clip=config.clip)
+    if config.average is not None:
+        optimizer = optax.chain(optimizer, parameter_average(config.average))
+    return optimizer, schedule
+
+
+def trained_params(config: TrainConfig, state: TrainState) -> Params:
+    """Parameters to evaluate and to save: the average if the configuration has one."""
+    return state.params if config.average is None else averaged_params(state)
 
 
 def build_schedule(config: TrainConfig, *, steps: int) -> Schedule:

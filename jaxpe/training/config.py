@@ -27,7 +27,7 @@ CONFIG = "config.json"
 _LARGEST_FILE = 2**20  # bytes of a config.json
 SIDES: tuple[Side, ...] = ("encoding", "decoder_encoding", "cross_encoding")
 # Options that do not identify a run; a revision is already resolved to the folder of a commit.
-_NOT_SAVED = ("out", "resume", "revision")
+_NOT_SAVED = ("out", "resume", "revision", "trace")
 
 _LARGEST_FLOAT = 1e30  # close to the largest float32
 _MOST_LAYERS = 10_000  # each layer adds to the program that is compiled
@@ -155,6 +155,8 @@ class TrainConfig:
         decay: decay of the learning rate, to 0 at the last step unless constant.
         weight_decay: weight decay of AdamW, on matrices and embeddings, never on the encoding.
         clip: largest norm of the gradient.
+        average: decay of a moving average of the parameters, such as 0.999; no average when absent.
+            Evaluations, the probe and the saved model are of the average.
         mask_rate: share of the tokens to predict, for mlm.
         seed: random seed of the held-out split, the order of the documents, dropout and masks.
         init_seed: random seed of the initial parameters. With equal seeds, runs with different
@@ -169,6 +171,8 @@ class TrainConfig:
         out: folder of the run.
         resume: resume the run in `out` with its saved settings; with more steps or epochs, extend
             it.
+        trace: folder for a profile of steps 5 to 8, counted from the start or the resumption, which
+            TensorBoard and Perfetto show; no profile when absent.
     """
 
     source: str = "stdlib"
@@ -199,6 +203,7 @@ class TrainConfig:
     decay: Literal["constant", "linear", "cosine"] = "linear"
     weight_decay: float = 0.01
     clip: float = 1.0
+    average: float | None = None
     mask_rate: float = 0.15
     seed: int = 0
     init_seed: int = 0
@@ -210,6 +215,7 @@ class TrainConfig:
     devices: int | None = None
     out: Path = Path("run")
     resume: bool = False
+    trace: Path | None = None
 
 
 def check_config(config: TrainConfig) -> None:
@@ -415,6 +421,8 @@ def _check_numbers(config: TrainConfig) -> None:
         value = options[name]
         for number in value if isinstance(value, list) else [value]:
             check_range(name, number, least=least, most=most)
+    if config.average is not None and not 0 < config.average < 1:
+        raise InputError(f"`average` is {config.average}; pass a decay below 1, such as 0.999")
     for name in ("learning_rate", "clip", "epochs"):
         value = options[name]
         if value is not None and not 0 < value <= _LARGEST_FLOAT:

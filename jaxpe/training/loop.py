@@ -101,6 +101,7 @@ def fit(
     checkpoint_every: int | None = None,
     log: str | Path | None = None,
     hooks: Sequence[Hook] = (),
+    on_record: Callable[[Record], Any] | None = None,
     progress: Progress = SILENT,
 ) -> FitResult:
     """Train up to `steps` updates, resuming from the newest checkpoint if there is one.
@@ -126,6 +127,8 @@ def fit(
         checkpoint_every: steps between checkpoints; the last step is always saved.
         log: path of the log; lines after the starting step are removed.
         hooks: hooks, which run in order.
+        on_record: receives each complete record, as a dict of Python numbers; None for a number
+            that is not finite. A resumed run repeats the records after its checkpoint.
         progress: receives the number of the step.
 
     Raises:
@@ -151,7 +154,7 @@ def fit(
     state = state if restored is None else restored[0]
     start = int(state.step)
     save_at = every_n_steps(max(steps, 1) if checkpoint_every is None else checkpoint_every)
-    run = _Run(state, step, data, steps, hooks, checkpoints, save_at)
+    run = _Run(state, step, data, steps, hooks, checkpoints, save_at, on_record)
     with contextlib.ExitStack() as stack:
         signals = stack.enter_context(_deferred_signals())
         if log is not None:
@@ -190,6 +193,7 @@ class _Run:
     hooks: Sequence[Hook]
     checkpoints: Checkpoints | None
     save_at: Callable[[int], bool]
+    on_record: Callable[[Record], Any] | None
     log: Log | None = None
     history: list[Record] = field(default_factory=list)
     pending: tuple[int, Metrics] | None = None
@@ -204,7 +208,8 @@ class _Run:
         if self.history and self.history[-1]["step"] == self.start:
             record = dict(self.history[-1])
             if record.pop("error", None) is not None:
-                self.history[-1] = plain(self.complete_record(record))
+                self.history.pop()
+                self.write(self.complete_record(record))
 
     def advance(self, number: int) -> None:
         """Make one update, and record the metrics of the previous one; of this one at a hook."""
@@ -246,6 +251,8 @@ class _Run:
         self.history.append(plain(record))
         if self.log is not None:
             self.log.write(record)
+        if self.on_record is not None and "error" not in record:
+            self.on_record(dict(self.history[-1]))
 
     def complete_record(self, record: Record) -> Record:
         """Record of a step with the findings of its hooks."""

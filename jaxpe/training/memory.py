@@ -32,7 +32,8 @@ def check_memory(
     needs: list[tuple[int, str, str]] = []  # number of float32 values, their use, the remedy
     if config.pretrained is None:
         sizes = f"`model.dim={model.dim}`, `model.layers={model.layers}`, {length}"
-        count = parameters(config, vocab_size) * (_STATES if training else 1)
+        copies = _STATES + (config.average is not None) if training else 1
+        count = parameters(config, vocab_size) * copies
         use = f"a model with {sizes} and {vocab_size:,} words"
         needs.append((count, use, "pass smaller sizes"))
     if training:

@@ -1,10 +1,16 @@
-"""AdamW and its learning-rate schedule, from Optax."""
+"""AdamW and its learning-rate schedule, from Optax; average of the parameters."""
 
+import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
+from jax import Array
+from jaxtyping import Int
+
+from jaxpe.encodings.base import compute_dtype
 
 Params = Any
 Schedule = Callable[[Any], Any]
@@ -116,3 +122,49 @@ def adamw(
 
     adam = optax.adamw(schedule, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=mask)
     return adam if clip is None else optax.chain(optax.clip_by_global_norm(clip), adam)
+
+
+class AverageState(NamedTuple):
+    """State of `parameter_average`: number of updates, and the average in float32 or wider."""
+
+    count: Int[Array, "*seeds"]
+    average: Params
+
+
+def parameter_average(decay: float) -> optax.GradientTransformation:
+    """Exponential moving average of the parameters (Polyak & Juditsky 1992), in the Optax state.
+
+    Chain it after an optimizer, whose updates it leaves unchanged. After t steps, the parameters of
+    step s have a weight proportional to decay^(t−s). The weights sum to 1 from the first step, and
+    initial parameters have none. `averaged_params` returns the average.
+
+    Args:
+        decay: factor of the weights per step, in (0, 1). The average is over about 1 / (1 − decay)
+            steps.
+
+    >>> optimizer = optax.chain(optax.sgd(1.0), parameter_average(0.5))
+    >>> state = optimizer.init(jnp.array(0.0))
+    >>> for params in (0.0, 1.0):  # both updates are 1
+    ...     updates, state = optimizer.update(jnp.array(-1.0), state, jnp.array(params))
+    >>> round(state[1].average.item(), 4)  # (0.5 · 1 + 1 · 2) / 1.5
+    1.6667
+    """
+    if not 0 < decay < 1:
+        raise ValueError(f"decay={decay} must be between 0 and 1, such as 0.999")
+
+    def init(params):
+        # A copy: `train_step` donates the buffers of both.
+        copies = jax.tree.map(lambda p: jnp.array(p, compute_dtype(p)), params)
+        return AverageState(jnp.int32(0), copies)
+
+    def update(updates: Params, state: Any, params: Params = None) -> tuple[Params, Any]:
+        count = state.count + 1
+        rate = (1 - decay) / -jnp.expm1(count.astype(float) * math.log(decay))
+        average = jax.tree.map(
+            lambda mean, new: mean + rate.astype(mean.dtype) * (new.astype(mean.dtype) - mean),
+            state.average,
+            optax.apply_updates(params, updates),
+        )
+        return updates, AverageState(count, average)
+
+    return optax.GradientTransformation(init, update)

@@ -25,6 +25,7 @@ from jaxpe.training.build import (
     build_optimizer,
     build_probe,
     total_steps,
+    trained_params,
 )
 from jaxpe.training.config import (
     SIDES,
@@ -51,6 +52,7 @@ from jaxpe.training.loop import FitResult, Hook, every_n_steps, fit
 from jaxpe.training.memory import check_memory
 from jaxpe.training.probe import as_record
 from jaxpe.training.step import Metrics, Step, TrainState, evaluate, init_state, train_step
+from jaxpe.training.trace import traced_steps
 
 Params = Any
 # A step, and the numbers of a hook at this step by name; None if a number is not finite.
@@ -125,7 +127,7 @@ class TrainResult(NamedTuple):
     Attributes:
         model: model with its trained parameters.
         apply: `(params, ids, **options) -> HeadOutput`.
-        params: parameters after the last step.
+        params: parameters after the last step, or their average with `config.average`.
         history: one record per step, as in log.jsonl: metrics, "eval/..." and "probe/...".
         evaluation: metrics on the held-out documents after the last step; None if not finite.
         summary: content of summary.json.
@@ -148,7 +150,7 @@ class LoadedRun(NamedTuple):
     Attributes:
         model: model with the parameters of the newest checkpoint.
         apply: `(params, ids, **options) -> HeadOutput`.
-        params: parameters of the newest checkpoint.
+        params: parameters of the newest checkpoint, or their average with `config.average`.
         step: number of updates.
         config: configuration of the run.
         vocabulary: tokens and class names.
@@ -162,7 +164,12 @@ class LoadedRun(NamedTuple):
     vocabulary: Vocabulary
 
 
-def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
+def train(
+    config: TrainConfig,
+    *,
+    on_record: Callable[[Record], Any] | None = None,
+    progress: Progress = SILENT,
+) -> TrainResult:
     """Train a model as configured, and write the run into `config.out`.
 
     `train(load_config(out))` resumes an interrupted run. It ends with the same parameters and log
@@ -173,6 +180,7 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
 
     Args:
         config: settings of the training.
+        on_record: receives each complete record, as in `fit`.
         progress: receives progress, a line at the start and one at every evaluation.
 
     Raises:
@@ -213,7 +221,8 @@ def train(config: TrainConfig, *, progress: Progress = SILENT) -> TrainResult:
     if saved is not None and is_longer(config, saved):
         progress.say(extension_line(config, saved, rows=facts["documents"]))
     hooks = _hooks(config, model, data, counts, progress)
-    end, times = _fit(config, data, model, facts["steps"], hooks, mesh, progress)
+    options = {"hooks": hooks, "on_record": on_record, "progress": progress}
+    end, times = _fit(config, data, model, facts["steps"], mesh, options)
     times["seconds"] = time.perf_counter() - started
     if finished is not None:  # no step was made, so the timings of the earlier run stay
         times = {name: getattr(finished, name) for name in times}
@@ -225,35 +234,40 @@ def _fit(
     data: Data,
     model: Any,
     steps: int,
-    hooks: list[Hook],
     mesh: Mesh | None,
-    progress: Progress,
+    options: dict[str, Any],
 ) -> tuple[FitResult, dict[str, Any]]:
-    """Train in the folder of the run; return the result, and fields of the summary."""
+    """Train in the folder of the run; return the result, and fields of the summary.
+
+    `options` are further arguments of `fit`.
+    """
     optimizer, schedule = build_optimizer(config, steps=steps)
-    options = {"accumulate": config.accumulate, "schedule": schedule, "mesh": mesh}
     loss = build_loss(config, model, data.vocabulary, train=True)
-    step = _TimedStep(train_step(loss, optimizer, **options))
+    step = train_step(loss, optimizer, accumulate=config.accumulate, schedule=schedule, mesh=mesh)
     state = init_state(functionalize(model)[1], optimizer, key=jax.random.key(config.seed))
     batches, documents = train_batches(config, data.train), fingerprint(data)
     folder = config.out / CHECKPOINTS
     with locked_folder(config.out):
         _prepare_folder(config, data.vocabulary, documents)
         resumed_at = newest_checkpoint(folder) or 0
-        with Checkpoints(folder, keep=config.keep, config=documents) as checkpoints:
+        with (
+            Checkpoints(folder, keep=config.keep, config=documents) as checkpoints,
+            traced_steps(step, config.trace) as step,
+        ):
+            timed = _TimedStep(step)
             end = fit(
-                state, step, batches, steps=steps, hooks=hooks, progress=progress,
-                log=config.out / LOG, checkpoints=checkpoints,
-                checkpoint_every=config.checkpoint_every,
+                state, timed, batches, steps=steps, log=config.out / LOG, checkpoints=checkpoints,
+                checkpoint_every=config.checkpoint_every, **options,
             )  # fmt: skip
-    return end, {"resumed_at": resumed_at, "tokens_per_second": step.tokens_per_second}
+    return end, {"resumed_at": resumed_at, "tokens_per_second": timed.tokens_per_second}
 
 
 def _saved_result(
     config: TrainConfig, model: Any, end: FitResult, facts: dict[str, Any]
 ) -> TrainResult:
     """Result of a finished run, whose summary and model are written."""
-    model = functionalize(model, lambda merged: merged)[0](end.state.params)
+    params = trained_params(config, end.state)
+    model = functionalize(model, lambda merged: merged)[0](params)
     # Hugging Face has no classifier of the mean vector.
     if config.pretrained is not None and getattr(model, "pooling", "first") == "first":
         save_huggingface(model, config.out / MODEL, source=config.pretrained)
@@ -307,8 +321,9 @@ def load_run(directory: str | Path) -> LoadedRun:
     if restored is None:
         raise InputError(f"{directory} has no checkpoint yet: resume the run first")
     state, step = restored
-    model = functionalize(model, lambda merged: merged)[0](state.params)
-    return LoadedRun(model, functionalize(model)[0], state.params, step, config, vocabulary)
+    params = trained_params(config, state)
+    model = functionalize(model, lambda merged: merged)[0](params)
+    return LoadedRun(model, functionalize(model)[0], params, step, config, vocabulary)
 
 
 class _TimedStep:
@@ -340,9 +355,10 @@ def _hooks(
     longer = {n: evaluation_batches(config, part) for n, part in data.longer.items()}
 
     def evaluation(step: int, state: TrainState) -> Record:
-        means = evaluate(loss, state.params, held_out)
+        params = trained_params(config, state)
+        means = evaluate(loss, params, held_out)
         for length, batches in longer.items():
-            means[f"exact_{length}"] = evaluate(loss, state.params, batches)["exact"]
+            means[f"exact_{length}"] = evaluate(loss, params, batches)["exact"]
         shown = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
         progress.say(f"step {step:>6,}   held out: {shown}")
         return {f"eval/{name}": value for name, value in means.items()}
@@ -353,7 +369,8 @@ def _hooks(
     scores = build_probe(model, data.train.corpus, counts, seed=config.seed)
 
     def probe(step: int, state: TrainState) -> Record:
-        return {f"probe/{name}": value for name, value in as_record(scores(state.params)).items()}
+        found = as_record(scores(trained_params(config, state)))
+        return {f"probe/{name}": value for name, value in found.items()}
 
     return [*hooks, Hook(at=set(config.probe_at), run=probe)]
 

@@ -1,9 +1,11 @@
 """Training step, as a pure function and compiled; evaluation.
 
 A batch is a dict of arrays `[batch, ...]`. A loss is a function `(params, batch, key) -> (tally,
-tallies)`. The mean of the tally is minimised; the other tallies are reported by name.
+tallies)`. The mean of the tally is minimised; the other tallies are reported by name. A loss may
+also return a number, or a number and numbers by name; each then has weight 1 per batch.
 """
 
+import inspect
 from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from typing import Any, NamedTuple
@@ -18,13 +20,14 @@ from jaxtyping import Bool, Int
 from jaxpe.encodings.base import compute_dtype
 from jaxpe.geometry.checks import check_size
 from jaxpe.training.losses import MeanMetric
-from jaxpe.training.optimizers import Schedule
+from jaxpe.training.optimizers import AverageState, Schedule
 
 Params = Any
 Batch = dict[str, Any]
 Metrics = dict[str, Any]
 # (params, batch, key) to the loss, and to further metrics by name.
 LossFunction = Callable[[Params, Batch, Array], tuple[MeanMetric, dict[str, MeanMetric]]]
+ScalarLoss = Callable[[Params, Batch, Array], Array | tuple[Array, dict[str, Array]]]
 
 
 class TrainState(NamedTuple):
@@ -69,7 +72,7 @@ def _first_state(params: Params, key: Array, *, init: Callable[[Params], Any]) -
 
 
 def step_function(
-    loss: LossFunction,
+    loss: LossFunction | ScalarLoss,
     optimizer: optax.GradientTransformation,
     *,
     accumulate: int = 1,
@@ -79,12 +82,15 @@ def step_function(
 
     The loss of a batch is the sum of its totals over the sum of its weights, which must not depend
     on the parameters. With `accumulate` microbatches the gradient is therefore exactly the whole
-    batch's, even if microbatches have different weights. Sums and norms are in float32 or wider.
+    batch's, even if microbatches have different weights. Of a loss that returns a number, it is the
+    mean over microbatches. Sums and norms are in float32 or wider.
+
     A step whose loss, gradient or update is not finite changes only `finite`. Further steps change
     nothing.
 
     Args:
-        loss, optimizer: function to minimise, and Optax optimizer.
+        loss: function to minimise, to tallies or to a number.
+        optimizer: Optax optimizer; it receives the loss as `value`, as for `reduce_on_plateau`.
         accumulate: number of microbatches, computed one after the other; it divides the batch.
         schedule: learning rate to report; the optimizer has its own.
 
@@ -92,8 +98,11 @@ def step_function(
         `(state, batch) -> (state, metrics)`. Metrics are scalars: loss, grad_norm, weight,
         learning_rate (with a schedule), the means of the loss's tallies, and finite.
 
-    >>> def loss(params, batch, key):
-    ...     return MeanMetric(jnp.sum((params * batch["x"] - 1) ** 2), jnp.array(2.0)), {}
+    Raises:
+        ValueError: a loss with other arguments than `(params, batch, key)`, or (at the first call)
+            a loss that is not a scalar.
+
+    >>> loss = lambda params, batch, key: jnp.mean((params * batch["x"] - 1) ** 2)
     >>> step = step_function(loss, optax.sgd(0.25))
     >>> state = init_state(jnp.array(0.0), optax.sgd(0.25), key=jax.random.key(0))
     >>> state, metrics = step(state, {"x": jnp.ones(2)})
@@ -101,13 +110,17 @@ def step_function(
     (0.5, 1.0)
     """
     check_size("accumulate", accumulate)
+    _check_arguments(loss)
+    optimizer = optax.with_extra_args_support(optimizer)
 
     def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(state.key, state.step)
         gradient, tally, extra = _gradient(loss, state.params, batch, key, accumulate)
         with jax.numpy_dtype_promotion("standard"):  # Optax does not know the strict one
             grad_norm = _norm(gradient)
-            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+            updates, opt_state = optimizer.update(
+                gradient, state.opt_state, state.params, value=tally.mean
+            )
             update_norm = _norm(updates)  # not finite if any update is not
             rate = None if schedule is None else jnp.asarray(schedule(state.step))
         numbers = (tally.mean, grad_norm, update_norm)
@@ -126,7 +139,7 @@ def step_function(
 
 
 def train_step(
-    loss: LossFunction,
+    loss: LossFunction | ScalarLoss,
     optimizer: optax.GradientTransformation,
     *,
     accumulate: int = 1,
@@ -141,7 +154,7 @@ def train_step(
     Raises:
         ValueError: a mesh without an axis "data".
 
-    >>> loss = lambda params, batch, key: (MeanMetric(params @ batch["x"], jnp.array(1.0)), {})
+    >>> loss = lambda params, batch, key: params @ batch["x"]
     >>> state = init_state(jnp.ones(2), optax.sgd(0.5), key=jax.random.key(0))
     >>> state, _ = train_step(loss, optax.sgd(0.5))(state, {"x": jnp.array([1.0, 2.0])})
     >>> state.params.tolist()
@@ -162,36 +175,89 @@ def train_step(
     return on_mesh
 
 
+def averaged_params(state: TrainState) -> Params:
+    """Average of the parameters, for an optimizer with `parameter_average`.
+
+    >>> from jaxpe.training import parameter_average
+    >>> optimizer = optax.chain(optax.sgd(0.1), parameter_average(0.999))
+    >>> averaged_params(init_state(jnp.ones(2), optimizer, key=jax.random.key(0))).tolist()
+    [1.0, 1.0]
+    """
+    is_average = lambda node: isinstance(node, AverageState)  # noqa: E731
+    nodes = filter(is_average, jax.tree.leaves(state.opt_state, is_leaf=is_average))
+    if (found := next(nodes, None)) is None:
+        raise ValueError(
+            "the optimizer has no average of the parameters: pass "
+            "optax.chain(optimizer, jaxpe.training.parameter_average(0.999))"
+        )
+    return jax.tree.map(lambda mean, p: mean.astype(p.dtype), found.average, state.params)
+
+
 def evaluate(
-    loss: LossFunction, params: Params, batches: Iterable[Batch], *, key: Array | None = None
+    loss: LossFunction | ScalarLoss,
+    params: Params,
+    batches: Iterable[Batch],
+    *,
+    key: Array | None = None,
 ) -> dict[str, float]:
     """Means of a loss and its tallies over all batches.
 
-    Each shape of batch compiles once. Tallies are summed in float64 on the host. Rows that only
-    fill the last batch count, unless the loss uses `batch["valid"]` from `in_order`.
+    Each shape of batch compiles once. Tallies are summed in float64 on the host. Of a loss that
+    returns numbers, the result is the mean over batches, whatever their number of rows. Rows that
+    only fill the last batch count, unless the loss uses `batch["valid"]` from `in_order`.
 
     >>> loss = lambda params, batch, key: (MeanMetric(jnp.sum(batch["x"]), jnp.array(2.0)), {})
     >>> evaluate(loss, (), [{"x": jnp.array([1.0, 2.0])}, {"x": jnp.array([3.0, 4.0])}])
     {'loss': 2.5}
     """
+    _check_arguments(loss)
     key = jax.random.key(0) if key is None else key
     compiled = jax.jit(loss)
     sums: dict[str, tuple[float, float]] = {}
     for index, batch in enumerate(batches):
-        tally, extra = compiled(params, batch, jax.random.fold_in(key, index))
+        tally, extra = _tallies(compiled(params, batch, jax.random.fold_in(key, index)))
         for name, (total, weight) in {"loss": tally, **extra}.items():
             seen = sums.get(name, (0.0, 0.0))
             sums[name] = seen[0] + float(total), seen[1] + float(weight)
     return {name: total / weight if weight else 0.0 for name, (total, weight) in sums.items()}
 
 
+def _check_arguments(loss: Callable[..., Any]) -> None:
+    """Raise for a loss that cannot be called with `(params, batch, key)`."""
+    name = getattr(loss, "__name__", "loss")
+    try:
+        inspect.signature(loss).bind(None, None, None)
+    except TypeError as error:
+        raise ValueError(
+            f"the loss {name} cannot be called with (params, batch, key), {error}: without random "
+            f"numbers, pass `lambda params, batch, key: {name}(params, batch)`"
+        ) from error
+    except ValueError:  # compiled code has no signature
+        return
+
+
+def _tallies(output: Any) -> tuple[MeanMetric, dict[str, MeanMetric]]:
+    """Output of a loss as tallies, in which a number has weight 1."""
+    loss, extra = output if type(output) is tuple else (output, {})
+    return _tally("the loss", loss), {name: _tally(name, other) for name, other in extra.items()}
+
+
+def _tally(name: str, value: MeanMetric | Any) -> MeanMetric:
+    if isinstance(value, MeanMetric):
+        return value
+    if jnp.shape(value):
+        raise ValueError(f"{name} has shape {jnp.shape(value)}: return a number, such as its mean")
+    value = _wide(jnp.asarray(value))
+    return MeanMetric(value, jnp.ones_like(value))
+
+
 def _gradient(
-    loss: LossFunction, params: Params, batch: Batch, key: Array, accumulate: int
+    loss: LossFunction | ScalarLoss, params: Params, batch: Batch, key: Array, accumulate: int
 ) -> tuple[Params, MeanMetric, dict[str, MeanMetric]]:
     """Gradient of the mean loss of a batch, and the tallies of the batch."""
 
     def total(params, batch, key):
-        tally, extra = loss(params, batch, key)
+        tally, extra = _tallies(loss(params, batch, key))
         return tally.total, (tally, extra)
 
     def part(index, microbatch):

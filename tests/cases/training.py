@@ -29,6 +29,8 @@ def noisy_loss(params, batch, key):
 
 
 STEP_IN_PARTS = training.train_step(noisy_loss, ADAM, accumulate=2)
+AVERAGED = optax.chain(ADAM, training.parameter_average(0.9))
+AVERAGE_STEP = training.train_step(train_loss, AVERAGED)
 STEP, PLAIN_STEP = (f(train_loss, ADAM) for f in (training.train_step, training.step_function))
 
 
@@ -38,6 +40,10 @@ def state(rng):
 
 def batch(rng):
     return {"x": normal(rng, 6, 3)}
+
+
+def _averaged(rng):
+    return training.init_state({"w": jnp.asarray(normal(rng, 3))}, AVERAGED, key=key())
 
 
 def reference(rng):
@@ -116,6 +122,7 @@ TRAINING: dict[str, Call] = {
     "as_record": lambda rng: training.as_record(
         training.probe_geometry(normal(rng, LENGTH, 3), reference(rng))
     ),
+    "averaged_params": lambda rng: training.averaged_params(_averaged(rng)),
     "causal_lm": task("causal_lm"),
     "causal_lm_loss": lambda rng: training.causal_lm_loss(
         normal(rng, 2, LENGTH, VOCAB), rng.integers(0, VOCAB, (2, LENGTH), dtype=np.int32)
@@ -135,6 +142,7 @@ TRAINING: dict[str, Call] = {
     ),
     "masked_lm": task("masked_lm"),
     "mean_squared_error": lambda rng: training.mean_squared_error(normal(rng, 6), normal(rng, 6)),
+    "parameter_average": lambda rng: AVERAGE_STEP(_averaged(rng), batch(rng)),
     "perplexity": lambda rng: training.perplexity(
         training.cross_entropy(normal(rng, 6, 3), rng.integers(0, 3, 6))
     ),

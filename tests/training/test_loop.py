@@ -154,6 +154,30 @@ def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path):
         assert sorted(path.name for path in (tmp_path / name).iterdir()) == ["10", "8"]
 
 
+def test_complete_records_are_sent_and_what_the_receiver_does_to_them_stays_there(tmp_path):
+    sent = []
+
+    def send(record):
+        sent.append(dict(record))
+        record.clear()
+        if sent[-1]["step"] == fails_at:
+            raise ConnectionError("no network")
+
+    def broken(number, state):
+        raise OSError("no space")
+
+    fails_at, hook = 3, Hook(at={2}, run=bias)
+    with pytest.raises(ConnectionError):
+        resumed(tmp_path, hooks=[hook], on_record=send)
+    result, _ = resumed(tmp_path, hooks=[hook], on_record=send)  # nothing is lost with it
+    assert sent == result.history == read_log(tmp_path / "log.jsonl")
+    assert [record["step"] for record in sent if "bias" in record] == [0, 2, 6]
+    sent.clear()
+    with pytest.raises(OSError, match="no space"):
+        counted(4, hooks=[Hook(at={2}, run=broken, ends=False)], on_record=send)
+    assert [record["step"] for record in sent] == [1]
+
+
 def test_a_run_from_the_beginning_starts_its_log_anew(tmp_path):
     hook = Hook(at=(), run=lambda number, state: {"seen": number})
     for _ in range(2):
@@ -196,10 +220,10 @@ def test_a_hook_does_not_overwrite_what_the_record_has(found, step, name):
         fit(factory.state(), STEP, data(), steps=3, hooks=hooks)
 
 
-def resumed(tmp_path, *, hooks=(), step=STEP, batches=None, steps=6):
+def resumed(tmp_path, *, hooks=(), step=STEP, batches=None, steps=6, **options):
     """One call of a run in a folder; what is compared is its log and its last state."""
     with Checkpoints(tmp_path / "run") as checkpoints:
-        options = {"checkpoints": checkpoints, "log": tmp_path / "log.jsonl", "hooks": hooks}
+        options |= {"checkpoints": checkpoints, "log": tmp_path / "log.jsonl", "hooks": hooks}
         result = fit(factory.state(), step, batches or data(), steps=steps, **options)
         return result, checkpoints.latest()
 
@@ -222,7 +246,9 @@ def test_a_hook_that_raises_loses_nothing_and_runs_again(tmp_path, number):
         with Checkpoints(tmp_path / "run") as checkpoints:
             assert checkpoints.latest() == number
     broken = False
-    result, _ = resumed(tmp_path, hooks=hooks)
+    sent = []
+    result, _ = resumed(tmp_path, hooks=hooks, on_record=sent.append)
+    assert sent == result.history[number:]  # the record without an error is sent too
     whole = fit(factory.state(), STEP, data(), steps=6, hooks=hooks)
     assert_equal(result.state, whole.state)
     assert result.history == whole.history == read_log(tmp_path / "log.jsonl")

@@ -11,9 +11,12 @@ from jaxpe.training import (
     MeanMetric,
     TrainConfig,
     adamw,
+    averaged_params,
     init_state,
     learning_rate_schedule,
+    parameter_average,
     step_function,
+    train_step,
     weight_decay_mask,
 )
 from jaxpe.training.build import build_schedule
@@ -112,3 +115,40 @@ def test_decay_that_acts_on_nothing_is_an_error():
 def test_wrong_schedules_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         learning_rate_schedule(**options)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, jnp.bfloat16])
+@pytest.mark.parametrize("decay", [0.5, 0.9999])
+def test_the_average_weighs_the_steps_and_not_the_start(dtype, decay):
+    optimizer = optax.chain(optax.sgd(1.0), parameter_average(decay))
+    start = jnp.asarray([1.0, 5.0], dtype)
+    state = init_state(start, optimizer, key=jax.random.key(0))
+    np.testing.assert_array_equal(averaged_params(state), start)
+    step = train_step(lambda params, batch, key: -jnp.sum(params * batch["g"]), optimizer)
+    seen = []
+    for number in range(5):
+        state, _ = step(state, {"g": jnp.asarray([number, 1.0], dtype)})
+        seen.append(np.asarray(state.params, np.float64))
+    expected = np.average(seen, axis=0, weights=decay ** np.arange(4, -1, -1.0))
+    average = averaged_params(state)
+    assert average.dtype == dtype
+    rtol = 1e-2 if dtype == jnp.bfloat16 else 1e-6
+    np.testing.assert_allclose(np.asarray(average, np.float64), expected, rtol=rtol)
+
+
+def test_seeds_have_averages_of_their_own_and_a_step_that_is_not_finite_none():
+    optimizer = optax.chain(optax.adam(0.1), parameter_average(0.9))
+    step = step_function(lambda params, batch, key: jnp.sum(params * batch["x"]), optimizer)
+    keys = jax.random.split(jax.random.key(0), 2)
+    states = [init_state(jnp.ones(2), optimizer, key=key) for key in keys]
+    both = jax.tree.map(lambda *x: jnp.stack(x), *states)
+    after, _ = jax.vmap(step)(both, {"x": jnp.asarray([[1.0, -1.0], [np.inf, 1.0]])})
+    np.testing.assert_allclose(jax.vmap(averaged_params)(after), [[0.9, 1.1], [1, 1]], rtol=1e-6)
+
+
+def test_an_average_that_is_not_kept_or_has_no_decay_is_named():
+    state = init_state(jnp.ones(2), optax.adam(0.1), key=jax.random.key(0))
+    with pytest.raises(ValueError, match=r"chain\(optimizer, .*parameter_average\(0.999\)\)"):
+        averaged_params(state)
+    with pytest.raises(ValueError, match="must be between 0 and 1"):
+        parameter_average(1.0)

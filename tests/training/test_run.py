@@ -18,13 +18,20 @@ from jaxpe.training import (
     ModelConfig,
     TrainConfig,
     TrainSummary,
+    evaluate,
     load_config,
     load_run,
     train,
 )
-from jaxpe.training.build import build_model, build_probe
+from jaxpe.training.build import build_loss, build_model, build_probe
 from jaxpe.training.config import as_json, check_config, differences, is_longer
-from jaxpe.training.documents import Vocabulary, count_documents, load_data, train_batches
+from jaxpe.training.documents import (
+    Vocabulary,
+    count_documents,
+    evaluation_batches,
+    load_data,
+    train_batches,
+)
 from tests.compilation import compilations
 from tests.progress import Told
 from tests.training.factory import assert_equal
@@ -230,6 +237,7 @@ def test_a_pretrained_model_is_fine_tuned_and_written_back(corpus, tmp_path):
         ({"learning_rate": 0.0}, "`learning_rate` is 0.0; pass a positive number"),
         ({"learning_rate": float("nan")}, "`learning_rate` is nan; pass a positive number"),
         ({"warmup": 1.0}, "`warmup` is 1.0; pass a share"),
+        ({"average": 1.0}, "`average` is 1.0; pass a decay below 1"),
         ({"accumulate": 3}, "`accumulate=3` does not divide `batch_size=20`"),
         ({"pretrained": "x", "task": "causal", "model": ModelConfig()}, "`task` classify and mlm"),
         ({"pretrained": "x", "encoding": "rope", "model": ModelConfig()}, "has its own; leave"),
@@ -293,6 +301,30 @@ def test_an_extended_run_of_a_constant_rate_is_that_of_as_many_steps_at_once(ext
     assert load_config(longer.out).steps == 8
     assert (longer.summary.resumed_at, longer.summary.extended_after) == (4, 0)
     assert any("from 4 to 8 steps" in line for line in lines)
+
+
+def test_the_average_is_evaluated_saved_and_resumed(extended, corpus, tmp_path):
+    changes = CONSTANT | {"average": 0.5}
+    train(config(corpus, tmp_path / "parts", steps=4, **changes))
+    parts = train(dataclasses.replace(load_config(tmp_path / "parts"), steps=8))
+    sent, profile = [], tmp_path / "profile"
+    asked = config(corpus, tmp_path / "whole", steps=8, trace=profile, **changes)
+    whole = train(asked, on_record=sent.append)
+    assert_equal(parts.params, whole.params)
+    assert parts.history == whole.history == sent
+    assert (parts.out / "config.json").read_bytes() == (whole.out / "config.json").read_bytes()
+    assert list(profile.glob("plugins/profile/*/*.xplane.pb"))
+    loaded = load_run(whole.out)
+    assert_equal(loaded.params, whole.params)
+    data = load_data(asked)
+    loss = build_loss(asked, loaded.model, data.vocabulary, train=False)
+    found = evaluate(loss, loaded.params, evaluation_batches(asked, data.held_out))
+    assert found == whole.evaluation
+    # Training itself is as without an average.
+    *_, plain = extended
+    losses = [[record["loss"] for record in run.history[1:]] for run in (plain, whole)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    assert whole.evaluation["loss"] > plain.evaluation["loss"]  # it lags behind
 
 
 def test_a_rate_that_depends_on_the_total_goes_on_as_that_of_the_new_one(corpus, tmp_path):

@@ -176,6 +176,54 @@ def test_the_norm_of_float16_does_not_overflow():
     assert after.params["x"].tolist() == [-150] * 4
 
 
+def scalar_loss(params, batch, key):
+    return quiet_loss(params, batch, key)[0].mean
+
+
+def scalars_loss(params, batch, key):
+    tally, extra = quiet_loss(params, batch, key)
+    return tally.mean, {"largest": extra["largest"].mean, "rows": len(batch["mask"])}
+
+
+@pytest.mark.parametrize("loss", [scalar_loss, scalars_loss, jax.jit(scalar_loss)])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_loss_may_return_numbers_which_weigh_one_a_batch(loss, accumulate):
+    state = factory.state(optimizer=SGD)
+    batch = factory.rows(8) | {"mask": np.ones(8, bool)}  # equal weights: the same mean
+    step, tallied = (
+        jax.jit(step_function(f, SGD, accumulate=accumulate)) for f in (loss, quiet_loss)
+    )
+    (after, metrics), (expected, told) = step(state, batch), tallied(state, batch)
+    assert_close(after.params, expected.params, rtol=1e-5)
+    assert_close(
+        [metrics["loss"], metrics["grad_norm"]], [told["loss"], told["grad_norm"]], rtol=1e-5
+    )
+    assert metrics["weight"] == accumulate
+    many = [batch, {name: rows[:2] for name, rows in batch.items()}]
+    found = evaluate(loss, state.params, many)
+    means = [mean_loss(state.params, part) for part in many]
+    np.testing.assert_allclose(found["loss"], np.mean(means), rtol=1e-6)
+    if loss is scalars_loss:
+        assert metrics["rows"] == 8 / accumulate
+        assert found["rows"] == 5
+        assert metrics["largest"] > 0
+
+
+def test_the_optimizer_receives_the_loss_of_the_whole_batch():
+    optimizer = optax.chain(optax.sgd(0.5), optax.contrib.reduce_on_plateau(factor=0.5, patience=2))
+    step = train_step(
+        lambda params, batch, key: batch["x"].sum() + 0 * params, optimizer, accumulate=2
+    )
+    state = init_state(jnp.array(0.0), optimizer, key=jax.random.key(0))
+    scales = []
+    for loss in (4.0, 3.0, 3.0, 3.0, 3.0, 3.0):  # the mean of two microbatches
+        state, metrics = step(state, {"x": jnp.array([0.5 * loss, 1.5 * loss])})
+        assert metrics["loss"] == loss
+        scales.append(float(optax.tree.get(state.opt_state, "scale")))
+    assert scales == [1, 1, 1, 0.5, 0.5, 0.25]
+    assert optax.tree.get(state.opt_state, "best_value") == 3
+
+
 def test_a_batch_of_no_weight_is_no_step():
     batch = factory.rows(4) | {"mask": np.zeros(4, bool)}
     state = factory.state(optimizer=SGD)
@@ -303,6 +351,18 @@ def test_eight_devices_make_the_steps_of_one():
                 factory.state(optimizer=SGD), factory.rows(4)
             ),
             r"batch\['mask'\] has 4 rows, which accumulate=3 does not divide",
+        ),
+        (
+            lambda: step_function(lambda params, batch: 0.0, SGD),
+            r"loss <lambda> cannot be called with \(params, batch, key\)",
+        ),
+        (
+            lambda: evaluate(mean_loss, factory.params(), []),
+            r"mean_loss cannot.*`lambda params, batch, key: mean_loss\(params, batch\)`",
+        ),
+        (
+            lambda: evaluate(lambda p, batch, key: batch["x"], (), [factory.rows(4)]),
+            r"the loss has shape \(4, 3\): return a number",
         ),
         (
             lambda: init_state({}, SGD, key=jax.random.PRNGKey(0)),
