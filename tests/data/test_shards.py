@@ -176,14 +176,14 @@ def test_the_standard_library_is_a_shard():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("none*.txt", "no such file: none*.txt; pass paths or globs of .txt"),
+        ("none*.txt", "no such file: none*.txt; pass paths, folders or patterns"),
         ("", "no such file: ;"),
-        ("deep", "deep is a directory; pass a glob of its files, as deep/*.jsonl"),
-        ("a.pdf", "a.pdf: unknown kind of file; supported are .txt"),
+        ("deep", "deep is a folder without files to read: .txt"),
+        ("a.pdf", "a.pdf: unknown kind of file; pass paths"),
         ("ids.pt", "ids.pt: unknown kind of file"),
         ("-", "standard input"),
         ("tokens", "tokens holds token ids; pass text"),
-        ("synthetic", "no such file: synthetic"),
+        ("synthetic", "synthetic holds token ids; pass text"),
     ],
 )
 def test_refused(folder, monkeypatch, source, message):
@@ -200,7 +200,7 @@ def test_refused(folder, monkeypatch, source, message):
 
 
 def test_nothing_asked_for_is_refused():
-    with pytest.raises(InputError, match="no shards; pass paths or globs"):
+    with pytest.raises(InputError, match="no files; pass paths, folders or patterns"):
         find_shards([])
 
 

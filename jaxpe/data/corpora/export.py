@@ -17,7 +17,7 @@ from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus
 from jaxpe.data.formats.files import check_text
 from jaxpe.data.formats.tfds_folders import (
     Metadata,
-    iter_tfds,
+    examples,
     read_metadata,
     tfds_source,
 )
@@ -95,10 +95,10 @@ def open_corpus(directory: Source) -> Any:
 def read_tokens(directory: str, *, progress: Progress) -> TokenCorpus:
     """Read an exported corpus of tokens."""
     about = read_metadata(directory)
-    documents = len(tfds_source(directory))
-    rows = iter_tfds(directory, progress)
+    source = tfds_source(directory)
+    rows = examples(source, directory, progress)
     first = next(rows)
-    shape = documents, len(first["ids"])
+    shape = len(source), len(first["ids"])
     check_bytes(5 * shape[0] * shape[1], what=directory, remedy="export fewer documents")
     ids, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
     ids[0], mask[0] = first["ids"], first["mask"]

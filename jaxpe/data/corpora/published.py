@@ -14,7 +14,7 @@ from jaxpe._core.progress import Progress
 from jaxpe.data.corpora.corpus import Source, Sources, as_sources
 from jaxpe.data.formats.columns import Fields, ReadLog, Row
 from jaxpe.data.formats.table import iter_rows
-from jaxpe.data.formats.tfds_folders import batched_rows
+from jaxpe.data.formats.tfds_folders import source_rows
 
 
 class _Home(NamedTuple):
@@ -109,16 +109,8 @@ def _tfds_rows(home: _Home, split: str, label_field: str | None, progress: Progr
         if not builder.is_prepared() and not urllib.request.getproxies():
             socket.getaddrinfo(home.host, 443)
         builder.download_and_prepare()
-    source = builder.as_data_source(split)
-    examples = progress.track(batched_rows(source), f"Reading {home.dataset}", total=len(source))
-    rows = (
-        Row(
-            text=row[home.field].decode(),
-            label=None if label_field is None else int(row[label_field]),
-            location=f"{home.dataset} {split}, row {number}",
-        )
-        for number, row in enumerate(examples)
-    )
+    source, where = builder.as_data_source(split), f"{home.dataset} {split}"
+    rows = source_rows(source, home.field, label_field, where=where, progress=progress)
     return [row for row in rows if row.text.strip()]
 
 

@@ -15,7 +15,7 @@ from jaxpe.data.corpora.published import NAMED, named_file
 from jaxpe.data.corpora.sources import BUILT_IN, source_paths
 from jaxpe.data.formats.columns import Fields, ReadLog, group_name
 from jaxpe.data.formats.files import STANDARD_INPUT, file_name, hash_file, open_regular, readable
-from jaxpe.data.formats.table import find_format, holds_ids, id_blocks, iter_rows
+from jaxpe.data.formats.table import content_files, holds_ids, id_blocks, iter_rows
 from jaxpe.data.formats.tfds_folders import is_tfds
 from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.ragged import Ragged
@@ -53,7 +53,7 @@ class Shard(NamedTuple):
             return content_hash(_builtin_content(self.path)).hexdigest()
         content = content_hash()
         with readable(self.path, OSError):
-            for file in _files(self.path):
+            for file in content_files(self.path):
                 hash_file(file, content)
         return content.hexdigest()
 
@@ -142,15 +142,9 @@ def _shard(path: str, data_dir: Source | None) -> Shard:
         return Shard(path, path, len(content), f"{zlib.crc32(content):08x}")
     checksum, size = 0, 0
     with readable(path, OSError):
-        for file in _files(path):
+        for file in content_files(path):
             checksum, size = _end_checksum(file, checksum), size + os.path.getsize(file)
     return Shard(path, file_name(path), size, f"{checksum:08x}")
-
-
-def _files(path: str) -> list[str]:
-    """Files with the content of a shard."""
-    one = find_format(path)
-    return [path] if one is None else one.files(path)
 
 
 def _end_checksum(path: str, checksum: int) -> int:

@@ -123,13 +123,9 @@ def read_documents(
 
 def find_splits(path: str) -> dict[str, list[str]]:
     """Files and folders of each split, by its name; a source that is one split is "train"."""
-    if is_tfds(path) or is_saved(path):
-        names = saved_splits(path) if is_saved(path) else tfds_splits(path)
-        # Its folder is enough for the only split of a TFDS dataset.
-        if names and os.path.isdir(path) and (is_saved(path) or len(names) > 1):
-            return {name: [os.path.join(path, name)] for name in names}
-    if is_tfds(path) or is_saved(path) or not os.path.isdir(path):
-        return {TRAIN: [path]}
+    names = saved_splits(path) or tfds_splits(path)
+    if is_saved(path) or is_tfds(path) or not os.path.isdir(path):
+        return {name: [os.path.join(path, name)] for name in names} or {TRAIN: [path]}
     files = sorted(
         file
         for file in glob.glob(os.path.join(glob.escape(path), "*"))
@@ -151,13 +147,8 @@ def _source_files(source: str, split: str, log: ReadLog) -> list[str]:
         return [source]
     # A file name may contain a star.
     is_path = os.path.exists(source) or is_tfds(source)
-    matches = [source] if is_path else sorted(glob.glob(source, recursive=True))
-    if not matches:
-        raise InputError(
-            f"no such file: {source}; pass paths, folders or patterns (in quotes) of {SUPPORTED}, "
-            f"or one of the built-in corpora {', '.join(BUILT_IN)}"
-        )
-    files = [file for path in matches for file in _split_files(path, split, log)]
+    matches = [] if is_path else sorted(glob.glob(source, recursive=True))
+    files = [file for path in matches or [source] for file in _split_files(path, split, log)]
     if not files:
         raise InputError(
             f"{source} is a folder without files to read: {SUPPORTED}; pass one of its folders, or "
@@ -169,29 +160,23 @@ def _source_files(source: str, split: str, log: ReadLog) -> list[str]:
 def _split_files(path: str, split: str, log: ReadLog) -> list[str]:
     """Files of a split of a file or folder."""
     splits = find_splits(path)
-    others = [name for name in splits if name != split]
+    other = next((name for name in splits if name != split), None)
+    source = os.path.join(path, other or "")
+    if other is not None and not (is_tfds(source) or os.path.isdir(source)):
+        source += "*"  # a pattern of files
     if split not in splits:
-        if len(splits) == 1:
-            raise InputError(
-                f"{path} is one split; leave `split` out and pass the file of {split!r}"
-            )
+        remedy = source if len(splits) > 1 else f"the file of {split!r}"
         raise InputError(
-            f"{path} holds the splits {listed(others)}; pass one, {_split_source(path, others[0])}"
+            f"{path} has no split {split!r}, but {listed([*splits])}; leave `split` out and pass "
+            f"{remedy}"
         )
-    if others and split == TRAIN:
+    if other is not None and split == TRAIN:
         why = f"its usual name, among the splits {listed([*splits])}"
-        how = f"pass {_split_source(path, others[0])}"
-        log.choices += (Choice("split", split, why, how),)
+        log.choices += (Choice("split", split, why, f"pass {source}"),)
     files = [file for x in splits[split] for file in (saved_files(x) if is_saved(x) else [x])]
     for file in files:
         _check_kind(file)
     return files
-
-
-def _split_source(path: str, split: str) -> str:
-    """What to pass for a split of a folder."""
-    source = os.path.join(path, split)
-    return source if is_tfds(path) or os.path.isdir(source) else f"{source}*"
 
 
 def _check_kind(path: str) -> None:
@@ -201,9 +186,12 @@ def _check_kind(path: str) -> None:
             f"{path} is one file of a TFDS dataset; pass its folder, with dataset_info.json and "
             "features.json. If its records are texts or JSON objects, rename it to .array_record"
         )
-    if find_format(path) is None:
+    exists = os.path.exists(path)
+    if find_format(path) is None or not (exists or is_tfds(path)):
+        fault = f"{path}: unknown kind of file" if exists else f"no such file: {path}"
         raise InputError(
-            f"{path}: unknown kind of file; supported are {SUPPORTED}, '-' for standard input"
+            f"{fault}; pass paths, folders or patterns (in quotes) of {SUPPORTED}, '-' for "
+            f"standard input, or one of the built-in corpora {', '.join(BUILT_IN)}"
         )
 
 

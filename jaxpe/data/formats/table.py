@@ -117,6 +117,12 @@ def find_format(path: str) -> Format | None:
     return next((one for one in FORMATS if one.suffixes and name.endswith(one.suffixes)), None)
 
 
+def content_files(path: str) -> list[str]:
+    """Files with the content of a path."""
+    one = find_format(path)
+    return [path] if one is None else one.files(path)
+
+
 def has_columns(path: str) -> bool:
     """Whether a path is a table, with columns of text and label."""
     return (one := find_format(path)) is not None and one.columns is not None

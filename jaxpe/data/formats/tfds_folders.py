@@ -1,7 +1,7 @@
 """TFDS datasets in array_record files, among them those that `export_corpus` writes."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -46,9 +46,9 @@ def is_tfds(path: str | os.PathLike[str]) -> bool:
 
 
 def tfds_splits(path: str | os.PathLike[str]) -> list[str]:
-    """Names of the splits of a TFDS dataset."""
-    splits = read_json(_folder(path) / _INFO, remedy=_REMEDY).get("splits") or ()
-    return [str(split["name"]) for split in splits]
+    """Names of the splits of a TFDS dataset that has several; [] of other paths."""
+    names = _splits(path) if os.path.isdir(path) and is_tfds(path) else []
+    return names if len(names) > 1 else []
 
 
 def tfds_name(path: str) -> str:
@@ -81,56 +81,56 @@ def tfds_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
             f"{path}: feature {quoted(text)} is no text; pass one of {listed(texts)} as "
             "`text_field`"
         )
+    builder = _builder(path)
     if fields.label is not None:
-        with readable(path, Exception):
-            feature = _builder(path).info.features[fields.label]
-        log.classes = tuple(getattr(feature, "names", None) or ())
-    return _rows(path, text, fields.label, log.classes, progress)
+        log.classes = tuple(getattr(builder.info.features[fields.label], "names", None) or ())
+    options: Any = {"classes": log.classes, "where": path, "progress": progress}
+    return source_rows(tfds_source(path), text, fields.label, **options)
 
 
-def _rows(
-    path: str, text: str, label: str | None, classes: tuple[str, ...], progress: Progress
+def source_rows(
+    source: Any,
+    text: str,
+    label: str | None,
+    *,
+    classes: Sequence[str] = (),
+    where: str,
+    progress: Progress,
 ) -> Iterator[Row]:
-    with readable(path, UnicodeDecodeError):
-        for number, row in enumerate(iter_tfds(path, progress)):
+    """Rows of a TFDS data source, by the names of its features of text and label."""
+    with readable(where, UnicodeDecodeError):
+        for number, row in enumerate(examples(source, where, progress)):
             value = None if label is None else row[label]
             value = value.decode() if isinstance(value, bytes) else np.asarray(value).tolist()
-            yield Row(row[text].decode(), class_name(value, classes), f"{path}, row {number}")
+            yield Row(row[text].decode(), class_name(value, classes), f"{where}, row {number}")
 
 
-def iter_tfds(path: str, progress: Progress) -> Iterator[dict[str, Any]]:
-    """The rows of a split in order."""
-    source = tfds_source(path)
-    with readable(path, Exception):
-        yield from progress.track(
-            batched_rows(source), f"Reading {file_name(path)}", total=len(source)
-        )
+def examples(source: Any, where: str, progress: Progress) -> Iterator[dict[str, Any]]:
+    """Examples of a TFDS data source in order, read in blocks, which is a hundred times faster."""
+    starts = range(0, len(source), _AT_ONCE)
+    with readable(where, Exception):
+        for start in progress.track(starts, f"Reading {file_name(where)}", total=len(starts)):
+            yield from source.__getitems__(range(start, min(start + _AT_ONCE, len(source))))
 
 
 def tfds_source(path: str) -> Any:
     """The data source of TFDS for a split: random access to its rows."""
-    with readable(path, Exception):
-        builder = _builder(path)
-        try:
-            return builder.as_data_source(_split(path))
-        except NotImplementedError as error:
-            raise InputError(
-                f"{path} holds {builder.info.file_format.value} files; build it by "
-                "tfds build --file_format=array_record, or convert it by tfds convert_format"
-            ) from error
+    builder, split = _builder(path), _split(path)
+    try:
+        with readable(path, Exception):
+            return builder.as_data_source(split)
+    except InputError as error:
+        if not isinstance(error.__cause__, NotImplementedError):
+            raise
+        raise InputError(
+            f"{path} holds {builder.info.file_format.value} files; build the dataset by tfds build "
+            "--file_format=array_record, or convert it by tfds convert_format"
+        ) from error
 
 
 def tfds_files(path: str) -> list[str]:
     """The record files of a split, in order."""
-    with readable(path, Exception):
-        return [str(file) for file in _builder(path).info.splits[_split(path)].filepaths]
-
-
-def batched_rows(source: Any) -> Iterator[dict[str, Any]]:
-    """Rows of a TFDS data source, read in blocks, which is a hundred times faster."""
-    numbers = range(len(source))
-    for start in numbers[::_AT_ONCE]:
-        yield from source.__getitems__(numbers[start : start + _AT_ONCE])
+    return [str(file) for file in _builder(path).info.splits[_split(path)].filepaths]
 
 
 def is_exported(path: str | os.PathLike[str]) -> bool:
@@ -162,15 +162,22 @@ def _folder(path: str | os.PathLike[str]) -> Path:
 
 def _split(path: str) -> str:
     """Name of the split of a path; of a folder alone, its only one."""
-    names = tfds_splits(path)
+    names = _splits(path)
     split = names[0] if Path(path).is_dir() and len(names) == 1 else Path(path).name
     if split not in names:
         raise InputError(f"{path}: no split {quoted(split)}; pass one of {listed(names)}")
     return split
 
 
+def _splits(path: str | os.PathLike[str]) -> list[str]:
+    splits = read_json(_folder(path) / _INFO, remedy=_REMEDY).get("splits") or ()
+    return [str(split["name"]) for split in splits]
+
+
 def _builder(path: str) -> Any:
-    return require("tensorflow_datasets", extra="data").builder_from_directory(_folder(path))
+    tfds = require("tensorflow_datasets", extra="data")
+    with readable(path, Exception):
+        return tfds.builder_from_directory(_folder(path))
 
 
 def _features(path: str) -> dict[str, Any]:
