@@ -220,25 +220,25 @@ def _read(
 
     With `like`, they have its vocabulary and classes.
     """
-    reading: dict[str, Any] = {
+    options: dict[str, Any] = {
         "split": split,
         "text_field": config.text_field,
         "skip_nulls": config.skip_nulls,
         "data_dir": config.data_dir,
         "progress": progress,
     }
-    encoding: dict[str, Any] = {
-        "tokenizer": config.tokenizer or config.pretrained,  # None: the default of the loader
-        "length": config.length,
-        "special": config.special or config.pretrained is not None,
-    }
     if labelled:
-        reading["label_field"] = config.label_field or LABEL
-        if like is not None:
-            return load_labelled(config.source, like=like, **reading)
-        limit = _vocabulary_limit(config, tokenizer_name(config))
-        return load_labelled(config.source, max_vocab=limit, **reading, **encoding)
-    corpus = load_tokens(config.source, **reading, **encoding)
+        options |= {"like": like, "label_field": config.label_field or LABEL}
+    if not labelled or like is None:
+        options |= {
+            "tokenizer": config.tokenizer or config.pretrained,  # None: the default of the loader
+            "length": config.length,
+            "special": config.special or config.pretrained is not None,
+        }
+    if labelled:
+        limit = None if like else _vocabulary_limit(config, tokenizer_name(config))
+        return load_labelled(config.source, max_vocab=limit, **options)
+    corpus = load_tokens(config.source, **options)
     # The tokenizer may differ from the configured one: a file of ids has its own vocabulary.
     if like is None:
         corpus = occurring_vocabulary(corpus, _vocabulary_limit(config, corpus.tokenizer))

@@ -112,7 +112,7 @@ def test_bad_files_are_named_with_the_line(tmp_path, name):
 def test_what_is_not_there(tmp_path):
     with pytest.raises(InputError, match=r"no such file: .*nope.*stdlib, sst2, imdb, synthetic"):
         load_corpus(tmp_path / "nope.txt")
-    with pytest.raises(InputError, match=r"is a folder without files to read: \.txt"):
+    with pytest.raises(InputError, match=r"is a folder without files to read; pass .* of \.txt"):
         load_corpus(tmp_path)
     (tmp_path / "x.csv").write_text("a,b\nc,d\n")
     with pytest.raises(InputError, match=r"no column 'z'; pass one of 'a', 'b'"):

@@ -178,7 +178,7 @@ def test_the_standard_library_is_a_shard():
     [
         ("none*.txt", "no such file: none*.txt; pass paths, folders or patterns"),
         ("", "no such file: ;"),
-        ("deep", "deep is a folder without files to read: .txt"),
+        ("deep", "deep is a folder without files to read; pass"),
         ("a.pdf", "a.pdf: unknown kind of file; pass paths"),
         ("ids.pt", "ids.pt: unknown kind of file"),
         ("-", "standard input"),
@@ -247,7 +247,7 @@ def test_a_damaged_shard_is_named_where_it_is_read(tmp_path, name):
 
 def test_records_that_are_no_text_are_named(tmp_path):
     path = write_records(tmp_path / "x.array_record", [b"fine", b"\xff"])
-    with pytest.raises(InputError, match=r"x\.array_record, record 1 is not UTF-8"):
+    with pytest.raises(InputError, match=r"x\.array_record, record 1 is not text in UTF-8"):
         texts(find_shards([path])[0].documents())
     path = write_records(tmp_path / "y.array_record", [b"[]"])
     with pytest.raises(InputError, match=r"y\.array_record, record 0: a JSON list"):

@@ -140,7 +140,7 @@ def test_every_dataset_has_splits_and_names_its_classes(datasets, kind):
         part = load_labelled(folder, split=split, like=train)
         assert [names[label] for label in part.labels] == [NAMES[n] for _, n in ROWS[split]]
         assert load_tokens(folder, split=split).ids.shape[0] == len(ROWS[split])
-    with pytest.raises(InputError, match=r"no split 'dev', but .*'train'.*; leave `split` out"):
+    with pytest.raises(InputError, match=r"no split 'dev', but .*'train'.*; pass one of them"):
         load_corpus(folder, split="dev")
 
 
@@ -222,7 +222,7 @@ def test_features_of_tfds_that_are_text(tmp_path):
         load_corpus(one, text_field="number")
     with pytest.raises(InputError, match=r"no column 'label'; pass one of .*'title'"):
         load_labelled(one)
-    with pytest.raises(InputError, match="no split 'dev'; pass one of 'train', 'validation'"):
+    with pytest.raises(InputError, match=r"no such file: .*dev; pass paths"):
         load_corpus(one / "dev")
     assert load_labelled(one, label_field="number").names == ("0", "1", "2")
 
@@ -235,9 +235,12 @@ def test_records_without_their_dataset(tmp_path):
     for name in (shard.name, "x.array_record"):
         (alone / name).write_bytes(shard.read_bytes())
     for source in (shard, alone / shard.name):
-        with pytest.raises(InputError, match="one file of a TFDS dataset; pass its folder"):
+        with pytest.raises(InputError, match=r"unknown kind of file; .*folder of a TFDS"):
             load_corpus(source)
-    with pytest.raises(InputError, match="record 0 is a serialized example, not text; pass the"):
+    with pytest.raises(
+        InputError,
+        match=r"record 0 .*: it is a serialized example; .*\.json",
+    ):
         load_corpus(alone / "x.array_record")
     write_records(alone / "x.array_record", [b"\nto be", b"\n\nor not"])
     assert load_corpus(alone / "x.array_record").documents == ["\nto be", "\n\nor not"]

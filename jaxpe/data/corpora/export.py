@@ -124,8 +124,7 @@ def _rows(corpus: Corpus | TokenCorpus) -> Iterable[dict[str, Any]]:
 def _metadata(corpus: Corpus | TokenCorpus) -> Metadata:
     if isinstance(corpus, Corpus):
         return Metadata("text", corpus.name)
-    names = ("name", "tokenizer", "vocab_size", "exclude", "tokens", "longest")
-    return Metadata("tokens", *(getattr(corpus, name) for name in names))
+    return Metadata("tokens", *(getattr(corpus, name) for name in Metadata._fields[1:]))
 
 
 def _check(corpus: Corpus | TokenCorpus) -> None:

@@ -76,7 +76,7 @@ class Shard(NamedTuple):
         Raises:
             InputError: a shard that cannot be read, with the line, or that lacks a column.
         """
-        self.check_fields(text_field=text_field, group_field=group_field)
+        check_fields([self.path], text_field, group_field)
         if self.path in BUILT_IN:
             return map(Document, load_corpus(self.path).documents)
         fields = Fields(text_field, group_field, "group_field", skip_nulls)
@@ -93,17 +93,11 @@ class Shard(NamedTuple):
         log: ReadLog | None = None,
     ) -> Iterator[tuple[Ragged, list[str | None] | None]]:
         """Token ids of the shard and their groups, many documents at once."""
-        self.check_fields(text_field=text_field, group_field=group_field)
+        check_fields([self.path], text_field, group_field)
         fields = Fields(text_field, group_field, "group_field", skip_nulls)
         for ids, labels in id_blocks(self.path, fields, stream, log or ReadLog()):
             groups = labels and [group_name(label, self.path) for label in labels]
             yield ids, groups
-
-    def check_fields(
-        self, *, text_field: str | None = None, group_field: str | None = None
-    ) -> None:
-        """Refuse columns of a format without columns, with `InputError`."""
-        check_fields([self.path], text_field, group_field)
 
 
 def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) -> list[Shard]:

@@ -3,6 +3,7 @@
 import glob
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,7 +16,13 @@ from jaxpe.data.corpora.stdlib import stdlib_documents
 from jaxpe.data.formats.columns import Fields, ReadLog, Row
 from jaxpe.data.formats.files import STANDARD_INPUT, file_name, listed
 from jaxpe.data.formats.saved_datasets import is_saved, saved_files, saved_splits
-from jaxpe.data.formats.table import SUPPORTED, find_format, holds_ids, iter_rows, rows_in_memory
+from jaxpe.data.formats.table import (
+    SUPPORTED,
+    find_format,
+    holds_ids,
+    iter_rows,
+    list_within_memory,
+)
 from jaxpe.data.formats.tfds_folders import is_tfds, tfds_name, tfds_splits
 
 # Names of corpora without a path; sst2 and imdb are searched in the data folder.
@@ -24,7 +31,7 @@ TRAIN = "train"
 # Usual names of splits to evaluate on; the labels of a test split are often not published.
 _HELD_OUT = ("validation", "valid", "val", "dev", "eval", "test")
 _SHARD = re.compile(r"[-_]\d+(-of-\d+)?(-[0-9a-f]{16})?$")  # as in train-00000-of-00002
-_TFDS_SHARD = re.compile(r"\.array_record-\d+-of-\d+$")
+_ROW_BYTES = 200  # bytes of a row without its text
 _NAMES = 3  # names of sources that the name of a corpus lists
 
 
@@ -118,7 +125,9 @@ def read_documents(
                 yield from iter_rows(path, fields, part, progress)
                 log.add(part, path)
 
-    return rows_in_memory(rows(), what=source_name([*paths]))
+    return list_within_memory(
+        rows(), lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=source_name([*paths])
+    )
 
 
 def find_splits(path: str) -> dict[str, list[str]]:
@@ -126,11 +135,8 @@ def find_splits(path: str) -> dict[str, list[str]]:
     names = saved_splits(path) or tfds_splits(path)
     if is_saved(path) or is_tfds(path) or not os.path.isdir(path):
         return {name: [os.path.join(path, name)] for name in names} or {TRAIN: [path]}
-    files = sorted(
-        file
-        for file in glob.glob(os.path.join(glob.escape(path), "*"))
-        if os.path.isfile(file) and (find_format(file) or _TFDS_SHARD.search(file))
-    )
+    inside = sorted(glob.glob(os.path.join(glob.escape(path), "*")))
+    files = [file for file in inside if os.path.isfile(file) and find_format(file)]
     if len({find_format(file) for file in files}) > 1:
         names = listed([*map(file_name, files)])
         raise InputError(f"{path} holds several kinds of files ({names}); pass a pattern of one")
@@ -149,50 +155,40 @@ def _source_files(source: str, split: str, log: ReadLog) -> list[str]:
     is_path = os.path.exists(source) or is_tfds(source)
     matches = [] if is_path else sorted(glob.glob(source, recursive=True))
     files = [file for path in matches or [source] for file in _split_files(path, split, log)]
-    if not files:
-        raise InputError(
-            f"{source} is a folder without files to read: {SUPPORTED}; pass one of its folders, or "
-            f"a pattern such as {Path(source) / '**' / '*.jsonl'}"
-        )
+    for file in files or [source]:
+        _check_kind(file)
     return files
 
 
 def _split_files(path: str, split: str, log: ReadLog) -> list[str]:
     """Files of a split of a file or folder."""
     splits = find_splits(path)
-    other = next((name for name in splits if name != split), None)
-    source = os.path.join(path, other or "")
-    if other is not None and not (is_tfds(source) or os.path.isdir(source)):
-        source += "*"  # a pattern of files
     if split not in splits:
-        remedy = source if len(splits) > 1 else f"the file of {split!r}"
         raise InputError(
-            f"{path} has no split {split!r}, but {listed([*splits])}; leave `split` out and pass "
-            f"{remedy}"
+            f"{path} has no split {split!r}, but {listed([*splits])}; pass one of them, or leave "
+            f"`split` out and pass the file of {split!r}"
         )
-    if other is not None and split == TRAIN:
+    if len(splits) > 1 and split == TRAIN:
+        name, files = next((name, files) for name, files in splits.items() if name != split)
+        pattern = files[0] if len(files) == 1 else f"{os.path.join(path, name)}*"
         why = f"its usual name, among the splits {listed([*splits])}"
-        log.choices += (Choice("split", split, why, f"pass {source}"),)
-    files = [file for x in splits[split] for file in (saved_files(x) if is_saved(x) else [x])]
-    for file in files:
-        _check_kind(file)
-    return files
+        log.choices += (Choice("split", split, why, f"pass {pattern}"),)
+    return [file for x in splits[split] for file in (saved_files(x) if is_saved(x) else [x])]
 
 
 def _check_kind(path: str) -> None:
-    """Raise `InputError` for a file of an unknown kind."""
-    if _TFDS_SHARD.search(path):
-        raise InputError(
-            f"{path} is one file of a TFDS dataset; pass its folder, with dataset_info.json and "
-            "features.json. If its records are texts or JSON objects, rename it to .array_record"
-        )
+    """Raise `InputError` for what is no file of a known kind."""
     exists = os.path.exists(path)
-    if find_format(path) is None or not (exists or is_tfds(path)):
-        fault = f"{path}: unknown kind of file" if exists else f"no such file: {path}"
-        raise InputError(
-            f"{fault}; pass paths, folders or patterns (in quotes) of {SUPPORTED}, '-' for "
-            f"standard input, or one of the built-in corpora {', '.join(BUILT_IN)}"
-        )
+    if is_tfds(path) or (exists and find_format(path)):
+        return
+    fault = f"{path}: unknown kind of file" if exists else f"no such file: {path}"
+    if os.path.isdir(path):
+        fault = f"{path} is a folder without files to read"
+    raise InputError(
+        f"{fault}; pass paths, folders or patterns (in quotes) of {SUPPORTED}, the folder of a "
+        "TFDS dataset (with dataset_info.json and features.json) or of a Hugging Face dataset, '-' "
+        f"for standard input, or one of the built-in corpora {', '.join(BUILT_IN)}"
+    )
 
 
 def _name(source: str) -> str:

@@ -47,12 +47,12 @@ def _record_text(record: bytes, location: str) -> tuple[str, str]:
             f"{location} has {len(record):,} bytes, and may have {LARGEST_TEXT:,}; cut longer "
             "documents"
         )
-    if _EXAMPLE.match(record):
-        raise InputError(
-            f"{location} is a serialized example, not text; pass the folder of the TFDS dataset, "
-            "with dataset_info.json and features.json, or write one text or JSON object a record"
-        )
     try:
+        if _EXAMPLE.match(record):
+            raise ValueError("it is a serialized example")
         return location, record.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{location} is not UTF-8: {error}; write texts as UTF-8") from error
+    except ValueError as error:  # also of bytes that are not UTF-8
+        raise InputError(
+            f"{location} is not text in UTF-8: {error}; write texts or JSON objects, or pass the "
+            "folder of the TFDS dataset, with dataset_info.json and features.json"
+        ) from error

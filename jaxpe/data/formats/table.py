@@ -1,7 +1,6 @@
 """Table of corpus formats, with one row per format, and reading by this table."""
 
 import itertools
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -31,7 +30,6 @@ from jaxpe.data.tokens.ragged import Ragged
 
 IdBlock = tuple[Ragged, list[Any] | None]  # ids of many documents, and their labels
 _STEP = 2**28  # bytes of documents between two checks of free memory
-_ROW_BYTES = 200  # bytes of a row without its text
 
 _T = TypeVar("_T")
 
@@ -92,19 +90,15 @@ FORMATS = (
         files=tfds_files,
     ),
 )
-SUPPORTED = (
-    ", ".join(
-        suffix for one in FORMATS for suffix in one.suffixes if not suffix.endswith(COMPRESSED)
-    )
-    + f" (text also {' '.join(COMPRESSED)})"
-)
-TABLES = ", ".join(
-    suffix
-    for one in FORMATS
-    if one.columns
-    for suffix in one.suffixes
-    if not suffix.endswith(COMPRESSED)
-)
+
+
+def _suffixes(formats: Iterable[Format]) -> str:
+    suffixes = itertools.chain.from_iterable(one.suffixes for one in formats)
+    return ", ".join(suffix for suffix in suffixes if not suffix.endswith(COMPRESSED))
+
+
+SUPPORTED = f"{_suffixes(FORMATS)} (text also {' '.join(COMPRESSED)})"
+TABLES = _suffixes(one for one in FORMATS if one.columns)
 
 
 def find_format(path: str) -> Format | None:
@@ -163,11 +157,6 @@ def iter_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
     one: Any = find_format(path)  # callers check the format
     rows = non_null_rows(one.rows(path, fields, log, progress), fields, log)
     return (row for row in rows if row.text.strip())
-
-
-def rows_in_memory(rows: Iterable[Row], *, what: str) -> list[Row]:
-    """Collect rows in a list, within memory."""
-    return list_within_memory(rows, lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=what)
 
 
 def id_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterator[IdBlock]:

@@ -41,8 +41,9 @@ class Metadata(NamedTuple):
 
 def is_tfds(path: str | os.PathLike[str]) -> bool:
     """Whether a path is a TFDS dataset, or the folder of one with the name of a split after it."""
-    files = (_folder(path) / name for name in (_INFO, _FEATURES))
-    return not Path(path).is_file() and all(file.is_file() for file in files)
+    folder, name = _folder(path), Path(path).name
+    is_dataset = all((folder / file).is_file() for file in (_INFO, _FEATURES))
+    return is_dataset and (Path(path).is_dir() or name in _splits(path))
 
 
 def tfds_splits(path: str | os.PathLike[str]) -> list[str]:
@@ -81,23 +82,21 @@ def tfds_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
             f"{path}: feature {quoted(text)} is no text; pass one of {listed(texts)} as "
             "`text_field`"
         )
-    builder = _builder(path)
     if fields.label is not None:
-        log.classes = tuple(getattr(builder.info.features[fields.label], "names", None) or ())
-    options: Any = {"classes": log.classes, "where": path, "progress": progress}
-    return source_rows(tfds_source(path), text, fields.label, **options)
+        feature = _builder(path).info.features[fields.label]
+        log.classes = tuple(getattr(feature, "names", None) or ())
+    return source_rows(tfds_source(path), text, fields.label, log.classes, path, progress)
 
 
 def source_rows(
     source: Any,
     text: str,
     label: str | None,
-    *,
-    classes: Sequence[str] = (),
+    classes: Sequence[str],
     where: str,
     progress: Progress,
 ) -> Iterator[Row]:
-    """Rows of a TFDS data source, by the names of its features of text and label."""
+    """Rows of a TFDS data source, from its features of text and label."""
     with readable(where, UnicodeDecodeError):
         for number, row in enumerate(examples(source, where, progress)):
             value = None if label is None else row[label]
@@ -115,17 +114,14 @@ def examples(source: Any, where: str, progress: Progress) -> Iterator[dict[str, 
 
 def tfds_source(path: str) -> Any:
     """The data source of TFDS for a split: random access to its rows."""
-    builder, split = _builder(path), _split(path)
-    try:
-        with readable(path, Exception):
-            return builder.as_data_source(split)
-    except InputError as error:
-        if not isinstance(error.__cause__, NotImplementedError):
-            raise
+    kind = read_json(_folder(path) / _INFO, remedy=_REMEDY).get("fileFormat")
+    if kind != "array_record":
         raise InputError(
-            f"{path} holds {builder.info.file_format.value} files; build the dataset by tfds build "
+            f"{path} holds {kind} files; build the dataset by tfds build "
             "--file_format=array_record, or convert it by tfds convert_format"
-        ) from error
+        )
+    with readable(path, Exception):
+        return _builder(path).as_data_source(_split(path))
 
 
 def tfds_files(path: str) -> list[str]:
@@ -162,11 +158,7 @@ def _folder(path: str | os.PathLike[str]) -> Path:
 
 def _split(path: str) -> str:
     """Name of the split of a path; of a folder alone, its only one."""
-    names = _splits(path)
-    split = names[0] if Path(path).is_dir() and len(names) == 1 else Path(path).name
-    if split not in names:
-        raise InputError(f"{path}: no split {quoted(split)}; pass one of {listed(names)}")
-    return split
+    return _splits(path)[0] if Path(path).is_dir() else Path(path).name
 
 
 def _splits(path: str | os.PathLike[str]) -> list[str]:
