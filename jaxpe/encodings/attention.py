@@ -2,15 +2,13 @@
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.sharding import Mesh
 from jaxtyping import Float
 
 from jaxpe._core.arrays import ArrayLike, Scalar
 from jaxpe.encodings.attention_mask import Mask
-from jaxpe.encodings.attention_terms import Keys, Queries
+from jaxpe.encodings.attention_terms import Keys, Queries, gated
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -19,7 +17,6 @@ from jaxpe.encodings.base import (
     centered_positions,
     check_queries_and_keys,
     check_values,
-    compute_dtype,
 )
 from jaxpe.encodings.implementations import Call, Implementation, encoded_attention
 from jaxpe.encodings.sharded_attention import sharded_attention
@@ -119,7 +116,4 @@ def attend(
         out = sharded_attention(
             encoding, params, call, implementation, mesh=mesh, axis=axis, **more
         )
-    if gate is None:
-        return out
-    gate = jax.nn.sigmoid(jnp.asarray(gate, compute_dtype(out)))
-    return (out * gate).astype(out.dtype)
+    return gated(out, gate)

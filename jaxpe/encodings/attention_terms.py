@@ -187,7 +187,10 @@ def encoded_weights(
 def check_sink(encoding: Encoding, sink: ArrayLike | None) -> None:
     """Raise for a sink of an encoding whose weights are not a softmax."""
     if sink is not None and encoding.defines("weights"):
-        raise ValueError("the encoding's weights are not a softmax, which a sink is part of")
+        raise ValueError(
+            "the encoding's weights are not a softmax, which a sink is part of: pass sink=None, or "
+            "a TransformerConfig without attention_sink"
+        )
 
 
 def attention_output(
@@ -227,6 +230,14 @@ def attention_output(
             "build it for the width of values"
         )
     return (out + term.astype(out.dtype)).astype(v.dtype)
+
+
+def gated(out: Array, gate: ArrayLike | None) -> Array:
+    """Attention output times σ(gate), in the dtype of the output; unchanged without a gate."""
+    if gate is None:
+        return out
+    share = jax.nn.sigmoid(jnp.asarray(gate, compute_dtype(out)))
+    return (out * share).astype(out.dtype)
 
 
 def dropout_bits(key: Array, shape: tuple[int, ...], n_q: int, n_k: int) -> tuple[Array, Array]:

@@ -111,6 +111,13 @@ class _Block(NamedTuple):
         """x where a query may attend."""
         return x if self.allowed is None else jnp.where(self.allowed, x, fill)
 
+    def shares(self, logits: Array, base: Array) -> Array:
+        """exp(logits − base), base a maximum or a logarithm of sums; 0 where masked."""
+        # The maximum changes nothing, but XLA cannot compute scale·products − base without rounding
+        # the products as the base was, as in `attention_weights`.
+        logits = jnp.maximum(logits, float(jnp.finfo(logits.dtype).min))
+        return self.masked(jnp.exp(logits - base[..., None]))
+
 
 def block_attention(
     plan: Plan,
@@ -201,7 +208,7 @@ def _outputs(plan: Plan, scores: Callable[..., Tree], arrays: _Arrays) -> tuple[
             if not normalised:
                 return top, total, out + _mixed(plan, block, weights), carry
             new = jnp.maximum(top, jnp.max(block.masked(weights, floor), axis=-1))
-            weights = block.masked(jnp.exp(weights - new[..., None]))
+            weights = block.shares(weights, new)
             fade = jnp.exp(top - new)
             out = out * fade[..., None] + _mixed(plan, block, weights)
             return new, total * fade + jnp.sum(weights, axis=-1), out, carry
@@ -259,7 +266,7 @@ def _cotangents(
 
             (weights, _), pull = jax.vjp(scored, block.numbers, block.products, arrays.closed)
             if normalised:
-                weights = block.masked(jnp.exp(weights - log_sums[i][..., None]))
+                weights = block.shares(weights, log_sums[i])
             of_params, of_v, of_weights = _mixed_cotangents(plan, block, weights, g_i)
             if normalised:
                 of_weights = weights * (of_weights - means[i][..., None])

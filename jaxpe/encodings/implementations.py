@@ -298,7 +298,15 @@ def _blocks(
     factor = jnp.asarray(call.scale) if scale is None else None
     sink = None if call.sink is None else jnp.asarray(call.sink)
     heads = (x.swapaxes(-2, -3) for x in (q, k, v))
-    out = _jitted_blocks(plan, params, *heads, queries, keys, scale=factor, sink=sink)
+    try:
+        out = _jitted_blocks(plan, params, *heads, queries, keys, scale=factor, sink=sink)
+    except TypeError as error:
+        if "custom_vjp" in str(error):  # JAX says no more than that it has no forward derivative
+            error.add_note(
+                "attention in blocks has no forward-mode derivatives: pass implementation='dense' "
+                "to attend, or attention='dense' to TransformerConfig"
+            )
+        raise
     return out.swapaxes(-2, -3)
 
 

@@ -23,6 +23,7 @@ from jaxpe.encodings import (
     identity,
 )
 from jaxpe.encodings.attention_mask import Mask
+from jaxpe.encodings.attention_terms import gated
 from jaxpe.encodings.base import Params, bind_context, centered_positions, expand_rank, repeat_heads
 from jaxpe.encodings.implementations import Call, dense_attention, encoded_attention
 from jaxpe.nn.config import TransformerConfig
@@ -93,8 +94,9 @@ class Attended(NamedTuple):
         output: `[..., n_q, dim]`.
         logits: `[..., heads, n_q, n_k]`, with everything the encoding adds, after a cap of the
             configuration and before the mask.
-        weights: softmax of the logits, 0 where masked.
-        heads: output of each head before its gate, `[..., n_q, heads, width]`.
+        weights: softmax of the logits, 0 where masked; with a sink they sum to less than 1.
+        heads: output of each head, with the gate of the configuration and before its gate of
+            `Gates`, `[..., n_q, heads, width]`.
         cache: the layer's cache with the new keys; None without one.
         cross: result of cross-attention in a block; None without it.
     """
@@ -122,6 +124,19 @@ class _Attention(nnx.Module):
     output: nnx.Linear
     encoding: Encoding
     encoding_params: nnx.Param
+    sink: nnx.Param | None
+    gate: nnx.Linear | None
+
+    def _add_encoding(self, encoding: Encoding, value_dim: int, rngs: nnx.Rngs) -> None:
+        """Add an encoding, and the sink and gate of the configuration, with their parameters."""
+        config, heads = self.config, self.config.num_heads
+        self.encoding = nnx.static(encoding)
+        self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
+        draw = nnx.initializers.normal(config.init_scale)
+        sink = draw(rngs.params(), (heads,), config.param_dtype) if config.attention_sink else None
+        self.sink = None if sink is None else nnx.Param(sink)
+        make = partial(dense, config, part="query_key_value", rngs=rngs)
+        self.gate = make(config.dim, heads * value_dim) if config.attention_gate else None
 
     def __call__(
         self,
@@ -149,7 +164,7 @@ class _Attention(nnx.Module):
         bound = chain_bound(context.shared, self._bound_encoding())
         if source_keys_values is not None:
             heads = self._heads(x, bound, context.q_positions, source_keys_values)
-            mixed = self._mixed(bound, heads, context, (None, None), dropout_key)
+            mixed = self._mixed(x, bound, heads, context, (None, None), dropout_key)
             return _projected_heads(self.output, mixed, gates, None)
         source = x if source is None else jnp.asarray(source)
         new, carry = _encoding_context(bound, x, source, context, cache)
@@ -164,7 +179,7 @@ class _Attention(nnx.Module):
             cache = _updated_cache(cache, keys_values, new, carry, context.slot, axis=axis)
             keys_values, k_context = cache, cache.get("context")
         heads = self._heads(x, encoder, q_positions, keys_values)
-        mixed = self._mixed(bound, heads, context, (new, k_context), dropout_key)
+        mixed = self._mixed(x, bound, heads, context, (new, k_context), dropout_key)
         return _projected_heads(self.output, mixed, gates, cache)
 
     def source_keys_values(
@@ -207,6 +222,7 @@ class _Attention(nnx.Module):
 
     def _mixed(
         self,
+        x: Array,
         bound: BoundEncoding,
         heads: _Heads,
         context: Context,
@@ -215,15 +231,19 @@ class _Attention(nnx.Module):
     ) -> Attended:
         """Outputs of heads; `contexts` are the encoding's, of queries and of keys."""
         positions = context.q_positions, context.k_positions
-        call = Call(*heads, *positions, context.mask, self.scale, self.config.attention_cap)
+        sink = None if self.sink is None else self.sink.get_value()
+        call = Call(*heads, *positions, context.mask, self.scale, self.config.attention_cap, sink)
+        gate = None if self.gate is None else _split(self.gate(x), heads.v.shape[-1])
         if dropout_key is not None:
             call = call.with_dropout(dropout_key, self.config.attention_dropout)
         if context.trace:
             encoding = bind_context(bound.encoding, *contexts)
             out, logits, weights = dense_attention(encoding, bound.params, call)
+            out = gated(out, gate)
             return Attended(out, logits, weights, out)
         of_tokens = {"q_context": contexts[0], "k_context": contexts[1]}
-        return Attended(encoded_attention(*bound, call, self.config.attention, **of_tokens))
+        out = encoded_attention(*bound, call, self.config.attention, **of_tokens)
+        return Attended(gated(out, gate))
 
     def _bound_encoding(self) -> BoundEncoding:
         return BoundEncoding(self.encoding, self.encoding_params.get_value())
@@ -262,7 +282,7 @@ class MultiHeadAttention(_Attention):
     With fewer `num_kv_heads`, query heads share keys and values evenly (Ainslie et al. 2023).
     Logits are ⟨query(q_i), key(k_j)⟩/√head_dim + bias_ij. For an encoding of embeddings this is
     Eq. (1) of Cirrincione (2026). The configuration may have another scale, norms of queries and
-    keys before the encoding, and a cap of the logits.
+    keys before the encoding, a cap of the logits, a sink and a gate.
 
     The layer has its own parameters of `encoding`, which is chained with the shared encoding of the
     context.
@@ -290,8 +310,7 @@ class MultiHeadAttention(_Attention):
         normed = config.query_key_norm
         self.query_norm = norm(config, width, rngs=rngs) if normed else None
         self.key_norm = norm(config, width, rngs=rngs) if normed else None
-        self.encoding = nnx.static(encoding)
-        self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
+        self._add_encoding(encoding, width, rngs)
 
     def _width(self) -> int:
         return self.config.head_width
@@ -356,8 +375,7 @@ class LatentAttention(_Attention):
         self.output = dense(
             config, heads * self.value_dim, config.dim, part="attention_output", rngs=rngs
         )
-        self.encoding = nnx.static(encoding)
-        self.encoding_params = encoding_parameters(config, encoding, rngs=rngs)
+        self._add_encoding(encoding, self.value_dim, rngs)
 
     def _width(self) -> int:
         return self.config.head_width + self.latent.rotary_dim

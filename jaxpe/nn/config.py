@@ -73,6 +73,10 @@ class TransformerConfig:
         query_key_norm: whether each head's queries and keys are normalised before the encoding.
         attention_cap: c of attention logits c·tanh(logits/c), with all terms of the encoding and
             before the mask; no cap when None.
+        attention_sink: whether every head has a learned logit in the denominator of its softmax
+            alone, as in gpt-oss; not with an encoding whose weights are no softmax.
+        attention_gate: whether the output of heads is multiplied by σ of a dense layer of the
+            queries' hidden states, as in Qwen3-Next.
         embedding_factor: factor of token embeddings at the input; it does not apply to a tied head.
         token_types: number of token types with an embedding, 2 in BERT; 0 for none.
         tie_embeddings: whether the language-model head shares the token embeddings.
@@ -115,6 +119,8 @@ class TransformerConfig:
     use_bias: bool | tuple[Biased, ...] = True
     query_key_norm: bool = False
     attention_cap: float | None = None
+    attention_sink: bool = False
+    attention_gate: bool = False
     embedding_factor: float = 1.0
     token_types: int = 0
     tie_embeddings: bool = True

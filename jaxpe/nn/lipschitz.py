@@ -228,6 +228,8 @@ def _check_plain(transformer: Transformer) -> None:
             f"the model has norm={config.norm!r}, whose derivative is unbounded near constant "
             "tokens: build it with norm='none'"
         )
+    if config.attention_sink or config.attention_gate:
+        raise ValueError("attention has a sink or a gate: pass a model without them")
     if config.residual != "sequential" or config.attention_cap is not None:
         raise ValueError(
             f"residual is {config.residual!r} and attention_cap {config.attention_cap}: pass a "

@@ -110,10 +110,11 @@ def position_functions(model: Any, *, length: int) -> PositionFunctions:
     below = trunk(model)
     attention = below.layers.attention
     config = below.config
-    if not isinstance(attention, MultiHeadAttention) or config.key_heads != config.num_heads:
+    plain = isinstance(attention, MultiHeadAttention) and config.key_heads == config.num_heads
+    if not plain or config.attention_sink or config.attention_gate:
         raise ValueError(
-            "heads of the first layer share keys and values: pass a model with plain multi-head "
-            "attention"
+            "heads of the first layer share keys and values, or have a sink or a gate: pass a "
+            "model with plain multi-head attention"
         )
     no_other_order = not below.causal and not any(
         encoding.defines(hook)

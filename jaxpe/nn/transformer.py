@@ -66,7 +66,7 @@ class TransformerOutput(NamedTuple):
         hidden: hidden states of the last layer (after the last norm).
         hidden_states: inputs of each block and output of the last, `[layers + 1, ..., n, dim]`.
         logits, weights: logits and weights of attention, `[layers, ..., heads, n_q, n_k]`.
-        heads: output of each head before its gate.
+        heads: output of each head, with the gate of the configuration and before `gates`.
         cache: cache with the new tokens; None without one.
         cross_logits, cross_weights: logits and weights of cross-attention,
             `[layers, ..., heads, n_q, m]`.
@@ -114,7 +114,7 @@ class Transformer(nnx.Module):
         rngs: nnx.Rngs,
     ):
         cross = checked_cross(cross_encoding)
-        encoding, layer_encoding = _shared_and_layer_encoding(encoding, layer_encoding)
+        encoding, layer_encoding = shared_and_layer_encoding(encoding, layer_encoding)
         if layer_encoding.defines("embed"):
             raise ValueError("layer_encoding acts on embeddings: pass it as encoding")
         in_blocks, pattern = split_by_period(layer_encoding, config.num_layers)
@@ -316,7 +316,7 @@ class Transformer(nnx.Module):
         return TransformerOutput(x, states, logits, weights, heads, cache, *cross)
 
 
-def _shared_and_layer_encoding(
+def shared_and_layer_encoding(
     encoding: Encoding | LayerPattern, layer_encoding: Encoding | LayerPattern
 ) -> tuple[Encoding, Encoding | LayerPattern]:
     """Encoding that all layers share, and the encoding with parameters in each layer."""

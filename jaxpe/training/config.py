@@ -29,7 +29,11 @@ CONFIG = "config.json"
 _LARGEST_FILE = 2**20  # bytes of a config.json
 SIDES: tuple[Side, ...] = ("encoding", "decoder_encoding", "cross_encoding")
 # Options that do not identify a run; a revision is already resolved to the folder of a commit.
-_NOT_SAVED = ("out", "resume", "revision", "trace")
+# The machine may change from one resumption to the next.
+MACHINE = (
+    "devices", "fsdp", "tensor", "distributed", "coordinator", "processes", "process",
+)  # fmt: skip
+_NOT_SAVED = (*MACHINE, "out", "resume", "revision", "trace")
 
 _LARGEST_FLOAT = 1e30  # close to the largest float32
 _MOST_LAYERS = 10_000  # each layer adds to the program that is compiled
@@ -37,8 +41,8 @@ _MOST_DROPOUT = 0.999  # as in `TransformerConfig`
 # Least and largest value of each option, or of its elements.
 _RANGES: dict[str, tuple[float | None, float]] = {
     **dict.fromkeys(
-        ("batch_size", "accumulate", "steps", "evaluate_every", "evaluate_rows", "devices",
-         "checkpoint_every", "longer", "model.dim", "model.heads", "model.hidden",
+        ("batch_size", "accumulate", "steps", "evaluate_every", "evaluate_rows", "devices", "fsdp",
+         "tensor", "checkpoint_every", "longer", "model.dim", "model.heads", "model.hidden",
          "model.kv_heads"),
         (1, LARGEST_SIZE),
     ),
@@ -46,7 +50,7 @@ _RANGES: dict[str, tuple[float | None, float]] = {
     **dict.fromkeys(("model.layers", "model.decoder_layers"), (1, _MOST_LAYERS)),
     **dict.fromkeys(("seed", "init_seed"), (0, LARGEST_SEED)),
     **dict.fromkeys(("weight_decay", "model.embedding_scale"), (0, _LARGEST_FLOAT)),
-    "probe_at": (0, MOST_STEPS),
+    **dict.fromkeys(("probe_at", "skip_nonfinite"), (0, MOST_STEPS)),
     "epochs": (None, MOST_STEPS),
     "model.dropout": (0, _MOST_DROPOUT),
 }  # fmt: skip
@@ -170,8 +174,16 @@ class TrainConfig:
         keep: number of newest checkpoints to keep.
         probe_at: steps at which the geometry of the encoding is compared with the corpus, in
             addition to the last step; empty for no probe.
-        devices: number of devices to shard batches over; all devices when absent.
+        skip_nonfinite: most steps in a row to leave out because their gradient is not finite; with
+            0 the first one ends the run.
+        devices: number of devices to divide batches over; all devices when absent.
+        fsdp: number of these devices that also divide the parameters and the optimizer's state.
+        tensor: number of devices that divide heads and widths of each layer, of one process.
         out: folder of the run.
+        distributed: whether this is one of several processes of a cluster manager (SLURM, GKE).
+        coordinator: host and port of process 0, of several processes started by hand.
+        processes: number of processes.
+        process: number of this process, from 0.
         resume: resume the run in `out` with its saved settings; with more steps or epochs, extend
             it.
         trace: folder for a profile of steps 5 to 8, counted from the start or the resumption, which
@@ -215,7 +227,14 @@ class TrainConfig:
     checkpoint_every: int = 100
     keep: int = 2
     probe_at: tuple[int, ...] = (0, 50, 100, 200, 500, 1000, 2000)
+    skip_nonfinite: int = 0
     devices: int | None = None
+    fsdp: int = 1
+    tensor: int = 1
+    distributed: bool = False
+    coordinator: str | None = None
+    processes: int | None = None
+    process: int | None = None
     out: Path = Path("run")
     resume: bool = False
     trace: Path | None = None
@@ -419,7 +438,7 @@ def is_longer(config: TrainConfig, saved: TrainConfig) -> bool:
 
 
 def _check_numbers(config: TrainConfig) -> None:
-    options = flat_fields(config)
+    options = flat_fields(config) | {name: getattr(config, name) for name in MACHINE}
     for name, (least, most) in _RANGES.items():
         value = options[name]
         for number in value if isinstance(value, list) else [value]:
@@ -485,7 +504,7 @@ def longest_row(config: TrainConfig) -> int:
     """
     if config.task != "translate":
         return config.length
-    return sequence_task(str(config.source)).tokens(max(config.length, *config.longer))
+    return sequence_task(str(config.source)).tokens(max((config.length, *config.longer)))
 
 
 def tokenizer_name(config: TrainConfig) -> str:

@@ -139,7 +139,7 @@ def train_batches(config: TrainConfig, labelled: LabelledTokens) -> Any:
     if size > rows:
         raise InputError(f"`batch_size={size}` exceeds the {rows} documents to train on")
     lengths = labelled.corpus.mask.sum(axis=1)
-    cut: dict[str, Any] = {"lengths": lengths, "buckets": _buckets(labelled)}
+    cut: dict[str, Any] = {"lengths": lengths, "buckets": _buckets(labelled), "share": _share()}
     return batches(_arrays(labelled), batch_size=size, seed=config.seed, **cut)
 
 
@@ -150,8 +150,13 @@ def evaluation_batches(config: TrainConfig, labelled: LabelledTokens) -> list[Ba
     lengths = labelled.corpus.mask.sum(axis=1)[rows]
     order = np.argsort(lengths, kind="stable")
     arrays = {name: array[rows[order]] for name, array in _arrays(labelled).items()}
-    options = {"lengths": lengths[order], "buckets": _buckets(labelled)}
+    options = {"lengths": lengths[order], "buckets": _buckets(labelled), "share": _share()}
     return list(in_order(arrays, batch_size=config.batch_size, **options))
+
+
+def _share() -> tuple[int, int]:
+    """Share of each batch that this process has."""
+    return jax.process_index(), jax.process_count()
 
 
 def count_documents(labelled: LabelledTokens) -> PositionCounts:

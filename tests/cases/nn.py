@@ -12,6 +12,7 @@ from tests.nn import models
 
 LINE = np.arange(LENGTH, dtype=np.int32)
 ROPE = encodings.rope(head_dim=WIDTH)
+ALIBI = encodings.alibi(num_heads=models.HEADS)
 
 
 @functools.cache
@@ -66,6 +67,11 @@ def _layers_one_by_one(rng):
 
 def _content_logits(rng):
     return nn.content_logits(made_nope(), jnp.asarray(normal(rng, 3, LENGTH, 4)))
+
+
+def _swapped(rng):
+    other = nn.with_encoding(model("decoder"), ALIBI, key=key())
+    return other(token_ids(rng, 2, LENGTH)).hidden
 
 
 def _split_with_means(rng):
@@ -138,5 +144,6 @@ NN: dict[str, Call] = {
     ),
     "split_heads": lambda rng: nn.split_heads(model("decoder"), token_ids(rng, 2, LENGTH)),
     "split_heads with means": _split_with_means,
+    "with_encoding": _swapped,
     "sum_hidden": lambda rng: nn.sum_hidden(model("classifier"), token_ids(rng, 2, LENGTH)),
 }

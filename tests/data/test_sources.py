@@ -250,7 +250,7 @@ def test_a_dataset_in_another_format(tmp_path):
     folder = tfds_folder(tmp_path)
     info = folder / "dataset_info.json"
     info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
-    with pytest.raises(InputError, match=r"holds tfrecord files; build .*=array_record, or"):
+    with pytest.raises(InputError, match=r"holds tfrecord files; build .*='array_record', or"):
         load_corpus(folder)
 
 

@@ -218,9 +218,20 @@ def test_leading_axes_broadcast_and_dtypes_mix(implementation):
     np.testing.assert_allclose(found.astype(np.float32), expected, atol=0.05)
 
 
+@pytest.mark.parametrize("implementation", ["blocks", "xla"])
+@pytest.mark.parametrize(("rows", "n_q", "n_k"), [(0, 3, 3), (2, 0, 3), (2, 3, 0)])
+def test_attention_of_nothing_is_empty_or_zero(implementation, rows, n_q, n_k):
+    q, k = (jnp.ones((rows, n, HEADS, DIM), jnp.float32) for n in (n_q, n_k))
+    options = {"q_positions": np.arange(n_q), "k_positions": np.arange(n_k)}
+    out = attend(identity(), (), q, k, k, **options, implementation=implementation)
+    np.testing.assert_array_equal(out, np.zeros_like(q))
+
+
+@pytest.mark.parametrize("implementation", ["dense", "blocks"])
 @pytest.mark.parametrize("width", [1, DIM])
-def test_large_logits_choose_one_key(width):
+def test_large_logits_choose_one_key(width, implementation):
     q, k, v = (normal(seed, N, 1, width, dtype=np.float32) for seed in range(3))
-    attention = jax.jit(lambda q: attend(identity(), (), q, k, v, **WHERE, scale=1.3))
+    options = {"scale": 1.3, "implementation": implementation, "block_size": 2}
+    attention = jax.jit(lambda q: attend(identity(), (), q, k, v, **WHERE, **options))
     chosen = np.argmax(np.asarray(q[:, 0] @ k[:, 0].T), axis=1)
     np.testing.assert_allclose(attention(1e15 * q), v[chosen], rtol=1e-6)

@@ -209,6 +209,10 @@ def test_what_cannot_be_computed_is_named():
     attended = partial(attend, q=q, k=k, v=v, q_positions=i, k_positions=i)
     with pytest.raises(ValueError, match="whole rows"):
         attended(ROWS, (), implementation="blocks")
+    plain = partial(attended, jaxpe.identity(), (), implementation="blocks")
+    with pytest.raises(TypeError) as error:
+        jax.jvp(lambda q: plain(q=q), (q,), (q,))
+    assert "pass implementation='dense'" in "".join(error.value.__notes__)
     with pytest.raises(ValueError, match="less than 1"):
         attended(jaxpe.identity(), (), dropout_rate=1.0, dropout_key=jax.random.key(0))
     with pytest.raises(ValueError, match="a soft cap"):

@@ -32,6 +32,7 @@ BLOCKS = {
     "unrolled": {"scan": False},
     "remat": {"remat": True},
     "dense": {"attention": "dense"},
+    "sink_and_gate": {"attention_sink": True, "attention_gate": True, "num_kv_heads": 1},
 }
 
 

@@ -26,6 +26,7 @@ from jaxpe.nn import (
     load_classifier,
     load_masked_lm,
     save_huggingface,
+    with_encoding,
 )
 from tests.nn.stored import PARITY, change, copied, write
 
@@ -262,14 +263,20 @@ def test_another_encoding_takes_the_place_of_the_table(tiny):
 
 def test_positions_that_another_encoding_replaces_are_not_needed(tiny, tmp_path):
     directory, kind = tiny
-    found = {k: v for k, v in tensors(directory).items() if not any(n in k for n in POSITIONS)}
-    assert len(found) < len(tensors(directory))
+    whole = tensors(directory)
+    found = {k: v for k, v in whole.items() if not any(n in k for n in POSITIONS)}
+    assert len(found) < len(whole)
     write(directory, found)
     with pytest.raises(InputError, match=r"missing are .*embeddings\.position_embeddings\.weight"):
         kind.load(directory)
     rope = other_encoding("rope", CONFIG_OF_TINY)
-    for load in (kind.load, load_masked_lm, load_classifier):
-        model = load(directory, encoding=rope)
+    write(directory, whole)
+    swapped = with_encoding(kind.load(directory), rope, key=jax.random.key(0))
+    write(directory, found)
+    loaded = [
+        load(directory, encoding=rope) for load in (kind.load, load_masked_lm, load_classifier)
+    ]
+    for model in (*loaded, swapped):
         assert model.encoder.encoding == rope
         with pytest.raises(ValueError, match=f"no class for {kind.__name__} with another encoding"):
             save_huggingface(model, tmp_path / "out")
@@ -525,6 +532,7 @@ def test_the_head_of_mpnet_has_gelu(tmp_path):
         ({"norm": "rms"}, "Bert has norm='layer', not 'rms'"),
         ({"use_bias": False}, "Bert has use_bias=True"),
         ({"activation": "swiglu"}, "Bert has no activation 'swiglu': pass one of gelu, gelu_tanh"),
+        ({"attention_sink": True}, "Bert has attention_sink=False, not True"),
         ({"num_kv_heads": 1}, "leave embedding_norm, head_dim and num_kv_heads out"),
         ({"head_dim": 3}, "leave embedding_norm, head_dim and num_kv_heads out"),
         ({"embedding_norm": False}, "leave embedding_norm, head_dim and num_kv_heads out"),

@@ -218,6 +218,7 @@ def test_layers_one_after_another_are_the_model():
     [
         ({"norm": "layer"}, jaxpe.identity(), "build it with norm='none'"),
         ({"keys_from": "embeddings"}, jaxpe.identity(), "keys_from='hidden'"),
+        ({"attention_gate": True}, jaxpe.identity(), "has a sink or a gate"),
         ({"activation": "swiglu"}, jaxpe.identity(), "pass one of relu, gelu, gelu_tanh, silu"),
         (
             {"latent": nn.LatentSizes(key_value_rank=2, rotary_dim=2)},

@@ -55,6 +55,7 @@ KINDS = BLOCKS | {
     "parallel": {"residual": "parallel", "use_bias": ("feed_forward", "norm"), **GROUPED},
     "one_norm": {"residual": "parallel_one_norm", "first_norm": False, "embedding_norm": True},
     "latent_rms": {"latent": LATENT, "norm": "rms", "norm_position": "post", "use_bias": False},
+    "latent_gate": {"latent": BLOCKS["latent_wide"]["latent"], "attention_gate": True},
 }
 
 # A transformer for one row, in float64: x is [n, dim], p the parameters of what it is passed to.
@@ -128,15 +129,20 @@ def latent_heads(config, p, x, source):
 def attention(config, causal, p, x, source=None):
     """Eq. (1) of Vaswani et al. (2017), head after head."""
     mixed, source = [], x if source is None else source
-    for q, k, v in (latent_heads if config.latent else grouped_heads)(config, p, x, source):
+    heads = (latent_heads if config.latent else grouped_heads)(config, p, x, source)
+    for h, (q, k, v) in enumerate(heads):
         logits = q @ k.T * (config.attention_scale or q.shape[1] ** -0.5)
         if config.attention_cap:
             logits = config.attention_cap * np.tanh(logits / config.attention_cap)
         if causal:
             logits[np.triu_indices(len(x), 1)] = -np.inf
-        weights = np.exp(logits - logits.max(-1, keepdims=True))
-        mixed.append(weights / weights.sum(-1, keepdims=True) @ v)
-    return dense(p["output"], np.hstack(mixed))
+        weights = np.exp(logits)
+        nowhere = np.exp(p["sink"][h]) if config.attention_sink else 0.0
+        mixed.append(weights / (weights.sum(-1, keepdims=True) + nowhere) @ v)
+    out = np.hstack(mixed)
+    if config.attention_gate:
+        out = out / (1 + np.exp(-dense(p["gate"], x)))
+    return dense(p["output"], out)
 
 
 def reference(config, p, ids, types=None, *, causal, memory=None, tokens=None):
@@ -188,7 +194,11 @@ def test_the_model_is_a_plain_transformer(kind):
     np.testing.assert_allclose(found, np.stack(rows), rtol=1e-9, atol=1e-9)
 
 
-CROSSING = {"grouped_post": {**GROUPED, "norm_position": "post"}, "latent": KINDS["latent"]}
+CROSSING = {
+    "grouped_post": {**GROUPED, "norm_position": "post"},
+    "latent": KINDS["latent"],
+    "sink_and_gate": KINDS["sink_and_gate"],
+}
 
 
 @pytest.mark.parametrize("kind", CROSSING)

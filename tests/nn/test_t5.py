@@ -158,7 +158,12 @@ def test_other_encodings_take_the_place_of_the_bias(gated, tmp_path):
     rope = jaxpe.rope(head_dim=6)
     model = nn.load_seq2seq_lm(gated, encoding=rope, decoder_encoding=jaxpe.alibi(num_heads=4))
     assert model.transformer.encoder.encoding == rope
-    assert model(IDS[:1], ANSWERS[:1]).logits.shape == (1, SHORT, 40)
+    logits = model(IDS[:1], ANSWERS[:1]).logits
+    assert logits.shape == (1, SHORT, 40)
+    swapped = nn.load_seq2seq_lm(gated, decoder_encoding=model.transformer.decoder.encoding)
+    encoder = nn.with_encoding(swapped.transformer.encoder, rope, key=jax.random.key(0))
+    swapped.transformer.encoder = encoder
+    np.testing.assert_array_equal(swapped(IDS[:1], ANSWERS[:1]).logits, logits)
     with pytest.raises(ValueError, match="checkpoint"):
         nn.save_huggingface(model, tmp_path / "no")
 

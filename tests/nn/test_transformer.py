@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ from tests.nn.models import (
     encoder,
     encoding_for,
     positions_for,
+    shapes_of,
     some_ids,
 )
 
@@ -482,6 +484,12 @@ def test_values_of_another_width_are_refused():
         apply(params, some_ids(N))
 
 
+def test_a_sink_beside_weights_that_are_no_softmax_is_refused():
+    apply, params = encoder(encoding_for("stick_breaking"), attention_sink=True, num_layers=1)
+    with pytest.raises(ValueError, match="a TransformerConfig without attention_sink"):
+        apply(params, some_ids(N))
+
+
 def test_bad_calls_are_refused():
     apply, params = decoder()
     cache = empty_cache(slots=4, batch=1)
@@ -559,3 +567,27 @@ def test_float16_is_finite_also_where_all_is_masked():
     out = run(params, some_ids(2, N), np.zeros((2, N), bool))
     assert out.dtype == jnp.float16
     assert np.isfinite(out).all()
+
+
+CHAIN = jaxpe.chain(encoding_for("learned"), encoding_for("t5"))
+PATTERN = jaxpe.encodings.LayerPattern((encoding_for("rope"), encoding_for("t5")))
+SWAPS = ["alibi", "t5", "learned", "fox"]
+
+
+@pytest.mark.parametrize("other", [CHAIN, PATTERN, *map(encoding_for, SWAPS)])
+@pytest.mark.parametrize("changes", [{}, {"latent": LATENT, "tie_embeddings": False}])
+def test_a_warm_start_is_the_model_of_the_other_encoding_with_the_old_weights(other, changes):
+    rope = encoding_for("rope")
+
+    def built(encoding):
+        below = nn.Decoder(config(**changes), encoding=encoding, rngs=nnx.Rngs(0))
+        return nn.CausalLM(below, rngs=nnx.Rngs(1))
+
+    model, expected = (shapes_of(functools.partial(built, encoding)) for encoding in (rope, other))
+    swapped = nn.with_encoding(model, other, key=jax.random.key(2))
+    assert nnx.graphdef(swapped) == nnx.graphdef(expected)
+    shapes = (jax.tree.map(lambda x: (x.shape, x.dtype), nnx.state(m)) for m in (swapped, expected))
+    assert next(shapes) == next(shapes)
+    again = nn.with_encoding(swapped, rope, key=jax.random.key(3))
+    assert nnx.graphdef(again) == nnx.graphdef(model)
+    assert all(map(operator.is_, *(jax.tree.leaves(nnx.state(m)) for m in (again, model))))

@@ -8,12 +8,12 @@ import jax
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import locked_folder
+from jaxpe._core.processes import join_processes, run_on_all_processes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
 from jaxpe.analysis.counts.count_files import is_counted, read_counts, read_header, write_counts
 from jaxpe.analysis.counts.merge import merge_streams
 from jaxpe.analysis.counts.options import CountOptions
-from jaxpe.analysis.counts.processes import run_on_all_processes, start_processes
 from jaxpe.analysis.counts.settings import CountSettings
 from jaxpe.analysis.counts.shards import count_shards
 from jaxpe.analysis.counts.vocabulary import corpus_vocabulary, read_vocabulary
@@ -48,8 +48,7 @@ def count(
     >>> count(options, folder / "counts").documents
     3
     """
-    if options.several and not jax.distributed.is_initialized():
-        start_processes(options.coordinator, processes=options.processes, process=options.process)
+    join_processes(options)
     progress = SILENT if jax.process_index() else progress
     out = Path(out)
 

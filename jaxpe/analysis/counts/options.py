@@ -7,6 +7,7 @@ from typing import Literal
 
 from jaxpe._core.memory import check_bytes, cores
 from jaxpe._core.options import check_range
+from jaxpe._core.processes import has_processes
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, count_settings
 from jaxpe.data import Shard, Tokenizer
 from jaxpe.geometry import position_bins
@@ -94,12 +95,6 @@ class CountOptions:
     processes: int | None = None
     process: int | None = None
 
-    @property
-    def several(self) -> bool:
-        """Whether this is one of several processes."""
-        by_hand = (self.coordinator, self.processes, self.process)
-        return self.distributed or any(value is not None for value in by_hand)
-
     def settings(self, tokenizer: Tokenizer) -> CountSettings:
         """Settings of a count with this tokenizer; raises `InputError` for options out of range."""
         check_range("memory", self.memory, least=0, most=_MOST_MEMORY)
@@ -126,4 +121,4 @@ class CountOptions:
         if self.workers is not None:
             return self.workers
         is_large = sum(shard.bytes for shard in shards) >= _LARGE
-        return cores() if is_large and not self.several and cores() > 1 else 0
+        return cores() if is_large and not has_processes(self) and cores() > 1 else 0

@@ -104,8 +104,8 @@ def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) ->
     """Find the shards of paths, folders, patterns and built-in names, by `source_paths`.
 
     Args:
-        sources: what `load_corpus` and `load_tokens` read, except standard input; of datasets with
-            several splits, train. An .array_record has one text per record, or with a text field
+        sources: names, paths and patterns that `load_corpus` and `load_tokens` read, except
+            standard input; of datasets with several splits, train. An .array_record has one text per record, or with a text field
             one JSON object.
         data_dir: argument of `load_corpus`.
 

@@ -117,8 +117,8 @@ def tfds_source(path: str) -> Any:
     kind = read_json(_folder(path) / _INFO, remedy=_REMEDY).get("fileFormat")
     if kind != "array_record":
         raise InputError(
-            f"{path} holds {kind} files; build the dataset by tfds build "
-            "--file_format=array_record, or convert it by tfds convert_format"
+            f"{path} holds {kind} files; build the dataset with file_format='array_record', or "
+            "convert it by tfds convert_format"
         )
     with readable(path, Exception):
         return _builder(path).as_data_source(_split(path))

@@ -13,7 +13,6 @@ from flax import nnx
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json
 from jaxpe.encodings import Encoding, identity, t5
-from jaxpe.nn.attention import encoding_parameters
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields, TensorName, architectures
 from jaxpe.nn.checkpoints.fields import (
     architecture_of_fields,
@@ -36,6 +35,7 @@ from jaxpe.nn.encoder_decoder import EncoderDecoder
 from jaxpe.nn.heads import Seq2SeqLM
 from jaxpe.nn.layers import is_gated
 from jaxpe.nn.transformer import Decoder, Encoder
+from jaxpe.nn.warm_start import replace_encoding
 
 ENCODER_DECODERS = architectures("encoder_decoder")
 _HEAD, _SHARED = "lm_head.weight", "shared.weight"
@@ -94,7 +94,7 @@ def load_seq2seq_lm(
     model.fields = json.dumps(stored)
     for side, replacement in (("encoder", encoding), ("decoder", decoder_encoding)):
         if replacement is not None:
-            _replace_encoding(getattr(model.transformer, side), replacement)
+            replace_encoding(getattr(model.transformer, side), replacement, rngs=nnx.Rngs(0))
             model.fields = ""
     return model
 
@@ -189,10 +189,3 @@ def _biases(path: Path, fields: Fields) -> tuple[Encoding, Encoding]:
         return t5(**sizes), t5(**sizes, bidirectional=False)
     except ValueError as error:
         raise InputError(f"{path}: relative_attention_num_buckets: {error}") from error
-
-
-def _replace_encoding(side: Any, encoding: Encoding) -> None:
-    if encoding.defines("context"):
-        raise ValueError("the encoding depends on the hidden states of its layer: pass another")
-    side.encoding = nnx.static(encoding)
-    side.encoding_params = encoding_parameters(side.config, encoding, rngs=nnx.Rngs(0))

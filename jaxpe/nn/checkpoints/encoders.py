@@ -16,7 +16,6 @@ from jaxtyping import Int
 from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, LayerPattern, identity
-from jaxpe.nn.attention import encoding_parameters
 from jaxpe.nn.checkpoints.architecture import (
     ARCHITECTURES,
     Architecture,
@@ -47,6 +46,7 @@ from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.heads import CausalLM, Classifier, MaskedLM, Seq2SeqLM, pooled
 from jaxpe.nn.layers import dense
 from jaxpe.nn.transformer import Encoder
+from jaxpe.nn.warm_start import replace_encoding
 
 _BUFFERS = re.compile(r"(position_ids|token_type_ids|inv_freq)$")
 # DeBERTa's embeddings of relative positions, which its layers project.
@@ -270,8 +270,7 @@ def _load(
         if "encoding_params.table" in architecture.modules:
             below.length = fields["max_position_embeddings"] - fields["pad_token_id"] - 1
     if encoding is not None:
-        below.encoding = nnx.static(encoding)
-        below.encoding_params = encoding_parameters(config, encoding, rngs=nnx.Rngs(0))
+        replace_encoding(below, encoding, rngs=nnx.Rngs(0))
     return model
 
 
