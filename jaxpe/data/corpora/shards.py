@@ -105,8 +105,8 @@ def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) ->
 
     Args:
         sources: names, paths and patterns that `load_corpus` and `load_tokens` read, except
-            standard input; of datasets with several splits, train. An .array_record has one text per record, or with a text field
-            one JSON object.
+            standard input; of datasets with several splits, train. An .array_record has one text
+            per record, or with a text field one JSON object.
         data_dir: argument of `load_corpus`.
 
     Raises:
