@@ -110,7 +110,7 @@ def _tfds_rows(home: _Home, split: str, label_field: str | None, progress: Progr
             socket.getaddrinfo(home.host, 443)
         builder.download_and_prepare()
     source, where = builder.as_data_source(split), f"{home.dataset} {split}"
-    rows = source_rows(source, home.field, label_field, (), where, progress)
+    rows = source_rows(source, Fields(home.field, label_field), (), where, progress)
     return [row for row in rows if row.text.strip()]
 
 

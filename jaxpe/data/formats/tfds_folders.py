@@ -85,26 +85,22 @@ def tfds_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
     if fields.label is not None:
         feature = _builder(path).info.features[fields.label]
         log.classes = tuple(getattr(feature, "names", None) or ())
-    return source_rows(tfds_source(path), text, fields.label, log.classes, path, progress)
+    fields = fields._replace(text=text)
+    return source_rows(tfds_source(path), fields, log.classes, path, progress)
 
 
 def source_rows(
-    source: Any,
-    text: str,
-    label: str | None,
-    classes: Sequence[str],
-    where: str,
-    progress: Progress,
+    source: Any, fields: Fields, classes: Sequence[str], where: str, progress: Progress
 ) -> Iterator[Row]:
-    """Rows of a TFDS data source, from its features of text and label."""
+    """Rows of a TFDS data source, by the names of its features of text and label."""
     with readable(where, UnicodeDecodeError):
         for number, row in enumerate(examples(source, where, progress)):
-            value = None if label is None else row[label]
-            value = value.decode() if isinstance(value, bytes) else np.asarray(value).tolist()
-            yield Row(row[text].decode(), class_name(value, classes), f"{where}, row {number}")
+            text, label = row[fields.text], None if fields.label is None else row[fields.label]
+            label = label.decode() if isinstance(label, bytes) else np.asarray(label).tolist()
+            yield Row(text.decode(), class_name(label, classes), f"{where}, row {number}")
 
 
-def examples(source: Any, where: str, progress: Progress) -> Iterator[dict[str, Any]]:
+def examples(source: Any, where: str, progress: Progress) -> Iterator[Any]:
     """Examples of a TFDS data source in order, read in blocks, which is a hundred times faster."""
     starts = range(0, len(source), _AT_ONCE)
     with readable(where, Exception):
