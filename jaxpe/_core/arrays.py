@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.sharding import AxisType, Mesh
 
 ArrayLike = jax.Array | np.ndarray
 Scalar = float | ArrayLike  # a number, which may be traced
@@ -20,6 +21,17 @@ def is_traced(*arrays: object) -> bool:
 def namespace(*values: object) -> Any:
     """Module for functions of options: NumPy, in float64, or jax.numpy if any is traced."""
     return jnp if is_traced(*values) else np
+
+
+def auto_mesh(mesh: Any) -> Mesh:
+    """The mesh with axes of type Auto: the compiler chooses the layout of intermediate arrays.
+
+    `jax.make_mesh` makes axes of type Explicit, which need a layout for each operation.
+
+    >>> auto_mesh(jax.make_mesh((1,), ("data",))).axis_types
+    (Auto,)
+    """
+    return Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * mesh.devices.ndim)
 
 
 def dot(*matrices: ArrayLike) -> jax.Array:

@@ -4,11 +4,26 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from jaxpe._core.errors import InputError, require
+from jaxpe._core.processes import gather_values
+
+
+class Saved(NamedTuple):
+    """Restored checkpoint.
+
+    Attributes:
+        state: state, with the shardings of the state that was asked for.
+        step: number of steps before it.
+        data: values that the processes passed to `save`, one of each process.
+    """
+
+    state: Any
+    step: int
+    data: list[Any]
 
 
 class Checkpoints:
@@ -16,19 +31,20 @@ class Checkpoints:
 
     Orbax renames a checkpoint to its final name once all of it is on disk, so a killed run leaves
     no partial checkpoint. Each stores the run's configuration; a run of another configuration is
-    refused. Saving waits for the disk. Several processes save and restore together, into one
-    directory that they share.
+    refused. Several processes save and restore together, into one directory that they share. A
+    state is restored onto any mesh and any number of processes.
 
     Args:
         directory: folder of the checkpoints, made if absent.
-        keep: number of newest checkpoints to keep.
+        keep: number of newest checkpoints to keep, or a policy of
+            `orbax.checkpoint.v1.training.preservation_policies`.
         config: settings of the run, JSON values, that a resumed run must share.
         read_only: change nothing in the directory, since another process may be writing into it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory, Checkpoints(directory) as checkpoints:
     ...     checkpoints.save(3, {"w": jnp.ones(2)})
-    ...     state, step = checkpoints.restore({"w": jnp.zeros(2)})
+    ...     state, step, _ = checkpoints.restore({"w": jnp.zeros(2)})
     >>> state["w"].tolist(), step
     ([1.0, 1.0], 3)
     """
@@ -37,22 +53,24 @@ class Checkpoints:
         self,
         directory: str | Path,
         *,
-        keep: int = 2,
+        keep: Any = 2,
         config: Mapping[str, Any] | None = None,
         read_only: bool = False,
     ):
-        if keep < 2:
+        if isinstance(keep, int) and keep < 2:
             raise ValueError(f"keep={keep} must be at least 2, in case the newest is damaged")
-        ocp = require("orbax.checkpoint", extra="train").v1
+        training = require("orbax.checkpoint", extra="train").v1.training
+        policy = training.preservation_policies.LatestN(keep) if isinstance(keep, int) else keep
         self.directory = Path(directory).resolve()
         self.config = json.loads(json.dumps(dict(config or {})))  # as Orbax reads it back
         self._last: int | None = None  # step saved or restored by this process
         with _orbax_errors(f"{self.directory}: the checkpoints"):
-            self._orbax = ocp.training.Checkpointer(
+            self._orbax = training.Checkpointer(
                 self.directory,
-                preservation_policy=ocp.training.preservation_policies.LatestN(keep),
+                preservation_policy=policy,
                 cleanup_tmp_directories=not read_only,
             )
+        self._saving: Any = None  # answer of Orbax about the last save
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -63,15 +81,25 @@ class Checkpoints:
             self.close()
 
     def close(self) -> None:
-        """Release the directory."""
+        """Wait for the last save, and release the directory."""
+        self.wait()
         self._orbax.close()
 
     def latest(self) -> int | None:
         """Step of the newest checkpoint; None without any."""
+        self.wait()
         return max((checkpoint.step for checkpoint in self._orbax.checkpoints), default=None)
 
     def save(self, step: int, state: Any, data: Any = None) -> None:
-        """Save the state after `step` steps, and the position of `data`, a Grain iterator.
+        """Save the state after `step` steps, and the position in the data.
+
+        Copies the state to the host and returns; the disk is written meanwhile. The next call of a
+        method waits for it, and raises its errors.
+
+        Args:
+            step: number of steps.
+            state: pytree of arrays; their buffers may be donated afterwards.
+            data: JSON value of this process, such as `get_state()` of a Grain iterator.
 
         Raises:
             ValueError: a leaf that is not an array, or whose buffer was donated; nothing is
@@ -80,60 +108,46 @@ class Checkpoints:
         """
         if step == self._last:
             return
-        run = self._run_settings(state, data)
-        parts = {"state": state} if data is None else {"state": state, "data": data}
-        try:
-            self._orbax.save_checkpointables(
-                step, parts, force=True, overwrite=True, custom_metadata=run
+        run = {"config": self.config, "leaves": _leaves(state), "data": gather_values(data)}
+        self.wait()
+        with self._disk_errors():
+            self._saving = self._orbax.save_checkpointables_async(
+                step, {"state": state}, force=True, overwrite=True, custom_metadata=run
             )
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"cannot save into {self.directory} ({str(error).splitlines()[-1]}): make room and "
-                "run the command again; earlier checkpoints remain"
-            ) from error
         self._last = step
 
-    def restore(self, like: Any, data: Any = None) -> tuple[Any, int] | None:
-        """Newest state and its step; None without a checkpoint.
+    def wait(self) -> None:
+        """Wait until the last save is on the disk; raises its error, as `save` does."""
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            last, self._last = self._last, None
+            with self._disk_errors():
+                saving.result()
+            self._last = last
+
+    def restore(self, like: Any) -> Saved | None:
+        """Newest checkpoint; None without any.
 
         Args:
-            like: state with the saved structure, shapes, dtypes and shardings.
-            data: Grain iterator to move to its saved position; None to ignore the position.
+            like: state with the saved structure, shapes and dtypes, and the shardings to restore.
 
         Raises:
-            InputError: a damaged checkpoint, one of another structure, configuration or data, or
-                one without a position in the data when `data` is passed.
+            InputError: a damaged checkpoint, or one of another structure or configuration.
         """
         step = self.latest()
         if step is None:
             return None
         with _orbax_errors(f"{self.directory}: the checkpoint of step {step}"):
-            saved_run = self._orbax.checkpointables_metadata(step).custom_metadata
-        self._check_run(saved_run or {}, self._run_settings(like, data), step)
-        load = self._orbax.load_checkpointables
+            saved = self._orbax.checkpointables_metadata(step).custom_metadata or {}
+        self._check_run(saved, {"config": self.config, "leaves": _leaves(like)}, step)
         with _orbax_errors(f"{self.directory}: the checkpoint of step {step}"):
-            # One at a time: if one fails, Orbax leaves the others incomplete.
-            state = load(step, {"state": jax.tree.map(_abstract, like)})["state"]
-            if data is not None:
-                load(step, {"data": data})
+            parts = {"state": jax.tree.map(_abstract, like)}
+            state = self._orbax.load_checkpointables(step, parts)["state"]
         self._last = step
-        return state, step
-
-    def _run_settings(self, state: Any, data: Any) -> dict[str, Any]:
-        """Settings that a checkpoint must share with the run that resumes from it."""
-        sources = None if data is None else fingerprint(data)
-        return {"config": self.config, "leaves": _leaves(state), "data": sources}
+        return Saved(state, step, saved.get("data", []))
 
     def _check_run(self, saved: dict[str, Any], current: dict[str, Any], step: int) -> None:
-        parts = {"config": "setting", "leaves": "array"}
-        if current["data"] is not None:
-            if saved.get("data") is None:
-                raise InputError(
-                    f"{self.directory}: the checkpoint of step {step} was saved without data: "
-                    "restore it without `data`, or pass another directory"
-                )
-            parts |= {"data": "the data's"}
-        for part, what in parts.items():
+        for part, what in {"config": "setting", "leaves": "array"}.items():
             before, now = saved.get(part, {}), current[part]
             for name in sorted(before.keys() | now.keys()):
                 if before.get(name, "absent") != now.get(name, "absent"):
@@ -142,6 +156,16 @@ class Checkpoints:
                         f"{what} {name} was {before.get(name, 'absent')} and now is "
                         f"{now.get(name, 'absent')}; pass another directory, or the old value"
                     )
+
+    @contextlib.contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"cannot save into {self.directory} ({str(error).splitlines()[-1]}): make room and "
+                "run the command again; earlier checkpoints remain"
+            ) from error
 
 
 def newest_checkpoint(directory: str | Path) -> int | None:
@@ -161,23 +185,6 @@ def _orbax_errors(what: str) -> Iterator[None]:
             f"{what} cannot be read ({reason:.200}); delete the damaged folder to resume from the "
             "checkpoint before it, or pass another directory"
         ) from error
-
-
-def fingerprint(data: Any) -> dict[str, Any]:
-    """Sources of the batches of a Grain iterator, JSON values; {} if they are unknown.
-
-    For `jaxpe.training.batches`: seed, batch size, rows, buckets, and a checksum of every array.
-    A position in the data means the same batch only if all of these agree.
-
-    >>> from jaxpe.training import batches
-    >>> fingerprint(iter(batches({"x": np.arange(6)}, batch_size=2, seed=0)))["array x"]
-    'int64[6], CRC-32 a1c6c70c'
-    """
-    # Grain has no public way from an iterator to its source.
-    while parents := getattr(data, "_parents", ()):
-        data = parents[0]
-    source = getattr(getattr(data, "_map_parent", None), "_source", data)
-    return getattr(source, "fingerprint", {})
 
 
 def _leaves(state: Any) -> dict[str, str]:

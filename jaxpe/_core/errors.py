@@ -3,9 +3,11 @@
 import difflib
 import importlib
 import sys
-from collections.abc import Collection, Iterable
+import zlib
+from collections.abc import Collection, Iterable, Mapping
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 
 class InputError(ValueError):
@@ -16,6 +18,10 @@ class InputError(ValueError):
     """
 
     __module__ = "jaxpe"
+
+
+class LostProcessError(InputError):
+    """Another process of the run ended, hangs or cannot be reached."""
 
 
 class MissingExtraError(ImportError):
@@ -76,3 +82,19 @@ def reason(error: BaseException) -> str:
     ('no such field', 'KeyError')
     """
     return " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
+    """Settings that differ between two runs, by name, each with its two values as text."""
+    return {
+        name: f"{name} is {shortened(value)} and {shortened(other.get(name))}"
+        for name, value in one.items()
+        if value != other.get(name)
+    }
+
+
+def shortened(value: Any) -> str:
+    """Value for an error message; a long one by its beginning and a checksum."""
+    text = str(value) if str(value).isprintable() else ascii(value)
+    short = f"{text[:40]}... (CRC-32 {zlib.crc32(text.encode(errors='surrogatepass')):08x})"
+    return text if len(text) <= 60 else short

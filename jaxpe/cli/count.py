@@ -1,6 +1,5 @@
 """`jaxpe count`."""
 
-import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ def run(words: Sequence[str]) -> None:
     options = parse(Command, words)
     if options.by is not None:
         return _run_grouped(options, options.by, started)
-    with one_line_process_errors() if options.several else contextlib.nullcontext():
+    with one_line_process_errors():
         counted = count(options, options.out, progress=Bars(Command))
     if jax.process_index() == 0:
         rich.print(counts_table(counted))

@@ -23,6 +23,8 @@ def set_environment(*, small_programs: bool) -> None:
     # With more LAPACK threads than processors, an eigendecomposition of 128 positions takes 100
     # times as long: idle threads of OpenBLAS spin.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(max((os.cpu_count() or 1) // 4, 1)))
+    # XLA warns of layouts that it changes at a cost; errors are still shown.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # Figures are files. A backend in the user's environment may be one that Matplotlib lacks.
     os.environ["MPLBACKEND"] = "agg"
     from importlib import metadata  # imported late: it is slow, since it imports `email`

@@ -9,9 +9,18 @@ import re
 import signal
 import sys
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import jaxpe
-from jaxpe._core.errors import InputError, MissingExtraError, check_installed, require, unknown
+from jaxpe._core.errors import (
+    InputError,
+    LostProcessError,
+    MissingExtraError,
+    check_installed,
+    require,
+    unknown,
+)
 from jaxpe.cli.environment import set_environment
 from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.parsing import flag_message
@@ -61,6 +70,8 @@ def _run_with_errors(words: list[str]) -> None:
         sys.stdout.flush()  # raises for output that cannot be written, before the exit code is set
     except BrokenPipeError:  # the reader of a pipe, such as head, has closed it
         _drop_output()
+    except LostProcessError as error:
+        _fail(str(error), code=2, leave=os._exit)  # at a usual exit JAX waits for it, and aborts
     except (InputError, MissingExtraError, OSError) as error:
         _fail(str(error), code=2)
     except MemoryError as error:
@@ -103,7 +114,7 @@ def _run(words: list[str]) -> None:
     try:
         command.run(words[1:])
     except InputError as error:
-        raise InputError(flag_message(str(error), command.Command)) from error
+        raise type(error)(flag_message(str(error), command.Command)) from error
 
 
 def _help() -> str:
@@ -137,7 +148,7 @@ def _machine_message(error: RuntimeError) -> str:
     raise error
 
 
-def _fail(message: str, *, code: int) -> None:
+def _fail(message: str, *, code: int, leave: Callable[[int], Any] = sys.exit) -> None:
     """Print one line on standard error."""
     try:
         sys.stdout.flush()
@@ -147,7 +158,7 @@ def _fail(message: str, *, code: int) -> None:
         # Cut names of thousands of characters.
         line = re.sub(r"(\S{100})\S{100,}(\S{40})", r"\1…\2", " ".join(message.splitlines()))
         print(f"jaxpe: {line}", file=sys.stderr)
-    sys.exit(code)
+    leave(code)
 
 
 def _drop_output() -> None:

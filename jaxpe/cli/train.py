@@ -17,15 +17,17 @@ from tyro.conf import Positional
 from jaxpe._core.checkpoints import newest_checkpoint
 from jaxpe._core.errors import InputError
 from jaxpe._core.hub import local_model_options
+from jaxpe._core.processes import one_line_process_errors, run_on_first_process
 from jaxpe.analysis.training_run import read_run
 from jaxpe.cli import audit, spectral
 from jaxpe.cli.console import Bars
 from jaxpe.cli.interrupts import prompt_exit
 from jaxpe.cli.parsing import command_line, parse, plain
 from jaxpe.report import pace, trained_summary, training_table, write
-from jaxpe.training import TrainConfig, load_config, train
+from jaxpe.training import TrainConfig, TrainResult, load_config, train
 from jaxpe.training.config import (
     DEFAULT_STEPS,
+    MACHINE,
     differences,
     encoding_entries,
     is_longer,
@@ -39,7 +41,7 @@ _SIDES = ("encoding", "decoder_encoding", "cross_encoding")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(TrainConfig):
     __doc__ = TrainConfig.__doc__
-    source: Positional[str] = TrainConfig.source
+    source: Positional[str | tuple[str, ...]] = TrainConfig.source
 
 
 def run(words: Sequence[str]) -> None:
@@ -48,13 +50,17 @@ def run(words: Sequence[str]) -> None:
     try:
         config = parse_config(words)
         _keep_freed_memory()
-        with prompt_exit(partial(_resume_message, config, words)):
+        with prompt_exit(partial(_resume_message, config, words)), one_line_process_errors():
             result = train(config, progress=Bars(Command, say=partial(print, flush=True)))
-        trained = read_run(config.out)
-        page = write(trained, config.out, png=True, commands=next_commands(trained.config))
+        run_on_first_process(partial(_write_page, config, result))
     except KeyboardInterrupt:
         print(_resume_message(config, words), file=sys.stderr)
         raise
+
+
+def _write_page(config: TrainConfig, result: TrainResult) -> None:
+    trained = read_run(config.out)
+    page = write(trained, config.out, png=True, commands=next_commands(trained.config))
     rich.print(training_table(result.summary))
     rich.print(Text(f"{trained_summary(trained)}\n"))
     print(f"To extend it: {extend_command(trained.config)}")
@@ -82,7 +88,8 @@ def resume_command(config: TrainConfig, **changes: Any) -> str:
     # Modules are imported only if the command line names them, never from a file.
     names = {side: getattr(config, side) for side in _SIDES}
     modules = {side: name for side, name in names.items() if ":" in (name or "")}
-    return command_line(Command(out=config.out, resume=True), **modules, **changes)
+    machine = {name: getattr(config, name) for name in MACHINE}
+    return command_line(Command(out=config.out, resume=True), **machine, **modules, **changes)
 
 
 def extend_command(config: TrainConfig) -> str:

@@ -26,7 +26,7 @@ from jaxpe.nn.config import LatentSizes, TransformerConfig
 from jaxpe.nn.constructions import content_logits, nope_decoder
 from jaxpe.nn.cross import Memory
 from jaxpe.nn.encoder_decoder import EncoderDecoder, EncoderDecoderOutput
-from jaxpe.nn.functionalize import functionalize, parameter_count
+from jaxpe.nn.functionalize import functionalize, init_model, parameter_count
 from jaxpe.nn.generate import generate
 from jaxpe.nn.heads import (
     CausalLM,
@@ -49,6 +49,7 @@ from jaxpe.nn.logit_decomposition import (
     sum_hidden,
 )
 from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions, segment_starts
+from jaxpe.nn.partition_rules import partition_rules
 from jaxpe.nn.positions import PositionFunctions, position_functions, position_table
 from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
 from jaxpe.nn.warm_start import with_encoding
@@ -63,11 +64,10 @@ __all__ = [
     "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput", "Transformer",
     "TransformerConfig", "TransformerOutput",
     "attention_fn", "attention_mask", "content_logits", "evict_tokens", "functionalize", "generate",
-    "head_encoding", "layer_maps", "lipschitz_bounds", "load_causal_lm", "load_classifier",
-    "load_masked_lm", "load_model", "load_seq2seq_lm", "move_cache", "nope_decoder",
-    "packed_positions",
-    "padded_positions", "parameter_count", "pooled", "position_functions", "position_means",
-    "position_table",
+    "head_encoding", "init_model", "layer_maps", "lipschitz_bounds", "load_causal_lm",
+    "load_classifier", "load_masked_lm", "load_model", "load_seq2seq_lm", "move_cache",
+    "nope_decoder", "packed_positions", "padded_positions", "parameter_count", "partition_rules",
+    "pooled", "position_functions", "position_means", "position_table",
     "save_huggingface", "segment_starts", "split_heads", "sum_hidden", "trunk",
     "with_encoding",
 ]  # fmt: skip

@@ -7,11 +7,16 @@ import jax
 import numpy as np
 from flax import nnx
 from jax import Array
+from jax.sharding import Mesh
+
+from jaxpe.nn.partition_rules import partition_rules
 
 Params = Any
 
 
-def initialised(make: Callable[[nnx.Rngs], nnx.Module], *, seed: int) -> Any:
+def init_model(
+    make: Callable[[nnx.Rngs], nnx.Module], *, seed: int, mesh: Mesh | None = None
+) -> Any:
     """Model `make(nnx.Rngs(seed))`, with all parameters initialised in one `jax.jit`.
 
     Eager Flax compiles several programs for each shape of a parameter. In a single program,
@@ -21,22 +26,26 @@ def initialised(make: Callable[[nnx.Rngs], nnx.Module], *, seed: int) -> Any:
         make: function from random streams to the model. Its encodings may not close over arrays
             that it computes, since these are tracers.
         seed: random seed, in [0, 2**32).
+        mesh: devices that the parameters are divided over from the beginning, by
+            `partition_rules`.
 
     >>> from flax import nnx
     >>> make = lambda rngs: nnx.Linear(3, 2, rngs=rngs)
-    >>> model = initialised(make, seed=0)
+    >>> model = jaxpe.nn.init_model(make, seed=0)
     >>> np.allclose(model.kernel.get_value(), make(nnx.Rngs(0)).kernel.get_value())
     True
     """
     graphdefs = []
 
-    @jax.jit
     def initial_state(seed: Array) -> Any:
         graphdef, state = nnx.split(make(nnx.Rngs(jax.random.key(seed))))
         graphdefs.append(graphdef)
         return state
 
-    state = initial_state(np.uint32(seed))
+    shardings = None
+    if mesh is not None:
+        shardings = partition_rules(jax.eval_shape(initial_state, np.uint32(seed)), mesh)
+    state = jax.jit(initial_state, out_shardings=shardings)(np.uint32(seed))
     return nnx.merge(graphdefs[0], state)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.sharding import AxisType, Mesh, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Float
 
-from jaxpe._core.arrays import is_traced
+from jaxpe._core.arrays import auto_mesh, is_traced
 from jaxpe.geometry.checks import check_size
 from jaxpe.ntk import _blocks
 from jaxpe.ntk._checks import (
@@ -71,8 +71,8 @@ def empirical_ntk(
         block_size: examples in a block, which are then differentiated all at once, as suits
             accelerators. When None, `ntk_cost` sets blocks within 256 MiB, and pieces to
             differentiate within 4 MiB.
-        mesh: mesh with an axis "data" of type Auto, over which the rows of x1 are sharded; x2=None
-            then saves nothing.
+        mesh: mesh with an axis "data", over which the rows of x1 are sharded; x2=None then saves
+            nothing.
         warn: whether to warn, outside transformations, if only one layer has a nonzero Jacobian, as
             with a readout initialised to 0. It costs one gradient.
 
@@ -96,6 +96,7 @@ def empirical_ntk(
         check_size("block_size", block_size)
     if warn and not is_traced(*jax.tree.leaves((x1, params))):
         warn_of_dead_parameters(f, params, x1)
+    mesh = None if mesh is None else auto_mesh(mesh)
     return _compiled_kernel(params, x1, x2, f=f, axes=axes, block_size=block_size, mesh=mesh)
 
 
@@ -165,11 +166,6 @@ def _sharded_kernel(kernel, mesh, params, x1, x2, axes) -> Array:
     """The kernel with rows of x1 sharded over "data"; the last example fills the last shard."""
     if "data" not in mesh.axis_names:
         raise ValueError(f"the mesh has axes {mesh.axis_names}: name one of them 'data'")
-    if mesh.axis_types[mesh.axis_names.index("data")] != AxisType.Auto:
-        raise ValueError(
-            "the axis 'data' of the mesh is not Auto: pass one of jax.make_mesh(..., "
-            "axis_types=(jax.sharding.AxisType.Auto,)), a type for each axis"
-        )
     n, devices = batch_size(x1, "x1"), mesh.shape["data"]
     index = jnp.minimum(jnp.arange(-(-n // devices) * devices), n - 1)
     rows = jax.tree.map(lambda a: a[index], x1)

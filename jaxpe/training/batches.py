@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxpe._core.errors import require
@@ -30,6 +31,7 @@ def batches(
     lengths: np.ndarray | None = None,
     buckets: Sequence[int] | None = None,
     trim: Sequence[str] = _TRIM,
+    share: tuple[int, int] = (0, 1),
 ) -> Any:
     """Shuffled batches for training, as a Grain `IterDataset`.
 
@@ -46,10 +48,11 @@ def batches(
         lengths: number of tokens of each row, `[rows]`; padding is after the tokens.
         buckets: ascending lengths to cut to; the last holds the longest row.
         trim: names of the arrays to cut; names that `arrays` lacks are ignored.
+        share: number of one of several equal parts of each batch, and the number of parts; in
+            several processes `(jax.process_index(), jax.process_count())`.
 
     Returns:
-        an iterable of dicts of arrays. Its iterators have `get_state` and `set_state`;
-        `fingerprint` describes their source.
+        an iterable of dicts of arrays. Its iterators have `get_state` and `set_state`.
 
     Raises:
         ValueError: arrays with different numbers of rows, fewer rows than a batch, or buckets that
@@ -61,7 +64,8 @@ def batches(
     (6, [0, 1, 2, 3, 4, 5])
     """
     grain = require("grain", extra="train")
-    source = _Shuffled(_Rows(arrays, lengths, buckets, trim), batch_size, seed, epochs)
+    rows = _Rows(arrays, lengths, buckets, trim, batch_size, share)
+    source = _Shuffled(rows, batch_size, seed, epochs)
     # Gathering rows is faster than passing them between threads.
     options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
     return grain.MapDataset.source(source).to_iter_dataset(options)
@@ -74,6 +78,7 @@ def in_order(
     lengths: np.ndarray | None = None,
     buckets: Sequence[int] | None = None,
     trim: Sequence[str] = _TRIM,
+    share: tuple[int, int] = (0, 1),
 ) -> list[Batch]:
     """Batches with every row once, in order, for evaluation.
 
@@ -83,11 +88,10 @@ def in_order(
     >>> [batch["valid"].tolist() for batch in in_order({"x": np.arange(3)}, batch_size=2)]
     [[True, True], [True, False]]
     """
-    rows = _Rows(arrays, lengths, buckets, trim)
-    check_size("batch_size", batch_size)
+    rows = _Rows(arrays, lengths, buckets, trim, batch_size, share)
     count = -(-rows.count // batch_size)
     return [
-        rows.take(np.minimum(numbers, rows.count - 1)) | {"valid": numbers < rows.count}
+        rows.take(np.minimum(numbers, rows.count - 1)) | {"valid": rows.part(numbers) < rows.count}
         for numbers in np.arange(count * batch_size).reshape(count, batch_size)
     ]
 
@@ -101,7 +105,17 @@ class _Rows:
         lengths: np.ndarray | None,
         buckets: Sequence[int] | None,
         trim: Sequence[str],
+        batch_size: int,
+        share: tuple[int, int],
     ):
+        check_size("batch_size", batch_size)
+        self.share, shares = share
+        if not 0 <= self.share < shares or batch_size % shares:
+            raise ValueError(
+                f"share={share} with batch_size={batch_size}: pass (number, shares), with a number "
+                "from 0 below the shares, which divide the batch"
+            )
+        self.size = batch_size // shares
         self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
         counts = {name: len(array) for name, array in self.arrays.items()}
         if len(set(counts.values())) != 1:
@@ -115,8 +129,12 @@ class _Rows:
         if self.buckets is not None:
             _check_lengths(self.lengths, self.buckets, self.count, self.arrays.get("mask"))
 
+    def part(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of a batch that are in this share of it."""
+        return rows[self.share * self.size :][: self.size]
+
     def take(self, rows: np.ndarray) -> Batch:
-        batch = {name: array[rows] for name, array in self.arrays.items()}
+        batch = {name: array[self.part(rows)] for name, array in self.arrays.items()}
         if self.buckets is None:
             return batch
         width = self.buckets[np.searchsorted(self.buckets, self.lengths[rows].max())]
@@ -165,15 +183,6 @@ class _Shuffled:
         epoch, number = divmod(int(index), self.per_epoch)
         return self.rows.take(self.plan(epoch)[number])
 
-    @functools.cached_property
-    def fingerprint(self) -> dict[str, Any]:
-        rows = self.rows
-        source = {"seed": int(self.seed), "batch_size": int(self.batch_size), "rows": rows.count}
-        source |= {f"array {name}": _checksum(array) for name, array in rows.arrays.items()}
-        if rows.buckets is not None:
-            source |= {"buckets": rows.buckets.tolist(), "lengths": _checksum(rows.lengths)}
-        return source
-
     def __repr__(self):
         return f"batches of {self.batch_size} from {self.rows.count} rows, seed {self.seed}"
 
@@ -188,7 +197,17 @@ class _Shuffled:
         return random.permutation(by_length.reshape(-1, self.batch_size))
 
 
-def _checksum(array: np.ndarray) -> str:
-    # The bytes of an object array are addresses, which differ between processes.
-    plain = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
-    return f"{array.dtype}{list(array.shape)}, CRC-32 {zlib.crc32(plain):08x}"
+def checksum(batch: Any) -> str:
+    """Checksum of the arrays of a batch that this process holds.
+
+    >>> checksum({"x": np.arange(3)}) == checksum({"x": jnp.arange(3)})
+    True
+    """
+    total = 0
+    for leaf in jax.tree.leaves(batch):
+        parts = [part.data for part in getattr(leaf, "addressable_shards", ())] or [leaf]
+        for part in map(np.ascontiguousarray, parts):
+            # The bytes of an object array are addresses, which differ between processes.
+            plain = repr(part.tolist()).encode() if part.dtype.hasobject else part.tobytes()
+            total = zlib.crc32(plain, total)
+    return f"{total:08x}"

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
+from jax.sharding import Mesh
 
 from jaxpe._core.errors import InputError
 from jaxpe.data import TokenCorpus
@@ -27,11 +28,12 @@ from jaxpe.nn import (
     Seq2SeqLM,
     TransformerConfig,
     functionalize,
+    init_model,
     load_masked_lm,
+    partition_rules,
     trunk,
 )
 from jaxpe.nn.checkpoints.fields import read_fields
-from jaxpe.nn.functionalize import initialised
 from jaxpe.training.config import (
     DEFAULT_STEPS,
     Side,
@@ -66,9 +68,13 @@ Params = Any
 
 
 def build_model(
-    config: TrainConfig, vocabulary: Vocabulary, *, counts: PositionCounts | None = None
+    config: TrainConfig,
+    vocabulary: Vocabulary,
+    *,
+    counts: PositionCounts | None = None,
+    mesh: Mesh | None = None,
 ) -> Any:
-    """Model of a configuration with initial weights, from `init_seed`.
+    """Model of a configuration with initial weights, from `init_seed`, divided over a mesh.
 
     Encodings that are fitted to the corpus need its `counts`. Without them, their tables are
     placeholders for a checkpoint to fill.
@@ -79,8 +85,13 @@ def build_model(
     config = resolved(config, vocabulary.task)
     try:
         if config.pretrained is not None:
-            return _pretrained_model(config, config.pretrained, vocabulary)
-        return initialised(_constructor(config, vocabulary, counts), seed=config.init_seed)
+            model = _pretrained_model(config, config.pretrained, vocabulary)
+            if mesh is not None:
+                placed = jax.device_put(functionalize(model)[1], partition_rules(model, mesh))
+                model = functionalize(model, lambda merged: merged)[0](placed)
+            return model
+        make = _constructor(config, vocabulary, counts)
+        return init_model(make, seed=config.init_seed, mesh=mesh)
     except ValueError as error:
         raise InputError(str(error)) from error
 
@@ -114,11 +125,13 @@ def total_steps(config: TrainConfig, rows: int) -> int:
 def build_optimizer(
     config: TrainConfig, *, steps: int
 ) -> tuple[optax.GradientTransformation, Schedule]:
-    """AdamW, with an average of the parameters if asked for, and its learning rate by step."""
+    """AdamW with what the configuration adds to it, and its learning rate by step."""
     schedule = build_schedule(config, steps=steps)
     optimizer = adamw(schedule, weight_decay=config.weight_decay, clip=config.clip)
     if config.average is not None:
         optimizer = optax.chain(optimizer, parameter_average(config.average))
+    if config.skip_nonfinite:
+        optimizer = optax.apply_if_finite(optimizer, config.skip_nonfinite)
     return optimizer, schedule
 
 
@@ -159,7 +172,9 @@ def build_probe(
         params = below.encoding_params.get_value()
         return encoding_probe(below.encoding, params, positions, reference, **heads)
 
-    # The reference is an argument, since XLA would take long to fold it as a constant.
+    # The reference is an argument, since XLA would take long to fold it as a constant. In several
+    # processes, arrays of JAX would be of one process alone.
+    reference = jax.tree.map(np.asarray, reference)
     compiled = jax.jit(functionalize(model, probe)[0])
     return lambda params: compiled(params, reference)
 

@@ -11,7 +11,9 @@ from jaxpe._core.files import write_file
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, MOST_STEPS, check_range
 from jaxpe.data import sequence_task
-from jaxpe.data.corpora.published import NAMED, check_data_dir
+from jaxpe.data.corpora.corpus import as_sources
+from jaxpe.data.corpora.published import check_data_dir
+from jaxpe.data.corpora.sources import held_out_split
 from jaxpe.data.formats.files import STANDARD_INPUT
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.encodings import CatalogueEntry, resolve
@@ -27,7 +29,11 @@ CONFIG = "config.json"
 _LARGEST_FILE = 2**20  # bytes of a config.json
 SIDES: tuple[Side, ...] = ("encoding", "decoder_encoding", "cross_encoding")
 # Options that do not identify a run; a revision is already resolved to the folder of a commit.
-_NOT_SAVED = ("out", "resume", "revision", "trace")
+# The machine may change from one resumption to the next.
+MACHINE = (
+    "devices", "fsdp", "tensor", "distributed", "coordinator", "processes", "process",
+)  # fmt: skip
+_NOT_SAVED = (*MACHINE, "out", "resume", "revision", "trace")
 
 _LARGEST_FLOAT = 1e30  # close to the largest float32
 _MOST_LAYERS = 10_000  # each layer adds to the program that is compiled
@@ -35,8 +41,8 @@ _MOST_DROPOUT = 0.999  # as in `TransformerConfig`
 # Least and largest value of each option, or of its elements.
 _RANGES: dict[str, tuple[float | None, float]] = {
     **dict.fromkeys(
-        ("batch_size", "accumulate", "steps", "evaluate_every", "evaluate_rows", "devices",
-         "checkpoint_every", "longer", "model.dim", "model.heads", "model.hidden",
+        ("batch_size", "accumulate", "steps", "evaluate_every", "evaluate_rows", "devices", "fsdp",
+         "tensor", "checkpoint_every", "longer", "model.dim", "model.heads", "model.hidden",
          "model.kv_heads"),
         (1, LARGEST_SIZE),
     ),
@@ -44,7 +50,7 @@ _RANGES: dict[str, tuple[float | None, float]] = {
     **dict.fromkeys(("model.layers", "model.decoder_layers"), (1, _MOST_LAYERS)),
     **dict.fromkeys(("seed", "init_seed"), (0, LARGEST_SEED)),
     **dict.fromkeys(("weight_decay", "model.embedding_scale"), (0, _LARGEST_FLOAT)),
-    "probe_at": (0, MOST_STEPS),
+    **dict.fromkeys(("probe_at", "skip_nonfinite"), (0, MOST_STEPS)),
     "epochs": (None, MOST_STEPS),
     "model.dropout": (0, _MOST_DROPOUT),
 }  # fmt: skip
@@ -116,9 +122,10 @@ class TrainConfig:
     """Train a transformer with a positional encoding, and record the geometry of the encoding.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, or a file or folder that `jaxpe.load_corpus` reads,
-            such as .txt, .csv, .jsonl or .parquet. Rename a .tsv to .csv to have quotation marks
-            quote its fields. For translate: copy, reverse, sort or scan, the tasks of
+        source: stdlib, synthetic, sst2, imdb, or one or several paths and patterns (in quotes) of
+            files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl
+            or .parquet. Rename a .tsv to .csv to have quotation marks quote its fields. For
+            translate: copy, reverse, sort or scan, the tasks of
             `sequence_task`, whose rows are drawn by the seed.
         task: classify, mlm (masked language model), causal (next token) or translate (an answer
             for an input, by an encoder-decoder). When absent, classify if the source has labels,
@@ -127,8 +134,8 @@ class TrainConfig:
         skip_nulls: leave out rows whose text is null or missing, and say how many.
         label_field: column or key with the class; label when absent.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
-        held_out: share of the documents to evaluate on. When absent, the published split (dev of
-            sst2, test of imdb), or 0.1 for other sources.
+        held_out: share of the documents to evaluate on. When absent, the published split of
+            a dataset (such as dev of sst2, test of imdb), or 0.1 for other sources.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent, or the one of the pretrained model.
         special: add [CLS] and [SEP]; a pretrained model always has them.
@@ -167,15 +174,23 @@ class TrainConfig:
         keep: number of newest checkpoints to keep.
         probe_at: steps at which the geometry of the encoding is compared with the corpus, in
             addition to the last step; empty for no probe.
-        devices: number of devices to shard batches over; all devices when absent.
+        skip_nonfinite: most steps in a row to leave out because their gradient is not finite; with
+            0 the first one ends the run.
+        devices: number of devices to divide batches over; all devices when absent.
+        fsdp: number of these devices that also divide the parameters and the optimizer's state.
+        tensor: number of devices that divide heads and widths of each layer, of one process.
         out: folder of the run.
+        distributed: whether this is one of several processes of a cluster manager (SLURM, GKE).
+        coordinator: host and port of process 0, of several processes started by hand.
+        processes: number of processes.
+        process: number of this process, from 0.
         resume: resume the run in `out` with its saved settings; with more steps or epochs, extend
             it.
         trace: folder for a profile of steps 5 to 8, counted from the start or the resumption, which
             TensorBoard and Perfetto show; no profile when absent.
     """
 
-    source: str = "stdlib"
+    source: str | tuple[str, ...] = "stdlib"
     task: Task | None = None
     text_field: str | None = None
     skip_nulls: bool = False
@@ -212,7 +227,14 @@ class TrainConfig:
     checkpoint_every: int = 100
     keep: int = 2
     probe_at: tuple[int, ...] = (0, 50, 100, 200, 500, 1000, 2000)
+    skip_nonfinite: int = 0
     devices: int | None = None
+    fsdp: int = 1
+    tensor: int = 1
+    distributed: bool = False
+    coordinator: str | None = None
+    processes: int | None = None
+    process: int | None = None
     out: Path = Path("run")
     resume: bool = False
     trace: Path | None = None
@@ -241,7 +263,7 @@ def check_config(config: TrainConfig) -> None:
         raise InputError(
             f"`max_vocab={config.max_vocab}`: {tokenizer} has a fixed vocabulary; leave it out"
         )
-    if config.source == STANDARD_INPUT:
+    if STANDARD_INPUT in as_sources(config.source):
         raise InputError("standard input cannot be read again to resume: pass a file")
     if config.epochs is not None and config.steps is not None:
         raise InputError("`epochs` and `steps` both set the length of training: pass one of them")
@@ -264,7 +286,7 @@ def resolved(config: TrainConfig, task: Task | None = None) -> TrainConfig:
     tokenizer = None if translates else tokenizer_name(config)
     defaults: dict[str, Any] = {
         "task": task,
-        "held_out": None if config.source in NAMED else 0.1,
+        "held_out": None if held_out_split(config.source) else 0.1,
         "tokenizer": tokenizer,
         "max_vocab": MAX_VOCAB if tokenizer and vocabulary_occurs(tokenizer) else None,
         "label_field": LABEL if task == "classify" else None,
@@ -416,7 +438,7 @@ def is_longer(config: TrainConfig, saved: TrainConfig) -> bool:
 
 
 def _check_numbers(config: TrainConfig) -> None:
-    options = flat_fields(config)
+    options = flat_fields(config) | {name: getattr(config, name) for name in MACHINE}
     for name, (least, most) in _RANGES.items():
         value = options[name]
         for number in value if isinstance(value, list) else [value]:
@@ -482,7 +504,7 @@ def longest_row(config: TrainConfig) -> int:
     """
     if config.task != "translate":
         return config.length
-    return sequence_task(config.source).tokens(max(config.length, *config.longer))
+    return sequence_task(str(config.source)).tokens(max((config.length, *config.longer)))
 
 
 def tokenizer_name(config: TrainConfig) -> str:

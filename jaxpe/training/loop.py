@@ -6,17 +6,23 @@ import math
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from jax.experimental.multihost_utils import reached_preemption_sync_point
 
-from jaxpe._core.checkpoints import Checkpoints
+from jaxpe._core.checkpoints import Checkpoints, Saved
+from jaxpe._core.errors import InputError, reason
+from jaxpe._core.processes import run_on_all_processes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.geometry.checks import check_size
+from jaxpe.training.batches import checksum
 from jaxpe.training.log import Log, Record, plain, read_log
 from jaxpe.training.step import Batch, Metrics, Step, TrainState
 
@@ -115,8 +121,15 @@ def fit(
     of a hook. If a hook raised, the record of its step in the log has an "error" instead of
     findings. Resuming with the log runs the hooks of that step again.
 
+    A resumed run draws the last batch again, and warns if it differs: other data, or another order.
+    A checkpoint is on the disk when the next one is due, and when this function ends.
+
     Without checkpoints, a state after s > 0 steps continues, and the log keeps its lines up to s.
     The position in the data does not continue: `batches` starts at its own position.
+
+    Several processes make the same call, each with its own rows of each batch, and with one folder.
+    Process 0 writes the log. SIGTERM in one of them ends all after the same step, if the processes
+    were started by `jax.distributed.initialize` or `start_processes`.
 
     Args:
         state: state to start from; `step` from `train_step` donates its buffers.
@@ -150,18 +163,21 @@ def fit(
     data = iter(batches)
     if checkpoints is not None and not hasattr(data, "get_state"):
         raise ValueError("these batches cannot be resumed: pass jaxpe.training.batches(...)")
-    restored = None if checkpoints is None else checkpoints.restore(state, data)
-    state = state if restored is None else restored[0]
+    restored = None if checkpoints is None else checkpoints.restore(state)
+    state = state if restored is None else restored.state
+    if restored is not None:
+        _restore_position(data, restored)
     start = int(state.step)
     save_at = every_n_steps(max(steps, 1) if checkpoint_every is None else checkpoint_every)
     run = _Run(state, step, data, steps, hooks, checkpoints, save_at, on_record)
     with contextlib.ExitStack() as stack:
         signals = stack.enter_context(_deferred_signals())
         if log is not None:
-            if Path(log).exists() and (restored or start):
-                run.history = [record for record in read_log(log) if record["step"] <= start]
+            if restored or start:
+                run.history = run_on_all_processes(lambda: _earlier_records(Path(log), start))
             run.repeat_hooks()
-            run.log = stack.enter_context(Log(log, run.history))
+            if jax.process_index() == 0:
+                run.log = stack.enter_context(Log(log, run.history))
         if not restored and (not run.history or run.history[-1]["step"] < start):
             record = run.complete_record({"step": start})
             if len(record) > 1:
@@ -174,8 +190,10 @@ def fit(
             for number in shown:
                 run.advance(number)
                 signals.defers = True  # from now on, a signal can wait for a step to be saved
-                if signals.received:
-                    run.interrupt(number, signals.received)
+                if received := signals.agreed(number):
+                    run.interrupt(number, received)
+            if checkpoints is not None:
+                checkpoints.wait()
         except Exception as error:
             run.rescue(error)
             raise
@@ -197,8 +215,8 @@ class _Run:
     log: Log | None = None
     history: list[Record] = field(default_factory=list)
     pending: tuple[int, Metrics] | None = None
-    # Positions in the data before the steps whose metrics are not read yet.
-    positions: dict[int, Any] = field(default_factory=dict)
+    # Batches of the last steps, each with the position in the data before it.
+    batches: dict[int, tuple[Any, Batch]] = field(default_factory=dict)
 
     def __post_init__(self):
         self.start, self.last = int(self.state.step), self.steps
@@ -213,10 +231,12 @@ class _Run:
 
     def advance(self, number: int) -> None:
         """Make one update, and record the metrics of the previous one; of this one at a hook."""
-        self.positions.pop(number - 2, None)
-        self.positions[number] = getattr(self.data, "get_state", lambda: None)()
+        self.batches.pop(number - 3, None)
+        position = getattr(self.data, "get_state", lambda: None)()
         try:
-            state, metrics = self.step(self.state, next(self.data))
+            batch = next(self.data)
+            self.batches[number] = position, batch
+            state, metrics = self.step(self.state, batch)
         except Exception as error:
             self.settle(number - 1)  # raises if the previous step was not finite, the likely cause
             if not isinstance(error, StopIteration):
@@ -251,7 +271,7 @@ class _Run:
         self.history.append(plain(record))
         if self.log is not None:
             self.log.write(record)
-        if self.on_record is not None and "error" not in record:
+        if self.on_record is not None and jax.process_index() == 0 and "error" not in record:
             self.on_record(dict(self.history[-1]))
 
     def complete_record(self, record: Record) -> Record:
@@ -276,31 +296,74 @@ class _Run:
 
     def save(self, number: int) -> None:
         if self.checkpoints is not None:
-            self.checkpoints.save(number, self.state, self.data)
+            position, batch = self.batches[number]
+            text = position.decode() if isinstance(position, bytes) else position
+            data = {"position": text, "batch": checksum(batch)}
+            self.checkpoints.save(number, self.state, data)
 
     def interrupt(self, number: int, signal_number: int) -> None:
         self.settle(number)
         self.save(number)
+        if self.checkpoints is not None:
+            self.checkpoints.wait()
         saved = "nothing is saved: pass checkpoints to be able to resume"
         if self.checkpoints is not None:
             saved = f"saved in {self.checkpoints.directory}; run it again to resume"
         message = f"Stopped after step {number} of {self.steps}; {saved}."
-        print(message, file=sys.stderr)
+        if jax.process_index() == 0:
+            print(message, file=sys.stderr)
         raise KeyboardInterrupt(message, signal_number)
 
     def rescue(self, error: Exception) -> None:
         """Save the last finite update and the position in the data after it."""
+        if jax.process_count() > 1 and not isinstance(error, NonFiniteLoss):
+            return  # the others may not have the error, and would not save
         try:
             self.state = self.state._replace(finite=self.state.finite | True)
             if isinstance(error, NonFiniteLoss):
                 error.state = self.state
             done = int(self.state.step)  # an update that is not finite is not counted
             if self.checkpoints is not None and done > self.start:
-                if done + 1 in self.positions:
-                    self.data.set_state(self.positions[done + 1])
                 self.save(done)
+                self.checkpoints.wait()
         except Exception as another:  # such as for buffers lost inside a step, or a full disk
             error.add_note(f"Steps since the last checkpoint are not saved: {another}")
+
+
+def _earlier_records(log: Path, last: int) -> list[Record]:
+    records = read_log(log) if log.exists() else []
+    return [record for record in records if record["step"] <= last]
+
+
+def _restore_position(data: Any, saved: Saved) -> None:
+    """Move batches to after the last one that was trained on, which is drawn again."""
+    if not all(saved.data):
+        raise InputError(
+            f"the checkpoint of step {saved.step} has no position in the data: restore it by "
+            "`Checkpoints.restore`, and pass its state to `fit` without these checkpoints"
+        )
+    same_processes = len(saved.data) == jax.process_count()
+    mine = saved.data[jax.process_index() if same_processes else 0]
+    if not same_processes and any(each["position"] != mine["position"] for each in saved.data):
+        raise InputError(
+            f"the checkpoint of step {saved.step} has {len(saved.data)} positions in the data, of "
+            f"as many processes: resume with {len(saved.data)}"
+        )
+    position = mine["position"]
+    try:
+        data.set_state(position.encode() if isinstance(data.get_state(), bytes) else position)
+        batch = next(data)
+    except Exception as error:  # of a Grain pipeline, for the position of another one
+        raise InputError(
+            f"the position in the data of step {saved.step} is not one of these batches "
+            f"({reason(error)}): pass the batches of that run, or other checkpoints"
+        ) from error
+    if same_processes and mine["batch"] != checksum(batch):
+        warnings.warn(
+            f"the batch of step {saved.step} is not the one that was trained on: the data, their "
+            "order or their seed differ from the run that is resumed",
+            stacklevel=3,
+        )
 
 
 def _record(number: int, metrics: Metrics) -> Record:
@@ -321,6 +384,9 @@ def _record(number: int, metrics: Metrics) -> Record:
 class _Signals:
     """Signal handler: the first signal requests an end, a second one raises at once.
 
+    In several processes JAX handles SIGTERM, and lets all of them stop after the same step. Ctrl-C
+    then ends a process at once.
+
     Attributes:
         received: number of the signal; 0 for none.
         defers: whether a step is done, so that it is saved before the end. `jaxpe.cli.interrupts`
@@ -335,6 +401,14 @@ class _Signals:
             raise KeyboardInterrupt
         self.received = number
 
+    def agreed(self, step: int) -> int:
+        """Number of a signal that ends the run after this step; 0 for none."""
+        if jax.process_count() == 1:
+            return self.received
+        on = getattr(jax.config, "jax_enable_preemption_service", False)
+        noticed = on and reached_preemption_sync_point(step)
+        return signal.SIGTERM if noticed else 0
+
 
 @contextlib.contextmanager
 def _deferred_signals() -> Iterator[_Signals]:
@@ -342,7 +416,7 @@ def _deferred_signals() -> Iterator[_Signals]:
     handler = _Signals()
     main = threading.current_thread() is threading.main_thread()
     # Schedulers and preempted machines send SIGTERM first.
-    numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
+    numbers = (signal.SIGINT, signal.SIGTERM) if main and jax.process_count() == 1 else ()
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield handler

@@ -1,5 +1,6 @@
 """Training run: from a configuration to a trained model, and loading from the run's folder."""
 
+import contextlib
 import json
 import math
 import time
@@ -9,13 +10,21 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh
+from jax.experimental.multihost_utils import process_allgather
+from jax.sharding import Mesh
 
+from jaxpe._core.arrays import auto_mesh
 from jaxpe._core.checkpoints import Checkpoints, newest_checkpoint
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import locked_folder, remove_files, write_file
 from jaxpe._core.hub import local_model_options, model_name
 from jaxpe._core.json_values import from_json, read_json, to_json
+from jaxpe._core.processes import (
+    join_processes,
+    require_common_folder,
+    require_equal_values,
+    run_on_first_process,
+)
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import load_result
 from jaxpe.nn import functionalize, parameter_count, save_huggingface
@@ -30,6 +39,7 @@ from jaxpe.training.build import (
 from jaxpe.training.config import (
     SIDES,
     TrainConfig,
+    as_json,
     check_config,
     differences,
     encoding_entries,
@@ -50,6 +60,7 @@ from jaxpe.training.extension import check_resumption, extended_after, extension
 from jaxpe.training.log import Record
 from jaxpe.training.loop import FitResult, Hook, every_n_steps, fit
 from jaxpe.training.memory import check_memory
+from jaxpe.training.placement import ROWS
 from jaxpe.training.probe import as_record
 from jaxpe.training.step import Metrics, Step, TrainState, evaluate, init_state, train_step
 from jaxpe.training.trace import traced_steps
@@ -199,6 +210,8 @@ def train(
     ([0, 1, 2], ['accuracy', 'loss'])
     """
     started = time.perf_counter()
+    join_processes(config)
+    progress = SILENT if jax.process_index() else progress
     config = local_model_options(config, "pretrained")
     saved = _check_folder(config)
     check_config(config)
@@ -212,7 +225,7 @@ def train(
     # Fitted encodings and the probe need counts of the corpus.
     fitted = config.pretrained is None and any(e.fitted for e in encoding_entries(config))
     counts = count_documents(data.train) if config.probe_at or fitted else None
-    model = build_model(config, data.vocabulary, counts=counts)
+    model = build_model(config, data.vocabulary, counts=counts, mesh=mesh)
     facts = _facts(config, data, model)
     progress.say(
         "{source}: {task}, {documents:,} documents, {vocab_size:,} tokens in the vocabulary\n"
@@ -220,7 +233,7 @@ def train(
     )
     if saved is not None and is_longer(config, saved):
         progress.say(extension_line(config, saved, rows=facts["documents"]))
-    hooks = _hooks(config, model, data, counts, progress)
+    hooks = _hooks(config, model, data, counts, mesh, progress)
     options = {"hooks": hooks, "on_record": on_record, "progress": progress}
     end, times = _fit(config, data, model, facts["steps"], mesh, options)
     times["seconds"] = time.perf_counter() - started
@@ -244,11 +257,16 @@ def _fit(
     optimizer, schedule = build_optimizer(config, steps=steps)
     loss = build_loss(config, model, data.vocabulary, train=True)
     step = train_step(loss, optimizer, accumulate=config.accumulate, schedule=schedule, mesh=mesh)
-    state = init_state(functionalize(model)[1], optimizer, key=jax.random.key(config.seed))
+    state = init_state(
+        functionalize(model)[1], optimizer, key=jax.random.key(config.seed), mesh=mesh
+    )
     batches, documents = train_batches(config, data.train), fingerprint(data)
     folder = config.out / CHECKPOINTS
-    with locked_folder(config.out):
-        _prepare_folder(config, data.vocabulary, documents)
+    require_equal_values(as_json(config) | documents)
+    with contextlib.ExitStack() as stack:
+        run_on_first_process(lambda: stack.enter_context(locked_folder(config.out)))
+        require_common_folder(config.out)
+        run_on_first_process(lambda: _prepare_folder(config, data.vocabulary, documents))
         resumed_at = newest_checkpoint(folder) or 0
         with (
             Checkpoints(folder, keep=config.keep, config=documents) as checkpoints,
@@ -270,7 +288,11 @@ def _saved_result(
     model = functionalize(model, lambda merged: merged)[0](params)
     # Hugging Face has no classifier of the mean vector.
     if config.pretrained is not None and getattr(model, "pooling", "first") == "first":
-        save_huggingface(model, config.out / MODEL, source=config.pretrained)
+        gathered = process_allgather(params, tiled=True)
+        whole = functionalize(model, lambda merged: merged)[0](gathered)
+        run_on_first_process(
+            lambda: save_huggingface(whole, config.out / MODEL, source=config.pretrained)
+        )
     probes = _hook_records(end.history, "probe/")
     summary = TrainSummary(
         **facts,
@@ -278,7 +300,8 @@ def _saved_result(
         probe={"first": probes[0], "last": probes[-1]} if probes else {},
         extended_after=extended_after(config, end.history, steps=facts["steps"]),
     )
-    write_file(config.out / SUMMARY, json.dumps(to_json(summary), indent=2) + "\n")
+    text = json.dumps(to_json(summary), indent=2) + "\n"
+    run_on_first_process(lambda: write_file(config.out / SUMMARY, text))
     last = {name: value for name, value in summary.evaluation.last.items() if name != "step"}
     apply, params = functionalize(model)
     return TrainResult(model, apply, params, end.history, last, summary, config.out)
@@ -320,7 +343,7 @@ def load_run(directory: str | Path) -> LoadedRun:
             restored = checkpoints.restore(like)
     if restored is None:
         raise InputError(f"{directory} has no checkpoint yet: resume the run first")
-    state, step = restored
+    state, step, _ = restored
     params = trained_params(config, state)
     model = functionalize(model, lambda merged: merged)[0](params)
     return LoadedRun(model, functionalize(model)[0], params, step, config, vocabulary)
@@ -347,7 +370,12 @@ class _TimedStep:
 
 
 def _hooks(
-    config: TrainConfig, model: Any, data: Data, counts: Any, progress: Progress
+    config: TrainConfig,
+    model: Any,
+    data: Data,
+    counts: Any,
+    mesh: Mesh | None,
+    progress: Progress,
 ) -> list[Hook]:
     """Hooks that evaluate on the held-out documents and probe the encoding."""
     loss = build_loss(config, model, data.vocabulary, train=False)
@@ -356,9 +384,9 @@ def _hooks(
 
     def evaluation(step: int, state: TrainState) -> Record:
         params = trained_params(config, state)
-        means = evaluate(loss, params, held_out)
+        means = evaluate(loss, params, held_out, mesh=mesh)
         for length, batches in longer.items():
-            means[f"exact_{length}"] = evaluate(loss, params, batches)["exact"]
+            means[f"exact_{length}"] = evaluate(loss, params, batches, mesh=mesh)["exact"]
         shown = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
         progress.say(f"step {step:>6,}   held out: {shown}")
         return {f"eval/{name}": value for name, value in means.items()}
@@ -412,20 +440,29 @@ def read_vocabulary(out: Path) -> tuple[Vocabulary, dict[str, int]]:
 
 
 def _mesh(config: TrainConfig) -> Mesh | None:
-    """Mesh of the devices that share each batch; None for a single device."""
-    available = jax.local_device_count()
+    """Mesh of the devices that share the work; None for a single device."""
+    available = jax.device_count()
     count = available if config.devices is None else config.devices
-    if count > available:
-        raise InputError(f"`devices` is {count}, but JAX has {available}: pass at most as many")
-    if config.batch_size % (count * config.accumulate):
+    several = jax.process_count() > 1
+    if count > available or (several and count < available):
+        asked = "leave it out with several processes" if several else "pass at most as many"
+        raise InputError(f"`devices` is {count}, but JAX has {available}: {asked}")
+    together = config.fsdp * config.tensor
+    if count % together or jax.local_device_count() % config.tensor:
         raise InputError(
-            f"`batch_size={config.batch_size}` is not divisible by {count} devices times "
-            f"`accumulate={config.accumulate}`: pass a multiple, or fewer `devices`"
+            f"`fsdp={config.fsdp}` times `tensor={config.tensor}` does not divide {count} devices, "
+            "or `tensor` those of a process: pass divisors"
+        )
+    parts = count // config.tensor
+    if config.batch_size % (parts * config.accumulate):
+        raise InputError(
+            f"`batch_size={config.batch_size}` is not divisible by {parts} devices "
+            f"times `accumulate={config.accumulate}`: pass a multiple, or fewer `devices`"
         )
     if count == 1:
         return None
-    devices = jax.local_devices()[:count]
-    return jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,), devices=devices)
+    shape, devices = (count // together, config.fsdp, config.tensor), jax.devices()[:count]
+    return auto_mesh(jax.make_mesh(shape, (*ROWS, "model"), devices=devices))
 
 
 def _facts(config: TrainConfig, data: Data, model: Any) -> dict[str, Any]:

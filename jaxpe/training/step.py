@@ -7,7 +7,7 @@ also return a number, or a number and numbers by name; each then has weight 1 pe
 
 import inspect
 from collections.abc import Callable, Iterable
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from jaxpe.encodings.base import compute_dtype
 from jaxpe.geometry.checks import check_size
 from jaxpe.training.losses import MeanMetric
 from jaxpe.training.optimizers import AverageState, Schedule
+from jaxpe.training.placement import batch_mesh, placed_rows, placed_state
 
 Params = Any
 Batch = dict[str, Any]
@@ -53,22 +54,50 @@ Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
 def init_state(
-    params: Params, optimizer: optax.GradientTransformation, *, key: Array
+    params: Params,
+    optimizer: optax.GradientTransformation,
+    *,
+    key: Array,
+    mesh: Mesh | None = None,
 ) -> TrainState:
     """State before the first step; arrays are copied, since `train_step` donates their buffers.
+
+    On a mesh, parameters that are divided over it stay divided, and so are the moments of the
+    optimizer, whose names end in the names of the parameters. All else is on every device.
 
     >>> init_state({"w": jnp.ones(2)}, optax.sgd(0.1), key=jax.random.key(0)).step.item()
     0
     """
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         raise ValueError(f"key has dtype {key.dtype}: pass a typed one, jax.random.key(seed)")
-    return _first_state(params, key, init=optimizer.init)
+    if mesh is None:
+        return _first_state(params, key, init=optimizer.init)
+    mesh = batch_mesh(mesh)[0]
+    params, key = placed_state((params, key), mesh)
+    first = partial(_first_state, init=optimizer.init)
+    shardings = _state_shardings(jax.eval_shape(first, params, key), params, mesh)
+    return jax.jit(first, out_shardings=shardings)(params, key)
 
 
 @partial(jax.jit, static_argnames="init")
 def _first_state(params: Params, key: Array, *, init: Callable[[Params], Any]) -> TrainState:
     params, key = jax.tree.map(jnp.copy, (params, key))
     return TrainState(jnp.int32(0), params, init(params), key, jnp.array(True))
+
+
+def _state_shardings(shapes: TrainState, params: Params, mesh: Mesh) -> TrainState:
+    """Shardings of the parameters, and of the arrays of an optimizer that are like them."""
+    like = dict(jax.tree_util.tree_leaves_with_path(params))
+    lengths = sorted({len(path) for path in like}, reverse=True)
+
+    def sharding(path: tuple[Any, ...], x: jax.ShapeDtypeStruct) -> NamedSharding:
+        found = (like.get(path[-length:] if length else ()) for length in lengths)
+        for param in found:
+            if param is not None and param.shape == x.shape:
+                return param.sharding
+        return NamedSharding(mesh, PartitionSpec())
+
+    return jax.tree_util.tree_map_with_path(sharding, shapes)
 
 
 def step_function(
@@ -86,7 +115,8 @@ def step_function(
     mean over microbatches. Sums and norms are in float32 or wider.
 
     A step whose loss, gradient or update is not finite changes only `finite`. Further steps change
-    nothing.
+    nothing. With `optax.apply_if_finite` as the outermost optimizer, only the update counts, and
+    the metric "skipped" is the number of steps that were left out.
 
     Args:
         loss: function to minimise, to tallies or to a number.
@@ -124,6 +154,9 @@ def step_function(
             update_norm = _norm(updates)  # not finite if any update is not
             rate = None if schedule is None else jnp.asarray(schedule(state.step))
         numbers = (tally.mean, grad_norm, update_norm)
+        skipped = {}
+        if isinstance(opt_state, optax.ApplyIfFiniteState):  # without bad gradients in the update
+            numbers, skipped = numbers[2:], {"skipped": opt_state.total_notfinite}
         finite = reduce(jnp.logical_and, map(jnp.isfinite, numbers), state.finite)
         new = optax.apply_updates(state.params, updates), opt_state
         params, opt_state = jax.tree.map(
@@ -132,6 +165,7 @@ def step_function(
         metrics = {"loss": tally.mean, "grad_norm": grad_norm, "weight": tally.weight}
         metrics |= {} if rate is None else {"learning_rate": rate}
         metrics |= {name: other.mean for name, other in extra.items()} | {"finite": finite}
+        metrics |= skipped
         count = state.step + finite.astype(jnp.int32)
         return TrainState(count, params, opt_state, state.key, finite), metrics
 
@@ -148,11 +182,13 @@ def train_step(
 ) -> Step:
     """Compiled `step_function`, which donates the buffers of the state passed to it.
 
-    With a mesh, batches are sharded over its axis "data", and the state is replicated. The number
-    of devices should divide batch / accumulate.
+    With a mesh, the rows of a batch are divided over its axes "data" and "fsdp". A state from
+    `init_state(..., mesh=mesh)` keeps its layout; arrays of another state are copied to all
+    devices. Each of several processes passes its own rows. The number of devices that divide rows
+    should divide batch / accumulate.
 
     Raises:
-        ValueError: a mesh without an axis "data".
+        ValueError: a mesh without an axis "data" or "fsdp".
 
     >>> loss = lambda params, batch, key: params @ batch["x"]
     >>> state = init_state(jnp.ones(2), optax.sgd(0.5), key=jax.random.key(0))
@@ -161,16 +197,21 @@ def train_step(
     [0.5, 0.0]
     """
     step = step_function(loss, optimizer, accumulate=accumulate, schedule=schedule)
-    compiled = jax.jit(step, donate_argnums=0)
     if mesh is None:
-        return compiled
-    if "data" not in mesh.axis_names:
-        raise ValueError(f'the mesh has axes {mesh.axis_names}: name the axis of batches "data"')
-    everywhere = NamedSharding(mesh, PartitionSpec())
-    spread = NamedSharding(mesh, PartitionSpec("data"))
+        return jax.jit(step, donate_argnums=0)
+    devices, rows = batch_mesh(mesh)
+    everywhere = NamedSharding(devices, PartitionSpec())
+
+    @cache
+    def compiled(tree: Any, shardings: tuple[NamedSharding, ...]) -> Step:
+        outputs = jax.tree.unflatten(tree, shardings), everywhere
+        return jax.jit(step, donate_argnums=0, out_shardings=outputs)
 
     def on_mesh(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
-        return compiled(*jax.device_put((state, batch), (everywhere, spread)))
+        state = placed_state(state, devices)
+        leaves, tree = jax.tree.flatten(state)
+        shardings = tuple(leaf.sharding for leaf in leaves)
+        return compiled(tree, shardings)(state, placed_rows(batch, devices, rows))
 
     return on_mesh
 
@@ -199,8 +240,9 @@ def evaluate(
     batches: Iterable[Batch],
     *,
     key: Array | None = None,
+    mesh: Mesh | None = None,
 ) -> dict[str, float]:
-    """Means of a loss and its tallies over all batches.
+    """Means of a loss and its tallies over all batches; on a mesh as in `train_step`.
 
     Each shape of batch compiles once. Tallies are summed in float64 on the host. Of a loss that
     returns numbers, the result is the mean over batches, whatever their number of rows. Rows that
@@ -212,10 +254,17 @@ def evaluate(
     """
     _check_arguments(loss)
     key = jax.random.key(0) if key is None else key
-    compiled = jax.jit(loss)
+    compiled, rows = jax.jit(loss), PartitionSpec()
+    if mesh is not None:
+        mesh, rows = batch_mesh(mesh)
+        compiled = jax.jit(loss, out_shardings=NamedSharding(mesh, PartitionSpec()))
+        params = placed_state(params, mesh)
     sums: dict[str, tuple[float, float]] = {}
     for index, batch in enumerate(batches):
-        tally, extra = _tallies(compiled(params, batch, jax.random.fold_in(key, index)))
+        inputs = batch, jax.random.fold_in(key, index)
+        if mesh is not None:
+            inputs = placed_rows(batch, mesh, rows), placed_state(inputs[1], mesh)
+        tally, extra = _tallies(compiled(params, *inputs))
         for name, (total, weight) in {"loss": tally, **extra}.items():
             seen = sums.get(name, (0.0, 0.0))
             sums[name] = seen[0] + float(total), seen[1] + float(weight)

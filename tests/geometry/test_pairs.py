@@ -295,7 +295,7 @@ from jaxpe.geometry import sum_over_pairs
 
 jax.config.update("jax_enable_x64", True)
 P, X = np.random.default_rng(0).standard_normal((2, 23, 3))
-mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+mesh = jax.make_mesh((2, 2), ("x", "y"))
 
 def total(P, X, s, **options):
     sums = sum_over_pairs(lambda delta, d: (s * delta - d) ** 2, P, X, block=4, **options)
@@ -352,9 +352,3 @@ def test_no_positions_and_nan_where_a_position_is_absent():
     np.testing.assert_allclose(
         stress(P, euclidean_distances(X, present=PRESENT), weights=sizes), ours, rtol=1e-12
     )
-
-
-def test_a_mesh_must_be_automatic():
-    explicit = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
-    with pytest.raises(ValueError, match="the axes of the mesh are not Auto"):
-        sum_over_pairs(term, P, X, mesh=explicit)

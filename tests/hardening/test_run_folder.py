@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 AT_ONCE = """
 import sys
+import time
 from pathlib import Path
 from jaxpe._core.errors import InputError
 from jaxpe.training import run
@@ -65,7 +67,13 @@ def resumed(folder, *, steps, log=None, hooks=()):
 def fill_disk(folder, log):
     """Train until there is no room for the second checkpoint; prints the error."""
     with contextlib.ExitStack() as disk:
-        fills = Hook(at={6}, run=lambda *_: disk.enter_context(small_disk(0)), ends=False)
+
+        def fill(*_):
+            while not (Path(folder) / "4").exists():  # written meanwhile
+                time.sleep(0.01)
+            disk.enter_context(small_disk(0))
+
+        fills = Hook(at={6}, run=fill, ends=False)
         try:
             with quick_compilation():  # as in the process of the tests, to the bit
                 resumed(Path(folder), steps=10, log=log, hooks=[fills])

@@ -1,13 +1,13 @@
 """Batches: every row once an epoch, cut to a bucket, and the same again after a resumption."""
 
 import itertools
-import json
+from functools import partial
 
 import numpy as np
 import pytest
 
-from jaxpe._core.checkpoints import fingerprint
 from jaxpe.training import batches, in_order
+from jaxpe.training.batches import checksum
 
 ROWS, WIDTH, SIZE = 1003, 32, 8
 BUCKETS = (8, 16, 32)
@@ -121,18 +121,24 @@ def test_what_else_belongs_to_tokens_is_cut_with_them():
         assert batch["other"].shape[1] == WIDTH
 
 
-def test_the_fingerprint_is_of_the_contents_and_plain_numbers():
-    def of(arrays):
-        return fingerprint(iter(batches(arrays, batch_size=2, seed=0)))
-
-    words = {"words": np.array(["a", "bc", "d", "e"], dtype=object)}
-    known = of(words)
-    assert json.loads(json.dumps(known)) == known == of({"words": words["words"].copy()})
-    assert known != of({"words": words["words"][::-1]})
+def test_the_checksum_is_of_the_contents():
+    words = np.array(["a", "bc", "d", "e"], dtype=object)
+    assert checksum({"w": words}) == checksum({"w": words.copy()}) != checksum({"w": words[::-1]})
     x = np.arange(8).reshape(4, 2)
-    assert of({"x": x[:, ::-1]}) == of({"x": x[:, ::-1].copy()}) != of({"x": x})
-    assert of({"x": x}) != of({"x": x.astype(np.int32)})
-    assert fingerprint(iter([1])) == {}
+    assert checksum(x[:, ::-1]) == checksum(x[:, ::-1].copy()) != checksum(x)
+
+
+@pytest.mark.parametrize("options", [{}, {"lengths": LENGTHS, "buckets": BUCKETS}])
+def test_shares_of_several_processes_are_the_batches_of_one(options):
+    def both(make, number, shares):
+        return list(itertools.islice(make(ARRAYS, share=(number, shares), **options), 30))
+
+    for make in (partial(batches, batch_size=SIZE, seed=0), partial(in_order, batch_size=SIZE)):
+        halves = [both(make, number, 2) for number in range(2)]
+        for whole, *parts in zip(both(make, 0, 1), *halves, strict=True):
+            for name, array in whole.items():
+                joined = np.concatenate([part[name] for part in parts])
+                np.testing.assert_array_equal(array, joined)
 
 
 def test_rows_without_tokens_fit_the_smallest_bucket():
@@ -157,6 +163,11 @@ SHORT = np.maximum(LENGTHS - 1, 0)
             "batch_size=1004 .*1003",
         ),
         (lambda: in_order(ARRAYS, batch_size=0), "batch_size must be at least 1, not 0"),
+        (
+            lambda: in_order(ARRAYS, batch_size=SIZE, share=(2, 2)),
+            r"share=\(2, 2\) with batch_size",
+        ),
+        (lambda: plain(share=(0, 3)), r"share=\(0, 3\) with batch_size=8: .* divide the batch"),
         (
             lambda: batches(ARRAYS, batch_size=1, seed=0, buckets=(8,)),
             "lengths and buckets go together",

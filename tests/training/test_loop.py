@@ -28,8 +28,8 @@ from tests.training.factory import assert_equal
 STEP = train_step(factory.masked_loss, factory.OPTIMIZER)
 
 
-def data(**options):
-    return batches(factory.rows(20), batch_size=4, seed=0, **options)
+def data(seed=0, **options):
+    return batches(factory.rows(20), batch_size=4, seed=seed, **options)
 
 
 def bias(number, state):
@@ -271,16 +271,6 @@ class Torn:
             raise OSError("unreadable")
         return batch
 
-    async def save(self, directory):
-        return await self.place.save(directory)
-
-    async def load(self, directory):
-        return await self.place.load(directory)
-
-    @property
-    def _parents(self):
-        return (self.place,)
-
 
 def misshapen(batch):
     return batch | {"x": batch["x"][:, :2]}
@@ -463,6 +453,60 @@ def test_batches_that_end_too_early_are_an_error_and_what_was_done_is_kept(tmp_p
         assert [record["step"] for record in read_log(log)] == [1, 2, 3, 4, 5]
         longer = fit(factory.state(), STEP, data(), **options)
     assert_equal(longer.state, fit(factory.state(), STEP, data(), steps=7).state)
+
+
+class Loader:
+    """Batches with a position in bytes, as of Grain's `DataLoader`."""
+
+    def __init__(self, seed=0):
+        self.seed, self.number = seed, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.number += 1
+        return factory.rows(4, seed=self.seed + self.number)
+
+    def get_state(self):
+        return str(self.number).encode()
+
+    def set_state(self, state):
+        self.number = int(state)
+
+
+@pytest.mark.parametrize("make", [data, Loader])
+def test_another_order_of_the_data_is_warned_of(tmp_path, make):
+    def run(batches, steps):
+        with Checkpoints(tmp_path) as checkpoints:
+            return fit(factory.state(), STEP, batches, steps=steps, checkpoints=checkpoints)
+
+    run(make(), 3)
+    assert_equal(run(make(), 5).state, fit(factory.state(), STEP, make(), steps=5).state)
+    with pytest.warns(UserWarning, match="the batch of step 5 is not the one that was trained on"):
+        run(make(seed=9), 6)
+
+
+def test_a_position_of_other_batches_is_named(tmp_path):
+    with Checkpoints(tmp_path) as checkpoints:
+        fit(factory.state(), STEP, data(), steps=2, checkpoints=checkpoints)
+    with Checkpoints(tmp_path) as checkpoints, pytest.raises(InputError, match="not one of these"):
+        fit(factory.state(), STEP, Loader(), steps=3, checkpoints=checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("saved", "message"),
+    [
+        (None, "has no position in the data"),
+        ([{"position": 1, "batch": ""}, {"position": 2, "batch": ""}], "resume with 2"),
+    ],
+)
+def test_a_position_that_is_not_there_is_said(tmp_path, monkeypatch, saved, message):
+    monkeypatch.setattr("jaxpe._core.checkpoints.gather_values", lambda value: saved or [value])
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, factory.state())
+        with pytest.raises(InputError, match=message):
+            fit(factory.state(), STEP, data(), steps=3, checkpoints=checkpoints)
 
 
 def test_batches_that_cannot_be_resumed_are_refused_with_checkpoints(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import content_hash, locked_folder
 from jaxpe._core.memory import check_bytes
+from jaxpe._core.processes import has_processes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
 from jaxpe.analysis.counts.count_files import write_counts
@@ -56,7 +57,7 @@ def count_by(
     >>> sorted(counts), sorted(path.name for path in (folder / "counts").iterdir())
     (['de', 'en'], ['.lock', 'de', 'en'])
     """
-    if options.group_field is not None or options.several:
+    if options.group_field is not None or has_processes(options):
         raise InputError(
             "documents are counted by one column, in one process; leave `group_field` and the "
             "options of several processes out"

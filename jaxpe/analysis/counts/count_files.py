@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxpe._core.errors import InputError
+from jaxpe._core.errors import InputError, shortened
 from jaxpe._core.files import atomic_file, file_hash, write_file
 from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe._core.memory import check_bytes
@@ -17,7 +17,6 @@ from jaxpe.analysis.counts.settings import (
     CountSettings,
     check_settings,
     dtype_of_counts,
-    shortened,
     zero_tables,
 )
 from jaxpe.analysis.counts.tables import named_tables, read_tables, write_tables

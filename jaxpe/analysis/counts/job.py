@@ -8,16 +8,17 @@ import jax
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import locked_folder
+from jaxpe._core.processes import join_processes, run_on_all_processes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import StoredCounts
 from jaxpe.analysis.counts.count_files import is_counted, read_counts, read_header, write_counts
 from jaxpe.analysis.counts.merge import merge_streams
 from jaxpe.analysis.counts.options import CountOptions
-from jaxpe.analysis.counts.processes import run_on_all_processes, start_processes
 from jaxpe.analysis.counts.settings import CountSettings
 from jaxpe.analysis.counts.shards import count_shards
 from jaxpe.analysis.counts.vocabulary import corpus_vocabulary, read_vocabulary
 from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer, tokenizer_of_ids
+from jaxpe.data.corpora.sources import hold_ids
 from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
     UNKNOWN,
@@ -47,8 +48,7 @@ def count(
     >>> count(options, folder / "counts").documents
     3
     """
-    if options.several and not jax.distributed.is_initialized():
-        start_processes(options.coordinator, processes=options.processes, process=options.process)
+    join_processes(options)
     progress = SILENT if jax.process_index() else progress
     out = Path(out)
 
@@ -154,11 +154,7 @@ def _are_ids(shards: Sequence[Shard], options: CountOptions) -> bool:
     """Whether the documents are token ids, as all or none must be."""
     if options.tokenizer == "ids":
         return True
-    kinds = {shard.holds_ids(options.text_field): shard.name for shard in shards}
-    if len(kinds) > 1:
-        ids, text = kinds[True], kinds[False]
-        raise InputError(f"{ids} holds token ids, and {text} text; count them one after the other")
-    return True in kinds
+    return hold_ids([shard.path for shard in shards], options.text_field)
 
 
 def _refuse(options: CountOptions, reason: str, *names: str) -> None:

@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from jaxpe._core.errors import InputError
+from jaxpe._core.errors import InputError, differences, shortened
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
 from jaxpe.analysis.counts.settings import (
     INT64_MAX,
     CountSettings,
-    differences,
-    shortened,
     zero_tables,
 )
 from jaxpe.data import open_tokenizer

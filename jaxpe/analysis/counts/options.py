@@ -7,6 +7,7 @@ from typing import Literal
 
 from jaxpe._core.memory import check_bytes, cores
 from jaxpe._core.options import check_range
+from jaxpe._core.processes import has_processes
 from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, count_settings
 from jaxpe.data import Shard, Tokenizer
 from jaxpe.geometry import position_bins
@@ -24,10 +25,11 @@ class CountOptions:
     Re-run the same command to resume an interrupted count.
 
     Attributes:
-        sources: stdlib, sst2, imdb, or paths and globs (in quotes) of what `jaxpe.load_corpus` and
-            `jaxpe.data.load_tokens` read: text, tables such as .csv or .parquet, `jaxpe export`
-            folders, Hugging Face datasets saved to disk, and token ids as .bin, .npy or lists of
-            integers. Rename a .tsv to .csv to have quotation marks quote its fields.
+        sources: stdlib, sst2, imdb, or paths and patterns (in quotes) of what `jaxpe.load_corpus`
+            and `jaxpe.data.load_tokens` read: text, tables such as .csv or .parquet, folders of
+            them, TFDS and Hugging Face datasets, and token ids as .bin, .npy or lists of integers.
+            Of a dataset with several splits, train. Rename a .tsv to .csv to have quotation marks
+            quote its fields.
         tokenizer: tokenizer as for `jaxpe report`, words when absent; for token ids, the one that
             made them, or "ids".
         vocab_size: number of ids, for the tokenizer ids.
@@ -93,12 +95,6 @@ class CountOptions:
     processes: int | None = None
     process: int | None = None
 
-    @property
-    def several(self) -> bool:
-        """Whether this is one of several processes."""
-        by_hand = (self.coordinator, self.processes, self.process)
-        return self.distributed or any(value is not None for value in by_hand)
-
     def settings(self, tokenizer: Tokenizer) -> CountSettings:
         """Settings of a count with this tokenizer; raises `InputError` for options out of range."""
         check_range("memory", self.memory, least=0, most=_MOST_MEMORY)
@@ -125,4 +121,4 @@ class CountOptions:
         if self.workers is not None:
             return self.workers
         is_large = sum(shard.bytes for shard in shards) >= _LARGE
-        return cores() if is_large and not self.several and cores() > 1 else 0
+        return cores() if is_large and not has_processes(self) and cores() > 1 else 0

@@ -1,14 +1,12 @@
 """Settings that determine the counts of a corpus; counts of equal settings add."""
 
 import itertools
-import zlib
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
-from jaxpe._core.errors import InputError
+from jaxpe._core.errors import InputError, shortened
 from jaxpe._core.options import check_range
 from jaxpe.data import Tokenizer
 
@@ -160,19 +158,3 @@ def check_settings(settings: CountSettings) -> None:
         if not is_allowed:
             value = shortened(getattr(settings, name))
             raise InputError(f"`{name}` is {value}; pass {remedy}")
-
-
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
-    """Settings that differ between two counts, by name, each with its two values as text."""
-    return {
-        name: f"{name} is {shortened(value)} and {shortened(other.get(name))}"
-        for name, value in one.items()
-        if value != other.get(name)
-    }
-
-
-def shortened(value: Any) -> str:
-    """Value for an error message; a long one by its beginning and a checksum."""
-    text = str(value) if str(value).isprintable() else ascii(value)
-    short = f"{text[:40]}... (CRC-32 {zlib.crc32(text.encode(errors='surrogatepass')):08x})"
-    return text if len(text) <= 60 else short

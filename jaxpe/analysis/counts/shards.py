@@ -1,7 +1,6 @@
 """Counting of shards: read, tokenize, count on the devices, save, resume after an interruption."""
 
 import contextlib
-import secrets
 import shutil
 import sys
 import time
@@ -17,21 +16,23 @@ from jax.sharding import Mesh
 
 import jaxpe
 from jaxpe._core.checkpoints import Checkpoints
-from jaxpe._core.errors import InputError, require
+from jaxpe._core.errors import InputError, differences, require
 from jaxpe._core.files import locked_folder
 from jaxpe._core.json_values import to_json
 from jaxpe._core.options import check_range
+from jaxpe._core.processes import (
+    gather_values,
+    require_common_folder,
+    require_equal_values,
+    run_on_all_processes,
+    run_on_first_process,
+)
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.counts.base import CountedShard, StoredCounts
 from jaxpe.analysis.counts.count_files import is_counted, read_counts, write_counts
 from jaxpe.analysis.counts.memory import check_memory
 from jaxpe.analysis.counts.options import CountOptions
-from jaxpe.analysis.counts.processes import (
-    gather_values,
-    require_equal_values,
-    run_on_all_processes,
-)
-from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings, differences
+from jaxpe.analysis.counts.settings import INT32_MAX, CountSettings
 from jaxpe.analysis.counts.state import (
     DOCUMENTS,
     CountState,
@@ -118,10 +119,8 @@ def count_shards(
     facts = {"vocabulary": settings.checksum, **config, "shards": len(shards)} | contents
     require_equal_values({**_versions(), **facts, "save_every": options.save_every})
     with contextlib.ExitStack() as stack:
-        run_on_all_processes(
-            lambda: None if part else stack.enter_context(locked_folder(directory))
-        )
-        _refuse_other_folders(directory)
+        run_on_first_process(lambda: stack.enter_context(locked_folder(directory)))
+        require_common_folder(directory)
         if any(gather_values(is_counted(directory))):
             stored = run_on_all_processes(
                 lambda: _earlier_counts(directory, settings, reading, config["separator"])
@@ -144,7 +143,7 @@ def count_shards(
                 options.save_every,
                 progress,
             )
-            run_on_all_processes(lambda: None if part else write_counts(stored, directory))
+            run_on_first_process(lambda: write_counts(stored, directory))
         if part == 0:
             shutil.rmtree(directory / "state", ignore_errors=True)
         return stored
@@ -178,10 +177,11 @@ def _resumed_counts(
         contextlib.closing(iter(batches)) as stream,
         Checkpoints(state_folder, config=config) as checkpoints,
     ):
-        saved = checkpoints.restore(abstract_state(settings, mesh), stream)
-        state, step = saved or (zero_state(settings, mesh), 0)
+        saved = checkpoints.restore(abstract_state(settings, mesh))
+        state, step = saved[:2] if saved else (zero_state(settings, mesh), 0)
         require_equal_values({"step": step})
         if saved:
+            stream.set_state(saved.data[jax.process_index()])
             run_on_all_processes(lambda: _check_record(stream.get_state(), state, state_folder))
             progress.say(f"going on from step {step:,}")
         watched = stream
@@ -194,7 +194,7 @@ def _resumed_counts(
             state, step = _add_batches(state, step, feed, add, save_every)
             if _all_finished(feed, progress):
                 break
-            checkpoints.save(step, state, stream)
+            checkpoints.save(step, state, stream.get_state())
     table, nulls, documents = total(state, settings, mesh)
     del state
     shards = _counted_shards(reading.shards, gather_values(feed.place))
@@ -228,22 +228,6 @@ def _versions() -> dict[str, Any]:
         "version of Unicode": unicodedata.unidata_version,
         "version of tokenizers": getattr(tokenizers, "__version__", None),
     }
-
-
-def _refuse_other_folders(directory: Path) -> None:
-    """Raise if a process does not see the folder that process 0 writes into."""
-    if jax.process_count() == 1:
-        return
-    mark = directory / f".seen-{gather_values(secrets.token_hex(8))[0]}"
-    run_on_all_processes(lambda: None if jax.process_index() else mark.touch())
-    visible = gather_values(mark.exists())
-    if jax.process_index() == 0:
-        mark.unlink(missing_ok=True)
-    if not all(visible):
-        raise InputError(
-            f"{directory} of process {visible.index(False)} is not the folder of process 0; pass a "
-            "folder that all processes see"
-        )
 
 
 class _Feed:

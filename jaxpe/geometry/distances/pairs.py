@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import AxisType, Mesh, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Float, Int, Integer, PyTree, Real
 
-from jaxpe._core.arrays import ArrayLike, dot, is_traced
+from jaxpe._core.arrays import ArrayLike, auto_mesh, dot, is_traced
 from jaxpe.geometry.checks import check_size, host_floats
 from jaxpe.geometry.distances.matrices import (
     centre_rows,
@@ -78,18 +78,13 @@ def sum_over_pairs(
         mesh: devices that share the work evenly; each holds all points.
 
     Raises:
-        ValueError: no cloud, clouds or weights of different numbers of positions, or a mesh with
-            axes that are not `Auto`.
+        ValueError: no cloud, or clouds or weights of different numbers of positions.
 
     >>> P, X = np.array([[0.0], [1.0], [3.0]]), np.array([[0.0], [2.0], [6.0]])
     >>> sum_over_pairs(lambda delta, d: (delta - d) ** 2, P, X).item()
     14.0
     """
-    if mesh is not None and any(axis != AxisType.Auto for axis in mesh.axis_types):
-        raise ValueError(
-            "the axes of the mesh are not Auto: pass one of jax.make_mesh(..., "
-            "axis_types=(jax.sharding.AxisType.Auto,))"
-        )
+    mesh = None if mesh is None else auto_mesh(mesh)
     blocks = _blocks(host_floats(clouds), weights, block)
     rows = _fold(blocks, *args, term=term, fold=jnp.sum, ordered=per_position, mesh=mesh)
     n = len(as_points(clouds[0]).present)

@@ -478,7 +478,7 @@ def test_a_full_disk_is_told(shards, tmp_path, monkeypatch):
     def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(ocp.training.Checkpointer, "save_checkpointables", full)
+    monkeypatch.setattr(ocp.training.Checkpointer, "save_checkpointables_async", full)
     with pytest.raises(InputError, match=r"cannot save into .*state .*No space left.*make room"):
         count(shards, tmp_path, batch_size=4, save_every=1)
 

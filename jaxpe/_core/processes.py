@@ -4,16 +4,17 @@ import contextlib
 import itertools
 import json
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
 from jax.experimental.multihost_utils import process_allgather
 
-from jaxpe._core.errors import InputError, require
+from jaxpe._core.errors import InputError, LostProcessError, differences, require, shortened
 from jaxpe._core.options import check_range
-from jaxpe.analysis.counts.settings import differences, shortened
 
 HEARTBEAT_S = 30  # seconds of silence after which a process counts as dead and the others stop
 BARRIER_S = 7200  # seconds to wait for live processes, which may be reading a large shard
@@ -77,6 +78,18 @@ def start_processes(
         ) from error
 
 
+def join_processes(options: Any) -> None:
+    """`start_processes` where options of a command ask for it, once."""
+    if has_processes(options) and not jax.distributed.is_initialized():
+        start_processes(options.coordinator, processes=options.processes, process=options.process)
+
+
+def has_processes(options: Any) -> bool:
+    """Whether options of a command make this one of several processes."""
+    by_hand = (options.coordinator, options.processes, options.process)
+    return options.distributed or any(value is not None for value in by_hand)
+
+
 def gather_values(value: Any) -> list[Any]:
     """Values of all processes, in their order, as JSON; every process must call it."""
     if jax.process_count() == 1:
@@ -96,7 +109,7 @@ def _barrier(name: str) -> None:
     try:
         multihost.get_barrier_sync_fn()(key=name, timeout_ms=1000 * BARRIER_S)
     except jax.errors.JaxRuntimeError as error:
-        raise InputError(
+        raise LostProcessError(
             f"process {jax.process_index()} waited for another, which ended or did not start "
             f"within {BARRIER_S:,} s; {_GO_ON}"
         ) from error
@@ -117,6 +130,11 @@ def run_on_all_processes(work: Callable[[], Result]) -> Result:
     return cast(Result, result)
 
 
+def run_on_first_process(work: Callable[[], Any]) -> None:
+    """`work` in process 0, before any process goes on; an error is raised in all of them."""
+    run_on_all_processes(lambda: None if jax.process_index() else work())
+
+
 def require_equal_values(facts: Mapping[str, Any]) -> None:
     """Raise at the first value that differs between processes."""
     expected, *others = gather_values(facts)
@@ -126,6 +144,22 @@ def require_equal_values(facts: Mapping[str, Any]) -> None:
                 f"{next(iter(problems.values()))}, in processes 0 and {process}; start all "
                 "processes with the same arguments"
             )
+
+
+def require_common_folder(directory: Path) -> None:
+    """Raise if a process does not see the folder that process 0 writes into."""
+    if jax.process_count() == 1:
+        return
+    mark = directory / f".seen-{gather_values(secrets.token_hex(8))[0]}"
+    run_on_first_process(mark.touch)
+    visible = gather_values(mark.exists())
+    if jax.process_index() == 0:
+        mark.unlink(missing_ok=True)
+    if not all(visible):
+        raise InputError(
+            f"{directory} of process {visible.index(False)} is not the folder of process 0; pass a "
+            "folder that all processes see"
+        )
 
 
 @contextlib.contextmanager
@@ -142,6 +176,6 @@ def one_line_process_errors() -> Iterator[None]:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:  # InputError, and some of compiling
         reason = (str(error.__cause__ or error).splitlines() or [""])[0]
-        if not _OF_OTHERS.search(reason):
+        if jax.process_count() == 1 or not _OF_OTHERS.search(reason):
             raise
-        raise InputError(f"{_LOST} ({reason:.200}); {_GO_ON}") from error
+        raise LostProcessError(f"{_LOST} ({reason:.200}); {_GO_ON}") from error

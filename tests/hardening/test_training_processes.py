@@ -1,0 +1,92 @@
+"""Training in two processes: the run of one, and none waits for the dead."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.hardening.test_processes import free_address
+
+ROOT = Path(__file__).parents[2]
+FLAGS = (
+    "--xla_force_host_platform_device_count={} --xla_cpu_use_fusion_emitters=false "
+    "--xla_backend_optimization_level=0"
+)
+TRAIN = (
+    "-c", "from jaxpe.cli.main import main; main()", "train", "reverse", "--task=translate",
+    "--length=4", "--pairs=200", "--model.dim=8", "--model.layers=1", "--model.heads=2",
+    "--batch-size=8", "--steps=100000", "--evaluate-every=100000", "--probe-at", "--tensor=2",
+)  # fmt: skip
+
+
+def started(*words, devices=4):
+    flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS.format(devices)}
+    return subprocess.Popen(
+        [sys.executable, *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | flags,
+    )
+
+
+def ended(*processes):
+    ends = [process.communicate(timeout=300)[1] for process in processes]
+    return [process.returncode for process in processes], ends
+
+
+def test_two_processes_make_the_steps_of_one_which_goes_on(tmp_path):
+    words = ("-m", "tests.training.sharded", tmp_path, free_address(), 2)
+    codes, errors = ended(*(started(*words, process) for process in range(2)))
+    assert codes == [0, 0], errors
+    alone = (
+        "import jax; jax.config.update('jax_enable_x64', True); from pathlib import Path\n"
+        f"from tests.training.sharded import resumed; resumed(Path({str(tmp_path)!r}) / "
+        "'processes', jax.make_mesh((2,), ('data',)))"
+    )
+    codes, errors = ended(started("-c", alone, devices=2))
+    assert codes == [0], errors
+
+
+def two(out, *words):
+    common = (*words, f"--out={out}", f"--coordinator={free_address()}", "--processes=2")
+    return [started(*common, f"--process={process}") for process in range(2)]
+
+
+def wait_for_step(log, step, processes):
+    while all(process.poll() is None for process in processes):
+        lines = log.read_text().splitlines() if log.exists() else []
+        if lines and json.loads(lines[-1])["step"] >= step:
+            return
+        time.sleep(0.1)
+    pytest.fail(str(ended(*processes)))
+
+
+def test_a_signal_to_one_ends_both_after_the_same_step_and_a_death_is_told_in_a_line(tmp_path):
+    out, log = tmp_path / "run", tmp_path / "run" / "log.jsonl"
+    processes = two(out, *TRAIN)
+    wait_for_step(log, 3, processes)
+    processes[1].send_signal(signal.SIGTERM)
+    codes, errors = ended(*processes)
+    assert codes == [143, 143], errors
+    saved = max(int(path.name) for path in (out / "checkpoints").iterdir())
+    assert [json.loads(line)["step"] for line in log.read_text().splitlines()][-1] == saved
+    assert f"Stopped after step {saved} of" in errors[0]
+    assert "--processes 2 --process 1" in errors[1]
+
+    processes = two(out, *TRAIN[:3], "--resume", "--tensor=1", "--fsdp=8")
+    wait_for_step(log, saved + 3, processes)
+    processes[1].kill()
+    codes, errors = ended(*processes)
+    assert codes == [2, -signal.SIGKILL], errors
+    lines = [line for line in errors[0].splitlines() if line.startswith("jaxpe:")]
+    assert len(lines) == 1
+    assert "another process ended" in lines[0]
+    assert "Traceback" not in errors[0]
+    assert errors[0].rstrip().endswith(lines[0])

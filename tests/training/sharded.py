@@ -1,0 +1,118 @@
+"""Training of one small model on meshes of eight devices, each equal to one device.
+
+A script for eight devices, of one process or several. Its arguments are a folder
+for checkpoints, and for several processes an address, their number, and the number of this one.
+"""
+
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+import jaxpe
+from jaxpe import nn, training
+
+ROWS, N, VOCAB = 32, 8, 20
+MESHES = {
+    "data 8": ((8,), ("data",)),
+    "fsdp 8": ((8,), ("fsdp",)),
+    "fsdp 2, model 4": ((2, 4), ("fsdp", "model")),
+}
+EMBEDDING = {
+    "data 8": PartitionSpec(None, None),
+    "fsdp 8": PartitionSpec(None, ("fsdp",)),
+    "fsdp 2, model 4": PartitionSpec(("model",), ("fsdp",)),
+}
+IDS = np.random.default_rng(0).integers(0, VOCAB, (ROWS, N)).astype(np.int32)
+ARRAYS = {"ids": IDS, "mask": np.ones_like(IDS, bool)}
+OPTIMIZER = training.adamw(3e-3, weight_decay=0.01)
+
+
+def built(mesh=None, dtype=jnp.float64):
+    config = nn.TransformerConfig(
+        vocab_size=VOCAB, dim=16, num_layers=2, num_heads=4, hidden_dim=32, activation="swiglu",
+        dropout=0.1, tie_embeddings=False, param_dtype=jnp.float64, dtype=dtype, scan=True,
+        remat=True,
+    )  # fmt: skip
+    encoding = jaxpe.chain(jaxpe.rope(head_dim=4), jaxpe.alibi(num_heads=4))
+
+    def make(rngs):
+        return nn.CausalLM(nn.Decoder(config, encoding=encoding, rngs=rngs), rngs=rngs)
+
+    return nn.init_model(make, seed=0, mesh=mesh)
+
+
+def first_state(model, mesh=None):
+    key = jax.random.key(1)
+    return training.init_state(nn.functionalize(model)[1], OPTIMIZER, key=key, mesh=mesh)
+
+
+def trained(mesh=None, *, steps=4, checkpoints=None, dtype=jnp.float64, share=(0, 1)):
+    """State after some steps, losses of the steps, and of an evaluation."""
+    model = built(mesh, dtype)
+    apply = nn.functionalize(model)[0]
+    step = training.train_step(training.causal_lm(apply), OPTIMIZER, accumulate=2, mesh=mesh)
+    data = training.batches(ARRAYS, batch_size=16, seed=0, share=share)
+    end = training.fit(first_state(model, mesh), step, data, steps=steps, checkpoints=checkpoints)
+    held_out = training.in_order(ARRAYS, batch_size=16, share=share)
+    loss = training.causal_lm(apply, train=False)
+    evaluated = training.evaluate(loss, end.state.params, held_out, mesh=mesh)["loss"]
+    return end.state, [record["loss"] for record in end.history] + [evaluated]
+
+
+def device_bytes(state):
+    """Bytes of a state on one device."""
+    arrays = jax.tree.leaves(state._replace(key=jax.random.key_data(state.key)))
+    return sum(array.addressable_shards[0].data.nbytes for array in arrays)
+
+
+def checked(mesh, one, share=(0, 1), folder=None):
+    """Train on a mesh, compare, and return the state."""
+    with training.Checkpoints(folder) as checkpoints:
+        state, losses = trained(mesh, checkpoints=checkpoints, share=share)
+    np.testing.assert_allclose(losses, one, rtol=1e-12)
+    return state
+
+
+def resumed(folder, mesh):
+    """Train on, from a checkpoint of other devices or more processes, and compare."""
+    with training.Checkpoints(folder) as checkpoints:
+        losses = trained(mesh, steps=6, checkpoints=checkpoints)[1]
+    np.testing.assert_allclose(losses, trained(steps=6)[1][-3:], rtol=1e-12)
+
+
+def main(folder):
+    whole, one = trained()
+    total = device_bytes(whole)
+    for name, (sizes, axes) in MESHES.items():
+        mesh = jax.make_mesh(sizes, axes)  # of type Explicit
+        state = checked(mesh, one, folder=folder / name)
+        share = device_bytes(state) / total
+        assert (share == 1) if name == "data 8" else share < 0.2, (name, share)
+        table = state.params["decoder"]["tokens"]["embedding"].get_value().sharding.spec
+        assert table == EMBEDDING[name], table  # 20 words are not divisible by 8
+        print(name, round(share, 3), flush=True)
+    resumed(folder / "fsdp 8", None)
+    resumed(folder / "fsdp 2, model 4", jax.make_mesh((2,), ("fsdp",)))
+    half = trained(jax.make_mesh((4, 2), ("fsdp", "model")), steps=2, dtype=jnp.bfloat16)[1]
+    np.testing.assert_allclose(half[:2], one[:2], rtol=2e-2)
+
+
+def main_of_process(folder, address, processes, process):
+    jax.distributed.initialize(address, processes, process)
+    mesh = jax.make_mesh((4, 2), ("fsdp", "model"))
+    one = trained()[1]
+    state = checked(mesh, one, share=(process, processes), folder=folder / "processes")
+    assert len(state.params["decoder"]["tokens"]["embedding"].get_value().sharding.device_set) == 8
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    directory, *process = sys.argv[1:]
+    if process:
+        main_of_process(Path(directory), process[0], *map(int, process[1:]))
+    else:
+        main(Path(directory))
