@@ -392,7 +392,7 @@ def cope(*, head_dim: int, max_positions: int, stddev: Scalar = 0.0) -> Encoding
 
 
 def interpolate(scores: Array, indices: Array) -> Array:
-    """Entries of `scores` `[..., p]` at `indices` `[..., n]` from 0 to p − 1, linearly interpolated.
+    """Entries of `scores` `[..., p]` at `indices` `[..., n]` in [0, p − 1], linearly interpolated.
 
     At whole indices no interpolation is computed.
     """
