@@ -80,7 +80,7 @@ def trained(setup: Setup, folder: Path, steps: int, quick: bool) -> dict[str, An
     )
     arrays = jax.tree.leaves(state._replace(key=jax.random.key_data(state.key)))
     held = sum(array.addressable_shards[0].data.nbytes for array in arrays)
-    found = {"state_bytes": held, "temporary_bytes": None}
+    found: dict[str, Any] = {"state_bytes": held, "temporary_bytes": None}
     if share[1] == 1:
         batch = next(iter(batches))
         if mesh is not None:
@@ -98,8 +98,8 @@ def trained(setup: Setup, folder: Path, steps: int, quick: bool) -> dict[str, An
 def program_memory(step: Step, state: training.TrainState, batch: Any) -> int:
     """Bytes that the program of a step allocates on each device besides its arguments."""
     state, batch = jax.tree.map(automatic, (state, batch))
-    analysis = jax.jit(step, donate_argnums=0).lower(state, batch).compile().memory_analysis()
-    return analysis.temp_size_in_bytes
+    compiled: Any = jax.jit(step, donate_argnums=0).lower(state, batch).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
 
 
 def automatic(x: Any) -> Any:
