@@ -28,6 +28,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "accumulate=4": ({}, {"accumulate": 4}),
     "remat": ({"remat": True}, {}),
     "scan": ({"scan": True}, {}),
+    "remat and scan": ({"remat": True, "scan": True}, {}),
     "bfloat16": ({"dtype": jnp.bfloat16}, {}),
     "average": ({}, {"average": 0.999}),
 }
