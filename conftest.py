@@ -25,30 +25,32 @@ jax.config.update("jax_traceback_in_locations_limit", 0)  # which nobody reads i
 def _checking_quickly(check):
     """Check types as `jaxtyping.jaxtyped` does, in less time.
 
-    Shapes cost ten times the call of a small function, so functions without any are checked by
-    beartype alone. Functions inside others are made in every call of the outer one, and the checks
-    with them, which takes a millisecond: these are made once.
+    Arguments are checked once for each call, where jaxtyping does so before and after it; shapes
+    cost more than the rest, so only functions that have some are given a context. Functions inside
+    others are made in every call of the outer one, and the checks with them, which takes a
+    millisecond: these are made once.
     """
     plain = beartype.beartype(conf=beartype.BeartypeConf(violation_type=jaxtyping.TypeCheckError))
     seen = set()
 
     def decorate(made, typechecker):
-        if not inspect.isfunction(made):
+        if not inspect.isfunction(made) or inspect.isgeneratorfunction(made):
             return check(made, typechecker=typechecker)
         if "<locals>" in made.__qualname__:
             if made.__code__ in seen:
                 return made
             seen.add(made.__code__)
-        shaped = any(map(_has_shapes, made.__annotations__.values()))
-        if shaped or inspect.isgeneratorfunction(made):
-            return check(made, typechecker=typechecker)
         checked = plain(made)
+        shaped = any(map(_has_shapes, made.__annotations__.values()))
 
         @functools.wraps(made)
         def run(*args, **options):
             if jaxtyping.config.jaxtyping_disable:
                 return made(*args, **options)
-            return checked(*args, **options)
+            if not shaped:
+                return checked(*args, **options)
+            with check("context"):  # of the axes that have had a size
+                return checked(*args, **options)
 
         return run
 

@@ -105,7 +105,7 @@ def test_command(run, tmp_path, name):
 def test_a_command_that_is_not_whole_is_refused_in_one_line(command, tmp_path):
     code, printed, errors = command("count", "--out", tmp_path)
     assert (code, printed, errors.count("\n")) == (2, "", 1)
-    assert "no shards; pass paths" in errors
+    assert "no files; pass paths" in errors
 
 
 def test_encodings(run):

@@ -107,17 +107,23 @@ def check_scale(name, function, row, exact=None):
 @pytest.mark.parametrize("name", CASES)
 def test_eager_jit_vmap_and_float32_agree_and_compile_once(name):
     function, rows = CASES[name].function, [arrays(name, seed) for seed in range(3)]
-    jitted, batch = jax.jit(function), stacked(rows)
-    both = jax.jit(lambda row, batch: (function(*row), jax.vmap(function)(*batch)))
-    result, batched = jax.device_get(both(rows[0], batch))
-    close(result, function(*rows[0]))
+    jitted, mapped = jax.jit(function), jax.jit(jax.vmap(function))
+
+    def first(*row):
+        """The result for a row, in a batch with the two others."""
+        results = jax.device_get(mapped(*stacked([row, *rows[1:]])))
+        return jax.tree.map(lambda leaf: leaf[0], results)
+
+    batched = jax.device_get(mapped(*stacked(rows)))
+    alone = [function(*rows[0])]
     with compilations() as compiled:
-        results = [result, *(both(row, batch)[0] for row in rows[1:])]
         if name not in NEW_FUNCTIONS:
-            function(*rows[1])
+            alone += [function(*row) for row in rows[1:]]
+        first(*rows[1])
     assert not compiled
-    for number, result in enumerate(results):
-        close(jax.tree.map(lambda leaf, number=number: leaf[number], batched), result)
+    results = [jax.tree.map(lambda leaf, k=k: leaf[k], batched) for k in range(len(rows))]
+    for actual, expected in zip(alone, results, strict=False):
+        close(actual, expected)
 
     single = [x.astype(np.float32) if x.dtype == np.float64 else x for x in rows[0]]
     if any(x.dtype == np.float32 for x in single) and name not in DEFAULT_FLOAT:
@@ -129,7 +135,7 @@ def test_eager_jit_vmap_and_float32_agree_and_compile_once(name):
         assert not kinds & {"float64", "complex128", "int64", "uint64"}
     if name not in DRAWN:
         close(rough, results[0], rtol=2e-4, atol=2e-4)
-    check_scale(name, lambda *row: both(row, batch)[0], rows[0])
+    check_scale(name, first, rows[0])
     with jax.enable_x64(False):
         check_scale(name, jitted, single, exact=results[0])
 

@@ -15,6 +15,7 @@ from jaxpe._core.results import LargeArray
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.extrapolation.intervals import pair_level, seed_interval, seed_mean
 from jaxpe.analysis.training_run import Evaluation, TrainedRun, choices, evaluations, read_run
+from jaxpe.data.corpora.sources import source_name
 
 # Options that may differ between seeds of one configuration: seeds and logging.
 NOT_TRAINED = ("seed", "init_seed", "checkpoint_every", "keep", "probe_at", "devices", "accumulate")
@@ -162,7 +163,7 @@ def compare_runs(directories: Sequence[str | Path]) -> RunComparison:
     means = _groups(compared)
     warnings += [*_length_warnings(runs), *_seed_warnings(compared, means)]
     return RunComparison(
-        source=Path(runs[0].config.source).name,
+        source=source_name(runs[0].config.source),
         task=runs[0].vocabulary.task,
         step=step or None,
         runs=tuple(compared),
@@ -210,7 +211,7 @@ def _pair_warnings(first: TrainedRun, other: TrainedRun) -> list[str]:
     if other_tokens:
         warnings.append(f"{pair} read the documents with different vocabularies.")
     if other_documents:
-        refuse("corpora", [Path(run.config.source).name for run in runs])
+        refuse("corpora", [source_name(run.config.source) for run in runs])
         chosen = [choices(run) for run in runs]
         names = [name for name in _OF_DOCUMENTS if chosen[0].get(name) != chosen[1].get(name)]
         names += ["tokenizer"] * other_tokens

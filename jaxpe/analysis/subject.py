@@ -1,6 +1,7 @@
 """The model and the documents of a job, and their options on the command line."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -8,6 +9,7 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.hub import local_model_options, model_name
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data import LabelledTokens, TokenCorpus
+from jaxpe.data.corpora.corpus import as_sources
 from jaxpe.data.corpora.published import check_data_dir
 from jaxpe.data.tokens.pretrained import model_tokenizer_file
 from jaxpe.nn import Bert, MPNet, load_causal_lm, trunk
@@ -49,9 +51,10 @@ class SubjectOptions:
     """Documents and a model.
 
     Attributes:
-        source: stdlib, sst2, imdb, or a file or folder that `jaxpe.load_corpus` reads: text
-            (.txt), tables (.csv, .jsonl, .parquet) and others. In a .csv, quotation marks quote
-            fields; rename a .tsv to have it read so. For a run, its own source when absent.
+        source: stdlib, sst2, imdb, or one or several paths and patterns (in quotes) of files,
+            folders and datasets that `jaxpe.load_corpus` reads: text (.txt), tables (.csv, .jsonl,
+            .parquet) and others. In a .csv, quotation marks quote fields; rename a .tsv to have it
+            read so. For a run, its own source when absent.
         model: folder of a `jaxpe train` run, or a Hugging Face directory of a BERT or MPNet or its
             name on the hub; when absent, a small transformer with its initial parameters. A run has
             its own documents, length and task.
@@ -67,7 +70,7 @@ class SubjectOptions:
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
 
-    source: str = "stdlib"
+    source: str | tuple[str, ...] = "stdlib"
     model: str | None = None
     revision: str | None = None
     length: int | None = None
@@ -208,10 +211,13 @@ def _check_agrees(options: SubjectOptions, config: TrainConfig) -> None:
     for name, value in _changed_options(options).items():
         if value != (trained := getattr(config, name)):
             raise InputError(f"`{name}={value}`: the run has its own, {trained}; leave it out")
-    source = options.source
-    if source != SubjectOptions.source and Path(source).resolve() != Path(config.source).resolve():
+    sources, trained = as_sources(options.source), as_sources(config.source)
+    if sources != [SubjectOptions.source] and [*map(os.path.realpath, sources)] != [
+        *map(os.path.realpath, trained)
+    ]:
         raise InputError(
-            f"the run was trained on {config.source}, not on {source}: leave `source` out"
+            f"the run was trained on {', '.join(trained)}, not on {', '.join(sources)}: leave "
+            "`source` out"
         )
 
 

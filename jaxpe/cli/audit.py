@@ -14,7 +14,7 @@ from jaxpe.report import audit_summary, audit_table
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(AuditOptions):
     __doc__ = page_docstring(AuditOptions, out="folder for audit.html, audit.json and figures.")
-    source: Positional[str] = AuditOptions.source
+    source: Positional[str | tuple[str, ...]] = AuditOptions.source
     out: Path = Path("audit")
     png: bool = False
 

@@ -21,7 +21,7 @@ class Command(InspectOptions):
         "from which the same command resumes.",
     )
     model: Positional[str]
-    source: Positional[str] = InspectOptions.source
+    source: Positional[str | tuple[str, ...]] = InspectOptions.source
     out: Path = Path("inspect")
     png: bool = False
 

@@ -14,7 +14,7 @@ from jaxpe.report import encoding_table, summary, summary_table
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(CorpusOptions):
     __doc__ = page_docstring(CorpusOptions, out="folder for report.html, report.json and figures.")
-    source: Positional[str] = CorpusOptions.source
+    source: Positional[str | tuple[str, ...]] = CorpusOptions.source
     out: Path = Path("report")
     png: bool = False
 

@@ -16,7 +16,7 @@ class Command(AttentionOptions):
     __doc__ = page_docstring(
         AttentionOptions, out="folder for spectral.html, spectral.json, spectral.npz and figures."
     )
-    source: Positional[str] = AttentionOptions.source
+    source: Positional[str | tuple[str, ...]] = AttentionOptions.source
     out: Path = Path("spectral")
     png: bool = False
 

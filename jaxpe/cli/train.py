@@ -41,7 +41,7 @@ _SIDES = ("encoding", "decoder_encoding", "cross_encoding")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(TrainConfig):
     __doc__ = TrainConfig.__doc__
-    source: Positional[str] = TrainConfig.source
+    source: Positional[str | tuple[str, ...]] = TrainConfig.source
 
 
 def run(words: Sequence[str]) -> None:

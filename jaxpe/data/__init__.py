@@ -12,9 +12,10 @@ from jaxpe.data.corpora.groups import (
     neighbour_similarity,
 )
 from jaxpe.data.corpora.labelled import LabelledTokens, hold_out, load_labelled
-from jaxpe.data.corpora.load import BUILT_IN, load_corpus, load_tokens
+from jaxpe.data.corpora.load import load_corpus, load_tokens
 from jaxpe.data.corpora.published import check_data_dir
 from jaxpe.data.corpora.shards import Shard, find_shards
+from jaxpe.data.corpora.sources import BUILT_IN
 from jaxpe.data.corpora.synthetic import SyntheticCorpus, three_regimes, zipf_drift, zipf_stationary
 from jaxpe.data.tasks.positions import Examples, count_triggers, relative_distance
 from jaxpe.data.tasks.sequences import SEQUENCE_TASKS, SequenceTask, sequence_pairs, sequence_task

@@ -261,5 +261,6 @@ def dropout_factors(rows: Array, columns: Array, rate: float, dtype: Any = float
     # The finaliser of MurmurHash3: every bit of the sum changes half of the others.
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         bits = (bits ^ (bits >> jnp.uint32(shift))) * jnp.uint32(factor)
-    survives = (bits ^ (bits >> jnp.uint32(16))) >= jnp.uint32(round(rate * 2**32))
+    threshold = min(round(rate * 2**32), 2**32 - 1)  # of a rate next to 1, too
+    survives = (bits ^ (bits >> jnp.uint32(16))) >= jnp.uint32(threshold)
     return jnp.where(survives, jnp.asarray(1 / (1 - rate), dtype), 0)

@@ -11,7 +11,9 @@ from jaxpe._core.files import write_file
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, MOST_STEPS, check_range
 from jaxpe.data import sequence_task
-from jaxpe.data.corpora.published import NAMED, check_data_dir
+from jaxpe.data.corpora.corpus import as_sources
+from jaxpe.data.corpora.published import check_data_dir
+from jaxpe.data.corpora.sources import held_out_split
 from jaxpe.data.formats.files import STANDARD_INPUT
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.encodings import CatalogueEntry, resolve
@@ -120,9 +122,10 @@ class TrainConfig:
     """Train a transformer with a positional encoding, and record the geometry of the encoding.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, or a file or folder that `jaxpe.load_corpus` reads,
-            such as .txt, .csv, .jsonl or .parquet. Rename a .tsv to .csv to have quotation marks
-            quote its fields. For translate: copy, reverse, sort or scan, the tasks of
+        source: stdlib, synthetic, sst2, imdb, or one or several paths and patterns (in quotes) of
+            files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl
+            or .parquet. Rename a .tsv to .csv to have quotation marks quote its fields. For
+            translate: copy, reverse, sort or scan, the tasks of
             `sequence_task`, whose rows are drawn by the seed.
         task: classify, mlm (masked language model), causal (next token) or translate (an answer
             for an input, by an encoder-decoder). When absent, classify if the source has labels,
@@ -131,8 +134,8 @@ class TrainConfig:
         skip_nulls: leave out rows whose text is null or missing, and say how many.
         label_field: column or key with the class; label when absent.
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
-        held_out: share of the documents to evaluate on. When absent, the published split (dev of
-            sst2, test of imdb), or 0.1 for other sources.
+        held_out: share of the documents to evaluate on. When absent, the published split of
+            a dataset (such as dev of sst2, test of imdb), or 0.1 for other sources.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
             words when absent, or the one of the pretrained model.
         special: add [CLS] and [SEP]; a pretrained model always has them.
@@ -187,7 +190,7 @@ class TrainConfig:
             TensorBoard and Perfetto show; no profile when absent.
     """
 
-    source: str = "stdlib"
+    source: str | tuple[str, ...] = "stdlib"
     task: Task | None = None
     text_field: str | None = None
     skip_nulls: bool = False
@@ -260,7 +263,7 @@ def check_config(config: TrainConfig) -> None:
         raise InputError(
             f"`max_vocab={config.max_vocab}`: {tokenizer} has a fixed vocabulary; leave it out"
         )
-    if config.source == STANDARD_INPUT:
+    if STANDARD_INPUT in as_sources(config.source):
         raise InputError("standard input cannot be read again to resume: pass a file")
     if config.epochs is not None and config.steps is not None:
         raise InputError("`epochs` and `steps` both set the length of training: pass one of them")
@@ -283,7 +286,7 @@ def resolved(config: TrainConfig, task: Task | None = None) -> TrainConfig:
     tokenizer = None if translates else tokenizer_name(config)
     defaults: dict[str, Any] = {
         "task": task,
-        "held_out": None if config.source in NAMED else 0.1,
+        "held_out": None if held_out_split(config.source) else 0.1,
         "tokenizer": tokenizer,
         "max_vocab": MAX_VOCAB if tokenizer and vocabulary_occurs(tokenizer) else None,
         "label_field": LABEL if task == "classify" else None,
@@ -501,7 +504,7 @@ def longest_row(config: TrainConfig) -> int:
     """
     if config.task != "translate":
         return config.length
-    return sequence_task(config.source).tokens(max((config.length, *config.longer)))
+    return sequence_task(str(config.source)).tokens(max((config.length, *config.longer)))
 
 
 def tokenizer_name(config: TrainConfig) -> str:

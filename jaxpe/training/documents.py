@@ -2,7 +2,6 @@
 
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -19,8 +18,9 @@ from jaxpe.data import (
     sequence_pairs,
     sequence_task,
 )
-from jaxpe.data.corpora.labelled import occurring_vocabulary
+from jaxpe.data.corpora.labelled import occurring_vocabulary, shared_vocabulary
 from jaxpe.data.corpora.published import NAMED
+from jaxpe.data.corpora.sources import BUILT_IN, TRAIN, held_out_split, source_paths
 from jaxpe.data.formats.files import listed
 from jaxpe.data.formats.table import column_names
 from jaxpe.data.tasks.sequences import BOS, EOS, PADDING, sequence_tokens
@@ -79,18 +79,18 @@ def load_data(config: TrainConfig, *, progress: Progress = SILENT) -> Data:
     train = _read(config, labelled, progress)
     if nulls := train.corpus.null_texts:
         progress.say(f"{nulls:,} rows without text left out")
-    train, mask_id = _mask_vocabulary(train) if task == "mlm" else (train, None)
     if share is None:
-        split = next(name for name in NAMED[config.source].splits if name != "train")
-        held_out = load_labelled(
-            config.source, split=split, like=train, data_dir=config.data_dir, progress=progress
-        )
+        published = held_out_split(config.source) or TRAIN
+        held_out = _read(config, labelled, progress, split=published, like=train)
     else:
         train, held_out = hold_out(train, fraction=share, seed=config.seed)
-    corpus = train.corpus
-    vocabulary = Vocabulary(
-        task, corpus.tokens, train.names if task == "classify" else (), mask_id, corpus.exclude
-    )
+    # A file of ids names as many tokens as its largest id needs.
+    tokens, mask_id = max(train.corpus.tokens, held_out.corpus.tokens, key=len), None
+    if task == "mlm":
+        tokens, mask_id = _with_mask(tokens)
+    train, held_out = (_with_tokens(part, tokens) for part in (train, held_out))
+    classes = train.names if task == "classify" else ()
+    vocabulary = Vocabulary(task, tokens, classes, mask_id, train.corpus.exclude)
     return Data(train, held_out, vocabulary)
 
 
@@ -99,8 +99,8 @@ def _sequence_data(config: TrainConfig) -> Data:
 
     Held-out inputs that are also trained on, as some short ones are, are left out.
     """
-    task, key = sequence_task(config.source), jax.random.key(config.seed)
-    tokens, special = sequence_tokens(config.source), (PADDING, BOS, EOS)
+    name, key = str(config.source), jax.random.key(config.seed)
+    task, tokens, special = sequence_task(name), sequence_tokens(name), (PADDING, BOS, EOS)
     settings = resolved(config)
     pairs, share = settings.pairs or 0, settings.held_out or 0.0
 
@@ -110,7 +110,7 @@ def _sequence_data(config: TrainConfig) -> Data:
         cut = {name: x[:, : (x != PADDING).any(axis=0).sum()] for name, x in arrays.items()}
         longest = int(cut["mask"].sum(axis=1).max())
         corpus = TokenCorpus(
-            f"{config.source} of sequences", "ids", cut["ids"], cut["mask"],
+            f"{name} of sequences", "ids", cut["ids"], cut["mask"],
             len(tokens), special, tokens, longest,
         )  # fmt: skip
         return LabelledTokens(corpus, cut["labels"], (), "ids")
@@ -193,41 +193,62 @@ def fingerprint(data: Data) -> dict[str, int]:
 
 
 def has_labels(config: TrainConfig) -> bool:
-    """Whether the source has classes, as a known corpus or as a table with a column of labels.
+    """Whether all of the source has classes: known corpora, and tables with a column of labels.
 
     Raises:
         InputError: a source without the column `label_field`, if that is set.
     """
-    if config.source in NAMED:
-        return True
-    columns = column_names(config.source) if Path(config.source).exists() else []
-    has_column = (config.label_field or LABEL) in columns
-    if config.label_field is not None and not has_column:
+    field = config.label_field or LABEL
+    for path in source_paths(config.source):
+        columns = [field] if path in NAMED else [] if path in BUILT_IN else column_names(path)
+        if field in columns:
+            continue
+        if config.label_field is None:
+            return False
         listed_columns = f"its columns are {listed(columns)}" if columns else "it has no columns"
         raise InputError(
-            f"`label_field={config.label_field!r}`: {config.source} has no such column "
-            f"({listed_columns}); pass one of them, or leave it out to train a language model"
+            f"`label_field={field!r}`: {path} has no such column ({listed_columns}); pass one of "
+            "them, or leave it out to train a language model"
         )
-    return has_column
+    return True
 
 
-def _read(config: TrainConfig, labelled: bool, progress: Progress) -> LabelledTokens:
-    """Tokenized documents; without labels, all have class 0, which is not used."""
+def _read(
+    config: TrainConfig,
+    labelled: bool,
+    progress: Progress,
+    *,
+    split: str = TRAIN,
+    like: LabelledTokens | None = None,
+) -> LabelledTokens:
+    """Tokenized documents of a split; without labels, all have class 0, which is not used.
+
+    With `like`, they have its vocabulary and classes.
+    """
     options: dict[str, Any] = {
-        "tokenizer": config.tokenizer or config.pretrained,  # None: the default of the loader
-        "length": config.length,
-        "special": config.special or config.pretrained is not None,
+        "split": split,
         "text_field": config.text_field,
         "skip_nulls": config.skip_nulls,
         "data_dir": config.data_dir,
         "progress": progress,
     }
     if labelled:
-        options |= {"max_vocab": _vocabulary_limit(config, tokenizer_name(config))}
-        return load_labelled(config.source, label_field=config.label_field or LABEL, **options)
+        options |= {"like": like, "label_field": config.label_field or LABEL}
+    if not labelled or like is None:
+        options |= {
+            "tokenizer": config.tokenizer or config.pretrained,  # None: the default of the loader
+            "length": config.length,
+            "special": config.special or config.pretrained is not None,
+        }
+    if labelled:
+        limit = None if like else _vocabulary_limit(config, tokenizer_name(config))
+        return load_labelled(config.source, max_vocab=limit, **options)
     corpus = load_tokens(config.source, **options)
     # The tokenizer may differ from the configured one: a file of ids has its own vocabulary.
-    corpus = occurring_vocabulary(corpus, _vocabulary_limit(config, corpus.tokenizer))
+    if like is None:
+        corpus = occurring_vocabulary(corpus, _vocabulary_limit(config, corpus.tokenizer))
+    elif corpus.tokenizer != "ids":
+        corpus = shared_vocabulary(like.corpus, corpus)
     return LabelledTokens(corpus, np.zeros(len(corpus.ids), np.int32), (), tokenizer_name(config))
 
 
@@ -238,15 +259,17 @@ def _vocabulary_limit(config: TrainConfig, tokenizer: str) -> int | None:
     return config.max_vocab
 
 
-def _mask_vocabulary(labelled: LabelledTokens) -> tuple[LabelledTokens, int]:
-    """Documents with a vocabulary that has [MASK], and the id of [MASK]."""
-    corpus = labelled.corpus
+def _with_mask(tokens: list[str]) -> tuple[list[str], int]:
+    """Vocabulary with [MASK], and the id of [MASK]."""
     for name in _MASK:
-        if name in corpus.tokens:
-            return labelled, corpus.tokens.index(name)
-    tokens = [*corpus.tokens, _MASK[0]]
-    corpus = corpus._replace(tokens=tokens, vocab_size=len(tokens))
-    return labelled._replace(corpus=corpus), len(tokens) - 1
+        if name in tokens:
+            return tokens, tokens.index(name)
+    return [*tokens, _MASK[0]], len(tokens)
+
+
+def _with_tokens(labelled: LabelledTokens, tokens: list[str]) -> LabelledTokens:
+    corpus = labelled.corpus._replace(tokens=tokens, vocab_size=len(tokens))
+    return labelled._replace(corpus=corpus)
 
 
 def _arrays(labelled: LabelledTokens) -> Mapping[str, np.ndarray]:

@@ -179,11 +179,11 @@ def test_rows_without_text_are_left_out_on_request(command, tmp_path):
 
 BYTES = ("--tokenizer", "bytes")
 BAD = {
-    "no source": ((), "no shards; pass paths or globs"),
+    "no source": ((), "no files; pass paths, folders or patterns"),
     "no such file": (("none.txt",), "no such file: none.txt"),
-    "a folder": (("FOLDER",), "is a directory; pass a glob of its files"),
+    "an empty folder": (("EMPTY",), "is a folder without files to read"),
     "standard input": (("-",), "standard input cannot be read again"),
-    "ids": (("synthetic",), "no such file: synthetic"),
+    "ids": (("synthetic",), "synthetic holds token ids"),
     "tokenizer": (("A", "--tokenizer", "syllables"), "unknown tokenizer 'syllables'"),
     "length": (("A", "--length", 0), "--length is 0; pass at least 2"),
     "one fold": (("A", "--folds", 2), "--folds is 2; pass an even number, at least 4"),
@@ -240,7 +240,13 @@ BAD = {
 @pytest.mark.parametrize(("words", "message"), BAD.values(), ids=BAD.keys())
 def test_bad_input_is_one_line_and_exit_2(command, poems, tmp_path, words, message):
     (tmp_path / "t.tsv").write_text("n\ttext\n1\ta\n")
-    stands_for = {"A": poems / "a.txt", "T": tmp_path / "t.tsv", "FOLDER": poems}
+    stands_for = {
+        "A": poems / "a.txt",
+        "T": tmp_path / "t.tsv",
+        "FOLDER": poems,
+        "EMPTY": tmp_path / "no",
+    }
+    (tmp_path / "no").mkdir()
     if "PIPE" in words:
         os.mkfifo(tmp_path / "pipe.json")
         stands_for["PIPE"] = tmp_path / "pipe.json"

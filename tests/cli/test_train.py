@@ -188,6 +188,16 @@ def test_bad_input_is_one_line_and_exit_2(run, tmp_path, monkeypatch, words, mes
     assert list(tmp_path.iterdir()) == []
 
 
+def test_several_sources_on_the_command_line(tmp_path):
+    words = ["a.txt", "data/*.txt", "--steps", "20", "--out", str(tmp_path)]
+    config = parse_config(words)
+    assert config.source == ("a.txt", "data/*.txt")
+    save_config(config)
+    assert parse_config(["--resume", "--out", str(tmp_path)]).source == config.source
+    assert "jaxpe train a.txt 'data/*.txt' --steps 20" in next_commands(config)["seed"]
+    assert parse_config(["a.txt"]).source == "a.txt"
+
+
 def test_help_explains_every_option(run):
     code, out, _ = run("--help")
     assert code == 0

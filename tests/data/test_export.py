@@ -150,7 +150,9 @@ def test_metadata_that_is_damaged(copy, content, message):
 
 def test_a_folder_of_another_writer(copy):
     (copy / "metadata.json").unlink()
-    refused(copy, "is a data set that export_corpus did not write")
+    assert load_corpus(copy) == SMALL._replace(name="jaxpe_corpus")
+    with pytest.raises(InputError, match="holds no corpus; pass a directory that export_corpus"):
+        open_corpus(copy)
 
 
 def test_records_that_are_damaged(copy):

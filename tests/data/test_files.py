@@ -96,7 +96,7 @@ BAD = {
     "two.jsonl": (b'{"title":"a","body":"b"}\n', r"line 1: .*which column.*'title', 'body'"),
     "ragged.csv": (b"text,label\na,1\nb,c,1\n", r"ragged\.csv, line 3: 3 fields, .*names 2"),
     "quote.csv": (b'text\n"a\nb\n', r"quote\.csv, line 3: unexpected end of data"),
-    "x.pdf": (b"a\nb\n", r"x\.pdf: unknown kind of file; supported are \.txt, \.tsv, \.csv"),
+    "x.pdf": (b"a\nb\n", r"x\.pdf: unknown kind of file; pass paths, .* of \.txt, \.tsv, \.csv"),
     "cut.txt.gz": (gzip.compress(b"a\nb\n" * 99)[:-9], r"cut\.txt\.gz cannot be read"),
 }
 
@@ -112,7 +112,7 @@ def test_bad_files_are_named_with_the_line(tmp_path, name):
 def test_what_is_not_there(tmp_path):
     with pytest.raises(InputError, match=r"no such file: .*nope.*stdlib, sst2, imdb, synthetic"):
         load_corpus(tmp_path / "nope.txt")
-    with pytest.raises(InputError, match="a directory that export_corpus did not write"):
+    with pytest.raises(InputError, match=r"is a folder without files to read; pass .* of \.txt"):
         load_corpus(tmp_path)
     (tmp_path / "x.csv").write_text("a,b\nc,d\n")
     with pytest.raises(InputError, match=r"no column 'z'; pass one of 'a', 'b'"):

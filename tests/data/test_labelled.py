@@ -201,13 +201,15 @@ def test_options_that_cannot_be(tmp_path):
     for option in ({"length": 4}, {"special": True}, {"max_vocab": 4}, {"tokenizer": "bytes"}):
         with pytest.raises(InputError, match="`like` has the tokenizer"):
             load_labelled(path, like=train, **option)
-    for source in ("stdlib", "synthetic", "-", "x.txt", "x.npy"):
+    for name in ("x.txt", "x.npy"):
+        (tmp_path / name).touch()
+    for source in ("stdlib", "synthetic", "-", tmp_path / "x.txt", tmp_path / "x.npy"):
         with pytest.raises(InputError, match=r"has no labels; pass a file .*sst2, imdb"):
             load_labelled(source)
     for max_vocab in (0, 1):
         with pytest.raises(InputError, match=f"`max_vocab` is {max_vocab}; pass at least 2"):
             load_labelled(path, max_vocab=max_vocab)
-    with pytest.raises(InputError, match=r"is one split; .*the file of 'dev'"):
+    with pytest.raises(InputError, match=r"a\.tsv has no split 'dev', .*the file of 'dev'"):
         load_labelled(path, split="dev")
     with pytest.raises(InputError, match=r"no such file"):
         load_labelled(tmp_path / "none.tsv")

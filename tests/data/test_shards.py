@@ -176,14 +176,14 @@ def test_the_standard_library_is_a_shard():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("none*.txt", "no such file: none*.txt; pass paths or globs of .txt"),
+        ("none*.txt", "no such file: none*.txt; pass paths, folders or patterns"),
         ("", "no such file: ;"),
-        ("deep", "deep is a directory; pass a glob of its files, as deep/*.jsonl"),
-        ("a.pdf", "a.pdf: unknown kind of file; supported are .txt"),
+        ("deep", "deep is a folder without files to read; pass"),
+        ("a.pdf", "a.pdf: unknown kind of file; pass paths"),
         ("ids.pt", "ids.pt: unknown kind of file"),
         ("-", "standard input"),
         ("tokens", "tokens holds token ids; pass text"),
-        ("synthetic", "no such file: synthetic"),
+        ("synthetic", "synthetic holds token ids; pass text"),
     ],
 )
 def test_refused(folder, monkeypatch, source, message):
@@ -200,7 +200,7 @@ def test_refused(folder, monkeypatch, source, message):
 
 
 def test_nothing_asked_for_is_refused():
-    with pytest.raises(InputError, match="no shards; pass paths or globs"):
+    with pytest.raises(InputError, match="no files; pass paths, folders or patterns"):
         find_shards([])
 
 
@@ -247,7 +247,7 @@ def test_a_damaged_shard_is_named_where_it_is_read(tmp_path, name):
 
 def test_records_that_are_no_text_are_named(tmp_path):
     path = write_records(tmp_path / "x.array_record", [b"fine", b"\xff"])
-    with pytest.raises(InputError, match=r"x\.array_record, record 1 is not UTF-8"):
+    with pytest.raises(InputError, match=r"x\.array_record, record 1 is not text in UTF-8"):
         texts(find_shards([path])[0].documents())
     path = write_records(tmp_path / "y.array_record", [b"[]"])
     with pytest.raises(InputError, match=r"y\.array_record, record 0: a JSON list"):

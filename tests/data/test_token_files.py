@@ -170,7 +170,7 @@ def test_a_dataset_saved_to_disk(tmp_path):
     with pytest.raises(InputError, match="call flatten_indices"):
         find_shards([chosen])
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    with pytest.raises(InputError, match=r"splits 'test', 'train'; pass one .*/test"):
+    with pytest.raises(InputError, match=r"no such file: .*/train"):
         find_shards([tmp_path])
 
 

@@ -16,7 +16,7 @@ import pytest
 import jaxpe
 from jaxpe import EncodingSizes, attend, catalogue, chain, identity
 from jaxpe.encodings import encoding_distances
-from jaxpe.encodings.base import encoding_at
+from jaxpe.encodings.base import Rows, encoding_at
 from tests.compilation import compilations, counted
 
 SIZES = EncodingSizes(dim=32, num_heads=4, head_dim=8, length=24)
@@ -218,6 +218,48 @@ def test_chain_with_identity_is_the_encoding(name):
         np.testing.assert_array_equal(in_chain, alone)
     for hook in encoding._fields[1:]:
         assert chained.defines(hook) == encoding.defines(hook)
+
+
+def attended(encoding, params, content, positions, valid):
+    """Causal attention of a row whose padding is not valid."""
+    x, q, k, v = content
+    context = None
+    if encoding.defines("context"):
+        context, _ = encoding.context(params, x, positions, Rows(valid))
+    mask = np.tri(len(q), dtype=bool) & valid
+    where = {"q_positions": positions, "k_positions": positions}
+    contexts = {"q_context": context, "k_context": context}
+    return attend(encoding, params, q, k, v, mask=mask, **where, **contexts)
+
+
+# Their keys turn or weigh by the head.
+PER_HEAD = ("mixed_rope", "comrope", "pope", "fope", "selective_rope")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_grouped_keys_padding_and_later_tokens(name):
+    """Groups are repeated keys; what stands in padding counts for nothing, nor do later tokens."""
+    encoding, params, (x, q, k, v), positions = setting(name)
+    groups, tokens = (SIZES.num_heads if name in PER_HEAD else 2), N - 3
+    junk = [1e3 * np.random.default_rng(5).standard_normal(a.shape) for a in (x, q, k, v)]
+    padding = np.arange(N) >= tokens
+
+    @jax.jit
+    def run(params, content, junk):
+        content = [a.at[padding].set(b[padding]) for a, b in zip(content, junk, strict=True)]
+        whole = attended(encoding, params, content, positions, ~padding)
+        repeats = [1, 1, *[SIZES.num_heads // groups] * 2]
+        content = [jnp.repeat(a, r, axis=1) for a, r in zip(content, repeats, strict=True)]
+        return whole, *(
+            attended(encoding, params, [a[:n] for a in content], positions[:n], np.ones(n, bool))
+            for n in (1, tokens)
+        )
+
+    content = [x, q, k[:, :groups], v[:, :groups]]
+    junk = [b[:, : a.shape[1]] for a, b in zip(content, junk, strict=True)]
+    whole, *parts = run(params, jax.device_put(content), junk)
+    for part in parts:
+        np.testing.assert_allclose(whole[: len(part)], part, atol=1e-11)
 
 
 @cache

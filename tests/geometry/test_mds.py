@@ -1,5 +1,7 @@
 """Classical scaling: what it guarantees, and its derivative at generic and degenerate points."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -111,26 +113,34 @@ GRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("gram", GRAMS)
-def test_derivative_equals_finite_differences(gram, name):
-    B, dim = GRAMS[gram]
-    E, h = symmetric(len(B)), 1e-6
-    if gram in ("hexagon", "simplex, all kept"):  # directions that keep the rank, as D does
-        U = np.linalg.eigh(B)[1][:, -dim:]
-        E = E @ U @ U.T + U @ U.T @ E - U @ U.T @ E @ U @ U.T
+@cache
+def first_derivatives(dim):
+    """Differences, and derivatives in both modes, of every function of the coordinates."""
 
     def f(B):
-        return FUNCTIONS[name](classical_mds_from_gram(B, dim=dim).coordinates)
+        P = classical_mds_from_gram(B, dim=dim).coordinates
+        return jnp.stack([function(P) for function in FUNCTIONS.values()])
 
     @jax.jit
     def derivatives(B, E):
-        slope = (f(B + h * E) - f(B - h * E)) / (2 * h)
-        return slope, jax.jvp(f, (B,), (E,))[1], jax.grad(f)(B)
+        h = 1e-6
+        slopes = (f(B + h * E) - f(B - h * E)) / (2 * h)
+        return slopes, jax.jvp(f, (B,), (E,))[1], jax.jacrev(f)(B)
 
-    slope, forward, gradient = derivatives(B, E)
-    np.testing.assert_allclose(forward, slope, rtol=2e-5, atol=1e-7)
-    np.testing.assert_allclose(np.vdot(gradient, E), forward, rtol=1e-9, atol=1e-9)
+    return derivatives
+
+
+@pytest.mark.parametrize("gram", GRAMS)
+def test_derivatives_equal_finite_differences(gram):
+    B, dim = GRAMS[gram]
+    E = symmetric(len(B))
+    if gram in ("hexagon", "simplex, all kept"):  # directions that keep the rank, as D does
+        U = np.linalg.eigh(B)[1][:, -dim:]
+        E = E @ U @ U.T + U @ U.T @ E - U @ U.T @ E @ U @ U.T
+    slopes, forward, gradients = first_derivatives(dim)(B, E)
+    np.testing.assert_allclose(forward, slopes, rtol=2e-5, atol=1e-7)
+    backward = np.einsum("fij,ij->f", gradients, E)
+    np.testing.assert_allclose(backward, forward, rtol=1e-9, atol=1e-9)
 
 
 def test_hexagon_through_its_distances():
@@ -152,26 +162,30 @@ NEARLY_EQUAL = {
 }
 
 
-@pytest.mark.parametrize("gram", GRAMS | NEARLY_EQUAL)
-def test_second_derivatives_equal_differences_of_gradients(gram):
-    B, dim = (GRAMS | NEARLY_EQUAL)[gram]
-    E, h = symmetric(len(B)), 1e-5
+@cache
+def second_derivatives(dim):
+    """Differences of gradients, and second derivatives in three orders of the modes."""
 
     def f(B):
         P = classical_mds_from_gram(B, dim=dim).coordinates
         return sum(function(P) for function in FUNCTIONS.values())
 
-    def along(t):
-        return f(B + t * E)
-
     @jax.jit
     def derivatives(B, E):
+        h = 1e-5
         slopes = jnp.vdot(jax.grad(f)(B + h * E) - jax.grad(f)(B - h * E), E) / (2 * h)
         product = jax.jvp(jax.grad(f), (B,), (E,))[1]
         by_reverse = jax.grad(lambda B: jnp.vdot(jax.grad(f)(B), E))(B)
-        return slopes, product, by_reverse, jax.jacfwd(jax.jacfwd(along))(0.0)
+        return slopes, product, by_reverse, jax.jacfwd(jax.jacfwd(lambda t: f(B + t * E)))(0.0)
 
-    slopes, product, by_reverse, forward = derivatives(B, E)
+    return derivatives
+
+
+@pytest.mark.parametrize("gram", GRAMS | NEARLY_EQUAL)
+def test_second_derivatives_equal_differences_of_gradients(gram):
+    B, dim = (GRAMS | NEARLY_EQUAL)[gram]
+    E = symmetric(len(B))
+    slopes, product, by_reverse, forward = second_derivatives(dim)(B, E)
     np.testing.assert_allclose(jnp.vdot(product, E), slopes, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(by_reverse, product, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(forward, jnp.vdot(product, E), rtol=1e-9, atol=1e-9)

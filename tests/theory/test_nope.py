@@ -101,7 +101,7 @@ def test_narrow_floats_are_taken(dtype):
 
 
 def test_shapes_are_checked():
-    with pytest.raises((ValueError, TypeCheckError), match="hidden"):
+    with pytest.raises((ValueError, TypeCheckError), match=r"hidden|weights"):
         nope_theorem_1(hidden_with(T), EVEN[1:], IDS)
     with pytest.raises(ValueError, match="row=4 is none of the 4 rows"):
         nope_theorem_1(hidden_with(T), EVEN, IDS, row=4)

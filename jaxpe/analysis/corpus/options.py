@@ -33,9 +33,10 @@ class CorpusOptions:
     """Measure what position means in a corpus, and write a report on it.
 
     Attributes:
-        source: stdlib, synthetic, sst2, imdb, a file or folder that `jaxpe.load_corpus` reads, such
-            as .txt, .csv, .jsonl or .parquet, or - for lines on standard input. In a .csv,
-            quotation marks quote fields; rename a .tsv to have it read so.
+        source: stdlib, synthetic, sst2, imdb, one or several paths and patterns (in quotes) of
+            files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl
+            or .parquet, or - for lines on standard input. In a .csv, quotation marks quote fields;
+            rename a .tsv to have it read so.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length.
         tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
@@ -61,7 +62,7 @@ class CorpusOptions:
         data_dir: folder with sst2 and imdb; JAXPE_DATA_DIR when absent.
     """
 
-    source: str = "stdlib"
+    source: str | tuple[str, ...] = "stdlib"
     counts: Path | None = None
     tokenizer: str | None = None
     length: int | None = None

@@ -18,6 +18,7 @@ from jaxpe.analysis.counts.settings import CountSettings
 from jaxpe.analysis.counts.shards import count_shards
 from jaxpe.analysis.counts.vocabulary import corpus_vocabulary, read_vocabulary
 from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer, tokenizer_of_ids
+from jaxpe.data.corpora.sources import hold_ids
 from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
     UNKNOWN,
@@ -153,11 +154,7 @@ def _are_ids(shards: Sequence[Shard], options: CountOptions) -> bool:
     """Whether the documents are token ids, as all or none must be."""
     if options.tokenizer == "ids":
         return True
-    kinds = {shard.holds_ids(options.text_field): shard.name for shard in shards}
-    if len(kinds) > 1:
-        ids, text = kinds[True], kinds[False]
-        raise InputError(f"{ids} holds token ids, and {text} text; count them one after the other")
-    return True in kinds
+    return hold_ids([shard.path for shard in shards], options.text_field)
 
 
 def _refuse(options: CountOptions, reason: str, *names: str) -> None:

@@ -25,10 +25,11 @@ class CountOptions:
     Re-run the same command to resume an interrupted count.
 
     Attributes:
-        sources: stdlib, sst2, imdb, or paths and globs (in quotes) of what `jaxpe.load_corpus` and
-            `jaxpe.data.load_tokens` read: text, tables such as .csv or .parquet, `jaxpe export`
-            folders, Hugging Face datasets saved to disk, and token ids as .bin, .npy or lists of
-            integers. Rename a .tsv to .csv to have quotation marks quote its fields.
+        sources: stdlib, sst2, imdb, or paths and patterns (in quotes) of what `jaxpe.load_corpus`
+            and `jaxpe.data.load_tokens` read: text, tables such as .csv or .parquet, folders of
+            them, TFDS and Hugging Face datasets, and token ids as .bin, .npy or lists of integers.
+            Of a dataset with several splits, train. Rename a .tsv to .csv to have quotation marks
+            quote its fields.
         tokenizer: tokenizer as for `jaxpe report`, words when absent; for token ids, the one that
             made them, or "ids".
         vocab_size: number of ids, for the tokenizer ids.

@@ -29,6 +29,8 @@ from jaxpe.analysis.inspect.subject import InspectSubject, inspect_facts, read_i
 from jaxpe.analysis.inspect.token_loss import loss_by_position, text_windows
 from jaxpe.analysis.inspect.weights import describe_encoding, table_geometry
 from jaxpe.analysis.stage_cache import StageCache, settings_stamp
+from jaxpe.data.corpora.sources import source_paths
+from jaxpe.data.formats.table import content_files
 from jaxpe.nn import position_table, trunk
 
 _ABLATED = 12  # documents
@@ -66,7 +68,8 @@ def inspect_model(
     options.check()
     options = local_model_options(options, "model")
     settings = {k: v for k, v in dataclasses.asdict(options).items() if k != "stages"}
-    stamp = settings_stamp(settings, inputs=(options.model, options.source))
+    files = [file for path in source_paths(options.source) for file in content_files(path)]
+    stamp = settings_stamp(settings, inputs=(options.model, *files))
     cache, clock = StageCache(folder and folder / "stages", stamp), Clock()
     results: dict[str, Any] = {}
     if (facts := cache.read("facts", InspectFacts)) is not None:

@@ -25,9 +25,10 @@ class InspectOptions:
         model: Hugging Face directory (config.json, safetensors, tokenizer.json), a .gguf file, a
             folder with one, or a name on the Hugging Face hub.
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
-        source: corpus of text: stdlib, sst2, imdb, or a file or folder that `jaxpe.load_corpus`
-            reads, such as .txt, .csv, .jsonl or .parquet. Rename a .tsv to .csv to have quotation
-            marks quote its fields.
+        source: corpus of text: stdlib, sst2, imdb, or one or several paths and patterns (in
+            quotes) of files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt,
+            .csv, .jsonl or .parquet. Rename a .tsv to .csv to have quotation marks quote its
+            fields.
         stages: encoding, geometry, attention, probe, ablation, loss, needles; all when absent.
         quick: whether fewer documents and shorter texts are used, for a first result.
         length: positions of a document in attention, probe and ablation; 128 when absent.
@@ -46,7 +47,7 @@ class InspectOptions:
 
     model: str
     revision: str | None = None
-    source: str = "stdlib"
+    source: str | tuple[str, ...] = "stdlib"
     stages: tuple[Stage, ...] = ()
     quick: bool = False
     length: int | None = None

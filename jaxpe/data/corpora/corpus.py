@@ -12,6 +12,17 @@ from jaxpe._core.results import short_repr
 from jaxpe.data.corpora.groups import dependent_groups
 
 Source = str | os.PathLike[str]
+Sources = Source | Sequence[Source]
+
+
+def as_sources(sources: Sources) -> list[str]:
+    """One source or several, as a list of strings.
+
+    >>> as_sources("a.txt")
+    ['a.txt']
+    """
+    is_one = isinstance(sources, str | os.PathLike)
+    return [os.fspath(source) for source in ([sources] if is_one else sources)]
 
 
 class Corpus(NamedTuple):

@@ -17,9 +17,9 @@ from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus
 from jaxpe.data.formats.files import check_text
 from jaxpe.data.formats.tfds_folders import (
     Metadata,
-    exported_source,
-    iter_exported,
+    examples,
     read_metadata,
+    tfds_source,
 )
 
 
@@ -88,16 +88,17 @@ def open_corpus(directory: Source) -> Any:
     >>> [text for text in rows.map(lambda row: row["text"].decode())]
     ['to be', 'or not']
     """
-    return exported_source(os.fspath(directory))
+    read_metadata(os.fspath(directory))
+    return tfds_source(os.fspath(directory))
 
 
 def read_tokens(directory: str, *, progress: Progress) -> TokenCorpus:
     """Read an exported corpus of tokens."""
     about = read_metadata(directory)
-    documents = len(exported_source(directory))
-    rows = iter_exported(directory, progress)
+    source = tfds_source(directory)
+    rows = examples(source, directory, progress)
     first = next(rows)
-    shape = documents, len(first["ids"])
+    shape = len(source), len(first["ids"])
     check_bytes(5 * shape[0] * shape[1], what=directory, remedy="export fewer documents")
     ids, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
     ids[0], mask[0] = first["ids"], first["mask"]
@@ -123,8 +124,7 @@ def _rows(corpus: Corpus | TokenCorpus) -> Iterable[dict[str, Any]]:
 def _metadata(corpus: Corpus | TokenCorpus) -> Metadata:
     if isinstance(corpus, Corpus):
         return Metadata("text", corpus.name)
-    names = ("name", "tokenizer", "vocab_size", "exclude", "tokens", "longest")
-    return Metadata("tokens", *(getattr(corpus, name) for name in names))
+    return Metadata("tokens", *(getattr(corpus, name) for name in Metadata._fields[1:]))
 
 
 def _check(corpus: Corpus | TokenCorpus) -> None:

@@ -11,13 +11,14 @@ from jaxtyping import Bool, Int32
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import short_repr
-from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus
-from jaxpe.data.corpora.load import check_file, check_two_documents
-from jaxpe.data.corpora.published import NAMED, named_rows
+from jaxpe.data.corpora.corpus import Corpus, Source, Sources, TokenCorpus, as_sources
+from jaxpe.data.corpora.load import check_two_documents
+from jaxpe.data.corpora.published import NAMED
 from jaxpe.data.corpora.seeds import generator
+from jaxpe.data.corpora.sources import TRAIN, read_documents, source_name, source_paths
 from jaxpe.data.formats.columns import Fields, ReadLog, Row
-from jaxpe.data.formats.files import check_text, file_name, listed, quoted
-from jaxpe.data.formats.table import TABLES, has_columns, read_rows
+from jaxpe.data.formats.files import check_text, listed, quoted
+from jaxpe.data.formats.table import TABLES, has_columns
 from jaxpe.data.tokens.tokenizers import tokenize
 from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
@@ -49,9 +50,9 @@ class LabelledTokens(NamedTuple):
 
 
 def load_labelled(
-    source: Source,
+    source: Sources,
     *,
-    split: str = "train",
+    split: str = TRAIN,
     like: LabelledTokens | None = None,
     tokenizer: Source | None = None,
     length: int | None = None,
@@ -68,20 +69,21 @@ def load_labelled(
     Names are `"sst2"`, with the splits train and dev, and `"imdb"`, with train and test; their
     classes are negative and positive. They are read from `data_dir` or `JAXPE_DATA_DIR`
     (`sst2/train.tsv`, `sst2/dev.tsv`, `imdb/train.jsonl.gz`, `imdb/test.jsonl.gz`), otherwise
-    through TFDS. Paths are the files with columns that `load_corpus` reads. Documents keep the
-    order of the source; IMDB has all positive ones first. Blank documents are left out together
-    with their labels.
+    through TFDS. Paths and patterns are files and datasets with columns that `load_corpus` reads.
+    Documents keep the order of the source; IMDB has all positive ones first. Blank documents are
+    left out together with their labels.
 
     Labels are integers or strings. Classes are numbered in the order of the integers, or
-    alphabetically if any label is a string.
+    alphabetically if any label is a string. TFDS and Hugging Face datasets name their classes, in
+    their own order (`ClassLabel`).
 
     A vocabulary of words or characters ends with the token `"[UNK]"`. It replaces tokens that
     `max_vocab` cuts, and tokens that `like` lacks. Pretrained tokenizers and bytes have fixed
     vocabularies.
 
     Args:
-        source: name or path.
-        split: split of a named corpus; a file is one split.
+        source: name, path or pattern, or several of them.
+        split: split of a source that has several, as in `load_corpus`; a file is one split.
         like: another split, whose tokenizer, vocabulary, length and classes are used.
         tokenizer, length, special: arguments of `tokenize`.
         max_vocab: largest vocabulary, `"[UNK]"` included; rarer words and characters become
@@ -103,7 +105,6 @@ def load_labelled(
     >>> load_labelled(path, like=train).corpus.ids.tolist()
     [[3, 0], [1, 0]]
     """
-    source = os.fspath(source)
     if like is not None:
         ignored = (None, DEFAULT_TOKENIZER, like.tokenizer)
         if tokenizer not in ignored or length or special or max_vocab:
@@ -116,17 +117,17 @@ def load_labelled(
     log = ReadLog()
     fields = Fields(text_field, label_field, skip_nulls=skip_nulls)
     rows = _rows(source, split, fields, data_dir, log, progress)
-    name = file_name(source) if split == "train" else f"{source} {split}"
+    name = source_name(source) + ("" if split == TRAIN else f" {split}")
     texts = [row.text for row in rows]
     documents = check_two_documents(Corpus(name, texts, log.null_texts, log.choices), source)
-    labels, names = _class_indices(rows, source, None if like is None else like.names)
+    labels, names = _class_indices(rows, name, log.classes if like is None else like.names)
     corpus = tokenize(
         documents, tokenizer=tokenizer, length=length, special=special, progress=progress
     )
     if like is None:
         corpus = occurring_vocabulary(corpus, max_vocab)
     else:
-        corpus = _shared_vocabulary(like.corpus, corpus)
+        corpus = shared_vocabulary(like.corpus, corpus)
     return LabelledTokens(corpus, labels, names, os.fspath(tokenizer or DEFAULT_TOKENIZER))
 
 
@@ -180,49 +181,46 @@ def _part(labelled: LabelledTokens, rows: Bool[np.ndarray, " documents"]) -> Lab
 
 
 def _rows(
-    source: str,
+    source: Sources,
     split: str,
     fields: Fields,
     data_dir: Source | None,
     log: ReadLog,
     progress: Progress,
 ) -> list[Row]:
-    if source in NAMED:
-        if fields.text is not None:
-            raise InputError(f"{source} has one column of text; leave `text_field` out")
-        options = {"label_field": fields.label, "data_dir": data_dir}
-        return named_rows(source, split=split, **options, progress=progress)
-    if not has_columns(source):
-        raise InputError(
-            f"{source} has no labels; pass a file with columns ({TABLES}), or one of "
-            f"{', '.join(NAMED)}"
-        )
-    if split != "train":
-        raise InputError(f"{source} is one split; leave `split` out and pass the file of {split!r}")
-    check_file(source)
-    return read_rows(source, fields, log, progress)
+    named = [name for name in as_sources(source) if name in NAMED]
+    if named and fields.text is not None:
+        raise InputError(f"{named[0]} has one column of text; leave `text_field` out")
+    paths = source_paths(source, split=split, log=log)
+    for path in paths:
+        if path not in NAMED and not has_columns(path):
+            raise InputError(
+                f"{path} has no labels; pass a file with columns ({TABLES}), or one of "
+                f"{', '.join(NAMED)}"
+            )
+    return read_documents(paths, fields, log, split=split, data_dir=data_dir, progress=progress)
 
 
 def _class_indices(
-    rows: list[Row], source: str, names: tuple[str, ...] | None
+    rows: list[Row], source: str, names: tuple[str, ...]
 ) -> tuple[Int32[np.ndarray, " documents"], tuple[str, ...]]:
     """Labels as indices into the names of the classes, and these names; default: all labels."""
     labels = [_label(row) for row in rows]
-    if names is None:
+    if not names:
         classes = set(labels)
         integers = all(_INTEGER.fullmatch(name) for name in classes)
         names = tuple(sorted(classes, key=int if integers else str))
-        if len(names) < 2:
-            raise InputError(
-                f"{source}: every label is {quoted(names[0])}; pass at least two classes, "
-                'or train a language model, which needs no labels: `task="causal"`'
-            )
+    if len(names) < 2:
+        raise InputError(
+            f"{source}: every label is {quoted(names[0])}; pass at least two classes, "
+            'or train a language model, which needs no labels: `task="causal"`'
+        )
     numbers = {name: number for number, name in enumerate(names)}
     for row, label in zip(rows, labels, strict=True):
         if label not in numbers:
             raise InputError(
-                f"{row.location}: unknown label {quoted(label)}; the classes of `like` are "
-                f"{listed(names)}: relabel the document or leave it out"
+                f"{row.location}: unknown label {quoted(label)}; the classes are {listed(names)}: "
+                "relabel the document or leave it out"
             )
     return np.array([numbers[label] for label in labels], np.int32), names
 
@@ -266,7 +264,8 @@ def occurring_vocabulary(corpus: TokenCorpus, max_vocab: int | None) -> TokenCor
     return _renumbered_corpus(corpus, vocabulary_with_unknown(corpus.tokens, max_vocab))
 
 
-def _shared_vocabulary(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
+def shared_vocabulary(other: TokenCorpus, corpus: TokenCorpus) -> TokenCorpus:
+    """Renumber a corpus for the vocabulary of another; tokens outside it become unknown."""
     if vocabulary_occurs(corpus.tokenizer):
         return _renumbered_corpus(corpus, other.tokens)
     if corpus.tokens != other.tokens:

@@ -1,28 +1,32 @@
 """Loading of corpora by name or path."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus, group_labels
+from jaxpe.data.corpora.corpus import (
+    Corpus,
+    Source,
+    Sources,
+    TokenCorpus,
+    as_sources,
+    group_labels,
+)
 from jaxpe.data.corpora.export import read_tokens
-from jaxpe.data.corpora.published import NAMED, named_rows
-from jaxpe.data.corpora.stdlib import stdlib_documents
+from jaxpe.data.corpora.sources import (
+    BUILT_IN,
+    TRAIN,
+    hold_ids,
+    read_documents,
+    source_name,
+    source_paths,
+)
 from jaxpe.data.corpora.synthetic import three_regimes
 from jaxpe.data.formats.columns import Fields, ReadLog, group_name
 from jaxpe.data.formats.files import STANDARD_INPUT, file_name
-from jaxpe.data.formats.table import (
-    SUPPORTED,
-    TABLES,
-    find_format,
-    holds_ids,
-    id_blocks,
-    list_within_memory,
-    read_rows,
-)
-from jaxpe.data.formats.tfds_folders import is_exported, read_metadata
+from jaxpe.data.formats.table import TABLES, find_format, id_blocks, list_within_memory
+from jaxpe.data.formats.tfds_folders import holds_tokens
 from jaxpe.data.formats.token_files import Stream, is_npy_matrix
 from jaxpe.data.tokens.token_ids import (
     DEFAULT_LENGTH,
@@ -34,22 +38,20 @@ from jaxpe.data.tokens.token_ids import (
 from jaxpe.data.tokens.tokenizers import id_corpus, tokenize, tokenizer_of_ids
 from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER
 
-# Names of corpora without a path; sst2 and imdb are searched in the data folder.
-BUILT_IN = ("stdlib", *NAMED, "synthetic")
-_SUPPORTED = f"{SUPPORTED}, '-' for standard input"
 _ROW_BYTES = 200  # bytes of a document without its ids
 
 
 def load_corpus(
-    source: Source,
+    source: Sources,
     *,
+    split: str = TRAIN,
     text_field: str | None = None,
     group_field: str | None = None,
     skip_nulls: bool = False,
     data_dir: Source | None = None,
     progress: Progress = SILENT,
 ) -> Corpus:
-    """Read documents of text, by name or path.
+    """Read documents of text, by names, paths and patterns.
 
     Names:
 
@@ -62,8 +64,14 @@ def load_corpus(
 
     - `.txt` with one document per line, `.tsv`, `.csv` and `.jsonl`, each also with `.gz`, `.bz2`,
       `.xz` or `.zst` (extra `parquet`); `.parquet` and `.arrow` (extra `parquet`); `.array_record`.
-    - a directory that `export_corpus` wrote, or a Hugging Face dataset saved to disk.
+    - a TFDS dataset in array_record files (extra `data`), such as `export_corpus` writes, and a
+      Hugging Face dataset or `DatasetDict` saved to disk (extra `parquet`).
+    - a folder of files of one of these kinds, read in the order of their names; patterns such as
+      `"shards/*.jsonl.gz"`.
     - `"-"` for lines from standard input. Pipes and devices are refused as paths.
+
+    Of several splits, one is read. TFDS and Hugging Face name the splits of their datasets; in
+    other folders the names of files do (`train-00000-of-00002.parquet`, `test.jsonl`).
 
     A document has at most 64 MiB; blank documents are left out. The first bytes of a file, not its
     name, determine the compression. Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark.
@@ -75,7 +83,9 @@ def load_corpus(
     to `.csv` to force quoting; `Corpus.choices` has the automatic choice.
 
     Args:
-        source: name or path; a name has priority over a file of this name (write `./sst2`).
+        source: name, path or pattern, or several of them; a name has priority over a file of this
+            name (write `./sst2`).
+        split: split of a source that has several.
         text_field: column that holds the text. Default: `text`, else `sentence`, else the only
             column of text.
         group_field: column with the author, the source, or another property that dependent
@@ -97,26 +107,22 @@ def load_corpus(
     >>> load_corpus(path).documents
     ['The fog comes', 'on little cat feet.']
     """
-    source = os.fspath(source)
-    check_fields(source, text_field, group_field)
-    if _holds_ids(source, text_field):
-        raise InputError(f"{source} holds token ids, not text; read it with load_tokens")
-    if source == "stdlib":
-        return Corpus(source, stdlib_documents(progress=progress))
-    if source in NAMED:
-        rows = named_rows(source, data_dir=data_dir, progress=progress)
-        return check_two_documents(Corpus(source, [row.text for row in rows]), source)
     log = ReadLog()
+    paths = source_paths(source, split=split, log=log)
+    check_fields(paths, text_field, group_field)
+    if hold_ids(paths, text_field):
+        raise InputError(f"{paths[0]} holds token ids, not text; read it with load_tokens")
     fields = Fields(text_field, group_field, "group_field", skip_nulls)
-    rows = read_rows(source, fields, log, progress)
+    rows = read_documents(paths, fields, log, split=split, data_dir=data_dir, progress=progress)
     groups = None if group_field is None else [group_name(row.label, row.location) for row in rows]
-    corpus = Corpus(_name(source), [r.text for r in rows], log.null_texts, log.choices, groups)
-    return check_two_documents(corpus, source)
+    texts, name = [row.text for row in rows], source_name(source)
+    return check_two_documents(Corpus(name, texts, log.null_texts, log.choices, groups), source)
 
 
 def load_tokens(
-    source: Source,
+    source: Sources,
     *,
+    split: str = TRAIN,
     tokenizer: Source | None = None,
     length: int | None = None,
     special: bool = False,
@@ -135,7 +141,7 @@ def load_tokens(
     - `.npy` with one axis, or `.bin` with 16 bits per id: a stream, cut into documents of `length`
       ids.
     - a column of lists of integers in `.parquet`, `.arrow` or a Hugging Face dataset saved to disk.
-    - a directory that `export_corpus` wrote from a `TokenCorpus`.
+    - a directory that `export_corpus` wrote from a `TokenCorpus`, alone.
 
     For streams and columns, `tokenizer` may be the tokenizer that made the ids. It gives the text
     of each id.
@@ -148,118 +154,86 @@ def load_tokens(
     >>> corpus.ids.shape, corpus.vocab_size, bool(corpus.mask.all())
     ((5000, 32), 200, True)
     """
-    source = os.fspath(source)
-    if not _holds_ids(source, text_field):
-        columns = {"text_field": text_field, "group_field": group_field}
-        reading: Any = columns | {"skip_nulls": skip_nulls, "data_dir": data_dir}
+    paths = source_paths(source, split=split)
+    if not hold_ids(paths, text_field):
+        columns: Any = {"text_field": text_field, "group_field": group_field}
+        reading = columns | {"split": split, "skip_nulls": skip_nulls, "data_dir": data_dir}
         corpus = load_corpus(source, **reading, progress=progress)
         encoding: Any = {"tokenizer": tokenizer, "length": length, "special": special}
         return tokenize(corpus, **encoding, progress=progress)
-    check_fields(source, text_field, group_field)
-    if source != "synthetic" and not (is_exported(source) or is_npy_matrix(source)):
+    check_fields(paths, text_field, group_field)
+    path = paths[0]
+    if len(paths) > 1 or not (path == "synthetic" or holds_tokens(path) or is_npy_matrix(path)):
         fields = Fields(text_field, group_field, "group_field", skip_nulls)
-        return _load_id_documents(source, fields, tokenizer, length, special)
-    corpus = _load_ids(source, length, progress)
+        corpus = _load_id_documents(paths, fields, tokenizer, length, special)
+        return corpus._replace(name=source_name(source))
+    corpus = _load_ids(path, length, progress)
     ignored = (None, DEFAULT_TOKENIZER, corpus.tokenizer)
     if special or (tokenizer if tokenizer is None else os.fspath(tokenizer)) not in ignored:
-        raise InputError(f"{source} holds token ids already; leave `tokenizer` and `special` out")
+        raise InputError(f"{path} holds token ids already; leave `tokenizer` and `special` out")
     return corpus
 
 
-def _holds_ids(source: str, text_field: str | None) -> bool:
-    """Whether a named corpus or an existing file holds token ids."""
-    if source in BUILT_IN:
-        return source == "synthetic"
-    check_file(source)
-    return holds_ids(source, text_field)
-
-
-def _load_ids(source: str, length: int | None, progress: Progress) -> TokenCorpus:
+def _load_ids(path: str, length: int | None, progress: Progress) -> TokenCorpus:
     """Token ids of a matrix, of an exported corpus, or synthetic."""
-    if source == "synthetic":
+    if path == "synthetic":
         corpus = three_regimes()
         return tokens_from_ids(corpus.ids, name=corpus.name, length=length)
-    if is_exported(source):
-        corpus = read_tokens(source, progress=progress)
+    if holds_tokens(path):
+        corpus = read_tokens(path, progress=progress)
         return corpus if length is None else resized(corpus, length)
-    return read_ids(source, length=length)._replace(name=file_name(source))
+    return read_ids(path, length=length)._replace(name=file_name(path))
 
 
 def _load_id_documents(
-    source: str, fields: Fields, tokenizer: Source | None, length: int | None, special: bool
+    paths: list[str], fields: Fields, tokenizer: Source | None, length: int | None, special: bool
 ) -> TokenCorpus:
     """Documents of token ids of different lengths."""
-    opened = None
+    opened, name = None, source_name(paths)
     if tokenizer not in (None, DEFAULT_TOKENIZER, "ids"):
         opened = tokenizer_of_ids(tokenizer, special=special)
     elif special:
         raise InputError(
-            f"{source} holds token ids; for `special`, also pass the `tokenizer` that made them"
+            f"{name} holds token ids; for `special`, also pass the `tokenizer` that made them"
         )
     check_length(length)
     vocab_size = 1 if opened is None else len(opened.tokens)
     stream, log = Stream(length=length or DEFAULT_LENGTH, vocab_size=vocab_size), ReadLog()
-    blocks = id_blocks(source, fields, stream, log)
     documents = (
-        pair
-        for ids, labels in blocks
-        for pair in zip(ids, labels or [None] * len(ids), strict=True)
+        (row, label if fields.label is None else group_name(label, path))
+        for path in paths
+        for ids, labels in id_blocks(path, fields, stream, log)
+        for row, label in zip(ids, labels or [None] * len(ids), strict=True)
     )
-    labelled = list_within_memory(documents, lambda row: row[0].nbytes + _ROW_BYTES, what=source)
+    labelled = list_within_memory(documents, lambda row: row[0].nbytes + _ROW_BYTES, what=name)
     rows = [ids for ids, _ in labelled]
-    groups = None
-    if fields.label is not None:
-        groups = [group_name(label, source) for _, label in labelled]
+    groups = None if fields.label is None else [group for _, group in labelled]
     if len(rows) < 2:
         raise InputError(
-            f"{source} holds {len(rows)} documents of ids; pass at least two, as an array "
+            f"{name} holds {len(rows)} documents of ids; pass at least two, as an array "
             "[documents, n]"
         )
     if opened is None:
         opened = tokenizer_of_ids(vocab_size=1 + max(int(row.max()) for row in rows))
     about = {"null_texts": log.null_texts, "group_labels": group_labels(groups)}
-    return id_corpus(file_name(source), rows, opened, length=length, **about)
+    return id_corpus(name, rows, opened, length=length, **about)
 
 
-def _name(source: str) -> str:
-    """Name of a corpus from a path."""
-    if is_exported(source):
-        return read_metadata(source).name
-    return "stdin" if source == STANDARD_INPUT else file_name(source)
+def check_fields(paths: list[str], text_field: str | None, group_field: str | None) -> None:
+    """Raise `InputError` for column names, if a path has no columns."""
+    for path in paths:
+        one = None if path in BUILT_IN else find_format(path)
+        if one is not None and one.has_fields:
+            continue
+        for name, field in (("text_field", text_field), ("group_field", group_field)):
+            if field is not None:
+                raise InputError(f"{path} has no columns; leave `{name}` out (it is for {TABLES})")
 
 
-def check_file(source: str) -> None:
-    """Raise `InputError` for a path that is not a file of a supported format."""
-    if find_format(source) is not None and (source == STANDARD_INPUT or Path(source).exists()):
-        return
-    if not Path(source).exists():
-        raise InputError(
-            f"no such file: {source}; pass a path, or one of the built-in corpora "
-            f"{', '.join(BUILT_IN)}"
-        )
-    if Path(source).is_dir():
-        raise InputError(
-            f"{source} is a directory that export_corpus did not write; pass a file: {_SUPPORTED}"
-        )
-    raise InputError(f"{source}: unknown kind of file; supported are {_SUPPORTED}")
-
-
-def check_fields(source: str, text_field: str | None, group_field: str | None) -> None:
-    """Raise `InputError` for column names, if the format has no columns."""
-    one = None if source in BUILT_IN else find_format(source)
-    if one is not None and one.has_fields:
-        return
-    for name, field in (("text_field", text_field), ("group_field", group_field)):
-        if field is not None:
-            raise InputError(f"{source} has no columns; leave `{name}` out (it is for {TABLES})")
-
-
-def check_two_documents(corpus: Corpus, source: str) -> Corpus:
+def check_two_documents(corpus: Corpus, source: Sources) -> Corpus:
     """Return the corpus; raise `InputError` for fewer than two documents."""
     if len(corpus.documents) < 2:
         number = "only one document" if corpus.documents else "no documents"
-        raise InputError(
-            f"{'standard input' if source == STANDARD_INPUT else source} holds {number}; "
-            "pass at least two (in .txt, one per line)"
-        )
+        name = "standard input" if source == STANDARD_INPUT else ", ".join(as_sources(source))
+        raise InputError(f"{name} holds {number}; pass at least two (in .txt, one per line)")
     return corpus

@@ -5,15 +5,16 @@ import os
 import socket
 import sys
 import urllib.request
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxpe._core.errors import InputError, require
 from jaxpe._core.progress import Progress
-from jaxpe.data.corpora.corpus import Source
+from jaxpe.data.corpora.corpus import Source, Sources, as_sources
 from jaxpe.data.formats.columns import Fields, ReadLog, Row
-from jaxpe.data.formats.table import read_rows
-from jaxpe.data.formats.tfds_folders import batched_rows
+from jaxpe.data.formats.table import iter_rows
+from jaxpe.data.formats.tfds_folders import source_rows
 
 
 class _Home(NamedTuple):
@@ -53,22 +54,22 @@ def named_rows(
     label_field: str | None = None,
     data_dir: Source | None,
     progress: Progress,
-) -> list[Row]:
+) -> Iterator[Row]:
     """Read a split of a named corpus; with `label_field`, rows have labels."""
     rows = _rows(name, split, label_field, data_dir, progress)
     # An unknown class stays as it is, for an error message.
-    return [row._replace(label=_CLASSES.get(str(row.label), row.label)) for row in rows]
+    return (row._replace(label=_CLASSES.get(str(row.label), row.label)) for row in rows)
 
 
 def _rows(
     name: str, split: str, label_field: str | None, data_dir: Source | None, progress: Progress
-) -> list[Row]:
+) -> Iterable[Row]:
     home = NAMED[name]
     if split not in home.splits:
         names = ", ".join(map(repr, home.splits))
         raise InputError(f"{name} has no split {split!r} with labels; pass one of {names}")
     if path := named_file(name, split=split, data_dir=data_dir):
-        return read_rows(path, Fields(home.field, label_field), ReadLog(), progress)
+        return iter_rows(path, Fields(home.field, label_field), ReadLog(), progress)
     try:
         return _tfds_rows(home, home.splits[split], label_field, progress)
     # TFDS fails in many ways (no package, no network, no disk); the remedy is the same for all.
@@ -108,26 +109,21 @@ def _tfds_rows(home: _Home, split: str, label_field: str | None, progress: Progr
         if not builder.is_prepared() and not urllib.request.getproxies():
             socket.getaddrinfo(home.host, 443)
         builder.download_and_prepare()
-    source = builder.as_data_source(split)
-    examples = progress.track(batched_rows(source), f"Reading {home.dataset}", total=len(source))
-    rows = (
-        Row(
-            text=row[home.field].decode(),
-            label=None if label_field is None else int(row[label_field]),
-            location=f"{home.dataset} {split}, row {number}",
-        )
-        for number, row in enumerate(examples)
-    )
+    source, where = builder.as_data_source(split), f"{home.dataset} {split}"
+    rows = source_rows(source, Fields(home.field, label_field), (), where, progress)
     return [row for row in rows if row.text.strip()]
 
 
-def check_data_dir(data_dir: Source | None, source: Source) -> None:
+def check_data_dir(data_dir: Source | None, sources: Sources) -> None:
     """Refuse `data_dir` for a source that is not a named corpus; raises `InputError`.
 
     >>> check_data_dir("data", "stdlib")
     Traceback (most recent call last):
     jaxpe.InputError: `data_dir` is for sst2 and imdb, and the source is stdlib; ...
     """
-    if data_dir is not None and source not in NAMED:
+    listed = as_sources(sources)
+    if data_dir is not None and NAMED.keys().isdisjoint(listed):
         names = " and ".join(NAMED)
-        raise InputError(f"`data_dir` is for {names}, and the source is {source}; leave it out")
+        raise InputError(
+            f"`data_dir` is for {names}, and the source is {', '.join(listed)}; leave it out"
+        )

@@ -1,23 +1,22 @@
 """Shards: the files of a corpus that may be larger than memory."""
 
-import glob
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import content_hash
 from jaxpe._core.progress import SILENT
 from jaxpe.data.corpora.corpus import Document, Source
-from jaxpe.data.corpora.load import BUILT_IN, check_fields, load_corpus
+from jaxpe.data.corpora.load import check_fields, load_corpus
 from jaxpe.data.corpora.published import NAMED, named_file
+from jaxpe.data.corpora.sources import BUILT_IN, source_paths
 from jaxpe.data.formats.columns import Fields, ReadLog, group_name
 from jaxpe.data.formats.files import STANDARD_INPUT, file_name, hash_file, open_regular, readable
-from jaxpe.data.formats.saved_datasets import is_saved, saved_files
-from jaxpe.data.formats.table import SUPPORTED, find_format, holds_ids, id_blocks, iter_rows
+from jaxpe.data.formats.table import content_files, holds_ids, id_blocks, iter_rows
+from jaxpe.data.formats.tfds_folders import is_tfds
 from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.ragged import Ragged
 
@@ -54,7 +53,7 @@ class Shard(NamedTuple):
             return content_hash(_builtin_content(self.path)).hexdigest()
         content = content_hash()
         with readable(self.path, OSError):
-            for file in _files(self.path):
+            for file in content_files(self.path):
                 hash_file(file, content)
         return content.hexdigest()
 
@@ -77,7 +76,7 @@ class Shard(NamedTuple):
         Raises:
             InputError: a shard that cannot be read, with the line, or that lacks a column.
         """
-        self.check_fields(text_field=text_field, group_field=group_field)
+        check_fields([self.path], text_field, group_field)
         if self.path in BUILT_IN:
             return map(Document, load_corpus(self.path).documents)
         fields = Fields(text_field, group_field, "group_field", skip_nulls)
@@ -94,38 +93,24 @@ class Shard(NamedTuple):
         log: ReadLog | None = None,
     ) -> Iterator[tuple[Ragged, list[str | None] | None]]:
         """Token ids of the shard and their groups, many documents at once."""
-        self.check_fields(text_field=text_field, group_field=group_field)
+        check_fields([self.path], text_field, group_field)
         fields = Fields(text_field, group_field, "group_field", skip_nulls)
         for ids, labels in id_blocks(self.path, fields, stream, log or ReadLog()):
             groups = labels and [group_name(label, self.path) for label in labels]
             yield ids, groups
 
-    def holds_ids(self, text_field: str | None = None) -> bool:
-        """Whether the shard holds token ids.
-
-        Raises:
-            InputError: a table that cannot be read.
-        """
-        return self.path not in BUILT_IN and holds_ids(self.path, text_field)
-
-    def check_fields(
-        self, *, text_field: str | None = None, group_field: str | None = None
-    ) -> None:
-        """Refuse columns of a format without columns, with `InputError`."""
-        check_fields(self.path, text_field, group_field)
-
 
 def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) -> list[Shard]:
-    """Find the shards of paths, globs and built-in names, each once, globs sorted.
+    """Find the shards of paths, folders, patterns and built-in names, by `source_paths`.
 
     Args:
-        sources: paths and globs (`**` enters folders) of files and directories that `load_corpus`
-            and `load_tokens` read; `stdlib`, `sst2`, `imdb`. An .array_record has one text per
-            record, or with a text field one JSON object.
+        sources: names, paths and patterns that `load_corpus` and `load_tokens` read, except
+            standard input; of datasets with several splits, train. An .array_record has one text
+            per record, or with a text field one JSON object.
         data_dir: argument of `load_corpus`.
 
     Raises:
-        InputError: a missing or irregular file, or an unknown format.
+        InputError: as `source_paths`; standard input, or an exported corpus of tokens.
 
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -134,38 +119,15 @@ def find_shards(sources: Iterable[Source], *, data_dir: Source | None = None) ->
     >>> [shard.name for shard in find_shards([folder / "*.txt"])]
     ['a.txt', 'b.txt']
     """
-    paths: dict[str, str] = {}  # by resolved path
-    for source in sources:
-        for path in _paths(os.fspath(source), data_dir):
-            paths.setdefault(os.path.realpath(path) if os.path.exists(path) else path, path)
-    if not paths:
-        raise InputError(f"no shards; pass paths or globs of {SUPPORTED}")
-    return [_shard(path, data_dir) for path in paths.values()]
-
-
-def _paths(source: str, data_dir: Source | None) -> Sequence[str]:
-    if source == STANDARD_INPUT:
+    given = [os.fspath(source) for source in sources]
+    if STANDARD_INPUT in given:
         raise InputError("standard input cannot be read again to resume; pass a file")
-    if source in NAMED:
-        return [named_file(source, data_dir=data_dir) or source]
-    if source == "stdlib":
-        return [source]
-    # A file name may contain a star.
-    paths = [source] if os.path.exists(source) else sorted(glob.glob(source, recursive=True))
-    if not paths:
-        raise InputError(f"no such file: {source}; pass paths or globs of {SUPPORTED}")
+    files = {name: named_file(name, data_dir=data_dir) or name for name in NAMED}
+    paths = source_paths([files.get(source, source) for source in given])
     for path in paths:
-        _check_kind(path)
-    return [file for path in paths for file in (saved_files(path) if is_saved(path) else [path])]
-
-
-def _check_kind(path: str) -> None:
-    if find_format(path) is None:
-        if Path(path).is_dir():
-            raise InputError(f"{path} is a directory; pass a glob of its files, as {path}/*.jsonl")
-        raise InputError(f"{path}: unknown kind of file; supported are {SUPPORTED}")
-    if Path(path).is_dir() and not is_saved(path) and holds_ids(path):
-        raise InputError(f"{path} holds token ids; pass text, which the tokenizer reads")
+        if path == "synthetic" or (is_tfds(path) and holds_ids(path)):
+            raise InputError(f"{path} holds token ids; pass text, which the tokenizer reads")
+    return [_shard(path, data_dir) for path in paths]
 
 
 def _shard(path: str, data_dir: Source | None) -> Shard:
@@ -174,15 +136,9 @@ def _shard(path: str, data_dir: Source | None) -> Shard:
         return Shard(path, path, len(content), f"{zlib.crc32(content):08x}")
     checksum, size = 0, 0
     with readable(path, OSError):
-        for file in _files(path):
+        for file in content_files(path):
             checksum, size = _end_checksum(file, checksum), size + os.path.getsize(file)
     return Shard(path, file_name(path), size, f"{checksum:08x}")
-
-
-def _files(path: str) -> list[str]:
-    """Files with the content of a shard."""
-    one = find_format(path)
-    return [path] if one is None else one.files(path)
 
 
 def _end_checksum(path: str, checksum: int) -> int:

@@ -1,5 +1,6 @@
 """Documents of .array_record files: one text or JSON object per record."""
 
+import re
 from collections.abc import Iterator
 
 from jaxpe._core.errors import InputError, require
@@ -9,6 +10,8 @@ from jaxpe.data.formats.files import LARGEST_TEXT, file_name, open_regular, read
 from jaxpe.data.formats.json_rows import json_rows
 
 _AT_ONCE = 256  # records that are read at once
+# A tf.train.Example: lengths of the features and of the first one, and its name.
+_EXAMPLE = re.compile(rb"\n.{1,5}?\n.{1,5}?\n.[\w/ -]+\x12", re.DOTALL)
 
 
 def record_rows(
@@ -45,6 +48,11 @@ def _record_text(record: bytes, location: str) -> tuple[str, str]:
             "documents"
         )
     try:
+        if _EXAMPLE.match(record):
+            raise ValueError("it is a serialized example")
         return location, record.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{location} is not UTF-8: {error}; write texts as UTF-8") from error
+    except ValueError as error:  # also of bytes that are not UTF-8
+        raise InputError(
+            f"{location} is not text in UTF-8: {error}; write texts or JSON objects, or pass the "
+            "folder of the TFDS dataset, with dataset_info.json and features.json"
+        ) from error

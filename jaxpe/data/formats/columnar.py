@@ -3,21 +3,25 @@
 import contextlib
 import io
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxpe._core.errors import InputError, require
+from jaxpe._core.json_values import parse_json, read_json
 from jaxpe._core.progress import Progress
 from jaxpe.data.formats.columns import (
     Fields,
     NullRow,
     ReadLog,
     Row,
+    class_name,
     label_column,
     text_column,
 )
 from jaxpe.data.formats.files import LARGEST_TEXT, file_name, listed, open_regular, quoted, readable
+from jaxpe.data.formats.token_files import Stream
 from jaxpe.data.tokens.ragged import Ragged
 
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 2**26  # rows, and bytes of them, that are read at once
@@ -57,7 +61,8 @@ def columnar_rows(
     with _open_table(path) as table:
         text = _text_column(path, table, fields, log)
         names = [name for name in dict.fromkeys((text, fields.label)) if name is not None]
-        rows = _rows(table.batches(names), path, text, fields.label)
+        log.classes = _classes(path, table.schema, fields.label)
+        rows = _rows(table.batches(names), path, text, fields.label, log.classes)
         yield from progress.track(rows, f"Reading {file_name(path)}", total=table.rows)
 
 
@@ -69,9 +74,12 @@ def columnar_holds_ids(path: str, field: str | None) -> bool:
 
 
 def columnar_id_blocks(
-    path: str, fields: Fields, log: ReadLog
+    path: str, fields: Fields, stream: Stream, log: ReadLog
 ) -> Iterator[tuple[Ragged, list[Any] | None]]:
-    """Read token ids of many rows at once, with their labels; raises as `columnar_rows`."""
+    """Read token ids of many rows at once, with their labels; raises as `columnar_rows`.
+
+    Rows are documents already, so that `stream` has no effect.
+    """
     with _open_table(path) as table:
         names = table.schema.names
         label_column(path, names, fields)
@@ -82,6 +90,7 @@ def columnar_id_blocks(
                 f"{path}: column {quoted(column)} holds no lists of integers; pass one of "
                 f"{listed(lists)} as `text_field`"
             )
+        classes = _classes(path, table.schema, fields.label)
         wanted = [name for name in dict.fromkeys((column, fields.label)) if name is not None]
         start, nulls = 0, 0
         for batch in table.batches(wanted):
@@ -94,7 +103,7 @@ def columnar_id_blocks(
                     f"{location}: {quoted(column)} is null in {ids.null_count:,} of them; pass "
                     "`skip_nulls=True` to leave them out"
                 )
-            labels = None if fields.label is None else batch.column(fields.label).to_pylist()
+            labels = None if fields.label is None else _labels(batch, fields.label, classes)
             yield _ragged_column(ids, location), labels
         log.null_texts += nulls
 
@@ -126,13 +135,13 @@ def _text_column(path: str, table: _Table, fields: Fields, log: ReadLog) -> str:
 
 
 def _rows(
-    batches: Iterator[Any], path: str, text: str, label: str | None
+    batches: Iterator[Any], path: str, text: str, label: str | None, classes: tuple[str, ...]
 ) -> Iterator[Row | NullRow]:
     number = 0
     for batch in batches:
         batch.validate(full=True)
         texts = batch.column(text).to_pylist()
-        labels = [None] * len(texts) if label is None else batch.column(label).to_pylist()
+        labels = [None] * len(texts) if label is None else _labels(batch, label, classes)
         for value, its_label in zip(texts, labels, strict=True):
             location = f"{path}, row {number}"
             number += 1
@@ -145,6 +154,26 @@ def _rows(
                     f"{LARGEST_TEXT:,}; cut longer documents"
                 )
             yield Row(value, its_label, location)
+
+
+def _labels(batch: Any, label: str, classes: tuple[str, ...]) -> list[Any]:
+    return [class_name(value, classes) for value in batch.column(label).to_pylist()]
+
+
+def _classes(path: str, schema: Any, label: str | None) -> tuple[str, ...]:
+    """Names of the classes of a column that Hugging Face datasets wrote; empty without any."""
+    if label is None:
+        return ()
+    content = (schema.metadata or {}).get(b"huggingface")
+    file, remedy = Path(path).parent / "dataset_info.json", "write the dataset again"
+    value: Any = None
+    if content is not None:
+        value = parse_json(content, where=f"{path}, metadata", remedy=remedy)
+    elif file.is_file():
+        value = {"info": read_json(file, remedy=remedy)}
+    for name in ("info", "features", label, "names"):
+        value = value.get(name) if isinstance(value, dict) else None
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 @contextlib.contextmanager

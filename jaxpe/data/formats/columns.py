@@ -40,12 +40,25 @@ class ReadLog:
     - `text`: name of the text column, once it is known.
     - `null_texts`: number of rows skipped because their text is null or missing.
     - `choices`: settings that were chosen because they were not passed.
+    - `classes`: names of the classes that the file gives its labels, in their order; or empty.
     """
 
     def __init__(self) -> None:
         self.text: str | None = None
         self.null_texts = 0
         self.choices: tuple[Choice, ...] = ()
+        self.classes: tuple[str, ...] = ()
+
+    def add(self, other: "ReadLog", path: str) -> None:
+        """Add the record of one more file; raises `InputError` for other classes."""
+        if self.classes and other.classes not in ((), self.classes):
+            raise InputError(
+                f"{path} has the classes {listed(other.classes)}, and the files before it "
+                f"{listed(self.classes)}; pass files of one dataset"
+            )
+        self.null_texts += other.null_texts
+        self.choices = tuple(dict.fromkeys(self.choices + other.choices))
+        self.classes = self.classes or other.classes
 
 
 def non_null_rows(rows: Iterator[Row | NullRow], fields: Fields, log: ReadLog) -> Iterator[Row]:
@@ -127,6 +140,12 @@ def label_column(location: str, columns: Sequence[str], fields: Fields) -> int |
             f"`{fields.label_name}`"
         )
     return columns.index(fields.label)
+
+
+def class_name(label: Any, classes: Sequence[str]) -> Any:
+    """Name of the class of a number; other labels are returned as they are."""
+    is_class = isinstance(label, int) and 0 <= label < len(classes)
+    return classes[label] if is_class else label
 
 
 def group_name(value: Any, location: str) -> str | None:

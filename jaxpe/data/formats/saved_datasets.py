@@ -5,7 +5,6 @@ from pathlib import Path
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import read_json
-from jaxpe.data.formats.files import listed
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 _REMEDY = "pass a folder that save_to_disk of Hugging Face datasets wrote"
@@ -21,20 +20,20 @@ def is_saved(directory: str | os.PathLike[str]) -> bool:
     return any((Path(directory) / name).is_file() for name in (_STATE, _SPLITS))
 
 
+def saved_splits(directory: str | os.PathLike[str]) -> list[str]:
+    """Names of the splits of a `DatasetDict` that was saved to disk; [] of a single dataset."""
+    path = Path(directory) / _SPLITS
+    splits = read_json(path, remedy=_REMEDY).get("splits") if path.is_file() else ()
+    return [split for split in splits or () if isinstance(split, str)]
+
+
 def saved_files(directory: str | os.PathLike[str]) -> list[str]:
     """The Arrow files of a dataset that was saved to disk, in its order.
 
     Raises:
-        InputError: several splits, rows chosen by indices beside the files, or no such files.
+        InputError: rows chosen by indices beside the files, or no such files.
     """
     folder = Path(directory)
-    if (folder / _SPLITS).is_file():
-        splits = read_json(folder / _SPLITS, remedy=_REMEDY).get("splits")
-        names = sorted(split for split in splits or () if isinstance(split, str))
-        raise InputError(
-            f"{folder} holds the splits {listed(names)}; pass one of its folders, such as "
-            f"{folder / (names or ['train'])[0]}"
-        )
     state = read_json(folder / _STATE, remedy=_REMEDY)
     if state.get("_indices_data_files"):
         raise InputError(

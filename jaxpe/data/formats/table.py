@@ -1,7 +1,6 @@
 """Table of corpus formats, with one row per format, and reading by this table."""
 
 import itertools
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -19,19 +18,18 @@ from jaxpe.data.formats.columns import Fields, NullRow, ReadLog, Row, non_null_r
 from jaxpe.data.formats.csv_rows import csv_names, csv_rows
 from jaxpe.data.formats.files import COMPRESSED, STANDARD_INPUT, text_lines
 from jaxpe.data.formats.json_rows import json_line_rows, json_names
-from jaxpe.data.formats.saved_datasets import is_saved, saved_files
 from jaxpe.data.formats.tfds_folders import (
-    exported_files,
-    exported_rows,
-    is_exported,
-    read_metadata,
+    holds_tokens,
+    is_tfds,
+    tfds_columns,
+    tfds_files,
+    tfds_rows,
 )
 from jaxpe.data.formats.token_files import Stream, map_id_blocks
 from jaxpe.data.tokens.ragged import Ragged
 
 IdBlock = tuple[Ragged, list[Any] | None]  # ids of many documents, and their labels
 _STEP = 2**28  # bytes of documents between two checks of free memory
-_ROW_BYTES = 200  # bytes of a row without its text
 
 _T = TypeVar("_T")
 
@@ -40,29 +38,17 @@ def _lines(path: str, fields: Fields, log: ReadLog, progress: Progress) -> Itera
     return (Row(line.rstrip("\r\n"), None, path) for line in text_lines(path, progress))
 
 
-def _saved_rows(
-    folder: str, fields: Fields, log: ReadLog, progress: Progress
-) -> Iterator[Row | NullRow]:
-    rows = (columnar_rows(file, fields, log, progress) for file in saved_files(folder))
-    return itertools.chain.from_iterable(rows)
-
-
-def _columnar_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterator[IdBlock]:
-    files = saved_files(path) if is_saved(path) else [path]
-    return itertools.chain.from_iterable(columnar_id_blocks(file, fields, log) for file in files)
-
-
 class Format(NamedTuple):
     """A format of corpora.
 
     - `suffixes`: file name endings; empty for folders.
-    - `is_folder`: whether a folder has this format.
+    - `is_folder`: whether a folder, or a split in it, has this format.
     - `rows`: reader of texts and labels; None for ids alone.
     - `columns`: reader of column names; None for formats without columns.
     - `has_fields`: whether a text or label field can be asked for.
     - `holds_ids`: whether a file or its column holds token ids.
     - `id_blocks`: reader of token ids.
-    - `files`: files with the content of a folder.
+    - `files`: files with the content of a path.
     """
 
     suffixes: tuple[str, ...]
@@ -89,52 +75,46 @@ FORMATS = (
         columnar_rows,
         columnar_names,
         columnar_holds_ids,
-        _columnar_blocks,
+        columnar_id_blocks,
         has_fields=True,
     ),
     Format((".array_record", ".arrayrecord"), record_rows, has_fields=True),
     Format((".bin", ".npy"), None, None, lambda path, field: True, map_id_blocks),
     Format(
         (),
-        _saved_rows,
-        lambda folder: columnar_names(saved_files(folder)[0]),
-        lambda folder, field: columnar_holds_ids(saved_files(folder)[0], field),
-        _columnar_blocks,
+        tfds_rows,
+        tfds_columns,
+        lambda path, field: holds_tokens(path),
         has_fields=True,
-        is_folder=is_saved,
-        files=saved_files,
-    ),
-    Format(
-        (),
-        exported_rows,
-        holds_ids=lambda folder, field: read_metadata(folder).kind == "tokens",
-        is_folder=is_exported,
-        files=exported_files,
+        is_folder=is_tfds,
+        files=tfds_files,
     ),
 )
-SUPPORTED = (
-    ", ".join(
-        suffix for one in FORMATS for suffix in one.suffixes if not suffix.endswith(COMPRESSED)
-    )
-    + f" (text also {' '.join(COMPRESSED)})"
-)
-TABLES = ", ".join(
-    suffix
-    for one in FORMATS
-    if one.columns
-    for suffix in one.suffixes
-    if not suffix.endswith(COMPRESSED)
-)
+
+
+def _suffixes(formats: Iterable[Format]) -> str:
+    suffixes = itertools.chain.from_iterable(one.suffixes for one in formats)
+    return ", ".join(suffix for suffix in suffixes if not suffix.endswith(COMPRESSED))
+
+
+SUPPORTED = f"{_suffixes(FORMATS)} (text also {' '.join(COMPRESSED)})"
+TABLES = _suffixes(one for one in FORMATS if one.columns)
 
 
 def find_format(path: str) -> Format | None:
-    """Format of a file, by its name, or of a folder; None if unknown."""
+    """Format of a file, by its name, or of a split of a dataset; None if unknown."""
     if path == STANDARD_INPUT:
         return FORMATS[0]
-    if Path(path).is_dir():
-        return next((one for one in FORMATS if one.is_folder(path)), None)
-    name = path.lower()
+    if folder := next((one for one in FORMATS if one.is_folder(path)), None):
+        return folder
+    name = "" if Path(path).is_dir() else path.lower()
     return next((one for one in FORMATS if one.suffixes and name.endswith(one.suffixes)), None)
+
+
+def content_files(path: str) -> list[str]:
+    """Files with the content of a path."""
+    one = find_format(path)
+    return [path] if one is None else one.files(path)
 
 
 def has_columns(path: str) -> bool:
@@ -152,7 +132,7 @@ def holds_ids(path: str, field: str | None = None) -> bool:
     """Whether a file holds token ids: a memory map, or a table whose column has lists of integers.
 
     Args:
-        path: path of a file or a folder.
+        path: path of a file or a split.
         field: column of a table; default: a column of lists, if no column holds text.
 
     Raises:
@@ -169,7 +149,7 @@ def iter_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
     """Read the rows of a file whose text is not blank, one by one.
 
     Args:
-        path: path of the file or folder, or `"-"` for standard input.
+        path: path of the file or split, or `"-"` for standard input.
         fields: columns to read.
         log: receives the chosen columns and the number of skipped rows.
         progress: receiver of progress.
@@ -177,12 +157,6 @@ def iter_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> It
     one: Any = find_format(path)  # callers check the format
     rows = non_null_rows(one.rows(path, fields, log, progress), fields, log)
     return (row for row in rows if row.text.strip())
-
-
-def read_rows(path: str, fields: Fields, log: ReadLog, progress: Progress) -> list[Row]:
-    """Read the rows of `iter_rows` into a list, within memory."""
-    rows = iter_rows(path, fields, log, progress)
-    return list_within_memory(rows, lambda row: sys.getsizeof(row.text) + _ROW_BYTES, what=path)
 
 
 def id_blocks(path: str, fields: Fields, stream: Stream, log: ReadLog) -> Iterator[IdBlock]:

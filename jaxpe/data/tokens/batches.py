@@ -13,6 +13,7 @@ from jaxtyping import Integer
 
 from jaxpe._core.errors import InputError
 from jaxpe.data.corpora.corpus import TokenBatch
+from jaxpe.data.corpora.load import check_fields
 from jaxpe.data.corpora.shards import Shard
 from jaxpe.data.formats.columns import ReadLog
 from jaxpe.data.formats.token_files import Stream
@@ -69,8 +70,8 @@ def token_batches(
         InputError: a column name for a shard without columns; while iterating, a shard that cannot
             be read, or that has changed since it was read.
     """
-    for shard in reading.shards:
-        shard.check_fields(text_field=reading.text_field, group_field=reading.group_field)
+    paths = [shard.path for shard in reading.shards]
+    check_fields(paths, reading.text_field, reading.group_field)
 
     documents = _Documents(reading)
     if pool is not None:

@@ -1,0 +1,261 @@
+"""Sources: folders, patterns, several files, and datasets of TFDS and Hugging Face with splits."""
+
+import functools
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe.data import find_shards, load_corpus, load_labelled, load_tokens
+from jaxpe.data.corpora.sources import held_out_split, source_name, source_paths
+from tests.data.test_shards import write_records
+
+NAMES = ["world", "arts"]  # not in alphabetic order
+ROWS = {
+    "train": [("news of the day", 0), ("a painting", 1), ("a war", 0)],
+    "validation": [("a poem", 1), ("a vote", 0)],
+    "test": [("the opera", 1), ("the border", 0)],
+}
+TEXTS = {split: [text for text, _ in rows] for split, rows in ROWS.items()}
+
+
+def huggingface_table(rows):
+    """A table as the `datasets` library writes it, with its features in the metadata."""
+    label = {"names": NAMES, "_type": "ClassLabel"}
+    features = {"text": {"dtype": "string", "_type": "Value"}, "label": label}
+    texts, labels = zip(*rows, strict=True)
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    return pa.table({"text": texts, "label": labels}).replace_schema_metadata(metadata)
+
+
+def save_to_disk(folder, rows, *, metadata=True):
+    """As `Dataset.save_to_disk`, of two files."""
+    folder.mkdir(parents=True)
+    table = huggingface_table(rows)
+    info = json.loads(table.schema.metadata[b"huggingface"])["info"]
+    files = [f"data-0000{number}-of-00002.arrow" for number in range(2)]
+    for number, name in enumerate(files):
+        part = table.slice(number, 1 + number * len(rows))
+        part = part if metadata else part.replace_schema_metadata(None)
+        with pa.ipc.new_stream(folder / name, part.schema) as writer:
+            writer.write_table(part)
+    (folder / "state.json").write_text(
+        json.dumps({"_data_files": [{"filename": f} for f in files]})
+    )
+    (folder / "dataset_info.json").write_text(json.dumps(info))
+    return folder
+
+
+def dataset_dict(folder):
+    for split, rows in ROWS.items():
+        save_to_disk(folder / split, rows)
+    (folder / "dataset_dict.json").write_text(json.dumps({"splits": [*ROWS]}))
+    return folder
+
+
+def parquet_folder(folder):
+    folder.mkdir()
+    for split, rows in ROWS.items():
+        table = huggingface_table(rows)
+        for number in range(2):
+            part = table.slice(number, 1 + number * len(rows))
+            pa.parquet.write_table(part, folder / f"{split}-0000{number}-of-00002.parquet")
+    return folder
+
+
+def lines_folder(folder):
+    folder.mkdir()
+    for split, rows in ROWS.items():
+        objects = [{"text": text, "label": NAMES[label]} for text, label in rows]
+        lines = "".join(json.dumps(row) + "\n" for row in objects)
+        (folder / f"{split}.jsonl").write_text(lines)
+    return folder
+
+
+@functools.cache  # TFDS registers a class of a name once
+def news():
+    """A builder of TFDS, as a project of its own defines one."""
+    import tensorflow_datasets as tfds
+
+    class News(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+
+        def __init__(self, *, features=(), **options):
+            own = {"text": tfds.features.Text(), "label": tfds.features.ClassLabel(names=NAMES)}
+            self.kinds = dict(features) or {**own, "number": np.int32}
+            super().__init__(**options)
+
+        def _info(self):
+            kinds = tfds.features.FeaturesDict(self.kinds)
+            return tfds.core.DatasetInfo(builder=self, features=kinds, disable_shuffling=True)
+
+        def _split_generators(self, manager):
+            return {split: self._generate_examples(rows) for split, rows in ROWS.items()}
+
+        def _generate_examples(self, rows):
+            for number, (text, label) in enumerate(rows):
+                values = {"text": text, "title": text.upper(), "label": label, "number": number}
+                yield number, {name: values[name] for name in self.kinds}
+
+    return News
+
+
+def tfds_folder(folder, **features):
+    """As `tfds build --file_format=array_record` writes it."""
+    builder = news()(features=features, data_dir=str(folder), file_format="array_record")
+    builder.download_and_prepare()
+    return Path(builder.data_path)
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory):
+    """The same texts in each kind of dataset."""
+    kinds = (dataset_dict, parquet_folder, lines_folder, tfds_folder)
+    return {kind: kind(tmp_path_factory.mktemp("x") / "y") for kind in kinds}
+
+
+KINDS = pytest.mark.parametrize("kind", [dataset_dict, parquet_folder, lines_folder, tfds_folder])
+
+
+@KINDS
+def test_every_dataset_has_splits_and_names_its_classes(datasets, kind):
+    folder = datasets[kind]
+    corpus = load_corpus(folder)
+    assert corpus.documents == TEXTS["train"]
+    choice = corpus.choices[0]
+    assert (choice.setting, choice.value) == ("split", "train")
+    other = choice.how.removeprefix("pass ")  # what the message says is read
+    assert load_corpus(other).documents in (TEXTS["validation"], TEXTS["test"])
+    train = load_labelled(folder)
+    names = tuple(sorted(NAMES) if kind is lines_folder else NAMES)
+    expected = [names.index(NAMES[label]) for _, label in ROWS["train"]]
+    assert (train.names, train.labels.tolist()) == (names, expected)
+    assert held_out_split(str(folder)) == "validation"
+    for split in ("validation", "test"):
+        assert load_corpus(folder, split=split).documents == TEXTS[split]
+        part = load_labelled(folder, split=split, like=train)
+        assert [names[label] for label in part.labels] == [NAMES[n] for _, n in ROWS[split]]
+        assert load_tokens(folder, split=split).ids.shape[0] == len(ROWS[split])
+    with pytest.raises(InputError, match=r"no split 'dev', but .*'train'.*; pass one of them"):
+        load_corpus(folder, split="dev")
+
+
+@KINDS
+def test_every_dataset_is_counted_by_its_training_split(datasets, kind):
+    shards = find_shards([datasets[kind]])
+    documents = [x for shard in shards for x in shard.documents(group_field="label")]
+    expected = [(text, NAMES[label]) for text, label in ROWS["train"]]
+    assert [tuple(document) for document in documents] == expected
+    other = {shard.digest() for shard in find_shards(source_paths(datasets[kind], split="test"))}
+    assert other.isdisjoint(shard.digest() for shard in shards)
+
+
+def test_sources_in_any_form_are_the_same_documents(tmp_path):
+    for number in range(3):
+        (tmp_path / f"part-{number}.jsonl").write_text(
+            json.dumps({"text": f"text {number}"}) + "\n"
+        )
+    (tmp_path / "README.md").touch()
+    files = sorted(tmp_path.glob("*.jsonl"))
+    expected = ["text 0", "text 1", "text 2"]
+    for source in (tmp_path, f"{tmp_path}/", tmp_path / "*.jsonl", files, [files[0], tmp_path]):
+        assert load_corpus(source).documents == expected
+        shards = find_shards(source if isinstance(source, list) else [source])
+        assert [x.text for shard in shards for x in shard.documents()] == expected
+    assert load_corpus(tmp_path).name == tmp_path.name
+    assert source_name([f"{n}.txt" for n in range(5)]) == "0.txt + 1.txt + 2.txt and 2 more"
+    assert len(load_corpus(["stdlib", tmp_path]).documents) > 5000
+
+
+def test_ids_of_several_files(tmp_path):
+    for number, rows in enumerate(([[1, 2, 3], [4, 5]], [[6], [7, 8]])):
+        pa.parquet.write_table(pa.table({"ids": rows}), tmp_path / f"{number}.parquet")
+    corpus = load_tokens(tmp_path)
+    assert (corpus.name, corpus.vocab_size) == (tmp_path.name, 9)
+    assert corpus.ids[corpus.mask].tolist() == [*range(1, 9)]
+    (tmp_path / "a.txt").write_text("to be\n")
+    with pytest.raises(InputError, match=r"parquet holds token ids, and .*a\.txt text"):
+        load_tokens([tmp_path / "*.parquet", tmp_path / "a.txt"])
+    with pytest.raises(InputError, match=r"holds several kinds of files \('0\.parquet'"):
+        load_tokens(tmp_path)
+
+
+def test_classes_of_several_files(tmp_path):
+    for name, rows in {"a": [("x", "b"), ("y", "a")], "b": [("z", "c"), ("w", "a")]}.items():
+        lines = [json.dumps({"text": text, "label": label}) + "\n" for text, label in rows]
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    labelled = load_labelled(tmp_path)
+    assert labelled.names == ("a", "b", "c")
+    assert labelled.labels.tolist() == [1, 0, 2, 0]
+    first = save_to_disk(tmp_path / "first", ROWS["train"])
+    other = huggingface_table(ROWS["test"])
+    metadata = other.schema.metadata[b"huggingface"].replace(b"arts", b"art")
+    other = other.replace_schema_metadata({"huggingface": metadata})
+    pa.parquet.write_table(other, tmp_path / "other.parquet")
+    with pytest.raises(InputError, match=r"has the classes 'world', 'art', .*'world', 'arts'"):
+        load_labelled([first, tmp_path / "other.parquet"])
+
+
+def test_classes_without_metadata_in_the_files(tmp_path):
+    folder = save_to_disk(tmp_path / "x", ROWS["train"], metadata=False)
+    assert load_labelled(folder).names == tuple(NAMES)
+
+
+@pytest.mark.parametrize("label", [-1, 2])
+def test_a_number_that_is_no_class(tmp_path, label):
+    pa.parquet.write_table(huggingface_table([("a", 0), ("b", label)]), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=rf"row 1: unknown label '{label}'; .*'world', 'arts'"):
+        load_labelled(tmp_path)
+
+
+def test_features_of_tfds_that_are_text(tmp_path):
+    import tensorflow_datasets as tfds
+
+    features = {"title": tfds.features.Text(), "number": np.int32}
+    one = tfds_folder(tmp_path / "one", **features)
+    assert load_corpus(one).documents == [text.upper() for text in TEXTS["train"]]
+    with pytest.raises(InputError, match="feature 'number' is no text; pass one of 'title'"):
+        load_corpus(one, text_field="number")
+    with pytest.raises(InputError, match=r"no column 'label'; pass one of .*'title'"):
+        load_labelled(one)
+    with pytest.raises(InputError, match=r"no such file: .*dev; pass paths"):
+        load_corpus(one / "dev")
+    assert load_labelled(one, label_field="number").names == ("0", "1", "2")
+
+
+def test_records_without_their_dataset(tmp_path):
+    folder = tfds_folder(tmp_path)
+    (shard,) = folder.glob("*-train*")
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for name in (shard.name, "x.array_record"):
+        (alone / name).write_bytes(shard.read_bytes())
+    for source in (shard, alone / shard.name):
+        with pytest.raises(InputError, match=r"unknown kind of file; .*folder of a TFDS"):
+            load_corpus(source)
+    with pytest.raises(
+        InputError,
+        match=r"record 0 .*: it is a serialized example; .*\.json",
+    ):
+        load_corpus(alone / "x.array_record")
+    write_records(alone / "x.array_record", [b"\nto be", b"\n\nor not"])
+    assert load_corpus(alone / "x.array_record").documents == ["\nto be", "\n\nor not"]
+
+
+def test_a_dataset_in_another_format(tmp_path):
+    folder = tfds_folder(tmp_path)
+    info = folder / "dataset_info.json"
+    info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
+    with pytest.raises(InputError, match=r"holds tfrecord files; build .*='array_record', or"):
+        load_corpus(folder)
+
+
+def test_published_splits(tmp_path):
+    assert (held_out_split("imdb"), held_out_split("stdlib")) == ("test", None)
+    assert held_out_split(["sst2", "imdb"]) is None
+    (tmp_path / "test-0.txt").write_text("to be\n")
+    assert held_out_split(str(tmp_path)) is None  # nothing to train on
