@@ -15,7 +15,6 @@ PAPERS = claims.folders()
 CLAIMS = {claim["id"]: claim for paper in PAPERS.values() for claim in paper["claims"]}
 TEXTS = ("ours", "why", "details", "because")
 TOOLS = {
-    "attention_exactness",  # tests/encodings/test_block_attention.py has a part of it
     "log_position_corpora",
     "position_alternatives",
     "position_corpora",

@@ -95,12 +95,12 @@ def _joined_call(call: Call, queries: Any, keys: Any, pairs: Array | None, rest:
 def _each(
     function: Callable[[int, Array], Any], tree: dict[str, Tree], axes: dict[str, int]
 ) -> dict[str, Tree]:
-    """A function of the token axis and of an array, of all arrays."""
+    """Apply a function of token axis and array to all arrays of a tree."""
     return {name: jax.tree.map(partial(function, axes[name]), x) for name, x in tree.items()}
 
 
 def _spec(axis: str, at: int, x: Any) -> PartitionSpec:
-    """An array whose axis `at` is divided over an axis of the mesh."""
+    """Partition of an array whose axis `at` is divided over an axis of the mesh."""
     names: list[str | None] = [None] * jnp.ndim(x)
     names[at] = axis
     return PartitionSpec(*names)

@@ -392,9 +392,9 @@ def cope(*, head_dim: int, max_positions: int, stddev: Scalar = 0.0) -> Encoding
 
 
 def interpolate(scores: Array, indices: Array) -> Array:
-    """Entries of `scores` `[..., p]` at `places` `[..., n]` from 0 to p − 1, linearly interpolated.
+    """Entries of `scores` `[..., p]` at `indices` `[..., n]` in [0, p − 1], linearly interpolated.
 
-    At integer places no interpolation is computed.
+    At whole indices no interpolation is computed.
     """
     if jnp.issubdtype(indices.dtype, jnp.integer):
         return jnp.take_along_axis(scores, indices, axis=-1)
