@@ -17,8 +17,8 @@ Axes = tuple[str | tuple[str, ...] | None, ...]
 # a sublayer are divided over "model", and inputs of its last one, so that one sum is exchanged.
 _RULES: tuple[tuple[str, Axes], ...] = (
     (r"attention/output/kernel|mlp/down/kernel", ("model", "fsdp")),
-    (r"(attention/(query|key|value)|mlp/(gate|up)|\boutput)/kernel", ("fsdp", "model")),
-    (r"(attention/(query|key|value)|mlp/(gate|up))/bias", ("model",)),
+    (r"(attention/(query|key|value|gate)|mlp/(gate|up)|\boutput)/kernel", ("fsdp", "model")),
+    (r"(attention/(query|key|value|gate)|mlp/(gate|up))/bias", ("model",)),
     (r"tokens/embedding", (("model", "fsdp"), None)),  # so that embeddings have whole vectors
     (r"tokens/embedding", ("model", "fsdp")),
     (r"kernel|embedding\b", ("fsdp", None)),
