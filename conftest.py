@@ -40,8 +40,11 @@ def _checking_quickly(check):
             if made.__code__ in seen:
                 return made
             seen.add(made.__code__)
+        annotations = list(made.__annotations__.values())
+        if any(isinstance(annotation, str) for annotation in annotations):
+            return check(made, typechecker=typechecker)  # names that only type checkers import
         checked = plain(made)
-        shaped = any(map(_has_shapes, made.__annotations__.values()))
+        shaped = any("jaxtyping." in repr(annotation) for annotation in annotations)
 
         @functools.wraps(made)
         def run(*args, **options):
@@ -55,11 +58,6 @@ def _checking_quickly(check):
         return run
 
     return lambda *, typechecker: functools.partial(decorate, typechecker=typechecker)
-
-
-def _has_shapes(annotation) -> bool:
-    """Whether a type is one of jaxtyping, or may be: a string is not looked up."""
-    return isinstance(annotation, str) or "jaxtyping." in repr(annotation)
 
 
 # The import hook writes `@jaxtyping.jaxtyped(typechecker=...)` at every function.

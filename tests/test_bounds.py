@@ -10,14 +10,19 @@ import pytest
 
 import jaxpe
 from jaxpe import data, encodings, geometry, ntk, spectral, theory, training
+from jaxpe.data.tokens.vocabulary import most_frequent, refuse_undivided
+from jaxpe.encodings.analysis.power_law import exponent
 from jaxpe.geometry.checks import check_confidence
+from jaxpe.report.text import percent, visible
 from jaxpe.rope.scaling import (
     DynamicScaling,
     LinearScaling,
+    LongRopeScaling,
     NtkScaling,
     YarnScaling,
     check_scaling,
 )
+from jaxpe.theory.divergences import kl_ratio
 from jaxpe.training.config import check_config
 from tests.nn.models import config
 from tests.unchecked import unchecked
@@ -353,6 +358,11 @@ BOUNDS: dict[str, Bound] = {
         ),
         num_heads=((1, 4), (0, 3, 8)),
     ),
+    **of(
+        "refuse_undivided",
+        lambda letters: refuse_undivided({"ab": 20, "a" * letters: 1}, "a text"),
+        letters=((40,), (41,)),  # half of the text is in a run, and a letter more
+    ),
     **of("sliding_window", encodings.sliding_window, size=whole(1)),
     **of("attention_chunks", encodings.attention_chunks, size=whole(1)),
 }
@@ -368,6 +378,107 @@ def test_numbers_next_to_a_bound(name):
         for number in refused:
             with pytest.raises(ValueError, match=r"\w"):
                 call(number)
+
+
+# Functions that change at a number: values at it, just below and just above.
+SCALED = {"short_factor": (1.0, 1.0), "long_factor": (4.0, 4.0)}
+LONGROPE = LongRopeScaling(**SCALED, original_max_position_embeddings=8)
+DYNAMIC = DynamicScaling(2.0, 8)
+ONE = np.ones((1, 1, 1))
+THRESHOLDS: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
+    "percent": (
+        lambda share: percent(share).replace("\N{NO-BREAK SPACE}", " "),
+        {
+            **{0.0: "0 %", LEAST: "under 1 %", math.nextafter(0.01, 0): "under 1 %", 0.01: "1 %"},
+            **{0.99: "99 %", math.nextafter(0.99, 1): "over 99 %", BELOW_1: "over 99 %"},
+            1.0: "100 %",
+        },
+    ),
+    "visible": (
+        lambda length: visible("x" * length, limit=5),
+        {0: "(empty)", 4: "xxxx", 5: "xxxxx", 6: "xxxxx…"},
+    ),
+    "most_frequent": (
+        lambda size: most_frequent({"a": 3, "b": 2, "c": 1}, size),
+        {2: ["a", "[UNK]"], 3: ["a", "b", "c"], 4: ["a", "b", "c"]},
+    ),
+    "exponent": (lambda value: exponent([1, 2], [value, value]), {LEAST: 0.0, 0.0: math.nan}),
+    "attention_evenness": (
+        lambda keys: spectral.attention_evenness(
+            (np.arange(3) < keys).astype(float).reshape(1, 1, 3) / max(keys, 1),
+            mask=np.arange(3) < keys,
+        ).item(),
+        {0: 0.0, 1: 0.0, 2: 1.0, 3: 1.0},
+    ),
+    "near_share": (
+        lambda window: spectral.near_share(
+            np.full((1, 1, 4), 0.25),
+            window=window,
+            q_positions=np.zeros(1),
+            k_positions=np.arange(4),
+        ).item(),
+        {0: 0.25, 0.9: 0.25, 1: 0.5, 2: 0.75, 3: 1.0},
+    ),
+    "principal_angles": (
+        lambda size: geometry.principal_angles(np.eye(2)[:, :1], size * np.eye(2)[:, :1]).item(),
+        {0.0: math.pi / 2, 1e-300: 0.0, 1.0: 0.0},
+    ),
+    "kl_ratio": (
+        lambda x: kl_ratio(x).item(),
+        {-1e-300: math.nan, 0.0: 1.0, 1.0: 2.0, math.inf: math.inf, math.nan: math.nan},
+    ),
+    "LongRopeScaling": (
+        lambda length: LONGROPE.frequencies(4, 100.0, length).inverse[0],
+        {7: 1.0, 8: 1.0, 9: 0.25},
+    ),
+    "DynamicScaling": (
+        lambda length: DYNAMIC.frequencies(4, 100.0, length).inverse[1] < 0.1,
+        {7: False, 8: False, 9: True},
+    ),
+    "sliding_window": (
+        lambda size: (
+            encodings.sliding_window(size=size)
+            .mask((), ONE, np.ones((11, 1, 1)), np.array([5]), np.arange(11))
+            .sum()
+            .item()
+        ),
+        {1: 1, 2: 3, 3: 5},
+    ),
+    "attention_chunks": (
+        lambda start: (
+            encodings.attention_chunks(size=2)
+            .mask((), ONE, np.ones((8, 1, 1)), np.array([start]), np.arange(-4, 4))
+            .nonzero()[-1]
+            .tolist()
+        ),
+        {-2: [2, 3], -1: [2, 3], 0: [4, 5], 1: [4, 5], 2: [6, 7]},
+    ),
+    "position_temperature": (
+        lambda position: (
+            encodings.position_temperature(scale=1.0, period=2)
+            .query((), np.ones((1, 1, 1)), np.array([position]))
+            .item()
+        ),
+        {-9: 1.0, 0: 1.0, 1: 1 + math.log(2), 2: 1 + math.log(2), 3: 1 + math.log(3)},
+    ),
+    "t5_buckets": (
+        lambda offset: encodings.t5_buckets(
+            np.array(offset), num_buckets=8, max_distance=8, bidirectional=True
+        ).item(),
+        {-9: 3, -8: 3, -2: 2, -1: 1, 0: 0, 0.5: 0, 1: 5, 2: 6, 8: 7, 9: 7},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", THRESHOLDS)
+def test_values_next_to_a_threshold(name):
+    function, values = THRESHOLDS[name]
+    found = {number: function(number) for number in values}
+    for number, expected in values.items():
+        if isinstance(expected, float):
+            np.testing.assert_allclose(found[number], expected, rtol=1e-12, err_msg=str(number))
+        else:
+            assert found[number] == expected, number
 
 
 def _arrays(result: Any) -> list[Any]:

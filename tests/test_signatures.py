@@ -62,22 +62,23 @@ def methods(kind: type) -> dict[str, Any]:
 
 
 def defaults() -> dict[str, dict[str, str]]:
-    """Defaults of records everywhere, and of functions that packages offer."""
+    """Defaults of records everywhere, and of functions that packages offer, by public name."""
     found: dict[str, dict[str, str]] = {}
-    for name in modules():
-        module = importlib.import_module(name)
-        for word, value in vars(module).items():
-            if inspect.isclass(value) and value.__module__ == name:
-                found[f"{name}.{word}"] = of_class(value)
+    offered = set()
+    imported = {name: importlib.import_module(name) for name in modules()}
+    for name, module in imported.items():
         for word in getattr(module, "__all__", ()):
             value = getattr(module, word)
             if inspect.isclass(value) and value.__module__.startswith("jaxpe."):
-                rows = {f"{value.__module__}.{word}.{m}": f for m, f in methods(value).items()}
-            elif inspect.isroutine(inspect.unwrap(value)) and not inspect.isclass(value):
-                rows = {f"{inspect.unwrap(value).__module__}.{word}": value}
-            else:
-                continue
-            found |= {row: of_function(function) for row, function in rows.items()}
+                offered.add(value)
+                found[f"{name}.{word}"] = of_class(value)
+                found |= {f"{name}.{word}.{m}": of_function(f) for m, f in methods(value).items()}
+            elif inspect.isroutine(inspect.unwrap(value)):
+                found[f"{name}.{word}"] = of_function(value)
+    for name, module in imported.items():
+        for word, value in vars(module).items():
+            if inspect.isclass(value) and value.__module__ == name and value not in offered:
+                found[f"{name}.{word}"] = of_class(value)
     return {name: found[name] for name in sorted(found) if found[name]}
 
 
