@@ -94,7 +94,7 @@ class ModelConfig:
         dropout: dropout rate, of embeddings and of the outputs of sublayers.
         dtype: dtype of the computation; parameters are float32.
         scan: compile one block and loop over it, which compiles faster and runs slower.
-        remat: recompute blocks in the backward pass, to save memory.
+        remat: recompute blocks in the backward pass, which saves memory together with scan.
     """
 
     dim: int = 128

@@ -38,7 +38,7 @@ def check_memory(
         needs.append((count, use, "pass smaller sizes"))
     if training:
         step = f"`batch_size={config.batch_size}` in {config.accumulate} parts, at {length}"
-        remedy = "pass a smaller `batch_size` or `length`, or `model.remat`"
+        remedy = "pass a smaller `batch_size` or `length`, or `model.remat` and `model.scan`"
         needs.append((activations(config), step, remedy))
     if training and config.probe_at:
         count = FOLDS * n * vocab_size + 2 * n**2
