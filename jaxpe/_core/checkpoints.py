@@ -144,7 +144,8 @@ class Checkpoints:
             parts = {"state": jax.tree.map(_abstract, like)}
             state = self._orbax.load_checkpointables(step, parts)["state"]
         self._last = step
-        return Saved(state, step, saved.get("data", []))
+        data = saved.get("data")  # a dict in checkpoints of version 0.1
+        return Saved(state, step, data if isinstance(data, list) else [])
 
     def _check_run(self, saved: dict[str, Any], current: dict[str, Any], step: int) -> None:
         for part, what in {"config": "setting", "leaves": "array"}.items():

@@ -337,7 +337,8 @@ def _earlier_records(log: Path, last: int) -> list[Record]:
 
 def _restore_position(data: Any, saved: Saved) -> None:
     """Move batches to after the last one that was trained on, which is drawn again."""
-    if not all(saved.data):
+    known = [isinstance(each, dict) and "position" in each for each in saved.data]
+    if not known or not all(known):
         raise InputError(
             f"the checkpoint of step {saved.step} has no position in the data: restore it by "
             "`Checkpoints.restore`, and pass its state to `fit` without these checkpoints"
