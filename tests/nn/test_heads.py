@@ -15,7 +15,17 @@ from flax import nnx
 import jaxpe
 from jaxpe import nn
 from jaxpe.nn.generate import _next_token, _Sampling, _top_logits
-from tests.nn.models import DIM, VOCAB, config, encoding_for, shapes_of, some_ids, split
+from tests.nn.models import (
+    BLOCKS,
+    DIM,
+    VOCAB,
+    config,
+    encoder_decoder,
+    encoding_for,
+    shapes_of,
+    some_ids,
+    split,
+)
 
 
 def classifier(pooling="mean", **changes):
@@ -48,6 +58,29 @@ def test_classes_do_not_depend_on_padding(pooling):
     padded, short = run(params)
     assert padded.shape == (2, 3)
     np.testing.assert_allclose(padded, short, atol=1e-12)
+
+
+DROPPED = {"dropout": 0.5, "attention_dropout": 0.5}
+
+
+@pytest.mark.parametrize("kind", ["plain", "latent", "post_norm", "swiglu", "unrolled", "remat"])
+def test_every_mask_of_dropout_has_a_key_of_its_own(kind):
+    apply, params = classifier(**DROPPED | BLOCKS[kind])
+    check_keys(lambda params, key: apply(params, IDS, dropout_key=key).logits, params)
+
+
+def test_both_sides_drop_out_by_keys_of_their_own():
+    none = jaxpe.identity()
+    apply, params = split(lambda: encoder_decoder(config(**DROPPED), none, none, none))
+    check_keys(lambda params, key: apply(params, IDS, IDS, dropout_key=key).hidden, params)
+
+
+IDS = some_ids(2, 6)
+
+
+def check_keys(run, params):
+    with jax.debug_key_reuse(True):
+        jax.make_jaxpr(run)(params, jax.random.key(0))
 
 
 def test_the_trunk_is_below_every_head():

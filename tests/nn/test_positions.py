@@ -123,6 +123,12 @@ def test_what_else_tells_the_order(encoding, alone):
     assert functions(classifier(encoding), length=N).no_other_order is alone
 
 
+@pytest.mark.parametrize("hook", ["query", "key", "products", "bias", "mask", "weights", "value"])
+def test_every_hook_of_attention_may_tell_the_order(hook):
+    encoding = jaxpe.Encoding(**{hook: lambda *arguments: None})
+    assert not functions(classifier(encoding), length=N).no_other_order
+
+
 def test_a_causal_mask_tells_the_order():
     config = TransformerConfig(vocab_size=VOCAB, dim=DIM, num_layers=1, num_heads=2)
     decoder = Decoder(config, encoding=jaxpe.learned(length=9, dim=DIM), rngs=nnx.Rngs(0))
