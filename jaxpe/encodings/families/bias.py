@@ -1,12 +1,11 @@
 """Biases of the attention logits that depend on positions alone, and CoPE, on content too."""
 
-from functools import partial
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jaxtyping import Float, Int
 
 from jaxpe._core.arrays import ArrayLike, Scalar, is_traced, namespace
@@ -31,9 +30,6 @@ from jaxpe.encodings.context import sums_to_the_end
 from jaxpe.encodings.families.absolute import Positions
 from jaxpe.encodings.registry import register
 from jaxpe.encodings.tables import check_tables, take, uniform_params
-
-# Pairs of a block in which the T5 bias looks for a single bucket: it stores the block's bias.
-_SMALL_BLOCK, _LARGE_BLOCK = 256 * 256, 512 * 512
 
 
 def alibi_slopes(num_heads: int) -> Float[np.ndarray, " heads"]:
@@ -191,12 +187,6 @@ def t5(
     """
     check_sizes(num_heads=num_heads)
     _bucket_starts(num_buckets, max_distance, bidirectional)
-    buckets = partial(
-        t5_buckets,
-        num_buckets=num_buckets,
-        max_distance=max_distance,
-        bidirectional=bidirectional,
-    )
 
     def init(key):
         shape = (num_buckets, num_heads)
@@ -205,23 +195,14 @@ def t5(
     def bias(params, q, k, q_positions, k_positions):
         check_heads(q.shape, num_heads)
         check_tables(params, table=(num_buckets, num_heads))
-        offsets = position_offsets(q, k, q_positions, k_positions)
+        buckets = t5_buckets(
+            position_offsets(q, k, q_positions, k_positions),
+            num_buckets=num_buckets,
+            max_distance=max_distance,
+            bidirectional=bidirectional,
+        )
         table = params["table"].astype(compute_dtype(q))
-
-        def by_pair():
-            return jnp.moveaxis(take(table, jnp.squeeze(buckets(offsets), -3)), -1, -3)
-
-        if not _SMALL_BLOCK <= q.shape[-3] * k.shape[-3] <= _LARGE_BLOCK:
-            return by_pair()
-        # Most blocks of long rows lie beyond max_distance, and a sum is much faster than the
-        # gradient of a gather. The bucket grows with the distance on either side of the query, so
-        # all offsets share one if the least and the largest do.
-        least, largest = buckets(jnp.stack([jnp.min(offsets), jnp.max(offsets)]))
-
-        def one_bucket():
-            return table[least][:, None, None] + jnp.zeros_like(offsets, table.dtype)
-
-        return lax.cond(least == largest, one_bucket, by_pair)
+        return jnp.moveaxis(take(table, jnp.squeeze(buckets, -3)), -1, -3)
 
     return Encoding(init=init, bias=bias)
 
