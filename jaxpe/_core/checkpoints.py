@@ -141,8 +141,7 @@ class Checkpoints:
             saved = self._orbax.checkpointables_metadata(step).custom_metadata or {}
         self._check_run(saved, {"config": self.config, "leaves": _leaves(like)}, step)
         with _orbax_errors(f"{self.directory}: the checkpoint of step {step}"):
-            parts = {"state": jax.tree.map(_abstract, like)}
-            state = self._orbax.load_checkpointables(step, parts)["state"]
+            state = self._orbax.load_checkpointables(step, {"state": like})["state"]
         self._last = step
         data = saved.get("data")  # a dict in checkpoints of version 0.1
         return Saved(state, step, data if isinstance(data, list) else [])
@@ -151,11 +150,12 @@ class Checkpoints:
         for part, what in {"config": "setting", "leaves": "array"}.items():
             before, now = saved.get(part, {}), current[part]
             for name in sorted(before.keys() | now.keys()):
-                if before.get(name, "absent") != now.get(name, "absent"):
+                old, new = before.get(name, "absent"), now.get(name, "absent")
+                if old != new:
                     raise InputError(
                         f"{self.directory}: the checkpoint of step {step} is of another run: "
-                        f"{what} {name} was {before.get(name, 'absent')} and now is "
-                        f"{now.get(name, 'absent')}; pass another directory, or the old value"
+                        f"{what} {name} was {old} and now is {new}; pass another directory, or "
+                        "the old value"
                     )
 
     @contextlib.contextmanager
@@ -200,10 +200,3 @@ def _leaves(state: Any) -> dict[str, str]:
         if isinstance(leaf, jax.Array) and leaf.is_deleted():
             raise ValueError(f"the buffer of {name or 'the state'} was donated to a step")
     return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves.items()}
-
-
-def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-    """Shape, dtype and sharding of a leaf; without a sharding Orbax guesses one and warns."""
-    sharding = getattr(leaf, "sharding", None)
-    sharding = sharding or jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)

@@ -116,6 +116,27 @@ def test_a_step_that_is_not_finite_changes_nothing_nor_does_any_after_it():
     assert_equal(mended, step(before, good)[0])
 
 
+def test_bad_gradients_are_left_out_if_the_optimizer_says_so():
+    optimizer = optax.apply_if_finite(SGD, 2)
+    step = jax.jit(step_function(quiet_loss, optimizer))
+    good, bad = factory.rows(8), factory.rows(8)
+    bad["x"][0, 0] = np.nan
+    bad["mask"][0] = True
+    before = factory.state(optimizer=optimizer)
+    after, metrics = step(before, bad)
+    assert metrics["finite"]
+    assert np.isnan(metrics["loss"])
+    assert (after.step, metrics["skipped"]) == (1, 1)
+    assert_equal(after.params, before.params)
+    after, metrics = step(after, good)
+    alone, _ = jax.jit(step_function(quiet_loss, SGD))(factory.state(optimizer=SGD), good)
+    assert_equal(after.params, alone.params)
+    for _ in range(3):  # one more in a row than it leaves out
+        after, metrics = step(after, bad)
+    assert not metrics["finite"]
+    assert_equal(after.params, alone.params)
+
+
 def test_an_infinite_gradient_of_a_finite_loss_is_caught():
     def loss(params, batch, key):
         return MeanMetric(jnp.sqrt(params["x"]), jnp.array(1.0)), {}
