@@ -141,8 +141,9 @@ class Checkpoints:
             saved = self._orbax.checkpointables_metadata(step).custom_metadata or {}
         self._check_run(saved, {"config": self.config, "leaves": _leaves(like)}, step)
         with _orbax_errors(f"{self.directory}: the checkpoint of step {step}"):
-            parts = {"state": jax.tree.map(_abstract, like)}
-            state = self._orbax.load_checkpointables(step, parts)["state"]
+            abstract = jax.tree.map(_abstract, like)
+            state = self._orbax.load_checkpointables(step, {"state": abstract})["state"]
+            state = jax.tree.map(_resharded, state, abstract)
         self._last = step
         data = saved.get("data")  # a dict in checkpoints of version 0.1
         return Saved(state, step, data if isinstance(data, list) else [])
@@ -207,3 +208,11 @@ def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
     sharding = getattr(leaf, "sharding", None)
     sharding = sharding or jax.sharding.SingleDeviceSharding(jax.devices()[0])
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def _resharded(leaf: Any, like: jax.ShapeDtypeStruct) -> Any:
+    """Leaf with the sharding that was asked for."""
+    # On a mesh of one device, a restored random key has a sharding of rank 1, which jit refuses.
+    if leaf.sharding == like.sharding or not like.sharding.is_fully_addressable:
+        return leaf
+    return jax.device_put(leaf, like.sharding)
