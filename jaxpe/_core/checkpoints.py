@@ -142,6 +142,7 @@ class Checkpoints:
         self._check_run(saved, {"config": self.config, "leaves": _leaves(like)}, step)
         with _orbax_errors(f"{self.directory}: the checkpoint of step {step}"):
             state = self._orbax.load_checkpointables(step, {"state": like})["state"]
+            state = jax.tree.map(_resharded, state, like)
         self._last = step
         data = saved.get("data")  # a dict in checkpoints of version 0.1
         return Saved(state, step, data if isinstance(data, list) else [])
@@ -200,3 +201,14 @@ def _leaves(state: Any) -> dict[str, str]:
         if isinstance(leaf, jax.Array) and leaf.is_deleted():
             raise ValueError(f"the buffer of {name or 'the state'} was donated to a step")
     return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves.items()}
+<<<<<<< HEAD
+=======
+
+
+def _resharded(leaf: Any, like: Any) -> Any:
+    """Leaf with the sharding that was asked for."""
+    # On a mesh of one device, a restored random key has a sharding of rank 1, which jit refuses.
+    sharding = getattr(like, "sharding", None)
+    if sharding is None or leaf.sharding == sharding or not sharding.is_fully_addressable:
+        return leaf
+    return jax.device_put(leaf, sharding)

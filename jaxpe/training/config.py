@@ -239,6 +239,11 @@ class TrainConfig:
     resume: bool = False
     trace: Path | None = None
 
+    def __post_init__(self):
+        for name in ("out", "trace"):
+            if isinstance(value := getattr(self, name), str):
+                object.__setattr__(self, name, Path(value))
+
 
 def check_config(config: TrainConfig) -> None:
     """Check the options of a run, before anything is read.

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from jaxpe._core.arrays import auto_mesh
 
@@ -36,7 +36,8 @@ def placed_state(tree: Any, mesh: Mesh) -> Any:
 
     def place(x: Any) -> Array:
         sharding = getattr(x, "sharding", None)
-        if sharding is None or sharding.device_set != devices:
+        single = isinstance(sharding, SingleDeviceSharding)  # even on the only device of a mesh
+        if sharding is None or single or sharding.device_set != devices:
             sharding = NamedSharding(mesh, PartitionSpec())
         elif isinstance(sharding, NamedSharding):
             sharding = NamedSharding(auto_mesh(sharding.mesh), sharding.spec)

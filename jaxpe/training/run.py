@@ -27,6 +27,8 @@ from jaxpe._core.processes import (
 )
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import load_result
+from jaxpe.data import open_tokenizer
+from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.nn import functionalize, parameter_count, save_huggingface
 from jaxpe.training.build import (
     build_loss,
@@ -46,6 +48,7 @@ from jaxpe.training.config import (
     is_longer,
     load_config,
     save_config,
+    tokenizer_name,
 )
 from jaxpe.training.documents import (
     Data,
@@ -173,6 +176,21 @@ class LoadedRun(NamedTuple):
     step: int
     config: TrainConfig
     vocabulary: Vocabulary
+
+    def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and mask of new texts, cut to the length of the run.
+
+        Raises:
+            InputError: a run on ids or on a sequence task, which has no tokenizer of texts.
+        """
+        name, tokens = tokenizer_name(self.config), None
+        if self.config.task == "translate":
+            raise InputError("a run of the task translate reads no texts: pass ids to `apply`")
+        if vocabulary_occurs(name):  # [MASK], which mlm adds last, occurs in no text
+            tokens = self.vocabulary.tokens[: self.vocabulary.mask_id]
+        special = self.config.special or self.config.pretrained is not None
+        tokenizer = open_tokenizer(name, special=special, vocabulary=tokens)
+        return tokenizer.encode(texts, length=self.config.length)
 
 
 def train(

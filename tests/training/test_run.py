@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -118,6 +119,10 @@ def test_a_run_comes_back_from_its_folder(finished, corpus):
     logits = loaded.apply(loaded.params, rows).logits
     assert logits.argmax(axis=-1).tolist() == [1, 0]
     np.testing.assert_array_equal(loaded.model(rows).logits, logits)
+    ids, mask = loaded.encode(["word1 good", "unseen, BAD word2"])
+    assert ids.shape == mask.shape == (2, 8)
+    classes = loaded.apply(loaded.params, ids, mask=mask).logits.argmax(axis=-1)
+    assert classes.tolist() == [1, 0]
 
 
 def test_a_finished_run_resumes_to_itself(finished):
@@ -191,8 +196,10 @@ def test_masked_and_causal_models_train(corpus, tmp_path):
     assert programs.count("jit(step)") <= 2
     assert len(programs) <= 30
     assert isinstance(masked.model, nn.MaskedLM)
-    vocabulary = load_run(tmp_path / "mlm").vocabulary
+    loaded = load_run(tmp_path / "mlm")
+    vocabulary = loaded.vocabulary
     assert vocabulary.tokens[vocabulary.mask_id] == "[MASK]"
+    assert loaded.encode(["unseen"])[0][0, 0] == vocabulary.tokens.index("[UNK]")
     assert masked.summary.vocab_size == 24  # 20 words, "good", "bad", [UNK] and [MASK]
     lines = corpus.with_suffix(".txt")
     lines.write_text("\n".join(line.split("\t")[1] for line in documents().splitlines()[1:]))
@@ -397,6 +404,12 @@ def test_a_run_does_not_go_on_with_other_documents(finished, corpus):
             train(load_config(asked.out))
     finally:
         corpus.write_text(before)
+
+
+def test_folders_may_be_strings():
+    with unchecked():
+        config = TrainConfig(out="runs/a", trace="profile")
+    assert (config.out, config.trace) == (Path("runs/a"), Path("profile"))
 
 
 def test_labels_decide_the_task(corpus, tmp_path):

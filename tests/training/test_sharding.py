@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import jaxpe
 from jaxpe import nn
-from jaxpe.training import init_state, train_step
+from jaxpe.training import Checkpoints, init_state, train_step
 from tests.training import factory
 from tests.training.factory import assert_equal
 
@@ -78,3 +78,15 @@ def test_a_state_that_is_divided_by_its_user_stays_so():
         assert leaf.sharding.spec == divided.spec
     one = train_step(factory.quiet_loss, factory.OPTIMIZER)(factory.state(), factory.rows(4))[0]
     assert_equal(state.params, one.params)
+
+
+def test_a_run_on_a_mesh_of_one_device_resumes(tmp_path):
+    mesh = jax.make_mesh((1, 1), ("fsdp", "model"))
+    step = train_step(factory.quiet_loss, factory.OPTIMIZER, mesh=mesh)
+    options = {"key": jax.random.key(0), "mesh": mesh}
+    with Checkpoints(tmp_path) as checkpoints:
+        state, _ = step(init_state(factory.params(), factory.OPTIMIZER, **options), factory.rows(4))
+        checkpoints.save(1, state)
+        restored = checkpoints.restore(state).state
+    assert restored.key.sharding == state.key.sharding
+    assert_equal(step(restored, factory.rows(4))[0], step(state, factory.rows(4))[0])
