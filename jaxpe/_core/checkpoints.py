@@ -201,8 +201,6 @@ def _leaves(state: Any) -> dict[str, str]:
         if isinstance(leaf, jax.Array) and leaf.is_deleted():
             raise ValueError(f"the buffer of {name or 'the state'} was donated to a step")
     return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves.items()}
-<<<<<<< HEAD
-=======
 
 
 def _resharded(leaf: Any, like: Any) -> Any:
