@@ -66,7 +66,7 @@ def test_a_run_brings_its_documents(films, tmp_path, monkeypatch):
     from jaxpe.training import ModelConfig, TrainConfig, train
 
     monkeypatch.setattr("jaxpe.training.run.train_step", not_trained)
-    monkeypatch.setattr("jaxpe.training.run.evaluate", lambda *found: {"loss": 0.0})
+    monkeypatch.setattr("jaxpe.training.run.evaluate", lambda *found, **options: {"loss": 0.0})
     run, same_as_new = tmp_path / "run", ModelConfig(dim=64, layers=2, heads=4)
     reading = {"source": str(films), "task": "mlm", "length": 6, "held_out": 0.4}
     train(TrainConfig(**reading, model=same_as_new, steps=2, probe_at=(), out=run))
