@@ -47,8 +47,9 @@ def test_two_processes_make_the_steps_of_one_which_goes_on(tmp_path):
     assert codes == [0, 0], errors
     alone = (
         "import jax; jax.config.update('jax_enable_x64', True); from pathlib import Path\n"
-        f"from tests.training.sharded import resumed; resumed(Path({str(tmp_path)!r}) / "
-        "'processes', jax.make_mesh((2,), ('data',)))"
+        "from tests.training.sharded import resumed, trained\n"
+        f"folder, mesh = Path({str(tmp_path)!r}) / 'processes', jax.make_mesh((2,), ('data',))\n"
+        "resumed(folder, mesh, trained(steps=6)[1])"
     )
     codes, errors = ended(started("-c", alone, devices=2))
     assert codes == [0], errors
