@@ -12,7 +12,7 @@ from jaxpe._core.errors import InputError, require
 from jaxpe._core.processes import gather_values
 
 
-class Saved(NamedTuple):
+class Checkpoint(NamedTuple):
     """Restored checkpoint.
 
     Attributes:
@@ -125,7 +125,7 @@ class Checkpoints:
                 saving.result()
             self._last = last
 
-    def restore(self, like: Any) -> Saved | None:
+    def restore(self, like: Any) -> Checkpoint | None:
         """Newest checkpoint; None without any.
 
         Args:
@@ -145,7 +145,7 @@ class Checkpoints:
             state = jax.tree.map(_resharded, state, like)
         self._last = step
         data = saved.get("data")  # a dict in checkpoints of version 0.1
-        return Saved(state, step, data if isinstance(data, list) else [])
+        return Checkpoint(state, step, data if isinstance(data, list) else [])
 
     def _check_run(self, saved: dict[str, Any], current: dict[str, Any], step: int) -> None:
         for part, what in {"config": "setting", "leaves": "array"}.items():

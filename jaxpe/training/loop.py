@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.experimental.multihost_utils import reached_preemption_sync_point
 
-from jaxpe._core.checkpoints import Checkpoints, Saved
+from jaxpe._core.checkpoints import Checkpoint, Checkpoints
 from jaxpe._core.errors import InputError, reason
 from jaxpe._core.processes import run_on_all_processes
 from jaxpe._core.progress import SILENT, Progress
@@ -335,7 +335,7 @@ def _earlier_records(log: Path, last: int) -> list[Record]:
     return [record for record in records if record["step"] <= last]
 
 
-def _restore_position(data: Any, saved: Saved) -> None:
+def _restore_position(data: Any, saved: Checkpoint) -> None:
     """Move batches to after the last one that was trained on, which is drawn again."""
     known = [isinstance(each, dict) and "position" in each for each in saved.data]
     if not known or not all(known):
@@ -347,8 +347,8 @@ def _restore_position(data: Any, saved: Saved) -> None:
     mine = saved.data[jax.process_index() if same_processes else 0]
     if not same_processes and any(each["position"] != mine["position"] for each in saved.data):
         raise InputError(
-            f"the checkpoint of step {saved.step} has {len(saved.data)} positions in the data, of "
-            f"as many processes: resume with {len(saved.data)}"
+            f"{len(saved.data)} processes saved step {saved.step}, at different positions in the "
+            f"data: resume with {len(saved.data)} processes"
         )
     position = mine["position"]
     try:

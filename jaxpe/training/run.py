@@ -466,10 +466,15 @@ def _mesh(config: TrainConfig) -> Mesh | None:
         asked = "leave it out with several processes" if several else "pass at most as many"
         raise InputError(f"`devices` is {count}, but JAX has {available}: {asked}")
     together = config.fsdp * config.tensor
-    if count % together or jax.local_device_count() % config.tensor:
+    if count % together:
         raise InputError(
-            f"`fsdp={config.fsdp}` times `tensor={config.tensor}` does not divide {count} devices, "
-            "or `tensor` those of a process: pass divisors"
+            f"`fsdp={config.fsdp}` times `tensor={config.tensor}` is {together}, which does not "
+            f"divide {count} devices: pass smaller numbers"
+        )
+    if (local := jax.local_device_count()) % config.tensor:
+        raise InputError(
+            f"`tensor={config.tensor}` does not divide the {local} devices of a process: pass a "
+            "divisor"
         )
     parts = count // config.tensor
     if config.batch_size % (parts * config.accumulate):

@@ -498,7 +498,7 @@ def test_a_position_of_other_batches_is_named(tmp_path):
     ("saved", "message"),
     [
         (None, "has no position in the data"),
-        ([{"position": 1, "batch": ""}, {"position": 2, "batch": ""}], "resume with 2"),
+        ([{"position": 1, "batch": ""}, {"position": 2, "batch": ""}], "resume with 2 processes"),
     ],
 )
 def test_a_position_that_is_not_there_is_said(tmp_path, monkeypatch, saved, message):

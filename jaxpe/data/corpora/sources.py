@@ -36,7 +36,7 @@ _NAMES = 3  # names of sources that the name of a corpus lists
 
 
 def source_paths(sources: Sources, *, split: str = TRAIN, log: ReadLog | None = None) -> list[str]:
-    """Files of sources, each once: those of a folder or pattern sorted, and of datasets one split.
+    """Files of sources, each once, sorted in a folder or pattern; datasets by one split.
 
     Built-in names stay as they are. A split of a TFDS dataset is its folder with the name of the
     split after it.

@@ -148,7 +148,7 @@ def read_metadata(folder: str) -> Metadata:
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:
-    """Folder of a dataset, from its path or from that of a split."""
+    """Folder of a dataset, from its path or the path of a split."""
     return Path(path) if Path(path).is_dir() else Path(path).parent
 
 
