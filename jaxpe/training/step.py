@@ -202,6 +202,7 @@ def train_step(
     devices, rows = batch_mesh(mesh)
     everywhere = NamedSharding(devices, PartitionSpec())
 
+    # Without its layout, XLA might divide the new state in another way than the old one.
     @cache
     def compiled(tree: Any, shardings: tuple[NamedSharding, ...]) -> Step:
         outputs = jax.tree.unflatten(tree, shardings), everywhere
