@@ -88,7 +88,7 @@ __all__ = [
     "PointCloud", "PositionCounts", "PositionalDistributions", "YarnScaling", "__version__",
     "alibi", "analysis", "attend", "attention_logits", "attention_weights", "axial_rope",
     "catalogue", "chain", "chebyshev", "classical_mds", "cope", "cosine",
-    "count_tokens", "data", "encoding_properties", "encodings", "entropy_rank",
+    "conformance", "count_tokens", "data", "encoding_properties", "encodings", "entropy_rank",
     "euclidean_distances", "fire", "fisher_rao_distances", "fourier", "from_matrix",
     "from_vectors", "geometry", "hellinger_distances", "hellinger_gram", "identity",
     "information_optimal", "information_optimal_encoding", "kerple",

@@ -20,7 +20,7 @@ ROOT = Path(jaxpe.__file__).parent
 FLOORS = (
     ("_core",),
     ("rope",),
-    ("geometry",),
+    ("geometry", "conformance"),
     ("encodings",),
     ("ntk", "spectral", "plot"),
     ("theory", "data"),

@@ -51,7 +51,7 @@ def test_every_public_function_is_in_the_table(package):
 
 def test_no_package_is_forgotten():
     """Jobs compile what they need once a run; plots and plans of rotary embeddings nothing."""
-    jobs = {"_core", "analysis", "cli", "plot", "report", "rope"}
+    jobs = {"_core", "analysis", "cli", "conformance", "plot", "report", "rope"}
     found = {module.name for module in pkgutil.iter_modules(jaxpe.__path__) if module.ispkg}
     assert found - jobs == set(CALLS)
 

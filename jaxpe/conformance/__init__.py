@@ -1,0 +1,8 @@
+"""Conformance: golden vectors, and checks of anybody's rotary embedding, attention and batches.
+
+NumPy alone: arrays go in as NumPy and come out as anything with DLPack or `__array__`.
+"""
+
+from jaxpe.conformance.result import Check, Conformance, Fault
+
+__all__ = ["Check", "Conformance", "Fault"]
