@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe.conformance.arrays import to_numpy
+from jaxpe.conformance.reference import plan_rotation
 from jaxpe.rope.fields import CHUNKED
 from jaxpe.rope.result import LayerPlan
 
@@ -38,7 +39,7 @@ class PositionMonitor:
     under 20 keys do not vote. A key needs 8 votes. So local attention alone has no sinks.
 
     Attributes:
-        plan: rotation of the layer; `jaxpe.rope.read_config(...).plan(...)` has one by group.
+        plan: plan of the layer, such as `jaxpe.rope.simple_plan(head_dim=64, base=1e4)`.
         every: steps between two looks.
         log: function of the numbers and the step, such as `run.log` of W&B; None for none.
         name: first part of all names, such as "layer_3".
@@ -47,8 +48,7 @@ class PositionMonitor:
         scale: factor on logits; None for 1/√head_dim.
 
     >>> import numpy as np, jaxpe.rope
-    >>> plan = jaxpe.rope.read_config(head_dim=8, base=1e4, context=64).plan("transformers")[0]
-    >>> monitor = PositionMonitor(plan, every=100)
+    >>> monitor = PositionMonitor(jaxpe.rope.simple_plan(head_dim=8, base=1e4), every=100)
     >>> q, k = np.random.default_rng(0).normal(size=(2, 2, 32, 4, 8))
     >>> numbers = monitor.look(0, queries=q, keys=k) if monitor.due(0) else {}
     >>> numbers["position/sinks/heads"]
@@ -93,7 +93,7 @@ class PositionMonitor:
         Raises:
             InputError: shapes that do not fit, or a kind of layers that needs `weights`.
         """
-        numbers: dict[str, float] = {}
+        numbers: dict[str, Any] = {}
         if queries is not None or keys is not None or weights is not None:
             numbers = self._attention(queries, keys, weights, positions, segments)
         if losses is not None:
@@ -107,7 +107,7 @@ class PositionMonitor:
             self.log(numbers, step)
         return numbers
 
-    def _attention(self, queries, keys, weights, positions, segments) -> dict[str, float]:
+    def _attention(self, queries, keys, weights, positions, segments) -> dict[str, Any]:
         """Numbers of the sample; slices are taken before arrays become NumPy's."""
         sizes: dict[str, int] = {}
         for axes, array in (("bnhd", queries), ("bnkd", keys), ("bhnn", weights)):
@@ -125,12 +125,14 @@ class PositionMonitor:
         visible = self._visible(at, places, documents)
         if not visible.any():
             return {}
-        numbers: dict[str, float] = {}
+        numbers: dict[str, Any] = {}
         weights = None if weights is None else to_numpy(weights[: self.rows, ::stride, at])
         if queries is not None:
             skip = stride if sizes["k"] == heads else 1
             q = self._pairs(queries[: self.rows, at, ::stride])
             q = q * (self.scale or sizes["d"] ** -0.5) * self.plan.logit_factor
+            if self.plan.query_scaling is not None:
+                q = q * np.vectorize(self.plan.query_scaling.at)(places[:, at])[..., None, None]
             k = self._pairs(keys[: self.rows, :, ::skip])
             k = k[:, :, np.arange(0, heads, stride) * sizes["k"] // heads // skip]
             turning = self.plan.frequencies
@@ -156,14 +158,14 @@ class PositionMonitor:
 
     def _pairs(self, array: Any) -> np.ndarray:
         """Rotated pairs as complex numbers, then the other entries."""
-        plan, x = self.plan, to_numpy(array)
-        first = 0 if plan.place == "first" else x.shape[-1] - plan.turning
-        if plan.kind not in ("rotary", "none") or x.shape[-1] < plan.turning:
-            raise InputError(f"{x.shape[-1]} entries of {plan.kind} layers: pass weights alone")
-        order = first + np.arange(plan.turning)
-        order = order.reshape(-1, 2).T if plan.pairing == "interleaved" else order.reshape(2, -1)
-        turning = (x[..., order[0]] + 1j * x[..., order[1]]) * plan.attention_factor
-        return np.concatenate([turning, np.delete(x, order.ravel(), -1)], -1)
+        rotation, x = plan_rotation(self.plan), to_numpy(array)
+        pairs = np.zeros((0, 2), int) if rotation is None else rotation.pairs
+        if self.plan.kind not in ("rotary", "none") or x.shape[-1] <= pairs.max(initial=-1):
+            raise InputError(
+                f"{x.shape[-1]} entries of {self.plan.kind} layers: pass weights alone"
+            )
+        turning = (x[..., pairs[:, 0]] + 1j * x[..., pairs[:, 1]]) * self.plan.attention_factor
+        return np.concatenate([turning, np.delete(x, pairs.ravel(), -1)], -1)
 
     def _bands(self, q: np.ndarray, k: np.ndarray) -> dict[str, float]:
         """Energy by band of frequencies, of `[tokens, heads, pairs]`."""
@@ -235,12 +237,12 @@ def _weights(q: np.ndarray, k: np.ndarray, visible: np.ndarray) -> np.ndarray:
     return weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30)
 
 
-def _shares_and_sinks(weights, places, at: slice, visible) -> dict[str, float]:
+def _shares_and_sinks(weights, places, at: slice, visible) -> dict[str, Any]:
     """Attention by distance, and sinks, of weights `[rows, heads, queries, n]`."""
     distances = np.abs(places[:, at, None] - places[:, None])
     weights = np.where(visible[:, None], weights, 0)
     total, keys = weights.sum(), visible.sum(-1, keepdims=True)
-    numbers: dict[str, float] = {}
+    numbers: dict[str, Any] = {}
     expected = np.broadcast_to(1 / np.maximum(keys, 1)[:, None], weights.shape)
     for label, seen in _by_distance(distances, visible):
         got, count = np.where(seen[:, None], weights, 0).sum(2), seen.sum(1)[:, None]
