@@ -51,10 +51,11 @@ def looks(length: int) -> tuple[dict[str, Callable[[], Any]], int]:
     def activations(params: Any, ids: Any) -> tuple[list[Any], Any]:
         model = nnx.merge(graphdef, params)
         output = model(ids, trace=True)
+        hidden: Any = output.transformer.hidden_states
         pairs = []
         for i in range(LAYERS):
             block = jax.tree.map(lambda leaf, i=i: leaf[i], model.decoder.layers)
-            x = block.attention_norm(output.transformer.hidden_states[i])
+            x = block.attention_norm(hidden[i])
             heads = [part(x) for part in (block.attention.query, block.attention.key)]
             pairs.append([y.reshape(*ids.shape, HEADS, WIDTH) for y in heads])
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels

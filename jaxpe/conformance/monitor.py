@@ -169,7 +169,7 @@ class PositionMonitor:
 
     def _bands(self, q: np.ndarray, k: np.ndarray) -> dict[str, float]:
         """Energy by band of frequencies, of `[tokens, heads, pairs]`."""
-        rounds = self.plan.frequencies * self.plan.trained / (2 * np.pi)
+        rounds = np.asarray(self.plan.frequencies) * self.plan.trained / (2 * np.pi)
         energy = (np.abs(q).mean(0) * np.abs(k).mean(0))[:, : len(rounds)]
         shares = (energy / np.maximum(energy.sum(-1, keepdims=True), 1e-30)).mean(0)
         bands = np.searchsorted([1, 10, 100, 1000], rounds, side="right")
