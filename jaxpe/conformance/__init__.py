@@ -5,7 +5,8 @@ NumPy alone: arrays go in as NumPy and come out as anything with DLPack or `__ar
 
 from jaxpe.conformance.reference import alibi_bias, t5_bias
 from jaxpe.conformance.result import Check, Conformance, Fault
+from jaxpe.conformance.rotary import ROTARY_CHECKS, check_rotary
 
 __all__ = [
-    "Check", "Conformance", "Fault", "alibi_bias", "t5_bias",
+    "ROTARY_CHECKS", "Check", "Conformance", "Fault", "alibi_bias", "check_rotary", "t5_bias",
 ]  # fmt: skip

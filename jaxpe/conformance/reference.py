@@ -23,6 +23,9 @@ class Rotation(NamedTuple):
         axes: axis of the positions that each pair rotates by, `[half]`.
         factor: factor on cos and sin.
         written: entries that the rotated pairs are written to; None for the same entries.
+        signs: signs of sin in the first and the second entry.
+        phase_dtype: type that positions, frequencies and their products are rounded to.
+        table_dtype: type that cosines and sines are rounded to.
     """
 
     head_dim: int
@@ -31,6 +34,9 @@ class Rotation(NamedTuple):
     axes: np.ndarray
     factor: float = 1.0
     written: np.ndarray | None = None
+    signs: tuple[int, int] = (-1, 1)
+    phase_dtype: type = np.float64
+    table_dtype: type = np.float64
 
     def cos_sin(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cosines and sines, with the factor, `[..., half, 2]`.
@@ -38,10 +44,12 @@ class Rotation(NamedTuple):
         Args:
             positions: positions, `[...]`, or `[..., axes]` for a plan with sections.
         """
-        several = self.axes.any()
-        by_pair = positions[..., self.axes] if several else positions[..., None]
-        phases = by_pair[..., None] * self.frequencies
-        return self.factor * np.cos(phases), self.factor * np.sin(phases)
+        by_pair = positions[..., self.axes] if self.axes.any() else positions[..., None]
+        exact, low = np.float64, self.phase_dtype
+        phases = by_pair[..., None].astype(exact).astype(low) * self.frequencies.astype(low)
+        tables = (self.factor * f(phases.astype(exact)) for f in (np.cos, np.sin))
+        cos, sin = (one.astype(self.table_dtype).astype(exact) for one in tables)
+        return cos, sin
 
     def turn(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Rotated heads, (a cos − b sin, b cos + a sin) for each pair (a, b).
@@ -54,8 +62,8 @@ class Rotation(NamedTuple):
         (i, j), out = self.pairs.T, x.astype(np.float64)
         k, m = (self.pairs if self.written is None else self.written).T
         a, b = out[..., i], out[..., j]
-        out[..., k] = a * cos[..., 0] - b * sin[..., 0]
-        out[..., m] = b * cos[..., 1] + a * sin[..., 1]
+        out[..., k] = a * cos[..., 0] + self.signs[0] * b * sin[..., 0]
+        out[..., m] = b * cos[..., 1] + self.signs[1] * a * sin[..., 1]
         return out
 
 
@@ -187,7 +195,7 @@ def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
     k, v = k[:, :, attention.groups], v[:, :, attention.groups]
     logits = attention.scale * np.einsum("bqhd,bkhd->bhqk", q, k, optimize=True)
     if attention.bias is not None:
-        logits = logits + attention.bias(inputs.order, inputs.key_order)
+        logits = logits + attention.bias(inputs.bias_positions, inputs.key_bias_positions)
     if attention.softcap:
         logits = attention.softcap * np.tanh(logits / attention.softcap)
     logits = np.where(visible(attention, inputs)[:, None], logits, -np.inf)
