@@ -24,6 +24,7 @@ class Trial(NamedTuple):
         counted: entries that are compared, broadcast to `wanted`.
         problem: reason why there is no output.
         measure: property of outputs that is compared, such as the norm of heads.
+        probe: small part of the trial, which most hypotheses fail already; or empty.
     """
 
     check: str
@@ -34,6 +35,7 @@ class Trial(NamedTuple):
     counted: np.ndarray
     problem: str = ""
     measure: Callable[[np.ndarray], np.ndarray] = np.asarray
+    probe: "tuple[Trial, ...]" = ()
 
     def error(self, output: np.ndarray) -> np.ndarray:
         """Error of `got` against an output, 0 where not counted; infinite for NaN."""
@@ -118,8 +120,13 @@ def diagnose(trials: Sequence[Trial], hypotheses: Sequence[Hypothesis]) -> list[
     faults = [_problem(trial) for trial in failed if trial.problem]
     left = [trial for trial in failed if not trial.problem]
     passed = [trial for trial in trials if not trial.failed]
-    predicted = [(one, _predicted(one, left)) for one in hypotheses if left]
-    agreed = {id(one): len(_predicted(one, passed)) for one, found in predicted if found}
+    predicted, agreed = [], {}
+    for one in hypotheses if left else ():
+        if found := _predicted(one, left):
+            predicted.append((one, found))
+            agreed[id(one)] = len(_predicted(one, passed))
+            if len(found) == len(left) and agreed[id(one)] == len(passed):
+                break  # no other hypothesis can be better
     while left:
         ids = {id(trial) for trial in left}
 
@@ -141,7 +148,10 @@ def _predicted(hypothesis: Hypothesis, trials: Sequence[Trial]) -> list[Trial]:
         return [
             trial
             for trial in trials
-            if float(trial.excess(hypothesis.predict(trial.inputs)).max(initial=0.0)) <= 1
+            if all(
+                float(one.excess(hypothesis.predict(one.inputs)).max(initial=0.0)) <= 1
+                for one in (*trial.probe, trial)
+            )
         ]
 
 

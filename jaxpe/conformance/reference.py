@@ -128,6 +128,7 @@ class Attention(NamedTuple):
         scale: factor on q·k.
         window: positions that a query sees, itself included; None for all.
         two_sided: whether the window extends to both sides.
+        chunked: whether the window is a chunk of the text, as in Llama 4.
         causal: whether a query sees no later position.
         bias: bias of the logits.
         softcap: c of c·tanh(logits / c); None for none.
@@ -144,6 +145,7 @@ class Attention(NamedTuple):
     scale: float
     window: int | None = None
     two_sided: bool = False
+    chunked: bool = False
     causal: bool = True
     bias: Bias | None = None
     softcap: float | None = None
@@ -167,6 +169,7 @@ class Inputs(NamedTuple):
         key_segments: document of each key.
         order: order of the queries for the causal mask, `[batch, n_q]`.
         key_order: order of the keys.
+        heads: heads of queries whose output is computed; default: all.
     """
 
     q: np.ndarray
@@ -178,6 +181,7 @@ class Inputs(NamedTuple):
     key_segments: np.ndarray
     order: np.ndarray
     key_order: np.ndarray
+    heads: np.ndarray | slice = slice(None)
 
 
 def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
@@ -185,24 +189,25 @@ def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
 
     Queries without a visible key get 0.
     """
-    q, k, v = (x.astype(np.float64) for x in inputs[:3])
+    heads, groups = inputs.heads, attention.groups[inputs.heads]
+    q, k, v = inputs.q[:, :, heads], inputs.k[:, :, groups], inputs.v[:, :, groups]
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
     q = q if attention.query is None else attention.query.turn(q, inputs.positions)
     k = k if attention.key is None else attention.key.turn(k, inputs.key_positions)
     v = v if attention.value is None else attention.value.turn(v, inputs.key_positions)
     if attention.query_scaling is not None:
         factor = np.vectorize(attention.query_scaling.at)(inputs.order)
         q = q * factor[..., None, None]
-    k, v = k[:, :, attention.groups], v[:, :, attention.groups]
     logits = attention.scale * np.einsum("bqhd,bkhd->bhqk", q, k, optimize=True)
     if attention.bias is not None:
-        logits = logits + attention.bias(inputs.bias_positions, inputs.key_bias_positions)
+        logits = logits + attention.bias(inputs.positions, inputs.key_positions)[:, heads]
     if attention.softcap:
         logits = attention.softcap * np.tanh(logits / attention.softcap)
     logits = np.where(visible(attention, inputs)[:, None], logits, -np.inf)
     top = np.maximum(logits.max(axis=-1, keepdims=True), -1e300)
     sinks = attention.sinks
     if sinks is not None:
-        sinks = np.asarray(sinks, np.float64)[:, None, None]
+        sinks = np.asarray(sinks, np.float64)[heads][:, None, None]
         top = np.maximum(top, sinks)
     weights = np.exp(logits - top)
     total = weights.sum(axis=-1, keepdims=True)
@@ -221,7 +226,10 @@ def visible(attention: Attention, inputs: Inputs) -> np.ndarray:
         seen &= key_documents > 0
     if attention.causal:
         seen &= offsets >= 0
-    if attention.window is not None:
+    if attention.chunked:
+        chunks, key_chunks = (one // attention.window for one in (inputs.order, inputs.key_order))
+        seen &= chunks[:, :, None] == key_chunks[:, None]
+    elif attention.window is not None:
         seen &= offsets < attention.window
         seen &= (offsets > -attention.window) | (not attention.two_sided)
     return seen
@@ -255,7 +263,8 @@ def layer_attention(
     return Attention(
         rotation, rotation, np.arange(heads) // (heads // key_value_heads),
         plan.logit_factor / math.sqrt(plan.head_dim) if scale is None else scale,
-        plan.window, plan.two_sided, causal, query_scaling=plan.query_scaling, **rest,
+        plan.window, plan.two_sided, plan.name == "chunked_attention" and plan.window is not None,
+        causal, query_scaling=plan.query_scaling, **rest,
     )  # fmt: skip
 
 

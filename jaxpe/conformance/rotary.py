@@ -26,7 +26,6 @@ ROTARY_CHECKS = (
 )  # fmt: skip
 _LONG = 8200  # tokens of the trial that finds restarts at chunks of up to 4,096
 _FAR = (2**15, 2**20)
-_BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the text's length
 
 
 class RotaryInputs(NamedTuple):
@@ -76,7 +75,7 @@ def check_rotary(
         raise InputError(
             f"the layers {plan.name} do not rotate ({plan.kind}); choose a plan of kind 'rotary'"
         )
-    _known(only, ROTARY_CHECKS)
+    known_names(only, ROTARY_CHECKS)
     made = convert or (lambda array: array)
 
     def run(x: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, float, str]:
@@ -94,7 +93,8 @@ def check_rotary(
     )  # fmt: skip
 
 
-def _known(only: Collection[str], names: tuple[str, ...]) -> None:
+def known_names(only: Collection[str], names: tuple[str, ...]) -> None:
+    """Raise `InputError` for a name of no check."""
     unknown = sorted({*only} - {*names})
     if unknown:
         raise InputError(f"no check {', '.join(unknown)}; the checks are {', '.join(names)}")
@@ -109,7 +109,12 @@ def _skipped(plan: LayerPlan, rerotate: Callable[..., Any] | None) -> dict[str, 
     return skipped
 
 
-def heads_of(shape: tuple[int, ...], seed: int) -> np.ndarray:
+def depends_on_length(plan: LayerPlan) -> bool:
+    """Whether the frequencies of a plan depend on the length of the text."""
+    return plan.rope_type in ("dynamic", "longrope")
+
+
+def random_heads(shape: tuple[int, ...], seed: int) -> np.ndarray:
     """Random heads that every floating-point type holds exactly: multiples of 1/8 below 2."""
     whole = np.random.default_rng(seed).integers(-15, 16, shape)
     return (whole / 8).astype(np.float32)
@@ -134,18 +139,18 @@ def _calls(plan: LayerPlan, rotation: Rotation) -> list[tuple[str, RotaryInputs]
     calls = []
     for seed, (check, positions, heads) in enumerate(rows):
         one = np.asarray(positions)
-        if plan.rope_type in _BY_LENGTH:  # every call is of a text of the plan's length
+        if depends_on_length(plan):  # every call is of a text of the plan's length
             last = np.full((len(one), 1), plan.reach - 1)
             one = np.concatenate([np.minimum(one, plan.reach - 1), last], 1)
         several = np.repeat(one[..., None], len(plan.sections), -1) if plan.sections else one
-        x = heads_of((*one.shape, heads, plan.head_dim), seed)
+        x = random_heads((*one.shape, heads, plan.head_dim), seed)
         if check == "offsets":  # one query and one key, at eight places
             x[:, :8], x[:, 8:16] = x[:, :1], x[:, 8:9]
         calls.append((check, RotaryInputs(x, several)))
     if plan.sections:
         grid = np.stack([run * 0 + 5, 5 + run // 4, 5 + run % 4, *[run] * len(plan.sections)], -1)
         positions = grid[None, :, : len(plan.sections)]
-        calls.append(("axes", RotaryInputs(heads_of((1, 16, 2, plan.head_dim), 99), positions)))
+        calls.append(("axes", RotaryInputs(random_heads((1, 16, 2, plan.head_dim), 99), positions)))
     return calls
 
 
@@ -188,7 +193,10 @@ def _rerotation(
     rotation: Rotation, rerotate: Callable[..., Any], made: Convert, dtype: str | None
 ) -> Trial:
     """Rotated heads that move from positions 20, 21, … to 5, 6, …, as when a cache drops tokens."""
-    x, old = heads_of((2, 12, 2, rotation.head_dim), 52), np.arange(20, 32) + np.array([[0], [9]])
+    x, old = (
+        random_heads((2, 12, 2, rotation.head_dim), 52),
+        np.arange(20, 32) + np.array([[0], [9]]),
+    )
     count = int(rotation.axes.max()) + 1
     on_axes = (np.repeat(one[..., None], count, -1) for one in (old, old - 15))
     before, after = on_axes if count > 1 else (old, old - 15)
