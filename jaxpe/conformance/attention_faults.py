@@ -104,9 +104,12 @@ def _rotation_rows(plan: LayerPlan, attention: Attention) -> Iterator[_Row]:
         who = "queries and keys"
         yield name, f"{who} {text}", attention._replace(query=faulty, key=faulty)
     for name, text, faulty in rotation_faults(plan, own):
-        for field, who, other in (("query", "queries", "keys"), ("key", "keys", "queries")):
-            sentence = f"{who} {text}; {other} are right"
-            yield name, sentence, attention._replace(**{field: faulty})
+        sides = (
+            ("queries", "keys", attention._replace(query=faulty)),
+            ("keys", "queries", attention._replace(key=faulty)),
+        )
+        for who, other, one_sided in sides:
+            yield name, f"{who} {text}; {other} are right", one_sided
     if plan.head_dim == own.head_dim:
         yield "values rotated", "values are rotated, too", attention._replace(value=own)
     if attention.query_scaling is not None:
