@@ -1,0 +1,147 @@
+"""Layout of a batch: its documents, the columns of its shards, and the positions that follow."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+import numpy as np
+
+from jaxpe._core.errors import InputError, unknown
+
+Order = Literal["contiguous", "zigzag", "zigzag of documents", "round robin"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+Shards = tuple[Order, int, int | None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """Intended layout of a batch; the defaults are a causal decoder, each document by itself.
+
+    Attributes:
+        first: position of the first token of a document, 0 or more; 2 for RoBERTa.
+        resets: whether positions restart with each document.
+        continued: whether the first document of a row may continue one of another row.
+        longest: number of positions that the model has.
+        trained: number of positions that are to carry loss somewhere in the stream.
+        axes: number of axes of M-RoPE, 3, or 4 with the positions of text first.
+        padding: side of the padding; either when absent.
+        pad: id of padding.
+        eos: id that ends a document.
+        causal: whether queries see no later keys.
+        window: number of keys that a query sees, itself included; all when absent.
+        shards: order of the shards of a row, their number, and the number of this one from 0;
+            None in place of the last if positions hold all shards, one after another.
+    """
+
+    first: int = 0
+    resets: bool = True
+    continued: bool = False
+    longest: int | None = None
+    trained: int | None = None
+    axes: Literal[3, 4] | None = None
+    padding: Literal["left", "right"] | None = None
+    pad: int | None = None
+    eos: int | None = None
+    causal: bool = True
+    window: int | None = None
+    shards: Shards | None = None
+
+    def __post_init__(self):
+        least = {"first": 0, "longest": 1, "trained": 1, "window": 1}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise InputError(f"`{name}={value}`: pass {low} or more")
+        order, count, index = self.shards or ("contiguous", 1, 0)
+        if order not in ORDERS:
+            raise InputError(unknown("order of `shards`", order, ORDERS))
+        if not 0 <= (index or 0) < count:
+            raise InputError(f"`shards` {self.shards}: pass a number below {count} last, or None")
+
+
+def number_documents(
+    given: Mapping[str, np.ndarray], options: BatchOptions, shape: tuple[int, ...]
+) -> tuple[np.ndarray, str]:
+    """Number of each token's document in its row, from 1, with 0 at padding; and what told it.
+
+    Args:
+        given: arrays of the batch by name.
+        options: intended layout.
+        shape: shape of whole rows, `[batch, n]`.
+    """
+    ids, mask, segments = (given.get(name) for name in ("ids", "mask", "segments"))
+    mask = mask if mask is not None and mask.ndim == 2 else None
+    real = np.ones(shape, bool) if mask is None else mask > 0
+    if mask is None and ids is not None and options.pad not in (None, options.eos):
+        real = ids != options.pad
+    if segments is None and mask is not None and mask.max(initial=0) > 1:
+        segments = mask  # a mask such as 1 1 2 2 0
+    told = "segments"
+    if segments is not None and mask is not None:
+        segments = segments - min(segments[real].min(initial=1) - 1, 0)  # a mask tells the padding
+    elif segments is not None:
+        segments = segments - min(segments.min(initial=0), 0)  # padding may be -1
+    elif ids is not None and options.eos is not None:
+        segments, told = 1 + np.cumsum(ids == options.eos, axis=1) - (ids == options.eos), "eos"
+    elif options.resets and options.shards is None:
+        starts = given["positions"].reshape(-1, *shape)[0] == options.first
+        segments, told = 1 + np.cumsum(starts, axis=1), "positions"
+    else:
+        segments, told = np.ones(shape, int), "rows"
+    real = real & (segments > 0)
+    latest = np.maximum.accumulate(np.where(real, np.arange(shape[1]), -1), axis=1)
+    latest = np.pad(latest[:, :-1], ((0, 0), (1, 0)), constant_values=-1)  # token before, if any
+    before = np.take_along_axis(segments, np.maximum(latest, 0), axis=1)
+    return np.cumsum(real & ((latest < 0) | (before != segments)), axis=1) * real, told
+
+
+def true_positions(
+    documents: np.ndarray, got: np.ndarray, vision: np.ndarray, options: BatchOptions
+) -> np.ndarray:
+    """Positions of one axis that follow from the documents, `[batch, n]`; 0 at padding.
+
+    The least position of an image is the next one of the text, and the text goes on after its
+    largest. Within an image, positions are as they are given.
+
+    Args:
+        documents: numbers of the documents in whole rows, `[batch, n]`; 0 is padding.
+        got: given positions, `[batch, n]`; read in images and continued documents alone.
+        vision: tokens of images, bool `[batch, n]`.
+        options: intended layout.
+    """
+    result = np.zeros_like(documents)
+    for row, numbers in enumerate(documents):
+        ends = np.flatnonzero(np.diff(numbers * 2 + vision[row])) + 1
+        following, before = options.first, 0
+        for part in np.split(np.arange(len(numbers)), ends):
+            if not (number := numbers[part[0]]):
+                continue
+            if options.resets and number != before:
+                unknown_start = options.continued and number == 1
+                following = max(options.first, got[row, part[0]] if unknown_start else 0)
+            own = np.arange(len(part))
+            if vision[row, part[0]]:
+                own = got[row, part] - got[row, part].min()
+            result[row, part] = following + own
+            following, before = following + own.max() + 1, number
+    return result
+
+
+def shard_columns(documents: np.ndarray, shards: Shards | None) -> np.ndarray:
+    """Columns of whole rows that a shard holds, or all shards one after another, `[batch, n]`."""
+    order, count, index = shards or ("contiguous", 1, None)
+    ranks = range(count) if index is None else (index,)
+    pieces = 2 * count if order.startswith("zigzag") else count
+    result = []
+    for numbers in documents:
+        cuts = np.flatnonzero(np.diff(numbers)) + 1 if order == "zigzag of documents" else []
+        parts = np.split(np.arange(len(numbers)), cuts)
+        if any(len(part) % pieces for part in parts):
+            raise InputError(f"`shards`: {pieces} pieces in {order} order do not divide the tokens")
+        for rank, part in ((rank, part) for rank in ranks for part in parts):
+            chunks = part.reshape(pieces, -1)
+            if order == "round robin":
+                result.append(part[rank::count])
+            else:
+                result += [chunks[rank], *([] if pieces == count else [chunks[pieces - 1 - rank]])]
+    return np.concatenate(result).reshape(len(documents), -1)
