@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._core.errors import InputError
+from jaxpe.conformance.arrays import to_numpy
 from jaxpe.conformance.hypotheses import FAULTS, name_rows
 from jaxpe.conformance.layout import BatchOptions, number_documents, shard_columns, true_positions
 from jaxpe.conformance.offsets import OffsetHistogram, offset_counts, offset_histogram
@@ -165,9 +166,7 @@ def _arrays(batch: Any) -> dict[str, np.ndarray]:
         keys = [key for key in (name, *others) if key in batch]
         keys += [key for key in batch if ends and key.endswith(ends)]
         if keys and (array := batch[keys[0]]) is not None:
-            if str(getattr(array, "dtype", "")) == "torch.bfloat16":  # NumPy has none
-                array = array.float()
-            found[name] = np.atleast_2d(np.asarray(array))
+            found[name] = np.atleast_2d(to_numpy(array))
     if "positions" not in found:
         raise InputError(f"no positions among {', '.join(batch)}: name an array `positions`")
     if "mask" in found and found["mask"].ndim > 2:
