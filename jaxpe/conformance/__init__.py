@@ -3,9 +3,19 @@
 NumPy alone: arrays go in as NumPy and come out as anything with DLPack or `__array__`.
 """
 
+from jaxpe.conformance.batch_layout import BatchOptions
+from jaxpe.conformance.batches import batch_offsets, check_batch, check_batches
+from jaxpe.conformance.offsets import (
+    OffsetHistogram,
+    OffsetShare,
+    offset_counts,
+    offset_histogram,
+)
 from jaxpe.conformance.reference import alibi_bias, t5_bias
 from jaxpe.conformance.result import Check, Conformance, Fault
 
 __all__ = [
-    "Check", "Conformance", "Fault", "alibi_bias", "t5_bias",
+    "BatchOptions", "Check", "Conformance", "Fault", "OffsetHistogram", "OffsetShare",
+    "alibi_bias", "batch_offsets", "check_batch", "check_batches", "offset_counts",
+    "offset_histogram", "t5_bias",
 ]  # fmt: skip

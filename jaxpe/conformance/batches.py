@@ -8,8 +8,13 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe.conformance.arrays import to_numpy
-from jaxpe.conformance.hypotheses import FAULTS, name_rows
-from jaxpe.conformance.layout import BatchOptions, number_documents, shard_columns, true_positions
+from jaxpe.conformance.batch_faults import FAULTS, name_rows
+from jaxpe.conformance.batch_layout import (
+    BatchOptions,
+    number_documents,
+    shard_columns,
+    true_positions,
+)
 from jaxpe.conformance.offsets import OffsetHistogram, offset_counts, offset_histogram
 from jaxpe.conformance.result import Check, Conformance, Fault
 

@@ -26,7 +26,8 @@ class BatchOptions:
         axes: number of axes of M-RoPE, 3, or 4 with the positions of text first.
         padding: side of the padding; either when absent.
         pad: id of padding.
-        eos: id that ends a document.
+        eos: id that ends every document.
+        bos: id that begins every document.
         causal: whether queries see no later keys.
         window: number of keys that a query sees, itself included; all when absent.
         shards: order of the shards of a row, their number, and the number of this one from 0;
@@ -42,6 +43,7 @@ class BatchOptions:
     padding: Literal["left", "right"] | None = None
     pad: int | None = None
     eos: int | None = None
+    bos: int | None = None
     causal: bool = True
     window: int | None = None
     shards: Shards | None = None
@@ -72,7 +74,12 @@ def number_documents(
     ids, mask, segments = (given.get(name) for name in ("ids", "mask", "segments"))
     mask = mask if mask is not None and mask.ndim == 2 else None
     real = np.ones(shape, bool) if mask is None else mask > 0
-    if mask is None and ids is not None and options.pad not in (None, options.eos):
+    if (
+        mask is None
+        and segments is None
+        and ids is not None
+        and options.pad not in (None, options.eos)
+    ):
         real = ids != options.pad
     if segments is None and mask is not None and mask.max(initial=0) > 1:
         segments = mask  # a mask such as 1 1 2 2 0
@@ -81,8 +88,11 @@ def number_documents(
         segments = segments - min(segments[real].min(initial=1) - 1, 0)  # a mask tells the padding
     elif segments is not None:
         segments = segments - min(segments.min(initial=0), 0)  # padding may be -1
-    elif ids is not None and options.eos is not None:
-        segments, told = 1 + np.cumsum(ids == options.eos, axis=1) - (ids == options.eos), "eos"
+    elif ids is not None and (options.eos is not None or options.bos is not None):
+        ended, begun = ids == options.eos, ids == options.bos
+        ended[:, 1:] = ended[:, :-1]
+        ended[:, 0] = False
+        segments, told = 1 + np.cumsum(ended | begun, axis=1), "ids"
     elif options.resets and options.shards is None:
         starts = given["positions"].reshape(-1, *shape)[0] == options.first
         segments, told = 1 + np.cumsum(starts, axis=1), "positions"

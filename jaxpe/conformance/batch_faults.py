@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from jaxpe._core.errors import InputError
-from jaxpe.conformance.layout import ORDERS, BatchOptions, shard_columns
+from jaxpe.conformance.batch_layout import ORDERS, BatchOptions, shard_columns
 
 # Check and sentence of each fault.
 FAULTS = {
@@ -48,7 +48,7 @@ FAULTS = {
 def hypotheses(
     got: np.ndarray, true: np.ndarray, whole: np.ndarray, columns: np.ndarray, options: BatchOptions
 ) -> Iterator[tuple[str, str, np.ndarray, np.ndarray | bool]]:
-    """Name, detail, positions `[batch, n]` and possible rows `[batch]` of faults, special ones first.
+    """Name, detail, positions `[batch, n]` and possible rows `[batch]` of faults, in order.
 
     Args:
         got: positions of one axis, `[batch, n]`.
