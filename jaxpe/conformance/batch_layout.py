@@ -94,7 +94,7 @@ def number_documents(
         ended[:, 0] = False
         segments, told = 1 + np.cumsum(ended | begun, axis=1), "ids"
     elif options.resets and options.shards is None:
-        starts = given["positions"].reshape(-1, *shape)[0] == options.first
+        starts = given["positions"][0] == options.first
         segments, told = 1 + np.cumsum(starts, axis=1), "positions"
     else:
         segments, told = np.ones(shape, int), "rows"
@@ -108,18 +108,18 @@ def number_documents(
 def true_positions(
     documents: np.ndarray, got: np.ndarray, vision: np.ndarray, options: BatchOptions
 ) -> np.ndarray:
-    """Positions of one axis that follow from the documents, `[batch, n]`; 0 at padding.
+    """Positions that follow from the documents, `[axes, batch, n]`; 0 at padding.
 
-    The least position of an image is the next one of the text, and the text goes on after its
-    largest. Within an image, positions are as they are given.
+    In each axis, the least position of an image is the next one of the text. The text goes on after
+    the largest of all axes. Within an image, positions are as they are given.
 
     Args:
         documents: numbers of the documents in whole rows, `[batch, n]`; 0 is padding.
-        got: given positions, `[batch, n]`; read in images and continued documents alone.
+        got: given positions, `[axes, batch, n]`; read in images and continued documents alone.
         vision: tokens of images, bool `[batch, n]`.
         options: intended layout.
     """
-    result = np.zeros_like(documents)
+    result = np.zeros((len(got), *documents.shape), np.int64)
     for row, numbers in enumerate(documents):
         ends = np.flatnonzero(np.diff(numbers * 2 + vision[row])) + 1
         following, before = options.first, 0
@@ -128,11 +128,11 @@ def true_positions(
                 continue
             if options.resets and number != before:
                 unknown_start = options.continued and number == 1
-                following = max(options.first, got[row, part[0]] if unknown_start else 0)
-            own = np.arange(len(part))
+                following = max(options.first, got[0, row, part[0]] if unknown_start else 0)
+            own = np.arange(len(part))[None]
             if vision[row, part[0]]:
-                own = got[row, part] - got[row, part].min()
-            result[row, part] = following + own
+                own = got[:, row, part] - got[:, row, part].min(axis=1, keepdims=True)
+            result[:, row, part] = following + own
             following, before = following + own.max() + 1, number
     return result
 

@@ -25,7 +25,7 @@ ARRAYS = {
     "segments": ("segment_ids", "_segment_ids"),
     "mask": ("attention_mask",),
     "labels": ("targets",),
-    "weights": ("loss_mask", "loss_weights"),
+    "weights": ("loss_mask", "loss_weights", "targets_segment_ids"),
     "vision": (),
 }
 # What a check compares, and what it needs.
@@ -128,8 +128,9 @@ def check_batches(
                 at = (*lead, *np.unravel_index(np.argmax(wrong), wrong.shape))
                 known = found.get(name) or (0, detail, _example(form, name, [int(i) for i in at]))
                 found[name] = (known[0] + number, *known[1:])
-        carrying = form.positions[0][np.take_along_axis(form.carries, form.columns, axis=1)]
-        carried += np.bincount(np.clip(carrying, 0, len(carried)), minlength=len(carried) + 1)[:-1]
+        learnt = np.take_along_axis(_learnt(form), form.columns, axis=1)
+        reached = np.clip(form.positions[0][learnt], 0, len(carried))
+        carried += np.bincount(reached, minlength=len(carried) + 1)[:-1]
         histogram += _histogram(form, intended)
     if not count:
         raise InputError("`batches` is empty: pass at least one batch")
@@ -172,7 +173,7 @@ def _arrays(batch: Any) -> dict[str, np.ndarray]:
         keys += [key for key in batch if ends and key.endswith(ends)]
         if keys and (array := batch[keys[0]]) is not None:
             found[name] = np.atleast_2d(to_numpy(array))
-    if "positions" not in found:
+    if "positions" not in found or not found["positions"].size:
         raise InputError(f"no positions among {', '.join(batch)}: name an array `positions`")
     if "mask" in found and found["mask"].ndim > 2:
         mask = found["mask"][:, 0] if found["mask"].ndim == 4 else found["mask"]
@@ -215,10 +216,12 @@ def _form(given: Mapping[str, np.ndarray], options: BatchOptions) -> _Batch:
     columns, vision = shard_columns(documents, options.shards), given.get("vision")
     if options.shards and (vision is not None or options.continued):
         raise InputError("`shards` go without images and `continued`: check whole rows")
-    none = np.zeros(rows, bool)
-    images = [none if vision is None or (options.axes == 4 and not k) else vision for k in range(4)]
-    pairs = zip(positions, images, strict=False)
-    whole = np.stack([true_positions(documents, got, seen, options) for got, seen in pairs])
+    vision = np.zeros(rows, bool) if vision is None else vision.astype(bool)
+    of_text = int(options.axes == 4)  # the first of four axes numbers patches as tokens
+    parts = ((positions[:of_text], vision & False), (positions[of_text:], vision))
+    whole = np.concatenate(
+        [true_positions(documents, x, seen, options) for x, seen in parts if len(x)]
+    )
     true = np.take_along_axis(whole, np.broadcast_to(columns, (len(whole), *columns.shape)), axis=2)
     labels, ids, carries = given.get("labels"), given.get("ids"), documents > -1
     if labels is not None:
@@ -320,6 +323,18 @@ def _example(form: _Batch, name: str, at: list[int]) -> str:
         f"{name:<9} {' '.join(f'{x:>4g}' for x in line[shown])}" for name, line in rows.items()
     ]
     return "\n".join([f"row {row}, column {column}", *lines])
+
+
+def _learnt(form: _Batch) -> np.ndarray:
+    """Tokens that the loss of their document reaches: up to the last query with loss."""
+    cells = (
+        form.documents
+        + (form.documents.max(initial=0) + 1) * np.arange(len(form.documents))[:, None]
+    )
+    columns = np.broadcast_to(np.arange(cells.shape[1]), cells.shape)
+    last = np.full(cells.max(initial=0) + 1, -1)
+    np.maximum.at(last, cells[form.carries], columns[form.carries])
+    return (columns <= last[cells]) & (form.documents > 0)
 
 
 def _histogram(form: _Batch, options: BatchOptions) -> OffsetHistogram:

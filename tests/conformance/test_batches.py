@@ -1,6 +1,5 @@
 """Checks of batches: faults of public threads are named, and right batches raise no alarm."""
 
-import json
 from functools import cache
 from pathlib import Path
 
@@ -10,11 +9,11 @@ import numpy as np
 import pytest
 from grain.experimental import BestFitPackIterDataset, FirstFitPackIterDataset
 
-from experiments.conformance.planted_batches import FAULTS, alone, completed, packed, zigzag
+from experiments.conformance.planted_batches import FAULTS, alone, packed, zigzag
 from jaxpe._core.errors import InputError
 from jaxpe.conformance import BatchOptions, batch_offsets, check_batch, check_batches
 from jaxpe.conformance.batch_faults import FAULTS as NAMES
-from jaxpe.nn.masks import packed_positions
+from jaxpe.nn import packed_positions
 from jaxpe.training import batches, in_order
 
 ROW, EOS, BOS = 32, 1, 2
@@ -35,7 +34,8 @@ def test_fault_of_a_thread_is_named(fault, seed):
     result = check_batch(**batch, **fault.options)
     assert not result.passed
     assert fault.name in names(result)
-    assert result.json() and result.junit() and result.text()
+    assert result.json()
+    assert result.junit()
 
 
 def test_there_are_faults_of_many_threads():
@@ -47,7 +47,7 @@ def test_there_are_faults_of_many_threads():
 def test_right_batches_raise_no_alarm(seed):
     rng = np.random.default_rng(seed)
     assert_passed(check_batch(**packed(rng), eos=EOS, pad=0, padding="right", longest=48))
-    assert_passed(check_batch(**alone(rng), padding="left", longest=48, trained=48))
+    assert_passed(check_batch(**alone(rng), padding="left", longest=48, trained=47))
     batch = packed(rng)
     assert_passed(check_batch(batch["positions"] + 2, segments=batch["segments"], first=2))
     del batch["segments"]
@@ -236,7 +236,7 @@ def test_positions_that_no_row_reaches():
 
 
 @pytest.mark.parametrize("bad", [
-    {"first": -1}, {"longest": 0}, {"shards": ("spiral", 2, 0)}, {"shards": ("zigzag", 2, 2)},
+    {"first": -1}, {"longest": 0}, {"shards": ("zigzag", 2, 2)},
     {"shards": ("zigzag", 0, None)},
 ])  # fmt: skip
 def test_options_out_of_range(bad):
@@ -247,6 +247,8 @@ def test_options_out_of_range(bad):
 def test_input_that_is_no_batch():
     with pytest.raises(InputError, match="positions"):
         check_batches([{"ids": [[1, 2]]}])
+    with pytest.raises(InputError, match="positions"):
+        check_batch(np.zeros((0, 4), int))
     with pytest.raises(InputError, match="empty"):
         check_batches([])
     with pytest.raises(InputError, match="divide"):
@@ -255,7 +257,6 @@ def test_input_that_is_no_batch():
         check_batch([[0, 1]], lenght=3)
 
 
-def test_empty_and_padding_only_rows():
-    assert not check_batch(np.zeros((0, 4), int)).faults
+def test_padding_only_rows():
     assert not check_batch([[0, 0, 0]], mask=[[0, 0, 0]]).faults
     assert not check_batch([[0, 1], [0, 0]], segments=[[1, 1], [0, 0]]).faults
