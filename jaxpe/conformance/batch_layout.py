@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError, unknown
 
-Order = Literal["contiguous", "zigzag", "zigzag of documents", "round robin"]
+Order = Literal["contiguous", "zigzag", "zigzag-documents", "round-robin"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 Shards = tuple[Order, int, int | None]
 
@@ -144,13 +144,13 @@ def shard_columns(documents: np.ndarray, shards: Shards | None) -> np.ndarray:
     pieces = 2 * count if order.startswith("zigzag") else count
     result = []
     for numbers in documents:
-        cuts = np.flatnonzero(np.diff(numbers)) + 1 if order == "zigzag of documents" else []
+        cuts = np.flatnonzero(np.diff(numbers)) + 1 if order == "zigzag-documents" else []
         parts = np.split(np.arange(len(numbers)), cuts)
         if any(len(part) % pieces for part in parts):
             raise InputError(f"`shards`: {pieces} pieces in {order} order do not divide the tokens")
         for rank, part in ((rank, part) for rank in ranks for part in parts):
             chunks = part.reshape(pieces, -1)
-            if order == "round robin":
+            if order == "round-robin":
                 result.append(part[rank::count])
             else:
                 result += [chunks[rank], *([] if pieces == count else [chunks[pieces - 1 - rank]])]

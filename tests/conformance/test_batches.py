@@ -130,13 +130,13 @@ def test_our_packed_and_padded_batches_raise_no_alarm():
 
 
 @pytest.mark.parametrize("index", [0, 1, 2, None])
-@pytest.mark.parametrize("order", ["contiguous", "zigzag", "round robin"])
+@pytest.mark.parametrize("order", ["contiguous", "zigzag", "round-robin"])
 def test_shards_of_right_rows(order, index):
     batch = packed(np.random.default_rng(0), padding=0)
     columns = {
         "contiguous": lambda rank: np.arange(48).reshape(3, -1)[rank],
         "zigzag": lambda rank: zigzag(48, 3, rank),
-        "round robin": lambda rank: np.arange(48)[rank::3],
+        "round-robin": lambda rank: np.arange(48)[rank::3],
     }[order]
     ranks = range(3) if index is None else [index]
     positions = batch["positions"][:, np.concatenate([columns(rank) for rank in ranks])]
@@ -149,7 +149,7 @@ def test_shards_of_right_rows(order, index):
 def test_shards_of_each_document():
     segments = np.repeat([1, 2], [8, 4])[None]
     positions = [[0, 1, 6, 7, 0, 3]]
-    assert_passed(check_batch(positions, segments=segments, shards=("zigzag of documents", 2, 0)))
+    assert_passed(check_batch(positions, segments=segments, shards=("zigzag-documents", 2, 0)))
     result = check_batch(positions, segments=segments, shards=("contiguous", 2, 0))
     assert names(result) == {"shard order"}
 
