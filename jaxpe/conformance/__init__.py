@@ -5,6 +5,7 @@ NumPy alone: arrays go in as NumPy and come out as anything with DLPack or `__ar
 
 from jaxpe.conformance.batch_layout import BatchOptions
 from jaxpe.conformance.batches import batch_offsets, check_batch, check_batches
+from jaxpe.conformance.monitor import PositionMonitor
 from jaxpe.conformance.offsets import (
     OffsetHistogram,
     OffsetShare,
@@ -16,6 +17,6 @@ from jaxpe.conformance.result import Check, Conformance, Fault
 
 __all__ = [
     "BatchOptions", "Check", "Conformance", "Fault", "OffsetHistogram", "OffsetShare",
-    "alibi_bias", "batch_offsets", "check_batch", "check_batches", "offset_counts",
-    "offset_histogram", "t5_bias",
+    "PositionMonitor", "alibi_bias", "batch_offsets", "check_batch", "check_batches",
+    "offset_counts", "offset_histogram", "t5_bias",
 ]  # fmt: skip
