@@ -18,8 +18,8 @@ from jaxpe.conformance import BatchOptions, batch_offsets, check_batches
 class Command(BatchOptions):
     __doc__ = command_docstring(
         BatchOptions,
-        files=".npz files, one for each batch: positions, and if known ids, segments, mask, labels, "
-        "weights and vision, also under the names of Grain and transformers.",
+        files=".npz files, one a batch: positions, and if known ids, segments, mask, labels, "
+        "weights and vision; names of Grain and transformers are known.",
         json="print only the result, as JSON.",
         junit="file to write the result to, as JUnit XML.",
     )

@@ -49,11 +49,9 @@ class BatchOptions:
     shards: Shards | None = None
 
     def __post_init__(self):
-        least = {"first": 0, "longest": 1, "trained": 1, "window": 1}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise InputError(f"`{name}={value}`: pass {low} or more")
+        sizes = (self.longest, self.trained, self.window)
+        if min(self.first + 1, 1, *(size for size in sizes if size is not None)) < 1:
+            raise InputError("`first`: pass 0 or more; `longest`, `trained`, `window`: 1 or more")
         order, count, index = self.shards or ("contiguous", 1, 0)
         if order not in ORDERS:
             raise InputError(unknown("order of `shards`", order, ORDERS))
@@ -72,32 +70,23 @@ def number_documents(
         shape: shape of whole rows, `[batch, n]`.
     """
     ids, mask, segments = (given.get(name) for name in ("ids", "mask", "segments"))
-    mask = mask if mask is not None and mask.ndim == 2 else None
-    real = np.ones(shape, bool) if mask is None else mask > 0
-    if (
-        mask is None
-        and segments is None
-        and ids is not None
-        and options.pad not in (None, options.eos)
-    ):
+    real, told, new = np.ones(shape, bool), "segments", np.zeros(shape, bool)
+    if mask is not None and mask.ndim == 2:
+        real = mask > 0
+        segments = mask if segments is None and mask.max() > 1 else segments  # as 1 1 2 2 0
+    elif segments is None and ids is not None and options.pad not in (None, options.eos):
         real = ids != options.pad
-    if segments is None and mask is not None and mask.max(initial=0) > 1:
-        segments = mask  # a mask such as 1 1 2 2 0
-    told = "segments"
-    if segments is not None and mask is not None:
-        segments = segments - min(segments[real].min(initial=1) - 1, 0)  # a mask tells the padding
-    elif segments is not None:
-        segments = segments - min(segments.min(initial=0), 0)  # padding may be -1
-    elif ids is not None and (options.eos is not None or options.bos is not None):
-        ended, begun = ids == options.eos, ids == options.bos
-        ended[:, 1:] = ended[:, :-1]
-        ended[:, 0] = False
-        segments, told = 1 + np.cumsum(ended | begun, axis=1), "ids"
-    elif options.resets and options.shards is None:
-        starts = given["positions"][0] == options.first
-        segments, told = 1 + np.cumsum(starts, axis=1), "positions"
-    else:
-        segments, told = np.ones(shape, int), "rows"
+    if segments is None:
+        if ids is not None and (options.eos is not None or options.bos is not None):
+            new = np.roll(ids == options.eos, 1, axis=1) | (ids == options.bos)
+            told = "ids"
+        elif options.resets and options.shards is None:
+            new, told = given["positions"][0] == options.first, "positions"
+        segments = 1 + np.cumsum(new, axis=1)
+    else:  # numbers may be from 0 if a mask or -1 tells the padding
+        flat = mask is not None and mask.ndim == 2
+        low = segments[real].min(initial=1) - 1 if flat else segments.min()
+        segments = segments - min(low, 0)
     real = real & (segments > 0)
     latest = np.maximum.accumulate(np.where(real, np.arange(shape[1]), -1), axis=1)
     latest = np.pad(latest[:, :-1], ((0, 0), (1, 0)), constant_values=-1)  # token before, if any

@@ -111,23 +111,24 @@ def check_batches(
     True
     """
     intended = BatchOptions(**options)
-    compared, found = dict.fromkeys(CHECKS, 0), {}
+    compared: dict[str, int] = dict.fromkeys(CHECKS, 0)
+    found: dict[str, list[Any]] = {}  # number, detail and example of each fault
     carried, histogram, count = np.zeros(intended.trained or 0, int), offset_histogram(_NONE), 0
     for count, batch in enumerate(itertools.islice(batches, take), 1):  # noqa: B007
         given = _arrays(batch)
         compared["shapes"] += len(given)
         if (misfit := _misfit(given, intended)) is not None:
-            known = found.get(misfit[0], (0, "", misfit[1]))
-            found[misfit[0]] = (known[0] + 1, *known[1:])
+            found.setdefault(misfit[0], [0, "", misfit[1]])[0] += 1
             continue
         form = _form(given, intended)
         for name, number in _compared(form, intended).items():
             compared[name] += number
         for name, detail, lead, wrong in _wrong(form, intended):
-            if number := int(wrong.sum()):
+            if wrong.any():
                 at = (*lead, *np.unravel_index(np.argmax(wrong), wrong.shape))
-                known = found.get(name) or (0, detail, _example(form, name, [int(i) for i in at]))
-                found[name] = (known[0] + number, *known[1:])
+                known = found.setdefault(name, [0, detail, ""])
+                known[2] = known[2] or _example(form, name, *map(int, at))
+                known[0] += int(wrong.sum())
         learnt = np.take_along_axis(_learnt(form), form.columns, axis=1)
         reached = np.clip(form.positions[0][learnt], 0, len(carried))
         carried += np.bincount(reached, minlength=len(carried) + 1)[:-1]
@@ -139,7 +140,7 @@ def check_batches(
         most = 1 - 0.05 ** (1 / max(histogram.documents, 1))
         never = np.flatnonzero(carried[intended.first :] == 0) + intended.first
         detail = f"at most {most:.2g} of documents reach one (95 %)"
-        found["never trained"] = (len(never), detail, f"position {never[0]}")
+        found["never trained"] = [len(never), detail, f"position {never[0]}"]
     return _result(count, compared, found, histogram)
 
 
@@ -290,7 +291,7 @@ def _wrong_positions(form: _Batch, options: BatchOptions) -> Iterator[_Found]:
             other = got[row] != form.positions[k - 1, row] if k else text[row]
             if k and not wrong[k - 1, row].any() and other[wrong[k, row]].all():
                 fault = ("axes differ", "")
-            yield *fault, (k, row), wrong[k, row] & other
+            yield fault[0], fault[1], (k, row), wrong[k, row] & other
 
 
 def _wrong_pairs(
@@ -308,7 +309,7 @@ def _wrong_pairs(
     yield "keys hidden", "", (row,), ~sees & same & ~later & ~far
 
 
-def _example(form: _Batch, name: str, at: list[int]) -> str:
+def _example(form: _Batch, name: str, *at: int) -> str:
     """Wrong place, with the documents and positions around it."""
     *_, row, column = at
     if FAULTS[name][0] == "mask":
@@ -319,37 +320,32 @@ def _example(form: _Batch, name: str, at: list[int]) -> str:
     for k, (true, got) in enumerate(zip(form.true, form.exact, strict=True)):
         axis = f" {k}" if len(form.true) > 1 else ""
         rows |= {f"wanted{axis}": true[row], f"got{axis}": got[row]}
-    lines = [
-        f"{name:<9} {' '.join(f'{x:>4g}' for x in line[shown])}" for name, line in rows.items()
-    ]
-    return "\n".join([f"row {row}, column {column}", *lines])
+    lines = [f"row {row}, column {column}"]
+    for name, line in rows.items():
+        lines.append(f"{name:<9} " + " ".join(f"{x:>4g}" for x in line[shown]))
+    return "\n".join(lines)
 
 
 def _learnt(form: _Batch) -> np.ndarray:
     """Tokens that the loss of their document reaches: up to the last query with loss."""
-    cells = (
-        form.documents
-        + (form.documents.max(initial=0) + 1) * np.arange(len(form.documents))[:, None]
-    )
-    columns = np.broadcast_to(np.arange(cells.shape[1]), cells.shape)
-    last = np.full(cells.max(initial=0) + 1, -1)
-    np.maximum.at(last, cells[form.carries], columns[form.carries])
-    return (columns <= last[cells]) & (form.documents > 0)
+    documents, n = form.documents, form.documents.shape[1]
+    at = np.where(form.carries, np.arange(n), n - 1)
+    following = np.minimum.accumulate(at[:, ::-1], axis=1)[:, ::-1]  # query with loss, or the last
+    same = np.take_along_axis(documents, following, axis=1) == documents
+    return same & np.take_along_axis(form.carries, following, axis=1) & (documents > 0)
 
 
 def _histogram(form: _Batch, options: BatchOptions) -> OffsetHistogram:
     """Offsets that the loss sees in one batch."""
     mask = form.given.get("mask", _NONE)
-    known = {"positions": form.whole[0], "mask": mask if mask.ndim == 3 else None}
-    counts = offset_counts(form.documents, weights=form.carries, window=options.window, **known)
-    return offset_histogram(counts)
+    known = {"positions": form.whole[0], "weights": form.carries}
+    known |= {"mask": mask} if mask.ndim == 3 else {}
+    meant = {"causal": options.causal, "window": options.window}
+    return offset_histogram(offset_counts(form.documents, **known, **meant))
 
 
 def _result(
-    count: int,
-    compared: Mapping[str, int],
-    found: Mapping[str, tuple[int, str, str]],
-    histogram: OffsetHistogram,
+    count: int, compared: dict[str, int], found: dict[str, list[Any]], histogram: OffsetHistogram
 ) -> Conformance:
     """Result from numbers by check, and from number, detail and example by fault."""
     faults = []
@@ -360,15 +356,10 @@ def _result(
     failed, checks = {fault.check for fault in faults}, []
     for name, (unit, needs) in CHECKS.items():
         status = "failed" if name in failed else "passed" if compared[name] else "not checked"
-        checks.append(
-            Check(
-                name, status, f"{compared[name]:,} {unit}" if compared[name] else f"needs {needs}"
-            )
-        )
+        text = f"{compared[name]:,} {unit}" if compared[name] else f"needs {needs}"
+        checks.append(Check(name, status, text))
     if shares := histogram.shares():
-        *_, last = shares
-        share = (
-            f"{last.share:.2g} ({last.low:.2g} to {last.high:.2g}) from offset {last.first:,} on"
-        )
-        checks.append(Check("offsets", "passed", f"{histogram.pairs.sum():,.0f} pairs, {share}"))
+        *_, (first, _, share, low, high) = shares
+        text = f"{share:.2g} ({low:.2g} to {high:.2g}) from offset {first:,} on"
+        checks.append(Check("offsets", "passed", f"{histogram.pairs.sum():,.0f} pairs, {text}"))
     return Conformance(f"{count:,} batch{'es' * (count > 1)}", tuple(checks), tuple(faults))

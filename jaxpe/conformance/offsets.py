@@ -1,7 +1,5 @@
 """Offsets between query and key that a loss sees, counted by document, and their shares."""
 
-import itertools
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -92,59 +90,54 @@ def offset_counts(
     positions: np.ndarray | None = None,
     weights: np.ndarray | None = None,
     mask: np.ndarray | None = None,
+    causal: bool = True,
     window: int | None = None,
 ) -> np.ndarray:
-    """Numbers of pairs of a query with loss and a key that it sees, by document and offset.
+    """Numbers of pairs of a query with loss and a key that it sees, by document and distance.
 
-    Keys are tokens of the query's document, up to the query. Documents are runs of one segment.
+    Keys are tokens of the query's document. Documents are runs of one segment.
 
     Args:
         segments: numbers of the documents in their row, int `[batch, n]`; 0 is padding.
         positions: positions, int `[batch, n]`; consecutive in each document when absent.
         weights: weights of the loss of each query `[batch, n]`; all queries when absent.
-        mask: keys that a query sees, bool `[batch, n, n]`; all up to the query when absent.
-        window: number of keys that a query sees, 1 or more.
+        mask: keys that a query sees, bool `[batch, n, n]`; all when absent.
+        causal: whether a query sees no later keys.
+        window: number of keys that a query sees, itself included; all when absent.
 
     Returns:
         int64 `[documents, n]`: entry o is the number of pairs at distance o of two positions.
 
     Raises:
-        InputError: arrays of other shapes, or a window below 1.
+        InputError: arrays of other shapes.
 
     >>> offset_counts(np.array([[1, 1, 1, 2, 2, 0]]))
     array([[3, 2, 1, 0, 0, 0],
            [2, 1, 0, 0, 0, 0]])
     """
-    segments = np.asarray(segments)
-    if window is not None and window < 1:
-        raise InputError(f"`window={window}`: pass 1 or more")
-    shapes = {"positions": positions, "weights": weights, "mask": mask}
-    for name, array in shapes.items():
-        if array is not None and np.shape(array)[:2] != segments.shape:
-            raise InputError(f"`{name}` {np.shape(array)} does not fit segments {segments.shape}")
-    counts = []
-    for row, start, stop in document_runs(segments):
-        size = stop - start
-        has_loss = np.ones(size, bool) if weights is None else weights[row, start:stop] > 0
-        own = np.arange(size) if positions is None else positions[row, start:stop]
-        if mask is None and (np.diff(own) == 1).all():
-            counted = np.cumsum(has_loss[::-1])[::-1]
-        else:
-            offsets = own[:, None] - own[None, :]
-            seen = np.tril(np.ones((size, size), bool)) & has_loss[:, None]
-            if mask is not None:
-                seen &= mask[row, start:stop, start:stop]
-            counted = np.bincount(np.abs(offsets[seen]), minlength=1)
-        counted = counted[: segments.shape[1] if window is None else window]
-        counts.append(np.pad(counted, (0, segments.shape[1] - len(counted))))
-    return np.array(counts, np.int64).reshape(-1, segments.shape[1])
-
-
-def document_runs(segments: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Row, first column and column after the last of each run of one segment above 0."""
-    for row, own in enumerate(segments):
-        ends = [0, *(np.flatnonzero(np.diff(own)) + 1).tolist(), len(own)]
-        yield from ((row, a, b) for a, b in itertools.pairwise(ends) if b > a and own[a] > 0)
+    segments, counts = np.asarray(segments), []
+    for name, array in {"positions": positions, "weights": weights, "mask": mask}.items():
+        if array is not None and array.shape[:2] != segments.shape:
+            raise InputError(f"`{name}` {array.shape} does not fit segments {segments.shape}")
+    n = segments.shape[1]
+    for row, numbers in enumerate(segments):
+        for part in np.split(np.arange(n), np.flatnonzero(np.diff(numbers)) + 1):
+            if numbers[part[0]] <= 0:
+                continue
+            has_loss = np.ones(len(part), bool) if weights is None else weights[row, part] > 0
+            own = part if positions is None else positions[row, part]
+            if mask is None and causal and (np.diff(own) == 1).all():
+                counted = np.cumsum(has_loss[::-1])[::-1]
+            else:
+                counted = np.zeros(n, np.int64)
+                for query in np.flatnonzero(has_loss):
+                    seen = part <= part[query] if causal else np.ones(len(part), bool)
+                    seen = seen if mask is None else seen & mask[row, part[query], part]
+                    distance = np.minimum(np.abs(own[query] - own[seen]), n)
+                    counted += np.bincount(distance, minlength=n + 1)[:n]
+            counted = counted[:window]
+            counts.append(np.pad(counted, (0, n - len(counted))))
+    return np.array(counts, np.int64).reshape(-1, n)
 
 
 def offset_histogram(counts: np.ndarray) -> OffsetHistogram:
