@@ -3,6 +3,7 @@
 NumPy alone: arrays go in as NumPy and come out as anything with DLPack or `__array__`.
 """
 
+from jaxpe.conformance.attention import ATTENTION_CHECKS, check_attention
 from jaxpe.conformance.batch_layout import BatchOptions
 from jaxpe.conformance.batches import batch_offsets, check_batch, check_batches
 from jaxpe.conformance.monitor import PositionMonitor
@@ -14,9 +15,11 @@ from jaxpe.conformance.offsets import (
 )
 from jaxpe.conformance.reference import alibi_bias, t5_bias
 from jaxpe.conformance.result import Check, Conformance, Fault
+from jaxpe.conformance.rotary import ROTARY_CHECKS, check_rotary
 
 __all__ = [
-    "BatchOptions", "Check", "Conformance", "Fault", "OffsetHistogram", "OffsetShare",
-    "PositionMonitor", "alibi_bias", "batch_offsets", "check_batch", "check_batches",
-    "offset_counts", "offset_histogram", "t5_bias",
+    "ATTENTION_CHECKS", "BatchOptions", "Check", "Conformance", "Fault", "OffsetHistogram",
+    "OffsetShare", "PositionMonitor", "ROTARY_CHECKS", "alibi_bias", "batch_offsets",
+    "check_attention", "check_batch", "check_batches", "check_rotary", "offset_counts",
+    "offset_histogram", "t5_bias",
 ]  # fmt: skip
