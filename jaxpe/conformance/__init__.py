@@ -18,8 +18,8 @@ from jaxpe.conformance.result import Check, Conformance, Fault
 from jaxpe.conformance.rotary import ROTARY_CHECKS, check_rotary
 
 __all__ = [
-    "ATTENTION_CHECKS", "BatchOptions", "Check", "Conformance", "Fault", "OffsetHistogram",
-    "OffsetShare", "PositionMonitor", "ROTARY_CHECKS", "alibi_bias", "batch_offsets",
+    "ATTENTION_CHECKS", "ROTARY_CHECKS", "BatchOptions", "Check", "Conformance", "Fault",
+    "OffsetHistogram", "OffsetShare", "PositionMonitor", "alibi_bias", "batch_offsets",
     "check_attention", "check_batch", "check_batches", "check_rotary", "offset_counts",
     "offset_histogram", "t5_bias",
 ]  # fmt: skip
