@@ -83,10 +83,10 @@ def check_rotary(
 
     calls = [one for one in _calls(plan, rotation) if not only or one[0] in only]
     trials = [_trial(check, inputs, rotation, run) for check, inputs in calls]
-    skipped = _skipped(plan, rerotate)
+    skipped = asked(_skipped(plan, rerotate), only)
     if rerotate is not None and "rerotated" in (only or ROTARY_CHECKS):
         trials.append(_rerotation(rotation, rerotate, made, dtype))
-    largest = max(int(one.inputs.positions.max()) for one in trials)
+    largest = max((int(one.inputs.positions.max()) for one in trials), default=0)
     return conformance(
         f"rotary embedding, {plan.name}", trials,
         lambda: _hypotheses(plan, rotation, largest, trials), skipped,
@@ -98,6 +98,11 @@ def known_names(only: Collection[str], names: tuple[str, ...]) -> None:
     unknown = sorted({*only} - {*names})
     if unknown:
         raise InputError(f"no check {', '.join(unknown)}; the checks are {', '.join(names)}")
+
+
+def asked(skipped: dict[str, str], only: Collection[str]) -> dict[str, str]:
+    """Checks without a trial that were asked for, with their reasons."""
+    return {check: reason for check, reason in skipped.items() if not only or check in only}
 
 
 def _skipped(plan: LayerPlan, rerotate: Callable[..., Any] | None) -> dict[str, str]:

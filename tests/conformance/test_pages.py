@@ -1,0 +1,82 @@
+"""Pages of the checks print what they show, and are complete.
+
+`python -m tests.conformance.test_pages` writes what the blocks print into the pages.
+"""
+
+import contextlib
+import io
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from jaxpe.conformance import ATTENTION_CHECKS, ROTARY_CHECKS
+
+DOCS = Path(__file__).parents[2] / "docs"
+CHECKS = sorted((DOCS / "checks").glob("*.md"))
+PAGES = {path.relative_to(DOCS).as_posix(): path for path in (DOCS / "conformance.md", *CHECKS)}
+BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n(?P<shown>```text\n.*?```))?", re.DOTALL)
+
+
+def printed(text, folder):
+    """Blocks of a page that show what they print, each with what it prints now."""
+    names = {}
+    sys.path.insert(0, str(DOCS / "checks"))  # the pages import port.py
+    try:
+        with contextlib.chdir(folder):
+            for match in BLOCK.finditer(text):
+                output = io.StringIO()
+                with contextlib.redirect_stdout(output):
+                    exec(compile(match[1], "page", "exec"), names)
+                if match["shown"]:
+                    yield match, f"```text\n{output.getvalue().rstrip()}\n```"
+    finally:
+        sys.path.remove(str(DOCS / "checks"))
+
+
+def without_rounding(text):
+    """Text without errors of checks that passed, which differ between machines."""
+    return re.sub(r"(passed .*largest error) [^,]+", r"\1", text)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_print_what_they_show(page, tmp_path):
+    for match, output in printed(PAGES[page].read_text("utf-8"), tmp_path):
+        assert without_rounding(output) == without_rounding(match["shown"])
+
+
+def test_every_check_has_a_page_in_the_index():
+    index = PAGES["checks/index.md"].read_text("utf-8")
+    rows = {row for row in index.splitlines() if row.startswith("|")}
+    for check in {*ROTARY_CHECKS, *ATTENTION_CHECKS}:
+        assert any(f"`{check}`" in row for row in rows), check
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index))
+    assert linked == {path.name for path in CHECKS} - {"index.md"}
+
+
+@pytest.mark.parametrize("page", [path for path in CHECKS if path.name != "index.md"])
+def test_pages_are_short_and_cite_threads(page):
+    text = page.read_text("utf-8")
+    assert len(text.splitlines()) <= 45
+    assert re.search(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+", text)
+    assert "## Who met it" in text
+    assert "## How to mend it" in text
+
+
+def test_links_lead_somewhere():
+    for path in PAGES.values():
+        targets = re.findall(r"\]\(([^)#\s:]+\.\w+)[)#]", path.read_text("utf-8"))
+        assert [one for one in targets if not (path.parent / one).exists()] == []
+
+
+if __name__ == "__main__":
+    for path in PAGES.values():
+        text = path.read_text("utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            found = list(printed(text, folder))
+        for match, output in reversed(found):
+            text = text[: match.start("shown")] + output + text[match.end("shown") :]
+        path.write_text(text, "utf-8")
+    print(f"{len(PAGES)} pages")
