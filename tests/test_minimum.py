@@ -39,7 +39,7 @@ COMMANDS = {
         "extrapolation.json",
     ),
 }
-ELSEWHERE = {"encodings", "export", "count", "inspect", "merge", "train", "compare"}
+ELSEWHERE = {"encodings", "golden", "export", "count", "inspect", "merge", "train", "compare"}
 
 
 @pytest.fixture
@@ -113,6 +113,12 @@ def test_encodings(run):
         run("encodings", "rope --about overview --dim 16 --heads 2 --head-dim 8 --form json")
     )
     assert [row["name"] for row in table["encodings"]] == ["rope"]
+
+
+def test_golden(run, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    run("golden", "{out} --out {out}")
+    assert np.load(tmp_path / "golden.npz")["version"] == 1
 
 
 def test_export_count_and_merge(run, tmp_path):

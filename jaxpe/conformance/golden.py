@@ -1,4 +1,4 @@
-"""Golden vectors: what each kind of layer computes at given positions, for tests in any language."""
+"""Golden vectors: what kinds of layers compute at given positions, for tests in any language."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from jaxpe.conformance.reference import Rotation, plan_rotation
 from jaxpe.rope import LayerPlan, RopeOptions, explain_rope
 
 VERSION = 1
-_FAR = (2**15, 2**20)
+_POSITIONS = (0, 1, 2, 2**15, 2**20)
 _AXIAL_POSITIONS = (1.0, 2.0, 15.0, 0.0)
 _IDENTITY = ("name", "part", "layers", "window", "two_sided")
 _STATED = (
@@ -35,7 +35,8 @@ class NotJudgedError(InputError):
 
 
 def golden_vectors(
-    plans: Sequence[LayerPlan], *, long_plans: Sequence[LayerPlan] = (), context: int = 0, **about: Any
+    plans: Sequence[LayerPlan], *, long_plans: Sequence[LayerPlan] = (), context: int = 0,
+    **about: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Golden vectors of groups of layers: positions, inputs, cos, sin, rotated q and k, and logits.
 
@@ -45,7 +46,7 @@ def golden_vectors(
     Args:
         plans: plans from `jaxpe.rope`.
         long_plans: plans for texts of 2^20 + 1 positions; groups that differ are written twice.
-        context: length n that adds positions n − 1 and n to every group; 0 for none.
+        context: length n that adds positions n − 1 and n, as the lengths in the plans do.
         **about: further entries of the result, such as `source="config.json"`.
 
     >>> from jaxpe.rope import simple_plan
@@ -55,6 +56,9 @@ def golden_vectors(
     >>> group["float64"]["cos"][1].round(4).tolist()
     [0.5403, 0.995]
     """
+    rotary = [plan for plan in plans if plan.kind == "rotary"]
+    lengths = [one for one in (context, *(plan.trained for plan in rotary)) if one]
+    text_positions = sorted({*_POSITIONS, *lengths, *(length - 1 for length in lengths)})
     groups = dict[str, dict[str, Any]]()
     for plan, long in zip(plans, long_plans or plans, strict=True):
         same = plan.kind == "axial" or (
@@ -63,15 +67,16 @@ def golden_vectors(
         )
         texts = {"any": plan} if same else {"short": plan, "long": long}
         for text, one in texts.items():
+            at = [i for i in text_positions if text != "short" or i < one.trained]
             identity = {name: getattr(one, name) for name in _IDENTITY}
-            group = _group(one, text, context)
+            group = _group(one, text, at)
             key = _json(group)
             groups.setdefault(key, {"members": [], **group})["members"].append(identity)
     found = [*groups.values()]
     return {"format": "jaxpe golden vectors", "version": VERSION, **about, "groups": found}
 
 
-def _group(plan: LayerPlan, text: str, context: int) -> dict[str, Any]:
+def _group(plan: LayerPlan, text: str, text_positions: list[int]) -> dict[str, Any]:
     """Plan and vectors of one group of layers."""
     stated = {name: getattr(plan, name) for name in _STATED}
     stated["base"] = None if math.isnan(plan.base) else plan.base
@@ -91,7 +96,7 @@ def _group(plan: LayerPlan, text: str, context: int) -> dict[str, Any]:
         "pairs": rotation.pairs,
         "axes": rotation.axes,
         "frequencies": _shared(rotation, rotation.frequencies),
-        "positions": _positions(plan, context),
+        "positions": _positions(plan, text_positions),
         "q": ((7 * entries + 3) % 17 - 8) / 8,  # exact in every floating-point type
         "k": ((5 * entries + 11) % 19 - 9) / 8,
     }
@@ -111,16 +116,14 @@ def _shared(rotation: Rotation, values: np.ndarray) -> np.ndarray:
     return values[..., 0] if np.all(alike) else values
 
 
-def _positions(plan: LayerPlan, context: int) -> np.ndarray:
+def _positions(plan: LayerPlan, text_positions: list[int]) -> np.ndarray:
     """Positions, `[n]`, or `[n, axes]`: of text, equal on all axes; then different on each axis."""
     if plan.kind == "axial":
         rows = max(1, min(4, 2048 // plan.head_dim))  # files stay below a megabyte
         values, axes = np.array(_AXIAL_POSITIONS), len(plan.frequencies)
         values = values / 16 if plan.unit.startswith("half") else values  # up to 1
     else:
-        lengths = [length for length in (plan.trained, context) if length]
-        rows, near = None, (0, 1, 2, *(length - 1 for length in lengths), *lengths)
-        values, axes = np.array(sorted({*near, *_FAR})), len(plan.sections)
+        rows, values, axes = None, np.array(text_positions), len(plan.sections)
     if axes < 2:
         return values[:rows]
     by_axis = np.stack([np.roll(values, -axis) for axis in range(axes)], 1)
@@ -167,7 +170,9 @@ def write_golden(
     >>> sorted(path.name for path in folder.glob("golden.*"))
     ['golden.json', 'golden.npz']
     """
-    chosen = (RopeOptions(config=str(config), length=n, **options) for n in (2, max(_FAR) + 1))
+    chosen = (
+        RopeOptions(config=str(config), length=n, **options) for n in (2, max(_POSITIONS) + 1)
+    )
     short, long = map(explain_rope, chosen)
     if short.status != "judged":
         raise NotJudgedError(f"{short.source}: {short.reason}")
