@@ -39,7 +39,9 @@ COMMANDS = {
         "extrapolation.json",
     ),
 }
-ELSEWHERE = {"encodings", "golden", "export", "count", "inspect", "merge", "train", "compare"}
+ELSEWHERE = {
+    "batch", "encodings", "golden", "export", "count", "inspect", "merge", "train", "compare",
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -101,8 +101,10 @@ def _group(plan: LayerPlan, text: str, text_positions: list[int]) -> dict[str, A
         "k": ((5 * entries + 11) % 19 - 9) / 8,
     }
     vectors = _vectors(plan, rotation, scale, inputs)
-    exact, positions = rotation.cos_sin(inputs["positions"]), inputs["positions"].astype(np.float32)
-    low = rotation._replace(frequencies=rotation.frequencies.astype(np.float32)).cos_sin(positions)
+    exact, low = (
+        rotation._replace(phase_dtype=dtype).cos_sin(inputs["positions"])
+        for dtype in (np.float64, np.float32)
+    )
     return {
         **stated, "text": text, "scale": scale, **inputs, "float64": vectors,
         "float32": {name: value.astype(np.float32) for name, value in vectors.items()},
