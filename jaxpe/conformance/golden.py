@@ -182,7 +182,7 @@ def write_golden(
         (*short.groups, *short.towers), long_plans=(*long.groups, *long.towers),
         context=short.context, model_type=short.model_type, program=short.numbers_of,
     )  # fmt: skip
-    arrays = {"version": np.array(VERSION)}
+    arrays: dict[str, Any] = {"version": np.array(VERSION)}
     for index, group in enumerate(golden["groups"]):
         parts = ("", group), *((f"{t}.", group.get(t, {})) for t in ("float64", "float32"))
         for prefix, part in parts:
