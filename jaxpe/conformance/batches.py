@@ -15,7 +15,7 @@ from jaxpe.conformance.batch_layout import (
     shard_columns,
     true_positions,
 )
-from jaxpe.conformance.offsets import OffsetHistogram, offset_counts, offset_histogram
+from jaxpe.conformance.offsets import OffsetHistogram, document_offsets, offset_histogram
 from jaxpe.conformance.result import Check, Conformance, Fault
 
 # Names of arrays in the batches of other libraries; an ending such as _positions stands for all.
@@ -113,7 +113,7 @@ def check_batches(
     intended = BatchOptions(**options)
     compared: dict[str, int] = dict.fromkeys(CHECKS, 0)
     found: dict[str, list[Any]] = {}  # number, detail and example of each fault
-    carried, histogram, count = np.zeros(intended.trained or 0, int), offset_histogram(_NONE), 0
+    carried, histogram, count = np.zeros(intended.trained or 0, int), offset_histogram(()), 0
     for count, batch in enumerate(itertools.islice(batches, take), 1):  # noqa: B007
         given = _arrays(batch)
         compared["shapes"] += len(given)
@@ -152,15 +152,12 @@ def batch_offsets(
     >>> batch_offsets([{"positions": [[0, 1, 2, 0, 1]]}]).pairs[:3]
     array([5., 3., 1.])
     """
-    intended, histogram = BatchOptions(**options), offset_histogram(_NONE)
+    intended, histogram = BatchOptions(**options), offset_histogram(())
     for batch in itertools.islice(batches, take):
         given = _arrays(batch)
         if _misfit(given, intended) is None:
             histogram += _histogram(_form(given, intended), intended)
     return histogram
-
-
-_NONE = np.zeros((0, 1))
 
 
 def _arrays(batch: Any) -> dict[str, np.ndarray]:
@@ -337,11 +334,11 @@ def _learnt(form: _Batch) -> np.ndarray:
 
 def _histogram(form: _Batch, options: BatchOptions) -> OffsetHistogram:
     """Offsets that the loss sees in one batch."""
-    mask = form.given.get("mask", _NONE)
-    known = {"positions": form.whole[0], "weights": form.carries}
-    known |= {"mask": mask} if mask.ndim == 3 else {}
-    meant = {"causal": options.causal, "window": options.window}
-    return offset_histogram(offset_counts(form.documents, **known, **meant))
+    mask, meant = form.given.get("mask"), {"causal": options.causal, "window": options.window}
+    mask = mask if mask is not None and mask.ndim == 3 else None
+    return offset_histogram(
+        document_offsets(form.documents, form.whole[0], form.carries, mask, **meant)
+    )
 
 
 def _result(
