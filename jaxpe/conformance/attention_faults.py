@@ -42,9 +42,11 @@ def attention_hypotheses(
     largest = max(int(np.abs(one.inputs.key_positions).max()) for one in trials)
     tokens = max(one.inputs.q.shape[1] for one in trials if one.check != "window") if trials else 0
     faults = [*position_faults(plan, largest), *_late_faults(tokens)]
+    # Masks may count by faulty positions as well, or by the index in the row.
     for who, fields in (
         ("", ("positions", "key_positions")), ("queries: ", ("positions",)),
-        ("keys: ", ("key_positions",)),
+        ("keys: ", ("key_positions",)), ("queries: ", ("positions", "order")),
+        ("", ("positions", "key_positions", "order", "key_order")),
     ):  # fmt: skip
         rows += [_moved(attention, fault, who, fields) for fault in faults]
     rows += [

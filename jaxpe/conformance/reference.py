@@ -60,6 +60,8 @@ class Rotation(NamedTuple):
             x: heads, `[batch, n, heads, head_dim]`.
             positions: positions, `[batch, n]` or `[batch, n, axes]`.
         """
+        if positions.ndim == 3 and not self.axes.any():  # all pairs rotate by the first axis
+            positions = positions[..., 0]
         cos, sin = (one[:, :, None] for one in self.cos_sin(positions))
         (i, j), out = self.pairs.T, x.astype(np.float64)
         k, m = (self.pairs if self.written is None else self.written).T
@@ -229,7 +231,8 @@ def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
     k = k if attention.key is None else attention.key.turn(k, inputs.key_positions)
     v = v if attention.value is None else attention.value.turn(v, inputs.key_positions)
     if attention.query_scaling is not None:
-        factor = np.vectorize(attention.query_scaling.at)(inputs.order)
+        scaling = attention.query_scaling
+        factor = np.vectorize(lambda position: scaling.at(int(position)))(inputs.order)
         q = q * factor[..., None, None]
     logits = attention.scale * np.einsum("bqhd,bkhd->bhqk", q, k, optimize=True)
     if attention.bias is not None:
@@ -333,7 +336,7 @@ class T5(NamedTuple):
 
     def __call__(self, positions: np.ndarray, key_positions: np.ndarray) -> np.ndarray:
         """Bias `[batch, heads, n_q, n_k]` for positions `[batch, n]`."""
-        offsets = key_positions[:, None] - positions[:, :, None]
+        offsets = (key_positions[:, None] - positions[:, :, None]).astype(int)
         sizes = len(self.table), self.max_distance, self.bidirectional
         return np.moveaxis(self.table[self.bucket_function(offsets, *sizes)], -1, 1)
 
