@@ -53,8 +53,8 @@ def planted(seeds: int) -> list[dict[str, Any]]:
             names.update(told)
         others = sorted(set(names) - {fault.name})
         named = names[fault.name] / seeds
-        rows.append({"name": fault.name, "thread": fault.thread, "found": found / seeds})
-        rows[-1] |= {"named": named, "also": others}
+        row: dict[str, Any] = {"name": fault.name, "thread": fault.thread}
+        rows.append(row | {"found": found / seeds, "named": named, "also": others})
         print(fault.thread, fault.name, found / seeds, named, others, flush=True)
     return rows
 
@@ -117,7 +117,8 @@ def coverage(number: int, streams: int) -> dict[str, Any]:
     held, widths, seen = np.zeros(ranges), np.zeros(ranges), np.zeros(ranges)
     for _ in range(streams):
         drawn = np.bincount(rng.choice(LONGEST, number, p=law), minlength=LONGEST)
-        for k, one in enumerate(OffsetHistogram(*(drawn @ x for x in fields)).shares()):
+        sums: list[Any] = [drawn @ x for x in fields]
+        for k, one in enumerate(OffsetHistogram(*sums).shares()):
             held[k] += one.low <= truth[k] <= one.high
             widths[k] += one.high - one.low
             seen[k] += 1
