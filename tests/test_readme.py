@@ -32,6 +32,7 @@ def as_a_reader():
     stack = contextlib.ExitStack()
     stack.enter_context(jax.enable_x64(False))
     stack.enter_context(jax.numpy_dtype_promotion("standard"))
+    stack.enter_context(jax.numpy_rank_promotion("allow"))
     return stack
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from jaxpe.conformance import ATTENTION_CHECKS, ROTARY_CHECKS
+from tests.test_readme import as_a_reader
 
 DOCS = Path(__file__).parents[2] / "docs"
 CHECKS = sorted((DOCS / "checks").glob("*.md"))
@@ -25,7 +26,7 @@ def printed(text, folder):
     names = {}
     sys.path.insert(0, str(DOCS / "checks"))  # the pages import port.py
     try:
-        with contextlib.chdir(folder):
+        with contextlib.chdir(folder), as_a_reader():
             for match in BLOCK.finditer(text):
                 output = io.StringIO()
                 with contextlib.redirect_stdout(output):
