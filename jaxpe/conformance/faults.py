@@ -72,9 +72,6 @@ def _part_faults(plan: LayerPlan, rotation: Rotation) -> Iterator[RotationFault]
         whole = f"rotate all {head} entries; {wanted}"
         yield "rotated part", whole, part(head, 0, head)
         yield "rotated part", whole, part(head, 0, turning)
-        shifted = rotation._replace(pairs=rotation.pairs + (0 if first else head - turning) - first)
-        end = "first" if first else "last"
-        yield "rotated part", f"rotate the {end} {turning} entries of the head", shifted
         pairs = entry_pairs(head, 0, kind)[:half]
         yield (
             "pair distance",
@@ -82,7 +79,11 @@ def _part_faults(plan: LayerPlan, rotation: Rotation) -> Iterator[RotationFault]
             rotation._replace(pairs=pairs),
         )
         yield "frequency width", f"have powers over {head} entries", part(turning, first, head)
-        if plan.rope_type == "proportional":
+        if plan.rope_type != "proportional":
+            shifted = rotation.pairs + (0 if first else head - turning) - first
+            text = f"rotate the {'first' if first else 'last'} {turning} entries of the head"
+            yield "rotated part", text, rotation._replace(pairs=shifted)
+        else:
             narrow = "pair inside the rotated part; wanted pairs over the whole head"
             yield "pair distance", narrow, rotation._replace(pairs=entry_pairs(turning, 0, kind))
             yield "rotated part", narrow, part(turning, 0, turning)
