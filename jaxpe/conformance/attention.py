@@ -26,6 +26,7 @@ from jaxpe.conformance.rotary import (
 )
 from jaxpe.rope import LayerPlan
 
+# Checks of `check_attention`, in their order; paths are checked by their names.
 ATTENTION_CHECKS = (
     "values", "spread", "rows", "lengths", "window", "left padding", "right padding", "packed",
     "decode", "shards", "axes",
