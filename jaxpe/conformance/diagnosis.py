@@ -66,7 +66,7 @@ class Trial(NamedTuple):
         place = (
             f"row {row}, token {column} (position {position}), head {head}, entries from {start}"
         )
-        return f"{self.check}, {place}: wanted {wanted}, got {got}"
+        return f"{self.check}, {place}\nwanted {wanted}\ngot    {got}"
 
 
 class Hypothesis(NamedTuple):
