@@ -13,7 +13,7 @@ from typing import Any
 import jaxpe
 from jaxpe.rope.configuration import Configuration, read_configuration
 from jaxpe.rope.evaluation import phase_errors
-from jaxpe.rope.job import RopeConfig, explain_rope, longest_context, read_config
+from jaxpe.rope.job import RopeConfig, explain_rope, longest_context, read_config, simple_plan
 from jaxpe.rope.options import RopeOptions
 from jaxpe.rope.programs.base import QueryScaling, Reader
 from jaxpe.rope.result import (
@@ -31,6 +31,7 @@ __all__ = [
     "Configuration", "Disagreement", "Finding", "LayerPlan", "PhaseError", "Program",
     "QueryScaling", "Reader", "Reading", "Recipe", "RopeAnalysis", "RopeConfig", "RopeOptions",
     "explain_rope", "longest_context", "phase_errors", "read_config", "read_configuration",
+    "simple_plan",
 ]  # fmt: skip
 
 

@@ -73,10 +73,10 @@ def _reading(
     entry: Entry | None, length: int,
 ) -> Reading:  # fmt: skip
     growth = reader.query_scaling(configuration, model, entry or {})
-    applies = growth is not None and growth.layers in ("all", group.kind)
-    query_factor = growth.at(length - 1) if growth is not None and applies else 1.0
+    growth = growth if growth is not None and growth.layers in ("all", group.kind) else None
+    query_factor = 1.0 if growth is None else growth.at(length - 1)
     if entry is None:
-        return Reading(index, False, query_factor=query_factor)
+        return Reading(index, False, query_factor=query_factor, query_scaling=growth)
     width = group.width or head_size(model)  # of layers that turn in this program alone
     scaled = entry_frequencies(entry, width, length, model.context)
     factor = scaled.attention_factor
@@ -100,6 +100,7 @@ def _reading(
         attention_factor=float(factor),
         logit_factor=reader.logit_factor(model, group, entry),
         query_factor=query_factor,
+        query_scaling=growth,
         pairing=reader.pairing(model, group) or group.pairing or "",
         frequencies=frequencies,
     )
@@ -169,7 +170,8 @@ def layer_plan(model_group: ModelGroup, reading: Reading | None, length: int) ->
         trained=min(model.context, span), reach=min(length, span),
     )  # fmt: skip
     if reading is None or not reading.turns:
-        return plan if reading is None else plan._replace(query_factor=reading.query_factor)
+        scaled = ("query_factor", "query_scaling") if reading is not None else ()
+        return plan._replace(**{name: getattr(reading, name) for name in scaled})
     width = group.width if reading.rope_type == "proportional" else reading.turning
     unscaled = inverse_frequencies(width, base=reading.base)[: len(reading.frequencies)]
     frequencies, unscaled = reading.frequencies, _pair_frequencies(model, {}, unscaled)

@@ -84,6 +84,30 @@ def read_config(config: str | os.PathLike[str] | None = None, **options) -> Rope
     return RopeConfig(read_configuration(chosen), chosen)
 
 
+def simple_plan(
+    *, head_dim: int = 64, base: float = 1e4, pairing: str = "half", context: int = 2048, **fields
+) -> LayerPlan:
+    """Plan of layers that rotate all entries of a head.
+
+    Args:
+        head_dim: width of the head.
+        base: θ of the frequencies.
+        pairing: "half" for entry i with i + head_dim/2, "interleaved" for 2i with 2i + 1.
+        context: number of training positions.
+        **fields: other fields of `LayerPlan`, such as `window=512`.
+
+    Raises:
+        InputError: a number out of range, or another pairing.
+
+    >>> simple_plan(head_dim=4, base=100.0, pairing="interleaved").frequencies.tolist()
+    [1.0, 0.1]
+    """
+    if pairing not in ("half", "interleaved"):
+        raise InputError(f'pairing is {pairing!r}; pass "half" or "interleaved"')
+    plan = read_config(head_dim=head_dim, base=base, context=context).plan()[0]
+    return plan._replace(pairing=pairing, **fields)
+
+
 def explain_rope(options: RopeOptions) -> RopeAnalysis:
     """Plan of layers, numbers of each program, and findings.
 

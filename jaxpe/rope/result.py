@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from jaxpe.rope.layers import Kind
+from jaxpe.rope.programs.base import QueryScaling
 
 Severity = Literal["wrong", "risk", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the worst first
@@ -32,6 +33,8 @@ class LayerPlan(NamedTuple):
         pairing: "half" for entry i with i + turning/2, "interleaved" for 2i with 2i + 1; None
             without rotation.
         sections: numbers of frequencies of each axis of multimodal positions; empty for one axis.
+        section_order: order of the sections: "contiguous"; "interleaved", pair by pair while an
+            axis has pairs left; empty for one axis.
         axes: names of the axes of axial layers.
         layout: layout of the axes in the head, for axial layers: "sections", the pairs of an axis
             are adjacent; "blocks", the entries of an axis are adjacent and pair among themselves;
@@ -46,6 +49,7 @@ class LayerPlan(NamedTuple):
         attention_factor: factor on cos and sin; logits carry its square.
         logit_factor: additional factor on all logits.
         query_factor: factor on a query at the longest position.
+        query_scaling: factor on queries by position; None for unscaled queries.
         frequencies: ω_k of the rotated entries in radians per position, for the longest text,
             `[turning / 2]`; for axial layers one array per axis.
         unscaled: ω_k before scaling.
@@ -70,6 +74,7 @@ class LayerPlan(NamedTuple):
     place: str = "first"
     pairing: str | None = None
     sections: tuple[int, ...] = ()
+    section_order: str = ""
     axes: tuple[str, ...] = ()
     layout: str = ""
     unit: str = ""
@@ -78,6 +83,7 @@ class LayerPlan(NamedTuple):
     attention_factor: float = 1.0
     logit_factor: float = 1.0
     query_factor: float = 1.0
+    query_scaling: QueryScaling | None = None
     frequencies: np.ndarray | tuple[np.ndarray, ...] = np.zeros(0)
     unscaled: np.ndarray = np.zeros(0)
     trained: int = 0
@@ -108,6 +114,7 @@ class Reading(NamedTuple):
         attention_factor: factor on cos and sin; logits carry its square.
         logit_factor: additional factor on all logits.
         query_factor: factor on a query at the longest position; 1 for unscaled queries.
+        query_scaling: factor on queries by position; None for unscaled queries.
         pairing: pairing of the entries.
         frequencies: ω_k in radians per position, for the longest text.
     """
@@ -122,6 +129,7 @@ class Reading(NamedTuple):
     attention_factor: float = 1.0
     logit_factor: float = 1.0
     query_factor: float = 1.0
+    query_scaling: QueryScaling | None = None
     pairing: str = ""
     frequencies: np.ndarray = np.zeros(0)
 

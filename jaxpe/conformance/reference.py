@@ -1,0 +1,345 @@
+"""Rotation and attention in float64 NumPy: what every implementation is compared with."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxpe._core.errors import InputError
+from jaxpe.rope import LayerPlan, QueryScaling
+
+# Bias of attention from positions of queries and keys, `[batch, n]`: `[batch, heads, n_q, n_k]`.
+Bias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+class Rotation(NamedTuple):
+    """Rotation of pairs of entries of a head.
+
+    Attributes:
+        head_dim: width of the head.
+        pairs: first and second entry of each pair, `[half, 2]`.
+        frequencies: radians per position, for both entries of a pair, `[half, 2]`.
+        axes: axis of the positions that each pair rotates by, `[half]`.
+        factor: factor on cos and sin.
+        written: entries that the rotated pairs are written to; None for the same entries.
+    """
+
+    head_dim: int
+    pairs: np.ndarray
+    frequencies: np.ndarray
+    axes: np.ndarray
+    factor: float = 1.0
+    written: np.ndarray | None = None
+
+    def cos_sin(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Cosines and sines, with the factor, `[..., half, 2]`.
+
+        Args:
+            positions: positions, `[...]`, or `[..., axes]` for a plan with sections.
+        """
+        several = self.axes.any()
+        by_pair = positions[..., self.axes] if several else positions[..., None]
+        phases = by_pair[..., None] * self.frequencies
+        return self.factor * np.cos(phases), self.factor * np.sin(phases)
+
+    def turn(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """Rotated heads, (a cos − b sin, b cos + a sin) for each pair (a, b).
+
+        Args:
+            x: heads, `[batch, n, heads, head_dim]`.
+            positions: positions, `[batch, n]` or `[batch, n, axes]`.
+        """
+        cos, sin = (one[:, :, None] for one in self.cos_sin(positions))
+        (i, j), out = self.pairs.T, x.astype(np.float64)
+        k, m = (self.pairs if self.written is None else self.written).T
+        a, b = out[..., i], out[..., j]
+        out[..., k] = a * cos[..., 0] - b * sin[..., 0]
+        out[..., m] = b * cos[..., 1] + a * sin[..., 1]
+        return out
+
+
+def entry_pairs(turning: int, first: int, pairing: str) -> np.ndarray:
+    """Entries of each pair, `[turning / 2, 2]`.
+
+    Args:
+        turning: number of rotated entries.
+        first: index of the first rotated entry.
+        pairing: "half" or "interleaved".
+
+    >>> entry_pairs(4, 0, "half").tolist(), entry_pairs(4, 2, "interleaved").tolist()
+    ([[0, 2], [1, 3]], [[2, 3], [4, 5]])
+    """
+    entries = first + np.arange(turning)
+    return entries.reshape(2, -1).T if pairing == "half" else entries.reshape(-1, 2)
+
+
+def plan_rotation(plan: LayerPlan) -> Rotation | None:
+    """Rotation of a layer's heads; None for layers that do not rotate.
+
+    Args:
+        plan: plan of the layer, from `jaxpe.rope`.
+
+    Raises:
+        InputError: a plan without frequencies, such as of a tower that learns them.
+
+    >>> from jaxpe.rope import simple_plan
+    >>> plan_rotation(simple_plan(head_dim=4, base=100.0)).frequencies.tolist()
+    [[1.0, 1.0], [0.1, 0.1]]
+    """
+    if plan.kind not in ("rotary", "axial"):
+        return None
+    frequencies = np.concatenate([np.ravel(one) for one in np.atleast_1d(plan.frequencies)])
+    if not plan.turning or plan.kind == "axial" or not len(frequencies):
+        raise InputError(
+            f"the layers {plan.name} ({plan.kind}) have no frequencies along one axis; checks need "
+            "a plan with turning > 0, such as jaxpe.rope.simple_plan(head_dim=64)"
+        )
+    # The zero frequencies of "proportional" pair over the whole head.
+    width = plan.head_dim if plan.rope_type == "proportional" else plan.turning
+    first = plan.head_dim - width if plan.place in ("last", "latent") else 0
+    pairs = entry_pairs(width, first, plan.pairing or "half")[: len(frequencies)]
+    axes = section_axes(plan, len(frequencies))
+    both = np.stack([frequencies, frequencies], 1)
+    return Rotation(plan.head_dim, pairs, both, axes, plan.attention_factor)
+
+
+def section_axes(plan: LayerPlan, half: int) -> np.ndarray:
+    """Axis of the positions of each pair, `[half]`: 0 without sections."""
+    axes = np.repeat(np.arange(len(plan.sections)), plan.sections)
+    return axes if len(axes) == half else np.zeros(half, int)
+
+
+class Attention(NamedTuple):
+    """Attention of one layer.
+
+    Attributes:
+        query: rotation of queries; None for none.
+        key: rotation of keys.
+        groups: head of keys and values of each head of queries, `[heads]`.
+        scale: factor on q·k.
+        window: positions that a query sees, itself included; None for all.
+        two_sided: whether the window extends to both sides.
+        causal: whether a query sees no later position.
+        bias: bias of the logits.
+        softcap: c of c·tanh(logits / c); None for none.
+        sinks: logit of each head that takes a share of attention and has no value, `[heads]`.
+        query_scaling: factor on queries by position.
+        value: rotation of values; None in every right implementation.
+        documents: whether documents are masked from each other.
+        padding: whether padding is masked.
+    """
+
+    query: Rotation | None
+    key: Rotation | None
+    groups: np.ndarray
+    scale: float
+    window: int | None = None
+    two_sided: bool = False
+    causal: bool = True
+    bias: Bias | None = None
+    softcap: float | None = None
+    sinks: np.ndarray | None = None
+    query_scaling: QueryScaling | None = None
+    value: Rotation | None = None
+    documents: bool = True
+    padding: bool = True
+
+
+class Inputs(NamedTuple):
+    """Arguments of one call of attention.
+
+    Attributes:
+        q: queries, `[batch, n_q, heads, head_dim]`.
+        k: keys, `[batch, n_k, key_value_heads, head_dim]`.
+        v: values, `[batch, n_k, key_value_heads, value_dim]`.
+        positions: positions of queries, `[batch, n_q]` or `[batch, n_q, axes]`.
+        key_positions: positions of keys.
+        segments: document of each query, from 1; 0 for padding, `[batch, n_q]`.
+        key_segments: document of each key.
+        order: order of the queries for the causal mask, `[batch, n_q]`.
+        key_order: order of the keys.
+    """
+
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+    positions: np.ndarray
+    key_positions: np.ndarray
+    segments: np.ndarray
+    key_segments: np.ndarray
+    order: np.ndarray
+    key_order: np.ndarray
+
+
+def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
+    """Output of attention, softmax(s·q·k + bias) v, `[batch, n_q, heads, value_dim]`.
+
+    Queries without a visible key get 0.
+    """
+    q, k, v = (x.astype(np.float64) for x in inputs[:3])
+    q = q if attention.query is None else attention.query.turn(q, inputs.positions)
+    k = k if attention.key is None else attention.key.turn(k, inputs.key_positions)
+    v = v if attention.value is None else attention.value.turn(v, inputs.key_positions)
+    if attention.query_scaling is not None:
+        factor = np.vectorize(attention.query_scaling.at)(inputs.order)
+        q = q * factor[..., None, None]
+    k, v = k[:, :, attention.groups], v[:, :, attention.groups]
+    logits = attention.scale * np.einsum("bqhd,bkhd->bhqk", q, k, optimize=True)
+    if attention.bias is not None:
+        logits = logits + attention.bias(inputs.order, inputs.key_order)
+    if attention.softcap:
+        logits = attention.softcap * np.tanh(logits / attention.softcap)
+    logits = np.where(visible(attention, inputs)[:, None], logits, -np.inf)
+    top = np.maximum(logits.max(axis=-1, keepdims=True), -1e300)
+    sinks = attention.sinks
+    if sinks is not None:
+        sinks = np.asarray(sinks, np.float64)[:, None, None]
+        top = np.maximum(top, sinks)
+    weights = np.exp(logits - top)
+    total = weights.sum(axis=-1, keepdims=True)
+    total = total if sinks is None else total + np.exp(sinks - top)
+    return np.einsum("bhqk,bkhd->bqhd", weights / np.maximum(total, 1e-300), v, optimize=True)
+
+
+def visible(attention: Attention, inputs: Inputs) -> np.ndarray:
+    """Keys that each query sees, `[batch, n_q, n_k]`."""
+    offsets = inputs.order[:, :, None] - inputs.key_order[:, None]
+    documents, key_documents = inputs.segments[:, :, None], inputs.key_segments[:, None]
+    seen = np.ones(offsets.shape, bool)
+    if attention.documents:
+        seen &= (documents == key_documents) | (documents == 0) | (key_documents == 0)
+    if attention.padding:
+        seen &= key_documents > 0
+    if attention.causal:
+        seen &= offsets >= 0
+    if attention.window is not None:
+        seen &= offsets < attention.window
+        seen &= (offsets > -attention.window) | (not attention.two_sided)
+    return seen
+
+
+def layer_attention(
+    plan: LayerPlan, heads: int, key_value_heads: int, *, scale: float | None = None,
+    causal: bool = True, **rest,
+) -> Attention:  # fmt: skip
+    """Attention of a plan's layer.
+
+    Args:
+        plan: plan of the layer.
+        heads: number of heads of queries.
+        key_value_heads: number of heads of keys and values; divides `heads`.
+        scale: factor on q·k; default: the plan's factor over √head_dim.
+        causal: whether a query sees no later position.
+        **rest: other fields of `Attention`.
+
+    Raises:
+        InputError: heads that do not divide, or a plan of linear layers.
+    """
+    if heads < 1 or key_value_heads < 1 or heads % key_value_heads:
+        raise InputError(
+            f"key_value_heads must divide heads; got {key_value_heads} and {heads}, pass for "
+            "example heads=8, key_value_heads=2"
+        )
+    if plan.kind == "linear":
+        raise InputError(f"the layers {plan.name} have no attention; choose another group of plans")
+    rotation = plan_rotation(plan)
+    return Attention(
+        rotation, rotation, np.arange(heads) // (heads // key_value_heads),
+        plan.logit_factor / math.sqrt(plan.head_dim) if scale is None else scale,
+        plan.window, plan.two_sided, causal, query_scaling=plan.query_scaling, **rest,
+    )  # fmt: skip
+
+
+class Alibi(NamedTuple):
+    """Bias −m_h·|i − j| of ALiBi (Press et al. 2022).
+
+    Attributes:
+        slopes: slopes m_h, `[heads]`.
+    """
+
+    slopes: np.ndarray
+
+    def __call__(self, positions: np.ndarray, key_positions: np.ndarray) -> np.ndarray:
+        """Bias `[batch, heads, n_q, n_k]` for positions `[batch, n]`."""
+        distances = np.abs(positions[:, :, None] - key_positions[:, None])
+        return -self.slopes[:, None, None] * distances[:, None]
+
+
+class T5(NamedTuple):
+    """Learned bias of T5 by bucket of the offset (Raffel et al. 2020).
+
+    Attributes:
+        table: bias of each bucket and head, `[buckets, heads]`.
+        max_distance: distance from which on all offsets share the last bucket.
+        bidirectional: whether half of the buckets are for later keys, as in encoders.
+        bucket_function: bucket of each offset j − i.
+    """
+
+    table: np.ndarray
+    max_distance: int = 128
+    bidirectional: bool = False
+    bucket_function: Callable[..., np.ndarray] = lambda *sizes: offset_buckets(*sizes)
+
+    def __call__(self, positions: np.ndarray, key_positions: np.ndarray) -> np.ndarray:
+        """Bias `[batch, heads, n_q, n_k]` for positions `[batch, n]`."""
+        offsets = key_positions[:, None] - positions[:, :, None]
+        sizes = len(self.table), self.max_distance, self.bidirectional
+        return np.moveaxis(self.table[self.bucket_function(offsets, *sizes)], -1, 1)
+
+
+def alibi_bias(heads: int) -> Alibi:
+    """Bias of ALiBi with the published slopes.
+
+    Args:
+        heads: number of heads, at least 1.
+
+    >>> alibi_bias(2)(np.array([[2]]), np.array([[0, 2]]))[0, :, 0].tolist()
+    [[-0.125, -0.0], [-0.0078125, -0.0]]
+    """
+    return Alibi(published_slopes(heads))
+
+
+def published_slopes(heads: int) -> np.ndarray:
+    """Slopes of ALiBi for any number of heads, `[heads]`.
+
+    >>> published_slopes(3).tolist()
+    [0.0625, 0.00390625, 0.25]
+    """
+    lower = 2 ** int(math.log2(heads))
+    own = 2.0 ** (-8 / lower * np.arange(1, lower + 1))
+    return np.concatenate([own, 2.0 ** (-4 / lower * np.arange(1, 2 * (heads - lower), 2))])
+
+
+def t5_bias(table: np.ndarray, *, max_distance: int = 128, bidirectional: bool = False) -> T5:
+    """Learned bias of T5.
+
+    Args:
+        table: bias of each bucket and head, `[buckets, heads]`.
+        max_distance: distance from which on all offsets share the last bucket.
+        bidirectional: whether half of the buckets are for later keys, as in encoders.
+
+    >>> t5_bias(np.arange(32.0)[:, None])(np.array([[20]]), np.array([[20, 15, 0, 30]])).ravel()
+    array([ 0.,  5., 17.,  0.])
+    """
+    return T5(np.asarray(table, np.float64), max_distance, bidirectional)
+
+
+def offset_buckets(
+    offsets: np.ndarray, buckets: int, max_distance: int, bidirectional: bool
+) -> np.ndarray:
+    """Bucket of T5 for each offset j − i, of the shape of `offsets`.
+
+    >>> offset_buckets(np.array([0, -5, 5, -500]), 32, 128, True).tolist()
+    [0, 5, 21, 15]
+    """
+    later = np.zeros_like(offsets)
+    if bidirectional:
+        buckets //= 2
+        later = np.where(offsets > 0, buckets, 0)
+    distance = np.abs(offsets) if bidirectional else np.maximum(-offsets, 0)
+    exact = buckets // 2
+    share = np.log(np.maximum(distance, 1) / exact) / math.log(max_distance / exact)
+    # In float32, 7.9999999 becomes 8, which is what the formula means.
+    widening = exact + (share.astype(np.float32) * np.float32(buckets - exact)).astype(int)
+    return later + np.where(distance < exact, distance, np.minimum(widening, buckets - 1))

@@ -1,0 +1,64 @@
+"""Arrays of any framework come as NumPy with their numbers unchanged."""
+
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe.conformance.arrays import to_numpy
+
+NUMBERS = [1.5, -2.0, 0.0]
+
+
+class ByDLPack:
+    """An array whose only protocol is DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class ByList:
+    """An array of bfloat16 in a framework without ml_dtypes, such as MLX."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("Item size 2 for PEP 3118 buffer format string B does not match")
+
+    def tolist(self):
+        return NUMBERS
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float8_e4m3fn"])
+def test_numbers_of_jax_are_unchanged(dtype):
+    found = to_numpy(jnp.asarray(NUMBERS, dtype))
+    assert found.dtype.kind == "f"
+    np.testing.assert_array_equal(found, NUMBERS)
+
+
+@pytest.mark.parametrize("array", [ByDLPack(np.asarray(NUMBERS)), ByList(), NUMBERS])
+def test_one_protocol_is_enough(array):
+    np.testing.assert_array_equal(to_numpy(array), NUMBERS)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_tensors_with_gradients_are_read(dtype):
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor(NUMBERS, dtype=getattr(torch, dtype), requires_grad=True)
+    np.testing.assert_array_equal(to_numpy(tensor), NUMBERS)
+
+
+@pytest.mark.parametrize("wrong", [object(), "positions", None, [[1], [1, 2]]])
+def test_what_has_no_numbers_is_refused(wrong):
+    with pytest.raises(InputError, match="has no numbers"):
+        to_numpy(wrong)
+
+
+def test_nothing_of_a_framework_is_imported():
+    assert not {"torch", "mlx"} & set(vars(sys.modules["jaxpe.conformance.arrays"]))
