@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-PROMPT, CHUNK, SHARDS = 0.5, 4, 4  # share of a row that is filled at once; tokens; shards
+CHUNK, SHARDS = 4, 4  # tokens of a chunk; number of shards
 MOVES = (-2, -4)  # how the cache's keys move, one move after the other
 
 
@@ -307,10 +307,10 @@ class Port:
     def bias_in_cache(self, positions: np.ndarray, key_positions: np.ndarray) -> Any:
         return self.bias(positions, key_positions)
 
-    def decode(self, q, k, v, positions, *, segments=None):
-        """A prompt at once, then token by token."""
+    def decode(self, q, k, v, positions, *, segments=None, prompt=None):
+        """A prompt at once, by default half of the row, then token by token."""
         n = positions.shape[1]
-        prompt = max(1, int(PROMPT * n))
+        prompt = max(1, n // 2) if prompt is None else prompt
         stops = [prompt, *range(prompt + 1, n + 1)]
 
         def place(positions, start, stop):
