@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from experiments.conformance.models import LAYERS, Port
+from jaxpe.conformance import Conformance
 
 TABLE = Path(__file__).with_name("mutants.toml")
 
@@ -28,6 +29,7 @@ class Mutant(NamedTuple):
         expected: names of faults that are right.
         thread: public thread that reports it.
         text: what happened there.
+        says: words that the sentence of the fault has.
     """
 
     name: str
@@ -36,10 +38,16 @@ class Mutant(NamedTuple):
     expected: list[str]
     thread: str
     text: str
+    says: str = ""
 
     def port(self) -> Port:
         """Port with the fault."""
         return type("Mutant", (Port,), METHODS[self.name])(LAYERS[self.layer])
+
+    def names(self, result: Conformance) -> bool:
+        """Whether the first fault of a result is the mutant's."""
+        first = result.faults[:1]
+        return any(one.name in self.expected and self.says in one.text for one in first)
 
 
 def port(self: Port, **fields: Any) -> Port:
@@ -119,10 +127,11 @@ def rows_after_0_empty(self, x, positions):
 
 
 def crossed_halves(self, q, k, v, positions, key_positions):
+    """Second halves of queries are those of the keys of the same tokens."""
     turned, keys, v = Port.rotated(self, q, k, v, positions, key_positions)
-    half, turned, keys = q.shape[-1] // 2, turned.copy(), keys.copy()
-    before = turned[:, :, ::2, :half].copy()
-    turned[:, :, ::2, half:], keys[..., :half] = keys[..., half:], before
+    if q.shape[1] == k.shape[1]:
+        half = q.shape[-1] // 2
+        turned[..., half:] = self.grouped(keys)[..., half:]
     return turned, keys, v
 
 

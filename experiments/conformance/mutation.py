@@ -114,10 +114,9 @@ def usual_tests(mutant: Mutant) -> dict[str, bool]:
 def row_of(mutant: Mutant) -> dict[str, Any]:
     """What the checks and the usual test say of one mutant."""
     result = result_of(mutant)
-    faults = [one.name for one in result.faults]
     return {
         "layer": mutant.layer, "path": mutant.path, "thread": mutant.thread, "text": mutant.text,
-        "found": not result.passed, "named": bool(faults) and faults[0] in mutant.expected,
+        "found": not result.passed, "named": mutant.names(result),
         "faults": [one.text for one in result.faults[:2]], **usual_tests(mutant),
     }  # fmt: skip
 
@@ -160,4 +159,4 @@ def experiment(run: Run) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(experiment, "conformance_mutants")
+    main(experiment, "mutation")
