@@ -1,5 +1,6 @@
 """Rotation and attention in float64 NumPy: what every implementation is compared with."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,7 +21,7 @@ class Rotation(NamedTuple):
         head_dim: width of the head.
         pairs: first and second entry of each pair, `[half, 2]`.
         frequencies: radians per position, for both entries of a pair, `[half, 2]`.
-        axes: axis of the positions that each pair rotates by, `[half]`.
+        axes: axis of the positions of each pair, `[half]`, or of both its entries, `[half, 2]`.
         factor: factor on cos and sin.
         written: entries that the rotated pairs are written to; None for the same entries.
     """
@@ -38,9 +39,9 @@ class Rotation(NamedTuple):
         Args:
             positions: positions, `[...]`, or `[..., axes]` for a plan with sections.
         """
-        several = self.axes.any()
-        by_pair = positions[..., self.axes] if several else positions[..., None]
-        phases = by_pair[..., None] * self.frequencies
+        axes = self.axes if self.axes.ndim == 2 else self.axes[:, None]
+        by_entry = positions[..., axes] if axes.any() else positions[..., None, None]
+        phases = by_entry * self.frequencies
         return self.factor * np.cos(phases), self.factor * np.sin(phases)
 
     def turn(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
@@ -81,7 +82,8 @@ def plan_rotation(plan: LayerPlan) -> Rotation | None:
         plan: plan of the layer, from `jaxpe.rope`.
 
     Raises:
-        InputError: a plan without frequencies, such as of a tower that learns them.
+        InputError: a plan without frequencies, such as of a tower that learns them, or sections
+            that do not add up to the pairs.
 
     >>> from jaxpe.rope import simple_plan
     >>> plan_rotation(simple_plan(head_dim=4, base=100.0)).frequencies.tolist()
@@ -89,25 +91,55 @@ def plan_rotation(plan: LayerPlan) -> Rotation | None:
     """
     if plan.kind not in ("rotary", "axial"):
         return None
-    frequencies = np.concatenate([np.ravel(one) for one in np.atleast_1d(plan.frequencies)])
-    if not plan.turning or plan.kind == "axial" or not len(frequencies):
-        raise InputError(
-            f"the layers {plan.name} ({plan.kind}) have no frequencies along one axis; checks need "
-            "a plan with turning > 0, such as jaxpe.rope.simple_plan(head_dim=64)"
-        )
+    axial = plan.kind == "axial"
+    by_axis = [np.asarray(one) for one in (plan.frequencies if axial else [plan.frequencies])]
+    half = sum(map(len, by_axis))
+    if not half:
+        reason = "the checkpoint learns them" if axial else "no program reads the configuration"
+        raise InputError(f"the layers {plan.name} ({plan.kind}) have no frequencies: {reason}")
     # The zero frequencies of "proportional" pair over the whole head.
-    width = plan.head_dim if plan.rope_type == "proportional" else plan.turning
-    first = plan.head_dim - width if plan.place in ("last", "latent") else 0
-    pairs = entry_pairs(width, first, plan.pairing or "half")[: len(frequencies)]
-    axes = section_axes(plan, len(frequencies))
+    width = plan.head_dim if plan.rope_type == "proportional" else 2 * half
+    last = plan.place in ("last", "latent", "indexer, last") or plan.unit == "half base size"
+    first = plan.head_dim - width if last else 0
+    counts = [len(one) for one in by_axis] if axial else plan.sections
+    order = plan.layout or plan.section_order
+    pairs, axes = entry_pairs(width, first, plan.pairing or "half")[:half], section_axes(plan, half)
+    frequencies = np.empty(half)
+    for axis, values in enumerate(by_axis):
+        frequencies[axes == axis if axial else ...] = values
     both = np.stack([frequencies, frequencies], 1)
+    if order == "blocks":
+        starts = itertools.accumulate([first, *(2 * count for count in counts)])
+        blocks = zip(counts, starts, strict=False)
+        pairs = np.concatenate([entry_pairs(2 * count, i, "half") for count, i in blocks])
+    elif order == "crossed":  # the order of the other pairing
+        repeat = np.repeat if plan.pairing == "half" else np.tile
+        both = np.concatenate([repeat(values, 2) for values in by_axis])[pairs - first]
+        axes = np.repeat(axes, 2)[pairs - first]
+    elif order == "entries":
+        axes = np.repeat(np.arange(len(counts)), np.array(counts, int) * 2)[pairs - first]
     return Rotation(plan.head_dim, pairs, both, axes, plan.attention_factor)
 
 
 def section_axes(plan: LayerPlan, half: int) -> np.ndarray:
-    """Axis of the positions of each pair, `[half]`: 0 without sections."""
-    axes = np.repeat(np.arange(len(plan.sections)), plan.sections)
-    return axes if len(axes) == half else np.zeros(half, int)
+    """Axis of the positions of each pair, `[half]`: 0 for one axis.
+
+    Raises:
+        InputError: sections that do not add up to the pairs.
+    """
+    counts = plan.sections if plan.kind == "rotary" else [len(one) for one in plan.frequencies]
+    order, pairs, axes = plan.layout or plan.section_order, np.arange(half), len(counts)
+    if not axes:
+        return np.zeros(half, int)
+    if order == "alternating":
+        return pairs % axes
+    if order in ("interleaved", "mixed sections"):
+        return np.where(pairs // axes < np.array(counts)[pairs % axes], pairs % axes, 0)
+    if sum(counts) != half:
+        raise InputError(f"the sections {counts} do not add up to {half} pairs")
+    if order == "height and width first":
+        return np.where(pairs < counts[0] + counts[1], 1 + pairs % 2, 0)
+    return np.repeat(np.arange(axes), counts)
 
 
 class Attention(NamedTuple):

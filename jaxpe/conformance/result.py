@@ -29,7 +29,7 @@ class Check(NamedTuple):
     Attributes:
         name: name of the check.
         status: "passed", "failed" or "not checked".
-        text: what was compared and the largest error, or the reason for not checking.
+        text: comparison and the largest error, or the reason for not checking.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Conformance(NamedTuple):
     """Result of all checks of one implementation or one batch.
 
     Attributes:
-        subject: what was checked.
+        subject: name of the implementation or batch.
         checks: checks, in their order.
         faults: faults that explain the failed checks, the most certain first.
     """

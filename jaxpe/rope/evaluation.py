@@ -87,7 +87,7 @@ def _reading(
     usable = ((frequencies >= least) & np.isfinite(frequencies)).all()
     if not usable or not 0 < abs(factor) < math.inf:
         raise UnreadableError("it loads, but frequencies or a factor are 0, negative or infinite")
-    frequencies = _pair_frequencies(model, entry, frequencies[frequencies > 0])
+    frequencies = frequencies[frequencies > 0]
     scaling = entry if entry["rope_type"] != "default" else {}
     return Reading(
         group=index,
@@ -104,15 +104,6 @@ def _reading(
         pairing=reader.pairing(model, group) or group.pairing or "",
         frequencies=frequencies,
     )
-
-
-def _pair_frequencies(model: Model, entry: Entry, frequencies: np.ndarray) -> np.ndarray:
-    """Frequencies by pair; in ERNIE 4.5 VL, even pairs are for height, odd pairs for width."""
-    if model.family.order != "height and width first":
-        return frequencies
-    sections = entry.get("mrope_section") or (22, 22, 20)
-    image = frequencies[: len(frequencies) - int(sections[2])]
-    return np.concatenate([image[0::2], image[1::2], frequencies[len(image) :]])
 
 
 def entry_frequencies(entry: Entry, width: int, length: int, context: int) -> RopeFrequencies:
@@ -174,16 +165,15 @@ def layer_plan(model_group: ModelGroup, reading: Reading | None, length: int) ->
         return plan._replace(**{name: getattr(reading, name) for name in scaled})
     width = group.width if reading.rope_type == "proportional" else reading.turning
     unscaled = inverse_frequencies(width, base=reading.base)[: len(reading.frequencies)]
-    frequencies, unscaled = reading.frequencies, _pair_frequencies(model, {}, unscaled)
+    frequencies = reading.frequencies
     trained = min(reading.original or model.context, span)
-    sections = model.entry.get("mrope_section")  # frequencies of each axis of positions
-    valid = isinstance(sections, list) and all(isinstance(one, int) for one in sections)
     slow = unscaled * trained < 2 * math.pi
     ratio, last = frequencies / unscaled, frequencies * plan.reach
     factor = ratio.min(initial=1.0)
     return plan._replace(
         **{name: getattr(reading, name) for name in _SHARED_FIELDS},
-        sections=tuple(sections) if valid else (),
+        sections=_sections(model, group, len(frequencies)),
+        section_order=model.family.mrope.get("order", ""),
         unscaled=unscaled,
         trained=trained,
         never_round=int(slow.sum()),
@@ -192,6 +182,20 @@ def layer_plan(model_group: ModelGroup, reading: Reading | None, length: int) ->
         kept=int((np.abs(ratio - 1) < _SAME).sum()),
         divided=int((np.abs(ratio - factor) < _SAME).sum()) if factor < 1 - _SAME else 0,
     )
+
+
+def _sections(model: Model, group: LayerGroup, pairs: int) -> tuple[int, ...]:
+    """Numbers of frequencies of each axis of positions: the file's, or the default of the class."""
+    rule = model.family.mrope
+    if model.has_rules and not rule:  # the class has one axis
+        return ()
+    if rule.get("order") == "alternating":  # two axes
+        return pairs - pairs // 2, pairs // 2
+    by_kind = model.fields.mapping("rope_parameters").get(group.name)
+    entry = by_kind if isinstance(by_kind, dict) else model.entry
+    stated = entry.get("mrope_section") or (model.family.entry or {}).get("mrope_section")
+    valid = isinstance(stated, list) and all(isinstance(one, int) for one in stated)
+    return tuple(stated if valid else rule.get("sections", ()))
 
 
 def phase_errors(inverse: np.ndarray, length: int) -> tuple[PhaseError, ...]:

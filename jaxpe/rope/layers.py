@@ -44,7 +44,8 @@ class LayerGroup(NamedTuple):
         two_sided: whether the window reaches to both sides.
         head_dim: width of a query at the logits.
         width: width of the rotary part of the head, of which a share may rotate.
-        place: place of the rotary part in the head: "first", "last", or "latent" if it is separate.
+        place: place of the rotary part in the head: "first", "last", or "latent" if it is separate;
+            "indexer" or "indexer, last" in the heads of an indexer.
         pairing: "half" for entry i with i + width/2, "interleaved" for 2i with 2i + 1; None
             without rotation.
         base: θ of these layers, if the file lists θ by layer.
@@ -124,8 +125,9 @@ def _indexer(model: Model, group: LayerGroup) -> LayerGroup:
     stated = fields.get(rule["field"]) if "field" in rule else None
     pairing = rule["pairing"] if stated is None else ("interleaved" if stated else "half")
     head = fields.integer("index_head_dim") or 128
+    place = rule.get("place", "indexer")
     return group._replace(
-        name=f"{group.name}{INDEXER}", head_dim=head, place="indexer", pairing=pairing
+        name=f"{group.name}{INDEXER}", head_dim=head, place=place, pairing=pairing
     )
 
 

@@ -29,12 +29,15 @@ class LayerPlan(NamedTuple):
         head_dim: width of a query at the logits; 0 without rotation.
         turning: number of rotated entries of the head.
         place: place of the rotated entries: "first" or "last" in the head, "latent" for a separate
-            part, "indexer" for the heads of sparse attention's indexer.
+            part, "indexer" for the first and "indexer, last" for the last entries of the heads of
+            sparse attention's indexer.
         pairing: "half" for entry i with i + turning/2, "interleaved" for 2i with 2i + 1; None
             without rotation.
         sections: numbers of frequencies of each axis of multimodal positions; empty for one axis.
         section_order: order of the sections: "contiguous"; "interleaved", pair by pair while an
-            axis has pairs left; empty for one axis.
+            axis has pairs left; "alternating"; "height and width first", pairs of axes 1 and 2
+            alternate before axis 0; "entries", sections divide the entries instead of the pairs,
+            so the two entries of a pair rotate by different axes; empty for one axis.
         axes: names of the axes of axial layers.
         layout: layout of the axes in the head, for axial layers: "sections", the pairs of an axis
             are adjacent; "blocks", the entries of an axis are adjacent and pair among themselves;

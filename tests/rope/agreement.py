@@ -104,7 +104,7 @@ def originals(fields: Any) -> Iterator[int]:
 
 def _differences(groups: list[Any], found: RopeAnalysis) -> list[str]:
     """Groups of the class that no group of the plan is, and the other way round."""
-    plans = [plan for plan in found.groups if plan.place != "indexer" and plan.layers != ()]
+    plans = [plan for plan in found.groups if "indexer" not in plan.place and plan.layers != ()]
     result = []
     for group in groups:
         own = [_difference(group, plan) for plan in plans if _overlap(group, plan)]

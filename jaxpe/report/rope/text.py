@@ -21,7 +21,10 @@ KINDS = {
     "bias": "bias",
     "table": "position table",
 }
-_PLACES = {"first": "", "last": ", last entries", "latent": ", rope part", "indexer": ", indexer"}
+_PLACES = {
+    "first": "", "last": ", last entries", "latent": ", rope part", "indexer": ", indexer",
+    "indexer, last": ", indexer, last entries",
+}  # fmt: skip
 # Columns of the tables, and their meanings.
 ROPE_LEGEND = (
     ("layers", "indices from 0; “+6” after two indices means every sixth layer from there"),

@@ -189,7 +189,7 @@ def pairing(model: Model, group: LayerGroup) -> str | None:
     architecture = _converter_architecture(model.family.model_type)
     if architecture is None or group.kind != "rotary":
         return None
-    half = architecture in _FACTS["half_indexers" if group.place == "indexer" else "half"]
+    half = architecture in _FACTS["half_indexers" if group.place.startswith("indexer") else "half"]
     sections = architecture in _FACTS["sections"] and bool(model.entry.get("mrope_section"))
     pairs = "half" if half or sections else "interleaved"
     if pairs == group.pairing:

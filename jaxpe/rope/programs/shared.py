@@ -223,6 +223,6 @@ def fixed_pairing(program: str, model: Model, group: LayerGroup) -> str | None:
     pairs = group.pairing
     if name in facts["interleaved"]:
         pairs = "interleaved"
-    elif group.place == "indexer" and name in facts["half_indexers"]:
+    elif group.place.startswith("indexer") and name in facts["half_indexers"]:
         pairs = "interleaved" if model.fields.get("indexer_rope_interleave") else "half"
     return None if pairs == group.pairing else pairs

@@ -39,8 +39,16 @@ def frequencies_of(model, measured):
         if len(values) == len(turning):
             pairs = zip(reversed(values), turning, strict=True)
             if all(math.isclose(a, b, rel_tol=2e-6, abs_tol=1e-9) for a, b in pairs):
-                return buffer.tolist(), True
+                return _in_order_of(measured, buffer.tolist()), True
     return list(measured), False
+
+
+def _in_order_of(measured, buffer):
+    """Frequencies of a buffer in the order of the pairs, which ERNIE's buffer does not have."""
+    if 0 in buffer:
+        return buffer
+    ranks = sorted(range(len(measured)), key=measured.__getitem__)
+    return [x for _, x in sorted(zip(ranks, sorted(buffer), strict=True))]
 
 
 def rotation_fields(model, call, last):
