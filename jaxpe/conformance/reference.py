@@ -24,6 +24,9 @@ class Rotation(NamedTuple):
         axes: axis of the positions of each pair, `[half]`, or of both its entries, `[half, 2]`.
         factor: factor on cos and sin.
         written: entries that the rotated pairs are written to; None for the same entries.
+        signs: signs of sin in the first and the second entry.
+        phase_dtype: type that positions, frequencies and their products are rounded to.
+        table_dtype: type that cosines and sines are rounded to.
     """
 
     head_dim: int
@@ -32,6 +35,9 @@ class Rotation(NamedTuple):
     axes: np.ndarray
     factor: float = 1.0
     written: np.ndarray | None = None
+    signs: tuple[int, int] = (-1, 1)
+    phase_dtype: type = np.float64
+    table_dtype: type = np.float64
 
     def cos_sin(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cosines and sines, with the factor, `[..., half, 2]`.
@@ -39,10 +45,13 @@ class Rotation(NamedTuple):
         Args:
             positions: positions, `[...]`, or `[..., axes]` for a plan with sections.
         """
+        exact, low = np.float64, self.phase_dtype
         axes = self.axes if self.axes.ndim == 2 else self.axes[:, None]
         by_entry = positions[..., axes] if axes.any() else positions[..., None, None]
-        phases = by_entry * self.frequencies
-        return self.factor * np.cos(phases), self.factor * np.sin(phases)
+        phases = by_entry.astype(exact).astype(low) * self.frequencies.astype(low)
+        tables = (self.factor * f(phases.astype(exact)) for f in (np.cos, np.sin))
+        cos, sin = (one.astype(self.table_dtype).astype(exact) for one in tables)
+        return cos, sin
 
     def turn(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Rotated heads, (a cos − b sin, b cos + a sin) for each pair (a, b).
@@ -55,8 +64,8 @@ class Rotation(NamedTuple):
         (i, j), out = self.pairs.T, x.astype(np.float64)
         k, m = (self.pairs if self.written is None else self.written).T
         a, b = out[..., i], out[..., j]
-        out[..., k] = a * cos[..., 0] - b * sin[..., 0]
-        out[..., m] = b * cos[..., 1] + a * sin[..., 1]
+        out[..., k] = a * cos[..., 0] + self.signs[0] * b * sin[..., 0]
+        out[..., m] = b * cos[..., 1] + self.signs[1] * a * sin[..., 1]
         return out
 
 
@@ -152,6 +161,7 @@ class Attention(NamedTuple):
         scale: factor on q·k.
         window: positions that a query sees, itself included; None for all.
         two_sided: whether the window extends to both sides.
+        chunked: whether the window is a chunk of the text, as in Llama 4.
         causal: whether a query sees no later position.
         bias: bias of the logits.
         softcap: c of c·tanh(logits / c); None for none.
@@ -168,6 +178,7 @@ class Attention(NamedTuple):
     scale: float
     window: int | None = None
     two_sided: bool = False
+    chunked: bool = False
     causal: bool = True
     bias: Bias | None = None
     softcap: float | None = None
@@ -191,6 +202,7 @@ class Inputs(NamedTuple):
         key_segments: document of each key.
         order: order of the queries for the causal mask, `[batch, n_q]`.
         key_order: order of the keys.
+        heads: heads of queries whose output is computed; default: all.
     """
 
     q: np.ndarray
@@ -202,6 +214,7 @@ class Inputs(NamedTuple):
     key_segments: np.ndarray
     order: np.ndarray
     key_order: np.ndarray
+    heads: np.ndarray | slice = slice(None)
 
 
 def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
@@ -209,24 +222,25 @@ def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
 
     Queries without a visible key get 0.
     """
-    q, k, v = (x.astype(np.float64) for x in inputs[:3])
+    heads, groups = inputs.heads, attention.groups[inputs.heads]
+    q, k, v = inputs.q[:, :, heads], inputs.k[:, :, groups], inputs.v[:, :, groups]
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
     q = q if attention.query is None else attention.query.turn(q, inputs.positions)
     k = k if attention.key is None else attention.key.turn(k, inputs.key_positions)
     v = v if attention.value is None else attention.value.turn(v, inputs.key_positions)
     if attention.query_scaling is not None:
         factor = np.vectorize(attention.query_scaling.at)(inputs.order)
         q = q * factor[..., None, None]
-    k, v = k[:, :, attention.groups], v[:, :, attention.groups]
     logits = attention.scale * np.einsum("bqhd,bkhd->bhqk", q, k, optimize=True)
     if attention.bias is not None:
-        logits = logits + attention.bias(inputs.order, inputs.key_order)
+        logits = logits + attention.bias(inputs.positions, inputs.key_positions)[:, heads]
     if attention.softcap:
         logits = attention.softcap * np.tanh(logits / attention.softcap)
     logits = np.where(visible(attention, inputs)[:, None], logits, -np.inf)
     top = np.maximum(logits.max(axis=-1, keepdims=True), -1e300)
     sinks = attention.sinks
     if sinks is not None:
-        sinks = np.asarray(sinks, np.float64)[:, None, None]
+        sinks = np.asarray(sinks, np.float64)[heads][:, None, None]
         top = np.maximum(top, sinks)
     weights = np.exp(logits - top)
     total = weights.sum(axis=-1, keepdims=True)
@@ -245,7 +259,10 @@ def visible(attention: Attention, inputs: Inputs) -> np.ndarray:
         seen &= key_documents > 0
     if attention.causal:
         seen &= offsets >= 0
-    if attention.window is not None:
+    if attention.chunked:
+        chunks, key_chunks = (one // attention.window for one in (inputs.order, inputs.key_order))
+        seen &= chunks[:, :, None] == key_chunks[:, None]
+    elif attention.window is not None:
         seen &= offsets < attention.window
         seen &= (offsets > -attention.window) | (not attention.two_sided)
     return seen
@@ -279,7 +296,8 @@ def layer_attention(
     return Attention(
         rotation, rotation, np.arange(heads) // (heads // key_value_heads),
         plan.logit_factor / math.sqrt(plan.head_dim) if scale is None else scale,
-        plan.window, plan.two_sided, causal, query_scaling=plan.query_scaling, **rest,
+        plan.window, plan.two_sided, plan.name == "chunked_attention" and plan.window is not None,
+        causal, query_scaling=plan.query_scaling, **rest,
     )  # fmt: skip
 
 

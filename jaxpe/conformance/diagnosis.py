@@ -1,0 +1,214 @@
+"""Diagnosis: the hypothesis about an implementation that predicts what it returned."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxpe.conformance.arrays import to_numpy
+from jaxpe.conformance.result import Check, Conformance, Fault
+
+# Largest rounding error of an output of order 1, by floating-point type.
+ROUNDING = {"bfloat16": 0.05, "float16": 0.01, "float32": 3e-5, "float64": 3e-5}
+
+
+class Trial(NamedTuple):
+    """One call of an implementation, and what the reference returns.
+
+    Attributes:
+        check: name of the check.
+        inputs: arguments of the reference.
+        wanted: output of the reference.
+        got: output of the implementation, of the same shape; NaN if there is none.
+        tolerance: largest error of a right implementation, broadcast to `wanted`.
+        counted: entries that are compared, broadcast to `wanted`.
+        problem: reason why there is no output.
+        measure: property of outputs that is compared, such as the norm of heads.
+        probe: small part of the trial, which most hypotheses fail already; or empty.
+    """
+
+    check: str
+    inputs: Any
+    wanted: np.ndarray
+    got: np.ndarray
+    tolerance: np.ndarray
+    counted: np.ndarray
+    problem: str = ""
+    measure: Callable[[np.ndarray], np.ndarray] = np.asarray
+    probe: "tuple[Trial, ...]" = ()
+
+    def error(self, output: np.ndarray) -> np.ndarray:
+        """Error of `got` against an output, 0 where not counted; infinite for NaN."""
+        error = np.abs(self.measure(self.got) - self.measure(output))
+        return np.where(self.counted, np.where(np.isnan(error), np.inf, error), 0.0)
+
+    def excess(self, output: np.ndarray) -> np.ndarray:
+        """Error against an output, relative to the tolerance."""
+        return self.error(output) / self.tolerance
+
+    @property
+    def failed(self) -> bool:
+        """Whether the implementation differs from the reference."""
+        return bool(self.problem) or float(self.excess(self.wanted).max(initial=0.0)) > 1
+
+    def example(self) -> str:
+        """First place where the outputs differ, in the order of positions."""
+        if self.problem:
+            return f"{self.check}: {self.problem}"
+        excess = np.moveaxis(self.excess(self.wanted), 1, 0)
+        column, row, head, entry = np.argwhere(excess > 1)[0]
+        start = 4 * (entry // 4)
+        wanted, got = (
+            np.array2string(self.measure(x)[row, column, head, start : start + 4], precision=4)
+            for x in (self.wanted, self.got)
+        )
+        position = self.inputs.positions[row, column]
+        place = (
+            f"row {row}, token {column} (position {position}), head {head}, entries from {start}"
+        )
+        return f"{self.check}, {place}: wanted {wanted}, got {got}"
+
+
+class Hypothesis(NamedTuple):
+    """Fault that an implementation may have.
+
+    Attributes:
+        name: name of the fault.
+        text: sentence for it.
+        predict: output of the reference with the fault, from the inputs of a trial.
+        within: name and sentence instead, by the check that alone shows the fault.
+    """
+
+    name: str
+    text: str
+    predict: Callable[[Any], np.ndarray]
+    within: Mapping[str, tuple[str, str]] = {}
+
+
+def call_implementation(
+    function: Callable[..., Any], arguments: Sequence[Any], shape: tuple[int, ...],
+    dtype: str | None, **keywords: Any,
+) -> tuple[np.ndarray, float, str]:  # fmt: skip
+    """Output of an implementation, its rounding error, and the reason for no output.
+
+    Args:
+        function: implementation.
+        arguments: arguments.
+        shape: shape that the output must have.
+        dtype: floating-point type of the computation; None for the type of the output.
+        **keywords: keyword arguments.
+    """
+    nothing = np.full(shape, np.nan)
+    try:
+        output = function(*arguments, **keywords)
+        kind = str(getattr(output, "dtype", "float32")).removeprefix("torch.")
+        got = to_numpy(output)
+    except Exception as error:  # whatever an implementation raises is a finding about it
+        return nothing, 1.0, f"it raises {type(error).__name__}: {error}"
+    if got.shape != shape:
+        return nothing, 1.0, f"it returns the shape {got.shape}; wanted {shape}"
+    return got.astype(np.float64), ROUNDING.get(dtype or kind, ROUNDING["float32"]), ""
+
+
+def diagnose(trials: Sequence[Trial], hypotheses: Sequence[Hypothesis]) -> list[Fault]:
+    """Faults that predict what failed trials returned; what none predicts is "unexplained".
+
+    The hypothesis that predicts the most failed trials is taken first; among equals, the one that
+    also predicts the most passed trials; then the first one.
+    """
+    failed = [trial for trial in trials if trial.failed]
+    faults = [_problem(trial) for trial in failed if trial.problem]
+    left = [trial for trial in failed if not trial.problem]
+    passed = [trial for trial in trials if not trial.failed]
+    predicted, agreed = [], {}
+    for one in hypotheses if left else ():
+        if found := _predicted(one, left):
+            predicted.append((one, found))
+            agreed[id(one)] = len(_predicted(one, passed))
+            if len(found) == len(left) and agreed[id(one)] == len(passed):
+                break  # no other hypothesis can be better
+    while left:
+        ids = {id(trial) for trial in left}
+
+        def score(row: tuple[Hypothesis, list[Trial]], ids: set[int] = ids) -> tuple[int, int]:
+            return sum(id(t) in ids for t in row[1]), agreed.get(id(row[0]), 0)
+
+        best, found = max(predicted, key=score, default=(None, []))
+        found = [trial for trial in found if id(trial) in ids]
+        if best is None or not found:
+            return [*faults, _unexplained(left)]
+        faults.append(_fault(best, found, everywhere=agreed[id(best)] == len(passed)))
+        left = [trial for trial in left if all(trial is not one for one in found)]
+    return faults
+
+
+def _predicted(hypothesis: Hypothesis, trials: Sequence[Trial]) -> list[Trial]:
+    """Trials whose output a hypothesis predicts."""
+    with np.errstate(all="ignore"):
+        return [
+            trial
+            for trial in trials
+            if all(
+                float(one.excess(hypothesis.predict(one.inputs)).max(initial=0.0)) <= 1
+                for one in (*trial.probe, trial)
+            )
+        ]
+
+
+def _fault(hypothesis: Hypothesis, found: Sequence[Trial], *, everywhere: bool) -> Fault:
+    checks = list(dict.fromkeys(trial.check for trial in found))
+    alone = hypothesis.within.get(checks[0]) if len(checks) == 1 else None
+    name, text = alone or (hypothesis.name, hypothesis.text)
+    if not everywhere and alone is None:
+        text = f"{text} (only in: {', '.join(checks)})"
+    smallest = min(found, key=lambda trial: trial.wanted.size)
+    return Fault(name, text, checks[0], smallest.example())
+
+
+def _problem(trial: Trial) -> Fault:
+    return Fault("no output", f"{trial.check}: {trial.problem}", trial.check, trial.example())
+
+
+def _unexplained(trials: Sequence[Trial]) -> Fault:
+    """Fault without a name: the rows, heads and tokens that differ."""
+    trial = min(trials, key=lambda trial: trial.wanted.size)
+    wrong = trial.excess(trial.wanted) > 1
+    parts = []
+    for axis, name in ((0, "rows"), (1, "tokens"), (2, "heads"), (3, "entries")):
+        which = np.flatnonzero(wrong.any(axis=tuple({0, 1, 2, 3} - {axis})))
+        size = wrong.shape[axis]
+        listed = f"{which[0]} to {which[-1]}" if len(which) > 1 else f"{which[0]}"
+        parts.append(f"{name} {listed} of {size}" if len(which) < size else f"all {name}")
+    first = trial.inputs.positions[np.nonzero(wrong)[:2]].min()
+    largest = float(trial.error(trial.wanted).max())
+    where = f"{', '.join(parts)} differ, from position {first} on"
+    text = f"no known fault explains the output: {where}, by up to {largest:.3g}"
+    return Fault("unexplained", text, trial.check, trial.example())
+
+
+def conformance(
+    subject: str, trials: Sequence[Trial], hypotheses: Callable[[], Sequence[Hypothesis]],
+    skipped: Mapping[str, str],
+) -> Conformance:  # fmt: skip
+    """Result of all trials.
+
+    Args:
+        subject: what was checked.
+        trials: trials, in the order of their checks.
+        hypotheses: known faults; asked for only if a trial fails.
+        skipped: reason for each check without a trial.
+    """
+    checks = []
+    for name in dict.fromkeys(trial.check for trial in trials):
+        own = [trial for trial in trials if trial.check == name]
+        problem = next((trial.problem for trial in own if trial.problem), "")
+        error = max(float(trial.error(trial.wanted).max(initial=0.0)) for trial in own)
+        allowed = max(float(np.max(trial.tolerance)) for trial in own)
+        text = problem or f"largest error {error:.2g}, allowed {allowed:.2g}"
+        status = "failed" if any(trial.failed for trial in own) else "passed"
+        checks.append(Check(name, status, text))
+    checks += [Check(name, "not checked", reason) for name, reason in skipped.items()]
+    wrong = any(trial.failed for trial in trials)
+    return Conformance(
+        subject, tuple(checks), tuple(diagnose(trials, hypotheses()) if wrong else ())
+    )
