@@ -209,7 +209,7 @@ POSITION_FAULTS = (
     PositionFault("off by one", "positions are 1 too large", lambda p: p + 1),
     PositionFault("off by one", "positions are 1 too small", lambda p: p - 1),
     PositionFault("local positions", "positions count from the first of the call",
-                  lambda p: p - p[:, :1]),
+                  lambda p: p - p[:, :1], _INDEX_WITHIN),
     PositionFault("last position", "all tokens have the position of the last",
                   lambda p: np.broadcast_to(p[:, -1:], p.shape)),
     PositionFault("reversed", "positions run backwards", lambda p: p[:, ::-1]),

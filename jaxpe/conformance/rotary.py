@@ -242,14 +242,13 @@ def _observed(plan: LayerPlan, rotation: Rotation, trial: Trial) -> RotationFaul
     ratio = (after * before.conj()).sum(axis=1) / (np.abs(before) ** 2).sum(axis=1)
     frequencies, factor = np.angle(ratio), float(np.median(np.abs(ratio)))
     faulty = rotation._replace(frequencies=np.stack([frequencies] * 2, 1), factor=factor)
-    slope = np.polyfit(np.arange(len(i)), np.log(np.abs(frequencies)), 1)[0]
-    base = float(np.exp(-slope * plan.turning / 2))
-    if np.allclose(frequencies, base ** (-2 * np.arange(len(i)) / plan.turning), rtol=1e-3):
-        base = float(f"{base:.4g}")
-        return "base", f"have base {base:,.0f}; wanted {plan.base:,.0f}", faulty
-    wanted, k = rotation.frequencies[:, 0], 0
-    k = int(np.argmax(np.abs(np.log(np.abs(frequencies) / wanted))))
+    powers, wanted = -2 * np.arange(len(i)) / plan.turning, rotation.frequencies[:, 0]
+    base = float(np.exp(np.polyfit(powers, np.log(np.abs(frequencies)), 1)[0]))
+    name, k = "frequencies", int(np.argmax(np.abs(np.log(np.abs(frequencies) / wanted))))
     text = f"have the frequency {frequencies[k]:.4g} in pair {k}; wanted {wanted[k]:.4g}"
-    if abs(factor / rotation.factor - 1) > 1e-3:
-        text += f", and {factor:.4g} as the factor on cos and sin; wanted {rotation.factor:.4g}"
-    return "frequencies", text, faulty
+    if np.allclose(frequencies, wanted, rtol=1e-3):
+        name, text = "attention factor", f"have cos and sin times {factor:.4g}"
+        text += f"; wanted {rotation.factor:.4g}"
+    elif np.allclose(frequencies, base**powers, rtol=1e-3):
+        name, text = "base", f"have base {float(f'{base:.4g}'):,.0f}; wanted {plan.base:,.0f}"
+    return name, text, faulty
