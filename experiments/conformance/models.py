@@ -287,13 +287,13 @@ class Port:
             now = slice(start, stop)
             own = place(positions, start, stop)
             turned, new, value = self.rotated(q[:, now], k[:, now], v[:, now], own, own)
-            keys = np.concatenate([self.cached(keys, places), new], axis=1)
+            keys = np.concatenate([keys, new], axis=1)
             values = np.concatenate([values, value], axis=1)
             places = np.concatenate([places, own], axis=1)
             causal = self.causal_in_cache(order[:, now], order[:, :stop])
             visible = causal & self.documents(segments[:, now], segments[:, :stop])
             bias = self.bias_in_cache(own, places)
-            outputs.append(self.core(turned, keys, values, bias, visible))
+            outputs.append(self.core(turned, self.cached(keys, places), values, bias, visible))
             start = stop
         return np.concatenate(outputs, axis=1)
 

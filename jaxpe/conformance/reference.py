@@ -60,6 +60,11 @@ class Rotation(NamedTuple):
             x: heads, `[batch, n, heads, head_dim]`.
             positions: positions, `[batch, n]` or `[batch, n, axes]`.
         """
+        several = self.axes.max() > 0
+        if positions.ndim == 3 and not several:
+            positions = positions[..., 0]
+        elif positions.ndim == 2 and several:
+            positions = np.stack([positions] * (1 + self.axes.max()), -1)
         cos, sin = (one[:, :, None] for one in self.cos_sin(positions))
         (i, j), out = self.pairs.T, x.astype(np.float64)
         k, m = (self.pairs if self.written is None else self.written).T
@@ -335,7 +340,8 @@ class T5(NamedTuple):
         """Bias `[batch, heads, n_q, n_k]` for positions `[batch, n]`."""
         offsets = key_positions[:, None] - positions[:, :, None]
         sizes = len(self.table), self.max_distance, self.bidirectional
-        return np.moveaxis(self.table[self.bucket_function(offsets, *sizes)], -1, 1)
+        buckets = np.asarray(self.bucket_function(offsets, *sizes), int)
+        return np.moveaxis(self.table[buckets], -1, 1)
 
 
 def alibi_bias(heads: int) -> Alibi:
