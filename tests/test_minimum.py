@@ -39,7 +39,7 @@ COMMANDS = {
         "extrapolation.json",
     ),
 }
-ELSEWHERE = {"encodings", "export", "count", "inspect", "merge", "train", "compare"}
+ELSEWHERE = {"batch", "encodings", "export", "count", "inspect", "merge", "train", "compare"}
 
 
 @pytest.fixture

@@ -379,8 +379,10 @@ class Port:
 
 
 def order_of(positions: np.ndarray, key_positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Order of queries and keys in the text, `[batch, n]` each; the index where axes share it."""
+    """Order of queries and keys in the text, `[batch, n]` each; of whole rows with axes the index."""
     if positions.ndim == 2:
         return positions, key_positions
-    key_order = np.broadcast_to(np.arange(key_positions.shape[1]), key_positions.shape[:2])
-    return key_order[:, key_positions.shape[1] - positions.shape[1] :], key_order
+    if positions is not key_positions:
+        return positions[..., 0], key_positions[..., 0]
+    index = np.broadcast_to(np.arange(positions.shape[1]), positions.shape[:2])
+    return index, index

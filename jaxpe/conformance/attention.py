@@ -89,21 +89,21 @@ def check_attention(
     )
     sizes = heads, groups, plan.head_dim, value_dim or plan.head_dim
     calls, skipped = _calls(plan, attention, sizes, _arguments(attend))
-    calls = [(check, attend, inputs) for check, inputs in calls]
+    calls = [("", check, attend, inputs) for check, inputs in calls]
     calls += [
-        (name, path, inputs)
+        (name, check, path, inputs)
         for name, path in paths.items()
         for check, inputs in _calls(plan, attention, sizes, _arguments(path))[0]
         if check in ("values", "rows", "left padding", "packed")
     ]
     trials = [
-        _trial(check, function, attention, inputs, convert or (lambda array: array), dtype)
-        for check, function, inputs in calls
-        if not only or check in only
+        _trial(check, function, attention, inputs, convert or np.asarray, dtype)._replace(path=path)
+        for path, check, function, inputs in calls
+        if not only or (path or check) in only
     ]
     return conformance(
         f"attention, {plan.name}", trials,
-        lambda: attention_hypotheses(plan, attention, trials), skipped,
+        lambda own: attention_hypotheses(plan, attention, own), skipped,
     )  # fmt: skip
 
 

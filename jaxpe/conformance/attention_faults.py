@@ -41,9 +41,11 @@ def attention_hypotheses(
         for name, text, faulty in table(plan, attention)
     ]
     largest = max(int(np.abs(one.inputs.key_positions).max()) for one in trials)
+    # Masks may count by faulty positions as well, or by the index in the row.
     for who, fields in (
         ("", ("positions", "key_positions")), ("keys: ", ("key_positions",)),
-        ("queries: ", ("positions",)),
+        ("queries: ", ("positions",)), ("queries: ", ("positions", "order")),
+        ("", ("positions", "key_positions", "order", "key_order")),
     ):  # fmt: skip
         rows += [_moved(attention, one, who, fields) for one in position_faults(plan, largest)]
     tokens = max(one.inputs.q.shape[1] for one in trials if one.check != "window")

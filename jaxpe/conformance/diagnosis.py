@@ -25,6 +25,7 @@ class Trial(NamedTuple):
         problem: reason why there is no output.
         measure: property of outputs that is compared, such as the norm of heads.
         probe: small part of the trial, which most hypotheses fail already; or empty.
+        path: way of the implementation, such as its cache; empty for the one that is checked first.
     """
 
     check: str
@@ -36,6 +37,7 @@ class Trial(NamedTuple):
     problem: str = ""
     measure: Callable[[np.ndarray], np.ndarray] = np.asarray
     probe: "tuple[Trial, ...]" = ()
+    path: str = ""
 
     def error(self, output: np.ndarray) -> np.ndarray:
         """Error of `got` against an output, 0 where not counted; infinite for NaN."""
@@ -53,8 +55,6 @@ class Trial(NamedTuple):
 
     def example(self) -> str:
         """First place where the outputs differ, in the order of positions."""
-        if self.problem:
-            return f"{self.check}: {self.problem}"
         excess = np.moveaxis(self.excess(self.wanted), 1, 0)
         column, row, head, entry = np.argwhere(excess > 1)[0]
         start = 4 * (entry // 4)
@@ -117,7 +117,10 @@ def diagnose(trials: Sequence[Trial], hypotheses: Sequence[Hypothesis]) -> list[
     also predicts the most passed trials; then the first one.
     """
     failed = [trial for trial in trials if trial.failed]
-    faults = [_problem(trial) for trial in failed if trial.problem]
+    faults = []
+    for problem in dict.fromkeys(trial.problem for trial in failed if trial.problem):
+        checks = list(dict.fromkeys(one.check for one in failed if one.problem == problem))
+        faults.append(Fault("no output", problem, checks[0], f"in {', '.join(checks)}"))
     left = [trial for trial in failed if not trial.problem]
     passed = [trial for trial in trials if not trial.failed]
     predicted, agreed = [], {}
@@ -165,10 +168,6 @@ def _fault(hypothesis: Hypothesis, found: Sequence[Trial], *, everywhere: bool) 
     return Fault(name, text, checks[0], smallest.example())
 
 
-def _problem(trial: Trial) -> Fault:
-    return Fault("no output", f"{trial.check}: {trial.problem}", trial.check, trial.example())
-
-
 def _unexplained(trials: Sequence[Trial]) -> Fault:
     """Fault without a name: the rows, heads and tokens that differ."""
     trial = min(trials, key=lambda trial: trial.wanted.size)
@@ -187,28 +186,33 @@ def _unexplained(trials: Sequence[Trial]) -> Fault:
 
 
 def conformance(
-    subject: str, trials: Sequence[Trial], hypotheses: Callable[[], Sequence[Hypothesis]],
-    skipped: Mapping[str, str],
+    subject: str, trials: Sequence[Trial],
+    hypotheses: Callable[[Sequence[Trial]], Sequence[Hypothesis]], skipped: Mapping[str, str],
 ) -> Conformance:  # fmt: skip
     """Result of all trials.
 
     Args:
         subject: what was checked.
         trials: trials, in the order of their checks.
-        hypotheses: known faults; asked for only if a trial fails.
+        hypotheses: known faults, from the trials of one path; asked for only if one fails.
         skipped: reason for each check without a trial.
     """
-    checks = []
-    for name in dict.fromkeys(trial.check for trial in trials):
-        own = [trial for trial in trials if trial.check == name]
+    checks, faults = list[Check](), list[Fault]()
+    for name in dict.fromkeys(trial.path or trial.check for trial in trials):
+        own = [trial for trial in trials if name == (trial.path or trial.check)]
         problem = next((trial.problem for trial in own if trial.problem), "")
         error = max(float(trial.error(trial.wanted).max(initial=0.0)) for trial in own)
         allowed = max(float(np.max(trial.tolerance)) for trial in own)
         text = problem or f"largest error {error:.2g}, allowed {allowed:.2g}"
         status = "failed" if any(trial.failed for trial in own) else "passed"
         checks.append(Check(name, status, text))
+    for path in dict.fromkeys(trial.path for trial in trials):
+        own = [trial for trial in trials if trial.path == path]
+        found = diagnose(own, hypotheses(own)) if any(trial.failed for trial in own) else ()
+        known = {(fault.name, fault.text) for fault in faults}
+        new = [fault for fault in found if (fault.name, fault.text) not in known]
+        prefix = f"{path}: " if path else ""
+        faults += [one._replace(check=path or one.check, text=prefix + one.text) for one in new]
     checks += [Check(name, "not checked", reason) for name, reason in skipped.items()]
-    wrong = any(trial.failed for trial in trials)
-    return Conformance(
-        subject, tuple(checks), tuple(diagnose(trials, hypotheses()) if wrong else ())
-    )
+    faults.sort(key=lambda fault: fault.name == "unexplained")
+    return Conformance(subject, tuple(checks), tuple(faults))

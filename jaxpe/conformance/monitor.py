@@ -63,9 +63,8 @@ class PositionMonitor:
     ):  # fmt: skip
         if min(every, rows, heads, queries) < 1:
             raise InputError("every, rows, heads and queries must be at least 1")
-        self.plan, self.every, self.log, self.name = plan, every, log, name
-        self.rows, self.heads, self.queries = rows, heads, queries
-        self.causal, self.scale = causal, scale
+        self.plan, self.every, self.log, self.name, self.causal = plan, every, log, name, causal
+        self.rows, self.heads, self.queries, self.scale = rows, heads, queries, scale
 
     def due(self, step: int) -> bool:
         """Whether to look at a step: every `every` steps, from 0."""
@@ -77,7 +76,8 @@ class PositionMonitor:
     ) -> dict[str, float]:  # fmt: skip
         """Numbers of one step, which also go to the logger.
 
-        Arrays are of any framework. Numbers whose arrays are missing are left out.
+        Arrays are of any framework. Numbers whose arrays are missing are left out. A score is NaN
+        if it is not defined, as of queries that are 0.
 
         Args:
             step: number of the step.
@@ -102,7 +102,7 @@ class PositionMonitor:
             real = _tokens(segments, losses.shape, np.ones(losses.shape[1])) > 0
             for label, chosen in _by_distance(places, real):
                 numbers[f"loss/position_{label}"] = losses[chosen].mean(dtype=float)
-        numbers = {f"{self.name}/{k}": float(x) for k, x in numbers.items() if not np.isnan(x)}
+        numbers = {f"{self.name}/{k}": float(x) for k, x in numbers.items()}
         if self.log is not None:
             self.log(numbers, step)
         return numbers
@@ -161,9 +161,7 @@ class PositionMonitor:
         rotation, x = plan_rotation(self.plan), to_numpy(array)
         pairs = np.zeros((0, 2), int) if rotation is None else rotation.pairs
         if self.plan.kind not in ("rotary", "none") or x.shape[-1] <= pairs.max(initial=-1):
-            raise InputError(
-                f"{x.shape[-1]} entries of {self.plan.kind} layers: pass weights alone"
-            )
+            raise InputError(f"{self.plan.kind} layers, {x.shape[-1]} entries: pass weights alone")
         turning = (x[..., pairs[:, 0]] + 1j * x[..., pairs[:, 1]]) * self.plan.attention_factor
         return np.concatenate([turning, np.delete(x, pairs.ravel(), -1)], -1)
 
@@ -259,7 +257,8 @@ def _shares_and_sinks(weights, places, at: slice, visible) -> dict[str, Any]:
     received = np.where(sinks, weights.sum(2), 0).sum(1) / total
     numbers |= {"sinks/heads": sinks.any(-1).mean(), "sinks/share": received.sum()}
     numbers["sinks/share_after_first"] = received[places > 0].sum()
-    numbers["sinks/position"] = places.flat[received.argmax()] if sinks.any() else math.nan
+    if sinks.any():
+        numbers["sinks/position"] = places.flat[received.argmax()]
     return numbers
 
 

@@ -234,7 +234,8 @@ def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
     k = k if attention.key is None else attention.key.turn(k, inputs.key_positions)
     v = v if attention.value is None else attention.value.turn(v, inputs.key_positions)
     if attention.query_scaling is not None:
-        factor = np.vectorize(attention.query_scaling.at)(inputs.order)
+        scaling = attention.query_scaling
+        factor = np.vectorize(lambda position: scaling.at(int(position)))(inputs.order)
         q = q * factor[..., None, None]
     logits = attention.scale * np.einsum("bqhd,bkhd->bhqk", q, k, optimize=True)
     if attention.bias is not None:
@@ -338,10 +339,9 @@ class T5(NamedTuple):
 
     def __call__(self, positions: np.ndarray, key_positions: np.ndarray) -> np.ndarray:
         """Bias `[batch, heads, n_q, n_k]` for positions `[batch, n]`."""
-        offsets = key_positions[:, None] - positions[:, :, None]
+        offsets = (key_positions[:, None] - positions[:, :, None]).astype(int)
         sizes = len(self.table), self.max_distance, self.bidirectional
-        buckets = np.asarray(self.bucket_function(offsets, *sizes), int)
-        return np.moveaxis(self.table[buckets], -1, 1)
+        return np.moveaxis(self.table[self.bucket_function(offsets, *sizes)], -1, 1)
 
 
 def alibi_bias(heads: int) -> Alibi:

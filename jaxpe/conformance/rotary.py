@@ -89,7 +89,7 @@ def check_rotary(
     largest = max(int(one.inputs.positions.max()) for one in trials)
     return conformance(
         f"rotary embedding, {plan.name}", trials,
-        lambda: _hypotheses(plan, rotation, largest, trials), skipped,
+        lambda own: _hypotheses(plan, rotation, largest, trials), skipped,
     )  # fmt: skip
 
 

@@ -196,6 +196,13 @@ def test_scores_of_enumerated_offsets():
     assert positional_score(d, frequencies, window) == pytest.approx(changes.mean())
 
 
+def test_what_is_not_defined_is_seen():
+    found = numbers_of(queries=np.zeros((1, 40, 2, 8)), keys=np.zeros((1, 40, 2, 8)))
+    assert np.isnan(found["scores/semantic"])
+    assert found["attention_share/offset_0"] > 0
+    assert np.isnan(numbers_of(losses=np.full((1, 4), np.nan))["loss/position_0"])
+
+
 def test_loss_by_position():
     losses = np.arange(16.0) * np.ones((3, 1))
     found = numbers_of(losses=losses)

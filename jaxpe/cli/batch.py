@@ -1,0 +1,60 @@
+"""`jaxpe batch`."""
+
+import dataclasses
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from tyro.conf import Positional
+
+from jaxpe._core.errors import InputError, reason
+from jaxpe.cli.parsing import command_docstring, parse, plain
+from jaxpe.conformance import BatchOptions, batch_offsets, check_batches
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Command(BatchOptions):
+    __doc__ = command_docstring(
+        BatchOptions,
+        files=".npz files, one a batch: positions, and if known ids, segments, mask, labels, "
+        "weights and vision; names of Grain and transformers are known.",
+        json="print only the result, as JSON.",
+        junit="file to write the result to, as JUnit XML.",
+    )
+    files: Positional[tuple[Path, ...]]
+    json: bool = False
+    junit: Path | None = None
+
+
+def run(words: Sequence[str]) -> None:
+    """Check the batches, print the result, and exit with 1 if a check failed."""
+    options = parse(Command, words)
+    intended = dataclasses.asdict(plain(options, BatchOptions))
+    result = check_batches(_batches(options.files), **intended)
+    if options.junit is not None:
+        options.junit.write_text(result.junit())
+    if options.json:
+        print(result.json())
+    else:
+        print(result.text())
+        print("\nShare of pairs of query and key by offset, with intervals of 95 % over documents:")
+        for one in batch_offsets(_batches(options.files), **intended).shares():
+            ends = f"{one.first:,}" if one.first == one.last else f"{one.first:,} to {one.last:,}"
+            print(f"{ends:>24} {one.share:8.4f} ({one.low:.4f} to {one.high:.4f})")
+    if not result.passed:
+        sys.exit(1)
+
+
+def _batches(files: Sequence[Path]) -> Iterator[dict[str, np.ndarray]]:
+    for path in files:
+        with path.open("rb") as file:
+            try:
+                stored = np.load(file, allow_pickle=False)
+                batch = {name: stored[name] for name in getattr(stored, "files", ())}
+            except (ValueError, EOFError, zipfile.BadZipFile) as error:
+                raise InputError(f"{path} is not an .npz file: {reason(error)}") from error
+        if not batch:
+            raise InputError(f"{path} has no named arrays: write it with numpy.savez")
+        yield batch

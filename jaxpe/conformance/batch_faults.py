@@ -1,0 +1,122 @@
+"""Faults of batches: a sentence for each, and the positions that faulty programs compute."""
+
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+
+from jaxpe._core.errors import InputError
+from jaxpe.conformance.batch_layout import ORDERS, BatchOptions, shard_columns
+
+# Check and sentence of each fault.
+FAULTS = {
+    "axes": ("shapes", "positions have other axes"),
+    "lengths": ("shapes", "positions and the other arrays have different shapes"),
+    "fractions": ("values", "positions are not integers"),
+    "negative": ("values", "positions are below 0"),
+    "too large": ("values", "positions are beyond the last one of the model"),
+    "padding side": ("padding", "padding is on the other side"),
+    "padding not masked": ("padding", "ids of padding count as text"),
+    "document after its end": ("documents", "a document goes on after its end of text"),
+    "not reset": ("positions", "positions run on over the documents of a row"),
+    "padding counted": ("positions", "padding is counted"),
+    "rows alike": ("positions", "a row has the positions of row 0"),
+    "rounded": ("positions", "positions went through 16-bit floats"),
+    "continued": ("positions", "the first document of a row does not start at the first position"),
+    "first position": ("positions", "documents start at another position"),
+    "shifted": ("positions", "tokens have the positions of their neighbours"),
+    "shard order": ("positions", "positions are in another order of shards"),
+    "shard local": ("positions", "positions start again in each shard"),
+    "constant": ("positions", "all tokens of a document have one position"),
+    "chunks": ("positions", "positions restart at a fixed length inside a document"),
+    "restart": ("positions", "positions restart inside a document"),
+    "gap": ("positions", "positions leave out numbers"),
+    "repeat": ("positions", "two neighbours have one position"),
+    "order": ("positions", "positions go back inside a document"),
+    "axes differ": ("positions", "axes of text tokens differ"),
+    "documents visible": ("mask", "queries see keys of other documents"),
+    "future visible": ("mask", "queries see later keys"),
+    "padding visible": ("mask", "queries see padding"),
+    "window": ("mask", "queries see keys outside the window"),
+    "keys hidden": ("mask", "queries do not see keys of their own document"),
+    "loss on padding": ("loss", "padding carries loss"),
+    "loss across documents": ("loss", "last tokens predict the first token of the next document"),
+    "never trained": ("trained", "positions carry no loss anywhere in the stream"),
+}
+
+
+def hypotheses(
+    got: np.ndarray, true: np.ndarray, whole: np.ndarray, columns: np.ndarray, options: BatchOptions
+) -> Iterator[tuple[str, str, np.ndarray, np.ndarray | bool]]:
+    """Name, detail, positions `[batch, n]` and possible rows `[batch]` of faults, in order.
+
+    Args:
+        got: positions of one axis, `[batch, n]`.
+        true: right positions, `[batch, n]`.
+        whole: numbers of the documents and right positions of whole rows, `[2, batch, length]`.
+        columns: columns of the positions in whole rows, `[batch, n]`.
+        options: intended layout.
+    """
+    first, (rows, n) = options.first, got.shape
+    documents = np.take_along_axis(whole[0], columns, axis=1)
+    wrong = (got != true) & (documents > 0)
+    bad, several = wrong.any(axis=1), whole[0].max(axis=1) > 1
+    for kind in (ml_dtypes.bfloat16, np.float16):
+        yield "rounded", np.dtype(kind).name, true.astype(kind).astype(int), True
+    cells = np.tile(np.arange(n), (rows, 1))
+    if options.shards:
+        for order in ORDERS:
+            try:
+                other = shard_columns(whole[0], (order, *options.shards[1:]))
+            except InputError:  # an order that these lengths do not allow
+                continue
+            yield "shard order", order, np.take_along_axis(whole[1], other, axis=1), True
+        size = n if options.shards[2] is not None else n // options.shards[1]
+        yield "shard local", "", cells % size + first, True
+    counted = np.cumsum(whole[0] > 0, axis=1) + first - 1
+    yield "not reset", "", columns + first, several
+    yield "not reset", "", np.take_along_axis(counted, columns, axis=1), several
+    yield "padding counted", "", columns + first, (whole[0] == 0).any(axis=1)
+    yield "rows alike", "", np.tile(got[:1], (rows, 1)), ~bad[:1]
+    shift = np.take_along_axis(got - true, np.argmax(wrong, axis=1)[:, None], axis=1)
+    only_first = several & ~(wrong & (documents > 1)).any(axis=1)
+    uneven = len(np.unique(shift[bad])) > 1
+    yield "continued", "", true + shift, (shift[:, 0] > 0) & (only_first | uneven)
+    yield "first position", f"{first + shift[bad][0, 0]}, not {first}", true + shift, True
+    for step, side in ((-1, "next"), (1, "previous")):
+        moved, edge = np.roll(true, step, axis=1), min(step, 0)
+        moved[:, edge] = got[:, edge]
+        yield "shifted", f"to the {side} token", moved, True
+    new = np.diff(documents, axis=1, prepend=-1) != 0
+    start, restart = (
+        np.maximum.accumulate(np.where(at, cells, 0), axis=1) for at in (new, new | (got == first))
+    )
+    yield "constant", "", np.take_along_axis(got, start, axis=1), True
+    period = max(int(got.max()) + 1 - first, 1)
+    yield "chunks", f"of {period:,}", (true - first) % period + first, True
+    yield "restart", "", cells - restart + first, True
+
+
+def name_rows(
+    got: np.ndarray, true: np.ndarray, whole: np.ndarray, columns: np.ndarray, options: BatchOptions
+) -> dict[int, tuple[str, str]]:
+    """Name and detail of the fault of each row with wrong positions; arguments of `hypotheses`.
+
+    A hypothesis explains a row if it gives all positions of the documents with a wrong one.
+    """
+    documents = np.take_along_axis(whole[0], columns, axis=1)
+    wrong = (got != true) & (documents > 0)
+    if not wrong.any():
+        return {}
+    cells = documents + (documents.max() + 1) * np.arange(len(got))[:, None]
+    other = ~np.isin(cells, np.unique(cells[wrong]))
+    named: dict[int, tuple[str, str]] = {}
+    for name, detail, expected, possible in hypotheses(got, true, whole, columns, options):
+        explained = ((expected == got) | other).all(axis=1) & possible & wrong.any(axis=1)
+        for row in np.flatnonzero(explained).tolist():
+            named.setdefault(row, (name, detail))
+    for row in np.flatnonzero(wrong.any(axis=1)).tolist():
+        at = int(np.argmax(wrong[row]))
+        step = int(got[row, at] - got[row, at - 1]) if at else 2
+        named.setdefault(row, ("gap" if step > 1 else "order" if step else "repeat", ""))
+    return named

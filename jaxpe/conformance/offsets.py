@@ -1,0 +1,165 @@
+"""Offsets between query and key that a loss sees, counted by document, and their shares."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxpe._core.errors import InputError
+
+_RANGES = 40  # offsets 0, 1, 2 to 3, 4 to 7, ...
+_Z = 1.959964  # quantile of the normal distribution, for intervals of 95 %
+
+
+class OffsetShare(NamedTuple):
+    """Share of pairs in a range of offsets.
+
+    Attributes:
+        first: smallest offset of the range.
+        last: largest offset of the range.
+        share: share of all pairs, 0 to 1.
+        low: lower end of the interval of 95 %; 0 for a single document.
+        high: upper end of the interval; 1 for a single document.
+    """
+
+    first: int
+    last: int
+    share: float
+    low: float
+    high: float
+
+
+class OffsetHistogram(NamedTuple):
+    """Pairs of query and key in ranges of offsets 0, 1, 2 to 3, 4 to 7, ...; histograms add.
+
+    Attributes:
+        pairs: numbers of pairs, `[ranges]`.
+        squares: sums over documents of squared numbers of pairs, `[ranges]`.
+        products: sums over documents of pairs in the range times all pairs, `[ranges]`.
+        total_squares: sum over documents of the squared number of all pairs.
+        documents: number of documents that have pairs.
+    """
+
+    pairs: np.ndarray
+    squares: np.ndarray
+    products: np.ndarray
+    total_squares: float
+    documents: int
+
+    def __add__(self, other: tuple) -> "OffsetHistogram":
+        """Histogram of the documents of both."""
+        return OffsetHistogram(*(x + y for x, y in zip(self, other, strict=True)))
+
+    def shares(self) -> list[OffsetShare]:
+        """Share of each range up to the last that has pairs, with intervals of 95 %.
+
+        Documents are the clusters. A share is a ratio of sums over documents; its variance is the
+        variance of the linearised ratio, and the interval is a Student interval of the logit.
+        """
+        total, count = self.pairs.sum(), self.documents
+        if not total:
+            return []
+        share = self.pairs / total
+        residuals = self.squares - 2 * share * self.products + share**2 * self.total_squares
+        error = np.sqrt(np.maximum(residuals, 0) * count / max(count - 1, 1)) / total
+        inside = (share > 0) & (share < 1) & (count > 1)
+        s = np.where(inside, share, 0.5)
+        width = _student(max(count - 1, 1)) * error / (s * (1 - s))
+        low, high = (1 / (1 + (1 - s) / s * np.exp(sign * width)) for sign in (1, -1))
+        rare = 0.05 ** (1 / count)  # a range without pairs may have 1 - rare of the documents
+        low = np.where(inside, low, np.where(share == 1, rare, 0.0))
+        high = np.where(inside, high, np.where(share == 0, 1 - rare, 1.0))
+        used = np.flatnonzero(self.pairs)[-1] + 1
+        first = [0, *(1 << k for k in range(used))]
+        return [
+            OffsetShare(first[k], first[k + 1] - 1, float(share[k]), float(low[k]), float(high[k]))
+            for k in range(used)
+        ]
+
+
+def _student(freedom: int) -> float:
+    """Quantile of Student's distribution for intervals of 95 %, by its expansion."""
+    z = _Z
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + (z**3 + z) / 4 / freedom + second / freedom**2 + third / freedom**3
+
+
+def offset_counts(
+    segments: np.ndarray,
+    *,
+    positions: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+    causal: bool = True,
+    window: int | None = None,
+) -> np.ndarray:
+    """Numbers of pairs of a query with loss and a key that it sees, by document and distance.
+
+    Keys are tokens of the query's document. Documents are runs of one segment.
+
+    Args:
+        segments: numbers of the documents in their row, int `[batch, n]`; 0 is padding.
+        positions: positions, int `[batch, n]`; consecutive in each document when absent.
+        weights: weights of the loss of each query `[batch, n]`; all queries when absent.
+        mask: keys that a query sees, bool `[batch, n, n]`; all when absent.
+        causal: whether a query sees no later keys.
+        window: number of keys that a query sees, itself included; all when absent.
+
+    Returns:
+        int64 `[documents, n]`: entry o is the number of pairs at distance o of two positions.
+
+    Raises:
+        InputError: arrays of other shapes.
+
+    >>> offset_counts(np.array([[1, 1, 1, 2, 2, 0]]))
+    array([[3, 2, 1, 0, 0, 0],
+           [2, 1, 0, 0, 0, 0]])
+    """
+    segments, counts = np.asarray(segments), []
+    for name, array in {"positions": positions, "weights": weights, "mask": mask}.items():
+        if array is not None and array.shape[:2] != segments.shape:
+            raise InputError(f"`{name}` {array.shape} does not fit segments {segments.shape}")
+    n = segments.shape[1]
+    for row, numbers in enumerate(segments):
+        for part in np.split(np.arange(n), np.flatnonzero(np.diff(numbers)) + 1):
+            if numbers[part[0]] <= 0:
+                continue
+            has_loss = np.ones(len(part), bool) if weights is None else weights[row, part] > 0
+            own = part if positions is None else positions[row, part]
+            if mask is None and causal and (np.diff(own) == 1).all():
+                counted = np.cumsum(has_loss[::-1])[::-1]
+            else:
+                counted = np.zeros(n, np.int64)
+                for query in np.flatnonzero(has_loss):
+                    seen = part <= part[query] if causal else np.ones(len(part), bool)
+                    seen = seen if mask is None else seen & mask[row, part[query], part]
+                    distance = np.minimum(np.abs(own[query] - own[seen]), n)
+                    counted += np.bincount(distance, minlength=n + 1)[:n]
+            counted = counted[:window]
+            counts.append(np.pad(counted, (0, n - len(counted))))
+    return np.array(counts, np.int64).reshape(-1, n)
+
+
+def offset_histogram(counts: np.ndarray) -> OffsetHistogram:
+    """Histogram of offsets in ranges of powers of two.
+
+    Args:
+        counts: numbers of pairs by offset, `[documents, n]`, as of `offset_counts`.
+
+    >>> one = offset_histogram(offset_counts(np.array([[1, 1, 1, 1, 2, 2, 0]])))
+    >>> for share in (one + one).shares():
+    ...     print(f"{share.first} to {share.last}: {share.share:.3f}")
+    0 to 0: 0.462
+    1 to 1: 0.308
+    2 to 3: 0.231
+    """
+    counts = np.asarray(counts, float)
+    counts = counts[counts.sum(axis=1) > 0]
+    edges = [0, *(1 << k for k in range(_RANGES - 1))]
+    edges = [edge for edge in edges if edge < max(counts.shape[1], 1)]
+    pairs = np.zeros((len(counts), _RANGES))
+    if counts.size:
+        pairs[:, : len(edges)] = np.add.reduceat(counts, edges, axis=1)
+    total = pairs.sum(axis=1)
+    sums = (pairs.sum(axis=0), (pairs**2).sum(axis=0), (pairs * total[:, None]).sum(axis=0))
+    return OffsetHistogram(*sums, float((total**2).sum()), len(counts))

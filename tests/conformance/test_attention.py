@@ -1,0 +1,206 @@
+"""check_attention: our attention passes, in blocks and shards, too; faults are named."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxpe import InputError
+from jaxpe.conformance import ATTENTION_CHECKS, alibi_bias, check_attention, t5_bias
+from jaxpe.encodings import alibi, attend, identity, mrope, rope, t5
+from jaxpe.rope import LayerPlan, QueryScaling, simple_plan
+
+PLAN = simple_plan(head_dim=16, base=1e4, context=2048)
+HEADS = {"heads": 4, "key_value_heads": 2}
+TABLE = np.random.default_rng(0).normal(size=(32, 4))
+PARAMS = {"table": jnp.asarray(TABLE)}
+NONE = PLAN._replace(kind="none", turning=0, frequencies=np.zeros(0), unscaled=np.zeros(0))
+SECTIONED = PLAN._replace(sections=(4, 2, 2), section_order="contiguous")
+SINKS = np.array([0.5, -1.0, 2.0, 0.0])
+
+
+def seen(positions, key_positions, segments, key_segments, *, window=None, causal=True):
+    """Mask of pairs, `[batch, 1, n_q, n_k]`."""
+    positions, keys = (p[..., 0] if p.ndim == 3 else p for p in (positions, key_positions))
+    offsets = positions[:, :, None] - keys[:, None]
+    mask = (offsets < (window or 2**30)) & ((offsets >= 0) | (not causal))
+    return (mask & (segments[:, :, None] == key_segments[:, None]))[:, None]
+
+
+def ours(encoding, params=(), *, window=None, causal=True, mask=seen, **options) -> Callable:
+    """`jaxpe.encodings.attend` as a callable of the check."""
+
+    def run(q, k, v, positions, *, key_positions=None, segments=None, key_segments=None):
+        keys = positions if key_positions is None else key_positions
+        one = np.ones(positions.shape[:2], int) if segments is None else segments
+        many = np.ones(keys.shape[:2], int) if key_segments is None else key_segments
+        visible = mask(positions, keys, one, many, window=window, causal=causal)
+        return attend(
+            encoding, params, q, k, v, q_positions=positions, k_positions=keys,
+            mask=jnp.asarray(visible), **options,
+        )  # fmt: skip
+
+    return run
+
+
+class Case(NamedTuple):
+    attend: Callable
+    plan: LayerPlan
+    options: dict = {}  # noqa: RUF012
+
+
+ROPE = rope(head_dim=16)
+RIGHT = {
+    "rope": Case(ours(ROPE), PLAN),
+    "blocks": Case(ours(ROPE, implementation="blocks", block_size=8), PLAN),
+    "window": Case(ours(ROPE, window=300), PLAN._replace(window=300)),
+    "softcap": Case(ours(ROPE, cap=5.0), PLAN, {"softcap": 5.0}),
+    "sinks": Case(ours(ROPE, sink=SINKS), PLAN, {"sinks": SINKS}),
+    "no positions": Case(ours(identity()), NONE),
+    "alibi": Case(ours(alibi(num_heads=4)), NONE, {"bias": alibi_bias(4)}),
+    "t5 decoder": Case(
+        ours(t5(num_heads=4, bidirectional=False), PARAMS, scale=1.0),
+        NONE, {"bias": t5_bias(TABLE), "scale": 1.0},
+    ),
+    "t5 encoder": Case(
+        ours(t5(num_heads=4), PARAMS, scale=1.0, causal=False),
+        NONE, {"bias": t5_bias(TABLE, bidirectional=True), "scale": 1.0, "causal": False},
+    ),
+    "sections": Case(ours(mrope(head_dim=16, sections=(4, 2, 2))), SECTIONED),
+}  # fmt: skip
+
+
+def by_index(*arguments, **options):
+    """Mask of a model with several axes, which is causal by the index in the row."""
+    positions, keys, *segments = arguments
+    if positions.ndim < 3 or positions.shape != keys.shape:
+        return seen(*arguments, **options)
+    run = np.broadcast_to(np.arange(positions.shape[1]), positions.shape[:2])
+    return seen(run, run, *segments, **options)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_implementations_pass(name):
+    case = RIGHT[name]
+    run = case.attend
+    if name == "sections":
+        run = ours(mrope(head_dim=16, sections=(4, 2, 2)), mask=by_index)
+    paths = {"cache": _token_by_token(run)} if name == "rope" else {}
+    result = check_attention(run, case.plan, **HEADS, **case.options, paths=paths)
+    assert result.passed, result.text()
+    assert {check.name for check in result.checks} == {*ATTENTION_CHECKS, *paths}
+    skipped = {check.name for check in result.checks if check.status == "not checked"}
+    wanted = {"axes", "window"} - ({"window"} if case.plan.window else set())
+    assert skipped == wanted - ({"axes"} if case.plan.sections else set())
+
+
+def _token_by_token(run: Callable, position: Callable = lambda t: t) -> Callable:
+    """Attention with a cache of keys, one token at a time."""
+
+    def decode(q, k, v, positions):
+        outputs = []
+        for t in range(q.shape[1]):
+            outputs.append(
+                run(q[:, t : t + 1], k[:, : t + 1], v[:, : t + 1],
+                    positions[:, t : t + 1] * 0 + position(t), key_positions=positions[:, : t + 1],
+                    segments=np.ones_like(positions[:, :1]),
+                    key_segments=np.ones_like(positions[:, : t + 1]))
+            )  # fmt: skip
+        return np.concatenate(outputs, 1)
+
+    return decode
+
+
+def _all_documents(positions, keys, segments, key_segments, **options):
+    return seen(positions, keys, (segments > 0) + 0, (key_segments > 0) + 0, **options)
+
+
+FAULTS: dict[str, tuple[Case, str, str]] = {
+    "pairing": (
+        Case(ours(rope(head_dim=16, layout="interleaved")), PLAN), "pairing", "wanted half",
+    ),
+    "base": (Case(ours(rope(head_dim=16, base=5e5)), PLAN), "base", "500,000"),
+    "keys alone": (
+        Case(ours(ROPE, encoded_queries=True), PLAN),
+        "not rotated", "queries are not rotated; keys are right",
+    ),
+    "no positions": (Case(ours(identity()), PLAN), "not rotated", "queries and keys are not"),
+    "needless": (Case(ours(ROPE), NONE), "needless rotation", "10,000"),
+    "window": (
+        Case(ours(ROPE, window=301), PLAN._replace(window=300)),
+        "window", "301 keys, itself included; wanted 300",
+    ),
+    "no window": (Case(ours(ROPE), PLAN._replace(window=300)), "no window", "wanted 300"),
+    "documents": (
+        Case(ours(ROPE, mask=_all_documents), PLAN), "documents", "look at each other",
+    ),
+    "scale": (Case(ours(ROPE, scale=1.0), PLAN), "scale", "scaled by 1; wanted 0.25"),
+    "two-sided": (Case(ours(ROPE, causal=False), PLAN), "causal mask", "later keys"),
+    "no cap": (Case(ours(ROPE), PLAN, {"softcap": 1.0}), "softcap", "not capped"),
+    "no sinks": (Case(ours(ROPE), PLAN, {"sinks": SINKS}), "sinks", "no attention"),
+    "slopes": (
+        Case(ours(alibi(num_heads=4, slopes=2.0 ** (-2.0 * np.arange(4)))), NONE,
+             {"bias": alibi_bias(4)}),
+        "slopes", "from h = 0",
+    ),
+    "no bias": (Case(ours(identity()), NONE, {"bias": alibi_bias(4)}), "no bias", "no bias"),
+    "buckets": (
+        Case(ours(t5(num_heads=4), PARAMS), NONE, {"bias": t5_bias(TABLE)}),
+        "bucket direction", "decoder",
+    ),
+    "distance": (
+        Case(ours(t5(num_heads=4, bidirectional=False, max_distance=64), PARAMS),
+             NONE, {"bias": t5_bias(TABLE)}),
+        "bucket distance", "64; wanted 128",
+    ),
+    "sections": (
+        Case(ours(mrope(head_dim=16, sections=(4, 2, 2), interleaved_sections=True),
+                  mask=by_index), SECTIONED),
+        "sections", "interleaved",
+    ),
+    "query scaling": (
+        Case(ours(ROPE), PLAN._replace(query_scaling=QueryScaling(0.5, 8.0, 1, "all"))),
+        "query scaling", "not scaled",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_named(fault):
+    case, name, text = FAULTS[fault]
+    result = check_attention(case.attend, case.plan, **HEADS, **case.options)
+    assert [one.name for one in result.faults] == [name], result.text()
+    assert text in result.faults[0].text
+
+
+@pytest.mark.parametrize(("position", "text"), [
+    (lambda t: 0, "queries: all positions are 0"), (lambda t: t + 1, "queries: positions are 1"),
+])  # fmt: skip
+def test_a_faulty_cache_is_found_beside_a_right_prefill(position, text):
+    run = ours(ROPE)
+    paths = {"cache": _token_by_token(run, position)}
+    result = check_attention(run, PLAN, **HEADS, paths=paths)
+    assert [check.name for check in result.checks if check.status == "failed"] == ["cache"]
+    assert text in result.faults[0].text
+
+
+def test_heads_that_are_tiled():
+    run = ours(ROPE)
+
+    def tiled(q, k, v, positions):
+        return run(q, jnp.tile(k, (1, 1, 2, 1)), jnp.tile(v, (1, 1, 2, 1)), positions)
+
+    result = check_attention(tiled, PLAN, **HEADS)
+    assert [fault.name for fault in result.faults] == ["grouped heads"]
+    reasons = {check.name: check.text for check in result.checks if check.status == "not checked"}
+    assert reasons["decode"] == "attend takes no key_positions"
+    assert reasons["packed"] == "attend takes no segments"
+
+
+def test_errors():
+    with pytest.raises(InputError, match="key_value_heads must divide heads; got 3 and 4"):
+        check_attention(ours(ROPE), PLAN, heads=4, key_value_heads=3)
+    with pytest.raises(InputError, match="have no attention"):
+        check_attention(ours(ROPE), PLAN._replace(kind="linear"), heads=4)

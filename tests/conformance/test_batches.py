@@ -1,0 +1,262 @@
+"""Checks of batches: faults of public threads are named, and right batches raise no alarm."""
+
+from functools import cache
+from pathlib import Path
+
+import grain
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from grain.experimental import BestFitPackIterDataset, FirstFitPackIterDataset
+
+from experiments.conformance.planted_batches import FAULTS, alone, packed, zigzag
+from jaxpe._core.errors import InputError
+from jaxpe.conformance import BatchOptions, batch_offsets, check_batch, check_batches
+from jaxpe.conformance.batch_faults import FAULTS as NAMES
+from jaxpe.nn import packed_positions
+from jaxpe.training import batches, in_order
+
+ROW, EOS, BOS = 32, 1, 2
+
+
+def names(result):
+    return {fault.name for fault in result.faults}
+
+
+def assert_passed(result):
+    assert result.passed, result.text()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.name} {fault.thread}")
+@pytest.mark.parametrize("seed", [0, 1])
+def test_fault_of_a_thread_is_named(fault, seed):
+    batch = fault.plant(np.random.default_rng(seed))
+    result = check_batch(**batch, **fault.options)
+    assert not result.passed
+    assert fault.name in names(result)
+    assert result.json()
+    assert result.junit()
+
+
+def test_there_are_faults_of_many_threads():
+    assert len({fault.thread for fault in FAULTS}) >= 24
+    assert {fault.name for fault in FAULTS} <= set(NAMES)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_right_batches_raise_no_alarm(seed):
+    rng = np.random.default_rng(seed)
+    assert_passed(check_batch(**packed(rng), eos=EOS, pad=0, padding="right", longest=48))
+    assert_passed(check_batch(**alone(rng), padding="left", longest=48, trained=47))
+    batch = packed(rng)
+    assert_passed(check_batch(batch["positions"] + 2, segments=batch["segments"], first=2))
+    del batch["segments"]
+    assert_passed(check_batch(**batch, pad=0))
+
+
+# Packers of other libraries.
+
+
+@cache
+def fixture():
+    stored = np.load(Path(__file__).with_name("packers.npz"))
+    packers = {}
+    for key in stored.files:
+        if key != "versions":
+            packer, number, name = key.split("/")
+            packers.setdefault(packer, {}).setdefault(number, {})[name] = stored[key]
+    return {packer: list(batches.values()) for packer, batches in packers.items()}
+
+
+OPTIONS = {
+    "trl bfd": {},
+    "trl bfd_split": {},
+    "trl padded": {"padding": "right", "pad": 0},
+    "transformers": {"eos": EOS},
+    "torchtitan": {"bos": BOS},
+    "datatrove index": {"eos": EOS},
+    "datatrove eos": {"eos": EOS},
+}
+
+
+@pytest.mark.parametrize("packer", OPTIONS)
+def test_packers_of_other_libraries_raise_no_alarm(packer):
+    assert set(OPTIONS) == set(fixture())
+    result = check_batches(fixture()[packer], longest=ROW + 9, **OPTIONS[packer])
+    assert_passed(result)
+    assert int(result.subject.split()[0]) >= 4
+
+
+@pytest.mark.parametrize("packer", sorted(set(OPTIONS) - {"trl padded"}))
+def test_packers_of_other_libraries_without_resets_are_found(packer):
+    batches = fixture()[packer]
+    key = "position_ids" if "position_ids" in batches[0] else "positions"
+    spoilt = [
+        {**batch, key: np.tile(np.arange(batch[key].shape[1]), (len(batch[key]), 1))}
+        for batch in batches
+    ]
+    if OPTIONS[packer]:
+        assert names(check_batches(spoilt, **OPTIONS[packer])) >= {"not reset"}
+
+
+@pytest.mark.parametrize("packer", [FirstFitPackIterDataset, BestFitPackIterDataset])
+def test_packers_of_grain_raise_no_alarm(packer):
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(10, 99, n) for n in rng.integers(2, 20, 60)]
+    source = grain.MapDataset.source([{"inputs": x[:-1], "targets": x[1:]} for x in texts])
+    rows = packer(
+        source.to_iter_dataset(), length_struct={"inputs": ROW, "targets": ROW}, num_packing_bins=4
+    )
+    result = check_batches(rows.batch(4), padding="right", longest=ROW)
+    assert_passed(result)
+    assert {check.name for check in result.checks if check.status == "passed"} >= {"positions"}
+
+
+def test_our_packed_and_padded_batches_raise_no_alarm():
+    batch = packed(np.random.default_rng(0))
+    segments = batch["segments"] - 1  # from 0
+    positions = packed_positions(jnp.asarray(segments))
+    mask = segments >= 0
+    assert_passed(check_batch(positions, segments=segments, mask=mask, ids=batch["ids"], eos=EOS))
+    batch = alone(np.random.default_rng(0), rows=8, side="right")
+    arrays = {name: batch[name] for name in ("ids", "positions")} | {"mask": batch["segments"] > 0}
+    lengths = arrays["mask"].sum(axis=1)
+    assert_passed(check_batches(in_order(arrays, batch_size=3), padding="right"))
+    cut = {"batch_size": 2, "seed": 0, "lengths": lengths, "buckets": (32, 48)}
+    assert_passed(check_batches(batches(arrays, **cut), take=8, padding="right"))
+
+
+# Options.
+
+
+@pytest.mark.parametrize("index", [0, 1, 2, None])
+@pytest.mark.parametrize("order", ["contiguous", "zigzag", "round-robin"])
+def test_shards_of_right_rows(order, index):
+    batch = packed(np.random.default_rng(0), padding=0)
+    columns = {
+        "contiguous": lambda rank: np.arange(48).reshape(3, -1)[rank],
+        "zigzag": lambda rank: zigzag(48, 3, rank),
+        "round-robin": lambda rank: np.arange(48)[rank::3],
+    }[order]
+    ranks = range(3) if index is None else [index]
+    positions = batch["positions"][:, np.concatenate([columns(rank) for rank in ranks])]
+    right = {"segments": batch["segments"], "labels": batch["labels"], "ids": batch["ids"]}
+    assert_passed(check_batch(positions, **right, shards=(order, 3, index)))
+    other = "zigzag" if order != "zigzag" else "contiguous"
+    assert names(check_batch(positions, **right, shards=(other, 3, index))) == {"shard order"}
+
+
+def test_shards_of_each_document():
+    segments = np.repeat([1, 2], [8, 4])[None]
+    positions = [[0, 1, 6, 7, 0, 3]]
+    assert_passed(check_batch(positions, segments=segments, shards=("zigzag-documents", 2, 0)))
+    result = check_batch(positions, segments=segments, shards=("contiguous", 2, 0))
+    assert names(result) == {"shard order"}
+
+
+def image_rows():
+    """Four tokens of text, an image of 2 × 3 patches, three tokens of text."""
+    t, h, w = np.zeros(6, int), np.repeat([0, 1], 3), np.tile([0, 1, 2], 2)
+    before, after = np.tile(np.arange(4), (3, 1)), np.tile(np.arange(7, 10), (3, 1))
+    positions = np.concatenate([before, np.stack([t, h, w]) + 4, after], axis=1)[:, None]
+    vision = np.zeros((1, 13), bool)
+    vision[0, 4:10] = True
+    return positions, vision
+
+
+def test_images_of_mrope():
+    positions, vision = image_rows()
+    assert_passed(check_batch(positions, vision=vision, axes=3))
+    four = np.concatenate([np.arange(13)[None, None], positions])
+    assert_passed(check_batch(four, vision=vision, axes=4))
+    wrong = positions.copy()
+    wrong[:, :, 10:] += 3  # the text goes on after the number of patches
+    assert not check_batch(wrong, vision=vision, axes=3).passed
+    wrong = positions.copy()
+    wrong[2, :, 10:] += 1
+    assert names(check_batch(wrong, vision=vision, axes=3)) == {"axes differ"}
+
+
+def test_positions_may_run_on_or_continue_if_that_is_meant():
+    segments = [[1, 1, 2, 2, 2], [3, 3, 3, 4, 4]]
+    assert_passed(check_batch([[0, 1, 2, 3, 4]] * 2, segments=segments, resets=False))
+    continued = [[5, 6, 0, 1, 2], [3, 4, 5, 0, 1]]
+    assert_passed(check_batch(continued, segments=segments, continued=True))
+    assert names(check_batch(continued, segments=segments)) == {"continued"}
+
+
+def test_masks_in_all_forms():
+    batch = packed(np.random.default_rng(3))
+    allowed = batch.pop("mask")
+    for mask in (allowed, allowed[:, None], allowed.astype(int), np.where(allowed, 0.0, -1e9)):
+        assert_passed(check_batch(**batch, mask=mask))
+    lowest = np.where(allowed, 0, np.finfo(np.float32).min)[:, None].astype(np.float32)
+    assert_passed(check_batch(**batch, mask=lowest))
+    flat = {"mask": batch.pop("segments")}  # 1 1 2 2 0
+    assert_passed(check_batch(**batch, **flat))
+    narrow = allowed & (np.subtract.outer(np.arange(48), np.arange(48)) < 4)
+    assert_passed(check_batch(**batch, mask=narrow, window=4, pad=0))
+    assert names(check_batch(**batch, mask=narrow, window=5, pad=0)) == {"keys hidden"}
+    assert names(check_batch(**batch, mask=allowed, window=4, pad=0)) == {"window"}
+
+
+def test_what_was_not_handed_in_is_not_checked():
+    result = check_batch([[0, 1, 2]])
+    status = {check.name: check.status for check in result.checks}
+    assert status["mask"] == status["loss"] == status["trained"] == "not checked"
+    assert all(check.text for check in result.checks)
+
+
+def test_smallest_example():
+    result = check_batch([[0, 1, 2, 0, 1], [0, 1, 3, 4, 5]], segments=[[1, 1, 1, 2, 2], [1] * 5])
+    (fault,) = result.faults
+    assert fault.name == "gap"
+    assert fault.example.splitlines()[0] == "row 1, column 2"
+    assert "3 of 10" in fault.text
+
+
+def test_streams_add_and_may_be_endless():
+    def endless():
+        while True:
+            yield {"positions": [[0, 1, 2, 3]], "segments": [[1, 1, 2, 2]]}
+
+    result = check_batches(endless(), take=3)
+    assert names(result) == {"not reset"}
+    assert "6 of 12" in result.faults[0].text
+    assert batch_offsets(endless(), take=3).pairs[:2].tolist() == [12, 6]
+
+
+def test_positions_that_no_row_reaches():
+    short = [{"positions": [np.arange(n)]} for n in (3, 5, 4)]
+    result = check_batches(short, trained=8)
+    assert names(result) == {"never trained"}
+    assert "3 of 8" in result.faults[0].text
+    assert result.faults[0].example == "position 5"
+    assert_passed(check_batches(short, trained=5))
+
+
+@pytest.mark.parametrize("bad", [
+    {"first": -1}, {"longest": 0}, {"shards": ("zigzag", 2, 2)},
+    {"shards": ("zigzag", 0, None)},
+])  # fmt: skip
+def test_options_out_of_range(bad):
+    with pytest.raises(InputError):
+        BatchOptions(**bad)
+
+
+def test_input_that_is_no_batch():
+    with pytest.raises(InputError, match="positions"):
+        check_batches([{"ids": [[1, 2]]}])
+    with pytest.raises(InputError, match="positions"):
+        check_batch(np.zeros((0, 4), int))
+    with pytest.raises(InputError, match="empty"):
+        check_batches([])
+    with pytest.raises(InputError, match="divide"):
+        check_batch([[0, 1, 2]], segments=[[1] * 6], shards=("zigzag", 2, 0))
+    with pytest.raises(TypeError):
+        check_batch([[0, 1]], lenght=3)
+
+
+def test_padding_only_rows():
+    assert not check_batch([[0, 0, 0]], mask=[[0, 0, 0]]).faults
+    assert not check_batch([[0, 1], [0, 0]], segments=[[1, 1], [0, 0]]).faults
