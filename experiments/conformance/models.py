@@ -379,7 +379,7 @@ class Port:
 
 
 def order_of(positions: np.ndarray, key_positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Order of queries and keys in the text, `[batch, n]` each; of whole rows with axes the index."""
+    """Order of queries and keys, `[batch, n]` each; the index for whole rows with axes."""
     if positions.ndim == 2:
         return positions, key_positions
     if positions is not key_positions:

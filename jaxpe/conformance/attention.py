@@ -94,7 +94,7 @@ def check_attention(
         (name, check, path, inputs)
         for name, path in paths.items()
         for check, inputs in _calls(plan, attention, sizes, _arguments(path))[0]
-        if check in ("values", "rows", "left padding", "packed")
+        if check in ("values", "left padding", "packed")
     ]
     trials = [
         _trial(check, function, attention, inputs, convert or np.asarray, dtype)._replace(path=path)

@@ -43,8 +43,8 @@ def attention_hypotheses(
     largest = max(int(np.abs(one.inputs.key_positions).max()) for one in trials)
     # Masks may count by faulty positions as well, or by the index in the row.
     for who, fields in (
-        ("", ("positions", "key_positions")), ("keys: ", ("key_positions",)),
-        ("queries: ", ("positions",)), ("queries: ", ("positions", "order")),
+        ("", ("positions", "key_positions")), ("queries: ", ("positions",)),
+        ("keys: ", ("key_positions",)), ("queries: ", ("positions", "order")),
         ("", ("positions", "key_positions", "order", "key_order")),
     ):  # fmt: skip
         rows += [_moved(attention, one, who, fields) for one in position_faults(plan, largest)]
