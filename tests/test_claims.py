@@ -16,6 +16,7 @@ CLAIMS = {claim["id"]: claim for paper in PAPERS.values() for claim in paper["cl
 TEXTS = ("ours", "why", "details", "because")
 TOOLS = {
     "log_position_corpora",
+    "planted_batches",
     "position_alternatives",
     "position_corpora",
     "task_measures",

@@ -39,7 +39,9 @@ COMMANDS = {
         "extrapolation.json",
     ),
 }
-ELSEWHERE = {"batch", "encodings", "export", "count", "inspect", "merge", "train", "compare"}
+ELSEWHERE = {
+    "batch", "encodings", "golden", "export", "count", "inspect", "merge", "train", "compare",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -113,6 +115,12 @@ def test_encodings(run):
         run("encodings", "rope --about overview --dim 16 --heads 2 --head-dim 8 --form json")
     )
     assert [row["name"] for row in table["encodings"]] == ["rope"]
+
+
+def test_golden(run, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    run("golden", "{out} --out {out}")
+    assert np.load(tmp_path / "golden.npz")["version"] == 1
 
 
 def test_export_count_and_merge(run, tmp_path):

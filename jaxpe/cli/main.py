@@ -31,6 +31,7 @@ COMMANDS = {
     "encodings": "list the positional encodings, or print computed properties of them",
     "inspect": "measure what position does in a model: attention, hidden states, loss and reach",
     "rope": "say what each layer of a model does with positions, and where programs disagree",
+    "golden": "write what a model's layers do at given positions, to test any implementation",
     "batch": "check the positions, padding, masks and losses of training batches",
     "export": "write a corpus as a TFDS dataset",
     "count": "count the tokens at each position of any number of documents",
@@ -43,7 +44,7 @@ COMMANDS = {
 }
 # Commands whose programs take longer to compile than to run.
 _SMALL_PROGRAMS = ("report", "encodings", "audit", "spectral", "compare")
-_WITHOUT_JAX = ("rope", "batch")  # NumPy alone, but for .gguf files
+_WITHOUT_JAX = ("rope", "golden", "batch")  # NumPy alone, but for .gguf files
 # Modules that a command needs, by the extra that installs them.
 _PAGES = {"report": ("matplotlib.figure", "jinja2")}
 _TRAINING = {"train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"), **_PAGES}

@@ -72,10 +72,6 @@ def _part_faults(plan: LayerPlan, rotation: Rotation) -> Iterator[RotationFault]
         whole = f"rotate all {head} entries; {wanted}"
         yield "rotated part", whole, part(head, 0, head)
         yield "rotated part", whole, part(head, 0, turning)
-        shifted = rotation._replace(pairs=rotation.pairs + (0 if first else head - turning) - first)
-        end = "first" if first else "last"
-        if shifted.pairs.max() < head:
-            yield "rotated part", f"rotate the {end} {turning} entries of the head", shifted
         pairs = entry_pairs(head, 0, kind)[:half]
         yield (
             "pair distance",
@@ -83,10 +79,13 @@ def _part_faults(plan: LayerPlan, rotation: Rotation) -> Iterator[RotationFault]
             rotation._replace(pairs=pairs),
         )
         by_head = part(turning, first, head)
-        whole = f"pair over the whole head of {head}, with frequencies of its width"
-        yield "pair distance", whole, by_head._replace(pairs=pairs)
+        text = f"pair over the whole head of {head}, with frequencies of its width"
+        yield "pair distance", text, by_head._replace(pairs=pairs)
         if plan.rope_type != "proportional":
             yield "frequency width", f"have powers over {head} entries", by_head
+            shifted = rotation.pairs + (0 if first else head - turning) - first
+            text = f"rotate the {'first' if first else 'last'} {turning} entries of the head"
+            yield "rotated part", text, rotation._replace(pairs=shifted)
         else:
             narrow = "pair inside the rotated part; wanted pairs over the whole head"
             yield "pair distance", narrow, rotation._replace(pairs=entry_pairs(turning, 0, kind))

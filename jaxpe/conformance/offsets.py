@@ -1,5 +1,6 @@
 """Offsets between query and key that a loss sees, counted by document, and their shares."""
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +18,8 @@ class OffsetShare(NamedTuple):
         first: smallest offset of the range.
         last: largest offset of the range.
         share: share of all pairs, 0 to 1.
-        low: lower end of the interval of 95 %; 0 for a single document.
-        high: upper end of the interval; 1 for a single document.
+        low: lower end of the interval of 95 %; 0 where too few documents have most of the pairs.
+        high: upper end of the interval; 1 where it cannot be told.
     """
 
     first: int
@@ -52,36 +53,28 @@ class OffsetHistogram(NamedTuple):
     def shares(self) -> list[OffsetShare]:
         """Share of each range up to the last that has pairs, with intervals of 95 %.
 
-        Documents are the clusters. A share is a ratio of sums over documents; its variance is the
-        variance of the linearised ratio, and the interval is a Student interval of the logit.
+        Documents are the clusters: a share is a ratio of sums over documents. Its variance is the
+        variance of the linearised ratio; the interval is a Student interval of the logit. Degrees
+        of freedom are the effective number of documents less 1: long ones have most of the pairs.
         """
-        total, count = self.pairs.sum(), self.documents
-        if not total:
+        if not (total := self.pairs.sum()):
             return []
-        share = self.pairs / total
+        share, effective = self.pairs / total, total**2 / self.total_squares
         residuals = self.squares - 2 * share * self.products + share**2 * self.total_squares
-        error = np.sqrt(np.maximum(residuals, 0) * count / max(count - 1, 1)) / total
-        inside = (share > 0) & (share < 1) & (count > 1)
-        s = np.where(inside, share, 0.5)
-        width = _student(max(count - 1, 1)) * error / (s * (1 - s))
-        low, high = (1 / (1 + (1 - s) / s * np.exp(sign * width)) for sign in (1, -1))
-        rare = 0.05 ** (1 / count)  # a range without pairs may have 1 - rare of the documents
-        low = np.where(inside, low, np.where(share == 1, rare, 0.0))
-        high = np.where(inside, high, np.where(share == 0, 1 - rare, 1.0))
-        used = np.flatnonzero(self.pairs)[-1] + 1
-        first = [0, *(1 << k for k in range(used))]
+        known = (share > 0) & (share < 1) & (effective > 1.5)
+        s, freedom = np.where(known, share, 0.5), max(effective - 1, 0.5)
+        error = np.sqrt(np.maximum(residuals, 0) * effective / freedom) / total
+        student = (
+            _Z + (_Z**3 + _Z) / 4 / freedom + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / 96 / freedom**2
+        )
+        factor = np.exp(student * error / (s * (1 - s)))
+        low = np.where(known, s / (s + (1 - s) * factor), 0.0).tolist()
+        high = np.where(known, s / (s + (1 - s) / factor), 1.0).tolist()
+        first = [0, *(1 << k for k in range(_RANGES))]
+        used = range(np.flatnonzero(self.pairs)[-1] + 1)
         return [
-            OffsetShare(first[k], first[k + 1] - 1, float(share[k]), float(low[k]), float(high[k]))
-            for k in range(used)
+            OffsetShare(first[k], first[k + 1] - 1, share[k].item(), low[k], high[k]) for k in used
         ]
-
-
-def _student(freedom: int) -> float:
-    """Quantile of Student's distribution for intervals of 95 %, by its expansion."""
-    z = _Z
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + (z**3 + z) / 4 / freedom + second / freedom**2 + third / freedom**3
 
 
 def offset_counts(
@@ -115,13 +108,28 @@ def offset_counts(
     array([[3, 2, 1, 0, 0, 0],
            [2, 1, 0, 0, 0, 0]])
     """
-    segments, counts = np.asarray(segments), []
+    segments = np.asarray(segments)
     for name, array in {"positions": positions, "weights": weights, "mask": mask}.items():
         if array is not None and array.shape[:2] != segments.shape:
             raise InputError(f"`{name}` {array.shape} does not fit segments {segments.shape}")
     n = segments.shape[1]
+    counts = document_offsets(segments, positions, weights, mask, causal=causal, window=window)
+    rows = [np.pad(counted[:n], (0, max(n - len(counted), 0))) for counted in counts]
+    return np.array(rows, np.int64).reshape(-1, n)
+
+
+def document_offsets(
+    segments: np.ndarray,
+    positions: np.ndarray | None,
+    weights: np.ndarray | None,
+    mask: np.ndarray | None,
+    *,
+    causal: bool,
+    window: int | None,
+) -> Iterator[np.ndarray]:
+    """Numbers of pairs by distance of one document after another; arguments of `offset_counts`."""
     for row, numbers in enumerate(segments):
-        for part in np.split(np.arange(n), np.flatnonzero(np.diff(numbers)) + 1):
+        for part in np.split(np.arange(len(numbers)), np.flatnonzero(np.diff(numbers)) + 1):
             if numbers[part[0]] <= 0:
                 continue
             has_loss = np.ones(len(part), bool) if weights is None else weights[row, part] > 0
@@ -129,22 +137,21 @@ def offset_counts(
             if mask is None and causal and (np.diff(own) == 1).all():
                 counted = np.cumsum(has_loss[::-1])[::-1]
             else:
-                counted = np.zeros(n, np.int64)
+                counted = np.zeros(np.ptp(own) + 1, np.int64)
                 for query in np.flatnonzero(has_loss):
                     seen = part <= part[query] if causal else np.ones(len(part), bool)
                     seen = seen if mask is None else seen & mask[row, part[query], part]
-                    distance = np.minimum(np.abs(own[query] - own[seen]), n)
-                    counted += np.bincount(distance, minlength=n + 1)[:n]
-            counted = counted[:window]
-            counts.append(np.pad(counted, (0, n - len(counted))))
-    return np.array(counts, np.int64).reshape(-1, n)
+                    distance = np.abs(own[query] - own[seen])
+                    counted += np.bincount(distance, minlength=len(counted))
+            yield counted[:window]
 
 
-def offset_histogram(counts: np.ndarray) -> OffsetHistogram:
+def offset_histogram(counts: Iterable[np.ndarray]) -> OffsetHistogram:
     """Histogram of offsets in ranges of powers of two.
 
     Args:
-        counts: numbers of pairs by offset, `[documents, n]`, as of `offset_counts`.
+        counts: numbers of pairs by offset of each document, `[documents, n]`, as of
+            `offset_counts`, or one array for each document.
 
     >>> one = offset_histogram(offset_counts(np.array([[1, 1, 1, 1, 2, 2, 0]])))
     >>> for share in (one + one).shares():
@@ -153,13 +160,14 @@ def offset_histogram(counts: np.ndarray) -> OffsetHistogram:
     1 to 1: 0.308
     2 to 3: 0.231
     """
-    counts = np.asarray(counts, float)
-    counts = counts[counts.sum(axis=1) > 0]
-    edges = [0, *(1 << k for k in range(_RANGES - 1))]
-    edges = [edge for edge in edges if edge < max(counts.shape[1], 1)]
-    pairs = np.zeros((len(counts), _RANGES))
-    if counts.size:
-        pairs[:, : len(edges)] = np.add.reduceat(counts, edges, axis=1)
-    total = pairs.sum(axis=1)
-    sums = (pairs.sum(axis=0), (pairs**2).sum(axis=0), (pairs * total[:, None]).sum(axis=0))
-    return OffsetHistogram(*sums, float((total**2).sum()), len(counts))
+    edges = np.array([0, *(1 << k for k in range(_RANGES - 1))])
+    pairs, squares, products = np.zeros((3, _RANGES))
+    total_squares, documents = 0.0, 0
+    for counted in counts:
+        own = np.zeros(_RANGES)
+        binned = np.add.reduceat(counted, edges[edges < len(counted)])
+        own[: len(binned)] = binned
+        if total := own.sum():
+            pairs, squares, products = pairs + own, squares + own**2, products + own * total
+            total_squares, documents = total_squares + total**2, documents + 1
+    return OffsetHistogram(pairs, squares, products, float(total_squares), documents)

@@ -130,7 +130,7 @@ def plan_rotation(plan: LayerPlan) -> Rotation | None:
         repeat = np.repeat if plan.pairing == "half" else np.tile
         both = np.concatenate([repeat(values, 2) for values in by_axis])[pairs - first]
         axes = np.repeat(axes, 2)[pairs - first]
-    elif order == "entries":
+    elif order == "entries" and counts:
         axes = np.repeat(np.arange(len(counts)), np.array(counts, int) * 2)[pairs - first]
     return Rotation(plan.head_dim, pairs, both, axes, plan.attention_factor)
 
@@ -235,7 +235,7 @@ def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
     v = v if attention.value is None else attention.value.turn(v, inputs.key_positions)
     if attention.query_scaling is not None:
         scaling = attention.query_scaling
-        factor = np.vectorize(lambda position: scaling.at(int(position)))(inputs.order)
+        factor = np.vectorize(lambda position: scaling.at(max(int(position), 0)))(inputs.order)
         q = q * factor[..., None, None]
     logits = attention.scale * np.einsum("bqhd,bkhd->bhqk", q, k, optimize=True)
     if attention.bias is not None:

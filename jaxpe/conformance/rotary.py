@@ -215,7 +215,8 @@ def _hypotheses(
 ) -> list[Hypothesis]:
     """Known faults as predictions of the output, the frequencies that it has last."""
     faults = rotation_faults(plan, rotation)
-    faults += [_observed(plan, rotation, one) for one in trials if one.check == "values"]
+    values = [one for one in trials if one.check == "values" and not one.problem]
+    faults += [_observed(plan, rotation, one) for one in values]
     rows = [
         Hypothesis(name, f"heads {text}", lambda inputs, faulty=faulty: faulty.turn(*inputs))
         for name, text, faulty in faults
@@ -247,8 +248,9 @@ def _observed(plan: LayerPlan, rotation: Rotation, trial: Trial) -> RotationFaul
     frequencies, factor = np.angle(ratio), float(np.median(np.abs(ratio)))
     faulty = rotation._replace(frequencies=np.stack([frequencies] * 2, 1), factor=factor)
     powers, wanted = -2 * np.arange(len(i)) / plan.turning, rotation.frequencies[:, 0]
-    base = float(np.exp(np.polyfit(powers, np.log(np.abs(frequencies)), 1)[0]))
-    name, k = "frequencies", int(np.argmax(np.abs(np.log(np.abs(frequencies) / wanted))))
+    logs = np.log(np.maximum(np.abs(frequencies), 1e-30))
+    base = float(np.exp(np.polyfit(powers, logs, 1)[0])) if len(i) > 1 else plan.base
+    name, k = "frequencies", int(np.argmax(np.abs(logs - np.log(wanted))))
     text = f"have the frequency {frequencies[k]:.4g} in pair {k}; wanted {wanted[k]:.4g}"
     if np.allclose(frequencies, wanted, rtol=1e-3):
         name, text = "attention factor", f"have cos and sin times {factor:.4g}"

@@ -166,14 +166,15 @@ def layer_plan(model_group: ModelGroup, reading: Reading | None, length: int) ->
     width = group.width if reading.rope_type == "proportional" else reading.turning
     unscaled = inverse_frequencies(width, base=reading.base)[: len(reading.frequencies)]
     frequencies = reading.frequencies
+    sections = _sections(model, group, len(frequencies))
     trained = min(reading.original or model.context, span)
     slow = unscaled * trained < 2 * math.pi
     ratio, last = frequencies / unscaled, frequencies * plan.reach
     factor = ratio.min(initial=1.0)
     return plan._replace(
         **{name: getattr(reading, name) for name in _SHARED_FIELDS},
-        sections=_sections(model, group, len(frequencies)),
-        section_order=model.family.mrope.get("order", ""),
+        sections=sections,
+        section_order=model.family.mrope.get("order", "") if sections else "",
         unscaled=unscaled,
         trained=trained,
         never_round=int(slow.sum()),

@@ -11,7 +11,15 @@ from grain.experimental import BestFitPackIterDataset, FirstFitPackIterDataset
 
 from experiments.conformance.planted_batches import FAULTS, alone, packed, zigzag
 from jaxpe._core.errors import InputError
-from jaxpe.conformance import BatchOptions, batch_offsets, check_batch, check_batches
+from jaxpe.conformance import (
+    BatchOptions,
+    OffsetHistogram,
+    batch_offsets,
+    check_batch,
+    check_batches,
+    offset_counts,
+    offset_histogram,
+)
 from jaxpe.conformance.batch_faults import FAULTS as NAMES
 from jaxpe.nn import packed_positions
 from jaxpe.training import batches, in_order
@@ -36,6 +44,14 @@ def test_fault_of_a_thread_is_named(fault, seed):
     assert fault.name in names(result)
     assert result.json()
     assert result.junit()
+
+
+def test_every_fault_has_a_section_on_the_page():
+    page = (Path(__file__).parents[2] / "docs" / "batches.md").read_text()
+    sections = [line.removeprefix("### ") for line in page.splitlines() if line.startswith("### ")]
+    assert sections == list(NAMES)
+    threads = {fault.thread for fault in FAULTS}
+    assert {thread for thread in threads if f"[{thread}]" not in page} == set()
 
 
 def test_there_are_faults_of_many_threads():
@@ -205,6 +221,49 @@ def test_what_was_not_handed_in_is_not_checked():
     status = {check.name: check.status for check in result.checks}
     assert status["mask"] == status["loss"] == status["trained"] == "not checked"
     assert all(check.text for check in result.checks)
+
+
+def test_labels_shifted_within_documents_may_equal_the_next_id():
+    ids, segments = np.array([[5, 6, 7, 8, 9]]), [[1, 1, 2, 2, 2]]
+    known = {"ids": ids, "segments": segments}
+    own = np.array([[6, 7, 8, 9, 3]])  # 7 ends the first document, and begins the second
+    assert_passed(check_batch([[0, 1, 0, 1, 2]], **known, labels=own))
+    crossing = check_batch([[0, 1, 0, 1, 2]], **known, labels=ids)
+    assert names(crossing) == {"loss across documents"}
+    batch = packed(np.random.default_rng(0))
+    following = np.where(batch["segments"] > 0, np.roll(batch["ids"], -1, axis=1), -100)
+    assert names(check_batch(**batch | {"labels": following})) == {"loss across documents"}
+
+
+def test_intervals_of_offsets_hold_the_true_shares():
+    """Documents of 1 to 40 tokens, equally often; a thousand streams of 400 of them."""
+    counts = offset_counts(np.tril(np.ones((40, 40), int)))
+    truth = offset_histogram(counts).pairs
+    one_by_one = [offset_histogram(row[None]) for row in counts]
+    by_length = [np.stack(x) for x in zip(*one_by_one, strict=True)]
+    truth, held, rng = truth[:7] / truth.sum(), np.zeros(7), np.random.default_rng(0)
+    for _ in range(1000):
+        drawn = np.bincount(rng.integers(0, 40, 400), minlength=40)
+        shares = OffsetHistogram(*(drawn @ x for x in by_length)).shares()
+        held += [one.low <= t <= one.high for one, t in zip(shares, truth, strict=True)]
+    assert 0.93 < held.min() / 1000 < 0.97
+
+
+def test_offsets_by_windows_masks_and_both_sides():
+    segments = np.array([[1, 1, 1, 1, 2, 2, 0]])
+    assert offset_counts(segments, window=2).sum(axis=0).tolist() == [6, 4, 0, 0, 0, 0, 0]
+    both = offset_counts(segments, causal=False)[0]
+    assert both.tolist() == [4, 6, 4, 2, 0, 0, 0]
+    pairs = np.zeros((1, 7, 7), bool)
+    pairs[0, 3, 1] = pairs[0, 5, 0] = True  # the second is not of the query's document
+    assert offset_counts(segments, mask=pairs).sum(axis=0).tolist() == [0, 0, 1, 0, 0, 0, 0]
+    weights = np.array([[0, 0, 0, 1, 0, 1, 1]])
+    assert offset_counts(segments, weights=weights)[0].tolist() == [1, 1, 1, 1, 0, 0, 0]
+    positions = np.array([[0, 1, 5, 6, 0, 1, 0]])
+    found = offset_counts(segments, positions=positions)[0]
+    assert found.tolist() == [4, 2, 0, 0, 1, 2, 1]
+    with pytest.raises(InputError, match="weights"):
+        offset_counts(segments, weights=weights[:, :3])
 
 
 def test_smallest_example():
