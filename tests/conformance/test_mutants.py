@@ -15,15 +15,19 @@ from experiments.conformance.mutation import (
 )
 from experiments.conformance.right import IMPLEMENTATIONS
 
-UNNAMED = {"halves of queries and keys crossed"}
+# Found, but what is wrong is not among the known faults.
+UNNAMED = {
+    "half of the rotary part",
+    "halves of queries and keys crossed",
+    "window of the chunk",
+}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[one.name for one in MUTANTS])
 def test_fault_is_found_and_named(mutant):
     result = result_of(mutant)
     assert not result.passed
-    if mutant.name not in UNNAMED:
-        assert mutant.names(result), result.text()
+    assert mutant.names(result) == (mutant.name not in UNNAMED), result.text()
 
 
 def test_every_fault_has_a_thread_of_its_own():
