@@ -114,6 +114,7 @@ def check_batches(
     intended = BatchOptions(**options)
     compared: dict[str, int] = dict.fromkeys(CHECKS, 0)
     found: dict[str, list[Any]] = {}  # number, detail and example of each fault
+    told: set[str] = set()
     carried, histogram, count = np.zeros(intended.trained or 0, int), offset_histogram(()), 0
     for count, batch in enumerate(itertools.islice(batches, take), 1):  # noqa: B007
         given = _arrays(batch)
@@ -122,6 +123,7 @@ def check_batches(
             found.setdefault(misfit[0], [0, "", misfit[1]])[0] += 1
             continue
         form = _form(given, intended)
+        told.add(form.told)
         for name, number in _compared(form, intended).items():
             compared[name] += number
         for name, detail, lead, wrong in _wrong(form, intended):
@@ -142,7 +144,11 @@ def check_batches(
         never = np.flatnonzero(carried[intended.first :] == 0) + intended.first
         detail = f"at most {most:.2g} of documents reach one (95 %)"
         found["never trained"] = [len(never), detail, f"position {never[0]}"]
-    return _result(count, compared, found, histogram)
+    result = _result(count, compared, found, histogram)
+    if "positions" in told:
+        unsure = Check("resets", "not checked", "needs segments, or ids with `eos` or `bos`")
+        result = result._replace(checks=(*result.checks, unsure))
+    return result
 
 
 def batch_offsets(
@@ -192,7 +198,7 @@ def _misfit(given: Mapping[str, np.ndarray], options: BatchOptions) -> tuple[str
     if got[-1] != wanted[1] or got[-2] not in (1, wanted[0]):
         return "lengths", f"wanted {[*axes, *wanted]}, got {list(got)}"
     for name, array in given.items():
-        if name != "positions" and array.shape[:2] != rows:
+        if name != "positions" and array.shape not in (rows, (*rows, rows[1])):
             return "lengths", f"{name}: wanted {list(rows)}, got {list(array.shape)}"
     return None
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import atomic_file
+from jaxpe._core.results import npz_bytes
 from jaxpe.conformance.reference import Rotation, plan_rotation
 from jaxpe.rope import LayerPlan, RopeOptions, explain_rope
 
@@ -182,14 +183,14 @@ def write_golden(
         (*short.groups, *short.towers), long_plans=(*long.groups, *long.towers),
         context=short.context, model_type=short.model_type, program=short.numbers_of,
     )  # fmt: skip
-    arrays: dict[str, Any] = {"version": np.array(VERSION)}
+    arrays = {"version": np.array(VERSION)}
     for index, group in enumerate(golden["groups"]):
         parts = ("", group), *((f"{t}.", group.get(t, {})) for t in ("float64", "float32"))
         for prefix, part in parts:
             found = {name: one for name, one in part.items() if isinstance(one, np.ndarray)}
             arrays |= {f"{index}.{prefix}{name}": one for name, one in found.items()}
     with atomic_file(Path(folder) / "golden.npz") as path:
-        np.savez(path, **arrays)
+        path.write_bytes(npz_bytes(arrays))
     with atomic_file(Path(folder) / "golden.json") as path:
         path.write_text(_json(golden) + "\n")
     return golden

@@ -2,6 +2,7 @@
 
 import importlib.resources
 import json
+import time
 
 import jax
 import numpy as np
@@ -79,10 +80,12 @@ def test_json_and_npz_are_equal(write, tmp_path):
         assert same.dtype == (np.float32 if names[0] == "float32" else same.dtype)
 
 
-def test_bytes_are_the_same_each_time(write, tmp_path):
+def test_bytes_are_the_same_each_time(write, tmp_path, monkeypatch):
     files = [tmp_path / "golden.json", tmp_path / "golden.npz"]
     write(QWEN)
     before = [path.read_bytes() for path in files]
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+    monkeypatch.setattr(time, "localtime", lambda *_: time.gmtime(1e9))
     write(QWEN)
     assert [path.read_bytes() for path in files] == before
 
