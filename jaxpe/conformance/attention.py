@@ -20,6 +20,7 @@ from jaxpe.conformance.result import Conformance
 from jaxpe.conformance.rotary import Convert, depends_on_length, known_names, random_heads
 from jaxpe.rope import LayerPlan
 
+# Checks of `check_attention`, in their order; paths are checked by their names.
 ATTENTION_CHECKS = (
     "values", "spread", "rows", "lengths", "window", "left padding", "right padding", "packed",
     "decode", "shards", "axes",

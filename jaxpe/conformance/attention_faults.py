@@ -250,6 +250,9 @@ def _mask_rows(plan: LayerPlan, attention: Attention) -> Iterator[_Row]:
         for size in sorted(sizes):
             text = f"a query sees {size:,} keys, itself included; wanted {window:,}"
             yield "window", text, attention._replace(window=size)
+        if attention.two_sided:
+            text = "the window ends on the side of earlier keys alone; all later keys are seen"
+            yield "window", text, attention._replace(two_sided=False)
         text = "the window is a chunk" if not attention.chunked else "the window slides"
         yield "window", text, attention._replace(chunked=not attention.chunked)
     else:

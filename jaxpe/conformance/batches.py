@@ -15,7 +15,7 @@ from jaxpe.conformance.batch_layout import (
     shard_columns,
     true_positions,
 )
-from jaxpe.conformance.offsets import OffsetHistogram, document_offsets, offset_histogram
+from jaxpe.conformance.offsets import OffsetHistogram, offset_counts, offset_histogram
 from jaxpe.conformance.result import Check, Conformance, Fault
 
 # Names of arrays in the batches of other libraries; an ending such as _positions stands for all.
@@ -39,6 +39,7 @@ CHECKS = {
     "loss": ("tokens with loss", "labels or weights"),
     "trained": ("positions", "`trained`, and a stream of batches"),
 }
+_NONE = np.zeros((0, 0), int)
 _SHOWN = 4  # columns on either side of the smallest example
 _Found = tuple[str, str, tuple[int, ...], np.ndarray]  # name, detail, leading indices, wrong places
 
@@ -115,7 +116,7 @@ def check_batches(
     compared: dict[str, int] = dict.fromkeys(CHECKS, 0)
     found: dict[str, list[Any]] = {}  # number, detail and example of each fault
     told: set[str] = set()
-    carried, histogram, count = np.zeros(intended.trained or 0, int), offset_histogram(()), 0
+    carried, histogram, count = np.zeros(intended.trained or 0, int), offset_histogram(_NONE), 0
     for count, batch in enumerate(itertools.islice(batches, take), 1):  # noqa: B007
         given = _arrays(batch)
         compared["shapes"] += len(given)
@@ -159,7 +160,7 @@ def batch_offsets(
     >>> batch_offsets([{"positions": [[0, 1, 2, 0, 1]]}]).pairs[:3]
     array([5., 3., 1.])
     """
-    intended, histogram = BatchOptions(**options), offset_histogram(())
+    intended, histogram = BatchOptions(**options), offset_histogram(_NONE)
     for batch in itertools.islice(batches, take):
         given = _arrays(batch)
         if _misfit(given, intended) is None:
@@ -345,11 +346,13 @@ def _learnt(form: _Batch) -> np.ndarray:
 
 def _histogram(form: _Batch, options: BatchOptions) -> OffsetHistogram:
     """Offsets that the loss sees in one batch."""
-    mask, meant = form.given.get("mask"), {"causal": options.causal, "window": options.window}
-    mask = mask if mask is not None and mask.ndim == 3 else None
-    return offset_histogram(
-        document_offsets(form.documents, form.whole[0], form.carries, mask, **meant)
-    )
+    mask, total = form.given.get("mask"), offset_histogram(_NONE)
+    for row in range(len(form.documents)):  # counts are as wide as the longest document
+        pairs = mask[[row]] if mask is not None and mask.ndim == 3 else None
+        known = {"positions": form.whole[0, [row]], "weights": form.carries[[row]], "mask": pairs}
+        meant = {"causal": options.causal, "window": options.window}
+        total += offset_histogram(offset_counts(form.documents[[row]], **known, **meant))
+    return total
 
 
 def _result(

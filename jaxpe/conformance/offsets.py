@@ -1,6 +1,5 @@
 """Offsets between query and key that a loss sees, counted by document, and their shares."""
 
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -99,35 +98,19 @@ def offset_counts(
         window: number of keys that a query sees, itself included; all when absent.
 
     Returns:
-        int64 `[documents, n]`: entry o is the number of pairs at distance o of two positions.
+        int64 `[documents, distances]`: entry d is the number of pairs at distance d.
 
     Raises:
         InputError: arrays of other shapes.
 
     >>> offset_counts(np.array([[1, 1, 1, 2, 2, 0]]))
-    array([[3, 2, 1, 0, 0, 0],
-           [2, 1, 0, 0, 0, 0]])
+    array([[3, 2, 1],
+           [2, 1, 0]])
     """
-    segments = np.asarray(segments)
+    segments, counts = np.asarray(segments), []
     for name, array in {"positions": positions, "weights": weights, "mask": mask}.items():
         if array is not None and array.shape[:2] != segments.shape:
             raise InputError(f"`{name}` {array.shape} does not fit segments {segments.shape}")
-    n = segments.shape[1]
-    counts = document_offsets(segments, positions, weights, mask, causal=causal, window=window)
-    rows = [np.pad(counted[:n], (0, max(n - len(counted), 0))) for counted in counts]
-    return np.array(rows, np.int64).reshape(-1, n)
-
-
-def document_offsets(
-    segments: np.ndarray,
-    positions: np.ndarray | None,
-    weights: np.ndarray | None,
-    mask: np.ndarray | None,
-    *,
-    causal: bool,
-    window: int | None,
-) -> Iterator[np.ndarray]:
-    """Numbers of pairs by distance of one document after another; arguments of `offset_counts`."""
     for row, numbers in enumerate(segments):
         for part in np.split(np.arange(len(numbers)), np.flatnonzero(np.diff(numbers)) + 1):
             if numbers[part[0]] <= 0:
@@ -143,15 +126,17 @@ def document_offsets(
                     seen = seen if mask is None else seen & mask[row, part[query], part]
                     distance = np.abs(own[query] - own[seen])
                     counted += np.bincount(distance, minlength=len(counted))
-            yield counted[:window]
+            counts.append(counted[:window])
+    width = max(map(len, counts), default=0)
+    rows = [np.pad(counted, (0, width - len(counted))) for counted in counts]
+    return np.array(rows, np.int64).reshape(len(rows), width)
 
 
-def offset_histogram(counts: Iterable[np.ndarray]) -> OffsetHistogram:
+def offset_histogram(counts: np.ndarray) -> OffsetHistogram:
     """Histogram of offsets in ranges of powers of two.
 
     Args:
-        counts: numbers of pairs by offset of each document, `[documents, n]`, as of
-            `offset_counts`, or one array for each document.
+        counts: numbers of pairs, `[documents, distances]`, as of `offset_counts`.
 
     >>> one = offset_histogram(offset_counts(np.array([[1, 1, 1, 1, 2, 2, 0]])))
     >>> for share in (one + one).shares():
@@ -160,14 +145,12 @@ def offset_histogram(counts: Iterable[np.ndarray]) -> OffsetHistogram:
     1 to 1: 0.308
     2 to 3: 0.231
     """
-    edges = np.array([0, *(1 << k for k in range(_RANGES - 1))])
-    pairs, squares, products = np.zeros((3, _RANGES))
-    total_squares, documents = 0.0, 0
-    for counted in counts:
-        own = np.zeros(_RANGES)
-        binned = np.add.reduceat(counted, edges[edges < len(counted)])
-        own[: len(binned)] = binned
-        if total := own.sum():
-            pairs, squares, products = pairs + own, squares + own**2, products + own * total
-            total_squares, documents = total_squares + total**2, documents + 1
-    return OffsetHistogram(pairs, squares, products, float(total_squares), documents)
+    counts = np.asarray(counts, float)
+    edges = [0, *(1 << k for k in range(_RANGES - 1))]
+    edges = [edge for edge in edges if edge < counts.shape[1]]
+    pairs = np.zeros((len(counts), _RANGES))
+    if counts.size:
+        pairs[:, : len(edges)] = np.add.reduceat(counts, edges, axis=1)
+    total = pairs.sum(axis=1)
+    sums = (pairs.sum(axis=0), (pairs**2).sum(axis=0), total @ pairs)
+    return OffsetHistogram(*sums, float(total @ total), int((total > 0).sum()))

@@ -20,6 +20,7 @@ from jaxpe.rope import LayerPlan
 
 Convert = Callable[[np.ndarray], Any]
 
+# Checks of `check_rotary`, in their order.
 ROTARY_CHECKS = (
     "values", "heads", "rows", "decode", "left padding", "right padding", "packed", "shards",
     "chunks", "lengths", "norm", "offsets", "axes", "rerotated",

@@ -45,6 +45,16 @@ def ours(encoding, params=(), *, window=None, causal=True, mask=seen, **options)
     return run
 
 
+def two_sided(positions, keys, segments, key_segments, **options):
+    offsets = np.abs(positions[:, :, None] - keys[:, None])
+    return ((offsets < 20) & (segments[:, :, None] == key_segments[:, None]))[:, None]
+
+
+def chunks(positions, keys, *segments, size=20, **options):
+    same = positions[:, :, None] // size == keys[:, None] // size
+    return seen(positions, keys, *segments) & same[:, None]
+
+
 class Case(NamedTuple):
     attend: Callable
     plan: LayerPlan
@@ -56,6 +66,12 @@ RIGHT = {
     "rope": Case(ours(ROPE), PLAN),
     "blocks": Case(ours(ROPE, implementation="blocks", block_size=8), PLAN),
     "window": Case(ours(ROPE, window=300), PLAN._replace(window=300)),
+    "two-sided window": Case(
+        ours(ROPE, mask=two_sided), PLAN._replace(window=20, two_sided=True), {"causal": False},
+    ),
+    "chunks": Case(
+        ours(ROPE, mask=chunks), PLAN._replace(window=20, name="chunked_attention"),
+    ),
     "softcap": Case(ours(ROPE, cap=5.0), PLAN, {"softcap": 5.0}),
     "sinks": Case(ours(ROPE, sink=SINKS), PLAN, {"sinks": SINKS}),
     "no positions": Case(ours(identity()), NONE),
@@ -131,6 +147,18 @@ FAULTS: dict[str, tuple[Case, str, str]] = {
     "window": (
         Case(ours(ROPE, window=301), PLAN._replace(window=300)),
         "window", "301 keys, itself included; wanted 300",
+    ),
+    "sliding in place of chunks": (
+        Case(ours(ROPE, window=20), PLAN._replace(window=20, name="chunked_attention")),
+        "window", "the window slides",
+    ),
+    "chunks in place of sliding": (
+        Case(ours(ROPE, mask=chunks), PLAN._replace(window=20)), "window", "is a chunk",
+    ),
+    "one-sided": (
+        Case(ours(ROPE, window=20, causal=False), PLAN._replace(window=20, two_sided=True),
+             {"causal": False}),
+        "window", "earlier keys alone",
     ),
     "no window": (Case(ours(ROPE), PLAN._replace(window=300)), "no window", "wanted 300"),
     "documents": (

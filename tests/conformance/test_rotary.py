@@ -1,7 +1,9 @@
 """check_rotary: right implementations pass, faults are named, and nothing is assumed."""
 
 import json
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from xml.etree import ElementTree
 
 import jax
@@ -9,12 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxpe.rope
 from jaxpe import InputError
 from jaxpe.conformance import ROTARY_CHECKS, check_rotary
+from jaxpe.conformance.faults import rotation_faults
+from jaxpe.conformance.reference import plan_rotation
 from jaxpe.encodings import rope, rope_from_hf
 from jaxpe.rope import LayerPlan, read_config, simple_plan
 
 PLAN = simple_plan(head_dim=16, base=1e4, context=2048)
+FAMILIES = Path(jaxpe.rope.__file__).with_name("families.toml")
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
 
 
@@ -202,3 +208,37 @@ def test_scalings_by_length_are_checked_at_the_length_of_their_plan(kind, fields
         )
         result = check_rotary(applied(encoding), plan)
         assert result.passed, result.text()
+
+
+def _default_plans(folder: Path) -> dict[tuple, LayerPlan]:
+    """Plans of rotating layers of every model type, by what a rotation depends on."""
+    plans = {}
+    for model_type in tomllib.loads(FAMILIES.read_text("utf-8"))["rotary"]:
+        (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+        try:
+            found = read_config(folder).plan()
+        except InputError:  # a type without default sizes
+            continue
+        for plan in found:
+            if plan.turns:
+                key = plan.head_dim, plan.turning, plan.place, plan.pairing, plan.sections
+                plans[*key, plan.base, plan.rope_type] = plan
+    return plans
+
+
+def test_faults_can_be_built_for_every_model_type(tmp_path):
+    plans, built = _default_plans(tmp_path), 0
+    for plan in plans.values():
+        positions, axes = np.array([[3, 40]]), len(plan.sections)
+        positions = np.repeat(positions[..., None], axes, -1) if axes else positions
+        x = np.ones((1, 2, 1, plan.head_dim))
+        try:
+            rotation = plan_rotation(plan)
+        except InputError as error:
+            assert "do not add up" in str(error)  # noqa: PT017 (transformers refuses them, too)
+            continue
+        for _, text, faulty in rotation_faults(plan, rotation):
+            assert faulty.turn(x, positions).shape == x.shape, text
+            built += 1
+    assert len(plans) > 80
+    assert built > 30 * len(plans)
