@@ -144,10 +144,12 @@ def in_dtype(name: str, what: str) -> Callable[..., Any]:
         positions = positions[..., None].astype(np.float32)
         if what in ("frequencies", "all"):
             frequencies = frequencies.astype(dtype)
-        if what in ("positions", "all"):
-            positions = positions.astype(dtype)
-        product = positions * frequencies if what == "all" else positions * np.float32(frequencies)
-        return product.astype(np.float32)
+        with np.errstate(all="ignore"):  # float16 ends at 65,504
+            if what in ("positions", "all"):
+                positions = positions.astype(dtype)
+            low = frequencies if what == "all" else frequencies.astype(np.float32)
+            product = (positions * low).astype(np.float32)
+        return np.where(np.isfinite(product), product, np.nan)
 
     return phases
 

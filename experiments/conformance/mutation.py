@@ -44,15 +44,13 @@ def rotary_result(port: Port) -> Conformance:
 
 def attention_result(port: Port, *, path: str | None = None) -> Conformance:
     """Checks of a port's attention, with one other path or all of them."""
-    layer, options = port.layer, {}
-    if layer.scheme == "alibi":
-        options = {"bias": alibi_bias(layer.heads)}
-    elif layer.scheme == "t5":
-        options = {"bias": t5_bias(Port(layer).table), "scale": 1.0}
+    layer, bias = port.layer, None
+    if layer.scheme in ("alibi", "t5"):
+        bias = alibi_bias(layer.heads) if layer.scheme == "alibi" else t5_bias(Port(layer).table)
     paths = {name: call for name, call in port.paths().items() if path in (None, name)}
     return check_attention(
         port.attend, plan_of(layer), heads=layer.heads, key_value_heads=layer.key_value_heads,
-        paths=paths, **options,
+        paths=paths, bias=bias, scale=1.0 if layer.scheme == "t5" else None,
     )  # fmt: skip
 
 

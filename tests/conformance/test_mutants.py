@@ -61,4 +61,4 @@ def test_no_alarm_on_layouts_of_other_programs(name):
 def test_no_alarm_on_torch_as_stored():
     stored = json.loads(TORCH.read_text())["implementations"]
     assert len(stored) >= 20
-    assert all(one["passed"] and one["checks"] >= 5 for one in stored.values())
+    assert all(one["passed"] and one["checks"] >= 4 for one in stored.values())
