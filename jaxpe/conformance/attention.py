@@ -110,7 +110,7 @@ def check_attention(
     ]
     return conformance(
         f"attention, {plan.name}", trials,
-        lambda: attention_hypotheses(plan, attention, trials), asked(skipped, only),
+        lambda own: attention_hypotheses(plan, attention, own), asked(skipped, only),
     )  # fmt: skip
 
 
