@@ -38,7 +38,7 @@ _NEEDS = {
 }  # fmt: skip
 _LARGEST = 2**28  # logits of one call of an implementation, 1 GB of float32
 _EDGES = (slice(-8, None), slice(0, 8))  # queries that see the left edge, the right edge
-_SPREAD = np.array([0, 1, 2, 5, 11, 23, 40, 77, 150, 300, 480, 1000, 1600, 2500, 3300, 4000])
+_SPREAD = np.array([0, 1, 2, 5, 11, 23, 41, 77, 151, 301, 483, 1003, 1601, 2503, 3301, 4001])
 
 
 def check_attention(

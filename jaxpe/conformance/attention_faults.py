@@ -40,6 +40,13 @@ def attention_hypotheses(
         for table in tables
         for name, text, faulty in table(plan, attention)
     ]
+    rows += [  # a causal mask by the index in the row, without documents
+        Hypothesis(
+            name, text, lambda inputs, faulty=faulty: attention_output(faulty, _indexed(inputs))
+        )
+        for name, text, faulty in _mask_rows(plan, attention)
+        if name in ("documents", "padding")
+    ]
     largest = max(int(np.abs(one.inputs.key_positions).max()) for one in trials)
     # Masks may count by faulty positions as well, or by the index in the row.
     for who, fields in (
@@ -48,10 +55,10 @@ def attention_hypotheses(
         ("", ("positions", "key_positions", "order", "key_order")),
     ):  # fmt: skip
         rows += [_moved(attention, one, who, fields) for one in position_faults(plan, largest)]
-    tokens = max(one.inputs.q.shape[1] for one in trials if one.check != "window")
+    lengths = [one.inputs.q.shape[1] for one in trials if one.check != "window"]
     rows += [
         Hypothesis(name, text, lambda inputs, f=change: attention_output(attention, f(inputs)))
-        for name, text, change in _input_rows(tokens)
+        for name, text, change in _input_rows(max(lengths, default=1))
     ]
     return [*rows, *_observed_positions(attention, trials)]
 
@@ -156,6 +163,11 @@ def _positions_text(inputs: Inputs, shift: np.ndarray) -> tuple[str, str]:
     listed, right = (", ".join(map(str, one[first : first + 4])) for one in (used, right))
     where = "" if shift[:, first].all() else f"row {row}, "
     return name, f"{where}from token {first} on, positions are {listed}, …; wanted {right}, …"
+
+
+def _indexed(inputs: Inputs) -> Inputs:
+    """Inputs in the order of the row, not of positions."""
+    return inputs._replace(order=_indices(inputs.order), key_order=_indices(inputs.key_order))
 
 
 def _indices(order: np.ndarray) -> np.ndarray:

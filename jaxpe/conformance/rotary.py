@@ -27,6 +27,14 @@ ROTARY_CHECKS = (
 )  # fmt: skip
 _LONG = 8200  # tokens of the trial that finds restarts at chunks of up to 4,096
 _FAR = (2**15, 2**20)
+_MOVE = 15  # positions by which keys of a cache move
+_MOVES = (
+    PositionFault("moved keys", "keys keep their old positions", lambda p: p + _MOVE),
+    PositionFault("moved keys", "keys move in the other direction", lambda p: p + 2 * _MOVE),
+    PositionFault("moved keys", "keys move twice as far", lambda p: p - _MOVE),
+    PositionFault("moved keys", "keys are rotated by the new positions, not by the difference",
+                  lambda p: 2 * p + _MOVE),
+)  # fmt: skip
 
 
 class RotaryInputs(NamedTuple):
@@ -204,8 +212,8 @@ def _rerotation(
         np.arange(20, 32) + np.array([[0], [9]]),
     )
     count = int(rotation.axes.max()) + 1
-    on_axes = (np.repeat(one[..., None], count, -1) for one in (old, old - 15))
-    before, after = on_axes if count > 1 else (old, old - 15)
+    on_axes = (np.repeat(one[..., None], count, -1) for one in (old, old - _MOVE))
+    before, after = on_axes if count > 1 else (old, old - _MOVE)
     rotated = rotation.turn(x, before).astype(np.float32)
     arguments = [made(one) for one in (rotated, before, after)]
     got, rounding, problem = call_implementation(rerotate, arguments, x.shape, dtype)
@@ -227,7 +235,7 @@ def _hypotheses(
         Hypothesis(name, f"heads {text}", lambda inputs, faulty=faulty: faulty.turn(*inputs))
         for name, text, faulty in faults
     ]
-    for fault in position_faults(plan, largest):
+    for fault in (*_MOVES, *position_faults(plan, largest)):
 
         def predict(inputs: RotaryInputs, fault: PositionFault = fault) -> np.ndarray:
             return rotation.turn(inputs.x, moved_positions(fault, inputs.positions))

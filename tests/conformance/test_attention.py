@@ -133,6 +133,14 @@ def _all_documents(positions, keys, segments, key_segments, **options):
     return seen(positions, keys, (segments > 0) + 0, (key_segments > 0) + 0, **options)
 
 
+def _by_index(positions, keys, segments, key_segments, **options):
+    """Causal mask by the index in the row, documents unseen."""
+    if positions.shape != keys.shape:
+        return seen(positions, keys, segments, key_segments, **options)
+    n = positions.shape[1]
+    return (np.tri(n, dtype=bool) & (key_segments > 0)[:, None])[:, None]
+
+
 FAULTS: dict[str, tuple[Case, str, str]] = {
     "pairing": (
         Case(ours(rope(head_dim=16, layout="interleaved")), PLAN), "pairing", "wanted half",
@@ -163,6 +171,9 @@ FAULTS: dict[str, tuple[Case, str, str]] = {
     "no window": (Case(ours(ROPE), PLAN._replace(window=300)), "no window", "wanted 300"),
     "documents": (
         Case(ours(ROPE, mask=_all_documents), PLAN), "documents", "look at each other",
+    ),
+    "documents by index": (
+        Case(ours(ROPE, mask=_by_index), PLAN), "documents", "look at each other",
     ),
     "scale": (Case(ours(ROPE, scale=1.0), PLAN), "scale", "scaled by 1; wanted 0.25"),
     "two-sided": (Case(ours(ROPE, causal=False), PLAN), "causal mask", "later keys"),
@@ -225,6 +236,13 @@ def test_heads_that_are_tiled():
     reasons = {check.name: check.text for check in result.checks if check.status == "not checked"}
     assert reasons["decode"] == "attend takes no key_positions"
     assert reasons["packed"] == "attend takes no segments"
+
+
+def test_a_window_alone_is_diagnosed():
+    plan = PLAN._replace(window=300)
+    result = check_attention(ours(ROPE, window=301), plan, **HEADS, only=["window"])
+    assert [fault.name for fault in result.faults] == ["window"]
+    assert [check.name for check in result.checks] == ["window"]
 
 
 def test_errors():

@@ -164,13 +164,23 @@ def test_what_raises_or_has_another_shape_is_a_fault():
     assert not nan.passed
 
 
-@pytest.mark.parametrize(("moved", "names"), [(1, []), (2, ["unexplained"])])
-def test_a_cache_that_moves(moved, names):
-    def rerotate(x, old, new):
-        return plain(x, (new - old) * moved)
+@pytest.mark.parametrize(("by", "text"), [
+    (lambda old, new: new - old, None),
+    (lambda old, new: old - new, "other direction"),
+    (lambda old, new: old * 0, "old positions"),
+    (lambda old, new: new, "not by the difference"),
+    (lambda old, new: 2 * (new - old), "twice as far"),
+])  # fmt: skip
+def test_a_cache_that_moves(by, text):
+    result = check_rotary(plain, PLAN, rerotate=lambda x, old, new: plain(x, by(old, new)))
+    assert result.passed is (text is None), result.text()
+    assert text is None or text in result.faults[0].text
 
-    result = check_rotary(plain, PLAN, rerotate=rerotate, only=["rerotated"])
-    assert [fault.name for fault in result.faults] == names
+
+def test_a_check_that_a_plan_lacks_is_skipped():
+    result = check_rotary(plain, PLAN, only=["axes"])
+    assert [(check.name, check.status) for check in result.checks] == [("axes", "not checked")]
+    assert not result.passed
 
 
 def test_checks_need_a_rotation():
