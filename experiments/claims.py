@@ -275,7 +275,7 @@ def folders() -> dict[str, Claim]:
     """Papers by folder, each with its claims."""
     ours = ("beyond", "benchmarks")  # after the papers
     found: dict[str, Claim] = {}
-    paths = EXPERIMENTS.glob("*/*.toml")
+    paths = [*EXPERIMENTS.glob("*/claims*.toml"), *EXPERIMENTS.glob("*/statements.toml")]
     for path in sorted(paths, key=lambda path: (path.parent.name in ours, path)):
         name, part = path.parent.name, tomllib.loads(path.read_text())
         paper = found.setdefault(name, Claim(claims=[]))

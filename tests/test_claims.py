@@ -16,9 +16,11 @@ CLAIMS = {claim["id"]: claim for paper in PAPERS.values() for claim in paper["cl
 TEXTS = ("ours", "why", "details", "because")
 TOOLS = {
     "log_position_corpora",
+    "mutants",
     "planted_batches",
     "position_alternatives",
     "position_corpora",
+    "right",
     "task_measures",
     "task_models",
 }

@@ -104,7 +104,7 @@ def check_attention(
     ]
     return conformance(
         f"attention, {plan.name}", trials,
-        lambda: attention_hypotheses(plan, attention, trials), skipped,
+        lambda own: attention_hypotheses(plan, attention, own), skipped,
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from jaxpe.conformance.reference import (
 from jaxpe.rope import LayerPlan
 
 _Row = tuple[str, str, Attention]  # name, sentence, attention
+_NEAR = 100  # largest position and shift of tokens whose positions are read from the output
 
 
 def attention_hypotheses(
@@ -40,23 +41,121 @@ def attention_hypotheses(
         for name, text, faulty in table(plan, attention)
     ]
     largest = max(int(np.abs(one.inputs.key_positions).max()) for one in trials)
-    tokens = max(one.inputs.q.shape[1] for one in trials if one.check != "window") if trials else 0
-    faults = [*position_faults(plan, largest), *_late_faults(tokens)]
     # Masks may count by faulty positions as well, or by the index in the row.
     for who, fields in (
         ("", ("positions", "key_positions")), ("queries: ", ("positions",)),
         ("keys: ", ("key_positions",)), ("queries: ", ("positions", "order")),
         ("", ("positions", "key_positions", "order", "key_order")),
     ):  # fmt: skip
-        rows += [_moved(attention, fault, who, fields) for fault in faults]
+        rows += [_moved(attention, one, who, fields) for one in position_faults(plan, largest)]
+    tokens = max(one.inputs.q.shape[1] for one in trials if one.check != "window")
     rows += [
-        Hypothesis(
-            "mask alignment", "the causal mask is aligned at the first key, not at the last",
-            lambda inputs: attention_output(attention, inputs._replace(
-                order=_indices(inputs.order), key_order=_indices(inputs.key_order))),
-        )
+        Hypothesis(name, text, lambda inputs, f=change: attention_output(attention, f(inputs)))
+        for name, text, change in _input_rows(tokens)
+    ]
+    return [*rows, *_observed_positions(attention, trials)]
+
+
+def _input_rows(tokens: int) -> Iterator[tuple[str, str, Callable[[Inputs], Inputs]]]:
+    """Faults of the tensors, and of the causal mask of chunks."""
+    exchanged = "keys and values are exchanged"
+    yield (
+        "keys and values", exchanged,
+        lambda i: i._replace(k=i.v, v=i.k) if i.k.shape == i.v.shape else i,
+    )  # fmt: skip
+    for m in range(tokens, 0, -1):
+        aligned = "the causal mask is aligned at the first key, not at the last"
+        text = f"{aligned}, in chunks of {m}" if m < tokens else aligned
+
+        def restarted(i: Inputs, m: int = m) -> Inputs:
+            return i._replace(order=_indices(i.order) % m, key_order=_indices(i.key_order))
+
+        def emptied(i: Inputs, m: int = m) -> Inputs:
+            late = (np.arange(i.q.shape[1]) >= tokens - m)[:, None, None]
+            empty = late & (np.arange(len(i.q)) > 0)[:, None, None, None]
+            if i.q.shape[1] != i.k.shape[1]:
+                return i
+            return i._replace(q=np.where(empty, 0, i.q), k=np.where(empty, 0, i.k))
+
+        yield "mask alignment", text, restarted
+        yield "rows", f"rows after the first are 0 from token {tokens - m} on", emptied
+
+
+def _observed_positions(attention: Attention, trials: Sequence[Trial]) -> Iterator[Hypothesis]:
+    """Positions that tokens seem to have, read from the output of whole rows."""
+    whole = [
+        one
+        for one in trials
+        if one.failed and one.inputs.q.shape[1] == one.inputs.k.shape[1] > 1
+        and not one.problem and one.inputs.positions.max() < _NEAR
     ]  # fmt: skip
-    return rows
+    for who, both in (("", True), ("queries: ", False)):
+        shifts: dict[int, np.ndarray] = {}
+        for trial in whole:
+            found = _shifts(attention, trial, both=both)
+            if found is None:
+                break
+            shifts[id(trial.inputs.q)] = found
+        if not shifts:
+            continue
+
+        def predict(inputs: Inputs, both: bool = both, shifts: dict = shifts) -> np.ndarray:
+            shift = shifts.get(id(inputs.q))
+            if shift is None:
+                return np.full((1, 1, 1, 1), np.nan)
+            queries = _shifted(inputs.positions, shift)
+            keys = queries if both else inputs.key_positions
+            return attention_output(
+                attention, inputs._replace(positions=queries, key_positions=keys)
+            )
+
+        name, text = _positions_text(whole[0].inputs, shifts[id(whole[0].inputs.q)])
+        yield Hypothesis(name, f"{who}{text}", predict)
+
+
+def _shifted(positions: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    return positions + (shift if positions.ndim == 2 else shift[..., None])
+
+
+def _shifts(attention: Attention, trial: Trial, *, both: bool) -> np.ndarray | None:
+    """Shift of each token's position that explains its output, `[batch, n]`; None without one.
+
+    Tokens are taken in order: the shift of a token changes its query, and with `both` its key.
+    """
+    inputs, n = trial.inputs, trial.inputs.q.shape[1]
+    shift = np.zeros(inputs.q.shape[:2], int)
+    near = sorted(range(-int(inputs.positions.max()), _NEAR), key=abs)
+    for row, token in np.ndindex(shift.shape):
+        if not trial.counted[row, token].any():
+            continue
+        many = {name: np.repeat(getattr(inputs, name)[row : row + 1], len(near), 0)
+                for name in Inputs._fields[:-1]}  # fmt: skip
+        many["key_positions"] = _shifted(many["key_positions"], shift[row][None] * both)
+        for name in ("q", "positions", "segments", "order"):
+            many[name] = many[name][:, token : token + 1]
+        many["positions"] = _shifted(many["positions"], np.array(near)[:, None])
+        if both:
+            many["key_positions"][:, token] = many["positions"][:, 0]
+        some = np.arange(min(2, n))
+        output = attention_output(attention, Inputs(**many, heads=some))
+        error = np.abs(output - trial.got[row : row + 1, token : token + 1, some])
+        right = np.flatnonzero(error.max(axis=(1, 2, 3)) <= trial.tolerance.max())
+        if not len(right):
+            return None
+        shift[row, token] = near[right[0]]
+    return shift
+
+
+def _positions_text(inputs: Inputs, shift: np.ndarray) -> tuple[str, str]:
+    """Name and sentence of the positions that tokens seem to have."""
+    wanted = inputs.positions.reshape(*shift.shape, -1)[..., 0]
+    row = int(np.argmax(np.any(shift != 0, axis=1)))
+    first = int(np.argmax(shift[row] != 0))
+    used, right = (wanted + shift)[row], wanted[row]
+    name = "position order" if np.array_equal(np.sort(used), np.sort(right)) else "positions"
+    listed, right = (", ".join(map(str, one[first : first + 4])) for one in (used, right))
+    where = "" if shift[:, first].all() else f"row {row}, "
+    return name, f"{where}from token {first} on, positions are {listed}, …; wanted {right}, …"
 
 
 def _indices(order: np.ndarray) -> np.ndarray:
@@ -76,27 +175,6 @@ def _moved(
     return Hypothesis(fault.name, f"{who}{fault.text}", predict, within)
 
 
-def _late_faults(tokens: int) -> Iterator[PositionFault]:
-    """Faults that begin at a token, as where a prompt ends and decoding begins."""
-    changes: tuple[tuple[str, str, Callable[..., Any]], ...] = (
-        ("decode position", "have position 0", lambda p, m: p * 0),
-        ("decode position", "count positions from 0 again", lambda p, m: p - p[:, m : m + 1]),
-        ("off by one", "have positions 1 too large", lambda p, m: p + 1),
-        ("off by one", "have positions 1 too small", lambda p, m: p - 1),
-        ("decode position", "all have the position of the first of them",
-         lambda p, m: np.broadcast_to(p[:, m : m + 1], p.shape)),
-        ("rows", "have the positions of row 0", lambda p, m: np.broadcast_to(p[:1], p.shape)),
-    )  # fmt: skip
-    for m in range(1, tokens):
-        for name, text, change in changes:
-
-            def late(p: np.ndarray, m: int = m, change: Callable[..., Any] = change) -> np.ndarray:
-                after = np.arange(p.shape[1]) >= m
-                return np.where(after, change(p, min(m, p.shape[1] - 1)), p)
-
-            yield PositionFault(name, f"tokens from index {m} on {text}", late)
-
-
 def _rotation_rows(plan: LayerPlan, attention: Attention) -> Iterator[_Row]:
     own = attention.query
     if own is None:
@@ -112,6 +190,9 @@ def _rotation_rows(plan: LayerPlan, attention: Attention) -> Iterator[_Row]:
         )
         for who, other, one_sided in sides:
             yield name, f"{who} {text}; {other} are right", one_sided
+    twice = own._replace(frequencies=own.frequencies * 2, factor=own.factor**2)
+    lost = attention._replace(query=None, key=twice)
+    yield "not rotated", "queries are not rotated, and keys twice", lost
     if plan.head_dim == own.head_dim:
         yield "values rotated", "values are rotated, too", attention._replace(value=own)
     if attention.query_scaling is not None:
@@ -145,10 +226,10 @@ def _head_rows(plan: LayerPlan, attention: Attention) -> Iterator[_Row]:
         turned = attention._replace(groups=attention.groups[::-1])
         yield "grouped heads", "heads of keys are in reverse order", turned
     own, width = attention.scale, plan.head_dim
-    widths = {width, plan.turning, width - plan.turning, width // 2, 2 * width} - {0}
-    factors = {f"1/√{w}": 1 / math.sqrt(w) for w in sorted(widths)}
+    factors = {f"1/√{w}": 1 / math.sqrt(w) for w in (width, plan.turning) if w}
     factors |= {"1": 1.0, f"1/{width}": 1 / width, "its square": own**2}
-    factors |= {"without the plan's factor": own / plan.logit_factor}
+    top = "1" if plan.logit_factor == 1 else f"{plan.logit_factor:.4g}"
+    factors |= {f"{top}/√{w}": plan.logit_factor / math.sqrt(w) for w in range(8, 1025, 8)}
     for text, factor in factors.items():
         if not math.isclose(factor, own):
             sentence = f"logits are scaled by {text}; wanted {own:.4g}"

@@ -113,36 +113,33 @@ def call_implementation(
 def diagnose(trials: Sequence[Trial], hypotheses: Sequence[Hypothesis]) -> list[Fault]:
     """Faults that predict what failed trials returned; what none predicts is "unexplained".
 
-    The hypothesis that predicts the most failed trials is taken first; among equals, the one that
-    also predicts the most passed trials; then the first one.
+    Of the hypotheses that predict the smallest failed trial, the one that predicts the most failed
+    trials is taken; among equals, the one that also predicts the most passed ones; then the first.
     """
     failed = [trial for trial in trials if trial.failed]
     faults = []
     for problem in dict.fromkeys(trial.problem for trial in failed if trial.problem):
         checks = list(dict.fromkeys(one.check for one in failed if one.problem == problem))
         faults.append(Fault("no output", problem, checks[0], f"in {', '.join(checks)}"))
-    left = [trial for trial in failed if not trial.problem]
-    passed = [trial for trial in trials if not trial.failed]
-    predicted, agreed = [], {}
-    for one in hypotheses if left else ():
-        if found := _predicted(one, left):
-            predicted.append((one, found))
-            agreed[id(one)] = len(_predicted(one, passed))
-            if len(found) == len(left) and agreed[id(one)] == len(passed):
-                break  # no other hypothesis can be better
+    left = sorted((one for one in failed if not one.problem), key=lambda one: one.wanted.size)
+    passed, unexplained = [trial for trial in trials if not trial.failed], list[Trial]()
     while left:
-        ids = {id(trial) for trial in left}
-
-        def score(row: tuple[Hypothesis, list[Trial]], ids: set[int] = ids) -> tuple[int, int]:
-            return sum(id(t) in ids for t in row[1]), agreed.get(id(row[0]), 0)
-
-        best, found = max(predicted, key=score, default=(None, []))
-        found = [trial for trial in found if id(trial) in ids]
-        if best is None or not found:
-            return [*faults, _unexplained(left)]
-        faults.append(_fault(best, found, everywhere=agreed[id(best)] == len(passed)))
+        best, found, most = None, list[Trial](), (0, 0)
+        for one in hypotheses:
+            if not _predicted(one, left[:1]):
+                continue
+            also = _predicted(one, left)
+            count = len(also), len(_predicted(one, passed))
+            if count > most:
+                best, found, most = one, also, count
+            if count == (len(left), len(passed)):
+                break  # no other hypothesis can be better
+        if best is None:
+            unexplained.append(left.pop(0))
+            continue
+        faults.append(_fault(best, found, everywhere=most[1] == len(passed)))
         left = [trial for trial in left if all(trial is not one for one in found)]
-    return faults
+    return [*faults, *([_unexplained(unexplained)] if unexplained else [])]
 
 
 def _predicted(hypothesis: Hypothesis, trials: Sequence[Trial]) -> list[Trial]:
@@ -186,15 +183,15 @@ def _unexplained(trials: Sequence[Trial]) -> Fault:
 
 
 def conformance(
-    subject: str, trials: Sequence[Trial], hypotheses: Callable[[], Sequence[Hypothesis]],
-    skipped: Mapping[str, str],
+    subject: str, trials: Sequence[Trial],
+    hypotheses: Callable[[Sequence[Trial]], Sequence[Hypothesis]], skipped: Mapping[str, str],
 ) -> Conformance:  # fmt: skip
     """Result of all trials.
 
     Args:
         subject: what was checked.
         trials: trials, in the order of their checks.
-        hypotheses: known faults; asked for only if a trial fails.
+        hypotheses: known faults, from the trials of one path; asked for only if one fails.
         skipped: reason for each check without a trial.
     """
     checks, faults = list[Check](), list[Fault]()
@@ -208,10 +205,11 @@ def conformance(
         checks.append(Check(name, status, text))
     for path in dict.fromkeys(trial.path for trial in trials):
         own = [trial for trial in trials if trial.path == path]
-        found = diagnose(own, hypotheses()) if any(trial.failed for trial in own) else ()
+        found = diagnose(own, hypotheses(own)) if any(trial.failed for trial in own) else ()
         known = {(fault.name, fault.text) for fault in faults}
         new = [fault for fault in found if (fault.name, fault.text) not in known]
         prefix = f"{path}: " if path else ""
         faults += [one._replace(check=path or one.check, text=prefix + one.text) for one in new]
     checks += [Check(name, "not checked", reason) for name, reason in skipped.items()]
+    faults.sort(key=lambda fault: fault.name == "unexplained")
     return Conformance(subject, tuple(checks), tuple(faults))

@@ -78,8 +78,11 @@ def _part_faults(plan: LayerPlan, rotation: Rotation) -> Iterator[RotationFault]
             f"pair over the whole head of {head}; wanted pairs inside {turning} entries",
             rotation._replace(pairs=pairs),
         )
-        yield "frequency width", f"have powers over {head} entries", part(turning, first, head)
+        by_head = part(turning, first, head)
+        text = f"pair over the whole head of {head}, with frequencies of its width"
+        yield "pair distance", text, by_head._replace(pairs=pairs)
         if plan.rope_type != "proportional":
+            yield "frequency width", f"have powers over {head} entries", by_head
             shifted = rotation.pairs + (0 if first else head - turning) - first
             text = f"rotate the {'first' if first else 'last'} {turning} entries of the head"
             yield "rotated part", text, rotation._replace(pairs=shifted)
@@ -113,6 +116,8 @@ def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> Iterator[RotationF
         for power, how in ((0, "is absent"), (2, "applies twice"), (-1, "divides")):
             text = f"lack a right attention factor: {factor:.4g} on cos and sin {how}"
             yield "attention factor", text, changed(own, factor**power)
+    for divisor in (2.0, 4.0, 8.0, 16.0, 32.0):
+        yield "scaling", f"have all frequencies divided by {divisor:g}", changed(own / divisor)
     exponents = -2 * np.arange(half)[:, None] / plan.turning
     for base in BASES:
         if abs(base / plan.base - 1) > 1e-6:
@@ -151,6 +156,7 @@ def _axis_faults(plan: LayerPlan, rotation: Rotation) -> Iterator[RotationFault]
         ("rotate all pairs by the first axis", half * 0),
         ("have contiguous sections", block),
         ("have interleaved sections", interleaved),
+        ("have axes that alternate over all pairs", half % count),
         ("have the sections in reverse order of axes", count - 1 - rotation.axes),
         ("have height and width exchanged", np.array([0, *range(count - 1, 0, -1)])[rotation.axes]),
         ("have the sections rotated by one axis", (rotation.axes + 1) % count),
@@ -207,8 +213,15 @@ POSITION_FAULTS = (
         "rows", "positions run on from one row of the batch to the next",
         lambda p: np.arange(p.size).reshape(p.shape),
     ),
-    PositionFault("off by one", "positions are 1 too large", lambda p: p + 1),
-    PositionFault("off by one", "positions are 1 too small", lambda p: p - 1),
+    PositionFault(
+        "rows", "positions of a row follow on the row before, with its length added",
+        lambda p: p + np.arange(len(p))[:, None] * p.shape[1],
+    ),
+    *(
+        PositionFault("shift", f"positions are {abs(s)} too {'large' if s > 0 else 'small'}",
+                      lambda p, s=s: p + s)
+        for s in (1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8, -8)
+    ),
     PositionFault("local positions", "positions count from the first of the call",
                   lambda p: p - p[:, :1], _INDEX_WITHIN),
     PositionFault("last position", "all tokens have the position of the last",

@@ -60,8 +60,11 @@ class Rotation(NamedTuple):
             x: heads, `[batch, n, heads, head_dim]`.
             positions: positions, `[batch, n]` or `[batch, n, axes]`.
         """
-        if positions.ndim == 3 and not self.axes.any():  # all pairs rotate by the first axis
+        several = self.axes.max() > 0
+        if positions.ndim == 3 and not several:
             positions = positions[..., 0]
+        elif positions.ndim == 2 and several:
+            positions = np.stack([positions] * (1 + self.axes.max()), -1)
         cos, sin = (one[:, :, None] for one in self.cos_sin(positions))
         (i, j), out = self.pairs.T, x.astype(np.float64)
         k, m = (self.pairs if self.written is None else self.written).T

@@ -90,7 +90,7 @@ def check_rotary(
     largest = max(int(one.inputs.positions.max()) for one in trials)
     return conformance(
         f"rotary embedding, {plan.name}", trials,
-        lambda: _hypotheses(plan, rotation, largest, trials), skipped,
+        lambda own: _hypotheses(plan, rotation, largest, trials), skipped,
     )  # fmt: skip
 
 
@@ -233,7 +233,11 @@ def _hypotheses(
         x = inputs.x.swapaxes(1, 2)
         return rotation.turn(x, np.arange(x.shape[1])[None]).swapaxes(1, 2)
 
+    def first_head(inputs: RotaryInputs) -> np.ndarray:
+        return np.concatenate([rotation.turn(*inputs)[:, :, :1], inputs.x[:, :, 1:]], axis=2)
+
     rows.append(Hypothesis("head axis", "heads rotate by the index of the head", by_head))
+    rows.append(Hypothesis("heads", "head 0 is rotated, the others are not", first_head))
     return rows
 
 
