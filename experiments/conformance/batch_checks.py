@@ -24,7 +24,7 @@ from jaxpe.conformance import (
 )
 
 SEEDS, STREAMS = 200, 2000
-DOCUMENTS = (20, 50, 200, 1000)
+DOCUMENTS = (20, 50, 200, 400, 700, 1000)
 LONGEST = 512
 ROW = 48  # tokens in a row of packed Grain batches
 

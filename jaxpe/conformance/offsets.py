@@ -7,6 +7,7 @@ import numpy as np
 from jaxpe._core.errors import InputError
 
 _RANGES = 40  # offsets 0, 1, 2 to 3, 4 to 7, ...
+_FEWEST = 40  # effective number of documents of an interval; below, its coverage is under 90 %
 _Z = 1.959964  # quantile of the normal distribution, for intervals of 95 %
 
 
@@ -18,7 +19,7 @@ class OffsetShare(NamedTuple):
         last: largest offset of the range.
         share: share of all pairs, 0 to 1.
         low: lower end of the interval of 95 %; 0 where too few documents have most of the pairs.
-        high: upper end of the interval; 1 where it cannot be told.
+        high: upper end of the interval; 1 there.
     """
 
     first: int
@@ -55,12 +56,13 @@ class OffsetHistogram(NamedTuple):
         Documents are the clusters: a share is a ratio of sums over documents. Its variance is the
         variance of the linearised ratio; the interval is a Student interval of the logit. Degrees
         of freedom are the effective number of documents less 1: long ones have most of the pairs.
+        An interval is from 0 to 1 where that number is 40 or less.
         """
         if not (total := self.pairs.sum()):
             return []
         share, effective = self.pairs / total, total**2 / self.total_squares
         residuals = self.squares - 2 * share * self.products + share**2 * self.total_squares
-        known = (share > 0) & (share < 1) & (effective > 1.5)
+        known = (share > 0) & (share < 1) & (effective > _FEWEST)
         s, freedom = np.where(known, share, 0.5), max(effective - 1, 0.5)
         error = np.sqrt(np.maximum(residuals, 0) * effective / freedom) / total
         student = (
