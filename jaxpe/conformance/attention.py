@@ -132,11 +132,11 @@ def _trial(
     shape = (*inputs.q.shape[:3], inputs.v.shape[-1])
     arguments = [made(one) for one in inputs[:4]]
     got, rounding, problem = call_implementation(function, arguments, shape, dtype, **taken)
-    if check == "window":  # the last queries, which alone do not see everything
-        cut = {
-            name: getattr(inputs, name)[:, -8:] for name in ("q", "positions", "order", "segments")
-        }
-        inputs, got = inputs._replace(**cut), got[:, -8:]
+    if check == "window" and inputs.q.shape[1] > 8:  # the queries at the edge of the window
+        edge = _EDGES[0 if inputs.v[:, 0].any() else 1]
+        names = ("q", "positions", "order", "segments")
+        inputs = inputs._replace(**{name: getattr(inputs, name)[:, edge] for name in names})
+        got = got[:, edge]
     largest = np.abs(inputs.positions).max()
     tolerance = np.asarray(2 * rounding + 16 * 2.0**-24 * largest)
     counted = (inputs.segments > 0)[:, :, None, None]

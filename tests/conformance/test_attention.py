@@ -245,6 +245,18 @@ def test_a_window_alone_is_diagnosed():
     assert [check.name for check in result.checks] == ["window"]
 
 
+def test_both_edges_of_a_window_are_seen_without_key_positions():
+    run = ours(ROPE, window=20, causal=False)
+
+    def whole_rows(q, k, v, positions):
+        return run(q, k, v, positions)
+
+    plan = PLAN._replace(window=20, two_sided=True)
+    result = check_attention(whole_rows, plan, **HEADS, causal=False, only=["window"])
+    assert [fault.name for fault in result.faults] == ["window"]
+    assert "earlier keys alone" in result.faults[0].text
+
+
 def test_errors():
     with pytest.raises(InputError, match="key_value_heads must divide heads; got 3 and 4"):
         check_attention(ours(ROPE), PLAN, heads=4, key_value_heads=3)
