@@ -49,6 +49,11 @@ class Sample(NamedTuple):
         """The transformer below the model's head."""
         return trunk(self.module)
 
+    @property
+    def maps(self) -> int:
+        """Number of attention maps of one document."""
+        return self.transformer.config.num_layers * self.transformer.config.num_heads
+
 
 def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
     """A model with the documents to analyse it, drawn by the seed.

@@ -10,6 +10,7 @@ import numpy as np
 from jaxpe._core.hub import local_model_options
 from jaxpe._core.progress import SILENT, Clock, Progress, duration
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
+from jaxpe.analysis.inspect.flax_model import inspected_model
 from jaxpe.analysis.inspect.needles import SHORTEST, needle_retrieval
 from jaxpe.analysis.inspect.options import STAGES, InspectOptions, Stage
 from jaxpe.analysis.inspect.position_ablation import ablate_positions
@@ -31,7 +32,7 @@ from jaxpe.analysis.inspect.weights import describe_encoding, table_geometry
 from jaxpe.analysis.stage_cache import StageCache, settings_stamp
 from jaxpe.data.corpora.sources import source_paths
 from jaxpe.data.formats.table import content_files
-from jaxpe.nn import position_table, trunk
+from jaxpe.nn import position_table
 
 _ABLATED = 12  # documents
 _TEXTS, _QUICK_TEXTS = 8, 4  # texts of loss, and of needles of each length
@@ -143,7 +144,7 @@ def _attention(subject: InspectSubject, progress: Progress) -> AttentionStage:
 
 
 def _probe(subject: InspectSubject, progress: Progress) -> ProbeStage:
-    layers = probed_layers(trunk(subject.module).config.num_layers)
+    layers = probed_layers(inspected_model(subject.module).sizes.layers)
     hidden = hidden_states(subject.sample, layers, progress=progress)
     return probe_layers(hidden, layers=layers, progress=progress)
 

@@ -13,6 +13,7 @@ from jaxpe._core.hub import local_model_options, model_name
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample, draw_sample
+from jaxpe.analysis.inspect.flax_model import inspected_model
 from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.result import InspectFacts, Kind
 from jaxpe.analysis.subject import Subject, check_fits, is_run
@@ -23,7 +24,6 @@ from jaxpe.nn import (
     Bert,
     CausalLM,
     Encoder,
-    MaskedLM,
     load_masked_lm,
     load_model,
     parameter_count,
@@ -80,9 +80,7 @@ class InspectSubject(NamedTuple):
     @property
     def kind(self) -> Kind:
         """Kind of the model."""
-        if isinstance(self.module, CausalLM):
-            return "causal"
-        return "masked" if isinstance(self.module, MaskedLM) else "encoder"
+        return inspected_model(self.module).kind
 
     @property
     def corpus(self) -> TokenCorpus:
@@ -152,18 +150,19 @@ def inspect_facts(subject: InspectSubject, *, seed: int) -> InspectFacts:
     >>> inspect_facts(subject, seed=0).layers  # doctest: +SKIP
     6
     """
-    config, rows = trunk(subject.module).config, subject.sample.rows
+    model, rows = inspected_model(subject.module), subject.sample.rows
+    sizes = model.sizes
     return InspectFacts(
         model=subject.subject.model,
         source=subject.subject.source,
         kind=subject.kind,
-        encoding=" and ".join(encoding_names(subject.module)) or "none",
-        layers=config.num_layers,
-        heads=config.num_heads,
-        head_width=config.head_width,
-        width=config.dim,
-        vocabulary=config.vocab_size,
-        parameters=parameter_count(subject.module),
+        encoding=" and ".join(model.encodings) or "none",
+        layers=sizes.layers,
+        heads=sizes.heads,
+        head_width=sizes.head_width,
+        width=sizes.dim,
+        vocabulary=sizes.vocabulary,
+        parameters=sizes.parameters,
         context=subject.context,
         positions=subject.sample.text.stop - subject.sample.text.start,
         examples=len(rows),
@@ -185,31 +184,6 @@ def has_table(module: Any) -> bool:
     """
     encoding = trunk(module).encoding
     return encoding.defines("embed") and encoding.defines("vectors")
-
-
-def encoding_names(module: Any) -> list[str]:
-    """Ways in which positions enter a model: through embeddings, queries and keys, or logits.
-
-    >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0))
-    >>> encoding_names(decoder)
-    ['rotary']
-    """
-    below = trunk(module)
-    parts = (below.encoding, below.layers.attention.encoding, *below.pattern.encodings)
-    hooks = {
-        "learned vectors": ("embed",),
-        "rotary": ("query",),
-        "bias": ("bias",),
-        "windows of attention": ("mask",),
-        "other attention hooks": ("products", "weights", "value", "context"),
-    }
-    return [
-        name
-        for name, defined in hooks.items()
-        if any(part.defines(hook) for part in parts for hook in defined)
-    ]
 
 
 def _tokenizer_path(options: InspectOptions, path: Path) -> str:

@@ -1,0 +1,97 @@
+"""What stages need of a model: sizes, and programs of token ids and positions."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from jaxpe.analysis.inspect.result import Kind
+from jaxpe.rope import RopeAnalysis
+
+Program = Callable[..., Any]
+
+
+class Trace(NamedTuple):
+    """Attention and hidden states of some documents.
+
+    Attributes:
+        logits: logits of attention, `[layers, documents, heads, n, n]`.
+        weights: weights of attention, of the same shape.
+        hidden_states: input of each layer, and output of the last,
+            `[layers + 1, documents, n, dim]`.
+    """
+
+    logits: Any
+    weights: Any
+    hidden_states: Any
+
+
+class ModelSizes(NamedTuple):
+    """Numbers of a model.
+
+    Attributes:
+        layers: number of layers.
+        heads: number of heads of queries.
+        head_width: width of a head.
+        dim: width of the hidden states.
+        vocabulary: number of tokens.
+        parameters: number of parameters.
+    """
+
+    layers: int
+    heads: int
+    head_width: int
+    dim: int
+    vocabulary: int
+    parameters: int
+
+
+@runtime_checkable
+class InspectedModel(Protocol):
+    """A model of any framework, as stages see it.
+
+    Arguments and results of the programs are arrays. Token ids are `[documents, n]`; positions are
+    `[n]`, the same for all documents.
+    """
+
+    @property
+    def kind(self) -> Kind:
+        """Kind of the model."""
+        ...
+
+    @property
+    def causal(self) -> bool:
+        """Whether a token sees no later ones."""
+        ...
+
+    @property
+    def sizes(self) -> ModelSizes:
+        """Numbers of the model."""
+        ...
+
+    @property
+    def encodings(self) -> tuple[str, ...]:
+        """Ways in which positions enter, such as "rotary"."""
+        ...
+
+    def traced(self, function: Callable[..., Any]) -> Program:
+        """Program (ids, *args) of `function(trace, ids, *args)`."""
+        ...
+
+    def hidden(self) -> Program:
+        """Program (ids, positions) of the last hidden states `[documents, n, dim]`."""
+        ...
+
+    def losses(self) -> Program:
+        """Program (ids, positions, frequencies=None) of the losses of all tokens but the first."""
+        ...
+
+    def unscaled_reason(self, context: int, rope: RopeAnalysis | None) -> str:
+        """Reason why `losses` takes no other rotary frequencies; empty if it does."""
+        ...
+
+    def masked_losses(self) -> Program:
+        """Program (batch, positions) of the mean loss of the masked tokens, `[documents]`."""
+        ...
+
+    def answers(self) -> Program:
+        """Program (text `[n]`, questions `[count, m]`) of the logits of the next token."""
+        ...
