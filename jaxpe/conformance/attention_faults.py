@@ -228,7 +228,7 @@ def _mask_faults(plan: LayerPlan, attention: Attention) -> list[Changes]:
 
 def _bias_faults(plan: LayerPlan, attention: Attention) -> list[Changes]:
     """Faults of biases, of ALiBi's slopes and of T5's buckets."""
-    bias = attention.bias
+    bias: Any = attention.bias
     if bias is None:
         return []
 

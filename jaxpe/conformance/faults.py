@@ -103,6 +103,7 @@ def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
     unscaled = np.stack([plan.unscaled] * 2, 1) if len(plan.unscaled) == half else own
     ratio = own / unscaled
     slowest = unscaled * ratio.min()
+    rounded = {name: own.astype(low).astype(float) for name, low in _LOW.items()}
     exponents = np.repeat(-2 * np.arange(half)[:, None] / turning, 2, 1)
     lack = f"lack a right attention factor: {factor:.4g} on cos and sin"
     linear = f"have linear scaling, all frequencies divided by {1 / ratio.min():.4g}; wanted {kind}"
@@ -124,8 +125,8 @@ def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
         ("frequency order", "have the frequencies in reverse order", own[::-1], factor),
         ("rotated twice", "are rotated twice", own * 2, factor**2),
         ("not rotated", "are not rotated", own * 0, 1.0),
-        *(("precision", f"have frequencies rounded to {name}", own.astype(low) * 1.0, factor)
-          for name, low in _LOW.items()),
+        *(("precision", f"have frequencies rounded to {name}", low, factor)
+          for name, low in rounded.items()),
     ]  # fmt: skip
     low = [(f"{text} {name}", {field: dtype}) for name, dtype in _LOW.items() for field, text in (
         ("phase_dtype", "have phases computed in"), ("table_dtype", "have cos and sin rounded to"),
