@@ -11,7 +11,7 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.conformance import PositionMonitor
 from jaxpe.conformance.monitor import positional_score, semantic_score
-from jaxpe.conformance.reference import Inputs, attention_output, layer_attention
+from jaxpe.conformance.reference import Inputs, layer_attention
 from jaxpe.rope import simple_plan
 
 PLAN = simple_plan(head_dim=8, base=100.0, context=64)
@@ -49,7 +49,7 @@ def reference_weights(q, k, plan, segments, *, causal=True):
     values = np.broadcast_to(np.eye(n)[:, None], (batch, n, k.shape[2], n))
     inputs = Inputs(q, k, values, order, order, segments, segments, order, order)
     attention = layer_attention(plan, heads, k.shape[2], causal=causal)
-    return attention_output(attention, inputs).swapaxes(1, 2)
+    return attention(inputs).swapaxes(1, 2)
 
 
 PLANS = {
