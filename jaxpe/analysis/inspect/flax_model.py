@@ -98,6 +98,11 @@ class FlaxModel:
         return int(getattr(below, "length", None) or 0)
 
     @property
+    def bounded(self) -> bool:
+        """Whether a table of positions ends with the context."""
+        return self.table_length is not None
+
+    @property
     def left_out(self) -> str:
         """Nothing of a module is left out."""
         return ""
@@ -263,19 +268,48 @@ def unscaled_reason(model: Any, context: int, rope: RopeAnalysis | None) -> str:
     if rope is not None and any(part.defines("query") for part in below.pattern.encodings):
         return "layers differ in their positions"
     if rope is None or not encoding.defines("query"):
-        if encoding.defines("embed"):
-            return f"the model has {context:,} learned position vectors and none beyond"
-        return "the model has no rotary positions"
+        return without_rotations(context if encoding.defines("embed") else None)
+    if context and not has_one_encoding(below):
+        return "layers differ in their positions"
+    hooks = ("embed", "bias", "products", "value", "weights")
+    others = any(encoding.defines(hook) for hook in hooks)
+    return scaling_reason(context, rope, below.config.head_width, others=others)
+
+
+def without_rotations(table_length: int | None) -> str:
+    """Reason why a model without rotary positions is not scaled.
+
+    >>> without_rotations(1024)
+    'the model has 1,024 learned position vectors and none beyond'
+    """
+    if table_length is not None:
+        return f"the model has {table_length:,} learned position vectors and none beyond"
+    return "the model has no rotary positions"
+
+
+def scaling_reason(context: int, rope: RopeAnalysis, head_width: int, *, others: bool) -> str:
+    """Reason why a rotary configuration is not scaled; empty otherwise.
+
+    Args:
+        context: positions for which the model was configured; 0 if unknown.
+        rope: rotary configuration.
+        head_width: width of a head.
+        others: whether positions enter in other ways, too.
+
+    >>> rope = jaxpe.rope.explain_rope(RopeOptions(head_dim=64, context=2048))
+    >>> scaling_reason(2048, rope, 128, others=False)
+    'only a part of each head turns'
+    """
     if not context:
         return "the configuration says no context"
-    if not has_one_encoding(below) or len(rope.groups) > 1 or rope.widest is None:
+    if len(rope.groups) > 1 or rope.widest is None:
         return "layers differ in their positions"
     plan = rope.widest
-    if any(encoding.defines(hook) for hook in ("embed", "bias", "products", "value", "weights")):
+    if others:
         return "positions enter in other ways, too"
     if plan.rope_type != "default":
         return f"the model comes with a scaling of its own ({plan.rope_type})"
-    if plan.turning != below.config.head_width:
+    if plan.turning != head_width:
         return "only a part of each head turns"
     return ""
 

@@ -1,10 +1,13 @@
 """Stages of an inspection, each cached when finished."""
 
 import dataclasses
+import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from jaxpe._core.errors import InputError
 from jaxpe._core.hub import local_model_options
 from jaxpe._core.progress import SILENT, Clock, Progress, duration
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
@@ -25,6 +28,7 @@ from jaxpe.analysis.inspect.result import (
 )
 from jaxpe.analysis.inspect.subject import InspectSubject, inspect_facts, read_inspect_subject
 from jaxpe.analysis.inspect.token_loss import loss_by_position, text_windows
+from jaxpe.analysis.inspect.torch_model import TorchModel
 from jaxpe.analysis.inspect.weights import table_geometry
 from jaxpe.analysis.stage_cache import StageCache, settings_stamp
 from jaxpe.data.corpora.sources import source_paths
@@ -67,7 +71,61 @@ def inspect_model(
     settings = {k: v for k, v in dataclasses.asdict(options).items() if k != "stages"}
     files = [file for path in source_paths(options.source) for file in content_files(path)]
     stamp = settings_stamp(settings, inputs=(options.model, *files))
-    cache, clock = StageCache(folder and folder / "stages", stamp), Clock()
+    cache = StageCache(folder and folder / "stages", stamp)
+    return _run_stages(options, cache, read_inspect_subject, progress)
+
+
+def inspect_torch(
+    model: Any,
+    tokenizer: Any,
+    options: InspectOptions | None = None,
+    *,
+    progress: Progress = SILENT,
+) -> InspectResult:
+    """Inspect what position does in a live model of transformers, through its own code.
+
+    Stages and numbers are those of `inspect_model`. Nothing is cached, and nothing is left on the
+    model.
+
+    Args:
+        model: decoder or encoder of `transformers` in torch, with or without a head.
+        tokenizer: its fast tokenizer, or the path of a tokenizer.json.
+        options: text and sizes; its `model` names the model on the page.
+        progress: receiver of progress of each stage.
+
+    Raises:
+        InputError: as `inspect_model`, and a model that `TorchModel` refuses.
+
+    >>> result = inspect_torch(model, tokenizer)  # doctest: +SKIP
+    >>> result.attention.overall.estimate  # doctest: +SKIP
+    0.21
+    """
+    name = str(getattr(model.config, "_name_or_path", "") or type(model).__name__)
+    options = InspectOptions(model=name) if options is None else options
+    options.check()
+    with tempfile.TemporaryDirectory() as folder:
+        model.config.to_json_file(Path(folder, "config.json"))
+        if isinstance(tokenizer, str | Path):
+            path = str(tokenizer)
+        elif (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
+            backend.save(path := str(Path(folder, "tokenizer.json")))
+        else:
+            raise InputError(
+                f"{type(tokenizer).__name__} has no `backend_tokenizer`: pass a fast tokenizer, or "
+                "the path of a tokenizer.json"
+            )
+        module, shown = TorchModel(model), Path(options.model).name
+        read = partial(read_inspect_subject, module=module, name=shown)
+        live = dataclasses.replace(options, model=folder, tokenizer=path)
+        return _run_stages(live, StageCache(None, ""), read, progress)
+
+
+def _run_stages(
+    options: InspectOptions, cache: StageCache, read: Callable[..., InspectSubject],
+    progress: Progress,
+) -> InspectResult:  # fmt: skip
+    """Results of the stages that are not cached, and of those that are."""
+    clock = Clock()
     results: dict[str, Any] = {}
     if (facts := cache.read("facts", InspectFacts)) is not None:
         cached = {stage: cache.read(stage, _STAGES[stage][0]) for stage in options.chosen}
@@ -83,7 +141,7 @@ def inspect_model(
             continue
         if subject is None:
             with clock.stage("reading"):
-                subject = read_inspect_subject(options, progress=progress)
+                subject = read(options, progress=progress)
                 facts = inspect_facts(subject, seed=options.seed)
             cache.write("facts", facts)
         if reason := absence_reason(subject, stage):
@@ -105,7 +163,7 @@ def absence_reason(subject: InspectSubject, stage: Stage) -> str:
     """
     if reason := subject.inspected.absent().get(stage):
         return reason
-    if stage == "geometry" and subject.most is None:
+    if stage == "geometry" and not (subject.most and subject.inspected.table_length is not None):
         return _NO_TABLE
     if stage not in ("loss", "needles"):
         return ""

@@ -83,6 +83,11 @@ class InspectedModel(Protocol):
         ...
 
     @property
+    def bounded(self) -> bool:
+        """Whether there are no positions beyond the context."""
+        ...
+
+    @property
     def left_out(self) -> str:
         """What of the model is not seen, in a sentence; empty if nothing is."""
         ...

@@ -37,6 +37,8 @@ class InspectOptions:
         longest: tokens of the longest text in loss and needles; chosen by the size of the model
             when absent.
         documents: number of documents of the corpus that are read, drawn by the seed.
+        program: jax for the loader of jaxpe.nn, torch for transformers (extra torch); when absent,
+            torch for architectures that jaxpe.nn does not load.
         task: mlm for a masked language model with its head; ablation then measures its loss.
         tokenizer: path of a tokenizer.json, vocab.txt or .gguf; the model's own when absent.
         seed: random seed.
@@ -54,6 +56,7 @@ class InspectOptions:
     examples: int | None = None
     longest: int | None = None
     documents: int = 4000
+    program: Literal["jax", "torch"] | None = None
     task: Literal["mlm"] | None = None
     tokenizer: str | None = None
     seed: int = 0

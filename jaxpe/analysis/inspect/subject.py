@@ -1,8 +1,10 @@
 """Model and text of an inspection, read within half of the memory."""
 
+import importlib.util
 import math
+import reprlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from jaxpe.analysis.inspect.flax_model import inspected_model
 from jaxpe.analysis.inspect.model import InspectedModel
 from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.result import InspectFacts, Kind
+from jaxpe.analysis.inspect.torch_model import load_torch
 from jaxpe.analysis.subject import Subject, check_sizes, is_run
 from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer, tokenize
 from jaxpe.data.tokens.pretrained import model_tokenizer_file, open_pretrained
@@ -28,6 +31,7 @@ from jaxpe.nn import (
     load_masked_lm,
     load_model,
 )
+from jaxpe.nn.checkpoints.fields import find_architecture, read_config
 from jaxpe.nn.checkpoints.gguf import gguf_file
 from jaxpe.nn.checkpoints.tensors import open_tensors
 from jaxpe.training.documents import Vocabulary
@@ -90,8 +94,8 @@ class InspectSubject(NamedTuple):
 
     @property
     def most(self) -> int | None:
-        """Number of positions in the model's table; None without a table."""
-        return self.context or None if self.inspected.table_length is not None else None
+        """Number of positions of a model that has no more; None otherwise."""
+        return self.context or None if self.inspected.bounded else None
 
     @property
     def special_ids(self) -> tuple[int, ...]:
@@ -99,11 +103,19 @@ class InspectSubject(NamedTuple):
         return tuple(sorted({*self.tokenizer.prefix, *self.tokenizer.suffix}))
 
 
-def read_inspect_subject(options: InspectOptions, *, progress: Progress = SILENT) -> InspectSubject:
+def read_inspect_subject(
+    options: InspectOptions,
+    *,
+    module: Any = None,
+    name: str = "",
+    progress: Progress = SILENT,
+) -> InspectSubject:
     """Read a model and the text it is inspected by.
 
     Args:
         options: model and text to read.
+        module: model with the configuration and tokenizer of the folder; read from it when None.
+        name: name of the model; the folder's when empty.
         progress: receiver of progress in reading the documents.
 
     Raises:
@@ -117,15 +129,18 @@ def read_inspect_subject(options: InspectOptions, *, progress: Progress = SILENT
     options.check()
     options = local_model_options(options, "model")
     path = Path(options.model)
-    tokenizer = _tokenizer_path(options, path)
+    _check_path(options, path)
+    program = options.program or ("jax" if module is not None else _program(path))
+    tokenizer = options.tokenizer or str(model_tokenizer_file(path))
     special = open_pretrained(tokenizer).model.num_special_tokens_to_add(False) > 0
-    _check_memory(path)
-    module = _load(options, path)
+    if module is None:
+        _check_memory(path)
+        module = _load(options, path) if program == "jax" else load_torch(path, task=options.task)
     model = inspected_model(module)
     texts = _sampled_corpus(options, progress)
     context = model.context(path)
     length = options.length or (_QUICK_LENGTH if options.quick else LENGTH)
-    if model.table_length is not None and context:
+    if model.bounded and context:
         length = min(length, context)
     rows = tokenize(texts, tokenizer=tokenizer, length=length, special=special, progress=progress)
     check_sizes(rows, model.sizes.vocabulary, model.table_length or None, options.model)
@@ -134,7 +149,7 @@ def read_inspect_subject(options: InspectOptions, *, progress: Progress = SILENT
         documents=LabelledTokens(rows, np.zeros(len(rows.ids), np.int32), (), tokenizer),
         vocabulary=_vocabulary(rows, model),
         source=texts.name,
-        model=path.stem if path.suffix == ".gguf" else model_name(path),
+        model=name or (path.stem if path.suffix == ".gguf" else model_name(path)),
     )
     try:
         sample = draw_sample(
@@ -181,7 +196,7 @@ def inspect_facts(subject: InspectSubject, *, seed: int) -> InspectFacts:
     )
 
 
-def _tokenizer_path(options: InspectOptions, path: Path) -> str:
+def _check_path(options: InspectOptions, path: Path) -> None:
     if not path.exists():
         raise InputError(
             f"`model`: {options.model} does not exist; pass a Hugging Face directory, a .gguf "
@@ -192,7 +207,20 @@ def _tokenizer_path(options: InspectOptions, path: Path) -> str:
             f"{path} is the folder of a `jaxpe train` run, which has no tokenizer.json: "
             "`jaxpe spectral` and `jaxpe audit` analyse runs"
         )
-    return options.tokenizer or str(model_tokenizer_file(path))
+
+
+def _program(path: Path) -> Literal["jax", "torch"]:
+    """The program that loads a model: torch for architectures that `jaxpe.nn` does not know."""
+    config = path / "config.json"
+    if gguf_file(path) is not None or not config.is_file() or find_architecture(path) is not None:
+        return "jax"
+    if all(importlib.util.find_spec(name) for name in ("torch", "transformers")):
+        return "torch"
+    raise InputError(
+        f"{config}: model_type is {reprlib.repr(read_config(config).get('model_type'))}, which "
+        "jaxpe.nn does not load; with `pip install 'jaxpe[torch]'` it is inspected through "
+        "transformers"
+    )
 
 
 def _check_memory(path: Path) -> None:
@@ -260,7 +288,7 @@ def _longest(options: InspectOptions, model: InspectedModel, context: int) -> in
     if options.longest is not None:
         return options.longest
     least, most = _LONGEST
-    if model.table_length is not None and context:  # the table ends with the context
+    if model.bounded and context:
         return min(context, _QUICK_LONGEST if options.quick else least)
     if 0 < 2 * context <= most:
         return 2 * context

@@ -331,6 +331,7 @@ def test_a_model_without_a_tokenizer_or_of_another_kind_is_refused(tmp_path):
     config_file.write_text(json.dumps(fields | {"model_type": "resnet"}))
     with pytest.raises(InputError, match="resnet"):
         inspect_model(options)
+    config_file.write_text(json.dumps(fields))
     (tmp_path / "tiny_llama" / "tokenizer.json").unlink()
     with pytest.raises(InputError, match=r"no tokenizer\.json"):
         inspect_model(options)
