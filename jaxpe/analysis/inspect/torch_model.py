@@ -44,6 +44,7 @@ _WRAPPED = ("attention_mask", "use_cache")  # options that a class without names
 _PASSED = ("output_hidden_states", "return_dict")  # options of classes that take any
 _ROWS = 256  # tokens whose log-likelihoods are in memory at once
 _BIAS = re.compile(r"alibi|rel(ative)?_(attention|bias|embed|pos|attn)|position_bias")
+_HEADLESS = "The model has no head, so it predicts no next token: load it as a language model."
 _ROTARY = re.compile(r"rotary|rope", re.IGNORECASE)
 
 
@@ -278,6 +279,8 @@ class TorchModel:
         absent = {}
         if not self._chosen_maps(self._maps)[0]:
             absent["attention"] = "No attention over pairs of tokens was seen in the model's code."
+        if not self._has_head and self.causal:
+            absent |= dict.fromkeys(("loss", "needles"), _HEADLESS)
         if self._unmoved:
             absent["ablation"] = f"Positions cannot be moved: {self._unmoved}."
         return absent
