@@ -149,7 +149,8 @@ class PositionMonitor:
         q, k, plan = self._pairs(inputs.q), self._pairs(inputs.k), self.plan
         if not plan.turns:
             return {}
-        rounds = np.asarray(plan.frequencies) * plan.trained / (2 * np.pi)
+        frequencies = np.asarray(plan.frequencies)
+        rounds = frequencies * plan.trained / (2 * np.pi)
         bands = np.searchsorted([1, 10, 100, 1000], rounds, side="right")
         tokens = q[inputs.segments > 0], k[inputs.key_segments > 0]
         energy = np.prod([np.abs(x).mean(0) for x in tokens], 0)[:, : len(rounds)]
@@ -163,12 +164,11 @@ class PositionMonitor:
         seen = np.take_along_axis(visible[:, few], chosen, -1)
         differences = (products[:, :, ::2] - products[:, :, 1::2])[seen[..., 1::2]]
         turning, n = len(rounds), k.shape[1]
-        frequencies = np.pad(plan.frequencies, (0, q.shape[-1] - turning))  # others do not turn
-        positional = positional_score(products[seen][..., :turning], plan.frequencies, n)
+        padded = np.pad(frequencies, (0, q.shape[-1] - turning))  # others do not turn
         return {
             **{f"band_energy/rounds_{name}": share for name, share in shares},
-            "scores/semantic": semantic_score(differences, frequencies, n),
-            "scores/positional": positional,
+            "scores/semantic": semantic_score(differences, padded, n),
+            "scores/positional": positional_score(products[seen][..., :turning], frequencies, n),
         }
 
     def _pairs(self, array: Any) -> np.ndarray:
