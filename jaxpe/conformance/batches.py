@@ -1,14 +1,17 @@
 """Checks of training batches: positions, padding, documents, masks, losses and what is trained."""
 
 import itertools
+import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe.conformance.arrays import to_numpy
-from jaxpe.conformance.batch_faults import FAULTS, name_rows
+from jaxpe.conformance.batch_faults import name_rows
 from jaxpe.conformance.batch_layout import (
     BatchOptions,
     number_documents,
@@ -18,27 +21,8 @@ from jaxpe.conformance.batch_layout import (
 from jaxpe.conformance.offsets import OffsetHistogram, offset_counts, offset_histogram
 from jaxpe.conformance.result import Check, Conformance, Fault
 
-# Names of arrays in the batches of other libraries; an ending such as _positions stands for all.
-ARRAYS = {
-    "positions": ("position_ids", "input_pos", "_positions"),
-    "ids": ("input_ids", "inputs", "input", "tokens"),
-    "segments": ("segment_ids", "_segment_ids"),
-    "mask": ("attention_mask",),
-    "labels": ("targets",),
-    "weights": ("loss_mask", "loss_weights", "targets_segment_ids"),
-    "vision": (),
-}
-# What a check compares, and what it needs.
-CHECKS = {
-    "shapes": ("arrays", "arrays"),
-    "values": ("positions", "arrays that fit"),
-    "padding": ("tokens", "`padding`, or `pad` with ids"),
-    "documents": ("tokens", "`eos` with ids and segments"),
-    "positions": ("positions", "arrays that fit"),
-    "mask": ("pairs", "a mask of pairs, [batch, n, n]"),
-    "loss": ("tokens with loss", "labels or weights"),
-    "trained": ("positions", "`trained`, and a stream of batches"),
-}
+TABLE = tomllib.loads(files("jaxpe.conformance").joinpath("batches.toml").read_text("utf-8"))
+ARRAYS, CHECKS, FAULTS = TABLE["arrays"], TABLE["checks"], TABLE["faults"]
 _NONE = np.zeros((0, 0), int)
 _SHOWN = 4  # columns on either side of the smallest example
 _Found = tuple[str, str, tuple[int, ...], np.ndarray]  # name, detail, leading indices, wrong places
@@ -113,9 +97,8 @@ def check_batches(
     True
     """
     intended = BatchOptions(**options)
-    compared: dict[str, int] = dict.fromkeys(CHECKS, 0)
+    compared, told = Counter[str](), set[str]()
     found: dict[str, list[Any]] = {}  # number, detail and example of each fault
-    told: set[str] = set()
     carried, histogram, count = np.zeros(intended.trained or 0, int), offset_histogram(_NONE), 0
     for count, batch in enumerate(itertools.islice(batches, take), 1):  # noqa: B007
         given = _arrays(batch)
@@ -125,14 +108,11 @@ def check_batches(
             continue
         form = _form(given, intended)
         told.add(form.told)
-        for name, number in _compared(form, intended).items():
-            compared[name] += number
+        compared.update(_compared(form, intended))
         for name, detail, lead, wrong in _wrong(form, intended):
             if wrong.any():
-                at = (*lead, *np.unravel_index(np.argmax(wrong), wrong.shape))
-                known = found.setdefault(name, [0, detail, ""])
-                known[2] = known[2] or _example(form, name, *map(int, at))
-                known[0] += int(wrong.sum())
+                example = _example(form, name, *lead, *np.argwhere(wrong)[0].tolist())
+                found.setdefault(name, [0, detail, example])[0] += int(wrong.sum())
         learnt = np.take_along_axis(_learnt(form), form.columns, axis=1)
         reached = np.clip(form.positions[0][learnt], 0, len(carried))
         carried += np.bincount(reached, minlength=len(carried) + 1)[:-1]
@@ -356,7 +336,7 @@ def _histogram(form: _Batch, options: BatchOptions) -> OffsetHistogram:
 
 
 def _result(
-    count: int, compared: dict[str, int], found: dict[str, list[Any]], histogram: OffsetHistogram
+    count: int, compared: Counter[str], found: dict[str, list[Any]], histogram: OffsetHistogram
 ) -> Conformance:
     """Result from numbers by check, and from number, detail and example by fault."""
     faults = []

@@ -20,7 +20,7 @@ from jaxpe.conformance import (
     offset_counts,
     offset_histogram,
 )
-from jaxpe.conformance.batch_faults import FAULTS as NAMES
+from jaxpe.conformance.batches import FAULTS as NAMES
 from jaxpe.nn import packed_positions
 from jaxpe.training import batches, in_order
 

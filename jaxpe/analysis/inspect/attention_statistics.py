@@ -101,6 +101,7 @@ def inspect_attention(
         dummy_overall=overall_mean["dummy"],
         other_overall=overall_mean["other"],
         dummies=tokens,
+        layers=None if (layers := model.sizes.attention_layers) is None else np.asarray(layers),
         **{name: value.mean(axis=1) for name, value in values.items()},
     )
 

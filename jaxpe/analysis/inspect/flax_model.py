@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,15 +16,27 @@ from jaxpe.analysis.attention.documents import Sample
 from jaxpe.analysis.attention.head_ablation import masked_score
 from jaxpe.analysis.attention.logit_sums import batch_size
 from jaxpe.analysis.inspect.model import InspectedModel, ModelSizes, Program, Trace
-from jaxpe.analysis.inspect.result import Kind
+from jaxpe.analysis.inspect.result import EncodingStage, Kind
+from jaxpe.analysis.inspect.weights import describe_encoding
 from jaxpe.encodings import Encoding
-from jaxpe.nn import CausalLM, MaskedLM, functionalize, parameter_count, trunk
+from jaxpe.nn import (
+    CausalLM,
+    MaskedLM,
+    functionalize,
+    parameter_count,
+    position_table,
+    trunk,
+)
+from jaxpe.nn.checkpoints.fields import read_config
+from jaxpe.nn.checkpoints.gguf import gguf_file
 from jaxpe.nn.transformer import has_one_encoding
-from jaxpe.rope import RopeAnalysis
+from jaxpe.rope import RopeAnalysis, RopeOptions, longest_context, read_configuration
 from jaxpe.rope.scaling import RopeFrequencies
 
 Rotation = dict[str, Array]
 _ROWS = 256  # tokens whose logits are in memory at once
+_LENGTHS = ("max_position_embeddings", "n_positions")
+_WITH_OFFSET = ("roberta", "xlm-roberta", "camembert")  # two rows of their tables have no token
 
 
 class FlaxModel:
@@ -67,6 +80,51 @@ class FlaxModel:
     def encodings(self) -> tuple[str, ...]:
         """Ways in which positions enter: through embeddings, queries and keys, or logits."""
         return tuple(encoding_names(self.module))
+
+    @property
+    def table_length(self) -> int | None:
+        """Rows of the table of position vectors; 0 if a fixed table has no end, None without one.
+
+        >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+        >>> table = jaxpe.learned(length=7, dim=8)
+        >>> encoder = jaxpe.nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0))
+        >>> FlaxModel(encoder).table_length
+        0
+        """
+        below = trunk(self.module)
+        encoding = below.encoding
+        if not (encoding.defines("embed") and encoding.defines("vectors")):
+            return None
+        return int(getattr(below, "length", None) or 0)
+
+    @property
+    def left_out(self) -> str:
+        """Nothing of a module is left out."""
+        return ""
+
+    def absent(self) -> dict[str, str]:
+        """No reasons: every stage can be run."""
+        return {}
+
+    def context(self, path: Path) -> int:
+        """Positions of the table, or of the configuration; 0 if unknown."""
+        if (length := getattr(trunk(self.module), "length", None)) is not None:
+            return int(length)
+        if not trunk(self.module).encoding.defines("embed"):
+            return longest_context(read_configuration(RopeOptions(config=str(path))))
+        fields = {} if gguf_file(path) else read_config(path / "config.json")
+        rows = next((fields[name] for name in _LENGTHS if isinstance(fields.get(name), int)), 0)
+        return rows - 2 if fields.get("model_type") in _WITH_OFFSET else rows
+
+    def position_table(self, length: int) -> np.ndarray:
+        """Position vectors added to embeddings, `[length, dim]`."""
+        return np.asarray(position_table(self.module, length=length))
+
+    def describe_encoding(
+        self, *, path: Path | None, length: int, most: int | None
+    ) -> EncodingStage:
+        """Tables, biases and rotary configuration of the module."""
+        return describe_encoding(self.module, path=path, length=length, most=most)
 
     def _program(self, method: Callable[..., Any]) -> Program:
         apply, params = functionalize(self.module, method=method)

@@ -1,9 +1,12 @@
 """What stages need of a model: sizes, and programs of token ids and positions."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from jaxpe.analysis.inspect.result import Kind
+import numpy as np
+
+from jaxpe.analysis.inspect.result import EncodingStage, Kind
 from jaxpe.rope import RopeAnalysis
 
 Program = Callable[..., Any]
@@ -13,7 +16,7 @@ class Trace(NamedTuple):
     """Attention and hidden states of some documents.
 
     Attributes:
-        logits: logits of attention, `[layers, documents, heads, n, n]`.
+        logits: logits of attention, `[layers, documents, heads, n, n]`, of `attention_layers`.
         weights: weights of attention, of the same shape.
         hidden_states: input of each layer, and output of the last,
             `[layers + 1, documents, n, dim]`.
@@ -34,6 +37,7 @@ class ModelSizes(NamedTuple):
         dim: width of the hidden states.
         vocabulary: number of tokens.
         parameters: number of parameters.
+        attention_layers: numbers of the layers whose attention is traced; all when None.
     """
 
     layers: int
@@ -42,6 +46,7 @@ class ModelSizes(NamedTuple):
     dim: int
     vocabulary: int
     parameters: int
+    attention_layers: tuple[int, ...] | None = None
 
 
 @runtime_checkable
@@ -70,6 +75,34 @@ class InspectedModel(Protocol):
     @property
     def encodings(self) -> tuple[str, ...]:
         """Ways in which positions enter, such as "rotary"."""
+        ...
+
+    @property
+    def table_length(self) -> int | None:
+        """Rows of the table of position vectors added to embeddings; None without a table."""
+        ...
+
+    @property
+    def left_out(self) -> str:
+        """What of the model is not seen, in a sentence; empty if nothing is."""
+        ...
+
+    def absent(self) -> dict[str, str]:
+        """Reasons of stages that the model's code does not allow."""
+        ...
+
+    def context(self, path: Path) -> int:
+        """Positions for which the model in a folder was configured; 0 if unknown."""
+        ...
+
+    def position_table(self, length: int) -> np.ndarray:
+        """Position vectors added to embeddings, `[length, dim]`."""
+        ...
+
+    def describe_encoding(
+        self, *, path: Path | None, length: int, most: int | None
+    ) -> EncodingStage:
+        """Ways in which positions enter, with biases over a length and `most` rows of a table."""
         ...
 
     def traced(self, function: Callable[..., Any]) -> Program:
