@@ -247,8 +247,8 @@ def _checks(form: _Batch, options: BatchOptions) -> Iterator[tuple[str, int, Ite
         went_on = ended & (before == after) & (after > 0)
         yield "documents", int((numbers > 0).sum()), [("document after its end", "", (), went_on)]
     yield "positions", size * len(form.true), _wrong_positions(form, options)
-    for row in range(len(mask) if mask is not None and mask.ndim == 3 else 0):
-        yield "mask", mask[row].size, _wrong_pairs(mask[row], numbers[row], row, options)
+    for row, sees in enumerate(mask if mask is not None and mask.ndim == 3 else ()):
+        yield "mask", sees.size, _wrong_pairs(sees, numbers[row], row, options)
     if "labels" in given or "weights" in given:
         carries = int(form.carries.sum())
         yield "loss", carries, [("loss on padding", "", (), form.carries & (numbers == 0))]
