@@ -99,7 +99,7 @@ def check_attention(
     attention = layer_attention(
         plan, heads, groups, scale=scale, causal=causal, bias=bias, softcap=softcap, sinks=sinks
     )
-    if bias is not None and (given := _bias_heads(bias)) != heads:
+    if bias is not None and (given := bias(*np.zeros((2, 1, 1), int)).shape[1]) != heads:
         raise InputError(f"`bias` has {given} heads; wanted {heads}, as `heads`")
     sizes = heads, groups, plan.head_dim, value_dim or plan.head_dim
     calls, skipped = _calls(plan, attention, sizes, _arguments(attend))
@@ -124,11 +124,6 @@ def check_attention(
         f"attention, {plan.name}", trials,
         lambda own: attention_hypotheses(plan, attention, own), skipped,
     )  # fmt: skip
-
-
-def _bias_heads(bias: Bias) -> int:
-    """Heads of a bias."""
-    return bias(*np.zeros((2, 1, 1), int)).shape[1]
 
 
 def _arguments(function: Callable[..., Any]) -> set[str]:
@@ -165,12 +160,9 @@ def _trial(
 
 
 def _calls(
-    plan: LayerPlan,
-    attention: Attention,
-    sizes: tuple[int, int, int, int],
-    taken: set[str],
+    plan: LayerPlan, attention: Attention, sizes: tuple[int, int, int, int], taken: set[str],
     path: str = "attend",
-) -> tuple[list[tuple[str, Inputs]], dict[str, str]]:
+) -> tuple[list[tuple[str, Inputs]], dict[str, str]]:  # fmt: skip
     """Inputs of each check, and the reasons for those without."""
     window = plan.window or 2**62
     trained = max(plan.trained, 64) if plan.trained else 512
@@ -222,9 +214,7 @@ def _edge(inputs: Inputs, window: int, queries: slice) -> Inputs:
     keys = np.arange(inputs.q.shape[1])
     edge = keys < 16 if queries == _EDGES[0] else (keys > max(window - 8, 0)) & (keys < window + 8)
     size = 2.0 ** round(math.log2(max(window, 8) / 8))  # so that one key of a window is seen
-    return inputs._replace(
-        v=np.where(edge[:, None, None], inputs.v * np.float32(size), 0 * inputs.v)
-    )
+    return inputs._replace(v=inputs.v * np.float32(size) * edge[:, None, None])
 
 
 def _inputs(

@@ -19,7 +19,6 @@ from jaxpe.conformance.reference import (
     Alibi,
     Attention,
     Inputs,
-    Rotation,
     offset_buckets,
     plan_rotation,
     published_slopes,
@@ -45,7 +44,9 @@ def attention_hypotheses(
         for table in tables
         for name, text, changes in table(plan, attention)
     ]
-    rows += _fitted_bases(plan, attention, trials)
+    if attention.query is not None:
+        for name, text, both in fitted_bases(plan, attention.query, trials, attention.rotated):
+            rows.append(Hypothesis(name, f"queries and keys {text}", attention.rotated(both)))
     unseen = [one for one in rows if one.name in ("documents", "padding")]
     rows += [one._replace(predict=_after(_indexed, one.predict)) for one in unseen]
     largest = max(int(np.abs(one.inputs.key_positions).max()) for one in trials)
@@ -57,20 +58,6 @@ def attention_hypotheses(
         for name, text, change in _input_faults(attention, max(lengths, default=1))
     ]
     return [*rows, *_observed_positions(attention, trials)]
-
-
-def _fitted_bases(
-    plan: LayerPlan, attention: Attention, trials: Sequence[Trial]
-) -> list[Hypothesis]:
-    """Attention with the bases that explain its outputs best."""
-    if attention.query is None:
-        return []
-
-    def model(faulty: Rotation) -> Attention:
-        return attention._replace(query=faulty, key=faulty)
-
-    faults = fitted_bases(plan, attention.query, trials, model)
-    return [Hypothesis(name, f"queries and keys {text}", model(r)) for name, text, r in faults]
 
 
 def _after(change: Callable[[Inputs], Inputs], model: Callable[..., Any]) -> Callable[..., Any]:

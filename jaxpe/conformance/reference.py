@@ -230,6 +230,10 @@ class Attention(NamedTuple):
     documents: bool = True
     padding: bool = True
 
+    def rotated(self, rotation: Rotation | None) -> "Attention":
+        """Attention with another rotation of queries and keys."""
+        return self._replace(query=rotation, key=rotation)
+
     def __call__(self, inputs: Inputs) -> np.ndarray:
         """Output softmax(s·q·k + bias) v, `[batch, n_q, heads, value_dim]`; 0 if no key is seen."""
         values = inputs.v[:, :, self.groups[inputs.heads]]
