@@ -179,7 +179,8 @@ class PositionMonitor:
         pairs = np.zeros((0, 2), int) if rotation is None else rotation.pairs
         if self.plan.kind not in ("rotary", "none") or x.shape[-1] <= pairs.max(initial=-1):
             raise InputError(
-                f"{self.plan.kind} layers, {x.shape[-1]} entries: pass `weights`, and no queries and keys"
+                f"{self.plan.kind} layers with {x.shape[-1]} entries: pass `weights` in place of "
+                "queries and keys"
             )
         turning = (x[..., pairs[:, 0]] + 1j * x[..., pairs[:, 1]]) * self.plan.attention_factor
         return np.concatenate([turning, np.delete(x, pairs.ravel(), -1)], -1)
