@@ -106,16 +106,17 @@ def check_batches(
         given = _arrays(batch)
         unread |= _unread(batch)
         compared["shapes"] += len(given)
-        if (misfit := _misfit(given, intended)) is not None:
+        if misfit := _misfit(given, intended):
             found.setdefault(misfit[0], [0, "", misfit[1]])[0] += 1
             continue
         form = _form(given, intended)
         told.add(form.told)
-        compared.update(_compared(form, intended))
-        for name, detail, lead, wrong in _wrong(form, intended):
-            if wrong.any():
-                example = _example(form, name, *lead, *np.argwhere(wrong)[0].tolist())
-                found.setdefault(name, [0, detail, example])[0] += int(wrong.sum())
+        for check, size, rows in _checks(form, intended):
+            compared[check] += size
+            for name, detail, lead, wrong in rows:
+                if wrong.any():
+                    example = _example(form, name, *lead, *np.argwhere(wrong)[0].tolist())
+                    found.setdefault(name, [0, detail, example])[0] += int(wrong.sum())
         learnt = np.take_along_axis(_learnt(form), form.columns, axis=1)
         reached = np.clip(form.positions[0][learnt], 0, len(carried))
         carried += np.bincount(reached, minlength=len(carried) + 1)[:-1]
@@ -128,14 +129,12 @@ def check_batches(
         never = np.flatnonzero(carried[intended.first :] == 0) + intended.first
         detail = f"at most {most:.2g} of documents reach one (95 %)"
         found["never trained"] = [len(never), detail, f"position {never[0]}"]
-    result = _result(count, compared, found, histogram)
-    if unread:
-        named = Check("other arrays", "not checked", f"not read: {', '.join(sorted(unread))}")
-        result = result._replace(checks=(*result.checks, named))
+    skipped = [Check("other arrays", "not checked", ", ".join(sorted(unread)))] if unread else []
     if "positions" in told:
-        unsure = Check("resets", "not checked", "needs segments, or ids with `eos` or `bos`")
-        result = result._replace(checks=(*result.checks, unsure))
-    return result
+        needs = "needs segments, or ids with `eos` or `bos`"
+        skipped.append(Check("resets", "not checked", needs))
+    result = _result(count, compared, found, histogram)
+    return result._replace(checks=(*result.checks, *skipped))
 
 
 def batch_offsets(
@@ -238,53 +237,44 @@ def _form(given: Mapping[str, np.ndarray], options: BatchOptions) -> _Batch:
     )
 
 
-def _compared(form: _Batch, options: BatchOptions) -> dict[str, int]:
-    """Numbers that each check compares; 0 for what cannot be checked."""
-    given, text = form.given, int(form.text().sum())
-    padding = options.padding or (options.pad is not None and "ids" in given)
-    ends = options.eos is not None and "ids" in given and form.told == "segments"
-    loss = "labels" in given or "weights" in given
-    return {
-        "values": text,
-        "padding": form.documents.size * bool(padding),
-        "documents": int((form.documents > 0).sum()) * ends,
-        "positions": text * len(form.true),
-        "mask": given["mask"].size if given.get("mask", form.carries).ndim == 3 else 0,
-        "loss": int(form.carries.sum()) * loss,
-    }
-
-
-def _wrong(form: _Batch, options: BatchOptions) -> Iterator[_Found]:
-    """Faults with their wrong places."""
+def _checks(form: _Batch, options: BatchOptions) -> Iterator[tuple[str, int, Iterable[_Found]]]:
+    """Checks that the arrays allow: how much each compares, and its faults with wrong places."""
     given, exact, text, numbers = form.given, form.exact, form.text(), form.documents
-    yield "fractions", "", (), (exact != form.positions) & text
-    yield "negative", "", (), (exact < 0) & text
-    if options.longest is not None:
-        yield "too large", f"it has {options.longest:,}", (), (exact >= options.longest) & text
-    if options.padding:
-        step = 1 if options.padding == "right" else -1
+    ids, labels, mask = (given.get(name) for name in ("ids", "labels", "mask"))
+    before, after, size = numbers[:, :-1], numbers[:, 1:], int(text.sum())
+    longest = np.inf if options.longest is None else options.longest
+    rows = [
+        ("fractions", "", (), (exact != form.positions) & text),
+        ("negative", "", (), (exact < 0) & text),
+        ("too large", f"it has {longest:,}", (), (exact >= longest) & text),
+    ]
+    yield "values", size, rows
+    known = options.pad is not None and ids is not None
+    if options.padding or known:
+        step = -1 if options.padding == "left" else 1
         begun = np.cumsum(numbers[:, ::step] > 0, axis=1)[:, ::step] > 0
-        yield "padding side", "", (), (numbers == 0) & ~begun
-    ids, labels = given.get("ids"), given.get("labels")
-    if ids is not None and options.pad not in (None, options.eos):
-        yield "padding not masked", "", (), (ids == options.pad) & (numbers > 0)
-    before, after = numbers[:, :-1], numbers[:, 1:]
+        counted = (ids == options.pad) & (numbers > 0) & (known and options.pad != options.eos)
+        rows = [
+            ("padding side", "", (), (numbers == 0) & ~begun & bool(options.padding)),
+            ("padding not masked", "", (), counted),
+        ]
+        yield "padding", numbers.size, rows
     if ids is not None and options.eos is not None and form.told == "segments":
         ended = (ids[:, :-1] == options.eos) & (ids[:, 1:] != options.eos)
-        yield "document after its end", "", (), ended & (before == after) & (after > 0)
-    yield from _wrong_positions(form, options)
-    mask = given.get("mask")
-    if mask is not None and mask.ndim == 3:
-        for row in range(len(mask)):
-            yield from _wrong_pairs(mask[row], numbers[row], row, options)
+        went_on = ended & (before == after) & (after > 0)
+        yield "documents", int((numbers > 0).sum()), [("document after its end", "", (), went_on)]
+    yield "positions", size * len(form.true), _wrong_positions(form, options)
+    for row, sees in enumerate(mask if mask is not None and mask.ndim == 3 else ()):
+        yield "mask", sees.size, _wrong_pairs(sees, numbers[row], row, options)
     if "labels" in given or "weights" in given:
-        yield "loss on padding", "", (), form.carries & (numbers == 0)
+        carries = int(form.carries.sum())
+        yield "loss", carries, [("loss on padding", "", (), form.carries & (numbers == 0))]
     if ids is not None and labels is not None:
         last = (before != after) & (before > 0) & (after > 0)
         crossing = last & form.carries[:, :-1] & (labels[:, :-1] == ids[:, 1:])
         if not form.shifted:  # the label may be the document's own end, or equal by chance
             crossing &= (ids[:, 1:] != options.eos) & (crossing.sum() > max(2, last.sum() / 2))
-        yield "loss across documents", "", (), crossing
+        yield "loss", 0, [("loss across documents", "", (), crossing)]
 
 
 def _wrong_positions(form: _Batch, options: BatchOptions) -> Iterator[_Found]:
