@@ -31,7 +31,8 @@ class BatchOptions:
         causal: whether queries see no later keys.
         window: number of keys that a query sees, itself included; all when absent.
         shards: order of the shards of a row, their number, and the number of this one from 0;
-            None in place of the last if positions hold all shards, one after another.
+            None in place of the last if positions hold all shards, one after another. Positions
+            alone are in this order: all other arrays are whole rows in the order of the text.
     """
 
     first: int = 0

@@ -23,6 +23,7 @@ from jaxpe.conformance.result import Check, Conformance, Fault
 
 TABLE = tomllib.loads(files("jaxpe.conformance").joinpath("batches.toml").read_text("utf-8"))
 ARRAYS, CHECKS, FAULTS = TABLE["arrays"], TABLE["checks"], TABLE["faults"]
+_ENDS = ("cu_seqlens", "cu_seqlens_q", "cu_seq_lens_q")  # ends of documents in one row, from 0
 _NONE = np.zeros((0, 0), int)
 _SHOWN = 4  # columns on either side of the smallest example
 _Found = tuple[str, str, tuple[int, ...], np.ndarray]  # name, detail, leading indices, wrong places
@@ -99,9 +100,11 @@ def check_batches(
     intended = BatchOptions(**options)
     compared, told = Counter[str](), set[str]()
     found: dict[str, list[Any]] = {}  # number, detail and example of each fault
+    unread = set[str]()
     carried, histogram, count = np.zeros(intended.trained or 0, int), offset_histogram(_NONE), 0
     for count, batch in enumerate(itertools.islice(batches, take), 1):  # noqa: B007
         given = _arrays(batch)
+        unread |= _unread(batch)
         compared["shapes"] += len(given)
         if misfit := _misfit(given, intended):
             found.setdefault(misfit[0], [0, "", misfit[1]])[0] += 1
@@ -126,9 +129,12 @@ def check_batches(
         never = np.flatnonzero(carried[intended.first :] == 0) + intended.first
         detail = f"at most {most:.2g} of documents reach one (95 %)"
         found["never trained"] = [len(never), detail, f"position {never[0]}"]
-    unsure = Check("resets", "not checked", "needs segments, or ids with `eos` or `bos`")
+    skipped = [Check("other arrays", "not checked", ", ".join(sorted(unread)))] if unread else []
+    if "positions" in told:
+        needs = "needs segments, or ids with `eos` or `bos`"
+        skipped.append(Check("resets", "not checked", needs))
     result = _result(count, compared, found, histogram)
-    return result._replace(checks=(*result.checks, *[unsure] * ("positions" in told)))
+    return result._replace(checks=(*result.checks, *skipped))
 
 
 def batch_offsets(
@@ -158,6 +164,10 @@ def _arrays(batch: Any) -> dict[str, np.ndarray]:
         keys += [key for key in batch if ends and key.endswith(ends)]
         if keys and (array := batch[keys[0]]) is not None:
             found[name] = np.atleast_2d(to_numpy(array))
+    ends = next((batch[key] for key in _ENDS if key in batch), None)
+    if ends is not None and "positions" in found and "segments" not in found:
+        cells = np.arange(found["positions"].shape[-1])
+        found["segments"] = np.searchsorted(to_numpy(ends).ravel(), cells, side="right")[None]
     if "positions" not in found or not found["positions"].size:
         raise InputError(f"no positions among {', '.join(batch)}: name an array `positions`")
     if "mask" in found and found["mask"].ndim > 2:
@@ -165,6 +175,13 @@ def _arrays(batch: Any) -> dict[str, np.ndarray]:
         least = float(mask.min(initial=0))  # negative in a mask that is added to logits
         found["mask"] = mask if mask.dtype == bool else mask > (least / 2 if least < 0 else 0.5)
     return found
+
+
+def _unread(batch: Any) -> set[str]:
+    """Names of a batch that no check reads."""
+    names = batch[0] if isinstance(batch, tuple | list) else batch
+    known = (*ARRAYS, *_ENDS, *itertools.chain.from_iterable(ARRAYS.values()))
+    return {name for name in names if not name.endswith(known)}
 
 
 def _misfit(given: Mapping[str, np.ndarray], options: BatchOptions) -> tuple[str, str] | None:
@@ -341,6 +358,7 @@ def _result(
         checks.append(Check(name, status, text))
     if shares := histogram.shares():
         *_, (first, _, share, low, high) = shares
-        text = f"{share:.2g} ({low:.2g} to {high:.2g}) from offset {first:,} on"
+        interval = f" ({low:.2g} to {high:.2g})" if high - low < 1 else ""
+        text = f"{share:.2g}{interval} from offset {first:,} on"
         checks.append(Check("offsets", "passed", f"{histogram.pairs.sum():,.0f} pairs, {text}"))
     return Conformance(f"{count:,} batch{'es' * (count > 1)}", tuple(checks), tuple(faults))

@@ -85,7 +85,8 @@ class PositionMonitor:
             keys: `[batch, n, key_heads, head_dim]`, likewise.
             weights: `[batch, heads, n, n]`; None to compute them from queries and keys, which needs
                 layers without bias, cap and learned sink.
-            losses: `[batch, n]`, one per token.
+            losses: `[batch, n]` or `[batch, n - 1]`, one per token; NaN for
+                tokens without one. A bin of them alone is NaN.
             positions: `[batch, n]` or `[n]`; None for 0, 1, 2, ...
             segments: `[batch, n]`, number of the document, 0 for padding; a mask of tokens will do.
 
@@ -100,7 +101,8 @@ class PositionMonitor:
             places = _tokens(positions, losses.shape, np.arange(losses.shape[1]))
             real = _tokens(segments, losses.shape, np.ones(losses.shape[1])) > 0
             for label, chosen in _by_distance(places, real):
-                numbers[f"loss/position_{label}"] = losses[chosen].mean(dtype=float)
+                known = chosen & ~np.isnan(losses)
+                numbers[f"loss/position_{label}"] = losses[known if known.any() else chosen].mean()
         numbers = {f"{self.name}/{k}": float(x) for k, x in numbers.items()}
         if self.log is not None:
             self.log(numbers, step)
@@ -176,7 +178,10 @@ class PositionMonitor:
         rotation, x = plan_rotation(self.plan), to_numpy(array)
         pairs = np.zeros((0, 2), int) if rotation is None else rotation.pairs
         if self.plan.kind not in ("rotary", "none") or x.shape[-1] <= pairs.max(initial=-1):
-            raise InputError(f"{self.plan.kind} layers, {x.shape[-1]} entries: pass weights alone")
+            raise InputError(
+                f"{self.plan.kind} layers with {x.shape[-1]} entries: pass `weights` in place of "
+                "queries and keys"
+            )
         turning = (x[..., pairs[:, 0]] + 1j * x[..., pairs[:, 1]]) * self.plan.attention_factor
         return np.concatenate([turning, np.delete(x, pairs.ravel(), -1)], -1)
 
@@ -249,7 +254,9 @@ def _shares_and_sinks(weights, places, at: slice, visible) -> dict[str, Any]:
 
 def _tokens(array: Any, shape: tuple[int, ...], default: np.ndarray) -> np.ndarray:
     """Numbers of tokens, `[batch, n]`."""
-    numbers = default if array is None else to_numpy(array)[..., : shape[1]]
+    numbers = default if array is None else to_numpy(array)
+    if numbers.shape[-1] == shape[1] + 1:  # losses lack the last token
+        numbers = numbers[..., :-1]
     if numbers.shape not in (shape, shape[1:], (1, *shape[1:])):
         raise InputError(f"positions or segments of shape {numbers.shape}, not {shape}")
     return np.broadcast_to(numbers, shape)
