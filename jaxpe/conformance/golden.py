@@ -165,7 +165,7 @@ def write_golden(
     >>> sorted(path.name for path in folder.glob("golden.*"))
     ['golden.json', 'golden.npz']
     """
-    fields = {"config": str(config), **options}
+    fields: dict[str, Any] = {"config": str(config), **options}
     short, long = (explain_rope(RopeOptions(length=n, **fields)) for n in (2, _POSITIONS[-1] + 1))
     if short.status != "judged":
         raise NotJudgedError(f"{short.source}: {short.reason}")

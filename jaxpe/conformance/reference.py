@@ -18,7 +18,6 @@ class Rotation(NamedTuple):
     """Rotation of pairs of entries of a head.
 
     Attributes:
-        head_dim: width of the head.
         pairs: first and second entry of each pair, `[half, 2]`.
         frequencies: radians per position, for both entries of a pair, `[half, 2]`.
         axes: axis of the positions of each pair, `[half]`, or of both its entries, `[half, 2]`.
@@ -29,7 +28,6 @@ class Rotation(NamedTuple):
         table_dtype: type that cosines and sines are rounded to.
     """
 
-    head_dim: int
     pairs: np.ndarray
     frequencies: np.ndarray
     axes: np.ndarray
@@ -136,7 +134,7 @@ def plan_rotation(plan: LayerPlan) -> Rotation | None:
         axes = np.repeat(axes, 2)[pairs - first]
     elif order == "entries" and counts:
         axes = np.repeat(np.arange(len(counts)), np.array(counts, int) * 2)[pairs - first]
-    return Rotation(plan.head_dim, pairs, both, axes, plan.attention_factor)
+    return Rotation(pairs, both, axes, plan.attention_factor)
 
 
 def section_axes(plan: LayerPlan, half: int) -> np.ndarray:
