@@ -141,7 +141,6 @@ def shard_columns(documents: np.ndarray, shards: Shards | None) -> np.ndarray:
         for rank, part in ((rank, part) for rank in ranks for part in parts):
             chunks = part.reshape(pieces, -1)
             if order == "round-robin":
-                result.append(part[rank::count])
-            else:
-                result += [chunks[rank], *([] if pieces == count else [chunks[pieces - 1 - rank]])]
+                chunks = part.reshape(-1, pieces).T
+            result += chunks[[rank] if pieces == count else [rank, pieces - 1 - rank]].tolist()
     return np.concatenate(result).reshape(len(documents), -1)
