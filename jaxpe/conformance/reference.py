@@ -48,9 +48,11 @@ class Rotation(NamedTuple):
         exact, low = np.float64, self.phase_dtype
         axes = self.axes if self.axes.ndim == 2 else self.axes[:, None]
         by_entry = positions[..., axes] if axes.any() else positions[..., None, None]
-        phases = by_entry.astype(exact).astype(low) * self.frequencies.astype(low)
-        tables = (self.factor * f(phases.astype(exact)) for f in (np.cos, np.sin))
-        cos, sin = (one.astype(self.table_dtype).astype(exact) for one in tables)
+        kept = {"copy": False}  # an array of the wanted type
+        phases = by_entry.astype(exact).astype(low, **kept) * self.frequencies.astype(low, **kept)
+        phases = phases.astype(exact, **kept)
+        tables = (self.factor * f(phases) for f in (np.cos, np.sin))
+        cos, sin = (one.astype(self.table_dtype, **kept).astype(exact, **kept) for one in tables)
         return cos, sin
 
     def turn(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
@@ -229,7 +231,7 @@ def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
     """
     heads, groups = inputs.heads, attention.groups[inputs.heads]
     q, k, v = inputs.q[:, :, heads], inputs.k[:, :, groups], inputs.v[:, :, groups]
-    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    q, k, v = (x.astype(np.float64, copy=False) for x in (q, k, v))
     q = q if attention.query is None else attention.query.turn(q, inputs.positions)
     k = k if attention.key is None else attention.key.turn(k, inputs.key_positions)
     v = v if attention.value is None else attention.value.turn(v, inputs.key_positions)
@@ -237,7 +239,7 @@ def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
         scaling = attention.query_scaling
         factor = np.vectorize(lambda position: scaling.at(max(int(position), 0)))(inputs.order)
         q = q * factor[..., None, None]
-    logits = attention.scale * np.einsum("bqhd,bkhd->bhqk", q, k, optimize=True)
+    logits = attention.scale * (q.transpose(0, 2, 1, 3) @ k.transpose(0, 2, 3, 1))
     if attention.bias is not None:
         logits = logits + attention.bias(inputs.positions, inputs.key_positions)[:, heads]
     if attention.softcap:
@@ -251,7 +253,8 @@ def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
     weights = np.exp(logits - top)
     total = weights.sum(axis=-1, keepdims=True)
     total = total if sinks is None else total + np.exp(sinks - top)
-    return np.einsum("bhqk,bkhd->bqhd", weights / np.maximum(total, 1e-300), v, optimize=True)
+    weights /= np.maximum(total, 1e-300)
+    return (weights @ v.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
 
 
 def visible(attention: Attention, inputs: Inputs) -> np.ndarray:
