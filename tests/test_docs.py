@@ -146,6 +146,7 @@ def test_every_encoding_has_a_page_in_the_gallery():
 QUESTIONS = {
     "choose an encoding": ("which-encoding", "RoPE"),
     "configure RoPE": ("rope-configuration", "rope_parameters"),
+    "check positions in code": ("conformance", "check_rotary"),
     "count a large corpus": ("scale", "jaxpe count"),
     "resume a run": ("training", "--resume"),
     "cite": ("bibliography", "@software"),

@@ -223,12 +223,19 @@ def _check_agrees(options: SubjectOptions, config: TrainConfig) -> None:
 
 def check_fits(module: Any, corpus: TokenCorpus, model: str | None) -> None:
     """Raise for documents with a token or position without an embedding in the model."""
-    below, n = trunk(module), corpus.ids.shape[1]
-    positions = getattr(below, "length", None)
+    below = trunk(module)
+    check_sizes(corpus, below.config.vocab_size, getattr(below, "length", None), model)
+
+
+def check_sizes(
+    corpus: TokenCorpus, vocabulary: int, positions: int | None, model: str | None
+) -> None:
+    """Raise for documents with a token or position beyond the sizes of a model."""
+    n = corpus.ids.shape[1]
     if positions is not None and n > positions:
         raise InputError(f"`length={n}` is more than the {positions} positions of {model}")
-    if corpus.ids.max(initial=0) >= below.config.vocab_size:
+    if corpus.ids.max(initial=0) >= vocabulary:
         raise InputError(
             f"the tokenizer has {corpus.vocab_size:,} tokens and {model} only "
-            f"{below.config.vocab_size:,}: leave `tokenizer` out to use the model's own"
+            f"{vocabulary:,}: leave `tokenizer` out to use the model's own"
         )

@@ -7,23 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from jaxpe._core.errors import InputError
 from jaxpe.conformance.attention_faults import attention_hypotheses
-from jaxpe.conformance.diagnosis import Trial, call_implementation, conformance
-from jaxpe.conformance.reference import (
-    Attention,
-    Bias,
-    Inputs,
-    attention_output,
-    layer_attention,
-)
-from jaxpe.conformance.result import Conformance
-from jaxpe.conformance.rotary import (
-    Convert,
-    asked,
-    depends_on_length,
-    known_names,
+from jaxpe.conformance.cases import (
+    SEGMENTS,
+    TOKENS,
+    image_positions,
+    of_length,
+    on_axes,
+    positions_in,
     random_heads,
 )
+from jaxpe.conformance.diagnosis import (
+    Convert,
+    Trial,
+    asked,
+    call_implementation,
+    conformance,
+)
+from jaxpe.conformance.reference import Attention, Bias, Inputs, layer_attention
+from jaxpe.conformance.result import Conformance
 from jaxpe.rope import LayerPlan
 
 # Checks of `check_attention`, in their order; paths are checked by their names.
@@ -36,7 +39,9 @@ _NEEDS = {
     "left padding": "segments", "right padding": "segments", "packed": "segments",
     "decode": "key_positions", "shards": "key_positions",
 }  # fmt: skip
+_OF_PATHS = ("values", "left padding", "packed", "window")  # checks of each path
 _LARGEST = 2**28  # logits of one call of an implementation, 1 GB of float32
+_LONG = 300  # keys of a decoded token
 _EDGES = (slice(-8, None), slice(0, 8))  # queries that see the left edge, the right edge
 _SPREAD = np.array([0, 1, 2, 5, 11, 23, 41, 77, 151, 301, 483, 1003, 1601, 2503, 3301, 4001])
 
@@ -46,7 +51,7 @@ def check_attention(
     value_dim: int | None = None, bias: Bias | None = None, causal: bool = True,
     scale: float | None = None, softcap: float | None = None, sinks: np.ndarray | None = None,
     paths: Mapping[str, Callable[..., Any]] | None = None, convert: Convert | None = None,
-    dtype: str | None = None, only: Collection[str] = (),
+    dtype: str | None = None, only: Collection[str] | None = None,
 ) -> Conformance:  # fmt: skip
     """Checks of attention against the plan of a layer.
 
@@ -76,7 +81,8 @@ def check_attention(
         only: names of checks, from `ATTENTION_CHECKS` and `paths`; default: all.
 
     Raises:
-        InputError: heads that do not divide, a plan without attention, or an unknown check.
+        InputError: heads that do not divide or fit the bias, a plan without attention, or an
+            unknown check.
 
     >>> import jaxpe
     >>> plan = jaxpe.rope.simple_plan(head_dim=8)
@@ -88,29 +94,35 @@ def check_attention(
     >>> check_attention(without_positions, plan, heads=2).faults[0].text
     'queries and keys are not rotated'
     """
-    paths = dict(paths or {})
-    known_names(only, (*ATTENTION_CHECKS, *paths))
-    groups = key_value_heads or heads
+    groups, paths = key_value_heads or heads, dict(paths or {})
+    chosen = asked(only, (*ATTENTION_CHECKS, *paths))
     attention = layer_attention(
         plan, heads, groups, scale=scale, causal=causal, bias=bias, softcap=softcap, sinks=sinks
     )
+    if bias is not None and (given := bias(*np.zeros((2, 1, 1), int)).shape[1]) != heads:
+        raise InputError(f"`bias` has {given} heads; wanted {heads}, as `heads`")
     sizes = heads, groups, plan.head_dim, value_dim or plan.head_dim
     calls, skipped = _calls(plan, attention, sizes, _arguments(attend))
-    calls = [("", check, attend, inputs) for check, inputs in calls]
-    calls += [
-        (name, check, path, inputs)
-        for name, path in paths.items()
-        for check, inputs in _calls(plan, attention, sizes, _arguments(path))[0]
-        if check in ("values", "left padding", "packed")
-    ]
     trials = [
-        _trial(check, function, attention, inputs, convert or np.asarray, dtype)._replace(path=path)
-        for path, check, function, inputs in calls
-        if not only or (path or check) in only
+        _trial(check, attend, attention, inputs, convert or np.asarray, dtype)
+        for check, inputs in calls
+        if check in chosen
     ]
+    skipped = {check: reason for check, reason in skipped.items() if check in chosen}
+    for path, call in paths.items():
+        if path not in chosen:
+            continue
+        whole_rows = _arguments(call) - {"key_positions"}
+        calls, unchecked = _calls(plan, attention, sizes, whole_rows, path)
+        trials += [
+            _trial(check, call, attention, inputs, convert or np.asarray, dtype)._replace(path=path)
+            for check, inputs in calls
+            if check in _OF_PATHS
+        ]
+        skipped |= {f"{path}, {x}": unchecked[x] for x in _OF_PATHS if x in unchecked}
     return conformance(
         f"attention, {plan.name}", trials,
-        lambda own: attention_hypotheses(plan, attention, own), asked(skipped, only),
+        lambda own: attention_hypotheses(plan, attention, own), skipped,
     )  # fmt: skip
 
 
@@ -132,133 +144,95 @@ def _trial(
     shape = (*inputs.q.shape[:3], inputs.v.shape[-1])
     arguments = [made(one) for one in inputs[:4]]
     got, rounding, problem = call_implementation(function, arguments, shape, dtype, **taken)
-    if check == "window" and inputs.q.shape[1] > 8:  # the queries at the edge of the window
+    if check == "window":  # the queries at the edge of the window
         edge = _EDGES[0 if inputs.v[:, 0].any() else 1]
-        names = ("q", "positions", "order", "segments")
-        inputs = inputs._replace(**{name: getattr(inputs, name)[:, edge] for name in names})
-        got = got[:, edge]
-    largest = np.abs(inputs.positions).max()
-    tolerance = np.asarray(2 * rounding + 16 * 2.0**-24 * largest)
+        inputs, got = inputs.part(edge), got[:, edge]
+    tolerance = np.asarray(2 * rounding + 16 * 2.0**-24 * np.abs(inputs.positions).max())
     counted = (inputs.segments > 0)[:, :, None, None]
-    wanted = attention_output(attention, inputs)
-    trial = Trial(check, inputs, wanted, got, tolerance, counted, problem)
-    if not trial.failed or problem:
+    trial = Trial(check, inputs, attention(inputs), got, tolerance, counted, problem)
+    if problem or not trial.failed:
         return trial
-    first = int(np.argwhere(trial.excess(wanted) > 1)[:, 2].min())
-    some = np.unique([first, wanted.shape[2] - 1])
+    first = int(np.argwhere(trial.excess(trial.wanted) > 1)[:, 2].min())
+    some = np.unique([first, got.shape[2] - 1])
     few = inputs._replace(heads=some)
-    return trial._replace(
-        probe=(trial._replace(inputs=few, wanted=wanted[:, :, some], got=got[:, :, some]),)
-    )
+    probe = trial._replace(inputs=few, wanted=trial.wanted[:, :, some], got=got[:, :, some])
+    return trial._replace(probe=(probe,))
 
 
 def _calls(
-    plan: LayerPlan, attention: Attention, sizes: tuple[int, int, int, int], taken: set[str]
-) -> tuple[list[tuple[str, Inputs]], dict[str, str]]:
+    plan: LayerPlan, attention: Attention, sizes: tuple[int, int, int, int], taken: set[str],
+    path: str = "attend",
+) -> tuple[list[tuple[str, Inputs]], dict[str, str]]:  # fmt: skip
     """Inputs of each check, and the reasons for those without."""
-    run, ones = np.arange(16), np.ones((2, 16), int)
     window = plan.window or 2**62
     trained = max(plan.trained, 64) if plan.trained else 512
 
-    def whole(positions: Any, segments: Any = ones, order: Any = None) -> Inputs:
-        return _inputs(plan, attention, sizes, np.asarray(positions), np.asarray(segments), order)
+    def whole(*rows: np.ndarray, segments: np.ndarray | None = None) -> Inputs:
+        positions = of_length(plan, np.stack(rows))
+        return _inputs(plan, attention, sizes, positions, on_axes(plan, positions), segments)
 
     spread = _SPREAD[min(window, trained) > _SPREAD]
-    gapped = whole([run + 2, 7 + 3 * run] if window > 52 else [run, run])
+    gapped = whole(TOKENS + 2, 7 + 3 * TOKENS) if window > 52 else whole(TOKENS, TOKENS)
     calls = {
-        "values": [whole([run, run])],
-        "spread": [whole([spread, spread], np.ones((2, len(spread)), int))],
+        "values": [whole(TOKENS, TOKENS)],
+        "spread": [whole(spread, spread)],
         "rows": [gapped],
-        "lengths": [whole([run + trained - 8] * 2)],
-        "left padding": [whole(*_padded(run, left=True))],
-        "right padding": [whole(*_padded(run, left=False))],
-        "packed": [whole(*_packed())],
-        "decode": [_queries(gapped, [t], t + 1) for t in (0, 1, 7, 15)],
-        "shards": [_queries(gapped, one, 16) for one in ((*range(4), *run[12:]), range(4, 12))],
+        "lengths": [whole(*[TOKENS + trained - 8] * 2)],
+        **{check: [whole(*positions_in(one), segments=one)] for check, one in SEGMENTS.items()},
+        "decode": [gapped.part([t], slice(t + 1)) for t in (0, 1, 7, 15)],
+        "shards": [gapped.part(one, slice(16)) for one in (np.r_[:4, 12:16], slice(4, 12))],
     }  # fmt: skip
-    skipped = {check: f"attend takes no {_NEEDS[check]}" for check in calls if _lacks(check, taken)}
+    needs = {check: _NEEDS[check] for check in calls if _NEEDS.get(check, "") not in {"", *taken}}
+    skipped = {check: f"{path} takes no {name}" for check, name in needs.items()}
+    n, every = window + 8, "key_positions" not in taken
+    if "segments" in taken:
+        calls["decode"] += [one.part([15]) for one in calls["left padding"]]
     if plan.window is None:
         skipped["window"] = "the plan has no window"
-    elif "key_positions" in taken or (window + 8) ** 2 * sizes[0] <= _LARGEST:
-        n = window + 8
-        long = whole([np.arange(n)], np.ones((1, n), int))
-        sides = _EDGES[: 1 + plan.two_sided]
-        every = "key_positions" not in taken
-        calls["window"] = [_edge(long, window, side, every=every) for side in sides]
+        calls["decode"].append(whole(np.arange(_LONG)).part([_LONG - 1]))
+    elif every and n**2 * sizes[0] > _LARGEST:
+        skipped["window"] = f"{path} takes no key_positions; a window of {window:,} is too large"
     else:
-        skipped["window"] = (
-            f"attend takes no key_positions, and a window of {window:,} is too large"
-        )
+        long = whole(np.arange(n))
+        edges = [_edge(long, window, side) for side in _EDGES[: 1 + plan.two_sided]]
+        calls["window"] = edges if every else [
+            one.part(side) for one, side in zip(edges, _EDGES, strict=False)
+        ]  # fmt: skip
+        calls["decode"].append(edges[0].part([n - 1]))
     if plan.sections:
-        grid = np.stack([run * 0 + 5, 5 + run // 4, 5 + run % 4, *[run] * len(plan.sections)], -1)
-        positions = np.stack([grid[:, : len(plan.sections)]] * 2)
-        calls["axes"] = [whole(positions, ones, np.stack([run, run]))]
+        order = np.stack([TOKENS, TOKENS])
+        positions = np.repeat(image_positions(plan), 2, 0)
+        calls["axes"] = [_inputs(plan, attention, sizes, order, positions)]
     else:
         skipped["axes"] = "positions have one axis"
     rows = [(check, one) for check, many in calls.items() if check not in skipped for one in many]
     return rows, skipped
 
 
-def _edge(inputs: Inputs, window: int, queries: slice, *, every: bool) -> Inputs:
-    """Queries at one end of a text; only keys at the edge of their window have values."""
-    n = inputs.q.shape[1]
-    keys = np.arange(n)
+def _edge(inputs: Inputs, window: int, queries: slice) -> Inputs:
+    """Whole rows, in which only keys at the edge of the window of some queries have values."""
+    keys = np.arange(inputs.q.shape[1])
     edge = keys < 16 if queries == _EDGES[0] else (keys > max(window - 8, 0)) & (keys < window + 8)
     size = 2.0 ** round(math.log2(max(window, 8) / 8))  # so that one key of a window is seen
-    v = np.where(edge[:, None, None], inputs.v * np.float32(size), np.float32(0))
-    return _queries(inputs._replace(v=v), range(n) if every else range(n)[queries], n)
-
-
-def _lacks(check: str, taken: set[str]) -> bool:
-    return check in _NEEDS and _NEEDS[check] not in taken
-
-
-def _padded(run: np.ndarray, *, left: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and segments of two rows with 2 and 5 tokens of padding."""
-    rows = [(np.roll(run[:16] * (run < 16 - n), n * left), np.roll(run < 16 - n, n * left))
-            for n in (2, 5)]  # fmt: skip
-    positions, segments = (np.stack(one) for one in zip(*rows, strict=True))
-    return positions, segments.astype(int)
-
-
-def _packed() -> tuple[np.ndarray, np.ndarray]:
-    """Positions and segments of two rows of documents."""
-    lengths = ((7, 5, 4), (3, 13))
-    positions = [np.concatenate([np.arange(n) for n in row]) for row in lengths]
-    segments = [np.repeat(np.arange(1, len(row) + 1), row) for row in lengths]
-    return np.stack(positions), np.stack(segments)
+    return inputs._replace(v=inputs.v * np.float32(size) * edge[:, None, None])
 
 
 def _inputs(
     plan: LayerPlan, attention: Attention, sizes: tuple[int, int, int, int],
-    positions: np.ndarray, segments: np.ndarray, order: np.ndarray | None,
+    order: np.ndarray, positions: np.ndarray, segments: np.ndarray | None = None,
 ) -> Inputs:  # fmt: skip
     """Random queries, keys and values, whose logits have a standard deviation near 1."""
     heads, groups, head_dim, value_dim = sizes
-    if depends_on_length(plan) and order is None:  # every call is of a text of the plan's length
-        last = np.full((len(positions), 1), plan.reach - 1)
-        positions = np.concatenate([np.minimum(positions, plan.reach - 1), last], 1)
-        segments = np.concatenate([segments, segments.max(axis=1, keepdims=True)], 1)
-    shape = positions.shape[:2]
     q, k, v = (
-        random_heads((*shape, *size), seed)
+        random_heads((*order.shape, *size), seed)
         for seed, size in enumerate(((heads, head_dim), (groups, head_dim), (groups, value_dim)))
     )
     if plan.place == "latent":  # heads share the rotated part of keys
         k[..., head_dim - plan.turning :] = k[:, :, :1, head_dim - plan.turning :]
     factor = 1 if attention.query is None else attention.query.factor**2
     q = q * np.float32(2.0 ** -round(math.log2(attention.scale * factor * math.sqrt(head_dim))))
-    order = positions if order is None else order
-    if plan.sections and positions.ndim == 2:
-        positions = np.repeat(positions[..., None], len(plan.sections), -1)
+    if segments is None:
+        segments = np.ones_like(order)
+    extra = order.shape[1] - segments.shape[1]
+    segments = np.pad(segments, ((0, 0), (0, extra)), "maximum")
     return Inputs(q, k, v, positions, positions, segments, segments, order, order)
-
-
-def _queries(inputs: Inputs, queries: Collection[int], keys: int) -> Inputs:
-    """Some queries of whole rows, with the first keys."""
-    some = list(queries)
-    return Inputs(
-        inputs.q[:, some], inputs.k[:, :keys], inputs.v[:, :keys], inputs.positions[:, some],
-        inputs.key_positions[:, :keys], inputs.segments[:, some], inputs.key_segments[:, :keys],
-        inputs.order[:, some], inputs.key_order[:, :keys],
-    )  # fmt: skip

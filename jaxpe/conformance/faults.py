@@ -1,245 +1,245 @@
 """Known faults of rotations and positions, as what each does to the reference."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from jaxpe.conformance.reference import Rotation, entry_pairs
+from jaxpe.conformance.diagnosis import Hypothesis, Trial
+from jaxpe.conformance.reference import Rotation, entry_pairs, section_axes
 from jaxpe.rope import LayerPlan
 
-# Bases of released models: a port may have another model's.
-BASES = (1e4, 5e4, 1e5, 1.5e5, 1.6e5, 5e5, 1e6, 5e6, 8e6, 1e7, 1e8, 1e9)
 _LOW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
-_PARTNERS = {"half": "i with i + {}", "interleaved": "2i with 2i + 1"}
 
-RotationFault = tuple[str, str, Rotation]  # name, predicate of the heads, rotation
+Changes = tuple[str, str, dict[str, Any]]  # name, sentence or predicate, changed fields
+PositionFault = tuple[str, str, Callable[[np.ndarray], Any]]  # name, sentence, faulty positions
 
 
-def rotation_faults(plan: LayerPlan, rotation: Rotation) -> list[RotationFault]:
-    """Faults of a rotation: pairing, rotated part, frequencies, factor and axes."""
+def rotation_faults(plan: LayerPlan, rotation: Rotation) -> list[tuple[str, str, Rotation]]:
+    """Name, predicate of the heads, and rotation of each fault; some may be no fault of a plan."""
     tables = (_pairing_faults, _part_faults, _frequency_faults, _axis_faults)
-    return [row for table in tables for row in table(plan, rotation)]
+    return [
+        (name, text, rotation._replace(**changes))
+        for table in tables
+        for name, text, changes in table(plan, rotation)
+    ]
 
 
-def _pairing_faults(plan: LayerPlan, rotation: Rotation) -> Iterator[RotationFault]:
-    half, first = len(rotation.pairs), int(rotation.pairs.min())
+def _pairing_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
+    half, own = len(rotation.pairs), plan.pairing or "half"
     width = plan.head_dim if plan.rope_type == "proportional" else plan.turning
-    own = plan.pairing or "half"
     other = "interleaved" if own == "half" else "half"
-    pairs = entry_pairs(width, first, other)[:half]
-    names = {name: text.format(width // 2) for name, text in _PARTNERS.items()}
+    pairs = entry_pairs(width, int(rotation.pairs.min()), other)[:half]
+    names = {"half": f"i with i + {width // 2}", "interleaved": "2i with 2i + 1"}
     wanted = f"wanted {own}, entry {names[own]}"
-    yield (
-        "pairing",
-        f"are paired {other}, entry {names[other]}; {wanted}",
-        rotation._replace(pairs=pairs),
-    )
-    reordered = f"are paired {own}, as wanted, but written in the order of {other}"
-    yield "output layout", reordered, rotation._replace(written=pairs)
-    yield (
-        "output layout",
-        f"are paired {other} and written in the order of {own}; {wanted}",
-        rotation._replace(pairs=pairs, written=rotation.pairs),
-    )
     table = entry_pairs(2 * half, 0, own)
     table = table // 2 if own == "half" else table % half
-    yield (
-        "table layout",
-        f"have cos and sin in the order of {other}, and pairs in the order of {own}",
-        rotation._replace(frequencies=rotation.frequencies[:, 0][table]),
-    )
-    lacking = "have sin with the same sign in both entries of a pair; one needs a minus"
-    yield "sign", lacking, rotation._replace(signs=(1, 1))
-    yield "sign", lacking, rotation._replace(signs=(-1, -1))
-    yield "direction", "rotate in the other direction", rotation._replace(signs=(1, -1))
+    same_sign = "have sin with the same sign in both entries of a pair; one needs a minus"
+    return [
+        ("pairing", f"are paired {other}, entry {names[other]}; {wanted}", {"pairs": pairs}),
+        ("output layout", f"are paired {own}, as wanted, but written in the order of {other}",
+         {"written": pairs}),
+        ("output layout", f"are paired {other} and written in the order of {own}; {wanted}",
+         {"pairs": pairs, "written": rotation.pairs}),
+        ("table layout",
+         f"have cos and sin in the order of {other}, and pairs in the order of {own}",
+         {"frequencies": rotation.frequencies[:, 0][table]}),
+        ("sign", same_sign, {"signs": (1, 1)}),
+        ("sign", same_sign, {"signs": (-1, -1)}),
+        ("direction", "rotate in the other direction", {"signs": (1, -1)}),
+    ]  # fmt: skip
 
 
-def _part_faults(plan: LayerPlan, rotation: Rotation) -> Iterator[RotationFault]:
+def _part_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
     """Faults of the rotated part of the head."""
-    head, turning, half = plan.head_dim, plan.turning, len(rotation.pairs)
-    kind, first = plan.pairing or "half", int(rotation.pairs.min())
+    head, turning, kind = plan.head_dim, plan.turning, plan.pairing or "half"
+    half, first = len(rotation.pairs), int(rotation.pairs.min())
 
-    def part(width: int, start: int, over: int) -> Rotation:
+    def part(width: int, start: int, over: int) -> dict[str, Any]:
         pairs = entry_pairs(width, start, kind)
         powers = plan.base ** (-2 * np.arange(len(pairs)) / over)
         both, axes = np.stack([powers] * 2, 1), np.zeros(len(pairs), int)
-        return rotation._replace(pairs=pairs, frequencies=both, axes=axes)
+        return {"pairs": pairs, "frequencies": both, "axes": axes}
 
-    wanted = f"wanted {turning} of {head}"
-    if turning < head:
-        whole = f"rotate all {head} entries; {wanted}"
-        yield "rotated part", whole, part(head, 0, head)
-        yield "rotated part", whole, part(head, 0, turning)
-        pairs = entry_pairs(head, 0, kind)[:half]
-        yield (
-            "pair distance",
-            f"pair over the whole head of {head}; wanted pairs inside {turning} entries",
-            rotation._replace(pairs=pairs),
-        )
-        by_head = part(turning, first, head)
-        text = f"pair over the whole head of {head}, with frequencies of its width"
-        yield "pair distance", text, by_head._replace(pairs=pairs)
-        if plan.rope_type != "proportional":
-            yield "frequency width", f"have powers over {head} entries", by_head
-            shifted = rotation.pairs + (0 if first else head - turning) - first
-            text = f"rotate the {'first' if first else 'last'} {turning} entries of the head"
-            yield "rotated part", text, rotation._replace(pairs=shifted)
-        else:
-            narrow = "pair inside the rotated part; wanted pairs over the whole head"
-            yield "pair distance", narrow, rotation._replace(pairs=entry_pairs(turning, 0, kind))
-            yield "rotated part", narrow, part(turning, 0, turning)
-    for width in {turning // 2, turning // 4} - {0}:
-        if width % 2 == 0:
-            yield "rotated part", f"rotate {width} entries; {wanted}", part(width, first, width)
+    narrow = [width for width in (turning // 2, turning // 4) if width and width % 2 == 0]
+    rows: list[Changes] = [
+        ("rotated part", f"rotate {width} entries; wanted {turning} of {head}",
+         part(width, first, width)) for width in narrow
+    ]  # fmt: skip
+    if turning == head:
+        return rows
+    over = f"rotate all {head} entries; wanted {turning} of {head}"
+    whole, by_head = {"pairs": entry_pairs(head, 0, kind)[:half]}, part(turning, first, head)
+    far = f"pair over the whole head of {head}"
+    rows += [
+        ("rotated part", over, part(head, 0, head)),
+        ("rotated part", over, part(head, 0, turning)),
+        ("pair distance", f"{far}; wanted pairs inside {turning} entries", whole),
+        ("pair distance", f"{far}, with frequencies of its width", by_head | whole),
+    ]
+    if plan.rope_type == "proportional":
+        inside = "pair inside the rotated part; wanted pairs over the whole head"
+        return [
+            *rows,
+            ("pair distance", inside, {"pairs": entry_pairs(turning, 0, kind)}),
+            ("rotated part", inside, part(turning, 0, turning)),
+        ]
+    shifted = rotation.pairs + (0 if first else head - turning) - first
+    text = f"rotate the {'first' if first else 'last'} {turning} entries of the head"
+    return [
+        *rows,
+        ("frequency width", f"have powers over {head} entries", by_head),
+        ("rotated part", text, {"pairs": shifted}),
+    ]
 
 
-def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> Iterator[RotationFault]:
+def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
     """Faults of frequencies and of the factor on cos and sin."""
-    own, factor, half = rotation.frequencies, rotation.factor, len(rotation.pairs)
+    own, factor, kind = rotation.frequencies, rotation.factor, plan.rope_type
+    half, turning = len(rotation.pairs), plan.turning
     unscaled = np.stack([plan.unscaled] * 2, 1) if len(plan.unscaled) == half else own
-
-    def changed(frequencies: np.ndarray, factor: float = factor) -> Rotation:
-        return rotation._replace(frequencies=frequencies, factor=factor)
-
     ratio = own / unscaled
-    if not np.allclose(ratio, 1):
-        kind = plan.rope_type
-        yield "scaling", f"have no scaling; wanted {kind}", changed(unscaled, 1.0)
-        yield "scaling", f"have no scaling of frequencies; wanted {kind}", changed(unscaled)
-        yield "scaling", f"have the scaling ({kind}) twice", changed(own * ratio)
-        linear = f"have linear scaling, all frequencies divided by {1 / ratio.min():.4g}"
-        yield "scaling", f"{linear}; wanted {kind}", changed(unscaled * ratio.min())
-        yield "scaling", f"{linear}; wanted {kind}", changed(unscaled * ratio.min(), 1.0)
-    if factor != 1:
-        for power, how in ((0, "is absent"), (2, "applies twice"), (-1, "divides")):
-            text = f"lack a right attention factor: {factor:.4g} on cos and sin {how}"
-            yield "attention factor", text, changed(own, factor**power)
-    for divisor in (2.0, 4.0, 8.0, 16.0, 32.0):
-        yield "scaling", f"have all frequencies divided by {divisor:g}", changed(own / divisor)
-    exponents = -2 * np.arange(half)[:, None] / plan.turning
-    for base in BASES:
-        if abs(base / plan.base - 1) > 1e-6:
-            text = f"have base {base:,.0f}; wanted {plan.base:,.0f}"
-            yield "base", text, changed(ratio * base**exponents)
-            yield "base", text, changed(np.repeat(base**exponents, 2, 1), 1.0)
-    yield (
-        "frequency exponent",
-        f"have frequencies θ^(−k/{plan.turning}); wanted θ^(−2k/{plan.turning})",
-        changed(np.repeat(plan.base ** (exponents / 2), 2, 1)),
-    )
-    yield "frequency order", "have the frequencies in reverse order", changed(own[::-1])
-    yield "rotated twice", "are rotated twice", changed(own * 2, factor**2)
-    yield "not rotated", "are not rotated", changed(own * 0, 1.0)
-    for name, dtype in _LOW.items():
-        low = own.astype(dtype).astype(np.float64)
-        yield "precision", f"have frequencies rounded to {name}", changed(low)
-        all_low = rotation._replace(phase_dtype=dtype)
-        yield "precision", f"have phases computed in {name}", all_low
-        tables = rotation._replace(table_dtype=dtype)
-        yield "precision", f"have cos and sin rounded to {name}", tables
+    slowest = unscaled * ratio.min()
+    rounded = {name: own.astype(low).astype(float) for name, low in _LOW.items()}
+    exponents = np.repeat(-2 * np.arange(half)[:, None] / turning, 2, 1)
+    lack = f"lack a right attention factor: {factor:.4g} on cos and sin"
+    linear = f"have linear scaling, all frequencies divided by {1 / ratio.min():.4g}; wanted {kind}"
+    rows = [
+        ("attention factor", f"{lack} is absent", own, 1.0),
+        ("attention factor", f"{lack} applies twice", own, factor**2),
+        ("attention factor", f"{lack} divides", own, 1 / factor),
+        ("scaling", f"have no scaling; wanted {kind}", unscaled, 1.0),
+        ("scaling", f"have no scaling of frequencies; wanted {kind}", unscaled, factor),
+        ("scaling", f"have the scaling ({kind}) twice", own * ratio, factor),
+        ("scaling", linear, slowest, factor),
+        ("scaling", linear, slowest, 1.0),
+        *(("scaling", f"have all frequencies divided by {n}", own / n, factor)
+          for n in (2, 4, 8, 16, 32)),
+        ("frequency exponent", f"have frequencies θ^(−k/{turning}); wanted θ^(−2k/{turning})",
+         plan.base ** (exponents / 2), factor),
+        ("frequency order", "have the frequencies in reverse order", own[::-1], factor),
+        ("rotated twice", "are rotated twice: all frequencies are doubled", own * 2, factor**2),
+        ("not rotated", "are not rotated", own * 0, 1.0),
+        *(("precision", f"have frequencies rounded to {name}", low, factor)
+          for name, low in rounded.items()),
+    ]  # fmt: skip
+    low = [(f"{text} {name}", {field: dtype}) for name, dtype in _LOW.items() for field, text in (
+        ("phase_dtype", "have phases computed in"), ("table_dtype", "have cos and sin rounded to"),
+    )]  # fmt: skip
+    changed = [(name, text, {"frequencies": f, "factor": by}) for name, text, f, by in rows]
+    return [*changed, *(("precision", text, changes) for text, changes in low)]
 
 
-def _axis_faults(plan: LayerPlan, rotation: Rotation) -> Iterator[RotationFault]:
-    """Faults of the axes of multimodal positions."""
-    count = len(plan.sections)
-    if not count:
-        return
-    half = np.arange(len(rotation.axes))
-    block = np.repeat(np.arange(count), plan.sections)
-    interleaved = np.zeros_like(half)
-    for axis in range(1, count):
-        interleaved[(half % count == axis) & (half < count * plan.sections[axis])] = axis
-    wanted = f"wanted {plan.section_order or 'contiguous'} sections {plan.sections}"
-    for text, axes in (
-        ("rotate all pairs by the first axis", half * 0),
-        ("have contiguous sections", block),
-        ("have interleaved sections", interleaved),
-        ("have axes that alternate over all pairs", half % count),
-        ("have the sections in reverse order of axes", count - 1 - rotation.axes),
-        ("have height and width exchanged", np.array([0, *range(count - 1, 0, -1)])[rotation.axes]),
-        ("have the sections rotated by one axis", (rotation.axes + 1) % count),
-    ):
-        if len(axes) == len(half) and not np.array_equal(axes, rotation.axes):
-            yield "sections", f"{text}; {wanted}", rotation._replace(axes=axes)
+# Largest position, halfwidth of ln θ and number of bases of each round of `fitted_bases`: far
+# positions tell bases better, but among near bases alone.
+_FOR_BASES = ("values", "rows", "spread", "lengths")
+_ROUNDS = (
+    (60, 8.5, 120), (160, 0.2, 41), (500, 0.03, 41), (5000, 4e-3, 41), (5000, 4e-4, 41),
+    (40_000, 4e-5, 41), (2**20, 4e-6, 41),
+)  # fmt: skip
 
 
-class PositionFault(NamedTuple):
-    """Positions in a faulty implementation.
+def fitted_bases(
+    plan: LayerPlan, rotation: Rotation, trials: Sequence[Trial],
+    model: Callable[[Rotation], Callable[[Any], np.ndarray]],
+) -> list[tuple[str, str, Rotation]]:  # fmt: skip
+    """Rotations with the bases that explain outputs best, with the plan's scaling and without.
 
-    Attributes:
-        name: name of the fault.
-        text: sentence for it.
-        positions: faulty positions from right ones, both `[batch, n]`.
-        within: name and sentence by check, for a fault that shows in this check alone.
+    Args:
+        plan: plan of the layer.
+        rotation: right rotation.
+        trials: trials, of which some rows of neighbouring and of distant tokens are used.
+        model: predictions of a rotation.
     """
+    whole = [one for one in trials if one.check in _FOR_BASES and one.failed]
+    whole = [probe for one in whole if not one.problem for probe in one.probe or (one,)]
+    half = len(rotation.pairs)
+    exponents, faults = np.repeat(-2 * np.arange(half)[:, None] / plan.turning, 2, 1), []
+    unscaled = len(plan.unscaled) == half and not np.allclose(plan.frequencies, plan.unscaled)
+    ratio = rotation.frequencies / plan.base**exponents
+    for scaling, factor in ((ratio, rotation.factor), (1.0, 1.0))[: 1 + unscaled]:
 
-    name: str
-    text: str
-    positions: Callable[[np.ndarray], np.ndarray]
-    within: Mapping[str, tuple[str, str]] = {}
+        def error(base: float, largest: int, scaling: Any = scaling, factor: float = factor):
+            frequencies = scaling * base**exponents
+            tried = model(rotation._replace(frequencies=frequencies, factor=factor))
+            near = [_near(one, largest) for one in whole]
+            pairs = zip(whole, near, strict=True)
+            return sum(float(one.error(tried(one.inputs))[at].sum()) for one, at in pairs)
+
+        middle = np.log(1e6)
+        for largest, width, count in _ROUNDS if whole else ():
+            grid = middle + np.linspace(-width, width, count)
+            middle = grid[np.argmin([error(float(np.exp(one)), largest) for one in grid])]
+        base = float(np.exp(middle))
+        if whole and abs(base / plan.base - 1) > 1e-6:
+            shown = [float(f"{base:.{digits}g}") for digits in range(3, 9)]
+            near = 2e-5 if whole[0].tolerance.max() > 5e-3 else 2e-6
+            shown = next((one for one in shown if abs(one / base - 1) < near), base)
+            faulty = rotation._replace(frequencies=scaling * base**exponents, factor=factor)
+            text = f"have base {shown:,.10g}; wanted {plan.base:,.10g}"
+            faults.append(("base", text, faulty))
+    return faults
 
 
-def _index(p: np.ndarray) -> np.ndarray:
-    return np.broadcast_to(np.arange(p.shape[1]), p.shape)
+def _near(trial: Trial, largest: int) -> np.ndarray:
+    """Tokens at positions up to the largest, `[batch, n]`."""
+    positions = trial.inputs.positions
+    return positions.reshape(*positions.shape[:2], -1).max(axis=-1) <= largest
 
 
-def _rounded(dtype: type) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda p: p.astype(np.float64).astype(dtype).astype(np.float64)
+def _axis_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
+    """Faults of the axes of multimodal positions."""
+    count, half, own = len(plan.sections), len(rotation.pairs), rotation.axes
+    if not count or sum(plan.sections) != half:
+        return []
+
+    def ordered(order: str) -> np.ndarray:
+        return section_axes(plan._replace(section_order=order, layout=""), half)
+
+    rows = (
+        ("rotate all pairs by the first axis", own * 0),
+        ("have contiguous sections", ordered("contiguous")),
+        ("have interleaved sections", ordered("interleaved")),
+        ("have axes that alternate over all pairs", ordered("alternating")),
+        ("have the sections in reverse order of axes", count - 1 - own),
+        ("have height and width exchanged", np.where(own > 0, count - own, 0)),
+        ("have the sections rotated by one axis", (own + 1) % count),
+    )
+    wanted = f"wanted {plan.section_order or 'contiguous'} sections {plan.sections}"
+    return [("sections", f"{text}; {wanted}", {"axes": axes}) for text, axes in rows]
 
 
-_INDEX_WITHIN = {
+# Names and sentences instead, by the check that alone shows a fault of the index.
+_WITHIN = {
     "packed": ("positions never reset", "positions do not restart at the second document"),
     "left padding": ("padding counted", "padding on the left is counted as positions"),
     "decode": ("decode position", "each decoded token has position 0"),
     "shards": ("local positions", "each shard counts its positions from 0"),
 }
-POSITION_FAULTS = (
-    PositionFault("position zero", "all positions are 0", lambda p: p * 0, _INDEX_WITHIN),
-    PositionFault(
-        "positions ignored", "the index in the row is used; positions are ignored", _index,
-        _INDEX_WITHIN,
-    ),
-    PositionFault(
-        "rows", "all rows have the positions of row 0", lambda p: np.broadcast_to(p[:1], p.shape)
-    ),
-    PositionFault("rows", "rows have each other's positions", lambda p: p[::-1]),
-    PositionFault(
-        "rows", "all rows have the largest position of the batch",
-        lambda p: np.broadcast_to(p.max(axis=0), p.shape),
-    ),
-    PositionFault(
-        "rows", "positions run on from one row of the batch to the next",
-        lambda p: np.arange(p.size).reshape(p.shape),
-    ),
-    PositionFault(
-        "rows", "positions of a row follow on the row before, with its length added",
-        lambda p: p + np.arange(len(p))[:, None] * p.shape[1],
-    ),
-    *(
-        PositionFault("shift", f"positions are {abs(s)} too {'large' if s > 0 else 'small'}",
-                      lambda p, s=s: p + s)
-        for s in (1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6, 7, -7, 8, -8)
-    ),
-    PositionFault("local positions", "positions count from the first of the call",
-                  lambda p: p - p[:, :1], _INDEX_WITHIN),
-    PositionFault("last position", "all tokens have the position of the last",
-                  lambda p: np.broadcast_to(p[:, -1:], p.shape)),
-    PositionFault("reversed", "positions run backwards", lambda p: p[:, ::-1]),
-    PositionFault("overflow", "positions overflow 16 bits", lambda p: (p + 2**15) % 2**16 - 2**15),
-    *(
-        PositionFault("precision", f"positions are rounded to {name}", _rounded(dtype))
-        for name, dtype in _LOW.items()
-    ),
+_OF_INDEX = ("position zero", "positions ignored", "local positions")
+POSITION_FAULTS: tuple[PositionFault, ...] = (
+    ("position zero", "all positions are 0", lambda p: 0),
+    ("positions ignored", "the index in the row is used; positions are ignored",
+     lambda p: np.arange(p.shape[1])),
+    ("rows", "all rows have the positions of row 0", lambda p: p[:1]),
+    ("rows", "rows have each other's positions", lambda p: p[::-1]),
+    ("rows", "all rows have the largest position of the batch", lambda p: p.max(axis=0)),
+    ("rows", "positions run on from one row of the batch to the next",
+     lambda p: np.arange(p.size).reshape(p.shape)),
+    ("rows", "positions of a row follow on the row before, with its length added",
+     lambda p: p + p.shape[1] * np.arange(len(p))[:, None]),
+    *(("shift", f"positions are {abs(s)} too {'large' if s > 0 else 'small'}", lambda p, s=s: p + s)
+      for k in range(1, 9) for s in (k, -k)),
+    ("positions ignored", "positions count on from the first of each row",
+     lambda p: p[:, :1] + np.arange(p.shape[1])),
+    ("local positions", "positions count from the first of the call", lambda p: p - p[:, :1]),
+    ("last position", "all tokens have the position of the last", lambda p: p[:, -1:]),
+    ("reversed", "positions run backwards", lambda p: p[:, ::-1]),
+    ("overflow", "positions overflow 16 bits", lambda p: (p + 2**15) % 2**16 - 2**15),
+    *(("precision", f"positions are rounded to {name}",
+       lambda p, low=low: p.astype(float).astype(low).astype(float)) for name, low in _LOW.items()),
 )  # fmt: skip
-
-
-def moved_positions(fault: PositionFault, positions: np.ndarray) -> np.ndarray:
-    """Faulty positions, `[batch, n]` or `[batch, n, axes]`, each axis by itself."""
-    if positions.ndim == 2:
-        return fault.positions(positions)
-    return np.stack([fault.positions(one) for one in np.moveaxis(positions, -1, 0)], -1)
 
 
 def position_faults(plan: LayerPlan, largest: int) -> list[PositionFault]:
@@ -253,15 +253,37 @@ def position_faults(plan: LayerPlan, largest: int) -> list[PositionFault]:
     rows = list(POSITION_FAULTS)
     for m in sorted(one for one in lengths if 1 < one <= largest):
         rows += [
-            PositionFault("restart", f"positions restart at each chunk of {m:,}", _chunks(m)),
-            PositionFault("wrapped", f"positions are taken modulo {m:,}", lambda p, m=m: p % m),
-            PositionFault(
-                "clamped", f"positions from {m:,} on are {m - 1:,}",
-                lambda p, m=m: np.minimum(p, m - 1),
-            ),
+            ("restart", f"positions restart at each chunk of {m:,}",
+             lambda p, m=m: np.arange(p.shape[1]) % m if p.shape[1] > m else p),
+            ("wrapped", f"positions are taken modulo {m:,}", lambda p, m=m: p % m),
+            ("clamped", f"positions from {m:,} on are {m - 1:,}",
+             lambda p, m=m: np.minimum(p, m - 1)),
         ]  # fmt: skip
     return rows
 
 
-def _chunks(m: int) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda p: np.where(p.shape[1] > m, _index(p) % m, p)
+def moved(
+    model: Callable[[Any], np.ndarray], fault: PositionFault,
+    fields: tuple[str, ...] = ("positions",), who: str = "",
+) -> Hypothesis:  # fmt: skip
+    """A model with faulty positions, each axis by itself.
+
+    Args:
+        model: rotation or attention, from the inputs of a trial.
+        fault: fault of positions.
+        fields: fields of the inputs that are faulty.
+        who: beginning of the sentence.
+    """
+    name, text, change = fault
+
+    def faulty(positions: np.ndarray) -> np.ndarray:
+        axes = np.moveaxis(np.atleast_3d(positions), -1, 0)
+        changed = [np.broadcast_to(change(one), one.shape) for one in axes]
+        return np.stack(changed, -1).reshape(positions.shape)
+
+    def predict(inputs: Any) -> np.ndarray:
+        return model(inputs._replace(**{one: faulty(getattr(inputs, one)) for one in fields}))
+
+    within = _WITHIN if name in _OF_INDEX else {}
+    alone = {check: (other, f"{who}{sentence}") for check, (other, sentence) in within.items()}
+    return Hypothesis(name, f"{who}{text}", predict, alone)

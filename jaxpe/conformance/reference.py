@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,6 @@ class Rotation(NamedTuple):
     """Rotation of pairs of entries of a head.
 
     Attributes:
-        head_dim: width of the head.
         pairs: first and second entry of each pair, `[half, 2]`.
         frequencies: radians per position, for both entries of a pair, `[half, 2]`.
         axes: axis of the positions of each pair, `[half]`, or of both its entries, `[half, 2]`.
@@ -29,7 +28,6 @@ class Rotation(NamedTuple):
         table_dtype: type that cosines and sines are rounded to.
     """
 
-    head_dim: int
     pairs: np.ndarray
     frequencies: np.ndarray
     axes: np.ndarray
@@ -54,6 +52,10 @@ class Rotation(NamedTuple):
         tables = (self.factor * f(phases) for f in (np.cos, np.sin))
         cos, sin = (one.astype(self.table_dtype, **kept).astype(exact, **kept) for one in tables)
         return cos, sin
+
+    def __call__(self, inputs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """Rotated heads of the inputs of one call, x and positions."""
+        return self.turn(*inputs)
 
     def turn(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Rotated heads, (a cos − b sin, b cos + a sin) for each pair (a, b).
@@ -134,7 +136,7 @@ def plan_rotation(plan: LayerPlan) -> Rotation | None:
         axes = np.repeat(axes, 2)[pairs - first]
     elif order == "entries" and counts:
         axes = np.repeat(np.arange(len(counts)), np.array(counts, int) * 2)[pairs - first]
-    return Rotation(plan.head_dim, pairs, both, axes, plan.attention_factor)
+    return Rotation(pairs, both, axes, plan.attention_factor)
 
 
 def section_axes(plan: LayerPlan, half: int) -> np.ndarray:
@@ -156,44 +158,6 @@ def section_axes(plan: LayerPlan, half: int) -> np.ndarray:
     if order == "height and width first":
         return np.where(pairs < counts[0] + counts[1], 1 + pairs % 2, 0)
     return np.repeat(np.arange(axes), counts)
-
-
-class Attention(NamedTuple):
-    """Attention of one layer.
-
-    Attributes:
-        query: rotation of queries; None for none.
-        key: rotation of keys.
-        groups: head of keys and values of each head of queries, `[heads]`.
-        scale: factor on q·k.
-        window: positions that a query sees, itself included; None for all.
-        two_sided: whether the window extends to both sides.
-        chunked: whether the window is a chunk of the text, as in Llama 4.
-        causal: whether a query sees no later position.
-        bias: bias of the logits.
-        softcap: c of c·tanh(logits / c); None for none.
-        sinks: logit of each head that takes a share of attention and has no value, `[heads]`.
-        query_scaling: factor on queries by position.
-        value: rotation of values; None in every right implementation.
-        documents: whether documents are masked from each other.
-        padding: whether padding is masked.
-    """
-
-    query: Rotation | None
-    key: Rotation | None
-    groups: np.ndarray
-    scale: float
-    window: int | None = None
-    two_sided: bool = False
-    chunked: bool = False
-    causal: bool = True
-    bias: Bias | None = None
-    softcap: float | None = None
-    sinks: np.ndarray | None = None
-    query_scaling: QueryScaling | None = None
-    value: Rotation | None = None
-    documents: bool = True
-    padding: bool = True
 
 
 class Inputs(NamedTuple):
@@ -223,58 +187,99 @@ class Inputs(NamedTuple):
     key_order: np.ndarray
     heads: np.ndarray | slice = slice(None)
 
+    def part(self, queries: Any, keys: Any = slice(None)) -> "Inputs":
+        """Inputs of some tokens, such as of a slice: queries and keys."""
+        of_queries = ("q", "positions", "segments", "order")
+        of_keys = ("k", "v", "key_positions", "key_segments", "key_order")
+        chosen = dict.fromkeys(of_queries, queries) | dict.fromkeys(of_keys, keys)
+        return self._replace(**{name: getattr(self, name)[:, at] for name, at in chosen.items()})
 
-def attention_output(attention: Attention, inputs: Inputs) -> np.ndarray:
-    """Output of attention, softmax(s·q·k + bias) v, `[batch, n_q, heads, value_dim]`.
 
-    Queries without a visible key get 0.
+class Attention(NamedTuple):
+    """Attention of one layer.
+
+    Attributes:
+        query: rotation of queries; None for none.
+        key: rotation of keys.
+        groups: head of keys and values of each head of queries, `[heads]`.
+        scale: factor on q·k.
+        window: positions that a query sees, itself included; None for all.
+        two_sided: whether the window extends to both sides.
+        chunked: whether the window is a chunk of the text, as in Llama 4.
+        causal: whether a query sees no later position.
+        bias: bias of the logits.
+        softcap: c of c·tanh(logits / c); None for none.
+        sinks: logit of each head that takes a share of attention and has no value, `[heads]`.
+        query_scaling: factor on queries by position.
+        documents: whether documents are masked from each other.
+        padding: whether padding is masked.
     """
-    heads, groups = inputs.heads, attention.groups[inputs.heads]
-    q, k, v = inputs.q[:, :, heads], inputs.k[:, :, groups], inputs.v[:, :, groups]
-    q, k, v = (x.astype(np.float64, copy=False) for x in (q, k, v))
-    q = q if attention.query is None else attention.query.turn(q, inputs.positions)
-    k = k if attention.key is None else attention.key.turn(k, inputs.key_positions)
-    v = v if attention.value is None else attention.value.turn(v, inputs.key_positions)
-    if attention.query_scaling is not None:
-        scaling = attention.query_scaling
-        factor = np.vectorize(lambda position: scaling.at(max(int(position), 0)))(inputs.order)
-        q = q * factor[..., None, None]
-    logits = attention.scale * (q.transpose(0, 2, 1, 3) @ k.transpose(0, 2, 3, 1))
-    if attention.bias is not None:
-        logits = logits + attention.bias(inputs.positions, inputs.key_positions)[:, heads]
-    if attention.softcap:
-        logits = attention.softcap * np.tanh(logits / attention.softcap)
-    logits = np.where(visible(attention, inputs)[:, None], logits, -np.inf)
-    top = np.maximum(logits.max(axis=-1, keepdims=True), -1e300)
-    sinks = attention.sinks
-    if sinks is not None:
+
+    query: Rotation | None
+    key: Rotation | None
+    groups: np.ndarray
+    scale: float
+    window: int | None = None
+    two_sided: bool = False
+    chunked: bool = False
+    causal: bool = True
+    bias: Bias | None = None
+    softcap: float | None = None
+    sinks: np.ndarray | None = None
+    query_scaling: QueryScaling | None = None
+    documents: bool = True
+    padding: bool = True
+
+    def rotated(self, rotation: Rotation | None) -> "Attention":
+        """Attention with another rotation of queries and keys."""
+        return self._replace(query=rotation, key=rotation)
+
+    def __call__(self, inputs: Inputs) -> np.ndarray:
+        """Output softmax(s·q·k + bias) v, `[batch, n_q, heads, value_dim]`; 0 if no key is seen."""
+        values = inputs.v[:, :, self.groups[inputs.heads]]
+        output = self.weights(inputs) @ values.transpose(0, 2, 1, 3)
+        return output.transpose(0, 2, 1, 3)
+
+    def weights(self, inputs: Inputs) -> np.ndarray:
+        """Shares of the values in the output, `[batch, heads, n_q, n_k]`."""
+        heads = inputs.heads
+        q = turned(self.query, inputs.q[:, :, heads], inputs.positions)
+        k = turned(self.key, inputs.k[:, :, self.groups[heads]], inputs.key_positions)
+        if self.query_scaling is not None:
+            whole = np.maximum(inputs.order, 0).astype(object)
+            factor = np.vectorize(self.query_scaling.at)(whole)
+            q = q * factor[..., None, None]
+        logits = self.scale * (q.transpose(0, 2, 1, 3) @ k.transpose(0, 2, 3, 1))
+        if self.bias is not None:
+            logits = logits + self.bias(inputs.positions, inputs.key_positions)[:, heads]
+        if self.softcap:
+            logits = self.softcap * np.tanh(logits / self.softcap)
+        logits = np.where(self.visible(inputs)[:, None], logits, -np.inf)
+        sinks = np.full(len(self.groups), -np.inf) if self.sinks is None else self.sinks
         sinks = np.asarray(sinks, np.float64)[heads][:, None, None]
-        top = np.maximum(top, sinks)
-    weights = np.exp(logits - top)
-    total = weights.sum(axis=-1, keepdims=True)
-    total = total if sinks is None else total + np.exp(sinks - top)
-    weights /= np.maximum(total, 1e-300)
-    return (weights @ v.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+        top = np.maximum(np.maximum(logits.max(axis=-1, keepdims=True), sinks), -1e300)
+        weights = np.exp(logits - top)
+        total = weights.sum(axis=-1, keepdims=True) + np.exp(sinks - top)
+        return weights / np.maximum(total, 1e-300)
+
+    def visible(self, inputs: Inputs) -> np.ndarray:
+        """Keys that each query sees, `[batch, n_q, n_k]`."""
+        order, key_order = inputs.order[:, :, None], inputs.key_order[:, None]
+        documents, key_documents = inputs.segments[:, :, None], inputs.key_segments[:, None]
+        alike = (documents == key_documents) | (documents == 0) | (key_documents == 0)
+        seen = (order >= key_order) | (not self.causal)
+        seen = seen & (alike | (not self.documents)) & ((key_documents > 0) | (not self.padding))
+        if self.window is None:
+            return seen
+        if self.chunked:
+            return seen & (order // self.window == key_order // self.window)
+        back = order - key_order
+        return seen & (back < self.window) & ((-back < self.window) | (not self.two_sided))
 
 
-def visible(attention: Attention, inputs: Inputs) -> np.ndarray:
-    """Keys that each query sees, `[batch, n_q, n_k]`."""
-    offsets = inputs.order[:, :, None] - inputs.key_order[:, None]
-    documents, key_documents = inputs.segments[:, :, None], inputs.key_segments[:, None]
-    seen = np.ones(offsets.shape, bool)
-    if attention.documents:
-        seen &= (documents == key_documents) | (documents == 0) | (key_documents == 0)
-    if attention.padding:
-        seen &= key_documents > 0
-    if attention.causal:
-        seen &= offsets >= 0
-    if attention.chunked:
-        chunks, key_chunks = (one // attention.window for one in (inputs.order, inputs.key_order))
-        seen &= chunks[:, :, None] == key_chunks[:, None]
-    elif attention.window is not None:
-        seen &= offsets < attention.window
-        seen &= (offsets > -attention.window) | (not attention.two_sided)
-    return seen
+def turned(rotation: Rotation | None, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Rotated heads in float64, or the heads themselves without a rotation."""
+    return np.asarray(x, np.float64) if rotation is None else rotation.turn(x, positions)
 
 
 def layer_attention(
@@ -325,6 +330,26 @@ class Alibi(NamedTuple):
         return -self.slopes[:, None, None] * distances[:, None]
 
 
+def offset_buckets(
+    offsets: np.ndarray, buckets: int, max_distance: int, bidirectional: bool
+) -> np.ndarray:
+    """Bucket of T5 for each offset j − i, of the shape of `offsets`.
+
+    >>> offset_buckets(np.array([0, -5, 5, -500]), 32, 128, True).tolist()
+    [0, 5, 21, 15]
+    """
+    later = np.zeros_like(offsets)
+    if bidirectional:
+        buckets //= 2
+        later = np.where(offsets > 0, buckets, 0)
+    distance = np.abs(offsets) if bidirectional else np.maximum(-offsets, 0)
+    exact = buckets // 2
+    share = np.log(np.maximum(distance, 1) / exact) / math.log(max_distance / exact)
+    # In float32, 7.9999999 becomes 8, which is what the formula means.
+    widening = exact + (share.astype(np.float32) * np.float32(buckets - exact)).astype(int)
+    return later + np.where(distance < exact, distance, np.minimum(widening, buckets - 1))
+
+
 class T5(NamedTuple):
     """Learned bias of T5 by bucket of the offset (Raffel et al. 2020).
 
@@ -338,7 +363,7 @@ class T5(NamedTuple):
     table: np.ndarray
     max_distance: int = 128
     bidirectional: bool = False
-    bucket_function: Callable[..., np.ndarray] = lambda *sizes: offset_buckets(*sizes)
+    bucket_function: Callable[..., np.ndarray] = offset_buckets
 
     def __call__(self, positions: np.ndarray, key_positions: np.ndarray) -> np.ndarray:
         """Bias `[batch, heads, n_q, n_k]` for positions `[batch, n]`."""
@@ -382,23 +407,3 @@ def t5_bias(table: np.ndarray, *, max_distance: int = 128, bidirectional: bool =
     array([ 0.,  5., 17.,  0.])
     """
     return T5(np.asarray(table, np.float64), max_distance, bidirectional)
-
-
-def offset_buckets(
-    offsets: np.ndarray, buckets: int, max_distance: int, bidirectional: bool
-) -> np.ndarray:
-    """Bucket of T5 for each offset j − i, of the shape of `offsets`.
-
-    >>> offset_buckets(np.array([0, -5, 5, -500]), 32, 128, True).tolist()
-    [0, 5, 21, 15]
-    """
-    later = np.zeros_like(offsets)
-    if bidirectional:
-        buckets //= 2
-        later = np.where(offsets > 0, buckets, 0)
-    distance = np.abs(offsets) if bidirectional else np.maximum(-offsets, 0)
-    exact = buckets // 2
-    share = np.log(np.maximum(distance, 1) / exact) / math.log(max_distance / exact)
-    # In float32, 7.9999999 becomes 8, which is what the formula means.
-    widening = exact + (share.astype(np.float32) * np.float32(buckets - exact)).astype(int)
-    return later + np.where(distance < exact, distance, np.minimum(widening, buckets - 1))

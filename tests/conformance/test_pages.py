@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxpe import conformance
 from jaxpe.conformance import ATTENTION_CHECKS, ROTARY_CHECKS
 from tests.test_readme import as_a_reader
 
@@ -55,6 +56,16 @@ def test_every_check_has_a_page_in_the_index():
         assert any(f"`{check}`" in row for row in rows), check
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index))
     assert linked == {path.name for path in CHECKS} - {"index.md"}
+
+
+def test_faults_of_the_index_exist():
+    modules = ("faults", "attention_faults", "diagnosis", "rotary")
+    source = "".join(Path(conformance.__file__).with_name(f"{one}.py").read_text("utf-8")
+                     for one in modules)  # fmt: skip
+    index = PAGES["checks/index.md"].read_text("utf-8")
+    told = re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\|.*\|([^|]+)\|$", index, re.M)))
+    assert len(told) > 50
+    assert [name for name in told if f'"{name}"' not in source] == []
 
 
 @pytest.mark.parametrize("check", [path.stem for path in CHECKS if path.stem != "index"])

@@ -49,20 +49,28 @@ class Sample(NamedTuple):
         """The transformer below the model's head."""
         return trunk(self.module)
 
+    @property
+    def maps(self) -> int:
+        """Number of attention maps of one document."""
+        return self.transformer.config.num_layers * self.transformer.config.num_heads
 
-def draw_sample(subject: Subject, *, examples: int, seed: int = 0) -> Sample:
+
+def draw_sample(
+    subject: Subject, *, examples: int, seed: int = 0, score: Score | None = None
+) -> Sample:
     """A model with the documents to analyse it, drawn by the seed.
 
     The rows for the logits come from different documents. Their length is reached by `examples`
     documents, or by half of all; longer ones are cut, and keep their last token if it is special. A
-    transformer without a head is scored by the change of its embeddings, another model at its task.
+    transformer without a head is scored by the change of its embeddings, another model at its task,
+    unless another score is given.
 
     Raises `InputError` for documents that fill fewer than 4 positions.
     """
     corpus = subject.documents.corpus
     rows = _full_rows(corpus, examples=examples, seed=seed)
     text = _text_slice(rows, corpus, subject.source)
-    score = ablation_score(subject)
+    score = score or ablation_score(subject)
     scored = _targets(subject, score, examples=examples, seed=seed)
     return Sample(subject.module, score, rows, text, scored, seed)
 

@@ -181,7 +181,7 @@ def _single_documents(sample: Sample) -> SingleDocuments:
         return jnp.swapaxes(traced.logits[..., text, text], 0, 1)
 
     apply, params = functionalize(sample.module, method=batch_logits)
-    run, size = jax.jit(apply), min(2, logit_sums.batch_size(sample))
+    run, size = jax.jit(apply), min(2, logit_sums.batch_size(sample.rows.shape, sample.maps))
     batches = logit_sums.row_batches(sample.rows[: _SINGLE // size * size], size)
     documents = (document for ids in batches for document in run(params, ids))
     spectra = [_spectra(document, causal=causal) for document in documents]

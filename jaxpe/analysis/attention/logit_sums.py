@@ -88,7 +88,7 @@ def sum_logits(sample: Sample, *, progress: Progress = SILENT) -> HalfSums:
     module, text = sample.module, sample.text
     rotation = find_rotation(module)
     one, other = sample.rows[::2], sample.rows[1::2]
-    size = batch_size(sample)
+    size = batch_size(sample.rows.shape, sample.maps)
     means = _means(sample, size)
     method = functools.partial(_sum_batch, text=text, rotation=rotation)
     apply, params = nn.functionalize(module, method=method)
@@ -226,10 +226,15 @@ def _rotated_basis(model: Any) -> Array:
     return encoding.query(params, unit, jnp.ones(width, jnp.int32))
 
 
-def batch_size(sample: Sample) -> int:
-    """Rows in a batch, a divisor of a quarter of their number."""
-    config, (rows, n) = sample.transformer.config, sample.rows.shape
-    most = max(1, _ENTRIES // (config.num_layers * config.num_heads * n**2))
+def batch_size(shape: tuple[int, ...], maps: int) -> int:
+    """Rows in a batch, a divisor of a quarter of their number.
+
+    Args:
+        shape: shape `[rows, n]` of all rows.
+        maps: number of attention maps of one row, layers times heads.
+    """
+    rows, n = shape
+    most = max(1, _ENTRIES // (maps * n**2))
     quarter = rows // 4
     return max(size for size in range(1, quarter + 1) if quarter % size == 0 and size <= most)
 

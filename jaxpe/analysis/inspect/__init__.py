@@ -7,7 +7,9 @@ It imports Flax and Optax, and is itself imported on first access.
 """
 
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
+from jaxpe.analysis.inspect.flax_model import FlaxModel, token_losses
 from jaxpe.analysis.inspect.job import inspect_model
+from jaxpe.analysis.inspect.model import InspectedModel, ModelSizes, Trace
 from jaxpe.analysis.inspect.needles import needle_retrieval
 from jaxpe.analysis.inspect.options import STAGES, InspectOptions
 from jaxpe.analysis.inspect.position_ablation import ablate_positions, moved_positions
@@ -29,14 +31,15 @@ from jaxpe.analysis.inspect.result import (
     ScaledLoss,
 )
 from jaxpe.analysis.inspect.subject import InspectSubject, read_inspect_subject
-from jaxpe.analysis.inspect.token_loss import loss_by_position, token_losses
+from jaxpe.analysis.inspect.token_loss import loss_by_position
 from jaxpe.analysis.inspect.weights import describe_encoding, describe_table, table_geometry
 
 __all__ = [
-    "STAGES", "AblationStage", "AttentionStage", "EncodingStage", "FarContextGain", "GeometryStage",
-    "InspectFacts", "InspectOptions", "InspectResult", "InspectSubject", "LearnedTable",
-    "LossStage", "Means", "NeedleStage", "PositionMove", "ProbeStage", "ScaledLoss",
-    "ablate_positions", "describe_encoding", "describe_table", "hidden_states", "inspect_attention",
-    "inspect_model", "loss_by_position", "moved_positions", "needle_retrieval", "probe_layers",
-    "probed_layers", "read_inspect_subject", "table_geometry", "token_losses",
+    "STAGES", "AblationStage", "AttentionStage", "EncodingStage", "FarContextGain", "FlaxModel",
+    "GeometryStage", "InspectFacts", "InspectOptions", "InspectResult", "InspectSubject",
+    "InspectedModel", "LearnedTable", "LossStage", "Means", "ModelSizes", "NeedleStage",
+    "PositionMove", "ProbeStage", "ScaledLoss", "Trace", "ablate_positions", "describe_encoding",
+    "describe_table", "hidden_states", "inspect_attention", "inspect_model", "loss_by_position",
+    "moved_positions", "needle_retrieval", "probe_layers", "probed_layers", "read_inspect_subject",
+    "table_geometry", "token_losses",
 ]  # fmt: skip

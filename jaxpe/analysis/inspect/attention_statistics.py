@@ -3,7 +3,7 @@
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.analysis.attention.logit_sums import (
     Spread,
-    batch_size,
     logit_spread,
     row_batches,
     shuffled_rows,
@@ -28,9 +27,10 @@ from jaxpe.analysis.attention.variance import (
 )
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect.averages import document_mean, jackknife
+from jaxpe.analysis.inspect.flax_model import inspected_model, sample_batch
+from jaxpe.analysis.inspect.model import Trace
 from jaxpe.analysis.inspect.result import AttentionStage, Means
 from jaxpe.data import TokenCorpus
-from jaxpe.nn import functionalize, trunk
 
 _GROUPS = 8  # groups of documents; the jackknife leaves out one at a time
 _DUMMIES = 4  # dummy documents, each of one token
@@ -63,16 +63,18 @@ def inspect_attention(
     >>> inspect_attention(sample, corpus=corpus).sink.estimate  # doctest: +SKIP
     0.62
     """
-    causal, rng = sample.transformer.causal, np.random.default_rng([sample.seed, 6])
-    method = functools.partial(_statistics, text=sample.text, special=tuple(special_ids))
-    apply, params = functionalize(sample.module, method=method)
+    model = inspected_model(sample.module)
+    causal, rng = model.causal, np.random.default_rng([sample.seed, 6])
+    method = functools.partial(
+        _statistics, text=sample.text, special=tuple(special_ids), causal=causal
+    )
     ids, tokens = _dummies(sample, corpus, rng)
-    dummy = jax.jit(functionalize(sample.module, method=_weights)[0])(params, ids)
-    run, size, documents = jax.jit(apply), _batch_size(sample), len(sample.rows)
+    dummy = model.traced(lambda trace, ids: trace.weights)(ids)
+    run, size, documents = model.traced(method), _batch_size(sample), len(sample.rows)
 
     def statistics(rows: np.ndarray, name: str) -> list[_Batch]:
         batches = progress.track(row_batches(rows, size), name, total=-(-len(rows) // size))
-        return [jax.device_get(run(params, batch, dummy)) for batch in batches]
+        return [jax.device_get(run(batch, dummy)) for batch in batches]
 
     batches = statistics(sample.rows, "attention")
     rows = sample.rows[: documents // (2 * size) * size]
@@ -99,20 +101,15 @@ def inspect_attention(
         dummy_overall=overall_mean["dummy"],
         other_overall=overall_mean["other"],
         dummies=tokens,
+        layers=None if (layers := model.sizes.attention_layers) is None else np.asarray(layers),
         **{name: value.mean(axis=1) for name, value in values.items()},
     )
 
 
-def _weights(model: Any, ids: Array) -> Any:
-    return trunk(model)(ids, trace=True).weights
-
-
 def _statistics(
-    model: Any, ids: Array, dummy: Array, *, text: slice, special: tuple[int, ...]
+    trace: Trace, ids: Array, dummy: Array, *, text: slice, special: tuple[int, ...], causal: bool
 ) -> _Batch:
     """Statistics of a batch; `dummy` are the weights of dummy documents."""
-    below = trunk(model)
-    trace: Any = below(ids, trace=True)
     logits, weights = trace.logits, trace.weights  # [layers, documents, heads, n, n]
     logits = logits[..., text, text]
 
@@ -123,10 +120,10 @@ def _statistics(
         return query_mean(jnp.sum(jnp.minimum(weights, other), axis=-1))
 
     n = ids.shape[-1]
-    attended = jnp.tri(n, dtype=bool) if below.causal else jnp.ones((n, n), bool)
+    attended = jnp.tri(n, dtype=bool) if causal else jnp.ones((n, n), bool)
     profile = spectral.attention_profile(weights, mask=attended[None, None, None])
     is_special = jnp.isin(ids, jnp.asarray(special, ids.dtype))[None, :, None, None]
-    spread = jax.vmap(functools.partial(logit_spread, causal=below.causal))(logits)
+    spread = jax.vmap(functools.partial(logit_spread, causal=causal))(logits)
     overlaps = [overlap(dummy[:, k : k + 1]) for k in range(dummy.shape[1])]
     documents = {
         "entropy": query_mean(profile.entropy),
@@ -148,7 +145,7 @@ def _statistics(
 def _batch_size(sample: Sample) -> int:
     """Documents in a batch: at least two, for comparisons, and few enough for groups of batches."""
     rows = len(sample.rows)
-    most = max(2, min(batch_size(sample), rows // _GROUPS))
+    most = max(2, min(sample_batch(sample), rows // _GROUPS))
     return max(size for size in range(2, most + 1) if rows % size == 0)
 
 
@@ -221,6 +218,6 @@ def _offset_weights(batches: list[_Batch], documents: int) -> np.ndarray:
 
 def _equal_weight(sample: Sample) -> float:
     """Weight on the first token if all keys of a query had equal weights."""
-    if not sample.transformer.causal:
+    if not inspected_model(sample.module).causal:
         return 1 / sample.rows.shape[1]
     return float(np.mean(1 / (np.arange(sample.text.start + 1, sample.text.stop) + 1)))

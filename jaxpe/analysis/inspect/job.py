@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from jaxpe._core.hub import local_model_options
 from jaxpe._core.progress import SILENT, Clock, Progress, duration
 from jaxpe.analysis.inspect.attention_statistics import inspect_attention
@@ -27,11 +25,10 @@ from jaxpe.analysis.inspect.result import (
 )
 from jaxpe.analysis.inspect.subject import InspectSubject, inspect_facts, read_inspect_subject
 from jaxpe.analysis.inspect.token_loss import loss_by_position, text_windows
-from jaxpe.analysis.inspect.weights import describe_encoding, table_geometry
+from jaxpe.analysis.inspect.weights import table_geometry
 from jaxpe.analysis.stage_cache import StageCache, settings_stamp
 from jaxpe.data.corpora.sources import source_paths
 from jaxpe.data.formats.table import content_files
-from jaxpe.nn import position_table, trunk
 
 _ABLATED = 12  # documents
 _TEXTS, _QUICK_TEXTS = 8, 4  # texts of loss, and of needles of each length
@@ -106,6 +103,8 @@ def absence_reason(subject: InspectSubject, stage: Stage) -> str:
     >>> absence_reason(subject, "needles")  # doctest: +SKIP
     'An encoder generates no answer, so there is nothing to retrieve.'
     """
+    if reason := subject.inspected.absent().get(stage):
+        return reason
     if stage == "geometry" and subject.most is None:
         return _NO_TABLE
     if stage not in ("loss", "needles"):
@@ -127,11 +126,12 @@ def absence_reason(subject: InspectSubject, stage: Stage) -> str:
 
 def _encoding(subject: InspectSubject, progress: Progress) -> EncodingStage:
     n = subject.corpus.ids.shape[1]
-    return describe_encoding(subject.module, path=subject.path, length=n, most=subject.most)
+    model = subject.inspected
+    return model.describe_encoding(path=subject.path, length=n, most=subject.most)
 
 
 def _geometry(subject: InspectSubject, progress: Progress) -> GeometryStage:
-    table = np.asarray(position_table(subject.module, length=subject.corpus.ids.shape[1]))
+    table = subject.inspected.position_table(subject.corpus.ids.shape[1])
     return table_geometry(table, subject.corpus, seed=subject.sample.seed, progress=progress)
 
 
@@ -143,7 +143,7 @@ def _attention(subject: InspectSubject, progress: Progress) -> AttentionStage:
 
 
 def _probe(subject: InspectSubject, progress: Progress) -> ProbeStage:
-    layers = probed_layers(trunk(subject.module).config.num_layers)
+    layers = probed_layers(subject.inspected.sizes.layers)
     hidden = hidden_states(subject.sample, layers, progress=progress)
     return probe_layers(hidden, layers=layers, progress=progress)
 

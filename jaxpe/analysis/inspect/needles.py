@@ -1,18 +1,15 @@
 """Retrieval of facts from a text, by their depth and its length."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.inspect.averages import document_means
+from jaxpe.analysis.inspect.flax_model import inspected_model
 from jaxpe.analysis.inspect.result import NeedleStage
 from jaxpe.data.tokens.tokenizers import Tokenizer
-from jaxpe.nn import CausalLM, functionalize
 
 DEPTHS = 5
 SHORTEST = 128  # tokens
@@ -37,7 +34,7 @@ class _Words(NamedTuple):
 
 
 def needle_retrieval(
-    model: CausalLM,
+    model: Any,
     tokenizer: Tokenizer,
     stream: np.ndarray,
     *,
@@ -54,7 +51,7 @@ def needle_retrieval(
     ignores the name is right once in five.
 
     Args:
-        model: a causal language model.
+        model: a causal language model of `jaxpe.nn`, or an `InspectedModel`.
         tokenizer: tokenizer of the model.
         stream: token ids of the text around the needles.
         lengths: tokens of the texts.
@@ -70,13 +67,12 @@ def needle_retrieval(
     array([0.72, 0.9, 0.88])
     """
     words, rng = _words(tokenizer), np.random.default_rng([seed, 8])
-    apply, params = functionalize(model, method=_answers)
-    run, retrieved = jax.jit(apply), []
+    run, retrieved = inspected_model(model).answers(), []
     for length in lengths:
         right = []
         for _ in progress.track(range(texts), f"needles, {length} tokens", total=texts):
             row, questions, candidates = _haystack(words, tokenizer, stream, length, rng)
-            answers = np.asarray(run(params, row, questions))[:, candidates]
+            answers = np.asarray(run(row, questions))[:, candidates]
             right.append(answers.argmax(axis=1) == np.arange(DEPTHS))
         retrieved.append(np.stack(right))
     hits = np.stack(retrieved, axis=1).astype(float)  # [texts, lengths, depths]
@@ -142,18 +138,3 @@ def _haystack(
     for needle, before, after in zip(needles, parts[::2], parts[1::2], strict=True):
         row += [*before, *needle, *after]
     return np.array(row, np.int32), questions, [words.first[colour] for colour in colours]
-
-
-def _answers(model: CausalLM, text: Array, questions: Array) -> Array:
-    """Logits of the token after each question; the text is read once, into a cache."""
-    count, question_length = questions.shape
-    cache = model.decoder.empty_cache(batch=1, slots=len(text) + question_length)
-    cache = model.decoder(text[None], cache=cache).cache
-    assert cache is not None  # one was given
-
-    cache = cache._replace(
-        layers=jax.tree.map(lambda leaf: jnp.repeat(leaf, count, axis=1), cache.layers),
-        positions=jnp.repeat(cache.positions, count, axis=0),
-        valid=jnp.repeat(cache.valid, count, axis=0),
-    )
-    return model.head(model.decoder(questions, cache=cache).hidden[:, -1])

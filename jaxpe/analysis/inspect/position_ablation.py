@@ -1,7 +1,6 @@
 """Ablation of positions: change of the output when tokens get other positions."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,12 +10,11 @@ from jax import Array
 
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample, guessed_tokens
-from jaxpe.analysis.attention.head_ablation import masked_score
-from jaxpe.analysis.attention.logit_sums import batch_size, row_batches
+from jaxpe.analysis.attention.logit_sums import row_batches
 from jaxpe.analysis.inspect.averages import document_mean
+from jaxpe.analysis.inspect.flax_model import inspected_model, sample_batch
 from jaxpe.analysis.inspect.result import AblationStage, PositionMove
-from jaxpe.analysis.inspect.token_loss import token_losses
-from jaxpe.nn import CausalLM, MaskedLM, functionalize, pooled, trunk
+from jaxpe.nn import pooled
 
 _FAR = 1000  # shift of the positions of a model without a table
 _LEAST = 1e-12
@@ -82,7 +80,7 @@ def ablate_positions(
     """
     n = sample.rows.shape[1]
     moved = moved_positions(n, text=sample.text, most=most, seed=sample.seed)
-    if isinstance(sample.module, CausalLM | MaskedLM):
+    if inspected_model(sample.module).kind != "encoder":
         return _loss_ablation(sample, moved, mask_id, progress)
     return _embedding_ablation(sample, moved, progress)
 
@@ -91,8 +89,9 @@ def _loss_ablation(
     sample: Sample, moved: dict[str, np.ndarray], mask_id: int | None, progress: Progress
 ) -> AblationStage:
     """Change of a language model's loss, paired by document."""
-    causal = isinstance(sample.module, CausalLM)
-    batches = [{"ids": ids} for ids in row_batches(sample.rows, batch_size(sample))]
+    model = inspected_model(sample.module)
+    causal = model.kind == "causal"
+    batches = [{"ids": ids} for ids in row_batches(sample.rows, sample_batch(sample))]
     if not causal:
         rng = np.random.default_rng([sample.seed, 10])
         text = np.zeros(sample.rows.shape[1], bool)
@@ -101,9 +100,14 @@ def _loss_ablation(
             guessed_tokens(ids, np.tile(text, (len(ids), 1)), mask_id=mask_id, rng=rng)
             for ids in (batch["ids"] for batch in batches)
         ]
-    apply, params = functionalize(sample.module, method=_causal if causal else _masked)
-    run = jax.jit(apply)
-    values = _document_values(partial(run, params), batches, moved, progress)
+    run = model.losses() if causal else model.masked_losses()
+
+    def mean_loss(batch: dict[str, np.ndarray], positions: np.ndarray) -> np.ndarray:
+        if not causal:
+            return run(batch, positions)
+        return np.asarray(run(batch["ids"], positions), np.float64).mean(axis=-1)
+
+    values = _document_values(mean_loss, batches, moved, progress)
     return AblationStage(
         measure="causal" if causal else "masked",
         documents=len(values["own"]),
@@ -112,7 +116,7 @@ def _loss_ablation(
             PositionMove(name, document_mean(value), document_mean(value - values["own"]), None)
             for name, value in values.items()
         ],
-        reference=float(np.log(sample.transformer.config.vocab_size)),
+        reference=float(np.log(model.sizes.vocabulary)),
     )
 
 
@@ -120,16 +124,16 @@ def _embedding_ablation(
     sample: Sample, moved: dict[str, np.ndarray], progress: Progress
 ) -> AblationStage:
     """Cosines of an encoder's output with the original one."""
-    apply, params = functionalize(sample.module, method=_hidden)
-    run, size = jax.jit(apply), batch_size(sample)
+    run = inspected_model(sample.module).hidden()
     batches = [
-        {"ids": ids, "original": np.asarray(run(params, ids, moved["own"]))}
-        for ids in row_batches(sample.rows, size)
+        {"ids": ids, "original": np.asarray(run(ids, moved["own"]))}
+        for ids in row_batches(sample.rows, sample_batch(sample))
     ]
-    cosines = jax.jit(functionalize(sample.module, method=_cosines)[0])
+    cosines = jax.jit(_cosines)
     values = _document_values(
-        lambda batch, at: cosines(params, batch, at), batches, moved, progress
-    )
+        lambda batch, at: cosines(run(batch["ids"], at), batch["original"]),
+        batches, moved, progress,
+    )  # fmt: skip
     bounds, original = (-1.0, 1.0), values["own"][:, 0]
     hidden = np.concatenate([batch["original"] for batch in batches])
     return AblationStage(
@@ -150,7 +154,7 @@ def _embedding_ablation(
 
 
 def _document_values(
-    run: Callable[[Any, Array], Array],
+    run: Callable[[Any, np.ndarray], Any],
     batches: list[dict[str, np.ndarray]],
     moved: dict[str, np.ndarray],
     progress: Progress,
@@ -159,25 +163,12 @@ def _document_values(
     outputs: dict[str, list[np.ndarray]] = {name: [] for name in moved}
     pairs = [(name, batch) for name in moved for batch in batches]
     for name, batch in progress.track(pairs, "moving positions", total=len(pairs)):
-        outputs[name].append(np.asarray(run(batch, jnp.asarray(moved[name])), np.float64))
+        outputs[name].append(np.asarray(run(batch, moved[name]), np.float64))
     return {name: np.concatenate(parts) for name, parts in outputs.items()}
 
 
-def _causal(model: CausalLM, batch: dict[str, Array], positions: Array) -> Array:
-    return jnp.mean(token_losses(model, batch["ids"], positions=positions), axis=-1)
-
-
-def _masked(model: MaskedLM, batch: dict[str, Array], positions: Array) -> Array:
-    return -masked_score(model, batch, positions=positions)
-
-
-def _hidden(model: Any, ids: Array, positions: Array) -> Array:
-    return trunk(model)(ids, positions=positions).hidden
-
-
-def _cosines(model: Any, batch: dict[str, Array], positions: Array) -> Array:
+def _cosines(hidden: Array, original: Array) -> Array:
     """Cosines of mean hidden states and mean cosines of single tokens, `[documents, 2]`."""
-    hidden, original = _hidden(model, batch["ids"], positions), batch["original"]
     mean = _cosine(pooled(hidden), pooled(original))
     return jnp.stack([mean, jnp.mean(_cosine(hidden, original), axis=-1)], axis=-1)
 

@@ -1,18 +1,17 @@
 """Linear probe of the position in every layer, tested on held-out documents."""
 
-from typing import Any
-
 import jax
 import numpy as np
 from jax import Array
 
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.attention.documents import Sample
-from jaxpe.analysis.attention.logit_sums import batch_size, row_batches
+from jaxpe.analysis.attention.logit_sums import row_batches
 from jaxpe.analysis.inspect.averages import jackknife
+from jaxpe.analysis.inspect.flax_model import inspected_model, sample_batch
+from jaxpe.analysis.inspect.model import Trace
 from jaxpe.analysis.inspect.result import ProbeStage
 from jaxpe.geometry import PositionDecodability, position_decodability
-from jaxpe.nn import functionalize, trunk
 
 _GROUPS = 8  # groups of documents; the jackknife leaves out one at a time
 _RIDGES = (1e-4, 1e-2, 0.1, 1.0)
@@ -114,12 +113,10 @@ def hidden_states(sample: Sample, layers: np.ndarray, *, progress: Progress = SI
     (7, 64, 126, 384)
     """
 
-    def states(model, ids: Array) -> Array:
-        traced: Any = trunk(model)(ids, trace=True)
-        return traced.hidden_states[layers][:, :, sample.text]
+    def states(trace: Trace, ids: Array) -> Array:
+        return trace.hidden_states[layers][:, :, sample.text]
 
-    apply, params = functionalize(sample.module, method=states)
-    run, size = jax.jit(apply), batch_size(sample)
+    run, size = inspected_model(sample.module).traced(states), sample_batch(sample)
     total = -(-len(sample.rows) // size)
     batches = progress.track(row_batches(sample.rows, size), "hidden states", total=total)
-    return np.concatenate([np.asarray(run(params, ids), np.float32) for ids in batches], axis=1)
+    return np.concatenate([np.asarray(run(ids), np.float32) for ids in batches], axis=1)

@@ -49,6 +49,7 @@ class InspectFacts(NamedTuple):
         longest: tokens of the longest text in loss and needles.
         seed: random seed.
         jaxpe: version.
+        left_out: parts of the model that are not seen, in a sentence; empty if nothing is.
     """
 
     model: str
@@ -68,6 +69,7 @@ class InspectFacts(NamedTuple):
     longest: int
     seed: int
     jaxpe: str
+    left_out: str = ""
 
 
 class LearnedTable(NamedTuple):
@@ -170,6 +172,8 @@ class AttentionStage(NamedTuple):
         other: overlap with another real document in place of the dummy one.
         dummy_overall, other_overall: means over all heads, with intervals over documents.
         dummies: the tokens that dummy documents repeat.
+        layers: numbers of the layers, which of those without attention are missing; 0, 1, ... when
+            None.
     """
 
     variance: Variance
@@ -190,6 +194,12 @@ class AttentionStage(NamedTuple):
     dummy_overall: Interval
     other_overall: Interval
     dummies: list[str]
+    layers: np.ndarray | None = None
+
+    @property
+    def layer_numbers(self) -> list[int]:
+        """Number of each layer among all layers of the model."""
+        return [*range(len(self.first))] if self.layers is None else self.layers.tolist()
 
     def at_offset(self, offset: int) -> np.ndarray:
         """Mean weight at an offset j − i, `[layers, heads]`.

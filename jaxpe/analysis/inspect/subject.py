@@ -12,10 +12,12 @@ from jaxpe._core.gguf import read_gguf
 from jaxpe._core.hub import local_model_options, model_name
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.progress import SILENT, Progress
-from jaxpe.analysis.attention.documents import Sample, draw_sample
+from jaxpe.analysis.attention.documents import Sample, Score, draw_sample
+from jaxpe.analysis.inspect.flax_model import inspected_model
+from jaxpe.analysis.inspect.model import InspectedModel
 from jaxpe.analysis.inspect.options import InspectOptions
 from jaxpe.analysis.inspect.result import InspectFacts, Kind
-from jaxpe.analysis.subject import Subject, check_fits, is_run
+from jaxpe.analysis.subject import Subject, check_sizes, is_run
 from jaxpe.data import LabelledTokens, TokenCorpus, load_corpus, open_tokenizer, tokenize
 from jaxpe.data.tokens.pretrained import model_tokenizer_file, open_pretrained
 from jaxpe.data.tokens.tokenizers import Tokenizer
@@ -23,16 +25,11 @@ from jaxpe.nn import (
     Bert,
     CausalLM,
     Encoder,
-    MaskedLM,
     load_masked_lm,
     load_model,
-    parameter_count,
-    trunk,
 )
-from jaxpe.nn.checkpoints.fields import read_config
 from jaxpe.nn.checkpoints.gguf import gguf_file
 from jaxpe.nn.checkpoints.tensors import open_tensors
-from jaxpe.rope import RopeOptions, longest_context, read_configuration
 from jaxpe.training.documents import Vocabulary
 
 LENGTH = 128  # positions by default
@@ -45,8 +42,7 @@ _LONGEST = (512, 1024)  # tokens of a text, for large and for small models
 _QUICK_LONGEST = 256
 _LEAST_TEXTS = 4
 _MASK = ("[MASK]", "<mask>")
-_LENGTHS = ("max_position_embeddings", "n_positions")
-_WITH_OFFSET = ("roberta", "xlm-roberta", "camembert")  # two rows of their tables have no token
+_SCORES: dict[Kind, Score] = {"causal": "causal", "masked": "masked", "encoder": "embedding"}
 
 
 class InspectSubject(NamedTuple):
@@ -78,11 +74,14 @@ class InspectSubject(NamedTuple):
         return self.subject.module
 
     @property
+    def inspected(self) -> InspectedModel:
+        """The model as stages see it."""
+        return inspected_model(self.module)
+
+    @property
     def kind(self) -> Kind:
         """Kind of the model."""
-        if isinstance(self.module, CausalLM):
-            return "causal"
-        return "masked" if isinstance(self.module, MaskedLM) else "encoder"
+        return self.inspected.kind
 
     @property
     def corpus(self) -> TokenCorpus:
@@ -92,7 +91,7 @@ class InspectSubject(NamedTuple):
     @property
     def most(self) -> int | None:
         """Number of positions in the model's table; None without a table."""
-        return self.context if has_table(self.module) and self.context else None
+        return self.context or None if self.inspected.table_length is not None else None
 
     @property
     def special_ids(self) -> tuple[int, ...]:
@@ -122,25 +121,31 @@ def read_inspect_subject(options: InspectOptions, *, progress: Progress = SILENT
     special = open_pretrained(tokenizer).model.num_special_tokens_to_add(False) > 0
     _check_memory(path)
     module = _load(options, path)
+    model = inspected_model(module)
     texts = _sampled_corpus(options, progress)
-    context = _context(path, module)
+    context = model.context(path)
     length = options.length or (_QUICK_LENGTH if options.quick else LENGTH)
-    if has_table(module) and context:
+    if model.table_length is not None and context:
         length = min(length, context)
     rows = tokenize(texts, tokenizer=tokenizer, length=length, special=special, progress=progress)
-    check_fits(module, rows, options.model)
+    check_sizes(rows, model.sizes.vocabulary, model.table_length or None, options.model)
     subject = Subject(
         module=module,
         documents=LabelledTokens(rows, np.zeros(len(rows.ids), np.int32), (), tokenizer),
-        vocabulary=_vocabulary(rows, module),
+        vocabulary=_vocabulary(rows, model),
         source=texts.name,
         model=path.stem if path.suffix == ".gguf" else model_name(path),
     )
     try:
-        sample = draw_sample(subject, examples=_examples(options, module), seed=options.seed)
+        sample = draw_sample(
+            subject,
+            examples=_examples(options, model),
+            seed=options.seed,
+            score=_SCORES[model.kind],
+        )
     except InputError as error:
         raise InputError(f"the corpus is too short to inspect a model by: {error}") from error
-    longest = _longest(options, module, context)
+    longest = _longest(options, model, context)
     opened = open_tokenizer(tokenizer, special=special)
     stream = _token_stream(opened, texts.documents, needed=16 * longest)
     return InspectSubject(path, subject, sample, opened, stream, context, longest, options.quick)
@@ -152,18 +157,19 @@ def inspect_facts(subject: InspectSubject, *, seed: int) -> InspectFacts:
     >>> inspect_facts(subject, seed=0).layers  # doctest: +SKIP
     6
     """
-    config, rows = trunk(subject.module).config, subject.sample.rows
+    model, rows = subject.inspected, subject.sample.rows
+    sizes = model.sizes
     return InspectFacts(
         model=subject.subject.model,
         source=subject.subject.source,
         kind=subject.kind,
-        encoding=" and ".join(encoding_names(subject.module)) or "none",
-        layers=config.num_layers,
-        heads=config.num_heads,
-        head_width=config.head_width,
-        width=config.dim,
-        vocabulary=config.vocab_size,
-        parameters=parameter_count(subject.module),
+        encoding=" and ".join(model.encodings) or "none",
+        layers=sizes.layers,
+        heads=sizes.heads,
+        head_width=sizes.head_width,
+        width=sizes.dim,
+        vocabulary=sizes.vocabulary,
+        parameters=sizes.parameters,
         context=subject.context,
         positions=subject.sample.text.stop - subject.sample.text.start,
         examples=len(rows),
@@ -171,45 +177,8 @@ def inspect_facts(subject: InspectSubject, *, seed: int) -> InspectFacts:
         longest=subject.longest,
         seed=seed,
         jaxpe=jaxpe.__version__,
+        left_out=model.left_out,
     )
-
-
-def has_table(module: Any) -> bool:
-    """Whether a model adds a learned or fixed table of position vectors to its embeddings.
-
-    >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    >>> table = jaxpe.learned(length=7, dim=8)
-    >>> has_table(jaxpe.nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0)))
-    True
-    """
-    encoding = trunk(module).encoding
-    return encoding.defines("embed") and encoding.defines("vectors")
-
-
-def encoding_names(module: Any) -> list[str]:
-    """Ways in which positions enter a model: through embeddings, queries and keys, or logits.
-
-    >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0))
-    >>> encoding_names(decoder)
-    ['rotary']
-    """
-    below = trunk(module)
-    parts = (below.encoding, below.layers.attention.encoding, *below.pattern.encodings)
-    hooks = {
-        "learned vectors": ("embed",),
-        "rotary": ("query",),
-        "bias": ("bias",),
-        "windows of attention": ("mask",),
-        "other attention hooks": ("products", "weights", "value", "context"),
-    }
-    return [
-        name
-        for name, defined in hooks.items()
-        if any(part.defines(hook) for part in parts for hook in defined)
-    ]
 
 
 def _tokenizer_path(options: InspectOptions, path: Path) -> str:
@@ -252,17 +221,6 @@ def _load(options: InspectOptions, path: Path) -> Any:
     return model
 
 
-def _context(path: Path, module: Any) -> int:
-    """Positions of the table, or of the configuration; 0 if unknown."""
-    if (length := getattr(trunk(module), "length", None)) is not None:
-        return int(length)
-    if not trunk(module).encoding.defines("embed"):
-        return longest_context(read_configuration(RopeOptions(config=str(path))))
-    fields = {} if gguf_file(path) else read_config(path / "config.json")
-    rows = next((fields[name] for name in _LENGTHS if isinstance(fields.get(name), int)), 0)
-    return rows - 2 if fields.get("model_type") in _WITH_OFFSET else rows
-
-
 def _sampled_corpus(options: InspectOptions, progress: Progress) -> Any:
     corpus = load_corpus(
         options.source,
@@ -276,39 +234,39 @@ def _sampled_corpus(options: InspectOptions, progress: Progress) -> Any:
     return corpus._replace(documents=[corpus.documents[i] for i in chosen])
 
 
-def _vocabulary(rows: TokenCorpus, module: Any) -> Vocabulary:
-    task = "causal" if isinstance(module, CausalLM) else "mlm"
+def _vocabulary(rows: TokenCorpus, model: InspectedModel) -> Vocabulary:
+    task = "causal" if model.kind == "causal" else "mlm"
     mask = next((rows.tokens.index(name) for name in _MASK if name in rows.tokens), None)
     return Vocabulary(task, rows.tokens, (), mask, rows.exclude)
 
 
-def _operations(module: Any) -> float:
+def _operations(model: InspectedModel) -> float:
     """Floating-point operations a token, without the embeddings."""
-    config = trunk(module).config
-    return 2.0 * (parameter_count(module) - config.vocab_size * config.dim)
+    sizes = model.sizes
+    return 2.0 * (sizes.parameters - sizes.vocabulary * sizes.dim)
 
 
-def _examples(options: InspectOptions, module: Any) -> int:
+def _examples(options: InspectOptions, model: InspectedModel) -> int:
     if options.examples is not None:
         return options.examples
     if options.quick:
         return _QUICK_EXAMPLES
     least, most = _EXAMPLES
-    return int(np.clip(_BUDGET / _operations(module) / LENGTH, least, most)) // 4 * 4
+    return int(np.clip(_BUDGET / _operations(model) / LENGTH, least, most)) // 4 * 4
 
 
-def _longest(options: InspectOptions, module: Any, context: int) -> int:
+def _longest(options: InspectOptions, model: InspectedModel, context: int) -> int:
     """Tokens of the longest text: twice a small context, to exceed it, or as time allows."""
     if options.longest is not None:
         return options.longest
     least, most = _LONGEST
-    if has_table(module) and context:  # the table ends with the context
+    if model.table_length is not None and context:  # the table ends with the context
         return min(context, _QUICK_LONGEST if options.quick else least)
     if 0 < 2 * context <= most:
         return 2 * context
     if options.quick:
         return _QUICK_LONGEST
-    fits = _BUDGET / _operations(module) / _LEAST_TEXTS
+    fits = _BUDGET / _operations(model) / _LEAST_TEXTS
     return most if fits >= 2 * most else least
 
 

@@ -8,37 +8,24 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import nnx
-from jax import Array, lax
 
-from jaxpe._core.arrays import ArrayLike
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.inspect.averages import document_mean, document_means
+from jaxpe.analysis.inspect.flax_model import inspected_model
 from jaxpe.analysis.inspect.result import FarContextGain, LossStage, ScaledLoss
-from jaxpe.encodings import (
-    Encoding,
-    LinearScaling,
-    NtkScaling,
-    YarnScaling,
-    rope_frequencies,
-)
-from jaxpe.nn import CausalLM, functionalize, trunk
-from jaxpe.nn.transformer import has_one_encoding
+from jaxpe.encodings import LinearScaling, NtkScaling, YarnScaling, rope_frequencies
 from jaxpe.rope import RopeAnalysis
 from jaxpe.rope.scaling import RopeFrequencies, RopeScaling
 
 OWN = "as it is"
 FACTOR = 4.0  # factor of scalings, if no text is longer than the context
-_ROWS = 256  # tokens whose logits are in memory at once
 _FIRST_BIN = 16  # positions
 _PASSAGE = 64  # tokens
 _FAR_TEXTS = 6
 _REACH = (0.0, 0.125, 1.0, 2.0, 4.0)  # distances, in contexts
 
-Rotation = dict[str, Array]
+_Run = Callable[[np.ndarray, np.ndarray, Any], np.ndarray]
 
 
 class Frequencies(NamedTuple):
@@ -52,59 +39,9 @@ class Frequencies(NamedTuple):
     name: str
     values: RopeFrequencies
 
-    def tables(self, positions: np.ndarray) -> Rotation:
-        """Cosines and sines at these positions, float32 `[n, rotary_dim / 2]`.
-
-        Args:
-            positions: integers `[n]`.
-        """
-        angles = positions[:, None] * np.asarray(self.values.inverse, np.float64)
-        factor = self.values.attention_factor
-        dtype = jnp.result_type(float)
-        waves = {"cos": np.cos(angles), "sin": np.sin(angles)}
-        return {name: jnp.asarray(factor * wave, dtype) for name, wave in waves.items()}
-
-
-def token_losses(
-    model: CausalLM, ids: ArrayLike, *, rotation: Rotation | None = None, **options: Any
-) -> Array:
-    """Loss −log p of each token but the first, given earlier tokens, in nats, `[..., n − 1]`.
-
-    Only the logits of a few hundred tokens are in memory at a time, for any length.
-
-    Args:
-        model: a causal language model.
-        ids: token ids `[..., n]`.
-        rotation: cosines and sines `[n, head_width / 2]` from `Frequencies.tables`, which replace
-            the model's own.
-        **options: further arguments of the decoder, such as `positions`.
-
-    >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=8), rngs=nnx.Rngs(0))
-    >>> token_losses(jaxpe.nn.CausalLM(decoder, rngs=nnx.Rngs(1)), jnp.zeros((2, 7), int)).shape
-    (2, 6)
-    """
-    ids, below = jnp.asarray(ids), trunk(model)
-    if rotation is not None:
-        below.encoding = nnx.static(_BY_TABLES)
-        below.encoding_params = nnx.Param(rotation)
-    hidden = below(ids, **options).hidden[..., :-1, :]
-    targets, flat = ids[..., 1:], hidden.reshape(-1, hidden.shape[-1])
-    padding = -len(flat) % _ROWS
-    rows = jnp.pad(flat, ((0, padding), (0, 0))).reshape(-1, _ROWS, flat.shape[-1])
-    chunked_targets = jnp.pad(targets.reshape(-1), (0, padding)).reshape(-1, _ROWS)
-
-    def losses(chunk: tuple[Array, Array]) -> Array:
-        likelihood = jax.nn.log_softmax(model.head(chunk[0]))
-        return -jnp.take_along_axis(likelihood, chunk[1][:, None], axis=-1)[:, 0]
-
-    flat_losses = lax.map(losses, (rows, chunked_targets)).reshape(-1)
-    return flat_losses[: len(flat)].reshape(targets.shape)
-
 
 def loss_by_position(
-    model: CausalLM,
+    model: Any,
     texts: np.ndarray,
     *,
     context: int = 0,
@@ -121,7 +58,7 @@ def loss_by_position(
     behaviour with many keys.
 
     Args:
-        model: a causal language model.
+        model: a causal language model of `jaxpe.nn`, or an `InspectedModel`.
         texts: token ids `[texts, n]` without padding.
         context: positions for which the model was configured; 0 if unknown.
         rope: rotary configuration of the model, without which no scaling is tried.
@@ -133,8 +70,14 @@ def loss_by_position(
     """
     texts = np.asarray(texts, np.int32)
     count, n = texts.shape
-    unscaled = unscaled_reason(model, context, rope)
-    run = _runner(model)
+    inspected = inspected_model(model)
+    unscaled = inspected.unscaled_reason(context, rope)
+    losses_of = inspected.losses()
+
+    def run(ids: np.ndarray, positions: np.ndarray, scaling: Frequencies | None) -> np.ndarray:
+        values = None if scaling is None else scaling.values
+        return np.asarray(losses_of(ids, positions.astype(np.int32), values), float)
+
     beyond = bool(context) and n > context and not unscaled
     edges = _edges(n, context)
     scaled = []
@@ -149,41 +92,10 @@ def loss_by_position(
         count, n, context, edges, scaled, 0, np.zeros(0, int), [], None, None, unscaled
     )
     # A learned table has no vectors beyond its context.
-    if not far or not context or trunk(model).encoding.defines("embed"):
+    if not far or not context or "learned vectors" in inspected.encodings:
         return result
     scalings = [None] if unscaled else _scalings(rope, context, FACTOR)
     return _far_context(result, run, texts, scalings)
-
-
-def unscaled_reason(model: Any, context: int, rope: RopeAnalysis | None) -> str:
-    """Reason why no scaling of rotary frequencies is tried; empty otherwise.
-
-    >>> from flax import nnx
-    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
-    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.identity(), rngs=nnx.Rngs(0))
-    >>> unscaled_reason(decoder, 8, None)
-    'the model has no rotary positions'
-    """
-    below = trunk(model)
-    encoding = below.encoding
-    if rope is not None and any(part.defines("query") for part in below.pattern.encodings):
-        return "layers differ in their positions"
-    if rope is None or not encoding.defines("query"):
-        if encoding.defines("embed"):
-            return f"the model has {context:,} learned position vectors and none beyond"
-        return "the model has no rotary positions"
-    if not context:
-        return "the configuration says no context"
-    if not has_one_encoding(below) or len(rope.groups) > 1 or rope.widest is None:
-        return "layers differ in their positions"
-    plan = rope.widest
-    if any(encoding.defines(hook) for hook in ("embed", "bias", "products", "value", "weights")):
-        return "positions enter in other ways, too"
-    if plan.rope_type != "default":
-        return f"the model comes with a scaling of its own ({plan.rope_type})"
-    if plan.turning != below.config.head_width:
-        return "only a part of each head turns"
-    return ""
 
 
 def text_windows(stream: np.ndarray, *, count: int, length: int) -> np.ndarray:
@@ -194,35 +106,6 @@ def text_windows(stream: np.ndarray, *, count: int, length: int) -> np.ndarray:
     """
     starts = np.linspace(0, len(stream) - length, min(count, len(stream) // length)).astype(int)
     return stream[starts[:, None] + np.arange(length)]
-
-
-_Run = Callable[[np.ndarray, np.ndarray, Frequencies | None], np.ndarray]
-
-
-def _runner(model: CausalLM) -> _Run:
-    """Program of losses of rows at positions `[n]`, with other frequencies unless None."""
-    apply, params = functionalize(model, method=token_losses)
-    run = jax.jit(apply)
-
-    def losses(ids: np.ndarray, positions: np.ndarray, scaling: Frequencies | None) -> np.ndarray:
-        if scaling is None:
-            return np.asarray(run(params, ids, positions=jnp.asarray(positions, jnp.int32)), float)
-        return np.asarray(run(params, ids, rotation=scaling.tables(positions)), float)
-
-    return losses
-
-
-def _rotated_halves(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
-    """Halves of each head, rotated by the rows of the tables at these positions."""
-    x = jnp.asarray(x)
-    cos, sin = (params[name][jnp.asarray(positions)][..., None, :] for name in ("cos", "sin"))
-    cos, sin = (jnp.broadcast_to(wave, (*x.shape[:-2], *wave.shape[-2:])) for wave in (cos, sin))
-    first, second = jnp.split(x.astype(cos.dtype), 2, axis=-1)
-    rotated = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
-    return rotated.astype(x.dtype)
-
-
-_BY_TABLES = Encoding(query=_rotated_halves, key=_rotated_halves)
 
 
 def _scalings(rope: RopeAnalysis | None, context: int, factor: float) -> list[Frequencies]:

@@ -97,7 +97,8 @@ def grape_additive(*, num_heads: int, head_dim: int, stddev: Scalar = 0.02) -> E
     """GRAPE-A: ALiBi with slopes that keys choose (Zhang et al. 2025).
 
     The bias is −|i − j|·slope_h·softplus(ω_h)·softplus(u_h·k_j/√d). It depends on keys, not on
-    hidden states. The published form has i − j under a causal mask.
+    hidden states. The published form has i − j under a causal mask. The authors' module differs by
+    default: it divides u by its norm, and starts at softplus(ω) = 1.
 
     Parameters: `rate` ω `[heads]`, 0 at first, and `gate` u `[heads, head_dim]`, N(0, stddev²).
 
@@ -342,6 +343,9 @@ def selective_rope(
     of its own channel, τ_k = base^(−2k/head_dim); with `gated` each step is multiplied by σ(G x_l).
     Steps of 1 everywhere are RoPE. Pairs are (k, k + head_dim/2). It works for encoders and
     decoders: logits depend on the difference of two running sums.
+
+    The authors' module differs by default. It normalises x in slices, one a head; its gate reads
+    the normalised x; its W has rank 16.
 
     Parameters: `projection` W `[dim, heads, head_dim/2]`, `conv` `[conv_width, heads,
     head_dim/2]`; with `gated` `kernel` G `[dim, heads]` and `bias` `[heads]`.

@@ -80,13 +80,13 @@ def shares_figure(stage: AttentionStage) -> "matplotlib.figure.Figure":
         columns=2, height=3.6, width_ratios=(1, 1.25),
     )  # fmt: skip
     head_map(figure, heads, stage.variance.position, vmin=0, vmax=1)
-    layers = np.arange(len(stage.share.mean))
+    layers = stage.layer_numbers
     _band(lines, layers, stage.share, style.INDIGO, "documents")
     shuffled = stage.variance.shuffled.mean(axis=1)
     lines.plot(layers, shuffled, color=style.VERMILION, lw=1.4, label="random order")
     lines.set(xlabel="layer", ylabel="share of the variance", ylim=(0, 1))
     lines.legend(fontsize=9, loc="upper right")
-    integer_ticks(lines, len(layers), most=6)
+    integer_ticks(lines, layers[-1] + 1, most=6)
     return figure
 
 
@@ -139,12 +139,12 @@ def prior_figure(stage: AttentionStage) -> "matplotlib.figure.Figure":
         (stage.dummy, style.INDIGO, "a dummy"),
         (stage.other, style.ORANGE, "another document"),
     )
+    layers = stage.layer_numbers
     for values, colour, name in pairs:
-        layers = np.arange(len(values))
         axis.plot(layers, values, ".", color=colour, ms=3, alpha=0.35)
         axis.plot(layers, values.mean(axis=1), color=colour, label=name)
     axis.set(xlabel="layer", ylabel="overlap", ylim=(0, 1))
-    integer_ticks(axis, len(stage.dummy), most=8)
+    integer_ticks(axis, layers[-1] + 1, most=8)
     add_legend(figure, axis, columns=2)
     return figure
 

@@ -93,8 +93,8 @@ def attention_tables(stage: AttentionStage) -> list[Table]:
     header = ["layer", "positions, %", "interval", "offset, %", "random order, %"]
     columns = (stage.share.mean, variance.offset.mean(axis=1), variance.shuffled.mean(axis=1))
     rows = []
-    for layer, (share, offset, shuffled) in enumerate(zip(*columns, strict=True)):
-        ends = percent_ends(at(stage.share, layer))
+    for k, (share, offset, shuffled) in enumerate(zip(*columns, strict=True)):
+        ends, layer = percent_ends(at(stage.share, k)), stage.layer_numbers[k]
         rows.append((str(layer), _hundreds(share), ends, _hundreds(offset), _hundreds(shuffled)))
     return [Table("Share of the variance of the logits, mean over heads", header, rows)]
 
@@ -113,18 +113,18 @@ def offsets_tables(stage: AttentionStage) -> list[Table]:
     for name, weight in text.key_weights(stage).items():
         layer, head = np.unravel_index(weight.argmax(), weight.shape)
         count = f"{(weight > text.MOST).sum()} of {weight.size}"
-        most = f"{layer}.{head}: {100 * weight.max():.0f} %"
+        most = f"{stage.layer_numbers[layer]}.{head}: {100 * weight.max():.0f} %"
         kinds.append((name, _hundreds(weight.mean()), count, most))
     layers = [
         (
             str(layer),
-            _hundreds(stage.first[layer].mean()),
-            _hundreds(stage.at_offset(-1)[layer].mean()),
-            f"{stage.evenness[layer].mean():.2f}",
-            f"{np.exp(stage.entropy[layer]).mean():.0f}",
-            f"{stage.distance[layer].mean():.0f}",
+            _hundreds(stage.first[k].mean()),
+            _hundreds(stage.at_offset(-1)[k].mean()),
+            f"{stage.evenness[k].mean():.2f}",
+            f"{np.exp(stage.entropy[k]).mean():.0f}",
+            f"{stage.distance[k].mean():.0f}",
         )
-        for layer in range(len(stage.first))
+        for k, layer in enumerate(stage.layer_numbers)
     ]
     return [
         Table("Keys of heads", ["key", "weight, %", "heads over 50 %", "most in head"], kinds),
@@ -138,9 +138,10 @@ def offsets_tables(stage: AttentionStage) -> list[Table]:
 
 def prior_tables(stage: AttentionStage) -> list[Table]:
     """Tables on attention to a document without content."""
-    overlaps = enumerate(zip(stage.dummy.mean(axis=1), stage.other.mean(axis=1), strict=True))
+    overlaps = zip(stage.dummy.mean(axis=1), stage.other.mean(axis=1), strict=True)
     header = ["layer", "with a dummy, %", "with another document, %"]
-    rows = [(str(layer), *map(_hundreds, overlap)) for layer, overlap in overlaps]
+    named = zip(stage.layer_numbers, overlaps, strict=True)
+    rows = [(str(layer), *map(_hundreds, overlap)) for layer, overlap in named]
     return [Table("Overlap of attention, mean over heads", header, rows)]
 
 

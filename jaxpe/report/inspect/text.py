@@ -39,6 +39,7 @@ def about(result: InspectResult) -> str:
         f"parameters: {plural(facts.layers, 'layer')} of {plural(facts.heads, 'head')}, dimension "
         f"{facts.width}{context}. {visible(facts.source)}: {facts.documents:,} documents; "
         f"attention measured on {facts.examples} of them, {facts.positions} text tokens each."
+        f"{' ' * bool(facts.left_out)}{facts.left_out}"
     )
 
 
@@ -92,11 +93,12 @@ def geometry_sentences(stage: GeometryStage) -> list[str]:
 def attention_sentences(stage: AttentionStage) -> list[str]:
     """Findings on the share of positions in the logits."""
     share, by_head = stage.share.mean, stage.variance.position
-    top, head = int(share.argmax()), np.unravel_index(by_head.argmax(), by_head.shape)
+    layers, top = stage.layer_numbers, int(share.argmax())
+    head = np.unravel_index(by_head.argmax(), by_head.shape)
     return [
         f"Positions explain {percent_between(stage.overall)} of the variance of attention logits.",
-        f"They explain most in layer {top} ({percent(float(share[top]))}) and in head "
-        f"{head[0]}.{head[1]} ({percent(float(by_head[head]))}).",
+        f"They explain most in layer {layers[top]} ({percent(float(share[top]))}) and in head "
+        f"{layers[head[0]]}.{head[1]} ({percent(float(by_head[head]))}).",
         f"With the tokens of each document in random order they explain "
         f"{percent(max(stage.shuffled, 0.0))}.",
     ]

@@ -20,6 +20,7 @@ from jaxpe.analysis.inspect import (
     InspectResult,
     ablate_positions,
     describe_table,
+    flax_model,
     inspect_attention,
     inspect_model,
     job,
@@ -30,8 +31,8 @@ from jaxpe.analysis.inspect import (
     probe_layers,
     token_losses,
 )
-from jaxpe.analysis.inspect.subject import encoding_names
-from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows, unscaled_reason
+from jaxpe.analysis.inspect.flax_model import FlaxModel, encoding_names, unscaled_reason
+from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows
 from jaxpe.data import open_tokenizer, tokens_from_ids
 from jaxpe.report.inspect.page import inspect_markdown
 from jaxpe.report.inspect.sections import inspect_figures, page_sections
@@ -234,13 +235,17 @@ def test_tables_turn_as_the_model_does(llama, rotary):
     assert encoding_names(mixed) == ["rotary", "windows of attention"]
 
 
-class _Oracle:
+class _Oracle(FlaxModel):
     """Stands for a model: reads the colour of the name asked for, or that of another."""
 
-    def __init__(self, shift=0):
+    def __init__(self, module, shift):
+        super().__init__(module)
         self.shift = shift
 
-    def __call__(self, params, row, questions):
+    def answers(self):
+        return self.read
+
+    def read(self, row, questions):
         row, said = list(row), np.zeros((len(questions), 60))
         for k in range(len(questions)):
             name = questions[(k + self.shift) % len(questions)][-2]
@@ -249,15 +254,15 @@ class _Oracle:
 
 
 @pytest.mark.parametrize(("shift", "accuracy"), [(0, 1.0), (1, 0.0)])
-def test_needles_are_where_they_should_be(llama, rotary, monkeypatch, shift, accuracy):
-    monkeypatch.setattr(jax, "jit", lambda apply: _Oracle(shift))
+def test_needles_are_where_they_should_be(llama, rotary, shift, accuracy):
+    oracle = _Oracle(rotary, shift)
     tokenizer = open_tokenizer(llama[0].model + "/tokenizer.json")
     stream = np.arange(20, 500, dtype=np.int32) % 20 + 20
-    found = needle_retrieval(rotary, tokenizer, stream, lengths=(64, 80), texts=2)
+    found = needle_retrieval(oracle, tokenizer, stream, lengths=(64, 80), texts=2)
     assert (found.accuracy.mean == accuracy).all()
     assert found.chance == 0.2
     with pytest.raises(InputError, match="`longest=20`"):
-        needle_retrieval(rotary, tokenizer, stream, lengths=(20,), texts=2)
+        needle_retrieval(oracle, tokenizer, stream, lengths=(20,), texts=2)
 
 
 def test_a_random_model_finds_no_needles_and_reads_its_text_once(llama):
@@ -270,7 +275,7 @@ def test_a_random_model_finds_no_needles_and_reads_its_text_once(llama):
 def test_answers_behind_a_cache_are_those_of_the_whole_row(rotary):
     row = np.arange(10, dtype=np.int32)
     questions = np.array([[3, 4], [5, 6]], np.int32)
-    apply, params = nn.functionalize(rotary, needles._answers)
+    apply, params = nn.functionalize(rotary, flax_model._answers)
     found = np.asarray(jax.jit(apply)(params, row, questions))
     for question, logits in zip(questions, found, strict=True):
         whole = np.asarray(rotary(np.concatenate([row, question])).logits)[-1]

@@ -1,0 +1,308 @@
+"""Models of `jaxpe.nn` as stages see them."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import Array, lax
+
+from jaxpe._core.arrays import ArrayLike
+from jaxpe.analysis.attention.documents import Sample
+from jaxpe.analysis.attention.head_ablation import masked_score
+from jaxpe.analysis.attention.logit_sums import batch_size
+from jaxpe.analysis.inspect.model import InspectedModel, ModelSizes, Program, Trace
+from jaxpe.analysis.inspect.result import EncodingStage, Kind
+from jaxpe.analysis.inspect.weights import describe_encoding
+from jaxpe.encodings import Encoding
+from jaxpe.nn import (
+    CausalLM,
+    MaskedLM,
+    functionalize,
+    parameter_count,
+    position_table,
+    trunk,
+)
+from jaxpe.nn.checkpoints.fields import read_config
+from jaxpe.nn.checkpoints.gguf import gguf_file
+from jaxpe.nn.transformer import has_one_encoding
+from jaxpe.rope import RopeAnalysis, RopeOptions, longest_context, read_configuration
+from jaxpe.rope.scaling import RopeFrequencies
+
+Rotation = dict[str, Array]
+_ROWS = 256  # tokens whose logits are in memory at once
+_LENGTHS = ("max_position_embeddings", "n_positions")
+_WITH_OFFSET = ("roberta", "xlm-roberta", "camembert")  # two rows of their tables have no token
+
+
+class FlaxModel:
+    """Model of `jaxpe.nn`: each program is one call of `jax.jit`.
+
+    Args:
+        module: a transformer, or a language model on one.
+
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> encoder = jaxpe.nn.Encoder(config, encoding=jaxpe.alibi(num_heads=2), rngs=nnx.Rngs(0))
+    >>> model = FlaxModel(encoder)
+    >>> model.kind, model.encodings, model.hidden()(np.zeros((1, 3), int), np.arange(3)).shape
+    ('encoder', ('bias',), (1, 3, 8))
+    """
+
+    def __init__(self, module: Any):
+        self.module = module
+
+    @property
+    def kind(self) -> Kind:
+        """Kind of the model."""
+        if isinstance(self.module, CausalLM):
+            return "causal"
+        return "masked" if isinstance(self.module, MaskedLM) else "encoder"
+
+    @property
+    def causal(self) -> bool:
+        """Whether a token sees no later ones."""
+        return trunk(self.module).causal
+
+    @property
+    def sizes(self) -> ModelSizes:
+        """Numbers of the model."""
+        config = trunk(self.module).config
+        return ModelSizes(
+            config.num_layers, config.num_heads, config.head_width, config.dim, config.vocab_size,
+            parameter_count(self.module),
+        )  # fmt: skip
+
+    @property
+    def encodings(self) -> tuple[str, ...]:
+        """Ways in which positions enter: through embeddings, queries and keys, or logits."""
+        return tuple(encoding_names(self.module))
+
+    @property
+    def table_length(self) -> int | None:
+        """Rows of the table of position vectors; 0 if a fixed table has no end, None without one.
+
+        >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+        >>> table = jaxpe.learned(length=7, dim=8)
+        >>> encoder = jaxpe.nn.Encoder(config, encoding=table, rngs=nnx.Rngs(0))
+        >>> FlaxModel(encoder).table_length
+        0
+        """
+        below = trunk(self.module)
+        encoding = below.encoding
+        if not (encoding.defines("embed") and encoding.defines("vectors")):
+            return None
+        return int(getattr(below, "length", None) or 0)
+
+    @property
+    def left_out(self) -> str:
+        """Nothing of a module is left out."""
+        return ""
+
+    def absent(self) -> dict[str, str]:
+        """No reasons: every stage can be run."""
+        return {}
+
+    def context(self, path: Path) -> int:
+        """Positions of the table, or of the configuration; 0 if unknown."""
+        if (length := getattr(trunk(self.module), "length", None)) is not None:
+            return int(length)
+        if not trunk(self.module).encoding.defines("embed"):
+            return longest_context(read_configuration(RopeOptions(config=str(path))))
+        fields = {} if gguf_file(path) else read_config(path / "config.json")
+        rows = next((fields[name] for name in _LENGTHS if isinstance(fields.get(name), int)), 0)
+        return rows - 2 if fields.get("model_type") in _WITH_OFFSET else rows
+
+    def position_table(self, length: int) -> np.ndarray:
+        """Position vectors added to embeddings, `[length, dim]`."""
+        return np.asarray(position_table(self.module, length=length))
+
+    def describe_encoding(
+        self, *, path: Path | None, length: int, most: int | None
+    ) -> EncodingStage:
+        """Tables, biases and rotary configuration of the module."""
+        return describe_encoding(self.module, path=path, length=length, most=most)
+
+    def _program(self, method: Callable[..., Any]) -> Program:
+        apply, params = functionalize(self.module, method=method)
+        return partial(jax.jit(apply), params)
+
+    def traced(self, function: Callable[..., Any]) -> Program:
+        """Program (ids, *args) of `function(trace, ids, *args)`."""
+
+        def method(model: Any, ids: Array, *args: Any) -> Any:
+            found: Any = trunk(model)(ids, trace=True)
+            return function(Trace(found.logits, found.weights, found.hidden_states), ids, *args)
+
+        return self._program(method)
+
+    def hidden(self) -> Program:
+        """Program (ids, positions) of the last hidden states `[documents, n, dim]`."""
+        return self._program(lambda model, ids, at: trunk(model)(ids, positions=at).hidden)
+
+    def losses(self) -> Program:
+        """Program (ids, positions, frequencies=None) of the losses of all tokens but the first."""
+        program = self._program(token_losses)
+
+        def run(ids: Any, at: Any, frequencies: RopeFrequencies | None = None) -> Array:
+            if frequencies is None:
+                return program(ids, positions=at)
+            return program(ids, rotation=rotation_tables(frequencies, at))
+
+        return run
+
+    def masked_losses(self) -> Program:
+        """Program (batch, positions) of the mean loss of the masked tokens, `[documents]`."""
+        return self._program(lambda model, batch, at: -masked_score(model, batch, positions=at))
+
+    def answers(self) -> Program:
+        """Program (text `[n]`, questions `[count, m]`) of the logits of the next token."""
+        return self._program(_answers)
+
+    def unscaled_reason(self, context: int, rope: RopeAnalysis | None) -> str:
+        """Reason why no other rotary frequencies are tried; empty if they are."""
+        return unscaled_reason(self.module, context, rope)
+
+
+def inspected_model(model: Any) -> InspectedModel:
+    """Model as stages see it: a module of `jaxpe.nn` in its adapter, another as it is."""
+    return FlaxModel(model) if isinstance(model, nnx.Module) else model
+
+
+def sample_batch(sample: Sample) -> int:
+    """Rows in a batch, a divisor of a quarter of their number."""
+    sizes = inspected_model(sample.module).sizes
+    return batch_size(sample.rows.shape, sizes.layers * sizes.heads)
+
+
+def rotation_tables(frequencies: RopeFrequencies, positions: np.ndarray) -> Rotation:
+    """Cosines and sines at positions `[n]`, float32 `[n, rotary_dim / 2]`."""
+    angles = np.asarray(positions)[:, None] * np.asarray(frequencies.inverse, np.float64)
+    dtype, factor = jnp.result_type(float), frequencies.attention_factor
+    waves = {"cos": np.cos(angles), "sin": np.sin(angles)}
+    return {name: jnp.asarray(factor * wave, dtype) for name, wave in waves.items()}
+
+
+def encoding_names(module: Any) -> list[str]:
+    """Ways in which positions enter a model: through embeddings, queries and keys, or logits.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
+    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=4), rngs=nnx.Rngs(0))
+    >>> encoding_names(decoder)
+    ['rotary']
+    """
+    below = trunk(module)
+    parts = (below.encoding, below.layers.attention.encoding, *below.pattern.encodings)
+    hooks = {
+        "learned vectors": ("embed",),
+        "rotary": ("query",),
+        "bias": ("bias",),
+        "windows of attention": ("mask",),
+        "other attention hooks": ("products", "weights", "value", "context"),
+    }
+    return [
+        name
+        for name, defined in hooks.items()
+        if any(part.defines(hook) for part in parts for hook in defined)
+    ]
+
+
+def token_losses(
+    model: CausalLM, ids: ArrayLike, *, rotation: Rotation | None = None, **options: Any
+) -> Array:
+    """Loss −log p of each token but the first, given earlier tokens, in nats, `[..., n − 1]`.
+
+    Only the logits of a few hundred tokens are in memory at a time, for any length.
+
+    Args:
+        model: a causal language model.
+        ids: token ids `[..., n]`.
+        rotation: cosines and sines `[n, head_width / 2]` from `rotation_tables`, which replace
+            the model's own.
+        **options: further arguments of the decoder, such as `positions`.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.rope(head_dim=8), rngs=nnx.Rngs(0))
+    >>> token_losses(jaxpe.nn.CausalLM(decoder, rngs=nnx.Rngs(1)), jnp.zeros((2, 7), int)).shape
+    (2, 6)
+    """
+    ids, below = jnp.asarray(ids), trunk(model)
+    if rotation is not None:
+        below.encoding = nnx.static(_BY_TABLES)
+        below.encoding_params = nnx.Param(rotation)
+    hidden = below(ids, **options).hidden[..., :-1, :]
+    targets, flat = ids[..., 1:], hidden.reshape(-1, hidden.shape[-1])
+    padding = -len(flat) % _ROWS
+    rows = jnp.pad(flat, ((0, padding), (0, 0))).reshape(-1, _ROWS, flat.shape[-1])
+    chunked_targets = jnp.pad(targets.reshape(-1), (0, padding)).reshape(-1, _ROWS)
+
+    def losses(chunk: tuple[Array, Array]) -> Array:
+        likelihood = jax.nn.log_softmax(model.head(chunk[0]))
+        return -jnp.take_along_axis(likelihood, chunk[1][:, None], axis=-1)[:, 0]
+
+    flat_losses = lax.map(losses, (rows, chunked_targets)).reshape(-1)
+    return flat_losses[: len(flat)].reshape(targets.shape)
+
+
+def unscaled_reason(model: Any, context: int, rope: RopeAnalysis | None) -> str:
+    """Reason why no scaling of rotary frequencies is tried; empty otherwise.
+
+    >>> from flax import nnx
+    >>> config = jaxpe.nn.TransformerConfig(vocab_size=50, dim=16, num_layers=1, num_heads=2)
+    >>> decoder = jaxpe.nn.Decoder(config, encoding=jaxpe.identity(), rngs=nnx.Rngs(0))
+    >>> unscaled_reason(decoder, 8, None)
+    'the model has no rotary positions'
+    """
+    below = trunk(model)
+    encoding = below.encoding
+    if rope is not None and any(part.defines("query") for part in below.pattern.encodings):
+        return "layers differ in their positions"
+    if rope is None or not encoding.defines("query"):
+        if encoding.defines("embed"):
+            return f"the model has {context:,} learned position vectors and none beyond"
+        return "the model has no rotary positions"
+    if not context:
+        return "the configuration says no context"
+    if not has_one_encoding(below) or len(rope.groups) > 1 or rope.widest is None:
+        return "layers differ in their positions"
+    plan = rope.widest
+    if any(encoding.defines(hook) for hook in ("embed", "bias", "products", "value", "weights")):
+        return "positions enter in other ways, too"
+    if plan.rope_type != "default":
+        return f"the model comes with a scaling of its own ({plan.rope_type})"
+    if plan.turning != below.config.head_width:
+        return "only a part of each head turns"
+    return ""
+
+
+def _rotated_halves(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
+    """Halves of each head, rotated by the rows of the tables at these positions."""
+    x = jnp.asarray(x)
+    cos, sin = (params[name][jnp.asarray(positions)][..., None, :] for name in ("cos", "sin"))
+    cos, sin = (jnp.broadcast_to(wave, (*x.shape[:-2], *wave.shape[-2:])) for wave in (cos, sin))
+    first, second = jnp.split(x.astype(cos.dtype), 2, axis=-1)
+    rotated = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    return rotated.astype(x.dtype)
+
+
+_BY_TABLES = Encoding(query=_rotated_halves, key=_rotated_halves)
+
+
+def _answers(model: CausalLM, text: Array, questions: Array) -> Array:
+    """Logits of the token after each question; the text is read once, into a cache."""
+    count, question_length = questions.shape
+    cache = model.decoder.empty_cache(batch=1, slots=len(text) + question_length)
+    cache = model.decoder(text[None], cache=cache).cache
+    assert cache is not None  # one was given
+
+    cache = cache._replace(
+        layers=jax.tree.map(lambda leaf: jnp.repeat(leaf, count, axis=1), cache.layers),
+        positions=jnp.repeat(cache.positions, count, axis=0),
+        valid=jnp.repeat(cache.valid, count, axis=0),
+    )
+    return model.head(model.decoder(questions, cache=cache).hidden[:, -1])
