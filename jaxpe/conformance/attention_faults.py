@@ -36,28 +36,24 @@ _SIDES = (  # masks may count by faulty positions as well
 
 def attention_hypotheses(
     plan: LayerPlan, attention: Attention, trials: Sequence[Trial]
-) -> list[Hypothesis]:
-    """Known faults of a layer's attention, as predictions of its output."""
-    tables = (_mask_faults, _head_faults, _bias_faults, _rotation_faults)
-    rows = [
-        Hypothesis(name, text, attention._replace(**changes))
-        for table in tables
-        for name, text, changes in table(plan, attention)
-    ]
-    if attention.query is not None:
-        for name, text, both in fitted_bases(plan, attention.query, trials, attention.rotated):
-            rows.append(Hypothesis(name, f"queries and keys {text}", attention.rotated(both)))
-    unseen = [one for one in rows if one.name in ("documents", "padding")]
-    rows += [one._replace(predict=_after(_indexed, one.predict)) for one in unseen]
+) -> Iterator[Hypothesis]:
+    """Known faults of a layer's attention, as predictions of its output; slow ones come last."""
+    for table in (_mask_faults, _head_faults, _bias_faults, _rotation_faults):
+        for name, text, changes in table(plan, attention):
+            one = Hypothesis(name, text, attention._replace(**changes))
+            yield one
+            if name in ("documents", "padding"):
+                yield one._replace(predict=_after(_indexed, one.predict))
     largest = max(int(np.abs(one.inputs.key_positions).max()) for one in trials)
     faults = position_faults(plan, largest)
-    rows += [moved(attention, fault, fields, who) for who, fields in _SIDES for fault in faults]
+    yield from (moved(attention, fault, fields, who) for who, fields in _SIDES for fault in faults)
     lengths = [one.inputs.q.shape[1] for one in trials if one.check != "window"]
-    rows += [
-        Hypothesis(name, text, _after(change, attention))
-        for name, text, change in _input_faults(attention, max(lengths, default=1))
-    ]
-    return [*rows, *_observed_positions(attention, trials)]
+    for name, text, change in _input_faults(attention, max(lengths, default=1)):
+        yield Hypothesis(name, text, _after(change, attention))
+    if attention.query is not None:
+        for name, text, both in fitted_bases(plan, attention.query, trials, attention.rotated):
+            yield Hypothesis(name, f"queries and keys {text}", attention.rotated(both))
+    yield from _observed_positions(attention, trials)
 
 
 def _after(change: Callable[[Inputs], Inputs], model: Callable[..., Any]) -> Callable[..., Any]:

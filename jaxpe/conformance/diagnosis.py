@@ -1,6 +1,6 @@
 """Diagnosis: the hypothesis about an implementation that predicts what it returned."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,7 +125,7 @@ def asked(only: Collection[str] | None, names: Collection[str]) -> set[str]:
     return {*(only or names)}
 
 
-def diagnose(trials: Sequence[Trial], hypotheses: Sequence[Hypothesis]) -> list[Fault]:
+def diagnose(trials: Sequence[Trial], hypotheses: Iterable[Hypothesis]) -> list[Fault]:
     """Faults that predict what failed trials returned; what none predicts is "unexplained".
 
     Of the hypotheses that predict the smallest failed trial, the one that predicts the most failed
@@ -139,9 +139,18 @@ def diagnose(trials: Sequence[Trial], hypotheses: Sequence[Hypothesis]) -> list[
         faults.append(Fault("no output", same[0].problem, same[0].check, f"in {checks}"))
     left = sorted((one for one in failed if not one.problem), key=lambda one: one.wanted.size)
     passed, unexplained = [trial for trial in trials if not trial.failed], list[Trial]()
+    known, rest = list[Hypothesis](), iter(hypotheses)
+
+    def every() -> Iterator[Hypothesis]:
+        """All hypotheses; those that no fault needed are not even made."""
+        yield from known
+        for one in rest:
+            known.append(one)
+            yield one
+
     while left:
         best, found, most = None, list[Trial](), (0, 0)
-        for one in hypotheses:
+        for one in every():
             if not _predicted(one, left[:1]):
                 continue
             also = _whole_checks(_predicted(one, left), left)
@@ -211,7 +220,7 @@ def _unexplained(trials: Sequence[Trial]) -> Fault:
 
 def conformance(
     subject: str, trials: Sequence[Trial],
-    hypotheses: Callable[[Sequence[Trial]], Sequence[Hypothesis]], skipped: Mapping[str, str],
+    hypotheses: Callable[[Sequence[Trial]], Iterable[Hypothesis]], skipped: Mapping[str, str],
 ) -> Conformance:  # fmt: skip
     """Result of all trials.
 

@@ -1,6 +1,6 @@
 """Checks of a rotary embedding: `apply(x, positions)` of any framework against a plan."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -172,14 +172,10 @@ def _product_changes(heads: np.ndarray) -> np.ndarray:
 _MEASURES = {"norm": _norms, "offsets": _product_changes}
 
 
-def _hypotheses(plan: LayerPlan, rotation: Rotation, trials: Sequence[Trial]) -> list[Hypothesis]:
-    """Known faults as predictions of the output, the frequencies that it has last."""
-    faults = rotation_faults(plan, rotation)
-    values = [one for one in trials if one.check == "values" and not one.problem]
-    faults += fitted_bases(plan, rotation, trials, lambda faulty: faulty)
-    faults += [_observed(plan, rotation, one) for one in values if one.tolerance.max() < 1e-3]
-    largest = max(int(one.inputs.positions.max()) for one in trials)
-    moves = [("moved keys", text, change) for text, change in _MOVES]
+def _hypotheses(
+    plan: LayerPlan, rotation: Rotation, trials: Sequence[Trial]
+) -> Iterator[Hypothesis]:
+    """Known faults as predictions of the output; what is fitted to it comes last."""
 
     def by_head(inputs: RotaryInputs) -> np.ndarray:
         x = inputs.x.swapaxes(1, 2)
@@ -188,12 +184,17 @@ def _hypotheses(plan: LayerPlan, rotation: Rotation, trials: Sequence[Trial]) ->
     def first_head(inputs: RotaryInputs) -> np.ndarray:
         return np.concatenate([rotation(inputs)[:, :, :1], inputs.x[:, :, 1:]], axis=2)
 
-    return [
-        *(Hypothesis(name, f"heads {text}", faulty) for name, text, faulty in faults),
-        *(moved(rotation, fault) for fault in (*moves, *position_faults(plan, largest))),
-        Hypothesis("head axis", "heads rotate by the index of the head", by_head),
-        Hypothesis("heads", "head 0 is rotated, the others are not", first_head),
-    ]
+    for name, text, faulty in rotation_faults(plan, rotation):
+        yield Hypothesis(name, f"heads {text}", faulty)
+    largest = max(int(one.inputs.positions.max()) for one in trials)
+    moves = [("moved keys", text, change) for text, change in _MOVES]
+    yield from (moved(rotation, fault) for fault in (*moves, *position_faults(plan, largest)))
+    yield Hypothesis("head axis", "heads rotate by the index of the head", by_head)
+    yield Hypothesis("heads", "head 0 is rotated, the others are not", first_head)
+    values = [one for one in trials if one.check == "values" and not one.problem]
+    fitted = fitted_bases(plan, rotation, trials, lambda faulty: faulty)
+    fitted += [_observed(plan, rotation, one) for one in values if one.tolerance.max() < 1e-3]
+    yield from (Hypothesis(name, f"heads {text}", faulty) for name, text, faulty in fitted)
 
 
 def _observed(plan: LayerPlan, rotation: Rotation, trial: Trial) -> tuple[str, str, Rotation]:
