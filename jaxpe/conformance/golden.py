@@ -167,9 +167,7 @@ def write_golden(
     ['golden.json', 'golden.npz']
     """
     fields: dict[str, Any] = {"config": str(config), **options}
-    short, long = (
-        read_plans(RopeOptions(length=n, **fields))[1] for n in (2, _POSITIONS[-1] + 1)
-    )
+    short, long = (read_plans(RopeOptions(length=n, **fields))[1] for n in (2, _POSITIONS[-1] + 1))
     if short.status != "judged":
         raise NotJudgedError(f"{short.source}: {short.reason}")
     golden = golden_vectors(
