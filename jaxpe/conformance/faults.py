@@ -174,8 +174,10 @@ def fitted_bases(
         base = float(np.exp(middle))
         if whole and abs(base / plan.base - 1) > 1e-6:
             shown = [float(f"{base:.{digits}g}") for digits in range(3, 9)]
-            near = 2e-5 if whole[0].tolerance.max() > 5e-3 else 2e-6
-            shown = next((one for one in shown if abs(one / base - 1) < near), base)
+            near = 2e-5 if whole[0].tolerance.min() > 5e-3 else 2e-6
+            shown = next(
+                (one for one in shown if abs(one / base - 1) < near and one != plan.base), base
+            )
             faulty = rotation._replace(frequencies=scaling * base**exponents, factor=factor)
             text = f"have base {shown:,.10g}; wanted {plan.base:,.10g}"
             faults.append(("base", text, faulty))
