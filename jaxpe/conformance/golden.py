@@ -13,7 +13,8 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.files import atomic_file
 from jaxpe._core.results import npz_bytes
 from jaxpe.conformance.reference import Rotation, plan_rotation
-from jaxpe.rope import LayerPlan, RopeOptions, explain_rope
+from jaxpe.rope import LayerPlan, RopeOptions
+from jaxpe.rope.job import read_plans
 
 VERSION = 1
 _POSITIONS = (0, 1, 2, 2**15, 2**20)
@@ -68,7 +69,7 @@ def golden_vectors(
             at = [i for i in text_positions if text != "short" or i < one.trained]
             identity = {name: getattr(one, name) for name in _IDENTITY}
             group = _group(one, text, at)
-            key = _json(group)
+            key = json.dumps(group, default=_array_key)
             groups.setdefault(key, {"members": [], **group})["members"].append(identity)
     found = [*groups.values()]
     return {"format": "jaxpe golden vectors", "version": VERSION, **about, "groups": found}
@@ -166,7 +167,7 @@ def write_golden(
     ['golden.json', 'golden.npz']
     """
     fields: dict[str, Any] = {"config": str(config), **options}
-    short, long = (explain_rope(RopeOptions(length=n, **fields)) for n in (2, _POSITIONS[-1] + 1))
+    short, long = (read_plans(RopeOptions(length=n, **fields))[1] for n in (2, _POSITIONS[-1] + 1))
     if short.status != "judged":
         raise NotJudgedError(f"{short.source}: {short.reason}")
     golden = golden_vectors(
@@ -184,6 +185,10 @@ def write_golden(
     with atomic_file(Path(folder) / "golden.json") as path:
         path.write_text(_json(golden) + "\n")
     return golden
+
+
+def _array_key(array: np.ndarray) -> list[str]:
+    return [str(array.shape), array.dtype.str, array.tobytes().hex()]
 
 
 def _json(value: Any) -> str:

@@ -46,9 +46,11 @@ class Rotation(NamedTuple):
         exact, low = np.float64, self.phase_dtype
         axes = self.axes if self.axes.ndim == 2 else self.axes[:, None]
         by_entry = positions[..., axes] if axes.any() else positions[..., None, None]
-        phases = by_entry.astype(exact).astype(low) * self.frequencies.astype(low)
-        tables = (self.factor * f(phases.astype(exact)) for f in (np.cos, np.sin))
-        cos, sin = (one.astype(self.table_dtype).astype(exact) for one in tables)
+        kept = {"copy": False}  # an array of the wanted type
+        phases = by_entry.astype(exact).astype(low, **kept) * self.frequencies.astype(low, **kept)
+        phases = phases.astype(exact, **kept)
+        tables = (self.factor * f(phases) for f in (np.cos, np.sin))
+        cos, sin = (one.astype(self.table_dtype, **kept).astype(exact, **kept) for one in tables)
         return cos, sin
 
     def __call__(self, inputs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -235,7 +237,8 @@ class Attention(NamedTuple):
     def __call__(self, inputs: Inputs) -> np.ndarray:
         """Output softmax(s·q·k + bias) v, `[batch, n_q, heads, value_dim]`; 0 if no key is seen."""
         values = inputs.v[:, :, self.groups[inputs.heads]]
-        return np.einsum("bhqk,bkhd->bqhd", self.weights(inputs), values, optimize=True)
+        output = self.weights(inputs) @ values.transpose(0, 2, 1, 3)
+        return output.transpose(0, 2, 1, 3)
 
     def weights(self, inputs: Inputs) -> np.ndarray:
         """Shares of the values in the output, `[batch, heads, n_q, n_k]`."""
@@ -246,7 +249,7 @@ class Attention(NamedTuple):
             whole = np.maximum(inputs.order, 0).astype(object)
             factor = np.vectorize(self.query_scaling.at)(whole)
             q = q * factor[..., None, None]
-        logits = self.scale * np.einsum("bqhd,bkhd->bhqk", q, k, optimize=True)
+        logits = self.scale * (q.transpose(0, 2, 1, 3) @ k.transpose(0, 2, 3, 1))
         if self.bias is not None:
             logits = logits + self.bias(inputs.positions, inputs.key_positions)[:, heads]
         if self.softcap:
@@ -276,7 +279,7 @@ class Attention(NamedTuple):
 
 def turned(rotation: Rotation | None, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Rotated heads in float64, or the heads themselves without a rotation."""
-    return x.astype(np.float64) if rotation is None else rotation.turn(x, positions)
+    return np.asarray(x, np.float64) if rotation is None else rotation.turn(x, positions)
 
 
 def layer_attention(

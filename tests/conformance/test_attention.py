@@ -118,16 +118,15 @@ def test_right_implementations_pass(name):
 
 
 def _token_by_token(run: Callable, position: Callable = lambda t: t) -> Callable:
-    """Attention with a cache of keys, one token at a time."""
+    """Attention with a cache of a fixed number of keys, one token at a time."""
 
     def decode(q, k, v, positions):
-        outputs = []
+        outputs, filled = [], np.arange(q.shape[1]) + 0 * positions
         for t in range(q.shape[1]):
             outputs.append(
-                run(q[:, t : t + 1], k[:, : t + 1], v[:, : t + 1],
-                    positions[:, t : t + 1] * 0 + position(t), key_positions=positions[:, : t + 1],
-                    segments=np.ones_like(positions[:, :1]),
-                    key_segments=np.ones_like(positions[:, : t + 1]))
+                run(q[:, t : t + 1], k, v, positions[:, t : t + 1] * 0 + position(t),
+                    key_positions=positions, segments=np.ones_like(positions[:, :1]),
+                    key_segments=(filled <= t).astype(int))
             )  # fmt: skip
         return np.concatenate(outputs, 1)
 
