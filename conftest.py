@@ -149,7 +149,7 @@ def pytest_collection(session):
     """Leave what is imported out of garbage collections, and have fewer of them."""
     collected = yield
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(20_000, 200, 20)  # what lives longer, programs, is mostly kept
     gc.enable()
     return collected
 

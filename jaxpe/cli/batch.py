@@ -42,7 +42,9 @@ def run(words: Sequence[str]) -> None:
         print("\nShare of pairs of query and key by offset, with intervals of 95 % over documents:")
         for one in batch_offsets(_batches(options.files), **intended).shares():
             ends = f"{one.first:,}" if one.first == one.last else f"{one.first:,} to {one.last:,}"
-            print(f"{ends:>24} {one.share:8.4f} ({one.low:.4f} to {one.high:.4f})")
+            known = one.high - one.low < 1
+            interval = f"({one.low:.4f} to {one.high:.4f})" if known else "(too few documents)"
+            print(f"{ends:>24} {one.share:8.4f} {interval}")
     if not result.passed:
         sys.exit(1)
 

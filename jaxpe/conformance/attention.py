@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxpe._core.errors import InputError
 from jaxpe.conformance.attention_faults import attention_hypotheses
 from jaxpe.conformance.cases import (
     SEGMENTS,
@@ -38,7 +39,9 @@ _NEEDS = {
     "left padding": "segments", "right padding": "segments", "packed": "segments",
     "decode": "key_positions", "shards": "key_positions",
 }  # fmt: skip
+_OF_PATHS = ("values", "left padding", "packed", "window")  # checks of each path
 _LARGEST = 2**28  # logits of one call of an implementation, 1 GB of float32
+_LONG = 300  # keys of a decoded token
 _EDGES = (slice(-8, None), slice(0, 8))  # queries that see the left edge, the right edge
 _SPREAD = np.array([0, 1, 2, 5, 11, 23, 41, 77, 151, 301, 483, 1003, 1601, 2503, 3301, 4001])
 
@@ -48,7 +51,7 @@ def check_attention(
     value_dim: int | None = None, bias: Bias | None = None, causal: bool = True,
     scale: float | None = None, softcap: float | None = None, sinks: np.ndarray | None = None,
     paths: Mapping[str, Callable[..., Any]] | None = None, convert: Convert | None = None,
-    dtype: str | None = None, only: Collection[str] = (),
+    dtype: str | None = None, only: Collection[str] | None = None,
 ) -> Conformance:  # fmt: skip
     """Checks of attention against the plan of a layer.
 
@@ -78,7 +81,8 @@ def check_attention(
         only: names of checks, from `ATTENTION_CHECKS` and `paths`; default: all.
 
     Raises:
-        InputError: heads that do not divide, a plan without attention, or an unknown check.
+        InputError: heads that do not divide or fit the bias, a plan without attention, or an
+            unknown check.
 
     >>> import jaxpe
     >>> plan = jaxpe.rope.simple_plan(head_dim=8)
@@ -95,6 +99,8 @@ def check_attention(
     attention = layer_attention(
         plan, heads, groups, scale=scale, causal=causal, bias=bias, softcap=softcap, sinks=sinks
     )
+    if bias is not None and (given := bias(*np.zeros((2, 1, 1), int)).shape[1]) != heads:
+        raise InputError(f"`bias` has {given} heads; wanted {heads}, as `heads`")
     sizes = heads, groups, plan.head_dim, value_dim or plan.head_dim
     calls, skipped = _calls(plan, attention, sizes, _arguments(attend))
     trials = [
@@ -102,16 +108,21 @@ def check_attention(
         for check, inputs in calls
         if check in chosen
     ]
-    trials += [
-        _trial(check, call, attention, inputs, convert or np.asarray, dtype)._replace(path=path)
-        for path, call in paths.items()
-        for check, inputs in _calls(plan, attention, sizes, _arguments(call))[0]
-        if path in chosen and check in ("values", "left padding", "packed")
-    ]
+    skipped = {check: reason for check, reason in skipped.items() if check in chosen}
+    for path, call in paths.items():
+        if path not in chosen:
+            continue
+        whole_rows = _arguments(call) - {"key_positions"}
+        calls, unchecked = _calls(plan, attention, sizes, whole_rows, path)
+        trials += [
+            _trial(check, call, attention, inputs, convert or np.asarray, dtype)._replace(path=path)
+            for check, inputs in calls
+            if check in _OF_PATHS
+        ]
+        skipped |= {f"{path}, {x}": unchecked[x] for x in _OF_PATHS if x in unchecked}
     return conformance(
         f"attention, {plan.name}", trials,
-        lambda own: attention_hypotheses(plan, attention, own),
-        {check: reason for check, reason in skipped.items() if check in chosen},
+        lambda own: attention_hypotheses(plan, attention, own), skipped,
     )  # fmt: skip
 
 
@@ -149,8 +160,9 @@ def _trial(
 
 
 def _calls(
-    plan: LayerPlan, attention: Attention, sizes: tuple[int, int, int, int], taken: set[str]
-) -> tuple[list[tuple[str, Inputs]], dict[str, str]]:
+    plan: LayerPlan, attention: Attention, sizes: tuple[int, int, int, int], taken: set[str],
+    path: str = "attend",
+) -> tuple[list[tuple[str, Inputs]], dict[str, str]]:  # fmt: skip
     """Inputs of each check, and the reasons for those without."""
     window = plan.window or 2**62
     trained = max(plan.trained, 64) if plan.trained else 512
@@ -171,18 +183,22 @@ def _calls(
         "shards": [gapped.part(one, slice(16)) for one in (np.r_[:4, 12:16], slice(4, 12))],
     }  # fmt: skip
     needs = {check: _NEEDS[check] for check in calls if _NEEDS.get(check, "") not in {"", *taken}}
-    skipped = {check: f"attend takes no {name}" for check, name in needs.items()}
+    skipped = {check: f"{path} takes no {name}" for check, name in needs.items()}
     n, every = window + 8, "key_positions" not in taken
+    if "segments" in taken:
+        calls["decode"] += [one.part([15]) for one in calls["left padding"]]
     if plan.window is None:
         skipped["window"] = "the plan has no window"
+        calls["decode"].append(whole(np.arange(_LONG)).part([_LONG - 1]))
     elif every and n**2 * sizes[0] > _LARGEST:
-        skipped["window"] = (
-            f"attend takes no key_positions, and a window of {window:,} is too large"
-        )
+        skipped["window"] = f"{path} takes no key_positions; a window of {window:,} is too large"
     else:
         long = whole(np.arange(n))
-        sides = _EDGES[: 1 + plan.two_sided]
-        calls["window"] = [_edge(long, window, side, every=every) for side in sides]
+        edges = [_edge(long, window, side) for side in _EDGES[: 1 + plan.two_sided]]
+        calls["window"] = edges if every else [
+            one.part(side) for one, side in zip(edges, _EDGES, strict=False)
+        ]  # fmt: skip
+        calls["decode"].append(edges[0].part([n - 1]))
     if plan.sections:
         order = np.stack([TOKENS, TOKENS])
         positions = np.repeat(image_positions(plan), 2, 0)
@@ -193,13 +209,12 @@ def _calls(
     return rows, skipped
 
 
-def _edge(inputs: Inputs, window: int, queries: slice, *, every: bool) -> Inputs:
-    """Queries at one end of a text, or all; only keys at the edge of their window have values."""
+def _edge(inputs: Inputs, window: int, queries: slice) -> Inputs:
+    """Whole rows, in which only keys at the edge of the window of some queries have values."""
     keys = np.arange(inputs.q.shape[1])
     edge = keys < 16 if queries == _EDGES[0] else (keys > max(window - 8, 0)) & (keys < window + 8)
     size = 2.0 ** round(math.log2(max(window, 8) / 8))  # so that one key of a window is seen
-    v = np.where(edge[:, None, None], inputs.v * np.float32(size), np.float32(0))
-    return inputs._replace(v=v).part(slice(None) if every else queries)
+    return inputs._replace(v=inputs.v * np.float32(size) * edge[:, None, None])
 
 
 def _inputs(

@@ -1,4 +1,4 @@
-"""Faults of batches: a sentence for each, and the positions that faulty programs compute."""
+"""Faults of positions in batches, as the positions that faulty programs compute."""
 
 from collections.abc import Iterator
 
@@ -7,42 +7,6 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe.conformance.batch_layout import ORDERS, BatchOptions, shard_columns
-
-# Check and sentence of each fault.
-FAULTS = {
-    "axes": ("shapes", "positions have other axes"),
-    "lengths": ("shapes", "positions and the other arrays have different shapes"),
-    "fractions": ("values", "positions are not integers"),
-    "negative": ("values", "positions are below 0"),
-    "too large": ("values", "positions are beyond the last one of the model"),
-    "padding side": ("padding", "padding is on the other side"),
-    "padding not masked": ("padding", "ids of padding count as text"),
-    "document after its end": ("documents", "a document goes on after its end of text"),
-    "not reset": ("positions", "positions run on over the documents of a row"),
-    "padding counted": ("positions", "padding is counted"),
-    "rows alike": ("positions", "a row has the positions of row 0"),
-    "rounded": ("positions", "positions went through 16-bit floats"),
-    "continued": ("positions", "the first document of a row does not start at the first position"),
-    "first position": ("positions", "documents start at another position"),
-    "shifted": ("positions", "tokens have the positions of their neighbours"),
-    "shard order": ("positions", "positions are in another order of shards"),
-    "shard local": ("positions", "positions start again in each shard"),
-    "constant": ("positions", "all tokens of a document have one position"),
-    "chunks": ("positions", "positions restart at a fixed length inside a document"),
-    "restart": ("positions", "positions restart inside a document"),
-    "gap": ("positions", "positions leave out numbers"),
-    "repeat": ("positions", "two neighbours have one position"),
-    "order": ("positions", "positions go back inside a document"),
-    "axes differ": ("positions", "axes of text tokens differ"),
-    "documents visible": ("mask", "queries see keys of other documents"),
-    "future visible": ("mask", "queries see later keys"),
-    "padding visible": ("mask", "queries see padding"),
-    "window": ("mask", "queries see keys outside the window"),
-    "keys hidden": ("mask", "queries do not see keys of their own document"),
-    "loss on padding": ("loss", "padding carries loss"),
-    "loss across documents": ("loss", "last tokens predict the first token of the next document"),
-    "never trained": ("trained", "positions carry no loss anywhere in the stream"),
-}
 
 
 def hypotheses(

@@ -31,7 +31,8 @@ class BatchOptions:
         causal: whether queries see no later keys.
         window: number of keys that a query sees, itself included; all when absent.
         shards: order of the shards of a row, their number, and the number of this one from 0;
-            None in place of the last if positions hold all shards, one after another.
+            None in place of the last if positions hold all shards, one after another. Positions
+            alone are in this order: all other arrays are whole rows in the order of the text.
     """
 
     first: int = 0
@@ -140,7 +141,6 @@ def shard_columns(documents: np.ndarray, shards: Shards | None) -> np.ndarray:
         for rank, part in ((rank, part) for rank in ranks for part in parts):
             chunks = part.reshape(pieces, -1)
             if order == "round-robin":
-                result.append(part[rank::count])
-            else:
-                result += [chunks[rank], *([] if pieces == count else [chunks[pieces - 1 - rank]])]
+                chunks = part.reshape(-1, pieces).T
+            result += chunks[[rank] if pieces == count else [rank, pieces - 1 - rank]].tolist()
     return np.concatenate(result).reshape(len(documents), -1)

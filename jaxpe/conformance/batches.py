@@ -1,14 +1,17 @@
 """Checks of training batches: positions, padding, documents, masks, losses and what is trained."""
 
 import itertools
+import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe.conformance.arrays import to_numpy
-from jaxpe.conformance.batch_faults import FAULTS, name_rows
+from jaxpe.conformance.batch_faults import name_rows
 from jaxpe.conformance.batch_layout import (
     BatchOptions,
     number_documents,
@@ -18,27 +21,9 @@ from jaxpe.conformance.batch_layout import (
 from jaxpe.conformance.offsets import OffsetHistogram, offset_counts, offset_histogram
 from jaxpe.conformance.result import Check, Conformance, Fault
 
-# Names of arrays in the batches of other libraries; an ending such as _positions stands for all.
-ARRAYS = {
-    "positions": ("position_ids", "input_pos", "_positions"),
-    "ids": ("input_ids", "inputs", "input", "tokens"),
-    "segments": ("segment_ids", "_segment_ids"),
-    "mask": ("attention_mask",),
-    "labels": ("targets",),
-    "weights": ("loss_mask", "loss_weights", "targets_segment_ids"),
-    "vision": (),
-}
-# What a check compares, and what it needs.
-CHECKS = {
-    "shapes": ("arrays", "arrays"),
-    "values": ("positions", "arrays that fit"),
-    "padding": ("tokens", "`padding`, or `pad` with ids"),
-    "documents": ("tokens", "`eos` with ids and segments"),
-    "positions": ("positions", "arrays that fit"),
-    "mask": ("pairs", "a mask of pairs, [batch, n, n]"),
-    "loss": ("tokens with loss", "labels or weights"),
-    "trained": ("positions", "`trained`, and a stream of batches"),
-}
+TABLE = tomllib.loads(files("jaxpe.conformance").joinpath("batches.toml").read_text("utf-8"))
+ARRAYS, CHECKS, FAULTS = TABLE["arrays"], TABLE["checks"], TABLE["faults"]
+_ENDS = ("cu_seqlens", "cu_seqlens_q", "cu_seq_lens_q")  # ends of documents in one row, from 0
 _NONE = np.zeros((0, 0), int)
 _SHOWN = 4  # columns on either side of the smallest example
 _Found = tuple[str, str, tuple[int, ...], np.ndarray]  # name, detail, leading indices, wrong places
@@ -113,26 +98,25 @@ def check_batches(
     True
     """
     intended = BatchOptions(**options)
-    compared: dict[str, int] = dict.fromkeys(CHECKS, 0)
+    compared, told = Counter[str](), set[str]()
     found: dict[str, list[Any]] = {}  # number, detail and example of each fault
-    told: set[str] = set()
+    unread = set[str]()
     carried, histogram, count = np.zeros(intended.trained or 0, int), offset_histogram(_NONE), 0
     for count, batch in enumerate(itertools.islice(batches, take), 1):  # noqa: B007
         given = _arrays(batch)
+        unread |= _unread(batch)
         compared["shapes"] += len(given)
-        if (misfit := _misfit(given, intended)) is not None:
+        if misfit := _misfit(given, intended):
             found.setdefault(misfit[0], [0, "", misfit[1]])[0] += 1
             continue
         form = _form(given, intended)
         told.add(form.told)
-        for name, number in _compared(form, intended).items():
-            compared[name] += number
-        for name, detail, lead, wrong in _wrong(form, intended):
-            if wrong.any():
-                at = (*lead, *np.unravel_index(np.argmax(wrong), wrong.shape))
-                known = found.setdefault(name, [0, detail, ""])
-                known[2] = known[2] or _example(form, name, *map(int, at))
-                known[0] += int(wrong.sum())
+        for check, size, rows in _checks(form, intended):
+            compared[check] += size
+            for name, detail, lead, wrong in rows:
+                if wrong.any():
+                    example = _example(form, name, *lead, *np.argwhere(wrong)[0].tolist())
+                    found.setdefault(name, [0, detail, example])[0] += int(wrong.sum())
         learnt = np.take_along_axis(_learnt(form), form.columns, axis=1)
         reached = np.clip(form.positions[0][learnt], 0, len(carried))
         carried += np.bincount(reached, minlength=len(carried) + 1)[:-1]
@@ -145,11 +129,12 @@ def check_batches(
         never = np.flatnonzero(carried[intended.first :] == 0) + intended.first
         detail = f"at most {most:.2g} of documents reach one (95 %)"
         found["never trained"] = [len(never), detail, f"position {never[0]}"]
-    result = _result(count, compared, found, histogram)
+    skipped = [Check("other arrays", "not checked", ", ".join(sorted(unread)))] if unread else []
     if "positions" in told:
-        unsure = Check("resets", "not checked", "needs segments, or ids with `eos` or `bos`")
-        result = result._replace(checks=(*result.checks, unsure))
-    return result
+        needs = "needs segments, or ids with `eos` or `bos`"
+        skipped.append(Check("resets", "not checked", needs))
+    result = _result(count, compared, found, histogram)
+    return result._replace(checks=(*result.checks, *skipped))
 
 
 def batch_offsets(
@@ -179,6 +164,10 @@ def _arrays(batch: Any) -> dict[str, np.ndarray]:
         keys += [key for key in batch if ends and key.endswith(ends)]
         if keys and (array := batch[keys[0]]) is not None:
             found[name] = np.atleast_2d(to_numpy(array))
+    ends = next((batch[key] for key in _ENDS if key in batch), None)
+    if ends is not None and "positions" in found and "segments" not in found:
+        cells = np.arange(found["positions"].shape[-1])
+        found["segments"] = np.searchsorted(to_numpy(ends).ravel(), cells, side="right")[None]
     if "positions" not in found or not found["positions"].size:
         raise InputError(f"no positions among {', '.join(batch)}: name an array `positions`")
     if "mask" in found and found["mask"].ndim > 2:
@@ -186,6 +175,13 @@ def _arrays(batch: Any) -> dict[str, np.ndarray]:
         least = float(mask.min(initial=0))  # negative in a mask that is added to logits
         found["mask"] = mask if mask.dtype == bool else mask > (least / 2 if least < 0 else 0.5)
     return found
+
+
+def _unread(batch: Any) -> set[str]:
+    """Names of a batch that no check reads."""
+    names = batch[0] if isinstance(batch, tuple | list) else batch
+    known = (*ARRAYS, *_ENDS, *itertools.chain.from_iterable(ARRAYS.values()))
+    return {name for name in names if not name.endswith(known)}
 
 
 def _misfit(given: Mapping[str, np.ndarray], options: BatchOptions) -> tuple[str, str] | None:
@@ -241,53 +237,44 @@ def _form(given: Mapping[str, np.ndarray], options: BatchOptions) -> _Batch:
     )
 
 
-def _compared(form: _Batch, options: BatchOptions) -> dict[str, int]:
-    """Numbers that each check compares; 0 for what cannot be checked."""
-    given, text = form.given, int(form.text().sum())
-    padding = options.padding or (options.pad is not None and "ids" in given)
-    ends = options.eos is not None and "ids" in given and form.told == "segments"
-    loss = "labels" in given or "weights" in given
-    return {
-        "values": text,
-        "padding": form.documents.size * bool(padding),
-        "documents": int((form.documents > 0).sum()) * ends,
-        "positions": text * len(form.true),
-        "mask": given["mask"].size if given.get("mask", form.carries).ndim == 3 else 0,
-        "loss": int(form.carries.sum()) * loss,
-    }
-
-
-def _wrong(form: _Batch, options: BatchOptions) -> Iterator[_Found]:
-    """Faults with their wrong places."""
+def _checks(form: _Batch, options: BatchOptions) -> Iterator[tuple[str, int, Iterable[_Found]]]:
+    """Checks that the arrays allow: how much each compares, and its faults with wrong places."""
     given, exact, text, numbers = form.given, form.exact, form.text(), form.documents
-    yield "fractions", "", (), (exact != form.positions) & text
-    yield "negative", "", (), (exact < 0) & text
-    if options.longest is not None:
-        yield "too large", f"it has {options.longest:,}", (), (exact >= options.longest) & text
-    if options.padding:
-        step = 1 if options.padding == "right" else -1
+    ids, labels, mask = (given.get(name) for name in ("ids", "labels", "mask"))
+    before, after, size = numbers[:, :-1], numbers[:, 1:], int(text.sum())
+    longest = np.inf if options.longest is None else options.longest
+    rows = [
+        ("fractions", "", (), (exact != form.positions) & text),
+        ("negative", "", (), (exact < 0) & text),
+        ("too large", f"it has {longest:,}", (), (exact >= longest) & text),
+    ]
+    yield "values", size, rows
+    known = options.pad is not None and ids is not None
+    if options.padding or known:
+        step = -1 if options.padding == "left" else 1
         begun = np.cumsum(numbers[:, ::step] > 0, axis=1)[:, ::step] > 0
-        yield "padding side", "", (), (numbers == 0) & ~begun
-    ids, labels = given.get("ids"), given.get("labels")
-    if ids is not None and options.pad not in (None, options.eos):
-        yield "padding not masked", "", (), (ids == options.pad) & (numbers > 0)
-    before, after = numbers[:, :-1], numbers[:, 1:]
+        counted = (ids == options.pad) & (numbers > 0) & (known and options.pad != options.eos)
+        rows = [
+            ("padding side", "", (), (numbers == 0) & ~begun & bool(options.padding)),
+            ("padding not masked", "", (), counted),
+        ]
+        yield "padding", numbers.size, rows
     if ids is not None and options.eos is not None and form.told == "segments":
         ended = (ids[:, :-1] == options.eos) & (ids[:, 1:] != options.eos)
-        yield "document after its end", "", (), ended & (before == after) & (after > 0)
-    yield from _wrong_positions(form, options)
-    mask = given.get("mask")
-    if mask is not None and mask.ndim == 3:
-        for row in range(len(mask)):
-            yield from _wrong_pairs(mask[row], numbers[row], row, options)
+        went_on = ended & (before == after) & (after > 0)
+        yield "documents", int((numbers > 0).sum()), [("document after its end", "", (), went_on)]
+    yield "positions", size * len(form.true), _wrong_positions(form, options)
+    for row, sees in enumerate(mask if mask is not None and mask.ndim == 3 else ()):
+        yield "mask", sees.size, _wrong_pairs(sees, numbers[row], row, options)
     if "labels" in given or "weights" in given:
-        yield "loss on padding", "", (), form.carries & (numbers == 0)
+        carries = int(form.carries.sum())
+        yield "loss", carries, [("loss on padding", "", (), form.carries & (numbers == 0))]
     if ids is not None and labels is not None:
         last = (before != after) & (before > 0) & (after > 0)
         crossing = last & form.carries[:, :-1] & (labels[:, :-1] == ids[:, 1:])
         if not form.shifted:  # the label may be the document's own end, or equal by chance
             crossing &= (ids[:, 1:] != options.eos) & (crossing.sum() > max(2, last.sum() / 2))
-        yield "loss across documents", "", (), crossing
+        yield "loss", 0, [("loss across documents", "", (), crossing)]
 
 
 def _wrong_positions(form: _Batch, options: BatchOptions) -> Iterator[_Found]:
@@ -356,7 +343,7 @@ def _histogram(form: _Batch, options: BatchOptions) -> OffsetHistogram:
 
 
 def _result(
-    count: int, compared: dict[str, int], found: dict[str, list[Any]], histogram: OffsetHistogram
+    count: int, compared: Counter[str], found: dict[str, list[Any]], histogram: OffsetHistogram
 ) -> Conformance:
     """Result from numbers by check, and from number, detail and example by fault."""
     faults = []
@@ -371,6 +358,7 @@ def _result(
         checks.append(Check(name, status, text))
     if shares := histogram.shares():
         *_, (first, _, share, low, high) = shares
-        text = f"{share:.2g} ({low:.2g} to {high:.2g}) from offset {first:,} on"
+        interval = f" ({low:.2g} to {high:.2g})" if high - low < 1 else ""
+        text = f"{share:.2g}{interval} from offset {first:,} on"
         checks.append(Check("offsets", "passed", f"{histogram.pairs.sum():,.0f} pairs, {text}"))
     return Conformance(f"{count:,} batch{'es' * (count > 1)}", tuple(checks), tuple(faults))

@@ -1,17 +1,15 @@
 """Known faults of rotations and positions, as what each does to the reference."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from jaxpe.conformance.diagnosis import Hypothesis
+from jaxpe.conformance.diagnosis import Hypothesis, Trial
 from jaxpe.conformance.reference import Rotation, entry_pairs, section_axes
 from jaxpe.rope import LayerPlan
 
-# Bases of released models: a port may have another model's.
-BASES = (1e4, 5e4, 1e5, 1.5e5, 1.6e5, 5e5, 1e6, 5e6, 8e6, 1e7, 1e8, 1e9)
 _LOW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
 Changes = tuple[str, str, dict[str, Any]]  # name, sentence or predicate, changed fields
@@ -118,12 +116,10 @@ def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
         ("scaling", linear, slowest, 1.0),
         *(("scaling", f"have all frequencies divided by {n}", own / n, factor)
           for n in (2, 4, 8, 16, 32)),
-        *(("base", f"have base {base:,.0f}; wanted {plan.base:,.0f}", scaled * base**exponents, f)
-          for base in BASES for scaled, f in ((ratio, factor), (1.0, 1.0))),
         ("frequency exponent", f"have frequencies θ^(−k/{turning}); wanted θ^(−2k/{turning})",
          plan.base ** (exponents / 2), factor),
         ("frequency order", "have the frequencies in reverse order", own[::-1], factor),
-        ("rotated twice", "are rotated twice", own * 2, factor**2),
+        ("rotated twice", "are rotated twice: all frequencies are doubled", own * 2, factor**2),
         ("not rotated", "are not rotated", own * 0, 1.0),
         *(("precision", f"have frequencies rounded to {name}", low, factor)
           for name, low in rounded.items()),
@@ -133,6 +129,65 @@ def _frequency_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
     )]  # fmt: skip
     changed = [(name, text, {"frequencies": f, "factor": by}) for name, text, f, by in rows]
     return [*changed, *(("precision", text, changes) for text, changes in low)]
+
+
+# Largest position, halfwidth of ln θ and number of bases of each round of `fitted_bases`: far
+# positions tell bases better, but among near bases alone.
+_FOR_BASES = ("values", "rows", "spread", "lengths")
+_ROUNDS = (
+    (60, 8.5, 120), (160, 0.2, 41), (500, 0.03, 41), (5000, 4e-3, 41), (5000, 4e-4, 41),
+    (40_000, 4e-5, 41), (2**20, 4e-6, 41),
+)  # fmt: skip
+
+
+def fitted_bases(
+    plan: LayerPlan, rotation: Rotation, trials: Sequence[Trial],
+    model: Callable[[Rotation], Callable[[Any], np.ndarray]],
+) -> list[tuple[str, str, Rotation]]:  # fmt: skip
+    """Rotations with the bases that explain outputs best, with the plan's scaling and without.
+
+    Args:
+        plan: plan of the layer.
+        rotation: right rotation.
+        trials: trials, of which some rows of neighbouring and of distant tokens are used.
+        model: predictions of a rotation.
+    """
+    whole = [one for one in trials if one.check in _FOR_BASES and one.failed]
+    whole = [probe for one in whole if not one.problem for probe in one.probe or (one,)]
+    half = len(rotation.pairs)
+    exponents, faults = np.repeat(-2 * np.arange(half)[:, None] / plan.turning, 2, 1), []
+    unscaled = len(plan.unscaled) == half and not np.allclose(plan.frequencies, plan.unscaled)
+    ratio = rotation.frequencies / plan.base**exponents
+    for scaling, factor in ((ratio, rotation.factor), (1.0, 1.0))[: 1 + unscaled]:
+
+        def error(base: float, largest: int, scaling: Any = scaling, factor: float = factor):
+            frequencies = scaling * base**exponents
+            tried = model(rotation._replace(frequencies=frequencies, factor=factor))
+            near = [_near(one, largest) for one in whole]
+            pairs = zip(whole, near, strict=True)
+            return sum(float(one.error(tried(one.inputs))[at].sum()) for one, at in pairs)
+
+        middle = np.log(1e6)
+        for largest, width, count in _ROUNDS if whole else ():
+            grid = middle + np.linspace(-width, width, count)
+            middle = grid[np.argmin([error(float(np.exp(one)), largest) for one in grid])]
+        base = float(np.exp(middle))
+        if whole and abs(base / plan.base - 1) > 1e-6:
+            shown = [float(f"{base:.{digits}g}") for digits in range(3, 9)]
+            near = 2e-5 if whole[0].tolerance.min() > 5e-3 else 2e-6
+            shown = next(
+                (one for one in shown if abs(one / base - 1) < near and one != plan.base), base
+            )
+            faulty = rotation._replace(frequencies=scaling * base**exponents, factor=factor)
+            text = f"have base {shown:,.10g}; wanted {plan.base:,.10g}"
+            faults.append(("base", text, faulty))
+    return faults
+
+
+def _near(trial: Trial, largest: int) -> np.ndarray:
+    """Tokens at positions up to the largest, `[batch, n]`."""
+    positions = trial.inputs.positions
+    return positions.reshape(*positions.shape[:2], -1).max(axis=-1) <= largest
 
 
 def _axis_faults(plan: LayerPlan, rotation: Rotation) -> list[Changes]:
@@ -178,6 +233,8 @@ POSITION_FAULTS: tuple[PositionFault, ...] = (
      lambda p: p + p.shape[1] * np.arange(len(p))[:, None]),
     *(("shift", f"positions are {abs(s)} too {'large' if s > 0 else 'small'}", lambda p, s=s: p + s)
       for k in range(1, 9) for s in (k, -k)),
+    ("positions ignored", "positions count on from the first of each row",
+     lambda p: p[:, :1] + np.arange(p.shape[1])),
     ("local positions", "positions count from the first of the call", lambda p: p - p[:, :1]),
     ("last position", "all tokens have the position of the last", lambda p: p[:, -1:]),
     ("reversed", "positions run backwards", lambda p: p[:, ::-1]),

@@ -8,8 +8,7 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe.conformance.arrays import to_numpy
-from jaxpe.conformance.reference import plan_rotation
-from jaxpe.rope.fields import CHUNKED
+from jaxpe.conformance.reference import Inputs, layer_attention, plan_rotation
 from jaxpe.rope.result import LayerPlan
 
 SINK_RATIO, SINK_VOTERS = 10, 8
@@ -86,7 +85,8 @@ class PositionMonitor:
             keys: `[batch, n, key_heads, head_dim]`, likewise.
             weights: `[batch, heads, n, n]`; None to compute them from queries and keys, which needs
                 layers without bias, cap and learned sink.
-            losses: `[batch, n]`, one per token.
+            losses: `[batch, n]` or `[batch, n - 1]`, one per token; NaN for
+                tokens without one. A bin of them alone is NaN.
             positions: `[batch, n]` or `[n]`; None for 0, 1, 2, ...
             segments: `[batch, n]`, number of the document, 0 for padding; a mask of tokens will do.
 
@@ -101,7 +101,8 @@ class PositionMonitor:
             places = _tokens(positions, losses.shape, np.arange(losses.shape[1]))
             real = _tokens(segments, losses.shape, np.ones(losses.shape[1])) > 0
             for label, chosen in _by_distance(places, real):
-                numbers[f"loss/position_{label}"] = losses[chosen].mean(dtype=float)
+                known = chosen & ~np.isnan(losses)
+                numbers[f"loss/position_{label}"] = losses[known if known.any() else chosen].mean()
         numbers = {f"{self.name}/{k}": float(x) for k, x in numbers.items()}
         if self.log is not None:
             self.log(numbers, step)
@@ -122,70 +123,67 @@ class PositionMonitor:
         documents = _tokens(segments, (batch, n), np.ones(n))[: self.rows]
         every, stride = -(-n // self.queries), -(-heads // self.heads)
         at = slice((n - 1) % every, None, every)  # the last query is one of them
-        visible = self._visible(at, places, documents)
-        if not visible.any():
-            return {}
-        numbers: dict[str, Any] = {}
-        weights = None if weights is None else to_numpy(weights[: self.rows, ::stride, at])
+        few, q, k = -(-heads // stride), np.zeros(0), np.zeros(0)
+        plan = self.plan._replace(kind="none" if queries is None else self.plan.kind)
         if queries is not None:
             skip = stride if sizes["k"] == heads else 1
-            q = self._pairs(queries[: self.rows, at, ::stride])
-            q = q * (self.scale or sizes["d"] ** -0.5) * self.plan.logit_factor
-            if self.plan.query_scaling is not None:
-                q = q * np.vectorize(self.plan.query_scaling.at)(places[:, at])[..., None, None]
-            k = self._pairs(keys[: self.rows, :, ::skip])
+            q, k = (
+                to_numpy(queries[: self.rows, at, ::stride]),
+                to_numpy(keys[: self.rows, :, ::skip]),
+            )
             k = k[:, :, np.arange(0, heads, stride) * sizes["k"] // heads // skip]
-            turning = self.plan.frequencies
-            frequencies = np.pad(turning, (0, q.shape[-1] - len(turning)))  # others do not turn
-            if weights is None:
-                phases = np.exp(1j * places[..., None, None] * frequencies)
-                weights = _weights(q * phases[:, at], k * phases, visible)
-            if self.plan.turns:
-                numbers = self._bands(q[documents[:, at] > 0], k[documents > 0])
-                numbers |= self._scores(q, k, visible, frequencies)
+        scale = (self.scale or sizes.get("d", 1) ** -0.5) * plan.logit_factor
+        attention = layer_attention(plan, few, few, scale=scale, causal=self.causal)
+        own = places[:, at]
+        inputs = Inputs(q, k, k, own, places, documents[:, at], documents, own, places)
+        visible = attention.visible(inputs) & (inputs.segments[..., None] > 0)
+        if not visible.any():
+            return {}
+        numbers = {} if queries is None else self._bands_and_scores(inputs, visible)
+        if weights is None:
+            weights = attention.weights(inputs)
+        else:
+            weights = to_numpy(weights[: self.rows, ::stride, at])
         return numbers | _shares_and_sinks(weights, places, at, visible)
 
-    def _visible(self, at: slice, places: np.ndarray, documents: np.ndarray) -> np.ndarray:
-        """Keys that each query may attend to, `[rows, queries, n]`."""
-        query, key, window = places[:, at, None], places[:, None], self.plan.window
-        order = np.arange(places.shape[1])
-        visible = (documents[:, at, None] == documents[:, None]) & (documents[:, None] > 0)
-        visible &= (not self.causal) | (order[at, None] >= order)
-        if window:
-            near = np.abs(query - key) < window
-            visible &= query // window == key // window if self.plan.name == CHUNKED else near
-        return visible
+    def _bands_and_scores(self, inputs: Inputs, visible: np.ndarray) -> dict[str, float]:
+        """Energy by band of frequencies, and two scores of a few queries and keys."""
+        q, k, plan = self._pairs(inputs.q), self._pairs(inputs.k), self.plan
+        if not plan.turns:
+            return {}
+        frequencies = np.asarray(plan.frequencies)
+        rounds = frequencies * plan.trained / (2 * np.pi)
+        bands = np.searchsorted([1, 10, 100, 1000], rounds, side="right")
+        tokens = q[inputs.segments > 0], k[inputs.key_segments > 0]
+        energy = np.prod([np.abs(x).mean(0) for x in tokens], 0)[:, : len(rounds)]
+        energy = (energy / np.maximum(energy.sum(-1, keepdims=True), 1e-30)).mean(0)
+        shares = zip(BANDS, np.bincount(bands, energy, len(BANDS)), strict=True)
+        # The scores are of random keys that are the same each time, visible ones first.
+        few = slice(None, None, -(-q.shape[1] // CELL_QUERIES))
+        order = np.random.default_rng(0).random(visible[:, few].shape) + visible[:, few]
+        chosen = np.argsort(-order, -1)[..., : min(CELL_KEYS, len(k[0]) // 2 * 2)]
+        products = q[:, few, None] * k[np.arange(len(k))[:, None, None], chosen].conj()
+        seen = np.take_along_axis(visible[:, few], chosen, -1)
+        differences = (products[:, :, ::2] - products[:, :, 1::2])[seen[..., 1::2]]
+        turning, n = len(rounds), k.shape[1]
+        padded = np.pad(frequencies, (0, q.shape[-1] - turning))  # others do not turn
+        return {
+            **{f"band_energy/rounds_{name}": share for name, share in shares},
+            "scores/semantic": semantic_score(differences, padded, n),
+            "scores/positional": positional_score(products[seen][..., :turning], frequencies, n),
+        }
 
     def _pairs(self, array: Any) -> np.ndarray:
         """Rotated pairs as complex numbers, then the other entries."""
         rotation, x = plan_rotation(self.plan), to_numpy(array)
         pairs = np.zeros((0, 2), int) if rotation is None else rotation.pairs
         if self.plan.kind not in ("rotary", "none") or x.shape[-1] <= pairs.max(initial=-1):
-            raise InputError(f"{self.plan.kind} layers, {x.shape[-1]} entries: pass weights alone")
+            raise InputError(
+                f"{self.plan.kind} layers with {x.shape[-1]} entries: pass `weights` in place of "
+                "queries and keys"
+            )
         turning = (x[..., pairs[:, 0]] + 1j * x[..., pairs[:, 1]]) * self.plan.attention_factor
         return np.concatenate([turning, np.delete(x, pairs.ravel(), -1)], -1)
-
-    def _bands(self, q: np.ndarray, k: np.ndarray) -> dict[str, float]:
-        """Energy by band of frequencies, of `[tokens, heads, pairs]`."""
-        rounds = np.asarray(self.plan.frequencies) * self.plan.trained / (2 * np.pi)
-        energy = (np.abs(q).mean(0) * np.abs(k).mean(0))[:, : len(rounds)]
-        shares = (energy / np.maximum(energy.sum(-1, keepdims=True), 1e-30)).mean(0)
-        bands = np.searchsorted([1, 10, 100, 1000], rounds, side="right")
-        shares = np.bincount(bands, shares, len(BANDS))
-        return {f"band_energy/rounds_{name}": x for name, x in zip(BANDS, shares, strict=True)}
-
-    def _scores(self, q, k, visible, frequencies) -> dict[str, float]:
-        """Two scores of a few queries, and of random keys of each that are the same each time."""
-        few = slice(None, None, -(-q.shape[1] // CELL_QUERIES))
-        order = np.random.default_rng(0).random(visible[:, few].shape) + visible[:, few]
-        chosen = np.argsort(-order, -1)[..., : min(CELL_KEYS, len(k[0]) // 2 * 2)]  # visible first
-        products = q[:, few, None] * k[np.arange(len(k))[:, None, None], chosen].conj()
-        seen = np.take_along_axis(visible[:, few], chosen, -1)
-        differences = (products[:, :, ::2] - products[:, :, 1::2])[seen[..., 1::2]]
-        turning, n = len(self.plan.frequencies), k.shape[1]
-        positional = positional_score(products[seen][..., :turning], frequencies[:turning], n)
-        semantic = semantic_score(differences, frequencies, n)
-        return {"scores/semantic": semantic, "scores/positional": positional}
 
 
 def semantic_score(differences: np.ndarray, frequencies: np.ndarray, window: int) -> float:
@@ -227,14 +225,6 @@ def positional_score(products: np.ndarray, frequencies: np.ndarray, window: int)
     return sizes.sum() / (sizes.size * shifts.size) if sizes.size * shifts.size else math.nan
 
 
-def _weights(q: np.ndarray, k: np.ndarray, visible: np.ndarray) -> np.ndarray:
-    """Attention weights `[rows, heads, queries, n]` of rotated queries and keys."""
-    q, k = (np.concatenate([x.real, x.imag], -1).astype(np.float32) for x in (q, k))
-    logits = np.where(visible[:, None], q.swapaxes(1, 2) @ k.transpose(0, 2, 3, 1), -np.inf)
-    weights = np.exp(logits - np.maximum(logits.max(-1, keepdims=True), -1e30))
-    return weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30)
-
-
 def _shares_and_sinks(weights, places, at: slice, visible) -> dict[str, Any]:
     """Attention by distance, and sinks, of weights `[rows, heads, queries, n]`."""
     distances = np.abs(places[:, at, None] - places[:, None])
@@ -264,7 +254,9 @@ def _shares_and_sinks(weights, places, at: slice, visible) -> dict[str, Any]:
 
 def _tokens(array: Any, shape: tuple[int, ...], default: np.ndarray) -> np.ndarray:
     """Numbers of tokens, `[batch, n]`."""
-    numbers = default if array is None else to_numpy(array)[..., : shape[1]]
+    numbers = default if array is None else to_numpy(array)
+    if numbers.shape[-1] == shape[1] + 1:  # losses lack the last token
+        numbers = numbers[..., :-1]
     if numbers.shape not in (shape, shape[1:], (1, *shape[1:])):
         raise InputError(f"positions or segments of shape {numbers.shape}, not {shape}")
     return np.broadcast_to(numbers, shape)

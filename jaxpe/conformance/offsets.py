@@ -124,10 +124,10 @@ def offset_counts(
             else:
                 counted = np.zeros(np.ptp(own) + 1, np.int64)
                 for query in np.flatnonzero(has_loss):
-                    seen = part <= part[query] if causal else np.ones(len(part), bool)
-                    seen = seen if mask is None else seen & mask[row, part[query], part]
-                    distance = np.abs(own[query] - own[seen])
-                    counted += np.bincount(distance, minlength=len(counted))
+                    keys = own[: query + 1] if causal else own
+                    seen = ... if mask is None else mask[row, part[query], part[: len(keys)]]
+                    distances = np.abs(own[query] - keys[seen])
+                    counted += np.bincount(distances, minlength=len(counted))
             counts.append(counted[:window])
     width = max(map(len, counts), default=0)
     rows = [np.pad(counted, (0, width - len(counted))) for counted in counts]
@@ -147,12 +147,8 @@ def offset_histogram(counts: np.ndarray) -> OffsetHistogram:
     1 to 1: 0.308
     2 to 3: 0.231
     """
-    counts = np.asarray(counts, float)
-    edges = [0, *(1 << k for k in range(_RANGES - 1))]
-    edges = [edge for edge in edges if edge < counts.shape[1]]
-    pairs = np.zeros((len(counts), _RANGES))
-    if counts.size:
-        pairs[:, : len(edges)] = np.add.reduceat(counts, edges, axis=1)
+    ranges = np.frexp(np.arange(np.shape(counts)[1]))[1]
+    pairs = counts @ np.eye(_RANGES)[ranges]
     total = pairs.sum(axis=1)
     sums = (pairs.sum(axis=0), (pairs**2).sum(axis=0), total @ pairs)
     return OffsetHistogram(*sums, float(total @ total), int((total > 0).sum()))

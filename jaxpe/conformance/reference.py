@@ -18,7 +18,6 @@ class Rotation(NamedTuple):
     """Rotation of pairs of entries of a head.
 
     Attributes:
-        head_dim: width of the head.
         pairs: first and second entry of each pair, `[half, 2]`.
         frequencies: radians per position, for both entries of a pair, `[half, 2]`.
         axes: axis of the positions of each pair, `[half]`, or of both its entries, `[half, 2]`.
@@ -29,7 +28,6 @@ class Rotation(NamedTuple):
         table_dtype: type that cosines and sines are rounded to.
     """
 
-    head_dim: int
     pairs: np.ndarray
     frequencies: np.ndarray
     axes: np.ndarray
@@ -48,9 +46,11 @@ class Rotation(NamedTuple):
         exact, low = np.float64, self.phase_dtype
         axes = self.axes if self.axes.ndim == 2 else self.axes[:, None]
         by_entry = positions[..., axes] if axes.any() else positions[..., None, None]
-        phases = by_entry.astype(exact).astype(low) * self.frequencies.astype(low)
-        tables = (self.factor * f(phases.astype(exact)) for f in (np.cos, np.sin))
-        cos, sin = (one.astype(self.table_dtype).astype(exact) for one in tables)
+        kept = {"copy": False}  # an array of the wanted type
+        phases = by_entry.astype(exact).astype(low, **kept) * self.frequencies.astype(low, **kept)
+        phases = phases.astype(exact, **kept)
+        tables = (self.factor * f(phases) for f in (np.cos, np.sin))
+        cos, sin = (one.astype(self.table_dtype, **kept).astype(exact, **kept) for one in tables)
         return cos, sin
 
     def __call__(self, inputs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -136,7 +136,7 @@ def plan_rotation(plan: LayerPlan) -> Rotation | None:
         axes = np.repeat(axes, 2)[pairs - first]
     elif order == "entries" and counts:
         axes = np.repeat(np.arange(len(counts)), np.array(counts, int) * 2)[pairs - first]
-    return Rotation(plan.head_dim, pairs, both, axes, plan.attention_factor)
+    return Rotation(pairs, both, axes, plan.attention_factor)
 
 
 def section_axes(plan: LayerPlan, half: int) -> np.ndarray:
@@ -230,10 +230,15 @@ class Attention(NamedTuple):
     documents: bool = True
     padding: bool = True
 
+    def rotated(self, rotation: Rotation | None) -> "Attention":
+        """Attention with another rotation of queries and keys."""
+        return self._replace(query=rotation, key=rotation)
+
     def __call__(self, inputs: Inputs) -> np.ndarray:
         """Output softmax(s·q·k + bias) v, `[batch, n_q, heads, value_dim]`; 0 if no key is seen."""
         values = inputs.v[:, :, self.groups[inputs.heads]]
-        return np.einsum("bhqk,bkhd->bqhd", self.weights(inputs), values, optimize=True)
+        output = self.weights(inputs) @ values.transpose(0, 2, 1, 3)
+        return output.transpose(0, 2, 1, 3)
 
     def weights(self, inputs: Inputs) -> np.ndarray:
         """Shares of the values in the output, `[batch, heads, n_q, n_k]`."""
@@ -244,7 +249,7 @@ class Attention(NamedTuple):
             whole = np.maximum(inputs.order, 0).astype(object)
             factor = np.vectorize(self.query_scaling.at)(whole)
             q = q * factor[..., None, None]
-        logits = self.scale * np.einsum("bqhd,bkhd->bhqk", q, k, optimize=True)
+        logits = self.scale * (q.transpose(0, 2, 1, 3) @ k.transpose(0, 2, 3, 1))
         if self.bias is not None:
             logits = logits + self.bias(inputs.positions, inputs.key_positions)[:, heads]
         if self.softcap:
@@ -274,7 +279,7 @@ class Attention(NamedTuple):
 
 def turned(rotation: Rotation | None, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Rotated heads in float64, or the heads themselves without a rotation."""
-    return x.astype(np.float64) if rotation is None else rotation.turn(x, positions)
+    return np.asarray(x, np.float64) if rotation is None else rotation.turn(x, positions)
 
 
 def layer_attention(

@@ -1,6 +1,7 @@
 """Results of checks: what passed, what failed, and the fault by name; as text, JSON and JUnit."""
 
 import json
+import textwrap
 from typing import Literal, NamedTuple
 from xml.etree import ElementTree
 
@@ -65,7 +66,8 @@ class Conformance(NamedTuple):
         """
         lines = [f"{self.subject}: {'passed' if self.passed else 'failed'}"]
         for fault in self.faults:
-            lines.append(f"  {fault.name}: {fault.text}")
+            said = f"{fault.name}: {fault.text}"
+            lines += textwrap.wrap(said, 84, initial_indent="  ", subsequent_indent="    ")
             lines += [f"    {line}" for line in fault.example.splitlines()]
         lines += [f"  {check.status:<12} {check.name}: {check.text}" for check in self.checks]
         return "\n".join(lines)

@@ -1,6 +1,6 @@
 """Checks of a rotary embedding: `apply(x, positions)` of any framework against a plan."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from jaxpe.conformance.diagnosis import (
     call_implementation,
     conformance,
 )
-from jaxpe.conformance.faults import moved, position_faults, rotation_faults
+from jaxpe.conformance.faults import fitted_bases, moved, position_faults, rotation_faults
 from jaxpe.conformance.reference import Rotation, plan_rotation
 from jaxpe.conformance.result import Conformance
 from jaxpe.rope import LayerPlan
@@ -52,7 +52,7 @@ class RotaryInputs(NamedTuple):
 
 def check_rotary(
     apply: Callable[..., Any], plan: LayerPlan, *, rerotate: Callable[..., Any] | None = None,
-    convert: Convert | None = None, dtype: str | None = None, only: Collection[str] = (),
+    convert: Convert | None = None, dtype: str | None = None, only: Collection[str] | None = None,
 ) -> Conformance:  # fmt: skip
     """Checks of a rotary embedding against the plan of a layer.
 
@@ -172,13 +172,10 @@ def _product_changes(heads: np.ndarray) -> np.ndarray:
 _MEASURES = {"norm": _norms, "offsets": _product_changes}
 
 
-def _hypotheses(plan: LayerPlan, rotation: Rotation, trials: Sequence[Trial]) -> list[Hypothesis]:
-    """Known faults as predictions of the output, the frequencies that it has last."""
-    faults = rotation_faults(plan, rotation)
-    values = [one for one in trials if one.check == "values" and not one.problem]
-    faults += [_observed(plan, rotation, one) for one in values]
-    largest = max(int(one.inputs.positions.max()) for one in trials)
-    moves = [("moved keys", text, change) for text, change in _MOVES]
+def _hypotheses(
+    plan: LayerPlan, rotation: Rotation, trials: Sequence[Trial]
+) -> Iterator[Hypothesis]:
+    """Known faults as predictions of the output; what is fitted to it comes last."""
 
     def by_head(inputs: RotaryInputs) -> np.ndarray:
         x = inputs.x.swapaxes(1, 2)
@@ -187,12 +184,17 @@ def _hypotheses(plan: LayerPlan, rotation: Rotation, trials: Sequence[Trial]) ->
     def first_head(inputs: RotaryInputs) -> np.ndarray:
         return np.concatenate([rotation(inputs)[:, :, :1], inputs.x[:, :, 1:]], axis=2)
 
-    return [
-        *(Hypothesis(name, f"heads {text}", faulty) for name, text, faulty in faults),
-        *(moved(rotation, fault) for fault in (*moves, *position_faults(plan, largest))),
-        Hypothesis("head axis", "heads rotate by the index of the head", by_head),
-        Hypothesis("heads", "head 0 is rotated, the others are not", first_head),
-    ]
+    for name, text, faulty in rotation_faults(plan, rotation):
+        yield Hypothesis(name, f"heads {text}", faulty)
+    largest = max(int(one.inputs.positions.max()) for one in trials)
+    moves = [("moved keys", text, change) for text, change in _MOVES]
+    yield from (moved(rotation, fault) for fault in (*moves, *position_faults(plan, largest)))
+    yield Hypothesis("head axis", "heads rotate by the index of the head", by_head)
+    yield Hypothesis("heads", "head 0 is rotated, the others are not", first_head)
+    values = [one for one in trials if one.check == "values" and not one.problem]
+    fitted = fitted_bases(plan, rotation, trials, lambda faulty: faulty)
+    fitted += [_observed(plan, rotation, one) for one in values if one.tolerance.max() < 1e-3]
+    yield from (Hypothesis(name, f"heads {text}", faulty) for name, text, faulty in fitted)
 
 
 def _observed(plan: LayerPlan, rotation: Rotation, trial: Trial) -> tuple[str, str, Rotation]:
@@ -202,14 +204,12 @@ def _observed(plan: LayerPlan, rotation: Rotation, trial: Trial) -> tuple[str, s
     ratio = (after * before.conj()).sum(axis=1) / (np.abs(before) ** 2).sum(axis=1)
     frequencies, factor = np.angle(ratio), float(np.median(np.abs(ratio)))
     faulty = rotation._replace(frequencies=np.stack([frequencies] * 2, 1), factor=factor)
-    powers, wanted = -2 * np.arange(len(i)) / plan.turning, rotation.frequencies[:, 0]
-    logs = np.log(np.maximum(np.abs(frequencies), 1e-30))
-    base = float(np.exp(np.polyfit(powers, logs, 1)[0])) if len(i) > 1 else plan.base
-    name, k = "frequencies", int(np.argmax(np.abs(logs - np.log(wanted))))
-    text = f"have the frequency {frequencies[k]:.4g} in pair {k}; wanted {wanted[k]:.4g}"
-    if np.allclose(frequencies, wanted, rtol=1e-3):
-        name, text = "attention factor", f"have cos and sin times {factor:.4g}"
-        text += f"; wanted {rotation.factor:.4g}"
-    elif np.allclose(frequencies, base**powers, rtol=1e-3):
-        name, text = "base", f"have base {float(f'{base:.4g}'):,.0f}; wanted {plan.base:,.0f}"
-    return name, text, faulty
+    wanted = rotation.frequencies[:, 0]
+    distance = np.abs(np.log(np.maximum(np.abs(frequencies), 1e-30) / wanted))
+    if distance.max() < 1e-3 < abs(factor / rotation.factor - 1):
+        text = f"have cos and sin times {factor:.4g}; wanted {rotation.factor:.4g}"
+        return "attention factor", text, faulty
+    k, differ = int(np.argmax(distance)), int((distance > 1e-5).sum())
+    text = f"have other frequencies in {differ} of {len(wanted)} pairs"
+    text += f", such as {frequencies[k]:.6g} in pair {k}; wanted {wanted[k]:.6g}"
+    return "frequencies", text, faulty

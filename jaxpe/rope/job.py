@@ -123,6 +123,22 @@ def explain_rope(options: RopeOptions) -> RopeAnalysis:
     >>> found.status, found.groups[0].never_round, found.groups[0].layers
     ('judged', 11, None)
     """
+    configuration, analysis = read_plans(options)
+    if analysis.widest is not None:
+        length = analysis.length
+        lengths = [2**k for k in range(8, length.bit_length()) if 2**k < length] + [length]
+        errors = (phase_errors(np.asarray(analysis.widest.frequencies), one) for one in lengths)
+        analysis = analysis._replace(precision=tuple(itertools.chain.from_iterable(errors)))
+    case = Case(configuration, analysis)
+    return analysis._replace(findings=findings(case), recipes=recipes(case))
+
+
+def read_plans(options: RopeOptions) -> tuple[Configuration, RopeAnalysis]:
+    """Configuration and its analysis without precision, findings and recipes.
+
+    >>> read_plans(RopeOptions(head_dim=64, context=2048))[1].groups[0].turning
+    64
+    """
     configuration = read_configuration(options)
     length = options.length or longest_context(configuration)
     model_groups = _model_groups(configuration)
@@ -152,12 +168,7 @@ def explain_rope(options: RopeOptions) -> RopeAnalysis:
         unread=unread_fields(configuration),
         numbers_of="" if first is None else first.name,
     )
-    if analysis.widest is not None:
-        lengths = [2**k for k in range(8, length.bit_length()) if 2**k < length] + [length]
-        errors = (phase_errors(np.asarray(analysis.widest.frequencies), one) for one in lengths)
-        analysis = analysis._replace(precision=tuple(itertools.chain.from_iterable(errors)))
-    case = Case(configuration, analysis)
-    return analysis._replace(findings=findings(case), recipes=recipes(case))
+    return configuration, analysis
 
 
 def longest_context(configuration: Configuration) -> int:

@@ -106,23 +106,27 @@ def test_right_implementations_pass(name):
     paths = {"cache": _token_by_token(run)} if name == "rope" else {}
     result = check_attention(run, case.plan, **HEADS, **case.options, paths=paths)
     assert result.passed, result.text()
-    assert {check.name for check in result.checks} == {*ATTENTION_CHECKS, *paths}
     skipped = {check.name for check in result.checks if check.status == "not checked"}
+    of_path = {name for name in skipped if "," in name}  # the cache takes no segments
+    assert of_path == (
+        {f"cache, {x}" for x in ("left padding", "packed", "window")} if paths else set()
+    )
+    skipped -= of_path
+    assert {check.name for check in result.checks} - of_path == {*ATTENTION_CHECKS, *paths}
     wanted = {"axes", "window"} - ({"window"} if case.plan.window else set())
     assert skipped == wanted - ({"axes"} if case.plan.sections else set())
 
 
 def _token_by_token(run: Callable, position: Callable = lambda t: t) -> Callable:
-    """Attention with a cache of keys, one token at a time."""
+    """Attention with a cache of a fixed number of keys, one token at a time."""
 
     def decode(q, k, v, positions):
-        outputs = []
+        outputs, filled = [], np.arange(q.shape[1]) + 0 * positions
         for t in range(q.shape[1]):
             outputs.append(
-                run(q[:, t : t + 1], k[:, : t + 1], v[:, : t + 1],
-                    positions[:, t : t + 1] * 0 + position(t), key_positions=positions[:, : t + 1],
-                    segments=np.ones_like(positions[:, :1]),
-                    key_segments=np.ones_like(positions[:, : t + 1]))
+                run(q[:, t : t + 1], k, v, positions[:, t : t + 1] * 0 + position(t),
+                    key_positions=positions, segments=np.ones_like(positions[:, :1]),
+                    key_segments=(filled <= t).astype(int))
             )  # fmt: skip
         return np.concatenate(outputs, 1)
 
@@ -225,6 +229,35 @@ def test_a_faulty_cache_is_found_beside_a_right_prefill(position, text):
     assert text in result.faults[0].text
 
 
+@pytest.mark.parametrize(("window", "passed"), [(20, True), (19, False), (None, False)])
+def test_windows_of_paths(window, passed):
+    run, path = ours(ROPE, window=20), ours(ROPE, window=window)
+    plan = PLAN._replace(window=20)
+    result = check_attention(run, plan, **HEADS, paths={"cache": path}, only=["values", "cache"])
+    assert result.passed == passed, result.text()
+
+
+@pytest.mark.parametrize("fault", ["window", "segments", "last keys"])
+def test_faults_of_decoding_alone(fault):
+    plan = PLAN._replace(window=200) if fault == "window" else PLAN
+    run = ours(ROPE, window=plan.window)
+
+    def faulty(q, k, v, positions, *, key_positions, segments, key_segments):
+        call = run
+        if q.shape[1] == 1 and fault == "window":
+            call = ours(ROPE)
+        elif q.shape[1] == 1 and fault == "segments":
+            segments, key_segments = np.ones_like(segments), np.ones_like(key_segments)
+        elif q.shape[1] == 1:
+            k, v, key_positions = k[:, -64:], v[:, -64:], key_positions[:, -64:]
+            key_segments = key_segments[:, -64:]
+        return call(q, k, v, positions, key_positions=key_positions, segments=segments,
+                    key_segments=key_segments)  # fmt: skip
+
+    result = check_attention(faulty, plan, **HEADS)
+    assert [check.name for check in result.checks if check.status == "failed"] == ["decode"]
+
+
 def test_heads_that_are_tiled():
     run = ours(ROPE)
 
@@ -260,5 +293,7 @@ def test_both_edges_of_a_window_are_seen_without_key_positions():
 def test_errors():
     with pytest.raises(InputError, match="key_value_heads must divide heads; got 3 and 4"):
         check_attention(ours(ROPE), PLAN, heads=4, key_value_heads=3)
+    with pytest.raises(InputError, match="`bias` has 6 heads; wanted 4"):
+        check_attention(ours(ROPE), NONE, **HEADS, bias=alibi_bias(6))
     with pytest.raises(InputError, match="have no attention"):
         check_attention(ours(ROPE), PLAN._replace(kind="linear"), heads=4)

@@ -20,7 +20,7 @@ from jaxpe.conformance import (
     offset_counts,
     offset_histogram,
 )
-from jaxpe.conformance.batch_faults import FAULTS as NAMES
+from jaxpe.conformance.batches import FAULTS as NAMES
 from jaxpe.nn import packed_positions
 from jaxpe.training import batches, in_order
 
@@ -319,3 +319,10 @@ def test_input_that_is_no_batch():
 def test_padding_only_rows():
     assert not check_batch([[0, 0, 0]], mask=[[0, 0, 0]]).faults
     assert not check_batch([[0, 1], [0, 0]], segments=[[1, 1], [0, 0]]).faults
+
+
+def test_ends_of_documents_tell_them_and_other_names_are_listed():
+    ends = {"cu_seqlens": np.array([0, 3, 5]), "max_length": np.array([3])}
+    found = check_batches([{"position_ids": [[0, 1, 2, 3, 4]], **ends}])
+    assert [fault.name for fault in found.faults] == ["not reset"]
+    assert next(one for one in found.checks if one.name == "other arrays").text == "max_length"

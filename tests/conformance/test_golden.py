@@ -153,6 +153,15 @@ def configurations():
     yield classes()["types"]["t5gemma"]["cases"]["scaled_longrope"]["input"]
 
 
+def shortened(value):
+    """Stored vectors with two numbers of each."""
+    if isinstance(value, dict):
+        return {name: shortened(one) for name, one in value.items()}
+    if isinstance(value, list) and value and not isinstance(value[0], dict):
+        return [shortened(one) for one in value[:2]]
+    return [shortened(one) for one in value] if isinstance(value, list) else value
+
+
 def test_every_judged_model_has_small_files_of_the_schema(write, tmp_path):
     validator = pytest.importorskip("jsonschema").Draft202012Validator(
         json.loads(SCHEMA.read_text())
@@ -169,8 +178,9 @@ def test_every_judged_model_has_small_files_of_the_schema(write, tmp_path):
         written += 1
         for name in ("golden.json", "golden.npz"):
             assert (tmp_path / name).stat().st_size < MEGABYTE, fields
-        if index % 20 == 0:  # the slowest part
-            validator.validate(json.loads((tmp_path / "golden.json").read_text()))
+        stored = json.loads((tmp_path / "golden.json").read_text()) if index % 10 == 0 else None
+        if stored is not None:  # numbers are the slowest part
+            validator.validate(stored if index % 100 == 0 else shortened(stored))
     assert written > 700
     assert all("has no head_dim" in one for one in refused), refused
     assert len(refused) < 20

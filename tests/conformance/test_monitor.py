@@ -295,3 +295,26 @@ def test_layers_with_a_bias_need_weights():
 def test_sizes_are_positive(size):
     with pytest.raises(InputError, match="at least 1"):
         PositionMonitor(PLAN, **{size: 0})
+
+
+def test_the_order_of_tokens_does_not_matter():
+    """Shards in zigzag order see what the whole row sees."""
+    q, k = np.random.default_rng(5).normal(size=(2, 2, 64, 4, 8))
+    order = np.r_[0:16, 48:64, 16:48]
+    monitor = PositionMonitor(simple_plan(head_dim=8, base=1e4), queries=64)
+    whole = monitor.look(0, queries=q, keys=k)
+    positions = np.tile(order, (2, 1))
+    sharded = monitor.look(0, queries=q[:, order], keys=k[:, order], positions=positions)
+    for name in whole:
+        if "attention_share" in name or "sinks" in name:
+            assert sharded[name] == pytest.approx(whole[name], abs=1e-6)
+
+
+def test_tokens_without_loss_are_left_out():
+    losses = np.full((2, 7), 2.0)
+    losses[1, 3:] = np.nan
+    monitor = PositionMonitor(simple_plan(head_dim=8))
+    found = monitor.look(0, losses=losses, positions=np.arange(8))
+    assert set(found.values()) == {2.0}
+    with pytest.raises(InputError, match="not \\(2, 7\\)"):
+        monitor.look(0, losses=losses, positions=np.arange(12))

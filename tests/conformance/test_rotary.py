@@ -83,7 +83,15 @@ def _padded_index(positions):
 FAULTS: dict[str, tuple[Callable, LayerPlan, str, str]] = {
     "pairing": (plain, simple_plan(head_dim=16, pairing="interleaved"), "pairing", "wanted inter"),
     "base": (lambda x, p: plain(x, p, base=5e5), PLAN, "base", "500,000"),
-    "unusual base": (lambda x, p: plain(x, p, base=12345.0), PLAN, "base", "12,340"),
+    "unusual base": (lambda x, p: plain(x, p, base=12345.0), PLAN, "base", "12,345"),
+    "near base": (lambda x, p: plain(x, p, base=10001.0), PLAN, "base", "10,001;"),
+    "base in bfloat16": (
+        lambda x, p: jnp.asarray(plain(x, p, base=7e5), jnp.bfloat16), PLAN, "base", "700,000;",
+    ),
+    "offset": (
+        lambda x, p: plain(x, p, index=lambda p: p[:, :1] + np.arange(p.shape[1])),
+        PLAN, "positions ignored", "from the first of each row",
+    ),
     "direction": (lambda x, p: plain(x, p, sign=-1), PLAN, "direction", "other direction"),
     "part": (lambda x, p: plain(x, p, turning=8), PLAN, "rotated part", "8 entries; wanted 16"),
     "rows": (
@@ -147,6 +155,7 @@ def test_only_the_asked_check_runs():
     result = check_rotary(apply, PLAN, only=["rows"])
     assert result.passed
     assert len(calls) == 1
+    assert check_rotary(plain, PLAN, only=None).passed
     with pytest.raises(InputError, match="no check colour; the checks are values"):
         check_rotary(plain, PLAN, only=["colour"])
 

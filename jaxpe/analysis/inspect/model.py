@@ -1,4 +1,4 @@
-"""What stages need of a model: sizes, and programs of token ids and positions."""
+"""Interface of models for the stages: sizes, and programs of token ids and positions."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -89,7 +89,7 @@ class InspectedModel(Protocol):
 
     @property
     def left_out(self) -> str:
-        """What of the model is not seen, in a sentence; empty if nothing is."""
+        """Parts of the model that are not seen, in a sentence; empty if all are."""
         ...
 
     def absent(self) -> dict[str, str]:

@@ -49,7 +49,7 @@ class InspectFacts(NamedTuple):
         longest: tokens of the longest text in loss and needles.
         seed: random seed.
         jaxpe: version.
-        left_out: what of the model is not seen, in a sentence; empty if nothing is.
+        left_out: parts of the model that are not seen, in a sentence; empty if nothing is.
     """
 
     model: str
