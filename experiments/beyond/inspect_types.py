@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from experiments.common import DataMissingError, Run, main
-from jaxpe._core.errors import InputError, require
+from jaxpe._core.errors import InputError, MissingExtraError, require
 from jaxpe._core.files import cache_directory
 from jaxpe.analysis.inspect import STAGES, InspectOptions, TorchModel, inspect_torch
 from jaxpe.analysis.inspect.torch_trace import eager_attention, float_array
@@ -206,7 +206,7 @@ def _slow(*_: Any) -> None:
 def experiment(run: Run) -> dict[str, Any]:
     try:
         torch, transformers = (require(name, extra="torch") for name in ("torch", "transformers"))
-    except InputError as error:
+    except MissingExtraError as error:
         raise DataMissingError(str(error)) from error
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()

@@ -89,7 +89,7 @@ def inspect_torch(
 
     Args:
         model: decoder or encoder of `transformers` in torch, with or without a head.
-        tokenizer: its fast tokenizer, or the path of a tokenizer.json.
+        tokenizer: fast tokenizer of the model, or the path of a tokenizer.json.
         options: text and sizes; its `model` names the model on the page.
         progress: receiver of progress of each stage.
 

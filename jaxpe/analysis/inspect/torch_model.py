@@ -8,7 +8,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,7 @@ class TorchModel:
     def _traced(
         self, ids: Any, positions: Any = None, *, look: bool = False
     ) -> tuple["Watch", list[AttentionMaps], list[np.ndarray]]:
-        """What was seen in a pass, maps of attention, and hidden states before and after layers."""
+        """Record of a pass, maps of attention, and hidden states before and after layers."""
         watch = Watch(self.torch, np.shape(ids))
         modules = listed_modules(self.base) if look else self._layers
         with eager_attention(self.base), watch.interface(), watch.hooks(modules), watch.mode():
@@ -209,7 +209,7 @@ class TorchModel:
         layers = sorted(k for k, one in by_layer.items() if one.logits.shape[1] == heads)
         return layers, [by_layer[k] for k in layers]
 
-    @cached_property
+    @property
     def sizes(self) -> ModelSizes:
         """Numbers of the model."""
         layers, maps = self._chosen_maps(self._maps)
@@ -224,7 +224,7 @@ class TorchModel:
             attention_layers=None if layers == [*range(self._layer_count)] else tuple(layers),
         )
 
-    @cached_property
+    @property
     def encodings(self) -> tuple[str, ...]:
         """Ways in which positions enter, by names of modules and fields of the configuration."""
         fields = self._config.to_dict()
@@ -249,7 +249,7 @@ class TorchModel:
         """Rows of the table of position vectors; None without a table."""
         return None if self._table is None else len(self._table.weight) - self._table.first
 
-    @cached_property
+    @property
     def bounded(self) -> bool:
         """Whether a table, of vectors or of rotations, has as many rows as positions."""
         if self._table is not None:

@@ -34,7 +34,7 @@ class TableRows(NamedTuple):
 
 
 class Watch:
-    """What is seen in one pass of a model.
+    """Record of one pass of a model: attention, hidden states and tables.
 
     Args:
         torch: the library.

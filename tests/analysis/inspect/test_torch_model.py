@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiments.claims import Results
-from jaxpe._core.errors import InputError
+from jaxpe._core.errors import InputError, MissingExtraError
 from jaxpe.analysis.inspect import (
     STAGES,
     FlaxModel,
@@ -111,7 +111,7 @@ def test_without_torch_an_architecture_is_named_before_its_tokenizer(tmp_path):
     (folder / "config.json").write_text(json.dumps(fields | {"model_type": "mpt"}))
     with pytest.raises(InputError, match=r"'mpt'.*jaxpe\[torch\]"):
         inspect_model(InspectOptions(model=str(folder)))
-    with pytest.raises(InputError, match=r"jaxpe\[torch\]"):
+    with pytest.raises(MissingExtraError, match=r"jaxpe\[torch\]"):
         TorchModel(object())
 
 
