@@ -25,7 +25,7 @@ from jaxpe.analysis.inspect import STAGES, InspectOptions, TorchModel, inspect_t
 from jaxpe.analysis.inspect.torch_trace import eager_attention, float_array
 from tests.analysis.inspect.folders import text, with_tokenizer
 
-LIMIT = 240  # seconds a type
+LIMIT = 120  # seconds a type
 MOST = 60e6  # parameters of a model that is built
 QUICK = ("bert", "llama", "gpt2", "bloom", "gpt_oss", "mamba")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")

@@ -154,8 +154,8 @@ class TorchModel:
             found = self._run(ids, positions, base=True, output_hidden_states=True)
         if look:
             self._layers = watch.layers(self.base)
-        states = watch.states(self._layers) or getattr(found, "hidden_states", None) or ()
-        if not states:
+        states = watch.states(self._layers, getattr(found, "hidden_states", None))
+        if not states or any(one is None for one in states):
             raise InputError(f"{type(self.model).__name__} shows no hidden states of its layers")
         return watch, watch.maps, [float_array(one) for one in states]
 

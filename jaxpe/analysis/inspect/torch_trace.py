@@ -79,8 +79,12 @@ class Watch:
                 handle.remove()
 
     def _states(self, values: Any) -> Any:
-        """The first hidden states `[documents, n, dim]` among values."""
+        """The first hidden states `[documents, n, dim]` among values; a mean of several streams."""
         if isinstance(values, self.torch.Tensor):
+            if values.ndim == 4 and values.is_floating_point():
+                own, rest = values.shape[:2], values.shape[1:3]
+                if self.shape in (own, rest):
+                    values = values.mean(2 if own == self.shape else 0)
             states = values.ndim == 3 and values.shape[:2] == self.shape
             return values if states and values.is_floating_point() else None
         if isinstance(values, dict):
@@ -111,10 +115,10 @@ class Watch:
         order = [*self._entered]
         return sorted(layers, key=lambda module: order.index(id(module)))
 
-    def states(self, layers: list[Any]) -> list[Any]:
-        """Arguments of the layers, and the result of the last."""
+    def states(self, layers: list[Any], returned: Any) -> list[Any]:
+        """Arguments of the layers and the result of the last, or what the model returned."""
         if not layers:
-            return []
+            return [self._states(one) for one in returned or ()]
         return [self._entered[id(one)][0] for one in layers] + [self._left[id(layers[-1])][0]]
 
     @contextlib.contextmanager
