@@ -15,6 +15,7 @@ import numpy as np
 from jaxpe._core.errors import require
 
 _CLOSED = -1e4  # an entry of a mask below it closes a pair
+_SHIFT = 1e-3  # difference of two rows of logits that is one number
 _SINKS = 8  # columns of a softmax beside the keys, at most
 
 
@@ -213,10 +214,12 @@ class Watch:
             self._open = logits
             return
         seen = logits if self._open is None else self._open
-        if keys > n:  # classes with sinks subtract the largest logit of each row
+        if keys > n:
             if self._dot is None or self._dot.shape[-1] != n:
-                return
-            seen = self._dot
+                return  # not sinks after all keys
+            apart = seen[..., :n] - self._dot
+            if (apart.amax(-1) - apart.amin(-1)).max() < _SHIFT:
+                seen = self._dot  # some classes subtract the largest logit of each row
         seen = seen.masked_fill(seen < _CLOSED, 0)
         both = (
             float_array(one.reshape(documents, -1, n, one.shape[-1])[..., :n])
