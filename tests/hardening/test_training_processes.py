@@ -24,7 +24,7 @@ TRAIN = (
 )  # fmt: skip
 
 
-def started(*words, devices=2):
+def started(*words, devices=4):
     flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS.format(devices)}
     return subprocess.Popen(
         [sys.executable, *map(str, words)],
@@ -51,7 +51,7 @@ def test_two_processes_make_the_steps_of_one_which_goes_on(tmp_path):
         f"folder, mesh = Path({str(tmp_path)!r}) / 'processes', jax.make_mesh((2,), ('data',))\n"
         "resumed(folder, mesh, trained(steps=6)[1])"
     )
-    codes, errors = ended(started("-c", alone))
+    codes, errors = ended(started("-c", alone, devices=2))
     assert codes == [0], errors
 
 
@@ -81,7 +81,7 @@ def test_a_signal_to_one_ends_both_after_the_same_step_and_a_death_is_told_in_a_
     assert f"Stopped after step {saved} of" in errors[0]
     assert "--processes 2 --process 1" in errors[1]
 
-    processes = two(out, *TRAIN[:3], "--resume", "--tensor=1", "--fsdp=4")
+    processes = two(out, *TRAIN[:3], "--resume", "--tensor=1", "--fsdp=8")
     wait_for_step(log, saved + 3, processes)
     processes[1].kill()
     codes, errors = ended(*processes)
