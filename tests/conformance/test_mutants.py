@@ -23,7 +23,11 @@ UNNAMED = {
 }
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=[one.name for one in MUTANTS])
+# Every second one, for time; `experiments.conformance.mutation` runs all.
+SOME = MUTANTS[::2]
+
+
+@pytest.mark.parametrize("mutant", SOME, ids=[one.name for one in SOME])
 def test_fault_is_found_and_named(mutant):
     result = result_of(mutant)
     assert not result.passed
