@@ -68,7 +68,7 @@ def check_attention(
         plan: plan of the layer, from `jaxpe.rope`.
         heads: number of heads of queries.
         key_value_heads: number of heads of keys and values, default: `heads`.
-        value_dim: width of a value, default: that of a head.
+        value_dim: width of a value, default: `head_dim`.
         bias: bias of the logits, `alibi_bias(heads)` or `t5_bias(table)`.
         causal: whether a query sees no later position.
         scale: factor on q·k, default: 1/√head_dim with the plan's factor on logits.

@@ -265,21 +265,21 @@ def _slope_faults(bias: Alibi) -> list[tuple[str, str, Any]]:
     rows = (
         (f"2^(−8h/{heads}) from h = 0; wanted from h = 1", simple * 2 ** (8 / heads)),
         (f"2^(−8h/{heads}) for all heads; wanted the published rule", simple),
-        ("those of the next power of two", published_slopes(2 * lower)[:heads]),
-        ("those of the lower power of two, repeated", np.resize(published_slopes(lower), heads)),
+        ("for the next power of two of heads", published_slopes(2 * lower)[:heads]),
+        ("for the lower power of two, repeated", np.resize(published_slopes(lower), heads)),
     )
     return [("slopes", f"the slopes are {text}", Alibi(faulty)) for text, faulty in rows]
 
 
 def _bucket_faults(bias: T5) -> list[tuple[str, str, Any]]:
-    kind = "encoder" if bias.bidirectional else "decoder"
+    kind = "an encoder" if bias.bidirectional else "a decoder"
 
     def bucketed(change: Callable[[np.ndarray], np.ndarray]) -> T5:
         return bias._replace(bucket_function=lambda o, *sizes: offset_buckets(change(o), *sizes))
 
     linear = bias._replace(bucket_function=lambda o, n, *rest: np.clip(np.abs(o), 0, n - 1))
     return [
-        ("bucket direction", f"the buckets are not those of the {kind}",
+        ("bucket direction", f"the buckets are for the other direction; this is {kind}",
          bias._replace(bidirectional=not bias.bidirectional)),
         ("bucket sign", "offsets have the other sign", bucketed(np.negative)),
         *(("bucket distance", f"the largest distance is {distance}; wanted {bias.max_distance}",

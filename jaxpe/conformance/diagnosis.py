@@ -22,7 +22,7 @@ class Trial(NamedTuple):
         check: name of the check.
         inputs: arguments of the reference.
         wanted: output of the reference.
-        got: output of the implementation, of the same shape; NaN if there is none.
+        got: output of the implementation, of the same shape; NaN without one.
         tolerance: largest error of a right implementation, broadcast to `wanted`.
         counted: entries that are compared, broadcast to `wanted`.
         problem: reason why there is no output.

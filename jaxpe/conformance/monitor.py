@@ -193,7 +193,7 @@ def semantic_score(differences: np.ndarray, frequencies: np.ndarray, window: int
     to window - 1. If s were normal, its sign would differ from the sign of s(0) with probability
     Φ(-sign(s(0)) μ/σ). μ and σ are exact, by sums of geometric series.
 
-    `differences` is `[..., pairs]`: d_k is q_k conj(k_k) of one key minus that of the other.
+    `differences` is `[..., pairs]`: d_k is q_k conj(k_k − k'_k) for two keys k and k'.
     """
 
     def mean_phase(angle: np.ndarray) -> np.ndarray:

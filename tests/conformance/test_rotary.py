@@ -192,6 +192,16 @@ def test_a_check_that_a_plan_lacks_is_skipped():
     assert not result.passed
 
 
+def test_noise_of_low_precision_is_not_named():
+    """Outputs just outside the tolerance of bfloat16: many faults are as near by chance."""
+
+    def noisy(x, positions):
+        noise = np.random.default_rng(0).normal(size=x.shape)
+        return jnp.asarray(plain(x, positions) + 0.07 * noise, jnp.bfloat16)
+
+    assert [fault.name for fault in check_rotary(noisy, PLAN).faults] == ["unexplained"]
+
+
 def test_checks_need_a_rotation():
     none = PLAN._replace(kind="none", frequencies=np.zeros(0), turning=0)
     with pytest.raises(InputError, match="do not rotate"):

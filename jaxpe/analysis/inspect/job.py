@@ -84,7 +84,7 @@ def inspect_torch(
 ) -> InspectResult:
     """Inspect what position does in a live model of transformers, through its own code.
 
-    Stages and numbers are those of `inspect_model`. Nothing is cached, and nothing is left on the
+    It runs the stages of `inspect_model`. Nothing is cached, and nothing is left on the
     model.
 
     Args:
