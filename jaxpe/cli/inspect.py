@@ -10,7 +10,8 @@ from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
 from jaxpe.cli.console import Bars
 from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.cli.parsing import plain
-from jaxpe.report import inspect_summary, inspect_table
+from jaxpe.report import inspect_advice, inspect_summary, inspect_table
+from jaxpe.report.text import advice_text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,8 @@ def run(words: Sequence[str]) -> None:
     def job(options: Command, *, progress: Bars) -> InspectResult:
         return inspect_model(plain(options, InspectOptions), options.out, progress=progress)
 
-    run_to_page(
-        Command, words, job, "Page", inspect_table, lambda result: f"\n{inspect_summary(result)}"
-    )
+    def decision(result: InspectResult) -> str:
+        steps = advice_text(inspect_advice(result))
+        return f"\n{inspect_summary(result)}\n\nWhat to do\n{steps}"
+
+    run_to_page(Command, words, job, "Page", inspect_table, decision)

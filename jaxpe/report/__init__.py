@@ -49,7 +49,10 @@ if TYPE_CHECKING:
     from jaxpe.report.inspect.page import (
         inspect_table as inspect_table,
     )
-    from jaxpe.report.inspect.sections import inspect_summary as inspect_summary
+    from jaxpe.report.inspect.summary import inspect_advice as inspect_advice
+    from jaxpe.report.inspect.summary import inspect_summary as inspect_summary
+    from jaxpe.report.inspections import inspections_summary as inspections_summary
+    from jaxpe.report.inspections import inspections_table as inspections_table
     from jaxpe.report.rope.text import rope_summary as rope_summary
     from jaxpe.report.rope.text import rope_table as rope_table
     from jaxpe.report.training_run import trained_summary as trained_summary
@@ -65,7 +68,8 @@ _MODULES = {
     "encodings": ("property_markdown", "property_table"),
     "extrapolation.page": ("extrapolation_table",),
     "inspect.page": ("inspect_markdown", "inspect_table"),
-    "inspect.sections": ("inspect_summary",),
+    "inspect.summary": ("inspect_advice", "inspect_summary"),
+    "inspections": ("inspections_summary", "inspections_table"),
     "rope.text": ("rope_summary", "rope_table"),
     "training_run": ("trained_summary",),
 }

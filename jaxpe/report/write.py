@@ -17,6 +17,7 @@ _VIEWS = {
     "corpus": ("corpus.page", "write_corpus"),
     "extrapolation": ("extrapolation.page", "write_extrapolation"),
     "inspect": ("inspect.page", "write_inspect"),
+    "inspections": ("inspections", "write_inspections"),
     "rope": ("rope.page", "write_rope"),
     "training_run": ("training_run", "write_trained"),
 }
@@ -37,7 +38,8 @@ def write(
 
     Args:
         result: result of `jaxpe.rope`, or of a job of `jaxpe.analysis`: `corpus`, `corpora`,
-            `audit`, `attention`, `extrapolation`, `inspect`, `training_run` or `comparison`.
+            `audit`, `attention`, `extrapolation`, `inspect`, `inspections`, `training_run` or
+            `comparison`.
         directory: folder for the files.
         png: whether to write figures as PNG besides SVG, which doubles the time.
         commands: command lines of next steps, by their description, for the page of a run or of
