@@ -70,7 +70,7 @@ def run(words: Sequence[str]) -> None:
 
 
 def _kind(folder: Path) -> str:
-    """What a folder holds."""
+    """Kind of the contents of a folder."""
     if is_counted(folder):
         return "counts"
     return "an inspection" if (folder / _INSPECTION).is_file() else "a run"
