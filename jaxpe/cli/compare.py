@@ -19,6 +19,7 @@ from jaxpe.analysis.counts import is_counted
 from jaxpe.analysis.inspect import InspectResult
 from jaxpe.analysis.inspections import compare_inspections
 from jaxpe.cli.console import Bars
+from jaxpe.cli.pages import print_advice
 from jaxpe.cli.parsing import command_line, flag_message, parse
 from jaxpe.cli.train import config_with_seed, train_command
 from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
@@ -66,7 +67,7 @@ def run(words: Sequence[str]) -> None:
             f"pass folders of one kind"
         )
     page = _COMPARE[kinds[0]](options)
-    print(f"Comparison: {page}   ({time.perf_counter() - started:.0f} s)")
+    print(f"\nComparison: {page}   ({time.perf_counter() - started:.0f} s)")
 
 
 def _kind(folder: Path) -> str:
@@ -89,6 +90,7 @@ def _counts(options: Command) -> Path:
         page = report.write(comparison, options.out, png=options.png)
     rich.print(report.corpora_table(comparison))
     _print_texts(comparison.warnings, report.corpora_summary(comparison))
+    print_advice(comparison)
     return page
 
 
@@ -103,6 +105,7 @@ def _runs(options: Command) -> Path:
         page = report.write(comparison, options.out, png=options.png, commands=commands)
     rich.print(report.comparison_table(comparison))
     _print_texts(comparison.warnings, report.comparison_summary(comparison))
+    print_advice(comparison, commands=commands)
     return page
 
 
@@ -114,6 +117,7 @@ def _inspections(options: Command) -> Path:
         page = report.write(comparison, options.out, png=options.png)
     rich.print(report.inspections_table(comparison))
     _print_texts(comparison.warnings, report.inspections_summary(comparison))
+    print_advice(comparison)
     return page
 
 

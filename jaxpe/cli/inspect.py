@@ -10,8 +10,7 @@ from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
 from jaxpe.cli.console import Bars
 from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.cli.parsing import plain
-from jaxpe.report import inspect_advice, inspect_summary, inspect_table
-from jaxpe.report.text import advice_text
+from jaxpe.report import inspect_summary, inspect_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,8 +32,4 @@ def run(words: Sequence[str]) -> None:
     def job(options: Command, *, progress: Bars) -> InspectResult:
         return inspect_model(plain(options, InspectOptions), options.out, progress=progress)
 
-    def decision(result: InspectResult) -> str:
-        steps = advice_text(inspect_advice(result))
-        return f"\n{inspect_summary(result)}\n\nWhat to do\n{steps}"
-
-    run_to_page(Command, words, job, "Page", inspect_table, decision)
+    run_to_page(Command, words, job, "Page", inspect_table, inspect_summary)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspections import MEASURES, InspectionComparison, ModelMeasures
 from jaxpe.report.inspect.summary import in_unit
-from jaxpe.report.page import write_page
+from jaxpe.report.page import decision, write_page
 from jaxpe.report.tables import table_group
-from jaxpe.report.text import plural, visible
+from jaxpe.report.text import Advice, plural, visible
 
 if TYPE_CHECKING:
     import rich.console
@@ -86,7 +86,22 @@ def inspections_summary(result: InspectionComparison) -> str:
     )
 
 
+def advice(result: InspectionComparison) -> list[Advice]:
+    """Step to take where numbers cannot be compared."""
+    if not result.warnings:
+        return []
+    first = result.models[0]
+    return [
+        Advice(
+            "Inspect the models again on one text, at one length.",
+            f"jaxpe inspect MODEL {first.source} --length {first.positions} --longest "
+            f"{first.longest}",
+        )
+    ]
+
+
 def write_inspections(result: InspectionComparison, folder: Path, *, png: bool = False) -> Path:
     """Write inspections.html and inspections.json; return the path of the page."""
-    shown = {"summary": inspections_summary(result), "tables": inspections_rows(result)}
+    shown = decision(advice(result), "inspecting-a-model")
+    shown |= {"summary": inspections_summary(result), "tables": inspections_rows(result)}
     return write_page(folder, "inspections", result, [], shown, png=png)

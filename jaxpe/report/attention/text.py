@@ -1,12 +1,13 @@
 """Sentences, headlines and table cells of the page on attention logits."""
 
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxpe.analysis.attention.result import JUDGED
-from jaxpe.report.text import Headline, number, percent, plural
+from jaxpe.report.text import Advice, Headline, number, percent, plural
 
 if TYPE_CHECKING:
     from jaxpe.analysis.attention import AttentionAnalysis, HeadDrops, Pairs
@@ -50,17 +51,10 @@ def spectral_summary(result: "AttentionAnalysis") -> str:
     >>> spectral_summary(found)  # doctest: +SKIP
     'Positions explain 27 % of the variance of the attention logits ...'
     """
-    parts = [_untrained(result), _variance(result), _cause(result), _advice(result), _drop(result)]
+    untrained = "This model has not been trained: the numbers describe its initial weights."
+    first = "" if result.facts.trained else untrained
+    parts = [first, _variance(result), _cause(result), _drop(result)]
     return " ".join(part for part in parts if part)
-
-
-def _untrained(result: "AttentionAnalysis") -> str:
-    if result.facts.trained:
-        return ""
-    return (
-        "This model has not been trained: the numbers describe its initial weights. Train one "
-        "with `jaxpe train` and pass its folder as the model."
-    )
 
 
 def _variance(result: "AttentionAnalysis") -> str:
@@ -110,23 +104,29 @@ def _name(layer: int, head: int) -> str:
     return f"head {head} of layer {layer}"
 
 
-def _advice(result: "AttentionAnalysis") -> str:
-    """Kinds of encoding that can express the measured dependence on position."""
+def advice(result: "AttentionAnalysis") -> list[Advice]:
+    """Step to take: the kind of encoding that can express the measured dependence on position."""
+    source = shlex.quote(result.source)
+    train = f"jaxpe train {source} --encoding"
     if not result.facts.trained:
-        return ""
+        spectral = f"jaxpe spectral {source} --model run"
+        return [Advice("Pass a trained model.", f"{train} rope --out run && {spectral}")]
     position = positive(result.variance.position.mean())
     if position < JUDGED:
-        return "So little depends on positions that a model without an encoding may do as well."
+        said = "So little depends on positions that a model without an encoding may do as well."
+        return [Advice(f"{said} Train one, and compare.", f"{train} none")]
     beyond = positive(result.variance.place.mean()) / position
     if beyond < TELLING:
-        return (
+        said = (
             f"The offset j − i explains all but {percent(beyond)} of the share of positions: a "
             "relative encoding (rotary, a bias) can express it."
         )
-    return (
+        return [Advice(said, f"{train} rope")]
+    said = (
         f"{percent(beyond)} of the share of positions is no function of the offset j − i: a "
-        "relative encoding alone cannot express it."
+        "relative encoding alone cannot express it. Try vectors of positions."
     )
+    return [Advice(said, f"{train} learned")]
 
 
 def spectral_findings(result: "AttentionAnalysis") -> list[str]:

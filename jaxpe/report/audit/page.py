@@ -1,6 +1,7 @@
 """Verdicts on the published statements: a table, a page and figures."""
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jaxpe import theory
 from jaxpe.report.audit.figures import FIGURES
-from jaxpe.report.page import write_page
+from jaxpe.report.page import decision, write_page
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
-from jaxpe.report.text import number, plural, visible
+from jaxpe.report.text import Advice, number, plural, visible
 from jaxpe.theory.audit import NOTHING_COMPARED
 
 if TYPE_CHECKING:
@@ -86,6 +87,28 @@ def audit_summary(result: "AuditResult") -> str:
     return f"{text} In general, whatever the model: {statuses}."
 
 
+def advice(result: "AuditResult") -> list[Advice]:
+    """Steps to take: what not to conclude about this model, and a trained one where it is not."""
+    refuted = [statement.name for statement in result.statements if statement.outcome == "refuted"]
+    steps = []
+    if refuted:
+        steps.append(
+            Advice(
+                f"Do not rely on {', '.join(refuted)} for this model: every hypothesis holds, and "
+                "a conclusion fails.", "",
+            )
+        )  # fmt: skip
+    if not result.facts.trained:
+        source = shlex.quote(result.source)
+        steps.append(
+            Advice(
+                "The model is as initialised. Statements on trained positions need a trained one.",
+                f"jaxpe train {source} --out run && jaxpe audit {source} --model run",
+            )
+        )
+    return steps
+
+
 def lines(statement: "AuditedStatement") -> Iterator[Line]:
     """The comparisons of a statement: hypotheses, conclusions and replacements."""
     (published,) = (entry for entry in theory.STATEMENTS if entry.name == statement.name)
@@ -100,6 +123,7 @@ def lines(statement: "AuditedStatement") -> Iterator[Line]:
 def write_audit(result: "AuditResult", folder: Path, *, png: bool = False) -> Path:
     """Write audit.html, audit.json and .npz, and the figures; return the path of the page."""
     shown = {"summary": audit_summary(result), "lines": lines, "words": OUTCOMES}
+    shown |= decision(advice(result), "theory")
     return write_page(folder, "audit", result, render(result, *FIGURES), shown, png=png)
 
 

@@ -9,13 +9,13 @@ from jaxpe.report.files import write_files
 from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.figures import FIGURES
 from jaxpe.report.inspect.sections import absent_sections, inspect_figures, page_sections
-from jaxpe.report.inspect.summary import headlines, inspect_advice, inspect_summary
+from jaxpe.report.inspect.summary import advice, headlines, inspect_summary
 from jaxpe.report.inspect.tables import Table
 from jaxpe.report.inspect.text import about
-from jaxpe.report.page import template
+from jaxpe.report.page import decision, template
 from jaxpe.report.style import figure_name
 from jaxpe.report.tables import table_group
-from jaxpe.report.text import advice_text, site_page, visible
+from jaxpe.report.text import advice_text, visible
 
 if TYPE_CHECKING:
     import rich.console
@@ -31,8 +31,7 @@ def write_inspect(result: InspectResult, folder: Path, *, png: bool = False) -> 
         about=about(result),
         summary=inspect_summary(result),
         headlines=headlines(result),
-        advice=inspect_advice(result),
-        explained=site_page("inspecting-a-model"),
+        **decision(advice(result), "inspecting-a-model"),
         contents=[(section.name, section.title) for section in sections],
         sections=sections,
         figures=figures,
@@ -55,7 +54,7 @@ def inspect_markdown(result: InspectResult) -> str:
     '# What position does in all-MiniLM-L6-v2'
     """
     parts = [f"# What position does in {visible(result.facts.model)}", inspect_summary(result)]
-    parts += ["## What to do", advice_text(inspect_advice(result)), about(result)]
+    parts += ["## What to do", advice_text(advice(result)), about(result)]
     for section in page_sections(result):
         parts += [f"## {section.title}", section.finding]
         parts += [_as_markdown(table) for table in section.tables]

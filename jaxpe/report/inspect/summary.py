@@ -115,10 +115,10 @@ def in_unit(value: float, unit: str) -> str:
     return f"{value:.2f}{' nats' * (unit == 'nats')}".replace("-", "−")
 
 
-def inspect_advice(result: InspectResult) -> list[Advice]:
+def advice(result: InspectResult) -> list[Advice]:
     """Steps to take, each with what to paste; each is chosen by numbers of the inspection.
 
-    >>> [step.text for step in inspect_advice(inspect_model(options))]  # doctest: +SKIP
+    >>> [step.text for step in advice(inspect_model(options))]  # doctest: +SKIP
     ['Texts had up to 256 tokens, and the model is configured for 8,192. Measure there ...']
     """
     return [step for rule in _RULES if (step := rule(result)) is not None]

@@ -41,7 +41,7 @@ from jaxpe.data import open_tokenizer, tokens_from_ids
 from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.page import inspect_markdown
 from jaxpe.report.inspect.sections import absent_sections, inspect_figures, page_sections
-from jaxpe.report.inspect.summary import MOST_WORDS, headlines, inspect_advice, inspect_summary
+from jaxpe.report.inspect.summary import MOST_WORDS, advice, headlines, inspect_summary
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
@@ -151,15 +151,15 @@ def test_advice_and_summary_depend_on_numbers(llama, bert):
     found = llama[-1]
     for ends, advised in (((0.4, 0.35, 0.45), True), ((0.4, 0.25, 0.5), False)):
         changed = found._replace(attention=found.attention._replace(sink=Interval(*ends)))
-        steps = [step.paste for step in inspect_advice(changed)]
+        steps = [step.paste for step in advice(changed)]
         assert any("evict_tokens" in paste for paste in steps) == advised
         assert ("The first token takes" in inspect_summary(changed)) == advised
     facts = found.facts._replace(context=64, longest=64, command="jaxpe inspect m stdlib")
     assert not any(
-        "--longest" in step.paste for step in inspect_advice(found._replace(facts=facts))
+        "--longest" in step.paste for step in advice(found._replace(facts=facts))
     )
     longer = found._replace(facts=facts._replace(context=128))
-    assert any("--longest 128" in step.paste for step in inspect_advice(longer))
+    assert any("--longest 128" in step.paste for step in advice(longer))
     for change, ordered in (
         ((0.3, 0.2, 0.4), True),
         ((0.0, -0.01, 0.01), False),
@@ -170,14 +170,14 @@ def test_advice_and_summary_depend_on_numbers(llama, bert):
             for move in found.ablation.moved
         ]
         changed = found._replace(ablation=found.ablation._replace(moved=moved))
-        hardly = any("order hardly" in step.text for step in inspect_advice(changed))
+        hardly = any("order hardly" in step.text for step in advice(changed))
         assert hardly == (ordered is False)
         assert ("Shuffling them adds 0.30 nats" in inspect_summary(changed)) == bool(ordered)
     move = bert.ablation.moved[-1]._replace(name="shifted")
     for ends, padded in (((-0.2, -0.3, -0.1), True), ((-0.1, -0.2, 0.0), False)):
         moved = [*bert.ablation.moved, move._replace(change=Interval(*ends))]
         changed = bert._replace(ablation=bert.ablation._replace(moved=moved))
-        assert any("position_ids" in step.paste for step in inspect_advice(changed)) == padded
+        assert any("position_ids" in step.paste for step in advice(changed)) == padded
 
 
 def test_inspections_are_compared_with_each_other_and_with_the_usual(llama, bert, monkeypatch):
