@@ -52,7 +52,7 @@ def write_page(
 
 
 def decision(steps: list[Advice], site: str) -> dict[str, Any]:
-    """What a template shows of the steps to take, and of the page of the site that explains."""
+    """Variables of a template: steps to take, and address of the page that explains."""
     return {"advice": steps, "explained": site_page(site)}
 
 

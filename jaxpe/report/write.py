@@ -67,7 +67,7 @@ def advice(result: Any, *, commands: Mapping[str, str] = {}) -> list[Advice]:
 
     Args:
         result: result that `write` has a page for.
-        commands: as for `write`.
+        commands: command lines of next steps, by their description.
 
     Raises:
         TypeError: a result without a view.
