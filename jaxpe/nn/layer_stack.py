@@ -1,6 +1,5 @@
 """Stack of blocks: one scan over layers, whose encodings and configurations follow a pattern."""
 
-from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -136,36 +135,23 @@ def _run_blocks(
     if config.remat:
         steps = [jax.checkpoint(step) for step in steps]
     groups, rest = divmod(config.num_layers, period)
-    sizes = [sum(other == kind for other, _ in kinds) for kind in range(len(graphdefs))]
+    grouped, last = _split_groups(layers, kinds, groups)
 
     def run_group(x: Array, group: tuple[Any, Any], count: int = period) -> tuple[Array, Any]:
         group_layers, group_slots = group
         traces, caches = [], []
         for i, step in enumerate(steps[:count]):
-            kind, index = kinds[i]
-            params = jax.tree.map(itemgetter(index), group_layers.params[kind])
-            layer = jax.tree.map(itemgetter(i), group_layers._replace(params=()))
-            x, trace, cache = step(x, layer._replace(params=params), group_slots[i])
+            x, trace, cache = step(x, _layer(group_layers, kinds, i), group_slots[i])
             traces.append(trace)
             caches.append(cache)
         return x, (jax.tree.map(lambda *leaves: jnp.stack(leaves), *traces), tuple(caches))
 
-    def grouped(tree: Any, size: int) -> Any:
-        return jax.tree.map(lambda a: a[: groups * size].reshape(groups, size, *a.shape[1:]), tree)
-
-    def by_kind(function: Callable[[Any, int], Any]) -> Layers:
-        params = tuple(map(function, layers.params, sizes))
-        return function(layers._replace(params=()), period)._replace(params=params)
-
     grouped_slots = jax.tree.map(lambda a: a[:groups], slots)
     unroll = 1 if config.scan else groups
-    x, (traces, caches) = lax.scan(
-        run_group, x, (by_kind(grouped), grouped_slots), groups, unroll=unroll
-    )
+    x, (traces, caches) = lax.scan(run_group, x, (grouped, grouped_slots), groups, unroll=unroll)
     traces = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), traces)
     if not rest:
         return x, traces, caches
-    last = by_kind(lambda tree, size: jax.tree.map(lambda a: a[groups * size :], tree))
     last_slots = jax.tree.map(itemgetter(groups), slots[:rest])
     x, (last_traces, last_caches) = run_group(x, (last, last_slots), rest)
     traces = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), traces, last_traces)
@@ -242,6 +228,32 @@ def split_by_period(
     if period == 1:
         return by_layer[0][0], alike
     return identity(), LayerPattern(tuple(part for part, _ in by_layer[:period]))
+
+
+def _split_groups(
+    layers: Layers, kinds: list[tuple[int, int]], groups: int
+) -> tuple[Layers, Layers]:
+    """Layers of the groups, `[groups, layers of a group, ...]`, and of the rest."""
+
+    def split(tree: Any, size: int) -> tuple[Any, Any]:
+        count = groups * size
+        return (
+            jax.tree.map(lambda a: a[:count].reshape(groups, size, *a.shape[1:]), tree),
+            jax.tree.map(lambda a: a[count:], tree),
+        )
+
+    sizes = [sum(other == kind for other, _ in kinds) for kind in range(len(layers.params))]
+    params = zip(*map(split, layers.params, sizes), strict=True)
+    parts = split(layers._replace(params=()), len(kinds))
+    grouped, last = (part._replace(params=p) for part, p in zip(parts, params, strict=True))
+    return grouped, last
+
+
+def _layer(layers: Layers, kinds: list[tuple[int, int]], i: int) -> Layers:
+    """Layer number i of a group."""
+    kind, index = kinds[i]
+    params = jax.tree.map(itemgetter(index), layers.params[kind])
+    return jax.tree.map(itemgetter(i), layers._replace(params=()))._replace(params=params)
 
 
 def _layer_kinds(config: TransformerConfig, period: int) -> list[tuple[int, int]]:
