@@ -1,9 +1,9 @@
 """Write `models/` and `models.npz`: a tiny checkpoint of each architecture, as transformers has it.
 
 Run by hand, in an environment of its own with torch, transformers and safetensors (the file says
-which versions it came from); the tests need none of them:
+which versions it came from); the tests need none of them. Names make these models alone anew:
 
-    python tools/parity/make_models.py
+    python tools/parity/make_models.py [NAME ...]
 
 The models are random in every tensor (as they are initialised, biases would be 0 and norms 1, and a
 name mixed up would not show), in bfloat16 on disk and float32 when they compute. Rows are longer
@@ -12,6 +12,7 @@ the right, is asserted here to be what it gives at once.
 """
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,20 @@ WINDOWS = {"layer_types": [LOCAL, GLOBAL, LOCAL, GLOBAL], "sliding_window": 4}
 TWO_BASES = {
     GLOBAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 400.0},
     LOCAL: {"rope_type": "default", "rope_theta": 50.0},
+}
+DELTA = {
+    "layer_types": ["linear_attention", GLOBAL] * 2,
+    "linear_conv_kernel_dim": 3,
+    "linear_key_head_dim": 4,
+    "linear_value_head_dim": 6,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 100.0,
+        "partial_rotary_factor": 0.5,
+        "mrope_section": [1, 1, 0],
+    },
 }
 # Class, and what its configuration says.
 DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -98,6 +113,13 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         {"vocab_size": VOCAB, "hidden_size": 16, "n_layer": 2, "n_head": 2, "pad_token_id": 0},
     ),
     "phi": ("Phi", SIZES | ROPE | {"num_key_value_heads": 1, "qk_layernorm": True}),
+    "lfm2": (
+        "Lfm2",
+        {**SIZES, "num_key_value_heads": 2, "num_attention_heads": 4, **ROPE, **FOUR}
+        | {"layer_types": ["conv", GLOBAL, "conv", "conv"], "conv_L_cache": 4, "norm_eps": 1e-3}
+        | {"block_multiple_of": 5, "block_ffn_dim_multiplier": 1.3},
+    ),
+    "qwen3_5": ("Qwen3_5", GROUPED | FOUR | DELTA),
 }
 ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("Roberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
@@ -116,6 +138,8 @@ ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"rope_parameters": TWO_BASES},
     ),
 }
+# Their norms add 1 to the scale themselves.
+ADD_ONE = ("gemma", "gemma2", "gemma3", "qwen3_5", "qwen3_next")
 # Positions that these take from the mask themselves.
 BY_MASK = ("opt", "opt_post", "bloom")
 # Its factor of queries counts padding on the left, so that rows are run one by one.
@@ -131,9 +155,10 @@ def write(name: str, model: Any) -> None:
     import torch
 
     torch.manual_seed(sum(map(ord, name)))
-    for key, value in sorted(model.named_parameters()):
+    scalars = [pair for pair in model.named_buffers() if pair[0].endswith("layer_scalar")]
+    for key, value in sorted([*model.named_parameters(), *scalars]):
         norm = ("norm" in key.lower() or "ln_" in key) and key.endswith("weight")
-        plus = float(norm and not name.startswith("gemma"))  # which adds 1 itself
+        plus = float((norm and name not in ADD_ONE) or key.endswith("layer_scalar"))
         value.copy_(plus + 0.25 * torch.randn(value.shape))
     model.bfloat16().save_pretrained(FOLDER / name)
     (FOLDER / name / "generation_config.json").unlink(missing_ok=True)
@@ -144,7 +169,7 @@ def made(name: str, title: str, changes: dict[str, Any], kind: str) -> Any:
     """The model of a directory, after it is written."""
     import transformers
 
-    text = "Text" if title in ("Gemma3", "Llama4") else ""
+    text = "Text" if title in ("Gemma3", "Gemma4", "Llama4", "Qwen3_5") else ""
     config = getattr(transformers, f"{title}{text}Config")(**changes, attn_implementation="eager")
     kind = "LMHeadModel" if title == "GPT2" else f"For{kind}"
     cls = getattr(transformers, f"{title}{kind}")
@@ -216,19 +241,24 @@ def main() -> None:
 
     transformers.logging.set_verbosity_error()
     torch.set_grad_enabled(False)
-    out: dict[str, np.ndarray] = {}
+    asked, stored = sys.argv[1:], HERE / "models.npz"
+    out: dict[str, np.ndarray] = dict(np.load(stored)) if asked else {}
     for name, (title, changes) in DECODERS.items():
+        if name not in (asked or DECODERS):
+            continue
         found = decoder(name, title, changes)
         out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
         print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
     for name, (title, changes) in ENCODERS.items():
+        if name not in (asked or ENCODERS):
+            continue
         found = encoder(name, title, changes)
         out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
         print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
     packages = (torch, transformers, safetensors)
     versions = {package.__name__: package.__version__ for package in packages}
     out["versions"] = np.array(json.dumps(versions))
-    np.savez_compressed(HERE / "models.npz", **out)
+    np.savez_compressed(stored, **out)
 
 
 if __name__ == "__main__":

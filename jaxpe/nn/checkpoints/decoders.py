@@ -13,7 +13,7 @@ from flax import nnx
 
 from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, LayerPattern
-from jaxpe.nn.checkpoints.architecture import DECODERS, Architecture, Fields
+from jaxpe.nn.checkpoints.architecture import DECODERS, Architecture, Fields, names_by_kind
 from jaxpe.nn.checkpoints.encodings import model_encoding
 from jaxpe.nn.checkpoints.fields import (
     check_sizes,
@@ -48,8 +48,9 @@ def load_causal_lm(
     """Load a released decoder with its language-model head.
 
     Architectures: Llama, Mistral, Qwen2, Qwen3, Gemma 1 to 3, SmolLM3, Llama 4 without experts,
-    GPT-NeoX (Pythia), GPT-J, GPT-2, OPT, BLOOM and Phi. Queries and keys of a .gguf are converted
-    to Hugging Face's layout; its quantised tensors become floats, by the package `gguf` (an extra).
+    GPT-NeoX (Pythia), GPT-J, GPT-2, OPT, BLOOM, Phi, LFM2 and Qwen3.5. Queries and keys of a .gguf
+    are converted to Hugging Face's layout; its quantised tensors become floats, by the package
+    `gguf` (an extra).
     An unknown tensor, or an unsupported field that changes the computation, is an error.
 
     Args:
@@ -95,7 +96,9 @@ def causal_lm_tensors(model: CausalLM) -> tuple[Fields, dict[str, np.ndarray]]:
         )
     fields = json.loads(model.decoder.fields)
     architecture = DECODERS[fields["model_type"]]
-    names = architecture.tensor_names("decoder", heads=model.decoder.config.num_heads)
+    config = model.decoder.config
+    names = architecture.tensor_names("decoder", heads=config.num_heads)
+    names = names_by_kind(names, "decoder", config)
     tensors = stored_tensors(
         model, names, prefix=architecture.prefix, head_names=architecture.head_names
     )
@@ -122,6 +125,7 @@ def _load(
         named = architecture.tensor_names("decoder", heads=config.num_heads)
     else:
         named = names(config)
+    named = names_by_kind(named, "decoder", config)
     by_path = {name.param_path: name.checkpoint_name for name in named}
     head, tokens = by_path["output.kernel"], by_path["decoder.tokens.embedding"]
     check_head(path, tensors, head, tied=tied)
