@@ -97,6 +97,8 @@ class TransformerConfig:
         remat: whether to recompute blocks in the backward pass, to save memory.
         keys_from: source of keys and values: "hidden", the layer's input; or "embeddings", the
             first layer's input, as in the published code of arXiv:2505.13027.
+        by_layer: fields that differ between layers: for each layer a tuple of pairs (field, value);
+            () if all layers are alike.
 
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=100, dim=32, num_layers=2, num_heads=4)
     >>> config.head_width, config.hidden_width
@@ -140,6 +142,7 @@ class TransformerConfig:
     scan: bool = False
     remat: bool = False
     keys_from: KeySource = "hidden"
+    by_layer: tuple[tuple[tuple[str, Any], ...], ...] = ()
 
     def __post_init__(self) -> None:
         self._check_sizes()
@@ -149,6 +152,29 @@ class TransformerConfig:
     def head_width(self) -> int:
         """Width of a head."""
         return self.dim // self.num_heads if self.head_dim is None else self.head_dim
+
+    def at(self, layer: int) -> "TransformerConfig":
+        """Configuration of one layer.
+
+        >>> config = jaxpe.nn.TransformerConfig(
+        ...     vocab_size=9, dim=8, num_layers=2, num_heads=2, by_layer=((("hidden_dim", 5),), ())
+        ... )
+        >>> config.at(0).hidden_width, config.at(1).hidden_width
+        (5, 32)
+        """
+        if not self.by_layer:
+            return self
+        return dataclasses.replace(self, by_layer=(), **dict(self.by_layer[layer]))
+
+    @property
+    def kinds(self) -> "dict[TransformerConfig, list[int]]":
+        """Layers of each configuration, in the order of their first layers."""
+        if not self.by_layer:
+            return {self: list(range(self.num_layers))}
+        kinds: dict[TransformerConfig, list[int]] = {}
+        for layer in range(self.num_layers):
+            kinds.setdefault(self.at(layer), []).append(layer)
+        return kinds
 
     def encoding_sizes(self, length: int) -> EncodingSizes:
         """Sizes from which `CatalogueEntry.make` builds an encoding of this transformer.
@@ -208,6 +234,11 @@ class TransformerConfig:
             raise ValueError(
                 f"{self.num_heads} query heads cannot share {self.key_heads} key heads evenly: "
                 "pass a num_kv_heads that divides num_heads"
+            )
+        if self.by_layer and len(self.by_layer) != self.num_layers:
+            raise ValueError(
+                f"by_layer has {len(self.by_layer)} entries; pass one for each of the "
+                f"{self.num_layers} layers"
             )
         if self.latent is not None and self.num_kv_heads is not None:
             raise ValueError("latent attention has no separate key heads: leave out num_kv_heads")

@@ -24,7 +24,7 @@ from jaxpe.nn.cross import Memory
 from jaxpe.nn.heads import trunk
 from jaxpe.nn.layers import NoNorm
 from jaxpe.nn.masks import checked_valid, segment_starts
-from jaxpe.nn.transformer import check_one_encoding, has_one_encoding
+from jaxpe.nn.transformer import check_layers_alike, check_one_encoding, has_one_encoding
 
 _OPTIONS = ("mask", "positions", "segments", "token_types", "memory")
 
@@ -311,6 +311,7 @@ def _transformer(model: Any) -> Any:
             f"{type(model).__name__} has no layers of attention to split: pass a transformer of "
             "jaxpe.nn, or a classifier or language model on one"
         )
+    check_layers_alike(below)
     if below.config.attention_cap is not None or not below.config.first_norm:
         raise ValueError(
             f"the model has attention_cap={below.config.attention_cap} and first_norm="

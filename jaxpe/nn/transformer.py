@@ -117,7 +117,7 @@ class Transformer(nnx.Module):
         encoding, layer_encoding = shared_and_layer_encoding(encoding, layer_encoding)
         if layer_encoding.defines("embed"):
             raise ValueError("layer_encoding acts on embeddings: pass it as encoding")
-        in_blocks, pattern = split_by_period(layer_encoding, config.num_layers)
+        in_blocks, pattern = split_by_period(layer_encoding, config)
         self.config = config
         self.length: Any = None  # number of positions, for a table of positions
         self.fields = ""  # fields of the config.json that it was loaded from, as JSON
@@ -130,12 +130,20 @@ class Transformer(nnx.Module):
         self.embedding_norm = norm(config, rngs=rngs) if config.normalises_embeddings else None
         keys = jax.random.split(rngs.params(), config.num_layers)
         options: Any = {"encoding": in_blocks, "cross": cross is not None}
-        make = lambda key: Block(config, **options, rngs=nnx.Rngs(key))  # noqa: E731
-        self.layers = jax.vmap(make)(keys)  # all blocks in one
+
+        def stacked(kind: TransformerConfig, layers: list[int]) -> Block:
+            make = lambda key: Block(kind, **options, rngs=nnx.Rngs(key))  # noqa: E731
+            return jax.vmap(make)(keys if kind is config else keys[np.asarray(layers)])
+
+        # All blocks of a kind in one; those of the first layer's kind in `layers`.
+        self.layers, *others = (stacked(*kind) for kind in config.kinds.items())
+        self.other_layers = nnx.List(others) if others else None
         self.pattern = nnx.static(pattern)
         self.pattern_params = pattern_parameters(config, pattern, rngs=rngs)
         self.final_norm = norm(config, rngs=rngs) if config.norm_position != "post" else None
         self.cross_encoding = nnx.static(cross)
+        if cross is not None and self.other_layers is not None:
+            raise ValueError("layers with cross-attention are alike: leave out by_layer")
         if cross is not None:
             self.cross_encoding_params = encoding_parameters(config, cross, rngs=rngs)
 
@@ -204,6 +212,11 @@ class Transformer(nnx.Module):
             full = cache.length > cache.valid.shape[-1]
             hidden = jnp.where(full, jnp.asarray(jnp.nan, hidden.dtype), hidden)
         return out._replace(hidden=hidden)
+
+    @property
+    def stacks(self) -> list[Block]:
+        """Blocks of each kind, in the order of `config.kinds`, stacked over its layers."""
+        return [self.layers, *(self.other_layers or ())]
 
     def embed(
         self,
@@ -294,7 +307,7 @@ class Transformer(nnx.Module):
     ) -> TransformerOutput:
         """Output and trace of all blocks, and the cache with the new tokens."""
         count, period = self.config.num_layers, len(self.pattern.encodings)
-        graphdef, params = nnx.split(self.layers)
+        graphdefs, params = zip(*map(nnx.split, self.stacks), strict=True)
         keys = None if key is None else jax.random.split(key, count)
         first = None if self.config.first_norm else np.arange(count) == 0
         layers = Layers(params, gates, keys, source_keys_values, first)
@@ -304,9 +317,9 @@ class Transformer(nnx.Module):
             caches = (cache.layers,) if isinstance(cache.layers, dict) else cache.layers
         slots = tuple(map(Slot, slot_params, caches))
         if not is_traced(x, context.q_positions):
-            check_positions(graphdef, self.pattern, context, x, layers, slots)
+            check_positions(graphdefs, self.config, self.pattern, context, x, layers, slots)
         x, trace, caches = run_blocks(
-            graphdef, self.config, self.pattern, context, x, layers, slots
+            graphdefs, self.config, self.pattern, context, x, layers, slots
         )
         entered, *traces = trace
         states = None if entered is None else jnp.concatenate([entered, x[None]])
@@ -333,6 +346,14 @@ def has_one_encoding(transformer: Transformer) -> bool:
     """Whether all layers have one encoding, of positions alone."""
     encoding = chain(transformer.encoding, transformer.layers.attention.encoding)
     return len(transformer.pattern.encodings) == 1 and not encoding.defines("context")
+
+
+def check_layers_alike(transformer: Transformer) -> None:
+    """Raise for layers of several configurations, whose parameters are not one stack."""
+    if transformer.other_layers is not None:
+        raise ValueError(
+            "layers of the model have different configurations: pass a model without by_layer"
+        )
 
 
 def check_one_encoding(transformer: Transformer, purpose: str) -> None:
@@ -400,11 +421,11 @@ class Decoder(Transformer):
                 computes their keys and values once.
         """
         shape = (batch, slots)
-        graphdef, params = nnx.split(self.layers)
+        order = list(self.config.kinds)
         period = len(self.pattern.encodings)
         slot_params = ((),) if self.pattern_params is None else self.pattern_params.get_value()
 
-        def layer_cache(slot: int, stacked: Any) -> LayerCache:
+        def layer_cache(slot: int, graphdef: Any, stacked: Any) -> LayerCache:
             layer, slot_params, all_params = stacked
             layer, slot_params = jax.tree.map(itemgetter(0), (layer, slot_params))
             bound = chain_bound(
@@ -415,8 +436,10 @@ class Decoder(Transformer):
 
         def empty(slot: int) -> LayerCache:
             count = len(range(slot, self.config.num_layers, period))
+            block = self.stacks[order.index(self.config.at(slot))]
+            graphdef, params = nnx.split(block)
             stacked = (params, slot_params[slot], self.encoding_params.get_value())
-            shapes = jax.eval_shape(partial(layer_cache, slot), stacked)
+            shapes = jax.eval_shape(partial(layer_cache, slot, graphdef), stacked)
             return jax.tree.map(lambda a: jnp.zeros((count, *a.shape), a.dtype), shapes)
 
         caches = tuple(map(empty, range(period)))
