@@ -39,10 +39,10 @@ class FeedForward(nnx.Module):
 class Block(nnx.Module):
     """Transformer block: attention and feed-forward layer, each with a residual and norms.
 
-    Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Both: x + norm(f(norm(x))). Output:
-    x + norm(f(x)). Parallel: x + attention(norm(x)) + mlp(norm(x)), with one norm or two. With `cross`, cross-attention
-    follows attention (Vaswani et al. 2017). The block has its own parameters of `encoding`, which
-    is chained with the shared encoding of the context.
+    Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Both: x + norm(f(norm(x))). Output: x +
+    norm(f(x)). Parallel: x + attention(norm(x)) + mlp(norm(x)), with one norm or two. With `cross`,
+    cross-attention follows attention (Vaswani et al. 2017). The block has its own parameters of
+    `encoding`, which is chained with the shared encoding of the context.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)

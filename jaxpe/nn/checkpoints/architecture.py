@@ -202,7 +202,8 @@ def _architecture(rows: Mapping[str, Fields], model_type: str) -> Architecture:
     row = _extended_row(rows, model_type)
     layer = row.pop("layer", "")
     modules: dict[str, str | Fused] = dict(row.pop("modules"))
-    modules |= {f"layers.{path}": layer + name for path, name in row.pop("layers", {}).items() if name}
+    layers = {path: layer + name for path, name in row.pop("layers", {}).items() if name}
+    modules |= {f"layers.{path}": name for path, name in layers.items()}
     for matrix, paths in row.pop("fused", {}).items():
         for i, path in enumerate(paths):
             modules[f"layers.{path}"] = Fused(layer + matrix, i, len(paths))

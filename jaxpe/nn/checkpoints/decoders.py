@@ -119,10 +119,7 @@ def _load(
     positions = model_encoding(architecture, path, fields, config)
     if tied := config.tie_embeddings:  # a tied head with biases becomes a layer of its own
         config = dataclasses.replace(config, tie_embeddings=not config.has_bias("head"))
-    if names is None:
-        named = architecture.tensor_names("decoder", config)
-    else:
-        named = names(config)
+    named = architecture.tensor_names("decoder", config) if names is None else names(config)
     by_path = {name.param_path: name.checkpoint_name for name in named}
     head, tokens = by_path["output.kernel"], by_path["decoder.tokens.embedding"]
     check_head(path, tensors, head, tied=tied)
