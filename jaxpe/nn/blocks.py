@@ -61,9 +61,13 @@ class Block(nnx.Module):
         rngs: nnx.Rngs,
     ):
         self.config = config
-        attends, output = config.mixer is None, config.norm_position == "output"
-        self.attention = make_attention(config, encoding=encoding, rngs=rngs) if attends else None
-        self.mixer = None if attends else make_mixer(config, rngs=rngs)
+        output = config.norm_position == "output"
+        self.attention: Any = None  # if a mixer is in its place
+        self.mixer = None
+        if config.mixer is None:
+            self.attention = make_attention(config, encoding=encoding, rngs=rngs)
+        else:
+            self.mixer = make_mixer(config, rngs=rngs)
         input_norm = NoNorm if output else partial(norm, config, rngs=rngs)
         self.attention_norm = input_norm()
         self.mlp = FeedForward(config, rngs=rngs)

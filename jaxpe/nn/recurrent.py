@@ -84,11 +84,11 @@ class ShortConvolution(_Recurrent):
     """
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
-        if not isinstance(config.mixer, ConvolutionSizes):
-            raise ValueError(f"mixer is {config.mixer!r}: pass mixer=ConvolutionSizes(...)")
+        if not isinstance(sizes := config.mixer, ConvolutionSizes):
+            raise ValueError(f"mixer is {sizes!r}: pass mixer=ConvolutionSizes(...)")
         self.config = config = dataclasses.replace(config, use_bias=False)
         self.input = dense(config, config.dim, 3 * config.dim, part="query_key_value", rngs=rngs)
-        self.convolution = _depthwise(config, config.mixer.width, config.dim, rngs=rngs)
+        self.convolution = _depthwise(config, sizes.width, config.dim, rngs=rngs)
         self.output = dense(config, config.dim, config.dim, part="attention_output", rngs=rngs)
 
     def _mixed(self, x: Array, rows: Rows, state: LayerCache) -> tuple[Array, LayerCache]:
@@ -114,20 +114,19 @@ class GatedDeltaNet(_Recurrent):
     """
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
-        if not isinstance(config.mixer, DeltaNetSizes):
-            raise ValueError(f"mixer is {config.mixer!r}: pass mixer=DeltaNetSizes(...)")
-        self.sizes = config.mixer
+        if not isinstance(sizes := config.mixer, DeltaNetSizes):
+            raise ValueError(f"mixer is {sizes!r}: pass mixer=DeltaNetSizes(...)")
         self.config = config = dataclasses.replace(config, use_bias=False)
-        heads = self.sizes.value_heads
-        keys, values = self.sizes.key_heads * self.sizes.key_dim, heads * self.sizes.value_dim
+        self.sizes, heads = sizes, sizes.value_heads
+        keys, values = sizes.key_heads * sizes.key_dim, heads * sizes.value_dim
         inward = partial(dense, config, config.dim, part="query_key_value", rngs=rngs)
         self.input = inward(2 * keys + values)  # queries, keys and values
         self.gate, self.beta, self.decay = inward(values), inward(heads), inward(heads)
-        self.convolution = _depthwise(config, self.sizes.width, 2 * keys + values, rngs=rngs)
+        self.convolution = _depthwise(config, sizes.width, 2 * keys + values, rngs=rngs)
         rates = jax.random.uniform(rngs.params(), (heads,), config.param_dtype, 1.0, 16.0)
         self.log_rate = nnx.Param(jnp.log(rates))
         self.decay_bias = nnx.Param(jnp.ones(heads, config.param_dtype))
-        self.norm = norm(config, self.sizes.value_dim, rngs=rngs)
+        self.norm = norm(config, sizes.value_dim, rngs=rngs)
         self.output = dense(config, values, config.dim, part="attention_output", rngs=rngs)
 
     def _mixed(self, x: Array, rows: Rows, state: LayerCache) -> tuple[Array, LayerCache]:
