@@ -397,7 +397,7 @@ def model_config(
     if "block_auto_adjust_ff_dim" in defaults:
         values["hidden_dim"] = _adjusted_width(fields)
     for name in architecture.ignored:
-        values.pop(CONFIG_FIELDS.get(name), None)
+        values.pop(CONFIG_FIELDS.get(name, name), None)
     for name, value in architecture.config.items():
         values[name] = tuple(value) if isinstance(value, list) else value
     try:
