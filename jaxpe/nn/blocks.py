@@ -61,13 +61,10 @@ class Block(nnx.Module):
         rngs: nnx.Rngs,
     ):
         self.config = config
-        output = config.norm_position == "output"
-        self.attention: Any = None  # if a mixer is in its place
-        self.mixer = None
-        if config.mixer is None:
-            self.attention = make_attention(config, encoding=encoding, rngs=rngs)
-        else:
-            self.mixer = make_mixer(config, rngs=rngs)
+        attends, output = config.mixer is None, config.norm_position == "output"
+        make: Any = partial(make_attention, encoding=encoding) if attends else make_mixer
+        mixer = make(config, rngs=rngs)
+        self.attention, self.mixer = (mixer, None) if attends else (None, mixer)
         input_norm = NoNorm if output else partial(norm, config, rngs=rngs)
         self.attention_norm = input_norm()
         self.mlp = FeedForward(config, rngs=rngs)
