@@ -62,9 +62,9 @@ class Block(nnx.Module):
     ):
         self.config = config
         attends, output = config.mixer is None, config.norm_position == "output"
-        make: Any = partial(make_attention, encoding=encoding) if attends else make_mixer
-        mixer = make(config, rngs=rngs)
-        self.attention, self.mixer = (mixer, None) if attends else (None, mixer)
+        attention: Any = make_attention(config, encoding=encoding, rngs=rngs) if attends else None
+        self.attention = attention
+        self.mixer = None if attends else make_mixer(config, rngs=rngs)
         input_norm = NoNorm if output else partial(norm, config, rngs=rngs)
         self.attention_norm = input_norm()
         self.mlp = FeedForward(config, rngs=rngs)
