@@ -133,6 +133,8 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ministral": ("Ministral", GROUPED | ROPE | FOUR | WINDOWS),
     "vaultgemma": ("VaultGemma", GROUPED | ROPE | {"sliding_window": 4}),
 }
+ESM = {k: v for k, v in SIZES.items() if k != "pad_token_id"}
+ESM |= {"pad_token_id": 1, "mask_token_id": 31, "eos_token_id": 2}
 ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("Roberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
     "deberta": (
@@ -149,7 +151,24 @@ ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"layer_types": [GLOBAL, LOCAL, GLOBAL]}
         | {"rope_parameters": TWO_BASES},
     ),
+    "xlm_roberta": ("XLMRoberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
+    "camembert": ("Camembert", SIZES | {"pad_token_id": 1, "type_vocab_size": 2}),
+    "esm": ("Esm", ESM | {"position_embedding_type": "rotary", "token_dropout": True}),
+    "esm_table": ("Esm", ESM | {"emb_layer_norm_before": True}),
+    "nomic_bert": ("NomicBert", SIZES | ROPE | {"head_dim": 6}),
+    "jina": ("JinaEmbeddingsV3", SIZES | ROPE | {"pad_token_id": 1}),
+    "eurobert": ("EuroBert", GROUPED | ROPE | {"attention_bias": True}),
+    "embedding_gemma": (
+        "Gemma3Text",
+        GROUPED
+        | FOUR
+        | WINDOWS
+        | {"rope_parameters": TWO_BASES, "query_pre_attn_scalar": 12}
+        | {"sliding_window": 5, "use_bidirectional_attention": True},
+    ),
 }
+# Encoders without a head.
+ALONE = ("eurobert", "embedding_gemma")
 # Positions that these take from the mask themselves.
 BY_MASK = ("opt", "opt_post", "bloom")
 # Its factor of queries counts padding on the left, so that rows are run one by one.
@@ -167,7 +186,7 @@ def write(name: str, model: Any) -> None:
     torch.manual_seed(sum(map(ord, name)))
     for key, value in sorted(model.named_parameters()):
         norm = ("norm" in key.lower() or "ln_" in key) and key.endswith("weight")
-        adds = name.startswith(("gemma", "vaultgemma", "nemotron"))  # 1 itself
+        adds = "gemma" in name or name == "nemotron"  # 1 itself
         plus = float(norm and not adds)
         value.copy_(plus + 0.25 * torch.randn(value.shape))
     model.bfloat16().save_pretrained(FOLDER / name)
@@ -181,7 +200,7 @@ def made(name: str, title: str, changes: dict[str, Any], kind: str) -> Any:
 
     text = "Text" if title in ("Gemma3", "Llama4") else ""
     config = getattr(transformers, f"{title}{text}Config")(**changes, attn_implementation="eager")
-    kind = "LMHeadModel" if title == "GPT2" else f"For{kind}"
+    kind = {"GPT2": "LMHeadModel"}.get(title, kind)
     cls = getattr(transformers, f"{title}{kind}")
     config.architectures = [cls.__name__]
     write(name, cls(config))
@@ -195,7 +214,7 @@ def close(one: Any, other: Any) -> None:
 def decoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndarray]:
     import torch
 
-    model = made(name, title, changes, "CausalLM")
+    model = made(name, title, changes, "ForCausalLM")
     ids, mask = torch.tensor(IDS), torch.tensor(MASK).long()
     found = model(ids, output_hidden_states=True, use_cache=False)
     out = {
@@ -229,15 +248,15 @@ def decoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndar
 def encoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndarray]:
     import torch
 
-    model = made(name, title, changes, "MaskedLM")
+    model = made(name, title, changes, "Model" if name in ALONE else "ForMaskedLM")
     ids, left = torch.tensor(IDS), torch.tensor(MASK).long()
     out = {}
     pad = changes["pad_token_id"]
     for side, mask in (("", torch.flip(left, (1,))), ("left_", left)):
         padded = torch.where(mask == 1, ids, pad)
         found = model(padded, attention_mask=mask, output_hidden_states=True)
+        out |= {} if name in ALONE else {f"{side}logits": found.logits.numpy()}
         out |= {
-            f"{side}logits": found.logits.numpy(),
             f"{side}state": found.hidden_states[1].numpy(),
             f"{side}hidden": found.hidden_states[-1].numpy(),
         }
