@@ -253,7 +253,7 @@ class Transformer(nnx.Module):
     def token_embeddings(
         self, ids: Int[ArrayLike, "... n"], *, mask: Bool[ArrayLike, "... n"] | None = None
     ) -> Float[Array, "... n dim"]:
-        """Embeddings of tokens, times the configuration's factor; masked ones are no part of rows."""
+        """Embeddings of tokens, times the factor of the configuration; rows have no masked tokens."""
         if self.tokens is None:
             raise ValueError("the encoder has the token embeddings: pass vectors=")
         x, factor = self.tokens(jnp.asarray(ids)), self.config.embedding_factor

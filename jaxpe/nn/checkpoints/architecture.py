@@ -104,7 +104,7 @@ class Architecture(NamedTuple):
     biases: Mapping[str, bool | str] = {}
     scaled_embeddings: bool = False
     gguf: Mapping[str, Any] = {}
-    when: Fields = {}
+    when: Mapping[str, Any] = {}
 
     @property
     def head_names(self) -> tuple[str, ...]:
