@@ -1,12 +1,11 @@
 """Key measures of released models, as `jaxpe inspect` finds them with its options as they come.
 
-    python -m experiments.beyond.inspected_models [FOLDER ...]
-
-Folders of models, or pages that `jaxpe inspect` wrote. Without any, all models in the folder that
-JAXPE_MODELS_DIR names (`experiments/fetch_models.py` fills it). Their measures are merged into
-jaxpe/analysis/inspected.json, beside which every page shows its model, and into the page of the
-site. Text models read the built-in corpus; a model of sequences reads the file `sequences.*` in its
-folder. Stages are kept in the cache folder, so that a run that is stopped resumes.
+All models in the folder that JAXPE_MODELS_DIR names are inspected (`experiments/fetch_models.py`
+fills it; add your own), or the pages that `jaxpe inspect` wrote into folders there are read. Text
+models read the built-in corpus; a model of sequences reads `sequences.*` in its folder, and a folder
+with a file `mlm` holds a masked language model with its head. What is found is merged with what is
+stored, also in jaxpe/analysis/inspected.json: beside these models every page shows its own. Stages
+are kept in the cache folder, so that a run that is stopped resumes.
 """
 
 import json
@@ -15,7 +14,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from experiments.common import DataMissingError, Run, main
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import cache_directory
 from jaxpe._core.json_values import to_json
@@ -29,70 +30,45 @@ from jaxpe.analysis.inspections import (
 )
 from jaxpe.report.inspections import inspections_rows
 
-ROOT = Path(__file__).parents[2]
-STORED = ROOT / "jaxpe" / "analysis" / "inspected.json"
-PAGE = ROOT / "docs" / "inspected-models.md"
-HEAD = """<!-- Written by `python -m experiments.beyond.inspected_models`. -->
-# Models inspected
-
-Key measures of {count} models whose weights are in public packages, as `jaxpe inspect MODEL` finds them with its
-options as they come. Every page of [an inspection](inspecting-a-model.md) shows its model beside the range of these.
-Text models read the built-in corpus, models of sequences read sequences of their kind; numbers are comparable where text
-and lengths are alike. The measures are defined on the page of every inspection; intervals are 95 %, over documents or texts.
-What their users would want to know is in [the results](results/beyond.md#models-inspected).
-
-Add yours:
-
-```sh
-python -m experiments.beyond.inspected_models MODEL [MODEL ...]
-```
-"""
+STORED = Path(__file__).parents[2] / "jaxpe" / "analysis" / "inspected.json"
 
 
-def folders() -> list[Path]:
-    """Folders of models that were given, or all that are there."""
-    if len(sys.argv) > 1:
-        return [Path(name) for name in sys.argv[1:]]
-    models = Path(os.environ.get("JAXPE_MODELS_DIR", "."))
-    return sorted(path for path in models.iterdir() if path.is_dir())
-
-
-def inspection(folder: Path) -> InspectResult:
+def inspection(folder: Path, *, quick: bool) -> InspectResult:
     """Stored inspection in a folder, or the inspection of the model in it."""
     if (folder / "inspect.json").is_file():
         return load_result(InspectResult, folder / "inspect.json")
-    sequences = next((str(path) for path in sorted(folder.glob("sequences.*"))), "stdlib")
-    kept = (cache_directory() or Path(tempfile.gettempdir())) / "inspected_models" / folder.name
+    source = next((str(path) for path in sorted(folder.glob("sequences.*"))), "stdlib")
+    around = cache_directory() or Path(tempfile.gettempdir())
+    kept = around / "inspected_models" / (f"{folder.name}-quick" if quick else folder.name)
     task = "mlm" if (folder / "mlm").is_file() else None
-    return inspect_model(InspectOptions(model=str(folder), source=sequences, task=task), kept)
+    options = InspectOptions(model=str(folder), source=source, task=task, quick=quick)
+    return inspect_model(options, kept)
 
 
-def page(models: list[ModelMeasures]) -> str:
-    """The page of the site."""
-    parts = [HEAD.format(count=len(models))]
-    for title, header, rows in inspections_rows(InspectionComparison(models, {}, [])):
-        lines = [f"## {title}", "", f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
-        parts.append("\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n")
-    return "\n".join(parts)
-
-
-def merged(found: Iterator[ModelMeasures]) -> list[ModelMeasures]:
-    """Stored measures and new ones, decoders first, by size."""
-    models = {one.model: one for one in [*inspected_models(), *found]}
-    return sorted(models.values(), key=lambda one: (one.kind != "causal", one.parameters))
-
-
-def measured() -> Iterator[ModelMeasures]:
+def measured(folders: list[Path], *, quick: bool) -> Iterator[ModelMeasures]:
     """Measures of each folder; one that cannot be inspected is named and left out."""
-    for folder in folders():
+    for folder in folders:
         try:
-            yield key_measures(inspection(folder))
+            yield key_measures(inspection(folder, quick=quick))
         except InputError as error:
             print(f"{folder.name}: {error}", file=sys.stderr)
 
 
+def experiment(run: Run) -> dict[str, Any]:
+    models = Path(os.environ.get("JAXPE_MODELS_DIR", "nowhere"))
+    if not models.is_dir():
+        raise DataMissingError("JAXPE_MODELS_DIR names no folder of models")
+    folders = sorted(path for path in models.iterdir() if path.is_dir())
+    found = {one.model: one for one in inspected_models()}
+    found |= {one.model: one for one in measured(folders, quick=run.quick)}
+    stored = sorted(found.values(), key=lambda one: (one.kind != "causal", one.parameters))
+    if not run.quick:
+        STORED.write_text(json.dumps(to_json(stored), indent=1) + "\n")
+    return {
+        "models": {one.model: to_json(one) for one in stored},
+        "tables": inspections_rows(InspectionComparison(stored, {}, [])),
+    }
+
+
 if __name__ == "__main__":
-    found = merged(measured())
-    STORED.write_text(json.dumps(to_json(found), indent=1) + "\n")
-    PAGE.write_text(page(found))
-    print(f"{len(found)} models: {PAGE}")
+    main(experiment, "inspected_models", grows=True)
