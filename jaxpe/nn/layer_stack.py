@@ -1,4 +1,4 @@
-"""Stack of blocks: one scan over layers, whose encodings may follow a pattern."""
+"""Stack of blocks: one scan over layers, whose encodings and configurations follow a pattern."""
 
 from functools import partial
 from operator import itemgetter
@@ -25,14 +25,14 @@ class Layers(NamedTuple):
     """Arguments that differ between blocks, stacked `[layers, ...]`; None if absent.
 
     Attributes:
-        params: parameters of the blocks.
+        params: parameters of the blocks, one stack for each kind of layer in `config.kinds`.
         gates: gates of heads.
         dropout_keys: random keys.
         source_keys_values: keys and values of an encoder's tokens.
         first: whether each block is the first; None if norms do not depend on that.
     """
 
-    params: Any
+    params: tuple[Any, ...]
     gates: Gates | None
     dropout_keys: Array | None
     source_keys_values: LayerCache | None
@@ -64,7 +64,8 @@ class BlockTrace(NamedTuple):
 
 
 def check_positions(
-    graphdef: Any,
+    graphdefs: tuple[Any, ...],
+    config: TransformerConfig,
     pattern: LayerPattern,
     context: Context,
     x: Array,
@@ -76,12 +77,14 @@ def check_positions(
     In `run_blocks` positions are traced, so hooks cannot check them.
     """
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (layers, slots))
-    for encoding, slot in zip(pattern.encodings, shapes[1], strict=True):
-        jax.eval_shape(partial(_block, graphdef, encoding, context), x, shapes[0], slot)
+    kinds = _layer_kinds(config, len(slots))
+    for (kind, _), encoding, slot in zip(kinds, pattern.encodings, shapes[1], strict=True):
+        layer = shapes[0]._replace(params=shapes[0].params[kind])
+        jax.eval_shape(partial(_block, graphdefs[kind], encoding, context), x, layer, slot)
 
 
 def run_blocks(
-    graphdef: Any,
+    graphdefs: tuple[Any, ...],
     config: TransformerConfig,
     pattern: LayerPattern,
     context: Context,
@@ -101,13 +104,13 @@ def run_blocks(
         encoding=encoding,
         cross=cross,
         pattern=pattern.encodings,
-        graphdef=graphdef,
+        graphdefs=graphdefs,
         config=config,
         trace=context.trace,
     )
 
 
-@partial(jax.jit, static_argnames=("encoding", "cross", "pattern", "graphdef", "config", "trace"))
+@partial(jax.jit, static_argnames=("encoding", "cross", "pattern", "graphdefs", "config", "trace"))
 def _run_blocks(
     x: Array,
     layers: Layers,
@@ -117,42 +120,41 @@ def _run_blocks(
     encoding: Encoding,
     cross: Encoding | None,
     pattern: tuple[Encoding, ...],
-    graphdef: Any,
+    graphdefs: tuple[Any, ...],
     config: TransformerConfig,
     trace: bool,
 ) -> tuple[Array, BlockTrace, tuple[Any, ...]]:
     """Scan over groups of layers, with one layer per encoding of the pattern; then the rest."""
     context = _restored_context(context, (encoding, cross), trace)
-    steps = [partial(_block, graphdef, part, context) for part in pattern]
+    period = len(pattern)
+    kinds = _layer_kinds(config, period)
+    steps = [
+        partial(_block, graphdefs[kind], part, context)
+        for (kind, _), part in zip(kinds, pattern, strict=True)
+    ]
     if config.remat:
         steps = [jax.checkpoint(step) for step in steps]
-    period = len(steps)
     groups, rest = divmod(config.num_layers, period)
+    grouped, last = _split_groups(layers, kinds, groups)
 
     def run_group(x: Array, group: tuple[Any, Any], count: int = period) -> tuple[Array, Any]:
         group_layers, group_slots = group
         traces, caches = [], []
         for i, step in enumerate(steps[:count]):
-            x, trace, cache = step(x, jax.tree.map(itemgetter(i), group_layers), group_slots[i])
-            traces.append(trace)
+            x, trace, cache = step(x, _layer(group_layers, kinds, i), group_slots[i])
+            traces.append(jax.tree.map(lambda a: a[None], trace))
             caches.append(cache)
-        return x, (jax.tree.map(lambda *leaves: jnp.stack(leaves), *traces), tuple(caches))
-
-    def grouped(leaf: Array) -> Array:
-        return leaf[: groups * period].reshape(groups, period, *leaf.shape[1:])
+        return x, (_joined_traces(traces), tuple(caches))
 
     grouped_slots = jax.tree.map(lambda a: a[:groups], slots)
     unroll = 1 if config.scan else groups
-    x, (traces, caches) = lax.scan(
-        run_group, x, (jax.tree.map(grouped, layers), grouped_slots), groups, unroll=unroll
-    )
+    x, (traces, caches) = lax.scan(run_group, x, (grouped, grouped_slots), groups, unroll=unroll)
     traces = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), traces)
     if not rest:
         return x, traces, caches
-    last = jax.tree.map(lambda a: a[groups * period :], layers)
     last_slots = jax.tree.map(itemgetter(groups), slots[:rest])
     x, (last_traces, last_caches) = run_group(x, (last, last_slots), rest)
-    traces = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), traces, last_traces)
+    traces = _joined_traces([traces, last_traces])
     longer = [
         jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), *pair)
         for pair in zip(caches, last_caches, strict=False)
@@ -207,20 +209,69 @@ def _block(
     return attended.output, trace, attended.cache
 
 
+def _joined_traces(traces: list[BlockTrace]) -> BlockTrace:
+    """Traces along the axis of layers: layers without attention have none, nor other widths one."""
+
+    def joined(*arrays: Array | None) -> Array | None:
+        present = [a for a in arrays if a is not None]
+        alike = len({a.shape[1:] for a in present}) == 1
+        return jnp.concatenate(present) if alike else None
+
+    return BlockTrace(*map(joined, *traces))
+
+
 def split_by_period(
-    encoding: Encoding | LayerPattern, num_layers: int
+    encoding: Encoding | LayerPattern, config: TransformerConfig
 ) -> tuple[Encoding, LayerPattern]:
-    """Encoding that all blocks share, and the shortest pattern of encodings by layer."""
-    alike = LayerPattern((identity(),))
+    """Encoding that all blocks share, and the shortest pattern of encodings by layer.
+
+    The configurations of layers have the period of the pattern, too.
+    """
+    alike, layers = LayerPattern((identity(),)), range(config.num_layers)
     if isinstance(encoding, Encoding):
-        return encoding, alike
-    by_layer = [encoding.at(layer) for layer in range(num_layers)]
-    for period in range(1, num_layers + 1):
+        if len(config.kinds) == 1:
+            return encoding, alike
+        encoding = LayerPattern((encoding,))
+    by_layer = [(encoding.at(layer), config.at(layer)) for layer in layers]
+    for period in range(1, config.num_layers + 1):
         if all(part == by_layer[i % period] for i, part in enumerate(by_layer)):
             break
     if period == 1:
-        return by_layer[0], alike
-    return identity(), LayerPattern(tuple(by_layer[:period]))
+        return by_layer[0][0], alike
+    return identity(), LayerPattern(tuple(part for part, _ in by_layer[:period]))
+
+
+def _split_groups(
+    layers: Layers, kinds: list[tuple[int, int]], groups: int
+) -> tuple[Layers, Layers]:
+    """Layers of the groups, `[groups, layers of a group, ...]`, and of the rest."""
+
+    def split(tree: Any, size: int) -> tuple[Any, Any]:
+        count = groups * size
+        return (
+            jax.tree.map(lambda a: a[:count].reshape(groups, size, *a.shape[1:]), tree),
+            jax.tree.map(lambda a: a[count:], tree),
+        )
+
+    sizes = [sum(other == kind for other, _ in kinds) for kind in range(len(layers.params))]
+    params = zip(*map(split, layers.params, sizes), strict=True)
+    parts = split(layers._replace(params=()), len(kinds))
+    grouped, last = (part._replace(params=p) for part, p in zip(parts, params, strict=True))
+    return grouped, last
+
+
+def _layer(layers: Layers, kinds: list[tuple[int, int]], i: int) -> Layers:
+    """Layer number i of a group."""
+    kind, index = kinds[i]
+    params = jax.tree.map(itemgetter(index), layers.params[kind])
+    return jax.tree.map(itemgetter(i), layers._replace(params=()))._replace(params=params)
+
+
+def _layer_kinds(config: TransformerConfig, period: int) -> list[tuple[int, int]]:
+    """Kind of each layer of a period, and how many layers of its kind are before it."""
+    order = list(config.kinds)
+    kinds = [order.index(config.at(layer)) for layer in range(period)]
+    return [(kind, kinds[:i].count(kind)) for i, kind in enumerate(kinds)]
 
 
 def pattern_parameters(

@@ -24,7 +24,7 @@ from jaxpe.nn.cross import Memory
 from jaxpe.nn.heads import trunk
 from jaxpe.nn.layers import NoNorm
 from jaxpe.nn.masks import checked_valid, segment_starts
-from jaxpe.nn.transformer import check_one_encoding, has_one_encoding
+from jaxpe.nn.transformer import check_layers_alike, check_one_encoding, has_one_encoding
 
 _OPTIONS = ("mask", "positions", "segments", "token_types", "memory")
 
@@ -311,6 +311,7 @@ def _transformer(model: Any) -> Any:
             f"{type(model).__name__} has no layers of attention to split: pass a transformer of "
             "jaxpe.nn, or a classifier or language model on one"
         )
+    check_layers_alike(below)
     if below.config.attention_cap is not None or not below.config.first_norm:
         raise ValueError(
             f"the model has attention_cap={below.config.attention_cap} and first_norm="
@@ -380,10 +381,15 @@ def _layers(below: Any, entered: Split) -> tuple[Split, Split]:
 
 def _multi_head(attention: MultiHeadAttention, x: Split, source: Split) -> tuple[Split, Split]:
     width = attention.config.head_width
-    q, k = x.through(attention.query).heads(width), source.through(attention.key).heads(width)
-    if attention.query_norm is None or attention.key_norm is None:  # both or neither
-        return q, k
-    return q.through(attention.query_norm), k.through(attention.key_norm)
+
+    def heads(projected: Split, layer: Any) -> Split:
+        if attention.config.query_key_norm == "joint":
+            return projected.through(layer).heads(width)
+        split = projected.heads(width)
+        return split if layer is None else split.through(layer)
+
+    q = heads(x.through(attention.query), attention.query_norm)
+    return q, heads(source.through(attention.key), attention.key_norm)
 
 
 def _latent(attention: LatentAttention, x: Split, source: Split) -> tuple[Split, Split]:

@@ -117,7 +117,7 @@ class Transformer(nnx.Module):
         encoding, layer_encoding = shared_and_layer_encoding(encoding, layer_encoding)
         if layer_encoding.defines("embed"):
             raise ValueError("layer_encoding acts on embeddings: pass it as encoding")
-        in_blocks, pattern = split_by_period(layer_encoding, config.num_layers)
+        in_blocks, pattern = split_by_period(layer_encoding, config)
         self.config = config
         self.length: Any = None  # number of positions, for a table of positions
         self.fields = ""  # fields of the config.json that it was loaded from, as JSON
@@ -130,12 +130,20 @@ class Transformer(nnx.Module):
         self.embedding_norm = norm(config, rngs=rngs) if config.normalises_embeddings else None
         keys = jax.random.split(rngs.params(), config.num_layers)
         options: Any = {"encoding": in_blocks, "cross": cross is not None}
-        make = lambda key: Block(config, **options, rngs=nnx.Rngs(key))  # noqa: E731
-        self.layers = jax.vmap(make)(keys)  # all blocks in one
+
+        def stacked(kind: TransformerConfig, layers: list[int]) -> Block:
+            make = lambda key: Block(kind, **options, rngs=nnx.Rngs(key))  # noqa: E731
+            return jax.vmap(make)(keys if kind is config else keys[np.asarray(layers)])
+
+        # All blocks of a kind in one; those of the first layer's kind in `layers`.
+        self.layers, *others = (stacked(*kind) for kind in config.kinds.items())
+        self.other_layers = nnx.List(others) if others else None
         self.pattern = nnx.static(pattern)
         self.pattern_params = pattern_parameters(config, pattern, rngs=rngs)
         self.final_norm = norm(config, rngs=rngs) if config.norm_position != "post" else None
         self.cross_encoding = nnx.static(cross)
+        if cross is not None and self.other_layers is not None:
+            raise ValueError("layers with cross-attention are alike: leave out by_layer")
         if cross is not None:
             self.cross_encoding_params = encoding_parameters(config, cross, rngs=rngs)
 
@@ -192,7 +200,12 @@ class Transformer(nnx.Module):
         cache, context = self._context(ids, mask, positions, segments, cache, trace)
         context = context._replace(cross=cross)
         x = self.embed(
-            ids, vectors=vectors, positions=positions, token_types=token_types, dropout_key=keys[0]
+            ids,
+            vectors=vectors,
+            mask=mask,
+            positions=positions,
+            token_types=token_types,
+            dropout_key=keys[0],
         )
         if self.config.keys_from == "embeddings":
             context = context._replace(embeddings=x)
@@ -205,17 +218,28 @@ class Transformer(nnx.Module):
             hidden = jnp.where(full, jnp.asarray(jnp.nan, hidden.dtype), hidden)
         return out._replace(hidden=hidden)
 
+    @property
+    def stacks(self) -> list[Block]:
+        """Blocks of each kind, in the order of `config.kinds`, stacked over its layers."""
+        return [self.layers, *(self.other_layers or ())]
+
+    @property
+    def attention(self) -> Any:
+        """Attention of the first kind of layer that has one."""
+        return next(block.attention for block in self.stacks if block.attention is not None)
+
     def embed(
         self,
         ids: Int[ArrayLike, "... n"],
         *,
         vectors: Float[ArrayLike, "... n dim"] | None = None,
+        mask: Bool[ArrayLike, "... n"] | None = None,
         positions: ArrayLike,
         token_types: Int[ArrayLike, "... n"] | None = None,
         dropout_key: Array | None = None,
     ) -> Float[Array, "... n dim"]:
         """Input of the first block: embeddings, positional encoding, norm, dropout."""
-        x = self.token_embeddings(ids) if vectors is None else jnp.asarray(vectors)
+        x = self.token_embeddings(ids, mask=mask) if vectors is None else jnp.asarray(vectors)
         if x.shape != (*jnp.shape(ids), self.config.dim):
             raise ValueError(
                 f"vectors have shape {x.shape}: pass [..., n, dim] = "
@@ -231,12 +255,20 @@ class Transformer(nnx.Module):
         x = x if self.embedding_norm is None else self.embedding_norm(x)
         return dropout(x, rate=self.config.dropout, key=dropout_key)
 
-    def token_embeddings(self, ids: Int[ArrayLike, "... n"]) -> Float[Array, "... n dim"]:
-        """Embeddings of tokens, times the configuration's factor."""
+    def token_embeddings(
+        self, ids: Int[ArrayLike, "... n"], *, mask: Bool[ArrayLike, "... n"] | None = None
+    ) -> Float[Array, "... n dim"]:
+        """Embeddings of tokens, times the configuration's factor; masked tokens do not count."""
         if self.tokens is None:
             raise ValueError("the encoder has the token embeddings: pass vectors=")
         x, factor = self.tokens(jnp.asarray(ids)), self.config.embedding_factor
-        return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
+        x = x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
+        if self.config.dropped_token is None:
+            return x
+        valid = jnp.ones_like(ids, bool) if mask is None else jnp.asarray(mask)
+        other = valid & (jnp.asarray(ids) != self.config.dropped_token)
+        share = other.sum(-1, keepdims=True) / valid.sum(-1, keepdims=True)
+        return jnp.where(other[..., None], x / share[..., None].astype(x.dtype), 0)
 
     def _context(
         self, ids: Array, mask, positions, segments, cache: Cache | None, trace: bool
@@ -294,7 +326,7 @@ class Transformer(nnx.Module):
     ) -> TransformerOutput:
         """Output and trace of all blocks, and the cache with the new tokens."""
         count, period = self.config.num_layers, len(self.pattern.encodings)
-        graphdef, params = nnx.split(self.layers)
+        graphdefs, params = zip(*map(nnx.split, self.stacks), strict=True)
         keys = None if key is None else jax.random.split(key, count)
         first = None if self.config.first_norm else np.arange(count) == 0
         layers = Layers(params, gates, keys, source_keys_values, first)
@@ -304,9 +336,9 @@ class Transformer(nnx.Module):
             caches = (cache.layers,) if isinstance(cache.layers, dict) else cache.layers
         slots = tuple(map(Slot, slot_params, caches))
         if not is_traced(x, context.q_positions):
-            check_positions(graphdef, self.pattern, context, x, layers, slots)
+            check_positions(graphdefs, self.config, self.pattern, context, x, layers, slots)
         x, trace, caches = run_blocks(
-            graphdef, self.config, self.pattern, context, x, layers, slots
+            graphdefs, self.config, self.pattern, context, x, layers, slots
         )
         entered, *traces = trace
         states = None if entered is None else jnp.concatenate([entered, x[None]])
@@ -331,12 +363,22 @@ def shared_and_layer_encoding(
 
 def has_one_encoding(transformer: Transformer) -> bool:
     """Whether all layers have one encoding, of positions alone."""
-    encoding = chain(transformer.encoding, transformer.layers.attention.encoding)
-    return len(transformer.pattern.encodings) == 1 and not encoding.defines("context")
+    encoding = chain(transformer.encoding, transformer.attention.encoding)
+    alike = len(set(transformer.pattern.encodings)) == 1
+    return alike and not encoding.defines("context")
+
+
+def check_layers_alike(transformer: Transformer) -> None:
+    """Raise for layers of several configurations, whose parameters are not one stack."""
+    if transformer.other_layers is not None or transformer.config.mixer is not None:
+        raise ValueError(
+            "layers of the model differ or do not attend: pass a model without by_layer and mixer"
+        )
 
 
 def check_one_encoding(transformer: Transformer, purpose: str) -> None:
-    """Raise for encodings that differ by layer, or that depend on hidden states."""
+    """Raise for layers or encodings that differ, or encodings that depend on hidden states."""
+    check_layers_alike(transformer)
     if not has_one_encoding(transformer):
         raise ValueError(
             f"{purpose} need one encoding of positions in all layers, but this model has a pattern "
@@ -400,23 +442,25 @@ class Decoder(Transformer):
                 computes their keys and values once.
         """
         shape = (batch, slots)
-        graphdef, params = nnx.split(self.layers)
+        order = list(self.config.kinds)
         period = len(self.pattern.encodings)
         slot_params = ((),) if self.pattern_params is None else self.pattern_params.get_value()
 
-        def layer_cache(slot: int, stacked: Any) -> LayerCache:
+        def layer_cache(slot: int, graphdef: Any, stacked: Any) -> LayerCache:
             layer, slot_params, all_params = stacked
             layer, slot_params = jax.tree.map(itemgetter(0), (layer, slot_params))
             bound = chain_bound(
                 BoundEncoding(self.encoding, all_params),
                 BoundEncoding(self.pattern.at(slot), slot_params),
             )
-            return nnx.merge(graphdef, layer).attention.empty_cache(shape, shared=bound)
+            return nnx.merge(graphdef, layer).token_mixer.empty_cache(shape, shared=bound)
 
         def empty(slot: int) -> LayerCache:
             count = len(range(slot, self.config.num_layers, period))
+            block = self.stacks[order.index(self.config.at(slot))]
+            graphdef, params = nnx.split(block)
             stacked = (params, slot_params[slot], self.encoding_params.get_value())
-            shapes = jax.eval_shape(partial(layer_cache, slot), stacked)
+            shapes = jax.eval_shape(partial(layer_cache, slot, graphdef), stacked)
             return jax.tree.map(lambda a: jnp.zeros((count, *a.shape), a.dtype), shapes)
 
         caches = tuple(map(empty, range(period)))
