@@ -29,14 +29,17 @@ def offset_baseline(weights: np.ndarray) -> np.ndarray:
     i, offsets = np.arange(n), np.arange(2 * n - 1)
     rows = weights.sum(axis=-1)
     sums = np.stack([np.diagonal(weights, k, -2, -1).sum(-1) for k in range(1 - n, n)], axis=-1)
+    ends = np.minimum(n, 2 * n - 1 - offsets), np.maximum(0, n - 1 - offsets)
+
+    def row_scale(profile: np.ndarray) -> np.ndarray:
+        total = _cumulative(profile)
+        return _quotient(rows, total[..., 2 * n - 1 - i] - total[..., n - 1 - i])
+
     profile = sums
     for _ in range(_STEPS):
-        total = _cumulative(profile)
-        scale = _quotient(rows, total[..., 2 * n - 1 - i] - total[..., n - 1 - i])
-        seen = _cumulative(scale)
-        ends = np.minimum(n, 2 * n - 1 - offsets), np.maximum(0, n - 1 - offsets)
+        seen = _cumulative(row_scale(profile))
         profile = _quotient(sums, seen[..., ends[0]] - seen[..., ends[1]])
-    return scale[..., None] * profile[..., n - 1 - i[:, None] + i]
+    return row_scale(profile)[..., None] * profile[..., n - 1 - i[:, None] + i]
 
 
 def baseline_share(halves: Halves, *, causal: bool) -> np.ndarray:

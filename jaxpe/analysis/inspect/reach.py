@@ -91,9 +91,11 @@ def context_reach(
     one_sided = document_means(np.stack(gains, axis=1), level=2 * _LEVEL - 1)
     last = int(np.argmin([*(one_sided.low > _ROUNDING), False]))
     most = int(np.flatnonzero(np.append(True, means.high[1:] > _NEGLIGIBLE))[-1])
-    found = [contexts[k] for k in (last, last, max(last, most))]
-    counted = _parts(_copy_gains(losses, texts[:, -_ROW:])) if parts else (None, None)
-    return TextReach("loss", count, np.array(contexts), means, *found, *counted)
+    effective, high = contexts[last], contexts[max(last, most)]
+    counted = _parts(_copy_gains(losses, texts[:, -_ROW:])) if parts else {}
+    return TextReach(
+        "loss", count, np.array(contexts), means, effective, effective, high, **counted
+    )
 
 
 def _copy_gains(losses: _Losses, texts: np.ndarray) -> np.ndarray:
@@ -164,13 +166,14 @@ def embedding_reach(
         for one in progress.track(lengths[:-1], "first tokens", total=len(lengths) - 1)
     ]
     means = document_means(np.stack([*kept, np.ones(len(rows))], axis=1))
-    found = [
-        lengths[_first_lasting(end >= _SIMILAR)] for end in (means.mean, means.high, means.low)
-    ]
+    shortest = (lengths[_first_lasting(end >= _SIMILAR)] for end in means)
     thirds = np.array_split(np.arange(text.start, text.stop), 3)
     replaced = [1 - similarity(without(third)) for third in thirds] if parts else []
-    counted = _parts(np.stack(replaced, axis=1)) if parts else (None, None)
-    return TextReach("embedding", len(rows), np.array(lengths), means, *found, *counted)
+    counted = _parts(np.stack(replaced, axis=1)) if parts else {}
+    effective, high, low = shortest
+    return TextReach(
+        "embedding", len(rows), np.array(lengths), means, effective, low, high, **counted
+    )
 
 
 def _first_lasting(reached: np.ndarray) -> int:
@@ -178,6 +181,7 @@ def _first_lasting(reached: np.ndarray) -> int:
     return min(int(len(reached) - np.argmin([*reached[::-1], False])), len(reached) - 1)
 
 
-def _parts(values: np.ndarray) -> tuple[Means, Means]:
+def _parts(values: np.ndarray) -> dict[str, Means]:
     """Means of the start, middle and end `[texts, 3]`, and of the middle less both ends."""
-    return document_means(values), document_means(values[:, 1:2] - values[:, [0, 2]])
+    middle = values[:, 1:2] - values[:, [0, 2]]
+    return {"parts": document_means(values), "middle": document_means(middle)}

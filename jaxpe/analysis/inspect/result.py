@@ -351,8 +351,8 @@ class TextReach(NamedTuple):
     effective: int
     low: int
     high: int
-    parts: Means | None
-    middle: Means | None
+    parts: Means | None = None
+    middle: Means | None = None
 
     @property
     def lost_in_the_middle(self) -> bool:

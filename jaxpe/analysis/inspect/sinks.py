@@ -1,10 +1,9 @@
 """Attention sinks anywhere in a row, and the norm of their hidden states."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxpe.analysis.inspect.averages import document_mean, document_means
 from jaxpe.analysis.inspect.model import Trace
@@ -25,11 +24,11 @@ class SinkSums(NamedTuple):
         norm: norm of each hidden state over that of the median token, `[layers + 1, documents, n]`.
     """
 
-    found: Array
-    weight: Array
-    outside: Array
-    heads: Array
-    norm: Array
+    found: Any
+    weight: Any
+    outside: Any
+    heads: Any
+    norm: Any
 
 
 def sink_sums(trace: Trace, *, causal: bool) -> SinkSums:

@@ -225,13 +225,13 @@ class Watch:
             if (apart.amax(-1) - apart.amin(-1)).max() < _SHIFT:
                 seen = self._dot  # some classes subtract the largest logit of each row
         seen = seen.masked_fill(seen < _CLOSED, 0)
-        both = (
+        logits, weights = (
             float_array(one.reshape(documents, -1, n, one.shape[-1])[..., :n])
             for one in (seen, weights)
         )
         shown = [x.ndim == 4 and (x.shape[0], x.shape[2]) == self.shape for x in self._heads]
         heads = [*map(float_array, self._heads)] if shown == [True, True] else None
-        self.maps.append(AttentionMaps(tuple(self._inside), *both, heads))
+        self.maps.append(AttentionMaps(tuple(self._inside), logits, weights, heads))
         self._heads = ()
 
 
