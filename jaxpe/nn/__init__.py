@@ -9,7 +9,7 @@ from jaxpe.nn.attention import (
     LatentAttention,
     MultiHeadAttention,
 )
-from jaxpe.nn.blocks import Block, FeedForward
+from jaxpe.nn.blocks import Block
 from jaxpe.nn.cache import evict_tokens, move_cache
 from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
 from jaxpe.nn.checkpoints.decoders import load_causal_lm
@@ -22,10 +22,11 @@ from jaxpe.nn.checkpoints.encoders import (
     save_huggingface,
 )
 from jaxpe.nn.checkpoints.loading import load_model
-from jaxpe.nn.config import LatentSizes, TransformerConfig
+from jaxpe.nn.config import ExpertSizes, LatentSizes, TransformerConfig
 from jaxpe.nn.constructions import content_logits, nope_decoder
 from jaxpe.nn.cross import Memory
 from jaxpe.nn.encoder_decoder import EncoderDecoder, EncoderDecoderOutput
+from jaxpe.nn.feed_forward import Experts, FeedForward
 from jaxpe.nn.functionalize import functionalize, init_model, parameter_count
 from jaxpe.nn.generate import generate
 from jaxpe.nn.heads import (
@@ -58,7 +59,7 @@ __all__ = [
     "Attended", "Bert", "BertEncoder", "BertOutput", "Block",
     "BoundEncoding", "Cache",
     "CausalLM", "Classifier", "Context", "Decoder", "Encoder", "EncoderDecoder",
-    "EncoderDecoderOutput", "FeedForward", "Gates",
+    "EncoderDecoderOutput", "ExpertSizes", "Experts", "FeedForward", "Gates",
     "HeadOutput", "HeadParts", "HiddenSums", "LatentAttention", "LatentSizes",
     "LipschitzBounds", "MPNet", "MPNetEncoder", "MaskedLM", "Memory", "MultiHeadAttention",
     "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput", "Transformer",
