@@ -45,8 +45,8 @@ class ExpertSizes:
     """Sizes and router of a feed-forward layer of experts.
 
     A token's scores are softmax or sigmoid of a dense layer. The experts with the highest scores
-    are chosen, and their scores are their weights. DeepSeek-AI (2024), Eq. (12) to (16), adds a learned
-    correction to the scores for the choice alone, and first chooses groups of experts.
+    are chosen, and their scores are their weights. DeepSeek-AI (2024), Eq. (12) to (16), adds a
+    learned correction to the scores for the choice alone, and first chooses groups of experts.
 
     Attributes:
         count: number of experts.

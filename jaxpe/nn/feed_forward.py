@@ -141,7 +141,9 @@ class Experts(nnx.Module):
             rows = first_row + jnp.arange(width, dtype=jnp.int32)
             pairs = order[rows]  # of a token and one of its experts
             weight = jnp.where(rows < ends[expert], flat_weights[pairs], 0)
-            layer = nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[expert], params))
+            layer = nnx.merge(
+                graphdef, jax.tree.map(lambda leaf: jnp.asarray(leaf)[expert], params)
+            )
             tokens = pairs // each
             return y.at[tokens].add(weight[:, None] * layer(x[tokens])), None
 
