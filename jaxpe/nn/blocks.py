@@ -1,6 +1,7 @@
 """Transformer block."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,16 +15,16 @@ from jaxpe.encodings import Encoding, identity
 from jaxpe.nn.attention import Attended, Context, Gates, LayerCache, make_attention
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.feed_forward import make_feed_forward
-from jaxpe.nn.layers import dropout, norm
+from jaxpe.nn.layers import NoNorm, dropout, norm
 
 
 class Block(nnx.Module):
     """Transformer block: attention and feed-forward layer, each with a residual and norms.
 
-    Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Both: x + norm(f(norm(x))). Parallel:
-    x + attention(norm(x)) + mlp(norm(x)), with one norm or two. With `cross`, cross-attention
-    follows attention (Vaswani et al. 2017). The block has its own parameters of `encoding`, which
-    is chained with the shared encoding of the context.
+    Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Both: x + norm(f(norm(x))). Output: x +
+    norm(f(x)). Parallel: x + attention(norm(x)) + mlp(norm(x)), with one norm or two. With `cross`,
+    cross-attention follows attention (Vaswani et al. 2017). The block has its own parameters of
+    `encoding`, which is chained with the shared encoding of the context.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -41,12 +42,14 @@ class Block(nnx.Module):
         rngs: nnx.Rngs,
     ):
         self.config = config
+        output = config.norm_position == "output"
         self.attention = make_attention(config, encoding=encoding, rngs=rngs)
-        self.attention_norm = norm(config, rngs=rngs)
+        input_norm = NoNorm if output else partial(norm, config, rngs=rngs)
+        self.attention_norm = input_norm()
         self.mlp = make_feed_forward(config, rngs=rngs)
         one = config.residual == "parallel_one_norm"
-        self.mlp_norm = None if one else norm(config, rngs=rngs)
-        both = config.norm_position == "both"
+        self.mlp_norm = None if one else input_norm()
+        both = output or config.norm_position == "both"
         self.attention_output_norm = norm(config, rngs=rngs) if both else None
         self.mlp_output_norm = norm(config, rngs=rngs) if both else None
         if not cross:
@@ -103,7 +106,7 @@ class Block(nnx.Module):
             gates=gates,
             dropout_key=keys[0],
         )
-        added = _optional_norm(self.attention_output_norm, attended.output)
+        added = self._scaled(_optional_norm(self.attention_output_norm, attended.output))
         y = x + dropout(added, rate=rate, key=keys[1])
         y = self.attention_norm(y) if after else y
         if context.cross is not None:
@@ -112,7 +115,7 @@ class Block(nnx.Module):
         if self.mlp_norm is not None:
             source = y if self.config.residual == "sequential" else x
             hidden = y if after else self.mlp_norm(source)
-        added = _optional_norm(self.mlp_output_norm, self.mlp(hidden))
+        added = self._scaled(_optional_norm(self.mlp_output_norm, self.mlp(hidden)))
         y = y + dropout(added, rate=rate, key=keys[2])
         return attended._replace(output=_optional_norm(self.mlp_norm, y) if after else y)
 
@@ -128,9 +131,14 @@ class Block(nnx.Module):
             source_keys_values=source_keys_values,
             dropout_key=keys[0],
         )
-        added = _optional_norm(self.cross_output_norm, crossed.output)
+        added = self._scaled(_optional_norm(self.cross_output_norm, crossed.output))
         x = x + dropout(added, rate=self.config.dropout, key=keys[1])
         return self.cross_norm(x) if after else x, crossed
+
+    def _scaled(self, added: Array) -> Array:
+        """Output of a sublayer times the configuration's factor."""
+        scale = self.config.residual_scale
+        return added if scale == 1.0 else added * jnp.asarray(scale, added.dtype)
 
 
 def _optional_norm(layer: Callable[[Array], Array] | None, x: Array) -> Array:

@@ -11,9 +11,9 @@ from jaxpe.encodings import EncodingSizes
 from jaxpe.encodings.base import check_choice
 from jaxpe.encodings.implementations import Implementation
 
-Activation = Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu", "geglu_tanh"]
+Activation = Literal["gelu", "gelu_tanh", "relu", "relu2", "silu", "swiglu", "geglu", "geglu_tanh"]
 Norm = Literal["layer", "rms", "none"]
-NormPosition = Literal["pre", "post", "both"]
+NormPosition = Literal["pre", "post", "both", "output"]
 Residual = Literal["sequential", "parallel", "parallel_one_norm"]
 Biased = Literal["query_key_value", "attention_output", "feed_forward", "norm", "head"]
 KeySource = Literal["hidden", "embeddings"]
@@ -108,14 +108,16 @@ class TransformerConfig:
         latent: sizes of latent attention, which replaces plain keys and values.
         hidden_dim: width of the feed-forward layer; 4·dim when None.
         activation: activation of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are
-            gated.
+            gated, and "relu2" is the square of "relu".
         experts: sizes of a feed-forward layer of experts; None for a dense one.
         norm: LayerNorm, RMSNorm, or none, as in proofs on transformers.
-        norm_position: "pre", x + f(norm(x)) with a last norm; "post", norm(x + f(x)); or "both",
-            x + norm(f(norm(x))) with a last norm, as in Gemma 2.
+        norm_position: "pre", x + f(norm(x)); "post", norm(x + f(x)); "both", x + norm(f(norm(x))),
+            as in Gemma 2; or "output", x + norm(f(x)), as in OLMo 2. All but "post" have a last
+            norm.
         residual: "sequential", the feed-forward layer after attention; "parallel",
             x + attention(norm(x)) + mlp(norm(x)), as in GPT-NeoX; or "parallel_one_norm", with one
             norm for both, as in GPT-J.
+        residual_scale: factor of what sublayers add to the residual stream, as in Granite.
         first_norm: whether the first layer has a norm before attention; ModernBERT has none.
         norm_epsilon: number added to variances in norms.
         embedding_norm: whether embeddings are normalised; when None, if norm_position is "post", as
@@ -123,7 +125,8 @@ class TransformerConfig:
         use_bias: biases in dense layers and LayerNorms: True for all, False for none, or the parts
             with biases, among "query_key_value", "attention_output", "feed_forward", "norm" and
             "head".
-        query_key_norm: whether each head's queries and keys are normalised before the encoding.
+        query_key_norm: whether each head's queries and keys are normalised before the encoding;
+            "joint" for one norm over all heads, as in OLMo 2.
         attention_cap: c of attention logits c·tanh(logits/c), with all terms of the encoding and
             before the mask; no cap when None.
         attention_sink: whether every head has a learned logit in the denominator of its softmax
@@ -169,11 +172,12 @@ class TransformerConfig:
     norm: Norm = "layer"
     norm_position: NormPosition = "pre"
     residual: Residual = "sequential"
+    residual_scale: float = 1.0
     first_norm: bool = True
     norm_epsilon: float = 1e-6
     embedding_norm: bool | None = None
     use_bias: bool | tuple[Biased, ...] = True
-    query_key_norm: bool = False
+    query_key_norm: bool | Literal["joint"] = False
     attention_cap: float | None = None
     attention_sink: bool = False
     attention_gate: bool = False
@@ -268,7 +272,7 @@ class TransformerConfig:
         if not 0 < self.norm_epsilon < math.inf:  # also refuses NaN
             raise ValueError(f"norm_epsilon is {self.norm_epsilon}; pass a positive number")
         positive = ("attention_scale", "logit_scale", "attention_cap", "logit_cap")
-        for name in (*positive, "embedding_factor"):
+        for name in (*positive, "embedding_factor", "residual_scale"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value}; pass a positive number")
@@ -305,6 +309,10 @@ class TransformerConfig:
         ):
             if (value := getattr(self, name)) not in get_args(allowed):
                 raise ValueError(f"{name} is {value!r}; pass one of {', '.join(get_args(allowed))}")
+        if self.query_key_norm not in (False, True, "joint"):
+            raise ValueError(
+                f"query_key_norm is {self.query_key_norm!r}; pass True, False or 'joint'"
+            )
         if self.attention is not None:
             check_choice("attention", self.attention, get_args(Implementation))
         if self.norm_position != "pre" and (self.residual != "sequential" or not self.first_norm):

@@ -231,10 +231,11 @@ def _check_plain(transformer: Transformer) -> None:
         )
     if config.attention_sink or config.attention_gate:
         raise ValueError("attention has a sink or a gate: pass a model without them")
-    if config.residual != "sequential" or config.attention_cap is not None:
+    if (config.residual, config.residual_scale, config.attention_cap) != ("sequential", 1.0, None):
         raise ValueError(
-            f"residual is {config.residual!r} and attention_cap {config.attention_cap}: pass a "
-            "model of attention, then feed-forward layer, without a cap"
+            f"residual is {config.residual!r}, residual_scale {config.residual_scale} and "
+            f"attention_cap {config.attention_cap}: pass a model of attention, then feed-forward "
+            "layer, without a scale and a cap"
         )
     if config.keys_from != "hidden":
         raise ValueError(

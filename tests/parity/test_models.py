@@ -19,6 +19,7 @@ from jaxpe.nn import (
     load_seq2seq_lm,
     save_huggingface,
 )
+from jaxpe.nn.checkpoints.architecture import ARCHITECTURES
 from tests.nn.models import one_key
 from tests.nn.stored import change, tensors, write
 from tests.parity.tiny_models import decoder_errors, encoder_errors
@@ -151,6 +152,11 @@ def test_masked_language_models_with_other_heads_are_refused(name, tmp_path):
                 load_masked_lm(folder)
 
 
+def test_the_table_of_the_documentation_has_every_architecture():
+    table = (HERE.parents[1] / "docs" / "models.md").read_text("utf-8")
+    assert [name for name in ARCHITECTURES if f"`{name}`" not in table] == []
+
+
 def test_the_stored_cases_can_tell():
     """Windows, bases, caps and padding make a difference, and checkpoints are small."""
     stored = dict(np.load(HERE / "models.npz"))
@@ -203,6 +209,10 @@ KINDS = "of 'full_attention' and 'sliding_attention'"
         ("gemma", {"tie_word_embeddings": False}, "tie_word_embeddings is False, .* no lm_head"),
         ("deberta", {"conv_kernel_size": 3}, "conv_kernel_size is 3, which changes"),
         ("modernbert", {"decoder_bias": False}, "decoder_bias is False, which changes"),
+        ("cohere", {"use_qk_norm": True}, "use_qk_norm is True, which changes"),
+        ("stablelm", {"use_parallel_residual": True}, "use_parallel_residual is True, which"),
+        ("exaone4", {"sliding_window_pattern": "LG"}, "sliding_window_pattern is 'LG', which"),
+        ("granite", {"residual_multiplier": 0}, "residual_multiplier is 0; pass"),
     ],
 )
 def test_configurations_that_are_refused(name, changes, message, tmp_path):

@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with torch, transformers and safetensors (the file says
 which versions it came from); the tests need none of them:
 
-    python tools/parity/make_models.py
+    python tools/parity/make_models.py [names of new ones]
 
 The models are random in every tensor (as they are initialised, biases would be 0 and norms 1, and a
 name mixed up would not show), in bfloat16 on disk and float32 when they compute. Rows are longer
@@ -12,6 +12,7 @@ the right, is asserted here to be what it gives at once.
 """
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ SIZES: dict[str, Any] = {
     "eos_token_id": 2,
 }
 GROUPED = SIZES | {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+WHOLE = SIZES | {"num_attention_heads": 4, "num_key_value_heads": 2}
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}
 GPT = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32, "n_inner": 24}
 GPT |= {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -42,6 +44,9 @@ TWO_BASES = {
     GLOBAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 400.0},
     LOCAL: {"rope_type": "default", "rope_theta": 50.0},
 }
+PARTIAL = {"partial_rotary_factor": 0.25}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
+LONGROPE |= {"short_factor": [1.5], "long_factor": [4.0]}
 # Class, and what its configuration says.
 DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", GROUPED | ROPE | {"attention_bias": True, "mlp_bias": True}),
@@ -98,6 +103,35 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         {"vocab_size": VOCAB, "hidden_size": 16, "n_layer": 2, "n_head": 2, "pad_token_id": 0},
     ),
     "phi": ("Phi", SIZES | ROPE | {"num_key_value_heads": 1, "qk_layernorm": True}),
+    "olmo2": ("Olmo2", GROUPED | ROPE | {"attention_bias": True}),
+    "olmo3": ("Olmo3", GROUPED | FOUR | WINDOWS | {"rope_parameters": TWO_BASES}),
+    "exaone4": ("Exaone4", GROUPED | ROPE | FOUR | WINDOWS),
+    "phi3": (
+        "Phi3",
+        WHOLE
+        | {"rope_parameters": LONGROPE, "original_max_position_embeddings": 16}
+        | {"sliding_window": 4},
+    ),
+    "granite": (
+        "Granite",
+        GROUPED
+        | ROPE
+        | {"embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4}
+        | {"logits_scaling": 2.0, "mlp_bias": True, "tie_word_embeddings": True},
+    ),
+    "glm": ("Glm", GROUPED | ROPE),
+    "glm4": ("Glm4", GROUPED | {"rope_parameters": ROPE["rope_parameters"] | PARTIAL}),
+    "cohere": ("Cohere", WHOLE | ROPE | {"logit_scale": 0.4, "attention_bias": True}),
+    "cohere2": ("Cohere2", WHOLE | ROPE | FOUR | WINDOWS | {"logit_scale": 0.6}),
+    "stablelm": ("StableLm", WHOLE | ROPE | {"use_qkv_bias": True}),
+    "starcoder2": ("Starcoder2", WHOLE | ROPE | {"sliding_window": 4}),
+    "nemotron": ("Nemotron", GROUPED | ROPE | {"mlp_bias": True}),
+    "arcee": ("Arcee", GROUPED | ROPE | {"attention_bias": True}),
+    "helium": ("Helium", WHOLE | ROPE | {"head_dim": 4, "attention_bias": True}),
+    "ernie4_5": ("Ernie4_5", GROUPED | ROPE | {"use_bias": True}),
+    "seed_oss": ("SeedOss", GROUPED | ROPE | {"mlp_bias": True}),
+    "ministral": ("Ministral", GROUPED | ROPE | FOUR | WINDOWS),
+    "vaultgemma": ("VaultGemma", GROUPED | ROPE | {"sliding_window": 4}),
 }
 ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("Roberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
@@ -133,7 +167,8 @@ def write(name: str, model: Any) -> None:
     torch.manual_seed(sum(map(ord, name)))
     for key, value in sorted(model.named_parameters()):
         norm = ("norm" in key.lower() or "ln_" in key) and key.endswith("weight")
-        plus = float(norm and not name.startswith("gemma"))  # which adds 1 itself
+        adds = name.startswith(("gemma", "vaultgemma", "nemotron"))  # 1 itself
+        plus = float(norm and not adds)
         value.copy_(plus + 0.25 * torch.randn(value.shape))
     model.bfloat16().save_pretrained(FOLDER / name)
     (FOLDER / name / "generation_config.json").unlink(missing_ok=True)
@@ -209,27 +244,32 @@ def encoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndar
     return out
 
 
-def main() -> None:
+def _chosen(cases: dict[str, Any], names: list[str]) -> list[tuple[str, Any]]:
+    return [(name, case) for name, case in cases.items() if not names or name in names]
+
+
+def main(names: list[str]) -> None:
     import safetensors
     import torch
     import transformers
 
     transformers.logging.set_verbosity_error()
     torch.set_grad_enabled(False)
-    out: dict[str, np.ndarray] = {}
-    for name, (title, changes) in DECODERS.items():
+    out: dict[str, np.ndarray] = dict(np.load(HERE / "models.npz")) if names else {}
+    for name, (title, changes) in _chosen(DECODERS, names):
         found = decoder(name, title, changes)
         out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
         print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
-    for name, (title, changes) in ENCODERS.items():
+    for name, (title, changes) in _chosen(ENCODERS, names):
         found = encoder(name, title, changes)
         out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
         print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
     packages = (torch, transformers, safetensors)
-    versions = {package.__name__: package.__version__ for package in packages}
+    before = json.loads(str(out["versions"])) if names else {}
+    versions = before | {package.__name__: package.__version__ for package in packages}
     out["versions"] = np.array(json.dumps(versions))
     np.savez_compressed(HERE / "models.npz", **out)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

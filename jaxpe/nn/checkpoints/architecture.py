@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxpe.nn.config import TransformerConfig
+
 Fields = dict[str, Any]
 
 
@@ -14,15 +16,17 @@ class Part(NamedTuple):
     """One of several dense layers that are fused into one matrix of the checkpoint."""
 
     index: int
-    count: int
+    sizes: tuple[int, ...]  # of all parts, in units of the smallest
     heads: int = 1  # number of groups of the matrix, each with all parts
 
     def slice(self, matrix: np.ndarray, axis: int) -> np.ndarray:
         """Features of this part, from the matrix of all parts."""
         features = np.moveaxis(matrix, axis, 0)
         rest = features.shape[1:]
-        by_head = features.reshape(self.heads, self.count, -1, *rest)
-        return np.moveaxis(by_head[:, self.index].reshape(-1, *rest), 0, axis)
+        by_head = features.reshape(self.heads, sum(self.sizes), -1, *rest)
+        start = sum(self.sizes[: self.index])
+        part = by_head[:, start : start + self.sizes[self.index]]
+        return np.moveaxis(part.reshape(-1, *rest), 0, axis)
 
     def join(self, parts: Sequence[np.ndarray], axis: int) -> np.ndarray:
         """Matrix of all parts, which are in order."""
@@ -54,7 +58,8 @@ class TensorName(NamedTuple):
         shape = list(leaf.shape[1:] if stacked else leaf.shape)
         shape = shape[::-1] if self.transposed else shape
         if self.part is not None:
-            shape[self.axis] *= self.part.count
+            sizes = self.part.sizes
+            shape[self.axis] = shape[self.axis] * sum(sizes) // sizes[self.part.index]
         layers = range(self.first, count)
         return {self.checkpoint_name.format(layer=i): tuple(shape) for i in layers}
 
@@ -108,43 +113,48 @@ class Architecture(NamedTuple):
         return tuple(name for name in names if not name.startswith("pooler."))
 
     def tensor_names(
-        self, trunk: str, *, heads: int = 1, first_norm: bool = True, head: str = "head"
+        self, trunk: str, config: TransformerConfig | None = None, *, head: str = "head"
     ) -> tuple[TensorName, ...]:
         """Names of all tensors that a model may have.
 
         Args:
             trunk: path of the transformer in the model; "" for the transformer itself.
-            heads: number of query heads.
-            first_norm: whether the first layer has a norm before attention.
+            config: configuration of the model, on which heads and first layers depend.
             head: group of modules outside the transformer.
         """
         return tensor_names(
             self.modules,
             trunk,
+            config,
             head=head,
-            heads=heads if self.by_head else 1,
+            by_head=self.by_head,
             transposed=self.transposed,
             norm_offset=self.norm_offset,
-            first_norm=first_norm,
         )
 
 
 def tensor_names(
     modules: Modules,
     trunk: str,
+    config: TransformerConfig | None = None,
     *,
     head: str = "head",
-    heads: int = 1,
+    by_head: bool = False,
     transposed: bool = True,
     norm_offset: float = 0.0,
-    first_norm: bool = True,
 ) -> tuple[TensorName, ...]:
     """Names of all tensors of modules; arguments are as in `Architecture`."""
     names: list[TensorName] = []
+    heads, groups, first_norm = 1, 1, True
+    if config is not None:
+        heads = config.num_heads if by_head else 1
+        groups, first_norm = config.num_heads // config.key_heads, config.first_norm
     for path, module in modules.items():
         part = None
         if isinstance(module, Fused):
-            part, module = Part(module.index, module.count, heads), module.checkpoint_name
+            # Of three parts, the first are queries, whose heads may share keys and values.
+            sizes = (groups, 1, 1) if module.count == 3 else (1,) * module.count
+            part, module = Part(module.index, sizes, heads), module.checkpoint_name
         group, _, rest = path.partition(".")
         beside = group in _GROUPS
         if beside and group != head:
@@ -192,7 +202,8 @@ def _architecture(rows: Mapping[str, Fields], model_type: str) -> Architecture:
     row = _extended_row(rows, model_type)
     layer = row.pop("layer", "")
     modules: dict[str, str | Fused] = dict(row.pop("modules"))
-    modules |= {f"layers.{path}": layer + name for path, name in row.pop("layers", {}).items()}
+    layers = {path: layer + name for path, name in row.pop("layers", {}).items() if name}
+    modules |= {f"layers.{path}": name for path, name in layers.items()}
     for matrix, paths in row.pop("fused", {}).items():
         for i, path in enumerate(paths):
             modules[f"layers.{path}"] = Fused(layer + matrix, i, len(paths))

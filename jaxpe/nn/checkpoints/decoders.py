@@ -47,9 +47,10 @@ def load_causal_lm(
 ) -> CausalLM:
     """Load a released decoder with its language-model head.
 
-    Architectures: Llama, Mistral, Qwen2, Qwen3, Gemma 1 to 3, SmolLM3, Llama 4 without experts,
-    GPT-NeoX (Pythia), GPT-J, GPT-2, OPT, BLOOM and Phi. Queries and keys of a .gguf are converted
-    to Hugging Face's layout; its quantised tensors become floats, by the package `gguf` (an extra).
+    Architectures: `jaxpe/nn/checkpoints/decoders.toml` has a row for each, such as Llama, Mistral,
+    Qwen, Gemma, OLMo, Phi, Granite, Command R, GLM, EXAONE and GPT; the error for another one names
+    all. Queries and keys of a .gguf are converted to Hugging Face's layout; its quantised tensors
+    become floats, by the package `gguf` (an extra).
     An unknown tensor, or an unsupported field that changes the computation, is an error.
 
     Args:
@@ -95,7 +96,7 @@ def causal_lm_tensors(model: CausalLM) -> tuple[Fields, dict[str, np.ndarray]]:
         )
     fields = json.loads(model.decoder.fields)
     architecture = DECODERS[fields["model_type"]]
-    names = architecture.tensor_names("decoder", heads=model.decoder.config.num_heads)
+    names = architecture.tensor_names("decoder", model.decoder.config)
     tensors = stored_tensors(
         model, names, prefix=architecture.prefix, head_names=architecture.head_names
     )
@@ -118,10 +119,7 @@ def _load(
     positions = model_encoding(architecture, path, fields, config)
     if tied := config.tie_embeddings:  # a tied head with biases becomes a layer of its own
         config = dataclasses.replace(config, tie_embeddings=not config.has_bias("head"))
-    if names is None:
-        named = architecture.tensor_names("decoder", heads=config.num_heads)
-    else:
-        named = names(config)
+    named = architecture.tensor_names("decoder", config) if names is None else names(config)
     by_path = {name.param_path: name.checkpoint_name for name in named}
     head, tokens = by_path["output.kernel"], by_path["decoder.tokens.embedding"]
     check_head(path, tensors, head, tied=tied)

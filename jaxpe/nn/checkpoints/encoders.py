@@ -244,9 +244,7 @@ def _load(
     rates = {"dropout": 0.0, "attention_dropout": 0.0} if architecture.kind == "encoder" else {}
     config = model_config(architecture, path, fields, overrides, tie_embeddings=True, **rates)
     encoder = _encoder_constructor(architecture, path, fields, config, stored, encoding)
-    names = architecture.tensor_names(
-        "encoder" if head else "", heads=config.num_heads, first_norm=config.first_norm, head=head
-    )
+    names = architecture.tensor_names("encoder" if head else "", config, head=head)
     with open_tensors(directory, prefix) as tensors:
         check_sizes(architecture, path, fields, tensors)
         if encoding is not None:
@@ -346,10 +344,7 @@ def _encoder_tensors(model: Any) -> tuple[Fields, dict[str, np.ndarray]]:
             "DeBERTa's relative embeddings cannot be exported, since only their projections are "
             "kept: save a checkpoint instead"
         )
-    config = encoder.config
-    names = architecture.tensor_names(
-        "" if alone else "encoder", heads=config.num_heads, first_norm=config.first_norm
-    )
+    names = architecture.tensor_names("" if alone else "encoder", encoder.config)
     prefix = "" if alone else architecture.prefix
     tensors = stored_tensors(model, names, prefix=prefix, head_names=architecture.head_names)
     title = architecture.title + ("Model" if alone else "ForMaskedLM")

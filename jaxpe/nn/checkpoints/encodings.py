@@ -33,6 +33,8 @@ from jaxpe.nn.config import TransformerConfig
 
 _GLOBAL, _LOCAL, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
+_LONGROPE = ("longrope", "su", "yarn")  # names of one scaling in the configurations of Phi-3
+
 
 def model_encoding(
     architecture: Architecture, path: Path, fields: Fields, config: TransformerConfig
@@ -67,6 +69,9 @@ def _rope_entry(fields: Fields, kind: str | None) -> Fields:
     share = fields.get("partial_rotary_factor")
     defaults = {"rope_theta": base} | ({} if share is None else {"partial_rotary_factor": share})
     entry = defaults | {name: value for name, value in entry.items() if value is not None}
+    original = "original_max_position_embeddings"
+    if original in fields and entry.get("rope_type", entry.get("type")) in _LONGROPE:
+        entry |= {"rope_type": "longrope", original: fields[original]}
     return entry if share is not None else _full_head_entry(entry)
 
 
@@ -99,6 +104,7 @@ LOCAL_LAYERS: Mapping[str, Callable[[Fields, int, bool], bool]] = {
     "late": lambda fields, layer, rotates: layer >= fields["max_window_layers"],
     "rotated": lambda fields, layer, rotates: rotates,
     "unrotated": lambda fields, layer, rotates: fields["use_sliding_window"] and not rotates,
+    "but every fourth": lambda fields, layer, rotates: (layer + 1) % 4 != 0,
     "but every sliding_window_pattern-th": lambda fields, layer, rotates: (
         (layer + 1) % fields["sliding_window_pattern"] != 0
     ),
@@ -119,9 +125,11 @@ def _rotary(
         rule = LOCAL_LAYERS[window["layers"]] if window else lambda *layer: False
         local = _CHUNKED if window.get("chunked") else _LOCAL
         layer_types = [local if rule(fields, i, rotates[i]) else _GLOBAL for i in layers]
+    mask = _window(architecture, fields)
+    if window.get("rotated") and mask is not None:
+        rotates = [kind != _GLOBAL for kind in layer_types]
     bases = {kind: _rotation(architecture, fields, config, kind) for kind in rope_kinds(fields)}
     unrotated = _temperature_encoding(fields)
-    mask = _window(architecture, fields)
 
     def layer_encoding(rotated: bool, layer_type: str) -> Encoding:
         base = bases[layer_type if layer_type in bases else None] if rotated else unrotated

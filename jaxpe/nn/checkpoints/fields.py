@@ -58,6 +58,7 @@ _PLAIN: dict[str, Activation] = {
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
+    "relu2": "relu2",
     "silu": "silu",
     "swish": "silu",
 }
@@ -92,11 +93,16 @@ CONFIG_FIELDS: Mapping[str, str] = {
     "initializer_range": "init_scale",
     "tie_word_embeddings": "tie_embeddings",
     "qk_layernorm": "query_key_norm",
+    "embedding_multiplier": "embedding_factor",
+    "attention_multiplier": "attention_scale",
+    "residual_multiplier": "residual_scale",
+    "logit_scale": "logit_scale",
     "attn_logit_softcapping": "attention_cap",
     "final_logit_softcapping": "logit_cap",
 }
 _CONVERTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "initializer_range": ("embedding_scale", float),
+    "logits_scaling": ("logit_scale", lambda divisor: 1 / divisor),
     "query_pre_attn_scalar": ("attention_scale", lambda scalar: scalar**-0.5),
     "use_parallel_residual": ("residual", lambda yes: "parallel" if yes else "sequential"),
     "do_layer_norm_before": ("norm_position", lambda yes: "pre" if yes else "post"),
@@ -120,6 +126,7 @@ _POSITIVE = Range(float, float(_FLOAT32.tiny), float(_FLOAT32.max))  # also in f
 _LENGTHS = (  # lengths and periods, which need not be the size of any tensor's axis
     *("max_position_embeddings", "sliding_window", "attention_chunk_size", "floor_scale"),
     *("max_window_layers", "sliding_window_pattern", "no_rope_layer_interval"),
+    "original_max_position_embeddings",
     *("local_attention", "global_attn_every_n_layers", "relative_attention_max_distance"),
 )
 _LAYERS = ("num_hidden_layers", "num_decoder_layers")
@@ -133,6 +140,8 @@ _RANGES = {
     **dict.fromkeys(("dropout", "attention_dropout"), _RATE),
     **dict.fromkeys(("layer_norm_eps", "rms_norm_eps", "query_pre_attn_scalar"), _POSITIVE),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), _POSITIVE),
+    **dict.fromkeys(("embedding_multiplier", "attention_multiplier"), _POSITIVE),
+    **dict.fromkeys(("residual_multiplier", "logits_scaling", "logit_scale"), _POSITIVE),
     # Below a base of 1, the first pair would not rotate fastest.
     **dict.fromkeys(("rope_theta", "rope_local_base_freq"), _POSITIVE._replace(low=1.0)),
     **dict.fromkeys(("initializer_range", "attn_scale"), _POSITIVE._replace(low=0.0)),

@@ -167,9 +167,9 @@ def stored_tensors(
             if name.part is not None:
                 others = parts.setdefault(key, {})
                 others[name.part.index] = tensor
-                if len(others) < name.part.count:
+                if len(others) < len(name.part.sizes):
                     continue
-                tensor = name.part.join([others[i] for i in range(name.part.count)], name.axis)
+                tensor = name.part.join([others[i] for i in sorted(others)], name.axis)
             matrices[key] = np.ascontiguousarray(tensor)
     return matrices
 
