@@ -46,7 +46,7 @@ class Block(nnx.Module):
         self.attention = make_attention(config, encoding=encoding, rngs=rngs)
         input_norm = NoNorm if output else partial(norm, config, rngs=rngs)
         self.attention_norm = input_norm()
-        self.mlp = make_feed_forward(config, rngs=rngs)
+        self.mlp: Any = make_feed_forward(config, rngs=rngs)
         one = config.residual == "parallel_one_norm"
         self.mlp_norm = None if one else input_norm()
         both = output or config.norm_position == "both"
