@@ -16,6 +16,7 @@ from jaxpe.nn.attention import Attended, Context, Gates, LayerCache, make_attent
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.feed_forward import make_feed_forward
 from jaxpe.nn.layers import NoNorm, dropout, norm
+from jaxpe.nn.recurrent import make_mixer
 
 
 class Block(nnx.Module):
@@ -43,7 +44,12 @@ class Block(nnx.Module):
     ):
         self.config = config
         output = config.norm_position == "output"
-        self.attention = make_attention(config, encoding=encoding, rngs=rngs)
+        self.attention: Any = None  # if a mixer is in its place
+        self.mixer = None
+        if config.mixer is None:
+            self.attention = make_attention(config, encoding=encoding, rngs=rngs)
+        else:
+            self.mixer = make_mixer(config, rngs=rngs)
         input_norm = NoNorm if output else partial(norm, config, rngs=rngs)
         self.attention_norm = input_norm()
         self.mlp: Any = make_feed_forward(config, rngs=rngs)
@@ -62,6 +68,11 @@ class Block(nnx.Module):
         self.cross_attention = make_attention(config, encoding=identity(), rngs=rngs)
         self.cross_norm = norm(config, rngs=rngs)
         self.cross_output_norm = norm(config, rngs=rngs) if both else None
+
+    @property
+    def token_mixer(self) -> Any:
+        """Attention, or the layer in its place."""
+        return self.attention if self.mixer is None else self.mixer
 
     def __call__(
         self,
@@ -98,7 +109,7 @@ class Block(nnx.Module):
             return normed if self.config.first_norm else jnp.where(first, x, normed)
 
         hidden = attention_input(x)
-        attended = self.attention(
+        attended = self.token_mixer(
             hidden,
             context,
             source=None if context.embeddings is None else attention_input(context.embeddings),

@@ -93,6 +93,46 @@ class ExpertSizes:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvolutionSizes:
+    """Size of a gated short convolution in place of attention, as in LFM2.
+
+    Attributes:
+        width: number of tokens of the convolution.
+    """
+
+    width: int = 3
+
+    def __post_init__(self) -> None:
+        _check_positive(self, ["width"])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeltaNetSizes:
+    """Sizes of a gated delta net in place of attention (Yang et al. 2025), as in Qwen3-Next.
+
+    Attributes:
+        key_heads: number of heads of queries and keys; it divides the number of value heads.
+        value_heads: number of heads of values, each with a memory `[key_dim, value_dim]`.
+        key_dim, value_dim: widths of a head.
+        width: number of tokens of the convolution of queries, keys and values.
+    """
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    width: int = 4
+
+    def __post_init__(self) -> None:
+        _check_positive(self, [field.name for field in dataclasses.fields(self)])
+        if self.value_heads % self.key_heads:
+            raise ValueError(
+                f"{self.value_heads} value heads cannot share {self.key_heads} key heads evenly: "
+                "pass a key_heads that divides value_heads"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
     """Configuration of a transformer; the positional encoding is an argument of the model.
 
@@ -106,6 +146,8 @@ class TransformerConfig:
         num_kv_heads: number of key and value heads; num_heads when None, fewer for grouped queries.
         attention_scale: factor of q·k in attention logits; 1/√(width of a head) when None.
         latent: sizes of latent attention, which replaces plain keys and values.
+        mixer: sizes of a short convolution or gated delta net that replaces attention; None for
+            attention.
         hidden_dim: width of the feed-forward layer; 4·dim when None.
         activation: activation of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are
             gated, and "relu2" is the square of "relu".
@@ -166,6 +208,7 @@ class TransformerConfig:
     num_kv_heads: int | None = None
     attention_scale: float | None = None
     latent: LatentSizes | None = None
+    mixer: ConvolutionSizes | DeltaNetSizes | None = None
     hidden_dim: int | None = None
     activation: Activation = "gelu"
     experts: ExpertSizes | None = None

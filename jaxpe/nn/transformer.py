@@ -218,6 +218,11 @@ class Transformer(nnx.Module):
         """Blocks of each kind, in the order of `config.kinds`, stacked over its layers."""
         return [self.layers, *(self.other_layers or ())]
 
+    @property
+    def attention(self) -> Any:
+        """Attention of the first kind of layer that has one."""
+        return next(block.attention for block in self.stacks if block.attention is not None)
+
     def embed(
         self,
         ids: Int[ArrayLike, "... n"],
@@ -344,20 +349,22 @@ def shared_and_layer_encoding(
 
 def has_one_encoding(transformer: Transformer) -> bool:
     """Whether all layers have one encoding, of positions alone."""
-    encoding = chain(transformer.encoding, transformer.layers.attention.encoding)
-    return len(transformer.pattern.encodings) == 1 and not encoding.defines("context")
+    encoding = chain(transformer.encoding, transformer.attention.encoding)
+    alike = len(set(transformer.pattern.encodings)) == 1
+    return alike and not encoding.defines("context")
 
 
 def check_layers_alike(transformer: Transformer) -> None:
     """Raise for layers of several configurations, whose parameters are not one stack."""
-    if transformer.other_layers is not None:
+    if transformer.other_layers is not None or transformer.config.mixer is not None:
         raise ValueError(
-            "layers of the model have different configurations: pass a model without by_layer"
+            "layers of the model differ or do not attend: pass a model without by_layer and mixer"
         )
 
 
 def check_one_encoding(transformer: Transformer, purpose: str) -> None:
-    """Raise for encodings that differ by layer, or that depend on hidden states."""
+    """Raise for layers or encodings that differ, or encodings that depend on hidden states."""
+    check_layers_alike(transformer)
     if not has_one_encoding(transformer):
         raise ValueError(
             f"{purpose} need one encoding of positions in all layers, but this model has a pattern "
@@ -432,7 +439,7 @@ class Decoder(Transformer):
                 BoundEncoding(self.encoding, all_params),
                 BoundEncoding(self.pattern.at(slot), slot_params),
             )
-            return nnx.merge(graphdef, layer).attention.empty_cache(shape, shared=bound)
+            return nnx.merge(graphdef, layer).token_mixer.empty_cache(shape, shared=bound)
 
         def empty(slot: int) -> LayerCache:
             count = len(range(slot, self.config.num_layers, period))

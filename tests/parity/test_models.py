@@ -99,6 +99,17 @@ def test_windows_of_smollm3_are_in_layers_that_do_not_rotate(tmp_path):
     assert np.abs(logits[0] - logits[2]).max() > 1e-3
 
 
+@pytest.mark.parametrize(
+    ("name", "rule"), [("lfm2", "full_attn_idxs"), ("qwen3_5", "full_attention_interval")]
+)
+def test_layers_of_attention_may_be_given_by_a_rule(name, rule, tmp_path):
+    shutil.copytree(FOLDER / name, tmp_path / name)
+    listed = load_causal_lm(FOLDER / name).decoder.config
+    change(tmp_path / name, layer_types=None, **{rule: [1] if name == "lfm2" else 2})
+    assert load_causal_lm(tmp_path / name).decoder.config == listed
+    assert [listed.at(layer).mixer is None for layer in range(4)].count(True) < 3
+
+
 def test_modernbert_of_transformers_4_has_a_base_for_each_kind_of_layer(tmp_path):
     folder = tmp_path / "modernbert"
     shutil.copytree(FOLDER / "modernbert", folder)

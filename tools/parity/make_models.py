@@ -44,6 +44,20 @@ TWO_BASES = {
     GLOBAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 400.0},
     LOCAL: {"rope_type": "default", "rope_theta": 50.0},
 }
+DELTA = {
+    "layer_types": ["linear_attention", GLOBAL] * 2,
+    "linear_conv_kernel_dim": 3,
+    "linear_key_head_dim": 4,
+    "linear_value_head_dim": 6,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 100.0,
+        "partial_rotary_factor": 0.5,
+        "mrope_section": [1, 1, 0],
+    },
+}
 PARTIAL = {"partial_rotary_factor": 0.25}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
 LONGROPE |= {"short_factor": [1.5], "long_factor": [4.0]}
@@ -132,6 +146,13 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "seed_oss": ("SeedOss", GROUPED | ROPE | {"mlp_bias": True}),
     "ministral": ("Ministral", GROUPED | ROPE | FOUR | WINDOWS),
     "vaultgemma": ("VaultGemma", GROUPED | ROPE | {"sliding_window": 4}),
+    "lfm2": (
+        "Lfm2",
+        {**SIZES, "num_key_value_heads": 2, "num_attention_heads": 4, **ROPE, **FOUR}
+        | {"layer_types": ["conv", GLOBAL, "conv", "conv"], "conv_L_cache": 4, "norm_eps": 1e-3}
+        | {"block_multiple_of": 5, "block_ffn_dim_multiplier": 1.3},
+    ),
+    "qwen3_5": ("Qwen3_5", GROUPED | FOUR | DELTA),
 }
 ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("Roberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
@@ -150,6 +171,8 @@ ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"rope_parameters": TWO_BASES},
     ),
 }
+# Their norms add 1 to the scale themselves.
+ADD_ONE = ("gemma", "vaultgemma", "nemotron", "qwen3_5", "qwen3_next")
 # Positions that these take from the mask themselves.
 BY_MASK = ("opt", "opt_post", "bloom")
 # Its factor of queries counts padding on the left, so that rows are run one by one.
@@ -165,10 +188,11 @@ def write(name: str, model: Any) -> None:
     import torch
 
     torch.manual_seed(sum(map(ord, name)))
-    for key, value in sorted(model.named_parameters()):
+    scalars = [pair for pair in model.named_buffers() if pair[0].endswith("layer_scalar")]
+    for key, value in sorted([*model.named_parameters(), *scalars]):
         norm = ("norm" in key.lower() or "ln_" in key) and key.endswith("weight")
-        adds = name.startswith(("gemma", "vaultgemma", "nemotron"))  # 1 itself
-        plus = float(norm and not adds)
+        adds = name.startswith(ADD_ONE) and name != "gemma4"
+        plus = float((norm and not adds) or key.endswith("layer_scalar"))
         value.copy_(plus + 0.25 * torch.randn(value.shape))
     model.bfloat16().save_pretrained(FOLDER / name)
     (FOLDER / name / "generation_config.json").unlink(missing_ok=True)
@@ -179,7 +203,7 @@ def made(name: str, title: str, changes: dict[str, Any], kind: str) -> Any:
     """The model of a directory, after it is written."""
     import transformers
 
-    text = "Text" if title in ("Gemma3", "Llama4") else ""
+    text = "Text" if title in ("Gemma3", "Gemma4", "Llama4", "Qwen3_5") else ""
     config = getattr(transformers, f"{title}{text}Config")(**changes, attn_implementation="eager")
     kind = "LMHeadModel" if title == "GPT2" else f"For{kind}"
     cls = getattr(transformers, f"{title}{kind}")

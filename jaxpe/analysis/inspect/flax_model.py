@@ -71,9 +71,10 @@ class FlaxModel:
     def sizes(self) -> ModelSizes:
         """Numbers of the model."""
         config = trunk(self.module).config
+        attend = tuple(i for i in range(config.num_layers) if config.at(i).mixer is None)
         return ModelSizes(
             config.num_layers, config.num_heads, config.head_width, config.dim, config.vocab_size,
-            parameter_count(self.module),
+            parameter_count(self.module), attend if len(attend) < config.num_layers else None,
         )  # fmt: skip
 
     @property
@@ -201,7 +202,7 @@ def encoding_names(module: Any) -> list[str]:
     ['rotary']
     """
     below = trunk(module)
-    parts = (below.encoding, below.layers.attention.encoding, *below.pattern.encodings)
+    parts = (below.encoding, below.attention.encoding, *below.pattern.encodings)
     hooks = {
         "learned vectors": ("embed",),
         "rotary": ("query",),

@@ -45,6 +45,7 @@ class TensorName(NamedTuple):
     part: Part | None = None
     offset: float = 0.0  # added to the values of the checkpoint
     first: int = 0  # first layer with the tensor; the parameter is 1 in earlier layers
+    layers: tuple[int, ...] | None = None  # layers of a stack; all when None
 
     @property
     def axis(self) -> int:
@@ -60,7 +61,8 @@ class TensorName(NamedTuple):
         if self.part is not None:
             sizes = self.part.sizes
             shape[self.axis] = shape[self.axis] * sum(sizes) // sizes[self.part.index]
-        layers = range(self.first, count)
+        layers = range(count) if self.layers is None else self.layers
+        layers = layers[self.first :]
         return {self.checkpoint_name.format(layer=i): tuple(shape) for i in layers}
 
 
@@ -168,10 +170,28 @@ def tensor_names(
         else:
             first = int(path == "layers.attention_norm" and not first_norm)
             kernel = TensorName(f"{module}.weight", f"{leaf}.kernel", transposed or beside, part)
-            scale = TensorName(f"{module}.weight", f"{leaf}.scale", offset=norm_offset, first=first)
+            offset = norm_offset if path.endswith("_norm") else 0.0
+            scale = TensorName(f"{module}.weight", f"{leaf}.scale", offset=offset, first=first)
             bias = TensorName(f"{module}.bias", f"{leaf}.bias", part=part, first=first)
-            names += [scale if path.endswith("norm") else kernel, bias]
-    return tuple(names)
+            array = TensorName(module, leaf)  # a parameter outside a layer or norm
+            names += [scale if path.endswith("norm") else kernel, bias, array]
+    return tuple(names) if config is None else _names_by_kind(names, trunk, config)
+
+
+def _names_by_kind(
+    names: list[TensorName], trunk: str, config: TransformerConfig
+) -> tuple[TensorName, ...]:
+    """Names with the layers of each stack of a transformer, one for each kind of layer."""
+    path, kinds = f"{trunk}.layers.", [tuple(layers) for layers in config.kinds.values()]
+    if len(kinds) == 1:
+        return tuple(names)
+    stacks = [path, *(f"{trunk}.other_layers.{i}." for i in range(len(kinds) - 1))]
+    return tuple(
+        name._replace(param_path=name.param_path.replace(path, stack, 1), layers=layers)
+        for name in names
+        for stack, layers in zip(stacks, kinds, strict=True)
+        if stack == path or name.param_path.startswith(path)
+    )
 
 
 _TABLES = ("tokens", "token_types", "table")

@@ -14,9 +14,9 @@ import numpy as np
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json, read_json
 from jaxpe.nn.checkpoints.architecture import ARCHITECTURES, Architecture, Fields, architectures
-from jaxpe.nn.checkpoints.encodings import rope_kinds
+from jaxpe.nn.checkpoints.encodings import GLOBAL, layer_types, local_kind, rope_kinds
 from jaxpe.nn.checkpoints.tensors import WEIGHTS, Tensors, listed
-from jaxpe.nn.config import Activation, TransformerConfig
+from jaxpe.nn.config import Activation, ConvolutionSizes, DeltaNetSizes, TransformerConfig
 from jaxpe.rope.scaling import PARAMETER_KINDS
 
 # Fields that change the computation of some architecture, with their harmless values. For an
@@ -109,6 +109,23 @@ _CONVERTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
+def _delta_net(fields: Fields) -> DeltaNetSizes:
+    return DeltaNetSizes(
+        key_heads=fields["linear_num_key_heads"],
+        value_heads=fields["linear_num_value_heads"],
+        key_dim=fields["linear_key_head_dim"],
+        value_dim=fields["linear_value_head_dim"],
+        width=fields["linear_conv_kernel_dim"],
+    )
+
+
+# Fields of a TransformerConfig in layers of a kind, from the fields of a config.json.
+_LAYER_CHANGES: Mapping[str, Callable[[Fields], Fields]] = {
+    "conv": lambda fields: {"mixer": ConvolutionSizes(width=fields["conv_L_cache"])},
+    "linear_attention": lambda fields: {"mixer": _delta_net(fields)},
+}
+
+
 class Range(NamedTuple):
     """Allowed values of a number of a configuration: its type, and inclusive bounds."""
 
@@ -126,6 +143,7 @@ _POSITIVE = Range(float, float(_FLOAT32.tiny), float(_FLOAT32.max))  # also in f
 _LENGTHS = (  # lengths and periods, which need not be the size of any tensor's axis
     *("max_position_embeddings", "sliding_window", "attention_chunk_size", "floor_scale"),
     *("max_window_layers", "sliding_window_pattern", "no_rope_layer_interval"),
+    *("full_attention_interval", "conv_L_cache", "linear_conv_kernel_dim", "block_multiple_of"),
     "original_max_position_embeddings",
     *("local_attention", "global_attn_every_n_layers", "relative_attention_max_distance"),
 )
@@ -133,6 +151,8 @@ _LAYERS = ("num_hidden_layers", "num_decoder_layers")
 _SIZES = (
     *("vocab_size", "hidden_size", "num_attention_heads", "head_dim", "num_key_value_heads"),
     *("intermediate_size", "rotary_dim", "relative_attention_num_buckets", *_LAYERS, *_LENGTHS),
+    *("linear_num_key_heads", "linear_num_value_heads"),
+    *("linear_key_head_dim", "linear_value_head_dim"),
 )
 _RANGES = {
     **dict.fromkeys(_SIZES, _SIZE),
@@ -145,6 +165,7 @@ _RANGES = {
     # Below a base of 1, the first pair would not rotate fastest.
     **dict.fromkeys(("rope_theta", "rope_local_base_freq"), _POSITIVE._replace(low=1.0)),
     **dict.fromkeys(("initializer_range", "attn_scale"), _POSITIVE._replace(low=0.0)),
+    "block_ffn_dim_multiplier": _POSITIVE,
     "position_buckets": Range(int, 4, _LARGEST),
     "partial_rotary_factor": Range(float, 2**-20, 1.0),
 }
@@ -276,15 +297,19 @@ def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fi
     config.check_values({k: (fields[other],) for k, other in architecture.equal.items()})
     _check_layers(config)
     fields = {k: v for k, v in fields.items() if k in (*defaults, *_WITHOUT_DEFAULT)}
+    if isinstance(entry := fields.get("rope_parameters"), dict):
+        ignored = architecture.ignored
+        fields["rope_parameters"] = {k: v for k, v in entry.items() if k not in ignored}
     _check_rope(path, fields)
     return fields
 
 
 def _check_layers(config: _Config) -> None:
     """Raise for a list by layer without exactly one allowed entry for each layer."""
-    local = "chunked" if config.architecture.window.get("chunked") else "sliding"
-    entries = {"layer_types": ("full_attention", f"{local}_attention"), "no_rope_layers": (0, 1)}
+    entries = {"layer_types": (GLOBAL, local_kind(config.architecture)), "no_rope_layers": (0, 1)}
     layers = config.fields["num_hidden_layers"]
+    if (indices := config.fields.get("full_attn_idxs")) is not None:
+        from_json(list[int], indices, where=config.field_name("full_attn_idxs"))
     for name, allowed in entries.items():
         values = config.fields.get(name)
         if name not in config.architecture.defaults or not values:
@@ -369,14 +394,33 @@ def model_config(
     )
     if architecture.scaled_embeddings:
         values["embedding_factor"] = fields["hidden_size"] ** 0.5
+    if "block_auto_adjust_ff_dim" in defaults:
+        values["hidden_dim"] = _adjusted_width(fields)
     for name in architecture.ignored:
-        values.pop(CONFIG_FIELDS[name], None)
+        values.pop(CONFIG_FIELDS.get(name, name), None)
     for name, value in architecture.config.items():
         values[name] = tuple(value) if isinstance(value, list) else value
     try:
+        values["by_layer"] = _changes_by_layer(architecture, fields)
         return TransformerConfig(**values | options | overrides)
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def _changes_by_layer(architecture: Architecture, fields: Fields) -> Any:
+    """Value of `by_layer`: () if all layers are alike."""
+    kinds = layer_types(architecture, fields) if "layer_types" in architecture.defaults else []
+    changes = [_LAYER_CHANGES[kind](fields) if kind in _LAYER_CHANGES else {} for kind in kinds]
+    return tuple(tuple(change.items()) for change in changes) if any(changes) else ()
+
+
+def _adjusted_width(fields: Fields) -> int:
+    """Width of the feed-forward layer of LFM2: two thirds, rounded up to a multiple."""
+    width, multiple = fields["intermediate_size"], fields["block_multiple_of"]
+    if not fields["block_auto_adjust_ff_dim"]:
+        return width
+    width = int(fields["block_ffn_dim_multiplier"] * int(2 * width / 3))
+    return -(-width // multiple) * multiple
 
 
 def stored_fields(architecture: Architecture, config: TransformerConfig, stored: Fields) -> Fields:
