@@ -44,12 +44,10 @@ class Block(nnx.Module):
     ):
         self.config = config
         output = config.norm_position == "output"
-        self.attention: Any = None  # if a mixer is in its place
-        self.mixer = None
-        if config.mixer is None:
-            self.attention = make_attention(config, encoding=encoding, rngs=rngs)
-        else:
-            self.mixer = make_mixer(config, rngs=rngs)
+        plain = config.mixer is None
+        attention: Any = make_attention(config, encoding=encoding, rngs=rngs) if plain else None
+        self.attention = attention
+        self.mixer = None if plain else make_mixer(config, rngs=rngs)
         input_norm = NoNorm if output else partial(norm, config, rngs=rngs)
         self.attention_norm = input_norm()
         self.mlp: Any = make_feed_forward(config, rngs=rngs)
