@@ -43,11 +43,10 @@ class Block(nnx.Module):
         rngs: nnx.Rngs,
     ):
         self.config = config
-        output = config.norm_position == "output"
-        plain = config.mixer is None
-        attention: Any = make_attention(config, encoding=encoding, rngs=rngs) if plain else None
+        attends, output = config.mixer is None, config.norm_position == "output"
+        attention: Any = make_attention(config, encoding=encoding, rngs=rngs) if attends else None
         self.attention = attention
-        self.mixer = None if plain else make_mixer(config, rngs=rngs)
+        self.mixer = None if attends else make_mixer(config, rngs=rngs)
         input_norm = NoNorm if output else partial(norm, config, rngs=rngs)
         self.attention_norm = input_norm()
         self.mlp: Any = make_feed_forward(config, rngs=rngs)
