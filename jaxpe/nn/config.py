@@ -176,6 +176,8 @@ class TransformerConfig:
         attention_gate: whether the output of heads is multiplied by σ of a dense layer of the
             queries' hidden states, as in Qwen3-Next.
         embedding_factor: factor of token embeddings at the input; it does not apply to a tied head.
+        dropped_token: token whose embedding is 0 at the input, and others then are divided by the
+            share of other tokens in the row, as the mask of ESM-2; None for none.
         token_types: number of token types with an embedding, 2 in BERT; 0 for none.
         tie_embeddings: whether the language-model head shares the token embeddings.
         logit_scale: factor of the hidden states at the input of a language model's head.
@@ -225,6 +227,7 @@ class TransformerConfig:
     attention_sink: bool = False
     attention_gate: bool = False
     embedding_factor: float = 1.0
+    dropped_token: int | None = None
     token_types: int = 0
     tie_embeddings: bool = True
     logit_scale: float = 1.0

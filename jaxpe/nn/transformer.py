@@ -200,7 +200,12 @@ class Transformer(nnx.Module):
         cache, context = self._context(ids, mask, positions, segments, cache, trace)
         context = context._replace(cross=cross)
         x = self.embed(
-            ids, vectors=vectors, positions=positions, token_types=token_types, dropout_key=keys[0]
+            ids,
+            vectors=vectors,
+            mask=mask,
+            positions=positions,
+            token_types=token_types,
+            dropout_key=keys[0],
         )
         if self.config.keys_from == "embeddings":
             context = context._replace(embeddings=x)
@@ -228,12 +233,13 @@ class Transformer(nnx.Module):
         ids: Int[ArrayLike, "... n"],
         *,
         vectors: Float[ArrayLike, "... n dim"] | None = None,
+        mask: Bool[ArrayLike, "... n"] | None = None,
         positions: ArrayLike,
         token_types: Int[ArrayLike, "... n"] | None = None,
         dropout_key: Array | None = None,
     ) -> Float[Array, "... n dim"]:
         """Input of the first block: embeddings, positional encoding, norm, dropout."""
-        x = self.token_embeddings(ids) if vectors is None else jnp.asarray(vectors)
+        x = self.token_embeddings(ids, mask=mask) if vectors is None else jnp.asarray(vectors)
         if x.shape != (*jnp.shape(ids), self.config.dim):
             raise ValueError(
                 f"vectors have shape {x.shape}: pass [..., n, dim] = "
@@ -249,12 +255,20 @@ class Transformer(nnx.Module):
         x = x if self.embedding_norm is None else self.embedding_norm(x)
         return dropout(x, rate=self.config.dropout, key=dropout_key)
 
-    def token_embeddings(self, ids: Int[ArrayLike, "... n"]) -> Float[Array, "... n dim"]:
-        """Embeddings of tokens, times the configuration's factor."""
+    def token_embeddings(
+        self, ids: Int[ArrayLike, "... n"], *, mask: Bool[ArrayLike, "... n"] | None = None
+    ) -> Float[Array, "... n dim"]:
+        """Embeddings of tokens, times the configuration's factor; masked tokens do not count."""
         if self.tokens is None:
             raise ValueError("the encoder has the token embeddings: pass vectors=")
         x, factor = self.tokens(jnp.asarray(ids)), self.config.embedding_factor
-        return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
+        x = x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
+        if self.config.dropped_token is None:
+            return x
+        valid = jnp.ones_like(ids, bool) if mask is None else jnp.asarray(mask)
+        other = valid & (jnp.asarray(ids) != self.config.dropped_token)
+        share = other.sum(-1, keepdims=True) / valid.sum(-1, keepdims=True)
+        return jnp.where(other[..., None], x / share[..., None].astype(x.dtype), 0)
 
     def _context(
         self, ids: Array, mask, positions, segments, cache: Cache | None, trace: bool

@@ -154,6 +154,8 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "qwen3_5": ("Qwen3_5", GROUPED | FOUR | DELTA),
 }
+ESM = {k: v for k, v in SIZES.items() if k != "pad_token_id"}
+ESM |= {"pad_token_id": 1, "mask_token_id": 31, "eos_token_id": 2}
 ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("Roberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
     "deberta": (
@@ -170,9 +172,26 @@ ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"layer_types": [GLOBAL, LOCAL, GLOBAL]}
         | {"rope_parameters": TWO_BASES},
     ),
+    "xlm_roberta": ("XLMRoberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
+    "camembert": ("Camembert", SIZES | {"pad_token_id": 1, "type_vocab_size": 2}),
+    "esm": ("Esm", ESM | {"position_embedding_type": "rotary", "token_dropout": True}),
+    "esm_table": ("Esm", ESM | {"emb_layer_norm_before": True}),
+    "nomic_bert": ("NomicBert", SIZES | ROPE | {"head_dim": 6}),
+    "jina": ("JinaEmbeddingsV3", SIZES | ROPE | {"pad_token_id": 1}),
+    "eurobert": ("EuroBert", GROUPED | ROPE | {"attention_bias": True}),
+    "embedding_gemma": (
+        "Gemma3Text",
+        GROUPED
+        | FOUR
+        | WINDOWS
+        | {"rope_parameters": TWO_BASES, "query_pre_attn_scalar": 12}
+        | {"sliding_window": 5, "use_bidirectional_attention": True},
+    ),
 }
+# Encoders without a head.
+ALONE = ("eurobert", "embedding_gemma")
 # Their norms add 1 to the scale themselves.
-ADD_ONE = ("gemma", "vaultgemma", "nemotron", "qwen3_5", "qwen3_next")
+ADD_ONE = ("gemma", "embedding_gemma", "vaultgemma", "nemotron", "qwen3_5", "qwen3_next")
 # Positions that these take from the mask themselves.
 BY_MASK = ("opt", "opt_post", "bloom")
 # Its factor of queries counts padding on the left, so that rows are run one by one.
@@ -205,7 +224,7 @@ def made(name: str, title: str, changes: dict[str, Any], kind: str) -> Any:
 
     text = "Text" if title in ("Gemma3", "Gemma4", "Llama4", "Qwen3_5") else ""
     config = getattr(transformers, f"{title}{text}Config")(**changes, attn_implementation="eager")
-    kind = "LMHeadModel" if title == "GPT2" else f"For{kind}"
+    kind = {"GPT2": "LMHeadModel"}.get(title, kind)
     cls = getattr(transformers, f"{title}{kind}")
     config.architectures = [cls.__name__]
     write(name, cls(config))
@@ -219,7 +238,7 @@ def close(one: Any, other: Any) -> None:
 def decoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndarray]:
     import torch
 
-    model = made(name, title, changes, "CausalLM")
+    model = made(name, title, changes, "ForCausalLM")
     ids, mask = torch.tensor(IDS), torch.tensor(MASK).long()
     found = model(ids, output_hidden_states=True, use_cache=False)
     out = {
@@ -253,15 +272,15 @@ def decoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndar
 def encoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndarray]:
     import torch
 
-    model = made(name, title, changes, "MaskedLM")
+    model = made(name, title, changes, "Model" if name in ALONE else "ForMaskedLM")
     ids, left = torch.tensor(IDS), torch.tensor(MASK).long()
     out = {}
     pad = changes["pad_token_id"]
     for side, mask in (("", torch.flip(left, (1,))), ("left_", left)):
         padded = torch.where(mask == 1, ids, pad)
         found = model(padded, attention_mask=mask, output_hidden_states=True)
+        out |= {} if name in ALONE else {f"{side}logits": found.logits.numpy()}
         out |= {
-            f"{side}logits": found.logits.numpy(),
             f"{side}state": found.hidden_states[1].numpy(),
             f"{side}hidden": found.hidden_states[-1].numpy(),
         }

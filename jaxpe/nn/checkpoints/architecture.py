@@ -106,6 +106,7 @@ class Architecture(NamedTuple):
     biases: Mapping[str, bool | str] = {}
     scaled_embeddings: bool = False
     gguf: Mapping[str, Any] = {}
+    when: Mapping[str, Any] = {}
 
     @property
     def head_names(self) -> tuple[str, ...]:
@@ -234,6 +235,13 @@ _ROWS = _rows()
 ARCHITECTURES: Mapping[str, Architecture] = {
     name: _architecture(_ROWS, name) for name in _ROWS if not name.startswith("base_")
 }
+
+
+def row_name(fields: Fields) -> Any:
+    """Key of the row of a config.json: its model type, unless other fields choose another row."""
+    chosen = (name for name, row in ARCHITECTURES.items() if row.when)
+    fits = (n for n in chosen if fields.items() >= ARCHITECTURES[n].when.items())
+    return next(fits, fields.get("model_type"))
 
 
 def architectures(*kinds: str) -> dict[str, Architecture]:

@@ -265,6 +265,9 @@ ENCODINGS: Mapping[str, Callable[..., Any]] = {
     "learned": _table,
     "opt": _opt_table,
     "roberta": _roberta_table,
+    "esm": lambda architecture, fields, config: (
+        _rotary if fields["position_embedding_type"] == "rotary" else _roberta_table
+    )(architecture, fields, config),
     "alibi": lambda architecture, fields, config: alibi(num_heads=config.num_heads),
     "deberta": _deberta,
 }

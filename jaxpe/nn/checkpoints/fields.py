@@ -13,7 +13,13 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json, read_json
-from jaxpe.nn.checkpoints.architecture import ARCHITECTURES, Architecture, Fields, architectures
+from jaxpe.nn.checkpoints.architecture import (
+    ARCHITECTURES,
+    Architecture,
+    Fields,
+    architectures,
+    row_name,
+)
 from jaxpe.nn.checkpoints.encodings import GLOBAL, layer_types, local_kind, rope_kinds
 from jaxpe.nn.checkpoints.tensors import WEIGHTS, Tensors, listed
 from jaxpe.nn.config import Activation, ConvolutionSizes, DeltaNetSizes, TransformerConfig
@@ -97,6 +103,7 @@ CONFIG_FIELDS: Mapping[str, str] = {
     "attention_multiplier": "attention_scale",
     "residual_multiplier": "residual_scale",
     "logit_scale": "logit_scale",
+    "emb_layer_norm_before": "embedding_norm",
     "attn_logit_softcapping": "attention_cap",
     "final_logit_softcapping": "logit_cap",
 }
@@ -156,7 +163,7 @@ _SIZES = (
 )
 _RANGES = {
     **dict.fromkeys(_SIZES, _SIZE),
-    "type_vocab_size": Range(int, 0, _LARGEST),
+    **dict.fromkeys(("type_vocab_size", "mask_token_id"), Range(int, 0, _LARGEST)),
     **dict.fromkeys(("dropout", "attention_dropout"), _RATE),
     **dict.fromkeys(("layer_norm_eps", "rms_norm_eps", "query_pre_attn_scalar"), _POSITIVE),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), _POSITIVE),
@@ -211,7 +218,7 @@ def architecture_of_fields(
     path: Path, stored: Fields, rows: Mapping[str, Architecture]
 ) -> Architecture:
     """The row of a config.json's model type; `InputError` for another type."""
-    model_type = stored.get("model_type")
+    model_type = row_name(stored)
     if not isinstance(model_type, str) or model_type not in rows:
         raise InputError(
             f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(rows)} are supported"
@@ -222,7 +229,7 @@ def architecture_of_fields(
 def find_architecture(directory: str | os.PathLike) -> Architecture | None:
     """Architecture of a directory; None without a config.json, or if it is unknown."""
     config = Path(directory) / "config.json"
-    model_type = read_config(config).get("model_type") if os.path.isfile(config) else None
+    model_type = row_name(read_config(config)) if os.path.isfile(config) else None
     return ARCHITECTURES.get(model_type) if isinstance(model_type, str) else None
 
 
@@ -394,6 +401,8 @@ def model_config(
     )
     if architecture.scaled_embeddings:
         values["embedding_factor"] = fields["hidden_size"] ** 0.5
+    if fields.get("token_dropout"):  # 0.15·0.8 of the tokens were masks in training
+        values |= {"embedding_factor": 0.88, "dropped_token": fields["mask_token_id"]}
     if "block_auto_adjust_ff_dim" in defaults:
         values["hidden_dim"] = _adjusted_width(fields)
     for name in architecture.ignored:
