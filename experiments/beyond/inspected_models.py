@@ -2,8 +2,8 @@
 
 All models in the folder that JAXPE_MODELS_DIR names are inspected (`experiments/fetch_models.py`
 fills it; add your own), or the pages that `jaxpe inspect` wrote into folders there are read. Text
-models read the built-in corpus; a model of sequences reads `sequences.*` in its folder, and one with
-a file `mlm` is a masked language model with its head. What is found is merged with what is
+models read the built-in corpus. A model of sequences reads `sequences.*` in its folder, and one
+with a file `mlm` is a masked language model with its head. What is found is merged with what is
 stored, also in jaxpe/analysis/inspected.json: beside these models every page shows its own. Stages
 are kept in the cache folder, so that a run that is stopped resumes.
 """

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Sequence
 from importlib.resources import files
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -90,8 +90,21 @@ class InspectionComparison(NamedTuple):
     warnings: list[str]
 
 
-def _attention(field: str) -> Callable[[InspectResult], Interval | None]:
-    return lambda found: found.attention and getattr(found.attention, field)
+def _field(*path: str) -> Callable[[InspectResult], Interval | None]:
+    """Function that follows fields of a result; None where one of them is None."""
+
+    def value(found: Any) -> Interval | None:
+        for name in path:
+            found = found and getattr(found, name)
+        return found
+
+    return value
+
+
+def _reach(found: InspectResult) -> Interval | None:
+    stage = found.loss or found.ablation
+    reach = stage and stage.reach
+    return Interval(*map(float, (reach.effective, reach.low, reach.high))) if reach else None
 
 
 def _probe(found: InspectResult) -> Interval | None:
@@ -119,8 +132,13 @@ def _retrieved(found: InspectResult) -> Interval | None:
 
 # Key measures, in the order of tables.
 MEASURES = (
-    Measure("position_share", "logits explained by positions", "share", _attention("overall")),
-    Measure("first", "attention to the first token", "share", _attention("sink")),
+    Measure("position_share", "logits explained by positions", "share",
+            _field("attention", "overall")),
+    Measure("reach", "effective length", "tokens", _reach),
+    Measure("sinks", "attention to sinks", "share",
+            _field("attention", "sinks", "weight_overall")),
+    Measure("baseline", "attention explained by the offset alone", "share",
+            _field("attention", "baseline", "overall")),
     Measure("probe", "linear probe of position, R²", "number", _probe),
     Measure("loss_shuffled", "loss added by shuffled positions", "nats",
             _shuffled("causal", "masked")),

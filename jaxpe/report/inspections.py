@@ -45,7 +45,7 @@ def _measures(models: Sequence[ModelMeasures]) -> tuple[list[str], Rows]:
     rows = [
         (visible(one.model), *(_cell(one, m.name, m.unit) for m in shown)) for one in models
     ]  # fmt: skip
-    return ["measure, 95 % interval", *(m.label for m in shown)], rows
+    return ["measure, interval", *(m.label for m in shown)], rows
 
 
 def _transposed(header: list[str], rows: Rows) -> tuple[list[str], Rows]:

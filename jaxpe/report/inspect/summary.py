@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect import AblationStage, InspectResult
+from jaxpe.analysis.inspect import AblationStage, InspectResult, TextReach
 from jaxpe.analysis.inspections import (
     MEASURES,
     Measure,
@@ -17,9 +17,10 @@ from jaxpe.report.text import Advice, Headline, percent, plural, visible
 
 MOST_WORDS = 60  # of the paragraph
 _SINK = 0.3  # share of attention from which the first token matters to users (Gu et al. 2025)
+_ROPE_TYPES = {"linear": "linear", "NTK": "dynamic", "YaRN": "yarn"}
 _ORDER_MATTERS = 0.05  # nats, or of a cosine
 _MEASURES = {measure.name: measure for measure in MEASURES}
-_ON_TOP = ("position_share", "reach", "loss_shuffled", "output_shuffled", "first", "probe")
+_ON_TOP = ("position_share", "reach", "sinks", "loss_shuffled", "output_shuffled", "probe")
 
 
 def inspect_summary(result: InspectResult) -> str:
@@ -43,11 +44,13 @@ def _sentences(result: InspectResult) -> Iterator[str]:
     entry = f"Positions enter {visible(facts.model)} as {text.entry_names(facts.encoding)}"
     share = "" if attention is None else percent(attention.overall.estimate)
     yield f"{entry}.{f' They explain {share} of the variance of attention logits.' * bool(share)}"
+    if (reach := text_reach(result)) is not None:
+        yield text.reach_summary(reach)
+    yield from _unusual(key_measures(result))
     if result.ablation is not None:
         yield _order_sentence(result.ablation)
-    yield from _unusual(key_measures(result))
-    if attention is not None and attention.sink.low > _SINK:
-        yield f"The first token takes {percent(attention.sink.estimate)} of attention."
+    if attention is not None and attention.sinks and attention.sinks.weight_overall.low > _SINK:
+        yield f"Sinks take {percent(attention.sinks.weight_overall.estimate)} of attention."
 
 
 def _order_sentence(stage: AblationStage) -> str:
@@ -59,7 +62,13 @@ def _order_sentence(stage: AblationStage) -> str:
     if change.low <= 0 <= change.high:
         return "Shuffled positions do not change the loss measurably."
     verb, to = ("adds", "to") if change.low > 0 else ("takes", "off")
-    return f"Shuffling them {verb} {added:.2f} nats a token {to} the loss."
+    return f"Shuffling the positions {verb} {added:.2f} nats a token {to} the loss."
+
+
+def text_reach(result: InspectResult) -> TextReach | None:
+    """Length of the text that matters, from the loss of a decoder or the output of an encoder."""
+    stage = result.loss or result.ablation
+    return stage and stage.reach
 
 
 def _unusual(of: ModelMeasures) -> Iterator[str]:
@@ -146,20 +155,63 @@ def _longer_texts(result: InspectResult) -> Advice | None:
     )
 
 
-def _first_tokens(result: InspectResult) -> Advice | None:
-    if result.attention is None or result.attention.sink.low < _SINK:
+def _sinks(result: InspectResult) -> Advice | None:
+    sinks = result.attention and result.attention.sinks
+    if sinks is None or sinks.weight_overall.low < _SINK or not len(sinks.positions):
         return None
-    share = percent(result.attention.sink.estimate)
+    share = f"Sinks take {percent(sinks.weight_overall.estimate)} of attention"
+    place = f"most often position {sinks.positions[0]} ({percent(float(sinks.position_share[0]))})"
     if result.facts.kind != "causal":
         return Advice(
-            f"The first token takes {share} of attention. Leave it out of averages of attention "
-            "maps.",
-            "attention = attention[..., 1:] / attention[..., 1:].sum(-1, keepdims=True)",
+            f"{share}, {place}. Leave them out of averages of attention maps.",
+            f"attention[..., {sinks.positions[0]}] = 0; attention /= attention.sum(-1, "
+            "keepdims=True)",
         )
     return Advice(
-        f"The first token takes {share} of attention. Keep it in a cache that drops old tokens, "
-        "and leave it out of averages over tokens, such as the data of sparse autoencoders.",
-        "cache = jaxpe.nn.evict_tokens(model.decoder, cache, start=1, count=dropped)",
+        f"{share}, {place}. Keep them in a cache that drops old tokens, and leave them out of "
+        "averages over tokens, such as the data of sparse autoencoders.",
+        f"cache = jaxpe.nn.evict_tokens(model.decoder, cache, start={sinks.positions[0] + 1}, "
+        "count=dropped)",
+    )
+
+
+def _reach(result: InspectResult) -> Advice | None:
+    reach = text_reach(result)
+    if reach is None or reach.high >= reach.lengths[-1]:
+        return None
+    if reach.measure == "embedding":
+        return Advice(
+            f"Its output is settled by the first {reach.high:,} tokens. Split longer texts into "
+            "pieces of that length.",
+            f"pieces = [tokens[i : i + {reach.high}] for i in range(0, len(tokens), {reach.high})]",
+        )
+    return Advice(
+        f"Context beyond {reach.high:,} tokens does not lower its loss measurably. Keep what "
+        "matters within that distance of the answer.",
+        f"prompt = prompt[-{reach.high}:]",
+    )
+
+
+def _middle(result: InspectResult) -> Advice | None:
+    reach = text_reach(result)
+    if reach is None or not reach.lost_in_the_middle:
+        return None
+    return Advice("The middle of a text counts least. Put what matters at its start or end.", "")
+
+
+def _scaling(result: InspectResult) -> Advice | None:
+    """The scaling that lowers the loss most at the largest multiple where one surely does."""
+    helping = [one for one in (result.loss.scalings if result.loss else ()) if one.far.high < 0]
+    if not helping:
+        return None
+    top = max(one.multiple for one in helping)
+    best = min((one for one in helping if one.multiple == top), key=lambda one: one.far.estimate)
+    kind = best.name.split(" ")[0]
+    paste = f'"rope_parameters": {{"rope_type": "{_ROPE_TYPES[kind]}", "factor": {top:g}}}'
+    return Advice(
+        f"For texts of {top:g} times the context, {best.name} changes the loss on a far passage by "
+        f"{text.between(best.far)} nats a token, and on a near one by {text.between(best.near)}.",
+        paste,
     )
 
 
@@ -199,5 +251,5 @@ def _matters(change: Interval, measure: str) -> bool | None:
 
 
 _RULES: tuple[Callable[[InspectResult], Advice | None], ...] = (
-    _configuration, _longer_texts, _padding, _order, _first_tokens,
+    _configuration, _longer_texts, _reach, _middle, _scaling, _padding, _order, _sinks,
 )  # fmt: skip

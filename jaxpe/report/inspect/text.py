@@ -250,6 +250,18 @@ def reach_sentences(reach: TextReach | None) -> list[str]:
     return parts
 
 
+def reach_summary(reach: TextReach) -> str:
+    """Sentence on the length of the text that matters."""
+    last = int(reach.lengths[-1])
+    if reach.measure == "embedding":
+        if reach.effective >= last:
+            return f"Its output depends on all of a text of {last:,} tokens."
+        return f"Its output is settled by the first {reach.effective:,} of {last:,} tokens."
+    if reach.effective >= last:
+        return f"Context lowers its loss up to {last:,} tokens, the longest tried."
+    return f"Context lowers its loss up to {reach.effective:,} tokens; {last:,} were tried."
+
+
 def needles_sentences(stage: NeedleStage) -> list[str]:
     """Findings on the retrieval of facts."""
     return [

@@ -21,6 +21,7 @@ from jaxpe.analysis.inspect import (
     STAGES,
     InspectOptions,
     InspectResult,
+    ScalingChange,
     ablate_positions,
     describe_table,
     flax_model,
@@ -150,14 +151,15 @@ def test_the_view_of_attention_has_the_weights(llama):
 def test_advice_and_summary_depend_on_numbers(llama, bert):
     found = llama[-1]
     for ends, advised in (((0.4, 0.35, 0.45), True), ((0.4, 0.25, 0.5), False)):
-        changed = found._replace(attention=found.attention._replace(sink=Interval(*ends)))
+        sinks = found.attention.sinks._replace(
+            weight_overall=Interval(*ends), positions=np.array([2]), position_share=np.array([0.7])
+        )
+        changed = found._replace(attention=found.attention._replace(sinks=sinks))
         steps = [step.paste for step in advice(changed)]
-        assert any("evict_tokens" in paste for paste in steps) == advised
-        assert ("The first token takes" in inspect_summary(changed)) == advised
+        assert any("evict_tokens" in paste and "start=3" in paste for paste in steps) == advised
+        assert ("Sinks take" in inspect_summary(changed)) == advised
     facts = found.facts._replace(context=64, longest=64, command="jaxpe inspect m stdlib")
-    assert not any(
-        "--longest" in step.paste for step in advice(found._replace(facts=facts))
-    )
+    assert not any("--longest" in step.paste for step in advice(found._replace(facts=facts)))
     longer = found._replace(facts=facts._replace(context=128))
     assert any("--longest 128" in step.paste for step in advice(longer))
     for change, ordered in (
@@ -172,7 +174,19 @@ def test_advice_and_summary_depend_on_numbers(llama, bert):
         changed = found._replace(ablation=found.ablation._replace(moved=moved))
         hardly = any("order hardly" in step.text for step in advice(changed))
         assert hardly == (ordered is False)
-        assert ("Shuffling them adds 0.30 nats" in inspect_summary(changed)) == bool(ordered)
+        assert ("positions adds 0.30 nats" in inspect_summary(changed)) == bool(ordered)
+    reach = found.loss.reach or bert.ablation.reach
+    reach = reach._replace(lengths=np.array([16, 32, 64]), effective=16, low=16, measure="loss")
+    for high, cut in ((32, True), (64, False)):
+        changed = found._replace(loss=found.loss._replace(reach=reach._replace(high=high)))
+        pastes = [step.paste for step in advice(changed)]
+        assert (f"prompt = prompt[-{high}:]" in pastes) == cut
+    scalings = [
+        ScalingChange("YaRN ×2", 2.0, Interval(0.1, 0.0, 0.2), Interval(-1.0, -2.0, -0.5)),
+        ScalingChange("linear ×4", 4.0, Interval(0.1, 0.0, 0.2), Interval(-1.0, -2.0, 0.5)),
+    ]
+    changed = found._replace(loss=found.loss._replace(scalings=scalings))
+    assert '"rope_type": "yarn", "factor": 2' in "".join(step.paste for step in advice(changed))
     move = bert.ablation.moved[-1]._replace(name="shifted")
     for ends, padded in (((-0.2, -0.3, -0.1), True), ((-0.1, -0.2, 0.0), False)):
         moved = [*bert.ablation.moved, move._replace(change=Interval(*ends))]
