@@ -10,7 +10,7 @@ import numpy as np
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json, parse_json
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect.result import InspectResult, Kind
+from jaxpe.analysis.inspect.result import InspectResult, Kind, TextReach
 
 Unit = Literal["share", "tokens", "nats", "cosine", "number"]
 _FEWEST = 3  # models whose range is called usual
@@ -101,10 +101,20 @@ def _field(*path: str) -> Callable[[InspectResult], Interval | None]:
     return value
 
 
+def text_reach(found: InspectResult) -> TextReach | None:
+    """Length of the text that matters, from the loss of a decoder or the output of an encoder.
+
+    >>> text_reach(inspect_model(options)).effective  # doctest: +SKIP
+    256
+    """
+    stage = found.ablation if found.loss is None else found.loss
+    return None if stage is None else stage.reach
+
+
 def _reach(found: InspectResult) -> Interval | None:
-    stage = found.loss or found.ablation
-    reach = stage and stage.reach
-    return Interval(*map(float, (reach.effective, reach.low, reach.high))) if reach else None
+    if (reach := text_reach(found)) is None:
+        return None
+    return Interval(float(reach.effective), float(reach.low), float(reach.high))
 
 
 def _probe(found: InspectResult) -> Interval | None:

@@ -20,7 +20,7 @@ Rows = list[tuple[str, ...]]
 
 def inspections_rows(result: InspectionComparison) -> list[tuple[str, list[str], Rows]]:
     """Title, header and rows of each table: the models, and their measures."""
-    facts = [
+    facts: Rows = [
         (
             visible(one.model), f"{one.parameters / 1e6:,.0f} M", one.encoding,
             f"{one.context:,}" if one.context else "–", visible(one.source),
@@ -29,7 +29,7 @@ def inspections_rows(result: InspectionComparison) -> list[tuple[str, list[str],
         for one in result.models
     ]  # fmt: skip
     header = ["model", "parameters", "encoding", "context", "text", "positions", "longest"]
-    tables = [("Models", header, facts)]
+    tables: list[tuple[str, list[str], Rows]] = [("Models", header, facts)]
     if len(result.models) <= _SIDE_BY_SIDE:
         return [*tables, ("Measures", *_transposed(*_measures(result.models)))]
     for title, causal in (("Decoders", True), ("Encoders", False)):
@@ -42,7 +42,7 @@ def inspections_rows(result: InspectionComparison) -> list[tuple[str, list[str],
 def _measures(models: Sequence[ModelMeasures]) -> tuple[list[str], Rows]:
     """Header and rows of a table with one row a model."""
     shown = [m for m in MEASURES if any(m.name in one.values for one in models)]
-    rows = [
+    rows: Rows = [
         (visible(one.model), *(_cell(one, m.name, m.unit) for m in shown)) for one in models
     ]  # fmt: skip
     return ["measure, interval", *(m.label for m in shown)], rows

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator
 
 from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspect import AblationStage, InspectResult, TextReach
+from jaxpe.analysis.inspect import AblationStage, InspectResult
 from jaxpe.analysis.inspections import (
     MEASURES,
     Measure,
     ModelMeasures,
     UsualRange,
     key_measures,
+    text_reach,
     usual_range,
 )
 from jaxpe.report.inspect import text
@@ -63,12 +64,6 @@ def _order_sentence(stage: AblationStage) -> str:
         return "Shuffled positions do not change the loss measurably."
     verb, to = ("adds", "to") if change.low > 0 else ("takes", "off")
     return f"Shuffling the positions {verb} {added:.2f} nats a token {to} the loss."
-
-
-def text_reach(result: InspectResult) -> TextReach | None:
-    """Length of the text that matters, from the loss of a decoder or the output of an encoder."""
-    stage = result.loss or result.ablation
-    return stage and stage.reach
 
 
 def _unusual(of: ModelMeasures) -> Iterator[str]:
@@ -134,7 +129,7 @@ def advice(result: InspectResult) -> list[Advice]:
 
 
 def _configuration(result: InspectResult) -> Advice | None:
-    rope = result.encoding and result.encoding.rope
+    rope = None if result.encoding is None else result.encoding.rope
     wrong = [one for one in (rope.findings if rope else ()) if one.severity == "wrong"]
     if not wrong:
         return None
@@ -156,7 +151,7 @@ def _longer_texts(result: InspectResult) -> Advice | None:
 
 
 def _sinks(result: InspectResult) -> Advice | None:
-    sinks = result.attention and result.attention.sinks
+    sinks = None if result.attention is None else result.attention.sinks
     if sinks is None or sinks.weight_overall.low < _SINK or not len(sinks.positions):
         return None
     share = f"Sinks take {percent(sinks.weight_overall.estimate)} of attention"
