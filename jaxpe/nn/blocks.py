@@ -73,6 +73,15 @@ class Block(nnx.Module):
         both = output or config.norm_position == "both"
         self.attention_output_norm = norm(config, rngs=rngs) if both else None
         self.mlp_output_norm = norm(config, rngs=rngs) if both else None
+        one = jnp.ones(1, config.param_dtype)
+        self.scale = nnx.Param(one) if config.layer_scale else None
+        if width := config.layer_input_dim:
+            make = partial(dense, config, part="feed_forward", rngs=rngs)
+            self.input_gate, self.input_projection = (
+                make(config.dim, width),
+                make(width, config.dim),
+            )
+            self.input_norm = norm(config, rngs=rngs)
         if not cross:
             return
         if config.residual != "sequential":
@@ -99,6 +108,7 @@ class Block(nnx.Module):
         gates: Gates | None = None,
         dropout_key: Array | None = None,
         first: Bool[ArrayLike, ""] | bool = False,
+        layer_input: Float[Array, "... n width"] | None = None,
     ) -> Attended:
         """The block's output, with the results of attention.
 
@@ -111,6 +121,8 @@ class Block(nnx.Module):
             gates: gates of the heads.
             dropout_key: random key that switches dropout on.
             first: whether this is the first layer, which may have no norm before attention.
+            layer_input: input u of this layer, for y + norm(W(f(G y)·u)) after the feed-forward
+                layer, as in Gemma 4.
         """
         x = jnp.asarray(x, self.config.dtype)
         count = 3 if context.cross is None else 5
@@ -143,7 +155,13 @@ class Block(nnx.Module):
             hidden = y if after else self.mlp_norm(source)
         added = self._scaled(_optional_norm(self.mlp_output_norm, self.mlp(hidden)))
         y = y + dropout(added, rate=rate, key=keys[2])
-        return attended._replace(output=_optional_norm(self.mlp_norm, y) if after else y)
+        y = _optional_norm(self.mlp_norm, y) if after else y
+        if layer_input is not None:
+            gate = activation(self.config.activation)(self.input_gate(y))
+            y = y + self.input_norm(self.input_projection(gate * layer_input))
+        if self.scale is not None:
+            y = y * self.scale.get_value()[0].astype(y.dtype)
+        return attended._replace(output=y)
 
     def _cross_attend(
         self, x: Array, context: Context, source_keys_values: LayerCache | None, keys: Any
