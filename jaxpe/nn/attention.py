@@ -306,6 +306,9 @@ class MultiHeadAttention(_Attention):
     ((2, 5, 8), (2, 2, 5, 5))
     """
 
+    key: Any  # None if keys and values are of another layer
+    value: Any  # and if values are the keys
+
     def __init__(
         self, config: TransformerConfig, *, encoding: Encoding = identity(), rngs: nnx.Rngs
     ):

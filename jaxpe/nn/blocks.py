@@ -15,7 +15,7 @@ from jaxpe.encodings import Encoding, identity
 from jaxpe.nn.attention import Attended, Context, Gates, LayerCache, make_attention
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.feed_forward import make_feed_forward
-from jaxpe.nn.layers import NoNorm, dropout, norm
+from jaxpe.nn.layers import NoNorm, activation, dense, dropout, norm
 from jaxpe.nn.recurrent import make_mixer
 
 
@@ -55,14 +55,12 @@ class Block(nnx.Module):
         both = output or config.norm_position == "both"
         self.attention_output_norm = norm(config, rngs=rngs) if both else None
         self.mlp_output_norm = norm(config, rngs=rngs) if both else None
-        one = jnp.ones(1, config.param_dtype)
-        self.scale = nnx.Param(one) if config.layer_scale else None
+        scale = jnp.ones(1, config.param_dtype)
+        self.scale = nnx.Param(scale) if config.layer_scale else None
         if width := config.layer_input_dim:
             make = partial(dense, config, part="feed_forward", rngs=rngs)
-            self.input_gate, self.input_projection = (
-                make(config.dim, width),
-                make(width, config.dim),
-            )
+            self.input_gate = make(config.dim, width)
+            self.input_projection = make(width, config.dim)
             self.input_norm = norm(config, rngs=rngs)
         if not cross:
             return

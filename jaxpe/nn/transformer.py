@@ -52,7 +52,7 @@ class Cache(NamedTuple):
         memory: keys and values of cross-attention; None for a decoder without it.
     """
 
-    layers: LayerCache | tuple[LayerCache | None, ...]
+    layers: LayerCache | tuple[LayerCache | None, ...] | None
     positions: Int32[Array, "batch slots"]
     valid: Bool[Array, "batch slots"]
     length: Int32[Array, ""]

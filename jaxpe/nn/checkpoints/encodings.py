@@ -128,9 +128,9 @@ def _rotary(
     mask = _window(architecture, fields)
     if architecture.window.get("rotated") and mask is not None:
         rotates = [kind != GLOBAL for kind in kinds]
-    configs = {kind: config.at(i) for i, kind in enumerate(kinds)}
+    of_kind = {kind: config.at(i) for i, kind in enumerate(kinds)}
     bases = {
-        kind: _rotation(architecture, fields, configs.get(kind, config), kind)
+        kind: _rotation(architecture, fields, of_kind.get(kind or GLOBAL, config), kind)
         for kind in rope_kinds(fields)
     }
     unrotated = _temperature_encoding(fields)
