@@ -265,6 +265,17 @@ class TransformerConfig:
         """Width of a head."""
         return self.dim // self.num_heads if self.head_dim is None else self.head_dim
 
+    @property
+    def value_width(self) -> int:
+        """Width of the values of a head."""
+        width = None if self.latent is None else self.latent.value_dim
+        return self.head_width if width is None else width
+
+    @property
+    def rotary_width(self) -> int:
+        """Width of the part of a head that an encoding rotates."""
+        return self.head_width if self.latent is None else self.latent.rotary_dim
+
     def at(self, layer: int) -> "TransformerConfig":
         """Configuration of one layer.
 
