@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspections import MEASURES, InspectionComparison, ModelMeasures
+from jaxpe.report.inspect.advice import comparison_advice as advice
 from jaxpe.report.inspect.summary import in_unit
 from jaxpe.report.page import decision, write_page
 from jaxpe.report.tables import table_group
-from jaxpe.report.text import Advice, plural, visible
+from jaxpe.report.text import plural, visible
 
 if TYPE_CHECKING:
     import rich.console
@@ -84,20 +85,6 @@ def inspections_summary(result: InspectionComparison) -> str:
         f"Of {plural(len(result.decided), 'measure')}, {len(apart)} tell {all_models} apart"
         f"{named}. Where intervals overlap, the order of models is not decided."
     )
-
-
-def advice(result: InspectionComparison) -> list[Advice]:
-    """Step to take where numbers cannot be compared."""
-    if not result.warnings:
-        return []
-    first = result.models[0]
-    return [
-        Advice(
-            "Inspect the models again on one text, at one length.",
-            f"jaxpe inspect MODEL {first.source} --length {first.positions} --longest "
-            f"{first.longest}",
-        )
-    ]
 
 
 def write_inspections(result: InspectionComparison, folder: Path, *, png: bool = False) -> Path:

@@ -38,10 +38,10 @@ class Advice(NamedTuple):
 def advice_text(steps: Sequence[Advice]) -> str:
     """Steps to take as text, with what to paste indented.
 
-    >>> print(advice_text([Advice("Measure longer texts.", "jaxpe inspect m --longest 8192")]))
+    >>> print(advice_text([Advice("Measure longer texts.", "jaxpe inspect m")]))
     Measure longer texts.
     <BLANKLINE>
-        jaxpe inspect m --longest 8192
+        jaxpe inspect m
     """
     parts = [step.text + f"\n\n    {step.paste}" * bool(step.paste) for step in steps]
     return "\n\n".join(parts) or "Nothing stands out that asks for a step."

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxpe.report.attention import text
+from jaxpe.report.attention.advice import advice
 from jaxpe.report.attention.figures import FIGURES, shown_figures
-from jaxpe.report.attention.text import advice
 from jaxpe.report.page import decision, term_links, write_page
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table

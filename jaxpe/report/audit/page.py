@@ -1,18 +1,18 @@
 """Verdicts on the published statements: a table, a page and figures."""
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jaxpe import theory
+from jaxpe.report.audit.advice import advice
 from jaxpe.report.audit.figures import FIGURES
 from jaxpe.report.page import decision, write_page
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
-from jaxpe.report.text import Advice, number, plural, visible
+from jaxpe.report.text import number, plural, visible
 from jaxpe.theory.audit import NOTHING_COMPARED
 
 if TYPE_CHECKING:
@@ -85,28 +85,6 @@ def audit_summary(result: "AuditResult") -> str:
     general = Counter(statement.status for statement in result.statements)
     statuses = ", ".join(f"{count} {status}" for status, count in general.most_common())
     return f"{text} In general, whatever the model: {statuses}."
-
-
-def advice(result: "AuditResult") -> list[Advice]:
-    """Steps to take: what not to conclude about this model, and a trained one where it is not."""
-    refuted = [statement.name for statement in result.statements if statement.outcome == "refuted"]
-    steps = []
-    if refuted:
-        steps.append(
-            Advice(
-                f"Do not rely on {', '.join(refuted)} for this model: every hypothesis holds, and "
-                "a conclusion fails.", "",
-            )
-        )  # fmt: skip
-    if not result.facts.trained:
-        source = shlex.quote(result.source)
-        steps.append(
-            Advice(
-                "The model is as initialised. Statements on trained positions need a trained one.",
-                f"jaxpe train {source} --out run && jaxpe audit {source} --model run",
-            )
-        )
-    return steps
 
 
 def lines(statement: "AuditedStatement") -> Iterator[Line]:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 from jaxpe._core.errors import require
 from jaxpe.analysis.inspect import InspectResult
 from jaxpe.report.files import write_files
+from jaxpe.report.inspect.advice import advice
 from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.figures import FIGURES
 from jaxpe.report.inspect.sections import absent_sections, inspect_figures, page_sections
-from jaxpe.report.inspect.summary import advice, headlines, inspect_summary
+from jaxpe.report.inspect.summary import headlines, inspect_summary
 from jaxpe.report.inspect.tables import Table
 from jaxpe.report.inspect.text import about
 from jaxpe.report.page import decision, template

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from jaxpe.report.page import decision, write_page
+from jaxpe.report.rope.advice import advice
 from jaxpe.report.rope.figures import FIGURES, rope_figures
 from jaxpe.report.rope.text import (
     ROPE_LEGEND,
-    advice,
     headlines,
     rope_summary,
     tables_of,

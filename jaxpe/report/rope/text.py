@@ -5,7 +5,7 @@ import math
 from typing import TYPE_CHECKING
 
 from jaxpe.report.tables import table_group
-from jaxpe.report.text import Advice, Headline, number, plural, visible
+from jaxpe.report.text import Headline, number, plural, visible
 from jaxpe.rope import LayerPlan, PhaseError, Program, Reading, RopeAnalysis
 from jaxpe.rope.comparison import SAME, same_frequencies
 
@@ -170,28 +170,6 @@ def differing_programs(result: RopeAnalysis) -> list[str]:
             first = values.get(result.accepted_by[0].name)
             odd |= dict.fromkeys(name for name, value in values.items() if value != first)
     return list(odd)
-
-
-def advice(result: RopeAnalysis) -> list[Advice]:
-    """Steps to take: remedies of faults and risks, and a check of what no rule knows."""
-    serious = [one for one in result.findings if one.severity != "note"]
-    steps = [Advice(f"{one.text} {one.remedy}".replace("`", ""), "") for one in serious]
-    if result.status != "judged":
-        steps.append(
-            Advice(
-                "No rule knows this file. Compare the model's own code with the reference of a "
-                "plan that you write down.",
-                "jaxpe.conformance.check_rotary(apply, jaxpe.rope.simple_plan(head_dim=128))",
-            )
-        )
-    elif odd := differing_programs(result):
-        steps.append(
-            Advice(
-                f"Before you serve it with {odd[0]}, check that program against golden vectors.",
-                f"jaxpe golden {result.source} --out vectors",
-            )
-        )
-    return steps
 
 
 def _todo(result: RopeAnalysis) -> str:

@@ -39,10 +39,11 @@ from jaxpe.analysis.inspect.flax_model import FlaxModel, encoding_names, unscale
 from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows
 from jaxpe.analysis.inspections import compare_inspections, usual_range
 from jaxpe.data import open_tokenizer, tokens_from_ids
+from jaxpe.report.inspect.advice import advice
 from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.page import inspect_markdown
 from jaxpe.report.inspect.sections import absent_sections, inspect_figures, page_sections
-from jaxpe.report.inspect.summary import MOST_WORDS, advice, headlines, inspect_summary
+from jaxpe.report.inspect.summary import MOST_WORDS, headlines, inspect_summary
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
