@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Literal
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
@@ -34,14 +35,18 @@ class CorpusOptions:
 
     Attributes:
         source: stdlib, synthetic, sst2, imdb, one or several paths and patterns (in quotes) of
-            files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl
-            or .parquet, or - for lines on standard input. In a .csv, quotation marks quote fields;
-            rename a .tsv to have it read so.
+            files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl,
+            .parquet or .fasta, or - for lines on standard input. In a .csv, quotation marks quote
+            fields; rename a .tsv to have it read so.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length.
-        tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
-            words when absent, for text with spaces between words.
+        tokenizer: words, characters, kmer:3, codons, bytes, or a path: BERT vocab.txt,
+            tokenizer.json or .gguf; when absent words, for text with spaces between words, and
+            characters for FASTA and FASTQ.
         length: number of positions; from the corpus when absent (at most 128).
+        align: number of tokens before the site at which the documents are aligned, or "middle". The
+            token at the site is position 0, those before it are −1, −2, ...; of longer documents
+            the `length` positions around the site are read.
         dim: width at which encodings are compared; even, since frequencies come in pairs.
         empty: treatment of positions without tokens; "drop" when absent. Needed when the length
             exceeds every document.
@@ -66,6 +71,7 @@ class CorpusOptions:
     counts: Path | None = None
     tokenizer: str | None = None
     length: int | None = None
+    align: int | Literal["middle"] | None = None
     dim: int = DEFAULT_DIM
     empty: EmptyPolicy | None = None
     encodings: tuple[str, ...] = ()

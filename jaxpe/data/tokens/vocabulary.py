@@ -251,7 +251,14 @@ def _word_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(rf"\w+(?:{more}\w*)*|{symbol}"), re.compile(f"[{dropped}]+")
 
 
+def _kmers(text: str, length: int | None, *, k: int, step: int) -> list[str]:
+    """First `length` substrings of k characters, one every `step` characters."""
+    starts = range(0, len(text) - k + 1, step)[:length]
+    return [text[start : start + k] for start in starts]
+
+
 _CUTS: dict[str, Callable[[str, int | None], Sequence[str]]] = {
     "words": _words,
     "characters": lambda text, length: text[:length],
-}
+    "codons": functools.partial(_kmers, k=3, step=3),
+} | {f"kmer:{k}": functools.partial(_kmers, k=k, step=1) for k in range(1, 13)}
