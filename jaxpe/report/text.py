@@ -85,8 +85,9 @@ def ranges(mask: np.ndarray, *, limit: int = 4, origin: int = 0) -> str:
     """
     positions = np.flatnonzero(mask)
     runs = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
-    ends = [[position_name(i, origin) for i in dict.fromkeys(r[[0, -1]])] for r in runs if len(r)]
-    named = [(" to " if origin else "–").join(pair) for pair in ends[:limit]]
+    ends = [dict.fromkeys(r[[0, -1]].tolist()) for r in runs[:limit] if len(r)]
+    to = " to " if origin else "–"
+    named = [to.join(position_name(i, origin) for i in pair) for pair in ends]
     left = len(positions) - sum(len(r) for r in runs[:limit])
     return ", ".join(named) + (f" and {left} more" if left else "")
 

@@ -29,6 +29,7 @@ from jaxpe.analysis.corpus.options import (
     CorpusOptions,
     check_numbers,
     check_options,
+    refuse_single_words,
     refuse_too_long,
 )
 from jaxpe.analysis.corpus.result import (
@@ -109,6 +110,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         options, entries, choices = _model_options(options)
         reading = {name: getattr(options, name) for name in _READING}
         corpus = load_tokens(options.source, **reading, progress=progress)
+        refuse_single_words(corpus, options)
         origin = 0
         if options.align is None:
             refuse_too_long(corpus, options)

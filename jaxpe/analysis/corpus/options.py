@@ -4,12 +4,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
 from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, check_range
 from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.data import TokenCorpus
 from jaxpe.data.corpora.published import check_data_dir
+from jaxpe.data.formats.files import quoted
+from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER
 from jaxpe.geometry import EmptyPolicy
 from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS
 
@@ -110,6 +114,19 @@ def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> No
         raise InputError(f"`dim` must be even, not {dim}: try `dim={DEFAULT_DIM}`")
     remedy = f"pass a smaller one, such as `dim={DEFAULT_DIM}`"
     check_bytes(4 * _VECTORS * (length or 2) * dim, what=f"`dim={dim}`", remedy=remedy)
+
+
+def refuse_single_words(corpus: TokenCorpus, options: CorpusOptions) -> None:
+    """Raise if most documents are one word by the default tokenizer: none has a second position."""
+    single = np.flatnonzero(corpus.mask.sum(axis=1) == 1)
+    chosen = options.tokenizer is None and corpus.tokenizer == DEFAULT_TOKENIZER
+    if chosen and 2 * len(single) > len(corpus.mask):
+        word = corpus.tokens[corpus.ids[single[0], corpus.mask[single[0]]][0]]
+        raise InputError(
+            f"{len(single):,} of {len(corpus.mask):,} documents are one word, such as "
+            f"{quoted(word)}: pass `tokenizer=characters` to read their letters, or "
+            "`tokenizer=words` all the same"
+        )
 
 
 def refuse_too_long(corpus: TokenCorpus, options: CorpusOptions) -> None:

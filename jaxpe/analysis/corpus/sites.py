@@ -80,8 +80,8 @@ def positions_standing_out(corpus: TokenCorpus, groups: np.ndarray) -> list[Stan
     Two positions are compared in the documents that reach both, by the exact test of McNemar
     (1947): of the documents with the token at one of them alone, half have it at either. The larger
     p-value of both neighbours counts, times the number of all positions, tokens and directions
-    tested (Bonferroni). The first and last position are compared with the nearest two. One document of
-    each group takes part.
+    tested (Bonferroni). The first and last position are compared with the nearest two. One document
+    of each group takes part.
     """
     rows = longest_documents(corpus.ids, corpus.mask, groups)
     ids, mask, last = corpus.ids[rows], corpus.mask[rows], corpus.ids.shape[1] - 1

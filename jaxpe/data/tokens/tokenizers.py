@@ -16,7 +16,6 @@ from jaxpe._core.options import Choice, check_range
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe._core.results import short_repr
 from jaxpe.data.corpora.corpus import Corpus, Source, TokenCorpus, group_labels
-from jaxpe.data.formats.files import quoted
 from jaxpe.data.tokens.pretrained import check_ids, open_pretrained
 from jaxpe.data.tokens.ragged import Ragged, joined, ragged
 from jaxpe.data.tokens.token_ids import (
@@ -114,7 +113,7 @@ def tokenize(
     Args:
         corpus: documents of text.
         tokenizer: one of the above. Default: words, which raise for text that spaces do not divide,
-            such as Chinese, Thai or strings of DNA, or if most documents are one word.
+            such as Chinese, Thai or strings of DNA.
         length: number of positions, at least 2; it may exceed the longest document. Default: the
             length that 5 % of the documents reach, at most 128.
         special: add the model's special tokens, [CLS] first and [SEP] last, also in a truncated
@@ -154,7 +153,6 @@ def tokenize(
         if tokenizer is None:
             counts = np.bincount(ids[tokens.mask]).tolist()
             refuse_undivided(dict(zip(words, counts, strict=True)), corpus.name)
-            _refuse_single_words(rows.lengths, corpus)
         choice = all_that_occur(name, len(words), ids.shape[1])
         tokens = tokens._replace(ids=ids, choices=(*tokens.choices, choice))
     else:
@@ -326,17 +324,6 @@ def _refuse_special(tokenizer: Source, special: bool) -> None:
         raise InputError(
             f"the tokenizer {tokenizer!r} has no special tokens; leave `special` out, "
             "or pass a vocab.txt or tokenizer.json"
-        )
-
-
-def _refuse_single_words(lengths: Int[np.ndarray, " documents"], corpus: Corpus) -> None:
-    """Raise if most documents are one word, so that no word has a position beyond the first."""
-    single = np.flatnonzero(lengths == 1)
-    if 2 * len(single) > len(lengths):
-        raise InputError(
-            f"{corpus.name}: {len(single):,} of {len(lengths):,} documents are one word, such as "
-            f"{quoted(corpus.documents[single[0]].strip())}; pass `tokenizer=characters` to read "
-            "letters, or `tokenizer=words` for words all the same"
         )
 
 

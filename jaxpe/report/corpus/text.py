@@ -390,8 +390,8 @@ def _standing_out(analysis: CorpusAnalysis) -> str:
     stands = "position stands" if len(found) == 1 else "positions stand"
     return (
         f"{len(found)} {stands} out against both neighbours: "
-        f"{ranges(are_found, limit=6, origin=analysis.origin)}. At {name}, {visible(token.token)!r} "
-        f"has {percent(token.share)} of the documents, beside it {percent(token.neighbours)}."
+        f"{ranges(are_found, limit=6, origin=analysis.origin)}. At {name}, {percent(token.share)} "
+        f"of the documents have {visible(token.token)!r}, beside it {percent(token.neighbours)}."
     )
 
 
