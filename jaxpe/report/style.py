@@ -200,14 +200,14 @@ def new_figure(
     return figure, axes
 
 
-def stack_letters(axis, x: float, heights: Mapping[str, float]) -> None:
+def stack_letters(axis, x: int, heights: Mapping[str, float]) -> None:
     """Draw letters of given heights on one another at x, the highest on top, 0.95 wide."""
     paths = require("matplotlib.textpath", extra="report")
     patch = require("matplotlib.patches", extra="report").PathPatch
     affine = require("matplotlib.transforms", extra="report").Affine2D
     below = 0.0
     for letter, height in sorted(heights.items(), key=lambda item: item[1]):
-        if height < 1e-3:
+        if not height >= 1e-3:  # NaN, too
             continue
         path = paths.TextPath((0, 0), visible(letter), size=1, prop={"weight": "bold"})
         box = path.get_extents()

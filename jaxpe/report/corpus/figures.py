@@ -52,6 +52,7 @@ SHARE_COLOURS = {"noise": CHANCE, "composition": COMPOSITION, "position": POSITI
 FLOOR = 1e-4  # a log axis has no zero: stresses at or below this sit on the left edge
 MOST_PAIRS = 2_000  # points of one scatter
 _LONGEST_NAME = 20
+_WEAK = 0.3  # correlation of distances below which no encoding is named
 _LOGO_ROW, _LOGO_ROWS = 40, 4  # positions of a row of a logo, and rows
 SEED = 0  # seed of the shown pairs, so that equal analyses give equal bytes
 
@@ -75,8 +76,9 @@ def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     top = min(1.1 * np.nanmax(letters.bits[2], initial=0) or 1, math.log2(letters.size))
     for axis, row in zip(axes, rows, strict=True):
         bits, low, high = letters.bits[:, row]
-        for x, share, height in zip(positions[row], letters.shares[row], bits, strict=True):
-            style.stack_letters(axis, x, dict(zip(letters.letters, share * height, strict=True)))
+        stacks = (letters.shares[row] * bits[:, None]).tolist()
+        for x, heights in zip(positions[row].tolist(), stacks, strict=True):
+            style.stack_letters(axis, x, dict(zip(letters.letters, heights, strict=True)))
         bars = np.clip([bits - low, high - bits], 0, None)
         axis.errorbar(positions[row], bits, bars, fmt="none", ecolor="#777777", lw=0.8)
         left = positions[row[0]] - 0.5
@@ -295,6 +297,8 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     fixed = {score.name: round(r[score.name], 6) for score in analysis.encodings if score.fixed}
     closest = max(fixed, key=lambda name: np.nan_to_num(fixed[name], nan=-1), default="")
     title = f"Best correlated: {short(closest)}, r = {fixed.get(closest, math.nan):.2f}"
+    if fixed.get(closest, 1) < _WEAK:
+        title = "No fixed encoding follows these distances"
     groups = shown_groups(analysis.encodings, by=lambda score: -r[score.name])
     colours = _colours(analysis)
     rows = max((len(groups) + 1) // 2, 1)
