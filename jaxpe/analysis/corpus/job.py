@@ -227,8 +227,6 @@ def analyse_tokens(
     documents |= {"groups": groups, "folds": DEFAULT_FOLDS}
     tokens = token_lists(compact.ids, **documents)
     clock.lap("counts")
-    with clock.stage("single positions"):
-        standing_out = positions_standing_out(compact, groups)
     with clock.stage("position"):
         geometry = position_geometry(
             compact.ids, key=keys[0], splits=splits, progress=progress, **documents
@@ -249,16 +247,13 @@ def analyse_tokens(
         clock=clock,
         source=corpus.name,
         tokenizer=corpus.tokenizer,
-        documents=len(compact.ids),
-        groups=len(np.unique(groups)),
+        **_document_fields(compact, groups),
         vocab_size=corpus.vocab_size,
         folds=DEFAULT_FOLDS,
         dim=dim,
         seed=seed,
         splits=splits,
         cohort=cohort,
-        neighbours=_neighbours(compact, groups),
-        standing_out=standing_out,
         origin=origin,
         null_texts=corpus.null_texts,
         choices=corpus.choices,
@@ -273,6 +268,16 @@ def _check_size(corpus: TokenCorpus) -> None:
             f"{n} positions x {words:,} words x {DEFAULT_FOLDS} folds are more than {MAX_CELLS:,} "
             "counts: pass a shorter `length`, or a `tokenizer` with a smaller vocabulary"
         )
+
+
+def _document_fields(corpus: TokenCorpus, groups: np.ndarray) -> dict[str, Any]:
+    """Fields of the result that need documents, not counts."""
+    return {
+        "documents": len(corpus.ids),
+        "groups": len(np.unique(groups)),
+        "neighbours": _neighbours(corpus, groups),
+        "standing_out": positions_standing_out(corpus, groups),
+    }
 
 
 def _neighbours(corpus: TokenCorpus, groups: np.ndarray) -> NeighbourSimilarity | None:

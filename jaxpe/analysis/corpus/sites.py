@@ -18,13 +18,14 @@ _GAPS = "-.*~"
 def document_groups(corpus: TokenCorpus) -> np.ndarray:
     """Dependent documents by `TokenCorpus.groups`; short strings may be equal by chance.
 
-    If some two documents would be equal by chance for most lengths and letters, copies are no sign
-    of dependence, and each document without a named group counts.
+    If most documents are so short, or of so few letters, that some would be equal by chance, copies
+    are no sign of dependence. Each document then counts, unless groups are named or all are equal.
     """
-    by_chance = chance_copies(corpus.ids, corpus.mask)
-    if corpus.group_labels is None and np.mean(by_chance) > 0.5:
-        return np.arange(len(corpus.ids), dtype=np.int32)
-    return corpus.groups()
+    groups = corpus.groups()
+    if corpus.group_labels is not None or not np.ptp(groups):
+        return groups
+    by_chance = np.mean(chance_copies(corpus.ids, corpus.mask)) > 0.5
+    return np.arange(len(groups), dtype=np.int32) if by_chance else groups
 
 
 def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformation | None:

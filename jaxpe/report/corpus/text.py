@@ -397,7 +397,7 @@ def _standing_out(analysis: CorpusAnalysis) -> str:
 
 def _letters(analysis: CorpusAnalysis) -> str:
     """Information of the positions about their letters."""
-    if analysis.letters is None or not np.isfinite(analysis.letters.bits[0]).any():
+    if analysis.letters is None or not np.nanmax(analysis.letters.bits[1], initial=0) > 0:
         return ""
     bits, size = analysis.letters.bits, analysis.letters.size
     most = int(np.nanargmax(bits[0]))

@@ -63,7 +63,7 @@ def test_short_strings_may_be_equal_by_chance():
 
 @pytest.mark.parametrize(
     ("align", "length", "origin", "read"),
-    [(11, None, 11, "ACCCCTTTTTTGTTTTTTTA"), (11, 8, 4, "TTTTGTTT"), ("middle", 4, 2, "TTGT")],
+    [(11, None, 11, "ACCCCTTTTTTGTTTTTTTA"), (11, 8, 4, "TTTTGTTT"), ("middle", 4, 2, "TTTG")],
 )
 def test_positions_are_counted_from_the_site(tmp_path, monkeypatch, align, length, origin, read):
     class ReadError(Exception):
