@@ -339,9 +339,10 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     titles = {1: "Distance grows with offset", -1: "Distance shrinks with offset"}
     title = titles.get(nearness(analysis), "Distance and offset: no clear relation")
     mean, low, high = analysis.position.by_offset
-    peak = int(np.argmax(np.nan_to_num(mean, nan=-np.inf)))
-    if nearness(analysis) and low[peak] > max(high[0], high[np.isfinite(high)][-1]):
-        title = f"Distance is largest at offset {peak + 1}"
+    if nearness(analysis) and np.isfinite(mean).any():
+        peak = int(np.nanargmax(mean))
+        if low[peak] > max(high[np.isfinite(high)][[0, -1]]):
+            title = f"Distance is largest at offset {peak + 1}"
     groups = shown_groups(analysis.encodings, by=_position_fit)
     below = legend_height(1 + len(groups), columns=2)
     margins = Margins(left=0.8, bottom=0.5 + below)
