@@ -9,7 +9,7 @@ from jaxpe.nn.attention import (
     LatentAttention,
     MultiHeadAttention,
 )
-from jaxpe.nn.blocks import Block, FeedForward
+from jaxpe.nn.blocks import Block
 from jaxpe.nn.cache import evict_tokens, move_cache
 from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
 from jaxpe.nn.checkpoints.decoders import load_causal_lm
@@ -22,10 +22,17 @@ from jaxpe.nn.checkpoints.encoders import (
     save_huggingface,
 )
 from jaxpe.nn.checkpoints.loading import load_model
-from jaxpe.nn.config import LatentSizes, TransformerConfig
+from jaxpe.nn.config import (
+    ConvolutionSizes,
+    DeltaNetSizes,
+    ExpertSizes,
+    LatentSizes,
+    TransformerConfig,
+)
 from jaxpe.nn.constructions import content_logits, nope_decoder
 from jaxpe.nn.cross import Memory
 from jaxpe.nn.encoder_decoder import EncoderDecoder, EncoderDecoderOutput
+from jaxpe.nn.feed_forward import Experts, FeedForward
 from jaxpe.nn.functionalize import functionalize, init_model, parameter_count
 from jaxpe.nn.generate import generate
 from jaxpe.nn.heads import (
@@ -51,18 +58,20 @@ from jaxpe.nn.logit_decomposition import (
 from jaxpe.nn.masks import attention_mask, packed_positions, padded_positions, segment_starts
 from jaxpe.nn.partition_rules import partition_rules
 from jaxpe.nn.positions import PositionFunctions, position_functions, position_table
+from jaxpe.nn.recurrent import GatedDeltaNet, ShortConvolution
 from jaxpe.nn.transformer import Cache, Decoder, Encoder, Transformer, TransformerOutput
 from jaxpe.nn.warm_start import with_encoding
 
 __all__ = [
     "Attended", "Bert", "BertEncoder", "BertOutput", "Block",
     "BoundEncoding", "Cache",
-    "CausalLM", "Classifier", "Context", "Decoder", "Encoder", "EncoderDecoder",
-    "EncoderDecoderOutput", "FeedForward", "Gates",
-    "HeadOutput", "HeadParts", "HiddenSums", "LatentAttention", "LatentSizes",
+    "CausalLM", "Classifier", "Context", "ConvolutionSizes", "Decoder", "DeltaNetSizes", "Encoder",
+    "EncoderDecoder", "EncoderDecoderOutput", "ExpertSizes", "Experts", "FeedForward",
+    "GatedDeltaNet", "Gates", "HeadOutput", "HeadParts", "HiddenSums", "LatentAttention",
+    "LatentSizes",
     "LipschitzBounds", "MPNet", "MPNetEncoder", "MaskedLM", "Memory", "MultiHeadAttention",
-    "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput", "Transformer",
-    "TransformerConfig", "TransformerOutput",
+    "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput", "ShortConvolution",
+    "Transformer", "TransformerConfig", "TransformerOutput",
     "attention_fn", "attention_mask", "content_logits", "evict_tokens", "functionalize", "generate",
     "head_encoding", "init_model", "layer_maps", "lipschitz_bounds", "load_causal_lm",
     "load_classifier", "load_masked_lm", "load_model", "load_seq2seq_lm", "move_cache",

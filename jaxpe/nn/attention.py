@@ -308,8 +308,10 @@ class MultiHeadAttention(_Attention):
         self.value = inward(config.dim, key_heads * width)
         self.output = dense(config, heads * width, config.dim, part="attention_output", rngs=rngs)
         normed = config.query_key_norm
-        self.query_norm = norm(config, width, rngs=rngs) if normed else None
-        self.key_norm = norm(config, width, rngs=rngs) if normed else None
+        joint = normed == "joint"
+        widths = (heads * width, key_heads * width) if joint else (width, width)
+        make_norm = partial(norm, config, rngs=rngs)
+        self.query_norm, self.key_norm = map(make_norm, widths) if normed else (None, None)
         self._add_encoding(encoding, width, rngs)
 
     def _width(self) -> int:
@@ -317,8 +319,7 @@ class MultiHeadAttention(_Attention):
 
     def _keys_values(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> LayerCache:
         width = self.config.head_width
-        k = _split(self.key(x), width)
-        k = k if self.key_norm is None else self.key_norm(k)
+        k = self._normed_heads(self.key_norm, self.key(x))
         k = bound.encoding.key(bound.params, k, positions)
         return {"k": k, "v": _split(self.value(x), width)}
 
@@ -326,9 +327,15 @@ class MultiHeadAttention(_Attention):
         return keys_values["k"], keys_values["v"]
 
     def _queries(self, x: Array, bound: BoundEncoding, positions: ArrayLike) -> Array:
-        q = _split(self.query(x), self.config.head_width)
-        q = q if self.query_norm is None else self.query_norm(q)
+        q = self._normed_heads(self.query_norm, self.query(x))
         return bound.encoding.query(bound.params, q, positions)
+
+    def _normed_heads(self, layer: Any, x: Array) -> Array:
+        """Heads of queries or keys after their norm, if there is one."""
+        if self.config.query_key_norm == "joint":
+            x, layer = layer(x), None
+        x = _split(x, self.config.head_width)
+        return x if layer is None else layer(x)
 
 
 class LatentAttention(_Attention):
@@ -360,7 +367,7 @@ class LatentAttention(_Attention):
         width, heads, rank = config.head_width, config.num_heads, latent.key_value_rank
         self.config = config
         self.latent = latent
-        self.value_dim = width if latent.value_dim is None else latent.value_dim
+        self.value_dim = config.value_width
         inward = partial(dense, config, rngs=rngs, part="query_key_value")
         query_in = config.dim if latent.query_rank is None else latent.query_rank
         if latent.query_rank is not None:

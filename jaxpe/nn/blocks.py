@@ -1,4 +1,4 @@
-"""Feed-forward layer and transformer block."""
+"""Transformer block."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,35 +14,18 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings import Encoding, identity
 from jaxpe.nn.attention import Attended, Context, Gates, LayerCache, make_attention
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.layers import activation, dense, dropout, is_gated, norm
-
-
-class FeedForward(nnx.Module):
-    """Feed-forward layer: down(f(up(x))), or gated down(f(gate(x))·up(x)) (Shazeer 2020)."""
-
-    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
-        self.activation = config.activation
-        gated, dim, hidden = is_gated(config.activation), config.dim, config.hidden_width
-        make = partial(dense, config, part="feed_forward", rngs=rngs)
-        self.gate = make(dim, hidden) if gated else None
-        self.up = make(dim, hidden)
-        self.down = make(hidden, dim)
-
-    def __call__(self, x: Float[ArrayLike, "... dim"]) -> Float[Array, "... dim"]:
-        """Transformed hidden states; tokens do not interact."""
-        x, nonlinear = jnp.asarray(x), activation(self.activation)
-        if self.gate is None:
-            return self.down(nonlinear(self.up(x)))
-        return self.down(nonlinear(self.gate(x)) * self.up(x))
+from jaxpe.nn.feed_forward import make_feed_forward
+from jaxpe.nn.layers import NoNorm, dropout, norm
+from jaxpe.nn.recurrent import make_mixer
 
 
 class Block(nnx.Module):
     """Transformer block: attention and feed-forward layer, each with a residual and norms.
 
-    Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Both: x + norm(f(norm(x))). Parallel:
-    x + attention(norm(x)) + mlp(norm(x)), with one norm or two. With `cross`, cross-attention
-    follows attention (Vaswani et al. 2017). The block has its own parameters of `encoding`, which
-    is chained with the shared encoding of the context.
+    Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)). Both: x + norm(f(norm(x))). Output: x +
+    norm(f(x)). Parallel: x + attention(norm(x)) + mlp(norm(x)), with one norm or two. With `cross`,
+    cross-attention follows attention (Vaswani et al. 2017). The block has its own parameters of
+    `encoding`, which is chained with the shared encoding of the context.
 
     >>> from flax import nnx
     >>> config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
@@ -60,12 +43,16 @@ class Block(nnx.Module):
         rngs: nnx.Rngs,
     ):
         self.config = config
-        self.attention = make_attention(config, encoding=encoding, rngs=rngs)
-        self.attention_norm = norm(config, rngs=rngs)
-        self.mlp = FeedForward(config, rngs=rngs)
+        attends, output = config.mixer is None, config.norm_position == "output"
+        attention: Any = make_attention(config, encoding=encoding, rngs=rngs) if attends else None
+        self.attention = attention
+        self.mixer = None if attends else make_mixer(config, rngs=rngs)
+        input_norm = NoNorm if output else partial(norm, config, rngs=rngs)
+        self.attention_norm = input_norm()
+        self.mlp: Any = make_feed_forward(config, rngs=rngs)
         one = config.residual == "parallel_one_norm"
-        self.mlp_norm = None if one else norm(config, rngs=rngs)
-        both = config.norm_position == "both"
+        self.mlp_norm = None if one else input_norm()
+        both = output or config.norm_position == "both"
         self.attention_output_norm = norm(config, rngs=rngs) if both else None
         self.mlp_output_norm = norm(config, rngs=rngs) if both else None
         if not cross:
@@ -78,6 +65,11 @@ class Block(nnx.Module):
         self.cross_attention = make_attention(config, encoding=identity(), rngs=rngs)
         self.cross_norm = norm(config, rngs=rngs)
         self.cross_output_norm = norm(config, rngs=rngs) if both else None
+
+    @property
+    def token_mixer(self) -> Any:
+        """Attention, or the layer in its place."""
+        return self.attention if self.mixer is None else self.mixer
 
     def __call__(
         self,
@@ -114,7 +106,7 @@ class Block(nnx.Module):
             return normed if self.config.first_norm else jnp.where(first, x, normed)
 
         hidden = attention_input(x)
-        attended = self.attention(
+        attended = self.token_mixer(
             hidden,
             context,
             source=None if context.embeddings is None else attention_input(context.embeddings),
@@ -122,7 +114,7 @@ class Block(nnx.Module):
             gates=gates,
             dropout_key=keys[0],
         )
-        added = _optional_norm(self.attention_output_norm, attended.output)
+        added = self._scaled(_optional_norm(self.attention_output_norm, attended.output))
         y = x + dropout(added, rate=rate, key=keys[1])
         y = self.attention_norm(y) if after else y
         if context.cross is not None:
@@ -131,7 +123,7 @@ class Block(nnx.Module):
         if self.mlp_norm is not None:
             source = y if self.config.residual == "sequential" else x
             hidden = y if after else self.mlp_norm(source)
-        added = _optional_norm(self.mlp_output_norm, self.mlp(hidden))
+        added = self._scaled(_optional_norm(self.mlp_output_norm, self.mlp(hidden)))
         y = y + dropout(added, rate=rate, key=keys[2])
         return attended._replace(output=_optional_norm(self.mlp_norm, y) if after else y)
 
@@ -147,9 +139,14 @@ class Block(nnx.Module):
             source_keys_values=source_keys_values,
             dropout_key=keys[0],
         )
-        added = _optional_norm(self.cross_output_norm, crossed.output)
+        added = self._scaled(_optional_norm(self.cross_output_norm, crossed.output))
         x = x + dropout(added, rate=self.config.dropout, key=keys[1])
         return self.cross_norm(x) if after else x, crossed
+
+    def _scaled(self, added: Array) -> Array:
+        """Output of a sublayer times the configuration's factor."""
+        scale = self.config.residual_scale
+        return added if scale == 1.0 else added * jnp.asarray(scale, added.dtype)
 
 
 def _optional_norm(layer: Callable[[Array], Array] | None, x: Array) -> Array:

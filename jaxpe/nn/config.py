@@ -11,9 +11,9 @@ from jaxpe.encodings import EncodingSizes
 from jaxpe.encodings.base import check_choice
 from jaxpe.encodings.implementations import Implementation
 
-Activation = Literal["gelu", "gelu_tanh", "relu", "silu", "swiglu", "geglu", "geglu_tanh"]
+Activation = Literal["gelu", "gelu_tanh", "relu", "relu2", "silu", "swiglu", "geglu", "geglu_tanh"]
 Norm = Literal["layer", "rms", "none"]
-NormPosition = Literal["pre", "post", "both"]
+NormPosition = Literal["pre", "post", "both", "output"]
 Residual = Literal["sequential", "parallel", "parallel_one_norm"]
 Biased = Literal["query_key_value", "attention_output", "feed_forward", "norm", "head"]
 KeySource = Literal["hidden", "embeddings"]
@@ -41,6 +41,98 @@ class LatentSizes:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ExpertSizes:
+    """Sizes and router of a feed-forward layer of experts.
+
+    A token's scores are softmax or sigmoid of a dense layer. The experts with the highest scores
+    are chosen, and their scores are their weights. DeepSeek-AI (2024), Eq. (12) to (16), adds a
+    learned correction to the scores for the choice alone, and first chooses groups of experts.
+
+    Attributes:
+        count: number of experts.
+        chosen: number of experts of a token.
+        hidden_dim: width of an expert.
+        scores: "softmax" over all experts, or "sigmoid".
+        normalised: whether the weights of a token are divided by their sum. With "softmax", this is
+            the softmax over the chosen experts alone, as in Mixtral and gpt-oss.
+        factor: factor of the weights.
+        correction: whether experts have a learned number that is added to scores for the choice.
+        groups: number of groups of experts, of equal sizes.
+        chosen_groups: number of groups that a token may choose experts of.
+        group_best: number of experts whose scores are summed to the score of a group.
+        shared_dim: width of the expert that all tokens pass; 0 for none.
+        shared_gate: whether the shared expert has a gate, as in Qwen2-MoE.
+        clip: bound of gates and inputs in the activation of gpt-oss (`FeedForward`); None for the
+            activation of the configuration.
+    """
+
+    count: int
+    chosen: int
+    hidden_dim: int
+    scores: Literal["softmax", "sigmoid"] = "softmax"
+    normalised: bool = True
+    factor: float = 1.0
+    correction: bool = False
+    groups: int = 1
+    chosen_groups: int = 1
+    group_best: int = 1
+    shared_dim: int = 0
+    shared_gate: bool = False
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive(self, ["count", "chosen", "hidden_dim", "groups", "chosen_groups"])
+        check_choice("scores", self.scores, ("softmax", "sigmoid"))
+        per_group = self.count // self.groups
+        fits = self.count % self.groups == 0 and self.group_best <= per_group
+        if not fits or self.chosen > per_group * min(self.chosen_groups, self.groups):
+            raise ValueError(
+                f"{self.chosen} of {self.count} experts in {self.chosen_groups} of {self.groups} "
+                "groups: pass a count that divides by groups, and fewer chosen experts"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvolutionSizes:
+    """Size of a gated short convolution in place of attention, as in LFM2.
+
+    Attributes:
+        width: number of tokens of the convolution.
+    """
+
+    width: int = 3
+
+    def __post_init__(self) -> None:
+        _check_positive(self, ["width"])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeltaNetSizes:
+    """Sizes of a gated delta net in place of attention (Yang et al. 2025), as in Qwen3-Next.
+
+    Attributes:
+        key_heads: number of heads of queries and keys; it divides the number of value heads.
+        value_heads: number of heads of values, each with a memory `[key_dim, value_dim]`.
+        key_dim, value_dim: widths of a head.
+        width: number of tokens of the convolution of queries, keys and values.
+    """
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    width: int = 4
+
+    def __post_init__(self) -> None:
+        _check_positive(self, [field.name for field in dataclasses.fields(self)])
+        if self.value_heads % self.key_heads:
+            raise ValueError(
+                f"{self.value_heads} value heads cannot share {self.key_heads} key heads evenly: "
+                "pass a key_heads that divides value_heads"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
     """Configuration of a transformer; the positional encoding is an argument of the model.
 
@@ -54,15 +146,20 @@ class TransformerConfig:
         num_kv_heads: number of key and value heads; num_heads when None, fewer for grouped queries.
         attention_scale: factor of q·k in attention logits; 1/√(width of a head) when None.
         latent: sizes of latent attention, which replaces plain keys and values.
+        mixer: sizes of a short convolution or gated delta net that replaces attention; None for
+            attention.
         hidden_dim: width of the feed-forward layer; 4·dim when None.
         activation: activation of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are
-            gated.
+            gated, and "relu2" is the square of "relu".
+        experts: sizes of a feed-forward layer of experts; None for a dense one.
         norm: LayerNorm, RMSNorm, or none, as in proofs on transformers.
-        norm_position: "pre", x + f(norm(x)) with a last norm; "post", norm(x + f(x)); or "both",
-            x + norm(f(norm(x))) with a last norm, as in Gemma 2.
+        norm_position: "pre", x + f(norm(x)); "post", norm(x + f(x)); "both", x + norm(f(norm(x))),
+            as in Gemma 2; or "output", x + norm(f(x)), as in OLMo 2. All but "post" have a last
+            norm.
         residual: "sequential", the feed-forward layer after attention; "parallel",
             x + attention(norm(x)) + mlp(norm(x)), as in GPT-NeoX; or "parallel_one_norm", with one
             norm for both, as in GPT-J.
+        residual_scale: factor of what sublayers add to the residual stream, as in Granite.
         first_norm: whether the first layer has a norm before attention; ModernBERT has none.
         norm_epsilon: number added to variances in norms.
         embedding_norm: whether embeddings are normalised; when None, if norm_position is "post", as
@@ -70,7 +167,8 @@ class TransformerConfig:
         use_bias: biases in dense layers and LayerNorms: True for all, False for none, or the parts
             with biases, among "query_key_value", "attention_output", "feed_forward", "norm" and
             "head".
-        query_key_norm: whether each head's queries and keys are normalised before the encoding.
+        query_key_norm: whether each head's queries and keys are normalised before the encoding;
+            "joint" for one norm over all heads, as in OLMo 2.
         attention_cap: c of attention logits c·tanh(logits/c), with all terms of the encoding and
             before the mask; no cap when None.
         attention_sink: whether every head has a learned logit in the denominator of its softmax
@@ -78,6 +176,8 @@ class TransformerConfig:
         attention_gate: whether the output of heads is multiplied by σ of a dense layer of the
             queries' hidden states, as in Qwen3-Next.
         embedding_factor: factor of token embeddings at the input; it does not apply to a tied head.
+        dropped_token: token whose embedding is 0 at the input, and others then are divided by the
+            share of other tokens in the row, as the mask of ESM-2; None for none.
         token_types: number of token types with an embedding, 2 in BERT; 0 for none.
         tie_embeddings: whether the language-model head shares the token embeddings.
         logit_scale: factor of the hidden states at the input of a language model's head.
@@ -110,20 +210,24 @@ class TransformerConfig:
     num_kv_heads: int | None = None
     attention_scale: float | None = None
     latent: LatentSizes | None = None
+    mixer: ConvolutionSizes | DeltaNetSizes | None = None
     hidden_dim: int | None = None
     activation: Activation = "gelu"
+    experts: ExpertSizes | None = None
     norm: Norm = "layer"
     norm_position: NormPosition = "pre"
     residual: Residual = "sequential"
+    residual_scale: float = 1.0
     first_norm: bool = True
     norm_epsilon: float = 1e-6
     embedding_norm: bool | None = None
     use_bias: bool | tuple[Biased, ...] = True
-    query_key_norm: bool = False
+    query_key_norm: bool | Literal["joint"] = False
     attention_cap: float | None = None
     attention_sink: bool = False
     attention_gate: bool = False
     embedding_factor: float = 1.0
+    dropped_token: int | None = None
     token_types: int = 0
     tie_embeddings: bool = True
     logit_scale: float = 1.0
@@ -148,6 +252,17 @@ class TransformerConfig:
     def head_width(self) -> int:
         """Width of a head."""
         return self.dim // self.num_heads if self.head_dim is None else self.head_dim
+
+    @property
+    def value_width(self) -> int:
+        """Width of the values of a head."""
+        width = None if self.latent is None else self.latent.value_dim
+        return self.head_width if width is None else width
+
+    @property
+    def rotary_width(self) -> int:
+        """Width of the part of a head that an encoding rotates."""
+        return self.head_width if self.latent is None else self.latent.rotary_dim
 
     def at(self, layer: int) -> "TransformerConfig":
         """Configuration of one layer.
@@ -214,7 +329,7 @@ class TransformerConfig:
         if not 0 < self.norm_epsilon < math.inf:  # also refuses NaN
             raise ValueError(f"norm_epsilon is {self.norm_epsilon}; pass a positive number")
         positive = ("attention_scale", "logit_scale", "attention_cap", "logit_cap")
-        for name in (*positive, "embedding_factor"):
+        for name in (*positive, "embedding_factor", "residual_scale"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value}; pass a positive number")
@@ -251,6 +366,10 @@ class TransformerConfig:
         ):
             if (value := getattr(self, name)) not in get_args(allowed):
                 raise ValueError(f"{name} is {value!r}; pass one of {', '.join(get_args(allowed))}")
+        if self.query_key_norm not in (False, True, "joint"):
+            raise ValueError(
+                f"query_key_norm is {self.query_key_norm!r}; pass True, False or 'joint'"
+            )
         if self.attention is not None:
             check_choice("attention", self.attention, get_args(Implementation))
         if self.norm_position != "pre" and (self.residual != "sequential" or not self.first_norm):

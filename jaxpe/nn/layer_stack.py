@@ -142,9 +142,9 @@ def _run_blocks(
         traces, caches = [], []
         for i, step in enumerate(steps[:count]):
             x, trace, cache = step(x, _layer(group_layers, kinds, i), group_slots[i])
-            traces.append(trace)
+            traces.append(jax.tree.map(lambda a: a[None], trace))
             caches.append(cache)
-        return x, (jax.tree.map(lambda *leaves: jnp.stack(leaves), *traces), tuple(caches))
+        return x, (_joined_traces(traces), tuple(caches))
 
     grouped_slots = jax.tree.map(lambda a: a[:groups], slots)
     unroll = 1 if config.scan else groups
@@ -154,7 +154,7 @@ def _run_blocks(
         return x, traces, caches
     last_slots = jax.tree.map(itemgetter(groups), slots[:rest])
     x, (last_traces, last_caches) = run_group(x, (last, last_slots), rest)
-    traces = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), traces, last_traces)
+    traces = _joined_traces([traces, last_traces])
     longer = [
         jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), *pair)
         for pair in zip(caches, last_caches, strict=False)
@@ -207,6 +207,17 @@ def _block(
         None if cross is None else cross.weights,
     )
     return attended.output, trace, attended.cache
+
+
+def _joined_traces(traces: list[BlockTrace]) -> BlockTrace:
+    """Traces along the axis of layers: layers without attention have none, nor other widths one."""
+
+    def joined(*arrays: Array | None) -> Array | None:
+        present = [a for a in arrays if a is not None]
+        alike = len({a.shape[1:] for a in present}) == 1
+        return jnp.concatenate(present) if alike else None
+
+    return BlockTrace(*map(joined, *traces))
 
 
 def split_by_period(

@@ -110,6 +110,7 @@ def activation(name: str) -> Callable[[Array], Array]:
         "gelu": _gelu,
         "gelu_tanh": _gelu_tanh,
         "relu": jax.nn.relu,
+        "relu2": lambda x: jnp.square(jax.nn.relu(x)),
         "silu": jax.nn.silu,
         "swiglu": jax.nn.silu,
         "geglu": _gelu,

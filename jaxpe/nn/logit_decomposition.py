@@ -381,10 +381,15 @@ def _layers(below: Any, entered: Split) -> tuple[Split, Split]:
 
 def _multi_head(attention: MultiHeadAttention, x: Split, source: Split) -> tuple[Split, Split]:
     width = attention.config.head_width
-    q, k = x.through(attention.query).heads(width), source.through(attention.key).heads(width)
-    if attention.query_norm is None or attention.key_norm is None:  # both or neither
-        return q, k
-    return q.through(attention.query_norm), k.through(attention.key_norm)
+
+    def heads(projected: Split, layer: Any) -> Split:
+        if attention.config.query_key_norm == "joint":
+            return projected.through(layer).heads(width)
+        split = projected.heads(width)
+        return split if layer is None else split.through(layer)
+
+    q = heads(x.through(attention.query), attention.query_norm)
+    return q, heads(source.through(attention.key), attention.key_norm)
 
 
 def _latent(attention: LatentAttention, x: Split, source: Split) -> tuple[Split, Split]:

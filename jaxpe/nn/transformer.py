@@ -200,7 +200,12 @@ class Transformer(nnx.Module):
         cache, context = self._context(ids, mask, positions, segments, cache, trace)
         context = context._replace(cross=cross)
         x = self.embed(
-            ids, vectors=vectors, positions=positions, token_types=token_types, dropout_key=keys[0]
+            ids,
+            vectors=vectors,
+            mask=mask,
+            positions=positions,
+            token_types=token_types,
+            dropout_key=keys[0],
         )
         if self.config.keys_from == "embeddings":
             context = context._replace(embeddings=x)
@@ -218,17 +223,23 @@ class Transformer(nnx.Module):
         """Blocks of each kind, in the order of `config.kinds`, stacked over its layers."""
         return [self.layers, *(self.other_layers or ())]
 
+    @property
+    def attention(self) -> Any:
+        """Attention of the first kind of layer that has one."""
+        return next(block.attention for block in self.stacks if block.attention is not None)
+
     def embed(
         self,
         ids: Int[ArrayLike, "... n"],
         *,
         vectors: Float[ArrayLike, "... n dim"] | None = None,
+        mask: Bool[ArrayLike, "... n"] | None = None,
         positions: ArrayLike,
         token_types: Int[ArrayLike, "... n"] | None = None,
         dropout_key: Array | None = None,
     ) -> Float[Array, "... n dim"]:
         """Input of the first block: embeddings, positional encoding, norm, dropout."""
-        x = self.token_embeddings(ids) if vectors is None else jnp.asarray(vectors)
+        x = self.token_embeddings(ids, mask=mask) if vectors is None else jnp.asarray(vectors)
         if x.shape != (*jnp.shape(ids), self.config.dim):
             raise ValueError(
                 f"vectors have shape {x.shape}: pass [..., n, dim] = "
@@ -244,12 +255,20 @@ class Transformer(nnx.Module):
         x = x if self.embedding_norm is None else self.embedding_norm(x)
         return dropout(x, rate=self.config.dropout, key=dropout_key)
 
-    def token_embeddings(self, ids: Int[ArrayLike, "... n"]) -> Float[Array, "... n dim"]:
-        """Embeddings of tokens, times the configuration's factor."""
+    def token_embeddings(
+        self, ids: Int[ArrayLike, "... n"], *, mask: Bool[ArrayLike, "... n"] | None = None
+    ) -> Float[Array, "... n dim"]:
+        """Embeddings of tokens, times the configuration's factor; masked tokens do not count."""
         if self.tokens is None:
             raise ValueError("the encoder has the token embeddings: pass vectors=")
         x, factor = self.tokens(jnp.asarray(ids)), self.config.embedding_factor
-        return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
+        x = x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
+        if self.config.dropped_token is None:
+            return x
+        valid = jnp.ones_like(ids, bool) if mask is None else jnp.asarray(mask)
+        other = valid & (jnp.asarray(ids) != self.config.dropped_token)
+        share = other.sum(-1, keepdims=True) / valid.sum(-1, keepdims=True)
+        return jnp.where(other[..., None], x / share[..., None].astype(x.dtype), 0)
 
     def _context(
         self, ids: Array, mask, positions, segments, cache: Cache | None, trace: bool
@@ -344,20 +363,22 @@ def shared_and_layer_encoding(
 
 def has_one_encoding(transformer: Transformer) -> bool:
     """Whether all layers have one encoding, of positions alone."""
-    encoding = chain(transformer.encoding, transformer.layers.attention.encoding)
-    return len(transformer.pattern.encodings) == 1 and not encoding.defines("context")
+    encoding = chain(transformer.encoding, transformer.attention.encoding)
+    alike = len(set(transformer.pattern.encodings)) == 1
+    return alike and not encoding.defines("context")
 
 
 def check_layers_alike(transformer: Transformer) -> None:
     """Raise for layers of several configurations, whose parameters are not one stack."""
-    if transformer.other_layers is not None:
+    if transformer.other_layers is not None or transformer.config.mixer is not None:
         raise ValueError(
-            "layers of the model have different configurations: pass a model without by_layer"
+            "layers of the model differ or do not attend: pass a model without by_layer and mixer"
         )
 
 
 def check_one_encoding(transformer: Transformer, purpose: str) -> None:
-    """Raise for encodings that differ by layer, or that depend on hidden states."""
+    """Raise for layers or encodings that differ, or encodings that depend on hidden states."""
+    check_layers_alike(transformer)
     if not has_one_encoding(transformer):
         raise ValueError(
             f"{purpose} need one encoding of positions in all layers, but this model has a pattern "
@@ -432,7 +453,7 @@ class Decoder(Transformer):
                 BoundEncoding(self.encoding, all_params),
                 BoundEncoding(self.pattern.at(slot), slot_params),
             )
-            return nnx.merge(graphdef, layer).attention.empty_cache(shape, shared=bound)
+            return nnx.merge(graphdef, layer).token_mixer.empty_cache(shape, shared=bound)
 
         def empty(slot: int) -> LayerCache:
             count = len(range(slot, self.config.num_layers, period))
@@ -503,10 +524,8 @@ def _make_gates(
     gates = _layer_values("gates", gates, layers, heads)
     if fill is None:
         return Gates(gates)
-    width = config.head_width
-    if config.latent is not None and config.latent.value_dim is not None:
-        width = config.latent.value_dim
-    return Gates(gates, _layer_values("gate_fill", fill, layers, (*heads, width), fixed=2))
+    heads = (*heads, config.value_width)
+    return Gates(gates, _layer_values("gate_fill", fill, layers, heads, fixed=2))
 
 
 def _layer_values(

@@ -13,6 +13,7 @@ from jaxpe import nn
 from tests.nn.models import (
     HEAD_DIM,
     HEADS,
+    HYBRID,
     LATENT,
     config,
     filled,
@@ -43,6 +44,7 @@ MODELS = {
         {"layer_encoding": jaxpe.encodings.interleaved_layers(COMROPE, ROPE, period=2)},
         {"num_layers": 3},
     ),
+    "hybrid": ({"encoding": ROPE}, HYBRID),
     "gemma": ({"encoding": jaxpe.encodings.gemma3(head_dim=HEAD_DIM, window=3, period=2)}, {}),
 }
 
@@ -215,3 +217,5 @@ def test_arguments_are_checked():
     for start, count in ((-1, 2), (0, 0), (5, 3)):
         with pytest.raises(ValueError, match="filled ones: pass start from 0 and count from 1"):
             nn.evict_tokens(decoder, cache, start=start, count=count)
+    with pytest.raises(ValueError, match="layers without attention cannot forget tokens"):
+        nn.evict_tokens(model("hybrid")[0], cache, start=0, count=1)

@@ -18,6 +18,7 @@ from tests.nn.models import (
     BLOCKS,
     HEAD_DIM,
     HEADS,
+    HYBRID,
     LATENT,
     N,
     config,
@@ -251,8 +252,10 @@ def test_padding_on_the_left_equals_none(name):
     np.testing.assert_allclose(*run(params), atol=1e-10)
 
 
-def test_packed_documents_do_not_see_each_other():
-    apply, params = decoder(jaxpe.chain(encoding_for("learned"), encoding_for("rope")))
+@pytest.mark.parametrize("changes", [{}, HYBRID], ids=["attention", "hybrid"])
+def test_packed_documents_do_not_see_each_other(changes):
+    encoding = jaxpe.chain(encoding_for("learned"), encoding_for("rope"))
+    apply, params = decoder(encoding, **changes)
     first, second = some_ids(1, 4), some_ids(1, 3, seed=1)
     segments = np.array([[0] * 4 + [1] * 3])
     both, positions = np.concatenate([first, second], axis=1), nn.packed_positions(segments)

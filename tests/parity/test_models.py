@@ -19,6 +19,7 @@ from jaxpe.nn import (
     load_seq2seq_lm,
     save_huggingface,
 )
+from jaxpe.nn.checkpoints.architecture import ARCHITECTURES
 from tests.nn.models import one_key
 from tests.nn.stored import change, tensors, write
 from tests.parity.tiny_models import decoder_errors, encoder_errors
@@ -98,6 +99,17 @@ def test_windows_of_smollm3_are_in_layers_that_do_not_rotate(tmp_path):
     assert np.abs(logits[0] - logits[2]).max() > 1e-3
 
 
+@pytest.mark.parametrize(
+    ("name", "rule"), [("lfm2", "full_attn_idxs"), ("qwen3_5", "full_attention_interval")]
+)
+def test_layers_of_attention_may_be_given_by_a_rule(name, rule, tmp_path):
+    shutil.copytree(FOLDER / name, tmp_path / name)
+    listed = load_causal_lm(FOLDER / name).decoder.config
+    change(tmp_path / name, layer_types=None, **{rule: [1] if name == "lfm2" else 2})
+    assert load_causal_lm(tmp_path / name).decoder.config == listed
+    assert [listed.at(layer).mixer is None for layer in range(4)].count(True) < 3
+
+
 def test_modernbert_of_transformers_4_has_a_base_for_each_kind_of_layer(tmp_path):
     folder = tmp_path / "modernbert"
     shutil.copytree(FOLDER / "modernbert", folder)
@@ -122,7 +134,7 @@ def test_other_heads_are_saved_again(name, tmp_path):
     np.testing.assert_allclose(logits, CHANGED[name], rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", [*ENCODERS, "bert", "mpnet"])
+@pytest.mark.parametrize("name", ["roberta", "deberta", "modernbert", "bert", "mpnet"])
 def test_masked_language_models_with_other_heads_are_refused(name, tmp_path):
     """By the field, where the file lacks the head; by the tensor, where it has another."""
     folder = tmp_path / name
@@ -151,6 +163,11 @@ def test_masked_language_models_with_other_heads_are_refused(name, tmp_path):
                 load_masked_lm(folder)
 
 
+def test_the_table_of_the_documentation_has_every_architecture():
+    table = (HERE.parents[1] / "docs" / "models.md").read_text("utf-8")
+    assert [n for n, row in ARCHITECTURES.items() if f"`{n}`" not in table and not row.when] == []
+
+
 def test_the_stored_cases_can_tell():
     """Windows, bases, caps and padding make a difference, and checkpoints are small."""
     stored = dict(np.load(HERE / "models.npz"))
@@ -170,10 +187,16 @@ KINDS = "of 'full_attention' and 'sliding_attention'"
         ("llama4", {"moe_layers": None}, EXPERTS),
         ("llama4", {"moe_layers": [1, 3]}, "moe_layers is .* only .. is supported"),
         ("gemma2", {"layer_types": ["full_attention"]}, KINDS),
+        ("gpt_oss", {"quantization_config": {"quant_method": "mxfp4"}}, "Mxfp4Config"),
+        ("gpt_oss", {"swiglu_alpha": 1.0}, "swiglu_alpha is 1.0, .* only 1.702"),
+        ("mixtral", {"num_experts_per_tok": 6}, "6 of 5 experts"),
+        ("deepseek_v2", {"rms_norm_eps": 1e-5}, "rms_norm_eps is 1e-05, .* only 1e-06"),
+        ("deepseek_v3", {"n_group": 4}, "6 experts in 2 of 4 groups"),
         ("gemma3", {"layer_types": ["full_attention", "local"] * 2}, KINDS),
         ("smollm3", {"no_rope_layers": [1, 0, 2, 0]}, "no_rope_layers is .* of 0 and 1"),
         ("gemma2", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0; pass 1"),
-        ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
+        ("gemma2", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
+        ("esm", {"position_embedding_type": "relative_key"}, "position_embedding_type is 'rel"),
         ("mistral", {"sliding_window": 0}, "sliding_window is 0; pass 1 to"),
         ("llama", {"logits_scaling": 8.0}, "logits_scaling"),
         ("llama", {"embedding_multiplier": 12.0}, "embedding_multiplier"),
@@ -203,6 +226,10 @@ KINDS = "of 'full_attention' and 'sliding_attention'"
         ("gemma", {"tie_word_embeddings": False}, "tie_word_embeddings is False, .* no lm_head"),
         ("deberta", {"conv_kernel_size": 3}, "conv_kernel_size is 3, which changes"),
         ("modernbert", {"decoder_bias": False}, "decoder_bias is False, which changes"),
+        ("cohere", {"use_qk_norm": True}, "use_qk_norm is True, which changes"),
+        ("stablelm", {"use_parallel_residual": True}, "use_parallel_residual is True, which"),
+        ("exaone4", {"sliding_window_pattern": "LG"}, "sliding_window_pattern is 'LG', which"),
+        ("granite", {"residual_multiplier": 0}, "residual_multiplier is 0; pass"),
     ],
 )
 def test_configurations_that_are_refused(name, changes, message, tmp_path):

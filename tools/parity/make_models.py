@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with torch, transformers and safetensors (the file says
 which versions it came from); the tests need none of them:
 
-    python tools/parity/make_models.py
+    python tools/parity/make_models.py [names of new ones]
 
 The models are random in every tensor (as they are initialised, biases would be 0 and norms 1, and a
 name mixed up would not show), in bfloat16 on disk and float32 when they compute. Rows are longer
@@ -12,6 +12,7 @@ the right, is asserted here to be what it gives at once.
 """
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ SIZES: dict[str, Any] = {
     "eos_token_id": 2,
 }
 GROUPED = SIZES | {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+WHOLE = SIZES | {"num_attention_heads": 4, "num_key_value_heads": 2}
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}
 GPT = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 32, "n_inner": 24}
 GPT |= {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -42,6 +44,31 @@ TWO_BASES = {
     GLOBAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 400.0},
     LOCAL: {"rope_type": "default", "rope_theta": 50.0},
 }
+DELTA = {
+    "layer_types": ["linear_attention", GLOBAL] * 2,
+    "linear_conv_kernel_dim": 3,
+    "linear_key_head_dim": 4,
+    "linear_value_head_dim": 6,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 100.0,
+        "partial_rotary_factor": 0.5,
+        "mrope_section": [1, 1, 0],
+    },
+}
+PARTIAL = {"partial_rotary_factor": 0.25}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
+LONGROPE |= {"short_factor": [1.5], "long_factor": [4.0]}
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0}
+YARN |= {"original_max_position_embeddings": 8, "beta_fast": 4.0, "beta_slow": 1.0}
+EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
+ROUTED = {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 8}
+ROUTED |= {"n_group": 3, "topk_group": 2, "n_shared_experts": 2, "routed_scaling_factor": 1.5}
+ROUTED |= {"first_k_dense_replace": 1, "num_hidden_layers": 3}
+LATENT = {"kv_lora_rank": 10, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6, "v_head_dim": 5}
+LATENT |= {"num_attention_heads": 4, "num_key_value_heads": 4}
 # Class, and what its configuration says.
 DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", GROUPED | ROPE | {"attention_bias": True, "mlp_bias": True}),
@@ -98,7 +125,94 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         {"vocab_size": VOCAB, "hidden_size": 16, "n_layer": 2, "n_head": 2, "pad_token_id": 0},
     ),
     "phi": ("Phi", SIZES | ROPE | {"num_key_value_heads": 1, "qk_layernorm": True}),
+    "olmo2": ("Olmo2", GROUPED | ROPE | {"attention_bias": True}),
+    "olmo3": ("Olmo3", GROUPED | FOUR | WINDOWS | {"rope_parameters": TWO_BASES}),
+    "exaone4": ("Exaone4", GROUPED | ROPE | FOUR | WINDOWS),
+    "phi3": (
+        "Phi3",
+        WHOLE
+        | {"rope_parameters": LONGROPE, "original_max_position_embeddings": 16}
+        | {"sliding_window": 4},
+    ),
+    "granite": (
+        "Granite",
+        GROUPED
+        | ROPE
+        | {"embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4}
+        | {"logits_scaling": 2.0, "mlp_bias": True, "tie_word_embeddings": True},
+    ),
+    "glm": ("Glm", GROUPED | ROPE),
+    "glm4": ("Glm4", GROUPED | {"rope_parameters": ROPE["rope_parameters"] | PARTIAL}),
+    "cohere": ("Cohere", WHOLE | ROPE | {"logit_scale": 0.4, "attention_bias": True}),
+    "cohere2": ("Cohere2", WHOLE | ROPE | FOUR | WINDOWS | {"logit_scale": 0.6}),
+    "stablelm": ("StableLm", WHOLE | ROPE | {"use_qkv_bias": True}),
+    "starcoder2": ("Starcoder2", WHOLE | ROPE | {"sliding_window": 4}),
+    "nemotron": ("Nemotron", GROUPED | ROPE | {"mlp_bias": True}),
+    "arcee": ("Arcee", GROUPED | ROPE | {"attention_bias": True}),
+    "helium": ("Helium", WHOLE | ROPE | {"head_dim": 4, "attention_bias": True}),
+    "ernie4_5": ("Ernie4_5", GROUPED | ROPE | {"use_bias": True}),
+    "seed_oss": ("SeedOss", GROUPED | ROPE | {"mlp_bias": True}),
+    "ministral": ("Ministral", GROUPED | ROPE | FOUR | WINDOWS),
+    "vaultgemma": ("VaultGemma", GROUPED | ROPE | {"sliding_window": 4}),
+    "lfm2": (
+        "Lfm2",
+        {**SIZES, "num_key_value_heads": 2, "num_attention_heads": 4, **ROPE, **FOUR}
+        | {"layer_types": ["conv", GLOBAL, "conv", "conv"], "conv_L_cache": 4, "norm_eps": 1e-3}
+        | {"block_multiple_of": 5, "block_ffn_dim_multiplier": 1.3},
+    ),
+    "qwen3_5": ("Qwen3_5", GROUPED | FOUR | DELTA),
+    "gpt_oss": (
+        "GptOss",
+        GROUPED
+        | FOUR
+        | WINDOWS
+        | {"rope_parameters": YARN | {"truncate": False}, "num_local_experts": 5}
+        | {"num_experts_per_tok": 3, "swiglu_limit": 1.0, "intermediate_size": 12},
+    ),
+    "mixtral": (
+        "Mixtral",
+        GROUPED
+        | ROPE
+        | {"sliding_window": 4, "num_local_experts": 5, "num_experts_per_tok": 3}
+        | {"intermediate_size": 12},
+    ),
+    "qwen2_moe": (
+        "Qwen2Moe",
+        WHOLE | ROPE | EXPERTS | {"shared_expert_intermediate_size": 10, "mlp_only_layers": [1]},
+    ),
+    "qwen3_moe": (
+        "Qwen3Moe",
+        GROUPED
+        | ROPE
+        | FOUR
+        | EXPERTS
+        | {"decoder_sparse_step": 2, "norm_topk_prob": True, "intermediate_size": 10}
+        | {"use_sliding_window": True, "sliding_window": 4},
+    ),
+    "glm4_moe": (
+        "Glm4Moe",
+        GROUPED
+        | ROUTED
+        | {"rope_parameters": ROPE["rope_parameters"] | PARTIAL, "attention_bias": True}
+        | {"use_qk_norm": True},
+    ),
+    "deepseek_v2": (
+        "DeepseekV2",
+        SIZES
+        | ROUTED
+        | LATENT
+        | {"rope_parameters": YARN, "q_lora_rank": None, "topk_method": "group_limited_greedy"},
+    ),
+    "deepseek_v3": (
+        "DeepseekV3",
+        SIZES
+        | ROUTED
+        | LATENT
+        | {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.7}, "q_lora_rank": 7},
+    ),
 }
+ESM = {k: v for k, v in SIZES.items() if k != "pad_token_id"}
+ESM |= {"pad_token_id": 1, "mask_token_id": 31, "eos_token_id": 2}
 ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("Roberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
     "deberta": (
@@ -115,7 +229,26 @@ ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"layer_types": [GLOBAL, LOCAL, GLOBAL]}
         | {"rope_parameters": TWO_BASES},
     ),
+    "xlm_roberta": ("XLMRoberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1}),
+    "camembert": ("Camembert", SIZES | {"pad_token_id": 1, "type_vocab_size": 2}),
+    "esm": ("Esm", ESM | {"position_embedding_type": "rotary", "token_dropout": True}),
+    "esm_table": ("Esm", ESM | {"emb_layer_norm_before": True}),
+    "nomic_bert": ("NomicBert", SIZES | ROPE | {"head_dim": 6}),
+    "jina": ("JinaEmbeddingsV3", SIZES | ROPE | {"pad_token_id": 1}),
+    "eurobert": ("EuroBert", GROUPED | ROPE | {"attention_bias": True}),
+    "embedding_gemma": (
+        "Gemma3Text",
+        GROUPED
+        | FOUR
+        | WINDOWS
+        | {"rope_parameters": TWO_BASES, "query_pre_attn_scalar": 12}
+        | {"sliding_window": 5, "use_bidirectional_attention": True},
+    ),
 }
+# Encoders without a head.
+ALONE = ("eurobert", "embedding_gemma")
+# Their norms add 1 to the scale themselves.
+ADD_ONE = ("gemma", "embedding_gemma", "vaultgemma", "nemotron", "qwen3_5", "qwen3_next")
 # Positions that these take from the mask themselves.
 BY_MASK = ("opt", "opt_post", "bloom")
 # Its factor of queries counts padding on the left, so that rows are run one by one.
@@ -131,9 +264,15 @@ def write(name: str, model: Any) -> None:
     import torch
 
     torch.manual_seed(sum(map(ord, name)))
-    for key, value in sorted(model.named_parameters()):
+    scalars = [
+        pair
+        for pair in model.named_buffers()
+        if pair[0].endswith(("layer_scalar", "correction_bias"))
+    ]
+    for key, value in sorted([*model.named_parameters(), *scalars]):
         norm = ("norm" in key.lower() or "ln_" in key) and key.endswith("weight")
-        plus = float(norm and not name.startswith("gemma"))  # which adds 1 itself
+        adds = name.startswith(ADD_ONE) and name != "gemma4"
+        plus = float((norm and not adds) or key.endswith("layer_scalar"))
         value.copy_(plus + 0.25 * torch.randn(value.shape))
     model.bfloat16().save_pretrained(FOLDER / name)
     (FOLDER / name / "generation_config.json").unlink(missing_ok=True)
@@ -144,9 +283,9 @@ def made(name: str, title: str, changes: dict[str, Any], kind: str) -> Any:
     """The model of a directory, after it is written."""
     import transformers
 
-    text = "Text" if title in ("Gemma3", "Llama4") else ""
+    text = "Text" if title in ("Gemma3", "Gemma4", "Llama4", "Qwen3_5") else ""
     config = getattr(transformers, f"{title}{text}Config")(**changes, attn_implementation="eager")
-    kind = "LMHeadModel" if title == "GPT2" else f"For{kind}"
+    kind = {"GPT2": "LMHeadModel"}.get(title, kind)
     cls = getattr(transformers, f"{title}{kind}")
     config.architectures = [cls.__name__]
     write(name, cls(config))
@@ -160,7 +299,7 @@ def close(one: Any, other: Any) -> None:
 def decoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndarray]:
     import torch
 
-    model = made(name, title, changes, "CausalLM")
+    model = made(name, title, changes, "ForCausalLM")
     ids, mask = torch.tensor(IDS), torch.tensor(MASK).long()
     found = model(ids, output_hidden_states=True, use_cache=False)
     out = {
@@ -194,42 +333,47 @@ def decoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndar
 def encoder(name: str, title: str, changes: dict[str, Any]) -> dict[str, np.ndarray]:
     import torch
 
-    model = made(name, title, changes, "MaskedLM")
+    model = made(name, title, changes, "Model" if name in ALONE else "ForMaskedLM")
     ids, left = torch.tensor(IDS), torch.tensor(MASK).long()
     out = {}
     pad = changes["pad_token_id"]
     for side, mask in (("", torch.flip(left, (1,))), ("left_", left)):
         padded = torch.where(mask == 1, ids, pad)
         found = model(padded, attention_mask=mask, output_hidden_states=True)
+        out |= {} if name in ALONE else {f"{side}logits": found.logits.numpy()}
         out |= {
-            f"{side}logits": found.logits.numpy(),
             f"{side}state": found.hidden_states[1].numpy(),
             f"{side}hidden": found.hidden_states[-1].numpy(),
         }
     return out
 
 
-def main() -> None:
+def _chosen(cases: dict[str, Any], names: list[str]) -> list[tuple[str, Any]]:
+    return [(name, case) for name, case in cases.items() if not names or name in names]
+
+
+def main(names: list[str]) -> None:
     import safetensors
     import torch
     import transformers
 
     transformers.logging.set_verbosity_error()
     torch.set_grad_enabled(False)
-    out: dict[str, np.ndarray] = {}
-    for name, (title, changes) in DECODERS.items():
+    out: dict[str, np.ndarray] = dict(np.load(HERE / "models.npz")) if names else {}
+    for name, (title, changes) in _chosen(DECODERS, names):
         found = decoder(name, title, changes)
         out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
         print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
-    for name, (title, changes) in ENCODERS.items():
+    for name, (title, changes) in _chosen(ENCODERS, names):
         found = encoder(name, title, changes)
         out |= {f"{name}_{key}": value.astype(np.float32) for key, value in found.items()}
         print(name, {key: float(np.abs(value).max().round(2)) for key, value in found.items()})
     packages = (torch, transformers, safetensors)
-    versions = {package.__name__: package.__version__ for package in packages}
+    before = json.loads(str(out["versions"])) if names else {}
+    versions = before | {package.__name__: package.__version__ for package in packages}
     out["versions"] = np.array(json.dumps(versions))
     np.savez_compressed(HERE / "models.npz", **out)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

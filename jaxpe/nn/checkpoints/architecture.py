@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxpe.nn.config import TransformerConfig
+
 Fields = dict[str, Any]
 
 
@@ -14,15 +16,17 @@ class Part(NamedTuple):
     """One of several dense layers that are fused into one matrix of the checkpoint."""
 
     index: int
-    count: int
+    sizes: tuple[int, ...]  # of all parts, in units of the smallest
     heads: int = 1  # number of groups of the matrix, each with all parts
 
     def slice(self, matrix: np.ndarray, axis: int) -> np.ndarray:
         """Features of this part, from the matrix of all parts."""
         features = np.moveaxis(matrix, axis, 0)
         rest = features.shape[1:]
-        by_head = features.reshape(self.heads, self.count, -1, *rest)
-        return np.moveaxis(by_head[:, self.index].reshape(-1, *rest), 0, axis)
+        by_head = features.reshape(self.heads, sum(self.sizes), -1, *rest)
+        start = sum(self.sizes[: self.index])
+        part = by_head[:, start : start + self.sizes[self.index]]
+        return np.moveaxis(part.reshape(-1, *rest), 0, axis)
 
     def join(self, parts: Sequence[np.ndarray], axis: int) -> np.ndarray:
         """Matrix of all parts, which are in order."""
@@ -35,28 +39,41 @@ class Part(NamedTuple):
 class TensorName(NamedTuple):
     """Name of a tensor in the checkpoint, path of its parameter, and the conversion."""
 
-    checkpoint_name: str  # {layer} is the number of a layer; parameters are stacked over layers
+    checkpoint_name: str  # {layer} and {expert} are numbers that the parameter is stacked over
     param_path: str
     transposed: bool = False  # [out, in] in the checkpoint, [in, out] as a parameter
     part: Part | None = None
     offset: float = 0.0  # added to the values of the checkpoint
     first: int = 0  # first layer with the tensor; the parameter is 1 in earlier layers
+    layers: tuple[int, ...] | None = None  # layers of a stack; all when None
 
     @property
     def axis(self) -> int:
         """Axis of the features in the checkpoint, along which parts are fused."""
         return 0 if self.transposed else -1
 
+    @property
+    def stacked_axes(self) -> int:
+        """Leading axes of the parameter, each of whose entries is a tensor of the checkpoint."""
+        return sum(key in self.checkpoint_name for key in ("{layer}", "{expert}"))
+
     def stored_shapes(self, leaf: Any) -> dict[str, tuple[int, ...]]:
         """Names and shapes of a parameter's tensors in the checkpoint."""
         stacked = "{layer}" in self.checkpoint_name
         count = leaf.shape[0] if stacked else 1
-        shape = list(leaf.shape[1:] if stacked else leaf.shape)
+        experts = leaf.shape[1] if "{expert}" in self.checkpoint_name else 1
+        shape = list(leaf.shape[self.stacked_axes :])
         shape = shape[::-1] if self.transposed else shape
         if self.part is not None:
-            shape[self.axis] *= self.part.count
-        layers = range(self.first, count)
-        return {self.checkpoint_name.format(layer=i): tuple(shape) for i in layers}
+            sizes = self.part.sizes
+            shape[self.axis] = shape[self.axis] * sum(sizes) // sizes[self.part.index]
+        layers = range(count) if self.layers is None else self.layers
+        names = (
+            self.checkpoint_name.format(layer=layer, expert=expert)
+            for layer in layers[self.first :]
+            for expert in range(experts)
+        )
+        return dict.fromkeys(names, tuple(shape))
 
 
 class Fused(NamedTuple):
@@ -65,6 +82,24 @@ class Fused(NamedTuple):
     checkpoint_name: str
     index: int
     count: int
+    first: str = ""  # parameter path of the first of them in a layer
+
+    def part(self, config: TransformerConfig | None, *, by_head: bool) -> Part:
+        """Place of the dense layer in the matrix."""
+        alike = (1,) * self.count
+        if config is None:
+            return Part(self.index, alike)
+        if config.experts is not None and self.first.startswith("mlp.experts"):
+            # Entries of gates and inputs alternate, as in gpt-oss.
+            return Part(self.index, alike, config.experts.hidden_dim)
+        if config.latent is not None:
+            if self.first == "attention.key_value_down":
+                return Part(self.index, (config.latent.key_value_rank, config.latent.rotary_dim))
+            return Part(self.index, (config.head_width, config.value_width), config.num_heads)
+        # Of three parts, the first are queries, whose heads may share keys and values.
+        groups = config.num_heads // config.key_heads
+        sizes = (groups, 1, 1) if self.count == 3 else alike
+        return Part(self.index, sizes, config.num_heads if by_head else 1)
 
 
 Modules = Mapping[str, str | Fused]
@@ -85,7 +120,7 @@ class Architecture(NamedTuple):
     modules: Modules
     defaults: Fields
     positions: str = ""
-    interleaved: bool = False
+    interleaved: bool | str = False
     window: Mapping[str, Any] = {}
     by_head: bool = False
     gated: Mapping[str, str] = {}
@@ -98,7 +133,11 @@ class Architecture(NamedTuple):
     config: Mapping[str, Any] = {}
     biases: Mapping[str, bool | str] = {}
     scaled_embeddings: bool = False
+    latent: Mapping[str, str] = {}
+    uncompressed: Mapping[str, str] = {}
+    experts: Mapping[str, Any] = {}
     gguf: Mapping[str, Any] = {}
+    when: Mapping[str, Any] = {}
 
     @property
     def head_names(self) -> tuple[str, ...]:
@@ -108,43 +147,45 @@ class Architecture(NamedTuple):
         return tuple(name for name in names if not name.startswith("pooler."))
 
     def tensor_names(
-        self, trunk: str, *, heads: int = 1, first_norm: bool = True, head: str = "head"
+        self, trunk: str, config: TransformerConfig | None = None, *, head: str = "head"
     ) -> tuple[TensorName, ...]:
         """Names of all tensors that a model may have.
 
         Args:
             trunk: path of the transformer in the model; "" for the transformer itself.
-            heads: number of query heads.
-            first_norm: whether the first layer has a norm before attention.
+            config: configuration of the model, on which heads and first layers depend.
             head: group of modules outside the transformer.
         """
+        latent = None if config is None else config.latent
+        full = latent is not None and latent.query_rank is None
         return tensor_names(
-            self.modules,
+            {**self.modules, **self.uncompressed} if full else self.modules,
             trunk,
+            config,
             head=head,
-            heads=heads if self.by_head else 1,
+            by_head=self.by_head,
             transposed=self.transposed,
             norm_offset=self.norm_offset,
-            first_norm=first_norm,
         )
 
 
 def tensor_names(
     modules: Modules,
     trunk: str,
+    config: TransformerConfig | None = None,
     *,
     head: str = "head",
-    heads: int = 1,
+    by_head: bool = False,
     transposed: bool = True,
     norm_offset: float = 0.0,
-    first_norm: bool = True,
 ) -> tuple[TensorName, ...]:
     """Names of all tensors of modules; arguments are as in `Architecture`."""
     names: list[TensorName] = []
+    first_norm = config is None or config.first_norm
     for path, module in modules.items():
         part = None
         if isinstance(module, Fused):
-            part, module = Part(module.index, module.count, heads), module.checkpoint_name
+            part, module = module.part(config, by_head=by_head), module.checkpoint_name
         group, _, rest = path.partition(".")
         beside = group in _GROUPS
         if beside and group != head:
@@ -158,10 +199,28 @@ def tensor_names(
         else:
             first = int(path == "layers.attention_norm" and not first_norm)
             kernel = TensorName(f"{module}.weight", f"{leaf}.kernel", transposed or beside, part)
-            scale = TensorName(f"{module}.weight", f"{leaf}.scale", offset=norm_offset, first=first)
+            offset = norm_offset if path.endswith("_norm") else 0.0
+            scale = TensorName(f"{module}.weight", f"{leaf}.scale", offset=offset, first=first)
             bias = TensorName(f"{module}.bias", f"{leaf}.bias", part=part, first=first)
-            names += [scale if path.endswith("norm") else kernel, bias]
-    return tuple(names)
+            array = TensorName(module, leaf, part=part)  # a parameter outside a layer or norm
+            names += [scale if path.endswith("norm") else kernel, bias, array]
+    return tuple(names) if config is None else _names_by_kind(names, trunk, config)
+
+
+def _names_by_kind(
+    names: list[TensorName], trunk: str, config: TransformerConfig
+) -> tuple[TensorName, ...]:
+    """Names with the layers of each stack of a transformer, one for each kind of layer."""
+    path, kinds = f"{trunk}.layers.", [tuple(layers) for layers in config.kinds.values()]
+    if len(kinds) == 1:
+        return tuple(names)
+    stacks = [path, *(f"{trunk}.other_layers.{i}." for i in range(len(kinds) - 1))]
+    return tuple(
+        name._replace(param_path=name.param_path.replace(path, stack, 1), layers=layers)
+        for name in names
+        for stack, layers in zip(stacks, kinds, strict=True)
+        if stack == path or name.param_path.startswith(path)
+    )
 
 
 _TABLES = ("tokens", "token_types", "table")
@@ -192,10 +251,11 @@ def _architecture(rows: Mapping[str, Fields], model_type: str) -> Architecture:
     row = _extended_row(rows, model_type)
     layer = row.pop("layer", "")
     modules: dict[str, str | Fused] = dict(row.pop("modules"))
-    modules |= {f"layers.{path}": layer + name for path, name in row.pop("layers", {}).items()}
+    layers = {path: layer + name for path, name in row.pop("layers", {}).items() if name}
+    modules |= {f"layers.{path}": name for path, name in layers.items()}
     for matrix, paths in row.pop("fused", {}).items():
         for i, path in enumerate(paths):
-            modules[f"layers.{path}"] = Fused(layer + matrix, i, len(paths))
+            modules[f"layers.{path}"] = Fused(layer + matrix, i, len(paths), paths[0])
     return Architecture(model_type=model_type, modules=modules, **row)
 
 
@@ -203,6 +263,13 @@ _ROWS = _rows()
 ARCHITECTURES: Mapping[str, Architecture] = {
     name: _architecture(_ROWS, name) for name in _ROWS if not name.startswith("base_")
 }
+
+
+def row_name(fields: Fields) -> Any:
+    """Key of the row of a config.json: its model type, unless other fields choose another row."""
+    chosen = (name for name, row in ARCHITECTURES.items() if row.when)
+    fits = (n for n in chosen if fields.items() >= ARCHITECTURES[n].when.items())
+    return next(fits, fields.get("model_type"))
 
 
 def architectures(*kinds: str) -> dict[str, Architecture]:

@@ -47,9 +47,10 @@ def load_causal_lm(
 ) -> CausalLM:
     """Load a released decoder with its language-model head.
 
-    Architectures: Llama, Mistral, Qwen2, Qwen3, Gemma 1 to 3, SmolLM3, Llama 4 without experts,
-    GPT-NeoX (Pythia), GPT-J, GPT-2, OPT, BLOOM and Phi. Queries and keys of a .gguf are converted
-    to Hugging Face's layout; its quantised tensors become floats, by the package `gguf` (an extra).
+    Architectures: `jaxpe/nn/checkpoints/decoders.toml` has a row for each, such as Llama, Mistral,
+    Qwen, Gemma, OLMo, Phi, Granite, Command R, GLM, EXAONE and GPT; the error for another one names
+    all. Queries and keys of a .gguf are converted to Hugging Face's layout; its quantised tensors
+    become floats, by the package `gguf` (an extra).
     An unknown tensor, or an unsupported field that changes the computation, is an error.
 
     Args:
@@ -95,7 +96,7 @@ def causal_lm_tensors(model: CausalLM) -> tuple[Fields, dict[str, np.ndarray]]:
         )
     fields = json.loads(model.decoder.fields)
     architecture = DECODERS[fields["model_type"]]
-    names = architecture.tensor_names("decoder", heads=model.decoder.config.num_heads)
+    names = architecture.tensor_names("decoder", model.decoder.config)
     tensors = stored_tensors(
         model, names, prefix=architecture.prefix, head_names=architecture.head_names
     )
@@ -118,10 +119,7 @@ def _load(
     positions = model_encoding(architecture, path, fields, config)
     if tied := config.tie_embeddings:  # a tied head with biases becomes a layer of its own
         config = dataclasses.replace(config, tie_embeddings=not config.has_bias("head"))
-    if names is None:
-        named = architecture.tensor_names("decoder", heads=config.num_heads)
-    else:
-        named = names(config)
+    named = architecture.tensor_names("decoder", config) if names is None else names(config)
     by_path = {name.param_path: name.checkpoint_name for name in named}
     head, tokens = by_path["output.kernel"], by_path["decoder.tokens.embedding"]
     check_head(path, tensors, head, tied=tied)
@@ -136,7 +134,11 @@ def _load(
     def model() -> CausalLM:
         return CausalLM(Decoder(config, encoding=positions, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(0))
 
+    predicts = fields.get("num_nextn_predict_layers")  # layers after the last, for speculation
+
     def ignored(name: str) -> bool:
+        if predicts and (layer := re.match(r"layers\.(\d+)\.", name)):
+            return int(layer[1]) >= config.num_layers
         return name in unused or bool(_BUFFERS.search(name))
 
     loaded = load_parameters(model, named, tensors, ignored=ignored)
@@ -155,7 +157,7 @@ def _nearest_architecture(path: Path, model_type: Any, tensors: Tensors) -> str:
 
     def weights(architecture: Architecture) -> set[str]:
         names = (name.checkpoint_name for name in architecture.tensor_names("decoder"))
-        return {name.format(layer="*") for name in names if name.endswith("weight")}
+        return {name.format(layer="*", expert="*") for name in names if name.endswith("weight")}
 
     nearest = min(DECODERS.values(), key=lambda architecture: len(weights(architecture) ^ stored))
     message = (

@@ -1,4 +1,4 @@
-"""Encoders in Hugging Face directories: BERT, MPNet, RoBERTa, DeBERTa, ModernBERT."""
+"""Encoders in Hugging Face directories, by the rows of `encoders.toml`."""
 
 import json
 import math
@@ -21,6 +21,7 @@ from jaxpe.nn.checkpoints.architecture import (
     Architecture,
     Fields,
     TensorName,
+    row_name,
 )
 from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
 from jaxpe.nn.checkpoints.decoders import causal_lm_tensors
@@ -142,7 +143,7 @@ class MPNet(Bert):
 def load_masked_lm(
     directory: str | os.PathLike, *, encoding: Encoding | None = None, **overrides: Any
 ) -> MaskedLM:
-    """Load a masked language model: BERT, MPNet, RoBERTa, DeBERTa v2 or v3, ModernBERT.
+    """Load a masked language model, such as BERT, MPNet, RoBERTa, DeBERTa v3, ModernBERT or ESM-2.
 
     Arguments are as in `Bert.load`; `encoding` is for BERT and MPNet alone.
 
@@ -189,7 +190,7 @@ def load_classifier(
 
 
 def load_encoder(directory: str | os.PathLike, **overrides: Any) -> Encoder:
-    """Load an encoder without its head: RoBERTa, DeBERTa v2 or v3, ModernBERT."""
+    """Load an encoder without its head, such as RoBERTa, ModernBERT, ESM-2 or EmbeddingGemma."""
     return _load(directory, lambda encoder, tensors: encoder, None, overrides, head="")
 
 
@@ -240,15 +241,19 @@ def _load(
 ) -> Any:
     """Model that `make` builds on the encoder of a directory, with the directory's parameters."""
     architecture, fields, stored = read_fields(directory, *kinds)
+    if head == "head" and "head.bias" not in architecture.modules:
+        raise InputError(
+            f"{directory}: no masked language model of {architecture.title} is supported: load its "
+            "encoder by load_encoder"
+        )
     path, prefix = Path(directory, "config.json"), architecture.prefix
     rates = {"dropout": 0.0, "attention_dropout": 0.0} if architecture.kind == "encoder" else {}
     config = model_config(architecture, path, fields, overrides, tie_embeddings=True, **rates)
-    encoder = _encoder_constructor(architecture, path, fields, config, stored, encoding)
-    names = architecture.tensor_names(
-        "encoder" if head else "", heads=config.num_heads, first_norm=config.first_norm, head=head
-    )
+    names = architecture.tensor_names("encoder" if head else "", config, head=head)
     with open_tensors(directory, prefix) as tensors:
         check_sizes(architecture, path, fields, tensors)
+        fields |= _stored_frequencies(fields, tensors) if architecture.positions == "esm" else {}
+        encoder = _encoder_constructor(architecture, path, fields, config, stored, encoding)
         if encoding is not None:
             tensors = _non_positional_tensors(tensors, names)
         model = load_parameters(
@@ -267,11 +272,28 @@ def _load(
             _set_relative_tables(below, fields, tensors)
     if architecture.kind == "encoder":
         below.fields = json.dumps(stored)
-        if "encoding_params.table" in architecture.modules:
+        if below.encoding.defines("embed"):
             below.length = fields["max_position_embeddings"] - fields["pad_token_id"] - 1
     if encoding is not None:
         replace_encoding(below, encoding, rngs=nnx.Rngs(0))
     return model
+
+
+def _stored_frequencies(fields: Fields, tensors: Tensors) -> Fields:
+    """RoPE entry of the frequencies in the file of an ESM, which may be rounded to half precision.
+
+    As transformers uses them; none where they are the usual ones.
+    """
+    name = next((n for n in tensors.files if n.endswith("rotary_embeddings.inv_freq")), None)
+    if name is None:
+        return {}
+    frequencies = tensors.read(name, np.float64).ravel()
+    usual = fields["rope_theta"] ** -(np.arange(frequencies.size) / frequencies.size)
+    if np.allclose(frequencies, usual, rtol=1e-6, atol=0):
+        return {}
+    lists = dict.fromkeys(("short_factor", "long_factor"), (usual / frequencies).tolist())
+    lists |= {"original_max_position_embeddings": fields["max_position_embeddings"]}
+    return {"rope_parameters": {"rope_type": "longrope", "attention_factor": 1.0, **lists}}
 
 
 def _encoder_constructor(
@@ -308,12 +330,14 @@ def _unused_tensor(architecture: Architecture) -> Callable[[str], bool]:
     roots = {_root(architecture.modules[path]) for path in trunk}
 
     def ignored(name: str) -> bool:
-        relative = architecture.positions == "deberta" and name in _RELATIVE
-        return relative or bool(_BUFFERS.search(name)) or not name.startswith(tuple(roots))
+        unused = name in _UNUSED.get(architecture.positions, ())
+        return unused or bool(_BUFFERS.search(name)) or not name.startswith(tuple(roots))
 
     return ignored
 
 
+# ESM with RoPE may still have a table.
+_UNUSED = {"deberta": _RELATIVE, "esm": ("embeddings.position_embeddings.weight",)}
 _HEADS = ("head.", "pooler.", "classifier.")
 
 
@@ -340,16 +364,13 @@ def _encoder_tensors(model: Any) -> tuple[Fields, dict[str, np.ndarray]]:
             "build it on a BertEncoder or an MPNetEncoder"
         )
     fields = json.loads(encoder.fields)
-    architecture = ARCHITECTURES[fields["model_type"]]
+    architecture = ARCHITECTURES[row_name(fields)]
     if architecture.positions == "deberta":
         raise ValueError(
             "DeBERTa's relative embeddings cannot be exported, since only their projections are "
             "kept: save a checkpoint instead"
         )
-    config = encoder.config
-    names = architecture.tensor_names(
-        "" if alone else "encoder", heads=config.num_heads, first_norm=config.first_norm
-    )
+    names = architecture.tensor_names("" if alone else "encoder", encoder.config)
     prefix = "" if alone else architecture.prefix
     tensors = stored_tensors(model, names, prefix=prefix, head_names=architecture.head_names)
     title = architecture.title + ("Model" if alone else "ForMaskedLM")

@@ -31,7 +31,9 @@ from jaxpe.encodings.families.rotary import rope_arguments
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields
 from jaxpe.nn.config import TransformerConfig
 
-_GLOBAL, _LOCAL, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+GLOBAL, _LOCAL, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+
+_LONGROPE = ("longrope", "su", "yarn")  # names of one scaling in the configurations of Phi-3
 
 
 def model_encoding(
@@ -42,7 +44,7 @@ def model_encoding(
         with np.errstate(all="ignore"):  # numbers that are not finite are refused below
             encoding = ENCODINGS[architecture.positions](architecture, fields, config)
             for kind in rope_kinds(fields):
-                _check_phases(_rope_entry(fields, kind), fields, config.head_width)
+                _check_phases(rope_entry(fields, kind), fields, config.rotary_width)
     except (TypeError, ValueError, ArithmeticError) as error:
         entry = reprlib.repr(fields.get("rope_parameters") or fields.get("rope_scaling"))
         raise InputError(f"{path}: rope_parameters {entry}: {error}") from error
@@ -53,13 +55,13 @@ def rope_kinds(fields: Fields) -> tuple[str | None, ...]:
     """Kinds of layers with a RoPE entry each: (None,) for a single entry, () without RoPE."""
     if "rope_theta" not in fields:
         return ()
-    return (_GLOBAL, _LOCAL) if "rope_local_base_freq" in fields else (None,)
+    return (GLOBAL, _LOCAL) if "rope_local_base_freq" in fields else (None,)
 
 
-def _rope_entry(fields: Fields, kind: str | None) -> Fields:
+def rope_entry(fields: Fields, kind: str | None) -> Fields:
     """RoPE entry of a kind of layer, with its base and rotated share."""
     entry = fields.get("rope_parameters") or {}
-    if kind is not None and (kind in entry or _LOCAL in entry or _GLOBAL in entry):
+    if kind is not None and (kind in entry or _LOCAL in entry or GLOBAL in entry):
         entry = entry.get(kind) or {}
     elif not entry and kind != _LOCAL:
         entry = fields.get("rope_scaling") or {}
@@ -67,6 +69,9 @@ def _rope_entry(fields: Fields, kind: str | None) -> Fields:
     share = fields.get("partial_rotary_factor")
     defaults = {"rope_theta": base} | ({} if share is None else {"partial_rotary_factor": share})
     entry = defaults | {name: value for name, value in entry.items() if value is not None}
+    original = "original_max_position_embeddings"
+    if original in fields and entry.get("rope_type", entry.get("type")) in _LONGROPE:
+        entry |= {"rope_type": "longrope", original: fields[original]}
     return entry if share is not None else _full_head_entry(entry)
 
 
@@ -99,8 +104,15 @@ LOCAL_LAYERS: Mapping[str, Callable[[Fields, int, bool], bool]] = {
     "late": lambda fields, layer, rotates: layer >= fields["max_window_layers"],
     "rotated": lambda fields, layer, rotates: rotates,
     "unrotated": lambda fields, layer, rotates: fields["use_sliding_window"] and not rotates,
+    "but every fourth": lambda fields, layer, rotates: (layer + 1) % 4 != 0,
     "but every sliding_window_pattern-th": lambda fields, layer, rotates: (
         (layer + 1) % fields["sliding_window_pattern"] != 0
+    ),
+    "but every full_attention_interval-th": lambda fields, layer, rotates: (
+        (layer + 1) % fields["full_attention_interval"] != 0
+    ),
+    "but full_attn_idxs": lambda fields, layer, rotates: (
+        fields["full_attn_idxs"] is not None and layer not in fields["full_attn_idxs"]
     ),
     "but every global_attn_every_n_layers-th from the first": lambda fields, layer, rotates: (
         layer % fields["global_attn_every_n_layers"] != 0
@@ -112,24 +124,20 @@ def _rotary(
     architecture: Architecture, fields: Fields, config: TransformerConfig
 ) -> Encoding | LayerPattern:
     """RoPE by layer: some layers may not rotate, and local layers have a window or chunks."""
-    window, layers = architecture.window, range(config.num_layers)
-    rotates = _rotation_flags(fields, config)
-    layer_types = fields["layer_types"] if "layer_types" in architecture.defaults else None
-    if not layer_types:
-        rule = LOCAL_LAYERS[window["layers"]] if window else lambda *layer: False
-        local = _CHUNKED if window.get("chunked") else _LOCAL
-        layer_types = [local if rule(fields, i, rotates[i]) else _GLOBAL for i in layers]
+    rotates, kinds = _rotation_flags(fields), layer_types(architecture, fields)
+    mask = _window(architecture, fields)
+    if architecture.window.get("rotated") and mask is not None:
+        rotates = [kind != GLOBAL for kind in kinds]
     bases = {kind: _rotation(architecture, fields, config, kind) for kind in rope_kinds(fields)}
     unrotated = _temperature_encoding(fields)
-    mask = _window(architecture, fields)
 
     def layer_encoding(rotated: bool, layer_type: str) -> Encoding:
         base = bases[layer_type if layer_type in bases else None] if rotated else unrotated
-        if mask is None or layer_type == _GLOBAL:
+        if mask is None or layer_type == GLOBAL:
             return base
         return mask if base == identity() else chain(base, mask)
 
-    keys = list(zip(rotates, layer_types, strict=True))
+    keys = list(zip(rotates, kinds, strict=True))
     encodings = {key: layer_encoding(*key) for key in dict.fromkeys(keys)}
     first = encodings[keys[0]]
     if all(encoding == first for encoding in encodings.values()):
@@ -137,9 +145,25 @@ def _rotary(
     return LayerPattern(tuple(encodings[key] for key in keys))
 
 
-def _rotation_flags(fields: Fields, config: TransformerConfig) -> list[bool]:
+def layer_types(architecture: Architecture, fields: Fields) -> list[str]:
+    """Kind of each layer, as the file lists them, or by the rule of the architecture."""
+    stored = fields["layer_types"] if "layer_types" in architecture.defaults else None
+    rotates, window = _rotation_flags(fields), architecture.window
+    if stored or not window:
+        return stored or [GLOBAL] * len(rotates)
+    rule, local = LOCAL_LAYERS[window["layers"]], local_kind(architecture)
+    return [local if rule(fields, *layer) else GLOBAL for layer in enumerate(rotates)]
+
+
+def local_kind(architecture: Architecture) -> str:
+    """Kind of the layers that are not global."""
+    local = _CHUNKED if architecture.window.get("chunked") else _LOCAL
+    return architecture.window.get("kind", local)
+
+
+def _rotation_flags(fields: Fields) -> list[bool]:
     """Whether each layer rotates: 1 in `no_rope_layers` means rotation, despite the name."""
-    layers = range(config.num_layers)
+    layers = range(fields["num_hidden_layers"])
     if "no_rope_layer_interval" not in fields:
         return [True for _ in layers]
     period = fields["no_rope_layer_interval"]
@@ -149,11 +173,13 @@ def _rotation_flags(fields: Fields, config: TransformerConfig) -> list[bool]:
 def _rotation(
     architecture: Architecture, fields: Fields, config: TransformerConfig, kind: str | None
 ) -> Encoding:
+    interleaved = architecture.interleaved
+    interleaved = fields[interleaved] if isinstance(interleaved, str) else interleaved
     encoding = rope_from_hf(
-        _rope_entry(fields, kind),
-        head_dim=config.head_width,
+        rope_entry(fields, kind),
+        head_dim=config.rotary_width,
         max_position_embeddings=fields["max_position_embeddings"],
-        layout="interleaved" if architecture.interleaved else "half_split",
+        layout="interleaved" if interleaved else "half_split",
     )
     if not fields.get("use_qk_norm"):
         return encoding
@@ -182,7 +208,7 @@ def _temperature_encoding(fields: Fields) -> Encoding:
 def _window(architecture: Architecture, fields: Fields) -> Encoding | None:
     """Mask of local layers; None if the model has none, or switches it off."""
     window = architecture.window
-    size = fields[window["field"]] if window else None
+    size = fields[window["field"]] if "field" in window else None
     if size is None or ("flag" in window and not fields[window["flag"]]):
         return None
     if window.get("chunked"):
@@ -241,6 +267,9 @@ ENCODINGS: Mapping[str, Callable[..., Any]] = {
     "learned": _table,
     "opt": _opt_table,
     "roberta": _roberta_table,
+    "esm": lambda architecture, fields, config: (
+        _rotary if fields["position_embedding_type"] == "rotary" else _roberta_table
+    )(architecture, fields, config),
     "alibi": lambda architecture, fields, config: alibi(num_heads=config.num_heads),
     "deberta": _deberta,
 }

@@ -3,6 +3,7 @@
 Sizes in a configuration are not trusted before they are compared with the tensors.
 """
 
+import math
 import os
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
@@ -13,10 +14,29 @@ import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.json_values import from_json, read_json
-from jaxpe.nn.checkpoints.architecture import ARCHITECTURES, Architecture, Fields, architectures
-from jaxpe.nn.checkpoints.encodings import rope_kinds
+from jaxpe.nn.checkpoints.architecture import (
+    ARCHITECTURES,
+    Architecture,
+    Fields,
+    architectures,
+    row_name,
+)
+from jaxpe.nn.checkpoints.encodings import (
+    GLOBAL,
+    layer_types,
+    local_kind,
+    rope_entry,
+    rope_kinds,
+)
 from jaxpe.nn.checkpoints.tensors import WEIGHTS, Tensors, listed
-from jaxpe.nn.config import Activation, TransformerConfig
+from jaxpe.nn.config import (
+    Activation,
+    ConvolutionSizes,
+    DeltaNetSizes,
+    ExpertSizes,
+    LatentSizes,
+    TransformerConfig,
+)
 from jaxpe.rope.scaling import PARAMETER_KINDS
 
 # Fields that change the computation of some architecture, with their harmless values. For an
@@ -58,6 +78,7 @@ _PLAIN: dict[str, Activation] = {
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
+    "relu2": "relu2",
     "silu": "silu",
     "swish": "silu",
 }
@@ -92,15 +113,75 @@ CONFIG_FIELDS: Mapping[str, str] = {
     "initializer_range": "init_scale",
     "tie_word_embeddings": "tie_embeddings",
     "qk_layernorm": "query_key_norm",
+    "embedding_multiplier": "embedding_factor",
+    "attention_multiplier": "attention_scale",
+    "residual_multiplier": "residual_scale",
+    "logit_scale": "logit_scale",
+    "emb_layer_norm_before": "embedding_norm",
     "attn_logit_softcapping": "attention_cap",
     "final_logit_softcapping": "logit_cap",
 }
 _CONVERTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "initializer_range": ("embedding_scale", float),
+    "logits_scaling": ("logit_scale", lambda divisor: 1 / divisor),
     "query_pre_attn_scalar": ("attention_scale", lambda scalar: scalar**-0.5),
     "use_parallel_residual": ("residual", lambda yes: "parallel" if yes else "sequential"),
     "do_layer_norm_before": ("norm_position", lambda yes: "pre" if yes else "post"),
 }
+
+
+def _delta_net(fields: Fields) -> DeltaNetSizes:
+    return DeltaNetSizes(
+        key_heads=fields["linear_num_key_heads"],
+        value_heads=fields["linear_num_value_heads"],
+        key_dim=fields["linear_key_head_dim"],
+        value_dim=fields["linear_value_head_dim"],
+        width=fields["linear_conv_kernel_dim"],
+    )
+
+
+# Fields of a TransformerConfig in layers of a kind, from the fields of a config.json.
+_LAYER_CHANGES: Mapping[str, Callable[[Fields], Fields]] = {
+    "conv": lambda fields: {"mixer": ConvolutionSizes(width=fields["conv_L_cache"])},
+    "linear_attention": lambda fields: {"mixer": _delta_net(fields)},
+}
+
+
+def _row_sizes(row: Mapping[str, Any], fields: Fields) -> Fields:
+    """Sizes of a row: values of fields, their product for a list, or constants."""
+
+    def value(entry: Any) -> Any:
+        if isinstance(entry, list):
+            return math.prod(fields[name] for name in entry)
+        return fields.get(entry, entry) if isinstance(entry, str) else entry
+
+    return {name: value(entry) for name, entry in row.items()}
+
+
+def _latent(architecture: Architecture, fields: Fields) -> Fields:
+    """Fields of a TransformerConfig with latent attention, whose scale has YaRN's factor."""
+    sizes = LatentSizes(**_row_sizes(architecture.latent, fields))
+    entry, width = rope_entry(fields, None), fields["head_dim"] + sizes.rotary_dim
+    scaled = entry.get("rope_type", entry.get("type", "default")) != "default"
+    multiplier = entry.get("mscale_all_dim", 0.0) if scaled else 0.0
+    factor = 1 + 0.1 * multiplier * math.log(max(entry.get("factor", 1.0), 1.0))
+    return {"latent": sizes, "num_kv_heads": None, "attention_scale": factor**2 * width**-0.5}
+
+
+def _experts(architecture: Architecture, fields: Fields) -> ExpertSizes:
+    sizes = _row_sizes(architecture.experts, fields)
+    if fields.get("topk_method") == "greedy":  # whatever the groups
+        sizes |= {"groups": 1, "chosen_groups": 1}
+    return ExpertSizes(**sizes)
+
+
+def _is_dense(fields: Fields, layer: int) -> bool:
+    """Whether a layer of a model with experts has none."""
+    return (
+        layer < fields.get("first_k_dense_replace", 0)
+        or (layer + 1) % fields.get("decoder_sparse_step", 1) != 0
+        or layer in (fields.get("mlp_only_layers") or ())
+    )
 
 
 class Range(NamedTuple):
@@ -120,33 +201,55 @@ _POSITIVE = Range(float, float(_FLOAT32.tiny), float(_FLOAT32.max))  # also in f
 _LENGTHS = (  # lengths and periods, which need not be the size of any tensor's axis
     *("max_position_embeddings", "sliding_window", "attention_chunk_size", "floor_scale"),
     *("max_window_layers", "sliding_window_pattern", "no_rope_layer_interval"),
+    *("full_attention_interval", "conv_L_cache", "linear_conv_kernel_dim", "block_multiple_of"),
+    "original_max_position_embeddings",
     *("local_attention", "global_attn_every_n_layers", "relative_attention_max_distance"),
+    "decoder_sparse_step",
 )
 _LAYERS = ("num_hidden_layers", "num_decoder_layers")
 _SIZES = (
     *("vocab_size", "hidden_size", "num_attention_heads", "head_dim", "num_key_value_heads"),
     *("intermediate_size", "rotary_dim", "relative_attention_num_buckets", *_LAYERS, *_LENGTHS),
+    *("linear_num_key_heads", "linear_num_value_heads"),
+    *("linear_key_head_dim", "linear_value_head_dim"),
+    *("num_local_experts", "num_experts_per_tok", "moe_intermediate_size"),
+    *("shared_expert_intermediate_size", "n_group", "topk_group"),
+    *("kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim"),
 )
 _RANGES = {
     **dict.fromkeys(_SIZES, _SIZE),
-    "type_vocab_size": Range(int, 0, _LARGEST),
+    **dict.fromkeys(("type_vocab_size", "mask_token_id"), Range(int, 0, _LARGEST)),
     **dict.fromkeys(("dropout", "attention_dropout"), _RATE),
     **dict.fromkeys(("layer_norm_eps", "rms_norm_eps", "query_pre_attn_scalar"), _POSITIVE),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), _POSITIVE),
+    **dict.fromkeys(("embedding_multiplier", "attention_multiplier"), _POSITIVE),
+    **dict.fromkeys(("residual_multiplier", "logits_scaling", "logit_scale"), _POSITIVE),
     # Below a base of 1, the first pair would not rotate fastest.
     **dict.fromkeys(("rope_theta", "rope_local_base_freq"), _POSITIVE._replace(low=1.0)),
     **dict.fromkeys(("initializer_range", "attn_scale"), _POSITIVE._replace(low=0.0)),
+    **dict.fromkeys(("block_ffn_dim_multiplier", "routed_scaling_factor"), _POSITIVE),
+    "swiglu_limit": _POSITIVE,
+    **dict.fromkeys(("n_shared_experts", "first_k_dense_replace"), Range(int, 0, _LARGEST)),
     "position_buckets": Range(int, 4, _LARGEST),
     "partial_rotary_factor": Range(float, 2**-20, 1.0),
 }
 # Null switches these off; in any other field, null means the default.
-_NULLABLE = ("sliding_window", "attn_logit_softcapping", "final_logit_softcapping", "rotary_dim")
+_NULLABLE = (
+    *("sliding_window", "attn_logit_softcapping", "final_logit_softcapping", "rotary_dim"),
+    "q_lora_rank",
+)
 # Fields without a default that are read.
 _WITHOUT_DEFAULT = (
     *("model_type", "rope_parameters", "rope_scaling", "scale_decoder_outputs"),
     "tie_word_embeddings",
 )
 _LARGEST_CONFIG = 2**24  # bytes
+_QUANTISED = (
+    "quantization_config is set, but quantised weights are read from .gguf files alone: pass one, "
+    "or save the model with floats, by AutoModelForCausalLM.from_pretrained(folder, "
+    "quantization_config=Mxfp4Config(dequantize=True)).save_pretrained(another) of transformers, "
+    "or its FineGrainedFP8Config"
+)
 
 
 def read_config(path: Path) -> Fields:
@@ -181,7 +284,7 @@ def architecture_of_fields(
     path: Path, stored: Fields, rows: Mapping[str, Architecture]
 ) -> Architecture:
     """The row of a config.json's model type; `InputError` for another type."""
-    model_type = stored.get("model_type")
+    model_type = row_name(stored)
     if not isinstance(model_type, str) or model_type not in rows:
         raise InputError(
             f"{path}: model_type is {reprlib.repr(model_type)}; {' and '.join(rows)} are supported"
@@ -192,7 +295,7 @@ def architecture_of_fields(
 def find_architecture(directory: str | os.PathLike) -> Architecture | None:
     """Architecture of a directory; None without a config.json, or if it is unknown."""
     config = Path(directory) / "config.json"
-    model_type = read_config(config).get("model_type") if os.path.isfile(config) else None
+    model_type = row_name(read_config(config)) if os.path.isfile(config) else None
     return ARCHITECTURES.get(model_type) if isinstance(model_type, str) else None
 
 
@@ -213,6 +316,8 @@ class _Config(NamedTuple):
             value = self.fields.get(name)
             if value is None or any(_equal(value, allowed_value) for allowed_value in values):
                 continue
+            if name == "quantization_config":
+                raise InputError(f"{self.path}: {_QUANTISED}")
             only = f"; only {', '.join(map(repr, values))} is supported" if values else ""
             raise InputError(
                 f"{self.field_name(name)} is {reprlib.repr(value)}, which changes the "
@@ -253,12 +358,12 @@ def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fi
     defaults = architecture.defaults
     from_json(str, fields["hidden_act"], where=config.field_name("hidden_act"))
     config.check_values(
-        {k: v for k, v in _UNUSUAL.items() if k not in (*defaults, *architecture.ignored)}
+        {k: v for k, v in _UNUSUAL.items() if k not in (*defaults, *architecture.ignored, *used)}
         | {k: (False, True) for k, v in defaults.items() if isinstance(v, bool)}
         | {"hidden_act": tuple(ACTIVATIONS[architecture.activations])}
         | {k: tuple(v) for k, v in architecture.allowed.items()}
     )
-    if "num_local_experts" in defaults and stored.get("moe_layers") != []:
+    if "moe_layers" in architecture.allowed and stored.get("moe_layers") != []:
         raise InputError(
             f"{path}: moe_layers is {reprlib.repr(stored.get('moe_layers'))}, but layers of "
             "experts are not supported; only [] is"
@@ -267,15 +372,19 @@ def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fi
     config.check_values({k: (fields[other],) for k, other in architecture.equal.items()})
     _check_layers(config)
     fields = {k: v for k, v in fields.items() if k in (*defaults, *_WITHOUT_DEFAULT)}
+    if isinstance(entry := fields.get("rope_parameters"), dict):
+        ignored = architecture.ignored
+        fields["rope_parameters"] = {k: v for k, v in entry.items() if k not in ignored}
     _check_rope(path, fields)
     return fields
 
 
 def _check_layers(config: _Config) -> None:
     """Raise for a list by layer without exactly one allowed entry for each layer."""
-    local = "chunked" if config.architecture.window.get("chunked") else "sliding"
-    entries = {"layer_types": ("full_attention", f"{local}_attention"), "no_rope_layers": (0, 1)}
+    entries = {"layer_types": (GLOBAL, local_kind(config.architecture)), "no_rope_layers": (0, 1)}
     layers = config.fields["num_hidden_layers"]
+    if (indices := config.fields.get("full_attn_idxs")) is not None:
+        from_json(list[int], indices, where=config.field_name("full_attn_idxs"))
     for name, allowed in entries.items():
         values = config.fields.get(name)
         if name not in config.architecture.defaults or not values:
@@ -360,14 +469,43 @@ def model_config(
     )
     if architecture.scaled_embeddings:
         values["embedding_factor"] = fields["hidden_size"] ** 0.5
+    if fields.get("token_dropout"):  # 0.15·0.8 of the tokens were masks in training
+        values |= {"embedding_factor": 0.88, "dropped_token": fields["mask_token_id"]}
+    if "block_auto_adjust_ff_dim" in defaults:
+        values["hidden_dim"] = _adjusted_width(fields)
+    if architecture.latent:
+        values |= _latent(architecture, fields)
     for name in architecture.ignored:
-        values.pop(CONFIG_FIELDS[name], None)
+        values.pop(CONFIG_FIELDS.get(name, name), None)
     for name, value in architecture.config.items():
         values[name] = tuple(value) if isinstance(value, list) else value
     try:
+        if architecture.experts:
+            values["experts"] = _experts(architecture, fields)
+        values["by_layer"] = _changes_by_layer(architecture, fields)
         return TransformerConfig(**values | options | overrides)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def _changes_by_layer(architecture: Architecture, fields: Fields) -> Any:
+    """Value of `by_layer`: () if all layers are alike."""
+    kinds = layer_types(architecture, fields) if "layer_types" in architecture.defaults else []
+    changes = [_LAYER_CHANGES[kind](fields) if kind in _LAYER_CHANGES else {} for kind in kinds]
+    if architecture.experts:
+        changes = changes or [{} for _ in range(fields["num_hidden_layers"])]
+        for layer, change in enumerate(changes):
+            change |= {"experts": None} if _is_dense(fields, layer) else {}
+    return tuple(tuple(change.items()) for change in changes) if any(changes) else ()
+
+
+def _adjusted_width(fields: Fields) -> int:
+    """Width of the feed-forward layer of LFM2: two thirds, rounded up to a multiple."""
+    width, multiple = fields["intermediate_size"], fields["block_multiple_of"]
+    if not fields["block_auto_adjust_ff_dim"]:
+        return width
+    width = int(fields["block_ffn_dim_multiplier"] * int(2 * width / 3))
+    return -(-width // multiple) * multiple
 
 
 def stored_fields(architecture: Architecture, config: TransformerConfig, stored: Fields) -> Fields:

@@ -149,7 +149,7 @@ def _names(
 ) -> tuple[TensorName, ...]:
     """Names of the tensors; scales of norms are stored without an offset."""
     modules = {path: name for path, name in _MODULES.items() if path in architecture.modules}
-    return tensor_names({**modules, **(_FUSED if fused else {})}, "decoder")
+    return tensor_names({**modules, **(_FUSED if fused else {})}, "decoder", config)
 
 
 def metadata_fields(

@@ -18,8 +18,8 @@ def load_model(path: str | os.PathLike, **options: Any) -> CausalLM | Seq2SeqLM 
     """Load a released model of any supported architecture.
 
     Decoders are loaded with their head by `load_causal_lm`, and T5 by `load_seq2seq_lm`. Encoders
-    are loaded without a head: BERT and MPNet by `Bert.load`, RoBERTa, DeBERTa v2 and v3 and
-    ModernBERT as an `Encoder`. `load_masked_lm` loads encoders with a head.
+    are loaded without a head: BERT and MPNet by `Bert.load`, others as an `Encoder` by
+    `load_encoder`. `load_masked_lm` loads encoders with a head.
 
     Args:
         path: .gguf file, folder with one, or Hugging Face directory.
