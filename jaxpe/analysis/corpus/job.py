@@ -133,7 +133,7 @@ def _aligned(
     corpus: TokenCorpus, options: CorpusOptions, reading: dict[str, Any], progress: Progress
 ) -> tuple[TokenCorpus, int]:
     """The positions around the site, read again where documents are longer, and its index."""
-    site = corpus.longest // 2 if options.align == "middle" else options.align
+    site: Any = corpus.longest // 2 if options.align == "middle" else options.align
     if not 0 <= site < corpus.longest:
         raise InputError(
             f"`align={site}` is outside the documents, of which the longest has {corpus.longest:,} "
@@ -151,7 +151,7 @@ def _aligned(
             f"{sizes.max()} tokens: pass the number of tokens before the site as `align`"
         )
     inside = corpus._replace(ids=corpus.ids[:, start:], mask=corpus.mask[:, start:])
-    return inside.chosen(inside.mask.any(axis=1)), site - start
+    return inside.chosen(np.flatnonzero(inside.mask.any(axis=1))), site - start
 
 
 def _model_options(

@@ -257,8 +257,13 @@ def _kmers(text: str, length: int | None, *, k: int, step: int) -> list[str]:
     return [text[start : start + k] for start in starts]
 
 
-_CUTS: dict[str, Callable[[str, int | None], Sequence[str]]] = {
+_Cut = Callable[[str, int | None], Sequence[str]]
+_KMERS: dict[str, _Cut] = {
+    f"kmer:{k}": functools.partial(_kmers, k=k, step=1) for k in range(1, 13)
+}
+_CUTS: dict[str, _Cut] = {
     "words": _words,
     "characters": lambda text, length: text[:length],
     "codons": functools.partial(_kmers, k=3, step=3),
-} | {f"kmer:{k}": functools.partial(_kmers, k=k, step=1) for k in range(1, 13)}
+    **_KMERS,
+}
