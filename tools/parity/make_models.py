@@ -138,7 +138,7 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "glm4": ("Glm4", GROUPED | {"rope_parameters": ROPE["rope_parameters"] | PARTIAL}),
     "cohere": ("Cohere", WHOLE | ROPE | {"logit_scale": 0.4}),
     "cohere2": ("Cohere2", WHOLE | ROPE | FOUR | WINDOWS | {"logit_scale": 0.6}),
-    "stablelm": ("StableLm", WHOLE | ROPE | {"use_qkv_bias": True}),
+    "stablelm": ("StableLm", SIZES | ROPE | {"num_key_value_heads": 1, "use_qkv_bias": True}),
     "starcoder2": ("Starcoder2", WHOLE | ROPE | {"sliding_window": 4}),
     "nemotron": ("Nemotron", WHOLE | ROPE | {"mlp_bias": True}),
     "arcee": ("Arcee", GROUPED | ROPE),
