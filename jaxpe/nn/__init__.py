@@ -9,7 +9,7 @@ from jaxpe.nn.attention import (
     LatentAttention,
     MultiHeadAttention,
 )
-from jaxpe.nn.blocks import Block, FeedForward
+from jaxpe.nn.blocks import Block
 from jaxpe.nn.cache import evict_tokens, move_cache
 from jaxpe.nn.checkpoints.bert import BertEncoder, BertOutput, MPNetEncoder
 from jaxpe.nn.checkpoints.decoders import load_causal_lm
@@ -22,10 +22,17 @@ from jaxpe.nn.checkpoints.encoders import (
     save_huggingface,
 )
 from jaxpe.nn.checkpoints.loading import load_model
-from jaxpe.nn.config import ConvolutionSizes, DeltaNetSizes, LatentSizes, TransformerConfig
+from jaxpe.nn.config import (
+    ConvolutionSizes,
+    DeltaNetSizes,
+    ExpertSizes,
+    LatentSizes,
+    TransformerConfig,
+)
 from jaxpe.nn.constructions import content_logits, nope_decoder
 from jaxpe.nn.cross import Memory
 from jaxpe.nn.encoder_decoder import EncoderDecoder, EncoderDecoderOutput
+from jaxpe.nn.feed_forward import Experts, FeedForward
 from jaxpe.nn.functionalize import functionalize, init_model, parameter_count
 from jaxpe.nn.generate import generate
 from jaxpe.nn.heads import (
@@ -59,8 +66,9 @@ __all__ = [
     "Attended", "Bert", "BertEncoder", "BertOutput", "Block",
     "BoundEncoding", "Cache",
     "CausalLM", "Classifier", "Context", "ConvolutionSizes", "Decoder", "DeltaNetSizes", "Encoder",
-    "EncoderDecoder", "EncoderDecoderOutput", "FeedForward", "GatedDeltaNet", "Gates",
-    "HeadOutput", "HeadParts", "HiddenSums", "LatentAttention", "LatentSizes",
+    "EncoderDecoder", "EncoderDecoderOutput", "ExpertSizes", "Experts", "FeedForward",
+    "GatedDeltaNet", "Gates", "HeadOutput", "HeadParts", "HiddenSums", "LatentAttention",
+    "LatentSizes",
     "LipschitzBounds", "MPNet", "MPNetEncoder", "MaskedLM", "Memory", "MultiHeadAttention",
     "PositionFunctions", "Regressor", "Seq2SeqLM", "Seq2SeqOutput", "ShortConvolution",
     "Transformer", "TransformerConfig", "TransformerOutput",

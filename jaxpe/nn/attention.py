@@ -367,7 +367,7 @@ class LatentAttention(_Attention):
         width, heads, rank = config.head_width, config.num_heads, latent.key_value_rank
         self.config = config
         self.latent = latent
-        self.value_dim = width if latent.value_dim is None else latent.value_dim
+        self.value_dim = config.value_width
         inward = partial(dense, config, rngs=rngs, part="query_key_value")
         query_in = config.dim if latent.query_rank is None else latent.query_rank
         if latent.query_rank is not None:

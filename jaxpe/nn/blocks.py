@@ -1,4 +1,4 @@
-"""Feed-forward layer and transformer block."""
+"""Transformer block."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,27 +14,9 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.encodings import Encoding, identity
 from jaxpe.nn.attention import Attended, Context, Gates, LayerCache, make_attention
 from jaxpe.nn.config import TransformerConfig
-from jaxpe.nn.layers import NoNorm, activation, dense, dropout, is_gated, norm
+from jaxpe.nn.feed_forward import make_feed_forward
+from jaxpe.nn.layers import NoNorm, dropout, norm
 from jaxpe.nn.recurrent import make_mixer
-
-
-class FeedForward(nnx.Module):
-    """Feed-forward layer: down(f(up(x))), or gated down(f(gate(x))·up(x)) (Shazeer 2020)."""
-
-    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs):
-        self.activation = config.activation
-        gated, dim, hidden = is_gated(config.activation), config.dim, config.hidden_width
-        make = partial(dense, config, part="feed_forward", rngs=rngs)
-        self.gate = make(dim, hidden) if gated else None
-        self.up = make(dim, hidden)
-        self.down = make(hidden, dim)
-
-    def __call__(self, x: Float[ArrayLike, "... dim"]) -> Float[Array, "... dim"]:
-        """Transformed hidden states; tokens do not interact."""
-        x, nonlinear = jnp.asarray(x), activation(self.activation)
-        if self.gate is None:
-            return self.down(nonlinear(self.up(x)))
-        return self.down(nonlinear(self.gate(x)) * self.up(x))
 
 
 class Block(nnx.Module):
@@ -67,7 +49,7 @@ class Block(nnx.Module):
         self.mixer = None if attends else make_mixer(config, rngs=rngs)
         input_norm = NoNorm if output else partial(norm, config, rngs=rngs)
         self.attention_norm = input_norm()
-        self.mlp = FeedForward(config, rngs=rngs)
+        self.mlp: Any = make_feed_forward(config, rngs=rngs)
         one = config.residual == "parallel_one_norm"
         self.mlp_norm = None if one else input_norm()
         both = output or config.norm_position == "both"

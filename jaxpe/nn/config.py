@@ -41,6 +41,58 @@ class LatentSizes:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ExpertSizes:
+    """Sizes and router of a feed-forward layer of experts.
+
+    A token's scores are softmax or sigmoid of a dense layer. The experts with the highest scores
+    are chosen, and their scores are their weights. DeepSeek-AI (2024), Eq. (12) to (16), adds a
+    learned correction to the scores for the choice alone, and first chooses groups of experts.
+
+    Attributes:
+        count: number of experts.
+        chosen: number of experts of a token.
+        hidden_dim: width of an expert.
+        scores: "softmax" over all experts, or "sigmoid".
+        normalised: whether the weights of a token are divided by their sum. With "softmax", this is
+            the softmax over the chosen experts alone, as in Mixtral and gpt-oss.
+        factor: factor of the weights.
+        correction: whether experts have a learned number that is added to scores for the choice.
+        groups: number of groups of experts, of equal sizes.
+        chosen_groups: number of groups that a token may choose experts of.
+        group_best: number of experts whose scores are summed to the score of a group.
+        shared_dim: width of the expert that all tokens pass; 0 for none.
+        shared_gate: whether the shared expert has a gate, as in Qwen2-MoE.
+        clip: bound of gates and inputs in the activation of gpt-oss (`FeedForward`); None for the
+            activation of the configuration.
+    """
+
+    count: int
+    chosen: int
+    hidden_dim: int
+    scores: Literal["softmax", "sigmoid"] = "softmax"
+    normalised: bool = True
+    factor: float = 1.0
+    correction: bool = False
+    groups: int = 1
+    chosen_groups: int = 1
+    group_best: int = 1
+    shared_dim: int = 0
+    shared_gate: bool = False
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive(self, ["count", "chosen", "hidden_dim", "groups", "chosen_groups"])
+        check_choice("scores", self.scores, ("softmax", "sigmoid"))
+        per_group = self.count // self.groups
+        fits = self.count % self.groups == 0 and self.group_best <= per_group
+        if not fits or self.chosen > per_group * min(self.chosen_groups, self.groups):
+            raise ValueError(
+                f"{self.chosen} of {self.count} experts in {self.chosen_groups} of {self.groups} "
+                "groups: pass a count that divides by groups, and fewer chosen experts"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ConvolutionSizes:
     """Size of a gated short convolution in place of attention, as in LFM2.
 
@@ -99,6 +151,7 @@ class TransformerConfig:
         hidden_dim: width of the feed-forward layer; 4·dim when None.
         activation: activation of the feed-forward layer; "swiglu", "geglu" and "geglu_tanh" are
             gated, and "relu2" is the square of "relu".
+        experts: sizes of a feed-forward layer of experts; None for a dense one.
         norm: LayerNorm, RMSNorm, or none, as in proofs on transformers.
         norm_position: "pre", x + f(norm(x)); "post", norm(x + f(x)); "both", x + norm(f(norm(x))),
             as in Gemma 2; or "output", x + norm(f(x)), as in OLMo 2. All but "post" have a last
@@ -160,6 +213,7 @@ class TransformerConfig:
     mixer: ConvolutionSizes | DeltaNetSizes | None = None
     hidden_dim: int | None = None
     activation: Activation = "gelu"
+    experts: ExpertSizes | None = None
     norm: Norm = "layer"
     norm_position: NormPosition = "pre"
     residual: Residual = "sequential"
@@ -198,6 +252,17 @@ class TransformerConfig:
     def head_width(self) -> int:
         """Width of a head."""
         return self.dim // self.num_heads if self.head_dim is None else self.head_dim
+
+    @property
+    def value_width(self) -> int:
+        """Width of the values of a head."""
+        width = None if self.latent is None else self.latent.value_dim
+        return self.head_width if width is None else width
+
+    @property
+    def rotary_width(self) -> int:
+        """Width of the part of a head that an encoding rotates."""
+        return self.head_width if self.latent is None else self.latent.rotary_dim
 
     def at(self, layer: int) -> "TransformerConfig":
         """Configuration of one layer.

@@ -18,7 +18,8 @@ from jaxpe._core.jaxprs import used_arguments
 from jaxpe.encodings.base import compute_dtype, repeat_heads
 from jaxpe.geometry.checks import check_size
 from jaxpe.nn.attention import BoundEncoding, Context, MultiHeadAttention, chain_bound
-from jaxpe.nn.blocks import Block, FeedForward
+from jaxpe.nn.blocks import Block
+from jaxpe.nn.feed_forward import FeedForward
 from jaxpe.nn.masks import attention_mask
 from jaxpe.nn.transformer import Transformer, check_one_encoding
 from jaxpe.spectral.norms import spectral_norm
@@ -251,8 +252,11 @@ def _check_model(transformer: Transformer) -> None:
             f"activation is {config.activation!r}, a product that is not Lipschitz: pass one of "
             f"{', '.join(_SLOPES)}"
         )
-    if config.latent is not None:
-        raise ValueError("no bound is known for latent attention: build the model with latent=None")
+    if config.latent is not None or config.experts is not None:
+        raise ValueError(
+            "no bound is known for latent attention and experts: build the model with latent=None "
+            "and experts=None"
+        )
 
 
 def _relative_norms(transformer: Transformer, n: int, relative: tuple | None) -> tuple:

@@ -16,9 +16,9 @@ Axes = tuple[str | tuple[str, ...] | None, ...]
 # first with the most axes counts: a vocabulary may not be divisible. Outputs of the first layer of
 # a sublayer are divided over "model", and inputs of its last one, so that one sum is exchanged.
 _RULES: tuple[tuple[str, Axes], ...] = (
-    (r"attention/output/kernel|mlp/down/kernel", ("model", "fsdp")),
-    (r"(attention/(query|key|value|gate)|mlp/(gate|up)|\boutput)/kernel", ("fsdp", "model")),
-    (r"(attention/(query|key|value|gate)|mlp/(gate|up))/bias", ("model",)),
+    (r"attention/output/kernel|mlp/(\w+/)?down/kernel", ("model", "fsdp")),
+    (r"(attention/(query|key|value|gate)|mlp/(\w+/)?(gate|up)|\boutput)/kernel", ("fsdp", "model")),
+    (r"(attention/(query|key|value|gate)|mlp/(\w+/)?(gate|up))/bias", ("model",)),
     (r"tokens/embedding", (("model", "fsdp"), None)),  # so that embeddings have whole vectors
     (r"tokens/embedding", ("model", "fsdp")),
     (r"kernel|embedding\b", ("fsdp", None)),

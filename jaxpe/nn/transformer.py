@@ -524,10 +524,8 @@ def _make_gates(
     gates = _layer_values("gates", gates, layers, heads)
     if fill is None:
         return Gates(gates)
-    width = config.head_width
-    if config.latent is not None and config.latent.value_dim is not None:
-        width = config.latent.value_dim
-    return Gates(gates, _layer_values("gate_fill", fill, layers, (*heads, width), fixed=2))
+    heads = (*heads, config.value_width)
+    return Gates(gates, _layer_values("gate_fill", fill, layers, heads, fixed=2))
 
 
 def _layer_values(

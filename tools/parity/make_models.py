@@ -62,6 +62,14 @@ DELTA = {
 PARTIAL = {"partial_rotary_factor": 0.25}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
 LONGROPE |= {"short_factor": [1.5], "long_factor": [4.0]}
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0}
+YARN |= {"original_max_position_embeddings": 8, "beta_fast": 4.0, "beta_slow": 1.0}
+EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
+ROUTED = {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 8}
+ROUTED |= {"n_group": 3, "topk_group": 2, "n_shared_experts": 2, "routed_scaling_factor": 1.5}
+ROUTED |= {"first_k_dense_replace": 1, "num_hidden_layers": 3}
+LATENT = {"kv_lora_rank": 10, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6, "v_head_dim": 5}
+LATENT |= {"num_attention_heads": 4, "num_key_value_heads": 4}
 # Class, and what its configuration says.
 DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", GROUPED | ROPE | {"attention_bias": True, "mlp_bias": True}),
@@ -154,6 +162,55 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"block_multiple_of": 5, "block_ffn_dim_multiplier": 1.3},
     ),
     "qwen3_5": ("Qwen3_5", GROUPED | FOUR | DELTA),
+    "gpt_oss": (
+        "GptOss",
+        GROUPED
+        | FOUR
+        | WINDOWS
+        | {"rope_parameters": YARN | {"truncate": False}, "num_local_experts": 5}
+        | {"num_experts_per_tok": 3, "swiglu_limit": 1.0, "intermediate_size": 12},
+    ),
+    "mixtral": (
+        "Mixtral",
+        GROUPED
+        | ROPE
+        | {"sliding_window": 4, "num_local_experts": 5, "num_experts_per_tok": 3}
+        | {"intermediate_size": 12},
+    ),
+    "qwen2_moe": (
+        "Qwen2Moe",
+        WHOLE | ROPE | EXPERTS | {"shared_expert_intermediate_size": 10, "mlp_only_layers": [1]},
+    ),
+    "qwen3_moe": (
+        "Qwen3Moe",
+        GROUPED
+        | ROPE
+        | FOUR
+        | EXPERTS
+        | {"decoder_sparse_step": 2, "norm_topk_prob": True, "intermediate_size": 10}
+        | {"use_sliding_window": True, "sliding_window": 4},
+    ),
+    "glm4_moe": (
+        "Glm4Moe",
+        GROUPED
+        | ROUTED
+        | {"rope_parameters": ROPE["rope_parameters"] | PARTIAL, "attention_bias": True}
+        | {"use_qk_norm": True},
+    ),
+    "deepseek_v2": (
+        "DeepseekV2",
+        SIZES
+        | ROUTED
+        | LATENT
+        | {"rope_parameters": YARN, "q_lora_rank": None, "topk_method": "group_limited_greedy"},
+    ),
+    "deepseek_v3": (
+        "DeepseekV3",
+        SIZES
+        | ROUTED
+        | LATENT
+        | {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.7}, "q_lora_rank": 7},
+    ),
 }
 ESM = {k: v for k, v in SIZES.items() if k != "pad_token_id"}
 ESM |= {"pad_token_id": 1, "mask_token_id": 31, "eos_token_id": 2}
@@ -208,7 +265,11 @@ def write(name: str, model: Any) -> None:
     import torch
 
     torch.manual_seed(sum(map(ord, name)))
-    scalars = [pair for pair in model.named_buffers() if pair[0].endswith("layer_scalar")]
+    scalars = [
+        pair
+        for pair in model.named_buffers()
+        if pair[0].endswith(("layer_scalar", "correction_bias"))
+    ]
     for key, value in sorted([*model.named_parameters(), *scalars]):
         norm = ("norm" in key.lower() or "ln_" in key) and key.endswith("weight")
         adds = name.startswith(ADD_ONE) and name != "gemma4"

@@ -14,8 +14,10 @@ from jaxpe.analysis.inspect.needles import needle_retrieval
 from jaxpe.analysis.inspect.options import STAGES, InspectOptions
 from jaxpe.analysis.inspect.position_ablation import ablate_positions, moved_positions
 from jaxpe.analysis.inspect.position_probe import hidden_states, probe_layers, probed_layers
+from jaxpe.analysis.inspect.reach import context_reach, embedding_reach
 from jaxpe.analysis.inspect.result import (
     AblationStage,
+    AttentionSinks,
     AttentionStage,
     EncodingStage,
     FarContextGain,
@@ -26,9 +28,13 @@ from jaxpe.analysis.inspect.result import (
     LossStage,
     Means,
     NeedleStage,
+    OffsetBaseline,
     PositionMove,
     ProbeStage,
+    RotaryBands,
     ScaledLoss,
+    ScalingChange,
+    TextReach,
 )
 from jaxpe.analysis.inspect.subject import InspectSubject, read_inspect_subject
 from jaxpe.analysis.inspect.token_loss import loss_by_position
@@ -36,11 +42,13 @@ from jaxpe.analysis.inspect.torch_model import TorchModel
 from jaxpe.analysis.inspect.weights import describe_encoding, describe_table, table_geometry
 
 __all__ = [
-    "STAGES", "AblationStage", "AttentionStage", "EncodingStage", "FarContextGain", "FlaxModel",
-    "GeometryStage", "InspectFacts", "InspectOptions", "InspectResult", "InspectSubject",
-    "InspectedModel", "LearnedTable", "LossStage", "Means", "ModelSizes", "NeedleStage",
-    "PositionMove", "ProbeStage", "ScaledLoss", "TorchModel", "Trace", "ablate_positions",
-    "describe_encoding", "describe_table", "hidden_states", "inspect_attention", "inspect_model",
-    "inspect_torch", "loss_by_position", "moved_positions", "needle_retrieval", "probe_layers",
-    "probed_layers", "read_inspect_subject", "table_geometry", "token_losses",
+    "STAGES", "AblationStage", "AttentionSinks", "AttentionStage", "EncodingStage",
+    "FarContextGain", "FlaxModel", "GeometryStage", "InspectFacts", "InspectOptions",
+    "InspectResult", "InspectSubject", "InspectedModel", "LearnedTable", "LossStage", "Means",
+    "ModelSizes", "NeedleStage", "OffsetBaseline", "PositionMove", "ProbeStage", "RotaryBands",
+    "ScaledLoss", "ScalingChange", "TextReach", "TorchModel", "Trace", "ablate_positions",
+    "context_reach", "describe_encoding", "describe_table", "embedding_reach", "hidden_states",
+    "inspect_attention", "inspect_model", "inspect_torch", "loss_by_position", "moved_positions",
+    "needle_retrieval", "probe_layers", "probed_layers", "read_inspect_subject", "table_geometry",
+    "token_losses",
 ]  # fmt: skip

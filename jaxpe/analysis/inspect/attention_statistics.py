@@ -2,7 +2,8 @@
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -29,11 +30,22 @@ from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect.averages import document_mean, jackknife
 from jaxpe.analysis.inspect.flax_model import inspected_model, sample_batch
 from jaxpe.analysis.inspect.model import Trace
-from jaxpe.analysis.inspect.result import AttentionStage, Means
+from jaxpe.analysis.inspect.offset_baseline import baseline_share, even_spread
+from jaxpe.analysis.inspect.result import (
+    AttentionSinks,
+    AttentionStage,
+    Means,
+    OffsetBaseline,
+    RotaryBands,
+)
+from jaxpe.analysis.inspect.rotary_bands import SHORT, rotary_bands
+from jaxpe.analysis.inspect.sinks import SinkSums, attention_sinks, sink_sums
 from jaxpe.data import TokenCorpus
+from jaxpe.rope import RopeAnalysis
 
 _GROUPS = 8  # groups of documents; the jackknife leaves out one at a time
 _DUMMIES = 4  # dummy documents, each of one token
+_BY_QUERY = ("weight", "outside")  # fields of `SinkSums`
 
 
 class _Batch(NamedTuple):
@@ -42,6 +54,8 @@ class _Batch(NamedTuple):
     logits: Array  # sum over documents, [layers, heads, n, n]
     spread: Spread  # [layers, heads]
     weights: Array  # sum over documents, [layers, heads, n, n] of text positions
+    weight_spread: Spread  # around equal weights, [layers, heads]
+    sinks: SinkSums
     documents: dict[str, Array]  # statistics of each document, [layers, documents, heads]
 
 
@@ -50,14 +64,20 @@ def inspect_attention(
     *,
     corpus: TokenCorpus,
     special_ids: Sequence[int] = (),
+    rope: RopeAnalysis | None = None,
+    context: int = 0,
     progress: Progress = SILENT,
 ) -> AttentionStage:
     """Position share of the logits, attention by offset, sinks, and attention without content.
+
+    With a context of at least 32 positions, also the rotary frequencies that heads use.
 
     Args:
         sample: the model, and rows of tokens without padding (`draw_sample`).
         corpus: documents whose token frequencies give the tokens of dummy documents.
         special_ids: ids of special tokens.
+        rope: rotary configuration of the model.
+        context: positions for which the model was configured; 0 if unknown.
         progress: receiver of progress.
 
     >>> inspect_attention(sample, corpus=corpus).sink.estimate  # doctest: +SKIP
@@ -65,9 +85,7 @@ def inspect_attention(
     """
     model = inspected_model(sample.module)
     causal, rng = model.causal, np.random.default_rng([sample.seed, 6])
-    method = functools.partial(
-        _statistics, text=sample.text, special=tuple(special_ids), causal=causal
-    )
+    method = partial(_statistics, text=sample.text, special=tuple(special_ids), causal=causal)
     ids, tokens = _dummies(sample, corpus, rng)
     dummy = model.traced(lambda trace, ids: trace.weights)(ids)
     run, size, documents = model.traced(method), _batch_size(sample), len(sample.rows)
@@ -79,11 +97,12 @@ def inspect_attention(
     batches = statistics(sample.rows, "attention")
     rows = sample.rows[: documents // (2 * size) * size]
     shuffled = statistics(shuffled_rows(rows, sample.text, rng), "random order")
-    groups = _groups(batches, size)
+    groups, mapped = _groups(batches, size), _groups(batches, size, of_weights=True)
     variance = variance_decomposition(
         _halves(groups), _halves(_groups(shuffled, size)), causal=causal
     )
-    share, overall = _jackknife(groups, variance.position, causal=causal)
+    share, overall = _jackknife(groups, partial(position_share, causal=causal))
+    baseline = partial(baseline_share, causal=causal)
     values = _document_values(batches)
     overall_mean = {
         name: document_mean(values[name].mean(axis=(0, 2)), within=(0.0, 1.0))
@@ -102,6 +121,9 @@ def inspect_attention(
         other_overall=overall_mean["other"],
         dummies=tokens,
         layers=None if (layers := model.sizes.attention_layers) is None else np.asarray(layers),
+        sinks=_sinks(batches, sample, corpus.tokens),
+        baseline=OffsetBaseline(baseline(_halves(mapped)), *_jackknife(mapped, baseline)),
+        bands=_bands(sample, size, rope, context),
         **{name: value.mean(axis=1) for name, value in values.items()},
     )
 
@@ -123,7 +145,8 @@ def _statistics(
     attended = jnp.tri(n, dtype=bool) if causal else jnp.ones((n, n), bool)
     profile = spectral.attention_profile(weights, mask=attended[None, None, None])
     is_special = jnp.isin(ids, jnp.asarray(special, ids.dtype))[None, :, None, None]
-    spread = jax.vmap(functools.partial(logit_spread, causal=causal))(logits)
+    spread = jax.vmap(partial(logit_spread, causal=causal))(logits)
+    sinks = sink_sums(trace, causal=causal)
     overlaps = [overlap(dummy[:, k : k + 1]) for k in range(dummy.shape[1])]
     documents = {
         "entropy": query_mean(profile.entropy),
@@ -138,6 +161,8 @@ def _statistics(
         logits=jnp.sum(logits, axis=1),
         spread=spread._replace(count=spread.count[0]),
         weights=jnp.sum(weights[..., text, text], axis=1),
+        weight_spread=even_spread(weights[..., text, text], causal=causal),
+        sinks=sinks._replace(**{name: query_mean(getattr(sinks, name)) for name in _BY_QUERY}),
         documents=documents,
     )
 
@@ -168,13 +193,36 @@ def _document_values(batches: list[_Batch]) -> dict[str, np.ndarray]:
     }
 
 
-def _groups(batches: list[_Batch], size: int) -> list[MeanAndSpread]:
-    """Mean logits and spread of groups of batches, an even number of them."""
+def _sinks(batches: list[_Batch], sample: Sample, tokens: list[str]) -> AttentionSinks:
+    """Sinks in all documents."""
+    parts = zip(*(batch.sinks for batch in batches), strict=True)
+    values = (np.concatenate(one, axis=1, dtype=float) for one in parts)
+    return attention_sinks(SinkSums(*values), sample.rows, tokens)
+
+
+def _bands(
+    sample: Sample, size: int, rope: RopeAnalysis | None, context: int
+) -> RotaryBands | None:
+    """Rotary frequencies that heads use in the first documents; None without one rotation."""
+    found = inspected_model(sample.module).rotations(rope) if context >= SHORT else None
+    if found is None:
+        return None
+    rotation, run = found
+    rows = sample.rows[: max(1, _GROUPS // size) * size]
+    parts = zip(*(run(batch) for batch in row_batches(rows, size)), strict=True)
+    queries, keys = (np.concatenate(one, axis=1) for one in parts)
+    return rotary_bands(queries, keys, rotation, context=context)
+
+
+def _groups(batches: list[_Batch], size: int, *, of_weights: bool = False) -> list[MeanAndSpread]:
+    """Mean logits, or weights, and spread of groups of batches, an even number of them."""
     count = max(2, min(_GROUPS, len(batches)) // 2 * 2)
     groups = []
     for group in (batches[k::count] for k in range(count)):
-        total = functools.reduce(np.add, (np.asarray(x.logits, np.float64) for x in group))
-        spread = functools.reduce(operator.add, (x.spread for x in group))
+        means = (x.weights if of_weights else x.logits for x in group)
+        total = functools.reduce(np.add, (np.asarray(x, np.float64) for x in means))
+        spreads = (x.weight_spread if of_weights else x.spread for x in group)
+        spread = functools.reduce(operator.add, spreads)
         groups.append(MeanAndSpread(total / (size * len(group)), spread))
     return groups
 
@@ -191,18 +239,18 @@ def _merged_group(groups: list[MeanAndSpread]) -> MeanAndSpread:
 
 
 def _jackknife(
-    groups: list[MeanAndSpread], share: np.ndarray, *, causal: bool
+    groups: list[MeanAndSpread], share: Callable[[Halves], np.ndarray]
 ) -> tuple[Means, Interval]:
-    """Intervals of the share of position, by layer and overall, by leaving each group out."""
-    by_layer, count = share.mean(axis=1), len(groups)
+    """Means over heads of a share, by layer and overall, with intervals by leaving groups out."""
+    by_layer, count = share(_halves(groups)).mean(axis=1), len(groups)
     if count < 4:
         unknown = np.full(by_layer.shape, np.nan)
-        return Means(by_layer, unknown, unknown), Interval(float(share.mean()), np.nan, np.nan)
+        return Means(by_layer, unknown, unknown), Interval(float(by_layer.mean()), np.nan, np.nan)
     left_out = []
     for out in range(count):
         halves = ([g for k, g in enumerate(groups) if k != out and k % 2 == h] for h in (0, 1))
         one, other = map(_merged_group, halves)
-        left_out.append(position_share((one, other), causal=causal).mean(axis=1))
+        left_out.append(share((one, other)).mean(axis=1))
     overall = jackknife(by_layer.mean(), np.mean(left_out, axis=1))
     return jackknife(by_layer, np.asarray(left_out)), Interval(*map(float, overall))
 

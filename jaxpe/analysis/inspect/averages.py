@@ -13,7 +13,11 @@ Bounds = tuple[float, float] | None
 
 
 def document_means(
-    values: np.ndarray, *, within: Bounds = None, trials: int | float = math.inf
+    values: np.ndarray,
+    *,
+    within: Bounds = None,
+    trials: int | float = math.inf,
+    level: float = 0.95,
 ) -> Means:
     """Means over documents, the first axis, with the intervals of `seed_interval`.
 
@@ -21,7 +25,9 @@ def document_means(
     >>> means.mean.item(), round(means.low.item(), 2)
     (2.0, -0.48)
     """
-    interval = seed_interval(np.asarray(values, np.float64), within=within, trials=trials)
+    interval = seed_interval(
+        np.asarray(values, np.float64), within=within, trials=trials, level=level
+    )
     return Means(*map(np.asarray, interval))
 
 

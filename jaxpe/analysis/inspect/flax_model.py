@@ -14,7 +14,7 @@ from jax import Array, lax
 from jaxpe._core.arrays import ArrayLike
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.analysis.attention.head_ablation import masked_score
-from jaxpe.analysis.attention.logit_sums import batch_size
+from jaxpe.analysis.attention.logit_sums import Rotation, batch_size, find_rotation
 from jaxpe.analysis.inspect.model import InspectedModel, ModelSizes, Program, Trace
 from jaxpe.analysis.inspect.result import EncodingStage, Kind
 from jaxpe.analysis.inspect.weights import describe_encoding
@@ -25,6 +25,7 @@ from jaxpe.nn import (
     functionalize,
     parameter_count,
     position_table,
+    split_heads,
     trunk,
 )
 from jaxpe.nn.checkpoints.fields import read_config
@@ -33,7 +34,7 @@ from jaxpe.nn.transformer import has_one_encoding
 from jaxpe.rope import RopeAnalysis, RopeOptions, longest_context, read_configuration
 from jaxpe.rope.scaling import RopeFrequencies
 
-Rotation = dict[str, Array]
+RotationTables = dict[str, Array]
 _ROWS = 256  # tokens whose logits are in memory at once
 _LENGTHS = ("max_position_embeddings", "n_positions")
 _WITH_OFFSET = ("roberta", "xlm-roberta", "camembert")  # two rows of their tables have no token
@@ -145,6 +146,15 @@ class FlaxModel:
 
         return self._program(method)
 
+    def rotations(self, rope: RopeAnalysis | None) -> tuple[Rotation, Program] | None:
+        """Rotation found in the module, and a program (ids) of queries and keys."""
+        below = trunk(self.module)
+        if not has_one_encoding(below) or below.config.attention_cap is not None:
+            return None
+        if not below.config.first_norm or (rotation := find_rotation(self.module)) is None:
+            return None
+        return rotation, self._program(_queries_and_keys)
+
     def hidden(self) -> Program:
         """Program (ids, positions) of the last hidden states `[documents, n, dim]`."""
         return self._program(lambda model, ids, at: trunk(model)(ids, positions=at).hidden)
@@ -184,7 +194,7 @@ def sample_batch(sample: Sample) -> int:
     return batch_size(sample.rows.shape, sizes.layers * sizes.heads)
 
 
-def rotation_tables(frequencies: RopeFrequencies, positions: np.ndarray) -> Rotation:
+def rotation_tables(frequencies: RopeFrequencies, positions: np.ndarray) -> RotationTables:
     """Cosines and sines at positions `[n]`, float32 `[n, rotary_dim / 2]`."""
     angles = np.asarray(positions)[:, None] * np.asarray(frequencies.inverse, np.float64)
     dtype, factor = jnp.result_type(float), frequencies.attention_factor
@@ -218,7 +228,7 @@ def encoding_names(module: Any) -> list[str]:
 
 
 def token_losses(
-    model: CausalLM, ids: ArrayLike, *, rotation: Rotation | None = None, **options: Any
+    model: CausalLM, ids: ArrayLike, *, rotation: RotationTables | None = None, **options: Any
 ) -> Array:
     """Loss −log p of each token but the first, given earlier tokens, in nats, `[..., n − 1]`.
 
@@ -315,7 +325,7 @@ def scaling_reason(context: int, rope: RopeAnalysis, head_width: int, *, others:
     return ""
 
 
-def _rotated_halves(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Array:
+def _rotated_halves(params: RotationTables, x: ArrayLike, positions: ArrayLike) -> Array:
     """Halves of each head, rotated by the rows of the tables at these positions."""
     x = jnp.asarray(x)
     cos, sin = (params[name][jnp.asarray(positions)][..., None, :] for name in ("cos", "sin"))
@@ -326,6 +336,14 @@ def _rotated_halves(params: Rotation, x: ArrayLike, positions: ArrayLike) -> Arr
 
 
 _BY_TABLES = Encoding(query=_rotated_halves, key=_rotated_halves)
+
+
+def _queries_and_keys(model: Any, ids: Array) -> tuple[Array, Array]:
+    """Queries and keys of all layers before they rotate."""
+    config = trunk(model).config
+    zeros = jnp.zeros((config.num_layers, ids.shape[-1], config.dim))
+    parts = split_heads(model, ids, means=zeros)
+    return parts.q_content + parts.q_position, parts.k_content + parts.k_position
 
 
 def _answers(model: CausalLM, text: Array, questions: Array) -> Array:

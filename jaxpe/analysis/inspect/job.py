@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxpe._core.errors import InputError
 from jaxpe._core.hub import local_model_options
 from jaxpe._core.progress import SILENT, Clock, Progress, duration
@@ -15,6 +17,7 @@ from jaxpe.analysis.inspect.needles import SHORTEST, needle_retrieval
 from jaxpe.analysis.inspect.options import STAGES, InspectOptions, Stage
 from jaxpe.analysis.inspect.position_ablation import ablate_positions
 from jaxpe.analysis.inspect.position_probe import hidden_states, probe_layers, probed_layers
+from jaxpe.analysis.inspect.reach import embedding_reach
 from jaxpe.analysis.inspect.result import (
     AblationStage,
     AttentionStage,
@@ -194,10 +197,10 @@ def _geometry(subject: InspectSubject, progress: Progress) -> GeometryStage:
 
 
 def _attention(subject: InspectSubject, progress: Progress) -> AttentionStage:
-    special = subject.special_ids
     return inspect_attention(
-        subject.sample, corpus=subject.corpus, special_ids=special, progress=progress
-    )
+        subject.sample, corpus=subject.corpus, special_ids=subject.special_ids,
+        rope=_encoding(subject, progress).rope, context=subject.context, progress=progress,
+    )  # fmt: skip
 
 
 def _probe(subject: InspectSubject, progress: Progress) -> ProbeStage:
@@ -211,13 +214,29 @@ def _ablation(subject: InspectSubject, progress: Progress) -> AblationStage:
     if not subject.quick:
         sample = sample._replace(rows=sample.rows[:_ABLATED])
     mask_id = subject.subject.vocabulary.mask_id
-    return ablate_positions(sample, most=subject.most, mask_id=mask_id, progress=progress)
+    result = ablate_positions(sample, most=subject.most, mask_id=mask_id, progress=progress)
+    ends = [np.asarray(x, np.int32) for x in (subject.tokenizer.prefix, subject.tokenizer.suffix)]
+    text = slice(len(ends[0]), subject.longest - len(ends[1]))
+    texts = _texts(subject, text.stop - text.start)
+    if subject.inspected.causal or len(texts) < 2:
+        return result
+    parts = (np.tile(x, (len(texts), 1)) for x in ends)
+    rows = np.insert(np.concatenate([next(parts), texts], axis=1), [text.stop], next(parts), axis=1)
+    return result._replace(
+        reach=embedding_reach(
+            sample.module, rows, text=text, parts=not subject.quick, progress=progress
+        )
+    )
+
+
+def _texts(subject: InspectSubject, length: int) -> np.ndarray:
+    """Texts of one length for loss and reach."""
+    count = _QUICK_TEXTS if subject.quick else _TEXTS
+    return text_windows(subject.stream, count=count, length=length)
 
 
 def _loss(subject: InspectSubject, progress: Progress) -> LossStage:
-    count = _QUICK_TEXTS if subject.quick else _TEXTS
-    texts = text_windows(subject.stream, count=count, length=subject.longest)
-    rope = _encoding(subject, progress).rope
+    texts, rope = _texts(subject, subject.longest), _encoding(subject, progress).rope
     return loss_by_position(
         subject.module, texts, context=subject.context, rope=rope, far=not subject.quick,
         progress=progress,

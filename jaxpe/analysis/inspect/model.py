@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from jaxpe.analysis.attention.logit_sums import Rotation
 from jaxpe.analysis.inspect.result import EncodingStage, Kind
 from jaxpe.rope import RopeAnalysis
 
@@ -112,6 +113,14 @@ class InspectedModel(Protocol):
 
     def traced(self, function: Callable[..., Any]) -> Program:
         """Program (ids, *args) of `function(trace, ids, *args)`."""
+        ...
+
+    def rotations(self, rope: RopeAnalysis | None) -> tuple[Rotation, Program] | None:
+        """One rotation of all layers, and a program (ids) of their queries and keys.
+
+        They are `[layers, documents, n, heads, width]`, before or after the rotation. None for
+        layers that differ, or where they are not seen.
+        """
         ...
 
     def hidden(self) -> Program:

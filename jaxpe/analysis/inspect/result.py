@@ -145,6 +145,79 @@ class GeometryStage(NamedTuple):
     significant: int
 
 
+class AttentionSinks(NamedTuple):
+    """Sinks of attention: keys that most later queries attend to, wherever they are in a row.
+
+    A key j is a sink of a head in a document if its mean weight over later queries exceeds 0.3:
+    Σ_{i>j} a_ij / (n − 1 − j) > 0.3 (Gu et al. 2024, who look at the first key and also count the
+    query i = j). In a model that sees both ways, over all other queries. Keys with fewer than a
+    quarter of the queries are no sinks. Shares are in [0, 1].
+
+    Attributes:
+        rate: share of documents in which a head has a sink, `[layers, heads]`.
+        rate_overall: `rate`, mean over heads, with an interval over documents.
+        weight: weight on sinks, mean over queries as in `AttentionStage`, `[layers, heads]`.
+        weight_overall: `weight`, mean over heads, with an interval over documents.
+        outside: weight that learned sinks take outside of all keys, `[layers, heads]`; 0 for rows
+            of weights that sum to 1.
+        positions: the most frequent positions of sinks in a row, at most five.
+        position_share: share of all sinks that are at these positions.
+        tokens: the most frequent tokens that are sinks, at most five.
+        token_share: share of all sinks that are these tokens.
+        norm: norm of the hidden state of a document's main sink over that of the median token,
+            `[layers + 1]`, at the input of each layer and the output of the last; massive
+            activations (Sun et al. 2024) are far above 1. NaN without sinks.
+    """
+
+    rate: np.ndarray
+    rate_overall: Interval
+    weight: np.ndarray
+    weight_overall: Interval
+    outside: np.ndarray
+    positions: np.ndarray
+    position_share: np.ndarray
+    tokens: list[str]
+    token_share: np.ndarray
+    norm: Means
+
+
+class OffsetBaseline(NamedTuple):
+    """Share of the variance of attention weights that a function of the offset alone explains.
+
+    The variance is within rows of text, around equal weights. The function is `offset_baseline`.
+    Noise is removed as in `baseline_share`, so a share may be slightly negative; at most 1.
+
+    Attributes:
+        by_head: share by head, `[layers, heads]`.
+        by_layer: mean over heads, `[layers]`, with intervals by a jackknife over documents.
+        overall: mean over all heads.
+    """
+
+    by_head: np.ndarray
+    by_layer: Means
+    overall: Interval
+
+
+class RotaryBands(NamedTuple):
+    """Use of the rotary frequencies by heads, in bands of wavelengths.
+
+    A pair p of entries has the share E‖q_p‖ E‖k_p‖ / Σ_r E‖q_r‖ E‖k_r‖, with means over the tokens
+    of a document (Barbero et al. 2024). Rotation does not change these norms. Shares of the three
+    bands sum to 1.
+
+    Attributes:
+        wavelengths: wavelength 2π/ω of each pair in tokens, `[pairs]`.
+        edges: the two wavelengths between the bands, 32 tokens and the context, `[2]`.
+        share: share of each band, short to long, `[layers, heads, 3]`.
+        overall: mean over all heads, `[3]`, with intervals over documents.
+    """
+
+    wavelengths: np.ndarray
+    edges: np.ndarray
+    share: np.ndarray
+    overall: Means
+
+
 class AttentionStage(NamedTuple):
     """Sources of attention logits and targets of attention weights, `[layers, heads]`.
 
@@ -174,6 +247,9 @@ class AttentionStage(NamedTuple):
         dummies: the tokens that dummy documents repeat.
         layers: numbers of the layers, which of those without attention are missing; 0, 1, ... when
             None.
+        sinks: keys that most queries attend to.
+        baseline: share of the weights that the offset alone explains.
+        bands: rotary frequencies that heads use; None without one rotation of all layers.
     """
 
     variance: Variance
@@ -195,6 +271,9 @@ class AttentionStage(NamedTuple):
     other_overall: Interval
     dummies: list[str]
     layers: np.ndarray | None = None
+    sinks: AttentionSinks | None = None
+    baseline: OffsetBaseline | None = None
+    bands: RotaryBands | None = None
 
     @property
     def layer_numbers(self) -> list[int]:
@@ -246,6 +325,41 @@ class PositionMove(NamedTuple):
     tokens: Interval | None
 
 
+class TextReach(NamedTuple):
+    """Length of the text that matters to a model, and the parts of it that count.
+
+    Attributes:
+        measure: "loss" of a decoder in nats a token, or "embedding", the mean last hidden state.
+        texts: number of texts.
+        lengths: contexts in tokens, each twice the one before, `[lengths]`.
+        gain: for a loss, loss under half of each context less loss under it, in nats a token,
+            paired, NaN for the first; for an embedding, similarity to the embedding of the whole
+            text, 1 for equal ones and 0 for different texts. `[lengths]`, with 95 % intervals.
+        effective: effective length, one of `lengths`; `context_reach` and `embedding_reach` define
+            it.
+        low, high: lengths between which the data leave it; `high` is open at the last length.
+        parts: effect of the start, the middle and the end, `[3]`: gain in nats a token from a
+            passage's copy in it, or change of the embedding without it, 1 for different texts. None
+            if not measured.
+        middle: `parts` of the middle less the start, and less the end, paired, `[2]`.
+    """
+
+    measure: Literal["loss", "embedding"]
+    texts: int
+    lengths: np.ndarray
+    gain: Means
+    effective: int
+    low: int
+    high: int
+    parts: Means | None = None
+    middle: Means | None = None
+
+    @property
+    def lost_in_the_middle(self) -> bool:
+        """Whether the middle counts less than the start and less than the end, at level 97.5 %."""
+        return self.middle is not None and bool((self.middle.high < 0).all())
+
+
 class AblationStage(NamedTuple):
     """Ablation of positions.
 
@@ -256,6 +370,8 @@ class AblationStage(NamedTuple):
         moved: one entry for each change of the positions, the original ones ("own") first.
         reference: cosine of the mean hidden states of two different documents; for a loss ln(V),
             the loss of a uniform guess.
+        reach: length of the text that an encoder's embedding sees; None for a decoder, or for a
+            corpus of less than two texts.
     """
 
     measure: Literal["causal", "masked", "embedding"]
@@ -263,6 +379,7 @@ class AblationStage(NamedTuple):
     shift: int
     moved: list[PositionMove]
     reference: float
+    reach: TextReach | None = None
 
 
 class ScaledLoss(NamedTuple):
@@ -290,6 +407,22 @@ class FarContextGain(NamedTuple):
     gain: Means
 
 
+class ScalingChange(NamedTuple):
+    """Change of the loss on a passage under a scaling of RoPE, paired by text with none.
+
+    Attributes:
+        name: scaling with its factor.
+        multiple: factor, and distance of the passage's context in contexts of training.
+        near: change with the context right before the passage, in nats a token.
+        far: change with the context at that distance; negative if the scaling helps.
+    """
+
+    name: str
+    multiple: float
+    near: Interval
+    far: Interval
+
+
 class LossStage(NamedTuple):
     """Loss by position in texts of one length, and the gain from far context.
 
@@ -306,6 +439,8 @@ class LossStage(NamedTuple):
         floor: loss on the passage without context.
         near: loss on the passage right after its context.
         unscaled: reason why no scaling is tried; empty otherwise.
+        scalings: change under each scaling at 2 and 4 times the context; empty if not measured.
+        reach: effective length, and where in a text evidence counts; None for short texts.
     """
 
     texts: int
@@ -319,6 +454,8 @@ class LossStage(NamedTuple):
     floor: Interval | None
     near: Interval | None
     unscaled: str
+    scalings: list[ScalingChange] = []  # noqa: RUF012  # nobody adds to it
+    reach: TextReach | None = None
 
 
 class NeedleStage(NamedTuple):

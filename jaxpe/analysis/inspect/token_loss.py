@@ -11,15 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxpe._core.progress import SILENT, Progress
+from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect.averages import document_mean, document_means
 from jaxpe.analysis.inspect.flax_model import inspected_model
-from jaxpe.analysis.inspect.result import FarContextGain, LossStage, ScaledLoss
+from jaxpe.analysis.inspect.reach import SHORTEST_TEXT, context_reach
+from jaxpe.analysis.inspect.result import FarContextGain, LossStage, ScaledLoss, ScalingChange
 from jaxpe.encodings import LinearScaling, NtkScaling, YarnScaling, rope_frequencies
 from jaxpe.rope import RopeAnalysis
 from jaxpe.rope.scaling import RopeFrequencies, RopeScaling
 
 OWN = "as it is"
 FACTOR = 4.0  # factor of scalings, if no text is longer than the context
+_MULTIPLES = (2.0, FACTOR)  # of the context, at which scalings are compared
 _FIRST_BIN = 16  # positions
 _PASSAGE = 64  # tokens
 _FAR_TEXTS = 6
@@ -62,7 +65,7 @@ def loss_by_position(
         texts: token ids `[texts, n]` without padding.
         context: positions for which the model was configured; 0 if unknown.
         rope: rotary configuration of the model, without which no scaling is tried.
-        far: whether to measure far context.
+        far: whether to measure far context, and the start, middle and end of `reach`.
         progress: receiver of progress.
 
     >>> loss_by_position(model, texts, context=8192).scaled[0].loss.mean  # doctest: +SKIP
@@ -80,21 +83,27 @@ def loss_by_position(
 
     beyond = bool(context) and n > context and not unscaled
     edges = _edges(n, context)
-    scaled = []
+    losses = {}
     for scaling in _scalings(rope, context, n / context) if beyond else [None]:
         name = OWN if scaling is None else scaling.name
-        losses = [
-            run(text[None], np.arange(n), scaling)[0]
-            for text in progress.track(texts, f"loss, {name}", total=count)
-        ]
-        scaled.append(ScaledLoss(name, document_means(_bin_means(np.stack(losses), edges))))
+        steps = progress.track(texts, f"loss, {name}", total=count)
+        losses[name] = np.stack([run(text[None], np.arange(n), scaling)[0] for text in steps])
+    scaled = [
+        ScaledLoss(name, document_means(_bin_means(loss, edges))) for name, loss in losses.items()
+    ]
+    reach = None
+    if n >= SHORTEST_TEXT:
+        reach = context_reach(model, texts, whole=losses[OWN], parts=far, progress=progress)
     result = LossStage(
-        count, n, context, edges, scaled, 0, np.zeros(0, int), [], None, None, unscaled
-    )
+        count, n, context, edges, scaled, 0, np.zeros(0, int), [], None, None, unscaled,
+        reach=reach,
+    )  # fmt: skip
     # A learned table has no vectors beyond its context.
     if not far or not context or "learned vectors" in inspected.encodings:
         return result
-    scalings = [None] if unscaled else _scalings(rope, context, FACTOR)
+    if unscaled:
+        return _far_context(result, run, texts, {FACTOR: [None]})
+    scalings = {multiple: _scalings(rope, context, multiple) for multiple in _MULTIPLES}
     return _far_context(result, run, texts, scalings)
 
 
@@ -136,30 +145,41 @@ def _bin_means(losses: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.stack([losses[:, a - 1 : b - 1].mean(axis=1) for a, b in bins], axis=1)
 
 
-def _far_context(result: LossStage, run: _Run, texts: np.ndarray, scalings: list[Any]) -> LossStage:
-    """Add the gain from a context at each distance: loss without it less loss with it."""
+def _far_context(
+    result: LossStage, run: _Run, texts: np.ndarray, scalings: dict[float, list[Any]]
+) -> LossStage:
+    """Add the gain from a context at each distance, and the changes under each scaling."""
     m = min(_PASSAGE, texts.shape[1] // 2)
     rows, first, second = texts[:_FAR_TEXTS, : 2 * m], np.arange(m), np.arange(m, 2 * m)
     distances = np.array([round(share * result.context) for share in _REACH])
     floor = run(rows[:, m:], first, None).mean(axis=1)
 
-    def loss(distance: int, scaling: Frequencies | None) -> np.ndarray:
-        positions = np.concatenate([first, second + distance])
-        return run(rows, positions, scaling)[:, m:].mean(axis=1)  # queries in the passage
+    def losses(scaling: Frequencies | None, distances: np.ndarray) -> np.ndarray:
+        moved = [np.concatenate([first, second + distance]) for distance in distances]
+        loss = [run(rows, at, scaling)[:, m:].mean(axis=1) for at in moved]  # in the passage
+        return np.stack(loss, axis=1)
 
-    losses = {
-        OWN if scaling is None else scaling.name: np.stack(
-            [loss(int(distance), scaling) for distance in distances], axis=1
-        )
-        for scaling in scalings
+    by_name = {
+        OWN if scaling is None else scaling.name: losses(scaling, distances)
+        for scaling in scalings[FACTOR]
     }
+    changes = []
+    for multiple, (_, *others) in scalings.items():
+        pair = [0, _REACH.index(multiple)]
+        for scaling in others:
+            loss = by_name[scaling.name][:, pair] if scaling.name in by_name else None
+            loss = losses(scaling, distances[pair]) if loss is None else loss
+            change = document_means(loss - by_name[OWN][:, pair])
+            ends = (Interval(*(float(x[k]) for x in change)) for k in range(2))
+            changes.append(ScalingChange(scaling.name, multiple, *ends))
     return result._replace(
         passage=m,
         distances=distances,
         far=[
             FarContextGain(name, document_means(floor[:, None] - loss))
-            for name, loss in losses.items()
+            for name, loss in by_name.items()
         ],
         floor=document_mean(floor),
-        near=document_mean(losses[OWN][:, 0]),
+        near=document_mean(by_name[OWN][:, 0]),
+        scalings=changes,
     )

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from jaxpe._core.errors import InputError, reason, require
+from jaxpe.analysis.attention.logit_sums import Rotation
 from jaxpe.analysis.inspect.flax_model import scaling_reason, without_rotations
 from jaxpe.analysis.inspect.model import ModelSizes, Program, Trace
 from jaxpe.analysis.inspect.result import EncodingStage, Kind
@@ -45,6 +46,7 @@ _PASSED = ("output_hidden_states", "return_dict")  # options of classes that tak
 _ROWS = 256  # tokens whose log-likelihoods are in memory at once
 _BIAS = re.compile(r"alibi|rel(ative)?_(attention|bias|embed|pos|attn)|position_bias")
 _HEADLESS = "The model has no head, so it predicts no next token: load it as a language model."
+_LAYOUTS: dict[str | None, Any] = {"half": "half_split", "interleaved": "interleaved"}
 _ROTARY = re.compile(r"rotary|rope", re.IGNORECASE)
 
 
@@ -329,6 +331,22 @@ class TorchModel:
             return compiled(Trace(logits, weights, np.stack(hidden)), np.asarray(ids), *args)
 
         return run
+
+    def rotations(self, rope: RopeAnalysis | None) -> tuple[Rotation, Program] | None:
+        """Rotation of the configuration, and a program (ids) of queries and keys."""
+        plan = rope.widest if rope is not None and len(rope.groups) == 1 else None
+        if plan is None or plan.place != "first" or plan.pairing not in _LAYOUTS:
+            return None
+        maps = self._chosen_maps(self._maps)[1]
+        if any(one.heads is None or one.heads[0].shape[-1] != plan.head_dim for one in maps):
+            return None
+        rotation = Rotation(np.asarray(plan.frequencies), plan.turning, _LAYOUTS[plan.pairing])
+
+        def run(ids: Any) -> list[np.ndarray]:
+            heads = [one.heads for one in self._chosen_maps(self._traced(ids)[1])[1]]
+            return [np.stack(one).swapaxes(2, 3) for one in zip(*heads, strict=True)]
+
+        return (rotation, run) if maps else None
 
     def hidden(self) -> Program:
         """Program (ids, positions) of the last hidden states `[documents, n, dim]`."""

@@ -25,6 +25,7 @@ class AttentionMaps(NamedTuple):
     inside: tuple[int, ...]  # identities of the modules of lists around it
     logits: np.ndarray
     weights: np.ndarray
+    heads: list[np.ndarray] | None = None  # queries and keys, `[documents, heads, n, width]`
 
 
 class TableRows(NamedTuple):
@@ -53,6 +54,7 @@ class Watch:
         self._opening = False  # whether closed pairs are open, to see their logits
         self._open: Any = None
         self._dot: Any = None  # logits of queries and keys alone
+        self._heads: tuple[Any, ...] = ()  # queries and keys
 
     def table(self, tokens: Any) -> TableRows | None:
         """Table, as wide as the token embeddings, whose rows were read in order."""
@@ -148,6 +150,7 @@ class Watch:
             self._opening = True
             eager(module, query, key, value, *([] if named else [opened, *rest[1:]]), **again)
             self._opening = False
+        self._heads = query, key
         if (scaling := kwargs.get("scaling")) is not None:
             self._dot = _dot_products(query, key, scaling)
         result = eager(module, *args, **kwargs)
@@ -193,6 +196,7 @@ class Watch:
         is_causal: bool = False, scale: float | None = None, **_: Any,
     ) -> tuple[Any, Any]:  # fmt: skip
         """Logits and weights of `scaled_dot_product_attention`."""
+        self._heads = query, key
         logits = _dot_products(query, key, query.shape[-1] ** -0.5 if scale is None else scale)
         closed = self.torch.zeros(logits.shape[-2:], dtype=bool, device=logits.device)
         if is_causal:
@@ -221,11 +225,14 @@ class Watch:
             if (apart.amax(-1) - apart.amin(-1)).max() < _SHIFT:
                 seen = self._dot  # some classes subtract the largest logit of each row
         seen = seen.masked_fill(seen < _CLOSED, 0)
-        both = (
+        logits, weights = (
             float_array(one.reshape(documents, -1, n, one.shape[-1])[..., :n])
             for one in (seen, weights)
         )
-        self.maps.append(AttentionMaps(tuple(self._inside), *both))
+        shown = [x.ndim == 4 and (x.shape[0], x.shape[2]) == self.shape for x in self._heads]
+        heads = [*map(float_array, self._heads)] if shown == [True, True] else None
+        self.maps.append(AttentionMaps(tuple(self._inside), logits, weights, heads))
+        self._heads = ()
 
 
 def _dot_products(query: Any, key: Any, scale: float) -> Any:

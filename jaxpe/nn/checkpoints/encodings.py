@@ -44,7 +44,7 @@ def model_encoding(
         with np.errstate(all="ignore"):  # numbers that are not finite are refused below
             encoding = ENCODINGS[architecture.positions](architecture, fields, config)
             for kind in rope_kinds(fields):
-                _check_phases(_rope_entry(fields, kind), fields, config.head_width)
+                _check_phases(rope_entry(fields, kind), fields, config.rotary_width)
     except (TypeError, ValueError, ArithmeticError) as error:
         entry = reprlib.repr(fields.get("rope_parameters") or fields.get("rope_scaling"))
         raise InputError(f"{path}: rope_parameters {entry}: {error}") from error
@@ -58,7 +58,7 @@ def rope_kinds(fields: Fields) -> tuple[str | None, ...]:
     return (GLOBAL, _LOCAL) if "rope_local_base_freq" in fields else (None,)
 
 
-def _rope_entry(fields: Fields, kind: str | None) -> Fields:
+def rope_entry(fields: Fields, kind: str | None) -> Fields:
     """RoPE entry of a kind of layer, with its base and rotated share."""
     entry = fields.get("rope_parameters") or {}
     if kind is not None and (kind in entry or _LOCAL in entry or GLOBAL in entry):
@@ -173,11 +173,13 @@ def _rotation_flags(fields: Fields) -> list[bool]:
 def _rotation(
     architecture: Architecture, fields: Fields, config: TransformerConfig, kind: str | None
 ) -> Encoding:
+    interleaved = architecture.interleaved
+    interleaved = fields[interleaved] if isinstance(interleaved, str) else interleaved
     encoding = rope_from_hf(
-        _rope_entry(fields, kind),
-        head_dim=config.head_width,
+        rope_entry(fields, kind),
+        head_dim=config.rotary_width,
         max_position_embeddings=fields["max_position_embeddings"],
-        layout="interleaved" if architecture.interleaved else "half_split",
+        layout="interleaved" if interleaved else "half_split",
     )
     if not fields.get("use_qk_norm"):
         return encoding

@@ -14,6 +14,7 @@ from jaxpe.analysis.inspect import (
     LossStage,
     NeedleStage,
     ProbeStage,
+    TextReach,
 )
 from jaxpe.report.corpus.text import with_interval
 from jaxpe.report.inspect import text
@@ -133,7 +134,38 @@ def offsets_tables(stage: AttentionStage) -> list[Table]:
             ["layer", "first, %", "before, %", "evenness", "effective keys", "distance, tokens"],
             layers,
         ),
+        *_use_tables(stage),
     ]
+
+
+def _use_tables(stage: AttentionStage) -> list[Table]:
+    """Tables on sinks, the positional baseline and rotary bands, mean over heads of layers."""
+    columns: dict[str, list[str]] = {"layer": [*map(str, stage.layer_numbers)]}
+    if (sinks := stage.sinks) is not None:
+        columns["documents with a sink, %"] = [*map(_hundreds, sinks.rate.mean(axis=1))]
+        columns["weight on sinks, %"] = [*map(_hundreds, sinks.weight.mean(axis=1))]
+        columns["norm of sinks"] = [f"{sinks.norm.mean[k]:.1f}" for k in stage.layer_numbers]
+    if stage.baseline is not None:
+        columns["offset alone, %"] = [*map(_hundreds, stage.baseline.by_layer.mean)]
+    if stage.bands is not None:
+        low, high = (_two_digits(x).split(".")[0] for x in stage.bands.edges)
+        for k, name in enumerate((f"to {low}", f"{low} to {high}", f"over {high}")):
+            columns[f"wavelengths {name}, %"] = [*map(_hundreds, stage.bands.share.mean(1)[:, k])]
+    rows = [*zip(*columns.values(), strict=True)]
+    return [Table("Sinks, offset and frequencies by layer", [*columns], rows)]
+
+
+def reach_tables(reach: TextReach | None) -> list[Table]:
+    """Tables on the length and the parts of a text that count."""
+    if reach is None:
+        return []
+    name = "similarity to the whole" if reach.measure == "embedding" else "gain over half, nats"
+    rows = [(f"{int(n):,}", between(at(reach.gain, k))) for k, n in enumerate(reach.lengths)]
+    tables = [Table(f"Reach, {plural(reach.texts, 'text')}", ["tokens", name], rows)]
+    if reach.parts is not None:
+        rows = [(x, between(at(reach.parts, k))) for k, x in enumerate(("start", "middle", "end"))]
+        tables.append(Table("Parts of a text that count", ["part", "effect"], rows))
+    return tables
 
 
 def prior_tables(stage: AttentionStage) -> list[Table]:
@@ -166,7 +198,8 @@ def ablation_tables(stage: AblationStage) -> list[Table]:
             for move in stage.moved[1:]
         ]
         rows.append(("another document", reference, "–"))
-        return [Table("Cosine with the output at the original positions", header, rows)]
+        title = "Cosine with the output at the original positions"
+        return [Table(title, header, rows), *reach_tables(stage.reach)]
     header = ["positions", "loss, nats", "change, nats"]
     original, *moved = stage.moved
     rows = [
@@ -194,7 +227,11 @@ def loss_tables(stage: LossStage) -> list[Table]:
         ]
         title = f"Gain of {stage.passage} tokens of context at a distance"
         tables.append(Table(title, header, rows))
-    return tables
+    if stage.scalings:
+        header = ["scaling", "context before, nats", "context at that many contexts, nats"]
+        rows = [(one.name, between(one.near), between(one.far)) for one in stage.scalings]
+        tables.append(Table("Change of the loss under a scaling", header, rows))
+    return tables + reach_tables(stage.reach)
 
 
 def needles_tables(stage: NeedleStage) -> list[Table]:

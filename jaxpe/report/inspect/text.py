@@ -16,6 +16,7 @@ from jaxpe.analysis.inspect import (
     NeedleStage,
     PositionMove,
     ProbeStage,
+    TextReach,
 )
 from jaxpe.report.text import Headline, number, percent, plural, visible
 
@@ -113,6 +114,23 @@ def offsets_sentences(stage: AttentionStage) -> list[str]:
         f"give it {percent(stage.first_by_chance)}.",
         f"{counts[most]} of {stage.first.size} heads have over half of their weight on {most}.",
     ]
+    if (sinks := stage.sinks) is not None and len(sinks.tokens):
+        parts.append(
+            f"{percent_between(sinks.rate_overall)} of heads have a sink, and sinks get "
+            f"{percent_between(sinks.weight_overall)} of attention; "
+            f"{percent(sinks.position_share[0])} of sinks are at position {sinks.positions[0]}."
+        )
+        norm = float(sinks.norm.mean.max())
+        parts.append(f"The norm of their hidden states is up to {norm:.0f} times the median.")
+    if stage.baseline is not None:
+        share = percent_between(stage.baseline.overall)
+        parts.append(f"The offset alone explains {share} of the variance of attention weights.")
+    if (bands := stage.bands) is not None:
+        low, high = (percent(float(bands.overall.mean[k])) for k in (0, 2))
+        parts.append(
+            f"Rotary wavelengths up to 32 tokens carry {low} of queries and keys, and those longer "
+            f"than the context {high}."
+        )
     if stage.special_overall.estimate > 0:
         parts.append(f"All special tokens together get {percent_between(stage.special_overall)}.")
     return parts
@@ -165,7 +183,7 @@ def ablation_sentences(stage: AblationStage) -> list[str]:
             parts.append(
                 f"The output changes most with {worst.name} positions, to {between(worst.value)}."
             )
-        return parts
+        return parts + reach_sentences(stage.reach)
     worst = max(moves.values(), key=lambda move: move.change.estimate)
     loss = f"the loss of {between(stage.moved[0].value)} nats a token"
     parts = [f"Shuffling the positions {_change(shuffled, loss)}."]
@@ -213,6 +231,22 @@ def loss_sentences(stage: LossStage) -> list[str]:
         parts.append(f"Texts of {stage.length:,} tokens fit the context of {stage.context:,}.")
     if stage.unscaled:
         parts.append(f"No RoPE scaling was tried: {stage.unscaled}.")
+    return parts + reach_sentences(stage.reach)
+
+
+def reach_sentences(reach: TextReach | None) -> list[str]:
+    """Findings on the effective length, and on the start, middle and end of a text."""
+    if reach is None:
+        return []
+    most, longest = f"{reach.effective:,}", int(reach.lengths[-1])
+    if reach.measure == "embedding":
+        parts = [f"The first {most} of {longest:,} tokens are enough for a similar embedding."]
+    else:
+        limit = "the longest tried" if reach.effective == longest else f"of {longest:,} tried"
+        parts = [f"Context lowers the loss up to an effective length of {most} tokens, {limit}."]
+    if reach.parts is not None:
+        lost = "less than both ends" if reach.lost_in_the_middle else "not less than both ends"
+        parts.append(f"The middle of a text counts {lost}.")
     return parts
 
 

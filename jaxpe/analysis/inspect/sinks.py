@@ -1,0 +1,95 @@
+"""Attention sinks anywhere in a row, and the norm of their hidden states."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxpe.analysis.inspect.averages import document_mean, document_means
+from jaxpe.analysis.inspect.model import Trace
+from jaxpe.analysis.inspect.result import AttentionSinks, Means
+
+THRESHOLD = 0.3  # mean weight over later queries, after Gu et al. (2024)
+_MOST = 5  # positions, and tokens
+
+
+class SinkSums(NamedTuple):
+    """Sinks of documents.
+
+    Attributes:
+        found: whether a head has a sink, `[layers, documents, heads]`.
+        weight: weight of each query on sinks, `[layers, documents, heads, n]`.
+        outside: weight of each query outside of all keys, of the same shape.
+        heads: share of the heads for which a key is a sink, `[1, documents, n]`.
+        norm: norm of each hidden state over that of the median token, `[layers + 1, documents, n]`.
+    """
+
+    found: Any
+    weight: Any
+    outside: Any
+    heads: Any
+    norm: Any
+
+
+def sink_sums(trace: Trace, *, causal: bool) -> SinkSums:
+    """Sinks of the documents of a batch, by the definition of `AttentionSinks`.
+
+    Args:
+        trace: attention and hidden states.
+        causal: whether tokens attend only backwards.
+
+    >>> first = jnp.zeros((1, 1, 1, 8, 8)).at[..., 0].set(1.0)  # all queries look at the first key
+    >>> sums = sink_sums(Trace(first, first, jnp.ones((2, 1, 8, 3))), causal=True)
+    >>> sums.heads[0, 0].tolist(), sums.weight[0, 0, 0, -1].item()
+    ([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 1.0)
+    """
+    weights, n = trace.weights, trace.weights.shape[-1]
+    others = np.tri(n, k=-1, dtype=bool) if causal else ~np.eye(n, dtype=bool)
+    queries = others.sum(axis=0)
+    mean = np.where(4 * queries >= n, others / np.maximum(queries, 1), 0).astype(weights.dtype)
+    received = jnp.einsum("ldhij,ij->ldhj", weights, mean)
+    sinks = (received > THRESHOLD).astype(weights.dtype)
+    norm = jnp.linalg.norm(trace.hidden_states, axis=-1)
+    return SinkSums(
+        found=jnp.max(sinks, axis=-1),
+        weight=jnp.einsum("ldhij,ldhj->ldhi", weights, sinks),
+        outside=1 - jnp.sum(weights, axis=-1),
+        heads=jnp.mean(sinks, axis=(0, 2))[None],
+        norm=norm / jnp.median(norm, axis=-1, keepdims=True),
+    )
+
+
+def attention_sinks(sums: SinkSums, ids: np.ndarray, tokens: list[str]) -> AttentionSinks:
+    """Statistics of the sinks of all documents.
+
+    Args:
+        sums: NumPy arrays; `weight` and `outside` as means over queries, `[layers, documents,
+            heads]`.
+        ids: token ids of the documents, `[documents, n]`.
+        tokens: all tokens.
+    """
+    heads, norm = sums.heads[0], sums.norm
+    has_sinks = heads.any(axis=-1)
+    main = norm[:, np.arange(len(heads)), heads.argmax(axis=-1)][:, has_sinks].T
+    unknown = np.full(len(norm), np.nan)
+    positions, position_share = _most_frequent(heads.sum(axis=0))
+    tokens_found, token_share = _most_frequent(np.bincount(ids.ravel(), heads.ravel()))
+    return AttentionSinks(
+        rate=sums.found.mean(axis=1),
+        rate_overall=document_mean(sums.found.mean(axis=(0, 2)), within=(0.0, 1.0)),
+        weight=sums.weight.mean(axis=1),
+        weight_overall=document_mean(sums.weight.mean(axis=(0, 2)), within=(0.0, 1.0)),
+        outside=sums.outside.mean(axis=1),
+        positions=positions,
+        position_share=position_share,
+        tokens=[tokens[k] for k in tokens_found],
+        token_share=token_share,
+        norm=document_means(main) if has_sinks.any() else Means(unknown, unknown, unknown),
+    )
+
+
+def _most_frequent(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The indices of the largest counts, and their shares of all."""
+    order = np.argsort(-counts, kind="stable")[:_MOST]
+    order = order[counts[order] > 0]
+    return order, counts[order] / max(counts.sum(), 1e-12)
