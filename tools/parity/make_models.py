@@ -45,6 +45,7 @@ TWO_BASES = {
     GLOBAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 400.0},
     LOCAL: {"rope_type": "default", "rope_theta": 50.0},
 }
+PROPORTIONAL = {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 400.0}
 DELTA = {
     "layer_types": ["linear_attention", GLOBAL] * 2,
     "linear_conv_kernel_dim": 3,
@@ -162,6 +163,17 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"block_multiple_of": 5, "block_ffn_dim_multiplier": 1.3},
     ),
     "qwen3_5": ("Qwen3_5", GROUPED | FOUR | DELTA),
+    "gemma4": (
+        "Gemma4",
+        GROUPED
+        | FOUR
+        | WINDOWS
+        | {"global_head_dim": 12, "attention_k_eq_v": True, "num_global_key_value_heads": 1}
+        | {"num_kv_shared_layers": 2, "use_double_wide_mlp": True}
+        | {"hidden_size_per_layer_input": 4, "vocab_size_per_layer_input": VOCAB}
+        | {"final_logit_softcapping": 3.0, "rms_norm_eps": 0.01}
+        | {"rope_parameters": {LOCAL: TWO_BASES[LOCAL], GLOBAL: PROPORTIONAL}},
+    ),
     "gpt_oss": (
         "GptOss",
         GROUPED

@@ -26,10 +26,10 @@ from jaxpe.encodings import (
     rope_from_hf,
     sliding_window,
 )
-from jaxpe.encodings.base import compute_dtype
 from jaxpe.encodings.families.rotary import rope_arguments
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields
 from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.layers import unit_rms
 
 GLOBAL, _LOCAL, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
@@ -128,7 +128,11 @@ def _rotary(
     mask = _window(architecture, fields)
     if architecture.window.get("rotated") and mask is not None:
         rotates = [kind != GLOBAL for kind in kinds]
-    bases = {kind: _rotation(architecture, fields, config, kind) for kind in rope_kinds(fields)}
+    of_kind = {kind: config.at(i) for i, kind in enumerate(kinds)}
+    bases = {
+        kind: _rotation(architecture, fields, of_kind.get(kind or GLOBAL, config), kind)
+        for kind in rope_kinds(fields)
+    }
     unrotated = _temperature_encoding(fields)
 
     def layer_encoding(rotated: bool, layer_type: str) -> Encoding:
@@ -149,10 +153,11 @@ def layer_types(architecture: Architecture, fields: Fields) -> list[str]:
     """Kind of each layer, as the file lists them, or by the rule of the architecture."""
     stored = fields["layer_types"] if "layer_types" in architecture.defaults else None
     rotates, window = _rotation_flags(fields), architecture.window
-    if stored or not window:
-        return stored or [GLOBAL] * len(rotates)
-    rule, local = LOCAL_LAYERS[window["layers"]], local_kind(architecture)
-    return [local if rule(fields, *layer) else GLOBAL for layer in enumerate(rotates)]
+    kinds = stored or [GLOBAL] * len(rotates)
+    if window and not stored:
+        rule, local = LOCAL_LAYERS[window["layers"]], local_kind(architecture)
+        kinds = [local if rule(fields, *layer) else GLOBAL for layer in enumerate(rotates)]
+    return [*kinds[:-1], GLOBAL] if window.get("last") else kinds
 
 
 def local_kind(architecture: Architecture) -> str:
@@ -191,9 +196,7 @@ def _unit_rms(epsilon: float) -> Encoding:
     """Queries and keys divided by their root mean square."""
 
     def normalised(params, x, positions):
-        wide = x.astype(compute_dtype(x))
-        mean = (wide**2).mean(axis=-1, keepdims=True)
-        return (wide * (mean + np.asarray(epsilon, mean.dtype)) ** -0.5).astype(x.dtype)
+        return unit_rms(x, epsilon)
 
     return Encoding(query=normalised, key=normalised)
 

@@ -124,6 +124,7 @@ CONFIG_FIELDS: Mapping[str, str] = {
 _CONVERTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "initializer_range": ("embedding_scale", float),
     "logits_scaling": ("logit_scale", lambda divisor: 1 / divisor),
+    "hidden_size_per_layer_input": ("layer_input_dim", lambda width: width or None),
     "query_pre_attn_scalar": ("attention_scale", lambda scalar: scalar**-0.5),
     "use_parallel_residual": ("residual", lambda yes: "parallel" if yes else "sequential"),
     "do_layer_norm_before": ("norm_position", lambda yes: "pre" if yes else "post"),
@@ -212,6 +213,7 @@ _SIZES = (
     *("intermediate_size", "rotary_dim", "relative_attention_num_buckets", *_LAYERS, *_LENGTHS),
     *("linear_num_key_heads", "linear_num_value_heads"),
     *("linear_key_head_dim", "linear_value_head_dim"),
+    *("global_head_dim", "num_global_key_value_heads"),
     *("num_local_experts", "num_experts_per_tok", "moe_intermediate_size"),
     *("shared_expert_intermediate_size", "n_group", "topk_group"),
     *("kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim"),
@@ -219,6 +221,8 @@ _SIZES = (
 _RANGES = {
     **dict.fromkeys(_SIZES, _SIZE),
     **dict.fromkeys(("type_vocab_size", "mask_token_id"), Range(int, 0, _LARGEST)),
+    "num_kv_shared_layers": Range(int, 0, _LARGEST),
+    "hidden_size_per_layer_input": Range(int, 0, _LARGEST),
     **dict.fromkeys(("dropout", "attention_dropout"), _RATE),
     **dict.fromkeys(("layer_norm_eps", "rms_norm_eps", "query_pre_attn_scalar"), _POSITIVE),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), _POSITIVE),
@@ -368,6 +372,8 @@ def checked_fields(architecture: Architecture, path: Path, stored: Fields) -> Fi
             f"{path}: moe_layers is {reprlib.repr(stored.get('moe_layers'))}, but layers of "
             "experts are not supported; only [] is"
         )
+    if "per_layer_config" in defaults and fields["per_layer_config"] is not None:
+        fields |= _global_sizes(config)
     fields |= config.checked_numbers()
     config.check_values({k: (fields[other],) for k, other in architecture.equal.items()})
     _check_layers(config)
@@ -492,11 +498,39 @@ def _changes_by_layer(architecture: Architecture, fields: Fields) -> Any:
     """Value of `by_layer`: () if all layers are alike."""
     kinds = layer_types(architecture, fields) if "layer_types" in architecture.defaults else []
     changes = [_LAYER_CHANGES[kind](fields) if kind in _LAYER_CHANGES else {} for kind in kinds]
+    if "num_kv_shared_layers" in fields:
+        changes = [_gemma4_changes(fields, kinds, layer) for layer in range(len(kinds))]
     if architecture.experts:
         changes = changes or [{} for _ in range(fields["num_hidden_layers"])]
         for layer, change in enumerate(changes):
             change |= {"experts": None} if _is_dense(fields, layer) else {}
     return tuple(tuple(change.items()) for change in changes) if any(changes) else ()
+
+
+def _gemma4_changes(fields: Fields, kinds: list[str], layer: int) -> Fields:
+    """Changes in a layer of Gemma 4: sizes and values of global ones, the source of the last."""
+    kind, first = kinds[layer], len(kinds) - fields["num_kv_shared_layers"]
+    changes, equal = {}, kind == GLOBAL and fields["attention_k_eq_v"]
+    if kind == GLOBAL:
+        changes = {"head_dim": fields["global_head_dim"] or 512}
+    if equal and (heads := fields["num_global_key_value_heads"]) is not None:
+        changes["num_kv_heads"] = heads
+    if layer < first:
+        return changes | {"keys_are_values": equal}
+    wide = fields["intermediate_size"] * (2 if fields["use_double_wide_mlp"] else 1)
+    source = max(i for i in range(first) if kinds[i] == kind)
+    return changes | {"source_layer": source, "hidden_dim": wide}
+
+
+def _global_sizes(config: _Config) -> Fields:
+    """Sizes of global layers, which transformers 5.24 stores for each of them."""
+    name = config.field_name("per_layer_config")
+    stored = from_json(dict[str, dict[str, int]], config.fields["per_layer_config"], where=name)
+    names = {"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"}
+    first = next(iter(stored.values()), {})
+    if first.keys() - names or any(sizes != first for sizes in stored.values()):
+        raise InputError(f"{name}: pass equal sizes {' and '.join(names)} of all global layers")
+    return {names[key]: size for key, size in first.items()}
 
 
 def _adjusted_width(fields: Fields) -> int:
