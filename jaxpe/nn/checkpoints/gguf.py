@@ -176,7 +176,8 @@ def _names(
     modules = {path: name for path, name in _MODULES.items() if path in architecture.modules}
     modules |= _FUSED if fused else {}
     mlp = isinstance(architecture.modules.get("layers.mlp.gate"), Fused)
-    return tensor_names(modules | (_FUSED_MLP if mlp else {}), "decoder", config)
+    modules |= _FUSED_MLP if mlp else {}
+    return tensor_names(modules, "decoder", config)
 
 
 def metadata_fields(
