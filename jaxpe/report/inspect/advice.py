@@ -58,6 +58,17 @@ def _longer_texts(result: InspectResult) -> Advice | None:
     )
 
 
+def _truncation(result: InspectResult) -> Advice | None:
+    cut, context = result.facts.cut, result.facts.context
+    if not 0 < cut < context:
+        return None
+    return Advice(
+        f"Its tokenizer.json cuts texts at {cut:,} tokens without a message; the model has "
+        f"{context:,} positions. Read longer texts in pieces.",
+        "pieces = [(first := tokenizer.encode(text)), *first.overflowing]",
+    )
+
+
 def _sinks(result: InspectResult) -> Advice | None:
     sinks = None if result.attention is None else result.attention.sinks
     if sinks is None or sinks.weight_overall.low < SINK or not len(sinks.positions):
@@ -154,5 +165,5 @@ def _matters(change: Interval, measure: str) -> bool | None:
 
 
 _RULES: tuple[Callable[[InspectResult], Advice | None], ...] = (
-    _configuration, _longer_texts, _reach, _middle, _scaling, _padding, _order, _sinks,
+    _configuration, _truncation, _longer_texts, _reach, _middle, _scaling, _padding, _order, _sinks,
 )  # fmt: skip
