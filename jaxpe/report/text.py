@@ -67,7 +67,17 @@ def without_text(nulls: int) -> str:
     return f", {plural(nulls, 'row')} without text left out" if nulls else ""
 
 
-def ranges(mask: np.ndarray, *, limit: int = 4) -> str:
+def position_name(index: int, origin: int) -> str:
+    """Position of an index, signed if positions count from a site.
+
+    >>> position_name(2, 0), position_name(2, 5), position_name(5, 5), position_name(7, 5)
+    ('2', '−3', '0', '+2')
+    """
+    position = index - origin
+    return f"{position:+d}".replace("-", "−") if origin and position else f"{position}"
+
+
+def ranges(mask: np.ndarray, *, limit: int = 4, origin: int = 0) -> str:
     """Text of the positions where a boolean [n] mask is true, as at most `limit` ranges.
 
     >>> ranges(np.array([True, False, True, True, True]))
@@ -75,7 +85,9 @@ def ranges(mask: np.ndarray, *, limit: int = 4) -> str:
     """
     positions = np.flatnonzero(mask)
     runs = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
-    named = [f"{r[0]}–{r[-1]}" if len(r) > 1 else f"{r[0]}" for r in runs[:limit] if len(r)]
+    ends = [dict.fromkeys(r[[0, -1]].tolist()) for r in runs[:limit] if len(r)]
+    to = " to " if origin else "–"
+    named = [to.join(position_name(i, origin) for i in pair) for pair in ends]
     left = len(positions) - sum(len(r) for r in runs[:limit])
     return ", ".join(named) + (f" and {left} more" if left else "")
 

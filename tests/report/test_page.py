@@ -17,8 +17,8 @@ def test_the_page_is_self_contained(page):
     definitions = [source for source in sources if source.startswith("#")]
     assert all(html.count(f'<dt id="{place[1:]}"') == 1 for place in definitions)
     images, *others = [s.split(",")[0] for s in sources if s not in definitions]
-    assert [images, *others[:7]] == ["data:image/svg+xml;base64"] * 8
-    assert others[7:] == ["https://arxiv.org/abs/2604.05217"]  # a link, fetched by no one
+    assert [images, *others[:8]] == ["data:image/svg+xml;base64"] * 9
+    assert others[8:] == ["https://arxiv.org/abs/2604.05217"]  # a link, fetched by no one
     assert "default-src 'none'" in html
 
 

@@ -21,7 +21,7 @@ from jaxpe.report.corpus.text import (
 from jaxpe.report.files import write_files
 from jaxpe.report.page import template, term_links
 from jaxpe.report.style import Rendered
-from jaxpe.report.text import without_text
+from jaxpe.report.text import position_name, without_text
 
 ENCODING = "encoding.npz"
 # Anchor of each term's definition.
@@ -62,6 +62,7 @@ def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
         held_out={name: with_interval(x) for name, x in fixed_stress(analysis).items()},
         versions={"jaxpe": jaxpe.__version__, "jax": version("jax"), "numpy": version("numpy")},
         link=term_links(_TERMS),
+        position_name=position_name,
         without_text=without_text(analysis.null_texts),
     )
 
