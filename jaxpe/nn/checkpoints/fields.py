@@ -510,8 +510,10 @@ def _gemma4_changes(fields: Fields, kinds: list[str], layer: int) -> Fields:
     if layer < first:
         return changes | {"keys_are_values": equal}
     wide = fields["intermediate_size"] * (2 if fields["use_double_wide_mlp"] else 1)
-    source = max(i for i in range(first) if kinds[i] == kind)
-    return changes | {"source_layer": source, "hidden_dim": wide}
+    sources = [i for i in range(first) if kinds[i] == kind]
+    if not sources:
+        raise ValueError(f"num_kv_shared_layers leaves no {kind} layer that has its own keys")
+    return changes | {"source_layer": sources[-1], "hidden_dim": wide}
 
 
 def _global_sizes(config: _Config) -> Fields:
