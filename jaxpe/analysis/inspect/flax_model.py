@@ -149,7 +149,8 @@ class FlaxModel:
     def rotations(self, rope: RopeAnalysis | None) -> tuple[Rotation, Program] | None:
         """Rotation found in the module, and a program (ids) of queries and keys."""
         below = trunk(self.module)
-        if not has_one_encoding(below) or below.config.attention_cap is not None:
+        alike = below.other_layers is None and has_one_encoding(below)
+        if not alike or below.config.attention_cap is not None:
             return None
         if not below.config.first_norm or (rotation := find_rotation(self.module)) is None:
             return None
