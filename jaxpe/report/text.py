@@ -1,7 +1,9 @@
 """Formats of numbers, positions and text in pages, tables and findings."""
 
+import importlib.metadata
 import math
 import unicodedata
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +21,44 @@ class Headline(NamedTuple):
     label: str
     value: str
     detail: str
+
+
+class Advice(NamedTuple):
+    """A step to take, at the end of a page.
+
+    Attributes:
+        text: reason, with its numbers, and the step.
+        paste: command or code of the step, ready to paste; empty without one.
+    """
+
+    text: str
+    paste: str
+
+
+def advice_text(steps: Sequence[Advice]) -> str:
+    """Steps to take as text, with what to paste indented.
+
+    >>> print(advice_text([Advice("Measure longer texts.", "jaxpe inspect m")]))
+    Measure longer texts.
+    <BLANKLINE>
+        jaxpe inspect m
+    """
+    parts = [step.text + f"\n\n    {step.paste}" * bool(step.paste) for step in steps]
+    return "\n\n".join(parts) or "Nothing stands out that asks for a step."
+
+
+def site_page(name: str) -> str:
+    """Address of a page of the documentation, as the installed package names it.
+
+    >>> site_page("glossary").endswith("glossary.html")
+    True
+    """
+    try:
+        urls = importlib.metadata.metadata("jaxpe").get_all("Project-URL") or []
+    except importlib.metadata.PackageNotFoundError:
+        urls = []
+    sites = dict(url.split(", ", 1) for url in urls)
+    return f"{sites.get('Documentation', 'docs')}/{name}.html"
 
 
 def number(value: float) -> str:

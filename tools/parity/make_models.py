@@ -11,6 +11,7 @@ than windows and chunks. What transformers gives step by step through its cache,
 the right, is asserted here to be what it gives at once.
 """
 
+import copy
 import json
 import sys
 from pathlib import Path
@@ -126,9 +127,9 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         {"vocab_size": VOCAB, "hidden_size": 16, "n_layer": 2, "n_head": 2, "pad_token_id": 0},
     ),
     "phi": ("Phi", SIZES | ROPE | {"num_key_value_heads": 1, "qk_layernorm": True}),
-    "olmo2": ("Olmo2", GROUPED | ROPE | {"attention_bias": True}),
+    "olmo2": ("Olmo2", WHOLE | ROPE),
     "olmo3": ("Olmo3", GROUPED | FOUR | WINDOWS | {"rope_parameters": TWO_BASES}),
-    "exaone4": ("Exaone4", GROUPED | ROPE | FOUR | WINDOWS),
+    "exaone4": ("Exaone4", WHOLE | ROPE | FOUR | WINDOWS),
     "phi3": (
         "Phi3",
         WHOLE
@@ -144,12 +145,12 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "glm": ("Glm", GROUPED | ROPE),
     "glm4": ("Glm4", GROUPED | {"rope_parameters": ROPE["rope_parameters"] | PARTIAL}),
-    "cohere": ("Cohere", WHOLE | ROPE | {"logit_scale": 0.4, "attention_bias": True}),
+    "cohere": ("Cohere", WHOLE | ROPE | {"logit_scale": 0.4}),
     "cohere2": ("Cohere2", WHOLE | ROPE | FOUR | WINDOWS | {"logit_scale": 0.6}),
-    "stablelm": ("StableLm", WHOLE | ROPE | {"use_qkv_bias": True}),
+    "stablelm": ("StableLm", SIZES | ROPE | {"num_key_value_heads": 1, "use_qkv_bias": True}),
     "starcoder2": ("Starcoder2", WHOLE | ROPE | {"sliding_window": 4}),
-    "nemotron": ("Nemotron", GROUPED | ROPE | {"mlp_bias": True}),
-    "arcee": ("Arcee", GROUPED | ROPE | {"attention_bias": True}),
+    "nemotron": ("Nemotron", WHOLE | ROPE | {"mlp_bias": True}),
+    "arcee": ("Arcee", GROUPED | ROPE),
     "helium": ("Helium", WHOLE | ROPE | {"head_dim": 4, "attention_bias": True}),
     "ernie4_5": ("Ernie4_5", GROUPED | ROPE | {"use_bias": True}),
     "seed_oss": ("SeedOss", GROUPED | ROPE | {"mlp_bias": True}),
@@ -296,7 +297,8 @@ def made(name: str, title: str, changes: dict[str, Any], kind: str) -> Any:
     import transformers
 
     text = "Text" if title in ("Gemma3", "Gemma4", "Llama4", "Qwen3_5") else ""
-    config = getattr(transformers, f"{title}{text}Config")(**changes, attn_implementation="eager")
+    own = copy.deepcopy(changes)  # a configuration adds to its entries of RoPE
+    config = getattr(transformers, f"{title}{text}Config")(**own, attn_implementation="eager")
     kind = {"GPT2": "LMHeadModel"}.get(title, kind)
     cls = getattr(transformers, f"{title}{kind}")
     config.architectures = [cls.__name__]

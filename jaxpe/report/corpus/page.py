@@ -8,6 +8,7 @@ import jaxpe
 from jaxpe._core.files import remove_files
 from jaxpe.analysis.corpus.result import CorpusAnalysis
 from jaxpe.encodings.families.vector_files import vectors_file
+from jaxpe.report.corpus.advice import advice
 from jaxpe.report.corpus.figures import render_figures
 from jaxpe.report.corpus.text import (
     families,
@@ -19,7 +20,7 @@ from jaxpe.report.corpus.text import (
     with_interval,
 )
 from jaxpe.report.files import write_files
-from jaxpe.report.page import template, term_links
+from jaxpe.report.page import decision, template, term_links
 from jaxpe.report.style import Rendered
 from jaxpe.report.text import position_name, without_text
 
@@ -64,6 +65,7 @@ def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
         link=term_links(_TERMS),
         position_name=position_name,
         without_text=without_text(analysis.null_texts),
+        **decision(advice(analysis), "reading-a-report"),
     )
 
 
