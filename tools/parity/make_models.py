@@ -223,6 +223,14 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         | LATENT
         | {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.7}, "q_lora_rank": 7},
     ),
+    "qwen3_next": (
+        "Qwen3Next",
+        GROUPED
+        | DELTA
+        | {"layer_types": ["linear_attention", GLOBAL], "rms_norm_eps": 0.01}
+        | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+        | {"shared_expert_intermediate_size": 12},
+    ),
 }
 ESM = {k: v for k, v in SIZES.items() if k != "pad_token_id"}
 ESM |= {"pad_token_id": 1, "mask_token_id": 31, "eos_token_id": 2}
