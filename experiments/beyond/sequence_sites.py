@@ -106,7 +106,8 @@ def donors() -> dict[str, Any]:
     """Information of all human donor sites of logomaker: each sequence with its number of sites."""
     path = package_folder("logomaker") / "examples" / "datafiles" / "ss_sequences.txt"
     rows = [line.split() for line in path.read_text().splitlines() if line[:1] in "ACGU"]
-    tokens, counts = list("ACGU"), np.zeros((9, 4), np.int64)
+    tokens: list[str] = [*"ACGU"]
+    counts = np.zeros((9, 4), np.int64)
     for sequence, number in (row for row in rows if len(row) == 2):
         for position, letter in enumerate(sequence):
             counts[position, tokens.index(letter)] += int(number)
