@@ -96,6 +96,14 @@ class Fused(NamedTuple):
             if self.first == "attention.key_value_down":
                 return Part(self.index, (config.latent.key_value_rank, config.latent.rotary_dim))
             return Part(self.index, (config.head_width, config.value_width), config.num_heads)
+        if self.first.startswith("mixer."):
+            mixer: Any = next(kind.mixer for kind in config.kinds if kind.mixer is not None)
+            if self.first != "mixer.query":
+                return Part(self.index, alike, mixer.key_heads)
+            # Queries, keys and values, or these and gates by head of the keys, as in Qwen3-Next.
+            values = mixer.value_heads // mixer.key_heads * mixer.value_dim
+            sizes = (mixer.key_dim, mixer.key_dim, values, values)[: self.count]
+            return Part(self.index, sizes, mixer.key_heads if self.count == 4 else 1)
         # Of three parts, the first are queries, whose heads may share keys and values.
         groups = config.num_heads // config.key_heads
         sizes = (groups, 1, 1) if self.count == 3 else alike
@@ -135,6 +143,7 @@ class Architecture(NamedTuple):
     scaled_embeddings: bool = False
     latent: Mapping[str, str] = {}
     uncompressed: Mapping[str, str] = {}
+    mixer: Mapping[str, str] = {}
     experts: Mapping[str, Any] = {}
     gguf: Mapping[str, Any] = {}
     when: Mapping[str, Any] = {}

@@ -131,23 +131,6 @@ _CONVERTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
-def _delta_net(fields: Fields) -> DeltaNetSizes:
-    return DeltaNetSizes(
-        key_heads=fields["linear_num_key_heads"],
-        value_heads=fields["linear_num_value_heads"],
-        key_dim=fields["linear_key_head_dim"],
-        value_dim=fields["linear_value_head_dim"],
-        width=fields["linear_conv_kernel_dim"],
-    )
-
-
-# Fields of a TransformerConfig in layers of a kind, from the fields of a config.json.
-_LAYER_CHANGES: Mapping[str, Callable[[Fields], Fields]] = {
-    "conv": lambda fields: {"mixer": ConvolutionSizes(width=fields["conv_L_cache"])},
-    "linear_attention": lambda fields: {"mixer": _delta_net(fields)},
-}
-
-
 def _row_sizes(row: Mapping[str, Any], fields: Fields) -> Fields:
     """Sizes of a row: values of fields, their product for a list, or constants."""
 
@@ -167,6 +150,14 @@ def _latent(architecture: Architecture, fields: Fields) -> Fields:
     multiplier = entry.get("mscale_all_dim", 0.0) if scaled else 0.0
     factor = 1 + 0.1 * multiplier * math.log(max(entry.get("factor", 1.0), 1.0))
     return {"latent": sizes, "num_kv_heads": None, "attention_scale": factor**2 * width**-0.5}
+
+
+def _mixer(architecture: Architecture, fields: Fields) -> ConvolutionSizes | DeltaNetSizes | None:
+    """Token mixer of layers that do not attend; None without such layers."""
+    if not architecture.mixer:
+        return None
+    sizes = _row_sizes(architecture.mixer, fields)
+    return DeltaNetSizes(**sizes) if "key_heads" in sizes else ConvolutionSizes(**sizes)
 
 
 def _experts(architecture: Architecture, fields: Fields) -> ExpertSizes:
@@ -497,7 +488,8 @@ def model_config(
 def _changes_by_layer(architecture: Architecture, fields: Fields) -> Any:
     """Value of `by_layer`: () if all layers are alike."""
     kinds = layer_types(architecture, fields) if "layer_types" in architecture.defaults else []
-    changes = [_LAYER_CHANGES[kind](fields) if kind in _LAYER_CHANGES else {} for kind in kinds]
+    mixer, local = _mixer(architecture, fields), local_kind(architecture)
+    changes = [{"mixer": mixer} if mixer and kind == local else {} for kind in kinds]
     if "num_kv_shared_layers" in fields:
         changes = [_gemma4_changes(fields, kinds, layer) for layer in range(len(kinds))]
     if architecture.experts:
@@ -518,8 +510,10 @@ def _gemma4_changes(fields: Fields, kinds: list[str], layer: int) -> Fields:
     if layer < first:
         return changes | {"keys_are_values": equal}
     wide = fields["intermediate_size"] * (2 if fields["use_double_wide_mlp"] else 1)
-    source = max(i for i in range(first) if kinds[i] == kind)
-    return changes | {"source_layer": source, "hidden_dim": wide}
+    sources = [i for i in range(first) if kinds[i] == kind]
+    if not sources:
+        raise ValueError(f"num_kv_shared_layers leaves no {kind} layer that has its own keys")
+    return changes | {"source_layer": sources[-1], "hidden_dim": wide}
 
 
 def _global_sizes(config: _Config) -> Fields:
