@@ -120,12 +120,13 @@ def _scaling(result: InspectResult) -> Advice | None:
         return None
     top = max(one.multiple for one in helping)
     best = min((one for one in helping if one.multiple == top), key=lambda one: one.far.estimate)
-    kind = best.name.split(" ")[0]
-    paste = f'"rope_parameters": {{"rope_type": "{_ROPE_TYPES[kind]}", "factor": {top:g}}}'
+    kind = _ROPE_TYPES[best.name.split(" ")[0]]
+    keys = f'"rope_type": "{kind}", "factor": {top:g}'
     return Advice(
         f"For texts of {top:g} times the context, {best.name} changes the loss on a far passage by "
-        f"{text.between(best.far)} nats a token, and on a near one by {text.between(best.near)}.",
-        paste,
+        f"{text.between(best.far)} nats a token, and on a near one by {text.between(best.near)}. "
+        "Keys of rope_parameters, beside those of the model:",
+        f'{keys}, "original_max_position_embeddings": {result.facts.context}',
     )
 
 
