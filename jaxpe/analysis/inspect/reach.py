@@ -12,10 +12,10 @@ from jaxpe.analysis.inspect.result import Means, TextReach
 
 _SHORTEST = 16  # tokens
 SHORTEST_TEXT = 4 * _SHORTEST  # two contexts
-_TARGETS = 64  # tokens whose loss is compared, at least
+_TARGETS = 128  # tokens whose loss is compared, at least
 _TEXTS = 6
-_PASSAGE = 64  # tokens
-_ROW = 512  # tokens
+_PASSAGE = 32  # tokens
+_ROW = 256  # tokens
 _NEGLIGIBLE = 0.01  # nats a token
 _ROUNDING = 1e-4  # nats a token
 _SIMILAR = 0.95
@@ -36,7 +36,7 @@ def context_reach(
 
     Under context L, tokens are read in windows of 2L tokens from position 0, and the second half
     counts: each target sees L to 2L − 1 tokens before it. The gain of L is the loss of the same
-    targets under L/2 less the loss under L. Targets are the last L/2 tokens of each text, or 64.
+    targets under L/2 less the loss under L. Targets are the last L/2 tokens of each text, or 128.
     From the shortest context up, `effective` is the last one before a gain whose one-sided 95 %
     interval over texts contains 0; the first context if there is none. In this fixed sequence the
     first test of a gain that is none errs with 5 %, so no further correction is needed (Westfall &
