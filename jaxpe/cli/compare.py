@@ -12,29 +12,34 @@ from tyro.conf import Positional
 from jaxpe import report
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import output_folder
+from jaxpe._core.results import load_result
 from jaxpe.analysis.comparison import RunComparison, compare_runs
 from jaxpe.analysis.corpora import DEFAULT_DIM, compare_counts
 from jaxpe.analysis.counts import is_counted
+from jaxpe.analysis.inspect import InspectResult
+from jaxpe.analysis.inspections import compare_inspections
 from jaxpe.cli.console import Bars
+from jaxpe.cli.pages import print_advice
 from jaxpe.cli.parsing import command_line, flag_message, parse
 from jaxpe.cli.train import config_with_seed, train_command
 from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
 from jaxpe.training.config import read_config
 
+_INSPECTION = "inspect.json"
 _SEEDS = 3  # runs per configuration; with two, Student's interval is too wide to be useful
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command:
-    """Compare runs of `jaxpe train`, or counts of corpora.
+    """Compare runs of `jaxpe train`, inspections of models, or counts of corpora.
 
     Runs are compared by settings and results. Runs that differ only in their seeds are one
     configuration, whose mean has an interval. Counts are compared by the distances between the
     positional geometries of the corpora, and their significance.
 
     Attributes:
-        runs: folders of two or more runs, with the same documents and task, or of counts that
-            `jaxpe count` wrote, with the same tokenizer and length.
+        runs: folders of two or more runs, with the same documents and task; of counts that
+            `jaxpe count` wrote, with the same tokenizer and length; or of pages of `jaxpe inspect`.
         out: folder for the page, the numbers and the figure.
         png: write figures as PNG as well as SVG.
         mds_dim: number of MDS dimensions for Procrustes and principal angles, for counts.
@@ -54,12 +59,22 @@ def run(words: Sequence[str]) -> None:
     """Compare, write the page, and print the tables."""
     started = time.perf_counter()
     options = parse(Command, words)
-    counted = [is_counted(folder) for folder in options.runs]
-    if any(counted) and not all(counted):
-        one, other = (options.runs[counted.index(kind)] for kind in (True, False))
-        raise InputError(f"{one} holds counts, but {other} does not; pass only counts or only runs")
-    page = _counts(options) if counted and all(counted) else _runs(options)
-    print(f"Comparison: {page}   ({time.perf_counter() - started:.0f} s)")
+    kinds = [_kind(folder) for folder in options.runs]
+    if len(set(kinds)) > 1:
+        other = next(index for index, kind in enumerate(kinds) if kind != kinds[0])
+        raise InputError(
+            f"{options.runs[0]} holds {kinds[0]}, but {options.runs[other]} holds {kinds[other]}; "
+            f"pass folders of one kind"
+        )
+    page = _COMPARE[kinds[0]](options)
+    print(f"\nComparison: {page}   ({time.perf_counter() - started:.0f} s)")
+
+
+def _kind(folder: Path) -> str:
+    """Kind of the contents of a folder."""
+    if is_counted(folder):
+        return "counts"
+    return "an inspection" if (folder / _INSPECTION).is_file() else "a run"
 
 
 def _counts(options: Command) -> Path:
@@ -75,6 +90,7 @@ def _counts(options: Command) -> Path:
         page = report.write(comparison, options.out, png=options.png)
     rich.print(report.corpora_table(comparison))
     _print_texts(comparison.warnings, report.corpora_summary(comparison))
+    print_advice(comparison)
     return page
 
 
@@ -89,7 +105,23 @@ def _runs(options: Command) -> Path:
         page = report.write(comparison, options.out, png=options.png, commands=commands)
     rich.print(report.comparison_table(comparison))
     _print_texts(comparison.warnings, report.comparison_summary(comparison))
+    print_advice(comparison, commands=commands)
     return page
+
+
+def _inspections(options: Command) -> Path:
+    """Compare inspected models, and write their page."""
+    found = [load_result(InspectResult, folder / _INSPECTION) for folder in options.runs]
+    comparison = compare_inspections(found)
+    with output_folder(options.out):
+        page = report.write(comparison, options.out, png=options.png)
+    rich.print(report.inspections_table(comparison))
+    _print_texts(comparison.warnings, report.inspections_summary(comparison))
+    print_advice(comparison)
+    return page
+
+
+_COMPARE = {"counts": _counts, "an inspection": _inspections, "a run": _runs}
 
 
 def _print_texts(warnings: Sequence[str], summary: str) -> None:

@@ -1,5 +1,6 @@
 """Progress of all commands on standard error."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
@@ -7,9 +8,11 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
+from jaxpe._core.progress import duration
 from jaxpe.cli.parsing import flag_message
 
 Item = TypeVar("Item")
+_PAUSE = 20.0  # seconds between lines of progress without a terminal
 
 
 class Bars:
@@ -28,16 +31,33 @@ class Bars:
         self._console = Console(stderr=True, quiet=quiet)
         self._say = say
         self._display: RichProgress | None = None
+        self._last_line = 0.0
 
     def track(
         self, items: Iterable[Item], description: str, *, total: int | None = None
     ) -> Iterable[Item]:
-        """Yield the items, with a bar while they are consumed; nested iterations have several."""
-        if not self._console.is_terminal:
-            return items
+        """Yield the items, with a bar while they are consumed; nested iterations have several.
+
+        Without a terminal, a line now and then says how far it is.
+        """
         if total is None and isinstance(items, Sized):
             total = len(items)
-        return self._shown(items, description, total)
+        shown = self._shown if self._console.is_terminal else self._lines
+        return shown(items, description, total)
+
+    def _lines(self, items: Iterable[Item], description: str, total: int | None) -> Iterator[Item]:
+        begun = time.monotonic()
+        for done, item in enumerate(items):
+            now = time.monotonic()
+            if done and now - max(begun, self._last_line) > _PAUSE:
+                self._last_line = now
+                left = (
+                    f", about {duration((now - begun) / done * (total - done))} left"
+                    if total
+                    else ""
+                )
+                self.say(f"{description}: {done:,}{f' of {total:,}' if total else ''}{left}")
+            yield item
 
     def _shown(self, items: Iterable[Item], description: str, total: int | None) -> Iterator[Item]:
         if self._display is None:

@@ -32,6 +32,4 @@ def run(words: Sequence[str]) -> None:
     def job(options: Command, *, progress: Bars) -> InspectResult:
         return inspect_model(plain(options, InspectOptions), options.out, progress=progress)
 
-    run_to_page(
-        Command, words, job, "Page", inspect_table, lambda result: f"\n{inspect_summary(result)}"
-    )
+    run_to_page(Command, words, job, "Page", inspect_table, inspect_summary)

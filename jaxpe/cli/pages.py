@@ -12,6 +12,7 @@ from jaxpe import report
 from jaxpe._core.files import output_folder
 from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import command_docstring, parse
+from jaxpe.report.text import advice_text
 
 # The docstring of a command with the options `out` and `png`.
 page_docstring = functools.partial(command_docstring, png="write figures as PNG as well as SVG.")
@@ -36,5 +37,11 @@ def run_to_page(
         page = report.write(result, options.out, png=options.png)
     for make in shown:
         printed = make(result)
-        rich.print(Text(f"{printed}\n") if isinstance(printed, str) else printed)
-    print(f"{label}: {page}   ({time.perf_counter() - started:.0f} s)")
+        rich.print(Text(f"\n{printed}") if isinstance(printed, str) else printed)
+    print_advice(result)
+    print(f"\n{label}: {page}   ({time.perf_counter() - started:.0f} s)")
+
+
+def print_advice(result: Any, **commands: Any) -> None:
+    """Print what to do after a job."""
+    rich.print(Text(f"\nWhat to do\n{advice_text(report.advice(result, **commands))}"))

@@ -13,6 +13,7 @@ from tyro.conf import Positional
 from jaxpe import report
 from jaxpe._core.files import output_folder
 from jaxpe._core.json_values import to_json
+from jaxpe.cli.pages import print_advice
 from jaxpe.cli.parsing import command_docstring, flag_message, parse, plain
 from jaxpe.report.rope.text import ROPE_LEGEND, thread_address
 from jaxpe.rope import Finding, RopeAnalysis, RopeOptions, explain_rope
@@ -78,3 +79,4 @@ def _print_analysis(analysis: RopeAnalysis, *, legend: bool) -> None:
     for recipe in analysis.recipes:
         print(f"\n# {recipe.program}\n{recipe.text}")
     rich.print(Text(f"\n{report.rope_summary(analysis)}"))
+    print_advice(analysis)

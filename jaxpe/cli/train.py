@@ -22,6 +22,7 @@ from jaxpe.analysis.training_run import read_run
 from jaxpe.cli import audit, spectral
 from jaxpe.cli.console import Bars
 from jaxpe.cli.interrupts import prompt_exit
+from jaxpe.cli.pages import print_advice
 from jaxpe.cli.parsing import command_line, parse, plain
 from jaxpe.report import pace, trained_summary, training_table, write
 from jaxpe.training import TrainConfig, TrainResult, load_config, train
@@ -60,11 +61,12 @@ def run(words: Sequence[str]) -> None:
 
 def _write_page(config: TrainConfig, result: TrainResult) -> None:
     trained = read_run(config.out)
-    page = write(trained, config.out, png=True, commands=next_commands(trained.config))
+    commands = next_commands(trained.config)
+    page = write(trained, config.out, png=True, commands=commands)
     rich.print(training_table(result.summary))
-    rich.print(Text(f"{trained_summary(trained)}\n"))
-    print(f"To extend it: {extend_command(trained.config)}")
-    print(f"Run: {page}   ({pace(result.summary)})")
+    rich.print(Text(trained_summary(trained)))
+    print_advice(trained, commands=commands)
+    print(f"\nRun: {page}   ({pace(result.summary)})")
 
 
 def parse_config(words: Sequence[str]) -> TrainConfig:

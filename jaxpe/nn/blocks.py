@@ -15,7 +15,7 @@ from jaxpe.encodings import Encoding, identity
 from jaxpe.nn.attention import Attended, Context, Gates, LayerCache, make_attention
 from jaxpe.nn.config import TransformerConfig
 from jaxpe.nn.feed_forward import make_feed_forward
-from jaxpe.nn.layers import NoNorm, dropout, norm
+from jaxpe.nn.layers import NoNorm, activation, dense, dropout, norm
 from jaxpe.nn.recurrent import make_mixer
 
 
@@ -55,6 +55,13 @@ class Block(nnx.Module):
         both = output or config.norm_position == "both"
         self.attention_output_norm = norm(config, rngs=rngs) if both else None
         self.mlp_output_norm = norm(config, rngs=rngs) if both else None
+        scale = jnp.ones(1, config.param_dtype)
+        self.scale = nnx.Param(scale) if config.layer_scale else None
+        if width := config.layer_input_dim:
+            make = partial(dense, config, part="feed_forward", rngs=rngs)
+            self.input_gate = make(config.dim, width)
+            self.input_projection = make(width, config.dim)
+            self.input_norm = norm(config, rngs=rngs)
         if not cross:
             return
         if config.residual != "sequential":
@@ -81,6 +88,7 @@ class Block(nnx.Module):
         gates: Gates | None = None,
         dropout_key: Array | None = None,
         first: Bool[ArrayLike, ""] | bool = False,
+        layer_input: Float[Array, "... n width"] | None = None,
     ) -> Attended:
         """The block's output, with the results of attention.
 
@@ -93,6 +101,8 @@ class Block(nnx.Module):
             gates: gates of the heads.
             dropout_key: random key that switches dropout on.
             first: whether this is the first layer, which may have no norm before attention.
+            layer_input: input u of this layer, for y + norm(W(f(G y)·u)) after the feed-forward
+                layer, as in Gemma 4.
         """
         x = jnp.asarray(x, self.config.dtype)
         count = 3 if context.cross is None else 5
@@ -125,7 +135,13 @@ class Block(nnx.Module):
             hidden = y if after else self.mlp_norm(source)
         added = self._scaled(_optional_norm(self.mlp_output_norm, self.mlp(hidden)))
         y = y + dropout(added, rate=rate, key=keys[2])
-        return attended._replace(output=_optional_norm(self.mlp_norm, y) if after else y)
+        y = _optional_norm(self.mlp_norm, y) if after else y
+        if layer_input is not None:
+            gate = activation(self.config.activation)(self.input_gate(y))
+            y = y + self.input_norm(self.input_projection(gate * layer_input))
+        if self.scale is not None:
+            y = y * self.scale.get_value()[0].astype(y.dtype)
+        return attended._replace(output=y)
 
     def _cross_attend(
         self, x: Array, context: Context, source_keys_values: LayerCache | None, keys: Any

@@ -93,10 +93,12 @@ def evict_tokens(decoder: Decoder, cache: Cache, *, start: int, count: int) -> C
     )
 
 
-def _moved_layers(decoder: Decoder, slot: int, cache: LayerCache, delta: Array) -> LayerCache:
+def _moved_layers(
+    decoder: Decoder, slot: int, cache: LayerCache | None, delta: Array
+) -> LayerCache | None:
     """Cache of the layers with one encoding of a pattern, whose keys are rotated by δ."""
-    name = next((name for name in ("rotary", "k") if name in cache), None)
-    if name is None:  # layers without attention have no keys
+    name = next((name for name in ("rotary", "k") if name in (cache or {})), None)
+    if cache is None or name is None:  # layers without attention, or with keys of others
         return cache
     pattern, period = decoder.pattern_params, len(decoder.pattern.encodings)
     kinds = decoder.config.kinds

@@ -169,12 +169,19 @@ class TransformerConfig:
             "head".
         query_key_norm: whether each head's queries and keys are normalised before the encoding;
             "joint" for one norm over all heads, as in OLMo 2.
+        value_norm: whether each head's values are divided by their root mean square, as in Gemma 4.
+        keys_are_values: whether values are the keys before their norm and encoding.
+        source_layer: earlier layer whose keys and values this one attends to, for `by_layer`; its
+            own when None.
         attention_cap: c of attention logits c·tanh(logits/c), with all terms of the encoding and
             before the mask; no cap when None.
         attention_sink: whether every head has a learned logit in the denominator of its softmax
             alone, as in gpt-oss; not with an encoding whose weights are no softmax.
         attention_gate: whether the output of heads is multiplied by σ of a dense layer of the
             queries' hidden states, as in Qwen3-Next.
+        layer_input_dim: width of an input of each layer, from token embeddings of its own, as in
+            Gemma 4; None for none.
+        layer_scale: whether the output of a block is multiplied by a learned number.
         embedding_factor: factor of token embeddings at the input; it does not apply to a tied head.
         dropped_token: token whose embedding is 0 at the input, and others then are divided by the
             share of other tokens in the row, as the mask of ESM-2; None for none.
@@ -223,9 +230,14 @@ class TransformerConfig:
     embedding_norm: bool | None = None
     use_bias: bool | tuple[Biased, ...] = True
     query_key_norm: bool | Literal["joint"] = False
+    value_norm: bool = False
+    keys_are_values: bool = False
+    source_layer: int | None = None
     attention_cap: float | None = None
     attention_sink: bool = False
     attention_gate: bool = False
+    layer_input_dim: int | None = None
+    layer_scale: bool = False
     embedding_factor: float = 1.0
     dropped_token: int | None = None
     token_types: int = 0
@@ -252,6 +264,17 @@ class TransformerConfig:
     def head_width(self) -> int:
         """Width of a head."""
         return self.dim // self.num_heads if self.head_dim is None else self.head_dim
+
+    @property
+    def value_width(self) -> int:
+        """Width of the values of a head."""
+        width = None if self.latent is None else self.latent.value_dim
+        return self.head_width if width is None else width
+
+    @property
+    def rotary_width(self) -> int:
+        """Width of the part of a head that an encoding rotates."""
+        return self.head_width if self.latent is None else self.latent.rotary_dim
 
     def at(self, layer: int) -> "TransformerConfig":
         """Configuration of one layer.
@@ -312,7 +335,7 @@ class TransformerConfig:
 
     def _check_sizes(self) -> None:
         sizes = ("vocab_size", "dim", "num_layers", "num_heads")
-        _check_positive(self, [*sizes, "head_dim", "num_kv_heads", "hidden_dim"])
+        _check_positive(self, [*sizes, "head_dim", "num_kv_heads", "hidden_dim", "layer_input_dim"])
         if self.token_types:
             _check_positive(self, ["token_types"])
         if not 0 < self.norm_epsilon < math.inf:  # also refuses NaN

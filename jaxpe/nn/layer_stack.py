@@ -30,6 +30,7 @@ class Layers(NamedTuple):
         dropout_keys: random keys.
         source_keys_values: keys and values of an encoder's tokens.
         first: whether each block is the first; None if norms do not depend on that.
+        inputs: inputs of each layer, as in `Block`.
     """
 
     params: tuple[Any, ...]
@@ -37,6 +38,7 @@ class Layers(NamedTuple):
     dropout_keys: Array | None
     source_keys_values: LayerCache | None
     first: Any
+    inputs: Array | None
 
 
 class Slot(NamedTuple):
@@ -77,10 +79,11 @@ def check_positions(
     In `run_blocks` positions are traced, so hooks cannot check them.
     """
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (layers, slots))
-    kinds = _layer_kinds(config, len(slots))
+    kinds, made = _layer_kinds(config, len(slots)), []
     for (kind, _), encoding, slot in zip(kinds, pattern.encodings, shapes[1], strict=True):
         layer = shapes[0]._replace(params=shapes[0].params[kind])
-        jax.eval_shape(partial(_block, graphdefs[kind], encoding, context), x, layer, slot)
+        step = partial(_block, graphdefs[kind], encoding, context)
+        made.append(jax.eval_shape(step, x, layer, _sourced_slot(config, slot, made))[-1])
 
 
 def run_blocks(
@@ -139,9 +142,11 @@ def _run_blocks(
 
     def run_group(x: Array, group: tuple[Any, Any], count: int = period) -> tuple[Array, Any]:
         group_layers, group_slots = group
-        traces, caches = [], []
+        traces, caches, made = [], [], []
         for i, step in enumerate(steps[:count]):
-            x, trace, cache = step(x, _layer(group_layers, kinds, i), group_slots[i])
+            slot = _sourced_slot(config, group_slots[i], made)
+            x, trace, cache, keys_values = step(x, _layer(group_layers, kinds, i), slot)
+            made.append(keys_values)
             traces.append(jax.tree.map(lambda a: a[None], trace))
             caches.append(cache)
         return x, (_joined_traces(traces), tuple(caches))
@@ -184,8 +189,8 @@ def _restored_context(context: Any, encodings: tuple[Any, ...], trace: bool) -> 
 
 def _block(
     graphdef: Any, encoding: Encoding, context: Context, x: Array, layer: Layers, slot: Slot
-) -> tuple[Array, BlockTrace, LayerCache | None]:
-    """Output, trace and cache of one block, with the encoding of its slot in the pattern."""
+) -> tuple[Array, BlockTrace, LayerCache | None, LayerCache | None]:
+    """Output, trace, cache, keys and values of one block, with the encoding of its slot."""
     block = nnx.merge(graphdef, layer.params)
     shared = chain_bound(context.shared, BoundEncoding(encoding, slot.params))
     attended = block(
@@ -196,6 +201,7 @@ def _block(
         gates=layer.gates,
         dropout_key=layer.dropout_keys,
         **({} if layer.first is None else {"first": layer.first}),
+        **({} if layer.inputs is None else {"layer_input": layer.inputs}),
     )
     cross = attended.cross
     trace = BlockTrace(
@@ -206,7 +212,16 @@ def _block(
         None if cross is None else cross.logits,
         None if cross is None else cross.weights,
     )
-    return attended.output, trace, attended.cache
+    return attended.output, trace, attended.cache, attended.keys_values
+
+
+def _sourced_slot(config: TransformerConfig, slot: Slot, made: list[LayerCache | None]) -> Slot:
+    """Slot of the layer after those that made keys and values, with its source as its cache.
+
+    Layers with sources differ from the first ones, so that there is one group of layers.
+    """
+    source = config.at(len(made)).source_layer
+    return slot if source is None else slot._replace(cache=made[source])
 
 
 def _joined_traces(traces: list[BlockTrace]) -> BlockTrace:

@@ -120,7 +120,7 @@ class GatedDeltaNet(_Recurrent):
         self.sizes, heads = sizes, sizes.value_heads
         keys, values = sizes.key_heads * sizes.key_dim, heads * sizes.value_dim
         inward = partial(dense, config, config.dim, part="query_key_value", rngs=rngs)
-        self.input = inward(2 * keys + values)  # queries, keys and values
+        self.query, self.key, self.value = inward(keys), inward(keys), inward(values)
         self.gate, self.beta, self.decay = inward(values), inward(heads), inward(heads)
         self.convolution = _depthwise(config, sizes.width, 2 * keys + values, rngs=rngs)
         rates = jax.random.uniform(rngs.params(), (heads,), config.param_dtype, 1.0, 16.0)
@@ -131,7 +131,8 @@ class GatedDeltaNet(_Recurrent):
 
     def _mixed(self, x: Array, rows: Rows, state: LayerCache) -> tuple[Array, LayerCache]:
         sizes, wide = self.sizes, compute_dtype(x)
-        features, window = self._convolved(self.input(x), rows, state)
+        features = jnp.concatenate([self.query(x), self.key(x), self.value(x)], axis=-1)
+        features, window = self._convolved(features, rows, state)
         keys = sizes.key_heads * sizes.key_dim
         parts = jnp.split(jax.nn.silu(features).astype(wide), (keys, 2 * keys), axis=-1)
         q, k = (_unit(part.reshape(*x.shape[:-1], -1, sizes.key_dim)) for part in parts[:2])

@@ -34,7 +34,7 @@ from jaxpe.nn.layer_stack import (
     run_blocks,
     split_by_period,
 )
-from jaxpe.nn.layers import dropout, embedding, norm
+from jaxpe.nn.layers import dense, dropout, embedding, norm
 from jaxpe.nn.masks import attention_mask, checked_valid, segment_starts
 
 _NO_POSITION = 2**30  # position of slots without a token, after every query
@@ -52,7 +52,7 @@ class Cache(NamedTuple):
         memory: keys and values of cross-attention; None for a decoder without it.
     """
 
-    layers: LayerCache | tuple[LayerCache, ...]
+    layers: LayerCache | tuple[LayerCache | None, ...] | None
     positions: Int32[Array, "batch slots"]
     valid: Bool[Array, "batch slots"]
     length: Int32[Array, ""]
@@ -138,6 +138,11 @@ class Transformer(nnx.Module):
         # All blocks of a kind in one; those of the first layer's kind in `layers`.
         self.layers, *others = (stacked(*kind) for kind in config.kinds.items())
         self.other_layers = nnx.List(others) if others else None
+        if width := config.layer_input_dim:
+            joined = config.num_layers * width
+            self.layer_tokens = embedding(config, config.vocab_size, joined, rngs=rngs)
+            self.layer_projection = dense(config, config.dim, joined, rngs=rngs)
+            self.layer_input_norm = norm(config, width, rngs=rngs)
         self.pattern = nnx.static(pattern)
         self.pattern_params = pattern_parameters(config, pattern, rngs=rngs)
         self.final_norm = norm(config, rngs=rngs) if config.norm_position != "post" else None
@@ -211,7 +216,8 @@ class Transformer(nnx.Module):
             context = context._replace(embeddings=x)
         gated = _make_gates(gates, gate_fill, self.config, ids.shape)
         source = None if memory is None else memory.layers
-        out = self._blocks(x, context, cache, source, gated, keys[1])
+        inputs = self._layer_inputs(ids, x) if self.config.layer_input_dim else None
+        out = self._blocks(x, context, cache, source, gated, keys[1], inputs)
         hidden = out.hidden if self.final_norm is None else self.final_norm(out.hidden)
         if cache is not None:  # NaN is the only way to report a full cache inside jit
             full = cache.length > cache.valid.shape[-1]
@@ -270,6 +276,17 @@ class Transformer(nnx.Module):
         share = other.sum(-1, keepdims=True) / valid.sum(-1, keepdims=True)
         return jnp.where(other[..., None], x / share[..., None].astype(x.dtype), 0)
 
+    def _layer_inputs(self, ids: Array, x: Array) -> Array:
+        """Inputs `[layers, ..., n, width]` from embeddings of their own and from the first input.
+
+        (norm(W x / sqrt(dim)) + sqrt(width)·embedding) / sqrt(2), as in Gemma 4.
+        """
+        width = self.config.layer_input_dim or 0
+        split = lambda a: a.reshape(*x.shape[:-1], -1, width)  # noqa: E731
+        projected = self.layer_input_norm(split(self.layer_projection(x) * self.config.dim**-0.5))
+        given = (projected + split(self.layer_tokens(ids)) * width**0.5) * 0.5**0.5
+        return jnp.moveaxis(given, -2, 0)
+
     def _context(
         self, ids: Array, mask, positions, segments, cache: Cache | None, trace: bool
     ) -> tuple[Cache | None, Context]:
@@ -323,13 +340,14 @@ class Transformer(nnx.Module):
         source_keys_values: LayerCache | None,
         gates: Gates | None,
         key: Array | None,
+        inputs: Array | None,
     ) -> TransformerOutput:
         """Output and trace of all blocks, and the cache with the new tokens."""
         count, period = self.config.num_layers, len(self.pattern.encodings)
         graphdefs, params = zip(*map(nnx.split, self.stacks), strict=True)
         keys = None if key is None else jax.random.split(key, count)
         first = None if self.config.first_norm else np.arange(count) == 0
-        layers = Layers(params, gates, keys, source_keys_values, first)
+        layers = Layers(params, gates, keys, source_keys_values, first, inputs)
         slot_params = ((),) if self.pattern_params is None else self.pattern_params.get_value()
         caches: Any = (None,) * period
         if cache is not None:
@@ -446,7 +464,7 @@ class Decoder(Transformer):
         period = len(self.pattern.encodings)
         slot_params = ((),) if self.pattern_params is None else self.pattern_params.get_value()
 
-        def layer_cache(slot: int, graphdef: Any, stacked: Any) -> LayerCache:
+        def layer_cache(slot: int, graphdef: Any, stacked: Any) -> LayerCache | None:
             layer, slot_params, all_params = stacked
             layer, slot_params = jax.tree.map(itemgetter(0), (layer, slot_params))
             bound = chain_bound(
@@ -455,7 +473,7 @@ class Decoder(Transformer):
             )
             return nnx.merge(graphdef, layer).token_mixer.empty_cache(shape, shared=bound)
 
-        def empty(slot: int) -> LayerCache:
+        def empty(slot: int) -> LayerCache | None:
             count = len(range(slot, self.config.num_layers, period))
             block = self.stacks[order.index(self.config.at(slot))]
             graphdef, params = nnx.split(block)
@@ -524,10 +542,8 @@ def _make_gates(
     gates = _layer_values("gates", gates, layers, heads)
     if fill is None:
         return Gates(gates)
-    width = config.head_width
-    if config.latent is not None and config.latent.value_dim is not None:
-        width = config.latent.value_dim
-    return Gates(gates, _layer_values("gate_fill", fill, layers, (*heads, width), fixed=2))
+    heads = (*heads, config.value_width)
+    return Gates(gates, _layer_values("gate_fill", fill, layers, heads, fixed=2))
 
 
 def _layer_values(

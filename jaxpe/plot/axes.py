@@ -24,6 +24,7 @@ def distances(
     D: "Distances | SplitHalfGeometry | tuple[Any, ...] | ArrayLike",
     *,
     present: "ArrayLike | None" = None,
+    origin: int = 0,
     ax: "Axes | None" = None,
     cmap: str = "viridis",
 ) -> "AxesImage":
@@ -36,6 +37,7 @@ def distances(
         D: distances `[n, n]`, or a result with distances: from `jaxpe.geometry`, or a part of a
             report's result, such as `load_result(...).position`.
         present: booleans `[n]`, positions to show; by default the positions present in D, or all.
+        origin: index of the position that is called 0, of documents aligned at a site.
         ax: axes to draw into; the current ones of pyplot when None.
         cmap: name of a Matplotlib colour map.
 
@@ -55,13 +57,16 @@ def distances(
     values = _off_diagonal(matrix, shown)
     low, high = _middle(values)
     ax.set(xlabel="position", ylabel="position", facecolor=ABSENT)
-    return ax.imshow(values, cmap=cmap, interpolation="none", vmin=low, vmax=high)
+    ends = np.array([-0.5, len(values) - 0.5]) - origin
+    kwargs: Any = {"extent": (*ends, *ends[::-1]), "vmin": low, "vmax": high}
+    return ax.imshow(values, cmap=cmap, interpolation="none", **kwargs)
 
 
 def positions(
     P: "ClassicalMDS | tuple[Any, ...] | ArrayLike",
     *,
     present: "ArrayLike | None" = None,
+    origin: int = 0,
     ax: "Axes | None" = None,
     cmap: str = "viridis",
 ) -> "PathCollection":
@@ -71,6 +76,7 @@ def positions(
         P: position vectors `[n, k]`, k ≥ 2, or a result with coordinates: from MDS, or a part of a
             report's result, such as `position`.
         present: booleans `[n]`, positions to show; by default the positions present in P, or all.
+        origin: index of the position that is called 0, of documents aligned at a site.
         ax: axes to draw into; the current ones of pyplot when None.
         cmap: name of a Matplotlib colour map.
 
@@ -97,9 +103,9 @@ def positions(
         raise InputError("no position is present: there is nothing to draw")
     x, y = vectors[shown, :2].T
     ax.plot(x, y, color="#CCCCCC", lw=0.8, zorder=1)
-    points = ax.scatter(x, y, c=shown, cmap=cmap, s=26, zorder=2)
+    points = ax.scatter(x, y, c=shown - origin, cmap=cmap, s=26, zorder=2)
     for end in (0, -1):
-        label, left = f"position {shown[end]}", 2 * x[end] > x.min() + x.max()
+        label, left = f"position {shown[end] - origin}", 2 * x[end] > x.min() + x.max()
         offset, side = (-6, 6) if left else (6, 6), "right" if left else "left"  # inside the axes
         ax.annotate(label, (x[end], y[end]), xytext=offset, textcoords="offset points", ha=side)
     ax.set(xlabel="axis 1", ylabel="axis 2", aspect="equal", adjustable="datalim")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jaxpe._core.lazy import lazy_names
 from jaxpe.report.tables import counts_table
 from jaxpe.report.training_figures import pace, training_table
-from jaxpe.report.write import write
+from jaxpe.report.write import advice, write
 
 if TYPE_CHECKING:
     from jaxpe.report.attention.page import spectral_table as spectral_table
@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from jaxpe.report.inspect.page import (
         inspect_table as inspect_table,
     )
-    from jaxpe.report.inspect.sections import inspect_summary as inspect_summary
+    from jaxpe.report.inspect.summary import inspect_summary as inspect_summary
+    from jaxpe.report.inspections import inspections_summary as inspections_summary
+    from jaxpe.report.inspections import inspections_table as inspections_table
     from jaxpe.report.rope.text import rope_summary as rope_summary
     from jaxpe.report.rope.text import rope_table as rope_table
     from jaxpe.report.training_run import trained_summary as trained_summary
@@ -65,10 +67,11 @@ _MODULES = {
     "encodings": ("property_markdown", "property_table"),
     "extrapolation.page": ("extrapolation_table",),
     "inspect.page": ("inspect_markdown", "inspect_table"),
-    "inspect.sections": ("inspect_summary",),
+    "inspect.summary": ("inspect_summary",),
+    "inspections": ("inspections_summary", "inspections_table"),
     "rope.text": ("rope_summary", "rope_table"),
     "training_run": ("trained_summary",),
 }
 _WITHIN = {name: module for module, names in _MODULES.items() for name in names}
-__all__ = ["counts_table", "pace", "training_table", "write", *_WITHIN]
+__all__ = ["advice", "counts_table", "pace", "training_table", "write", *_WITHIN]
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=_WITHIN)

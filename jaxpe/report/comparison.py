@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from jaxpe.analysis.comparison import NOT_TRAINED, ComparedRun, Group, RunComparison
 from jaxpe.report import style
-from jaxpe.report.page import write_page
+from jaxpe.report.page import decision, write_page
 from jaxpe.report.style import add_legend, new_figure
 from jaxpe.report.tables import table_group
-from jaxpe.report.text import plural, visible
+from jaxpe.report.text import Advice, plural, visible
 from jaxpe.report.training_figures import smoothed
 from jaxpe.report.training_run import duration, next_steps
 
@@ -71,8 +71,22 @@ def write_comparison(
     """Write comparison.html, comparison.json and .npz, and the figure; return the page's path."""
     figures = style.render(result, ("losses", losses_figure, _CAPTION))
     shown = {"summary": comparison_summary(result), "tables": comparison_rows(result)}
-    shown |= {"next_steps": next_steps(commands)}
+    shown |= decision(advice(result, commands=commands), "training")
     return write_page(folder, "comparison", result, figures, shown, png=png)
+
+
+def advice(result: RunComparison, *, commands: Mapping[str, str] = {}) -> list[Advice]:
+    """Steps to take: further seeds, until the lead of the first is decided."""
+    first, *others = result.groups
+    if not others:
+        return next_steps(commands)
+    mean, half, _ = others[0].behind
+    if mean - half > 0:
+        name = title_of(result, first.name)
+        said = f"Take {name}, and see whether it holds on other documents or at another size."
+        return [Advice(said, "")]
+    said = "Train more seeds of each configuration, or take the cheaper one."
+    return [Advice(said, ""), *next_steps(commands)]
 
 
 def title_of(result: RunComparison, name: str) -> str:
@@ -175,8 +189,7 @@ def _significance(result: RunComparison, first: Group, second: Group) -> str:
         which = f"“{visible(once[0])}”" if len(once) == 1 else "each"
         return (
             f"The difference of {nats(mean)} cannot be tested: {which} was trained from one seed. "
-            "Train each configuration from at least three seeds and compare all runs; runs that "
-            "differ in their seeds are then averaged, with intervals."
+            "Runs that differ in their seeds alone are averaged, with intervals."
         )
     significant, several = mean - half > 0, len(result.groups) > 2
     parts = [
@@ -186,9 +199,4 @@ def _significance(result: RunComparison, first: Group, second: Group) -> str:
     ]
     if several:
         parts.append("The best of several is chosen by the same losses, which favours it slightly.")
-    if significant:
-        parts.append("Next, see whether it holds on other documents or at another size.")
-    else:
-        each = ", five or more of each configuration" if several else ""
-        parts.append(f"Next, train more seeds{each}, or take the cheaper one.")
     return " ".join(parts)

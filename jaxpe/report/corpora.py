@@ -8,10 +8,10 @@ import numpy as np
 
 from jaxpe.analysis.corpora import LEVEL, ComparedPair, CorporaComparison
 from jaxpe.report import style
-from jaxpe.report.page import write_page
+from jaxpe.report.page import decision, write_page
 from jaxpe.report.style import add_legend, new_figure
 from jaxpe.report.tables import table_group
-from jaxpe.report.text import number, percent, plural, visible
+from jaxpe.report.text import Advice, number, percent, plural, visible
 from jaxpe.report.training_run import next_steps
 
 if TYPE_CHECKING:
@@ -58,8 +58,17 @@ def write_corpora(
     """Write corpora.html, corpora.json and .npz, and the figure; return the page's path."""
     figures = style.render(result, ("configurations", configurations_figure, _CAPTION))
     shown = {"summary": corpora_summary(result), "tables": corpora_rows(result)}
-    shown |= {"next_steps": next_steps(commands)}
+    shown |= decision(advice(result, commands=commands), "commands")
     return write_page(folder, "corpora", result, figures, shown, png=png)
+
+
+def advice(result: CorporaComparison, *, commands: Mapping[str, str] = {}) -> list[Advice]:
+    """Steps to take: whether corpora may share what is fitted to one of them."""
+    steps = []
+    if differ := [pair for pair in result.pairs if pair.p_adjusted <= LEVEL]:
+        names = f"{visible(differ[0].first)} and {visible(differ[0].second)}"
+        steps.append(Advice(f"Do not use vectors fitted to one of {names} for the other.", ""))
+    return steps + next_steps(commands)
 
 
 def corpora_rows(result: CorporaComparison) -> list[tuple[str, list[str], Rows]]:

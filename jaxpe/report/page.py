@@ -9,7 +9,7 @@ from typing import Any
 from jaxpe._core.errors import require
 from jaxpe.report.files import write_files
 from jaxpe.report.style import Rendered
-from jaxpe.report.text import number, percent, visible
+from jaxpe.report.text import Advice, number, percent, site_page, visible
 
 
 def template(name: str) -> Any:
@@ -49,6 +49,11 @@ def write_page(
     """
     page = template(f"{name}.html.j2").render(result=result, figures=figures, **shown)
     return write_files(folder, name, result, page, figures, png=png, others=others)
+
+
+def decision(steps: list[Advice], site: str) -> dict[str, Any]:
+    """Variables of a template: steps to take, and address of the page that explains."""
+    return {"advice": steps, "explained": site_page(site)}
 
 
 def term_links(terms: Mapping[str, str]) -> Callable[[str], Any]:

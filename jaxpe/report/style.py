@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jaxpe._core.errors import require
+from jaxpe.report.text import visible
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -30,6 +31,14 @@ ENCODING_COLOURS = {
     "alibi": GREEN,
 }
 OTHER_COLOURS = (PINK, OLIVE, BROWN, GREY)
+# Nucleotides as in WebLogo; amino acids: polar, basic, acidic, hydrophobic.
+LETTER_COLOURS = {
+    **dict(zip("ACGTU", (GREEN, BLUE, ORANGE, VERMILION, VERMILION), strict=True)),
+    "SYQN": GREEN,
+    "KRH": BLUE,
+    "DE": VERMILION,
+    "VLIPWFM": "#222222",
+}
 
 STYLE = {
     "axes.edgecolor": "#999999",
@@ -189,6 +198,25 @@ def new_figure(
         figure.suptitle(title, y=1 - 0.08 / height)
         margins.fitted(figure, rows=rows, columns=columns)
     return figure, axes
+
+
+def stack_letters(axis, x: int, heights: Mapping[str, float]) -> None:
+    """Draw letters of given heights on one another at x, the highest on top, 0.95 wide."""
+    paths = require("matplotlib.textpath", extra="report")
+    patch = require("matplotlib.patches", extra="report").PathPatch
+    affine = require("matplotlib.transforms", extra="report").Affine2D
+    below = 0.0
+    for letter, height in sorted(heights.items(), key=lambda item: item[1]):
+        if not height >= 1e-3:  # NaN, too
+            continue
+        path = paths.TextPath((0, 0), visible(letter), size=1, prop={"weight": "bold"})
+        box = path.get_extents()
+        scale = 0.95 / max(box.width, 0.4), height / box.height  # an I stays narrow
+        left = x - box.width * scale[0] / 2
+        place = affine().translate(-box.x0, -box.y0).scale(*scale).translate(left, below)
+        colour = next((c for group, c in LETTER_COLOURS.items() if letter in group), INDIGO)
+        axis.add_patch(patch(path.transformed(place), fc=colour, lw=0))
+        below += height
 
 
 def say_why_empty(figure, axis, text: str) -> "matplotlib.figure.Figure":

@@ -1,7 +1,9 @@
 """Formats of numbers, positions and text in pages, tables and findings."""
 
+import importlib.metadata
 import math
 import unicodedata
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +21,44 @@ class Headline(NamedTuple):
     label: str
     value: str
     detail: str
+
+
+class Advice(NamedTuple):
+    """A step to take, at the end of a page.
+
+    Attributes:
+        text: reason, with its numbers, and the step.
+        paste: command or code of the step, ready to paste; empty without one.
+    """
+
+    text: str
+    paste: str
+
+
+def advice_text(steps: Sequence[Advice]) -> str:
+    """Steps to take as text, with what to paste indented.
+
+    >>> print(advice_text([Advice("Measure longer texts.", "jaxpe inspect m")]))
+    Measure longer texts.
+    <BLANKLINE>
+        jaxpe inspect m
+    """
+    parts = [step.text + f"\n\n    {step.paste}" * bool(step.paste) for step in steps]
+    return "\n\n".join(parts) or "Nothing stands out that asks for a step."
+
+
+def site_page(name: str) -> str:
+    """Address of a page of the documentation, as the installed package names it.
+
+    >>> site_page("glossary").endswith("glossary.html")
+    True
+    """
+    try:
+        urls = importlib.metadata.metadata("jaxpe").get_all("Project-URL") or []
+    except importlib.metadata.PackageNotFoundError:
+        urls = []
+    sites = dict(url.split(", ", 1) for url in urls)
+    return f"{sites.get('Documentation', 'docs')}/{name}.html"
 
 
 def number(value: float) -> str:
@@ -67,7 +107,17 @@ def without_text(nulls: int) -> str:
     return f", {plural(nulls, 'row')} without text left out" if nulls else ""
 
 
-def ranges(mask: np.ndarray, *, limit: int = 4) -> str:
+def position_name(index: int, origin: int) -> str:
+    """Position of an index, signed if positions count from a site.
+
+    >>> position_name(2, 0), position_name(2, 5), position_name(5, 5), position_name(7, 5)
+    ('2', '−3', '0', '+2')
+    """
+    position = index - origin
+    return f"{position:+d}".replace("-", "−") if origin and position else f"{position}"
+
+
+def ranges(mask: np.ndarray, *, limit: int = 4, origin: int = 0) -> str:
     """Text of the positions where a boolean [n] mask is true, as at most `limit` ranges.
 
     >>> ranges(np.array([True, False, True, True, True]))
@@ -75,7 +125,9 @@ def ranges(mask: np.ndarray, *, limit: int = 4) -> str:
     """
     positions = np.flatnonzero(mask)
     runs = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
-    named = [f"{r[0]}–{r[-1]}" if len(r) > 1 else f"{r[0]}" for r in runs[:limit] if len(r)]
+    ends = [dict.fromkeys(r[[0, -1]].tolist()) for r in runs[:limit] if len(r)]
+    to = " to " if origin else "–"
+    named = [to.join(position_name(i, origin) for i in pair) for pair in ends]
     left = len(positions) - sum(len(r) for r in runs[:limit])
     return ", ".join(named) + (f" and {left} more" if left else "")
 

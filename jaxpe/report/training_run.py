@@ -9,8 +9,8 @@ import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.training_run import TrainedRun, Trend, choices, loss_trend
 from jaxpe.report.files import write_files
-from jaxpe.report.page import template
-from jaxpe.report.text import Headline, number, percent, plural, visible
+from jaxpe.report.page import decision, template
+from jaxpe.report.text import Advice, Headline, number, percent, plural, visible
 from jaxpe.report.training_figures import (
     FIGURES,
     as_float,
@@ -63,15 +63,13 @@ def write_trained(
 ) -> Path:
     """Write train.html and the figures; return the path of the page."""
     done, figures = _finished(run), training_figures(run.history)
-    if loss_trend(run).direction not in ("falling", "unknown"):  # longer training helps least
-        commands = dict(sorted(commands.items(), key=lambda item: item[0] == "extend"))
     versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     page = template("train.html.j2").render(
         run=run,
         done=done,
         summary=trained_summary(run),
         headlines=headlines(run),
-        next_steps=next_steps(commands),
+        **decision(advice(run, commands=commands), "training"),
         rows=summary_rows(done),
         figures=figures,
         choices=choices(run),
@@ -81,9 +79,16 @@ def write_trained(
     return write_files(folder, "train", None, page, figures, png=png, others=names)
 
 
-def next_steps(commands: Mapping[str, str]) -> dict[str, str]:
-    """Commands by their description."""
-    return {_NEXT.get(name, name): line for name, line in commands.items()}
+def advice(run: TrainedRun, *, commands: Mapping[str, str] = {}) -> list[Advice]:
+    """Steps to take after a run."""
+    if loss_trend(run).direction not in ("falling", "unknown"):  # longer training helps least
+        commands = dict(sorted(commands.items(), key=lambda item: item[0] == "extend"))
+    return next_steps(commands)
+
+
+def next_steps(commands: Mapping[str, str]) -> list[Advice]:
+    """Steps to take with these commands."""
+    return [Advice(f"{_NEXT.get(name, name)}.", line) for name, line in commands.items()]
 
 
 def headlines(run: TrainedRun) -> list[Headline]:

@@ -15,6 +15,7 @@ from jaxpe.data.corpora.corpus import as_sources
 from jaxpe.data.corpora.published import check_data_dir
 from jaxpe.data.corpora.sources import held_out_split
 from jaxpe.data.formats.files import STANDARD_INPUT
+from jaxpe.data.formats.table import usual_tokenizer
 from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.encodings import CatalogueEntry, resolve
 
@@ -513,5 +514,6 @@ def longest_row(config: TrainConfig) -> int:
 
 
 def tokenizer_name(config: TrainConfig) -> str:
-    """Name or path of the tokenizer, by default the pretrained model's."""
-    return config.tokenizer or config.pretrained or "words"
+    """Name or path of the tokenizer, by default the pretrained model's or the usual one."""
+    named = config.tokenizer or config.pretrained
+    return named or usual_tokenizer(as_sources(config.source)) or "words"

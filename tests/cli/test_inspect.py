@@ -15,12 +15,17 @@ def test_page_table_and_numbers(command, tmp_path):
     assert "ablation: done" in err
     page = (out / "inspect.html").read_text()
     assert page.count("<figure") == page.count("data:image/svg+xml") == 2
-    assert page.count("<section") == 9
+    assert page.count("<section") == 4  # two stages, what to do, and what is absent
     assert not re.search(r"src=\"http", page)
     found = json.loads((out / "inspect.json").read_text())
     assert found["facts"]["layers"] == 2
     assert set(found["absent"]) == {"geometry", "attention", "probe", "loss", "needles"}
     assert (out / "inspect.md").read_text().startswith("# ")
+    assert "(stage 2 of 2)" in err
+    code, compared, err = command("compare", out, out, "--out", tmp_path / "both")
+    assert code == 0, err
+    assert "0 tell the models apart" in compared.replace("\n", " ")
+    assert (tmp_path / "both" / "inspections.html").is_file()
     assert str(out / "inspect.html") in printed.replace("\n", "")
     code, _, err = command("inspect", model, source, "--out", out, *words)
     assert code == 0

@@ -17,7 +17,7 @@ import pytest
 
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError, MissingExtraError
-from jaxpe.data import Corpus, find_shards, load_corpus, load_labelled
+from jaxpe.data import Corpus, find_shards, load_corpus, load_labelled, load_tokens
 from jaxpe.data.formats import files
 
 TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫"]
@@ -97,6 +97,10 @@ BAD = {
     "ragged.csv": (b"text,label\na,1\nb,c,1\n", r"ragged\.csv, line 3: 3 fields, .*names 2"),
     "quote.csv": (b'text\n"a\nb\n', r"quote\.csv, line 3: unexpected end of data"),
     "x.pdf": (b"a\nb\n", r"x\.pdf: unknown kind of file; pass paths, .* of \.txt, \.tsv, \.csv"),
+    "no.fa": (b"ACGT\n>x\nAC\n", r"no\.fa, line 1: 'ACGT' begins no record"),
+    "bad.fa": (b">x\nAC\nA7T\n", r"bad\.fa, line 3: '7' is no letter of a sequence"),
+    "cut.fq": (b"@x\nAC\n+\n##\n@y\nACG\n+\n#", r"cut\.fq, line 5: .* 3 letters and 1 qualities"),
+    "long.fq": (b"@x\nAC\n+\n##\n##\n", r"long\.fq, line 5: '##' begins no record"),
     "cut.txt.gz": (gzip.compress(b"a\nb\n" * 99)[:-9], r"cut\.txt\.gz cannot be read"),
 }
 
@@ -487,3 +491,22 @@ def test_a_row_that_repeats_a_word_of_the_header_is_data(tmp_path):
     (tmp_path / "lemmas.csv").write_text("word,lemma\nwords,word\nword,word\n")
     corpus = load_corpus(tmp_path / "lemmas.csv", text_field="lemma")
     assert corpus.documents == ["word", "word"]
+
+
+FASTA = b"; a comment\n>one first\nacgt\nACGT\n\n>two\nMKV*\n>three\n"
+FASTQ = b"@one\nacgtac\nGT\n+one\n@@@@\n@@@@\n@two\nMKV\n+\n>@>\n"
+
+
+@pytest.mark.parametrize(("name", "content"), [("x.fa", FASTA), ("x.fastq", FASTQ)])
+def test_sequences_are_joined_and_in_upper_case(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+    for path in (tmp_path / name, tmp_path / f"{name}.gz"):
+        corpus = load_corpus(path)
+        assert corpus.documents == ["ACGTACGT", "MKV"]
+        assert [choice.value for choice in corpus.choices] == ["upper case"]
+    assert load_tokens(path).tokenizer == "characters"
+    codons = load_tokens(path, tokenizer="codons")
+    assert sorted(codons.tokens) == ["ACG", "MKV", "TAC"]
+    assert codons.longest == 2
+    assert load_tokens(path, tokenizer="kmer:4").tokens[0] == "ACGT"

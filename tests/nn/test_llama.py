@@ -13,6 +13,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe._core.errors import InputError, MissingExtraError
+from jaxpe._core.gguf import read_gguf
 from jaxpe.data.tokens.pretrained import open_pretrained
 from jaxpe.nn import generate, load_causal_lm
 from tests.nn.stored import HEAD_DIM, PARITY, change, converted, tensors, write, write_gguf
@@ -123,6 +124,31 @@ def test_a_quantised_gguf_is_read_as_the_numbers_it_stands_for(tmp_path, known, 
     assert same(model, load_causal_lm(plain))
     # The tiny model's own numbers are bfloat16, none too small for float16.
     assert same(model, load_causal_lm(PARITY / "tiny_llama")) == (name in ("F16", "BF16"))
+
+
+KINDS = ("Q4_0", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4")
+
+
+def test_other_kinds_of_quantisation_are_those_of_the_package(tmp_path):
+    """Of 256 numbers a row, with a scale that is finite."""
+    writer = gguf.GGUFWriter(tmp_path / "kinds.gguf", "llama")
+    random = np.random.default_rng(0)
+    for name in KINDS:
+        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
+        content = random.integers(0, 60, (2, 256 // block * size), np.uint8)
+        writer.add_tensor(name, content, raw_dtype=gguf.GGMLQuantizationType[name])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    tensors = read_gguf(tmp_path / "kinds.gguf")[1]
+    for name in KINDS:
+        numbers = tensors[name].read()
+        assert numbers.shape == (2, 256)
+        assert numbers.dtype == np.float32
+        assert 0 < np.abs(numbers).max() < np.inf
+        theirs = gguf.quants.dequantize(tensors[name].data, gguf.GGMLQuantizationType[name])
+        np.testing.assert_array_equal(numbers, theirs)
 
 
 def test_another_encoding_takes_the_place_of_the_rotation(tiny, tmp_path, known):

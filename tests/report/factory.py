@@ -11,10 +11,13 @@ from jaxpe.analysis.corpus import (
     EncodingScore,
     HeldOutScores,
     Interval,
+    LetterInformation,
     PlugIn,
     Position,
+    StandingOut,
     StressByDimension,
     TokenCount,
+    TokenShift,
     TopTokens,
 )
 from jaxpe.data import Choice, NeighbourSimilarity
@@ -65,6 +68,8 @@ def hostile() -> CorpusAnalysis:
         source="<b>corpus</b>\u202e<img src=x onerror=alert(2)>" + "s" * 300,
         tokenizer="<i>tok</i>",
         top_tokens=[TopTokens(0, tokens), TopTokens(20, []), TopTokens(47, others)],
+        standing_out=[StandingOut(0, [TokenShift(x, 0.5, 0.1, 0.01) for x in HOSTILE_TOKENS])],
+        letters=_letters(HOSTILE_TOKENS[:4], np.ones(N, bool)),
         choices=tuple(Choice("column of text", *[token[:40]] * 3) for token in HOSTILE_TOKENS),
     )
 
@@ -97,6 +102,15 @@ def score(name: str, **overrides: Any) -> EncodingScore:
         "note": "slope 1/64 on a line" if name == "alibi" else "rows of the position matrix",
     }
     return EncodingScore(**(fields | overrides))
+
+
+def _letters(letters: list[str], present: np.ndarray) -> LetterInformation:
+    """Four letters, the first at 70 %, and most information at position 7."""
+    bits = np.where(present, 0.4 + (np.arange(N) == 7), math.nan)
+    shares = np.tile([0.7, 0.1, 0.1, 0.1], (N, 1)) * present[:, None]
+    return LetterInformation(
+        letters, 4, shares, np.stack([bits, bits - 0.1, bits + 0.2]), 90 * present
+    )
 
 
 def _held_out(fields: dict[str, Any]) -> HeldOutScores | None:
@@ -201,6 +215,8 @@ def _defaults() -> dict[str, Any]:
             TopTokens(1, [TokenCount("the", 210), TokenCount("a", 190), TokenCount(",", 12)]),
             TopTokens(24, [TokenCount("of", 90), TokenCount("and", 80)]),
         ],
+        "letters": _letters(list("ACGT"), present),
+        "standing_out": [StandingOut(7, [TokenShift("A", 0.8, 0.2, 0.01)])],
         "plug_in": {
             "rank": 44,
             "trace": float(plug_in_values.sum()),

@@ -33,7 +33,7 @@ from jaxpe.report import extrapolation_table
 from jaxpe.report.extrapolation import figures as drawn
 from jaxpe.report.extrapolation import page, text
 from jaxpe.report.extrapolation.page import write_extrapolation
-from jaxpe.report.extrapolation.text import summary
+from jaxpe.report.extrapolation.text import advice, summary
 from jaxpe.report.style import render
 
 NUMBERS = Suite(
@@ -523,16 +523,16 @@ def test_the_summary_says_what_is_decided_and_what_to_do():
     assert decided < said.index("“t5” (10 %)") < open_ < said.index("“rope” (50 %; about")
     needed = compared(noisy(0.15))[0].seeds
     assert f"about {needed} seeds would decide" in said
-    assert "try “NoPE (none)” first." in said
+    assert "try “NoPE (none)” first." in plain(advice(report(noisy(0.15)))[0].text)
     assert "try “alibi” (running_sum) or “NoPE (none)” (copy) or “t5” (parity) first." in plain(
-        summary(CASES["two suites"])
+        advice(CASES["two suites"])[0].text
     )
     assert "without scores beyond T: “learned”" in summary(CASES["two suites"])
     for name, case in CASES.items():
         said = summary(case)
         assert "nan" not in said
         assert ("one seed has no interval" in said) == (name == "one seed")
-        assert ("Nothing is compared" in said) == (not case.comparisons)
+        assert ("Nothing is compared" in advice(case)[0].text) == (not case.comparisons)
 
 
 def test_no_encoding_is_never_a_bare_none(tmp_path):

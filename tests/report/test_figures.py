@@ -20,6 +20,7 @@ NONE, NAN = np.zeros(N, bool), np.full((N, N), math.nan)
 TIED = {"position_scaled_stress": score("cosine").position_scaled_stress}
 HALF = {"position_scaled_stress": math.nan}
 
+PEAK = np.exp(-((np.arange(1, N) - 10.0) ** 2) / 50) + np.array([[0], [-0.1], [0.1]])
 ALL = tuple(DRAW)
 UNDEFINED = {
     "position": {
@@ -97,7 +98,7 @@ def test_the_same_analysis_gives_the_same_bytes(figures, page):
         assert (page.parent / f"figures/{figure.name}.svg").read_bytes() == figure.svg
     png = (page.parent / "figures/shares.png").read_bytes()
     assert png.startswith(b"\x89PNG")
-    assert png == figures[0].png()
+    assert png == figures[list(DRAW).index("shares")].png()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -127,10 +128,13 @@ def test_analyses_draw_and_nothing_is_cut(case):
         ("map", {"position": {"significant_rank": 0}}, "Nothing"),
         ("encodings", {}, "alibi fits best"),
         ("encodings", {"position": {"significant_rank": 0}}, "nothing to fit"),
+        ("encodings", {"encodings": [score("cosine"), score("random", **TIED)]}, "No fixed"),
+        ("offset", {"position": {"by_offset": PEAK}}, "largest at offset 10"),
+        ("logo", {"origin": 20}, "19.0 bits in 48"),
         ("encodings", {"encodings": [score("rope"), score("sinusoidal")]}, "rope (= sinusoidal)"),
         (
             "encodings",
-            {"encodings": [score("cosine"), score("random", **TIED)]},
+            {"encodings": [score("cosine"), score("wavelet", **TIED)]},
             "2 fixed encodings fit",
         ),
         ("scatter", {}, "alibi, r = "),

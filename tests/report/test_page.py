@@ -7,6 +7,7 @@ from jaxpe._core.errors import MissingExtraError
 from jaxpe.analysis.corpus import TopTokens
 from jaxpe.data import Choice
 from jaxpe.report.corpus.page import FAMILIES, render_page
+from jaxpe.report.text import site_page
 from tests.report import factory
 
 
@@ -16,9 +17,10 @@ def test_the_page_is_self_contained(page):
     sources = re.findall(r'(?:src|href)="([^"]*)"', html)
     definitions = [source for source in sources if source.startswith("#")]
     assert all(html.count(f'<dt id="{place[1:]}"') == 1 for place in definitions)
-    images, *others = [s.split(",")[0] for s in sources if s not in definitions]
-    assert [images, *others[:7]] == ["data:image/svg+xml;base64"] * 8
-    assert others[7:] == ["https://arxiv.org/abs/2604.05217"]  # a link, fetched by no one
+    site, *others = [s.split(",")[0] for s in sources if s not in definitions]
+    assert others[:9] == ["data:image/svg+xml;base64"] * 9
+    links = [site_page("reading-a-report"), "https://arxiv.org/abs/2604.05217"]
+    assert [site, *others[9:]] == links  # fetched by no one
     assert "default-src 'none'" in html
 
 

@@ -22,6 +22,7 @@ from jaxpe.analysis.attention.result import (
 )
 from jaxpe.report.attention import figures as drawn
 from jaxpe.report.attention import page, text
+from jaxpe.report.attention.advice import advice
 from jaxpe.report.attention.page import spectral_table, write_spectral
 from jaxpe.report.files import remove_other_figures
 from jaxpe.report.style import Rendered, render
@@ -249,17 +250,18 @@ def test_the_summary_names_the_cause_and_what_can_express_it():
     assert "both causes" in text.spectral_summary(case)  # 12 of 19 %
     none, most = np.zeros((3, 4)), np.full((3, 4), 0.3)
     of_offset = variance(most, none)._replace(shuffled=most)
-    said = text.spectral_summary(case._replace(variance=of_offset))
-    assert "not words" in said
-    assert "relative encoding (rotary, a bias) can" in said
+    found = case._replace(variance=of_offset)
+    assert "not words" in text.spectral_summary(found)
+    assert advice(found)[0].paste.endswith("--encoding rope")
     of_words = variance(none, most)._replace(shuffled=none)
-    said = text.spectral_summary(case._replace(variance=of_words))
-    assert "not the encoding" in said
-    assert "relative encoding alone cannot" in said
-    hardly = text.spectral_summary(case._replace(variance=variance(none, none)))
-    assert "without an encoding" in hardly
+    found = case._replace(variance=of_words)
+    assert "not the encoding" in text.spectral_summary(found)
+    assert advice(found)[0].paste.endswith("--encoding learned")
+    hardly = case._replace(variance=variance(none, none))
+    assert advice(hardly)[0].paste.endswith("--encoding none")
     untrained = case._replace(facts=case.facts._replace(trained=False))
     assert text.spectral_summary(untrained).startswith("This model has not been trained")
+    assert "jaxpe train" in advice(untrained)[0].paste
     assert "can express" not in text.spectral_summary(untrained)
 
 

@@ -33,6 +33,7 @@ def test_the_folder_is_complete(page):
         "dimension",
         "encodings",
         "hellinger",
+        "logo",
         "map",
         "offset",
         "scatter",

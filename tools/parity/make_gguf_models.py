@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own with torch, transformers, safetensors, gguf and xllamacpp
 (the file says which versions it came from); the tests need gguf and safetensors:
 
-    python tools/parity/make_gguf_models.py
+    python tools/parity/make_gguf_models.py [names of new ones]
 
 Files are written from `models/`, as float32, with the names of tensors that the package gguf has
 and the entries and changes of llama.cpp's converter. Log-probabilities of llama.cpp have to be
@@ -11,6 +11,7 @@ those of transformers; then the file is right, and the test writes it again and 
 """
 
 import json
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,9 +26,13 @@ Tensors = Mapping[str, np.ndarray]
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0}
 LLAMA3 |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+# llama.cpp takes the long list of LongRoPE for contexts, not texts, beyond the original length.
+WIDE = {"max_position_embeddings": 512, "sliding_window": None}
+WIDE |= {"original_max_position_embeddings": 256}
 # Directory, and fields of its config.json that llama.cpp has otherwise: it knows no windows of
 # Qwen2 and neither norms nor groups of Phi's heads, scales queries of Gemma by the width of a head,
-# leaves out RoPE in every fourth layer of SmolLM3, and has a global layer in every six of Gemma 3.
+# leaves out RoPE in every fourth layer of SmolLM3, and has a global layer in every six of Gemma 3
+# and every four of Cohere 2. It has no windows in Phi-3, StarCoder2 and small EXAONEs.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "llama3": ("llama", {"rope_parameters": LLAMA3}),
@@ -45,6 +50,16 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", {}),
     "bloom": ("bloom", {}),
     "phi2": ("phi", {"qk_layernorm": False, "num_key_value_heads": 2}),
+    "olmo2": ("olmo2", {}),
+    "phi3": ("phi3", WIDE),
+    "granite": ("granite", {}),
+    "command-r": ("cohere", {}),
+    "cohere2": ("cohere2", {"layer_types": [*[LOCAL] * 3, GLOBAL]}),
+    "glm4": ("glm4", {}),
+    "exaone4": ("exaone4", {"sliding_window": None, "layer_types": [GLOBAL] * 4}),
+    "starcoder2": ("starcoder2", {"sliding_window": None}),
+    "nemotron": ("nemotron", {}),
+    "arcee": ("arcee", {}),
 }
 # A number that is rounded to the next one of half precision moves all that follow.
 TOLERANCE, TYPICAL = 5e-4, 2e-6
@@ -115,6 +130,9 @@ def _named(kind: str, config: dict[str, Any], found: Tensors) -> dict[str, np.nd
             raise KeyError(f"{theirs} has no name in {kind}")
         named[name] = _changed(kind, config, theirs, tensor)
     rope = config.get("rope_parameters", {})
+    if "short_factor" in rope:
+        lists = {key: np.array(rope[f"{key}_factor"]) for key in ("short", "long")}
+        named |= {f"rope_factors_{key}.weight": value for key, value in lists.items()}
     return named | ({"rope_freqs.weight": _divisors(rope)} if "low_freq_factor" in rope else {})
 
 
@@ -138,6 +156,8 @@ def _fused(tensors: Tensors) -> dict[str, np.ndarray]:
 
 
 HEAD_DIM, VOCAB = 8, 48
+# The converter interleaves the rotated pairs of these.
+PERMUTED = ("llama", "smollm3", "granite", "arcee")
 _PARTS = (["attn_q"], ["attn_k"], ["attn_v"])
 
 
@@ -148,7 +168,7 @@ def _first(config: Mapping[str, Any], *names: str) -> Any:
 
 def _add_sizes(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     dim, heads = _first(config, "hidden_size", "n_embd"), _heads(config)
-    writer.add_context_length(32)
+    writer.add_context_length(_first(config | {"none": 32}, "max_position_embeddings", "none"))
     writer.add_embedding_length(dim)
     writer.add_block_count(_first(config, "num_hidden_layers", "n_layer"))
     writer.add_feed_forward_length(_first({"none": 4 * dim} | config, *_WIDTHS))
@@ -157,7 +177,7 @@ def _add_sizes(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     if "rms_norm_eps" in config:
         writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     else:
-        writer.add_layer_norm_eps(_first(config, "layer_norm_eps", "layer_norm_epsilon"))
+        writer.add_layer_norm_eps(_first(config, *_EPSILONS))
     if "head_dim" in config:
         writer.add_key_length(config["head_dim"])
         writer.add_value_length(config["head_dim"])
@@ -168,8 +188,17 @@ def _add_sizes(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
     if LOCAL in config.get("layer_types", ()):
         writer.add_sliding_window(config["sliding_window"])
+    if config["model_type"] == "phi3":
+        writer.add_sliding_window(config["sliding_window"] or 0)
+    if "logits_scaling" in config:
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+    if "logits_scaling" in config or "logit_scale" in config:
+        writer.add_logit_scale(_first(config, "logits_scaling", "logit_scale"))
 
 
+_EPSILONS = ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
 _WIDTHS = ("intermediate_size", "n_inner", "none")
 
 
@@ -189,7 +218,12 @@ def _add_rotation(writer: gguf.GGUFWriter, name: str, config: dict[str, Any]) ->
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(rope["factor"])
     width = config.get("head_dim", config["hidden_size"] // _heads(config))
-    if name in ("llama", "smollm3", "gptneox", "phi2"):
+    if rope["rope_type"] == "longrope":
+        original = config["original_max_position_embeddings"]
+        stretch = np.log(config["max_position_embeddings"] / original)
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors(float(np.sqrt(1 + stretch / np.log(original))))
+    if name in (*PERMUTED, "gptneox", "phi2", "phi3", "glm4", "nemotron", "cohere2"):
         writer.add_rope_dimension_count(int(width * rope.get("partial_rotary_factor", 1)))
 
 
@@ -207,14 +241,14 @@ def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
 def _changed(name: str, config: dict[str, Any], theirs: str, tensor: np.ndarray) -> np.ndarray:
     """A tensor as llama.cpp has it."""
     heads, module = _heads(config), theirs.rsplit(".", 1)[0]
-    if name in ("llama", "smollm3") and module.endswith(("q_proj", "k_proj")):
+    if name in PERMUTED and module.endswith(("q_proj", "k_proj")):
         heads = heads if module.endswith("q_proj") else config["num_key_value_heads"]
         halves = tensor.reshape(heads, 2, -1, *tensor.shape[1:])
         return halves.swapaxes(1, 2).reshape(tensor.shape)
     if module.endswith("query_key_value"):  # of each head its query, key and value
         parts = tensor.reshape(heads, 3, -1, *tensor.shape[1:])
         return parts.swapaxes(0, 1).reshape(tensor.shape)
-    if name.startswith("gemma") and theirs.endswith("norm.weight"):
+    if name.startswith(("gemma", "nemotron")) and theirs.endswith("norm.weight"):
         return tensor + 1
     if name == "gpt2" and tensor.ndim == 2 and ".h." in theirs:
         return tensor.T
@@ -292,16 +326,16 @@ def case(name: str, ids: np.ndarray, scratch: Path) -> dict[str, np.ndarray]:
     return {f"{name}_transformers": logits.numpy(), f"{name}_llama_cpp": theirs}
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
     import importlib.metadata
 
     import torch
     from make_models import IDS  # pyrefly: ignore
 
     torch.set_grad_enabled(False)
-    out: dict[str, np.ndarray] = {}
+    out: dict[str, np.ndarray] = dict(np.load(HERE / "gguf_models.npz")) if names else {}
     with tempfile.TemporaryDirectory() as scratch:
-        for name in CASES:
+        for name in names or CASES:
             out |= case(name, IDS, Path(scratch))
     packages = ("torch", "transformers", "safetensors", "gguf", "xllamacpp")
     versions = {package: importlib.metadata.version(package) for package in packages}
@@ -310,4 +344,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -11,6 +11,7 @@ than windows and chunks. What transformers gives step by step through its cache,
 the right, is asserted here to be what it gives at once.
 """
 
+import copy
 import json
 import sys
 from pathlib import Path
@@ -44,6 +45,7 @@ TWO_BASES = {
     GLOBAL: {"rope_type": "linear", "factor": 2.0, "rope_theta": 400.0},
     LOCAL: {"rope_type": "default", "rope_theta": 50.0},
 }
+PROPORTIONAL = {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 400.0}
 DELTA = {
     "layer_types": ["linear_attention", GLOBAL] * 2,
     "linear_conv_kernel_dim": 3,
@@ -61,6 +63,14 @@ DELTA = {
 PARTIAL = {"partial_rotary_factor": 0.25}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
 LONGROPE |= {"short_factor": [1.5], "long_factor": [4.0]}
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0}
+YARN |= {"original_max_position_embeddings": 8, "beta_fast": 4.0, "beta_slow": 1.0}
+EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
+ROUTED = {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 8}
+ROUTED |= {"n_group": 3, "topk_group": 2, "n_shared_experts": 2, "routed_scaling_factor": 1.5}
+ROUTED |= {"first_k_dense_replace": 1, "num_hidden_layers": 3}
+LATENT = {"kv_lora_rank": 10, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6, "v_head_dim": 5}
+LATENT |= {"num_attention_heads": 4, "num_key_value_heads": 4}
 # Class, and what its configuration says.
 DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", GROUPED | ROPE | {"attention_bias": True, "mlp_bias": True}),
@@ -117,9 +127,9 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         {"vocab_size": VOCAB, "hidden_size": 16, "n_layer": 2, "n_head": 2, "pad_token_id": 0},
     ),
     "phi": ("Phi", SIZES | ROPE | {"num_key_value_heads": 1, "qk_layernorm": True}),
-    "olmo2": ("Olmo2", GROUPED | ROPE | {"attention_bias": True}),
+    "olmo2": ("Olmo2", WHOLE | ROPE),
     "olmo3": ("Olmo3", GROUPED | FOUR | WINDOWS | {"rope_parameters": TWO_BASES}),
-    "exaone4": ("Exaone4", GROUPED | ROPE | FOUR | WINDOWS),
+    "exaone4": ("Exaone4", WHOLE | ROPE | FOUR | WINDOWS),
     "phi3": (
         "Phi3",
         WHOLE
@@ -135,12 +145,12 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "glm": ("Glm", GROUPED | ROPE),
     "glm4": ("Glm4", GROUPED | {"rope_parameters": ROPE["rope_parameters"] | PARTIAL}),
-    "cohere": ("Cohere", WHOLE | ROPE | {"logit_scale": 0.4, "attention_bias": True}),
+    "cohere": ("Cohere", WHOLE | ROPE | {"logit_scale": 0.4}),
     "cohere2": ("Cohere2", WHOLE | ROPE | FOUR | WINDOWS | {"logit_scale": 0.6}),
-    "stablelm": ("StableLm", WHOLE | ROPE | {"use_qkv_bias": True}),
+    "stablelm": ("StableLm", SIZES | ROPE | {"num_key_value_heads": 1, "use_qkv_bias": True}),
     "starcoder2": ("Starcoder2", WHOLE | ROPE | {"sliding_window": 4}),
-    "nemotron": ("Nemotron", GROUPED | ROPE | {"mlp_bias": True}),
-    "arcee": ("Arcee", GROUPED | ROPE | {"attention_bias": True}),
+    "nemotron": ("Nemotron", WHOLE | ROPE | {"mlp_bias": True}),
+    "arcee": ("Arcee", GROUPED | ROPE),
     "helium": ("Helium", WHOLE | ROPE | {"head_dim": 4, "attention_bias": True}),
     "ernie4_5": ("Ernie4_5", GROUPED | ROPE | {"use_bias": True}),
     "seed_oss": ("SeedOss", GROUPED | ROPE | {"mlp_bias": True}),
@@ -153,6 +163,74 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"block_multiple_of": 5, "block_ffn_dim_multiplier": 1.3},
     ),
     "qwen3_5": ("Qwen3_5", GROUPED | FOUR | DELTA),
+    "gemma4": (
+        "Gemma4",
+        GROUPED
+        | FOUR
+        | WINDOWS
+        | {"global_head_dim": 12, "attention_k_eq_v": True, "num_global_key_value_heads": 1}
+        | {"num_kv_shared_layers": 2, "use_double_wide_mlp": True}
+        | {"hidden_size_per_layer_input": 4, "vocab_size_per_layer_input": VOCAB}
+        | {"final_logit_softcapping": 3.0, "rms_norm_eps": 0.01}
+        | {"rope_parameters": {LOCAL: TWO_BASES[LOCAL], GLOBAL: PROPORTIONAL}},
+    ),
+    "gpt_oss": (
+        "GptOss",
+        GROUPED
+        | FOUR
+        | WINDOWS
+        | {"rope_parameters": YARN | {"truncate": False}, "num_local_experts": 5}
+        | {"num_experts_per_tok": 3, "swiglu_limit": 1.0, "intermediate_size": 12},
+    ),
+    "mixtral": (
+        "Mixtral",
+        GROUPED
+        | ROPE
+        | {"sliding_window": 4, "num_local_experts": 5, "num_experts_per_tok": 3}
+        | {"intermediate_size": 12},
+    ),
+    "qwen2_moe": (
+        "Qwen2Moe",
+        WHOLE | ROPE | EXPERTS | {"shared_expert_intermediate_size": 10, "mlp_only_layers": [1]},
+    ),
+    "qwen3_moe": (
+        "Qwen3Moe",
+        GROUPED
+        | ROPE
+        | FOUR
+        | EXPERTS
+        | {"decoder_sparse_step": 2, "norm_topk_prob": True, "intermediate_size": 10}
+        | {"use_sliding_window": True, "sliding_window": 4},
+    ),
+    "glm4_moe": (
+        "Glm4Moe",
+        GROUPED
+        | ROUTED
+        | {"rope_parameters": ROPE["rope_parameters"] | PARTIAL, "attention_bias": True}
+        | {"use_qk_norm": True},
+    ),
+    "deepseek_v2": (
+        "DeepseekV2",
+        SIZES
+        | ROUTED
+        | LATENT
+        | {"rope_parameters": YARN, "q_lora_rank": None, "topk_method": "group_limited_greedy"},
+    ),
+    "deepseek_v3": (
+        "DeepseekV3",
+        SIZES
+        | ROUTED
+        | LATENT
+        | {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.7}, "q_lora_rank": 7},
+    ),
+    "qwen3_next": (
+        "Qwen3Next",
+        GROUPED
+        | DELTA
+        | {"layer_types": ["linear_attention", GLOBAL], "rms_norm_eps": 0.01}
+        | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+        | {"shared_expert_intermediate_size": 12},
+    ),
 }
 ESM = {k: v for k, v in SIZES.items() if k != "pad_token_id"}
 ESM |= {"pad_token_id": 1, "mask_token_id": 31, "eos_token_id": 2}
@@ -207,7 +285,11 @@ def write(name: str, model: Any) -> None:
     import torch
 
     torch.manual_seed(sum(map(ord, name)))
-    scalars = [pair for pair in model.named_buffers() if pair[0].endswith("layer_scalar")]
+    scalars = [
+        pair
+        for pair in model.named_buffers()
+        if pair[0].endswith(("layer_scalar", "correction_bias"))
+    ]
     for key, value in sorted([*model.named_parameters(), *scalars]):
         norm = ("norm" in key.lower() or "ln_" in key) and key.endswith("weight")
         adds = name.startswith(ADD_ONE) and name != "gemma4"
@@ -223,7 +305,8 @@ def made(name: str, title: str, changes: dict[str, Any], kind: str) -> Any:
     import transformers
 
     text = "Text" if title in ("Gemma3", "Gemma4", "Llama4", "Qwen3_5") else ""
-    config = getattr(transformers, f"{title}{text}Config")(**changes, attn_implementation="eager")
+    own = copy.deepcopy(changes)  # a configuration adds to its entries of RoPE
+    config = getattr(transformers, f"{title}{text}Config")(**own, attn_implementation="eager")
     kind = {"GPT2": "LMHeadModel"}.get(title, kind)
     cls = getattr(transformers, f"{title}{kind}")
     config.architectures = [cls.__name__]

@@ -16,17 +16,20 @@ if TYPE_CHECKING:
         EncodingScore,
         HeldOutScores,
         Interval,
+        LetterInformation,
         PlugIn,
         Position,
+        StandingOut,
         StressByDimension,
         TokenCount,
+        TokenShift,
         TopTokens,
     )
 
 __all__ = [
     "CorpusAnalysis", "CorpusOptions", "EmptyPositions", "EncodingScore", "HeldOutScores",
-    "Interval", "PlugIn", "Position", "StressByDimension", "TokenCount", "TopTokens", "analyse",
-    "analyse_counts", "analyse_tokens",
+    "Interval", "LetterInformation", "PlugIn", "Position", "StandingOut", "StressByDimension",
+    "TokenCount", "TokenShift", "TopTokens", "analyse", "analyse_counts", "analyse_tokens",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=("result", "options", "job"))

@@ -29,6 +29,7 @@ from jaxpe.analysis.corpus.options import (
     CorpusOptions,
     check_numbers,
     check_options,
+    refuse_single_words,
     refuse_too_long,
 )
 from jaxpe.analysis.corpus.result import (
@@ -39,6 +40,11 @@ from jaxpe.analysis.corpus.result import (
     TopTokens,
 )
 from jaxpe.analysis.corpus.scores import score_encodings, stress_by_dimension
+from jaxpe.analysis.corpus.sites import (
+    document_groups,
+    letter_information,
+    positions_standing_out,
+)
 from jaxpe.data import NeighbourSimilarity, TokenCorpus, load_tokens, neighbour_similarity
 from jaxpe.data.tokens.token_ids import DEFAULT_LENGTH
 from jaxpe.geometry import (
@@ -104,10 +110,15 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         options, entries, choices = _model_options(options)
         reading = {name: getattr(options, name) for name in _READING}
         corpus = load_tokens(options.source, **reading, progress=progress)
-        refuse_too_long(corpus, options)
+        refuse_single_words(corpus, options)
+        origin = 0
+        if options.align is None:
+            refuse_too_long(corpus, options)
+        else:
+            corpus, origin = _aligned(corpus, options, reading, progress)
         clock.lap("read")
-        encodings = (*options.encodings, *entries)
-        analysis = analyse_tokens(corpus, cohort=options.cohort, encodings=encodings, **shared)
+        shared |= {"cohort": options.cohort, "encodings": (*options.encodings, *entries)}
+        analysis = analyse_tokens(corpus, origin=origin, **shared)
         analysis = analysis._replace(group_field=options.group_field)
     choices = (*choices, *analysis.choices)
     if (empty := analysis.empty_positions.count) and options.empty is None:
@@ -116,6 +127,31 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         choices = (*choices, Choice("empty positions", DEFAULT_EMPTY, why, how))
     seconds = clock.laps | analysis.seconds | {"in all": clock.total()}
     return analysis._replace(choices=choices, seconds=seconds)
+
+
+def _aligned(
+    corpus: TokenCorpus, options: CorpusOptions, reading: dict[str, Any], progress: Progress
+) -> tuple[TokenCorpus, int]:
+    """The positions around the site, read again where documents are longer, and its index."""
+    site: Any = corpus.longest // 2 if options.align == "middle" else options.align
+    if not 0 <= site < corpus.longest:
+        raise InputError(
+            f"`align={site}` is outside the documents, of which the longest has {corpus.longest:,} "
+            "tokens: pass the number of tokens before the site"
+        )
+    length = min(options.length or DEFAULT_LENGTH, corpus.longest)
+    start = min(max(site - length // 2, 0), corpus.longest - length)
+    if start + length != corpus.ids.shape[1]:
+        read = reading | {"length": start + length}
+        corpus = load_tokens(options.source, **read, progress=progress)
+    sizes = corpus.mask.sum(axis=1)
+    if options.align == "middle" and np.ptp(sizes):
+        raise InputError(
+            f"`align=middle` needs documents of one length; these have {sizes.min()} to "
+            f"{sizes.max()} tokens: pass the number of tokens before the site as `align`"
+        )
+    inside = corpus._replace(ids=corpus.ids[:, start:], mask=corpus.mask[:, start:])
+    return inside.chosen(np.flatnonzero(inside.mask.any(axis=1))), site - start
 
 
 def _model_options(
@@ -150,12 +186,14 @@ def analyse_tokens(
     cohort: bool = False,
     seed: int = 0,
     encodings: Sequence[str | jaxpe.encodings.CatalogueEntry] = (),
+    origin: int = 0,
     progress: Progress = SILENT,
 ) -> CorpusAnalysis:
     """Analysis of a corpus of token ids.
 
     The numbers equal the results of the public functions. With `keys =
-    jax.random.split(jax.random.key( seed), 3)` and `groups = corpus.groups()`, the geometry of
+    jax.random.split(jax.random.key( seed), 3)` and `groups = corpus.groups()` (for strings so short
+    that some are equal by chance, `groups = range(documents)`), the geometry of
     position is `position_geometry(..., key=keys[0], groups=groups)`, and the rank its
     `position_rank`. Encodings are fitted to halves and tested on the other halves, from
     `disjoint_position_geometries(..., key=keys[2], splits=8, halvings=2)`, which also give the
@@ -164,6 +202,7 @@ def analyse_tokens(
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
         dim, empty, splits, cohort, seed, encodings: fields of `CorpusOptions`.
+        origin: index of the position that the report calls 0, of documents aligned at a site.
         progress: progress of halvings and of shuffled documents.
 
     Raises:
@@ -181,7 +220,7 @@ def analyse_tokens(
         compact = _cohort(compact)
     _check_size(compact)
     clock, keys = Clock(progress), _keys(seed)
-    groups = compact.groups()
+    groups = document_groups(compact)
     clock.lap("grouping")
     documents: dict[str, Any] = {"vocab_size": compact.vocab_size, "mask": compact.mask}
     counts = jaxpe.count_tokens(compact.ids, **documents)
@@ -208,15 +247,14 @@ def analyse_tokens(
         clock=clock,
         source=corpus.name,
         tokenizer=corpus.tokenizer,
-        documents=len(compact.ids),
-        groups=len(np.unique(groups)),
+        **_document_fields(compact, groups),
         vocab_size=corpus.vocab_size,
         folds=DEFAULT_FOLDS,
         dim=dim,
         seed=seed,
         splits=splits,
         cohort=cohort,
-        neighbours=_neighbours(compact, groups),
+        origin=origin,
         null_texts=corpus.null_texts,
         choices=corpus.choices,
     )
@@ -230,6 +268,16 @@ def _check_size(corpus: TokenCorpus) -> None:
             f"{n} positions x {words:,} words x {DEFAULT_FOLDS} folds are more than {MAX_CELLS:,} "
             "counts: pass a shorter `length`, or a `tokenizer` with a smaller vocabulary"
         )
+
+
+def _document_fields(corpus: TokenCorpus, groups: np.ndarray) -> dict[str, Any]:
+    """Fields of the result that need documents, not counts."""
+    return {
+        "documents": len(corpus.ids),
+        "groups": len(np.unique(groups)),
+        "neighbours": _neighbours(corpus, groups),
+        "standing_out": positions_standing_out(corpus, groups),
+    }
 
 
 def _neighbours(corpus: TokenCorpus, groups: np.ndarray) -> NeighbourSimilarity | None:
@@ -385,7 +433,8 @@ def _analysis(
         empty_positions=EmptyPositions(empty, int(np.sum(per_position == 0))),
         documents_per_position=per_position,
         rare_positions=rare_positions(per_position, geometry, error, rank),
-        top_tokens=_top_tokens(tokens, words),
+        top_tokens=_top_tokens(tokens, words, fields.get("origin", 0)),
+        letters=letter_information(tokens, words),
         plug_in=plug_in,
         split_half_trace=float(geometry.split_half.trace) if judged else math.nan,
         position=stored_position(geometry, rank, coordinates, intervals.by_offset),
@@ -428,10 +477,12 @@ def _distributions(
     return jaxpe.positional_distributions(counts, empty=empty)
 
 
-def _top_tokens(counts: np.ndarray, words: list[str]) -> list[TopTokens]:
-    """Most frequent tokens at the first four occupied positions, at wider steps, and the last."""
+def _top_tokens(counts: np.ndarray, words: list[str], origin: int) -> list[TopTokens]:
+    """Most frequent tokens at occupied positions near the origin, at wider steps, and the last."""
     occupied = np.flatnonzero(counts.any(axis=1))
-    ranks = [0, 1, 2, *(2**k - 1 for k in range(2, 12)), len(occupied) - 1]
+    steps = [0, 1, 2, *(2**k - 1 for k in range(2, 12))]
+    near = int(np.searchsorted(occupied, origin))
+    ranks = {*(near + step for step in steps), *(near - step for step in steps), len(occupied) - 1}
     tops = []
     for position in sorted({int(occupied[rank]) for rank in ranks if 0 <= rank < len(occupied)}):
         row = counts[position]

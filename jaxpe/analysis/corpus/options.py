@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Literal
+
+import numpy as np
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.memory import check_bytes
@@ -9,6 +12,8 @@ from jaxpe._core.options import LARGEST_SEED, LARGEST_SIZE, check_range
 from jaxpe.analysis.corpus.vectors import scored_entries
 from jaxpe.data import TokenCorpus
 from jaxpe.data.corpora.published import check_data_dir
+from jaxpe.data.formats.files import quoted
+from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER
 from jaxpe.geometry import EmptyPolicy
 from jaxpe.geometry.noise.split_half import DEFAULT_SPLITS
 
@@ -34,14 +39,18 @@ class CorpusOptions:
 
     Attributes:
         source: stdlib, synthetic, sst2, imdb, one or several paths and patterns (in quotes) of
-            files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl
-            or .parquet, or - for lines on standard input. In a .csv, quotation marks quote fields;
-            rename a .tsv to have it read so.
+            files, folders and datasets that `jaxpe.load_corpus` reads, such as .txt, .csv, .jsonl,
+            .parquet or .fasta, or - for lines on standard input. In a .csv, quotation marks quote
+            fields; rename a .tsv to have it read so.
         counts: folder that `jaxpe count` or `jaxpe merge` wrote, in place of a source; it brings
             tokenizer and length.
-        tokenizer: words, characters, bytes, or a path: BERT vocab.txt, tokenizer.json or .gguf;
-            words when absent, for text with spaces between words.
+        tokenizer: words, characters, kmer:3, codons, bytes, or a path: BERT vocab.txt,
+            tokenizer.json or .gguf; when absent words, for text with spaces between words, and
+            characters for FASTA and FASTQ.
         length: number of positions; from the corpus when absent (at most 128).
+        align: number of tokens before the site at which the documents are aligned, or "middle". The
+            token at the site is position 0, those before it are −1, −2, ...; of longer documents
+            the `length` positions around the site are read.
         dim: width at which encodings are compared; even, since frequencies come in pairs.
         empty: treatment of positions without tokens; "drop" when absent. Needed when the length
             exceeds every document.
@@ -66,6 +75,7 @@ class CorpusOptions:
     counts: Path | None = None
     tokenizer: str | None = None
     length: int | None = None
+    align: int | Literal["middle"] | None = None
     dim: int = DEFAULT_DIM
     empty: EmptyPolicy | None = None
     encodings: tuple[str, ...] = ()
@@ -104,6 +114,19 @@ def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> No
         raise InputError(f"`dim` must be even, not {dim}: try `dim={DEFAULT_DIM}`")
     remedy = f"pass a smaller one, such as `dim={DEFAULT_DIM}`"
     check_bytes(4 * _VECTORS * (length or 2) * dim, what=f"`dim={dim}`", remedy=remedy)
+
+
+def refuse_single_words(corpus: TokenCorpus, options: CorpusOptions) -> None:
+    """Raise if most documents are one word by the default tokenizer: none has a second position."""
+    single = np.flatnonzero(corpus.mask.sum(axis=1) == 1)
+    chosen = options.tokenizer is None and corpus.tokenizer == DEFAULT_TOKENIZER
+    if chosen and 2 * len(single) > len(corpus.mask):
+        word = corpus.tokens[corpus.ids[single[0], corpus.mask[single[0]]][0]]
+        raise InputError(
+            f"{len(single):,} of {len(corpus.mask):,} documents are one word, such as "
+            f"{quoted(word)}: pass `tokenizer=characters` to read their letters, or "
+            "`tokenizer=words` all the same"
+        )
 
 
 def refuse_too_long(corpus: TokenCorpus, options: CorpusOptions) -> None:

@@ -47,6 +47,52 @@ class TopTokens(NamedTuple):
     tokens: list[TokenCount]
 
 
+class TokenShift(NamedTuple):
+    """A token that is more frequent, or less, at a position than at both neighbours.
+
+    Attributes:
+        token: text of the token.
+        share: share of the documents that have it at the position.
+        neighbours: mean of its shares at the two neighbours.
+        p_value: p-value, corrected for all positions and tokens tested.
+    """
+
+    token: str
+    share: float
+    neighbours: float
+    p_value: float
+
+
+class StandingOut(NamedTuple):
+    """A position that differs from both neighbours.
+
+    Attributes:
+        position: index of the position, from 0.
+        tokens: tokens that make the difference, the largest first, at most three.
+    """
+
+    position: int
+    tokens: list[TokenShift]
+
+
+class LetterInformation(NamedTuple):
+    """Information of each position about its letter: log₂ of the alphabet less the entropy.
+
+    Attributes:
+        letters: letters that occur, without gaps and ambiguous ones.
+        size: size of the alphabet: 4 nucleotides, 20 amino acids, or the number of letters.
+        shares: float `[n, letters]`, frequencies at each position.
+        bits: float `[3, n]`, estimate and ends of its 95 % interval; NaN without letters.
+        documents: int `[n]`, documents with a letter at each position.
+    """
+
+    letters: list[str]
+    size: int
+    shares: np.ndarray
+    bits: np.ndarray
+    documents: np.ndarray
+
+
 class PlugIn(NamedTuple):
     """Geometry of the observed frequencies: noise, composition and position.
 
@@ -249,6 +295,9 @@ class CorpusAnalysis(NamedTuple):
             None with a `group_field`, without documents, or for fewer than three.
         edges: first position of each bin, and the length, for counts in bins.
         null_texts: rows that were left out because their text is null or missing.
+        origin: index of position 0 of documents aligned at a site; 0 without `align`.
+        letters: information of each position about its letter; None for more than 64 letters.
+        standing_out: positions that differ from both neighbours; empty for stored counts.
         choices: settings that were chosen automatically, with the reasons.
         seconds: duration of each stage.
     """
@@ -281,6 +330,9 @@ class CorpusAnalysis(NamedTuple):
     neighbours: NeighbourSimilarity | None = None
     edges: tuple[int, ...] | None = None
     null_texts: int = 0
+    origin: int = 0
+    letters: LetterInformation | None = None
+    standing_out: list[StandingOut] = []  # noqa: RUF012
     choices: tuple[Choice, ...] = ()
     seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)
 

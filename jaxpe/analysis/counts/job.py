@@ -1,5 +1,6 @@
 """The job behind `jaxpe count` and `jaxpe merge`: from options to counts in a folder."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from jaxpe.analysis.counts.shards import count_shards
 from jaxpe.analysis.counts.vocabulary import corpus_vocabulary, read_vocabulary
 from jaxpe.data import Shard, Tokenizer, find_shards, open_tokenizer, tokenizer_of_ids
 from jaxpe.data.corpora.sources import hold_ids
+from jaxpe.data.formats.table import usual_tokenizer
 from jaxpe.data.tokens.vocabulary import (
     DEFAULT_TOKENIZER,
     UNKNOWN,
@@ -54,7 +56,9 @@ def count(
 
     def prepared() -> tuple[Sequence[Shard], Tokenizer, CountSettings]:
         shards = find_shards(options.sources, data_dir=options.data_dir)
-        return shards, *tokenizer_and_settings(options, shards, out, progress)
+        tokenizer = options.tokenizer or usual_tokenizer(shard.path for shard in shards)
+        read = dataclasses.replace(options, tokenizer=tokenizer)
+        return shards, *tokenizer_and_settings(read, shards, out, progress)
 
     shards, tokenizer, settings = run_on_all_processes(prepared)
     return count_shards(

@@ -1,6 +1,7 @@
 """Stages of an inspection, each cached when finished."""
 
 import dataclasses
+import shlex
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -70,12 +71,15 @@ def inspect_model(
     0.98
     """
     options.check()
+    sources = [options.source] if isinstance(options.source, str) else options.source
+    command = shlex.join(["jaxpe", "inspect", options.model, *sources])
     options = local_model_options(options, "model")
     settings = {k: v for k, v in dataclasses.asdict(options).items() if k != "stages"}
     files = [file for path in source_paths(options.source) for file in content_files(path)]
     stamp = settings_stamp(settings, inputs=(options.model, *files))
     cache = StageCache(folder and folder / "stages", stamp)
-    return _run_stages(options, cache, read_inspect_subject, progress)
+    found = _run_stages(options, cache, read_inspect_subject, progress)
+    return found._replace(facts=found.facts._replace(command=command))
 
 
 def inspect_torch(
@@ -153,9 +157,21 @@ def _run_stages(
         results[stage] = _STAGES[stage][1](subject, progress)
         clock.lap(stage)
         cache.write(stage, results[stage])
-        progress.say(f"{stage}: done in {duration(clock.laps[stage])}")
+        progress.say(_stage_line(stage, options.chosen, results, clock.laps))
     assert facts is not None  # from the cache, or from a stage that ran
     return InspectResult(facts=facts, absent=absent, seconds=clock.laps, **results)
+
+
+def _stage_line(
+    stage: Stage, chosen: tuple[Stage, ...], results: dict[str, Any], laps: dict[str, float]
+) -> str:
+    """Line on a stage that is done: its number and duration, and about how long the rest takes."""
+    number = chosen.index(stage) + 1
+    line = f"{stage}: done in {duration(laps[stage])} (stage {number} of {len(chosen)}"
+    done = [name for name in results if name in laps]
+    left = sum(_COSTS[name] for name in chosen[number:] if name not in results)
+    pace = sum(laps[name] for name in done) / sum(_COSTS[name] for name in done)
+    return f"{line}, about {duration(pace * left)} left)" if left else f"{line})"
 
 
 def absence_reason(subject: InspectSubject, stage: Stage) -> str:
@@ -252,6 +268,12 @@ def _needles(subject: InspectSubject, progress: Progress) -> NeedleStage:
         progress=progress,
     )  # fmt: skip
 
+
+# Costs of stages in relation to each other, as measured on SmolLM2-135M and MiniLM.
+_COSTS = {
+    **{"encoding": 0.1, "geometry": 2, "attention": 4, "probe": 1},
+    **{"ablation": 6, "loss": 6, "needles": 3},
+}
 
 # Type of the result, and what computes it.
 _STAGES: dict[str, tuple[type, Callable[[InspectSubject, Progress], Any]]] = {

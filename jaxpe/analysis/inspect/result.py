@@ -50,6 +50,7 @@ class InspectFacts(NamedTuple):
         seed: random seed.
         jaxpe: version.
         left_out: parts of the model that are not seen, in a sentence; empty if nothing is.
+        command: command line of this model and corpus, without options; empty for a live model.
     """
 
     model: str
@@ -70,6 +71,7 @@ class InspectFacts(NamedTuple):
     seed: int
     jaxpe: str
     left_out: str = ""
+    command: str = ""
 
 
 class LearnedTable(NamedTuple):

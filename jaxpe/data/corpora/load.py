@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from jaxpe._core.errors import InputError
+from jaxpe._core.options import Choice
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.corpora.corpus import (
     Corpus,
@@ -25,7 +26,13 @@ from jaxpe.data.corpora.sources import (
 from jaxpe.data.corpora.synthetic import three_regimes
 from jaxpe.data.formats.columns import Fields, ReadLog, group_name
 from jaxpe.data.formats.files import STANDARD_INPUT, file_name
-from jaxpe.data.formats.table import TABLES, find_format, id_blocks, list_within_memory
+from jaxpe.data.formats.table import (
+    TABLES,
+    find_format,
+    id_blocks,
+    list_within_memory,
+    usual_tokenizer,
+)
 from jaxpe.data.formats.tfds_folders import holds_tokens
 from jaxpe.data.formats.token_files import Stream, is_npy_matrix
 from jaxpe.data.tokens.token_ids import (
@@ -64,6 +71,8 @@ def load_corpus(
 
     - `.txt` with one document per line, `.tsv`, `.csv` and `.jsonl`, each also with `.gz`, `.bz2`,
       `.xz` or `.zst` (extra `parquet`); `.parquet` and `.arrow` (extra `parquet`); `.array_record`.
+    - FASTA (`.fa`, `.fasta`, `.fna`, `.ffn`, `.faa`, `.fas`) and FASTQ (`.fastq`, `.fq`), also
+      compressed: one document per sequence, in upper case, without qualities.
     - a TFDS dataset in array_record files (extra `data`), such as `export_corpus` writes, and a
       Hugging Face dataset or `DatasetDict` saved to disk (extra `parquet`).
     - a folder of files of one of these kinds, read in the order of their names; patterns such as
@@ -134,7 +143,8 @@ def load_tokens(
 ) -> TokenCorpus:
     """Read a corpus of text or of token ids, as input of the geometry.
 
-    Text is read by `load_corpus` and `tokenize`. Sources of token ids, which need no tokenizer:
+    Text is read by `load_corpus` and `tokenize`; sequences of FASTA and FASTQ as characters, unless
+    a tokenizer is passed. Sources of token ids, which need no tokenizer:
 
     - `"synthetic"`: `three_regimes()`, whose geometry is known exactly.
     - `.npy`: integers `[documents, n]`; `length` defaults to `n`, at most 128.
@@ -159,6 +169,10 @@ def load_tokens(
         columns: Any = {"text_field": text_field, "group_field": group_field}
         reading = columns | {"split": split, "skip_nulls": skip_nulls, "data_dir": data_dir}
         corpus = load_corpus(source, **reading, progress=progress)
+        if tokenizer is None and (tokenizer := usual_tokenizer(paths)) is not None:
+            how = "pass kmer:3 (overlapping) or codons (every third) as `tokenizer`"
+            choice = Choice("tokenizer", str(tokenizer), "the usual one for sequences", how)
+            corpus = corpus._replace(choices=(*corpus.choices, choice))
         encoding: Any = {"tokenizer": tokenizer, "length": length, "special": special}
         return tokenize(corpus, **encoding, progress=progress)
     check_fields(paths, text_field, group_field)

@@ -18,6 +18,7 @@ from jaxpe.data.formats.columns import Fields, NullRow, ReadLog, Row, non_null_r
 from jaxpe.data.formats.csv_rows import csv_names, csv_rows
 from jaxpe.data.formats.files import COMPRESSED, STANDARD_INPUT, text_lines
 from jaxpe.data.formats.json_rows import json_line_rows, json_names
+from jaxpe.data.formats.sequence_records import sequence_rows
 from jaxpe.data.formats.tfds_folders import (
     holds_tokens,
     is_tfds,
@@ -49,6 +50,7 @@ class Format(NamedTuple):
     - `holds_ids`: whether a file or its column holds token ids.
     - `id_blocks`: reader of token ids.
     - `files`: files with the content of a path.
+    - `tokenizer`: tokenizer for its texts if none is passed.
     """
 
     suffixes: tuple[str, ...]
@@ -59,16 +61,17 @@ class Format(NamedTuple):
     has_fields: bool = False
     is_folder: Callable[[str], bool] = lambda path: False
     files: Callable[[str], list[str]] = lambda path: [path]
+    tokenizer: str | None = None
 
 
-def _names(suffix: str) -> tuple[str, ...]:
-    """A suffix of text, alone and compressed."""
-    return (suffix, *(suffix + packed for packed in COMPRESSED))
+def _names(*suffixes: str) -> tuple[str, ...]:
+    """Suffixes of text, alone and compressed."""
+    return tuple(suffix + packed for suffix in suffixes for packed in ("", *COMPRESSED))
 
 
 FORMATS = (
     Format(_names(".txt"), _lines),
-    Format((*_names(".tsv"), *_names(".csv")), csv_rows, csv_names, has_fields=True),
+    Format(_names(".tsv", ".csv"), csv_rows, csv_names, has_fields=True),
     Format(_names(".jsonl"), json_line_rows, json_names, has_fields=True),
     Format(
         (".parquet", ".arrow"),
@@ -77,6 +80,11 @@ FORMATS = (
         columnar_holds_ids,
         columnar_id_blocks,
         has_fields=True,
+    ),
+    Format(
+        _names(".fa", ".fasta", ".fna", ".ffn", ".faa", ".fas", ".fastq", ".fq"),
+        sequence_rows,
+        tokenizer="characters",
     ),
     Format((".array_record", ".arrayrecord"), record_rows, has_fields=True),
     Format((".bin", ".npy"), None, None, lambda path, field: True, map_id_blocks),
@@ -126,6 +134,12 @@ def column_names(path: str) -> list[str]:
     """Names of the columns of a file; [] for formats without."""
     one = find_format(path)
     return one.columns(path) if one is not None and one.columns is not None else []
+
+
+def usual_tokenizer(paths: Iterable[str]) -> str | None:
+    """Tokenizer of the first path whose format has one, as files of sequences do; None for text."""
+    formats = map(find_format, paths)
+    return next((one.tokenizer for one in formats if one is not None and one.tokenizer), None)
 
 
 def holds_ids(path: str, field: str | None = None) -> bool:

@@ -101,12 +101,14 @@ def tokenize(
       divide them (UAX #29, WB4). Marks and joiners stay. Format characters, such as soft hyphens,
       directions and U+FEFF, are removed. U+200B separates words.
     - `"characters"`: code points. `"bytes"`: UTF-8, 256 ids.
+    - `"kmer:3"`: overlapping substrings of 3 characters, or of 1 to 12. `"codons"`: every third of
+      them, from the first character.
     - the path of a BERT `vocab.txt`: WordPiece as in bert-base-uncased, or as in the cased models
       if the vocabulary has capitals.
     - the path of a Hugging Face `tokenizer.json`, of a .gguf, or of a directory with such a file.
 
-    For words and characters, the vocabulary is every token that occurs after truncation, most
-    frequent first.
+    For words, characters and k-mers, the vocabulary is every token that occurs after truncation,
+    most frequent first.
 
     Args:
         corpus: documents of text.

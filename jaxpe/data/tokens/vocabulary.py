@@ -251,7 +251,19 @@ def _word_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(rf"\w+(?:{more}\w*)*|{symbol}"), re.compile(f"[{dropped}]+")
 
 
-_CUTS: dict[str, Callable[[str, int | None], Sequence[str]]] = {
+def _kmers(text: str, length: int | None, *, k: int, step: int) -> list[str]:
+    """First `length` substrings of k characters, one every `step` characters."""
+    starts = range(0, len(text) - k + 1, step)[:length]
+    return [text[start : start + k] for start in starts]
+
+
+_Cut = Callable[[str, int | None], Sequence[str]]
+_KMERS: dict[str, _Cut] = {
+    f"kmer:{k}": functools.partial(_kmers, k=k, step=1) for k in range(1, 13)
+}
+_CUTS: dict[str, _Cut] = {
     "words": _words,
     "characters": lambda text, length: text[:length],
+    "codons": functools.partial(_kmers, k=3, step=3),
+    **_KMERS,
 }

@@ -218,16 +218,16 @@ def positional_information(
         if is_traced(ids, mask, groups):
             raise ValueError("groups are traced, and shapes depend on them: pass them outside jit")
         ids, mask = np.asarray(ids), np.asarray(mask)
-        rows = _longest_documents(ids, mask, groups)
+        rows = longest_documents(ids, mask, groups)
         ids, mask = ids[rows], mask[rows]
     return _pairwise_information(ids, mask, key, estimator=estimator, permutations=permutations)
 
 
-def _longest_documents(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
+def longest_documents(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | None) -> np.ndarray:
     """Indices of the document with the most tokens of each group."""
     if groups is None:
         groups = np.asarray(content_labels(ids, mask)).astype(np.int64)
-        groups = np.where(_chance_copies(ids, mask), -1 - np.arange(len(ids)), groups)
+        groups = np.where(chance_copies(ids, mask), -1 - np.arange(len(ids)), groups)
     groups = np.asarray(groups)
     if groups.shape != (len(ids),) or groups.dtype.kind not in "iu":
         raise ValueError(
@@ -239,7 +239,7 @@ def _longest_documents(ids: np.ndarray, mask: np.ndarray, groups: ArrayLike | No
     return np.sort(order[first])
 
 
-def _chance_copies(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def chance_copies(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Documents so short, or of so few words, that some two would be equal without being copies."""
     log_equal = np.zeros(ids.shape[1])
     for position, (column, counted) in enumerate(zip(ids.T, mask.T, strict=True)):

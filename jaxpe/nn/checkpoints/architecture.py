@@ -39,7 +39,7 @@ class Part(NamedTuple):
 class TensorName(NamedTuple):
     """Name of a tensor in the checkpoint, path of its parameter, and the conversion."""
 
-    checkpoint_name: str  # {layer} is the number of a layer; parameters are stacked over layers
+    checkpoint_name: str  # {layer} and {expert} are numbers that the parameter is stacked over
     param_path: str
     transposed: bool = False  # [out, in] in the checkpoint, [in, out] as a parameter
     part: Part | None = None
@@ -52,18 +52,28 @@ class TensorName(NamedTuple):
         """Axis of the features in the checkpoint, along which parts are fused."""
         return 0 if self.transposed else -1
 
+    @property
+    def stacked_axes(self) -> int:
+        """Leading axes of the parameter, each of whose entries is a tensor of the checkpoint."""
+        return sum(key in self.checkpoint_name for key in ("{layer}", "{expert}"))
+
     def stored_shapes(self, leaf: Any) -> dict[str, tuple[int, ...]]:
         """Names and shapes of a parameter's tensors in the checkpoint."""
         stacked = "{layer}" in self.checkpoint_name
         count = leaf.shape[0] if stacked else 1
-        shape = list(leaf.shape[1:] if stacked else leaf.shape)
+        experts = leaf.shape[1] if "{expert}" in self.checkpoint_name else 1
+        shape = list(leaf.shape[self.stacked_axes :])
         shape = shape[::-1] if self.transposed else shape
         if self.part is not None:
             sizes = self.part.sizes
             shape[self.axis] = shape[self.axis] * sum(sizes) // sizes[self.part.index]
         layers = range(count) if self.layers is None else self.layers
-        layers = layers[self.first :]
-        return {self.checkpoint_name.format(layer=i): tuple(shape) for i in layers}
+        names = (
+            self.checkpoint_name.format(layer=layer, expert=expert)
+            for layer in layers[self.first :]
+            for expert in range(experts)
+        )
+        return dict.fromkeys(names, tuple(shape))
 
 
 class Fused(NamedTuple):
@@ -72,6 +82,32 @@ class Fused(NamedTuple):
     checkpoint_name: str
     index: int
     count: int
+    first: str = ""  # parameter path of the first of them in a layer
+
+    def part(self, config: TransformerConfig | None, *, by_head: bool) -> Part:
+        """Place of the dense layer in the matrix."""
+        alike = (1,) * self.count
+        if config is None:
+            return Part(self.index, alike)
+        if config.experts is not None and self.first.startswith("mlp.experts"):
+            # Entries of gates and inputs alternate, as in gpt-oss.
+            return Part(self.index, alike, config.experts.hidden_dim)
+        if config.latent is not None:
+            if self.first == "attention.key_value_down":
+                return Part(self.index, (config.latent.key_value_rank, config.latent.rotary_dim))
+            return Part(self.index, (config.head_width, config.value_width), config.num_heads)
+        if self.first.startswith("mixer."):
+            mixer: Any = next(kind.mixer for kind in config.kinds if kind.mixer is not None)
+            if self.first != "mixer.query":
+                return Part(self.index, alike, mixer.key_heads)
+            # Queries, keys and values, or these and gates by head of the keys, as in Qwen3-Next.
+            values = mixer.value_heads // mixer.key_heads * mixer.value_dim
+            sizes = (mixer.key_dim, mixer.key_dim, values, values)[: self.count]
+            return Part(self.index, sizes, mixer.key_heads if self.count == 4 else 1)
+        # Of three parts, the first are queries, whose heads may share keys and values.
+        groups = config.num_heads // config.key_heads
+        sizes = (groups, 1, 1) if self.count == 3 else alike
+        return Part(self.index, sizes, config.num_heads if by_head else 1)
 
 
 Modules = Mapping[str, str | Fused]
@@ -92,7 +128,7 @@ class Architecture(NamedTuple):
     modules: Modules
     defaults: Fields
     positions: str = ""
-    interleaved: bool = False
+    interleaved: bool | str = False
     window: Mapping[str, Any] = {}
     by_head: bool = False
     gated: Mapping[str, str] = {}
@@ -105,6 +141,10 @@ class Architecture(NamedTuple):
     config: Mapping[str, Any] = {}
     biases: Mapping[str, bool | str] = {}
     scaled_embeddings: bool = False
+    latent: Mapping[str, str] = {}
+    uncompressed: Mapping[str, str] = {}
+    mixer: Mapping[str, str] = {}
+    experts: Mapping[str, Any] = {}
     gguf: Mapping[str, Any] = {}
     when: Mapping[str, Any] = {}
 
@@ -125,8 +165,10 @@ class Architecture(NamedTuple):
             config: configuration of the model, on which heads and first layers depend.
             head: group of modules outside the transformer.
         """
+        latent = None if config is None else config.latent
+        full = latent is not None and latent.query_rank is None
         return tensor_names(
-            self.modules,
+            {**self.modules, **self.uncompressed} if full else self.modules,
             trunk,
             config,
             head=head,
@@ -148,16 +190,11 @@ def tensor_names(
 ) -> tuple[TensorName, ...]:
     """Names of all tensors of modules; arguments are as in `Architecture`."""
     names: list[TensorName] = []
-    heads, groups, first_norm = 1, 1, True
-    if config is not None:
-        heads = config.num_heads if by_head else 1
-        groups, first_norm = config.num_heads // config.key_heads, config.first_norm
+    first_norm = config is None or config.first_norm
     for path, module in modules.items():
         part = None
         if isinstance(module, Fused):
-            # Of three parts, the first are queries, whose heads may share keys and values.
-            sizes = (groups, 1, 1) if module.count == 3 else (1,) * module.count
-            part, module = Part(module.index, sizes, heads), module.checkpoint_name
+            part, module = module.part(config, by_head=by_head), module.checkpoint_name
         group, _, rest = path.partition(".")
         beside = group in _GROUPS
         if beside and group != head:
@@ -174,7 +211,7 @@ def tensor_names(
             offset = norm_offset if path.endswith("_norm") else 0.0
             scale = TensorName(f"{module}.weight", f"{leaf}.scale", offset=offset, first=first)
             bias = TensorName(f"{module}.bias", f"{leaf}.bias", part=part, first=first)
-            array = TensorName(module, leaf)  # a parameter outside a layer or norm
+            array = TensorName(module, leaf, part=part)  # a parameter outside a layer or norm
             names += [scale if path.endswith("norm") else kernel, bias, array]
     return tuple(names) if config is None else _names_by_kind(names, trunk, config)
 
@@ -227,7 +264,7 @@ def _architecture(rows: Mapping[str, Fields], model_type: str) -> Architecture:
     modules |= {f"layers.{path}": name for path, name in layers.items()}
     for matrix, paths in row.pop("fused", {}).items():
         for i, path in enumerate(paths):
-            modules[f"layers.{path}"] = Fused(layer + matrix, i, len(paths))
+            modules[f"layers.{path}"] = Fused(layer + matrix, i, len(paths), paths[0])
     return Architecture(model_type=model_type, modules=modules, **row)
 
 

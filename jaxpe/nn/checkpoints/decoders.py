@@ -134,7 +134,11 @@ def _load(
     def model() -> CausalLM:
         return CausalLM(Decoder(config, encoding=positions, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(0))
 
+    predicts = fields.get("num_nextn_predict_layers")  # layers after the last, for speculation
+
     def ignored(name: str) -> bool:
+        if predicts and (layer := re.match(r"layers\.(\d+)\.", name)):
+            return int(layer[1]) >= config.num_layers
         return name in unused or bool(_BUFFERS.search(name))
 
     loaded = load_parameters(model, named, tensors, ignored=ignored)
@@ -153,7 +157,7 @@ def _nearest_architecture(path: Path, model_type: Any, tensors: Tensors) -> str:
 
     def weights(architecture: Architecture) -> set[str]:
         names = (name.checkpoint_name for name in architecture.tensor_names("decoder"))
-        return {name.format(layer="*") for name in names if name.endswith("weight")}
+        return {name.format(layer="*", expert="*") for name in names if name.endswith("weight")}
 
     nearest = min(DECODERS.values(), key=lambda architecture: len(weights(architecture) ^ stored))
     message = (

@@ -26,10 +26,10 @@ from jaxpe.encodings import (
     rope_from_hf,
     sliding_window,
 )
-from jaxpe.encodings.base import compute_dtype
 from jaxpe.encodings.families.rotary import rope_arguments
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields
 from jaxpe.nn.config import TransformerConfig
+from jaxpe.nn.layers import unit_rms
 
 GLOBAL, _LOCAL, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
@@ -44,7 +44,7 @@ def model_encoding(
         with np.errstate(all="ignore"):  # numbers that are not finite are refused below
             encoding = ENCODINGS[architecture.positions](architecture, fields, config)
             for kind in rope_kinds(fields):
-                _check_phases(_rope_entry(fields, kind), fields, config.head_width)
+                _check_phases(rope_entry(fields, kind), fields, config.rotary_width)
     except (TypeError, ValueError, ArithmeticError) as error:
         entry = reprlib.repr(fields.get("rope_parameters") or fields.get("rope_scaling"))
         raise InputError(f"{path}: rope_parameters {entry}: {error}") from error
@@ -58,7 +58,7 @@ def rope_kinds(fields: Fields) -> tuple[str | None, ...]:
     return (GLOBAL, _LOCAL) if "rope_local_base_freq" in fields else (None,)
 
 
-def _rope_entry(fields: Fields, kind: str | None) -> Fields:
+def rope_entry(fields: Fields, kind: str | None) -> Fields:
     """RoPE entry of a kind of layer, with its base and rotated share."""
     entry = fields.get("rope_parameters") or {}
     if kind is not None and (kind in entry or _LOCAL in entry or GLOBAL in entry):
@@ -128,7 +128,11 @@ def _rotary(
     mask = _window(architecture, fields)
     if architecture.window.get("rotated") and mask is not None:
         rotates = [kind != GLOBAL for kind in kinds]
-    bases = {kind: _rotation(architecture, fields, config, kind) for kind in rope_kinds(fields)}
+    of_kind = {kind: config.at(i) for i, kind in enumerate(kinds)}
+    bases = {
+        kind: _rotation(architecture, fields, of_kind.get(kind or GLOBAL, config), kind)
+        for kind in rope_kinds(fields)
+    }
     unrotated = _temperature_encoding(fields)
 
     def layer_encoding(rotated: bool, layer_type: str) -> Encoding:
@@ -149,10 +153,11 @@ def layer_types(architecture: Architecture, fields: Fields) -> list[str]:
     """Kind of each layer, as the file lists them, or by the rule of the architecture."""
     stored = fields["layer_types"] if "layer_types" in architecture.defaults else None
     rotates, window = _rotation_flags(fields), architecture.window
-    if stored or not window:
-        return stored or [GLOBAL] * len(rotates)
-    rule, local = LOCAL_LAYERS[window["layers"]], local_kind(architecture)
-    return [local if rule(fields, *layer) else GLOBAL for layer in enumerate(rotates)]
+    kinds = stored or [GLOBAL] * len(rotates)
+    if window and not stored:
+        rule, local = LOCAL_LAYERS[window["layers"]], local_kind(architecture)
+        kinds = [local if rule(fields, *layer) else GLOBAL for layer in enumerate(rotates)]
+    return [*kinds[:-1], GLOBAL] if window.get("last") else kinds
 
 
 def local_kind(architecture: Architecture) -> str:
@@ -173,11 +178,13 @@ def _rotation_flags(fields: Fields) -> list[bool]:
 def _rotation(
     architecture: Architecture, fields: Fields, config: TransformerConfig, kind: str | None
 ) -> Encoding:
+    interleaved = architecture.interleaved
+    interleaved = fields[interleaved] if isinstance(interleaved, str) else interleaved
     encoding = rope_from_hf(
-        _rope_entry(fields, kind),
-        head_dim=config.head_width,
+        rope_entry(fields, kind),
+        head_dim=config.rotary_width,
         max_position_embeddings=fields["max_position_embeddings"],
-        layout="interleaved" if architecture.interleaved else "half_split",
+        layout="interleaved" if interleaved else "half_split",
     )
     if not fields.get("use_qk_norm"):
         return encoding
@@ -189,9 +196,7 @@ def _unit_rms(epsilon: float) -> Encoding:
     """Queries and keys divided by their root mean square."""
 
     def normalised(params, x, positions):
-        wide = x.astype(compute_dtype(x))
-        mean = (wide**2).mean(axis=-1, keepdims=True)
-        return (wide * (mean + np.asarray(epsilon, mean.dtype)) ** -0.5).astype(x.dtype)
+        return unit_rms(x, epsilon)
 
     return Encoding(query=normalised, key=normalised)
 

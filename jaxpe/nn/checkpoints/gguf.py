@@ -51,6 +51,10 @@ _FUSED: Modules = {
     f"layers.attention.{name}": Fused(f"{_BLOCK}attn_qkv", i, 3)
     for i, name in enumerate(("query", "key", "value"))
 }
+_FUSED_MLP: Modules = {
+    f"layers.mlp.{name}": Fused(f"{_BLOCK}ffn_up", i, 2) for i, name in enumerate(("gate", "up"))
+}
+_ORIGINAL, _ATTENTION_FACTOR = "rope.scaling.original_context_length", "rope.scaling.attn_factor"
 # Entries of the metadata after the architecture's name, and fields of a config.json.
 _KEYS = {
     "embedding_length": "hidden_size",
@@ -62,26 +66,34 @@ _KEYS = {
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
     "attention.layer_norm_epsilon": "layer_norm_eps",
     "attention.sliding_window": "sliding_window",
+    "attention.scale": "attention_multiplier",
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
+    "logit_scale": "logit_scale",
     "rope.freq_base": "rope_theta",
     "rope.freq_base_swa": "rope_local_base_freq",
     "context_length": "max_position_embeddings",
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
     "use_parallel_residual": "use_parallel_residual",
+    _ORIGINAL: "original_max_position_embeddings",
 }
 # Entries that change nothing, or nothing beyond what `_check_metadata` allows.
 _HARMLESS = (
     *("vocab_size", "rope.scaling.factor", "rope.scaling.finetuned"),
-    "rope.scaling.original_context_length",
+    _ORIGINAL,
 )
 _REQUIRED = (
     *("embedding_length", "block_count", "feed_forward_length", "attention.head_count"),
     *("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"),
 )
-# Divisors of the frequencies at every length: the converter's form of the Llama 3 scaling.
+# Divisors of the frequencies at every length.
 _DIVISORS = "rope_freqs.weight"
+# Divisors up to the original length, and beyond it (LongRoPE).
+_LISTS = {"short_factor": "rope_factors_short.weight", "long_factor": "rope_factors_long.weight"}
 # Fields of a config.json without an entry; they are True for files with these tensors.
 _BIASES = {"attention_bias": ("attn_q.bias", "attn_qkv.bias"), "mlp_bias": ("ffn_up.bias",)}
+_BIASES |= {"use_bias": ("attn_q.bias",)}
 ARCHITECTURES = {row.gguf["name"]: row for row in DECODERS.values() if row.gguf}
 Names = Callable[[TransformerConfig], tuple[TensorName, ...]]
 
@@ -109,9 +121,7 @@ def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
     metadata, stored = read_gguf(path)
     architecture = _architecture(path, metadata)
     gguf = architecture.gguf
-    divisors = None
-    if gguf.get("divided") and _DIVISORS in stored:
-        divisors = _Stored(path, stored.pop(_DIVISORS), None).get_tensor(_DIVISORS)
+    divisors = _divisors(path, stored) if gguf.get("divided") else None
     fields = metadata_fields(path, architecture, metadata, divisors)
     fields["tie_word_embeddings"] = "output.weight" not in stored
     for field, endings in _BIASES.items():
@@ -134,6 +144,21 @@ def read_gguf_model(path: Path) -> tuple[Architecture, Fields, Tensors, Names]:
     return architecture, fields, Tensors(path, files), partial(_names, architecture, fused)
 
 
+def _divisors(path: Path, stored: dict[str, GgufTensor]) -> Fields | None:
+    """Divisors of the frequencies up to the original length and beyond it, and their tensors out.
+
+    The converter's form of the Llama 3 scaling has one tensor for both.
+    """
+    one = dict.fromkeys(_LISTS, _DIVISORS)
+    names = next((n for n in (one, _LISTS) if stored.keys() >= set(n.values())), {})
+    tensors = {name: stored.pop(name) for name in set(names.values())}
+    lists = {
+        name: _Stored(path, tensor, None).get_tensor(name).ravel().tolist()
+        for name, tensor in tensors.items()
+    }
+    return {key: lists[name] for key, name in names.items()} or None
+
+
 def _architecture(path: Path, metadata: Mapping[str, Any]) -> Architecture:
     name = metadata.get("general.architecture")
     if not isinstance(name, str) or name not in ARCHITECTURES:
@@ -149,17 +174,21 @@ def _names(
 ) -> tuple[TensorName, ...]:
     """Names of the tensors; scales of norms are stored without an offset."""
     modules = {path: name for path, name in _MODULES.items() if path in architecture.modules}
-    return tensor_names({**modules, **(_FUSED if fused else {})}, "decoder", config)
+    modules |= _FUSED if fused else {}
+    mlp = isinstance(architecture.modules.get("layers.mlp.gate"), Fused)
+    modules |= _FUSED_MLP if mlp else {}
+    return tensor_names(modules, "decoder", config)
 
 
 def metadata_fields(
-    path: Path, architecture: Architecture, metadata: Mapping[str, Any], divisors: np.ndarray | None
+    path: Path, architecture: Architecture, metadata: Mapping[str, Any], divisors: Fields | None
 ) -> Fields:
     """Fields of a config.json that are equivalent to the metadata."""
     name, defaults = architecture.gguf["name"], architecture.defaults
     prefix = f"{name}."
     entries = {k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)}
-    wanted = {key for key, field in _KEYS.items() if field in defaults}
+    names = _KEYS | architecture.gguf.get("keys", {})
+    wanted = {key for key, field in names.items() if field in defaults}
     for key in sorted(wanted):
         if key not in entries and key in (*_REQUIRED, *architecture.gguf.get("required", ())):
             raise InputError(f"{path} has no {name}.{key}")
@@ -169,15 +198,20 @@ def metadata_fields(
     heads = max(entries["attention.head_count"], 1)
     even_width = entries["embedding_length"] // heads
     values = {"attention.head_count_kv": heads, "rope.freq_base": 10_000.0} | entries
+    values.setdefault(_ORIGINAL, entries.get("context_length", 2))
+    window, absent = "attention.sliding_window", architecture.window.get("rotated")
+    if values.get(window, 0 if absent else None) == 0:  # no windows, as in Phi-4 and small EXAONEs
+        values[window] = None
     if defaults["head_dim"] is not None:
         values = {"attention.key_length": even_width} | values
-    fields = {_KEYS[key]: values[key] for key in wanted if key in values}
+    fields = {names[key]: values[key] for key in wanted if key in values}
     width = entries.get("attention.key_length", even_width)
     rotated = entries.get("rope.dimension_count", width)
     if "partial_rotary_factor" in defaults:
         fields["partial_rotary_factor"] = rotated / max(width, 1)
         rotated = width
-    _check_metadata(path, architecture, entries, wanted, width, rotated)
+    scaled = {_ATTENTION_FACTOR} if divisors else set()
+    _check_metadata(path, architecture, entries, wanted | scaled, width, rotated)
     if entry := _scaling(path, entries, divisors):
         # Not `rope_parameters`, which would also apply to local layers.
         fields["rope_scaling"] = entry
@@ -188,8 +222,8 @@ def metadata_fields(
     return fields | {"model_type": architecture.model_type}
 
 
-def _scaling(path: Path, entries: Mapping[str, Any], divisors: np.ndarray | None) -> Fields:
-    """RoPE entry that is equivalent to the metadata, or to a tensor of divisors."""
+def _scaling(path: Path, entries: Mapping[str, Any], divisors: Fields | None) -> Fields:
+    """RoPE entry that is equivalent to the metadata, or to tensors of divisors."""
     # As in llama.cpp: a factor without a type divides positions.
     factor = entries.get("rope.scaling.factor", 0)
     linear = entries.get("rope.scaling.type", "linear" if factor else "none") == "linear"
@@ -197,9 +231,10 @@ def _scaling(path: Path, entries: Mapping[str, Any], divisors: np.ndarray | None
         return {"rope_type": "linear", "factor": factor or None} if linear else {}
     if linear:
         raise InputError(f"{path} has linear scaling and {_DIVISORS}; only one is supported")
-    both = dict.fromkeys(("short_factor", "long_factor"), divisors.ravel().tolist())
-    lengths = {"original_max_position_embeddings": entries.get("context_length", 2)}
-    return {"rope_type": "longrope", "attention_factor": 1.0} | both | lengths
+    original = entries.get(_ORIGINAL, entries.get("context_length", 2))
+    factor = entries.get(_ATTENTION_FACTOR, 1.0)
+    lengths = {"original_max_position_embeddings": original}
+    return {"rope_type": "longrope", "attention_factor": factor} | divisors | lengths
 
 
 def _check_metadata(
@@ -214,7 +249,9 @@ def _check_metadata(
     supported = {
         "attention.value_length": (head_dim,),
         "rope.dimension_count": (head_dim,),
-        "rope.scaling.type": ("none", "linear"),
+        "rope.scaling.type": ("none", "linear", "longrope"),
+        _ATTENTION_FACTOR: (1.0,),
+        "attention.sliding_window_pattern": ([True, True, True, False] * 2,),
         "expert_count": (0,),
         "expert_used_count": (0,),
         "attention.causal": (True,),

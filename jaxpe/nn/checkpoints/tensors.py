@@ -160,7 +160,7 @@ def stored_tensors(
     parts: dict[str, dict[int, np.ndarray]] = {}
     for path, leaf in leaves:
         name, leaf = by_path[_param_path(path)], np.asarray(leaf, np.float32)
-        layers = leaf[name.first :] if "{layer}" in name.checkpoint_name else [leaf]
+        layers = leaf.reshape(-1, *leaf.shape[name.stacked_axes :])[name.first :]
         for stored, tensor in zip(name.stored_shapes(leaf), layers, strict=True):
             key = stored if stored.startswith(head_names) else prefix + stored
             tensor = (tensor.T if name.transposed else tensor) - np.float32(name.offset)
@@ -317,9 +317,9 @@ def _read(name: TensorName, leaf: Any, tensors: Tensors) -> jax.Array:
     layers = [matrix.T for matrix in layers] if name.transposed else layers
     layers = [x + x.dtype.type(name.offset) for x in layers] if name.offset else layers
     layers = [np.ones_like(layers[0])] * name.first + layers
-    stacked = "{layer}" in name.checkpoint_name
     # With its dtype, `jnp.asarray` copies once.
-    return jnp.asarray(np.stack(layers) if stacked else layers[0], leaf.dtype)
+    whole = np.stack(layers).reshape(leaf.shape) if name.stacked_axes else layers[0]
+    return jnp.asarray(whole, leaf.dtype)
 
 
 def _check_tensors(

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxpe.report.attention import text
+from jaxpe.report.attention.advice import advice
 from jaxpe.report.attention.figures import FIGURES, shown_figures
-from jaxpe.report.page import term_links, write_page
+from jaxpe.report.page import decision, term_links, write_page
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, visible
@@ -71,6 +72,7 @@ def write_spectral(result: "AttentionAnalysis", folder: Path, *, png: bool = Fal
         "score": SCORES[result.facts.score],
         "link": term_links(_TERMS | ({"noise": "drop"} if result.ablations else {})),
     }
+    shown |= decision(advice(result), "spectra")
     figures = render(result, *shown_figures(result))
     names = "|".join(name for name, *_ in FIGURES)
     return write_page(folder, "spectral", result, figures, shown, png=png, others=names)

@@ -50,17 +50,10 @@ def spectral_summary(result: "AttentionAnalysis") -> str:
     >>> spectral_summary(found)  # doctest: +SKIP
     'Positions explain 27 % of the variance of the attention logits ...'
     """
-    parts = [_untrained(result), _variance(result), _cause(result), _advice(result), _drop(result)]
+    untrained = "This model has not been trained: the numbers describe its initial weights."
+    first = "" if result.facts.trained else untrained
+    parts = [first, _variance(result), _cause(result), _drop(result)]
     return " ".join(part for part in parts if part)
-
-
-def _untrained(result: "AttentionAnalysis") -> str:
-    if result.facts.trained:
-        return ""
-    return (
-        "This model has not been trained: the numbers describe its initial weights. Train one "
-        "with `jaxpe train` and pass its folder as the model."
-    )
 
 
 def _variance(result: "AttentionAnalysis") -> str:
@@ -108,25 +101,6 @@ def _is_noise(drops: "HeadDrops") -> bool:
 
 def _name(layer: int, head: int) -> str:
     return f"head {head} of layer {layer}"
-
-
-def _advice(result: "AttentionAnalysis") -> str:
-    """Kinds of encoding that can express the measured dependence on position."""
-    if not result.facts.trained:
-        return ""
-    position = positive(result.variance.position.mean())
-    if position < JUDGED:
-        return "So little depends on positions that a model without an encoding may do as well."
-    beyond = positive(result.variance.place.mean()) / position
-    if beyond < TELLING:
-        return (
-            f"The offset j − i explains all but {percent(beyond)} of the share of positions: a "
-            "relative encoding (rotary, a bias) can express it."
-        )
-    return (
-        f"{percent(beyond)} of the share of positions is no function of the offset j − i: a "
-        "relative encoding alone cannot express it."
-    )
 
 
 def spectral_findings(result: "AttentionAnalysis") -> list[str]:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jaxpe import theory
+from jaxpe.report.audit.advice import advice
 from jaxpe.report.audit.figures import FIGURES
-from jaxpe.report.page import write_page
+from jaxpe.report.page import decision, write_page
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, plural, visible
@@ -100,6 +101,7 @@ def lines(statement: "AuditedStatement") -> Iterator[Line]:
 def write_audit(result: "AuditResult", folder: Path, *, png: bool = False) -> Path:
     """Write audit.html, audit.json and .npz, and the figures; return the path of the page."""
     shown = {"summary": audit_summary(result), "lines": lines, "words": OUTCOMES}
+    shown |= decision(advice(result), "theory")
     return write_page(folder, "audit", result, render(result, *FIGURES), shown, png=png)
 
 

@@ -1,4 +1,4 @@
-"""The eight figures of a report on a corpus, one function each.
+"""The figures of a report on a corpus, one function each.
 
 They use Matplotlib's object interface, no pyplot, so drawing leaves no state behind. Widths suit a
 phone: five inches shown on 340 pixels stay legible.
@@ -7,7 +7,7 @@ phone: five inches shown on 340 pixels stay legible.
 import itertools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from jaxpe.analysis.corpus.result import SHARES, CorpusAnalysis, EncodingScore, 
 from jaxpe.plot.axes import offset_quantiles
 from jaxpe.report import style
 from jaxpe.report.corpus.text import (
+    beats_random,
     best_fixed,
     distance_groups,
     families,
@@ -51,12 +52,40 @@ SHARE_COLOURS = {"noise": CHANCE, "composition": COMPOSITION, "position": POSITI
 FLOOR = 1e-4  # a log axis has no zero: stresses at or below this sit on the left edge
 MOST_PAIRS = 2_000  # points of one scatter
 _LONGEST_NAME = 20
+_WEAK = 0.3  # correlation of distances below which no encoding is named
+_LOGO_ROW, _LOGO_ROWS = 40, 4  # positions of a row of a logo, and rows
 SEED = 0  # seed of the shown pairs, so that equal analyses give equal bytes
 
 
 def render_figures(analysis: CorpusAnalysis) -> list[style.Rendered]:
-    """Draw all figures; the same analysis gives the same bytes."""
-    return style.render(analysis, *FIGURES)
+    """Draw the figures that apply; the same analysis gives the same bytes."""
+    shown = [drawing for drawing in FIGURES if drawing[1] != logo_figure or analysis.letters]
+    return style.render(analysis, *shown)
+
+
+def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
+    """Sequence logo: letters as high as their share of the information of a position, in bits."""
+    letters: Any = analysis.letters
+    positions = np.arange(len(letters.documents)) - analysis.origin
+    first = max(0, min(analysis.origin - _LOGO_ROW // 2, len(positions) - _LOGO_ROWS * _LOGO_ROW))
+    shown = np.arange(len(positions))[first:][: _LOGO_ROWS * _LOGO_ROW]
+    rows = [shown[start : start + _LOGO_ROW] for start in range(0, len(shown), _LOGO_ROW)]
+    title = f"{np.nansum(np.maximum(letters.bits[0], 0)):.1f} bits in {len(positions)} positions"
+    margins = Margins(left=0.6, right=0.1, down=0.4)
+    figure, axes = new_figure(title, rows=len(rows), height=1 + 1.5 * len(rows), margins=margins)
+    top = min(1.1 * np.nanmax(letters.bits[2], initial=0) or 1, math.log2(letters.size))
+    for axis, row in zip(axes, rows, strict=True):
+        bits, low, high = letters.bits[:, row]
+        stacks = (letters.shares[row] * bits[:, None]).tolist()
+        for x, heights in zip(positions[row].tolist(), stacks, strict=True):
+            style.stack_letters(axis, x, dict(zip(letters.letters, heights, strict=True)))
+        bars = np.clip([bits - low, high - bits], 0, None)
+        axis.errorbar(positions[row], bits, bars, fmt="none", ecolor="#777777", lw=0.8)
+        left = positions[row[0]] - 0.5
+        axis.set(ylabel="bits", ylim=(0, top), xlim=(left, left + min(_LOGO_ROW, len(shown))))
+        axis.locator_params(axis="x", integer=True)
+    axes[-1].set_xlabel("position")
+    return figure
 
 
 def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
@@ -78,7 +107,8 @@ def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     axes[0].set_yticks(range(len(SHARES)), SHARES)
     axes[0].axvline(0, color="black", lw=0.8)
     reach = analysis.documents_per_position
-    axes[1].fill_between(np.arange(len(reach)), reach, step="mid", color=PLUG_IN, alpha=0.35, lw=0)
+    positions = np.arange(len(reach)) - analysis.origin
+    axes[1].fill_between(positions, reach, step="mid", color=PLUG_IN, alpha=0.35, lw=0)
     axes[1].set(xlabel="position", ylabel="documents", ylim=(0, None))
     return figure
 
@@ -94,7 +124,7 @@ def hellinger_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         ("of position alone", corrected, analysis.position.present),
     )
     for axis, (title, distances, shown) in zip(axes, panels, strict=True):
-        image = plot.distances(distances, present=shown, ax=axis)
+        image = plot.distances(distances, present=shown, origin=analysis.origin, ax=axis)
         axis.set(title=title, ylabel="")
         bar = {"location": "bottom", "extend": "both", "label": "Hellinger distance"}
         figure.colorbar(image, ax=axis, fraction=0.2, pad=0.2, shrink=0.8, aspect=12, **bar)
@@ -134,7 +164,8 @@ def map_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     position = analysis.position
     if not position.present.any():
         return style.say_why_empty(figure, axis, "no position can be judged")
-    points = plot.positions(position.coordinates, present=position.present, ax=axis)
+    shown = {"present": position.present, "origin": analysis.origin}
+    points = plot.positions(position.coordinates, **shown, ax=axis)
     axis.margins(x=0.2)  # room for the labels of the ends
     figure.colorbar(points, ax=axis, label="position", fraction=0.15, pad=0.03)
     return figure
@@ -148,7 +179,9 @@ def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     best = best_fixed(analysis)
     titles = [short(group_title(group)) for group in distance_groups(best)]
     title = f"{len(titles)} fixed encodings fit best" if titles else "There is nothing to fit"
-    if len(titles) == 1:
+    if best and not beats_random(analysis):
+        title = "No fixed encoding fits better than random vectors"
+    elif len(titles) == 1:
         title = f"Of the fixed encodings, {titles[0]} fits best"
     rows: list[str | EncodingScore] = []
     for family, members in families(analysis.encodings).items():
@@ -264,6 +297,8 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     fixed = {score.name: round(r[score.name], 6) for score in analysis.encodings if score.fixed}
     closest = max(fixed, key=lambda name: np.nan_to_num(fixed[name], nan=-1), default="")
     title = f"Best correlated: {short(closest)}, r = {fixed.get(closest, math.nan):.2f}"
+    if fixed.get(closest, 1) < _WEAK:
+        title = "No fixed encoding follows these distances"
     groups = shown_groups(analysis.encodings, by=lambda score: -r[score.name])
     colours = _colours(analysis)
     rows = max((len(groups) + 1) // 2, 1)
@@ -303,13 +338,17 @@ def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Squared distance by offset; squares, because their noise cancels in the mean."""
     titles = {1: "Distance grows with offset", -1: "Distance shrinks with offset"}
     title = titles.get(nearness(analysis), "Distance and offset: no clear relation")
+    mean, low, high = analysis.position.by_offset
+    if nearness(analysis) and np.isfinite(mean).any():
+        peak = int(np.nanargmax(mean))
+        if low[peak] > max(high[np.isfinite(high)][[0, -1]]):
+            title = f"Distance is largest at offset {peak + 1}"
     groups = shown_groups(analysis.encodings, by=_position_fit)
     below = legend_height(1 + len(groups), columns=2)
     margins = Margins(left=0.8, bottom=0.5 + below)
     figure, axes = new_figure(title, rows=2, height=6.2, sharex=True, margins=margins)
     offsets, shown = np.arange(1, len(analysis.plug_in.present)), analysis.position.present
     plug_in = offset_quantiles(analysis.plug_in.distances**2, analysis.plug_in.present)[0]
-    mean, low, high = analysis.position.by_offset
     axes[0].plot(offsets, plug_in, color=PLUG_IN, label="as observed")
     axes[0].fill_between(offsets, low, high, color=POSITION, alpha=0.18, lw=0)
     axes[0].plot(offsets, mean, color=POSITION, label="position, 95 % interval")
@@ -371,6 +410,11 @@ def _fitted_multiple(target: np.ndarray, shape: np.ndarray) -> np.ndarray:
 
 
 _CAPTIONS: dict[style.Draw, str] = {
+    logo_figure: (
+        "Sequence logo (Schneider and Stephens 1990): a stack is as high as the information of its "
+        "position, log₂ of the alphabet less the entropy, with Miller's correction for few "
+        "documents. A letter has its share of the height. Bars are 95 % intervals."
+    ),
     shares_figure: (
         "Top: parts of the variance observed between positions, with 95 % intervals. Other "
         "documents would not repeat the noise. Composition remains when the words of each document "

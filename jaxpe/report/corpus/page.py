@@ -8,6 +8,7 @@ import jaxpe
 from jaxpe._core.files import remove_files
 from jaxpe.analysis.corpus.result import CorpusAnalysis
 from jaxpe.encodings.families.vector_files import vectors_file
+from jaxpe.report.corpus.advice import advice
 from jaxpe.report.corpus.figures import render_figures
 from jaxpe.report.corpus.text import (
     families,
@@ -19,9 +20,9 @@ from jaxpe.report.corpus.text import (
     with_interval,
 )
 from jaxpe.report.files import write_files
-from jaxpe.report.page import template, term_links
+from jaxpe.report.page import decision, template, term_links
 from jaxpe.report.style import Rendered
-from jaxpe.report.text import without_text
+from jaxpe.report.text import position_name, without_text
 
 ENCODING = "encoding.npz"
 # Anchor of each term's definition.
@@ -62,7 +63,9 @@ def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
         held_out={name: with_interval(x) for name, x in fixed_stress(analysis).items()},
         versions={"jaxpe": jaxpe.__version__, "jax": version("jax"), "numpy": version("numpy")},
         link=term_links(_TERMS),
+        position_name=position_name,
         without_text=without_text(analysis.null_texts),
+        **decision(advice(analysis), "reading-a-report"),
     )
 
 

@@ -12,7 +12,7 @@ from jaxpe.analysis.corpus.result import (
     HeldOutScores,
     Interval,
 )
-from jaxpe.report.text import Headline, number, percent, plural, ranges
+from jaxpe.report.text import Headline, number, percent, plural, position_name, ranges, visible
 
 # Scaled stresses closer than this are ties: the third digit should decide nothing.
 TIE = 0.01
@@ -62,14 +62,14 @@ def summary(analysis: CorpusAnalysis) -> str:
     parts = (
         _shares(analysis),
         f"Position has {plural(analysis.position.significant_rank, 'significant dimension')}.",
+        "But no single position has enough documents to be judged." if only_rare(analysis) else "",
+        _standing_out(analysis),
         "We score encodings by scaled stress: 0 copies the distances of position, 1 ignores them.",
         *(f"Random vectors score {number(x)}." for x in random if math.isfinite(x)),
         _fitted_score(held_out),
         _fixed_score(analysis),
         _model_fit(analysis),
-        "The fitted vectors are in encoding.npz and give a model the geometry of this corpus."
-        if held_out.gain and held_out.gain.low > 0
-        else "The interval of the difference contains 0, so neither is shown to be better.",
+        _better(held_out),
         _STRESS_IS,
     )
     return " ".join(filter(None, parts))
@@ -80,6 +80,8 @@ def headlines(analysis: CorpusAnalysis) -> list[Headline]:
     noise, composition, share = share_values(analysis)
     position, reach = analysis.position, analysis.documents_per_position
     rank, p = position.significant_rank, f"p = {position.p_value:.2g}"
+    noisy = f"{analysis.plug_in.rank} with noise"
+    noisy = "no position can be judged alone" if only_rare(analysis) else noisy
     near, rare = analysis.intervals.get("nearness"), len(analysis.rare_positions)
     held_out, best = fitted_scores(analysis), best_fixed(analysis)
     fitted = fixed = "none", "nothing to fit"
@@ -87,9 +89,11 @@ def headlines(analysis: CorpusAnalysis) -> list[Headline]:
         names = _name_list([group_title(group) for group in distance_groups(best)])
         fitted = _headline(fitted_stress(held_out), f"dimension {held_out.dim}, ")
         fixed = _headline(fixed_stress(analysis)[best[0].name], f"{names}, ")
+        if not beats_random(analysis):
+            fixed = fixed[0], f"{fixed[1]}; no better than random vectors"
     rows = {
         "Position's share of the variance": (share, f"noise {noise}, composition {composition}"),
-        "Significant dimensions": (f"{rank}", f"{p}; {analysis.plug_in.rank} with noise"),
+        "Significant dimensions": (f"{rank}", f"{p}; {noisy}"),
         "Fitted encoding, held-out stress": fitted,
         "Best fixed encoding, held-out stress": fixed,
         "Nearness (0: no order)": _headline(near) if near else ("n/a", "no interval"),
@@ -137,6 +141,19 @@ def best_fixed(analysis: CorpusAnalysis) -> list[EncodingScore]:
     scores = {score.name: score for score in analysis.encodings}
     names = held_out.best[list(held_out.widths).index(analysis.dim)]
     return [scores[name] for name in names if name in scores]
+
+
+def beats_random(analysis: CorpusAnalysis) -> bool:
+    """Whether the best fixed encoding scores lower than random vectors, by more than a tie."""
+    random = [s.position_scaled_stress for s in analysis.encodings if s.name == "random"]
+    best = fixed_stress(analysis)[best_fixed(analysis)[0].name]
+    return all(best.high < score - TIE for score in random)
+
+
+def only_rare(analysis: CorpusAnalysis) -> bool:
+    """Whether dimensions are significant although no single position can be judged."""
+    rare, present = analysis.rare_positions, np.flatnonzero(analysis.position.present)
+    return bool(analysis.position.significant_rank and np.isin(present, rare).all())
 
 
 def nearness(analysis: CorpusAnalysis) -> int:
@@ -208,6 +225,11 @@ def _dimensions(analysis: CorpusAnalysis) -> str:
         f"Position has {plural(rank, 'significant dimension')}: {plural(rank, 'eigenvalue')} "
         f"above {level}. The plug-in distances alone would suggest {analysis.plug_in.rank}."
     )
+    if only_rare(analysis):
+        text += (
+            " No single position has enough documents to be judged: use more documents before you "
+            "trust a map, a distance or the fit of an encoding."
+        )
     if not analysis.from_counts:
         return text
     field = analysis.group_field
@@ -226,7 +248,7 @@ def _shares(analysis: CorpusAnalysis) -> str:
     if "n/a" in values:
         return ""
     noise, composition, position = (
-        f"{value} ({_spread(analysis.intervals[f'{name}_share'])})"
+        value + _spread(analysis.intervals[f"{name}_share"])
         for value, name in zip(values, SHARES, strict=True)
     )
     return (
@@ -242,7 +264,8 @@ def _reach(analysis: CorpusAnalysis) -> str:
     if not position.positions or analysis.plug_in.trace <= 0:
         return ""
     last = int(np.flatnonzero(reach)[-1])
-    text = f"{reach[last]:,} of {plural(analysis.documents, 'document')} reach position {last}."
+    name = position_name(last, analysis.origin)
+    text = f"{reach[last]:,} of {plural(analysis.documents, 'document')} reach position {name}."
     if reach[last] >= _FEW_REACH * analysis.documents:
         return text
     text += (
@@ -269,10 +292,20 @@ def _fitted_score(held_out: HeldOutScores) -> str:
 def _fixed_score(analysis: CorpusAnalysis) -> str:
     first, *_ = distance_groups(best_fixed(analysis))
     stress = with_interval(fixed_stress(analysis)[first[0].name])
-    return (
+    text = (
         f"The best fixed encoding of width {analysis.dim} or less, {group_title(first)}, "
-        f"scores {stress}."
+        f"scores {stress}"
     )
+    return f"{text}." if beats_random(analysis) else f"{text}, no better than random vectors."
+
+
+def _better(held_out: HeldOutScores) -> str:
+    """Decision between the fitted encoding and the best fixed one."""
+    if held_out.gain is None or held_out.gain.low <= 0 <= held_out.gain.high:
+        return "The interval of the difference contains 0, so neither is shown to be better."
+    if held_out.gain.high < 0:
+        return "The fitted encoding scores worse: these documents are too few to fit one."
+    return "The fitted vectors are in encoding.npz and give a model the geometry of this corpus."
 
 
 def _fitted_fit(analysis: CorpusAnalysis) -> str:
@@ -287,8 +320,10 @@ def _fitted_fit(analysis: CorpusAnalysis) -> str:
     if len(means) > max(least, held_out.dim) and means[-1] > means[least - 1] + TIE:
         text += f" Wider encodings fit noise: {number(means[-1])} at dimension {len(means)}."
     if held_out.gain is not None:
-        worse = "worse" if held_out.gain.low > 0 else "higher"
-        text += f" The best fixed encoding scores {with_interval(held_out.gain)} {worse}."
+        gain, worse = held_out.gain, "worse" if held_out.gain.low > 0 else "higher"
+        if gain.high < 0:
+            gain, worse = Interval(-gain.estimate, -gain.high, -gain.low), "better"
+        text += f" The best fixed encoding scores {with_interval(gain)} {worse}."
     return (
         f"{text} One number for each position, {_one_number(held_out)} fitted in the same way, "
         f"scores {with_interval(held_out.one_number)}."
@@ -343,14 +378,46 @@ def _nearness(analysis: CorpusAnalysis) -> str:
     return f"{verdict}: nearness {with_interval(interval)}, where 0 means no order."
 
 
+def _standing_out(analysis: CorpusAnalysis) -> str:
+    """Positions that differ from both neighbours, and what the largest difference is."""
+    found = analysis.standing_out
+    if not found:
+        return ""
+    are_found = np.isin(np.arange(analysis.length), [x.position for x in found])
+    tokens = [(x.position, token) for x in found for token in x.tokens]
+    at, token = max(tokens, key=lambda x: x[1].share - x[1].neighbours)
+    name = position_name(at, analysis.origin)
+    stands = "position stands" if len(found) == 1 else "positions stand"
+    return (
+        f"{len(found)} {stands} out against both neighbours: "
+        f"{ranges(are_found, limit=6, origin=analysis.origin)}. At {name}, {percent(token.share)} "
+        f"of the documents have {visible(token.token)!r}, beside it {percent(token.neighbours)}."
+    )
+
+
+def _letters(analysis: CorpusAnalysis) -> str:
+    """Information of the positions about their letters."""
+    if analysis.letters is None or not np.nanmax(analysis.letters.bits[1], initial=0) > 0:
+        return ""
+    bits, size = analysis.letters.bits, analysis.letters.size
+    most = int(np.nanargmax(bits[0]))
+    estimate, low, high = (f"{max(value, 0):.2f}" for value in bits[:, most])
+    return (
+        f"Position {position_name(most, analysis.origin)} tells most about its letter: {estimate} "
+        f"bits ({low} to {high}) of {math.log2(size):.2f} for {size} letters. All positions add up "
+        f"to {max(np.nansum(bits[0]), 0):.1f} bits."
+    )
+
+
 def _gaps(analysis: CorpusAnalysis) -> str:
     rare, empty = len(analysis.rare_positions), analysis.empty_positions.count
     texts = []
     if rare and analysis.position.positions:
         are_rare = np.isin(np.arange(analysis.length), analysis.rare_positions)
         texts.append(
-            f"{plural(rare, 'position')} ({ranges(are_rare)}) {'has' if rare == 1 else 'have'} too "
-            "few documents to judge; distances to them are mostly noise."
+            f"{plural(rare, 'position')} ({ranges(are_rare, origin=analysis.origin)}) "
+            f"{'has' if rare == 1 else 'have'} too few documents to judge; distances to them are "
+            "mostly noise."
         )
     if empty:
         treated = {
@@ -358,7 +425,7 @@ def _gaps(analysis: CorpusAnalysis) -> str:
             "uniform": "uniform over the vocabulary in the plug-in numbers",
             "zero": "rows of zeros in the plug-in numbers",
         }[analysis.empty_positions.policy]
-        are_empty = ranges(analysis.documents_per_position == 0)
+        are_empty = ranges(analysis.documents_per_position == 0, origin=analysis.origin)
         texts.append(f"{plural(empty, 'position')} without tokens ({are_empty}): {treated}.")
     return " ".join(texts)
 
@@ -413,6 +480,8 @@ def _doubts(analysis: CorpusAnalysis) -> str:
 _TOPICS: dict[str, Callable[[CorpusAnalysis], str]] = {
     "shares": _shares,
     "dimensions": _dimensions,
+    "letters": _letters,
+    "standing out": _standing_out,
     "reach": _reach,
     "fitted": _fitted_fit,
     "fixed": _fixed_fit,
@@ -440,9 +509,14 @@ def _range(interval: Interval) -> str:
 
 
 def _spread(interval: Interval) -> str:
-    """An interval of percentages, with equal ends written once."""
+    """An interval of percentages in brackets, with equal ends written once.
+
+    Empty for a share of "under 1 %" or "over 99 %", which says as much.
+    """
+    if interval.high < 0.01 or interval.low > 0.99:
+        return ""
     low, high = (percent(_clipped_share(end)) for end in (interval.low, interval.high))
-    return f"{low} to {high}" if low != high else low
+    return f" ({low} to {high})" if low != high else f" ({low})"
 
 
 def _name_list(names: list[str]) -> str:

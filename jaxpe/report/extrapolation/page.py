@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from jaxpe.analysis.extrapolation import ExtrapolationResult
 from jaxpe.report.extrapolation import text
 from jaxpe.report.extrapolation.figures import NAMES, render_extrapolation
-from jaxpe.report.page import write_page
+from jaxpe.report.extrapolation.text import advice
+from jaxpe.report.page import decision, write_page
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import visible
 
@@ -37,6 +38,7 @@ def write_extrapolation(result: ExtrapolationResult, folder: Path, *, png: bool 
         "findings": text.extrapolation_findings(result),
         "suites": _tables(result),
         "settings": _settings(result),
+        **decision(advice(result), "which-encoding"),
     }
     figures = render_extrapolation(result)
     return write_page(folder, "extrapolation", result, figures, shown, png=png, others=NAMES)

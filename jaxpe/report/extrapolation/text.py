@@ -16,7 +16,7 @@ from jaxpe.analysis.extrapolation import (
     beyond_interval,
     ranks,
 )
-from jaxpe.report.text import number, percent, plural, visible
+from jaxpe.report.text import Advice, number, percent, plural, visible
 
 Cells = list[ExtrapolationCell]
 
@@ -246,7 +246,7 @@ def summary(result: ExtrapolationResult) -> str:
     """
     longer = [suite for suite in result.suites if len(suite.lengths) > 1]
     texts = [_suite_text(result, suite, defined=suite is longer[0]) for suite in longer]
-    return " ".join([*texts, _advice(result)])
+    return " ".join(texts)
 
 
 def _suite_text(result: ExtrapolationResult, suite: Suite, *, defined: bool) -> str:
@@ -315,6 +315,11 @@ def _seeds_text(pair: Comparison) -> str:
         return "one seed has no interval"
     seeds = f"about {pair.seeds}" if pair.seeds else f"even {MOST_SEEDS}"
     return f"{seeds} seeds would {'' if pair.seeds else 'not '}decide"
+
+
+def advice(result: ExtrapolationResult) -> list[Advice]:
+    """Step to take: encodings whose lead is decided, or more seeds."""
+    return [Advice(_advice(result), "")]
 
 
 def _advice(result: ExtrapolationResult) -> str:

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 from jaxpe._core.errors import require
 from jaxpe.analysis.inspect import InspectResult
 from jaxpe.report.files import write_files
+from jaxpe.report.inspect.advice import advice
+from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.figures import FIGURES
-from jaxpe.report.inspect.sections import inspect_figures, inspect_summary, page_sections
+from jaxpe.report.inspect.sections import absent_sections, inspect_figures, page_sections
+from jaxpe.report.inspect.summary import headlines, inspect_summary
 from jaxpe.report.inspect.tables import Table
-from jaxpe.report.inspect.text import about, headlines
-from jaxpe.report.page import template
+from jaxpe.report.inspect.text import about
+from jaxpe.report.page import decision, template
 from jaxpe.report.style import figure_name
 from jaxpe.report.tables import table_group
-from jaxpe.report.text import visible
+from jaxpe.report.text import advice_text, visible
 
 if TYPE_CHECKING:
     import rich.console
@@ -29,8 +32,12 @@ def write_inspect(result: InspectResult, folder: Path, *, png: bool = False) -> 
         about=about(result),
         summary=inspect_summary(result),
         headlines=headlines(result),
+        **decision(advice(result), "inspecting-a-model"),
+        contents=[(section.name, section.title) for section in sections],
         sections=sections,
         figures=figures,
+        view=result.attention and view_data(result.attention),
+        absent=absent_sections(result),
     )
     all_figures = [figure for group in figures.values() for figure in group]
     text = inspect_markdown(result).encode()
@@ -47,13 +54,12 @@ def inspect_markdown(result: InspectResult) -> str:
     >>> inspect_markdown(result).splitlines()[0]  # doctest: +SKIP
     '# What position does in all-MiniLM-L6-v2'
     """
-    parts = [f"# What position does in {visible(result.facts.model)}", about(result)]
-    parts.append(inspect_summary(result))
+    parts = [f"# What position does in {visible(result.facts.model)}", inspect_summary(result)]
+    parts += ["## What to do", advice_text(advice(result)), about(result)]
     for section in page_sections(result):
         parts += [f"## {section.title}", section.finding]
         parts += [_as_markdown(table) for table in section.tables]
-        if section.method:
-            parts.append(section.method)
+        parts.append(section.method)
     return "\n\n".join(parts) + "\n"
 
 

@@ -119,8 +119,8 @@ class Section(NamedTuple):
     Attributes:
         name: name of the stage, or of a part of one.
         title: heading.
-        finding: what was found, in a few sentences; or why there is nothing.
-        method: definition of what was measured; empty where there is nothing.
+        finding: what was found, in a few sentences.
+        method: definition of what was measured.
         tables: numbers.
     """
 
@@ -132,17 +132,20 @@ class Section(NamedTuple):
 
 
 def page_sections(result: InspectResult) -> list[Section]:
-    """Sections of the page; one without a result gives the reason."""
+    """Sections of the page; stages without a result have none."""
     sections = []
     for name, row in _SECTIONS.items():
         if (stage := getattr(result, row.stage)) is None:
-            absent = result.absent.get(row.stage, "Not measured.")
-            sections.append(Section(name, row.title, absent, "", []))
             continue
         entry = [_entry(result)] if name == "encoding" else []
         finding = " ".join(entry + row.sentences(stage))
         sections.append(Section(name, row.title, finding, row.method, row.tables(stage)))
     return sections
+
+
+def absent_sections(result: InspectResult) -> dict[str, str]:
+    """Titles of the stages without a result, and the reasons."""
+    return {_SECTIONS[name].title: reason for name, reason in result.absent.items()}
 
 
 def inspect_figures(result: InspectResult) -> dict[str, list[Rendered]]:
@@ -153,18 +156,6 @@ def inspect_figures(result: InspectResult) -> dict[str, list[Rendered]]:
         if stage is not None and (drawn := data(stage)) is not None:
             sections.setdefault(section, []).extend(render(drawn, *drawings({draw: caption})))
     return sections
-
-
-def inspect_summary(result: InspectResult) -> str:
-    """Summary of what position does in the model: the first sentence of most sections.
-
-    >>> inspect_summary(inspect_model(options))  # doctest: +SKIP
-    'Positions enter all-MiniLM-L6-v2 as learned vectors. Positions explain 30 % of ...'
-    """
-    left_out = ("encoding", "geometry", "prior")
-    rows = [row for name, row in _SECTIONS.items() if name not in left_out]
-    stages = [(row, stage) for row in rows if (stage := getattr(result, row.stage)) is not None]
-    return " ".join([_entry(result), *(row.sentences(stage)[0] for row, stage in stages)])
 
 
 def _entry(result: InspectResult) -> str:

@@ -18,7 +18,7 @@ from jaxpe.analysis.inspect import (
     ProbeStage,
     TextReach,
 )
-from jaxpe.report.text import Headline, number, percent, plural, visible
+from jaxpe.report.text import number, percent, plural, visible
 
 MOST = 0.5  # share of its weight from which a head belongs to a kind of key
 _ZERO_CHANGE = 5e-4  # nats; a smaller change of a loss is written as none
@@ -250,6 +250,18 @@ def reach_sentences(reach: TextReach | None) -> list[str]:
     return parts
 
 
+def reach_summary(reach: TextReach) -> str:
+    """Sentence on the length of the text that matters."""
+    last = int(reach.lengths[-1])
+    if reach.measure == "embedding":
+        if reach.effective >= last:
+            return f"Its output depends on all of a text of {last:,} tokens."
+        return f"Its output is settled by the first {reach.effective:,} of {last:,} tokens."
+    if reach.effective >= last:
+        return f"Context lowers its loss up to {last:,} tokens, the longest tried."
+    return f"Context lowers its loss up to {reach.effective:,} tokens; {last:,} were tried."
+
+
 def needles_sentences(stage: NeedleStage) -> list[str]:
     """Findings on the retrieval of facts."""
     return [
@@ -266,44 +278,6 @@ def key_weights(stage: AttentionStage) -> dict[str, np.ndarray]:
     if not weights["the next token"].any():  # a decoder
         del weights["the next token"]
     return {"the first token": stage.first} | weights
-
-
-def headlines(result: InspectResult) -> list[Headline]:
-    """The numbers on top of the page."""
-    cards = []
-    if (attention := result.attention) is not None:
-        cards += [
-            Headline(
-                "Logits explained by positions",
-                percent(attention.overall.estimate),
-                f"of their variance; interval {percent_ends(attention.overall)}",
-            ),
-            Headline(
-                "Attention to the first token",
-                percent(attention.sink.estimate),
-                f"equal weights: {percent(attention.first_by_chance)}",
-            ),
-        ]
-    if (probe := result.probe) is not None:
-        best = int(np.argmax(probe.r2.mean))
-        r2, layer = f"R² {probe.r2.mean[best]:.2f}", layer_name(probe, best)
-        cards.append(Headline("Linear probe of position", r2, layer))
-    if (ablation := result.ablation) is not None:
-        shuffled = next(move for move in ablation.moved if move.name == "shuffled")
-        if ablation.measure == "embedding":
-            label, value = "Cosine, positions shuffled", f"{shuffled.value.estimate:.2f}"
-        else:
-            label = "Loss, positions shuffled"
-            value = f"{shuffled.change.estimate:+.2f} nats".replace("-", "−")
-        cards.append(Headline(label, value, plural(ablation.documents, "document")))
-    if (needles := result.needles) is not None:
-        share = percent(float(needles.by_length.mean[-1]))
-        detail = f"of {int(needles.lengths[-1]):,} tokens; guessing: {percent(needles.chance)}"
-        cards.append(Headline("Facts retrieved", share, detail))
-    if (geometry := result.geometry) is not None:
-        detail = f"in random order {number(geometry.shuffled.estimate)}"
-        cards.append(Headline("Scaled stress of the table", number(geometry.corrected), detail))
-    return cards
 
 
 def at(means: Means, *index: int) -> Interval:

@@ -84,8 +84,9 @@ def test_tiny_corpora_are_analysed_drawn_and_put_in_words(documents, length):
     assert encoding_table(case).row_count == len(factory.FAMILIES)
     assert summary_table(case).row_count == 6
     assert json.loads(result_files(case, "report")["report.json"])["length"] == length
-    for _, draw, _ in figures.FIGURES:
-        draw(case).draw_without_rendering()
+    for name, draw, _ in figures.FIGURES:
+        if name != "logo" or case.letters:
+            draw(case).draw_without_rendering()
 
 
 @pytest.mark.parametrize("dim", [2, 6, 10])
@@ -100,8 +101,8 @@ def test_every_row_exists_at_every_even_width_and_length(length, dim):
         assert entry.name == "alibi" or shape[1] <= dim, entry.name
 
 
-@pytest.mark.parametrize("words", [1, 9])
-def test_of_positions_that_are_all_alike_nothing_is_claimed(words):
+@pytest.mark.parametrize(("words", "topic"), [(1, {"dependence"}), (9, set())])
+def test_of_positions_that_are_all_alike_nothing_is_claimed(words, topic):
     """Each document one word, over and over: all that differs between positions is rounding."""
     ids = np.random.default_rng(0).integers(0, words, (60, 1)).repeat(3, axis=1)
     case = analyse_tokens(corpus(ids), dim=2, **QUICK)
@@ -109,7 +110,7 @@ def test_of_positions_that_are_all_alike_nothing_is_claimed(words):
     assert case.plug_in.trace == case.position.null_eigenvalue == 0
     assert case.intervals == {}
     assert {s.name: s.stress for s in case.encodings if s.fitted} == {"mds": 0, "smacof": 0}
-    assert named_findings(case).keys() == {"dimensions", "dependence", "doubts"}
+    assert named_findings(case).keys() == {"dimensions", "doubts"} | topic
     assert "no variance" in named_findings(case)["dimensions"]
 
 

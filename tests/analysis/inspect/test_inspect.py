@@ -1,5 +1,6 @@
 """An inspection of tiny models: laws of each stage, what does not apply, resuming, refusals."""
 
+import base64
 import json
 
 import jax
@@ -13,11 +14,14 @@ from jaxpe import nn
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import load_result, result_files
+from jaxpe.analysis import inspections
 from jaxpe.analysis.attention.documents import Sample
+from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect import (
     STAGES,
     InspectOptions,
     InspectResult,
+    ScalingChange,
     ablate_positions,
     describe_table,
     flax_model,
@@ -33,9 +37,13 @@ from jaxpe.analysis.inspect import (
 )
 from jaxpe.analysis.inspect.flax_model import FlaxModel, encoding_names, unscaled_reason
 from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows
+from jaxpe.analysis.inspections import compare_inspections, usual_range
 from jaxpe.data import open_tokenizer, tokens_from_ids
+from jaxpe.report.inspect.advice import advice
+from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.page import inspect_markdown
-from jaxpe.report.inspect.sections import inspect_figures, page_sections
+from jaxpe.report.inspect.sections import absent_sections, inspect_figures, page_sections
+from jaxpe.report.inspect.summary import MOST_WORDS, headlines, inspect_summary
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
@@ -127,6 +135,90 @@ def test_results_come_back_from_disk_and_are_shown(name, request, tmp_path):
         assert section.finding.endswith(".")
         assert all(len(row) == len(t.header) for t in section.tables for row in t.rows)
     assert {section.name for section in sections if section.tables} >= set(inspect_figures(found))
+    assert not {section.title for section in sections} & set(absent_sections(found))
+    assert len(inspect_summary(found).split()) <= MOST_WORDS
+    assert 1 <= len(headlines(found)) <= 3
+
+
+def test_the_view_of_attention_has_the_weights(llama):
+    stage = llama[-1].attention
+    data = json.loads(view_data(stage))
+    codes = np.frombuffer(base64.b64decode(data["weights"]), "<u2").reshape(2, HEADS, -1)
+    assert data["offsets"] == [1 - LENGTH, 0]  # a decoder has no later keys
+    np.testing.assert_allclose(codes / 65535, stage.offsets[..., :LENGTH], atol=1e-5)
+    assert all(np.shape(values) == (2, HEADS) for values in data["maps"].values())
+
+
+def test_advice_and_summary_depend_on_numbers(llama, bert):
+    found = llama[-1]
+    for ends, advised in (((0.4, 0.35, 0.45), True), ((0.4, 0.25, 0.5), False)):
+        sinks = found.attention.sinks._replace(
+            weight_overall=Interval(*ends), positions=np.array([2]), position_share=np.array([0.7])
+        )
+        changed = found._replace(attention=found.attention._replace(sinks=sinks))
+        steps = [step.paste for step in advice(changed)]
+        assert any("evict_tokens" in paste and "start=3" in paste for paste in steps) == advised
+        assert ("Sinks take" in inspect_summary(changed)) == advised
+    facts = found.facts._replace(context=64, longest=64, command="jaxpe inspect m stdlib")
+    assert not any("--longest" in step.paste for step in advice(found._replace(facts=facts)))
+    longer = found._replace(facts=facts._replace(context=128))
+    assert any("--longest 128" in step.paste for step in advice(longer))
+    for change, ordered in (
+        ((0.3, 0.2, 0.4), True),
+        ((0.0, -0.01, 0.01), False),
+        ((0.0, -1, 1), None),
+    ):
+        moved = [
+            move._replace(change=Interval(*change)) if move.name == "shuffled" else move
+            for move in found.ablation.moved
+        ]
+        changed = found._replace(ablation=found.ablation._replace(moved=moved))
+        hardly = any("order hardly" in step.text for step in advice(changed))
+        assert hardly == (ordered is False)
+        assert ("positions adds 0.30 nats" in inspect_summary(changed)) == bool(ordered)
+    reach = found.loss.reach or bert.ablation.reach
+    reach = reach._replace(lengths=np.array([16, 32, 64]), effective=16, low=16, measure="loss")
+    for high, cut in ((32, True), (64, False)):
+        changed = found._replace(loss=found.loss._replace(reach=reach._replace(high=high)))
+        pastes = [step.paste for step in advice(changed)]
+        assert (f"prompt = prompt[-{high}:]" in pastes) == cut
+    scalings = [
+        ScalingChange("YaRN ×2", 2.0, Interval(0.1, 0.0, 0.2), Interval(-1.0, -2.0, -0.5)),
+        ScalingChange("linear ×4", 4.0, Interval(0.1, 0.0, 0.2), Interval(-1.0, -2.0, 0.5)),
+    ]
+    changed = found._replace(loss=found.loss._replace(scalings=scalings))
+    assert '"rope_type": "yarn", "factor": 2' in "".join(step.paste for step in advice(changed))
+    move = bert.ablation.moved[-1]._replace(name="shifted")
+    for ends, padded in (((-0.2, -0.3, -0.1), True), ((-0.1, -0.2, 0.0), False)):
+        moved = [*bert.ablation.moved, move._replace(change=Interval(*ends))]
+        changed = bert._replace(ablation=bert.ablation._replace(moved=moved))
+        assert any("position_ids" in step.paste for step in advice(changed)) == padded
+
+
+def test_inspections_are_compared_with_each_other_and_with_the_usual(llama, bert, monkeypatch):
+    both = compare_inspections([llama[-1], bert])
+    assert [one.model for one in both.models] == ["tiny_llama", "tiny_bert"]
+    assert "`source` differs" in both.warnings[0]
+    of = both.models[0]
+
+    def other(index, low):
+        value = {"position_share": Interval(low + 0.05, low, low + 0.1)}
+        return of._replace(model=f"model {index}", values=value)
+
+    apart, close = ([other(k, k * step) for k in range(3)] for step in (0.2, 0.08))
+    assert compare_inspections(apart).decided == {"position_share": True}
+    assert compare_inspections(close).decided == {"position_share": False}
+    monkeypatch.setattr(inspections, "inspected_models", lambda: apart)
+    usual = usual_range(of, "position_share")
+    assert usual == (pytest.approx(0.05), pytest.approx(0.45), 3, True)
+    assert usual_range(apart[0], "position_share") is None  # two others
+    assert not usual_range(of._replace(positions=999), "position_share").alike
+    assert usual_range(both.models[1], "position_share") is None  # no encoders
+    high = llama[-1].attention._replace(overall=Interval(0.9, 0.8, 1.0))
+    said = inspect_summary(llama[-1]._replace(attention=high))
+    assert "Above the 3 decoders inspected before: logits explained by positions." in said
+    with pytest.raises(InputError, match="pass two or more"):
+        compare_inspections([bert])
 
 
 def test_a_run_resumes_where_it_was_stopped(llama, monkeypatch):

@@ -1,0 +1,74 @@
+"""Key measures of released models, as `jaxpe inspect` finds them with its options as they come.
+
+All models in the folder that JAXPE_MODELS_DIR names are inspected (`experiments/fetch_models.py`
+fills it; add your own), or the pages that `jaxpe inspect` wrote into folders there are read. Text
+models read the built-in corpus. A model of sequences reads `sequences.*` in its folder, and one
+with a file `mlm` is a masked language model with its head. What is found is merged with what is
+stored, also in jaxpe/analysis/inspected.json: beside these models every page shows its own. Stages
+are kept in the cache folder, so that a run that is stopped resumes.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from experiments.common import DataMissingError, Run, main
+from jaxpe._core.errors import InputError
+from jaxpe._core.files import cache_directory
+from jaxpe._core.json_values import to_json
+from jaxpe._core.results import load_result
+from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
+from jaxpe.analysis.inspections import (
+    InspectionComparison,
+    ModelMeasures,
+    inspected_models,
+    key_measures,
+)
+from jaxpe.report.inspections import inspections_rows
+
+STORED = Path(__file__).parents[2] / "jaxpe" / "analysis" / "inspected.json"
+
+
+def inspection(folder: Path, *, quick: bool) -> InspectResult:
+    """Stored inspection in a folder, or the inspection of the model in it."""
+    if (folder / "inspect.json").is_file():
+        return load_result(InspectResult, folder / "inspect.json")
+    source = next((str(path) for path in sorted(folder.glob("sequences.*"))), "stdlib")
+    around = cache_directory() or Path(tempfile.gettempdir())
+    kept = around / "inspected_models" / (f"{folder.name}-quick" if quick else folder.name)
+    task = "mlm" if (folder / "mlm").is_file() else None
+    options = InspectOptions(model=str(folder), source=source, task=task, quick=quick)
+    return inspect_model(options, kept)
+
+
+def measured(folders: list[Path], *, quick: bool) -> Iterator[ModelMeasures]:
+    """Measures of each folder; one that cannot be inspected is named and left out."""
+    for folder in folders:
+        try:
+            yield key_measures(inspection(folder, quick=quick))
+        except InputError as error:
+            print(f"{folder.name}: {error}", file=sys.stderr)
+
+
+def experiment(run: Run) -> dict[str, Any]:
+    models = Path(os.environ.get("JAXPE_MODELS_DIR", "nowhere"))
+    if not models.is_dir():
+        raise DataMissingError("JAXPE_MODELS_DIR names no folder of models")
+    folders = sorted(path for path in models.iterdir() if path.is_dir())
+    found = {one.model: one for one in inspected_models()}
+    found |= {one.model: one for one in measured(folders, quick=run.quick)}
+    stored = sorted(found.values(), key=lambda one: (one.kind != "causal", one.parameters))
+    if not run.quick:
+        STORED.write_text(json.dumps(to_json(stored), indent=1) + "\n")
+    return {
+        "models": {one.model: to_json(one) for one in stored},
+        "tables": inspections_rows(InspectionComparison(stored, {}, [])),
+    }
+
+
+if __name__ == "__main__":
+    main(experiment, "inspected_models", grows=True)

@@ -1,0 +1,52 @@
+"""Steps to take after a report on a corpus."""
+
+import shlex
+
+from jaxpe.analysis.corpus import CorpusAnalysis
+from jaxpe.report.corpus.text import best_fixed, fitted_scores
+from jaxpe.report.text import Advice, plural
+
+
+def advice(analysis: CorpusAnalysis) -> list[Advice]:
+    """Steps to take: a shorter length, more documents, or encodings to compare in training."""
+    return [*_length(analysis), *_training(analysis)]
+
+
+def _length(analysis: CorpusAnalysis) -> list[Advice]:
+    rare = len(analysis.rare_positions)
+    judged = analysis.length - rare - int((analysis.documents_per_position == 0).sum())
+    if not rare or analysis.edges is not None:
+        return []
+    if judged == 0:
+        return [Advice("No position has enough documents to judge. Add documents.", "")]
+    source = shlex.quote(analysis.source)
+    return [
+        Advice(
+            f"{plural(rare, 'position')} of {analysis.length:,} have too few documents to judge. "
+            "Add documents, or leave far positions out.",
+            f"jaxpe report {source} --length {judged}",
+        )
+    ]
+
+
+def _training(analysis: CorpusAnalysis) -> list[Advice]:
+    train = f"jaxpe train {shlex.quote(analysis.source)} --encoding"
+    if fitted_scores(analysis) is None:
+        return [
+            Advice(
+                "No effect of position was found here. Train without an encoding first, and keep "
+                "one only if it lowers the loss.",
+                f"{train} none --out run-none && {train} rope --out run-rope && "
+                "jaxpe compare run-none run-rope",
+            )
+        ]
+    best = [score.name for score in best_fixed(analysis)[:1]]
+    names = [*best, "none"] if best else ["sinusoidal", "none"]
+    runs = [f"{train} {name} --out run-{name}" for name in names]
+    return [
+        Advice(
+            "Fit says which geometry an encoding has, not whether a model learns more with it: in "
+            "our tests fitted vectors did not. Train, and compare.",
+            " && ".join([*runs, f"jaxpe compare {' '.join(f'run-{name}' for name in names)}"]),
+        )
+    ]

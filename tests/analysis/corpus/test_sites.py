@@ -1,0 +1,96 @@
+"""Sequences aligned at a site: information of letters, positions that stand out, alignment."""
+
+import numpy as np
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe.analysis.corpus import CorpusOptions, analyse, job
+from jaxpe.analysis.corpus.sites import (
+    document_groups,
+    letter_information,
+    positions_standing_out,
+)
+from jaxpe.data import tokens_from_ids
+
+LETTERS = [*"ACGT-N"]
+
+
+def test_information_is_that_of_schneider_where_all_letters_occur():
+    counts = np.array([[30, 10, 6, 4, 9, 1], [50, 0, 0, 0, 0, 0], [0] * 6])
+    found = letter_information(counts, LETTERS)
+    assert found.letters == ["A", "C", "G", "T"]
+    assert found.documents.tolist() == [50, 50, 0]
+    p = counts[0, :4] / 50
+    schneider = 2 + np.sum(p * np.log2(p)) - 3 / (2 * np.log(2) * 50)
+    np.testing.assert_allclose(found.bits[0], [schneider, 2, np.nan], rtol=1e-6)
+    assert found.bits[1, 1] < 2 == found.bits[2, 1]
+    protein = letter_information(np.array([[3, 4]]), ["L", "K"])
+    assert protein.size == 20
+    assert letter_information(np.array([[3, 4]]), ["a", "k"]).size == 2
+    assert letter_information(np.ones((2, 65)), [f"w{k}" for k in range(65)]) is None
+
+
+@pytest.mark.parametrize("law", [[0.25] * 4, [0.4, 0.3, 0.2, 0.1], [0.97, 0.01, 0.01, 0.01]])
+def test_intervals_of_information_cover_the_truth(law):
+    counts = np.random.default_rng(0).multinomial(200, law, size=2000)
+    low, high = letter_information(counts, LETTERS).bits[1:]
+    truth = 2 + np.sum(np.log2(law) * law)
+    assert np.mean((low <= truth + 1e-6) & (truth <= high + 1e-6)) > 0.92
+
+
+def test_a_site_stands_out_and_shuffled_sequences_do_not():
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 4, (400, 12))
+    ids[:, 5:7] = np.where(rng.random((400, 2)) < 0.8, [2, 3], ids[:, 5:7])
+    corpus, groups = tokens_from_ids(ids), np.arange(400)
+    found = positions_standing_out(corpus, groups)
+    assert [(x.position, x.tokens[0].token) for x in found] == [(5, "id 2"), (6, "id 3")]
+    shuffled = [tokens_from_ids(rng.permuted(ids, axis=1)) for _ in range(40)]
+    assert sum(bool(positions_standing_out(x, groups)) for x in shuffled) <= 4
+    # A step is at no position, although each side differs from the other.
+    steps = [np.where(np.arange(12) < 6, 0, 2) + rng.integers(0, 2, (400, 12)) for _ in range(40)]
+    assert sum(bool(positions_standing_out(tokens_from_ids(x), groups)) for x in steps) <= 4
+    assert positions_standing_out(tokens_from_ids(ids[:, :2]), groups) == []
+
+
+def test_short_strings_may_be_equal_by_chance():
+    ids = np.random.default_rng(0).integers(0, 4, (300, 5))
+    assert len(set(document_groups(tokens_from_ids(ids)))) == 300
+    copied = np.random.default_rng(0).integers(0, 4, (300, 60))
+    copied[:150] = copied[150:]
+    assert len(set(document_groups(tokens_from_ids(copied)))) <= 150
+
+
+@pytest.mark.parametrize(
+    ("align", "length", "origin", "read"),
+    [(11, None, 11, "ACCCCTTTTTTGTTTTTTTA"), (11, 8, 4, "TTTTGTTT"), ("middle", 4, 2, "TTTG")],
+)
+def test_positions_are_counted_from_the_site(tmp_path, monkeypatch, align, length, origin, read):
+    class ReadError(Exception):
+        """Raised instead of an analysis."""
+
+    def analyse_tokens(corpus, *, origin, **options):
+        raise ReadError(corpus, origin)
+
+    monkeypatch.setattr(job, "analyse_tokens", analyse_tokens)
+    (tmp_path / "x.fa").write_text(2 * ">x\nACCCCTTTTTTGTTTTTTTA\n")
+    options = CorpusOptions(source=str(tmp_path / "x.fa"), align=align, length=length)
+    with pytest.raises(ReadError) as error:
+        analyse(options)
+    corpus, found = error.value.args
+    assert found == origin
+    assert "".join(corpus.tokens[token] for token in corpus.ids[0]) == read
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "message"),
+    [
+        ({"align": 20, "tokenizer": "characters"}, "ACGT\nACGTA\n", r"`align=20` is outside"),
+        ({"align": "middle", "tokenizer": "characters"}, "ACGT\nACGTA\n", r"4 to 5 tokens"),
+        ({}, "acgtt\nacgta\nto be\n", r"2 of 3 documents are one word.*`tokenizer=characters`"),
+    ],
+)
+def test_what_cannot_be_aligned_or_has_no_positions(tmp_path, changes, text, message):
+    (tmp_path / "x.txt").write_text(text)
+    with pytest.raises(InputError, match=message):
+        analyse(CorpusOptions(source=str(tmp_path / "x.txt"), **changes))
