@@ -41,8 +41,8 @@ def context_reach(
     interval over texts contains 0; the first context if there is none. In this fixed sequence the
     first test of a gain that is none errs with 5 %, so no further correction is needed (Westfall &
     Krishen 2001). A model that sees w tokens back has no gain for L/2 ≥ w, so it says 2w or more in
-    5 % of cases at most. `low` is `effective`, and `high` is the longest context whose 95 %
-    interval contains a gain of 0.01 nats.
+    5 % of cases at most. `low` is half of `effective`, or 0 for the first context. `high` is twice
+    the longest context whose 95 % interval contains a gain of 0.01 nats.
 
     For `parts`, a passage follows a text, and a copy of it stands at the start of the text, in its
     middle, or at its end. The gain is the loss on the passage without a copy less the loss with it.
@@ -91,11 +91,10 @@ def context_reach(
     one_sided = document_means(np.stack(gains, axis=1), level=2 * _LEVEL - 1)
     last = int(np.argmin([*(one_sided.low > _ROUNDING), False]))
     most = int(np.flatnonzero(np.append(True, means.high[1:] > _NEGLIGIBLE))[-1])
-    effective, high = contexts[last], contexts[max(last, most)]
     counted = _parts(_copy_gains(losses, texts[:, -_ROW:])) if parts else {}
-    return TextReach(
-        "loss", count, np.array(contexts), means, effective, effective, high, **counted
-    )
+    effective = contexts[last]
+    low, high = effective // 2 if last else 0, 2 * contexts[max(last, most)]
+    return TextReach("loss", count, np.array(contexts), means, effective, low, high, **counted)
 
 
 def _copy_gains(losses: _Losses, texts: np.ndarray) -> np.ndarray:

@@ -125,16 +125,16 @@ def test_the_effective_length_and_a_copy_lost_in_the_middle(decoder):
         """Copies from 48 tokens back; of repeated passages, all but those in the middle."""
         loss = np.where(np.arange(rows.shape[1]) < 48, 1.0, 0.1) * np.ones((len(rows), 1))
         for row, values in zip(rows, loss, strict=True):
-            ends = (1, len(row) - 128)
-            copies = [k for k in range(len(row) - 64) if (row[k : k + 64] == row[-64:]).all()]
-            values[-64:] -= sum(0.5 if k in ends else 0.2 for k in copies)
+            ends = (1, len(row) - 64)
+            copies = [k for k in range(len(row) - 32) if (row[k : k + 32] == row[-32:]).all()]
+            values[-32:] -= sum(0.5 if k in ends else 0.2 for k in copies)
         return loss[:, 1:]
 
     texts = np.random.default_rng(0).integers(0, 9999, (6, 256)).astype(np.int32)
     found = context_reach(_Known(decoder, losses), texts)
     np.testing.assert_allclose(found.parts.mean, [0.5, 0.2, 0.5])
     assert found.lost_in_the_middle
-    assert (found.effective, found.low, found.high) == (64, 64, 64)
+    assert (found.effective, found.low, found.high) == (64, 32, 128)
 
 
 @pytest.mark.parametrize(("seen", "effective"), [(20, 32), (64, 64)])
