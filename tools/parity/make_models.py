@@ -68,7 +68,7 @@ YARN |= {"original_max_position_embeddings": 8, "beta_fast": 4.0, "beta_slow": 1
 EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
 ROUTED = {"n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 8}
 ROUTED |= {"n_group": 3, "topk_group": 2, "n_shared_experts": 2, "routed_scaling_factor": 1.5}
-ROUTED |= {"first_k_dense_replace": 1, "num_hidden_layers": 3}
+ROUTED |= {"first_k_dense_replace": 1}
 LATENT = {"kv_lora_rank": 10, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6, "v_head_dim": 5}
 LATENT |= {"num_attention_heads": 4, "num_key_value_heads": 4}
 # Class, and what its configuration says.
@@ -221,7 +221,8 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         SIZES
         | ROUTED
         | LATENT
-        | {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.7}, "q_lora_rank": 7},
+        | {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.7}, "q_lora_rank": 7}
+        | {"num_hidden_layers": 3},
     ),
     "qwen3_next": (
         "Qwen3Next",

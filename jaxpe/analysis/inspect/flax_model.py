@@ -19,6 +19,8 @@ from jaxpe.analysis.inspect.model import InspectedModel, ModelSizes, Program, Tr
 from jaxpe.analysis.inspect.result import EncodingStage, Kind
 from jaxpe.analysis.inspect.weights import describe_encoding
 from jaxpe.encodings import Encoding
+from jaxpe.encodings.base import expand_rank
+from jaxpe.encodings.rotation import rotate
 from jaxpe.nn import (
     CausalLM,
     MaskedLM,
@@ -149,7 +151,8 @@ class FlaxModel:
     def rotations(self, rope: RopeAnalysis | None) -> tuple[Rotation, Program] | None:
         """Rotation found in the module, and a program (ids) of queries and keys."""
         below = trunk(self.module)
-        if not has_one_encoding(below) or below.config.attention_cap is not None:
+        alike = below.other_layers is None and has_one_encoding(below)
+        if not alike or below.config.attention_cap is not None:
             return None
         if not below.config.first_norm or (rotation := find_rotation(self.module)) is None:
             return None
@@ -249,7 +252,7 @@ def token_losses(
     """
     ids, below = jnp.asarray(ids), trunk(model)
     if rotation is not None:
-        below.encoding = nnx.static(_BY_TABLES)
+        below.encoding = nnx.static(_by_tables(below.encoding))
         below.encoding_params = nnx.Param(rotation)
     hidden = below(ids, **options).hidden[..., :-1, :]
     targets, flat = ids[..., 1:], hidden.reshape(-1, hidden.shape[-1])
@@ -282,7 +285,7 @@ def unscaled_reason(model: Any, context: int, rope: RopeAnalysis | None) -> str:
         return without_rotations(context if encoding.defines("embed") else None)
     if context and not has_one_encoding(below):
         return "layers differ in their positions"
-    hooks = ("embed", "bias", "products", "value", "weights")
+    hooks = ("embed", "bias", "mask", "products", "value", "weights")
     others = any(encoding.defines(hook) for hook in hooks)
     return scaling_reason(context, rope, below.config.head_width, others=others)
 
@@ -325,17 +328,18 @@ def scaling_reason(context: int, rope: RopeAnalysis, head_width: int, *, others:
     return ""
 
 
-def _rotated_halves(params: RotationTables, x: ArrayLike, positions: ArrayLike) -> Array:
-    """Halves of each head, rotated by the rows of the tables at these positions."""
-    x = jnp.asarray(x)
-    cos, sin = (params[name][jnp.asarray(positions)][..., None, :] for name in ("cos", "sin"))
-    cos, sin = (jnp.broadcast_to(wave, (*x.shape[:-2], *wave.shape[-2:])) for wave in (cos, sin))
-    first, second = jnp.split(x.astype(cos.dtype), 2, axis=-1)
-    rotated = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
-    return rotated.astype(x.dtype)
+def _by_tables(encoding: Encoding) -> Encoding:
+    """Rotation by tables in place of an encoding, of the same pairs of entries."""
+    with jax.ensure_compile_time_eval():
+        units = np.asarray(encoding.vectors((), jnp.zeros(1, jnp.int32)))  # (1, 0) of each pair
 
+    def rotated(params: RotationTables, x: ArrayLike, positions: ArrayLike) -> Array:
+        x = jnp.asarray(x)
+        waves = (params[name][jnp.asarray(positions)][..., None, :] for name in ("cos", "sin"))
+        cos, sin = (expand_rank(wave, x.ndim) for wave in waves)
+        return rotate(x, cos, sin, interleaved=bool(units[0, 1] == 0))
 
-_BY_TABLES = Encoding(query=_rotated_halves, key=_rotated_halves)
+    return Encoding(query=rotated, key=rotated)
 
 
 def _queries_and_keys(model: Any, ids: Array) -> tuple[Array, Array]:

@@ -60,10 +60,11 @@ def summary(analysis: CorpusAnalysis) -> str:
         return " ".join(filter(None, parts))
     random = (s.position_scaled_stress for s in analysis.encodings if s.name == "random")
     parts = (
+        _standing_out(analysis) if analysis.letters else "",
         _shares(analysis),
         f"Position has {plural(analysis.position.significant_rank, 'significant dimension')}.",
         "But no single position has enough documents to be judged." if only_rare(analysis) else "",
-        _standing_out(analysis),
+        "" if analysis.letters else _standing_out(analysis),
         "We score encodings by scaled stress: 0 copies the distances of position, 1 ignores them.",
         *(f"Random vectors score {number(x)}." for x in random if math.isfinite(x)),
         _fitted_score(held_out),

@@ -51,7 +51,7 @@ LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
 
 def inspected(name, folder, *, special=True, **options):
     model = with_tokenizer(name, folder / name, special=special)
-    source = text(folder / f"{name}.txt")
+    source = text(folder / "documents.txt")
     sizes = {"length": LENGTH, "examples": EXAMPLES, "quick": True}
     return InspectOptions(model=str(model), source=str(source), **sizes | options)
 
@@ -325,6 +325,20 @@ def test_tables_turn_as_the_model_does(llama, rotary):
     mixed = nn.Decoder(config(), layer_encoding=pattern, rngs=nnx.Rngs(1))
     assert unscaled_reason(mixed, 64, rope) == "layers differ in their positions"
     assert encoding_names(mixed) == ["rotary", "windows of attention"]
+    windowed = nn.Decoder(config(), encoding=jaxpe.chain(rotary, window), rngs=nnx.Rngs(1))
+    assert unscaled_reason(windowed, 64, rope) == "positions enter in other ways, too"
+    pairs = jaxpe.rope(head_dim=WIDTH, base=50.0, layout="interleaved")
+    model = nn.CausalLM(nn.Decoder(config(), encoding=pairs, rngs=nnx.Rngs(1)), rngs=nnx.Rngs(2))
+    run, at = FlaxModel(model).losses(), np.arange(texts.shape[-1])
+    frequencies = jaxpe.encodings.rope_frequencies(head_dim=WIDTH, base=50.0)
+    np.testing.assert_allclose(run(texts, at, frequencies), run(texts, at), atol=1e-5)
+
+
+def test_layers_of_experts_after_a_dense_one(tmp_path):
+    """Latent attention, whose parameters are in two stacks."""
+    options = inspected("models/deepseek_v3", tmp_path, stages=("encoding", "attention"))
+    result = inspect_model(options)
+    assert result.attention.first.shape == (3, HEADS)
 
 
 class _Oracle(FlaxModel):
