@@ -3,7 +3,7 @@
 import io
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -81,7 +81,7 @@ FigureStyle: TypeAlias = Literal["screen", "paper"]
 # Widths of one column and of two, in inches; size of the text in points.
 PAPER_WIDTHS, PAPER_TEXT = (3.25, 6.75), 8.0
 _PAPER = {"pdf.fonttype": 42, "svg.fonttype": "none"}  # text that stays text
-_DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)))
+_DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)))
 
 
 def for_paper(figure: "matplotlib.figure.Figure") -> "matplotlib.figure.Figure":

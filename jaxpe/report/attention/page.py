@@ -1,5 +1,6 @@
 """Table and page of an attention analysis."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jaxpe.report.attention import text
@@ -47,7 +48,7 @@ def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
     return make_table(title, header, rows, right=range(1, len(header)))
 
 
-def _layer_table(result: "AttentionAnalysis") -> tuple[list[str], list[tuple[str, ...]]]:
+def _layer_table(result: "AttentionAnalysis") -> tuple[list[str], Sequence[tuple[str, ...]]]:
     """Header and rows of the table with one row a layer."""
     unit = text.UNITS[result.facts.score]
     means = result.means

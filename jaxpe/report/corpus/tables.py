@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jaxpe.analysis.corpus.result import CorpusAnalysis
@@ -44,7 +45,7 @@ def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
     return table
 
 
-def encoding_rows(analysis: CorpusAnalysis) -> tuple[list[str], list[tuple[str, ...]]]:
+def encoding_rows(analysis: CorpusAnalysis) -> tuple[list[str], Sequence[tuple[str, ...]]]:
     """Header and rows of the fit of each encoding, by family."""
     header = ["encoding", "dim", "scaled", "position", "held out", "violated", "r"]
     held_out, groups = fixed_stress(analysis), families(analysis.encodings).values()
