@@ -41,6 +41,7 @@ KINDS = {
     "embeddings": {"keys_from": "embeddings"},
     "embeddings_post_norm": {"keys_from": "embeddings", "norm_position": "post"},
     "embeddings_latent": {"keys_from": "embeddings", "latent": LATENT},
+    "joint_norms": {"norm_position": "output", "query_key_norm": "joint", "num_kv_heads": 1},
     "token_types": {"token_types": 2, "norm_position": "post"},
 }
 BOTH = jaxpe.chain(encoding_for("learned"), encoding_for("rope"))
