@@ -202,6 +202,13 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"decoder_sparse_step": 2, "norm_topk_prob": True, "intermediate_size": 10}
         | {"use_sliding_window": True, "sliding_window": 4},
     ),
+    "olmoe": ("Olmoe", WHOLE | ROPE | EXPERTS | {"intermediate_size": 12}),
+    "minimax_m2": (
+        "MiniMaxM2",
+        GROUPED
+        | {"rope_parameters": ROPE["rope_parameters"] | {"partial_rotary_factor": 0.5}}
+        | {"num_local_experts": 5, "num_experts_per_tok": 3, "intermediate_size": 12},
+    ),
     "glm4_moe": (
         "Glm4Moe",
         GROUPED

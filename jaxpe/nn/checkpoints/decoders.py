@@ -48,9 +48,9 @@ def load_causal_lm(
     """Load a released decoder with its language-model head.
 
     Architectures: `jaxpe/nn/checkpoints/decoders.toml` has a row for each, such as Llama, Mistral,
-    Qwen, Gemma, OLMo, Phi, Granite, Command R, GLM, EXAONE and GPT; the error for another one names
-    all. Queries and keys of a .gguf are converted to Hugging Face's layout; its quantised tensors
-    become floats, by the package `gguf` (an extra).
+    Qwen, Gemma, OLMo, Phi, Granite, Command R, GLM, EXAONE, GPT, and with experts Mixtral, gpt-oss
+    and DeepSeek. The error for another one names all. Queries and keys of a .gguf are converted to
+    Hugging Face's layout; its quantised tensors become floats, by the package `gguf` (an extra).
     An unknown tensor, or an unsupported field that changes the computation, is an error.
 
     Args:

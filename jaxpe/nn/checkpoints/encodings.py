@@ -67,6 +67,8 @@ def rope_entry(fields: Fields, kind: str | None) -> Fields:
         entry = fields.get("rope_scaling") or {}
     base = fields["rope_local_base_freq"] if kind == _LOCAL else fields["rope_theta"]
     share = fields.get("partial_rotary_factor")
+    if fields.get("rotary_dim"):  # as in the first configurations of MiniMax-M2
+        share = fields["rotary_dim"] / fields["head_dim"]
     defaults = {"rope_theta": base} | ({} if share is None else {"partial_rotary_factor": share})
     entry = defaults | {name: value for name, value in entry.items() if value is not None}
     original = "original_max_position_embeddings"
