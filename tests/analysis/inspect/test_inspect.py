@@ -44,6 +44,7 @@ from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.page import inspect_markdown
 from jaxpe.report.inspect.sections import absent_sections, inspect_figures, page_sections
 from jaxpe.report.inspect.summary import MOST_WORDS, headlines, inspect_summary
+from jaxpe.report.methods import methods
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
@@ -138,6 +139,7 @@ def test_results_come_back_from_disk_and_are_shown(name, request, tmp_path):
     assert not {section.title for section in sections} & set(absent_sections(found))
     assert len(inspect_summary(found).split()) <= MOST_WORDS
     assert 1 <= len(headlines(found)) <= 3
+    assert f"{found.facts.examples} of" in methods(found)
 
 
 def test_the_view_of_attention_has_the_weights(llama):
