@@ -240,7 +240,7 @@ _WITHOUT_DEFAULT = (
 )
 _LARGEST_CONFIG = 2**24  # bytes
 _QUANTISED = (
-    "quantised weights are read from .gguf files alone. Pass one, or save floats with transformers: "
+    "quantised weights are read from .gguf files alone. Pass one, or save floats by transformers: "
     "AutoModelForCausalLM.from_pretrained(folder, quantization_config=Mxfp4Config(dequantize=True))"
     ".save_pretrained(another), or FineGrainedFP8Config in its place"
 )
