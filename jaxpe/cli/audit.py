@@ -9,6 +9,7 @@ from tyro.conf import Positional
 from jaxpe.analysis.audit import AuditOptions, audit
 from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.report import audit_summary, audit_table
+from jaxpe.report.style import FigureFormat, FigureStyle
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,8 @@ class Command(AuditOptions):
     __doc__ = page_docstring(AuditOptions, out="folder for audit.html, audit.json and figures.")
     source: Positional[str | tuple[str, ...]] = AuditOptions.source
     out: Path = Path("audit")
-    png: bool = False
+    figures: FigureFormat = "svg"
+    style: FigureStyle = "screen"
 
 
 def run(words: Sequence[str]) -> None:

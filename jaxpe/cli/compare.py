@@ -23,6 +23,7 @@ from jaxpe.cli.pages import print_advice
 from jaxpe.cli.parsing import command_line, flag_message, parse
 from jaxpe.cli.train import config_with_seed, train_command
 from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
+from jaxpe.report.style import FigureFormat, FigureStyle
 from jaxpe.training.config import read_config
 
 _INSPECTION = "inspect.json"
@@ -41,7 +42,8 @@ class Command:
         runs: folders of two or more runs, with the same documents and task; of counts that
             `jaxpe count` wrote, with the same tokenizer and length; or of pages of `jaxpe inspect`.
         out: folder for the page, the numbers and the figure.
-        png: write figures as PNG as well as SVG.
+        figures: format of the figures in files, besides the SVG of the page.
+        style: style of the figures in files; paper for the columns of a paper.
         mds_dim: number of MDS dimensions for Procrustes and principal angles, for counts.
         permutations: number of random permutations of folds, for counts.
         seed: random seed of the permutations, for counts.
@@ -49,7 +51,8 @@ class Command:
 
     runs: Positional[tuple[Path, ...]]
     out: Path = Path("comparison")
-    png: bool = False
+    figures: FigureFormat = "svg"
+    style: FigureStyle = "screen"
     mds_dim: int = DEFAULT_DIM
     permutations: int = DEFAULT_PERMUTATIONS
     seed: int = 0
@@ -87,7 +90,7 @@ def _counts(options: Command) -> Path:
         progress=Bars(Command),
     )
     with output_folder(options.out):
-        page = report.write(comparison, options.out, png=options.png)
+        page = report.write(comparison, options.out, figures=options.figures, style=options.style)
     rich.print(report.corpora_table(comparison))
     _print_texts(comparison.warnings, report.corpora_summary(comparison))
     print_advice(comparison)
@@ -102,7 +105,9 @@ def _runs(options: Command) -> Path:
     )
     with output_folder(options.out):
         commands = more_seeds(options, comparison)
-        page = report.write(comparison, options.out, png=options.png, commands=commands)
+        page = report.write(
+            comparison, options.out, figures=options.figures, style=options.style, commands=commands
+        )
     rich.print(report.comparison_table(comparison))
     _print_texts(comparison.warnings, report.comparison_summary(comparison))
     print_advice(comparison, commands=commands)
@@ -114,7 +119,7 @@ def _inspections(options: Command) -> Path:
     found = [load_result(InspectResult, folder / _INSPECTION) for folder in options.runs]
     comparison = compare_inspections(found)
     with output_folder(options.out):
-        page = report.write(comparison, options.out, png=options.png)
+        page = report.write(comparison, options.out, figures=options.figures, style=options.style)
     rich.print(report.inspections_table(comparison))
     _print_texts(comparison.warnings, report.inspections_summary(comparison))
     print_advice(comparison)

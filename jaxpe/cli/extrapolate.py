@@ -17,6 +17,7 @@ from jaxpe.cli.parsing import plain
 from jaxpe.data import SEQUENCE_TASKS
 from jaxpe.encodings import catalogue
 from jaxpe.report import extrapolation_table
+from jaxpe.report.style import FigureFormat, FigureStyle
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,8 @@ class Command(ExtrapolationOptions):
         list="print the names of presets, tasks and encodings, and exit.",
     )
     out: Path = Path("extrapolation")
-    png: bool = False
+    figures: FigureFormat = "svg"
+    style: FigureStyle = "screen"
     list: bool = False  # handled before the options are parsed
 
 

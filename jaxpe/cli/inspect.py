@@ -11,6 +11,7 @@ from jaxpe.cli.console import Bars
 from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.cli.parsing import plain
 from jaxpe.report import inspect_summary, inspect_table
+from jaxpe.report.style import FigureFormat, FigureStyle
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,7 +24,8 @@ class Command(InspectOptions):
     model: Positional[str]
     source: Positional[str | tuple[str, ...]] = InspectOptions.source
     out: Path = Path("inspect")
-    png: bool = False
+    figures: FigureFormat = "svg"
+    style: FigureStyle = "screen"
 
 
 def run(words: Sequence[str]) -> None:

@@ -14,8 +14,13 @@ from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import command_docstring, parse
 from jaxpe.report.text import advice_text
 
-# The docstring of a command with the options `out` and `png`.
-page_docstring = functools.partial(command_docstring, png="write figures as PNG as well as SVG.")
+# Texts of the options of figures.
+FIGURE_OPTIONS = {
+    "figures": "format of the figures in files, besides the SVG of the page.",
+    "style": "style of the figures in files; paper: 3.25 or 6.75 inches, without titles.",
+}
+# The docstring of a command with the options `out`, `figures` and `style`.
+page_docstring = functools.partial(command_docstring, **FIGURE_OPTIONS)
 
 
 def run_to_page(
@@ -24,7 +29,7 @@ def run_to_page(
     """Run a job, write its page into the folder `out`, and print a summary.
 
     Args:
-        kind: dataclass of the command's options.
+        kind: dataclass of the command's options, with `out`, `figures` and `style`.
         words: words of the command line.
         job: function of the options that returns the result.
         label: label of the path of the page, which is printed last.
@@ -34,7 +39,7 @@ def run_to_page(
     options: Any = parse(kind, words)
     with output_folder(options.out):
         result = job(options, progress=Bars(kind))
-        page = report.write(result, options.out, png=options.png)
+        page = report.write(result, options.out, figures=options.figures, style=options.style)
     for make in shown:
         printed = make(result)
         rich.print(Text(f"\n{printed}") if isinstance(printed, str) else printed)

@@ -9,6 +9,7 @@ from tyro.conf import Positional
 from jaxpe.analysis.corpus import CorpusOptions, analyse
 from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.report import encoding_table, summary, summary_table
+from jaxpe.report.style import FigureFormat, FigureStyle
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,8 @@ class Command(CorpusOptions):
     __doc__ = page_docstring(CorpusOptions, out="folder for report.html, report.json and figures.")
     source: Positional[str | tuple[str, ...]] = CorpusOptions.source
     out: Path = Path("report")
-    png: bool = False
+    figures: FigureFormat = "svg"
+    style: FigureStyle = "screen"
 
 
 def run(words: Sequence[str]) -> None:

@@ -13,9 +13,10 @@ from tyro.conf import Positional
 from jaxpe import report
 from jaxpe._core.files import output_folder
 from jaxpe._core.json_values import to_json
-from jaxpe.cli.pages import print_advice
+from jaxpe.cli.pages import FIGURE_OPTIONS, print_advice
 from jaxpe.cli.parsing import command_docstring, flag_message, parse, plain
 from jaxpe.report.rope.text import ROPE_LEGEND, thread_address
+from jaxpe.report.style import FigureFormat, FigureStyle
 from jaxpe.rope import Finding, RopeAnalysis, RopeOptions, explain_rope
 
 NOT_JUDGED = 3  # exit code
@@ -28,13 +29,14 @@ class Command(RopeOptions):
         json="print only the result, as JSON.",
         explain="explain the columns of the tables.",
         out="folder to write rope.html, rope.json and figures to.",
-        png="write figures as PNG as well as SVG.",
+        **FIGURE_OPTIONS,
     )
     config: Positional[str | None] = None
     json: bool = False
     explain: bool = False
     out: Path | None = None
-    png: bool = False
+    figures: FigureFormat = "svg"
+    style: FigureStyle = "screen"
 
 
 def run(words: Sequence[str]) -> None:
@@ -45,7 +47,7 @@ def run(words: Sequence[str]) -> None:
     page = None
     if options.out is not None:
         with output_folder(options.out):
-            page = report.write(analysis, options.out, png=options.png)
+            page = report.write(analysis, options.out, figures=options.figures, style=options.style)
     if options.json:
         print(json.dumps(to_json(analysis), indent=2))
     else:

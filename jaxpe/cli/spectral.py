@@ -9,6 +9,7 @@ from tyro.conf import Positional
 from jaxpe.analysis.attention import AttentionOptions, analyse
 from jaxpe.cli.pages import page_docstring, run_to_page
 from jaxpe.report import spectral_summary, spectral_table
+from jaxpe.report.style import FigureFormat, FigureStyle
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,8 @@ class Command(AttentionOptions):
     )
     source: Positional[str | tuple[str, ...]] = AttentionOptions.source
     out: Path = Path("spectral")
-    png: bool = False
+    figures: FigureFormat = "svg"
+    style: FigureStyle = "screen"
 
 
 def run(words: Sequence[str]) -> None:

@@ -62,7 +62,7 @@ def run(words: Sequence[str]) -> None:
 def _write_page(config: TrainConfig, result: TrainResult) -> None:
     trained = read_run(config.out)
     commands = next_commands(trained.config)
-    page = write(trained, config.out, png=True, commands=commands)
+    page = write(trained, config.out, figures="png", commands=commands)
     rich.print(training_table(result.summary))
     rich.print(Text(trained_summary(trained)))
     print_advice(trained, commands=commands)

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxpe.analysis.comparison import NOT_TRAINED, ComparedRun, Group, RunComparison
 from jaxpe.report import style
-from jaxpe.report.page import decision, write_page
+from jaxpe.report.page import View
 from jaxpe.report.style import add_legend, new_figure
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import Advice, plural, visible
@@ -65,14 +64,12 @@ def comparison_summary(result: RunComparison) -> str:
     )
 
 
-def write_comparison(
-    result: RunComparison, folder: Path, *, png: bool = False, commands: Mapping[str, str] = {}
-) -> Path:
-    """Write comparison.html, comparison.json and .npz, and the figure; return the page's path."""
+def view(result: RunComparison, *, commands: Mapping[str, str] = {}) -> View:
+    """Page of a comparison of runs."""
     figures = style.render(result, ("losses", losses_figure, _CAPTION))
-    shown = {"summary": comparison_summary(result), "tables": comparison_rows(result)}
-    shown |= decision(advice(result, commands=commands), "training")
-    return write_page(folder, "comparison", result, figures, shown, png=png)
+    shown = {"summary": comparison_summary(result)}
+    steps = advice(result, commands=commands)
+    return View("comparison", shown, figures, comparison_rows(result), steps, "training")
 
 
 def advice(result: RunComparison, *, commands: Mapping[str, str] = {}) -> list[Advice]:

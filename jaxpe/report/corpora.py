@@ -1,14 +1,13 @@
 """View of a comparison of corpora: text, tables, a figure and a page."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jaxpe.analysis.corpora import LEVEL, ComparedPair, CorporaComparison
 from jaxpe.report import style
-from jaxpe.report.page import decision, write_page
+from jaxpe.report.page import View
 from jaxpe.report.style import add_legend, new_figure
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import Advice, number, percent, plural, visible
@@ -52,14 +51,12 @@ def corpora_summary(result: CorporaComparison) -> str:
     )
 
 
-def write_corpora(
-    result: CorporaComparison, folder: Path, *, png: bool = False, commands: Mapping[str, str] = {}
-) -> Path:
-    """Write corpora.html, corpora.json and .npz, and the figure; return the page's path."""
+def view(result: CorporaComparison, *, commands: Mapping[str, str] = {}) -> View:
+    """Page of a comparison of corpora."""
     figures = style.render(result, ("configurations", configurations_figure, _CAPTION))
-    shown = {"summary": corpora_summary(result), "tables": corpora_rows(result)}
-    shown |= decision(advice(result, commands=commands), "commands")
-    return write_page(folder, "corpora", result, figures, shown, png=png)
+    shown = {"summary": corpora_summary(result)}
+    steps = advice(result, commands=commands)
+    return View("corpora", shown, figures, corpora_rows(result), steps, "commands")
 
 
 def advice(result: CorporaComparison, *, commands: Mapping[str, str] = {}) -> list[Advice]:

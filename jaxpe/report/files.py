@@ -1,59 +1,101 @@
-"""Files of a report: a page, its numbers, `figures/*.svg` and optionally `*.png`."""
+"""Files of a report: a page, its numbers, tables as CSV and LaTeX, and figures."""
 
 import contextlib
+import csv
+import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxpe._core.files import atomic_file, remove_files
 from jaxpe._core.results import result_files
-from jaxpe.report.style import Rendered
+from jaxpe.report.page import View, render_page
+from jaxpe.report.style import FigureFormat, FigureStyle, Rendered
+from jaxpe.report.tables import Table
 
 
 def write_files(
-    directory: Path,
-    name: str,
-    result: Any,
-    page: str,
-    figures: list[Rendered],
-    *,
-    png: bool,
-    others: str = "",
-    further: Mapping[str, bytes] = {},
+    folder: Path, result: Any, view: View, *, figures: FigureFormat, style: FigureStyle
 ) -> Path:
-    """Write a page, the numbers and the figures, all or none; return the path of the page.
+    """Write a page, the numbers, tables and figures, all or none; return the path of the page.
 
     Args:
-        directory: folder of the report.
-        name: stem of the files' names.
-        result: the numbers; None if they are in files already.
-        page: HTML.
-        figures: figures of this report.
-        png: whether to write figures as PNG too; otherwise PNGs of an earlier report are removed.
-        others: pattern of the names of figures that an earlier report may have left.
-        further: names and contents of other files of the report.
+        folder: folder of the report.
+        result: numbers.
+        view: page of the result.
+        figures: format of the figures besides the SVG of the page.
+        style: style of the figures in files; the page has those for the screen.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    files = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
-    images = {f"figures/{figure.name}.png": figure.png for figure in figures}
-    files |= {path: draw() for path, draw in images.items()} if png else {}
-    files |= dict(further) | ({} if result is None else result_files(result, name))
-    files |= {f"{name}.html": page.encode()}
+    files = {f"figures/{one.name}.svg": one.svg for one in view.figures}
+    if (figures, style) != ("svg", "screen"):
+        drawn = {f"figures/{one.name}.{figures}": one.file(figures, style) for one in view.figures}
+        files |= drawn
+    others = [
+        f"figures/{one.name}.{kind}" for one in view.figures for kind in ("png", "pdf")
+        if f"figures/{one.name}.{kind}" not in files
+    ]  # fmt: skip
+    files |= table_files(view.tables) | dict(view.further)
+    files |= {} if view.saved else result_files(result, view.name)
+    files |= {f"{view.name}.html": render_page(result, view).encode()}
     with contextlib.ExitStack() as stack:
         # The first that is entered takes its name last, once all are on the disk: the page.
         for path, content in reversed(files.items()):
-            stack.enter_context(atomic_file(directory / path)).write_bytes(content)
-    remove_files(directory, [] if png else images)
-    remove_other_figures(directory, others, figures)
-    return directory / f"{name}.html"
+            stack.enter_context(atomic_file(folder / path)).write_bytes(content)
+    remove_files(folder, [*others, *view.absent])
+    remove_other_figures(folder, view.others, view.figures)
+    return folder / f"{view.name}.html"
 
 
-def remove_other_figures(directory: Path, others: str, figures: list[Rendered]) -> None:
+def table_files(tables: Iterable[Table]) -> dict[str, bytes]:
+    """Names and contents of tables as CSV and as LaTeX with the rules of booktabs.
+
+    >>> files = table_files([("A, by head", ["layer", "share"], [("0", "36 %")])])
+    >>> print(files["tables/a-by-head.tex"].decode())
+    % A, by head
+    \\begin{tabular}{lr}
+    \\toprule
+    layer & share \\\\
+    \\midrule
+    0 & 36 \\% \\\\
+    \\bottomrule
+    \\end{tabular}
+    <BLANKLINE>
+    """
+    files = {}
+    for title, header, rows in tables:
+        name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "table"
+        clean = [[str(cell).replace("\n", " ") for cell in row] for row in (header, *rows)]
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(clean)
+        files[f"tables/{name}.csv"] = text.getvalue().encode()
+        first, *rest = (" & ".join(map(_latex, row)) + " \\\\" for row in clean)
+        lines = [
+            f"% {title}", f"\\begin{{tabular}}{{l{'r' * (len(clean[0]) - 1)}}}", "\\toprule", first,
+            "\\midrule", *rest, "\\bottomrule", "\\end{tabular}", "",
+        ]  # fmt: skip
+        files[f"tables/{name}.tex"] = "\n".join(lines).encode()
+    return files
+
+
+_LATEX = str.maketrans(
+    {char: f"\\{char}" for char in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"−": "$-$", "±": r"$\pm$", "×": r"$\times$", "≠": r"$\neq$", "\N{NO-BREAK SPACE}": "~"}
+    | {"–": "--", "θ": r"$\theta$", "²": "$^2$", "∞": r"$\infty$", "≤": r"$\leq$", "→": r"$\to$"}
+)
+
+
+def _latex(cell: str) -> str:
+    return cell.translate(_LATEX)
+
+
+def remove_other_figures(directory: Path, others: str, figures: Sequence[Rendered]) -> None:
     """Remove figures whose names match a pattern, except the drawn ones."""
-    names = re.compile(rf"({others})\.(svg|png)")
+    names = re.compile(rf"({others})\.(svg|png|pdf)")
     current = {figure.name for figure in figures}
     paths = sorted((directory / "figures").glob("*"))
     stale = [path for path in paths if names.fullmatch(path.name) and path.stem not in current]

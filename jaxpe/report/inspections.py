@@ -1,14 +1,13 @@
 """View of a comparison of inspections: text, tables and a page."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspections import MEASURES, InspectionComparison, ModelMeasures
 from jaxpe.report.inspect.advice import comparison_advice as advice
 from jaxpe.report.inspect.summary import in_unit
-from jaxpe.report.page import decision, write_page
+from jaxpe.report.page import View
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import plural, visible
 
@@ -87,8 +86,8 @@ def inspections_summary(result: InspectionComparison) -> str:
     )
 
 
-def write_inspections(result: InspectionComparison, folder: Path, *, png: bool = False) -> Path:
-    """Write inspections.html and inspections.json; return the path of the page."""
-    shown = decision(advice(result), "inspecting-a-model")
-    shown |= {"summary": inspections_summary(result), "tables": inspections_rows(result)}
-    return write_page(folder, "inspections", result, [], shown, png=png)
+def view(result: InspectionComparison) -> View:
+    """Page of a comparison of inspections."""
+    shown = {"summary": inspections_summary(result)}
+    tables = inspections_rows(result)
+    return View("inspections", shown, [], tables, advice(result), "inspecting-a-model")

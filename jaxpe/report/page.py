@@ -1,14 +1,13 @@
-"""Templates of self-contained pages, without scripts or external files."""
+"""Templates of self-contained pages, without external files, and what they show."""
 
 import base64
 import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from jaxpe._core.errors import require
-from jaxpe.report.files import write_files
 from jaxpe.report.style import Rendered
+from jaxpe.report.tables import Table
 from jaxpe.report.text import Advice, number, percent, site_page, visible
 
 
@@ -31,29 +30,42 @@ def template(name: str) -> Any:
     return environment.get_template(name)
 
 
-def write_page(
-    folder: Path,
-    name: str,
-    result: Any,
-    figures: list[Rendered],
-    shown: Mapping[str, Any],
-    *,
-    png: bool,
-    others: str = "",
-) -> Path:
-    """Fill in the template of a page, and write it with its numbers and figures.
+class View(NamedTuple):
+    """What the page of a result shows, and the files beside it.
 
-    Args:
-        folder, name, result, figures, png, others: arguments of `write_files`.
-        shown: what the template shows beside the result and the figures.
+    Attributes:
+        name: stem of the files and of the template.
+        shown: variables of the template beside the result and the fields of the view.
+        figures: figures of this page.
+        tables: title, header and rows of each table, also written as CSV and LaTeX.
+        advice: steps to take.
+        explained: name of the page of the site that explains.
+        others: pattern of the names of figures that an earlier page may have left.
+        further: names and contents of other files.
+        absent: names of files of an earlier page that do not belong to this one.
+        saved: whether the numbers are in files already.
     """
-    page = template(f"{name}.html.j2").render(result=result, figures=figures, **shown)
-    return write_files(folder, name, result, page, figures, png=png, others=others)
+
+    name: str
+    shown: Mapping[str, Any]
+    figures: Sequence[Rendered]
+    tables: Sequence[Table]
+    advice: Sequence[Advice]
+    explained: str
+    others: str = ""
+    further: Mapping[str, bytes] = {}
+    absent: Sequence[str] = ()
+    saved: bool = False
 
 
-def decision(steps: list[Advice], site: str) -> dict[str, Any]:
-    """Variables of a template: steps to take, and address of the page that explains."""
-    return {"advice": steps, "explained": site_page(site)}
+def render_page(result: Any, view: View) -> str:
+    """HTML of a page."""
+    return template(f"{view.name}.html.j2").render(
+        result=result,
+        advice=view.advice,
+        explained=site_page(view.explained),
+        **{"figures": view.figures, "tables": view.tables, **view.shown},
+    )
 
 
 def term_links(terms: Mapping[str, str]) -> Callable[[str], Any]:

@@ -3,9 +3,9 @@
 import io
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from jaxpe._core.errors import require
 from jaxpe.report.text import visible
@@ -13,6 +13,7 @@ from jaxpe.report.text import visible
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
+    import matplotlib.lines
 
 # Okabe and Ito (2008), and two of Tol's (2021): distinguishable with every common form of colour
 # blindness.
@@ -75,6 +76,60 @@ def drawings(captions: Mapping[Draw, str]) -> tuple[Drawing, ...]:
     return tuple((figure_name(draw), draw, caption) for draw, caption in captions.items())
 
 
+FigureFormat: TypeAlias = Literal["svg", "png", "pdf"]
+FigureStyle: TypeAlias = Literal["screen", "paper"]
+# Widths of one column and of two, in inches; size of the text in points.
+PAPER_WIDTHS, PAPER_TEXT = (3.25, 6.75), 8.0
+_PAPER = {"pdf.fonttype": 42, "svg.fonttype": "none"}  # text that stays text
+_DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)))
+
+
+def for_paper(figure: "matplotlib.figure.Figure") -> "matplotlib.figure.Figure":
+    """Figure in the width of a column, with text of 8 points, dashes beside colours, no title.
+
+    Figures with several panels take both columns. The caption says what the title said.
+    """
+    axes = [axis for axis in figure.axes if axis.get_label() != "<colorbar>"]
+    width, height = figure.get_size_inches()
+    wide = PAPER_WIDTHS[int(len(axes) > 1 or width > 2 * PAPER_WIDTHS[0])]
+    figure.suptitle("")
+    figure.set_size_inches(wide, max(2.0, height * wide / width))
+    for text in figure.findobj(require("matplotlib.text", extra="report").Text):
+        text.set_fontsize(PAPER_TEXT * min(1.0, text.get_fontsize() / STYLE["font.size"]))
+    legends = [x for x in [*(a.get_legend() for a in axes), *figure.legends] if x is not None]
+    groups = [axis.get_lines() for axis in axes] + [legend.get_lines() for legend in legends]
+    colours = dict.fromkeys(
+        str(line.get_color()) for lines in groups for line in lines if _is_curve(line)
+    )
+    dashes = dict(zip(colours, itertools.cycle(_DASHES), strict=False))
+    for line in (line for lines in groups for line in lines if _is_curve(line)):
+        line.set_linestyle(dashes[str(line.get_color())])
+        line.set_linewidth(1.2)
+    if figure.get_layout_engine() is None:
+        _fit(figure)
+    return figure
+
+
+def _fit(figure: "matplotlib.figure.Figure") -> None:
+    """Move the margins of a figure to where its labels end."""
+    simplify_log_axes(figure)
+    box, (width, height), place = (
+        figure.get_tightbbox(),
+        figure.get_size_inches(),
+        figure.subplotpars,
+    )
+    figure.subplots_adjust(
+        left=place.left + (0.03 - box.x0) / width,
+        right=place.right + (width - 0.03 - box.x1) / width,
+        bottom=place.bottom + (0.03 - box.y0) / height,
+        top=place.top + (height - 0.03 - box.y1) / height,
+    )
+
+
+def _is_curve(line: "matplotlib.lines.Line2D") -> bool:
+    return line.get_linestyle() == "-" and line.get_linewidth() > 1.0
+
+
 class Rendered(NamedTuple):
     """A rendered figure, with the finding as title and a caption that explains it."""
 
@@ -84,9 +139,11 @@ class Rendered(NamedTuple):
     svg: bytes
     draw: Callable[[], "matplotlib.figure.Figure"]
 
-    def png(self) -> bytes:
-        """PNG of the figure, 200 dots an inch, drawn again."""
-        return image(self.draw(), format="png")
+    def file(self, format: "FigureFormat" = "png", style: "FigureStyle" = "screen") -> bytes:
+        """Figure in a file of this format and style, drawn again; PNG has 200 dots an inch."""
+        figure = self.draw()
+        with require("matplotlib", extra="report").rc_context(_PAPER):
+            return image(for_paper(figure) if style == "paper" else figure, format=format)
 
 
 def png(subject: Any, draw: Draw) -> bytes:
@@ -110,13 +167,14 @@ def styled_figure(draw: Draw, subject: Any) -> "matplotlib.figure.Figure":
 
 
 def image(figure: "matplotlib.figure.Figure", *, format: str = "svg") -> bytes:
-    """A figure as SVG or, with 200 dots an inch, as PNG; rendering is deterministic.
+    """A figure as SVG, PDF or, with 200 dots an inch, PNG; rendering is deterministic.
 
     Args:
         figure: figure that no other thread changes.
-        format: "svg" or "png".
+        format: "svg", "png" or "pdf".
     """
-    content, dots, metadata = io.BytesIO(), 160, {"Date": None}
+    content, dots = io.BytesIO(), 160
+    metadata: dict[str, Any] = {"CreationDate": None} if format == "pdf" else {"Date": None}
     if format == "png":
         dots, metadata = 200, {}
         if figure.get_layout_engine() is not None:

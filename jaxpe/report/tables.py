@@ -1,7 +1,7 @@
 """Tables on a console, readable at 80 columns."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import rich.table
 
     from jaxpe.analysis.counts import StoredCounts
+
+
+# Title, header and rows.
+Table: TypeAlias = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
 def counts_table(stored: "StoredCounts") -> "rich.table.Table":
@@ -58,9 +62,7 @@ def make_table(title, header, rows, *, right) -> "rich.table.Table":
     return table
 
 
-def table_group(
-    tables: Iterable[tuple[str, Sequence[str], Sequence[Sequence[str]]]],
-) -> "rich.console.Group":
+def table_group(tables: Iterable[Table]) -> "rich.console.Group":
     """Tables of title, header and rows, one below another, with right-aligned numbers."""
     rich_tables = [make_table(*table, right=range(1, 99)) for table in tables]
     for table in rich_tables:

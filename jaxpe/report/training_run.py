@@ -2,14 +2,12 @@
 
 import importlib.metadata
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.training_run import TrainedRun, Trend, choices, loss_trend
-from jaxpe.report.files import write_files
-from jaxpe.report.page import decision, template
+from jaxpe.report.page import View
 from jaxpe.report.text import Advice, Headline, number, percent, plural, visible
 from jaxpe.report.training_figures import (
     FIGURES,
@@ -58,25 +56,24 @@ def trained_summary(run: TrainedRun) -> str:
     return f"{_training(run, done)} {_evaluation(done)} {_advice(run, trend)}"
 
 
-def write_trained(
-    run: TrainedRun, folder: Path, *, png: bool = False, commands: Mapping[str, str] = {}
-) -> Path:
-    """Write train.html and the figures; return the path of the page."""
+def view(run: TrainedRun, *, commands: Mapping[str, str] = {}) -> View:
+    """Page of a run, whose numbers are in files already."""
     done, figures = _finished(run), training_figures(run.history)
     versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
-    page = template("train.html.j2").render(
-        run=run,
-        done=done,
-        summary=trained_summary(run),
-        headlines=headlines(run),
-        **decision(advice(run, commands=commands), "training"),
-        rows=summary_rows(done),
-        figures=figures,
-        choices=choices(run),
-        versions={"jaxpe": jaxpe.__version__} | versions,
-    )
+    rows = summary_rows(done)
+    shown = {
+        "run": run,
+        "done": done,
+        "summary": trained_summary(run),
+        "headlines": headlines(run),
+        "rows": rows,
+        "choices": choices(run),
+        "versions": {"jaxpe": jaxpe.__version__} | versions,
+    }
+    tables = [("Evaluations", ["", "start", "best", "end"], rows)]
     names = "|".join(name for name, *_ in FIGURES)
-    return write_files(folder, "train", None, page, figures, png=png, others=names)
+    steps = advice(run, commands=commands)
+    return View("train", shown, figures, tables, steps, "training", names, saved=True)
 
 
 def advice(run: TrainedRun, *, commands: Mapping[str, str] = {}) -> list[Advice]:

@@ -7,21 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from jaxpe._core.files import output_folder
+from jaxpe.report.files import write_files
+from jaxpe.report.style import FigureFormat, FigureStyle
 from jaxpe.report.text import Advice
 
-# Module and function of the view of each job, imported for a result of it: some bring Flax. The
-# module has `advice(result)` as well.
+# Module of the view of each job, imported for a result of it: some bring Flax. It has
+# `view(result)` and `advice(result)`; some take the command lines of next steps as well.
 _VIEWS = {
-    "attention": ("attention.page", "write_spectral"),
-    "audit": ("audit.page", "write_audit"),
-    "comparison": ("comparison", "write_comparison"),
-    "corpora": ("corpora", "write_corpora"),
-    "corpus": ("corpus.page", "write_corpus"),
-    "extrapolation": ("extrapolation.page", "write_extrapolation"),
-    "inspect": ("inspect.page", "write_inspect"),
-    "inspections": ("inspections", "write_inspections"),
-    "rope": ("rope.page", "write_rope"),
-    "training_run": ("training_run", "write_trained"),
+    "attention": "attention.page",
+    "audit": "audit.page",
+    "comparison": "comparison",
+    "corpora": "corpora",
+    "corpus": "corpus.page",
+    "extrapolation": "extrapolation.page",
+    "inspect": "inspect.page",
+    "inspections": "inspections",
+    "rope": "rope.page",
+    "training_run": "training_run",
 }
 
 
@@ -29,10 +31,13 @@ def write(
     result: Any,
     directory: str | os.PathLike[str],
     *,
-    png: bool = False,
+    figures: FigureFormat = "svg",
+    style: FigureStyle = "screen",
     commands: Mapping[str, str] = {},
 ) -> Path:
-    """Write the page on a result, its numbers and its figures; return the path of the page.
+    """Write the page on a result, its numbers, tables and figures; return the path of the page.
+
+    Tables are written as CSV and as LaTeX with the rules of booktabs, into `tables`.
 
     A missing folder is created. Everything is drawn and written to temporary files before any file
     takes its name, so a failed run leaves an earlier report unchanged; figures of an earlier report
@@ -43,7 +48,9 @@ def write(
             `audit`, `attention`, `extrapolation`, `inspect`, `inspections`, `training_run` or
             `comparison`.
         directory: folder for the files.
-        png: whether to write figures as PNG besides SVG, which doubles the time.
+        figures: format of the figures in files, besides the SVG of the page.
+        style: "paper" for files in the width of one or two columns (3.25 and 6.75 inches), with
+            text of 8 points that stays text, dashes beside colours, and no titles.
         commands: command lines of next steps, by their description, for the page of a run or of
             several.
 
@@ -56,10 +63,10 @@ def write(
     >>> write(analyse(CorpusOptions(source="synthetic")), "report")  # doctest: +SKIP
     PosixPath('report/report.html')
     """
-    module, function = _view(result)
+    module, kept = _module(result), {"commands": commands} if commands else {}
     with output_folder(directory) as folder:
-        kept = {"commands": commands} if commands else {}
-        return getattr(module, function)(result, folder, png=png, **kept)
+        view = module.view(result, **kept)
+        return write_files(folder, result, view, figures=figures, style=style)
 
 
 def advice(result: Any, *, commands: Mapping[str, str] = {}) -> list[Advice]:
@@ -76,11 +83,11 @@ def advice(result: Any, *, commands: Mapping[str, str] = {}) -> list[Advice]:
     >>> advice(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048)))
     []
     """
-    return _view(result)[0].advice(result, **({"commands": commands} if commands else {}))
+    return _module(result).advice(result, **({"commands": commands} if commands else {}))
 
 
-def _view(result: Any) -> tuple[Any, str]:
-    """Module of the view of a result, and its function that writes the page."""
+def _module(result: Any) -> Any:
+    """Module of the view of a result."""
     package, *names = type(result).__module__.split(".")
     job = next((name for name in names if name != "analysis"), "")
     if package != "jaxpe" or job not in _VIEWS:
@@ -88,5 +95,4 @@ def _view(result: Any) -> tuple[Any, str]:
             f"{type(result).__name__} has no page: pass a result of jaxpe.analysis or jaxpe.rope "
             f"({', '.join(_VIEWS)})"
         )
-    module, function = _VIEWS[job]
-    return importlib.import_module(f"jaxpe.report.{module}"), function
+    return importlib.import_module(f"jaxpe.report.{_VIEWS[job]}")

@@ -29,10 +29,9 @@ from jaxpe.analysis.extrapolation import (
 )
 from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER, error_of_zero
-from jaxpe.report import extrapolation_table
+from jaxpe.report import extrapolation_table, write
 from jaxpe.report.extrapolation import figures as drawn
 from jaxpe.report.extrapolation import page, text
-from jaxpe.report.extrapolation.page import write_extrapolation
 from jaxpe.report.extrapolation.text import advice, summary
 from jaxpe.report.style import render
 
@@ -359,7 +358,7 @@ def test_findings_of_odd_reports():
 
 def test_a_report_is_a_page_numbers_and_figures(tmp_path):
     case = CASES["two suites"]
-    page = write_extrapolation(case, tmp_path, png=True)
+    page = write(case, tmp_path, figures="png")
     files = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert files == [
         f"{n}.{e}" for n in ("lengths_1", "lengths_2", "ranks") for e in ("png", "svg")
@@ -371,9 +370,9 @@ def test_a_report_is_a_page_numbers_and_figures(tmp_path):
     loaded = load_result(ExtrapolationResult, tmp_path / "extrapolation.json")
     assert said_of(loaded) == said_of(case)
     before = {path.name: path.read_bytes() for path in (tmp_path / "figures").iterdir()}
-    assert "seconds" not in write_extrapolation(loaded, tmp_path, png=True).read_text()
+    assert "seconds" not in write(loaded, tmp_path, figures="png").read_text()
     assert {path.name: path.read_bytes() for path in (tmp_path / "figures").iterdir()} == before
-    page = write_extrapolation(case, tmp_path)
+    page = write(case, tmp_path)
     html = page.read_text()
     assert html.count("<figure") == html.count("data:image/svg+xml") == 3
     assert "<script" not in html
@@ -447,7 +446,7 @@ def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
     object.__setattr__(suite, "name", name)  # which `Suite` refuses
     cells = tuple(x._replace(suite=name) for x in numbers()[:1])
     case = ExtrapolationResult((suite,), cells, {name: {}})
-    html = write_extrapolation(case, tmp_path).read_text()
+    html = write(case, tmp_path).read_text()
     assert "<script" not in html
     assert "\u202e" not in html
 
@@ -458,11 +457,11 @@ def test_figures_of_an_earlier_report_do_not_stay(tmp_path, monkeypatch):
     folder.mkdir()
     for name in ("lengths_2.png", "ranks.svg", "lengths_mine.png", "ranks.txt"):
         (folder / name).touch()
-    write_extrapolation(CASES["one encoding"], tmp_path)
+    write(CASES["one encoding"], tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == ["lengths_mine.png", "ranks.txt"]
     (folder / "ranks.png").mkdir()
     with pytest.raises(InputError, match=r"cannot write .*make room"):
-        write_extrapolation(CASES["one encoding"], tmp_path)
+        write(CASES["one encoding"], tmp_path)
 
 
 def noisy(spread):
@@ -537,7 +536,7 @@ def test_the_summary_says_what_is_decided_and_what_to_do():
 
 def test_no_encoding_is_never_a_bare_none(tmp_path):
     case = report(tokens())
-    html = write_extrapolation(case, tmp_path).read_text()
+    html = write(case, tmp_path).read_text()
     table = html[html.index("Findings") : html.index("What the words mean")]
     assert re.findall(r"(?<!\()\bnone\b", table.replace("NoPE (none)", "")) == []
     settings = html[html.index("How it was computed") :].replace("NoPE (none)", "")

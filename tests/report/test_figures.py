@@ -4,6 +4,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 import matplotlib
+import matplotlib.text
 import numpy as np
 import pytest
 
@@ -11,7 +12,14 @@ from jaxpe._core.errors import MissingExtraError
 from jaxpe.analysis.corpus import Interval
 from jaxpe.report.corpus import figures as drawn
 from jaxpe.report.corpus.figures import FIGURES, FLOOR, MOST_PAIRS, render_figures, shown_groups
-from jaxpe.report.style import STYLE, Rendered, simplify_log_axes
+from jaxpe.report.style import (
+    PAPER_WIDTHS,
+    STYLE,
+    Rendered,
+    _is_curve,
+    for_paper,
+    simplify_log_axes,
+)
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
@@ -98,7 +106,29 @@ def test_the_same_analysis_gives_the_same_bytes(figures, page):
         assert (page.parent / f"figures/{figure.name}.svg").read_bytes() == figure.svg
     png = (page.parent / "figures/shares.png").read_bytes()
     assert png.startswith(b"\x89PNG")
-    assert png == figures[list(DRAW).index("shares")].png()
+    assert png == figures[list(DRAW).index("shares")].file()
+
+
+def test_figures_for_a_paper_fit_their_columns(figures):
+    for figure in figures:
+        with matplotlib.rc_context(STYLE):
+            drawn = for_paper(figure.draw())
+            width, height = drawn.get_size_inches()
+            box = drawn.get_tightbbox()
+        assert width in PAPER_WIDTHS
+        assert not drawn.get_suptitle()
+        sizes = [text.get_fontsize() for text in drawn.findobj(matplotlib.text.Text)]
+        assert max(sizes) <= 8
+        assert box.x0 >= -0.02
+        assert box.x1 <= width + 0.02
+        assert box.y1 <= height + 0.02
+    offset = figures[list(DRAW).index("offset")]
+    curves = [line for line in for_paper(offset.draw()).axes[-1].get_lines() if _is_curve(line)]
+    assert curves == []  # every curve but the first is dashed
+    pdf = offset.file("pdf", "paper")
+    assert pdf.startswith(b"%PDF")
+    assert b"/Subtype /CIDFontType2" in pdf  # fonts are embedded as text
+    assert b"<text" in offset.file("svg", "paper")
 
 
 @pytest.mark.parametrize("case", CASES)

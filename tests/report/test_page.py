@@ -6,9 +6,14 @@ import pytest
 from jaxpe._core.errors import MissingExtraError
 from jaxpe.analysis.corpus import TopTokens
 from jaxpe.data import Choice
-from jaxpe.report.corpus.page import FAMILIES, render_page
+from jaxpe.report.corpus.page import FAMILIES, view
+from jaxpe.report.page import render_page as rendered
 from jaxpe.report.text import site_page
 from tests.report import factory
+
+
+def render_page(analysis, figures):
+    return rendered(analysis, view(analysis)._replace(figures=figures))
 
 
 def test_the_page_is_self_contained(page):

@@ -20,10 +20,11 @@ from jaxpe.analysis.attention.result import (
     Variance,
     residual,
 )
+from jaxpe.report import write
 from jaxpe.report.attention import figures as drawn
 from jaxpe.report.attention import page, text
 from jaxpe.report.attention.advice import advice
-from jaxpe.report.attention.page import spectral_table, write_spectral
+from jaxpe.report.attention.page import spectral_table
 from jaxpe.report.files import remove_other_figures
 from jaxpe.report.style import Rendered, render
 
@@ -107,7 +108,7 @@ def test_a_report_is_a_page_numbers_and_figures(tmp_path, monkeypatch):
     assert drawn.shown_figures(case) == list(drawn.FIGURES)
     # Files of the others are looked at where the command writes them.
     monkeypatch.setattr(drawn, "FIGURES", [drawn.FIGURES[-2]])
-    page = write_spectral(case, tmp_path)
+    page = write(case, tmp_path)
     figures = {path.stem for path in (tmp_path / "figures").glob("*.svg")}
     assert figures == {"frequencies"}
     for path in (tmp_path / "figures").glob("*.svg"):
@@ -208,7 +209,7 @@ def test_there_is_a_dash_where_there_is_no_number():
 def test_names_from_outside_are_escaped(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "shown_figures", lambda report: [])
     case = report(source="<b>x</b>\u202e", model="<script>alert(1)</script>")
-    html = write_spectral(case, tmp_path).read_text()
+    html = write(case, tmp_path).read_text()
     assert "<script" not in html
     assert "<b>x" not in html
     assert "\u202e" not in html
@@ -220,11 +221,11 @@ def test_figures_of_an_earlier_report_do_not_stay(tmp_path, monkeypatch):
     folder.mkdir()
     for name in ("ablation.png", "ablation.svg", "mine.png", "ablation.txt"):
         (folder / name).touch()
-    write_spectral(CASES["without ablation"], tmp_path)
+    write(CASES["without ablation"], tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == ["ablation.txt", "mine.png"]
     (folder / "ablation.png").mkdir()
     with pytest.raises(InputError, match=r"cannot write .*make room"):
-        write_spectral(CASES["without ablation"], tmp_path)
+        write(CASES["without ablation"], tmp_path)
 
 
 def test_only_figures_that_are_not_drawn_are_removed(tmp_path):

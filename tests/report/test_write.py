@@ -41,7 +41,13 @@ def test_the_folder_is_complete(page):
         "spectrum",
     )
     figures = [f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")]
-    assert names == [".lock", "encoding.npz", *figures, "report.html", "report.json", "report.npz"]
+    kinds = ("csv", "tex")
+    tables = [f"tables/{n}.{k}" for n in ("fit-of-the-encodings", "headlines") for k in kinds]
+    pages = ["report.html", "report.json", "report.npz"]
+    assert names == [".lock", "encoding.npz", *figures, *pages, *tables]
+    fit = (folder / "tables" / "fit-of-the-encodings.tex").read_text()
+    assert "log\\_position" in fit
+    assert fit.count("\\\\\n") == 1 + len(factory.FAMILIES)
     report = json.loads((folder / "report.json").read_text())
     assert report["source"] == "stdlib"
     assert {e["name"]: e["family"] for e in report["encodings"]} == factory.FAMILIES
@@ -51,7 +57,7 @@ def test_images_are_written_where_asked_for_and_old_ones_go(tmp_path, monkeypatc
     map_alone = [figure for figure in FIGURES if figure[0] == "map"]
     monkeypatch.setattr(corpus_figures, "FIGURES", map_alone)
     figures = tmp_path / "figures"
-    write(factory.analysis(), tmp_path, png=True)
+    write(factory.analysis(), tmp_path, figures="png")
     assert sorted(path.name for path in figures.iterdir()) == ["map.png", "map.svg"]
     write(factory.analysis(), tmp_path)
     assert [path.name for path in figures.iterdir()] == ["map.svg"]

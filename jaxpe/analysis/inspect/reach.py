@@ -12,10 +12,10 @@ from jaxpe.analysis.inspect.result import Means, TextReach
 
 _SHORTEST = 16  # tokens
 SHORTEST_TEXT = 4 * _SHORTEST  # two contexts
-_TARGETS = 64  # tokens whose loss is compared, at least
+_TARGETS = 128  # tokens whose loss is compared, at least
 _TEXTS = 6
-_PASSAGE = 64  # tokens
-_ROW = 512  # tokens
+_PASSAGE = 32  # tokens
+_ROW = 256  # tokens
 _NEGLIGIBLE = 0.01  # nats a token
 _ROUNDING = 1e-4  # nats a token
 _SIMILAR = 0.95
@@ -36,13 +36,13 @@ def context_reach(
 
     Under context L, tokens are read in windows of 2L tokens from position 0, and the second half
     counts: each target sees L to 2L − 1 tokens before it. The gain of L is the loss of the same
-    targets under L/2 less the loss under L. Targets are the last L/2 tokens of each text, or 64.
+    targets under L/2 less the loss under L. Targets are the last L/2 tokens of each text, or 128.
     From the shortest context up, `effective` is the last one before a gain whose one-sided 95 %
     interval over texts contains 0; the first context if there is none. In this fixed sequence the
     first test of a gain that is none errs with 5 %, so no further correction is needed (Westfall &
     Krishen 2001). A model that sees w tokens back has no gain for L/2 ≥ w, so it says 2w or more in
-    5 % of cases at most. `low` is `effective`, and `high` is the longest context whose 95 %
-    interval contains a gain of 0.01 nats.
+    5 % of cases at most. `low` is half of `effective`, or 0 for the first context. `high` is twice
+    the longest context whose 95 % interval contains a gain of 0.01 nats.
 
     For `parts`, a passage follows a text, and a copy of it stands at the start of the text, in its
     middle, or at its end. The gain is the loss on the passage without a copy less the loss with it.
@@ -91,11 +91,10 @@ def context_reach(
     one_sided = document_means(np.stack(gains, axis=1), level=2 * _LEVEL - 1)
     last = int(np.argmin([*(one_sided.low > _ROUNDING), False]))
     most = int(np.flatnonzero(np.append(True, means.high[1:] > _NEGLIGIBLE))[-1])
-    effective, high = contexts[last], contexts[max(last, most)]
     counted = _parts(_copy_gains(losses, texts[:, -_ROW:])) if parts else {}
-    return TextReach(
-        "loss", count, np.array(contexts), means, effective, effective, high, **counted
-    )
+    effective = contexts[last]
+    low, high = effective // 2 if last else 0, 2 * contexts[max(last, most)]
+    return TextReach("loss", count, np.array(contexts), means, effective, low, high, **counted)
 
 
 def _copy_gains(losses: _Losses, texts: np.ndarray) -> np.ndarray:

@@ -339,7 +339,8 @@ class TextReach(NamedTuple):
             text, 1 for equal ones and 0 for different texts. `[lengths]`, with 95 % intervals.
         effective: effective length, one of `lengths`; `context_reach` and `embedding_reach` define
             it.
-        low, high: lengths between which the data leave it; `high` is open at the last length.
+        low, high: least and largest number of tokens that agree with the data; `high` is open from
+            the last length on.
         parts: effect of the start, the middle and the end, `[3]`: gain in nats a token from a
             passage's copy in it, or change of the embedding without it, 1 for different texts. None
             if not measured.

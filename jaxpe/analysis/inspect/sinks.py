@@ -44,11 +44,10 @@ def sink_sums(trace: Trace, *, causal: bool) -> SinkSums:
     ([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 1.0)
     """
     weights, n = trace.weights, trace.weights.shape[-1]
-    others = np.tri(n, k=-1, dtype=bool) if causal else ~np.eye(n, dtype=bool)
-    queries = others.sum(axis=0)
-    mean = np.where(4 * queries >= n, others / np.maximum(queries, 1), 0).astype(weights.dtype)
-    received = jnp.einsum("ldhij,ij->ldhj", weights, mean)
-    sinks = (received > THRESHOLD).astype(weights.dtype)
+    queries = np.arange(n)[::-1] if causal else np.full(n, n - 1)  # but the token itself
+    mean = np.where(4 * queries >= n, 1 / np.maximum(queries, 1), 0).astype(weights.dtype)
+    received = jnp.sum(weights, axis=-2) - jnp.diagonal(weights, axis1=-2, axis2=-1)
+    sinks = (received * mean[None, None, None] > THRESHOLD).astype(weights.dtype)
     norm = jnp.linalg.norm(trace.hidden_states, axis=-1)
     return SinkSums(
         found=jnp.max(sinks, axis=-1),

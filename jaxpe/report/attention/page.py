@@ -1,12 +1,12 @@
 """Table and page of an attention analysis."""
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jaxpe.report.attention import text
 from jaxpe.report.attention.advice import advice
 from jaxpe.report.attention.figures import FIGURES, shown_figures
-from jaxpe.report.page import decision, term_links, write_page
+from jaxpe.report.page import View, term_links
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, visible
@@ -43,6 +43,13 @@ def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
 
     >>> rich.print(spectral_table(found))  # doctest: +SKIP
     """
+    title = f"{visible(result.source)}, {visible(result.model)}"
+    header, rows = _layer_table(result)
+    return make_table(title, header, rows, right=range(1, len(header)))
+
+
+def _layer_table(result: "AttentionAnalysis") -> tuple[list[str], Sequence[tuple[str, ...]]]:
+    """Header and rows of the table with one row a layer."""
     unit = text.UNITS[result.facts.score]
     means = result.means
     header = ["layer", "positions\nexplain", "offset\nexplains", "beyond\noffset",
@@ -56,12 +63,11 @@ def spectral_table(result: "AttentionAnalysis") -> "rich.table.Table":
         )
         for layer in range(len(result.variance.level))
     ]
-    title = f"{visible(result.source)}, {visible(result.model)}"
-    return make_table(title, header, rows, right=range(1, len(header)))
+    return header, rows
 
 
-def write_spectral(result: "AttentionAnalysis", folder: Path, *, png: bool = False) -> Path:
-    """Write spectral.html, spectral.json and .npz, and the figures; return the path of the page."""
+def view(result: "AttentionAnalysis") -> View:
+    """Page of a spectral analysis."""
     shown = {
         "headlines": text.spectral_headlines(result),
         "summary": text.spectral_summary(result),
@@ -72,7 +78,7 @@ def write_spectral(result: "AttentionAnalysis", folder: Path, *, png: bool = Fal
         "score": SCORES[result.facts.score],
         "link": term_links(_TERMS | ({"noise": "drop"} if result.ablations else {})),
     }
-    shown |= decision(advice(result), "spectra")
     figures = render(result, *shown_figures(result))
     names = "|".join(name for name, *_ in FIGURES)
-    return write_page(folder, "spectral", result, figures, shown, png=png, others=names)
+    tables = [("Layers", *_layer_table(result))]
+    return View("spectral", shown, figures, tables, advice(result), "spectra", names)

@@ -3,13 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jaxpe import theory
 from jaxpe.report.audit.advice import advice
 from jaxpe.report.audit.figures import FIGURES
-from jaxpe.report.page import decision, write_page
+from jaxpe.report.page import View
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, plural, visible
@@ -98,11 +97,12 @@ def lines(statement: "AuditedStatement") -> Iterator[Line]:
             yield Line(f"{word} {name}", text, holds)
 
 
-def write_audit(result: "AuditResult", folder: Path, *, png: bool = False) -> Path:
-    """Write audit.html, audit.json and .npz, and the figures; return the path of the page."""
+def view(result: "AuditResult") -> View:
+    """Page of an audit."""
     shown = {"summary": audit_summary(result), "lines": lines, "words": OUTCOMES}
-    shown |= decision(advice(result), "theory")
-    return write_page(folder, "audit", result, render(result, *FIGURES), shown, png=png)
+    rows = [(one.name, *line) for one in result.statements for line in lines(one)]
+    tables = [("Statements", ["statement", "claim", "found", "holds"], rows)]
+    return View("audit", shown, render(result, *FIGURES), tables, advice(result), "theory")
 
 
 def _side(value: float) -> str:

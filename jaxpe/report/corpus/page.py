@@ -2,14 +2,13 @@
 
 import collections
 from importlib.metadata import version
-from pathlib import Path
 
 import jaxpe
-from jaxpe._core.files import remove_files
 from jaxpe.analysis.corpus.result import CorpusAnalysis
 from jaxpe.encodings.families.vector_files import vectors_file
 from jaxpe.report.corpus.advice import advice
 from jaxpe.report.corpus.figures import render_figures
+from jaxpe.report.corpus.tables import encoding_rows
 from jaxpe.report.corpus.text import (
     families,
     findings,
@@ -19,9 +18,7 @@ from jaxpe.report.corpus.text import (
     summary,
     with_interval,
 )
-from jaxpe.report.files import write_files
-from jaxpe.report.page import decision, template, term_links
-from jaxpe.report.style import Rendered
+from jaxpe.report.page import View, term_links
 from jaxpe.report.text import position_name, without_text
 
 ENCODING = "encoding.npz"
@@ -50,34 +47,30 @@ FAMILIES = collections.defaultdict(
 )
 
 
-def render_page(analysis: CorpusAnalysis, figures: list[Rendered]) -> str:
-    """The HTML of the report. Corpus text is escaped, with hidden characters shown."""
-    return template("report.html.j2").render(
-        analysis=analysis,
-        families=families(analysis.encodings),
-        family_words=FAMILIES,
-        figures=figures,
-        headlines=headlines(analysis),
-        summary=summary(analysis),
-        findings=findings(analysis),
-        held_out={name: with_interval(x) for name, x in fixed_stress(analysis).items()},
-        versions={"jaxpe": jaxpe.__version__, "jax": version("jax"), "numpy": version("numpy")},
-        link=term_links(_TERMS),
-        position_name=position_name,
-        without_text=without_text(analysis.null_texts),
-        **decision(advice(analysis), "reading-a-report"),
-    )
+def view(analysis: CorpusAnalysis) -> View:
+    """Page of a report, with `encoding.npz`, the fitted vectors, if a dimension is significant.
 
-
-def write_corpus(analysis: CorpusAnalysis, folder: Path, *, png: bool = False) -> Path:
-    """Write report.html, report.json and .npz, encoding.npz and the figures; return the page.
-
-    `encoding.npz` has the vectors fitted to all documents, if a dimension is significant.
+    Corpus text is escaped, with hidden characters shown.
     """
-    figures, held_out = render_figures(analysis), fitted_scores(analysis)
-    encoding = {} if held_out is None else {ENCODING: vectors_file(held_out.vectors)}
-    page = render_page(analysis, figures)
-    path = write_files(folder, "report", analysis, page, figures, png=png, further=encoding)
-    if not encoding:
-        remove_files(folder, [ENCODING])
-    return path
+    held_out = fitted_scores(analysis)
+    shown = {
+        "analysis": analysis,
+        "families": families(analysis.encodings),
+        "family_words": FAMILIES,
+        "headlines": headlines(analysis),
+        "summary": summary(analysis),
+        "findings": findings(analysis),
+        "held_out": {name: with_interval(x) for name, x in fixed_stress(analysis).items()},
+        "versions": {"jaxpe": jaxpe.__version__, "jax": version("jax"), "numpy": version("numpy")},
+        "link": term_links(_TERMS),
+        "position_name": position_name,
+        "without_text": without_text(analysis.null_texts),
+    }
+    return View(
+        "report", shown, render_figures(analysis),
+        [("Headlines", ["", "value", ""], headlines(analysis)),
+         ("Fit of the encodings", *encoding_rows(analysis))],
+        advice(analysis), "reading-a-report",
+        further={} if held_out is None else {ENCODING: vectors_file(held_out.vectors)},
+        absent=[ENCODING] if held_out is None else [],
+    )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jaxpe.analysis.corpus.result import CorpusAnalysis
@@ -35,6 +36,17 @@ def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
 
     >>> rich.print(encoding_table(found))  # doctest: +SKIP
     """
+    header, rows = encoding_rows(analysis)
+    groups = families(analysis.encodings).values()
+    title = "Fit of the encodings by family (stress: lower is better)"
+    table = make_table(title, header, rows, right=range(1, len(header)))
+    for end in itertools.accumulate(map(len, groups)):
+        table.rows[end - 1].end_section = True
+    return table
+
+
+def encoding_rows(analysis: CorpusAnalysis) -> tuple[list[str], Sequence[tuple[str, ...]]]:
+    """Header and rows of the fit of each encoding, by family."""
     header = ["encoding", "dim", "scaled", "position", "held out", "violated", "r"]
     held_out, groups = fixed_stress(analysis), families(analysis.encodings).values()
     rows = [
@@ -49,8 +61,4 @@ def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
         )
         for score in itertools.chain(*groups)
     ]
-    title = "Fit of the encodings by family (stress: lower is better)"
-    table = make_table(title, header, rows, right=range(1, len(header)))
-    for end in itertools.accumulate(map(len, groups)):
-        table.rows[end - 1].end_section = True
-    return table
+    return header, rows

@@ -1,13 +1,12 @@
 """View of length extrapolation: tables, a page, and the numbers as JSON."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxpe.analysis.extrapolation import ExtrapolationResult
 from jaxpe.report.extrapolation import text
 from jaxpe.report.extrapolation.figures import NAMES, render_extrapolation
 from jaxpe.report.extrapolation.text import advice
-from jaxpe.report.page import decision, write_page
+from jaxpe.report.page import View
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import visible
 
@@ -31,17 +30,19 @@ def extrapolation_table(result: ExtrapolationResult) -> "rich.console.Group":
     return tables
 
 
-def write_extrapolation(result: ExtrapolationResult, folder: Path, *, png: bool = False) -> Path:
-    """Write extrapolation.html, extrapolation.json and the figures; return the page's path."""
+def view(result: ExtrapolationResult) -> View:
+    """Page of a comparison."""
+    tables = [tuple(table.values()) for suite in _tables(result) for table in suite["tables"]]
     shown = {
         "summary": text.summary(result),
         "findings": text.extrapolation_findings(result),
         "suites": _tables(result),
         "settings": _settings(result),
-        **decision(advice(result), "which-encoding"),
     }
     figures = render_extrapolation(result)
-    return write_page(folder, "extrapolation", result, figures, shown, png=png, others=NAMES)
+    return View(
+        "extrapolation", shown, figures, tables, advice(result), "which-encoding", NAMES
+    )  # fmt: skip
 
 
 def _tables(result: ExtrapolationResult) -> list[dict[str, Any]]:

@@ -1,11 +1,9 @@
 """The page on a model, its table for the console, and the same in Markdown."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxpe._core.errors import require
 from jaxpe.analysis.inspect import InspectResult
-from jaxpe.report.files import write_files
 from jaxpe.report.inspect.advice import advice
 from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.figures import FIGURES
@@ -13,7 +11,7 @@ from jaxpe.report.inspect.sections import absent_sections, inspect_figures, page
 from jaxpe.report.inspect.summary import headlines, inspect_summary
 from jaxpe.report.inspect.tables import Table
 from jaxpe.report.inspect.text import about
-from jaxpe.report.page import decision, template
+from jaxpe.report.page import View
 from jaxpe.report.style import figure_name
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import advice_text, visible
@@ -24,28 +22,26 @@ if TYPE_CHECKING:
 _ON_CONSOLE = ("offsets", "ablation", "loss", "needles")  # tables without a row a layer
 
 
-def write_inspect(result: InspectResult, folder: Path, *, png: bool = False) -> Path:
-    """Write inspect.html, .json, .npz and .md, and the figures; return the path of the page."""
+def view(result: InspectResult) -> View:
+    """Page of an inspection, and the same as inspect.md."""
     figures, sections = inspect_figures(result), page_sections(result)
-    page = template("inspect.html.j2").render(
-        result=result,
-        about=about(result),
-        summary=inspect_summary(result),
-        headlines=headlines(result),
-        **decision(advice(result), "inspecting-a-model"),
-        contents=[(section.name, section.title) for section in sections],
-        sections=sections,
-        figures=figures,
-        view=result.attention and view_data(result.attention),
-        absent=absent_sections(result),
-    )
-    all_figures = [figure for group in figures.values() for figure in group]
-    text = inspect_markdown(result).encode()
-    names = "|".join(figure_name(figure.draw) for figure in FIGURES)
-    further = {"inspect.md": text}
-    return write_files(
-        folder, "inspect", result, page, all_figures, png=png, others=names, further=further
-    )
+    shown = {
+        "about": about(result),
+        "summary": inspect_summary(result),
+        "headlines": headlines(result),
+        "contents": [(section.name, section.title) for section in sections],
+        "sections": sections,
+        "figures": figures,
+        "view": result.attention and view_data(result.attention),
+        "absent": absent_sections(result),
+    }
+    return View(
+        "inspect", shown, [figure for group in figures.values() for figure in group],
+        [table for section in sections for table in section.tables],
+        advice(result), "inspecting-a-model",
+        "|".join(figure_name(figure.draw) for figure in FIGURES),
+        {"inspect.md": inspect_markdown(result).encode()},
+    )  # fmt: skip
 
 
 def inspect_markdown(result: InspectResult) -> str:

@@ -242,8 +242,11 @@ def reach_sentences(reach: TextReach | None) -> list[str]:
     if reach.measure == "embedding":
         parts = [f"The first {most} of {longest:,} tokens are enough for a similar embedding."]
     else:
-        limit = "the longest tried" if reach.effective == longest else f"of {longest:,} tried"
-        parts = [f"Context lowers the loss up to an effective length of {most} tokens, {limit}."]
+        limit = "more" if reach.high >= longest else f"{reach.high:,}"
+        parts = [
+            f"Context lowers the loss up to an effective length of {most} tokens ({reach.low:,} to "
+            f"{limit}); {longest:,} were tried."
+        ]
     if reach.parts is not None:
         lost = "less than both ends" if reach.lost_in_the_middle else "not less than both ends"
         parts.append(f"The middle of a text counts {lost}.")

@@ -1,8 +1,6 @@
 """Page of a rotary configuration."""
 
-from pathlib import Path
-
-from jaxpe.report.page import decision, write_page
+from jaxpe.report.page import View
 from jaxpe.report.rope.advice import advice
 from jaxpe.report.rope.figures import FIGURES, rope_figures
 from jaxpe.report.rope.text import (
@@ -15,10 +13,10 @@ from jaxpe.report.rope.text import (
 from jaxpe.rope import RopeAnalysis
 
 
-def write_rope(result: RopeAnalysis, folder: Path, *, png: bool = False) -> Path:
-    """Write rope.html, rope.json and the figures; return the path of the page."""
+def view(result: RopeAnalysis) -> View:
+    """Page of a configuration."""
     shown = {"summary": rope_summary(result), "headlines": headlines(result)}
-    shown |= {"tables": tables_of(result), "legend": ROPE_LEGEND, "threads": thread_address}
-    shown |= decision(advice(result), "rope-configuration")
+    shown |= {"legend": ROPE_LEGEND, "threads": thread_address}
     names = "|".join(name for name, *_ in FIGURES)
-    return write_page(folder, "rope", result, rope_figures(result), shown, png=png, others=names)
+    figures, tables = rope_figures(result), tables_of(result)
+    return View("rope", shown, figures, tables, advice(result), "rope-configuration", names)

@@ -295,6 +295,9 @@ def test_scalings_are_tried_beyond_the_context_alone(llama):
     assert np.ptp(inside[1:]) > 0  # other frequencies, other losses
     assert loss.distances[0] == 0
     assert [one.name.split("×")[-1] for one in loss.far[1:]] == [f"{FACTOR:g}"] * 3
+    assert [one.name for one in loss.scalings[:3]] == names[1:]
+    gains = [one.gain.mean[-1] for one in (loss.far[0], loss.far[-1])]
+    assert loss.scalings[-1].far.estimate == pytest.approx(gains[0] - gains[1])
     near = loss.floor.estimate - loss.near.estimate
     assert loss.far[0].gain.mean[0] == pytest.approx(near, abs=1e-6)
 

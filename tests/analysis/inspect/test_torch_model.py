@@ -20,6 +20,7 @@ from jaxpe.analysis.inspect import (
     inspect_model,
     inspect_torch,
 )
+from jaxpe.analysis.inspect.rotary_bands import rotary_bands
 from jaxpe.analysis.inspect.torch_model import load_torch
 from jaxpe.nn import Bert, load_model
 from tests.analysis.inspect.folders import text, with_tokenizer
@@ -52,6 +53,12 @@ def test_traces_and_programs_are_those_of_the_loader(name, tmp_path):
         if flax.causal and one.shape[-1] == 9:
             one, other = np.tril(one), np.tril(other)
         np.testing.assert_allclose(one, other, atol=1e-4)
+    rope = flax.describe_encoding(path=tmp_path / name, length=9, most=None).rope
+    rotations = [model.rotations(rope) for model in (flax, torch)]
+    assert (rotations[0] is None) == (rotations[1] is None) == (name == "tiny_bert")
+    if name != "tiny_bert":
+        bands = [rotary_bands(*run(ids), turn, context=64).share for turn, run in rotations]
+        np.testing.assert_allclose(*bands, atol=1e-4)
     for positions in (np.arange(9), np.arange(9)[::-1] + 3):
         at = positions.astype(np.int32)
         np.testing.assert_allclose(flax.hidden()(ids, at), torch.hidden()(ids, at), atol=1e-4)
