@@ -3,7 +3,7 @@
 import shlex
 
 from jaxpe.analysis.corpus import CorpusAnalysis
-from jaxpe.report.corpus.text import best_fixed, fitted_scores
+from jaxpe.report.corpus.text import beats_random, best_fixed, fitted_scores
 from jaxpe.report.text import Advice, plural
 
 
@@ -40,7 +40,15 @@ def _training(analysis: CorpusAnalysis) -> list[Advice]:
                 "jaxpe compare run-none run-rope",
             )
         ]
-    best = [score.name for score in best_fixed(analysis)[:1]]
+    if analysis.origin:
+        return [
+            Advice(
+                "Positions that stand out may belong to the site or to all such sequences. Compare "
+                "with sequences of the same origin without the site.",
+                f"jaxpe report background.fa --align {analysis.origin}",
+            )
+        ]
+    best = [score.name for score in best_fixed(analysis)[:1]] if beats_random(analysis) else []
     names = [*best, "none"] if best else ["sinusoidal", "none"]
     runs = [f"{train} {name} --out run-{name}" for name in names]
     return [
