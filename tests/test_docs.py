@@ -142,7 +142,7 @@ def test_every_encoding_has_a_page_in_the_gallery():
     assert set(gallery.peers()) <= {entry.name for entry in jaxpe.catalogue()}
 
 
-# Ten questions of users, and a word of the page that answers each.
+# Questions of users, and a word of the page that answers each.
 QUESTIONS = {
     "choose an encoding": ("which-encoding", "RoPE"),
     "configure RoPE": ("rope-configuration", "rope_parameters"),
@@ -154,6 +154,7 @@ QUESTIONS = {
     "interpret the effective rank": ("reading-a-report", "effective rank"),
     "read the violation rate": ("reading-a-report", "Violation rate"),
     "use PyTorch weights": ("models", "safetensors"),
+    "find out what a long context is worth": ("inspecting-a-model", "max_position_embeddings"),
     "run on a GPU": ("install", "cuda13"),
 }
 

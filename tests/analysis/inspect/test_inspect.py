@@ -163,6 +163,9 @@ def test_advice_and_summary_depend_on_numbers(llama, bert):
     assert not any("--longest" in step.paste for step in advice(found._replace(facts=facts)))
     longer = found._replace(facts=facts._replace(context=128))
     assert any("--longest 128" in step.paste for step in advice(longer))
+    for cut, said in ((100, True), (128, False), (0, False)):
+        changed = longer._replace(facts=longer.facts._replace(cut=cut))
+        assert any("cuts texts at 100 tokens" in step.text for step in advice(changed)) == said
     for change, ordered in (
         ((0.3, 0.2, 0.4), True),
         ((0.0, -0.01, 0.01), False),
