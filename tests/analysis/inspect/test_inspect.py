@@ -203,7 +203,7 @@ def test_advice_and_summary_depend_on_numbers(llama, bert):
 def test_inspections_are_compared_with_each_other_and_with_the_usual(llama, bert, monkeypatch):
     both = compare_inspections([llama[-1], bert])
     assert [one.model for one in both.models] == ["tiny_llama", "tiny_bert"]
-    assert "`source` differs" in both.warnings[0]
+    assert "`positions` differs" in both.warnings[0]
     of = both.models[0]
 
     def other(index, low):
