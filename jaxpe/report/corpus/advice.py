@@ -9,12 +9,19 @@ from jaxpe.report.text import Advice, plural
 
 def advice(analysis: CorpusAnalysis) -> list[Advice]:
     """Steps to take: a shorter length, more documents, or encodings to compare in training."""
-    return [*_length(analysis), *_training(analysis)]
+    length = _length(analysis)
+    return length if _judged(analysis) == 0 else [*length, *_training(analysis)]
+
+
+def _judged(analysis: CorpusAnalysis) -> int:
+    """Number of positions with enough documents to judge."""
+    empty = int((analysis.documents_per_position == 0).sum())
+    return analysis.length - len(analysis.rare_positions) - empty
 
 
 def _length(analysis: CorpusAnalysis) -> list[Advice]:
     rare = len(analysis.rare_positions)
-    judged = analysis.length - rare - int((analysis.documents_per_position == 0).sum())
+    judged = _judged(analysis)
     if not rare or analysis.edges is not None:
         return []
     if judged == 0:

@@ -44,6 +44,7 @@ from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.page import inspect_markdown
 from jaxpe.report.inspect.sections import absent_sections, inspect_figures, page_sections
 from jaxpe.report.inspect.summary import MOST_WORDS, headlines, inspect_summary
+from jaxpe.report.methods import methods
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
@@ -138,6 +139,7 @@ def test_results_come_back_from_disk_and_are_shown(name, request, tmp_path):
     assert not {section.title for section in sections} & set(absent_sections(found))
     assert len(inspect_summary(found).split()) <= MOST_WORDS
     assert 1 <= len(headlines(found)) <= 3
+    assert f"{found.facts.examples} of" in methods(found)
 
 
 def test_the_view_of_attention_has_the_weights(llama):
@@ -201,7 +203,7 @@ def test_advice_and_summary_depend_on_numbers(llama, bert):
 def test_inspections_are_compared_with_each_other_and_with_the_usual(llama, bert, monkeypatch):
     both = compare_inspections([llama[-1], bert])
     assert [one.model for one in both.models] == ["tiny_llama", "tiny_bert"]
-    assert "`source` differs" in both.warnings[0]
+    assert "`positions` differs" in both.warnings[0]
     of = both.models[0]
 
     def other(index, low):
