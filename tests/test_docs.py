@@ -149,7 +149,7 @@ QUESTIONS = {
     "check positions in code": ("conformance", "check_rotary"),
     "count a large corpus": ("scale", "jaxpe count"),
     "resume a run": ("training", "--resume"),
-    "cite": ("bibliography", "@software"),
+    "cite": ("bibliography", "references.bib"),
     "extend with an encoding": ("own-encoding", "register"),
     "interpret the effective rank": ("reading-a-report", "effective rank"),
     "read the violation rate": ("reading-a-report", "Violation rate"),

@@ -20,6 +20,7 @@ from jaxpe.nn.checkpoints.architecture import (
     Fields,
     architectures,
     row_name,
+    text_fields,
 )
 from jaxpe.nn.checkpoints.encodings import (
     GLOBAL,
@@ -289,7 +290,7 @@ def architecture_of_fields(
 def find_architecture(directory: str | os.PathLike) -> Architecture | None:
     """Architecture of a directory; None without a config.json, or if it is unknown."""
     config = Path(directory) / "config.json"
-    model_type = row_name(read_config(config)) if os.path.isfile(config) else None
+    model_type = row_name(text_fields(read_config(config))) if os.path.isfile(config) else None
     return ARCHITECTURES.get(model_type) if isinstance(model_type, str) else None
 
 

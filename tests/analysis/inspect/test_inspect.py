@@ -325,6 +325,12 @@ def test_tables_turn_as_the_model_does(llama, rotary):
     own = rope._replace(groups=(plan,))
     tabled = loss_by_position(other, texts, context=20, rope=own, far=False)
     whole = plain.scaled[0].loss.mean
+    begun = loss_by_position(
+        rotary, np.insert(texts, 0, 5, axis=1)[:, :24], context=64, far=False
+    ).scaled[0]  # fmt: skip
+    first = np.insert(texts, 0, 7, axis=1)[:, :24]  # 5 takes the place of 7
+    replaced = loss_by_position(rotary, first, context=64, far=False, prefix=[5]).scaled[0]
+    np.testing.assert_allclose(replaced.loss.mean, begun.loss.mean, atol=1e-6)
     np.testing.assert_allclose(tabled.scaled[0].loss.mean[0], whole[0], atol=1e-5)
     assert plain.unscaled
     assert not tabled.unscaled
