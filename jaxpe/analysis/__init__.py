@@ -2,7 +2,8 @@
 
 Each is its own module, imported on first access, because some import Flax and Optax: `corpus`,
 `corpora`, `counts` (and `engines`, which make counts), `audit`, `attention`, `extrapolation`,
-`inspect`, `inspections` and `properties`. `training_run` and `comparison` are for runs of `jaxpe.training.train`.
+`inspect`, `inspections` and `properties`. `training_run` and `comparison` are for runs of
+`jaxpe.training.train`.
 """
 
 from jaxpe._core.json_values import to_json
