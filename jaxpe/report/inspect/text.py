@@ -272,7 +272,10 @@ def reach_summary(reach: TextReach) -> str:
         return f"Its output is settled by the first {reach.effective:,} of {last:,} tokens."
     if reach.effective >= last:
         return f"Context lowers its loss up to {last:,} tokens, the longest tried."
-    return f"Context lowers its loss up to {reach.effective:,} tokens; {last:,} were tried."
+    open_end = f"the data allow more than {last:,}" if reach.high >= last else (
+        f"the data allow up to {reach.high:,}"
+    )  # fmt: skip
+    return f"Context surely lowers its loss up to {reach.effective:,} tokens; {open_end}."
 
 
 def needles_sentences(stage: NeedleStage) -> list[str]:

@@ -14,7 +14,6 @@ from jaxpe import nn
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import load_result, result_files
-from jaxpe.analysis import inspections
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect import (
@@ -37,7 +36,7 @@ from jaxpe.analysis.inspect import (
 )
 from jaxpe.analysis.inspect.flax_model import FlaxModel, encoding_names, unscaled_reason
 from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows
-from jaxpe.analysis.inspections import compare_inspections, usual_range
+from jaxpe.analysis.inspections import compare_inspections, measures, usual_range
 from jaxpe.data import open_tokenizer, tokens_from_ids
 from jaxpe.report.inspect.advice import advice
 from jaxpe.report.inspect.attention_view import view_data
@@ -213,7 +212,7 @@ def test_inspections_are_compared_with_each_other_and_with_the_usual(llama, bert
     apart, close = ([other(k, k * step) for k in range(3)] for step in (0.2, 0.08))
     assert compare_inspections(apart).decided == {"position_share": True}
     assert compare_inspections(close).decided == {"position_share": False}
-    monkeypatch.setattr(inspections, "inspected_models", lambda: apart)
+    monkeypatch.setattr(measures, "inspected_models", lambda: apart)
     usual = usual_range(of, "position_share")
     assert usual == (pytest.approx(0.05), pytest.approx(0.45), 3, True)
     assert usual_range(apart[0], "position_share") is None  # two others
