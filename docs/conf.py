@@ -25,7 +25,7 @@ suppress_warnings = ["config.cache", "toc.empty_glob"]
 nb_execution_mode = "off"  # notebooks are shown with the outputs that are stored in them
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-bibtex_bibfiles = ["references.bib"]
+bibtex_bibfiles = ["../jaxpe/report/references.bib"]
 bibtex_default_style = "alpha"
 
 html_theme = "furo"

@@ -142,18 +142,19 @@ def test_every_encoding_has_a_page_in_the_gallery():
     assert set(gallery.peers()) <= {entry.name for entry in jaxpe.catalogue()}
 
 
-# Ten questions of users, and a word of the page that answers each.
+# Questions of users, and a word of the page that answers each.
 QUESTIONS = {
     "choose an encoding": ("which-encoding", "RoPE"),
     "configure RoPE": ("rope-configuration", "rope_parameters"),
     "check positions in code": ("conformance", "check_rotary"),
     "count a large corpus": ("scale", "jaxpe count"),
     "resume a run": ("training", "--resume"),
-    "cite": ("bibliography", "@software"),
+    "cite": ("bibliography", "references.bib"),
     "extend with an encoding": ("own-encoding", "register"),
     "interpret the effective rank": ("reading-a-report", "effective rank"),
     "read the violation rate": ("reading-a-report", "Violation rate"),
     "use PyTorch weights": ("models", "safetensors"),
+    "find out what a long context is worth": ("inspecting-a-model", "max_position_embeddings"),
     "run on a GPU": ("install", "cuda13"),
 }
 

@@ -4,8 +4,8 @@ All models in the folder that JAXPE_MODELS_DIR names are inspected (`experiments
 fills it; add your own), or the pages that `jaxpe inspect` wrote into folders there are read. Text
 models read the built-in corpus. A model of sequences reads `sequences.*` in its folder, and one
 with a file `mlm` is a masked language model with its head. What is found is merged with what is
-stored, also in jaxpe/analysis/inspected.json: beside these models every page shows its own. Stages
-are kept in the cache folder, so that a run that is stopped resumes.
+stored, also in jaxpe/analysis/inspections/inspected.json: every page shows its model beside these.
+Stages are kept in the cache folder, so that a run that is stopped resumes.
 """
 
 import json
@@ -30,7 +30,7 @@ from jaxpe.analysis.inspections import (
 )
 from jaxpe.report.inspections import inspections_rows
 
-STORED = Path(__file__).parents[2] / "jaxpe" / "analysis" / "inspected.json"
+STORED = Path(__file__).parents[2] / "jaxpe" / "analysis" / "inspections" / "inspected.json"
 
 
 def inspection(folder: Path, *, quick: bool) -> InspectResult:

@@ -2,7 +2,8 @@
 
 Each is its own module, imported on first access, because some import Flax and Optax: `corpus`,
 `corpora`, `counts` (and `engines`, which make counts), `audit`, `attention`, `extrapolation`,
-`inspect` and `properties`. `training_run` and `comparison` are for runs of `jaxpe.training.train`.
+`inspect`, `inspections` and `properties`. `training_run` and `comparison` are for runs of
+`jaxpe.training.train`.
 """
 
 from jaxpe._core.json_values import to_json
@@ -11,7 +12,7 @@ from jaxpe._core.results import load_result
 
 __all__ = [
     "attention", "audit", "comparison", "corpora", "corpus", "counts", "engines", "extrapolation",
-    "inspect", "load_result", "properties", "to_json", "training_run",
+    "inspect", "inspections", "load_result", "properties", "to_json", "training_run",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__)

@@ -13,7 +13,7 @@ from jaxpe.data.corpora.corpus import as_sources
 from jaxpe.data.corpora.published import check_data_dir
 from jaxpe.data.tokens.pretrained import model_tokenizer_file
 from jaxpe.nn import Bert, MPNet, load_causal_lm, trunk
-from jaxpe.nn.checkpoints.architecture import DECODERS, row_name
+from jaxpe.nn.checkpoints.architecture import DECODERS, row_name, text_fields
 from jaxpe.nn.checkpoints.fields import read_config, read_fields
 from jaxpe.training import ModelConfig, TrainConfig, load_run
 from jaxpe.training.build import build_model
@@ -176,7 +176,7 @@ def _is_decoder(path: Path) -> bool:
     if path.suffix == ".gguf" or any(path.glob("*.gguf")):
         return True
     try:
-        return row_name(read_config(path / "config.json")) in DECODERS
+        return row_name(text_fields(read_config(path / "config.json"))) in DECODERS
     except InputError:
         return False  # the loader says what is wrong
 

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import rich
 from rich.text import Text
@@ -19,7 +20,7 @@ from jaxpe.analysis.counts import is_counted
 from jaxpe.analysis.inspect import InspectResult
 from jaxpe.analysis.inspections import compare_inspections
 from jaxpe.cli.console import Bars
-from jaxpe.cli.pages import print_advice
+from jaxpe.cli.pages import print_advice, write_methods
 from jaxpe.cli.parsing import command_line, flag_message, parse
 from jaxpe.cli.train import config_with_seed, train_command
 from jaxpe.geometry.noise.two_samples import DEFAULT_PERMUTATIONS
@@ -69,7 +70,8 @@ def run(words: Sequence[str]) -> None:
             f"{options.runs[0]} holds {kinds[0]}, but {options.runs[other]} holds {kinds[other]}; "
             f"pass folders of one kind"
         )
-    page = _COMPARE[kinds[0]](options)
+    page, comparison = _COMPARE[kinds[0]](options)
+    write_methods(comparison, options, words)
     print(f"\nComparison: {page}   ({time.perf_counter() - started:.0f} s)")
 
 
@@ -80,7 +82,7 @@ def _kind(folder: Path) -> str:
     return "an inspection" if (folder / _INSPECTION).is_file() else "a run"
 
 
-def _counts(options: Command) -> Path:
+def _counts(options: Command) -> tuple[Path, Any]:
     """Compare corpora, and write their page."""
     comparison = compare_counts(
         options.runs,
@@ -94,10 +96,10 @@ def _counts(options: Command) -> Path:
     rich.print(report.corpora_table(comparison))
     _print_texts(comparison.warnings, report.corpora_summary(comparison))
     print_advice(comparison)
-    return page
+    return page, comparison
 
 
-def _runs(options: Command) -> Path:
+def _runs(options: Command) -> tuple[Path, Any]:
     """Compare runs, and write their page."""
     comparison = compare_runs(options.runs)
     comparison = comparison._replace(
@@ -111,10 +113,10 @@ def _runs(options: Command) -> Path:
     rich.print(report.comparison_table(comparison))
     _print_texts(comparison.warnings, report.comparison_summary(comparison))
     print_advice(comparison, commands=commands)
-    return page
+    return page, comparison
 
 
-def _inspections(options: Command) -> Path:
+def _inspections(options: Command) -> tuple[Path, Any]:
     """Compare inspected models, and write their page."""
     found = [load_result(InspectResult, folder / _INSPECTION) for folder in options.runs]
     comparison = compare_inspections(found)
@@ -123,7 +125,7 @@ def _inspections(options: Command) -> Path:
     rich.print(report.inspections_table(comparison))
     _print_texts(comparison.warnings, report.inspections_summary(comparison))
     print_advice(comparison)
-    return page
+    return page, comparison
 
 
 _COMPARE = {"counts": _counts, "an inspection": _inspections, "a run": _runs}

@@ -1,19 +1,27 @@
 """Shared parts of the commands that write a page."""
 
+import datetime
 import functools
+import hashlib
+import shlex
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import rich
 from rich.text import Text
 
 from jaxpe import report
-from jaxpe._core.files import output_folder
+from jaxpe._core.files import atomic_file, output_folder
 from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import command_docstring, parse
+from jaxpe.data.corpora.sources import source_paths
+from jaxpe.data.formats.table import content_files
+from jaxpe.report.methods import methods, references
 from jaxpe.report.text import advice_text
 
+_LARGEST_HASHED = 1 << 30  # bytes
 # Texts of the options of figures.
 FIGURE_OPTIONS = {
     "figures": "format of the figures in files, besides the SVG of the page.",
@@ -40,11 +48,37 @@ def run_to_page(
     with output_folder(options.out):
         result = job(options, progress=Bars(kind))
         page = report.write(result, options.out, figures=options.figures, style=options.style)
+        write_methods(result, options, words)
     for make in shown:
         printed = make(result)
         rich.print(Text(f"\n{printed}") if isinstance(printed, str) else printed)
     print_advice(result)
     print(f"\n{label}: {page}   ({time.perf_counter() - started:.0f} s)")
+
+
+def write_methods(result: Any, options: Any, words: Sequence[str]) -> None:
+    """Write methods.md, with command, date and hashes of the data, and references.bib."""
+    name = type(options).__module__.rpartition(".")[2]
+    sources = source_paths(options.source) if getattr(options, "source", None) else []
+    files = [Path(file) for source in sources for file in content_files(source)]
+    text = methods(
+        result,
+        command=shlex.join(["jaxpe", name, *words]),
+        date=datetime.date.today().isoformat(),
+        inputs=[file_identity(file) for file in files if file.is_file()],
+    )
+    for file, content in (("methods.md", f"{text}\n"), ("references.bib", references(result))):
+        with atomic_file(options.out / file) as part:
+            part.write_text(content, "utf-8")
+
+
+def file_identity(path: Path) -> str:
+    """Name of a file with its SHA-256, or with its size if it is large."""
+    size = path.stat().st_size
+    if size > _LARGEST_HASHED:
+        return f"{path.name} ({size:,} bytes)"
+    with path.open("rb") as file:
+        return f"{path.name} (sha256 {hashlib.file_digest(file, 'sha256').hexdigest()})"
 
 
 def print_advice(result: Any, **commands: Any) -> None:

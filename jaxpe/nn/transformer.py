@@ -12,6 +12,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Float, Int, Int32
 
 from jaxpe._core.arrays import ArrayLike, is_traced
+from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, LayerPattern, Rows, chain, identity
 from jaxpe.encodings.attention_mask import AttentionMask
 from jaxpe.encodings.base import as_positions
@@ -232,7 +233,10 @@ class Transformer(nnx.Module):
     @property
     def attention(self) -> Any:
         """Attention of the first kind of layer that has one."""
-        return next(block.attention for block in self.stacks if block.attention is not None)
+        for block in self.stacks:
+            if block.attention is not None:
+                return block.attention
+        raise InputError("no layer of the model attends: pass a model with layers of attention")
 
     def embed(
         self,

@@ -31,7 +31,7 @@ def template(name: str) -> Any:
 
 
 class View(NamedTuple):
-    """What the page of a result shows, and the files beside it.
+    """Contents of the page of a result, and of the files beside it.
 
     Attributes:
         name: stem of the files and of the template.

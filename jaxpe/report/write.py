@@ -88,6 +88,19 @@ def advice(result: Any, *, commands: Mapping[str, str] = {}) -> list[Advice]:
 
 def _module(result: Any) -> Any:
     """Module of the view of a result."""
+    return importlib.import_module(f"jaxpe.report.{_VIEWS[job_name(result)]}")
+
+
+def job_name(result: Any) -> str:
+    """Name of the job of a result, a key of the table of views.
+
+    Raises:
+        TypeError: a result without a view.
+
+    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> job_name(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048)))
+    'rope'
+    """
     package, *names = type(result).__module__.split(".")
     job = next((name for name in names if name != "analysis"), "")
     if package != "jaxpe" or job not in _VIEWS:
@@ -95,4 +108,4 @@ def _module(result: Any) -> Any:
             f"{type(result).__name__} has no page: pass a result of jaxpe.analysis or jaxpe.rope "
             f"({', '.join(_VIEWS)})"
         )
-    return importlib.import_module(f"jaxpe.report.{_VIEWS[job]}")
+    return job

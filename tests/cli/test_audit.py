@@ -30,6 +30,7 @@ def test_every_statement_is_audited(command, films, tmp_path):
     assert training["losses"][-1] < training["losses"][0]
     assert training["output_distance"][0] == 0
     page = (tmp_path / "audit.html").read_text()
+    assert "published statements were evaluated" in (tmp_path / "methods.md").read_text()
     assert page.count("<figure") == 4
     assert not re.search(r"src=\"http", page)
     for name in ("kernel", "training", "bound", "spectrum"):

@@ -249,6 +249,7 @@ def test_wordpiece(vocabulary):
 def test_special_tokens_surround_every_document(vocabulary, form):
     path = {"vocab.txt": vocabulary, "folder": vocabulary.parent}.get(form)
     path = path or bert_json(vocabulary.parent)
+    assert pretrained.open_pretrained(path).cut == (4 if form == "tokenizer.json" else 0)
     corpus = tokenize(TEXTS, tokenizer=path, length=4, special=True)
     assert texts_of(corpus, 0) == ["[CLS]", "the", "cat", "[SEP]"]
     assert texts_of(corpus, 1) == ["[CLS]", "the", "cat", "[SEP]"]

@@ -442,7 +442,10 @@ SPOILED = {
     "decoder": (field(is_decoder=True), "is_decoder is True, .* only False is supported"),
     "cross attention": (field(add_cross_attention=True), "add_cross_attention is True"),
     "pruned": (field(pruned_heads={"0": [1]}), "pruned_heads is {'0': "),
-    "quantized": (field(quantization_config={"bits": 4}), "quantization_config is set, but"),
+    "quantized": (
+        field(quantization_config={"bits": 4}),
+        r"quantization_config is .*gguf files alone",
+    ),
     "activation": (
         field(hidden_act="laplace"),
         "hidden_act is 'laplace', .* only 'gelu', 'gelu_new'",

@@ -13,7 +13,8 @@ from flax import nnx
 from scipy.special import softmax
 
 import jaxpe
-from jaxpe import nn
+from jaxpe import InputError, nn
+from jaxpe.nn.transformer import has_one_encoding
 from tests.nn.models import (
     BLOCKS,
     HEAD_DIM,
@@ -527,6 +528,13 @@ def test_bad_calls_are_refused():
         apply(params, some_ids(2), token_types=np.zeros(2, int))
     with pytest.raises(ValueError, match="an encoder has no cache"):
         encoder()[0](params, some_ids(1, 2), cache=cache)
+
+
+def test_a_model_without_attention_is_named():
+    sizes = config(mixer=nn.ConvolutionSizes(width=3))
+    below = nnx.eval_shape(lambda: nn.Decoder(sizes, rngs=nnx.Rngs(0)))
+    with pytest.raises(InputError, match="no layer of the model attends"):
+        has_one_encoding(below)
 
 
 def test_an_encoding_that_was_not_made_is_refused(monkeypatch):

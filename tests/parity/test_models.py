@@ -12,6 +12,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe._core.errors import InputError
+from jaxpe.analysis.inspect.flax_model import FlaxModel
 from jaxpe.nn import (
     load_causal_lm,
     load_masked_lm,
@@ -83,6 +84,23 @@ def test_other_fields_and_heads_are_those_of_transformers(name, tmp_path):
     """Fields that are stored and not used, tied and untied heads, in and out of the file."""
     logits = changed_logits(write_case(CASES[name], tmp_path / "case"), CASES[name])
     np.testing.assert_allclose(logits, CHANGED[name], rtol=0, atol=TOLERANCE)
+
+
+def test_names_of_the_text_in_a_model_of_images(tmp_path):
+    """Those of Mistral 3, and those of Qwen3.5; tensors of images are ignored."""
+    shutil.copytree(FOLDER / "mistral3", tmp_path / "other")
+    found = tensors(FOLDER / "mistral3")
+    others = {"language_model.model.": "model.language_model.", "vision_tower.": "model.visual."}
+    for one, other in others.items():
+        found = {name.replace(one, other): x for name, x in found.items()}
+    write(tmp_path / "other", found | {"mtp.fc.weight": np.ones((2, 2), np.float32)})
+    models = [load_causal_lm(folder) for folder in (FOLDER / "mistral3", tmp_path / "other")]
+    jax.tree.map(np.testing.assert_array_equal, *(nnx.state(m, nnx.Param) for m in models))
+    assert "reads images" in FlaxModel(models[1]).left_out
+    assert FlaxModel(models[1]).context(tmp_path / "other") == 32
+    write(tmp_path / "other", found | {"model.memory": np.ones(2, np.float32)})
+    with pytest.raises(InputError, match=r"the tensors model\.memory are unknown"):
+        load_causal_lm(tmp_path / "other")
 
 
 def test_windows_of_smollm3_are_in_layers_that_do_not_rotate(tmp_path):

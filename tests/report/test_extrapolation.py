@@ -33,6 +33,7 @@ from jaxpe.report import extrapolation_table, write
 from jaxpe.report.extrapolation import figures as drawn
 from jaxpe.report.extrapolation import page, text
 from jaxpe.report.extrapolation.text import advice, summary
+from jaxpe.report.methods import methods
 from jaxpe.report.style import render
 
 NUMBERS = Suite(
@@ -531,6 +532,7 @@ def test_the_summary_says_what_is_decided_and_what_to_do():
         said = summary(case)
         assert "nan" not in said
         assert ("one seed has no interval" in said) == (name == "one seed")
+        assert f"{len(case.cells)} pairs" in methods(case)
         assert ("Nothing is compared" in advice(case)[0].text) == (not case.comparisons)
 
 

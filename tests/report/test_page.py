@@ -7,6 +7,7 @@ from jaxpe._core.errors import MissingExtraError
 from jaxpe.analysis.corpus import TopTokens
 from jaxpe.data import Choice
 from jaxpe.report.corpus.page import FAMILIES, view
+from jaxpe.report.methods import methods, references
 from jaxpe.report.page import render_page as rendered
 from jaxpe.report.text import site_page
 from tests.report import factory
@@ -27,6 +28,12 @@ def test_the_page_is_self_contained(page):
     links = [site_page("reading-a-report"), "https://arxiv.org/abs/2604.05217"]
     assert [site, *others[9:]] == links  # fetched by no one
     assert "default-src 'none'" in html
+
+
+def test_methods_of_a_report_have_its_numbers():
+    case = factory.analysis()
+    assert f"{case.documents:,} documents" in methods(case)
+    assert "cirrincione2026" in references(case)
 
 
 def test_the_page_says_how_it_was_computed(page):

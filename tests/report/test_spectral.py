@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import load_result
 from jaxpe.analysis.attention.result import (
@@ -26,6 +27,7 @@ from jaxpe.report.attention import page, text
 from jaxpe.report.attention.advice import advice
 from jaxpe.report.attention.page import spectral_table
 from jaxpe.report.files import remove_other_figures
+from jaxpe.report.methods import methods, references
 from jaxpe.report.style import Rendered, render
 
 
@@ -244,6 +246,15 @@ def test_blocks_are_means_of_what_is_seen():
     assert np.isnan(drawn._blocks(matrix, 2)[0, 1])
     assert drawn._blocks(matrix, 2)[1].tolist() == [10.5, 12.5]
     np.testing.assert_array_equal(drawn._blocks(matrix, 4), matrix)
+
+
+def test_methods_have_the_numbers_and_the_entries_they_cite():
+    text = methods(report(), command="jaxpe spectral", date="2026-01-01", inputs=["a.txt"])
+    assert "3 layers of 4 heads" in text
+    assert text.endswith("Command: `jaxpe spectral`. Data: a.txt.")
+    keys = set(re.findall(r"@([a-z]+[0-9]*)", text))
+    assert keys == set(re.findall(r"^@\w+{([a-z]+[0-9]*),", references(report()), re.M))
+    assert f"version={{{jaxpe.__version__}}}" in references(report())
 
 
 def test_the_summary_names_the_cause_and_what_can_express_it():

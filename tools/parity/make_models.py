@@ -60,6 +60,8 @@ DELTA = {
         "mrope_section": [1, 1, 0],
     },
 }
+VISION = {"model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "head_dim": 8}
+VISION |= {"num_hidden_layers": 1, "num_attention_heads": 1, "image_size": 8, "patch_size": 4}
 PARTIAL = {"partial_rotary_factor": 0.25}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
 LONGROPE |= {"short_factor": [1.5], "long_factor": [4.0]}
@@ -75,6 +77,11 @@ LATENT |= {"num_attention_heads": 4, "num_key_value_heads": 4}
 DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", GROUPED | ROPE | {"attention_bias": True, "mlp_bias": True}),
     "mistral": ("Mistral", GROUPED | ROPE | {"sliding_window": 4}),
+    "mistral3": (
+        "Mistral3",
+        {"text_config": GROUPED | ROPE | {"model_type": "mistral", "sliding_window": 4}}
+        | {"vision_config": VISION, "image_token_index": 1, "tie_word_embeddings": True},
+    ),
     "qwen2": (
         "Qwen2",
         {**SIZES, "num_key_value_heads": 1, **ROPE}
@@ -315,7 +322,8 @@ def made(name: str, title: str, changes: dict[str, Any], kind: str) -> Any:
     text = "Text" if title in ("Gemma3", "Gemma4", "Llama4", "Qwen3_5") else ""
     own = copy.deepcopy(changes)  # a configuration adds to its entries of RoPE
     config = getattr(transformers, f"{title}{text}Config")(**own, attn_implementation="eager")
-    kind = {"GPT2": "LMHeadModel"}.get(title, kind)
+    heads = {"GPT2": "LMHeadModel", "Mistral3": "ForConditionalGeneration"}
+    kind = heads.get(title, kind)
     cls = getattr(transformers, f"{title}{kind}")
     config.architectures = [cls.__name__]
     write(name, cls(config))

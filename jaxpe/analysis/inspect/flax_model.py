@@ -1,5 +1,6 @@
 """Models of `jaxpe.nn` as stages see them."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from jaxpe.nn import (
     split_heads,
     trunk,
 )
+from jaxpe.nn.checkpoints.architecture import text_fields
 from jaxpe.nn.checkpoints.fields import read_config
 from jaxpe.nn.checkpoints.gguf import gguf_file
 from jaxpe.nn.transformer import has_one_encoding
@@ -108,8 +110,11 @@ class FlaxModel:
 
     @property
     def left_out(self) -> str:
-        """Nothing of a module is left out."""
-        return ""
+        """Images, of a model whose text part was loaded alone."""
+        stored = json.loads(trunk(self.module).fields or "{}")
+        if text_fields(stored) is stored:
+            return ""
+        return "The model reads images too; only its part for text is measured."
 
     def absent(self) -> dict[str, str]:
         """No reasons: every stage can be run."""

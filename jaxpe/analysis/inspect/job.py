@@ -255,7 +255,7 @@ def _loss(subject: InspectSubject, progress: Progress) -> LossStage:
     texts, rope = _texts(subject, subject.longest), _encoding(subject, progress).rope
     return loss_by_position(
         subject.module, texts, context=subject.context, rope=rope, far=not subject.quick,
-        progress=progress,
+        prefix=subject.tokenizer.prefix, progress=progress,
     )  # fmt: skip
 
 

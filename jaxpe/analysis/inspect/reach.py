@@ -1,6 +1,6 @@
 """Reach: how much of a text matters to a model, and which part of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ def context_reach(
     *,
     whole: np.ndarray | None = None,
     parts: bool = True,
+    prefix: Sequence[int] = (),
     progress: Progress = SILENT,
 ) -> TextReach:
     """Effective length of a causal model's context, and the gain from its start, middle and end.
@@ -53,6 +54,7 @@ def context_reach(
         texts: token ids `[texts, n]` without padding, of at least 64 tokens; six are enough.
         whole: losses of all tokens of the texts but the first, `[texts, n − 1]`, if known.
         parts: whether to measure start, middle and end.
+        prefix: ids that replace the first of each row, as `prefixed` says.
         progress: receiver of progress.
 
     >>> context_reach(model, texts).effective  # doctest: +SKIP
@@ -61,7 +63,8 @@ def context_reach(
     losses_of = inspected_model(model).losses()
 
     def losses(rows: np.ndarray) -> np.ndarray:
-        return np.asarray(losses_of(rows, np.arange(rows.shape[1], dtype=np.int32)), float)
+        positions = np.arange(rows.shape[1], dtype=np.int32)
+        return np.asarray(losses_of(prefixed(rows, prefix), positions), float)
 
     texts = np.asarray(texts[:_TEXTS], np.int32)
     whole = losses(texts) if whole is None else whole[: len(texts)]
@@ -95,6 +98,23 @@ def context_reach(
     effective = contexts[last]
     low, high = effective // 2 if last else 0, 2 * contexts[max(last, most)]
     return TextReach("loss", count, np.array(contexts), means, effective, low, high, **counted)
+
+
+def prefixed(rows: np.ndarray, prefix: Sequence[int]) -> np.ndarray:
+    """Rows that begin with the ids that the tokenizer puts first, in place of their first tokens.
+
+    Models that never saw a text without its beginning token predict little after another.
+
+    Args:
+        rows: token ids `[rows, n]`.
+        prefix: ids such as that of <bos>; may be empty.
+
+    >>> prefixed(np.arange(6).reshape(2, 3), [9]).tolist()
+    [[9, 1, 2], [9, 4, 5]]
+    """
+    rows = np.array(rows, np.int32)
+    rows[:, : len(prefix)] = prefix
+    return rows
 
 
 def _copy_gains(losses: _Losses, texts: np.ndarray) -> np.ndarray:

@@ -51,6 +51,8 @@ class InspectFacts(NamedTuple):
         jaxpe: version.
         left_out: parts of the model that are not seen, in a sentence; empty if nothing is.
         command: command line of this model and corpus, without options; empty for a live model.
+        cut: tokens at which the file of the tokenizer truncates texts, which an inspection does
+            not; 0 if it has no such limit.
     """
 
     model: str
@@ -72,6 +74,7 @@ class InspectFacts(NamedTuple):
     jaxpe: str
     left_out: str = ""
     command: str = ""
+    cut: int = 0
 
 
 class LearnedTable(NamedTuple):

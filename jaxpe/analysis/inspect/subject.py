@@ -61,6 +61,7 @@ class InspectSubject(NamedTuple):
         context: positions for which the model was configured; 0 if unknown.
         longest: tokens of the longest text.
         quick: whether to use fewer documents and shorter texts.
+        cut: tokens at which the file of the tokenizer truncates texts; 0 if it does not.
     """
 
     path: Path
@@ -71,6 +72,7 @@ class InspectSubject(NamedTuple):
     context: int
     longest: int
     quick: bool
+    cut: int = 0
 
     @property
     def module(self) -> Any:
@@ -132,7 +134,8 @@ def read_inspect_subject(
     _check_path(options, path)
     program = options.program or ("jax" if module is not None else _program(path))
     tokenizer = options.tokenizer or str(model_tokenizer_file(path))
-    special = open_pretrained(tokenizer).model.num_special_tokens_to_add(False) > 0
+    pretrained = open_pretrained(tokenizer)
+    special = pretrained.model.num_special_tokens_to_add(False) > 0
     if module is None:
         _check_memory(path)
         module = _load(options, path) if program == "jax" else load_torch(path, task=options.task)
@@ -163,7 +166,9 @@ def read_inspect_subject(
     longest = _longest(options, model, context)
     opened = open_tokenizer(tokenizer, special=special)
     stream = _token_stream(opened, texts.documents, needed=16 * longest)
-    return InspectSubject(path, subject, sample, opened, stream, context, longest, options.quick)
+    return InspectSubject(
+        path, subject, sample, opened, stream, context, longest, options.quick, pretrained.cut
+    )  # fmt: skip
 
 
 def inspect_facts(subject: InspectSubject, *, seed: int) -> InspectFacts:
@@ -193,6 +198,7 @@ def inspect_facts(subject: InspectSubject, *, seed: int) -> InspectFacts:
         seed=seed,
         jaxpe=jaxpe.__version__,
         left_out=model.left_out,
+        cut=subject.cut,
     )
 
 

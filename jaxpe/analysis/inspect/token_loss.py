@@ -5,7 +5,7 @@ distance needs no compilation.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect.averages import document_mean, document_means
 from jaxpe.analysis.inspect.flax_model import inspected_model
-from jaxpe.analysis.inspect.reach import SHORTEST_TEXT, context_reach
+from jaxpe.analysis.inspect.reach import SHORTEST_TEXT, context_reach, prefixed
 from jaxpe.analysis.inspect.result import FarContextGain, LossStage, ScaledLoss, ScalingChange
 from jaxpe.encodings import LinearScaling, NtkScaling, YarnScaling, rope_frequencies
 from jaxpe.rope import RopeAnalysis
@@ -50,6 +50,7 @@ def loss_by_position(
     context: int = 0,
     rope: RopeAnalysis | None = None,
     far: bool = True,
+    prefix: Sequence[int] = (),
     progress: Progress = SILENT,
 ) -> LossStage:
     """Loss by position, under each scaling beyond the context, and the gain from far context.
@@ -66,6 +67,7 @@ def loss_by_position(
         context: positions for which the model was configured; 0 if unknown.
         rope: rotary configuration of the model, without which no scaling is tried.
         far: whether to measure far context, and the start, middle and end of `reach`.
+        prefix: ids that the tokenizer puts first; they replace the first of each row.
         progress: receiver of progress.
 
     >>> loss_by_position(model, texts, context=8192).scaled[0].loss.mean  # doctest: +SKIP
@@ -79,7 +81,8 @@ def loss_by_position(
 
     def run(ids: np.ndarray, positions: np.ndarray, scaling: Frequencies | None) -> np.ndarray:
         values = None if scaling is None else scaling.values
-        return np.asarray(losses_of(ids, positions.astype(np.int32), values), float)
+        rows = prefixed(ids, prefix)
+        return np.asarray(losses_of(rows, positions.astype(np.int32), values), float)
 
     beyond = bool(context) and n > context and not unscaled
     edges = _edges(n, context)
@@ -93,7 +96,8 @@ def loss_by_position(
     ]
     reach = None
     if n >= SHORTEST_TEXT:
-        reach = context_reach(model, texts, whole=losses[OWN], parts=far, progress=progress)
+        known = {"whole": losses[OWN], "prefix": prefix}
+        reach = context_reach(model, texts, parts=far, progress=progress, **known)
     result = LossStage(
         count, n, context, edges, scaled, 0, np.zeros(0, int), [], None, None, unscaled,
         reach=reach,

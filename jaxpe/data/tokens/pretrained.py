@@ -32,6 +32,7 @@ class Pretrained(NamedTuple):
     tokens: list[str]  # text of each id
     padding: set[int]  # ids of padding
     choices: tuple[Choice, ...] = ()  # settings that differ from the file's
+    cut: int = 0  # tokens at which the file truncates texts; 0 if it does not
 
     @property
     def name(self) -> str:
@@ -83,6 +84,7 @@ def open_pretrained(tokenizer: Source) -> Pretrained:
             model = library.Tokenizer.from_str(text) if is_json else _wordpiece(path, text)
         padding = _padding_ids(model)
         model.no_padding()
+        cut = (model.truncation or {}).get("max_length", 0)
         model.no_truncation()
         choices = _disable_dropout(model.model)
         size = 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
@@ -91,7 +93,7 @@ def open_pretrained(tokenizer: Source) -> Pretrained:
             f"{path} has ids up to {size - 1:,}; pass a tokenizer of 1 to {LARGEST_VOCABULARY:,}"
         )
     tokens = [model.id_to_token(number) or f"id {number}" for number in range(size)]
-    return Pretrained(path, model, text, tokens, padding & {*range(size)}, choices)
+    return Pretrained(path, model, text, tokens, padding & {*range(size)}, choices, cut)
 
 
 _KINDS = {".json": "tokenizer.json", ".gguf": ".gguf with a tokenizer"}

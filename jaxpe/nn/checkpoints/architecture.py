@@ -281,6 +281,27 @@ def row_name(fields: Fields) -> Any:
     return next(fits, fields.get("model_type"))
 
 
+# Models of text and images, and the type of `text_config` where the file does not say it.
+_WRAPPERS = {
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "llama4": "llama4_text",
+    "mistral3": "mistral",
+    "qwen3_5": "qwen3_5_text",
+}
+
+
+def text_fields(fields: Fields) -> Fields:
+    """Fields of the part that reads text; all fields for a model of text alone."""
+    text, text_type = fields.get("text_config"), _WRAPPERS.get(str(fields.get("model_type")))
+    if text_type is None or not isinstance(text, dict):
+        return fields
+    # The head belongs to the whole model.
+    names = ("tie_word_embeddings", "quantization_config", "dtype")
+    whole = {name: fields[name] for name in names if name in fields}
+    return {"model_type": text_type} | text | whole
+
+
 def architectures(*kinds: str) -> dict[str, Architecture]:
     """Architectures of some kinds, by model type."""
     return {name: row for name, row in ARCHITECTURES.items() if row.kind in kinds}

@@ -13,7 +13,7 @@ from flax import nnx
 
 from jaxpe._core.errors import InputError
 from jaxpe.encodings import Encoding, LayerPattern
-from jaxpe.nn.checkpoints.architecture import DECODERS, Architecture, Fields
+from jaxpe.nn.checkpoints.architecture import DECODERS, Architecture, Fields, text_fields
 from jaxpe.nn.checkpoints.encodings import model_encoding
 from jaxpe.nn.checkpoints.fields import (
     check_sizes,
@@ -37,6 +37,8 @@ from jaxpe.nn.transformer import Decoder
 
 # Masks and frequencies that a file may have in addition to parameters.
 _BUFFERS = re.compile(r"(^|\.)(attn\.|attention\.)(masked_)?bias$|inv_freq$")
+# Tensors of images and sound, and of layers for speculation, in a model of text and images.
+_NO_TEXT = re.compile(r"(vision_|visual\.|audio_|embed_(vision|audio)\.|multi_modal_|mtp\.)")
 
 
 def load_causal_lm(
@@ -51,7 +53,8 @@ def load_causal_lm(
     Qwen, Gemma, OLMo, Phi, Granite, Command R, GLM, EXAONE, GPT, and with experts Mixtral, gpt-oss
     and DeepSeek. The error for another one names all. Queries and keys of a .gguf are converted to
     Hugging Face's layout; its quantised tensors become floats, by the package `gguf` (an extra).
-    An unknown tensor, or an unsupported field that changes the computation, is an error.
+    Of a model of text and images, such as Gemma 3, the part for text is loaded. An unknown tensor,
+    or an unsupported field that changes the computation, is an error.
 
     Args:
         path: .gguf file, folder with one, or Hugging Face directory with config.json, and
@@ -75,7 +78,8 @@ def load_causal_lm(
     config = path / "config.json"
     if not os.path.isfile(config):
         raise InputError(f"{path} has neither a .gguf file nor config.json")
-    stored = read_config(config)
+    whole = read_config(config)
+    stored = text_fields(whole)
     model_type = stored.get("model_type")
     architecture = DECODERS.get(model_type) if isinstance(model_type, str) else None
     prefix = "model." if architecture is None else architecture.prefix
@@ -83,7 +87,7 @@ def load_causal_lm(
         if architecture is None:
             raise InputError(_nearest_architecture(config, model_type, tensors))
         model = _load(architecture, config, stored, tensors, None, encoding, overrides)
-    model.decoder.fields = json.dumps(stored) if encoding is None else ""
+    model.decoder.fields = json.dumps(whole) if encoding is None else ""
     return model
 
 
@@ -94,7 +98,7 @@ def causal_lm_tensors(model: CausalLM) -> tuple[Fields, dict[str, np.ndarray]]:
             "the model was not loaded from a config.json, or has another encoding: Hugging Face "
             "has no class for it; save a checkpoint instead"
         )
-    fields = json.loads(model.decoder.fields)
+    fields = text_fields(json.loads(model.decoder.fields))
     architecture = DECODERS[fields["model_type"]]
     names = architecture.tensor_names("decoder", model.decoder.config)
     tensors = stored_tensors(
@@ -139,7 +143,7 @@ def _load(
     def ignored(name: str) -> bool:
         if predicts and (layer := re.match(r"layers\.(\d+)\.", name)):
             return int(layer[1]) >= config.num_layers
-        return name in unused or bool(_BUFFERS.search(name))
+        return name in unused or bool(_BUFFERS.search(name) or _NO_TEXT.match(name))
 
     loaded = load_parameters(model, named, tensors, ignored=ignored)
     if tied:  # versions of transformers use one or the other tensor

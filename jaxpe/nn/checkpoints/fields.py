@@ -20,6 +20,7 @@ from jaxpe.nn.checkpoints.architecture import (
     Fields,
     architectures,
     row_name,
+    text_fields,
 )
 from jaxpe.nn.checkpoints.encodings import (
     GLOBAL,
@@ -240,10 +241,9 @@ _WITHOUT_DEFAULT = (
 )
 _LARGEST_CONFIG = 2**24  # bytes
 _QUANTISED = (
-    "quantization_config is set, but quantised weights are read from .gguf files alone: pass one, "
-    "or save the model with floats, by AutoModelForCausalLM.from_pretrained(folder, "
-    "quantization_config=Mxfp4Config(dequantize=True)).save_pretrained(another) of transformers, "
-    "or its FineGrainedFP8Config"
+    "quantised weights are read from .gguf files alone. Pass one, or save floats by transformers: "
+    "AutoModelForCausalLM.from_pretrained(folder, quantization_config=Mxfp4Config(dequantize=True))"
+    ".save_pretrained(another), or FineGrainedFP8Config in its place"
 )
 
 
@@ -290,7 +290,7 @@ def architecture_of_fields(
 def find_architecture(directory: str | os.PathLike) -> Architecture | None:
     """Architecture of a directory; None without a config.json, or if it is unknown."""
     config = Path(directory) / "config.json"
-    model_type = row_name(read_config(config)) if os.path.isfile(config) else None
+    model_type = row_name(text_fields(read_config(config))) if os.path.isfile(config) else None
     return ARCHITECTURES.get(model_type) if isinstance(model_type, str) else None
 
 
@@ -311,9 +311,8 @@ class _Config(NamedTuple):
             value = self.fields.get(name)
             if value is None or any(_equal(value, allowed_value) for allowed_value in values):
                 continue
-            if name == "quantization_config":
-                raise InputError(f"{self.path}: {_QUANTISED}")
             only = f"; only {', '.join(map(repr, values))} is supported" if values else ""
+            only = f": {_QUANTISED}" if name == "quantization_config" else only
             raise InputError(
                 f"{self.field_name(name)} is {reprlib.repr(value)}, which changes the "
                 f"computation{only}"

@@ -36,6 +36,7 @@ TOKENIZER_FILES = (
     *("added_tokens.json", "spiece.model", "tokenizer.model", "vocab.json", "merges.txt"),
 )
 _LARGEST_INDEX = 2**26  # bytes
+_TEXT = re.compile(r"^language_model\.(model\.)?")  # prefix in a model of text and images
 _FLOATS = ("F64", "F32", "F16", "BF16")  # readable dtypes, as safetensors calls them
 _MOST_NAMED = 40  # tensors that a message names at most
 
@@ -52,7 +53,7 @@ def open_tensors(directory: str | os.PathLike, prefix: str) -> Iterator["Tensors
             except (safetensors.SafetensorError, OSError) as error:
                 raise InputError(_damage_message(path, error)) from error
             for stored in file.keys():  # noqa: SIM118 (it is no dict)
-                name = _modern(stored).removeprefix(prefix)
+                name = _TEXT.sub("", _modern(stored).removeprefix(prefix))
                 if name in tensors:
                     twice = listed([tensors[name][1], stored])
                     raise InputError(f"{directory} has two tensors for one parameter: {twice}")

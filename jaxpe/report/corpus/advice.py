@@ -3,18 +3,25 @@
 import shlex
 
 from jaxpe.analysis.corpus import CorpusAnalysis
-from jaxpe.report.corpus.text import best_fixed, fitted_scores
+from jaxpe.report.corpus.text import beats_random, best_fixed, fitted_scores
 from jaxpe.report.text import Advice, plural
 
 
 def advice(analysis: CorpusAnalysis) -> list[Advice]:
     """Steps to take: a shorter length, more documents, or encodings to compare in training."""
-    return [*_length(analysis), *_training(analysis)]
+    length = _length(analysis)
+    return length if _judged(analysis) == 0 else [*length, *_training(analysis)]
+
+
+def _judged(analysis: CorpusAnalysis) -> int:
+    """Number of positions with enough documents to judge."""
+    empty = int((analysis.documents_per_position == 0).sum())
+    return analysis.length - len(analysis.rare_positions) - empty
 
 
 def _length(analysis: CorpusAnalysis) -> list[Advice]:
     rare = len(analysis.rare_positions)
-    judged = analysis.length - rare - int((analysis.documents_per_position == 0).sum())
+    judged = _judged(analysis)
     if not rare or analysis.edges is not None:
         return []
     if judged == 0:
@@ -40,7 +47,15 @@ def _training(analysis: CorpusAnalysis) -> list[Advice]:
                 "jaxpe compare run-none run-rope",
             )
         ]
-    best = [score.name for score in best_fixed(analysis)[:1]]
+    if analysis.origin:
+        return [
+            Advice(
+                "Positions that stand out may belong to the site or to all such sequences. Compare "
+                "with sequences of the same origin without the site.",
+                f"jaxpe report background.fa --align {analysis.origin}",
+            )
+        ]
+    best = [score.name for score in best_fixed(analysis)[:1]] if beats_random(analysis) else []
     names = [*best, "none"] if best else ["sinusoidal", "none"]
     runs = [f"{train} {name} --out run-{name}" for name in names]
     return [

@@ -58,6 +58,17 @@ def _longer_texts(result: InspectResult) -> Advice | None:
     )
 
 
+def _truncation(result: InspectResult) -> Advice | None:
+    cut, context = result.facts.cut, result.facts.context
+    if not 0 < cut < context:
+        return None
+    return Advice(
+        f"Its tokenizer.json cuts texts at {cut:,} tokens without a message; the model has "
+        f"{context:,} positions. Read longer texts in pieces.",
+        "pieces = [(first := tokenizer.encode(text)), *first.overflowing]",
+    )
+
+
 def _sinks(result: InspectResult) -> Advice | None:
     sinks = None if result.attention is None else result.attention.sinks
     if sinks is None or sinks.weight_overall.low < SINK or not len(sinks.positions):
@@ -109,12 +120,13 @@ def _scaling(result: InspectResult) -> Advice | None:
         return None
     top = max(one.multiple for one in helping)
     best = min((one for one in helping if one.multiple == top), key=lambda one: one.far.estimate)
-    kind = best.name.split(" ")[0]
-    paste = f'"rope_parameters": {{"rope_type": "{_ROPE_TYPES[kind]}", "factor": {top:g}}}'
+    kind = _ROPE_TYPES[best.name.split(" ")[0]]
+    keys = f'"rope_type": "{kind}", "factor": {top:g}'
     return Advice(
         f"For texts of {top:g} times the context, {best.name} changes the loss on a far passage by "
-        f"{text.between(best.far)} nats a token, and on a near one by {text.between(best.near)}.",
-        paste,
+        f"{text.between(best.far)} nats a token, and on a near one by {text.between(best.near)}. "
+        "Keys of rope_parameters, beside those of the model:",
+        f'{keys}, "original_max_position_embeddings": {result.facts.context}',
     )
 
 
@@ -154,5 +166,5 @@ def _matters(change: Interval, measure: str) -> bool | None:
 
 
 _RULES: tuple[Callable[[InspectResult], Advice | None], ...] = (
-    _configuration, _longer_texts, _reach, _middle, _scaling, _padding, _order, _sinks,
+    _configuration, _truncation, _longer_texts, _reach, _middle, _scaling, _padding, _order, _sinks,
 )  # fmt: skip

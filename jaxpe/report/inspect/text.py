@@ -240,7 +240,10 @@ def reach_sentences(reach: TextReach | None) -> list[str]:
         return []
     most, longest = f"{reach.effective:,}", int(reach.lengths[-1])
     if reach.measure == "embedding":
-        parts = [f"The first {most} of {longest:,} tokens are enough for a similar embedding."]
+        first = f"The first {most} of {longest:,} tokens are" if reach.effective < longest else (
+            f"No part of the {longest:,} tokens is"
+        )  # fmt: skip
+        parts = [f"{first} enough for a similar embedding."]
     else:
         limit = "more" if reach.high >= longest else f"{reach.high:,}"
         parts = [
@@ -262,7 +265,10 @@ def reach_summary(reach: TextReach) -> str:
         return f"Its output is settled by the first {reach.effective:,} of {last:,} tokens."
     if reach.effective >= last:
         return f"Context lowers its loss up to {last:,} tokens, the longest tried."
-    return f"Context lowers its loss up to {reach.effective:,} tokens; {last:,} were tried."
+    open_end = f"the data allow more than {last:,}" if reach.high >= last else (
+        f"the data allow up to {reach.high:,}"
+    )  # fmt: skip
+    return f"Context surely lowers its loss up to {reach.effective:,} tokens; {open_end}."
 
 
 def needles_sentences(stage: NeedleStage) -> list[str]:
@@ -294,7 +300,7 @@ def between(interval: Interval) -> str:
     >>> between(Interval(1.234, 1.0, 1.5))
     '1.23 (1.00 to 1.50)'
     """
-    mean, low, high = (f"{x:.2f}".replace("-", "−") for x in interval)
+    mean, low, high = (f"{x:.2f}".replace("-", "−").replace("nan", "–") for x in interval)
     return mean if math.isnan(interval.low) else f"{mean} ({low} to {high})"
 
 

@@ -14,7 +14,6 @@ from jaxpe import nn
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError
 from jaxpe._core.results import load_result, result_files
-from jaxpe.analysis import inspections
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect import (
@@ -37,13 +36,14 @@ from jaxpe.analysis.inspect import (
 )
 from jaxpe.analysis.inspect.flax_model import FlaxModel, encoding_names, unscaled_reason
 from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows
-from jaxpe.analysis.inspections import compare_inspections, usual_range
+from jaxpe.analysis.inspections import compare_inspections, measures, usual_range
 from jaxpe.data import open_tokenizer, tokens_from_ids
 from jaxpe.report.inspect.advice import advice
 from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.page import inspect_markdown
 from jaxpe.report.inspect.sections import absent_sections, inspect_figures, page_sections
 from jaxpe.report.inspect.summary import MOST_WORDS, headlines, inspect_summary
+from jaxpe.report.methods import methods
 from tests.analysis.inspect.folders import text, with_tokenizer
 
 LENGTH, EXAMPLES, HEADS, WIDTH = 16, 8, 4, 8
@@ -138,6 +138,7 @@ def test_results_come_back_from_disk_and_are_shown(name, request, tmp_path):
     assert not {section.title for section in sections} & set(absent_sections(found))
     assert len(inspect_summary(found).split()) <= MOST_WORDS
     assert 1 <= len(headlines(found)) <= 3
+    assert f"{found.facts.examples} of" in methods(found)
 
 
 def test_the_view_of_attention_has_the_weights(llama):
@@ -163,6 +164,9 @@ def test_advice_and_summary_depend_on_numbers(llama, bert):
     assert not any("--longest" in step.paste for step in advice(found._replace(facts=facts)))
     longer = found._replace(facts=facts._replace(context=128))
     assert any("--longest 128" in step.paste for step in advice(longer))
+    for cut, said in ((100, True), (128, False), (0, False)):
+        changed = longer._replace(facts=longer.facts._replace(cut=cut))
+        assert any("cuts texts at 100 tokens" in step.text for step in advice(changed)) == said
     for change, ordered in (
         ((0.3, 0.2, 0.4), True),
         ((0.0, -0.01, 0.01), False),
@@ -198,7 +202,7 @@ def test_advice_and_summary_depend_on_numbers(llama, bert):
 def test_inspections_are_compared_with_each_other_and_with_the_usual(llama, bert, monkeypatch):
     both = compare_inspections([llama[-1], bert])
     assert [one.model for one in both.models] == ["tiny_llama", "tiny_bert"]
-    assert "`source` differs" in both.warnings[0]
+    assert "`positions` differs" in both.warnings[0]
     of = both.models[0]
 
     def other(index, low):
@@ -208,7 +212,7 @@ def test_inspections_are_compared_with_each_other_and_with_the_usual(llama, bert
     apart, close = ([other(k, k * step) for k in range(3)] for step in (0.2, 0.08))
     assert compare_inspections(apart).decided == {"position_share": True}
     assert compare_inspections(close).decided == {"position_share": False}
-    monkeypatch.setattr(inspections, "inspected_models", lambda: apart)
+    monkeypatch.setattr(measures, "inspected_models", lambda: apart)
     usual = usual_range(of, "position_share")
     assert usual == (pytest.approx(0.05), pytest.approx(0.45), 3, True)
     assert usual_range(apart[0], "position_share") is None  # two others
@@ -320,6 +324,12 @@ def test_tables_turn_as_the_model_does(llama, rotary):
     own = rope._replace(groups=(plan,))
     tabled = loss_by_position(other, texts, context=20, rope=own, far=False)
     whole = plain.scaled[0].loss.mean
+    begun = loss_by_position(
+        rotary, np.insert(texts, 0, 5, axis=1)[:, :24], context=64, far=False
+    ).scaled[0]  # fmt: skip
+    first = np.insert(texts, 0, 7, axis=1)[:, :24]  # 5 takes the place of 7
+    replaced = loss_by_position(rotary, first, context=64, far=False, prefix=[5]).scaled[0]
+    np.testing.assert_allclose(replaced.loss.mean, begun.loss.mean, atol=1e-6)
     np.testing.assert_allclose(tabled.scaled[0].loss.mean[0], whole[0], atol=1e-5)
     assert plain.unscaled
     assert not tabled.unscaled

@@ -178,7 +178,7 @@ def inspected_models() -> list[ModelMeasures]:
     >>> {one.source for one in inspected_models()}
     {'stdlib'}
     """
-    text = files("jaxpe.analysis").joinpath("inspected.json").read_bytes()
+    text = files("jaxpe.analysis.inspections").joinpath("inspected.json").read_bytes()
     stored = parse_json(text, where="inspected.json", remedy="install jaxpe again")
     return from_json(list[ModelMeasures], stored, where="inspected.json")
 
