@@ -72,7 +72,7 @@ def wait_for_step(log, step, processes):
     pytest.fail(str(ended(*processes)))
 
 
-def test_a_signal_to_one_ends_both_after_the_same_step_and_a_death_is_told_in_a_line(films, tmp_path):
+def test_a_signal_to_one_ends_both_after_one_step_and_a_death_is_told_in_a_line(films, tmp_path):
     out, log = tmp_path / "run", tmp_path / "run" / "log.jsonl"
     processes = two(out, *TRAIN, films)
     wait_for_step(log, 3, processes)
