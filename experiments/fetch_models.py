@@ -29,6 +29,7 @@ It runs on any Python that has pip, with no package installed.
 
 import argparse
 import hashlib
+import importlib
 import json
 import re
 import shutil
@@ -119,8 +120,7 @@ def fetch_gemma(scratch: Path, out: Path) -> None:
 def write_safetensors(source: Path, to: Path) -> None:
     """Weights of a `.bin` file as safetensors; tensors that share memory are written once."""
     try:
-        import torch
-        from safetensors.torch import save_file
+        torch, safetensors = map(importlib.import_module, ("torch", "safetensors.torch"))
     except ImportError as error:
         raise SystemExit(
             f"{source.name} holds weights as torch saves them: `pip install torch safetensors`, "
@@ -130,7 +130,7 @@ def write_safetensors(source: Path, to: Path) -> None:
     for name, tensor in torch.load(source, map_location="cpu", weights_only=True).items():
         place = (tensor.data_ptr(), tensor.shape)
         kept.setdefault(place, (name, tensor.contiguous().clone()))
-    save_file(dict(kept.values()), to, metadata={"format": "pt"})
+    safetensors.save_file(dict(kept.values()), to, metadata={"format": "pt"})
 
 
 def write_tokenizer(vocabulary: Path, to: Path, *, ends: tuple[str, str], unknown: str) -> None:
