@@ -178,7 +178,7 @@ class EncodingScore(NamedTuple):
         kruskal_stress1: Kruskal's stress-1.
         position_scaled_stress: scaled stress against the distances of position alone.
         violation_rate: violation rate of its own distances, in [0, 1]; random vectors have 0.5.
-        pearson_r: correlation of its distances with the corpus's.
+        mantel_r: Pearson correlation of its distances with those of position alone, over pairs.
         min_separation: smallest distance of two positions.
         distances: float `[n, n]`, Euclidean, at the original positions.
         note: the map used, e.g. "orbit of a reference vector with equal pair norms".
@@ -194,7 +194,7 @@ class EncodingScore(NamedTuple):
     kruskal_stress1: float
     position_scaled_stress: float
     violation_rate: float
-    pearson_r: float
+    mantel_r: float
     min_separation: float
     distances: LargeArray
     note: str
