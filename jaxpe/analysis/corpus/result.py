@@ -220,11 +220,11 @@ class HeldOutScores(NamedTuple):
         own: stress of MDS of the other half, at widths 1, 2, ....
         widths: int `[widths]`, widths of the fixed encodings.
         fixed: stress of each fixed encoding, at these widths.
-        best: for each width, the fixed encoding of least stress, then the encodings that are not
+        best: for each width, the fixed encoding of lowest stress, then the encodings that are not
             significantly worse.
         one_number: stress of one number for each position, `power_positions`, with its parameters
             fitted to the other half.
-        tau, power: parameters of least stress on all halves.
+        tau, power: parameters of lowest stress on all halves.
         gain: stress of the best fixed encoding, at the width of the report, less the stress of the
             fitted one; None without a significant dimension.
     """

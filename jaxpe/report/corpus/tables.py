@@ -57,7 +57,7 @@ def encoding_rows(analysis: CorpusAnalysis) -> tuple[list[str], Sequence[tuple[s
             number(score.position_scaled_stress),
             number(held_out[score.name].estimate) if score.name in held_out else "",
             percent(score.violation_rate),
-            f"{score.mantel_r:.2f}" if math.isfinite(score.mantel_r) else "n/a",
+            f"{round(score.mantel_r, 2) + 0.0:.2f}" if math.isfinite(score.mantel_r) else "n/a",
         )
         for score in itertools.chain(*groups)
     ]

@@ -268,7 +268,7 @@ def reach_summary(reach: TextReach) -> str:
     open_end = f"the data allow more than {last:,}" if reach.high >= last else (
         f"the data allow up to {reach.high:,}"
     )  # fmt: skip
-    return f"Context surely lowers its loss up to {reach.effective:,} tokens; {open_end}."
+    return f"Context measurably lowers its loss up to {reach.effective:,} tokens; {open_end}."
 
 
 def needles_sentences(stage: NeedleStage) -> list[str]:
