@@ -38,7 +38,7 @@ def findings(analysis: CorpusAnalysis) -> list[str]:
     Every sentence follows from the numbers in `analysis`; undecided questions are named as such.
 
     >>> findings(found)[0]  # doctest: +SKIP
-    'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise, ...'
+    'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise. ...'
     """
     return list(named_findings(analysis).values())
 
@@ -52,7 +52,7 @@ def summary(analysis: CorpusAnalysis) -> str:
     """Summary of the result and the next steps, which can be read alone.
 
     >>> summary(found)  # doctest: +SKIP
-    'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise, ...'
+    'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise. ...'
     """
     held_out = fitted_scores(analysis)
     if held_out is None:
@@ -253,8 +253,8 @@ def _shares(analysis: CorpusAnalysis) -> str:
         for value, name in zip(values, SHARES, strict=True)
     )
     return (
-        f"Of the variance observed between positions, {noise} is sampling noise, {composition} is "
-        f"composition and {position} is position. Composition is what remains when the words of "
+        f"Of the variance observed between positions, {noise} is sampling noise. Composition makes "
+        f"{composition}, and position {position}. Composition is what remains when the words of "
         "each document are shuffled: which documents reach a position, and thin counts."
     )
 

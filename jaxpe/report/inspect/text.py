@@ -251,8 +251,8 @@ def reach_sentences(reach: TextReach | None) -> list[str]:
             f"{limit}); {longest:,} were tried."
         ]
     if reach.parts is not None:
-        lost = "less than both ends" if reach.lost_in_the_middle else "not less than both ends"
-        parts.append(f"The middle of a text counts {lost}.")
+        counts = "counts less" if reach.lost_in_the_middle else "does not count less"
+        parts.append(f"The middle of a text {counts} than both ends.")
     return parts
 
 
