@@ -299,6 +299,7 @@ class CorpusAnalysis(NamedTuple):
         letters: information of each position about its letter; None for more than 64 letters.
         standing_out: positions that differ from both neighbours; empty for stored counts.
         choices: settings that were chosen automatically, with the reasons.
+        inputs: sources as they were given, for commands to paste; empty for tokens of a script.
         seconds: duration of each stage.
     """
 
@@ -334,6 +335,7 @@ class CorpusAnalysis(NamedTuple):
     letters: LetterInformation | None = None
     standing_out: list[StandingOut] = []  # noqa: RUF012
     choices: tuple[Choice, ...] = ()
+    inputs: tuple[str, ...] = ()
     seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)
 
     __repr__ = short_repr

@@ -56,8 +56,8 @@ _SECTIONS = {
         tables.offsets_tables,
         "Weights after the softmax over all keys of a row, special tokens included, averaged over "
         "documents and over queries at all text positions but the first. Evenness: entropy of a "
-        "query's weights divided by its maximum. Equal weights: every key that a query sees gets the "
-        "same weight.",
+        "query's weights divided by its maximum. Equal weights: every key that a query sees gets "
+        "the same weight.",
     ),
     "prior": _Section(
         "attention",
