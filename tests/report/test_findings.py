@@ -114,7 +114,7 @@ def test_shares_are_within_bounds_and_equal_ends_are_said_once():
     shares = {"composition_share": below, "position_share": below}
     shares |= {"noise_share": Interval(1.02, 0.999, 1.05)}
     text = topics(intervals=shares)["shares"]
-    assert "100 % is sampling noise, 0 % is composition" in text
+    assert "100 % is sampling noise. Composition makes up 0 %" in text
     shares = {f"{name}_share": Interval(0.004, 0.001, 0.02) for name in SHARES}
     assert "under 1 % (under 1 % to 2 %) is sampling" in topics(intervals=shares)["shares"]
     assert cards(intervals=shares)["Nearness (0: no order)"] == "n/a; no interval"

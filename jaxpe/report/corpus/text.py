@@ -254,7 +254,7 @@ def _shares(analysis: CorpusAnalysis) -> str:
     )
     return (
         f"Of the variance observed between positions, {noise} is sampling noise. Composition makes "
-        f"{composition}, and position {position}. Composition is what remains when the words of "
+        f"up {composition}, and position {position}. Composition is what remains when the words of "
         "each document are shuffled: which documents reach a position, and thin counts."
     )
 
