@@ -42,7 +42,7 @@ def trainer(
     twentieth of the steps and falls to 0 as a cosine. A different number of steps needs no
     compilation, a different number of models does.
     """
-    apply, initial_params = functional_model(suite, data.task, encoding)
+    apply, initial_params = functional_model(suite, data.task, encoding, data.make)
     loss = build_loss(data.task, apply)
 
     @jax.jit
@@ -93,7 +93,7 @@ def score_models(
     lengths: tuple[int, ...],
 ) -> dict[str, np.ndarray]:
     """Metrics `[lengths, models]` at inputs of several lengths, by one program."""
-    apply, _ = functional_model(suite, data.task, encoding)
+    apply, _ = functional_model(suite, data.task, encoding, data.make)
 
     @jax.jit
     def at_lengths(params: Params, batches: Batch) -> dict[str, Array]:
