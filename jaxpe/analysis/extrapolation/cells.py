@@ -21,19 +21,27 @@ _TUNING_SEED = 1_000_000  # added to seeds; no tested model has such a seed
 _LAST = 0.1  # share of the steps whose losses are averaged
 
 
-def run_cell(suite: Suite, data: Streams, name: str, folder: Path) -> ExtrapolationCell:
+Timed = Callable[[int, int, float], None] | None  # as `trainer` takes it
+
+
+def run_cell(
+    suite: Suite, data: Streams, name: str, folder: Path, timed: Timed = None
+) -> ExtrapolationCell:
     """Train and test a task under an encoding, or read the result of an earlier run."""
     task = data.task.name
     path = cell_files.cell_path(folder, suite, task, name)
     stamp = cell_files.settings_hash(suite, task, name, make=data.make)
     if path.is_file():
         return cell_files.read_cell(path, stamp)
-    cell = _scored_cell(suite, data, name, trained_models(suite, data, trained_as(name), folder))
+    models = trained_models(suite, data, trained_as(name), folder, timed)
+    cell = _scored_cell(suite, data, name, models)
     cell_files.write_cell(path, stamp, cell)
     return cell
 
 
-def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> cell_files.Trained:
+def trained_models(
+    suite: Suite, data: Streams, name: str, folder: Path, timed: Timed = None
+) -> cell_files.Trained:
     """Models of a task under an encoding, trained or read from the folder.
 
     Training does not depend on `factors` and `tests`: runs that differ in these share the models.
@@ -47,7 +55,7 @@ def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> cell
         shapes = jax.eval_shape(lambda: data.make(suite, data.task, encoding, jax.random.key(0)))
         return cell_files.read_models(path, stamp, nnx.split(shapes, nnx.Param)[1])
     started = time.perf_counter()
-    train = trainer(suite, data, encoding)
+    train = trainer(suite, data, encoding, timed)
     rate, tuning = _best_rate(suite, train)
     seeds = np.arange(suite.seeds)
     params, losses = train(seeds=seeds, rates=np.full(suite.seeds, rate), steps=suite.steps)

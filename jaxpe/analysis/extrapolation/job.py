@@ -4,12 +4,14 @@ import dataclasses
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import output_folder
-from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.progress import SILENT, Progress, duration
 from jaxpe.analysis.extrapolation.cells import run_cell
 from jaxpe.analysis.extrapolation.comparisons import compared
+from jaxpe.analysis.extrapolation.forecast import Forecast
 from jaxpe.analysis.extrapolation.memory import check_memory
 from jaxpe.analysis.extrapolation.models import ModelFactory, build
 from jaxpe.analysis.extrapolation.presets import Suite, preset_suites
@@ -134,14 +136,22 @@ def extrapolate_suites(
     chances: dict[tuple[str, str], float] = {}
     cells: list[ExtrapolationCell] = []
     with output_folder(folder) as root:
-        for suite, task, name in progress.track(pairs, "pairs of a task and an encoding"):
+        forecast = Forecast(pairs, root, progress)
+        for pair in progress.track(iter(pairs), "pairs of a task and an encoding"):
+            suite, task, name = pair
+            started = time.perf_counter()
             if (suite.name, task) not in data:
                 data[suite.name, task] = streams(suite, sequence_task(task), model_factory)
                 chances[suite.name, task] = chance(suite, data[suite.name, task])
-            cell = run_cell(suite, data[suite.name, task], name, root)
+            timed = partial(forecast.call, pair)
+            cell = run_cell(suite, data[suite.name, task], name, root, timed)
             cells.append(cell._replace(chance=chances[suite.name, task]))
-            pending = len(pairs) - len(cells)
-            progress.say(f"{task}, {name}: {cells[-1].seconds['training']:.0f} s, {pending} to go")
+            forecast.finish(pair, time.perf_counter() - started)
+            pending, left = len(pairs) - len(cells), forecast.left()
+            about = f", about {duration(left)}" if left > 0 else ""
+            progress.say(
+                f"{task}, {name}: {cell.seconds['training']:.0f} s, {pending} to go{about}"
+            )
     result = ExtrapolationResult(tuple(suites), tuple(cells), {})
     ranks = {suite.name: mean_reciprocal_rank(result.cells_of(suite)) for suite in suites}
     comparisons = tuple(one for suite in suites for one in compared(result.cells_of(suite)))

@@ -9,6 +9,7 @@ import pytest
 from flax import nnx
 
 from jaxpe._core.errors import InputError, unknown
+from jaxpe._core.progress import duration
 from jaxpe.analysis.extrapolation import (
     PRESETS,
     ExtrapolationOptions,
@@ -20,6 +21,7 @@ from jaxpe.analysis.extrapolation import (
     variant,
     variant_names,
 )
+from jaxpe.analysis.extrapolation.forecast import Forecast
 from jaxpe.analysis.extrapolation.presets import preset_suites
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
 from jaxpe.data import SEQUENCE_TASKS, sequence_task
@@ -111,6 +113,37 @@ def test_an_encoding_of_ones_own_is_compared(tmp_path, monkeypatch):
     assert (tmp_path / "out" / "tiny-copy-mine.halved.json").exists()
     with pytest.raises(InputError, match="nowhere"):
         dataclasses.replace(SUITE, encodings=("nowhere:halved",))
+
+
+class Lines:
+    def __init__(self):
+        self.lines = []
+
+    def say(self, line):
+        self.lines.append(line)
+
+    def track(self, items, description, *, total=None):
+        return items
+
+
+@pytest.mark.parametrize("steps", [200, 20_000])
+def test_the_forecast_does_not_multiply_constants_by_steps(steps, tmp_path):
+    """Pairs that take 30 s to compile and 0.01 s a step, of which 10 and 10 steps are timed."""
+    suite = dataclasses.replace(SUITE, encodings=("none", "alibi", "t5"), steps=steps, tests=2)
+    pairs, progress = [(suite, "copy", name) for name in suite.encodings], Lines()
+    (tmp_path / "tiny-copy-t5.json").touch()  # has run
+    forecast = Forecast(pairs, tmp_path, progress)
+    assert np.isnan(forecast.left())
+    forecast.call(pairs[0], 3, 10, 15 + 0.1)
+    forecast.call(pairs[0], 3, 10, 0.1)
+    whole = 30 + 0.01 * 1.25 * steps
+    expected = 2 * whole - 15.2
+    assert 0.95 < forecast.left() / (2 * whole) < 1.05
+    assert progress.lines == [f"tiny: about {duration(expected)} left in all"]
+    forecast.finish(pairs[0], whole)
+    assert 0.95 < forecast.left() / whole < 1.05
+    forecast.finish(pairs[1], whole)
+    assert forecast.left() == 0
 
 
 class Tiny(nnx.Module):
