@@ -60,12 +60,35 @@ class View(NamedTuple):
 
 def render_page(result: Any, view: View) -> str:
     """HTML of a page."""
-    return template(f"{view.name}.html.j2").render(
+    html = template(f"{view.name}.html.j2").render(
         result=result,
         advice=view.advice,
         explained=site_page(view.explained),
         **{"figures": view.figures, "tables": view.tables, **view.shown},
     )
+    return with_contents(html)
+
+
+def with_contents(html: str) -> str:
+    """Page with an anchor at each section, and links to them where there are at least four.
+
+    >>> page = "<!-- contents --><h2>Figures</h2><h2>Words</h2>"
+    >>> with_contents(page)
+    '<h2 id="section-1">Figures</h2><h2 id="section-2">Words</h2>'
+    """
+    titles: list[str] = []
+
+    def anchored(match: re.Match[str]) -> str:
+        titles.append(match[1])
+        return f'<h2 id="section-{len(titles)}">{match[1]}</h2>'
+
+    html = re.sub(r"<h2>(.*?)</h2>", anchored, html)
+    links = [
+        f'<a href="#section-{index}">{title}</a>' for index, title in enumerate(titles, 1)
+        if title != "What to do"
+    ]  # fmt: skip
+    shown = f'<nav class="contents" aria-label="Contents">\n{chr(10).join(links)}\n</nav>'
+    return html.replace("<!-- contents -->", shown if len(links) > 3 else "", 1)
 
 
 def term_links(terms: Mapping[str, str]) -> Callable[[str], Any]:

@@ -18,9 +18,9 @@ FLAGS = (
     "--xla_backend_optimization_level=0"
 )
 TRAIN = (
-    "-c", "from jaxpe.cli.main import main; main()", "train", "reverse", "--task=translate",
-    "--length=4", "--pairs=200", "--model.dim=8", "--model.layers=1", "--model.heads=2",
-    "--batch-size=8", "--steps=100000", "--evaluate-every=100000", "--probe-at", "--tensor=2",
+    "-c", "from jaxpe.cli.main import main; main()", "train", "--length=4", "--model.dim=8",
+    "--model.layers=1", "--model.heads=2", "--batch-size=8", "--steps=100000",
+    "--evaluate-every=100000", "--probe-at", "--tensor=2",
 )  # fmt: skip
 
 
@@ -42,14 +42,17 @@ def ended(*processes):
 
 
 def test_two_processes_make_the_steps_of_one_which_goes_on(tmp_path):
+    """One process knows the losses of one device, compares both with them, and goes on."""
     words = ("-m", "tests.training.sharded", tmp_path, free_address(), 2)
     codes, errors = ended(*(started(*words, process) for process in range(2)))
     assert codes == [0, 0], errors
     alone = (
         "import jax; jax.config.update('jax_enable_x64', True); from pathlib import Path\n"
-        "from tests.training.sharded import resumed, trained\n"
-        f"folder, mesh = Path({str(tmp_path)!r}) / 'processes', jax.make_mesh((2,), ('data',))\n"
-        "resumed(folder, mesh, trained(steps=6)[1])"
+        "from tests.training.sharded import assert_same_losses, resumed, trained\n"
+        f"folder, mesh = Path({str(tmp_path)!r}), jax.make_mesh((2,), ('data',))\n"
+        "one = trained(steps=6)[1]\n"
+        "assert_same_losses(folder, 2, one)\n"
+        "resumed(folder / 'processes', mesh, one)"
     )
     codes, errors = ended(started("-c", alone, devices=2))
     assert codes == [0], errors
@@ -69,9 +72,9 @@ def wait_for_step(log, step, processes):
     pytest.fail(str(ended(*processes)))
 
 
-def test_a_signal_to_one_ends_both_after_the_same_step_and_a_death_is_told_in_a_line(tmp_path):
+def test_a_signal_to_one_ends_both_after_one_step_and_a_death_is_told_in_a_line(films, tmp_path):
     out, log = tmp_path / "run", tmp_path / "run" / "log.jsonl"
-    processes = two(out, *TRAIN)
+    processes = two(out, *TRAIN, films)
     wait_for_step(log, 3, processes)
     processes[1].send_signal(signal.SIGTERM)
     codes, errors = ended(*processes)

@@ -21,6 +21,10 @@ def test_the_page_is_self_contained(page):
     html = page.read_text("utf-8")
     assert "<script" not in html
     sources = re.findall(r'(?:src|href)="([^"]*)"', html)
+    contents = [source for source in sources if source.startswith("#section")]
+    assert all(html.count(f'<h2 id="{place[1:]}"') == 1 for place in contents)
+    assert len(contents) > 4
+    sources = [source for source in sources if source not in contents]
     definitions = [source for source in sources if source.startswith("#")]
     assert all(html.count(f'<dt id="{place[1:]}"') == 1 for place in definitions)
     site, *others = [s.split(",")[0] for s in sources if s not in definitions]

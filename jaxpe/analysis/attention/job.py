@@ -27,6 +27,7 @@ from jaxpe.analysis.attention.result import (
 )
 from jaxpe.analysis.attention.variance import MeanAndSpread, ratio, variance_decomposition
 from jaxpe.analysis.subject import LENGTH, Subject, SubjectOptions, read_subject
+from jaxpe.data.corpora.corpus import as_sources
 from jaxpe.nn import functionalize, trunk
 from jaxpe.nn.transformer import has_one_encoding
 from jaxpe.spectral import PartMeans, PartSums
@@ -106,6 +107,7 @@ def analyse(
         embedded=_part_shares(total.embedded),
         pairs=_pairs(total, means, sums.rotation),
         ablations=[],
+        inputs=tuple(as_sources(options.source)),
         seconds=clock.laps,
     )
     clock.lap("logits")

@@ -204,6 +204,7 @@ class AttentionAnalysis(NamedTuple):
         embedded: content and position, by the vectors added to the embeddings, in the first layer.
         pairs: frequencies and energies of rotary models.
         ablations: one for each kind.
+        inputs: sources as they were given, for commands to paste; empty for tokens of a script.
         seconds: duration by stage.
     """
 
@@ -218,4 +219,5 @@ class AttentionAnalysis(NamedTuple):
     embedded: PartShares
     pairs: Pairs | None
     ablations: list[HeadDrops]
+    inputs: tuple[str, ...] = ()
     seconds: Seconds = {}  # noqa: RUF012  # nobody adds to it

@@ -13,6 +13,7 @@ from jaxpe.analysis.audit.functions import Geometry, PositionLoss, geometry_of, 
 from jaxpe.analysis.audit.kernel import kernel_and_forcing, kernel_pairs, train_both
 from jaxpe.analysis.audit.result import AuditFacts, AuditResult, Training, audited
 from jaxpe.analysis.subject import Subject, SubjectOptions, read_subject
+from jaxpe.data.corpora.corpus import as_sources
 
 _MOST_POSITIONS = 4096  # matrices of positions are dense
 _MOST_STEPS = 1_000_000  # each is kept in the result
@@ -83,6 +84,7 @@ def audit(
         statements=[audited(s, audits[s.name]) for s in theory.STATEMENTS],
         kernel=kernel_pairs(alpha, b, geometry.D, lemma_18=audits["Lemma 18"]),
         training=Training(*(np.asarray(x) for x in gap[:3])),
+        inputs=tuple(as_sources(options.source)),
         seconds=clock.laps,
     )
 

@@ -134,6 +134,7 @@ class AuditResult(NamedTuple):
         statements: results in the order of the paper.
         kernel: kernel of positions, pair by pair.
         training: training of positions, real and linearised.
+        inputs: sources as they were given, for commands to paste; empty for tokens of a script.
         seconds: duration by stage.
     """
 
@@ -143,6 +144,7 @@ class AuditResult(NamedTuple):
     statements: list[AuditedStatement]
     kernel: KernelPairs
     training: Training
+    inputs: tuple[str, ...] = ()
     seconds: Seconds = {}  # noqa: RUF012  # nobody adds to it
 
 

@@ -47,6 +47,7 @@ from jaxpe.analysis.corpus.sites import (
 )
 from jaxpe.analysis.corpus.where import where_position_tells
 from jaxpe.data import NeighbourSimilarity, TokenCorpus, load_tokens, neighbour_similarity
+from jaxpe.data.corpora.corpus import as_sources
 from jaxpe.data.tokens.token_ids import DEFAULT_LENGTH
 from jaxpe.geometry import (
     EmptyPolicy,
@@ -127,7 +128,8 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         how = "pass uniform or zero as `empty`"
         choices = (*choices, Choice("empty positions", DEFAULT_EMPTY, why, how))
     seconds = clock.laps | analysis.seconds | {"in all": clock.total()}
-    return analysis._replace(choices=choices, seconds=seconds)
+    inputs = () if options.counts is not None else tuple(as_sources(options.source))
+    return analysis._replace(choices=choices, inputs=inputs, seconds=seconds)
 
 
 def _aligned(

@@ -336,6 +336,7 @@ class CorpusAnalysis(NamedTuple):
         standing_out: positions that differ from both neighbours; empty for stored counts.
         where: bits per token that position explains, and the positions that carry them.
         choices: settings that were chosen automatically, with the reasons.
+        inputs: sources as they were given, for commands to paste; empty for tokens of a script.
         seconds: duration of each stage.
     """
 
@@ -372,6 +373,7 @@ class CorpusAnalysis(NamedTuple):
     standing_out: list[StandingOut] = []  # noqa: RUF012
     where: Where | None = None
     choices: tuple[Choice, ...] = ()
+    inputs: tuple[str, ...] = ()
     seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)
 
     __repr__ = short_repr

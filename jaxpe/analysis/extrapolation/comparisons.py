@@ -10,7 +10,7 @@ from jaxpe.analysis.extrapolation.intervals import (
     IN_0_1,
     lead_interval,
     pair_level,
-    seed_interval,
+    seed_means,
 )
 from jaxpe.analysis.extrapolation.ranks import LOWER_IS_BETTER
 from jaxpe.analysis.extrapolation.result import Comparison, ExtrapolationCell, SeedInterval
@@ -21,7 +21,10 @@ _LEAST_ERROR = 1e-30  # whose logarithm is taken
 
 
 def compared(cells: Sequence[ExtrapolationCell]) -> tuple[Comparison, ...]:
-    """Comparisons of each task's best encoding with the others that have finite scores beyond T.
+    """Comparisons of each task's best encoding with the others that learned the task.
+
+    Encodings without finite scores beyond T, and encodings that have not learned the task at T
+    (`ExtrapolationCell.learned`), are left out: their scores beyond T say nothing about length.
 
     Args:
         cells: cells of one suite, every task under every encoding.
@@ -33,14 +36,14 @@ def compared(cells: Sequence[ExtrapolationCell]) -> tuple[Comparison, ...]:
     [('none', 'alibi', True), ('none', 'rope', True)]
     """
     tasks = dict.fromkeys(cell.task for cell in cells if len(cell.lengths) > 1)
-    by_task = [_finite_cells([cell for cell in cells if cell.task == task]) for task in tasks]
+    by_task = [_learned_cells([cell for cell in cells if cell.task == task]) for task in tasks]
     level = pair_level([len(scored) for scored in by_task])
     return tuple(one for scored in by_task for one in _task_comparisons(scored, level))
 
 
-def _finite_cells(cells: list[ExtrapolationCell]) -> list[ExtrapolationCell]:
-    """Cells with finite scores beyond T, in the order of their mean scores."""
-    finite = [cell for cell in cells if np.isfinite(_worth(cell)).all()]
+def _learned_cells(cells: list[ExtrapolationCell]) -> list[ExtrapolationCell]:
+    """Cells with finite scores beyond T and a task learned at T, in the order of mean scores."""
+    finite = [cell for cell in cells if cell.learned and np.isfinite(_worth(cell)).all()]
     return sorted(finite, key=lambda cell: -_worth(cell).mean())
 
 
@@ -49,7 +52,8 @@ def _task_comparisons(cells: list[ExtrapolationCell], level: float) -> Iterator[
         first, pair, trials = cells[0], (_worth(cells[0]), _worth(cell)), trials_beyond(cell)
         lead = lead_interval(*pair, trials=trials, level=level)
         decided = bool(lead.low > 0)
-        seeds = 0 if decided else _seeds_needed(*pair, trials, level)
+        known = not decided and np.isfinite(lead.low)
+        seeds = _seeds_needed(*pair, trials, level) if known else 0
         yield Comparison(cell.suite, cell.task, first.encoding, cell.encoding, lead, decided, seeds)
 
 
@@ -65,8 +69,9 @@ def beyond_interval(cell: ExtrapolationCell) -> SeedInterval:
     0.68
     """
     trials = trials_beyond(cell)
-    within = None if trials is None else (0.0, 1.0)
-    return seed_interval(beyond(cell), within=within, trials=trials or math.inf)
+    metric, mean = cell.metric, beyond(cell)[:, None]
+    rows = 0 if trials is None or math.isinf(trials) else int(trials)
+    return SeedInterval(*(x[0] for x in seed_means({metric: mean}, tests=rows)[metric]))
 
 
 def beyond(cell: ExtrapolationCell) -> np.ndarray:

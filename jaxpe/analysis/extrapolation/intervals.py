@@ -12,6 +12,7 @@ from jaxpe.analysis.extrapolation.result import SeedInterval, SeedMean
 Values = float | np.ndarray  # NumPy turns an array without axes into a float
 
 IN_0_1 = ("accuracy", "exact")  # metrics in [0, 1]
+_ROUNDING = 1e-6  # of scores, which are computed in float32
 
 
 def seed_mean(values: np.ndarray, *, level: float = 0.95) -> SeedMean:
@@ -113,13 +114,19 @@ def lead_interval(
         trials: number of trials of which each value is the share; None for values without bounds.
         level: confidence level of the interval.
 
+    Returns:
+        The mean and the ends of the interval. Differences that agree to rounding have no interval
+        (NaN) without a finite number of trials: few seeds that agree say nothing about the spread.
+
     >>> found = lead_interval(np.ones(3), np.full(3, 0.995), trials=200, level=0.95)
     >>> bool(found.low < 0 < found.high)  # differences that agree: three of 600 trials
     True
     """
-    if trials is None:
-        return seed_interval(values - other, level=level)
-    mean, least, most = seed_interval(values - other, within=(-1.0, 1.0), level=level)
+    within = None if trials is None else (-1.0, 1.0)
+    interval = seed_interval(values - other, within=within, level=level)
+    if trials is None or math.isinf(trials):
+        return _with_width(interval, 1.0)
+    mean, least, most = interval
     spread, p, q = _squared_quantile(len(values) * trials, level), values.mean(), other.mean()
     (low, high), (under, over) = _wilson(p, spread), _wilson(q, spread)
     return SeedInterval(
@@ -127,6 +134,13 @@ def lead_interval(
         np.minimum(least, p - q - np.hypot(p - low, over - q)),
         np.maximum(most, p - q + np.hypot(high - p, q - under)),
     )
+
+
+def _with_width(interval: SeedInterval, scale: Values) -> SeedInterval:
+    """The interval; NaN where its width is no more than rounding of values of a scale."""
+    mean, low, high = interval
+    wide = high - low > _ROUNDING * scale
+    return SeedInterval(mean, *(np.where(wide, end, np.nan) for end in (low, high)))
 
 
 def pair_level(counts: int | Sequence[int], *, level: float = 0.95) -> float:
@@ -149,6 +163,8 @@ def pair_level(counts: int | Sequence[int], *, level: float = 0.95) -> float:
 def seed_means(scores: dict[str, np.ndarray], *, tests: int = 0) -> dict[str, SeedInterval]:
     """Intervals of metrics `[seeds, lengths]` by length; NaN where a seed has no finite score.
 
+    Errors of seeds that agree have no interval either, nor have accuracies if `tests` is 0.
+
     Args:
         scores: metrics by name.
         tests: number of rows behind each score; 0 if unknown. Rows are the trials of an accuracy,
@@ -160,5 +176,6 @@ def seed_means(scores: dict[str, np.ndarray], *, tests: int = 0) -> dict[str, Se
         bounds: dict[str, Any] = {"within": (0.0, 1.0), "trials": tests or math.inf}
         bounds = bounds if metric in IN_0_1 else {}
         interval = seed_interval(np.where(finite, values, 0.0), **bounds)
+        interval = _with_width(interval, 1.0 if metric in IN_0_1 else np.abs(interval.mean))
         means[metric] = SeedInterval(*(np.where(finite, x, np.nan) for x in interval))
     return means

@@ -14,7 +14,7 @@ from jaxpe.analysis.extrapolation.memory import check_memory
 from jaxpe.analysis.extrapolation.presets import Suite, preset_suites
 from jaxpe.analysis.extrapolation.ranks import mean_reciprocal_rank
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell, ExtrapolationResult
-from jaxpe.analysis.extrapolation.streams import Streams, streams
+from jaxpe.analysis.extrapolation.streams import Streams, chance, streams
 from jaxpe.data import sequence_task
 
 
@@ -111,12 +111,15 @@ def extrapolate_suites(
     pairs = [(suite, task, name) for suite in suites for task in suite.tasks
              for name in suite.encodings]  # fmt: skip
     data: dict[tuple[str, str], Streams] = {}
+    chances: dict[tuple[str, str], float] = {}
     cells: list[ExtrapolationCell] = []
     with output_folder(folder) as root:
         for suite, task, name in progress.track(pairs, "pairs of a task and an encoding"):
             if (suite.name, task) not in data:
                 data[suite.name, task] = streams(suite, sequence_task(task))
-            cells.append(run_cell(suite, data[suite.name, task], name, root))
+                chances[suite.name, task] = chance(suite, data[suite.name, task])
+            cell = run_cell(suite, data[suite.name, task], name, root)
+            cells.append(cell._replace(chance=chances[suite.name, task]))
             pending = len(pairs) - len(cells)
             progress.say(f"{task}, {name}: {cells[-1].seconds['training']:.0f} s, {pending} to go")
     result = ExtrapolationResult(tuple(suites), tuple(cells), {})

@@ -18,15 +18,22 @@ class Lead(NamedTuple):
     Attributes:
         first: the encodings that share the first mean reciprocal rank.
         lead: lead over the next one, from paired differences of seeds; scalars.
+        learned: whether the first ones have learned every task at T.
     """
 
     first: tuple[str, ...]
     lead: SeedInterval
+    learned: bool
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval of the lead lies above 0."""
+        return bool(self.lead.low > 0)
 
     @property
     def sure(self) -> bool:
-        """Whether the interval of the lead lies above 0."""
-        return bool(self.lead.low > 0)
+        """Whether the lead is significant, of encodings that have learned every task at T."""
+        return self.significant and self.learned
 
 
 def reciprocal_ranks(cells: Sequence[ExtrapolationCell]) -> dict[str, np.ndarray]:
@@ -103,7 +110,8 @@ def leaders(cells: Sequence[ExtrapolationCell]) -> Lead:
     ahead, behind = shares[first[0]], shares[others[0] if others else first[0]]
     one, other = (x.mean(axis=(0, 2)) for x in (ahead, behind))
     trials, level = len(ahead), pair_level(len(means))
-    return Lead(first, lead_interval(one, other, trials=trials, level=level))
+    learned = all(cell.learned for cell in cells if cell.encoding in first)
+    return Lead(first, lead_interval(one, other, trials=trials, level=level), learned)
 
 
 def best_first(cells: Sequence[ExtrapolationCell]) -> list[ExtrapolationCell]:

@@ -25,7 +25,8 @@ class SeedInterval(NamedTuple):
 
     Attributes:
         mean: mean over seeds.
-        low: lower end of the interval; NaN for one seed.
+        low: lower end of the interval; NaN for one seed, or for seeds that agree without a number
+            of trials.
         high: upper end.
     """
 
@@ -47,7 +48,7 @@ class Comparison(NamedTuple):
         encoding: the other one.
         lead: lead of the best over the other, seed by seed; scalars. A difference of accuracies, in
             [−1, 1], or the logarithm of the ratio of errors.
-        decided: whether the interval of the lead lies above 0.
+        decided: whether the interval of the lead lies above 0; false without an interval.
         seeds: number of seeds that would decide it at the present mean and spread; 0 if it is
             decided, unknown, or above `MOST_SEEDS`.
     """
@@ -81,6 +82,8 @@ class ExtrapolationCell(NamedTuple):
         loss: final training loss, `[seeds]`.
         seconds: duration of "training", including the choice of the rate.
         tests: number of test rows at each length; 0 if unknown.
+        chance: accuracy at T of the best answer that ignores the input; 0 for numbers, or if
+            unknown.
     """
 
     suite: str
@@ -97,6 +100,20 @@ class ExtrapolationCell(NamedTuple):
     loss: np.ndarray
     seconds: Seconds = {}  # noqa: RUF012
     tests: int = 0
+    chance: float = 0.0
+
+    @property
+    def learned(self) -> bool:
+        """Whether the models do better at T than an answer that ignores the input.
+
+        The 95 % interval over seeds lies above `chance`, or below the relative squared error 1 of
+        always saying 0. Models without an interval are judged by their mean.
+        """
+        numbers = "relative_mse" in self.summary
+        mean, low, high = self.summary["relative_mse" if numbers else self.metric]
+        end = (high if numbers else low)[0]
+        score = mean[0] if np.isnan(end) else end
+        return bool(score < 1) if numbers else bool(score > self.chance)
 
 
 class ExtrapolationResult(NamedTuple):
@@ -107,8 +124,8 @@ class ExtrapolationResult(NamedTuple):
         cells: results of all of them, in order.
         mean_reciprocal_rank: means by suite and encoding, in descending order; scalars. Empty for
             one encoding, or without inputs longer than T.
-        comparisons: comparisons of each task, the best encoding with every other one whose scores
-            are finite.
+        comparisons: comparisons of each task, the best encoding with every other one, among those
+            that learned the task at T and have finite scores beyond it.
         seconds: duration of the "whole" run, without cells read from an earlier one.
     """
 

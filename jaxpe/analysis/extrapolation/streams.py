@@ -98,6 +98,21 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
     return Streams(task, training, tests, weights)
 
 
+def chance(suite: Suite, data: Streams) -> float:
+    """Accuracy at T of the best answer that ignores the input, over the test rows of all seeds.
+
+    This answer says at each place the token that is most frequent there; 0 for numbers.
+    """
+    if data.task.kind != "tokens":
+        return 0.0
+    rows = data.tests(np.arange(suite.seeds), suite.lengths[:1])
+    scored, labels = (rows[name].reshape(-1, rows[name].shape[-1]) for name in ("scored", "labels"))
+    places = np.cumsum(scored, axis=1)[scored]
+    counts = np.zeros((places.max() + 1, data.task.vocab_size), int)
+    np.add.at(counts, (places, labels[scored]), 1)
+    return float(counts.max(axis=1).sum() / counts.sum())
+
+
 def _padded_rows(x: Array, width: int) -> Array:
     """Rows `[parts, seeds, rows, tokens, ...]`, padded with zeros to so many tokens."""
     return jnp.pad(x, [(0, width - x.shape[3] if axis == 3 else 0) for axis in range(x.ndim)])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def advice(result: "AttentionAnalysis") -> list[Advice]:
     """Step to take: the kind of encoding that can express the measured dependence on position."""
-    source = shlex.quote(result.source)
+    source = shlex.join(result.inputs or [result.source])
     train = f"jaxpe train {source} --encoding"
     if not result.facts.trained:
         spectral = f"jaxpe spectral {source} --model run"

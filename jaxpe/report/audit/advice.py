@@ -21,7 +21,7 @@ def advice(result: "AuditResult") -> list[Advice]:
             )
         )  # fmt: skip
     if not result.facts.trained:
-        source = shlex.quote(result.source)
+        source = shlex.join(result.inputs or [result.source])
         steps.append(
             Advice(
                 "The model is as initialised. Statements on trained positions need a trained one.",

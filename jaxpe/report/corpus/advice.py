@@ -26,7 +26,7 @@ def _length(analysis: CorpusAnalysis) -> list[Advice]:
         return []
     if judged == 0:
         return [Advice("No position has enough documents to judge. Add documents.", "")]
-    source = shlex.quote(analysis.source)
+    source = shlex.join(analysis.inputs or [analysis.source])
     return [
         Advice(
             f"{plural(rare, 'position')} of {analysis.length:,} have too few documents to judge. "
@@ -37,7 +37,7 @@ def _length(analysis: CorpusAnalysis) -> list[Advice]:
 
 
 def _training(analysis: CorpusAnalysis) -> list[Advice]:
-    train = f"jaxpe train {shlex.quote(analysis.source)} --encoding"
+    train = f"jaxpe train {shlex.join(analysis.inputs or [analysis.source])} --encoding"
     if fitted_scores(analysis) is None:
         return [
             Advice(

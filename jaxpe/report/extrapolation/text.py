@@ -22,6 +22,7 @@ Cells = list[ExtrapolationCell]
 
 IN_PERCENT = ("accuracy", "exact")
 _ROUNDING = 1e-9  # of a percentage that is whole but for its last bit
+_TIE = 1e-6  # lead that is rounding of float32
 METRIC_WORDS = {
     "accuracy": "accuracy in %",
     "exact": "exact match in %",
@@ -136,7 +137,7 @@ def _rank_text(cells: Cells) -> list[str]:
     if tied:
         return [f"{opening} share the first place by mean reciprocal rank ({top})."]
     second = next(name for name in means if name != first)
-    significance = f", {'' if ahead.sure else 'not '}significantly different from 0"
+    significance = f", {'' if ahead.significant else 'not '}significantly different from 0"
     if len(cells[0].loss) < 2:
         significance = "; one seed gives no interval"
     texts = [
@@ -144,6 +145,8 @@ def _rank_text(cells: Cells) -> list[str]:
         f"of {quoted(second)}, the second. Seed by seed the lead is {with_interval(ahead.lead)}"
         f"{significance}."
     ]
+    if not ahead.learned:
+        texts.append(f"{where(cells)}, {quoted(first)} has not learned every task at T.")
     # An encoding may rank first beyond T and be poor at T.
     at_t = [part for task, group in by_task(cells).items() if (part := _at_t(task, group, first))]
     if at_t:
@@ -265,7 +268,8 @@ def _suite_text(result: ExtrapolationResult, suite: Suite, *, defined: bool) -> 
         parts.append(
             "Brackets and ± hold 95 % intervals. A comparison is decided where the interval of the "
             "difference, seed by seed, lies above 0; the intervals of all pairs on all tasks hold "
-            "jointly at 95 %."
+            "jointly at 95 %. Only encodings that learned the task at T are compared: "
+            "there they do better than the best answer that ignores the input."
         )
     if "none" in suite.encodings:
         parts.append("NoPE (none) is no positional encoding at all.")
@@ -277,26 +281,44 @@ def _suite_text(result: ExtrapolationResult, suite: Suite, *, defined: bool) -> 
 
 def _best_text(task: str, cells: Cells, pairs: list[Comparison]) -> str:
     """The best encoding of a task, and the encodings that are significantly worse or not."""
-    if not pairs:
-        return f"On “{task}”, fewer than two encodings have scores beyond T."
     by_name = {cell.encoding: cell for cell in cells}
+    failed = [cell for cell in cells if not np.isfinite(cell.scores[cell.metric][:, 1:]).all()]
+    unlearned = [cell for cell in cells if not (cell.learned or cell in failed)]
+    left_out = [
+        f"{said}: {_quoted_names([cell.encoding for cell in group])}"
+        for said, group in (
+            (f"not learned at T{_chance_text(cells[0])}", unlearned),
+            ("without scores beyond T", failed),
+        )
+        if group
+    ]
+    if not pairs:
+        few = f"On “{task}”, fewer than two encodings have learned it and have scores beyond T"
+        return "; ".join([few, *left_out]) + "."
     best = by_name[pairs[0].best]
     worse = [f"{quoted(x.encoding)} ({_level(by_name[x.encoding])})" for x in pairs if x.decided]
     level = _level(best, beyond_interval(best))
-    parts = [f"On “{task}”, {quoted(best.encoding)} has the best mean, {level}"]
+    tied = [best.encoding, *(x.encoding for x in pairs if abs(x.lead.mean) < _TIE)]
+    shares = "share" if len(tied) > 1 else "has"
+    parts = [f"On “{task}”, {_quoted_names(tied)} {shares} the best mean, {level}"]
+    are = "they are" if len(tied) > 1 else "it is"
     if worse:
-        parts.append(f"decided: it is better than {joined(worse)}")
+        parts.append(f"decided: {are} better than {joined(worse)}")
     undecided = [
-        f"{quoted(x.encoding)} ({_level(by_name[x.encoding])}; {_seeds_text(x)})"
+        f"{quoted(x.encoding)} ({_level(by_name[x.encoding])}; {_seeds_text(x, best)})"
         for x in pairs
-        if not x.decided
+        if not (x.decided or x.encoding in tied)
     ]
     if undecided:
-        parts.append(f"not decided: whether it is better than {joined(undecided)}")
-    scored = {best.encoding, *(x.encoding for x in pairs)}
-    if lost := [quoted(name) for name in by_name if name not in scored]:
-        parts.append(f"without scores beyond T: {joined(lost)}")
-    return "; ".join(parts) + "."
+        parts.append(f"not decided: whether {are} better than {joined(undecided)}")
+    return "; ".join([*parts, *left_out]) + "."
+
+
+def _chance_text(cell: ExtrapolationCell) -> str:
+    """Score at T of the best answer that ignores the input, in parentheses; empty if unknown."""
+    if cell.metric not in IN_PERCENT:
+        return " (no better than always saying 0)"
+    return f" ({percent(cell.chance)} needs no input)" if cell.chance else ""
 
 
 def _level(cell: ExtrapolationCell, interval: SeedInterval | None = None) -> str:
@@ -309,39 +331,50 @@ def _level(cell: ExtrapolationCell, interval: SeedInterval | None = None) -> str
     return f"{percent(mean)} {percent_ends(float(interval.low), float(interval.high))}"
 
 
-def _seeds_text(pair: Comparison) -> str:
+def _seeds_text(pair: Comparison, best: ExtrapolationCell) -> str:
     """Number of seeds that would decide, by the spread of the present seeds."""
     if np.isnan(pair.lead.low):
-        return "one seed has no interval"
+        return f"{'one seed has' if len(best.loss) < 2 else 'seeds that agree have'} no interval"
     seeds = f"about {pair.seeds}" if pair.seeds else f"even {MOST_SEEDS}"
     return f"{seeds} seeds would {'' if pair.seeds else 'not '}decide"
 
 
 def advice(result: ExtrapolationResult) -> list[Advice]:
-    """Step to take: encodings whose lead is decided, or more seeds."""
+    """Step to take: the encodings that no decided comparison rules out, or longer training."""
     return [Advice(_advice(result), "")]
 
 
 def _advice(result: ExtrapolationResult) -> str:
-    pairs = result.comparisons
-    if not pairs:
-        return (
-            "Nothing is compared beyond the training length: pass at least two encodings that are "
-            "defined beyond it, and factors above 1."
-        )
-    parts, firsts = [], dict[str, list[str]]()
-    for task, best in dict.fromkeys((x.task, x.best) for x in pairs if x.decided):
-        firsts.setdefault(best, []).append(task)
-    if firsts:
-        names = [
-            quoted(best) + (f" ({joined(tasks)})" if len(firsts) > 1 else "")
-            for best, tasks in firsts.items()
+    pairs, parts, choices = result.comparisons, list[str](), dict[str, list[str]]()
+    for suite, task in dict.fromkeys((x.suite, x.task) for x in pairs if x.decided):
+        own = [x for x in pairs if (x.suite, x.task) == (suite, task)]
+        names = [own[0].best, *(x.encoding for x in own if not x.decided)]
+        choices.setdefault(" or ".join(map(quoted, names)), []).append(task)
+    if choices:
+        named = [
+            names + (f" ({joined(tasks)})" if len(choices) > 1 else "")
+            for names, tasks in choices.items()
         ]
-        parts.append(f"For inputs longer than in training, try {' or '.join(names)} first.")
+        parts.append(f"For inputs longer than in training, try {', '.join(named)} first.")
     if any(not x.decided for x in pairs):
         parts.append(
-            "An undecided comparison is no reason to choose: take either, pass more seeds, or "
-            "pass more steps where no encoding has learned the task at T."
+            "An undecided comparison is no reason to choose: take either, or pass more seeds."
+        )
+    unlearned = dict.fromkeys(
+        f"“{task}”"
+        for suite in result.suites
+        for task, cells in by_task(result.cells_of(suite)).items()
+        if not any(cell.learned for cell in cells)
+    )
+    if unlearned:
+        parts.append(
+            f"No encoding has learned {joined(list(unlearned))} at T, so nothing follows for "
+            "longer inputs: pass more steps."
+        )
+    elif not pairs:
+        parts.append(
+            "Nothing is compared beyond the training length: pass at least two encodings that are "
+            "defined beyond it and learn the task, and factors above 1."
         )
     parts.append("These are small models: compare at your own length and on your tasks to decide.")
     return " ".join(parts)

@@ -139,7 +139,8 @@ def _padding(result: InspectResult) -> Advice | None:
     return Advice(
         f"Absolute positions count: a shift by {ablation.shift:,} changes the output. With padding "
         "on the left, pass positions that start at the first token.",
-        "position_ids = (attention_mask.cumsum(-1) - 1).clip(0)",
+        "position_ids = first + (attention_mask.cumsum(-1) - 1).clip(0)  # first: 0, or "
+        "padding_idx + 1 in RoBERTa and MPNet",
     )
 
 

@@ -29,7 +29,6 @@ def view(result: InspectResult) -> View:
         "about": about(result),
         "summary": inspect_summary(result),
         "headlines": headlines(result),
-        "contents": [(section.name, section.title) for section in sections],
         "sections": sections,
         "figures": figures,
         "view": result.attention and view_data(result.attention),

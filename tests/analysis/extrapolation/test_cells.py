@@ -19,6 +19,7 @@ from jaxpe.analysis.extrapolation import (
     ExtrapolationCell,
     ExtrapolationOptions,
     ExtrapolationResult,
+    Streams,
     Suite,
     cells,
     check_memory,
@@ -40,6 +41,7 @@ from jaxpe.analysis.extrapolation.cells import run_cell, trained_models
 from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.analysis.extrapolation.memory import needed_bytes
 from jaxpe.analysis.extrapolation.models import build_loss, encoding_sizes, functional_model, scores
+from jaxpe.analysis.extrapolation.streams import chance
 from jaxpe.data import sequence_task
 from tests.conftest import small_disk
 
@@ -135,6 +137,14 @@ def test_scores_of_tokens_and_numbers():
     found = scores(task, jnp.array([[[3.0], [9.0]]]), batch)
     assert float(found["mse"].mean) == 1.0
     assert float(found["relative_mse"].mean) == 0.25
+
+
+def test_an_answer_that_ignores_the_input_says_the_most_frequent_token_of_each_place():
+    labels = np.array([[0, 4, 3], [0, 4, 3], [0, 5, 3], [7, 4, 3]])  # the answer begins at place 1
+    rows = {"labels": labels, "scored": np.arange(3) * np.ones((4, 1), int) > 0}
+    made_up = Streams(sequence_task("parity"), None, lambda *_: rows, None)  # pyrefly: ignore
+    assert chance(SUITE, made_up) == (3 + 4) / 8
+    assert chance(SUITE, made_up._replace(task=sequence_task("running_sum"))) == 0
 
 
 def test_a_cell_is_kept_and_what_is_trained_alike_is_trained_once(data, tmp_path, monkeypatch):
