@@ -187,7 +187,7 @@ class Reach(NamedTuple):
 
 
 class Where(NamedTuple):
-    """Where in a document position tells about the token.
+    """Information of position about the token, from the beginning and the end of documents.
 
     Attributes:
         start: information of positions counted from the beginning; None without tokens.

@@ -1,4 +1,4 @@
-"""Where in a document position tells about tokens: bits, reach from both ends, half-distance."""
+"""Information of position about tokens: bits, reach from both ends, and half-distance."""
 
 import math
 from collections.abc import Sequence
@@ -66,8 +66,9 @@ def _cells(lists: TokenLists, last: np.ndarray | None = None) -> _Cells:
     """Cells of the tokens; positions count backwards from `last` of each document, if given."""
     frequent, rare, documents = lists.frequent, lists.rare, lists.documents
     owners = documents[:2] if documents else (frequent.fold, rare and rare.fold)
-    block = np.searchsorted(frequent.bounds, np.arange(len(frequent.fold)), side="right") - 1
-    words = frequent.width * len(frequent.bounds)
+    bounds = np.asarray(frequent.bounds)
+    block = np.searchsorted(bounds, np.arange(len(frequent.fold)), side="right") - 1
+    words = frequent.width * len(bounds)
     word = block * frequent.width + np.asarray(frequent.column)
     parts = [(frequent.fold, frequent.position, word, frequent.count, owners[0])]
     if rare is not None:
