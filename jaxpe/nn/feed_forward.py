@@ -64,7 +64,7 @@ class Experts(nnx.Module):
         sizes = config.experts
         if sizes is None:
             raise ValueError("a layer of experts needs their sizes: pass experts=ExpertSizes(...)")
-        self.sizes = sizes
+        self.sizes, self.dtype = sizes, config.dtype
 
         def expert(hidden_dim: int, rngs: nnx.Rngs) -> FeedForward:
             narrow = dataclasses.replace(config, hidden_dim=hidden_dim)
@@ -81,7 +81,7 @@ class Experts(nnx.Module):
 
     def __call__(self, x: Float[ArrayLike, "... dim"]) -> Float[Array, "... dim"]:
         """Transformed hidden states; tokens do not interact."""
-        x = jnp.asarray(x)
+        x = jnp.asarray(x, self.dtype)
         tokens = x.reshape(-1, x.shape[-1])
         out = self._mixed(tokens, *self.route(tokens)).reshape(x.shape)
         if self.shared is None:
