@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,9 +15,10 @@ from jaxpe.geometry import (
     TokenLists,
     half_sample_interval,
 )
+from jaxpe.geometry.counts.token_lists import listed_counts
 from jaxpe.geometry.distances.mutual_information import entropy
 from jaxpe.geometry.noise.cross_validation import fold_orders
-from jaxpe.geometry.noise.split_half import FoldedCounts, fold_count, occupied
+from jaxpe.geometry.noise.split_half import FoldedCounts, fold_count
 
 _SPLITS = 8  # splits of the folds into halves, for intervals
 _SHARES = (0.0, 0.5, 0.9)  # of the information; 0 stands for its size
@@ -42,7 +43,9 @@ def where_position_tells(
         whole: bool `[documents]`, documents that were not cut; None without documents.
         cut: number of documents that were cut; None if unknown.
     """
-    corpora = [occupied(each) for each in (counts, *nulls)]
+    corpora = [
+        each if isinstance(each, TokenLists) else listed_counts(each) for each in (counts, *nulls)
+    ]
     folds, documents = fold_count(counts), corpora[0].documents
     orders = np.asarray(fold_orders(key, folds=folds, splits=min(_SPLITS, folds - 1)))
     start, end = _reach([_cells(each) for each in corpora], orders), None
@@ -70,7 +73,9 @@ def _cells(lists: TokenLists, last: np.ndarray | None = None) -> _Cells:
     block = np.searchsorted(bounds, np.arange(len(frequent.fold)), side="right") - 1
     words = frequent.width * len(bounds)
     word = block * frequent.width + np.asarray(frequent.column)
-    parts = [(frequent.fold, frequent.position, word, frequent.count, owners[0])]
+    parts: list[tuple[Any, ...]] = [
+        (frequent.fold, frequent.position, word, frequent.count, owners[0])
+    ]
     if rare is not None:
         blocks, _, width = rare.fold.shape
         word = words + np.arange(blocks * width).reshape(blocks, 1, width)
