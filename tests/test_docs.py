@@ -151,7 +151,7 @@ QUESTIONS = {
     "resume a run": ("training", "--resume"),
     "cite": ("bibliography", "references.bib"),
     "extend with an encoding": ("own-encoding", "register"),
-    "interpret the effective rank": ("reading-a-report", "effective rank"),
+    "interpret the significant dimensions": ("reading-a-report", "Significant dimensions"),
     "read the violation rate": ("reading-a-report", "Violation rate"),
     "use PyTorch weights": ("models", "safetensors"),
     "find out what a long context is worth": ("inspecting-a-model", "max_position_embeddings"),
@@ -172,6 +172,57 @@ def test_a_question_is_answered_two_clicks_from_the_front_page(question):
         reached, seen = links - seen, seen | links
     assert page in seen
     assert word in (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+
+
+# Other senses of words that the glossary avoids: names in code, and a claim as its paper words it.
+OTHER_SENSES = {
+    ("docs/counting.md", "readers"),
+    ("docs/rope-configuration.md", "readers"),
+    ("docs/theory.md", "intrinsic dimensions"),
+    ("jaxpe/rope/options.py", "readers"),
+}
+
+
+def avoided_words():
+    """Words that the glossary avoids, and the term in their place."""
+    text = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    term = ""
+    for line in text.splitlines():
+        term = line if re.match(r"\w", line) else term
+        if line.startswith("  *Not:* "):
+            yield from ((words, term) for words in line[9:].rstrip(".").split(", "))
+
+
+def texts_of_users():
+    """Texts that users read, by file: documentation, templates and sentences of pages, help."""
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        if path.name != "glossary.md" and not {"api", "gallery", "_build"} & set(path.parts):
+            yield path, path.read_text("utf-8")
+    for path in sorted((ROOT / "jaxpe").rglob("*.j2")):
+        yield path, re.sub(r"{{.*?}}|{%.*?%}", "", path.read_text("utf-8"))
+    for path in sorted((ROOT / "jaxpe").rglob("*.py")):
+        if {"report", "cli"} & set(path.parts) or path.stem == "options":
+            nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+            owners = [
+                x for x in nodes if isinstance(x, ast.FunctionDef | ast.ClassDef | ast.Module)
+            ]
+            of_code = {ast.get_docstring(x, clean=False) for x in owners} - {None}
+            strings = [x.value for x in nodes if isinstance(x, ast.Constant)]
+            sentences = [x for x in strings if isinstance(x, str) and " " in x]
+            kept = [x for x in sentences if x not in of_code or path.stem == "options"]
+            yield path, "\n".join(kept)
+
+
+def test_one_thing_has_one_name():
+    avoided, found = dict(avoided_words()), []
+    assert avoided["order violated"] == "violation rate"
+    for path, text in texts_of_users():
+        name = path.relative_to(ROOT).as_posix()
+        for words, term in avoided.items():
+            pattern = rf"\b{re.sub('[0-9]', '[0-9]+', words)}\b".replace(" ", r"\s+")
+            if (name, words) not in OTHER_SENSES and re.search(pattern, text, re.IGNORECASE):
+                found.append(f"{name}: “{words}”, which is “{term}”")
+    assert found == []
 
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

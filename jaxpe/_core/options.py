@@ -61,7 +61,7 @@ class Choice(NamedTuple):
     Attributes:
         setting: name of the setting.
         value: value that was chosen.
-        why: rule behind the choice.
+        why: rule of the choice.
         how: way to set it; arguments are in backticks.
 
     >>> Choice("length", "64", "5 % of the documents are as long", "pass `length`").value

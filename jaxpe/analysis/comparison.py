@@ -37,7 +37,7 @@ class ComparedRun(NamedTuple):
         seconds: duration of the run.
         common: evaluation at the last step that all runs evaluated; None without one.
         last: the last evaluation.
-        best: the evaluation of least loss.
+        best: the evaluation of lowest loss.
         loss_steps: steps of `loss`.
         loss: loss of the training batches, one a step.
         held_out_steps: steps of `held_out`.

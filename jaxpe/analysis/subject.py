@@ -115,7 +115,7 @@ def read_subject(
     >>> _ = path.write_text("\n".join(f"words of line {k}" for k in range(20)))
     >>> subject = read_subject(SubjectOptions(source=str(path), length=4))
     >>> subject.source, subject.model, subject.vocabulary.task
-    ('lines.txt', '2 layers 64 wide, as initialised', 'mlm')
+    ('lines.txt', '2 layers of width 64, as initialised', 'mlm')
     """
     options = local_model_options(options, "model")
     folder = None if options.model is None else Path(options.model)
@@ -131,7 +131,7 @@ def read_subject(
 
 def _read_model(options: SubjectOptions, folder: Path | None, *, new_head: bool) -> _Model:
     if folder is None:
-        return _Model(_small_config(options), None, "2 layers 64 wide, as initialised", False)
+        return _Model(_small_config(options), None, "2 layers of width 64, as initialised", False)
     if is_run(folder):
         config = load_config(folder)
         _check_agrees(options, config)

@@ -58,8 +58,8 @@ class Trend(NamedTuple):
             for fewer than three evaluations.
         change: change of the loss, in nats, from the last evaluation of the first three quarters.
         since: step of this evaluation.
-        fall: fall of the loss from the first evaluation to the least, in nats.
-        best: the evaluation of least loss.
+        fall: fall of the loss from the first evaluation to the lowest, in nats.
+        best: the evaluation of lowest loss.
     """
 
     direction: Literal["falling", "level", "rising", "unknown"]

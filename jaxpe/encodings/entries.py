@@ -98,7 +98,7 @@ def _file_entry(path: str) -> CatalogueEntry:
         family="fitted",
         make=lambda sizes: from_file(path, dim=sizes.dim),
         source="a file",
-        vectors=f"{n} rows of the file, {k} wide",
+        vectors=f"{n} rows of the file, of width {k}",
         fitted=True,
     )
 

@@ -48,7 +48,7 @@ def comparison_summary(result: RunComparison) -> str:
     """Paragraph on the best run, the significance of its lead, and the next steps.
 
     >>> comparison_summary(found)  # doctest: +SKIP
-    'At step 400 alibi has the least held-out loss, 5.02 nats a token ...'
+    'At step 400 alibi has the lowest held-out loss, 5.02 nats a token ...'
     """
     first, *others = result.groups
     at = "At the end of each run" if result.step is None else f"At step {result.step:,}"
@@ -58,7 +58,7 @@ def comparison_summary(result: RunComparison) -> str:
             f"loss is {_shown(first)}: any difference between them is due to chance."
         )
     return (
-        f"{at} {title_of(result, first.name)} has the least held-out loss, {_shown(first)}; the "
+        f"{at} {title_of(result, first.name)} has the lowest held-out loss, {_shown(first)}; the "
         f"next, {title_of(result, others[0].name)}, has {_shown(others[0])}. "
         f"{_significance(result, first, others[0])}"
     )
@@ -108,7 +108,7 @@ def comparison_rows(result: RunComparison) -> list[tuple[str, list[str], Rows]]:
     """Title, header and rows of each table: runs, groups, and settings that differ."""
     at = "at the end" if result.step is None else f"step {result.step:,}"
     accuracy = ["accuracy, %"] if result.task == "classify" else []
-    header = ["run", f"loss, {at}", *accuracy, "least", "at step", "steps", "parameters", "time"]
+    header = ["run", f"loss, {at}", *accuracy, "lowest", "at step", "steps", "parameters", "time"]
     tables = [("Held-out loss, nats", header, [_run_row(result, run) for run in result.runs])]
     if any(group.loss.seeds > 1 for group in result.groups):
         header = ["configuration", "seeds", f"loss, {at}", *accuracy, "more than the first"]

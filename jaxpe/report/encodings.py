@@ -229,9 +229,9 @@ _COLUMNS: dict[str, _Columns] = {
     ),
     "extrapolation": _Columns(
         "Extrapolation:",
-        ("to 2T", "to 4T", "to 8T", "least", "mean", "reach"),
+        ("to 2T", "to 4T", "to 8T", "min", "mean", "reach"),
         _extrapolation_cells,
-        "What becomes of positions (or offsets) beyond the training length T. least, mean: step "
+        "What becomes of positions (or offsets) beyond the training length T. min, mean: step "
         "between neighbours from 4T to 8T over that inside. reach: until a step is below 10 % of "
         "the smallest inside.",
     ),

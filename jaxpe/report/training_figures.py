@@ -31,8 +31,8 @@ PLACES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 SCORES = (
     ("min_separation", "smallest separation"),
-    ("violation_rate", "violations, % of triples"),
-    ("correlation", "correlation of distances, r"),
+    ("violation_rate", "violation rate, % of triples"),
+    ("correlation", "Mantel r"),
     ("entropy_rank", "dimensions, entropy rank"),
     ("stress", "raw stress, Eq. (4)"),
     ("scaled_stress", "scaled stress"),

@@ -156,12 +156,12 @@ def _advice(run: TrainedRun, trend: Trend) -> str:
     """Direction of the held-out loss, and advice."""
     if trend.direction == "unknown":
         return (
-            "It has too few evaluations to say whether the loss was still falling: extend it, "
-            "evaluating more often, or compare it with another run."
+            "Too few evaluations show whether the loss was still falling: extend the run with more "
+            "evaluations, or compare it with another run."
         )
     if trend.direction == "rising":
         return (
-            f"The held-out loss was least at step {trend.best.step:,} "
+            f"The held-out loss was lowest at step {trend.best.step:,} "
             f"({number(trend.best.loss)}) and has risen since: the model overfits. Next, try fewer "
             "steps, more dropout or a smaller model, and compare."
         )

@@ -365,7 +365,7 @@ def _full_bias(bias: Array | None, logits: Array) -> Float[Array, "... heads n_q
 def _pair_products(q: Array, k: Array, rotary_dim: int, layout: Layout) -> tuple[Array, Array]:
     """Products of each pair of entries, and of the entries in no pair."""
     if q.shape[-1] != k.shape[-1]:
-        raise ValueError(f"queries are {q.shape[-1]} wide and keys {k.shape[-1]}: pass one width")
+        raise ValueError(f"queries have width {q.shape[-1]} and keys {k.shape[-1]}: pass one width")
     order = rotary_permutation(
         rotary_dim=rotary_dim, source=layout, target="half_split", head_dim=q.shape[-1]
     )

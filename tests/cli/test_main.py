@@ -53,7 +53,7 @@ def test_report_from_a_text_file(command, poems, tmp_path, monkeypatch):
     assert expected <= set(report["position"])
     scores = {
         *("name", "dim", "parameters", "stress", "scaled_stress", "kruskal_stress1"),
-        *("position_scaled_stress", "violation_rate", "pearson_r", "min_separation"),
+        *("position_scaled_stress", "violation_rate", "mantel_r", "min_separation"),
     }
     assert scores <= set(report["encodings"][0])
     assert report["empty_positions"] == {"policy": "drop", "count": 0}

@@ -142,7 +142,7 @@ def test_gradients_reach_what_is_trainable_and_nothing_else(name):
 
 def test_a_width_that_does_not_fit_is_refused():
     (encoding, params), wrong = _built("sinusoidal"), DIM - 1
-    message = f"vectors {DIM} wide cannot be added to embeddings {wrong} wide.*dim={wrong}.*concat"
+    message = f"width {DIM} cannot be added to embeddings of width {wrong}.*dim={wrong}.*concat"
     with pytest.raises(ValueError, match=message):
         encoding.embed(params, _embeddings(3, wrong), np.arange(3))
 

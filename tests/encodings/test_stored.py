@@ -83,5 +83,5 @@ def test_no_file_and_a_damaged_one_are_refused(tmp_path, path):
 
 
 def test_vectors_that_are_too_wide_are_refused(path):
-    with pytest.raises(InputError, match="3 wide"):
+    with pytest.raises(InputError, match="width 3"):
         from_file(path, dim=2)

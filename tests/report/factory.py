@@ -95,7 +95,7 @@ def score(name: str, **overrides: Any) -> EncodingScore:
         "kruskal_stress1": float(np.sqrt(scaled)),
         "position_scaled_stress": corrected,
         "violation_rate": 0.5 if name in ("random", "learned") else 0.224,
-        "pearson_r": 0.02 if name in ("random", "learned") else 1.0 - scaled,
+        "mantel_r": 0.02 if name in ("random", "learned") else 1.0 - scaled,
         "min_separation": 0.4,
         "distances": _encoding_distances(name),
         "fitted": name in ("mds", "smacof"),

@@ -302,7 +302,7 @@ def test_findings_say_what_the_numbers_do():
         ("largest of the grid", "sums", ["3", "3"]),
         ("Equal for all", "sums", ["1,000", "8", "3", "1,000", "64", "0.0003", "0.001", "0.003"]),
         ("Equal for all", "strings", ["4", "3", "1,000", "64", "0.001"]),
-        ("uses the learning rate of the least training loss", "", ["25"]),
+        ("uses the learning rate of the lowest training loss", "", ["25"]),
     ]
     assert len(found) == len(expected)
     for sentence, (key, suite, numbers_) in zip(found, expected, strict=True):

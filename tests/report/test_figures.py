@@ -51,7 +51,7 @@ IDENTICAL = {
         "trace": 0.0,
         "significant_rank": 0,
     },
-    "encodings": [score("mds", pearson_r=math.nan)],
+    "encodings": [score("mds", mantel_r=math.nan)],
 }
 WIDTHS = {"stress": {}, "scaled_stress": {}, "dimensions": np.array([], int)}
 NEGATIVE = {"trace": -0.1, "squared_distances": np.full((N, N), -0.1)}
@@ -167,7 +167,7 @@ def test_analyses_draw_and_nothing_is_cut(case):
             {"encodings": [score("cosine"), score("wavelet", **TIED)]},
             "2 fixed encodings fit",
         ),
-        ("scatter", {}, "alibi, r = "),
+        ("scatter", {}, "Mantel r: sinusoidal, 0.92"),
         ("scatter", {"encodings": []}, "Distances"),
         ("offset", {}, "grows"),
         ("offset", {"intervals": {"nearness": Interval(-0.2, -0.3, -0.1)}}, "shrinks"),
@@ -236,7 +236,7 @@ def test_no_two_lines_have_one_colour(alike):
     if alike:  # leaves room for one more of the others
         scores[1] = scores[1]._replace(distances=scores[0].distances)
     # The scatter prefers other ones than the lines do.
-    scores = [score._replace(pearson_r=score.position_scaled_stress) for score in scores]
+    scores = [score._replace(mantel_r=score.position_scaled_stress) for score in scores]
     lines = DRAW["offset"](analysis(encodings=scores)).axes[1].lines
     assert len(lines) == 1 + drawn.MOST_SHOWN
     assert len({line.get_color() for line in lines}) == len(lines)

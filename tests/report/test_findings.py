@@ -40,7 +40,7 @@ def test_the_usual_case_has_each_number_under_its_topic():
         "shares": ["90 % (87 % to 93 %)", "4 % (3 % to 5 %)", "6 % (5 % to 7 %)"],
         "dimensions": ["2 significant dimensions", "0.04", "44"],
         "letters": ["Position 7 ", "1.40 bits (1.30 to 1.60) of 2.00", "19.0 bits"],
-        "standing out": ["1 position stands", "7", "At 7, 80 % ", "beside it 20 %"],
+        "standing out": ["1 position stands", "7", "At position 7, 80 % ", "neighbours, 20 %"],
         "reach": ["position 45", "12,480", "cohort"],
         "fitted": ["2 coordinates", "0.05 (0.04 to 0.06)", "0.07 (0.03 to 0.11)"],
         "fixed": ["alibi", "0.12 (0.1 to 0.14)"],
@@ -89,7 +89,7 @@ TOPICS = [
     ({"position": {"half_distance": Interval(5, 4, 9)}}, "where", "at offset 5 (4 to 9)"),
     ({}, "where", None),
     ({"origin": 20}, "gaps", "(+20 to +25)"),
-    ({"origin": 20}, "standing out", "neighbours: −13. At −13, 80 %"),
+    ({"origin": 20}, "standing out", "neighbours: −13. At position −13, 80 %"),
     ({"rare_positions": [3]}, "gaps", "1 position (3) has "),
     (FULL, "gaps", None),
     ({"from_counts": True, "group_field": "author"}, "dimensions", "'author'"),
@@ -124,7 +124,7 @@ def test_shares_are_within_bounds_and_equal_ends_are_said_once():
     shares = {"composition_share": below, "position_share": below}
     shares |= {"noise_share": Interval(1.02, 0.999, 1.05)}
     text = topics(intervals=shares)["shares"]
-    assert "100 % is sampling noise, 0 % is composition" in text
+    assert "100 % is sampling noise. Composition makes up 0 %" in text
     shares = {f"{name}_share": Interval(0.004, 0.001, 0.02) for name in SHARES}
     assert "under 1 % (under 1 % to 2 %) is sampling" in topics(intervals=shares)["shares"]
     assert cards(intervals=shares)["Nearness (0: no order)"] == "n/a; no interval"

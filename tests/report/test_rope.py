@@ -47,7 +47,7 @@ def test_other_frequencies_have_a_figure_of_their_own(configured):
     assert {figure.name for figure in rope_figures(found)} == {
         "wavelengths",
         "precision",
-        "readers",
+        "programs",
     }
 
 

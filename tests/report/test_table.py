@@ -34,12 +34,12 @@ def test_encodings_at_80_columns_without_wrapping():
     lines = printed(encoding_table(factory.analysis())).splitlines()
     assert max(map(len, lines)) <= 80
     assert "alibi 1 0.31 0.12 0.12 22 % 0.69" in [" ".join(line.split()) for line in lines]
-    assert sum(line.strip() != "" for line in lines) == 2 + 1 + len(factory.FAMILIES)
+    assert sum(line.strip() != "" for line in lines) == 2 + 2 + len(factory.FAMILIES)
     assert sum(line.strip() == "" for line in lines) == 1 + len(set(factory.FAMILIES.values()))
 
 
 def test_the_widest_numbers_fit_80_columns():
-    extremes = {"dim": 4096, "scaled_stress": 0.00123, "pearson_r": -0.5}
+    extremes = {"dim": 4096, "scaled_stress": 0.00123, "mantel_r": -0.5}
     extremes |= {"position_scaled_stress": 0.00123, "violation_rate": 0.995}
     case = factory.analysis(encodings=[factory.score("legendre_clipped", **extremes)])
     lines = printed(encoding_table(case)).splitlines()
@@ -48,7 +48,7 @@ def test_the_widest_numbers_fit_80_columns():
 
 
 def test_no_correlation_is_no_number():
-    case = factory.analysis(encodings=[factory.score("alibi", pearson_r=float("nan"))])
+    case = factory.analysis(encodings=[factory.score("alibi", mantel_r=float("nan"))])
     assert "n/a" in printed(encoding_table(case))
 
 

@@ -434,7 +434,7 @@ def test_vectors_in_a_file_are_trained_with(corpus, tmp_path):
     run = config(corpus, tmp_path / "run", encoding=str(path), steps=2)
     summary = train(run)
     assert np.isfinite(summary.history[-1]["loss"])
-    with pytest.raises(InputError, match="3 wide"):
+    with pytest.raises(InputError, match="width 3"):
         train(config(corpus, tmp_path / "other", encoding=str(path), model=NARROW, steps=2))
 
 

@@ -60,7 +60,7 @@ class CorpusOptions:
             tokenizer and special tokens.
         revision: branch, tag or commit of a model on the hub; its default branch when absent.
         special: add [CLS] and [SEP] and leave them out of the counts, as BERT does.
-        splits: number of halvings of the corpus behind the geometry of position.
+        splits: number of halvings of the corpus, over which the geometry of position is averaged.
         cohort: leave out documents that end before the last position, so that all positions are of
             the same documents.
         seed: random seed.

@@ -214,7 +214,7 @@ class EncodingScore(NamedTuple):
         kruskal_stress1: Kruskal's stress-1.
         position_scaled_stress: scaled stress against the distances of position alone.
         violation_rate: violation rate of its own distances, in [0, 1]; random vectors have 0.5.
-        pearson_r: correlation of its distances with the corpus's.
+        mantel_r: Pearson correlation of its distances with those of position alone, over pairs.
         min_separation: smallest distance of two positions.
         distances: float `[n, n]`, Euclidean, at the original positions.
         note: the map used, e.g. "orbit of a reference vector with equal pair norms".
@@ -230,7 +230,7 @@ class EncodingScore(NamedTuple):
     kruskal_stress1: float
     position_scaled_stress: float
     violation_rate: float
-    pearson_r: float
+    mantel_r: float
     min_separation: float
     distances: LargeArray
     note: str
@@ -256,11 +256,11 @@ class HeldOutScores(NamedTuple):
         own: stress of MDS of the other half, at widths 1, 2, ....
         widths: int `[widths]`, widths of the fixed encodings.
         fixed: stress of each fixed encoding, at these widths.
-        best: for each width, the fixed encoding of least stress, then the encodings that are not
+        best: for each width, the fixed encoding of lowest stress, then the encodings that are not
             significantly worse.
         one_number: stress of one number for each position, `power_positions`, with its parameters
             fitted to the other half.
-        tau, power: parameters of least stress on all halves.
+        tau, power: parameters of lowest stress on all halves.
         gain: stress of the best fixed encoding, at the width of the report, less the stress of the
             fitted one; None without a significant dimension.
     """

@@ -99,16 +99,16 @@ def _score(
 @jax.jit
 def _scores(P: ArrayLike, D: jaxpe.Distances, position: jaxpe.Distances) -> dict[str, jax.Array]:
     """All scores of one encoding."""
-    delta = jaxpe.euclidean_distances(P, present=D.present)
+    delta, any_position = jaxpe.euclidean_distances(P, present=D.present), position.present.any()
     return {
         "stress": jaxpe.stress(delta, D),
         "scaled_stress": jaxpe.scaled_stress(delta, D).stress,
         "kruskal_stress1": jaxpe.kruskal_stress1(delta, D),
         "position_scaled_stress": jnp.where(
-            position.present.any(), jaxpe.scaled_stress(delta, position).stress, jnp.nan
+            any_position, jaxpe.scaled_stress(delta, position).stress, jnp.nan
         ),
         "violation_rate": jaxpe.monotonicity_violation_rate(delta),
-        "pearson_r": jaxpe.mantel_correlation(delta, D),
+        "mantel_r": jnp.where(any_position, jaxpe.mantel_correlation(delta, position), jnp.nan),
         "min_separation": jaxpe.min_separation(delta),
     }
 

@@ -57,7 +57,7 @@ def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> cell
 
 
 def _best_rate(suite: Suite, train: Callable[..., TrainedModels]) -> tuple[float, list[float]]:
-    """The rate of the least loss after a share of the steps, on a separate seed; NaN is worst.
+    """The rate of the lowest loss after a share of the steps, on a separate seed; NaN is worst.
 
     It trains as many models as the later training, so nothing is compiled twice.
     """

@@ -125,9 +125,9 @@ class GeometryStage(NamedTuple):
         corrected: scaled stress against the distances of position alone (`position_geometry`).
         held_out: scaled stress against halves of the documents, with its interval; None where no
             position has tokens in all quarters.
-        sinusoidal: `held_out` of sinusoidal vectors, 128 wide.
+        sinusoidal: `held_out` of sinusoidal vectors of width 128.
         own: `held_out` of MDS coordinates fitted to the other half.
-        correlation: Pearson's, of distances.
+        correlation: Mantel r of its distances with those of position alone.
         violation_rate: share of triples whose distances do not grow with the offset.
         shuffled: `corrected` of the table with its rows in random order: mean, and the interval of
             95 % of the orders.

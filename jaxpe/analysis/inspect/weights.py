@@ -128,7 +128,7 @@ def table_geometry(
         held_out=scores.get(_NAME),
         sinusoidal=scores.get("sinusoidal"),
         own=held_out.own[held_out.dim - 1] if held_out is not None and held_out.dim else None,
-        correlation=score.pearson_r,
+        correlation=score.mantel_r,
         violation_rate=score.violation_rate,
         shuffled=_random_order_stress(table[:n], analysis, seed=seed),
         position_share=analysis.intervals.get("position_share"),

@@ -89,8 +89,8 @@ def from_vectors(
             raise ValueError(f"embeddings are {x.dtype}, which would truncate: pass floats")
         if mode == "add" and x.shape[-1] != dim:
             raise ValueError(
-                f"vectors {dim} wide cannot be added to embeddings {x.shape[-1]} wide: build the "
-                f"encoding with dim={x.shape[-1]}, or with mode='concat'"
+                f"vectors of width {dim} cannot be added to embeddings of width "
+                f"{x.shape[-1]}: build the encoding with dim={x.shape[-1]}, or with mode='concat'"
             )
         lead = align_positions(positions, x.shape, after=1, axes=axes).shape
         dtype = compute_dtype(x)

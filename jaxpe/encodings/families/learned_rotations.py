@@ -190,7 +190,7 @@ def comrope(
 
     Args:
         head_dim: width of a head, a multiple of the block.
-        block: width of the blocks, from 2 to head_dim; the paper's best are 8 wide.
+        block: width of the blocks, from 2 to head_dim; the paper's best have width 8.
         axes: coordinates of a position, at least 1; with 1 positions are `[..., n]`.
         num_heads: heads with their own P, for queries and keys alike, as published; all heads share
             one when None.

@@ -47,7 +47,7 @@ def from_file(path: str | os.PathLike[str], *, dim: int | None = None, **options
     P = read_vectors(path)
     if dim is not None and dim < P.shape[1]:
         raise InputError(
-            f"{path} holds vectors {P.shape[1]} wide: they do not fit a width of {dim}"
+            f"{path} holds vectors of width {P.shape[1]}: they do not fit a width of {dim}"
         )
     return from_matrix(P, dim=dim, **options)
 

@@ -180,15 +180,15 @@ def _heads(result: "AttentionAnalysis", drops: "HeadDrops") -> str:
     largest = f"{_name(layer, head)}, {drop_words(result, drops.drop[layer, head])}"
     if drops.tested and not drops.certain.any():
         return (
-            f"{replaced}, no drop exceeds the noise of {drops.documents} documents. The largest is "
-            f"of {largest}."
+            f"{replaced}, no drop exceeds the noise of {drops.documents} documents. The largest "
+            f"belongs to {largest}."
         )
     if _is_noise(drops):
         drop = np.where(drops.certain, drops.drop, -np.inf)
         other = np.unravel_index(drop.argmax(), drop.shape)
         return (
             f"{replaced}, the largest drop is within noise ({largest}). The largest beyond noise "
-            f"is of {_name(*map(int, other))}, {drop_words(result, drops.drop[other])}."
+            f"belongs to {_name(*map(int, other))}, {drop_words(result, drops.drop[other])}."
         )
     low, high = (_bare_drop(result, x[layer, head]) for x in (drops.low, drops.high))
     share, least, most = map(percent, drops.largest_share)

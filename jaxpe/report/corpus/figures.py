@@ -293,10 +293,10 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     positions = np.flatnonzero(analysis.position.present)
     i, j = (positions[index] for index in np.triu_indices(len(positions), k=1))
     x = np.sqrt(np.clip(analysis.position.squared_distances[i, j], 0, None))
-    r = {score.name: _correlation(score.distances[i, j], x) for score in analysis.encodings}
-    fixed = {score.name: round(r[score.name], 6) for score in analysis.encodings if score.fixed}
+    r = {score.name: score.mantel_r for score in analysis.encodings}
+    fixed = {score.name: round(score.mantel_r, 6) for score in analysis.encodings if score.fixed}
     closest = max(fixed, key=lambda name: np.nan_to_num(fixed[name], nan=-1), default="")
-    title = f"Best correlated: {short(closest)}, r = {fixed.get(closest, math.nan):.2f}"
+    title = f"Highest Mantel r: {short(closest)}, {fixed.get(closest, math.nan):.2f}"
     if fixed.get(closest, 1) < _WEAK:
         title = "No fixed encoding follows these distances"
     groups = shown_groups(analysis.encodings, by=lambda score: -r[score.name])
@@ -314,7 +314,7 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     for axis, group in zip(axes, groups, strict=False):
         y, name = group[0].distances[i, j], group[0].name
         axis.plot(x[shown], y[shown], ".", color=colours[name], **dots)
-        axis.set_title(f"{short(group_title(group))}\nr = {r[name]:.2f}")
+        axis.set_title(f"{short(group_title(group))}\nMantel r = {r[name]:.2f}")
     for axis in axes[len(groups) :]:
         axis.axis("off")
     figure.supxlabel("Hellinger distance of position alone", fontsize=10.5)
@@ -326,12 +326,6 @@ def sampled(pairs: int) -> np.ndarray:
     """Indices of the shown pairs: all, or a deterministic sample."""
     count = min(pairs, MOST_PAIRS)
     return np.sort(np.random.default_rng(SEED).choice(pairs, count, replace=False))
-
-
-def _correlation(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson's correlation; NaN where either is constant."""
-    constant = len(x) < 2 or not np.ptp(x) > 0 or not np.ptp(y) > 0
-    return math.nan if constant else float(np.corrcoef(x, y)[0, 1])
 
 
 def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":

@@ -31,7 +31,7 @@ def summary_table(analysis: CorpusAnalysis) -> "rich.table.Table":
 
 
 def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
-    """Table of the fit of each encoding; lower is better, except for r.
+    """Table of the fit of each encoding; lower is better, except for Mantel r.
 
     Raises:
         MissingExtraError: without the extra `report`.
@@ -49,7 +49,7 @@ def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":
 
 def encoding_rows(analysis: CorpusAnalysis) -> tuple[list[str], Sequence[tuple[str, ...]]]:
     """Header and rows of the fit of each encoding, by family."""
-    header = ["encoding", "dim", "scaled", "position", "held out", "violated", "r"]
+    header = ["encoding", "dim", "scaled", "position", "held out", "violation\nrate", "Mantel\nr"]
     held_out, groups = fixed_stress(analysis), families(analysis.encodings).values()
     rows = [
         (
@@ -59,7 +59,7 @@ def encoding_rows(analysis: CorpusAnalysis) -> tuple[list[str], Sequence[tuple[s
             number(score.position_scaled_stress),
             number(held_out[score.name].estimate) if score.name in held_out else "",
             percent(score.violation_rate),
-            f"{score.pearson_r:.2f}" if math.isfinite(score.pearson_r) else "n/a",
+            f"{round(score.mantel_r, 2) + 0.0:.2f}" if math.isfinite(score.mantel_r) else "n/a",
         )
         for score in itertools.chain(*groups)
     ]

@@ -39,7 +39,7 @@ def findings(analysis: CorpusAnalysis) -> list[str]:
     Every sentence follows from the numbers in `analysis`; undecided questions are named as such.
 
     >>> findings(found)[0]  # doctest: +SKIP
-    'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise, ...'
+    'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise. ...'
     """
     return list(named_findings(analysis).values())
 
@@ -53,7 +53,7 @@ def summary(analysis: CorpusAnalysis) -> str:
     """Summary of the result and the next steps, which can be read alone.
 
     >>> summary(found)  # doctest: +SKIP
-    'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise, ...'
+    'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise. ...'
     """
     held_out = fitted_scores(analysis)
     if held_out is None:
@@ -169,7 +169,7 @@ def fixed_stress(analysis: CorpusAnalysis) -> dict[str, Interval]:
 
 
 def best_fixed(analysis: CorpusAnalysis) -> list[EncodingScore]:
-    """The fixed encoding of least stress on held-out halves, and those not significantly worse.
+    """The fixed encoding of lowest stress on held-out halves, and those not significantly worse.
 
     Empty where there is no structure to fit.
     """
@@ -290,8 +290,8 @@ def _shares(analysis: CorpusAnalysis) -> str:
         for value, name in zip(values, SHARES, strict=True)
     )
     return (
-        f"Of the variance observed between positions, {noise} is sampling noise, {composition} is "
-        f"composition and {position} is position. Composition is what remains when the words of "
+        f"Of the variance observed between positions, {noise} is sampling noise. Composition makes "
+        f"up {composition}, and position {position}. Composition is what remains when the words of "
         "each document are shuffled: which documents reach a position, and thin counts."
     )
 
@@ -321,7 +321,7 @@ def _reach(analysis: CorpusAnalysis) -> str:
 
 def _fitted_score(held_out: HeldOutScores) -> str:
     return (
-        f"{plural(held_out.dim, 'coordinate')} fitted to half the documents "
+        f"Fitted to half the documents, {plural(held_out.dim, 'coordinate')} "
         f"{'scores' if held_out.dim == 1 else 'score'} {with_interval(fitted_stress(held_out))} on "
         "the other half."
     )
@@ -363,8 +363,8 @@ def _fitted_fit(analysis: CorpusAnalysis) -> str:
             gain, worse = Interval(-gain.estimate, -gain.high, -gain.low), "better"
         text += f" The best fixed encoding scores {with_interval(gain)} {worse}."
     return (
-        f"{text} One number for each position, {_one_number(held_out)} fitted in the same way, "
-        f"scores {with_interval(held_out.one_number)}."
+        f"{text} One number for each position, {_one_number(held_out)}, scores "
+        f"{with_interval(held_out.one_number)} when fitted in the same way."
     )
 
 
@@ -428,8 +428,9 @@ def _standing_out(analysis: CorpusAnalysis) -> str:
     stands = "position stands" if len(found) == 1 else "positions stand"
     return (
         f"{len(found)} {stands} out against both neighbours: "
-        f"{ranges(are_found, limit=6, origin=analysis.origin)}. At {name}, {percent(token.share)} "
-        f"of the documents have {visible(token.token)!r}, beside it {percent(token.neighbours)}."
+        f"{ranges(are_found, limit=6, origin=analysis.origin)}. At position {name}, "
+        f"{percent(token.share)} of the documents have {visible(token.token)!r}; at its "
+        f"neighbours, {percent(token.neighbours)}."
     )
 
 

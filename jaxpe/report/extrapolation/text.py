@@ -113,7 +113,7 @@ def extrapolation_findings(result: ExtrapolationResult) -> list[str]:
     scores, limits = (_rank_text, _accuracy_text, _zero_text), (_failures, _largest_rates)
     shares = dict.fromkeys(percent(s.tuning) for s in result.suites if len(s.rates) > 1)
     choice = (
-        "Each encoding and task uses the learning rate of the least training loss, after a full "
+        "Each encoding and task uses the learning rate of the lowest training loss, after a full "
         f"schedule of {' or '.join(shares)} of the steps on a separate seed. Inputs longer than T "
         "had no part in the choice."
     )
@@ -150,7 +150,7 @@ def _rank_text(cells: Cells) -> list[str]:
     # An encoding may rank first beyond T and be poor at T.
     at_t = [part for task, group in by_task(cells).items() if (part := _at_t(task, group, first))]
     if at_t:
-        texts.append(f"{where(cells)}, {quoted(first)} has at T itself: {'; '.join(at_t)}.")
+        texts.append(f"{where(cells)}, scores of {quoted(first)} at T itself: {'; '.join(at_t)}.")
     return texts
 
 
@@ -181,8 +181,8 @@ def _accuracy_text(cells: Cells) -> list[str]:
     if not best:
         return []
     return [
-        f"{where(cells)} the best accuracies at length {cells[0].lengths[-1]:,}, the end of the "
-        f"answer counted as a token, are: {', '.join(best)}."
+        f"{where(cells)}, the best accuracies at length {cells[0].lengths[-1]:,} (the end of the "
+        f"answer counts as a token): {', '.join(best)}."
     ]
 
 
@@ -224,8 +224,8 @@ def _largest_rates(cells: Cells) -> list[str]:
     if not last:
         return []
     return [
-        f"{where(cells)} the rate chosen is the largest of the grid for {len(last)} of "
-        f"{plural(len(cells), 'pair')} of task and encoding: larger ones might do better."
+        f"{where(cells)}, the chosen rate is the largest of the grid for {len(last)} of "
+        f"{plural(len(cells), 'pair')} of task and encoding: larger rates might do better."
     ]
 
 
@@ -235,7 +235,7 @@ def _budget(suite: Suite) -> str:
     return (
         f"Equal for all encodings of “{visible(suite.name)}”: {rows} of {lengths} "
         f"{suite.length:,}, test rows, {plural(suite.seeds, 'seed')}, initial weights "
-        f"of what models have in common, {plural(suite.steps, 'step')} of "
+        f"of shared parts, {plural(suite.steps, 'step')} of "
         f"{plural(suite.batch, 'row')}, and the learning rates to choose from: "
         f"{', '.join(f'{rate:g}' for rate in suite.rates)}."
     )

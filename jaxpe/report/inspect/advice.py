@@ -110,7 +110,7 @@ def _middle(result: InspectResult) -> Advice | None:
     reach = text_reach(result)
     if reach is None or not reach.lost_in_the_middle:
         return None
-    return Advice("The middle of a text counts least. Put what matters at its start or end.", "")
+    return Advice("The middle of a text matters least. Put what matters at its start or end.", "")
 
 
 def _scaling(result: InspectResult) -> Advice | None:
@@ -125,7 +125,7 @@ def _scaling(result: InspectResult) -> Advice | None:
     return Advice(
         f"For texts of {top:g} times the context, {best.name} changes the loss on a far passage by "
         f"{text.between(best.far)} nats a token, and on a near one by {text.between(best.near)}. "
-        "Keys of rope_parameters, beside those of the model:",
+        "Add these keys to the rope_parameters of the model:",
         f'{keys}, "original_max_position_embeddings": {result.facts.context}',
     )
 
@@ -151,8 +151,8 @@ def _order(result: InspectResult) -> Advice | None:
     if _matters(shuffled.change, ablation.measure) is not False:
         return None
     return Advice(
-        "Word order hardly counts here. Do not use the model where texts differ in their order "
-        "alone.", "",
+        "Word order hardly matters here. Do not use the model where texts differ only in their "
+        "order.", "",
     )  # fmt: skip
 
 

@@ -56,8 +56,8 @@ _SECTIONS = {
         tables.offsets_tables,
         "Weights after the softmax over all keys of a row, special tokens included, averaged over "
         "documents and over queries at all text positions but the first. Evenness: entropy of a "
-        "query's weights divided by its maximum. Equal weights: all keys that a query sees get the "
-        "same.",
+        "query's weights divided by its maximum. Equal weights: every key that a query sees gets "
+        "the same weight.",
     ),
     "prior": _Section(
         "attention",
@@ -94,9 +94,9 @@ _SECTIONS = {
         "Loss by position, and far context",
         text.loss_sentences,
         tables.loss_tables,
-        "Loss: −ln p of the next token in nats, averaged over the tokens of a bin; intervals are "
-        "over texts, each of documents put end to end. Gain of far context: the loss on a passage "
-        "without context less the loss with the tokens before it, read at positions a distance "
+        "Loss: −ln p of the next token in nats, averaged over the tokens of a bin. Intervals are "
+        "over texts; a text is documents put end to end. Gain of far context: the fall of the loss "
+        "on a passage when the model also reads the tokens before it, at positions a distance "
         "further back. Few tokens then have offsets beyond the context. The gain shows which "
         "offsets attention can use, not how it copes with many keys.",
     ),
@@ -107,8 +107,8 @@ _SECTIONS = {
         tables.needles_tables,
         "Five sentences with a name and a colour stand in a text at different depths, and the text "
         "ends with the question for one name. An answer is right if, of the five colours, the "
-        "first token of the right one is the likeliest. Intervals: Wilson's, from the spread of "
-        "texts, at least as wide as of independent needles.",
+        "first token of the right one is the likeliest. Intervals are Wilson's, from the spread of "
+        "texts, and at least as wide as those of independent needles.",
     ),
 }
 

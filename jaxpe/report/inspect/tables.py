@@ -53,7 +53,7 @@ def encoding_tables(stage: EncodingStage) -> list[Table]:
         ]
     if stage.bias is not None:
         low, high = np.nanmin(stage.bias), np.nanmax(stage.bias)
-        rows.append(("bias, least and largest", f"{_two_digits(low)}, {_two_digits(high)}"))
+        rows.append(("bias, lowest and highest", f"{_two_digits(low)}, {_two_digits(high)}"))
     if stage.rope is not None and (plan := stage.rope.widest) is not None:
         slow = f"{plan.never_round} of {len(plan.frequencies)}"
         warnings = (warning.text.replace("`", "") for warning in stage.rope.findings)
@@ -71,12 +71,12 @@ def geometry_tables(stage: GeometryStage) -> list[Table]:
     """Tables on the fit of learned positions to the corpus."""
     rows = [
         ("scaled stress against position", number(stage.corrected)),
-        ("the same in random order, 95 % of orders", _numbers(stage.shuffled)),
+        ("the same with rows in random order, 95 %", _numbers(stage.shuffled)),
         ("scaled stress, plug-in", number(stage.scaled_stress)),
         ("held-out stress of the table", _numbers(stage.held_out)),
         ("held-out stress of sinusoids", _numbers(stage.sinusoidal)),
         ("held-out stress of coordinates fitted to the other half", _numbers(stage.own)),
-        ("correlation of distances", _two_digits(stage.correlation)),
+        ("Mantel r, against position", _two_digits(stage.correlation)),
         ("violation rate of the table", percent(stage.violation_rate)),
         ("positions and documents", f"{stage.positions}, {stage.documents:,}"),
         ("significant dimensions of the corpus", str(stage.significant)),

@@ -251,8 +251,8 @@ def reach_sentences(reach: TextReach | None) -> list[str]:
             f"{limit}); {longest:,} were tried."
         ]
     if reach.parts is not None:
-        lost = "less than both ends" if reach.lost_in_the_middle else "not less than both ends"
-        parts.append(f"The middle of a text counts {lost}.")
+        counts = "counts less" if reach.lost_in_the_middle else "does not count less"
+        parts.append(f"The middle of a text {counts} than both ends.")
     return parts
 
 
@@ -268,7 +268,7 @@ def reach_summary(reach: TextReach) -> str:
     open_end = f"the data allow more than {last:,}" if reach.high >= last else (
         f"the data allow up to {reach.high:,}"
     )  # fmt: skip
-    return f"Context surely lowers its loss up to {reach.effective:,} tokens; {open_end}."
+    return f"Context measurably lowers its loss up to {reach.effective:,} tokens; {open_end}."
 
 
 def needles_sentences(stage: NeedleStage) -> list[str]:

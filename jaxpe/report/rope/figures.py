@@ -61,7 +61,7 @@ def scaling_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     return figure
 
 
-def readers_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
+def programs_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
     """Ratio of each program's frequencies to the first program's, in the first differing group."""
     differences = (one for one in result.disagreements if one.what == "frequencies")
     index: Any = next(differences).group
@@ -113,7 +113,7 @@ _CAPTIONS: dict[style.Draw, str] = {
         "Frequency after scaling, divided by the frequency before scaling. At 1 the frequency is "
         "unchanged. At 1/factor positions are interpolated."
     ),
-    readers_figure: (
+    programs_figure: (
         "Frequencies of each program, divided by the first program's. Away from 1, the program "
         "rotates queries and keys by other angles."
     ),
@@ -127,7 +127,7 @@ def rope_figures(result: RopeAnalysis, names: Container[str] | None = None) -> l
         return []
     applies = {
         "scaling": any(layer.kept < len(layer.frequencies) for layer in result.turning),
-        "readers": any(one.what == "frequencies" for one in result.disagreements),
+        "programs": any(one.what == "frequencies" for one in result.disagreements),
     }
     named = (figure for figure in FIGURES if names is None or figure[0] in names)
     return render(result, *(figure for figure in named if applies.get(figure[0], True)))
