@@ -17,7 +17,10 @@ from tests.hardening.test_processes import (
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Folder, exit codes and messages of runs side by side: some killed and started again."""
+    """Folder, exit codes and messages of runs side by side: some killed and started again.
+
+    Of two processes one is killed, and the other ends by itself.
+    """
     folder = write_documents(tmp_path_factory.mktemp("runs"))
     shards = folder / "?.txt"
     one, killed = start(shards, out=folder / "one"), start(shards, out=folder / "killed")
@@ -25,11 +28,14 @@ def runs(tmp_path_factory):
     wait_for_saves(killed)
     kill(killed)
     wait_for_saves(two[0])
-    kill(*two)
+    kill(two[1])
+    code, _ = finished(two[0], 60)
+    widowed = code, (folder / "two" / "counts.json").exists()
     again = start(shards, out=folder / "killed")
     two = start_two(shards, out=folder / "two")
     ends = {"one": [one], "again": [again], "two": two}
-    return folder, {name: [*map(finished, processes)] for name, processes in ends.items()}
+    ends = {name: [*map(finished, processes)] for name, processes in ends.items()}
+    return folder, ends | {"widowed": widowed}
 
 
 def test_killed_at_any_moment_it_goes_on(runs):
@@ -41,7 +47,7 @@ def test_killed_at_any_moment_it_goes_on(runs):
     assert_same(folder / "one", folder / "killed")
 
 
-def test_two_processes_go_on(runs):
+def test_two_processes_go_on_after_the_death_of_one(runs):
     folder, ends = runs
     (code, first), (other_code, _) = ends["two"]
     assert code == other_code == 0, ends["two"]
@@ -50,10 +56,6 @@ def test_two_processes_go_on(runs):
 
 
 def test_the_death_of_one_ends_the_other(runs):
-    folder, _ = runs
-    two = start_two(folder / "?.txt", out=folder / "widowed")
-    wait_for_saves(two[0])
-    kill(two[1])
-    code, _ = finished(two[0], 60)
+    code, wrote_counts = runs[1]["widowed"]
     assert code != 0
-    assert not (folder / "widowed" / "counts.json").exists()
+    assert not wrote_counts
