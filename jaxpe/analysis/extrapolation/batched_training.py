@@ -1,6 +1,7 @@
 """Batched training: one program trains many models, each a seed with a learning rate."""
 
 import math
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -34,15 +35,19 @@ class TrainedModels(NamedTuple):
 
 
 def trainer(
-    suite: Suite, data: Streams, encoding: Encoding | LayerPattern
+    suite: Suite,
+    data: Streams,
+    encoding: Encoding | LayerPattern,
+    timed: Callable[[int, int, float], None] | None = None,
 ) -> Callable[..., TrainedModels]:
     """Function `train(seeds=, rates=, steps=)` for models of all seeds and rates, in one program.
 
     Data and initial weights of a seed do not depend on encoding or rate. The rate warms up over a
     twentieth of the steps and falls to 0 as a cosine. A different number of steps needs no
-    compilation, a different number of models does.
+    compilation, a different number of models does. `timed` receives the number of models, of steps
+    and of seconds of each call of the program.
     """
-    apply, initial_params = functional_model(suite, data.task, encoding)
+    apply, initial_params = functional_model(suite, data.task, encoding, data.make)
     loss = build_loss(data.task, apply)
 
     @jax.jit
@@ -62,9 +67,12 @@ def trainer(
         states = first_states(*data.weights(seeds))
         losses = []
         for first in range(0, steps, chunk := chunk_of(suite)):
+            started = time.perf_counter()
             batches = data.training(seeds, first, chunk)
             states, loss = some_steps(states, batches, np.float32(rates), np.float32(steps))
             losses.append(np.array(loss))
+            if timed is not None:
+                timed(len(seeds), chunk, time.perf_counter() - started)
         losses[-1][-1] = np.where(np.asarray(states.finite), losses[-1][-1], np.nan)
         return TrainedModels(jax.device_get(states.params), np.concatenate(losses))
 
@@ -93,7 +101,7 @@ def score_models(
     lengths: tuple[int, ...],
 ) -> dict[str, np.ndarray]:
     """Metrics `[lengths, models]` at inputs of several lengths, by one program."""
-    apply, _ = functional_model(suite, data.task, encoding)
+    apply, _ = functional_model(suite, data.task, encoding, data.make)
 
     @jax.jit
     def at_lengths(params: Params, batches: Batch) -> dict[str, Array]:

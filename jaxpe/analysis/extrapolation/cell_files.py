@@ -15,6 +15,7 @@ import jaxpe
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import atomic_file, write_file
 from jaxpe._core.json_values import from_json, read_json, to_json
+from jaxpe.analysis.extrapolation.models import ModelFactory, build
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell
 
@@ -53,14 +54,28 @@ def cell_path(folder: Path, suite: Suite, task: str, name: str) -> Path:
     return folder / f"{suite.name.replace(' ', '_')}-{task}-{name.replace(':', '.')}.json"
 
 
-def settings_hash(suite: Suite, task: str, name: str, *, without: tuple[str, ...] = ()) -> str:
-    """Hash of the settings that a cell depends on, which do not include other cells."""
+def settings_hash(
+    suite: Suite,
+    task: str,
+    name: str,
+    *,
+    without: tuple[str, ...] = (),
+    make: ModelFactory = build,
+) -> str:
+    """Hash of the settings that a cell depends on, which do not include other cells.
+
+    Another factory of models than the default one counts by its name.
+    """
     settings = {
         key: value
         for key, value in dataclasses.asdict(suite).items()
         if key not in ("tasks", "encodings", *without)
     }
-    environment = (_FORMAT, jaxpe.__version__, str(jnp.result_type(float)))
+    environment = [_FORMAT, jaxpe.__version__, str(jnp.result_type(float))]
+    if make is not build:
+        named = getattr(make, "func", make)  # of a partial function
+        named = named if hasattr(named, "__qualname__") else type(named)
+        environment.append(f"{named.__module__}.{named.__qualname__}")
     text = json.dumps([settings, task, name, environment], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

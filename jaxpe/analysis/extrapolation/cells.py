@@ -11,7 +11,7 @@ from flax import nnx
 from jaxpe.analysis.extrapolation import cell_files
 from jaxpe.analysis.extrapolation.batched_training import TrainedModels, score_models, trainer
 from jaxpe.analysis.extrapolation.intervals import seed_means
-from jaxpe.analysis.extrapolation.models import METRICS, build, encoding_sizes
+from jaxpe.analysis.extrapolation.models import METRICS, encoding_sizes
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell
 from jaxpe.analysis.extrapolation.streams import Streams
@@ -21,33 +21,41 @@ _TUNING_SEED = 1_000_000  # added to seeds; no tested model has such a seed
 _LAST = 0.1  # share of the steps whose losses are averaged
 
 
-def run_cell(suite: Suite, data: Streams, name: str, folder: Path) -> ExtrapolationCell:
+Timed = Callable[[int, int, float], None] | None  # as `trainer` takes it
+
+
+def run_cell(
+    suite: Suite, data: Streams, name: str, folder: Path, timed: Timed = None
+) -> ExtrapolationCell:
     """Train and test a task under an encoding, or read the result of an earlier run."""
     task = data.task.name
     path = cell_files.cell_path(folder, suite, task, name)
-    stamp = cell_files.settings_hash(suite, task, name)
+    stamp = cell_files.settings_hash(suite, task, name, make=data.make)
     if path.is_file():
         return cell_files.read_cell(path, stamp)
-    cell = _scored_cell(suite, data, name, trained_models(suite, data, trained_as(name), folder))
+    models = trained_models(suite, data, trained_as(name), folder, timed)
+    cell = _scored_cell(suite, data, name, models)
     cell_files.write_cell(path, stamp, cell)
     return cell
 
 
-def trained_models(suite: Suite, data: Streams, name: str, folder: Path) -> cell_files.Trained:
+def trained_models(
+    suite: Suite, data: Streams, name: str, folder: Path, timed: Timed = None
+) -> cell_files.Trained:
     """Models of a task under an encoding, trained or read from the folder.
 
     Training does not depend on `factors` and `tests`: runs that differ in these share the models.
     """
     path = cell_files.cell_path(folder, suite, data.task.name, name).with_suffix(".npz")
     stamp = cell_files.settings_hash(
-        suite, data.task.name, name, without=("name", "factors", "tests")
+        suite, data.task.name, name, without=("name", "factors", "tests"), make=data.make
     )
     encoding = variant(name).trained(encoding_sizes(suite, data.task), data.task.causal)
     if path.is_file():
-        shapes = jax.eval_shape(lambda: build(suite, data.task, encoding, jax.random.key(0)))
+        shapes = jax.eval_shape(lambda: data.make(suite, data.task, encoding, jax.random.key(0)))
         return cell_files.read_models(path, stamp, nnx.split(shapes, nnx.Param)[1])
     started = time.perf_counter()
-    train = trainer(suite, data, encoding)
+    train = trainer(suite, data, encoding, timed)
     rate, tuning = _best_rate(suite, train)
     seeds = np.arange(suite.seeds)
     params, losses = train(seeds=seeds, rates=np.full(suite.seeds, rate), steps=suite.steps)

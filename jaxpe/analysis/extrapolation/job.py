@@ -4,13 +4,16 @@ import dataclasses
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import output_folder
-from jaxpe._core.progress import SILENT, Progress
+from jaxpe._core.progress import SILENT, Progress, duration
 from jaxpe.analysis.extrapolation.cells import run_cell
 from jaxpe.analysis.extrapolation.comparisons import compared
+from jaxpe.analysis.extrapolation.forecast import Forecast
 from jaxpe.analysis.extrapolation.memory import check_memory
+from jaxpe.analysis.extrapolation.models import ModelFactory, build
 from jaxpe.analysis.extrapolation.presets import Suite, preset_suites
 from jaxpe.analysis.extrapolation.ranks import mean_reciprocal_rank
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell, ExtrapolationResult
@@ -50,13 +53,18 @@ class ExtrapolationOptions:
 
 
 def extrapolate(
-    options: ExtrapolationOptions, out: str | os.PathLike[str], *, progress: Progress = SILENT
+    options: ExtrapolationOptions,
+    out: str | os.PathLike[str],
+    *,
+    model_factory: ModelFactory = build,
+    progress: Progress = SILENT,
 ) -> ExtrapolationResult:
     """Train and test the suites of a preset, with some settings replaced by options.
 
     Args:
         options: options of the comparison.
         out: folder for models and results.
+        model_factory: as for `extrapolate_suites`.
         progress: receives a line for every cell.
 
     Raises:
@@ -66,7 +74,8 @@ def extrapolate(
     Traceback (most recent call last):
     jaxpe.InputError: unknown preset 'papr': did you mean 'paper'? There are ...
     """
-    return extrapolate_suites(suites_of(options), out, progress=progress)
+    suites = suites_of(options)
+    return extrapolate_suites(suites, out, model_factory=model_factory, progress=progress)
 
 
 def suites_of(options: ExtrapolationOptions) -> tuple[Suite, ...]:
@@ -80,20 +89,33 @@ def suites_of(options: ExtrapolationOptions) -> tuple[Suite, ...]:
 
 
 def extrapolate_suites(
-    suites: Sequence[Suite], folder: str | os.PathLike[str], *, progress: Progress = SILENT
+    suites: Sequence[Suite],
+    folder: str | os.PathLike[str],
+    *,
+    model_factory: ModelFactory = build,
+    progress: Progress = SILENT,
 ) -> ExtrapolationResult:
     """Train and test every task of every suite under every encoding.
 
     Results and models are written as soon as they are computed: an interrupted run resumes.
 
+    A model of your own is a function `(suite, task, encoding, key) -> nnx.Module`. The module is
+    called as `model(inputs, mask=mask)`, with ids `[rows, n]` or numbers `[rows, n, 1]`, and mask
+    `[rows, n]`, false on padding. It returns logits `[rows, n, task.vocab_size]`, or `[rows, n, 1]`
+    for numbers, or an object with these `logits`. It is causal where `task.causal`. Encodings are
+    made for `suite.dim` and `suite.heads`. All `nnx.Param` are trained, and parameters of equal
+    path and shape start equal under all encodings. Results in the folder are reused by the
+    function's name: pass another folder after a change of its code.
+
     Args:
         suites: suites, such as `preset("smoke")`.
         folder: folder for results and models.
+        model_factory: function that makes a model; by default a transformer of the suite's sizes.
         progress: receives a line on each cell, with the number of cells left.
 
     Raises:
         InputError: a folder that cannot be written, has cells of other settings or is in use by
-            another run, two suites of one name, or too little memory.
+            another run, two suites of one name, too little memory, or logits of another shape.
 
     >>> import tempfile
     >>> suite = Suite(name="tiny", tasks=("parity",), encodings=("none",), length=2, factors=(1, 2),
@@ -114,14 +136,22 @@ def extrapolate_suites(
     chances: dict[tuple[str, str], float] = {}
     cells: list[ExtrapolationCell] = []
     with output_folder(folder) as root:
-        for suite, task, name in progress.track(pairs, "pairs of a task and an encoding"):
+        forecast = Forecast(pairs, root, progress)
+        for pair in progress.track(iter(pairs), "pairs of a task and an encoding"):
+            suite, task, name = pair
+            started = time.perf_counter()
             if (suite.name, task) not in data:
-                data[suite.name, task] = streams(suite, sequence_task(task))
+                data[suite.name, task] = streams(suite, sequence_task(task), model_factory)
                 chances[suite.name, task] = chance(suite, data[suite.name, task])
-            cell = run_cell(suite, data[suite.name, task], name, root)
+            timed = partial(forecast.call, pair)
+            cell = run_cell(suite, data[suite.name, task], name, root, timed)
             cells.append(cell._replace(chance=chances[suite.name, task]))
-            pending = len(pairs) - len(cells)
-            progress.say(f"{task}, {name}: {cells[-1].seconds['training']:.0f} s, {pending} to go")
+            forecast.finish(pair, time.perf_counter() - started)
+            pending, left = len(pairs) - len(cells), forecast.left()
+            about = f", about {duration(left)}" if left > 0 else ""
+            progress.say(
+                f"{task}, {name}: {cell.seconds['training']:.0f} s, {pending} to go{about}"
+            )
     result = ExtrapolationResult(tuple(suites), tuple(cells), {})
     ranks = {suite.name: mean_reciprocal_rank(result.cells_of(suite)) for suite in suites}
     comparisons = tuple(one for suite in suites for one in compared(result.cells_of(suite)))

@@ -9,6 +9,7 @@ from flax import nnx
 from jax import Array
 
 from jaxpe import nn
+from jaxpe._core.errors import InputError
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.data import SequenceTask
 from jaxpe.encodings import Encoding, EncodingSizes, LayerPattern, identity
@@ -16,6 +17,8 @@ from jaxpe.training import MeanMetric, cross_entropy, mean_squared_error
 
 Params = Any
 Batch = dict[str, Array]
+# Makes a model from a suite, a task, an encoding and a random key.
+ModelFactory = Callable[[Suite, SequenceTask, Encoding | LayerPattern, Array], nnx.Module]
 
 METRICS = {"tokens": ("accuracy", "exact"), "numbers": ("mse", "relative_mse")}
 
@@ -54,18 +57,27 @@ def build(
 
 
 def functional_model(
-    suite: Suite, task: SequenceTask, encoding: Encoding | LayerPattern
+    suite: Suite,
+    task: SequenceTask,
+    encoding: Encoding | LayerPattern,
+    make: ModelFactory = build,
 ) -> tuple[Callable[..., Array], Callable[[Array, Params], Params]]:
     """Functions `apply(params, batch) -> logits` and `initial_params(key, plain) -> params`.
 
     `plain` are parameters from `plain_weights`, which replace parameters of equal path and shape.
+    A model returns logits, or an object with `logits`.
     """
-    model = nnx.eval_shape(lambda: build(suite, task, encoding, jax.random.key(0)))
+    model = nnx.eval_shape(lambda: make(suite, task, encoding, jax.random.key(0)))
     graphdef, _ = nnx.split(model, nnx.Param)
     reads = "ids" if task.kind == "tokens" else "values"
+    width = max(task.vocab_size, 1)
 
     def apply(params: Params, batch: Batch) -> Array:
-        return nnx.merge(graphdef, params)(batch[reads], mask=batch["mask"]).logits
+        out: Any = nnx.merge(graphdef, params)(batch[reads], mask=batch["mask"])
+        logits, expected = getattr(out, "logits", out), (*batch["mask"].shape, width)
+        if logits.shape != expected:
+            raise InputError(f"logits of the model are {logits.shape}: return {expected}")
+        return logits
 
     def initial_params(key: Array, plain: Params) -> Params:
         shared = dict(jax.tree_util.tree_leaves_with_path(plain))
@@ -74,15 +86,17 @@ def functional_model(
             other = shared.get(path, leaf)
             return other if other.shape == leaf.shape else leaf
 
-        params = nnx.split(build(suite, task, encoding, key), nnx.Param)[1]
+        params = nnx.split(make(suite, task, encoding, key), nnx.Param)[1]
         return jax.tree_util.tree_map_with_path(choose, params)
 
     return apply, initial_params
 
 
-def plain_weights(suite: Suite, task: SequenceTask, key: Array) -> Params:
+def plain_weights(
+    suite: Suite, task: SequenceTask, key: Array, make: ModelFactory = build
+) -> Params:
     """Initial parameters of the model without an encoding."""
-    return nnx.split(build(suite, task, identity(), key), nnx.Param)[1]
+    return nnx.split(make(suite, task, identity(), key), nnx.Param)[1]
 
 
 def build_loss(task: SequenceTask, apply: Callable[..., Array]) -> Callable[..., Any]:

@@ -10,7 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxpe.analysis.extrapolation.models import Batch, Params, plain_weights
+from jaxpe.analysis.extrapolation.models import (
+    Batch,
+    ModelFactory,
+    Params,
+    build,
+    plain_weights,
+)
 from jaxpe.analysis.extrapolation.presets import Suite
 from jaxpe.data import SequenceTask
 
@@ -29,16 +35,18 @@ class Streams(NamedTuple):
             of them, leaves `[lengths, parts, seeds, rows, ...]`.
         weights: `(seeds)` to a key for each, and to the initial parameters of the models without
             an encoding.
+        make: function that makes the models.
     """
 
     task: SequenceTask
     training: Callable[[np.ndarray, int, int], Batch]
     tests: Callable[[np.ndarray, tuple[int, ...]], dict[str, np.ndarray]]
     weights: Callable[[np.ndarray], tuple[Array, Params]]
+    make: ModelFactory = build
 
 
-def streams(suite: Suite, task: SequenceTask) -> Streams:
-    """The streams of a suite's task.
+def streams(suite: Suite, task: SequenceTask, make: ModelFactory = build) -> Streams:
+    """The streams of a suite's task, for models of a factory.
 
     >>> from jaxpe.data import sequence_task
     >>> suite = Suite(name="tiny", tasks=("parity",), encodings=("none",), length=3, batch=4)
@@ -90,12 +98,12 @@ def streams(suite: Suite, task: SequenceTask) -> Streams:
     @jax.jit
     def weights_of(seeds: Array) -> tuple[Array, Params]:
         keys = seed_keys(suite, task, seeds, _WEIGHTS)
-        return keys, jax.vmap(partial(plain_weights, suite, task))(keys)
+        return keys, jax.vmap(partial(plain_weights, suite, task, make=make))(keys)
 
     def weights(seeds: np.ndarray) -> tuple[Array, Params]:
         return weights_of(seeds.astype(np.uint32))
 
-    return Streams(task, training, tests, weights)
+    return Streams(task, training, tests, weights, make)
 
 
 def chance(suite: Suite, data: Streams) -> float:

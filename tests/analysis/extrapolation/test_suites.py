@@ -3,18 +3,25 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from jaxpe._core.errors import InputError, unknown
+from jaxpe._core.progress import duration
 from jaxpe.analysis.extrapolation import (
     PRESETS,
+    ExtrapolationOptions,
     Suite,
+    extrapolate,
     extrapolate_suites,
     preset,
+    suites_of,
     variant,
     variant_names,
 )
+from jaxpe.analysis.extrapolation.forecast import Forecast
 from jaxpe.analysis.extrapolation.presets import preset_suites
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
 from jaxpe.data import SEQUENCE_TASKS, sequence_task
@@ -106,6 +113,70 @@ def test_an_encoding_of_ones_own_is_compared(tmp_path, monkeypatch):
     assert (tmp_path / "out" / "tiny-copy-mine.halved.json").exists()
     with pytest.raises(InputError, match="nowhere"):
         dataclasses.replace(SUITE, encodings=("nowhere:halved",))
+
+
+class Lines:
+    def __init__(self):
+        self.lines = []
+
+    def say(self, line):
+        self.lines.append(line)
+
+    def track(self, items, description, *, total=None):
+        return items
+
+
+@pytest.mark.parametrize("steps", [200, 20_000])
+def test_the_forecast_does_not_multiply_constants_by_steps(steps, tmp_path):
+    """Pairs that take 30 s to compile and 0.01 s a step, of which 10 and 10 steps are timed."""
+    suite = dataclasses.replace(SUITE, encodings=("none", "alibi", "t5"), steps=steps, tests=2)
+    pairs, progress = [(suite, "copy", name) for name in suite.encodings], Lines()
+    (tmp_path / "tiny-copy-t5.json").touch()  # has run
+    forecast = Forecast(pairs, tmp_path, progress)
+    assert np.isnan(forecast.left())
+    forecast.call(pairs[0], 3, 10, 15 + 0.1)
+    forecast.call(pairs[0], 3, 10, 0.1)
+    whole = 30 + 0.01 * 1.25 * steps
+    expected = 2 * whole - 15.2
+    assert 0.95 < forecast.left() / (2 * whole) < 1.05
+    assert progress.lines == [f"tiny: about {duration(expected)} left in all"]
+    forecast.finish(pairs[0], whole)
+    assert 0.95 < forecast.left() / whole < 1.05
+    forecast.finish(pairs[1], whole)
+    assert forecast.left() == 0
+
+
+class Tiny(nnx.Module):
+    """A model without layers: logits from the embedding of a token and of an encoded position."""
+
+    def __init__(self, suite, task, encoding, key):
+        rngs = nnx.Rngs(key)
+        self.embedding = nnx.Embed(task.vocab_size, suite.dim, rngs=rngs)
+        self.out = nnx.Linear(suite.dim, task.vocab_size + suite.layers - 1, rngs=rngs)
+        self.encoding = nnx.static(encoding)
+
+    def __call__(self, ids, *, mask):
+        x = self.embedding(ids)
+        return self.out(self.encoding.embed((), x, jnp.arange(ids.shape[1], dtype=jnp.int32)))
+
+
+def test_a_model_of_ones_own_is_trained_and_tested(tmp_path):
+    options = ExtrapolationOptions(
+        tasks=("copy",), encodings=("sinusoidal",), seeds=2, steps=2, length=2, factors=(1, 2),
+        batch=4,
+    )  # fmt: skip
+    suites = [
+        dataclasses.replace(one, layers=1, rates=(1e-2,), tests=4) for one in suites_of(options)
+    ]
+    (cell,) = extrapolate_suites(suites, tmp_path, model_factory=Tiny).cells
+    assert cell.scores["accuracy"].shape == (2, 2)
+    models = np.load(next(tmp_path.glob("*.npz")))
+    shapes = {models[name].shape for name in models if name.startswith("params")}
+    assert shapes == {(2, 36), (2, 32, 36), (2, 36, 32)}  # of two seeds
+    with pytest.raises(InputError, match="was made with other settings"):
+        extrapolate_suites(suites, tmp_path)
+    with pytest.raises(InputError, match=r"logits of the model are .* 37\): return .* 36\)"):
+        extrapolate(dataclasses.replace(options, seeds=3), tmp_path / "other", model_factory=Tiny)
 
 
 @pytest.mark.parametrize(("name", "beyond"), [("learned", False), ("alibi", True), ("t5", True)])
