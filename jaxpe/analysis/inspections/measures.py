@@ -186,7 +186,8 @@ def inspected_models() -> list[ModelMeasures]:
 def usual_range(of: ModelMeasures, name: str) -> UsualRange | None:
     """Range of a measure over the other inspected models of its kind; None for under three.
 
-    Decoders are compared with decoders, and encoders with encoders. Models inspected on the same
+    Decoders are compared with decoders, and encoders with encoders. Models of antibodies or proteins
+    are compared only with models inspected on the same text. Models inspected on the same
     text at the same sizes are preferred to all models.
 
     Args:
@@ -200,6 +201,7 @@ def usual_range(of: ModelMeasures, name: str) -> UsualRange | None:
         one for one in inspected_models()
         if one.model != of.model and name in one.values
         and (one.kind == "causal") == (of.kind == "causal")
+        and one.source in ("stdlib", of.source)
     ]  # fmt: skip
     alike = [one for one in others if _alike(one, of)]
     chosen = alike if len(alike) >= _FEWEST else others
