@@ -186,9 +186,9 @@ def inspected_models() -> list[ModelMeasures]:
 def usual_range(of: ModelMeasures, name: str) -> UsualRange | None:
     """Range of a measure over the other inspected models of its kind; None for under three.
 
-    Decoders are compared with decoders, and encoders with encoders. Models of antibodies or proteins
-    are compared only with models inspected on the same text. Models inspected on the same
-    text at the same sizes are preferred to all models.
+    Decoders are compared with decoders, and encoders with encoders. Models of sequences are
+    compared only with models inspected on the same ones. Models inspected on the same text at the
+    same sizes are preferred to all models.
 
     Args:
         of: measures of a model.
