@@ -38,7 +38,7 @@ _NEXT = {
     "extend": "Train it for longer",
     "none": "Train it without an encoding, to see what the encoding is worth",
     "seed": "Train it again from other initial weights",
-    "compare": "Compare the two",
+    "compare": "Compare the two runs",
     "spectral": "See what attention does with positions",
     "audit": "Check the published theorems on it",
 }
@@ -126,8 +126,8 @@ def _training(run: TrainedRun, done: "TrainSummary") -> str:
     took = "" if done.resumed_at >= done.steps else after + duration(done.seconds)
     batch = plural(run.config.batch_size, "document")
     return (
-        f"{trained} {task} on {documents} of {visible(done.source)}{cut}. It took "
-        f"{plural(done.steps, 'step')} of {batch}{took}."
+        f"{trained} {task}. The corpus was {documents} of {visible(done.source)}{cut}. Training "
+        f"took {plural(done.steps, 'step')} of {batch}{took}."
     )
 
 
@@ -168,8 +168,8 @@ def _advice(run: TrainedRun, trend: Trend) -> str:
     moved = f"From step {trend.since:,} to the end the held-out loss "
     if trend.direction == "falling":
         return (
-            f"{moved}fell by {number(-trend.change)} of {number(trend.fall)} in all, so it was "
-            "still falling: next, extend the run, or compare it with another of as many steps."
+            f"{moved}fell by {number(-trend.change)} of {number(trend.fall)} in all: it was still "
+            "falling. Next, extend the run, or compare it with another of as many steps."
         )
     rate = ""
     if run.config.decay != "constant":

@@ -90,6 +90,7 @@ def test_truncation_keeps_a_prefix(options):
         shorter = min(inner, len(texts_of(whole, row)))
         assert texts_of(cut, row)[:shorter] == texts_of(whole, row)[:shorter]
     assert cut.longest == whole.longest
+    assert cut.cut == np.sum(whole.mask.sum(axis=1) > 5) > whole.cut == 0
 
 
 def test_a_fixed_vocabulary_gives_the_ids_of_the_corpus(options):

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxpe.analysis.corpus import Interval
+from jaxpe.analysis.corpus import Interval, Reach, Where
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import NeighbourSimilarity
 from jaxpe.report import findings, summary
@@ -57,6 +57,10 @@ def test_the_usual_case_has_each_number_under_its_topic():
 OTHER_WIDTH = analysis().held_out._replace(best=[["alibi"]] * 3 + [["rope", "sinusoidal"]])
 AT_RANDOM = [score("alibi"), score("random", position_scaled_stress=0.15)]
 ALL_RARE = {"rare_positions": np.arange(N)}
+REACH = Reach(
+    Interval(0.1, 0.05, 0.2), np.zeros((3, N)), Interval(1, 1, 1), Interval(3, 2, math.inf)
+)
+WHERE = Where(REACH, REACH, 9)
 # Overrides of the usual case, a topic, and words of it; None where the topic is left out.
 TOPICS = [
     ({"position": {"significant_rank": 1}}, "dimensions", "1 significant dimension: 1 eigenvalue "),
@@ -78,6 +82,12 @@ TOPICS = [
     ({"letters": None, "standing_out": []}, "letters", None),
     ({"letters": None, "standing_out": []}, "standing out", None),
     ({"origin": 20}, "reach", "position +25"),
+    ({"where": WHERE}, "where", "saves 0.1 (0.05 to 0.2) bits per token. 1 position at the beg"),
+    ({"where": WHERE}, "where", "(1) has half of these bits, 3 (2 or more) 90 %. Knowing"),
+    ({"where": WHERE, "origin": 20}, "where", "bits per token. 9 of 12,480 documents are longer"),
+    ({"where": WHERE._replace(start=None)}, "where", "from the end, in documents that were not"),
+    ({"position": {"half_distance": Interval(5, 4, 9)}}, "where", "at offset 5 (4 to 9)"),
+    ({}, "where", None),
     ({"origin": 20}, "gaps", "(+20 to +25)"),
     ({"origin": 20}, "standing out", "neighbours: −13. At position −13, 80 %"),
     ({"rare_positions": [3]}, "gaps", "1 position (3) has "),

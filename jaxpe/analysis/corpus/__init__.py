@@ -19,17 +19,20 @@ if TYPE_CHECKING:
         LetterInformation,
         PlugIn,
         Position,
+        Reach,
         StandingOut,
         StressByDimension,
         TokenCount,
         TokenShift,
         TopTokens,
+        Where,
     )
 
 __all__ = [
     "CorpusAnalysis", "CorpusOptions", "EmptyPositions", "EncodingScore", "HeldOutScores",
-    "Interval", "LetterInformation", "PlugIn", "Position", "StandingOut", "StressByDimension",
-    "TokenCount", "TokenShift", "TopTokens", "analyse", "analyse_counts", "analyse_tokens",
+    "Interval", "LetterInformation", "PlugIn", "Position", "Reach", "StandingOut",
+    "StressByDimension", "TokenCount", "TokenShift", "TopTokens", "Where", "analyse",
+    "analyse_counts", "analyse_tokens",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=("result", "options", "job"))

@@ -45,6 +45,7 @@ from jaxpe.analysis.corpus.sites import (
     letter_information,
     positions_standing_out,
 )
+from jaxpe.analysis.corpus.where import where_position_tells
 from jaxpe.data import NeighbourSimilarity, TokenCorpus, load_tokens, neighbour_similarity
 from jaxpe.data.corpora.corpus import as_sources
 from jaxpe.data.tokens.token_ids import DEFAULT_LENGTH
@@ -238,6 +239,9 @@ def analyse_tokens(
         halves = disjoint_position_geometries(
             tokens, nulls, key=keys[2], splits=SPLITS, halvings=HALVINGS, progress=progress
         )
+    whole = None if cohort else ~corpus.mask[:, -1] | (corpus.longest <= corpus.ids.shape[1])
+    with clock.stage("where"):
+        where = where_position_tells(tokens, nulls, key=keys[2], whole=whole, cut=corpus.cut)
     return _analysis(
         counts,
         geometry,
@@ -257,6 +261,7 @@ def analyse_tokens(
         splits=splits,
         cohort=cohort,
         origin=origin,
+        where=where,
         null_texts=corpus.null_texts,
         choices=corpus.choices,
     )
@@ -345,6 +350,8 @@ def analyse_counts(
         halves = disjoint_position_geometries(
             grouped, nulls, key=key, splits=SPLITS, halvings=HALVINGS, progress=progress
         )
+    with clock.stage("where"):
+        where = where_position_tells(grouped, nulls, key=key)
     names = [shard.name for shard in stored.shards if shard.documents]
     return _analysis(
         folded.merged(),
@@ -367,6 +374,7 @@ def analyse_counts(
         from_counts=True,
         group_field=settings.group_field,
         edges=settings.edges,
+        where=where,
         null_texts=stored.null_texts,
     )
 
@@ -439,7 +447,7 @@ def _analysis(
         letters=letter_information(tokens, words),
         plug_in=plug_in,
         split_half_trace=float(geometry.split_half.trace) if judged else math.nan,
-        position=stored_position(geometry, rank, coordinates, intervals.by_offset),
+        position=stored_position(geometry, halves, rank, coordinates, intervals.by_offset),
         intervals=defined_intervals(shares, intervals.nearness) if judged and trace > 0 else {},
         encodings=scores,
         stress_by_dimension=by_dimension,

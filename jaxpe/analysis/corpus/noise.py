@@ -9,11 +9,13 @@ import numpy as np
 import jaxpe
 from jaxpe._core.arrays import rounded_size
 from jaxpe.analysis.corpus.result import Interval, Position
+from jaxpe.analysis.corpus.where import half_distance
 from jaxpe.data import TokenCorpus
 from jaxpe.geometry import (
     Estimate,
     PositionCounts,
     PositionGeometry,
+    PositionHalves,
     SignificantRank,
     VarianceShares,
 )
@@ -38,7 +40,11 @@ def plug_in_trace(counts: PositionCounts, present: jax.Array) -> jax.Array:
 
 
 def stored_position(
-    geometry: PositionGeometry, rank: SignificantRank, coordinates: np.ndarray, by_offset: Estimate
+    geometry: PositionGeometry,
+    halves: PositionHalves,
+    rank: SignificantRank,
+    coordinates: np.ndarray,
+    by_offset: Estimate,
 ) -> Position:
     """The geometry of position as a report stores it."""
     present = np.asarray(geometry.present)
@@ -54,6 +60,7 @@ def stored_position(
         coordinates=coordinates[:, :3],
         composition_correlation=float(composition_correlation(geometry)),
         by_offset=np.stack([by_offset.value, by_offset.low, by_offset.high]),
+        half_distance=half_distance(by_offset, geometry, halves) if rank.rank > 0 else None,
     )
 
 

@@ -113,6 +113,20 @@ class PlugIn(NamedTuple):
     distances: LargeArray
 
 
+class Interval(NamedTuple):
+    """An estimate with a 95 % interval over documents.
+
+    Attributes:
+        estimate: point estimate.
+        low: lower end.
+        high: upper end.
+    """
+
+    estimate: float
+    low: float
+    high: float
+
+
 class Position(NamedTuple):
     """Geometry of position alone: `jaxpe.position_geometry`.
 
@@ -131,6 +145,8 @@ class Position(NamedTuple):
             documents and of shuffled documents; NaN without a position.
         by_offset: float `[3, n − 1]`, mean squared distance at each offset, and the ends of its
             interval; NaN where undefined.
+        half_distance: offset at which the mean squared distance first reaches half of its mean over
+            all pairs of positions; None if it does not, or without a significant dimension.
     """
 
     trace: float
@@ -144,6 +160,7 @@ class Position(NamedTuple):
     coordinates: LargeArray
     composition_correlation: float
     by_offset: np.ndarray
+    half_distance: Interval | None = None
 
     @property
     def positions(self) -> int:
@@ -151,18 +168,37 @@ class Position(NamedTuple):
         return int(np.sum(self.present))
 
 
-class Interval(NamedTuple):
-    """An estimate with a 95 % interval over documents.
+class Reach(NamedTuple):
+    """Information of position about the token, counted from one end of the documents.
 
     Attributes:
-        estimate: point estimate.
-        low: lower end.
-        high: upper end.
+        bits: I(position; token) in bits for each token, less its mean for shuffled documents.
+        curve: float `[3, n]`, bits of the first k positions, k = 1, ..., n, with all others as one,
+            and the ends of the interval.
+        half: smallest number of positions with half of the bits; None if the interval of the bits
+            includes 0.
+        most: smallest number of positions with 90 % of the bits.
     """
 
-    estimate: float
-    low: float
-    high: float
+    bits: Interval
+    curve: np.ndarray
+    half: Interval | None
+    most: Interval | None
+
+
+class Where(NamedTuple):
+    """Information of position about the token, from the beginning and the end of documents.
+
+    Attributes:
+        start: information of positions counted from the beginning; None without tokens.
+        end: information of positions counted from the end, over documents that were not cut; None
+            without documents, and in a cohort.
+        cut: number of documents that were cut at the length; None if unknown.
+    """
+
+    start: Reach | None
+    end: Reach | None
+    cut: int | None
 
 
 class EncodingScore(NamedTuple):
@@ -298,6 +334,7 @@ class CorpusAnalysis(NamedTuple):
         origin: index of position 0 of documents aligned at a site; 0 without `align`.
         letters: information of each position about its letter; None for more than 64 letters.
         standing_out: positions that differ from both neighbours; empty for stored counts.
+        where: bits per token that position explains, and the positions that carry them.
         choices: settings that were chosen automatically, with the reasons.
         inputs: sources as they were given, for commands to paste; empty for tokens of a script.
         seconds: duration of each stage.
@@ -334,6 +371,7 @@ class CorpusAnalysis(NamedTuple):
     origin: int = 0
     letters: LetterInformation | None = None
     standing_out: list[StandingOut] = []  # noqa: RUF012
+    where: Where | None = None
     choices: tuple[Choice, ...] = ()
     inputs: tuple[str, ...] = ()
     seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)

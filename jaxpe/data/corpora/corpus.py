@@ -74,6 +74,7 @@ class TokenCorpus(NamedTuple):
         null_texts, choices: fields of `Corpus`; not exported.
         group_labels: label of the author or source of each document; None without a `group_field`.
             Not exported.
+        cut: number of documents that were cut at the length. Not exported.
     """
 
     name: str
@@ -87,6 +88,7 @@ class TokenCorpus(NamedTuple):
     null_texts: int = 0
     choices: tuple[Choice, ...] = ()
     group_labels: Int32[np.ndarray, " documents"] | None = None
+    cut: int | None = None
 
     def groups(self) -> Int[np.ndarray, " documents"]:
         """`dependent_groups` of this corpus and its `group_labels`, int32.

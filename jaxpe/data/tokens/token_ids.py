@@ -84,9 +84,9 @@ def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
     check_length(length)
     check_table(len(corpus.ids), length)
     extra = ((0, 0), (0, max(0, length - corpus.ids.shape[1])))
-    return corpus._replace(
-        ids=np.pad(corpus.ids[:, :length], extra), mask=np.pad(corpus.mask[:, :length], extra)
-    )
+    cut = max(corpus.cut or 0, int(corpus.mask[:, length:].any(axis=1).sum()))
+    ids, mask = (np.pad(x[:, :length], extra) for x in (corpus.ids, corpus.mask))
+    return corpus._replace(ids=ids, mask=mask, cut=cut)
 
 
 def _id_array(ids: Any, name: str) -> np.ndarray:

@@ -181,9 +181,9 @@ def _padded_corpus(
         choices = (*choices, choice)
     check_table(len(rows), length)
     ids, mask = _padded_ids(opened, rows, length)
-    longest = int(lengths.max())
+    longest, cut = int(lengths.max()), int(np.sum(lengths > length))
     return TokenCorpus(
-        name, opened.name, ids, mask, 0, opened.exclude, [], longest, choices=choices
+        name, opened.name, ids, mask, 0, opened.exclude, [], longest, choices=choices, cut=cut
     )
 
 

@@ -187,11 +187,11 @@ def _random_quarters(
         return jax.lax.map(lambda k: quarters(k, order), jax.random.split(key, halvings))
 
     first, rest = jax.random.split(key)
-    orders = _fold_orders(first, folds=folds, splits=splits)
+    orders = fold_orders(first, folds=folds, splits=splits)
     return jax.lax.map(split, (orders, jax.random.split(rest, splits))).astype(jnp.int32)
 
 
-def _fold_orders(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
+def fold_orders(key: Array, *, folds: int, splits: int) -> Int[Array, "splits folds"]:
     """An order of the folds for each split, whose first and second half are the two halves.
 
     Few splits of 2, 4, 8, ... folds are balanced half-samples (McCarthy 1969): the signs of two

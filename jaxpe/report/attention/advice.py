@@ -30,7 +30,7 @@ def advice(result: "AttentionAnalysis") -> list[Advice]:
         )
         return [Advice(said, f"{train} rope")]
     said = (
-        f"{percent(beyond)} of the share of positions is no function of the offset j − i: a "
+        f"{percent(beyond)} of the share of positions is not a function of the offset j − i: a "
         "relative encoding alone cannot express it. Try vectors of positions."
     )
     return [Advice(said, f"{train} learned")]

@@ -327,8 +327,9 @@ _CAPTIONS: dict[Draw, str] = {
         "in random order."
     ),
     heads_figure: (
-        "Share of the variance that positions explain; of that, the share that is no function of "
-        "the offset (grey where positions explain under 2 %); drop of the score without the head."
+        "Share of the variance that positions explain; of that, the share that is not a function "
+        "of the offset (grey where positions explain under 2 %); drop of the score without the "
+        "head."
     ),
     logits_figure: (
         "Averages over documents, queries downwards, keys to the right, each centred and on its "
@@ -336,9 +337,9 @@ _CAPTIONS: dict[Draw, str] = {
         "diagonal are offsets. Of more than 12 layers six are shown."
     ),
     offsets_figure: (
-        "Means along the diagonals j − i = k of the mean logits, one row a head, centred and each "
-        "on its own scale. Offsets go up to half the length, because few pairs are farther apart. "
-        "Offset 0, a token and itself, is left out."
+        "Means along the diagonals j − i = k of the mean logits, one row per head, centred and "
+        "each on its own scale. Offsets go up to half the length, because few pairs are farther "
+        "apart. Offset 0, a token and itself, is left out."
     ),
     symbols_figure: (
         "The heads whose logits the offset explains best: means along the diagonals, and the "
@@ -346,7 +347,7 @@ _CAPTIONS: dict[Draw, str] = {
     ),
     spectra_figure: (
         "Left: singular values of the mean logits, from the first layer (dark) to the last. Right: "
-        "effective rank, one dot a head, lines through the medians."
+        "effective rank, one dot per head, lines through the medians."
     ),
     parts_figure: (
         "Queries and keys as sums of position, the mean hidden state at it, and content. Above: "

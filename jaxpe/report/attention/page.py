@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCORES = {
     "accuracy": "accuracy",
     "masked": "minus the loss in nats a masked token",
-    "causal": "minus the loss in nats a next token",
+    "causal": "minus the loss in nats a token",
     "embedding": "cosine with the embedding that all heads together give",
 }
 

@@ -126,10 +126,11 @@ def _residual(result: "AttentionAnalysis") -> str:
     judged = int((~np.isnan(residual)).sum())
     if not judged:
         return "In no head do positions explain 2\N{NO-BREAK SPACE}%."
+    beyond = percent(median(np.clip(residual, 0, 1)))
     return (
-        f"Positions explain 2\N{NO-BREAK SPACE}% or more in {plural(judged, 'head')} of "
-        f"{residual.size}. In the median one, {percent(median(np.clip(residual, 0, 1)))} of their "
-        "share is no function of the offset."
+        f"Positions explain 2\N{NO-BREAK SPACE}% or more in {judged} of "
+        f"{plural(residual.size, 'head')}. In the median one, {beyond} of their share is not a "
+        "function of the offset."
     )
 
 
@@ -202,8 +203,9 @@ def _heads(result: "AttentionAnalysis", drops: "HeadDrops") -> str:
     verdict = "more" if drops.largest_share[0] > drops.share_by_chance else "no more"
     return (
         f"{cost}, {verdict} than the {percent(drops.share_by_chance)} of drops dealt to heads at "
-        f"random; {even}. Tested together, {plural(int(drops.certain.sum()), 'head')} of "
-        f"{drops.drop.size} have drops beyond noise."
+        f"random; {even}. Tested together, {int(drops.certain.sum())} of "
+        f"{plural(drops.drop.size, 'head')} {'has' if drops.certain.sum() == 1 else 'have'} a drop "
+        "beyond noise."
     )
 
 

@@ -70,16 +70,16 @@ def audit_summary(result: "AuditResult") -> str:
     text = (
         f"Of {plural(len(result.statements), 'published statement')}, {hold} "
         f"{'holds' if hold == 1 else 'hold'} on this model and corpus, {refuted} "
-        f"{'is' if refuted == 1 else 'are'} refuted by them (every "
-        f"hypothesis holds and a conclusion fails), and {silent} "
-        f"{'does' if silent == 1 else 'do'} not apply (a hypothesis fails)."
+        f"{'is' if refuted == 1 else 'are'} refuted by them, and {silent} "
+        f"{'does' if silent == 1 else 'do'} not apply. A statement is refuted where every "
+        "hypothesis holds and a conclusion fails; where a hypothesis fails, it does not apply."
     )
     if refuted:
         text += f" Refuted: {', '.join(names['refuted'])}."
     if not result.facts.trained:
         text += (
-            " The model is as initialised: statements on trained positions are evaluated at its "
-            "initial ones; pass a trained model for others."
+            " The model is as initialised, and so are its positions: pass a trained model to judge "
+            "statements on trained positions."
         )
     general = Counter(statement.status for statement in result.statements)
     statuses = ", ".join(f"{count} {status}" for status, count in general.most_common())

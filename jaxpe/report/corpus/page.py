@@ -16,6 +16,7 @@ from jaxpe.report.corpus.text import (
     fixed_stress,
     headlines,
     summary,
+    where_rows,
     with_interval,
 )
 from jaxpe.report.page import View, term_links
@@ -33,6 +34,8 @@ _TERMS = {
     "significant": "dimensions",
     "nearness": "nearness",
     "nearer": "nearness",
+    "bits per token": "bits",
+    "half-distance": "bits",
 }
 FAMILIES = collections.defaultdict(
     str,
@@ -52,12 +55,13 @@ def view(analysis: CorpusAnalysis) -> View:
 
     Corpus text is escaped, with hidden characters shown.
     """
-    held_out = fitted_scores(analysis)
+    held_out, where = fitted_scores(analysis), where_rows(analysis)
     shown = {
         "analysis": analysis,
         "families": families(analysis.encodings),
         "family_words": FAMILIES,
         "headlines": headlines(analysis),
+        "where": where,
         "summary": summary(analysis),
         "findings": findings(analysis),
         "held_out": {name: with_interval(x) for name, x in fixed_stress(analysis).items()},
@@ -69,6 +73,7 @@ def view(analysis: CorpusAnalysis) -> View:
     return View(
         "report", shown, render_figures(analysis),
         [("Headlines", ["", "value", ""], headlines(analysis)),
+         *([("Where", ["", "value", ""], where)] if where else []),
          ("Fit of the encodings", *encoding_rows(analysis))],
         advice(analysis), "reading-a-report",
         further={} if held_out is None else {ENCODING: vectors_file(held_out.vectors)},

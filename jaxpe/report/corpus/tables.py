@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jaxpe.analysis.corpus.result import CorpusAnalysis
-from jaxpe.report.corpus.text import families, fixed_stress, headlines
+from jaxpe.report.corpus.text import families, fixed_stress, headlines, where_rows
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, percent, visible, without_text
 
@@ -25,7 +25,9 @@ def summary_table(analysis: CorpusAnalysis) -> "rich.table.Table":
     left_out = without_text(analysis.null_texts)
     size = f"{analysis.documents:,} documents{left_out}, length {analysis.length}"
     title = f"{visible(analysis.source)}: {size}"
-    return make_table(title, ["", "value", ""], headlines(analysis), right=())
+    return make_table(
+        title, ["", "value", ""], [*headlines(analysis), *where_rows(analysis)], right=()
+    )
 
 
 def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":

@@ -11,6 +11,7 @@ from jaxpe.analysis.corpus.result import (
     EncodingScore,
     HeldOutScores,
     Interval,
+    Reach,
 )
 from jaxpe.report.text import Headline, number, percent, plural, position_name, ranges, visible
 
@@ -64,6 +65,7 @@ def summary(analysis: CorpusAnalysis) -> str:
         _shares(analysis),
         f"Position has {plural(analysis.position.significant_rank, 'significant dimension')}.",
         "But no single position has enough documents to be judged." if only_rare(analysis) else "",
+        _bits(analysis),
         "" if analysis.letters else _standing_out(analysis),
         "We score encodings by scaled stress: 0 copies the distances of position, 1 ignores them.",
         *(f"Random vectors score {number(x)}." for x in random if math.isfinite(x)),
@@ -105,6 +107,41 @@ def headlines(analysis: CorpusAnalysis) -> list[Headline]:
         ),
     }
     return [Headline(label, *row) for label, row in rows.items()]
+
+
+def where_rows(analysis: CorpusAnalysis) -> list[Headline]:
+    """Rows of bits per token, reach from both ends, half-distance, and documents that were cut."""
+    where, distance, rows = analysis.where, analysis.position.half_distance, []
+    for end, reach in _reaches(analysis).items():
+        rows.append(Headline(f"Bits per token, from the {end}", *_headline(reach.bits)))
+        if reach.half and reach.most and not analysis.origin:
+            detail = f"{_counts(reach.half)}; 90 % in {_count(reach.most)}"
+            rows.append(Headline("Positions with half of them", f"{reach.half.estimate:,}", detail))
+    if distance is not None:
+        rows.append(Headline("Half-distance", f"{distance.estimate:,}", _counts(distance)))
+    if where and where.cut is not None:
+        of = f"of {analysis.documents:,}, at {plural(analysis.length, 'token')}"
+        rows.append(Headline("Documents cut", f"{where.cut:,}", of))
+    return rows
+
+
+def _reaches(analysis: CorpusAnalysis) -> dict[str, Reach]:
+    """Information of positions by the end they are counted from; aligned documents have one."""
+    start, end, _ = analysis.where or (None, None, None)
+    ends = {"beginning": start, "end": None if analysis.origin else end}
+    return {name: reach for name, reach in ends.items() if reach is not None}
+
+
+def _counts(interval: Interval) -> str:
+    """Ends of an interval of whole numbers, of which the upper may be infinite."""
+    low, high = interval.low, interval.high
+    if low == high:
+        return f"{low:,}"
+    return f"{low:,} to {high:,}" if math.isfinite(high) else f"{low:,} or more"
+
+
+def _count(interval: Interval) -> str:
+    return f"{interval.estimate:,} ({_counts(interval)})"
 
 
 def _headline(interval: Interval, detail: str = "") -> tuple[str, str]:
@@ -397,6 +434,37 @@ def _standing_out(analysis: CorpusAnalysis) -> str:
     )
 
 
+def _bits(analysis: CorpusAnalysis, end: str = "beginning") -> str:
+    """Bits per token that position explains; empty if the interval includes 0."""
+    reach = _reaches(analysis).get(end)
+    if reach is None or reach.half is None or reach.most is None:
+        return ""
+    counted = "" if end == "beginning" else " from the end, in documents that were not cut,"
+    text = f"Knowing the position{counted} saves {with_interval(reach.bits)} bits per token."
+    if analysis.origin:
+        return text
+    verb = "has" if reach.half.estimate == 1 else "have"
+    return (
+        f"{text} {plural(int(reach.half.estimate), 'position')} at the {end} "
+        f"({_counts(reach.half)}) {verb} half of these bits, {_count(reach.most)} 90 %."
+    )
+
+
+def _where(analysis: CorpusAnalysis) -> str:
+    """Size of the effect of position, where in a document, and how fast it decays."""
+    where, distance = analysis.where, analysis.position.half_distance
+    texts = [_bits(analysis), _bits(analysis, "end")]
+    if distance is not None:
+        texts.append(
+            "The mean squared distance of two positions reaches half of its mean over all pairs at "
+            f"offset {_count(distance)}."
+        )
+    if where and where.cut:
+        documents = f"{where.cut:,} of {plural(analysis.documents, 'document')}"
+        texts.append(f"{documents} are longer than {analysis.length:,} tokens and were cut.")
+    return " ".join(filter(None, texts))
+
+
 def _letters(analysis: CorpusAnalysis) -> str:
     """Information of the positions about their letters."""
     if analysis.letters is None or not np.nanmax(analysis.letters.bits[1], initial=0) > 0:
@@ -482,6 +550,7 @@ def _doubts(analysis: CorpusAnalysis) -> str:
 _TOPICS: dict[str, Callable[[CorpusAnalysis], str]] = {
     "shares": _shares,
     "dimensions": _dimensions,
+    "where": _where,
     "letters": _letters,
     "standing out": _standing_out,
     "reach": _reach,

@@ -113,9 +113,9 @@ def extrapolation_findings(result: ExtrapolationResult) -> list[str]:
     scores, limits = (_rank_text, _accuracy_text, _zero_text), (_failures, _largest_rates)
     shares = dict.fromkeys(percent(s.tuning) for s in result.suites if len(s.rates) > 1)
     choice = (
-        "Each encoding and task uses the learning rate of the lowest training loss, after a full "
-        f"schedule of {' or '.join(shares)} of the steps on a separate seed. Inputs longer than T "
-        "had no part in the choice."
+        "Each encoding and task uses the learning rate of the lowest training loss on a separate "
+        f"seed, after {' or '.join(shares)} of the steps with a full schedule. Inputs longer than "
+        "T had no part in the choice."
     )
     return [
         *(text for cells in suites for finding in scores for text in finding(cells)),

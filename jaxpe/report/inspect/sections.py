@@ -43,20 +43,20 @@ _SECTIONS = {
         "Attention logits: the share of positions",
         text.attention_sentences,
         tables.attention_tables,
-        "Share of the variance of a head's logits that the mean logit at (i, j) explains, over "
-        "documents and pairs i ≠ j of text positions. It is the product of the means of two halves "
-        "of the documents, so that noise adds nothing. Offset: the share that a function of j − i "
-        "explains. Random order: the tokens of each document are shuffled, so that only positions "
-        "can explain anything. Intervals: jackknife over groups of documents.",
+        "Share of the variance of a head's logits, over documents and pairs i ≠ j of text "
+        "positions, that the mean logit at (i, j) explains. It is the product of the means of two "
+        "halves of the documents, so that noise adds nothing. Offset: the share that a "
+        "function of j − i explains. Random order: the tokens of each document are shuffled, so "
+        "that only positions can explain anything. Intervals: jackknife over groups of documents.",
     ),
     "offsets": _Section(
         "attention",
         "Attention by offset, and sinks",
         text.offsets_sentences,
         tables.offsets_tables,
-        "Weights after the softmax over all keys of a row, special tokens included, averaged over "
-        "documents and over queries at all text positions but the first. Evenness: entropy of a "
-        "query's weights divided by its maximum. Equal weights: every key that a query sees gets "
+        "Weights after the softmax over all keys of a row, special tokens included. They are means "
+        "over documents and over queries at all text positions but the first. Evenness: entropy of "
+        "a query's weights divided by its maximum. Equal weights: every key that a query sees gets "
         "the same weight.",
     ),
     "prior": _Section(

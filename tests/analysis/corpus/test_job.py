@@ -72,6 +72,7 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
 
     rank = jaxpe.position_rank(geometry)
     assert position.significant_rank == rank.rank > 0
+    assert 2 <= position.half_distance.low <= 3 <= position.half_distance.high <= 4  # a line
     np.testing.assert_allclose(position.rank_eigenvalues, rank.eigenvalues, **close)
     np.testing.assert_allclose(position.null_eigenvalue, rank.threshold, **close)
     np.testing.assert_allclose(position.p_value, rank.p_value)
@@ -193,7 +194,7 @@ def test_progress_is_shown_and_changes_nothing(corpus, found):
     recorder = Recorder()
     again = analyse_tokens(corpus, dim=4, seed=SEED, progress=recorder)
     assert result_files(again, "report") == result_files(found, "report")
-    stages = dict.fromkeys(("geometry", "encodings", "dimensions", "position"), 1)
+    stages = dict.fromkeys(("geometry", "encodings", "dimensions", "position", "where"), 1)
     held_out = 5 + 2  # documents and four shuffles, and what is made of them
     repeated = {"shuffled documents": 20, "held-out halves": held_out}
     assert recorder.shown == repeated | stages

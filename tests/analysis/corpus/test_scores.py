@@ -82,7 +82,7 @@ def test_tiny_corpora_are_analysed_drawn_and_put_in_words(documents, length):
     assert [s.name for s in case.encodings] == list(factory.FAMILIES)
     assert named_findings(case)
     assert encoding_table(case).row_count == len(factory.FAMILIES)
-    assert summary_table(case).row_count == 6
+    assert summary_table(case).row_count >= 6
     assert json.loads(result_files(case, "report")["report.json"])["length"] == length
     for name, draw, _ in figures.FIGURES:
         if name != "logo" or case.letters:

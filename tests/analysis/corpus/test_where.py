@@ -1,0 +1,59 @@
+"""Where position tells about tokens: planted effects are found where they are, and no others."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxpe.analysis.corpus.where import where_position_tells
+from jaxpe.geometry import count_tokens, mutual_information, permute_within_documents, token_lists
+
+N, WORDS, DOCUMENTS = 12, 30, 600
+KEYS = jax.random.split(jax.random.key(0), 4)
+
+
+def documents(planted, *, seed=0):
+    """Documents of 6 to 12 words; half of the tokens at planted positions are of few words."""
+    rng = np.random.default_rng(seed)
+    ids, lengths = rng.integers(0, WORDS, (DOCUMENTS, N)), rng.integers(6, N + 1, (DOCUMENTS, 1))
+    at = np.arange(N)[None, :]
+    marked = np.isin(np.where(at < lengths, at, N), planted) | np.isin(at - lengths, planted)
+    marked &= rng.random(ids.shape) < 0.5
+    return np.where(marked, rng.integers(0, 5, ids.shape), ids), at < lengths
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("planted", [(), (0, 1, 2), (-1, -2)])
+def test_planted_effects_are_found_where_they_are(planted, seed):
+    ids, mask = documents(planted, seed=seed)
+    tokens = token_lists(ids, vocab_size=WORDS, folds=16, mask=mask, groups=np.arange(len(ids)))
+    nulls = [tokens.shuffled(key) for key in KEYS]
+    whole = ~mask[:, -1] | (np.arange(len(ids)) % 2 == 0)  # half of the longest were cut
+    found = where_position_tells(tokens, nulls, key=KEYS[0], whole=whole)
+    if not planted:
+        assert all(reach.bits.low < 0 < reach.bits.high for reach in found[:2])
+        assert found.start.half is found.end.most is None
+        return
+    reach = found.start if planted[0] == 0 else found.end
+    assert reach.bits.low > 0
+    assert reach.half.low <= reach.half.estimate <= len(planted) <= reach.most.high
+    assert reach.most.low <= len(planted)
+    assert reach.curve[0, len(planted) - 1] > 0.8 * reach.bits.estimate
+
+
+def test_the_bits_are_mutual_information_less_that_of_shuffled_documents():
+    ids, mask = documents((0, 1, 2))
+    counted = {"vocab_size": WORDS, "mask": mask, "folds": 4, "groups": np.arange(len(ids))}
+    shuffled = [permute_within_documents(key, ids, mask) for key in KEYS]
+    counts, *nulls = [count_tokens(each, **counted) for each in (ids, *shuffled)]
+    found = where_position_tells(counts, nulls, key=KEYS[0], cut=3)
+    bits, *null = (
+        mutual_information(x.merged().tokens, estimator="miller-madow") / np.log(2)
+        for x in (counts, *nulls)
+    )
+    np.testing.assert_allclose(found.start.bits.estimate, bits - np.mean(null), atol=1e-5)
+    assert (found.end, found.cut) == (None, 3)
+
+
+def test_without_tokens_there_is_nothing():
+    counts = count_tokens(np.zeros((8, 1), int), vocab_size=1, mask=np.zeros((8, 1), bool), folds=4)
+    assert where_position_tells(counts, [counts, counts], key=KEYS[0]).start is None
