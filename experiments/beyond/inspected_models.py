@@ -16,7 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from experiments.common import DataMissingError, Run, main
+from experiments.rows import read_rows
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import cache_directory
 from jaxpe._core.json_values import to_json
@@ -24,9 +27,9 @@ from jaxpe._core.results import load_result
 from jaxpe.analysis.inspect import InspectOptions, InspectResult, inspect_model
 from jaxpe.analysis.inspections import (
     InspectionComparison,
-    ModelMeasures,
     inspected_models,
     key_measures,
+    text_reach,
 )
 from jaxpe.report.inspections import inspections_rows
 
@@ -45,11 +48,45 @@ def inspection(folder: Path, *, quick: bool) -> InspectResult:
     return inspect_model(options, kept)
 
 
-def measured(folders: list[Path], *, quick: bool) -> Iterator[ModelMeasures]:
-    """Measures of each folder; one that cannot be inspected is named and left out."""
+def details(found: InspectResult) -> dict[str, Any]:
+    """What else users of a model want to know: shifts, table, truncation, sinks, far context."""
+    rows: dict[str, Any] = {"cut": found.facts.cut}
+    if (ablation := found.ablation) is not None:
+        moved = {move.name: move for move in ablation.moved}
+        rows["moved"] = {
+            name: (move.value if ablation.measure == "embedding" else move.change)._asdict()
+            for name, move in moved.items()
+        }
+        rows |= {"shift": ablation.shift, "unrelated": ablation.reference}
+    if found.encoding is not None and (table := found.encoding.table) is not None:
+        halves = np.array_split(table.norms, 2)
+        rows["norms"] = {
+            "first": float(np.median(table.norms[: found.facts.positions])),
+            "second_half": float(np.median(halves[1])),
+            "tokens": table.token_norm,
+        }
+    if found.attention is not None and (sinks := found.attention.sinks) is not None:
+        rows["sinks"] = {
+            "heads": sinks.rate_overall._asdict(),
+            "norm": float(np.nanmax(sinks.norm.mean)) if len(sinks.positions) else None,
+            "position": int(sinks.positions[0]) if len(sinks.positions) else None,
+        }
+    if (reach := text_reach(found)) is not None and reach.parts is not None:
+        rows["parts"] = [float(x) for x in reach.parts.mean]
+        rows["middle"] = reach.lost_in_the_middle
+    if found.loss is not None and found.loss.far:
+        rows["far"] = {
+            "distances": [int(distance) for distance in found.loss.distances],
+            "gain": {name: x.tolist() for name, x in found.loss.far[0].gain._asdict().items()},
+        }
+    return rows
+
+
+def inspections(folders: list[Path], *, quick: bool) -> Iterator[InspectResult]:
+    """Inspection of each folder; one that cannot be inspected is named and left out."""
     for folder in folders:
         try:
-            yield key_measures(inspection(folder, quick=quick))
+            yield inspection(folder, quick=quick)
         except InputError as error:
             print(f"{folder.name}: {error}", file=sys.stderr)
 
@@ -60,12 +97,16 @@ def experiment(run: Run) -> dict[str, Any]:
         raise DataMissingError("JAXPE_MODELS_DIR names no folder of models")
     folders = sorted(path for path in models.iterdir() if path.is_dir())
     found = {one.model: one for one in inspected_models()}
-    found |= {one.model: one for one in measured(folders, quick=run.quick)}
+    more = read_rows(run.out / "inspected_models.json").get("details", {})
+    for result in inspections(folders, quick=run.quick):
+        one = key_measures(result)
+        found[one.model], more[one.model] = one, details(result)
     stored = sorted(found.values(), key=lambda one: (one.kind != "causal", one.parameters))
     if not run.quick:
         STORED.write_text(json.dumps(to_json(stored), indent=1) + "\n")
     return {
         "models": {one.model: to_json(one) for one in stored},
+        "details": more,
         "tables": inspections_rows(InspectionComparison(stored, {}, [])),
     }
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspections import MEASURES, InspectionComparison, ModelMeasures
 from jaxpe.report.inspect.advice import comparison_advice as advice
-from jaxpe.report.inspect.summary import in_unit
+from jaxpe.report.inspect.summary import ends_in_unit, in_unit
 from jaxpe.report.page import View
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import plural, visible
@@ -57,8 +57,7 @@ def _cell(one: ModelMeasures, name: str, unit: str) -> str:
     if name not in one.values:
         return "–"
     value: Interval = one.values[name]
-    ends = f"{in_unit(value.low, unit)} to {in_unit(value.high, unit)}"
-    return f"{in_unit(value.estimate, unit)} ({ends})"
+    return f"{in_unit(value.estimate, unit)} ({ends_in_unit(value, unit)})"
 
 
 def inspections_table(result: InspectionComparison) -> "rich.console.Group":

@@ -175,8 +175,8 @@ def key_measures(found: InspectResult) -> ModelMeasures:
 def inspected_models() -> list[ModelMeasures]:
     """Key measures of the models that were inspected before, as the package stores them.
 
-    >>> {one.source for one in inspected_models()}
-    {'stdlib'}
+    >>> sorted({one.source for one in inspected_models()})
+    ['sequences.txt', 'stdlib']
     """
     text = files("jaxpe.analysis.inspections").joinpath("inspected.json").read_bytes()
     stored = parse_json(text, where="inspected.json", remedy="install jaxpe again")

@@ -167,7 +167,7 @@ def moved_figure(stage: AblationStage) -> "matplotlib.figure.Figure":
     embedding = stage.measure == "embedding"
     title = "Cosine with the original output" if embedding else "Loss by change of the positions"
     figure, (axis,) = new_figure(title, height=3.2)
-    rows = {move.name: move.value for move in reversed(stage.moved)}
+    rows = {move.name.replace("own", "original"): move.value for move in reversed(stage.moved)}
     _intervals(axis, rows, [style.INDIGO] * len(rows))
     if embedding:
         axis.axvline(stage.reference, color=style.CHANCE, lw=1.0, ls="--")
@@ -235,6 +235,7 @@ def _offset_ticks(axis: Any, low: int, high: int) -> None:
     steps = [0, *(sign * 4**k for k in range(10) for sign in (-1, 1))]
     shown = sorted(step for step in steps if low <= step <= high)
     axis.set_xticks(shown, [f"{step}".replace("-", "−") for step in shown])
+    axis.set_xlim(low, high)
     axis.minorticks_off()
 
 
@@ -311,7 +312,7 @@ FIGURES = (
     ),
     StageFigure(
         "ablation", moved_figure,
-        "95 % intervals over documents. The dashed line is the cosine of two unrelated documents.",
+        "95 % intervals over documents. A dashed line is the cosine of two unrelated documents.",
     ),
     StageFigure(
         "loss", loss_figure, "Nats a token by position, with 95 % intervals over texts."

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from jaxpe.analysis.corpus.result import Interval
 from jaxpe.analysis.inspect import AblationStage, InspectResult
 from jaxpe.analysis.inspections import (
     MEASURES,
@@ -91,7 +92,7 @@ def headlines(result: InspectResult) -> list[Headline]:
 
 def _headline(of: ModelMeasures, measure: Measure) -> Headline:
     value, usual = of.values[measure.name], usual_range(of, measure.name)
-    detail = f"interval {in_unit(value.low, measure.unit)} to {in_unit(value.high, measure.unit)}"
+    detail = f"interval {ends_in_unit(value, measure.unit)}"
     if usual is not None:
         detail += f"; {_usual(of, usual, measure.unit)}"
     label = measure.label[0].upper() + measure.label[1:]
@@ -99,7 +100,7 @@ def _headline(of: ModelMeasures, measure: Measure) -> Headline:
 
 
 def _usual(of: ModelMeasures, usual: UsualRange, unit: str) -> str:
-    ends = f"{in_unit(usual.low, unit)} to {in_unit(usual.high, unit)}"
+    ends = ends_in_unit(usual, unit)
     return f"{usual.models} other {_kinds(of)}: {ends}{'' if usual.alike else ', on other text'}"
 
 
@@ -114,3 +115,17 @@ def in_unit(value: float, unit: str) -> str:
     if unit == "tokens":
         return plural(round(value), "token")
     return f"{value:.2f}{' nats' * (unit == 'nats')}".replace("-", "−")
+
+
+def ends_in_unit(between: Interval | UsualRange, unit: str) -> str:
+    """Both ends of an interval or range, with their unit once.
+
+    >>> ends_in_unit(Interval(0.36, 0.352, 0.38), "share")
+    '35 to 38\\xa0%'
+    """
+    low, high = (in_unit(end, unit) for end in (between.low, between.high))
+    if low == high:
+        return high
+    for suffix in ("\xa0%", " tokens", " token", " nats"):
+        low = low.removesuffix(suffix)
+    return f"{low} to {high}"

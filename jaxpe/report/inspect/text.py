@@ -116,12 +116,12 @@ def offsets_sentences(stage: AttentionStage) -> list[str]:
     ]
     if (sinks := stage.sinks) is not None and len(sinks.tokens):
         parts.append(
-            f"{percent_between(sinks.rate_overall)} of heads have a sink, and sinks get "
+            f"Sinks are in {percent_between(sinks.rate_overall)} of heads and get "
             f"{percent_between(sinks.weight_overall)} of attention; "
-            f"{percent(sinks.position_share[0])} of sinks are at position {sinks.positions[0]}."
+            f"{percent(sinks.position_share[0])} of them are at position {sinks.positions[0]}."
         )
-        norm = float(sinks.norm.mean.max())
-        parts.append(f"The norm of their hidden states is up to {norm:.0f} times the median.")
+        if (norm := round(float(sinks.norm.mean.max()))) > 1:
+            parts.append(f"The norm of their hidden states is up to {norm} times the median.")
     if stage.baseline is not None:
         share = percent_between(stage.baseline.overall)
         parts.append(f"The offset alone explains {share} of the variance of attention weights.")
@@ -181,7 +181,8 @@ def ablation_sentences(stage: AblationStage) -> list[str]:
             parts.append(f"Shifting all by {stage.shift:,} leaves {between(shifted.value)}.")
         if worst.name not in ("shuffled", "shifted"):
             parts.append(
-                f"The output changes most with {worst.name} positions, to {between(worst.value)}."
+                f"The output changes most with {_adjective(worst)} positions, to "
+                f"{between(worst.value)}."
             )
         return parts + reach_sentences(stage.reach)
     worst = max(moves.values(), key=lambda move: move.change.estimate)
@@ -190,9 +191,11 @@ def ablation_sentences(stage: AblationStage) -> list[str]:
     if shifted is not None:
         parts.append(f"Shifting all by {stage.shift:,} {_change(shifted, 'it')}.")
     if worst.name not in ("shuffled", "shifted"):
-        parts.append(f"The loss rises most with {worst.name} positions, to {between(worst.value)}.")
+        parts.append(
+            f"The loss rises most with {_adjective(worst)} positions, to {between(worst.value)}."
+        )
     others = (move for name, move in moves.items() if name not in ("shuffled", "shifted"))
-    if small := [move.name for move in others if _is_small(move.change)]:
+    if small := [_adjective(move) for move in others if _is_small(move.change)]:
         parts.append(f"The loss hardly changes with {' and '.join(small)} positions.")
     return parts
 
@@ -204,6 +207,10 @@ def _change(move: PositionMove, loss: str) -> str:
     if abs(move.change.estimate) < _ZERO_CHANGE:
         return f"does not change {loss}"
     return f"changes {loss} by {between(move.change)}"
+
+
+def _adjective(move: PositionMove) -> str:
+    return move.name.replace("same", "equal")
 
 
 def _is_small(change: Interval) -> bool:

@@ -19,7 +19,7 @@
   for (const name of Object.keys(data.maps)) choice.add(new Option(name));
 
   // The grid: one row a layer, one column a head.
-  const cell = Math.max(5, Math.min(26, Math.floor(380 / heads))), row = Math.max(5, Math.min(22, Math.floor(460 / layers)));
+  const cell = Math.max(5, Math.floor(380 / heads)), row = Math.max(5, Math.min(22, Math.floor(460 / layers)));
   grid.setAttribute("viewBox", `0 0 ${44 + heads * cell} ${34 + layers * row}`);
   const cells = [];
   for (let i = 0; i < layers * heads; i++) {
@@ -65,7 +65,7 @@
     cells[chosen].classList.add("chosen");
     line.setAttribute("d", path(chosen));
     const [y, x] = [Math.floor(chosen / heads), chosen % heads];
-    const said = Object.entries(data.maps).map(([name, map]) => `${name} ${map[y][x]}`);
+    const said = Object.entries(data.maps).map(([name, map]) => `${name} ${+map[y][x].toPrecision(2)}`);
     view.querySelector("output").textContent = `Head ${data.layers[y]}.${x}: ${said.join("; ")}.`;
   }
   const moves = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -heads, ArrowDown: heads};
