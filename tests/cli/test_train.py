@@ -71,7 +71,7 @@ def test_a_run_prints_a_table_and_draws_its_figures(runs):
     assert lines[0] == "films.tsv: classify, 108 documents, 23 tokens in the vocabulary"
     assert lines[1].startswith("learned: ")
     assert [line[:11] for line in lines[2:4]] == ["step      0", "step      5"]
-    for words in ("held-out step", "accuracy", "violations", "films.tsv: classify, learned"):
+    for words in ("held-out step", "accuracy", "violation rate", "films.tsv: classify, learned"):
         assert words in runs.printed
     assert max(map(len, lines[:4])) <= 80
     assert f"jaxpe train --steps 120 --out {runs.whole} --resume" in runs.printed.replace("\n", "")

@@ -67,8 +67,8 @@ def trainer(
         states = first_states(*data.weights(seeds))
         losses = []
         for first in range(0, steps, chunk := chunk_of(suite)):
+            batches = jax.block_until_ready(data.training(seeds, first, chunk))
             started = time.perf_counter()
-            batches = data.training(seeds, first, chunk)
             states, loss = some_steps(states, batches, np.float32(rates), np.float32(steps))
             losses.append(np.array(loss))
             if timed is not None:

@@ -29,6 +29,7 @@ class Forecast:
     def __init__(self, pairs: Sequence[Pair], folder: Path, progress: Progress) -> None:
         self._pending = [pair for pair in pairs if not cell_path(folder, *pair).is_file()]
         self._progress = progress
+        self._tasks: set[str] = set()  # of pairs that have run
         self._calls: list[tuple[float, float]] = []  # seconds and work of this pair's calls
         self._measured: dict[str, tuple[float, float]] = {}  # constant and pace, by suite
 
@@ -46,8 +47,12 @@ class Forecast:
     def finish(self, pair: Pair, seconds: float) -> None:
         """End a pair that took so many seconds."""
         if len(self._calls) > 1:
-            pace = self._pace()
-            self._measured[pair[0].name] = max(0.0, seconds - pace * self._work(pair)), pace
+            pace, (suite, task, _) = self._pace(), pair
+            constant = max(0.0, seconds - pace * self._work(pair))
+            if task not in self._tasks:  # its first pair compiles what all pairs share
+                constant = min(constant, self._measured[suite.name][0])
+            self._measured[suite.name] = constant, pace
+            self._tasks.add(task)
         self._calls = []
         self._pending = [other for other in self._pending if other != pair]
 

@@ -139,10 +139,10 @@ def extrapolate_suites(
         forecast = Forecast(pairs, root, progress)
         for pair in progress.track(iter(pairs), "pairs of a task and an encoding"):
             suite, task, name = pair
-            started = time.perf_counter()
             if (suite.name, task) not in data:
                 data[suite.name, task] = streams(suite, sequence_task(task), model_factory)
                 chances[suite.name, task] = chance(suite, data[suite.name, task])
+            started = time.perf_counter()
             timed = partial(forecast.call, pair)
             cell = run_cell(suite, data[suite.name, task], name, root, timed)
             cells.append(cell._replace(chance=chances[suite.name, task]))
