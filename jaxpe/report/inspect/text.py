@@ -307,7 +307,8 @@ def between(interval: Interval) -> str:
     >>> between(Interval(1.234, 1.0, 1.5))
     '1.23 (1.00 to 1.50)'
     """
-    mean, low, high = (f"{x:.2f}".replace("-", "−").replace("nan", "–") for x in interval)
+    rounded = (round(x, 2) + 0.0 for x in interval)  # no negative zero
+    mean, low, high = (f"{x:.2f}".replace("-", "−").replace("nan", "–") for x in rounded)
     return mean if math.isnan(interval.low) else f"{mean} ({low} to {high})"
 
 
