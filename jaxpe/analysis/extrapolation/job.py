@@ -64,7 +64,7 @@ def extrapolate(
     Args:
         options: options of the comparison.
         out: folder for models and results.
-        model_factory: as for `extrapolate_suites`.
+        model_factory: function that makes a model; by default a transformer of the suite's sizes.
         progress: receives a line for every cell.
 
     Raises:
