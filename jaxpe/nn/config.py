@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import numbers
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
@@ -290,14 +291,14 @@ class TransformerConfig:
         return dataclasses.replace(self, by_layer=(), **dict(self.by_layer[layer]))
 
     @property
-    def kinds(self) -> "dict[TransformerConfig, list[int]]":
+    def kinds(self) -> "dict[TransformerConfig, Sequence[int]]":
         """Layers of each configuration, in the order of their first layers."""
         if not self.by_layer:
-            return {self: list(range(self.num_layers))}
+            return {self: range(self.num_layers)}  # a file may say a billion
         kinds: dict[TransformerConfig, list[int]] = {}
         for layer in range(self.num_layers):
             kinds.setdefault(self.at(layer), []).append(layer)
-        return kinds
+        return {**kinds}
 
     def encoding_sizes(self, length: int) -> EncodingSizes:
         """Sizes from which `CatalogueEntry.make` builds an encoding of this transformer.

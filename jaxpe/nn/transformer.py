@@ -132,7 +132,7 @@ class Transformer(nnx.Module):
         keys = jax.random.split(rngs.params(), config.num_layers)
         options: Any = {"encoding": in_blocks, "cross": cross is not None}
 
-        def stacked(kind: TransformerConfig, layers: list[int]) -> Block:
+        def stacked(kind: TransformerConfig, layers: Sequence[int]) -> Block:
             make = lambda key: Block(kind, **options, rngs=nnx.Rngs(key))  # noqa: E731
             return jax.vmap(make)(keys if kind is config else keys[np.asarray(layers)])
 

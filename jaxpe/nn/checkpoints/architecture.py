@@ -220,9 +220,9 @@ def _names_by_kind(
     names: list[TensorName], trunk: str, config: TransformerConfig
 ) -> tuple[TensorName, ...]:
     """Names with the layers of each stack of a transformer, one for each kind of layer."""
-    path, kinds = f"{trunk}.layers.", [tuple(layers) for layers in config.kinds.values()]
-    if len(kinds) == 1:
+    if len(config.kinds) == 1:
         return tuple(names)
+    path, kinds = f"{trunk}.layers.", [tuple(layers) for layers in config.kinds.values()]
     stacks = [path, *(f"{trunk}.other_layers.{i}." for i in range(len(kinds) - 1))]
     return tuple(
         name._replace(param_path=name.param_path.replace(path, stack, 1), layers=layers)
