@@ -1,5 +1,6 @@
 """Encoder and decoder: embeddings, positions, and a stack of blocks."""
 
+from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
