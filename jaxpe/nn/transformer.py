@@ -137,7 +137,7 @@ class Transformer(nnx.Module):
             make = lambda key: Block(kind, **options, rngs=nnx.Rngs(key))  # noqa: E731
             return jax.vmap(make)(keys if kind is config else keys[np.asarray(layers)])
 
-        # All blocks of a kind in one; those of the first layer's kind in `layers`.
+        # All blocks of a kind in one; the first layer's kind is in `layers`.
         self.layers, *others = (stacked(*kind) for kind in config.kinds.items())
         self.other_layers = nnx.List(others) if others else None
         if width := config.layer_input_dim:

@@ -107,7 +107,7 @@ def prefixed(rows: np.ndarray, prefix: Sequence[int]) -> np.ndarray:
 
     Args:
         rows: token ids `[rows, n]`.
-        prefix: ids such as that of <bos>; may be empty.
+        prefix: ids of beginning tokens, such as <bos>; may be empty.
 
     >>> prefixed(np.arange(6).reshape(2, 3), [9]).tolist()
     [[9, 1, 2], [9, 4, 5]]

@@ -169,7 +169,7 @@ class AttentionSinks(NamedTuple):
         position_share: share of all sinks that are at these positions.
         tokens: the most frequent tokens that are sinks, at most five.
         token_share: share of all sinks that are these tokens.
-        norm: norm of the hidden state of a document's main sink over that of the median token,
+        norm: norm of the hidden state of a document's main sink over the median token's,
             `[layers + 1]`, at the input of each layer and the output of the last; massive
             activations (Sun et al. 2024) are far above 1. NaN without sinks.
     """

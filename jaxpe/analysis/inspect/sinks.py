@@ -21,7 +21,7 @@ class SinkSums(NamedTuple):
         weight: weight of each query on sinks, `[layers, documents, heads, n]`.
         outside: weight of each query outside of all keys, of the same shape.
         heads: share of the heads for which a key is a sink, `[1, documents, n]`.
-        norm: norm of each hidden state over that of the median token, `[layers + 1, documents, n]`.
+        norm: norm of each hidden state over the median token's, `[layers + 1, documents, n]`.
     """
 
     found: Any
