@@ -210,7 +210,8 @@ def test_inspections_are_compared_with_each_other_and_with_the_usual(llama, bert
         return of._replace(model=f"model {index}", values=value)
 
     apart, close = ([other(k, k * step) for k in range(3)] for step in (0.2, 0.08))
-    assert compare_inspections(apart).decided == {"position_share": True}
+    for order in (apart, apart[::-1]):
+        assert compare_inspections(order).decided == {"position_share": True}
     assert compare_inspections(close).decided == {"position_share": False}
     monkeypatch.setattr(measures, "inspected_models", lambda: apart)
     usual = usual_range(of, "position_share")
