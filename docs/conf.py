@@ -33,6 +33,7 @@ myst_heading_anchors = 3
 bibtex_bibfiles = ["../jaxpe/report/references.bib"]
 bibtex_default_style = "alpha"
 
+html_math_renderer = "mathml"  # of jaxpe_site
 html_theme = "furo"
 html_title = f"jaxpe {SHOWN}"
 html_static_path = ["_static"]

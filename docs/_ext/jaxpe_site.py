@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
 from reference import api, examples, gallery, names, options, pages, positions
 from sphinx.util import logging
 
@@ -72,6 +73,19 @@ def share_navigation(app: Any, page: str, _: str, context: dict[str, Any], __: A
     context["toctree"] = shared
 
 
+def write_inline_math(translator: Any, node: nodes.math) -> None:
+    """MathML, which browsers show without a script from elsewhere."""
+    translator.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def write_math_block(translator: Any, node: nodes.math_block) -> None:
+    """MathML of a formula that stands by itself."""
+    formula = tex2mathml(node.astext(), as_block=True)
+    translator.body.append(f'<div class="formula">{formula}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Register directives."""
     app.connect("builder-inited", write_sources)
@@ -79,6 +93,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("doctree-read", prepare_tables)
     app.connect("html-page-context", share_navigation, priority=100)
     app.connect("env-check-consistency", check_names)
+    app.add_html_math_renderer("mathml", (write_inline_math, None), (write_math_block, None))
     app.add_directive("public-name", api.NamePage)
     app.add_directive("public-package", api.PackagePage)
     app.add_directive("encoding-page", gallery.EncodingPage)

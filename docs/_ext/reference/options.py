@@ -56,6 +56,8 @@ def options(kind: type, prefix: str = "") -> Iterator[Option]:
             flag, value = field.name.upper(), typing.get_args(value)[0]
         elif value is bool:
             flag = f"{flag}, --no-{prefix}{field.name}".replace("_", "-")
+        if not said[field.name]:
+            raise ValueError(f"{kind.__module__}: the docstring does not describe `{field.name}`")
         yield Option(flag, _kind(value), _default(field), said[field.name])
 
 
