@@ -5,7 +5,9 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 import jax
@@ -18,6 +20,7 @@ from jaxpe import EncodingSizes, attend, catalogue, chain, identity
 from jaxpe.encodings import encoding_distances
 from jaxpe.encodings.base import Rows, encoding_at
 from tests.compilation import compilations, counted
+from tools import adoption as tools_adoption
 
 SIZES = EncodingSizes(dim=32, num_heads=4, head_dim=8, length=24)
 N = 10
@@ -485,6 +488,17 @@ def test_the_page_shows_what_is_computed():
                 assert number(cell) == pytest.approx(number(shown[name][column]), rel=0.05)
             else:
                 assert cell == shown[name][column]
+
+
+def test_adoption_is_of_encodings_of_the_catalogue_and_of_the_version_that_the_page_names():
+    adoption = tomllib.loads((files("jaxpe.encodings") / "adoption.toml").read_text("utf-8"))
+    assert adoption["counts"].keys() == tools_adoption.RULES.keys() <= {*ENTRIES}
+    assert "rope_yarn" not in adoption["counts"]  # a checkpoint chooses it
+    shown = f"transformers {adoption['version']}, of {adoption['folders']}"
+    assert shown in PAGE.read_text("utf-8")
+    sources = {"llama": "apply_rotary_pos_emb(q)", "bloom": "build_alibi_tensor()"}
+    folders = tools_adoption.folders(sources)
+    assert (folders["rope"], folders["alibi"], folders["fire"]) == (["llama"], ["bloom"], [])
 
 
 def rows(table):
