@@ -93,15 +93,16 @@ def test_the_null_takes_too_much_of_tokens_that_are_copied():
 
 
 def test_the_null_keeps_to_documents_that_reach_both():
-    ids = np.tile(np.arange(8) % 2, (3, 1)).T.astype(np.int32)
+    """Their tokens all differ, in every order; the tokens of the others are all 7."""
+    ids = np.where(np.arange(8)[:, None] < 4, 7, np.arange(8)[:, None]) * np.ones((1, 3), np.int32)
     mask = np.ones((8, 3), bool)
-    mask[4:, 1] = False
-    ids[4:, 1] = 7  # never to be counted
+    mask[:4, 1] = False
     found = positional_information(
-        ids, mask=mask, estimator="plug-in", permutations=30, key=jax.random.key(1)
-    )
-    assert found.null[0, 1] <= np.log(2) + 1e-6
-    np.testing.assert_allclose(found.values[0, 1], np.log(2), rtol=1e-6)
+        ids, mask=mask, estimator="plug-in", permutations=30, key=jax.random.key(1),
+        groups=np.arange(8),
+    )  # fmt: skip
+    np.testing.assert_allclose([found.values[0, 1], found.null[0, 1]], np.log(4), rtol=1e-6)
+    np.testing.assert_allclose(found.null_deviation[0, 1], 0.0, atol=1e-6)
 
 
 def test_copies_are_no_information():
