@@ -102,7 +102,9 @@ def _bilinearity_error(
     """Change of products of twice the queries from twice the products, over their size."""
     shape = (2, positions.shape[0], num_heads, head_dim)
     q, k = jax.random.normal(jax.random.key(0), shape, jnp.result_type(float))
-    one, two = (encoding.products(params, c * q, k, positions, positions) for c in (1, 2))
+    one, two = (
+        jnp.asarray(encoding.products(params, c * q, k, positions, positions)) for c in (1, 2)
+    )
     return jnp.max(jnp.abs(two - 2 * one)) / jnp.max(jnp.abs(one))
 
 

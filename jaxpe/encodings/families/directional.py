@@ -108,7 +108,8 @@ def golden_gate_rope(
         check_heads(x.shape, num_heads, head_dim)
         i = turning_positions(x, positions, axes=axes if axes > 1 else 0)
         i, dtype = i if axes > 1 else i[..., None], compute_dtype(x)
-        angles = sum(phases(i[..., a], frequencies[a], dtype) for a in range(axes))
+        turns = [phases(i[..., a], frequencies[a], dtype) for a in range(axes)]
+        angles = sum(turns[1:], start=turns[0])
         angles = angles.reshape(*angles.shape[:-1], num_heads, half)
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)
 
