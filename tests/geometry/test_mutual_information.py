@@ -10,6 +10,7 @@ from jaxpe.geometry import (
     mutual_information_encoding,
     positional_information,
 )
+from jaxpe.geometry.distances.mutual_information import longest_documents
 
 RNG = np.random.default_rng(0)
 ESTIMATORS = ("plug-in", "miller-madow", "grassberger")
@@ -185,6 +186,14 @@ def test_the_encoding_of_some_positions_is_that_without_the_others():
     P = mutual_information_encoding(information, dim=3, present=present).coordinates[present]
     alone = mutual_information_encoding(information[np.ix_(present, present)], dim=3).coordinates
     np.testing.assert_allclose(P @ P.T, alone @ alone.T, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "kept"), [(14, 100), (20, 99)])
+def test_copies_are_those_that_few_pairs_of_random_documents_would_be(n, kept):
+    """About 5000 pairs agree by chance with probability 2^−n: 0.3 pairs or 0.005."""
+    ids = np.random.default_rng(0).integers(0, 2, (100, n))
+    ids[1] = ids[0]
+    assert len(longest_documents(ids, np.ones_like(ids, bool), None)) == kept
 
 
 def test_the_encoding_of_stationary_text_is_near_sines():

@@ -9,6 +9,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
+from jaxpe.analysis.attention.logit_sums import Rotation
 from jaxpe.analysis.attention.variance import MeanAndSpread
 from jaxpe.analysis.inspect import FlaxModel, Trace, context_reach, embedding_reach
 from jaxpe.analysis.inspect.attention_statistics import _statistics
@@ -122,6 +123,20 @@ def test_bands_are_of_the_queries_and_keys_that_rotate(decoder):
     found = rotary_bands(q, k, rotation, context=200)
     assert found.wavelengths.tolist() == pytest.approx(2 * np.pi * 50 ** (np.arange(4) / 4))
     assert found.share.tolist() == [[[0, 1, 0]] * 2]
+
+
+def test_bands_end_with_their_longest_wavelengths_and_heads_use_their_own_keys():
+    rotation = Rotation(2 * np.pi / np.array([32, 33, 1000, 1001]), 8, "interleaved")
+    pairs = np.eye(8).reshape(4, 2, 8).sum(axis=1)  # of entries of one wavelength
+    k = pairs[[0, 3]]
+    for head, band in enumerate((0, 0, 2, 2)):
+        q = np.zeros((4, 8))
+        q[head] = 1
+        found = rotary_bands(q[None, None, None], k[None, None, None], rotation, context=1000)
+        assert found.share[0, head].tolist() == np.eye(3)[band].tolist()
+    q, k = pairs[None, None, None], np.ones((1, 1, 1, 1, 8))
+    found = rotary_bands(q, k, rotation, context=1000)
+    assert found.share[0].argmax(axis=-1).tolist() == [0, 1, 1, 2]
 
 
 def test_context_beyond_a_window_never_counts(decoder):
