@@ -45,6 +45,15 @@ _WORDS = {
     "cable": r"\bCABLE\b|cable_",
     "path": r"PaTH|path_attention",
     "selective_rope": r"[Ss]elective_?[Rr]o(pe|PE)",
+    "rope_longrope2": r"LongRo(pe|PE)2|longrope2",
+    "rope_clipped": r"[Cc]lippedR[oO]|clipped_rope|CoPE",
+    "rope_high_frequency": r"\bHoPE\b",
+    "rope_riflex": r"RIFLEx|[Rr]iflex",
+    "rope_dype": r"\bDyPE\b|\bdype\b",
+    "directional_rope": r"\bDRoPE\b|[Dd]irectional_?[Rr]o(pe|PE)",
+    "golden_gate": r"GoldenGate|golden_gate_ro",
+    "carope": r"CARoPE|\bcarope",
+    "tapa": r"\bTAPA\b|TokenAwarePhase",
     "stick_breaking": r"[Ss]tick_?-?[Bb]reaking",
 }
 
