@@ -196,7 +196,7 @@ def test_a_missing_extra_is_named(command, poems, tmp_path, monkeypatch, module)
     assert f"pip install 'jaxpe[{extra}]'" in err
 
 
-@pytest.mark.parametrize("text", ["a -\n" * 5, "one two three\n" * 40, "a b c\nd e f\ng h i\n"])
+@pytest.mark.parametrize("text", ["a -\n" * 5, "one two three\n" * 40])
 @pytest.mark.usefixtures("quick")
 def test_degenerate_corpora_are_reported_without_nonsense(command, tmp_path, text):
     (tmp_path / "a.txt").write_text(text)
