@@ -14,9 +14,11 @@ import pytest
 
 import jaxpe
 from jaxpe._core.errors import InputError
+from jaxpe.cli import pages
 from jaxpe.cli import train as train_command
 from jaxpe.cli.environment import set_environment
 from jaxpe.report.corpus import page as corpus_page
+from jaxpe.report.text import Advice
 from tests.compilation import compilations
 from tests.conftest import small_disk
 
@@ -451,3 +453,10 @@ def test_a_report_onto_a_full_disk_is_one_line(command, poems, tmp_path):
     assert "cannot write" in err
     files = [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert set(files) <= {".lock"}  # none at all where not one byte could be written
+
+
+def test_a_command_to_paste_is_one_line(monkeypatch, capsys):
+    paste = f"jaxpe inspect {'a' * 90} stdlib --longest 32768"
+    monkeypatch.setattr(pages.report, "advice", lambda result: [Advice("word " * 40, paste)])
+    pages.print_advice(None)
+    assert f"\n    {paste}\n" in capsys.readouterr().out

@@ -126,6 +126,8 @@ def test_dropout_keeps_the_mean():
         jaxpe.encodings.attention_terms.dropout_factors(rows, columns, 0.25, jnp.float32)
     )
     assert abs(kept.mean() - 1) < 4 * np.sqrt(0.25 / 0.75 / kept.size)
+    own = np.diagonal(kept[0])  # one key for both would drop all of them
+    assert abs(own.mean() - 1) < 4 * np.sqrt(0.25 / 0.75 / own.size)
     for x in (kept[0], kept[0].T):
         correlation = np.corrcoef(x)[np.triu_indices(300, 1)]
         assert abs(correlation.std() * np.sqrt(300) - 1) < 0.05
@@ -186,7 +188,8 @@ def test_weights_of_whole_rows_are_never_made_of_blocks(encoding):
     q, k, v = qkv(lead=())
     i = np.arange(N)
     attended = partial(attend, stick, ((), ()), q, k, v, q_positions=i, k_positions=i)
-    dense, blocks = (attended(implementation=m, block_size=3) for m in ("dense", "blocks"))
+    options = {"mask": AttentionMask(i, i), "block_size": 3}  # one mask for all heads
+    dense, blocks = (attended(implementation=m, **options) for m in ("dense", "blocks"))
     np.testing.assert_allclose(blocks, dense, atol=1e-12)
 
 

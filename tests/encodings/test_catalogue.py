@@ -5,7 +5,9 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 import jax
@@ -19,6 +21,7 @@ from jaxpe.encodings import encoding_distances
 from jaxpe.encodings.base import Rows, encoding_at
 from tests.compilation import compilations, counted
 from tests.encodings.kinds import ONE_OF_EACH_KIND, SIZES
+from tools import adoption as tools_adoption
 
 N = 10
 NAMES = [entry.name for entry in catalogue() if not entry.variant_of]
@@ -230,10 +233,10 @@ def attended(encoding, params, content, positions, valid):
 
 
 # Their keys turn or weigh by the head.
-PER_HEAD = ("mixed_rope", "comrope", "pope", "fope", "selective_rope")
+PER_HEAD = ("mixed_rope", "comrope", "pope", "fope", "selective_rope", "carope")
 
 
-@pytest.mark.parametrize("name", [*ONE_OF_EACH_KIND, "cable", "fope", "tupe"])
+@pytest.mark.parametrize("name", [*dict.fromkeys([*ONE_OF_EACH_KIND, *PER_HEAD, "cable", "tupe"])])
 def test_grouped_keys_padding_and_later_tokens(name):
     """Groups are repeated keys; what stands in padding counts for nothing, nor do later tokens."""
     encoding, params, (x, q, k, v), positions = setting(name)
@@ -312,7 +315,7 @@ def test_vectors_or_induced_distances_give_a_stress(name):
     positions = np.repeat(np.arange(N, dtype=np.int32)[:, None], entry.coordinates, 1)
     positions = positions[:, 0] if entry.coordinates == 1 else positions
     heads = {"num_heads": SIZES.num_heads, "head_dim": SIZES.head_dim}
-    if encoding.defines("context"):
+    if encoding.defines("context") or name == "tapa":  # its products are a cosine of products
         with pytest.raises(ValueError, match="pass"):
             encoding_distances(encoding, params, positions, **heads)
         return
@@ -377,6 +380,9 @@ EXPECTED = {
     "grape_a": ("relative", ("gate", "rate", "keys"), "yes"),
     "grape_m": ("relative", ("log_frequencies", "queries", "keys"), "yes"),
     "selective_rope": ("relative", ("conv", "projection", "queries", "keys"), "yes"),
+    "carope": ("relative", ("kernel", "queries", "keys"), "yes"),
+    # Beyond 2T neighbours differ by 0.1·(2T)^−0.9 of the first step: near the limit of "constant".
+    "tapa": ("relative", ("queries", "keys"), "yes"),
     "path": (
         "relative",
         ("bias", "conv", "down", "kernel", "up", "queries", "keys"),
@@ -482,6 +488,17 @@ def test_the_page_shows_what_is_computed():
                 assert number(cell) == pytest.approx(number(shown[name][column]), rel=0.05)
             else:
                 assert cell == shown[name][column]
+
+
+def test_adoption_is_of_encodings_of_the_catalogue_and_of_the_version_that_the_page_names():
+    adoption = tomllib.loads((files("jaxpe.encodings") / "adoption.toml").read_text("utf-8"))
+    assert adoption["counts"].keys() == tools_adoption.RULES.keys() <= {*ENTRIES}
+    assert "rope_yarn" not in adoption["counts"]  # a checkpoint chooses it
+    shown = f"transformers {adoption['version']}, of {adoption['folders']}"
+    assert shown in PAGE.read_text("utf-8")
+    sources = {"llama": "apply_rotary_pos_emb(q)", "bloom": "build_alibi_tensor()"}
+    folders = tools_adoption.folders(sources)
+    assert (folders["rope"], folders["alibi"], folders["fire"]) == (["llama"], ["bloom"], [])
 
 
 def rows(table):

@@ -600,6 +600,10 @@ def test_a_warm_start_is_the_model_of_the_other_encoding_with_the_old_weights(ot
     assert nnx.graphdef(swapped) == nnx.graphdef(expected)
     shapes = (jax.tree.map(lambda x: (x.shape, x.dtype), nnx.state(m)) for m in (swapped, expected))
     assert next(shapes) == next(shapes)
+    started = jax.tree.leaves(nnx.state(swapped.decoder.layers.attention))
+    drawn = [x for x in started if isinstance(x, jax.Array) and x.ndim > 2]  # of the new encoding
+    assert all((x[0] != x[1]).any() for x in drawn), "layers start alike"
+    assert len(drawn) == (other == encoding_for("fox"))
     again = nn.with_encoding(swapped, rope, key=jax.random.key(3))
     assert nnx.graphdef(again) == nnx.graphdef(model)
     assert all(map(operator.is_, *(jax.tree.leaves(nnx.state(m)) for m in (again, model))))

@@ -1,6 +1,9 @@
 """Computed properties of encodings: parameters, information, gradients, reach and cost."""
 
+import functools
+import tomllib
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import jax
@@ -51,6 +54,7 @@ class EncodingProperties(NamedTuple):
         flops, bytes: floating-point operations and bytes of all hooks, as in
             `encodings.cost.TokenCost`, at the training length.
         looped: whether the hooks have loops.
+        adopted: model folders of transformers that use it; None where the scan has no rule.
     """
 
     name: str
@@ -67,6 +71,7 @@ class EncodingProperties(NamedTuple):
     flops: float
     bytes: float
     looped: bool
+    adopted: int | None = None
 
 
 def encoding_properties(
@@ -108,7 +113,15 @@ def encoding_properties(
         flops=cost.flops,
         bytes=cost.bytes,
         looped=cost.loops > 0,
+        adopted=_adoption().get(entry.name),
     )
+
+
+@functools.cache
+def _adoption() -> dict[str, int]:
+    """Model folders of transformers by encoding, as counted by `tools/adoption.py`."""
+    text = files("jaxpe.encodings").joinpath("adoption.toml").read_text("utf-8")
+    return tomllib.loads(text)["counts"]
 
 
 class _Content(NamedTuple):

@@ -115,10 +115,10 @@ def where_rows(analysis: CorpusAnalysis) -> list[Headline]:
     for end, reach in _reaches(analysis).items():
         rows.append(Headline(f"Bits per token, from the {end}", *_headline(reach.bits)))
         if reach.half and reach.most and not analysis.origin:
-            detail = f"{_counts(reach.half)}; 90 % in {_count(reach.most)}"
-            rows.append(Headline("Positions with half of them", f"{reach.half.estimate:,}", detail))
+            half, detail = reach.half, f"{_counts(reach.half)}; 90 % in {_count(reach.most)}"
+            rows.append(Headline("Positions with half of them", f"{half.estimate:,.0f}", detail))
     if distance is not None:
-        rows.append(Headline("Half-distance", f"{distance.estimate:,}", _counts(distance)))
+        rows.append(Headline("Half-distance", f"{distance.estimate:,.0f}", _counts(distance)))
     if where and where.cut is not None:
         of = f"of {analysis.documents:,}, at {plural(analysis.length, 'token')}"
         rows.append(Headline("Documents cut", f"{where.cut:,}", of))
@@ -136,12 +136,12 @@ def _counts(interval: Interval) -> str:
     """Ends of an interval of whole numbers, of which the upper may be infinite."""
     low, high = interval.low, interval.high
     if low == high:
-        return f"{low:,}"
-    return f"{low:,} to {high:,}" if math.isfinite(high) else f"{low:,} or more"
+        return f"{low:,.0f}"
+    return f"{low:,.0f} to {high:,.0f}" if math.isfinite(high) else f"{low:,.0f} or more"
 
 
 def _count(interval: Interval) -> str:
-    return f"{interval.estimate:,} ({_counts(interval)})"
+    return f"{interval.estimate:,.0f} ({_counts(interval)})"
 
 
 def _headline(interval: Interval, detail: str = "") -> tuple[str, str]:

@@ -35,7 +35,7 @@ from jaxpe.analysis.inspect import (
     token_losses,
 )
 from jaxpe.analysis.inspect.flax_model import FlaxModel, encoding_names, unscaled_reason
-from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows
+from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, _bin_means, text_windows
 from jaxpe.analysis.inspections import compare_inspections, measures, usual_range
 from jaxpe.data import open_tokenizer, tokens_from_ids
 from jaxpe.report.inspect.advice import advice
@@ -210,7 +210,8 @@ def test_inspections_are_compared_with_each_other_and_with_the_usual(llama, bert
         return of._replace(model=f"model {index}", values=value)
 
     apart, close = ([other(k, k * step) for k in range(3)] for step in (0.2, 0.08))
-    assert compare_inspections(apart).decided == {"position_share": True}
+    for order in (apart, apart[::-1]):
+        assert compare_inspections(order).decided == {"position_share": True}
     assert compare_inspections(close).decided == {"position_share": False}
     monkeypatch.setattr(measures, "inspected_models", lambda: apart)
     usual = usual_range(of, "position_share")
@@ -288,6 +289,12 @@ def test_losses_of_tokens_are_those_of_the_logits(rotary):
     expected = -np.take_along_axis(np.asarray(shifted), ids[:, 1:, None], axis=-1)[..., 0]
     apply, params = nn.functionalize(rotary, token_losses)
     np.testing.assert_allclose(jax.jit(apply)(params, ids), expected, atol=1e-5)
+
+
+def test_bins_hold_the_losses_of_their_tokens():
+    of_tokens, edges = np.arange(1.0, 10.0), np.array([1, 5, 10])
+    means = _bin_means(np.stack([of_tokens, -of_tokens]), edges)
+    np.testing.assert_array_equal(means, np.outer([1, -1], [2.5, 7]))
 
 
 def test_scalings_are_tried_beyond_the_context_alone(llama):
