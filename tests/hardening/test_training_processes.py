@@ -83,7 +83,7 @@ def test_a_signal_to_one_ends_both_after_one_step_and_a_death_is_told_in_a_line(
     assert f"Stopped after step {saved} of" in errors[0]
     assert "--processes 2 --process 1" in errors[1]
 
-    processes = two(out, *TRAIN[:3], "--resume")
+    processes = two(out, *TRAIN[:3], "--resume", "--tensor=1", "--fsdp=4")
     wait_for_step(log, saved + 3, processes)
     processes[1].kill()
     codes, errors = ended(*processes)
