@@ -73,7 +73,7 @@ def heads(axis: Axes, values: np.ndarray, title: str) -> None:
 
 def attention(axis: Axes, weights: np.ndarray) -> None:
     """Weights of random content."""
-    axis.imshow(weights**0.5, cmap="viridis", vmin=0, vmax=1, interpolation="none", aspect="auto")
+    axis.imshow(weights**0.5, cmap="Blues", vmin=0, vmax=1, interpolation="none", aspect="auto")
     axis.set_title("attention of random content, head 0", fontsize=10)
     axis.set(xlabel="key", ylabel="query")
 
