@@ -264,7 +264,8 @@ def test_encodings_as_json_and_markdown(command):
     (row,) = table["encodings"]
     assert (row["name"], row["trainable"], row["gradient"]) == ("learned", 640, ["table"])
     _, out, _ = command("encodings", "learned", *sizes, "--form", "markdown")
-    assert out.splitlines()[2].startswith("| `learned` | absolute | 640 | absolute | no |")
+    expected = f"| `learned` | absolute | {row['adopted']} | 640 | absolute | no |"
+    assert out.splitlines()[2].startswith(expected)
 
 
 @pytest.mark.parametrize(

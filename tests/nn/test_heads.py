@@ -237,14 +237,16 @@ def test_every_step_is_sampled_by_a_key_of_its_own():
 
 def test_a_nucleus_ends_with_the_token_that_reaches_its_probability():
     logits, cut = np.log([0.125, 0.5, 0.25, 0.125]), jax.jit(_top_logits, static_argnums=1)
-    for top_p, tokens in (
-        (0.4, [1]),
-        (0.5, [1]),
-        (0.6, [1, 2]),
-        (0.75, [1, 2]),
-        (1.0, [0, 1, 2, 3]),
+    for top_k, top_p, tokens in (
+        (None, 0.4, [1]),
+        (None, 0.5, [1]),
+        (None, 0.6, [1, 2]),
+        (None, 0.75, [1, 2]),
+        (None, 1.0, [0, 1, 2, 3]),
+        (2, 0.6, [1]),  # of the two likeliest the first has 2/3
+        (2, 0.7, [1, 2]),
     ):
-        found = cut(logits, _Sampling(1.0, None, top_p))
+        found = cut(logits, _Sampling(1.0, top_k, top_p))
         assert np.flatnonzero(np.isfinite(found)).tolist() == tokens
 
 

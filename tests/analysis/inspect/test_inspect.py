@@ -31,6 +31,8 @@ from jaxpe.analysis.inspect import (
     moved_positions,
     needle_retrieval,
     needles,
+    position_ablation,
+    position_probe,
     probe_layers,
     token_losses,
 )
@@ -38,6 +40,7 @@ from jaxpe.analysis.inspect.flax_model import FlaxModel, encoding_names, unscale
 from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, _bin_means, text_windows
 from jaxpe.analysis.inspections import compare_inspections, measures, usual_range
 from jaxpe.data import open_tokenizer, tokens_from_ids
+from jaxpe.geometry import position_decodability
 from jaxpe.report.inspect.advice import advice
 from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.page import inspect_markdown
@@ -427,6 +430,22 @@ def test_the_interval_of_the_probe_allows_for_its_fit():
     found = probe_layers((noise + np.linspace(-1, 1, 12)[:, None]).astype(np.float32)).r2
     truth = found.mean.mean()
     assert np.mean((found.low <= truth) & (truth <= found.high)) >= 0.9
+
+
+def test_the_jackknife_of_the_probe_is_that_of_fits_without_each_group():
+    layer = np.random.default_rng(0).normal(size=(18, 6, 3)) + np.arange(6)[:, None]
+    pairs = (
+        np.arange(18) // 2
+    )  # of a fitted document and one judged; the last is in the first group
+    expected = [
+        position_decodability(layer[pairs % 8 != group], ridge=0.1).r2 for group in range(8)
+    ]
+    np.testing.assert_allclose(position_probe._jackknife(layer, 0.1), expected, rtol=1e-5)
+
+
+def test_a_mean_cosine_is_of_different_documents():
+    found = position_ablation._mean_cosine(np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]]))
+    assert found == pytest.approx((0 + 2 * 0.5**0.5) / 3)
 
 
 def test_a_table_of_equal_rows_has_no_directions():
