@@ -113,4 +113,4 @@ $(VENV)/.installed-%: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-minimum report docs/_build docs/api docs/gallery docs/positions docs/notebooks '$(PROGRAMS)'
+	rm -rf $(VENV) $(VENV)-minimum report docs/_build docs/api docs/commands docs/gallery docs/positions docs/notebooks '$(PROGRAMS)'

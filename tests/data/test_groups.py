@@ -1,5 +1,6 @@
 """Groups of dependent documents: near-copies, known groups, and neighbours that are alike."""
 
+import itertools
 import json
 
 import jax
@@ -155,6 +156,13 @@ def test_neighbours_of_one_author_are_alike():
     assert np.sum(np.array(shuffled) <= 0.05) <= 3
     with pytest.raises(InputError, match="at least 3 documents"):
         neighbour_similarity(ids[:2])
+
+
+def test_orders_with_neighbours_as_similar_count_against_a_similarity():
+    """Three documents are as similar in reverse, so of 6 orders 2 are at least as similar."""
+    ids = clustered(0)[0][[0, 1, 500]]
+    for order in itertools.permutations(range(3)):
+        assert neighbour_similarity(ids[list(order)], permutations=99).p_value > 0.2
 
 
 def test_known_groups_are_read_with_the_documents(tmp_path):

@@ -166,6 +166,14 @@ def test_full_layers_of_cohere_2_do_not_turn(path):
     assert kinds == ["rotary"]
 
 
+@pytest.mark.parametrize(
+    ("architecture", "full"), [("cohere2moe", (0, 4, 8)), ("cohere2", (3, 7, 11))]
+)
+def test_the_first_or_the_last_layer_of_a_period_has_no_window(path, architecture, full):
+    layers = {group.name: group.layers for group in read(path(architecture, **WINDOWED)).groups}
+    assert layers["full_attention"] == full
+
+
 def test_llama_4_turns_three_of_four_layers(path):
     groups = read(path("llama4", block_count=8)).groups
     assert [(g.kind, g.layers) for g in groups] == [

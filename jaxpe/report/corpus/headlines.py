@@ -62,9 +62,9 @@ def where_rows(analysis: CorpusAnalysis) -> list[Headline]:
         if reach.half and reach.most and not analysis.origin:
             detail = f"{count_ends(reach.half)}; 90 % in {with_count_ends(reach.most)}"
             label = f"Positions with half of the bits, from the {end}"
-            rows.append(Headline(label, f"{reach.half.estimate:,}", detail))
+            rows.append(Headline(label, f"{reach.half.estimate:,.0f}", detail))
     if distance is not None:
-        rows.append(Headline("Half-distance", f"{distance.estimate:,}", count_ends(distance)))
+        rows.append(Headline("Half-distance", f"{distance.estimate:,.0f}", count_ends(distance)))
     if where and where.cut is not None:
         of = f"of {analysis.documents:,}, at {plural(analysis.length, 'token')}"
         rows.append(Headline("Documents cut", f"{where.cut:,}", of))
@@ -82,15 +82,15 @@ def count_ends(interval: Interval) -> str:
     """Ends of an interval of whole numbers, of which the upper may be infinite."""
     low, high = interval.low, interval.high
     if low == high:
-        return f"{low:,}"
-    return f"{low:,} to {high:,}" if math.isfinite(high) else f"{low:,} or more"
+        return f"{low:,.0f}"
+    return f"{low:,.0f} to {high:,.0f}" if math.isfinite(high) else f"{low:,.0f} or more"
 
 
 def with_count_ends(interval: Interval) -> str:
     """Estimate of a whole number with its interval, unless that has width 0."""
     if interval.low == interval.high:
-        return f"{interval.estimate:,}"
-    return f"{interval.estimate:,} ({count_ends(interval)})"
+        return f"{interval.estimate:,.0f}"
+    return f"{interval.estimate:,.0f} ({count_ends(interval)})"
 
 
 def _headline(interval: Interval, detail: str = "") -> tuple[str, str]:
