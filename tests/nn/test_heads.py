@@ -184,12 +184,12 @@ def test_generation_equals_choosing_from_the_whole_row_again_and_again(encoding)
             padded[: len(row)] = row
             row.append(int(np.asarray(whole(params, padded))[len(row) - 1].argmax()))
         expected.append(row[-steps:])
+    run = jax.jit(lambda p, i, m: nn.generate(model(p), i, mask=m, steps=steps))
     for left in (True, False):
         ids, mask = np.zeros((2, 4), np.int32), np.zeros((2, 4), bool)
         for i, prompt in enumerate(prompts):
             place = slice(4 - len(prompt), 4) if left else slice(0, len(prompt))
             ids[i, place], mask[i, place] = prompt, True
-        run = jax.jit(lambda p, i, m: nn.generate(model(p), i, mask=m, steps=steps))
         assert run(params, ids, mask).tolist() == expected
 
 

@@ -34,6 +34,7 @@ from jaxpe.training.documents import (
     train_batches,
 )
 from tests.compilation import compilations
+from tests.encodings.kinds import ONE_OF_EACH_KIND
 from tests.progress import Told
 from tests.training.factory import assert_equal
 from tests.unchecked import unchecked
@@ -159,14 +160,12 @@ def test_seeds_are_separate(corpus, tmp_path):
     assert not np.array_equal(*ids)
 
 
-NAMES = [e.name for e in jaxpe.catalogue() if e.coordinates == 1 and not e.variant_of]
-
-
+NAMES = [e.name for e in jaxpe.catalogue(*ONE_OF_EACH_KIND) if e.coordinates == 1]
 CHAINS = ["learned+t5", "sinusoidal+rope", "rope+alibi", "sinusoidal+fox+smollm3"]
 
 
 @pytest.mark.parametrize("name", [*NAMES, *CHAINS])
-def test_every_encoding_makes_a_model_and_is_probed(name, corpus, tmp_path):
+def test_every_kind_of_encoding_makes_a_model_and_is_probed(name, corpus, tmp_path):
     asked = config(corpus, tmp_path, encoding=name, task="causal")
     vocabulary = Vocabulary("causal", ["a"] * 9)
     model = nnx.eval_shape(lambda: build_model(asked, vocabulary))

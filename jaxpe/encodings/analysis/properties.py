@@ -247,16 +247,14 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
     # Traced, so that a table gives NaN; a table of vectors may end at the length.
     far = settings[-1] if layer.encoding.defines("embed") else layer.positions(0, n) + FAR * length
 
-    def tried(params, content, far):
+    def tried(params, content, places):
         traded = content._replace(**{name: getattr(content, name)[order] for name in "xqk"})
-        return (
-            [layer.logits(params, content, p) for p in (*settings, far)],
-            layer.logits(params, traded, near),
-            _position_logits(layer, params, content, near),
-        )
+        orders = jax.tree.map(lambda a, b: jnp.stack([a, a, a, b]), content, traded)
+        logits = jax.vmap(layer.logits, (None, 0, 0))(params, orders, places)
+        return logits, _position_logits(layer, params, content, near)
 
-    results = jax.tree.map(np.asarray, jax.jit(tried)(params, content, far))
-    (first, *shifted), traded, alone = results
+    places = np.stack([*settings, far, near])
+    (first, *shifted, traded), alone = jax.device_get(jax.jit(tried)(params, content, places))
     if layer.encoding.defines("context"):  # the first tokens have fewer preceding ones
         alone = alone[:, _WARM_UP:, _WARM_UP:]
     n = alone.shape[-1]
