@@ -21,6 +21,7 @@ from jaxpe.analysis.extrapolation import (
     variant,
     variant_names,
 )
+from jaxpe.analysis.extrapolation.cell_files import cell_path
 from jaxpe.analysis.extrapolation.forecast import Forecast
 from jaxpe.analysis.extrapolation.presets import preset_suites
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
@@ -101,7 +102,9 @@ def test_variants_are_those_of_the_catalogue_and_more():
 def test_an_encoding_of_ones_own_is_compared(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "import jaxpe\n\ndef halved(sizes):\n"
-        "    return jaxpe.alibi(num_heads=sizes.num_heads, slopes=0.5)\n"
+        "    return jaxpe.alibi(num_heads=sizes.num_heads, slopes=0.5)\n\n"
+        "def late(sizes):\n    def bias(params, q, *others):\n"
+        "        return None if q.shape[-3] == 8 else [][0]\n    return jaxpe.Encoding(bias=bias)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     suite = dataclasses.replace(
@@ -110,7 +113,13 @@ def test_an_encoding_of_ones_own_is_compared(tmp_path, monkeypatch):
     )  # fmt: skip
     found = extrapolate_suites([suite], tmp_path / "out")
     assert [cell.encoding for cell in found.cells] == ["mine:halved", "alibi"]
-    assert (tmp_path / "out" / "tiny-copy-mine.halved.json").exists()
+    (kept,) = (tmp_path / "out").glob("tiny-copy-mine.halved-*.json")
+    with (tmp_path / "mine.py").open("a") as module:  # after a change its cells are made again
+        module.write("# changed\n")
+    assert cell_path(kept.parent, suite, "copy", "mine:halved") != kept
+    assert cell_path(kept.parent, suite, "copy", "alibi").is_file()
+    with pytest.raises(InputError, match=r"'mine:late' fails: IndexError: .*mine\.py, line 8\)"):
+        extrapolate_suites([dataclasses.replace(suite, encodings=("mine:late",))], tmp_path / "b")
     with pytest.raises(InputError, match="nowhere"):
         dataclasses.replace(SUITE, encodings=("nowhere:halved",))
 
