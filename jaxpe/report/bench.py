@@ -51,13 +51,13 @@ def bench_summary(result: BenchResult) -> str:
             if one.verdict == said:
                 rivals.setdefault(one.task, []).append(short_name(one.rival))
         on = [f"{task} ({joined(names)})" for task, names in rivals.items()]
-        parts += [f"{said}: {joined(on)}"] if on else []
+        parts += [f"{said.capitalize()} on {joined(on)}."] if on else []
     suite, looks = result.suite, len(result.verdicts)
     own = quoted(result.options.encoding)
     return (
         f"{own} was trained up to length T = {suite.length} and compared with its rivals by mean "
         f"accuracy at {joined([str(n) for n in suite.lengths[1:]])}, over "
-        f"{plural(suite.seeds, 'seed')}. {'; '.join(parts)}. The intervals of "
+        f"{plural(suite.seeds, 'seed')}. {' '.join(parts)} The intervals of "
         f"{plural(looks, 'comparison')} hold jointly at 95 %: each has {100 * result.level:.2f} %."
     )
 
@@ -198,7 +198,7 @@ def accuracy_cost_figure(result: BenchResult) -> "matplotlib.figure.Figure":
             axis.plot(x, 100 * mean, label=short_name(name), **look, **fill)
         axis.set(title=task, ylim=(-3, 103))
     axes[0].set_ylabel("accuracy beyond T in %")
-    axes[len(tasks) // 2].set_xlabel("duration of an update by that of NoPE")
+    axes[len(tasks) // 2].set_xlabel("time of an update by the time of NoPE")
     add_legend(figure, axes[0], columns=3)
     return figure
 
@@ -254,9 +254,10 @@ def _notes(result: BenchResult) -> list[tuple[str, str]]:
     vectors = [short_name(row.name) for row in result.measures if math.isnan(row.stress)]
     without = f" Without vectors (–): {joined(vectors)}." if vectors else ""
     return [
-        ("time", "Duration of an update (forward and backward pass) by the duration without an "
+        ("time", "Time of an update (forward and backward pass) by the time without an "
          f"encoding: {rows} rows of “{COST_TASK}” of {n} words, in a model of the benchmark's "
-         "sizes, on this machine. The shortest over rounds in which all encodings take turns."),
+         "sizes, on one machine; processor time on CPUs. The shortest over rounds in which all "
+         "encodings take turns."),
         ("MiB", "Largest temporary memory of this update, as the compiler plans it."),
         ("params", "Parameters that the encoding adds to the model."),
         ("stress", "Scaled stress of its position vectors against the exact Hellinger distances of "

@@ -34,8 +34,9 @@ class EncodingMeasures(NamedTuple):
         memory: peak bytes of temporary arrays of an update, as the compiler plans them; NaN from a
             backend that does not report them.
         token_seconds: seconds of an update (forward and backward) by token.
-        relative_time: duration of an update by the duration without an encoding. Both are the
-            shortest over rounds in which all encodings take turns: other work only adds to them.
+        relative_time: time of an update by the time without an encoding; processor time on CPUs,
+            which other work affects less. Both times are the shortest over rounds in which all
+            encodings take turns.
         stress: scaled stress of its position vectors against the distances of `three_regimes`, in
             [0, 1]; NaN without vectors.
         program: seconds of making the program of an update.
@@ -101,8 +102,8 @@ def measure_encodings(
             properties[name],
             sizes_of[name] - sizes_of["none"],
             float(getattr(updates[name].run.memory_analysis(), "temp_size_in_bytes", "nan")),
-            seconds[name] / tokens,
-            seconds[name] / seconds["none"],
+            float(seconds[name][0] / tokens),
+            float(seconds[name][1] / seconds["none"][1]),
             stresses[name],
             updates[name].program,
         )
@@ -132,15 +133,16 @@ def update_program(suite: Suite, name: str) -> _Update:
     )
 
 
-def _timed(updates: dict[str, _Update]) -> dict[str, float]:
-    """Seconds of each update, the shortest of rounds in which all take turns."""
-    seconds: dict[str, list[float]] = {name: [] for name in updates}
+def _timed(updates: dict[str, _Update]) -> dict[str, np.ndarray]:
+    """Seconds of each update, and of processors on CPUs; the shortest of rounds in turns."""
+    seconds: dict[str, list[np.ndarray]] = {name: [] for name in updates}
+    cost = time.process_time if jax.default_backend() == "cpu" else time.perf_counter
     for _ in range(_ROUNDS):
         for name, update in updates.items():
-            began = time.perf_counter()
+            began = np.array([time.perf_counter(), cost()])
             jax.block_until_ready(update.run(update.params, update.batch))
-            seconds[name].append(time.perf_counter() - began)
-    return {name: min(values) for name, values in seconds.items()}
+            seconds[name].append(np.array([time.perf_counter(), cost()]) - began)
+    return {name: np.min(values, axis=0) for name, values in seconds.items()}
 
 
 def _entry(name: str) -> CatalogueEntry:

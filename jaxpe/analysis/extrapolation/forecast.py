@@ -80,8 +80,8 @@ class Forecast:
         self._calls.append((seconds, models * steps * step_work(suite, task)))
         now, calls = time.perf_counter(), len(self._calls)
         if calls == 2 and suite.name not in self._paces:
-            first = self._calls[0][0] - self._pace() * self._calls[0][1]
-            self._programs.setdefault("", ProgramSeconds(0.1 * max(0.0, first), 0.5 * first))
+            first = max(0.0, self._calls[0][0] - self._pace() * self._calls[0][1])
+            self._programs.setdefault("", ProgramSeconds(0.12 * first, 0.65 * first))
         if calls >= 2:
             new, self._paces[suite.name] = suite.name not in self._paces, self._pace()
             if new or now - self._last_line > _PAUSE:
