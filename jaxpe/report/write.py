@@ -16,7 +16,7 @@ from jaxpe.report.text import Advice
 _VIEWS = {
     "attention": "attention.page",
     "audit": "audit.page",
-    "bench": "bench",
+    "bench": "bench.page",
     "comparison": "comparison",
     "corpora": "corpora",
     "corpus": "corpus.page",

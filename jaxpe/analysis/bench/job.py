@@ -221,10 +221,10 @@ def merge_parts(
 
     >>> merge_parts(BenchOptions(encoding="rope", against=("none",)), ["nowhere"], "whole")
     Traceback (most recent call last):
-    jaxpe.InputError: nowhere/part.json ...: pass a folder of `jaxpe bench --part`
+    jaxpe.InputError: nowhere/part.json ...: pass the folder of a part
     """
     suite, sources = suite_of(options), list(map(Path, folders))
-    remedy = "pass a folder of `jaxpe bench --part`"
+    remedy = "pass the folder of a part"
     parts = {path: read_json(path / _PART, remedy=remedy) for path in sources}
     by_number = {values["part"]: path for path, values in parts.items()}
     count = max(values["parts"] for values in parts.values())
@@ -256,8 +256,8 @@ def bench_command(options: BenchOptions, **more: Any) -> str:
         options: options of the job.
         more: changes of the options, and options of the command.
 
-    >>> bench_command(BenchOptions(encoding="rope"), seeds=9, out="bench-9")
-    'jaxpe bench rope --seeds 9 --out bench-9'
+    >>> bench_command(BenchOptions(encoding="rope"), seeds=9).split()[:3]
+    ['jaxpe', 'bench', 'rope']
     """
     fields = {field.name: field.default for field in dataclasses.fields(options)}
     values = {name: getattr(options, name) for name in fields} | more

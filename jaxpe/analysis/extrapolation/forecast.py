@@ -114,7 +114,7 @@ class Forecast:
         """Constant of a pair after pairs of known tasks and programs."""
         own = self._programs.get(pair[2]) or self._programs.get("", _UNKNOWN)
         task, program = _parts(pair)
-        cached = program in known and jax.config.jax_compilation_cache_dir is not None
+        cached = program in known and _has_cache()
         total = _PAIR * own.trace + (0.0 if cached else _PROGRAM * own.compilation)
         shared = 0.5 if _shares_models(pair) else 1.0
         return shared * total + (0.0 if task in known else _TASK * sum(own))
@@ -152,3 +152,8 @@ def step_work(suite: Suite, task: str, factor: int = 1) -> float:
     tokens = sequence_task(task).tokens(factor * suite.length)
     weights = suite.dim * (4 * suite.dim + 2 * suite.hidden + 2 * tokens)
     return float(suite.batch * suite.layers * tokens * weights)
+
+
+def _has_cache() -> bool:
+    """Whether programs are kept by JAX's compilation cache."""
+    return jax.config.jax_compilation_cache_dir is not None  # pyrefly: ignore

@@ -1,14 +1,15 @@
 """View of a benchmark: accuracy beside cost, verdicts, scores, properties, and a figure."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxpe.analysis.bench import BenchResult, EncodingMeasures, Verdict, bench_command
+from jaxpe.analysis.bench import BenchResult, EncodingMeasures, Verdict
 from jaxpe.analysis.bench.measures import COST_LENGTH, COST_ROWS, COST_TASK
 from jaxpe.analysis.extrapolation import ExtrapolationCell, SeedInterval, beyond, seed_interval
 from jaxpe.analysis.extrapolation.comparisons import trials_beyond
+from jaxpe.report.bench.advice import advice, verdict_counts
 from jaxpe.report.encodings import information, scaled
 from jaxpe.report.extrapolation.text import (
     joined,
@@ -20,14 +21,11 @@ from jaxpe.report.extrapolation.text import (
 from jaxpe.report.page import View
 from jaxpe.report.style import add_legend, encoding_colours, new_figure, render
 from jaxpe.report.tables import Table, table_group
-from jaxpe.report.text import Advice, number, plural
+from jaxpe.report.text import number, plural
 
 if TYPE_CHECKING:
     import matplotlib.figure
     import rich.console
-
-_MANY = 20  # seeds for which the next budget is advised instead
-_NEXT = {"smoke": "small", "small": "medium"}  # budgets
 
 
 def view(result: BenchResult) -> View:
@@ -134,7 +132,9 @@ def _beyond(cell: ExtrapolationCell, level: float) -> str:
     values = beyond(cell)
     if not np.isfinite(values).all():
         return "undefined" if not cell.defined.all() else "failed"
-    return with_interval(_interval(values, trials_beyond(cell), level), metric=cell.metric)
+    mean, low, high = map(float, _interval(values, trials_beyond(cell), level))
+    ends = "" if math.isnan(low) else f" {percent_ends(low, high)}"
+    return f"{100 * mean:.0f}{ends}"
 
 
 def _interval(values: np.ndarray, trials: int | float | None, level: float) -> SeedInterval:
@@ -191,11 +191,11 @@ def accuracy_cost_figure(result: BenchResult) -> "matplotlib.figure.Figure":
         for cell in (cell for cell in result.cells if cell.task == task):
             mean, low, high = _interval(beyond(cell), trials_beyond(cell), result.level)
             name, x = cell.encoding, times[cell.encoding]
-            look = {"color": colours[name], "marker": "*" if name == own else "o"}
-            look |= {"ms": 11 if name == own else 6, "ls": "none"}
+            look: dict[str, Any] = {"color": colours[name], "label": short_name(name)}
+            look |= {"marker": "*", "ms": 11} if name == own else {"marker": "o", "ms": 6}
+            look |= {} if cell.learned else {"mfc": "white"}
             axis.vlines(x, 100 * low, 100 * high, color=colours[name], lw=1)
-            fill = {} if cell.learned else {"mfc": "white"}
-            axis.plot(x, 100 * mean, label=short_name(name), **look, **fill)
+            axis.plot(x, 100 * mean, ls="none", **look)
         axis.set(title=task, ylim=(-3, 103))
     axes[0].set_ylabel("accuracy beyond T in %")
     axes[len(tasks) // 2].set_xlabel("time of an update by the time of NoPE")
@@ -204,48 +204,16 @@ def accuracy_cost_figure(result: BenchResult) -> "matplotlib.figure.Figure":
 
 
 def _figure_title(result: BenchResult) -> str:
-    counts = _counts(result)
+    counts = verdict_counts(result)
     shown = [f"{n} {said}" for said, n in counts.items() if said in ("better", "worse")]
     decided = ", ".join(shown) or "nothing decided"
     return f"{short_name(result.options.encoding)}: {decided} of {sum(counts.values())}"
-
-
-def _counts(result: BenchResult) -> dict[str, int]:
-    """Number of comparisons with each verdict."""
-    said = [one.verdict for one in result.verdicts]
-    return {word: said.count(word) for word in dict.fromkeys(said)}
 
 
 _CAPTION = (
     "Higher is better, farther left is cheaper. Means over seeds with intervals that hold jointly "
     "at 95 %; the star is the judged encoding. Hollow: not learned at the training length."
 )
-
-
-def advice(result: BenchResult) -> list[Advice]:
-    """Step to take: a larger budget where tasks are not learned, more seeds where undecided."""
-    options, counts = result.options, _counts(result)
-    larger = _NEXT.get(options.budget)
-    seeds = max((one.seeds for one in result.verdicts), default=0)
-    if counts.get("not learned") and larger:
-        why = f"{plural(counts['not learned'], 'comparison')} found a task not learned at T"
-        return [_rerun(f"{why}: train longer.", result, budget=larger)]
-    if seeds and not (larger and seeds > _MANY):
-        count = plural(sum(one.seeds > 0 for one in result.verdicts), "open comparison")
-        text = f"About {seeds} seeds would decide {count}, at the present mean and spread."
-        return [_rerun(text, result, seeds=seeds)]
-    if larger:
-        return [
-            _rerun("Small models may rank otherwise: try the next budget.", result, budget=larger)
-        ]
-    train = f"jaxpe train YOUR_CORPUS --encoding {options.encoding}"
-    return [Advice("These are small models: train on your own corpus to decide.", train)]
-
-
-def _rerun(text: str, result: BenchResult, **changes: str | int) -> Advice:
-    """The same comparison with a change, in a folder of its own."""
-    folder = "-".join(["bench", *map(str, changes.values())])
-    return Advice(text, bench_command(result.options, **changes, out=folder))
 
 
 def _notes(result: BenchResult) -> list[tuple[str, str]]:
