@@ -221,7 +221,7 @@ def merge_parts(
 
     >>> merge_parts(BenchOptions(encoding="rope", against=("none",)), ["nowhere"], "whole")
     Traceback (most recent call last):
-    jaxpe.InputError: nowhere/part.json ...: pass the folder of a part
+    jaxpe.InputError: nowhere/part.json cannot be read: ...; pass the folder of a part
     """
     suite, sources = suite_of(options), list(map(Path, folders))
     remedy = "pass the folder of a part"
