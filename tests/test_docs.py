@@ -142,6 +142,25 @@ def test_every_encoding_has_a_page_in_the_gallery():
     assert set(gallery.peers()) <= {entry.name for entry in jaxpe.catalogue()}
 
 
+def test_figures_of_the_front_page_are_those_of_the_stored_report():
+    pytest.importorskip("sphinx")
+    from reference import examples
+
+    for name, drawn in examples.hero().items():
+        kept = (ROOT / "docs" / "images" / name).read_bytes()
+        assert kept == drawn, f"docs/images/{name} is old: run `make docs` and commit it"
+
+
+def test_the_stored_report_is_that_of_the_readme():
+    pytest.importorskip("sphinx")
+    from reference import examples
+
+    stored = json.loads((ROOT / "experiments/results/stdlib_report.json").read_text("utf-8"))
+    shown = {" ".join(line.split()) for line in examples.output("report")[0].splitlines() if line}
+    assert shown <= {" ".join(line.split()) for line in stored["summary"]}
+    assert len(shown) == 7
+
+
 # Questions of users, and a word of the page that answers each.
 QUESTIONS = {
     "choose an encoding": ("which-encoding", "RoPE"),

@@ -69,7 +69,7 @@ def test_the_block_on_a_real_model_runs(tmp_path, monkeypatch):
 
 
 # Pages that the build makes; its own check of links has them.
-MADE = ("gallery/", "notebooks/", "api/")
+MADE = ("gallery/", "notebooks/", "api/", "example/", "commands/")
 LINKS = sorted(
     {
         (name, target)

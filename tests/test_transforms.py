@@ -140,11 +140,11 @@ def test_eager_jit_vmap_and_float32_agree_and_compile_once(name):
         check_scale(name, jitted, single, exact=results[0])
 
 
-# One key serves twice: corpora share their halvings, solutions are judged by the same pairs, and a
-# settled search returns the key that it has split.
+# One key serves twice: corpora share their halvings, and a settled search returns the key that it
+# has split.
 SHARED_KEYS = (
     *("position_geometry", "position_geometry_from_counts", "significant_rank", "position_rank"),
-    *("disjoint_position_geometries", "position_intervals", "variance_shares", "stochastic_mds"),
+    *("disjoint_position_geometries", "position_intervals", "variance_shares"),
     *("principal_eigenpairs", "classical_mds_from_points_by_krylov"),
 )
 DRAWING_CALLS = (

@@ -4,11 +4,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from reference import api, gallery, names, pages, positions
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from reference import api, examples, gallery, names, options, pages, positions
 from sphinx.util import logging
+
+import jaxpe
 
 LOG = logging.getLogger(__name__)
 SIDES: dict[Any, str] = {}
+WIDE = 6  # columns
 
 
 def write_sources(app: Any) -> None:
@@ -16,6 +21,8 @@ def write_sources(app: Any) -> None:
     pages.write(Path(app.srcdir), pages.sources())
     pages.write(Path(app.srcdir), gallery.sources())
     pages.write(Path(app.srcdir), positions.sources())
+    pages.write(Path(app.srcdir), options.sources())
+    examples.write(Path(app.srcdir), Path(app.outdir))
 
 
 def copy_notebooks(app: Any) -> None:
@@ -26,6 +33,20 @@ def copy_notebooks(app: Any) -> None:
         place = folder / notebook.name
         if not place.exists() or place.read_bytes() != notebook.read_bytes():
             shutil.copyfile(notebook, place)
+
+
+def prepare_tables(app: Any, doctree: nodes.document) -> None:
+    """Tables of many columns wrap and are wide; names in the catalogue lead to the gallery."""
+    entries = {entry.name for entry in jaxpe.catalogue()}
+    for table in doctree.findall(nodes.table):
+        if next(table.findall(nodes.tgroup))["cols"] >= WIDE:
+            table["classes"] += ["wrapped", "wide"]
+        if app.env.docname == "encodings":
+            for row in table.findall(nodes.row):
+                name = next(row.findall(nodes.literal), None)
+                if name is not None and name.astext() in entries:
+                    address = f"{gallery.FOLDER}/{name.astext()}.html"
+                    name.replace_self(gallery.page_link(address, name.deepcopy()))
 
 
 def check_names(app: Any, env: Any) -> None:
@@ -52,16 +73,33 @@ def share_navigation(app: Any, page: str, _: str, context: dict[str, Any], __: A
     context["toctree"] = shared
 
 
+def write_inline_math(translator: Any, node: nodes.math) -> None:
+    """MathML, which browsers show without a script from elsewhere."""
+    translator.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def write_math_block(translator: Any, node: nodes.math_block) -> None:
+    """MathML of a formula that stands by itself."""
+    formula = tex2mathml(node.astext(), as_block=True)
+    translator.body.append(f'<div class="formula">{formula}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Register directives."""
     app.connect("builder-inited", write_sources)
     app.connect("builder-inited", copy_notebooks)
+    app.connect("doctree-read", prepare_tables)
     app.connect("html-page-context", share_navigation, priority=100)
     app.connect("env-check-consistency", check_names)
+    app.add_html_math_renderer("mathml", (write_inline_math, None), (write_math_block, None))
     app.add_directive("public-name", api.NamePage)
     app.add_directive("public-package", api.PackagePage)
     app.add_directive("encoding-page", gallery.EncodingPage)
     app.add_directive("encoding-gallery", gallery.Gallery)
+    app.add_directive("command-page", options.CommandPage)
+    app.add_directive("command-output", examples.Output)
     app.add_directive("positions-page", positions.PositionsPage)
     app.add_directive("positions-index", positions.PositionsIndex)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -83,4 +83,7 @@ def file_identity(path: Path) -> str:
 
 def print_advice(result: Any, **commands: Any) -> None:
     """Print what to do after a job."""
-    rich.print(Text(f"\nWhat to do\n{advice_text(report.advice(result, **commands))}"))
+    console = rich.get_console()
+    for line in f"\nWhat to do\n{advice_text(report.advice(result, **commands))}".splitlines():
+        # A command that was broken into lines would be pasted as two.
+        console.print(Text(line), soft_wrap=line.startswith(" "))

@@ -50,11 +50,14 @@ from jaxpe.encodings.families.bias import (
 from jaxpe.encodings.families.context_extension import dual_chunk, rerope, self_extend
 from jaxpe.encodings.families.data_dependent import (
     cable,
+    carope,
     fox,
     grape_additive,
     path_attention,
     selective_rope,
+    tapa,
 )
+from jaxpe.encodings.families.directional import directional_rope, golden_gate_rope
 from jaxpe.encodings.families.disentangled import dape, deberta, inkling, tupe
 from jaxpe.encodings.families.learned_frequencies import fope, grape_multiplicative, pope
 from jaxpe.encodings.families.learned_rotations import comrope, liere, mixed_rope
@@ -95,8 +98,11 @@ from jaxpe.encodings.families.temperature import position_temperature, ssmax
 from jaxpe.encodings.families.vector_files import from_file
 from jaxpe.encodings.layer_patterns import gemma3, llama4, smollm3
 from jaxpe.encodings.registry import CatalogueEntry, EncodingSizes, register
+from jaxpe.rope.longrope2 import critical_dimension, longrope2_scaling
 from jaxpe.rope.scaling import (
+    ClippedScaling,
     DynamicScaling,
+    DypeScaling,
     LinearScaling,
     Llama3Scaling,
     LongRopeScaling,
@@ -104,32 +110,33 @@ from jaxpe.rope.scaling import (
     NtkScaling,
     ProportionalScaling,
     ResonanceScaling,
+    RiflexScaling,
     YarnScaling,
     inverse_frequencies,
 )
 
 __all__ = [
-    "AttentionMask",
-    "CatalogueEntry", "DynamicScaling", "Encoding", "EncodingCost", "EncodingProperties",
-    "EncodingSizes", "Expressiveness", "GeneralisationTerms", "LayerPattern", "LengthExtrapolation",
-    "LinearScaling", "Llama3Scaling", "LongRopeScaling", "NtkByPartsScaling", "NtkScaling",
-    "PowerLaw", "ProportionalScaling", "ResonanceScaling", "Rows", "YarnScaling", "alibi",
-    "alibi_line", "alibi_slopes", "attend", "attention_chunks", "attention_logits",
-    "attention_output", "attention_weights", "axial_rope", "cable", "catalogue", "chain",
-    "chebyshev", "chebyshev_polynomials", "chebyshev_vectors", "comrope", "convert_rotary_layout",
-    "cope", "cosine", "cosine_vectors", "dape", "deberta", "dual_chunk", "encoding_cost",
-    "encoding_distances", "encoding_expressiveness", "encoding_extrapolation",
-    "encoding_generalisation", "encoding_properties", "fire", "fope", "fourier", "fox", "from_file",
-    "from_matrix", "from_vectors", "gemma3", "grape_additive", "grape_multiplicative", "identity",
-    "information_optimal", "inkling", "interleaved_layers", "inverse_frequencies", "kerple",
-    "learned", "legendre", "legendre_polynomials", "legendre_vectors", "liere", "llama4",
-    "log_position", "low_rank", "mixed_rope", "mrope", "path_attention", "per_head", "pope",
-    "position_offsets", "position_temperature", "power_positions", "random_fixed",
-    "random_vectors", "register", "rerope", "rescaled", "resolve", "rope", "rope_frequencies",
-    "rope_from_hf", "rope_to_hf",
-    "rotary_orbit", "rotary_permutation", "rotate_by", "scale_positions", "selective_rope",
-    "self_extend",
-    "shaw", "sinusoidal", "sinusoidal_vectors", "sliding_window", "smollm3",
-    "spherical_harmonic_vectors", "spherical_harmonics", "ssmax", "stick_breaking", "t5",
-    "t5_buckets", "transformer_xl", "tupe", "warp_positions", "wavelet", "wavelet_vectors", "xpos",
+    "AttentionMask", "CatalogueEntry", "ClippedScaling", "DynamicScaling", "DypeScaling",
+    "Encoding", "EncodingCost", "EncodingProperties", "EncodingSizes", "Expressiveness",
+    "GeneralisationTerms", "LayerPattern", "LengthExtrapolation", "LinearScaling", "Llama3Scaling",
+    "LongRopeScaling", "NtkByPartsScaling", "NtkScaling", "PowerLaw", "ProportionalScaling",
+    "ResonanceScaling", "RiflexScaling", "Rows", "YarnScaling", "alibi", "alibi_line",
+    "alibi_slopes", "attend", "attention_chunks", "attention_logits", "attention_output",
+    "attention_weights", "axial_rope", "cable", "carope", "catalogue", "chain", "chebyshev",
+    "chebyshev_polynomials", "chebyshev_vectors", "comrope", "convert_rotary_layout", "cope",
+    "cosine", "cosine_vectors", "critical_dimension", "dape", "deberta", "directional_rope",
+    "dual_chunk", "encoding_cost", "encoding_distances", "encoding_expressiveness",
+    "encoding_extrapolation", "encoding_generalisation", "encoding_properties", "fire", "fope",
+    "fourier", "fox", "from_file", "from_matrix", "from_vectors", "gemma3", "golden_gate_rope",
+    "grape_additive", "grape_multiplicative", "identity", "information_optimal", "inkling",
+    "interleaved_layers", "inverse_frequencies", "kerple", "learned", "legendre",
+    "legendre_polynomials", "legendre_vectors", "liere", "llama4", "log_position",
+    "longrope2_scaling", "low_rank", "mixed_rope", "mrope", "path_attention", "per_head", "pope",
+    "position_offsets", "position_temperature", "power_positions", "random_fixed", "random_vectors",
+    "register", "rerope", "rescaled", "resolve", "rope", "rope_frequencies", "rope_from_hf",
+    "rope_to_hf", "rotary_orbit", "rotary_permutation", "rotate_by", "scale_positions",
+    "selective_rope", "self_extend", "shaw", "sinusoidal", "sinusoidal_vectors", "sliding_window",
+    "smollm3", "spherical_harmonic_vectors", "spherical_harmonics", "ssmax", "stick_breaking", "t5",
+    "t5_buckets", "tapa", "transformer_xl", "tupe", "warp_positions", "wavelet", "wavelet_vectors",
+    "xpos",
 ]  # fmt: skip

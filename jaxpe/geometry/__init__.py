@@ -51,7 +51,7 @@ from jaxpe.geometry.distances.mutual_information import (
     positional_information,
 )
 from jaxpe.geometry.distances.nearness import PositionStatistics, nearness
-from jaxpe.geometry.distances.pairs import distance_rows, sum_over_pairs
+from jaxpe.geometry.distances.pairs import sum_over_pairs
 from jaxpe.geometry.distances.points import PointCloud, as_points, hellinger_points
 from jaxpe.geometry.distances.stress import (
     ScaledStress,
@@ -145,7 +145,7 @@ __all__ = [
     "classical_mds_from_gram", "classical_mds_from_points", "cohort_of", "compare_geometries",
     "content_labels", "count_tokens", "cross_validated_choice",
     "cross_validated_mds",
-    "disjoint_geometries", "disjoint_position_geometries", "distance_rows",
+    "disjoint_geometries", "disjoint_position_geometries",
     "distances_from_gram", "empty_counts", "entropy", "entropy_rank", "euclidean_distances",
     "fisher_rao_distances", "fold_of_documents", "gaussian_information", "gram_matrix",
     "half_sample_interval", "held_out_stress", "hellinger_distances", "hellinger_gram",

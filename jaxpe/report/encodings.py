@@ -59,7 +59,7 @@ def property_table(result: properties.PropertyTable) -> "rich.table.Table":
 
 
 def property_markdown(result: properties.PropertyTable) -> str:
-    """Markdown table of properties; the overview adds families, sources and maps of the vectors.
+    """Markdown table of properties; the overview adds families, adoption, vectors and sources.
 
     Args:
         result: result of the properties job.
@@ -75,12 +75,13 @@ def property_markdown(result: properties.PropertyTable) -> str:
     header, right = ["encoding", *columns.header], set()
     cells = [[f"`{row.name}`", *columns.cells(row)] for row in result.encodings]
     if result.about == "overview":
-        header = ["encoding", "family", *columns.header, "vectors", "source"]
-        right = {column + 1 for column in columns.right}  # after the family
+        header = ["encoding", "family", "adopted by", *columns.header, "vectors", "source"]
+        right = {2, *(column + 2 for column in columns.right)}  # after family and adoption
         described = [row for row in result.encodings if isinstance(row, EncodingProperties)]
         for line, row in zip(cells, described, strict=True):
             gradient = ", ".join(row.gradient) or "–"
-            line[1:] = row.family, *line[1:-1], gradient, row.vectors or "–", row.source
+            adopted = "" if row.adopted is None else f"{row.adopted:,}"
+            line[1:] = row.family, adopted, *line[1:-1], gradient, row.vectors or "–", row.source
     dashes = ("---:" if column in right else "---" for column in range(len(header)))
     return "\n".join(map(_line, [header, dashes, *cells]))
 

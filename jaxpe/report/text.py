@@ -4,9 +4,11 @@ import importlib.metadata
 import math
 import unicodedata
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+_MOST_NAMES = 3  # longer lists name only the first two
 
 
 class Headline(NamedTuple):
@@ -71,7 +73,7 @@ def number(value: float) -> str:
         return "n/a"
     if 0 < abs(value) < 1e-6:
         return "< 1e-6" if value > 0 else "> -1e-6"
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value + 0.0:.3g}"  # no −0
 
 
 def percent(share: float) -> str:
@@ -86,7 +88,28 @@ def percent(share: float) -> str:
         return "under 1\N{NO-BREAK SPACE}%"
     if 0.99 < share < 1:
         return "over 99\N{NO-BREAK SPACE}%"
-    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
+    return f"{round(100 * share)}\N{NO-BREAK SPACE}%"
+
+
+def interval_ends(interval: Any) -> str:
+    """Ends of an interval with fields `low` and `high`."""
+    return f"{number(interval.low)} to {number(interval.high)}"
+
+
+def with_interval(interval: Any) -> str:
+    """Estimate of an interval, and its ends."""
+    return f"{number(interval.estimate)} ({interval_ends(interval)})"
+
+
+def name_list(names: list[str]) -> str:
+    """Names in a sentence; of more than three, the first two and the number of others.
+
+    >>> name_list(["a", "b", "c"]), name_list(list("abcde"))
+    ('a, b and c', 'a, b and 3 others')
+    """
+    if len(names) > _MOST_NAMES:
+        return f"{names[0]}, {names[1]} and {len(names) - 2} others"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
 def plural(count: int, noun: str) -> str:

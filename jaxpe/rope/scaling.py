@@ -282,9 +282,89 @@ class ResonanceScaling(NamedTuple):
         return scaled._replace(inverse=2 * np.pi / wavelengths)
 
 
+class ClippedScaling(NamedTuple):
+    """Clipped RoPE (CoPE): the slowest frequencies fade to zero (Li et al. 2026).
+
+    The n slowest frequencies are multiplied by (1 + cos(π j/(n − 1)))/2, j = 0..n − 1, as in the
+    authors' code, which takes n = 20 of 64. Without `smooth` they are zero: hard clipping. With n =
+    dim/2 − `critical_dimension` that is high-frequency RoPE (HoPE, Chen et al. 2024). `cope` is
+    another encoding, contextual position encoding.
+
+    Attributes:
+        clipped: n, number of clipped frequencies.
+        smooth: whether they fade, instead of being zero.
+    """
+
+    clipped: int
+    smooth: bool = True
+
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` rotated entries."""
+        inverse = inverse_frequencies(dim, base=base)
+        if not 0 <= self.clipped <= dim // 2:
+            raise ValueError(f"clipped is {self.clipped}: pass 0 to {dim // 2}, all frequencies")
+        weights = np.ones(dim // 2)
+        taper = (1 + np.cos(np.linspace(0.0, np.pi, self.clipped))) / 2
+        weights[dim // 2 - self.clipped :] = taper if self.smooth else 0.0
+        return RopeFrequencies(inverse * weights)
+
+
+class RiflexScaling(NamedTuple):
+    """RIFLEx: the frequency whose turns a longer video would repeat is reduced (Zhao et al. 2025).
+
+    The intrinsic frequency has the period nearest to N, the first frame that the model repeats,
+    Eq. (7). If L frames exceed its period it becomes 0.9·2π/L, Eq. (8): they fit within 90 % of a
+    turn, as in the authors' code. It is meant for the coordinate of time.
+
+    Attributes:
+        repetition: N, frames of the latent video after which the model repeats itself.
+        target: L, frames to generate.
+        share: share of a turn that they take.
+    """
+
+    repetition: float
+    target: int
+    share: float = 0.9
+
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` rotated entries."""
+        inverse = inverse_frequencies(dim, base=base)
+        library = _namespace(inverse, self.repetition, self.target, self.share)
+        periods = library.round(2 * np.pi / inverse)
+        intrinsic = np.arange(dim // 2) == library.abs(periods - self.repetition).argmin()
+        reduced = self.share * 2 * np.pi / self.target
+        return RopeFrequencies(library.where(intrinsic & (self.target > periods), reduced, inverse))
+
+
+class DypeScaling(NamedTuple):
+    """DyPE: NTK-aware scaling that fades over the diffusion time t (Issachar et al. 2025).
+
+    The factor of `NtkScaling` is s^(λ_s t^λ_t), and at least 1. Noise, t = 1, has more than the
+    full scaling, and the finished image, t = 0, has none. Build the encoding at each step; t may be
+    traced. This is the authors' variant "ntk" with DyPE, whose λ_s and λ_t are 2.
+
+    Attributes:
+        factor: s, positions along an axis over those of training.
+        time: t, 1 for noise and 0 for the image.
+        strength: λ_s.
+        exponent: λ_t.
+    """
+
+    factor: float
+    time: float
+    strength: float = 2.0
+    exponent: float = 2.0
+
+    def frequencies(self, dim: int, base: Scalar, length: Length) -> RopeFrequencies:
+        """Frequencies of `dim` rotated entries at time t."""
+        factor = self.factor ** (self.strength * self.time**self.exponent)
+        return RopeFrequencies(_ntk(dim, base, _namespace(factor).maximum(factor, 1.0)))
+
+
 RopeScaling = (
     LinearScaling | NtkScaling | DynamicScaling | NtkByPartsScaling | YarnScaling | Llama3Scaling
-    | LongRopeScaling | ProportionalScaling | ResonanceScaling
+    | LongRopeScaling | ProportionalScaling | ResonanceScaling | ClippedScaling | RiflexScaling
+    | DypeScaling
 )  # fmt: skip
 
 ROPE_TYPES: dict[str, type] = {
@@ -317,7 +397,7 @@ PARAMETER_KINDS: dict[str, Any] = {
 # Fields whose numbers must be positive.
 _POSITIVE = (
     "factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow",
-    "short_factor", "long_factor", "fraction",
+    "short_factor", "long_factor", "fraction", "repetition", "target", "share",
 )  # fmt: skip
 
 
@@ -336,6 +416,8 @@ def check_scaling(scaling: object) -> None:
         values = np.asarray(1.0 if parameters.get(field) is None else parameters[field], np.float64)
         if not np.all((values > 0) & np.isfinite(values)):
             raise ValueError(f"{name}: {field} must be positive, not {parameters[field]}")
+    if not 0 <= parameters.get("time", 0.0) <= 1:
+        raise ValueError(f"{name}: time is {parameters['time']}: pass 1 for noise, 0 for the image")
     if parameters.get("original_max_position_embeddings", 2) < 2:
         raise ValueError(f"{name}: original_max_position_embeddings must be at least 2")
     for high, low in (("beta_fast", "beta_slow"), ("high_freq_factor", "low_freq_factor")):
@@ -422,8 +504,9 @@ def scaling_to_hf(scaling: RopeScaling | None, *, dim: int, base: float) -> dict
     """
     if scaling is None:
         return {"rope_type": "default", "rope_theta": base}
-    if isinstance(scaling, ResonanceScaling):
-        raise ValueError("Hugging Face has no type for ResonanceScaling: no entry can express it")
+    if not isinstance(scaling, tuple(ROPE_TYPES.values())):
+        name = type(scaling).__name__
+        raise ValueError(f"Hugging Face has no type for {name}: no entry can express it")
     if isinstance(scaling, NtkScaling):
         power = dim / (dim - 2) if dim > 2 else 0  # a single frequency is 1 for every base
         return {"rope_type": "default", "rope_theta": base * scaling.factor**power}

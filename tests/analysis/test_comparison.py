@@ -92,9 +92,13 @@ def test_accuracies_are_shares_of_the_documents(tmp_path):
     assert "50.0 [33.2–66.8]" in row
 
 
-def test_other_seeds_are_independent(tmp_path):
+@pytest.mark.parametrize("shared", [0, 1])
+def test_other_seeds_are_independent(tmp_path, shared):
+    """Also where one of three is shared, whose difference alone has no interval."""
     ours, theirs = np.array([1.0, 1.3, 1.1]), np.array([1.2, 1.4, 1.35])
     runs = of_seeds(tmp_path, "a", ours), of_seeds(tmp_path, "b", theirs, encoding="rope", seed=7)
+    if shared:
+        runs[1][0] = of_seeds(tmp_path, "c", theirs[:1], encoding="rope")[0]
     found = compare_runs([*runs[0], *runs[1]])
     second = found.groups[1]
     assert not second.paired

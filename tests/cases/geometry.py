@@ -297,11 +297,6 @@ GEOMETRY: dict[str, Case] = {
         _two_points,
         total,
     ),
-    "distance_rows": Case(
-        geometry.distance_rows,
-        lambda rng: (*_points(rng), rng.integers(0, N, 3, dtype=np.int32)),
-        total,
-    ),
     "as_points": Case(geometry.as_points, _points, total),
     "hellinger_points": Case(geometry.hellinger_points, _mu, lambda cloud: cubed(cloud.points)),
     "sampled_stress": Case(

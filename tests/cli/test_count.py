@@ -169,12 +169,6 @@ def test_rows_without_text_are_left_out_on_request(command, tmp_path):
     code, printed, errors = command(*words, "--out", tmp_path / "counts")
     assert code == 2
     assert "10 rows were left out" in errors
-    out = tmp_path / "report"
-    code, printed, errors = command(
-        "report", "--counts", tmp_path / "counts", *REPORT, "--out", out
-    )
-    assert code == 0, errors
-    assert json.loads((out / "report.json").read_text())["null_texts"] == 10
 
 
 BYTES = ("--tokenizer", "bytes")

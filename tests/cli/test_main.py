@@ -14,9 +14,11 @@ import pytest
 
 import jaxpe
 from jaxpe._core.errors import InputError
+from jaxpe.cli import pages
 from jaxpe.cli import train as train_command
 from jaxpe.cli.environment import set_environment
 from jaxpe.report.corpus import page as corpus_page
+from jaxpe.report.text import Advice
 from tests.compilation import compilations
 from tests.conftest import small_disk
 
@@ -196,7 +198,7 @@ def test_a_missing_extra_is_named(command, poems, tmp_path, monkeypatch, module)
     assert f"pip install 'jaxpe[{extra}]'" in err
 
 
-@pytest.mark.parametrize("text", ["a -\n" * 5, "one two three\n" * 40, "a b c\nd e f\ng h i\n"])
+@pytest.mark.parametrize("text", ["a -\n" * 5, "one two three\n" * 40])
 @pytest.mark.usefixtures("quick")
 def test_degenerate_corpora_are_reported_without_nonsense(command, tmp_path, text):
     (tmp_path / "a.txt").write_text(text)
@@ -262,7 +264,8 @@ def test_encodings_as_json_and_markdown(command):
     (row,) = table["encodings"]
     assert (row["name"], row["trainable"], row["gradient"]) == ("learned", 640, ["table"])
     _, out, _ = command("encodings", "learned", *sizes, "--form", "markdown")
-    assert out.splitlines()[2].startswith("| `learned` | absolute | 640 | absolute | no |")
+    expected = f"| `learned` | absolute | {row['adopted']} | 640 | absolute | no |"
+    assert out.splitlines()[2].startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -451,3 +454,10 @@ def test_a_report_onto_a_full_disk_is_one_line(command, poems, tmp_path):
     assert "cannot write" in err
     files = [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert set(files) <= {".lock"}  # none at all where not one byte could be written
+
+
+def test_a_command_to_paste_is_one_line(monkeypatch, capsys):
+    paste = f"jaxpe inspect {'a' * 90} stdlib --longest 32768"
+    monkeypatch.setattr(pages.report, "advice", lambda result: [Advice("word " * 40, paste)])
+    pages.print_advice(None)
+    assert f"\n    {paste}\n" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """Groups of dependent documents: near-copies, known groups, and neighbours that are alike."""
 
+import itertools
 import json
 
 import jax
@@ -126,6 +127,16 @@ def test_few_or_empty_documents(documents):
     np.testing.assert_array_equal(near_copy_groups(ids, ids < 0), np.arange(documents))
 
 
+def test_two_copies_are_found_among_documents_too_short_to_judge():
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 300, (302, 60))
+    ids[301] = np.where(rng.random(60) < 0.1, ids[301], ids[300])
+    mask = np.arange(60) < np.where(np.arange(302) < 300, 3, 60)[:, None]
+    groups = near_copy_groups(ids, mask)
+    assert groups[300] == groups[301]
+    assert len(set(groups)) == 301
+
+
 def clustered(seed, *, share=0.3, each=30):
     """Documents of authors, who take a share of their words from ten of their own."""
     rng = np.random.default_rng(seed)
@@ -155,6 +166,13 @@ def test_neighbours_of_one_author_are_alike():
     assert np.sum(np.array(shuffled) <= 0.05) <= 3
     with pytest.raises(InputError, match="at least 3 documents"):
         neighbour_similarity(ids[:2])
+
+
+def test_orders_with_neighbours_as_similar_count_against_a_similarity():
+    """Three documents are as similar in reverse, so of 6 orders 2 are at least as similar."""
+    ids = clustered(0)[0][[0, 1, 500]]
+    for order in itertools.permutations(range(3)):
+        assert neighbour_similarity(ids[list(order)], permutations=99).p_value > 0.2
 
 
 def test_known_groups_are_read_with_the_documents(tmp_path):

@@ -108,6 +108,7 @@ def solve(name: str, words: list[int]) -> tuple[int, list[int]]:
         at = string.index(12) if binary else len(string)
         x, y = string[:at], string[at + 1 :]
         assert max(x + y) < 6
+        assert y or not binary or len(x) == 1  # only one word cannot be cut
         return len(x + y), composed(functions, x, y)
     command = " ".join(COMMANDS[i] for i in words)
     actions = [(COMMANDS + ACTIONS).index(action) for action in acted(command)]

@@ -67,7 +67,8 @@ def assert_equal_to_dense(implementation, encoding, arrays, positions, **options
         np.testing.assert_allclose(out, wanted, atol=5e-6)
 
 
-@pytest.mark.parametrize("name", MASKS)
+# A causal mask is a part of the last but one.
+@pytest.mark.parametrize("name", ["causal, segments and padding", "segments without keys"])
 def test_splash_equals_dense(name, short_types):
     """With RoPE, grouped queries, a soft cap and a sink; lengths that blocks do not divide."""
     rope, arrays = jaxpe.rope(head_dim=WIDTH), (*qkv(), jnp.arange(HEADS, dtype=jnp.float32))

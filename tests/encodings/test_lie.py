@@ -5,9 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.special
 
 from jaxpe import attention_logits, axial_rope, rope
-from jaxpe.encodings import comrope, inverse_frequencies, liere, mixed_rope
+from jaxpe.encodings import (
+    comrope,
+    directional_rope,
+    golden_gate_rope,
+    inverse_frequencies,
+    liere,
+    mixed_rope,
+)
 
 HEADS, WIDTH, N = 2, 8, 5
 RNG = np.random.default_rng(0)
@@ -177,3 +185,38 @@ def test_what_makes_no_sense_is_refused(call, message):
 
 def ask(encoding, positions, x=X):
     return encoding.query(drawn(encoding), jnp.asarray(x), positions)
+
+
+def test_golden_gate_turns_by_the_position_along_its_own_direction():
+    """Against the author's published loop, with his ten steps to the golden ratio and erf⁻¹."""
+    encoding = golden_gate_rope(
+        head_dim=WIDTH, num_heads=HEADS, min_frequency=0.1, max_frequency=2.0, zero_share=0.25
+    )
+    g = 2.0
+    for _ in range(10):
+        g = (1 + g) ** (1 / 3)
+    z = np.arange(1, HEADS * WIDTH // 2 + 1)[:, None] * (1 / g) ** np.arange(1, 3) % 1
+    directions = scipy.special.erfinv(2 * z - 1)
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    omega = np.array([0.0, 0.1, 0.1 * 20**0.5, 2.0])
+    angles = np.einsum("na,hka->nhk", GRID, directions.reshape(HEADS, -1, 2) * omega[:, None])
+    z = (X[..., : WIDTH // 2] + 1j * X[..., WIDTH // 2 :]) * np.exp(1j * angles)
+    expected = np.concatenate([z.real, z.imag], axis=-1)
+    np.testing.assert_allclose(turned(encoding, ()), expected, atol=1e-4)  # ten steps
+    here, there = (logits(encoding, (), GRID / 10 + s) for s in (np.zeros(2), [0.7, -1.1]))
+    np.testing.assert_allclose(here, there, atol=1e-10)
+
+
+def test_headings_have_the_period_of_a_turn():
+    """DRoPE: qᵀR(β − α)k, so whole turns of either agent change nothing, unlike in RoPE."""
+    heading = np.linspace(-3.0, 9.0, N)
+    turns = 2 * np.pi * np.arange(N)
+    for encoding, periodic in ((directional_rope(head_dim=WIDTH), True), (rope(head_dim=8), False)):
+        change = turned(encoding, (), heading + turns) - turned(encoding, (), heading)
+        assert (np.abs(change).max() < 1e-9) == periodic
+    q, k = (y[..., : WIDTH // 2] + 1j * y[..., WIDTH // 2 :] for y in (X, X[::-1]))
+    phase = np.exp(1j * (heading[:, None] - heading[None]))
+    expected = (np.einsum("ihd,jhd->hij", q, k.conj()) * phase).real / WIDTH**0.5
+    where = {"q_positions": heading, "k_positions": heading}
+    found = attention_logits(directional_rope(head_dim=WIDTH), (), X, X[::-1], **where)
+    np.testing.assert_allclose(found, expected, atol=1e-12)

@@ -114,6 +114,27 @@ def selective_loop(params, x):
     return np.einsum("ihd,jhd->hij", q, k.conj()).real / WIDTH**0.5
 
 
+def carope_loop(params, x):
+    steps = 1 / (softplus(x @ params["kernel"]) + 1)
+    turn = np.zeros((N, HEADS, WIDTH // 2), complex)
+    for i, h, k in np.ndindex(turn.shape):
+        turn[i, h, k] = np.exp(1j * sum(steps[t, h] ** k for t in range(i + 1)))
+    q, k = ((y[..., :2] + 1j * y[..., 2:]) * turn for y in (Q, K))
+    return np.einsum("ihd,jhd->hij", q, k.conj()).real / WIDTH**0.5
+
+
+def tapa_loop(params, x):
+    """Eq. (12), with θ = 1/2 and α = 0.1."""
+    logits = np.zeros((HEADS, N, N))
+    for h, i, j in np.ndindex(HEADS, N, N):
+        amplitude, phase = (Q[i, h, part] @ K[j, h, part] / 2**0.5 for part in HALVES)
+        logits[h, i, j] = amplitude * np.cos(2 * np.pi * abs(i - j) ** 0.1 * phase)
+    return logits
+
+
+HALVES = slice(0, 2), slice(2, 4)
+
+
 def grape_additive_loop(params, x):
     slopes = [2.0**-4, 2.0**-8]
     bias = np.zeros((HEADS, N, N))
@@ -160,6 +181,8 @@ LOOPS = {
     "cable": lambda params, x: fox_loop(params, x, sign=-1),
     "path": path_loop,
     "selective_rope": selective_loop,
+    "carope": carope_loop,
+    "tapa": tapa_loop,
     "grape_a": grape_additive_loop,
     "grape_m": grape_multiplicative_loop,
     "pope": pope_loop,
@@ -362,6 +385,7 @@ LAYERED = {
     "fox": FOX,
     "path": encodings.path_attention(dim=DIM, num_heads=HEADS, head_dim=WIDTH, chunk=4),
     "selective_rope": encodings.selective_rope(dim=DIM, num_heads=HEADS, head_dim=WIDTH),
+    "carope": encodings.carope(dim=DIM, num_heads=HEADS, head_dim=WIDTH),
     "ssmax_of_stick_breaking": chain(encodings.ssmax(num_heads=HEADS), encodings.stick_breaking()),
     "fox_on_one_head_in_a_window": chain(
         per_head([encodings.fox(dim=DIM, num_heads=1), ROPE], heads=[1, 1]),

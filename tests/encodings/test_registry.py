@@ -149,7 +149,7 @@ def test_a_name_that_could_not_be_asked_for_is_refused(name):
 def test_families_are_the_files_of_jaxpe():
     families = dict.fromkeys(entry.family for entry in catalogue())
     assert list(families) == [
-        "absolute", "orthogonal", "logarithmic", "rotary", "learned_rotations",
+        "absolute", "orthogonal", "logarithmic", "rotary", "directional", "learned_rotations",
         "learned_frequencies", "context_extension", "temperature", "bias", "relative",
         "disentangled", "data_dependent", "masks", "layer_patterns",
     ]  # fmt: skip
@@ -199,7 +199,7 @@ def test_a_new_encoding_is_in_the_tables(own, command):
     assert code == 0, err
     names = [line.split("|")[1].strip() for line in out.splitlines()[2:]]
     assert names == ["`rope`", "`halved`", f"`{own}:plain`"]
-    assert f"| {own} | 0 | relative |" in out
+    assert f"| {own} |  | 0 | relative |" in out
 
 
 def test_a_new_encoding_is_scored(own):

@@ -161,6 +161,8 @@ OPTIONS: dict[str, Option] = {
     ),
     **of("pope", {"base": 100.0}, **HEAD_SIZES),
     **of("selective_rope", {"base": 100.0, "stddev": 0.5}, dim=DIM, gated=True, **HEAD_SIZES),
+    **of("tapa", {"alpha": 0.3}, head_dim=HEAD_DIM),
+    **of("golden_gate_rope", {"max_frequency": 2.0}, axes=2, **HEAD_SIZES),
     **of("alibi", {"slopes": TWO}, num_heads=HEADS),
     **of("t5", {"stddev": 0.5}, num_heads=HEADS),
     **of("fire", {"threshold": 6.0, "c": 0.1}, num_heads=HEADS),
@@ -191,6 +193,8 @@ OPTIONS: dict[str, Option] = {
     **of_scaling("LongRopeScaling", {"long_factor": FOUR}, short_factor=FOUR, **SHORT),
     **of_scaling("LongRopeScaling", {"short_factor": FOUR}, long_factor=FOUR, **LONG),
     **of_scaling("ProportionalScaling", {"factor": 4.0}, fraction=0.5),
+    **of_scaling("RiflexScaling", {"share": 0.7}, repetition=6.0, target=12),
+    **of_scaling("DypeScaling", {"time": 0.5, "strength": 1.5}, factor=4.0),
 }
 FROZEN = ("random_fixed scale",)  # its parameters receive no gradient
 

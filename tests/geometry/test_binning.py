@@ -72,6 +72,9 @@ def test_positions_know_their_bin():
     outside = jax.jit(bin_positions)(np.array([-3, 0, 12, 99]), EDGES)
     assert outside.tolist() == [-1, 0, 5, 5]
     assert bin_positions(positions.reshape(3, 4), EDGES).shape == (3, 4)
+    for position in (-1, 12):
+        with pytest.raises(ValueError, match=f"{position}, {position}"):
+            bin_positions(np.array([position]), EDGES)
 
 
 def test_a_bin_of_too_many_tokens_is_refused():

@@ -11,6 +11,7 @@ import jaxpe
 from jaxpe import PositionCounts, count_tokens, positional_distributions
 from jaxpe.geometry import (
     add_documents,
+    content_labels,
     empty_counts,
     fold_of_documents,
     pad_documents,
@@ -81,6 +82,12 @@ def test_folds_hold_duplicates_groups_and_padding_together(corpus):
     by_group = np.asarray(fold_of_documents(ids, folds=5, groups=groups)).reshape(10, 4)
     assert (by_group == by_group[:, :1]).all()
     assert len(set(by_group[:, 0])) > 1
+
+
+def test_a_document_that_ends_in_0_is_no_copy_of_the_one_without():
+    ids, mask = np.array([[5, 0], [5, 0]]), np.array([[True, True], [True, False]])
+    one, other = content_labels(ids, mask)
+    assert one != other
 
 
 def test_folds_are_even():

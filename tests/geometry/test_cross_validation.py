@@ -19,6 +19,7 @@ from jaxpe.geometry import (
     scaled_stress,
     split_half_geometry,
 )
+from jaxpe.geometry.noise.cross_validation import fold_orders
 from tests.unchecked import unchecked
 
 N, VOCAB, FOLDS = 6, 40, 8
@@ -62,6 +63,16 @@ def test_halves_share_no_document():
             for pair in pairs
         ]
         assert min(errors) < 1e-5
+
+
+@pytest.mark.parametrize(("folds", "splits"), [(8, 7), (16, 16)])
+def test_no_two_splits_have_the_same_halves(folds, splits):
+    """Fewer splits than folds are orthogonal; as many are drawn at random."""
+    orders = np.asarray(fold_orders(jax.random.key(0), folds=folds, splits=splits))
+    signs = np.where(np.argsort(orders, axis=1) < folds // 2, 1, -1)
+    assert (signs.sum(axis=1) == 0).all()
+    products = np.abs(signs @ signs.T)[~np.eye(splits, dtype=bool)]
+    assert products.max() == 0 if splits < folds else products.max() < folds
 
 
 def test_an_odd_fold_is_left_out():

@@ -70,6 +70,13 @@ def test_shifts_and_scales_of_entries_leave_it_alone():
     np.testing.assert_allclose(probe(HIDDEN @ ROTATION, MASK), probe(HIDDEN, MASK), rtol=1e-6)
 
 
+def test_large_shifts_of_float32_cost_no_digits_where_the_first_position_is_masked():
+    """Whole numbers up to 2²⁴ are exact, and so are their differences, but not their quotients."""
+    small = np.round(8 * HIDDEN).astype(np.float32)
+    mask = np.broadcast_to((np.arange(N) > 0) & (np.arange(N) < N - 1), (ROWS, N))
+    np.testing.assert_allclose(probe(small + 2.0**22, mask), probe(small, mask), rtol=1e-4)
+
+
 @pytest.mark.parametrize("scale", [1e-30, 1e-21, 1e18, 1e30])
 def test_float32_does_not_run_out_of_exponents(scale):
     scaled = (scale * HIDDEN).astype(np.float32)

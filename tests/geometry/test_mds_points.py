@@ -160,6 +160,14 @@ def test_eigenpairs_of_every_spectrum(spectrum, dtype, accuracy):
     np.testing.assert_allclose(found.residuals, residuals, atol=100 * np.finfo(dtype).eps)
 
 
+def test_copies_that_no_start_sees_are_found_at_last():
+    """Ten of one eigenvalue for a block of eight: all residuals are small before they are found."""
+    values = np.r_[np.full(10, 3.0), np.linspace(2.5, 0, 190)]
+    found = eigenpairs(with_eigenvalues(values), dim=9, tolerance=1e-6)
+    assert found.converged
+    np.testing.assert_allclose(found.eigenvalues, 3.0, rtol=1e-12)
+
+
 def test_dependent_columns_are_replaced_not_normalised():
     V = np.linalg.qr(RNG.standard_normal((30, 6)))[0]
     Y = np.concatenate([V[:, :2], V[:, :2] @ RNG.standard_normal((2, 2)), np.zeros((30, 1))], 1)

@@ -10,6 +10,7 @@ from jaxpe.geometry import (
     mutual_information_encoding,
     positional_information,
 )
+from jaxpe.geometry.distances.mutual_information import longest_documents
 
 RNG = np.random.default_rng(0)
 ESTIMATORS = ("plug-in", "miller-madow", "grassberger")
@@ -93,15 +94,16 @@ def test_the_null_takes_too_much_of_tokens_that_are_copied():
 
 
 def test_the_null_keeps_to_documents_that_reach_both():
-    ids = np.tile(np.arange(8) % 2, (3, 1)).T.astype(np.int32)
+    """Their tokens all differ, in every order; the tokens of the others are all 7."""
+    ids = np.where(np.arange(8)[:, None] < 4, 7, np.arange(8)[:, None]) * np.ones((1, 3), np.int32)
     mask = np.ones((8, 3), bool)
-    mask[4:, 1] = False
-    ids[4:, 1] = 7  # never to be counted
+    mask[:4, 1] = False
     found = positional_information(
-        ids, mask=mask, estimator="plug-in", permutations=30, key=jax.random.key(1)
-    )
-    assert found.null[0, 1] <= np.log(2) + 1e-6
-    np.testing.assert_allclose(found.values[0, 1], np.log(2), rtol=1e-6)
+        ids, mask=mask, estimator="plug-in", permutations=30, key=jax.random.key(1),
+        groups=np.arange(8),
+    )  # fmt: skip
+    np.testing.assert_allclose([found.values[0, 1], found.null[0, 1]], np.log(4), rtol=1e-6)
+    np.testing.assert_allclose(found.null_deviation[0, 1], 0.0, atol=1e-6)
 
 
 def test_copies_are_no_information():
@@ -184,6 +186,14 @@ def test_the_encoding_of_some_positions_is_that_without_the_others():
     P = mutual_information_encoding(information, dim=3, present=present).coordinates[present]
     alone = mutual_information_encoding(information[np.ix_(present, present)], dim=3).coordinates
     np.testing.assert_allclose(P @ P.T, alone @ alone.T, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "kept"), [(14, 100), (20, 99)])
+def test_copies_are_those_that_few_pairs_of_random_documents_would_be(n, kept):
+    """About 5000 pairs agree by chance with probability 2^−n: 0.3 pairs or 0.005."""
+    ids = np.random.default_rng(0).integers(0, 2, (100, n))
+    ids[1] = ids[0]
+    assert len(longest_documents(ids, np.ones_like(ids, bool), None)) == kept
 
 
 def test_the_encoding_of_stationary_text_is_near_sines():

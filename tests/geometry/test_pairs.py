@@ -1,6 +1,5 @@
 """Sums over pairs tile by tile: equal to sums over a matrix, in memory that grows as n."""
 
-import os
 import subprocess
 import sys
 from functools import partial
@@ -23,13 +22,12 @@ from jaxpe import (
 )
 from jaxpe.geometry import (
     PositionCounts,
-    distance_rows,
     is_monotone,
     pair_weights,
     stress_per_position,
     sum_over_pairs,
 )
-from tests.compilation import compilations
+from tests.compilation import compilations, device_environment
 
 RNG = np.random.default_rng(0)
 P = RNG.standard_normal((13, 3))
@@ -247,23 +245,10 @@ def test_guttman_transforms_by_tiles():
     np.testing.assert_allclose(classical(cloud(X)), classical(euclidean_distances(X)), rtol=1e-6)
 
 
-def test_rows_of_distances():
-    rows = np.array([12, 0, 5])
-    expected = np.where(np.outer(PRESENT, PRESENT), matrix(X), 0.0)[rows]
-    junk = np.where(PRESENT[:, None], X, np.nan)
-    np.testing.assert_allclose(distance_rows(cloud(junk, PRESENT), rows), expected, atol=1e-12)
-    with pytest.raises(ValueError, match=r"rows lie in \[0, 13\], not in \[0, 13\)"):
-        distance_rows(X, np.array([0, 13]))
-    assert distance_rows(X[:0], np.arange(0)).shape == (0, 0)
-    with pytest.raises(ValueError, match="of no positions"):
-        jax.jit(distance_rows)(X[:0], np.arange(2))
-
-
 def test_equal_points_are_at_distance_0_however_wide():
     wide = np.random.default_rng(4).standard_normal((300, 3000)).astype(np.float32)
     wide[299] = wide[0]
     assert jax.jit(lambda x: sum_over_pairs(lambda d: d == 0, x, block=128))(wide) == 1
-    assert distance_rows(wide, np.array([299]))[0, 0] == 0
 
 
 MANY = 16_384
@@ -318,12 +303,8 @@ for name in (*weighted, "mantel_correlation"):
 
 
 def test_devices_share_the_tiles():
-    environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "JAX_PLATFORMS": "cpu",
-    }
     done = subprocess.run(
-        [sys.executable, "-c", MESH], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", MESH], env=device_environment(4), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
 

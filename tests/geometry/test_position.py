@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from functools import partial
 from typing import Any
 
 import jax
@@ -28,6 +29,7 @@ from jaxpe.geometry import (
 )
 from jaxpe.geometry.distances.nearness import position_statistics
 from jaxpe.geometry.noise.position import null_keys, position_part
+from jaxpe.geometry.noise.position_intervals import _calibrated_estimate
 from tests.unchecked import unchecked
 
 KEY = jax.random.key(0)
@@ -249,6 +251,27 @@ def test_geometries_that_do_not_fit_are_refused():
             variance_shares(geometry, halves._replace(**part), 1.0)
     with unchecked(), pytest.raises(ValueError, match="observed has shape"):
         variance_shares(geometry, halves, np.ones(2))
+
+
+@pytest.mark.parametrize("part", ["position", "composition", "split_half"])
+def test_standard_errors_are_those_of_the_estimates(part):
+    """Effects vary by 4 with the documents; shuffles by 1, and by 3 in halves of documents."""
+    nulls, more, splits, draws = 5, 2, 15, 10_000
+    rng = np.random.default_rng(0)
+
+    def noise(variance, *shape):
+        return np.sqrt(variance) * rng.standard_normal((*shape, draws))
+
+    effect, of_halves = noise(4), noise(8, splits, 2)
+    all_documents, null = noise(1), noise(1, nulls)
+    halves, shuffled = noise(6, splits, 2), noise(6, more, splits, 2)
+    if part == "composition":  # which all shuffled corpora share
+        null, shuffled = null + effect, shuffled + of_halves
+    else:
+        all_documents, halves = all_documents + effect, halves + of_halves
+    estimate = jax.jit(partial(_calibrated_estimate, part=part, confidence=0.95))
+    found = estimate(all_documents, null, halves, shuffled)
+    np.testing.assert_allclose(np.mean(found.standard_error**2), np.var(found.value), rtol=0.05)
 
 
 SEEDS, EFFECT = 40, 0.8

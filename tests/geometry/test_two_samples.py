@@ -172,6 +172,15 @@ def test_a_difference_of_positions_is_seen_in_corpora_of_other_sizes(with_nulls)
     nulls = (of_a, of_b) if with_nulls else None
     found = compare_geometries(a, b, key=jax.random.key(0), dim=2, permutations=99, nulls=nulls)
     assert found.p_value <= 0.02
+    if with_nulls:  # the mean of two thinnings of one null corpus, and one thinning of it
+        once, twice = (
+            compare_geometries(
+                a, b, key=jax.random.key(0), dim=2, permutations=99,
+                nulls=(of_a[[0] * number], of_b[[0] * number]),
+            ).grams
+            for number in (1, 2)
+        )  # fmt: skip
+        assert np.abs(once - twice).max() > 1e-4
 
 
 def test_the_pearson_tail_is_that_of_a_gamma_distribution():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jaxpe.training import load_run, read_log
+from jaxpe.training import load_run
 from tests.hardening.families import SMALL_MODEL
 from tests.training.factory import assert_equal
 
@@ -29,11 +29,26 @@ def start(*words: object, **options: Any) -> subprocess.Popen:
     return subprocess.Popen([*command, *map(str, words)], **options)
 
 
-def test_killed_and_resumed_is_as_if_never_stopped(films, tmp_path):
-    whole, parts = (tmp_path / name for name in ("whole", "parts"))
+@pytest.mark.usefixtures("interruptible")
+def test_interrupted_killed_and_resumed_is_as_if_never_stopped(films, tmp_path):
+    """It goes on by the command it prints."""
+    whole, parts = tmp_path / "whole", tmp_path / "in parts"
     often = ("--evaluate-every", 5, "--checkpoint-every", 20, "--probe-at", 0, 30)
     words = (films, *SMALL_MODEL, *often, "--steps", 60, "--model.dropout", 0.2)
-    never_stopped, killed = start(*words, "--out", whole), start(*words, "--out", parts)
+    interrupted = start(*words, "--out", parts, stderr=subprocess.PIPE)
+    for line in interrupted.stdout:
+        if line.startswith("learned: "):  # before it compiles the first step
+            break
+    while not (parts / "config.json").exists():
+        time.sleep(0.01)
+    interrupted.send_signal(signal.SIGINT)
+    _, err = interrupted.communicate()
+    assert interrupted.returncode == 130
+    about, _, line = err.splitlines()[-1].partition(": ")
+    jaxpe, train, *again = shlex.split(line)
+    assert about in ("To go on", "No step is saved yet. To start again")
+    assert (jaxpe, train) == ("jaxpe", "train")
+    never_stopped, killed = start(*words, "--out", whole), start(*again)
     for line in killed.stdout:
         if line.startswith("step     45 "):  # the checkpoint of step 20 is on the disk
             break
@@ -52,26 +67,3 @@ def test_killed_and_resumed_is_as_if_never_stopped(films, tmp_path):
     loaded = [load_run(path) for path in (parts, whole)]
     assert_equal(*(run.params for run in loaded))
     assert [run.step for run in loaded] == [60, 60]
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_an_interrupted_process_goes_on_by_the_command_it_prints(films, tmp_path):
-    out = tmp_path / "my run"
-    process = start(
-        films, *SMALL_MODEL, "--steps", 9, "--probe-at", "--out", out, stderr=subprocess.PIPE
-    )
-    for line in process.stdout:
-        if line.startswith("learned: "):  # before it compiles the first step
-            break
-    while not (out / "config.json").exists():
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130
-    about, _, line = err.splitlines()[-1].partition(": ")
-    jaxpe, train, *words = shlex.split(line)
-    assert about in ("To go on", "No step is saved yet. To start again")
-    assert (jaxpe, train) == ("jaxpe", "train")
-    start(*words).communicate()
-    assert load_run(out).step == 9
-    assert [record["step"] for record in read_log(out / "log.jsonl")] == list(range(10))

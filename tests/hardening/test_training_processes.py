@@ -1,7 +1,6 @@
 """Training in two processes: the run of one, and none waits for the dead."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.compilation import device_environment
 from tests.hardening.test_processes import free_address
 
 ROOT = Path(__file__).parents[2]
-FLAGS = (
-    "--xla_force_host_platform_device_count={} --xla_cpu_use_fusion_emitters=false "
-    "--xla_backend_optimization_level=0"
-)
 TRAIN = (
     "-c", "from jaxpe.cli.main import main; main()", "train", "--length=4", "--model.dim=8",
     "--model.layers=1", "--model.heads=2", "--batch-size=8", "--steps=100000",
@@ -24,15 +20,14 @@ TRAIN = (
 )  # fmt: skip
 
 
-def started(*words, devices=4):
-    flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS.format(devices)}
+def started(*words, devices=2):
     return subprocess.Popen(
         [sys.executable, *map(str, words)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env=os.environ | flags,
+        env=device_environment(devices),
     )
 
 
@@ -49,12 +44,11 @@ def test_two_processes_make_the_steps_of_one_which_goes_on(tmp_path):
     alone = (
         "import jax; jax.config.update('jax_enable_x64', True); from pathlib import Path\n"
         "from tests.training.sharded import assert_same_losses, resumed, trained\n"
-        f"folder, mesh = Path({str(tmp_path)!r}), jax.make_mesh((2,), ('data',))\n"
-        "one = trained(steps=6)[1]\n"
+        f"folder, one = Path({str(tmp_path)!r}), trained(steps=6)[1]\n"
         "assert_same_losses(folder, 2, one)\n"
-        "resumed(folder / 'processes', mesh, one)"
+        "resumed(folder / 'processes', None, one)"
     )
-    codes, errors = ended(started("-c", alone, devices=2))
+    codes, errors = ended(started("-c", alone))
     assert codes == [0], errors
 
 
@@ -84,7 +78,7 @@ def test_a_signal_to_one_ends_both_after_one_step_and_a_death_is_told_in_a_line(
     assert f"Stopped after step {saved} of" in errors[0]
     assert "--processes 2 --process 1" in errors[1]
 
-    processes = two(out, *TRAIN[:3], "--resume", "--tensor=1", "--fsdp=8")
+    processes = two(out, *TRAIN[:3], "--resume", "--tensor=1", "--fsdp=4")
     wait_for_step(log, saved + 3, processes)
     processes[1].kill()
     codes, errors = ended(*processes)

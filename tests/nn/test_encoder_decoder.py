@@ -12,12 +12,13 @@ from scipy.special import softmax
 import jaxpe
 from jaxpe import nn
 from jaxpe._core.errors import InputError
+from tests.encodings.kinds import ONE_OF_EACH_KIND
 from tests.nn.models import (
     HEADS,
-    SIZES,
     VOCAB,
     N,
     config,
+    coordinates,
     encoder_decoder,
     encoding_for,
     filled,
@@ -251,12 +252,9 @@ def test_sampling_is_a_function_of_the_key(rotary):
 # Refusals: each says what to pass.
 
 
-KINDS = [entry for entry in jaxpe.catalogue() if not entry.variant_of and entry.coordinates == 1]
-
-
-@pytest.mark.parametrize("entry", KINDS, ids=lambda entry: entry.name)
-def test_every_encoding_works_in_cross_attention_or_is_refused(entry):
-    encoding = entry.make(SIZES)
+@pytest.mark.parametrize("name", [n for n in ONE_OF_EACH_KIND if coordinates(n) == 1])
+def test_every_kind_of_encoding_works_in_cross_attention_or_is_refused(name):
+    encoding = encoding_for(name)
 
     def hidden():
         own = nn.Decoder(config(num_layers=1), cross_encoding=encoding, rngs=nnx.Rngs(0))

@@ -184,12 +184,12 @@ def test_generation_equals_choosing_from_the_whole_row_again_and_again(encoding)
             padded[: len(row)] = row
             row.append(int(np.asarray(whole(params, padded))[len(row) - 1].argmax()))
         expected.append(row[-steps:])
+    run = jax.jit(lambda p, i, m: nn.generate(model(p), i, mask=m, steps=steps))
     for left in (True, False):
         ids, mask = np.zeros((2, 4), np.int32), np.zeros((2, 4), bool)
         for i, prompt in enumerate(prompts):
             place = slice(4 - len(prompt), 4) if left else slice(0, len(prompt))
             ids[i, place], mask[i, place] = prompt, True
-        run = jax.jit(lambda p, i, m: nn.generate(model(p), i, mask=m, steps=steps))
         assert run(params, ids, mask).tolist() == expected
 
 
@@ -237,14 +237,16 @@ def test_every_step_is_sampled_by_a_key_of_its_own():
 
 def test_a_nucleus_ends_with_the_token_that_reaches_its_probability():
     logits, cut = np.log([0.125, 0.5, 0.25, 0.125]), jax.jit(_top_logits, static_argnums=1)
-    for top_p, tokens in (
-        (0.4, [1]),
-        (0.5, [1]),
-        (0.6, [1, 2]),
-        (0.75, [1, 2]),
-        (1.0, [0, 1, 2, 3]),
+    for top_k, top_p, tokens in (
+        (None, 0.4, [1]),
+        (None, 0.5, [1]),
+        (None, 0.6, [1, 2]),
+        (None, 0.75, [1, 2]),
+        (None, 1.0, [0, 1, 2, 3]),
+        (2, 0.6, [1]),  # of the two likeliest the first has 2/3
+        (2, 0.7, [1, 2]),
     ):
-        found = cut(logits, _Sampling(1.0, None, top_p))
+        found = cut(logits, _Sampling(1.0, top_k, top_p))
         assert np.flatnonzero(np.isfinite(found)).tolist() == tokens
 
 

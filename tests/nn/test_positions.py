@@ -8,6 +8,7 @@ from flax import nnx
 
 import jaxpe
 from jaxpe._core.errors import InputError
+from jaxpe.encodings import LayerPattern
 from jaxpe.nn import (
     BertEncoder,
     CausalLM,
@@ -123,10 +124,21 @@ def test_what_else_tells_the_order(encoding, alone):
     assert functions(classifier(encoding), length=N).no_other_order is alone
 
 
-@pytest.mark.parametrize("hook", ["query", "key", "products", "bias", "mask", "weights", "value"])
+HOOKS = ["context", "query", "key", "products", "bias", "mask", "weights", "value"]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
 def test_every_hook_of_attention_may_tell_the_order(hook):
     encoding = jaxpe.Encoding(**{hook: lambda *arguments: None})
     assert not functions(classifier(encoding), length=N).no_other_order
+
+
+def test_the_encoding_of_some_layers_tells_the_order():
+    pattern = LayerPattern((jaxpe.identity(), jaxpe.alibi(num_heads=2)))
+    config = TransformerConfig(vocab_size=VOCAB, dim=DIM, num_layers=2, num_heads=2)
+    encoder = Encoder(config, layer_encoding=pattern, rngs=nnx.Rngs(0))
+    model = Classifier(encoder, num_classes=2, rngs=nnx.Rngs(1))
+    assert not functions(model, length=N).no_other_order
 
 
 def test_a_causal_mask_tells_the_order():

@@ -15,6 +15,7 @@ from scipy.special import softmax
 import jaxpe
 from jaxpe import InputError, nn
 from jaxpe.nn.transformer import has_one_encoding
+from tests.encodings.kinds import ONE_OF_EACH_KIND
 from tests.nn.models import (
     BLOCKS,
     HEAD_DIM,
@@ -33,14 +34,9 @@ from tests.nn.models import (
     some_ids,
 )
 
-ENCODINGS = [entry.name for entry in jaxpe.catalogue() if not entry.variant_of]
-# Those that only add to embeddings are alike to attention, masks and caches.
-ATTENDING = [
-    entry.name
-    for entry in jaxpe.catalogue()
-    if not entry.variant_of
-    if entry.family not in ("absolute", "orthogonal") or entry.name in ("none", "learned")
-]
+# These change no keys, values or masks.
+FEED_FORWARD = ("post_norm", "rms", "relu", "swiglu", "geglu", "remat")
+ATTENTION = [kind for kind in BLOCKS if kind not in FEED_FORWARD]
 PLACES = np.arange(N, dtype=np.int32)
 
 
@@ -72,7 +68,7 @@ def test_a_causal_mask_breaks_the_symmetry():
     assert np.abs(out[1] - out[0][order]).max() > 1e-2
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("kind", [*ATTENTION, "post_norm"])
 def test_a_decoder_looks_back_only(kind):
     """By gradient: of output i with respect to input j, zero exactly for j > i."""
     encoding = jaxpe.chain(encoding_for("learned"), encoding_for("rope"))
@@ -124,7 +120,7 @@ def check_fused(name, changes):
     assert np.isfinite(outs[0]).all()
 
 
-@pytest.mark.parametrize("kind", [k for k in BLOCKS if k != "dense"])
+@pytest.mark.parametrize("kind", [kind for kind in ATTENTION if kind != "dense"])
 def test_implementations_agree(kind):
     check_fused("alibi", BLOCKS[kind])
 
@@ -133,16 +129,15 @@ def test_a_cap_of_logits_acts_on_both_paths():
     check_fused("alibi", {"num_layers": 1, "attention_cap": 0.5})
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
-def test_a_layer_of_every_encoding(name):
+@pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
+def test_a_layer_of_every_kind_of_encoding(name):
     """Order, padding, and bfloat16, in which positions stay float32."""
     changes = {"num_layers": 1}
     several = [changes, changes | {"dtype": jnp.bfloat16}]
     (out, rough), short = hidden_rows(encoding_for(name), name, *several)
     assert (np.abs(out[1] - out[0][ORDER]).max() > 1e-4) == (name != "none")
-    if name in ATTENDING:
-        assert np.isfinite(out).all()
-        np.testing.assert_allclose(out[2:3, :4], short, atol=1e-5)
+    assert np.isfinite(out).all()
+    np.testing.assert_allclose(out[2:3, :4], short, atol=1e-5)
     if name != "grape_m":
         assert rough.dtype == jnp.bfloat16
         difference = np.abs(rough.astype(np.float32) - out)[PARTS].max()
@@ -164,14 +159,14 @@ def test_any_leading_axes(shape, per_row):
         np.testing.assert_allclose(out[index], alone, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in ATTENDING if coordinates(name) == 1])
+@pytest.mark.parametrize("name", [n for n in ONE_OF_EACH_KIND if coordinates(n) == 1])
 def test_a_cache_gives_what_the_whole_row_gives(name):
     encoding = encoding_for(name)
     steps = THREE_STEPS if encoding.defines("context") else TWO_STEPS
     check_cache(encoding, {"num_layers": 1}, steps)
 
 
-@pytest.mark.parametrize("kind", [*BLOCKS, "keys_from_embeddings"])
+@pytest.mark.parametrize("kind", [*ATTENTION, "keys_from_embeddings"])
 def test_a_cache_works_in_every_block(kind):
     check_cache(encoding_for("rope"), BLOCKS.get(kind, {"keys_from": "embeddings"}))
 
@@ -605,6 +600,10 @@ def test_a_warm_start_is_the_model_of_the_other_encoding_with_the_old_weights(ot
     assert nnx.graphdef(swapped) == nnx.graphdef(expected)
     shapes = (jax.tree.map(lambda x: (x.shape, x.dtype), nnx.state(m)) for m in (swapped, expected))
     assert next(shapes) == next(shapes)
+    started = jax.tree.leaves(nnx.state(swapped.decoder.layers.attention))
+    drawn = [x for x in started if isinstance(x, jax.Array) and x.ndim > 2]  # of the new encoding
+    assert all((x[0] != x[1]).any() for x in drawn), "layers start alike"
+    assert len(drawn) == (other == encoding_for("fox"))
     again = nn.with_encoding(swapped, rope, key=jax.random.key(3))
     assert nnx.graphdef(again) == nnx.graphdef(model)
     assert all(map(operator.is_, *(jax.tree.leaves(nnx.state(m)) for m in (again, model))))

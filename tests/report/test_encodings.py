@@ -49,7 +49,7 @@ WIDEST = {
     "cost": CostRow("", PowerLaw(4_746_760.0, 1.2057, -0.0001), True),
 }
 CELLS = {
-    "overview": "|  | 262,144 | both | constant | 4.75M | 999k | table, queries, keys, weights |",
+    "overview": "|  |  | 262,144 | both | constant | 4.75M | 999k | table, queries, keys,",
     "expressiveness": "| both | yes | to 16T | yes | constant |",
     "generalisation": "| 22.63 d^0.5 n^-0.27 | 80.6k n^1.93 | 262,144 d^1 n^1 |",
     "extrapolation": "| told apart | told apart | told apart | 4e-03 | 103 | 0.0176T |",
@@ -101,15 +101,15 @@ def test_markdown_has_the_same_cells(about):
 
 def test_markdown_of_the_overview_names_everything():
     row = NOTHING
-    expected = "| `none` | absolute | 0 | – | yes | 0 | 0 | – | – | one |"
+    expected = "| `none` | absolute |  | 0 | – | yes | 0 | 0 | – | – | one |"
     assert only_row("overview", row) == expected
-    fixed = only_row("overview", row._replace(fixed=1024, vectors="a line"))
-    assert "| (1,024) |" in fixed
+    fixed = only_row("overview", row._replace(fixed=1024, vectors="a line", adopted=0))
+    assert "| absolute | 0 | (1,024) |" in fixed
     assert "| a line | one |" in fixed
     _, dashes, _ = property_markdown(table("overview", row)).splitlines()
     right = [i for i, cell in enumerate(dashes.split("|")[1:-1]) if cell.strip() == "---:"]
     header = property_markdown(table("overview", row)).splitlines()[0].split("|")[1:-1]
-    assert [header[i].strip() for i in right] == ["parameters", "FLOPs", "bytes"]
+    assert [header[i].strip() for i in right] == ["adopted by", "parameters", "FLOPs", "bytes"]
 
 
 def test_what_is_not_there_has_no_number():

@@ -416,6 +416,7 @@ def test_every_case_is_drawn(name):
 
 def test_always_zero_is_what_labels_say():
     np.testing.assert_allclose(error_of_zero(cells_of("two suites")), SIZES)
+    np.testing.assert_allclose(error_of_zero(numbers(count=1)[:1]), SIZES)  # one model is enough
     assert np.isnan(error_of_zero(cells_of("nothing at all"))).all()
 
 
@@ -486,8 +487,11 @@ def test_a_lead_is_decided_by_its_interval_or_says_how_many_seeds_would():
     assert (rope.decided, t5.decided) == (False, True)
     assert rope.seeds > 4
     spread = 0.3 * np.std([1, -1, 0.3, -0.3], ddof=1)
-    halves = {n: stdtrit(n - 1, 1 - 0.025 / 3) * spread / n**0.5 for n in range(100)}
+    halves = {n: stdtrit(n - 1, 1 - 0.025 / 3) * spread / n**0.5 for n in range(1, 101)}
     assert halves[rope.seeds] < 0.2 <= halves[rope.seeds - 1]  # of three pairs
+    least = 0.2 / np.sqrt(halves[99] * halves[100])  # between what 99 and 100 seeds need
+    for factor, seeds in ((least, 100), (1.01 * least, 0)):  # more than 100 are not recommended
+        assert compared(noisy(0.15 * factor))[0].seeds == seeds
     one = compared([scored(x, {k: v[:1] for k, v in x.scores.items()}) for x in noisy(0.15)])
     assert not any(x.decided or x.seeds for x in one)
     assert not any(x.decided or x.seeds for x in compared(tied()))

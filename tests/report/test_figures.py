@@ -28,7 +28,7 @@ NONE, NAN = np.zeros(N, bool), np.full((N, N), math.nan)
 TIED = {"position_scaled_stress": score("cosine").position_scaled_stress}
 HALF = {"position_scaled_stress": math.nan}
 
-PEAK = np.exp(-((np.arange(1, N) - 10.0) ** 2) / 50) + np.array([[0], [-0.1], [0.1]])
+PEAK = np.exp(-((np.arange(1, N) - 37.0) ** 2) / 300) + np.array([[0], [-0.1], [0.1]])
 ALL = tuple(DRAW)
 UNDEFINED = {
     "position": {
@@ -158,8 +158,8 @@ def test_analyses_draw_and_nothing_is_cut(case):
         ("map", {"position": {"significant_rank": 0}}, "Nothing"),
         ("encodings", {}, "alibi fits best"),
         ("encodings", {"position": {"significant_rank": 0}}, "nothing to fit"),
-        ("encodings", {"encodings": [score("cosine"), score("random", **TIED)]}, "No fixed"),
-        ("offset", {"position": {"by_offset": PEAK}}, "largest at offset 10"),
+        ("encodings", {"encodings": [score("cosine", position_scaled_stress=0.47)]}, "No fixed"),
+        ("offset", {"position": {"by_offset": PEAK}}, "grows with offset, then falls"),
         ("logo", {"origin": 20}, "19.0 bits in 48"),
         ("encodings", {"encodings": [score("rope"), score("sinusoidal")]}, "rope (= sinusoidal)"),
         (
@@ -170,7 +170,15 @@ def test_analyses_draw_and_nothing_is_cut(case):
         ("scatter", {}, "Mantel r: sinusoidal, 0.92"),
         ("scatter", {"encodings": []}, "Distances"),
         ("offset", {}, "grows"),
-        ("offset", {"intervals": {"nearness": Interval(-0.2, -0.3, -0.1)}}, "shrinks"),
+        ("offset", {"intervals": {"nearness": Interval(-0.2, -0.3, -0.1)}}, "no clear relation"),
+        (
+            "offset",
+            {
+                "intervals": {"nearness": Interval(-0.2, -0.3, -0.1)},
+                "position": {"by_offset": np.linspace(1, 0, N - 1) * np.ones((3, 1))},
+            },
+            "falls with offset",
+        ),
         ("offset", {"intervals": {}}, "no clear relation"),
     ],
 )

@@ -7,14 +7,14 @@ from jaxpe.analysis.corpus import Interval, Reach, Where
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import NeighbourSimilarity
 from jaxpe.report import findings, summary
-from jaxpe.report.corpus.text import (
+from jaxpe.report.corpus.headlines import headlines
+from jaxpe.report.corpus.predicates import (
     best_fixed,
     distance_groups,
     families,
-    headlines,
-    named_findings,
     nearness,
 )
+from jaxpe.report.corpus.text import named_findings
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
@@ -39,7 +39,7 @@ def test_the_usual_case_has_each_number_under_its_topic():
     numbers = {
         "shares": ["90 % (87 % to 93 %)", "4 % (3 % to 5 %)", "6 % (5 % to 7 %)"],
         "dimensions": ["2 significant dimensions", "0.04", "44"],
-        "letters": ["Position 7 ", "1.40 bits (1.30 to 1.60) of 2.00", "19.0 bits"],
+        "letters": ["position 7. ", "1.40 bits (1.30 to 1.60) of 2.00", "19.0 bits"],
         "standing out": ["1 position stands", "7", "At position 7, 80 % ", "neighbours, 20 %"],
         "reach": ["position 45", "12,480", "cohort"],
         "fitted": ["2 coordinates", "0.05 (0.04 to 0.06)", "0.07 (0.03 to 0.11)"],
@@ -55,7 +55,7 @@ def test_the_usual_case_has_each_number_under_its_topic():
 
 
 OTHER_WIDTH = analysis().held_out._replace(best=[["alibi"]] * 3 + [["rope", "sinusoidal"]])
-AT_RANDOM = [score("alibi"), score("random", position_scaled_stress=0.15)]
+AT_EQUAL = analysis().held_out._replace(over_equal=Interval(0.03, 0.01, 0.05))
 ALL_RARE = {"rare_positions": np.arange(N)}
 REACH = Reach(
     Interval(0.1, 0.05, 0.2), np.zeros((3, N)), Interval(1, 1, 1), Interval(3, 2, math.inf)
@@ -63,7 +63,7 @@ REACH = Reach(
 WHERE = Where(REACH, REACH, 9)
 # Overrides of the usual case, a topic, and words of it; None where the topic is left out.
 TOPICS = [
-    ({"position": {"significant_rank": 1}}, "dimensions", "1 significant dimension: 1 eigenvalue "),
+    ({"position": {"significant_rank": 1}}, "dimensions", "1 significant dimension. 1 eigenvalue "),
     ({"position": {"significant_rank": 0, "p_value": 0.4}}, "dimensions", "p = 0.4"),
     ({"position": {"significant_rank": 0}}, "fitted", None),
     ({"position": {"significant_rank": 0}}, "fixed", None),
@@ -77,13 +77,13 @@ TOPICS = [
     ({"position": {"composition_correlation": 0.9}}, "reach", "(0.90)"),
     ({"documents_per_position": np.full(N, 12_480)}, "reach", "12,480 of 12,480"),
     ({"held_out": OTHER_WIDTH}, "fixed", "rope and sinusoidal at 128"),
-    ({"encodings": AT_RANDOM}, "fixed", "(0.1 to 0.14), no better than random vectors"),
+    ({"held_out": AT_EQUAL}, "fixed", "No fixed encoding of width 64 or less fits much better"),
     (ALL_RARE, "dimensions", "No single position has enough documents"),
     ({"letters": None, "standing_out": []}, "letters", None),
     ({"letters": None, "standing_out": []}, "standing out", None),
     ({"origin": 20}, "reach", "position +25"),
-    ({"where": WHERE}, "where", "saves 0.1 (0.05 to 0.2) bits per token. 1 position at the beg"),
-    ({"where": WHERE}, "where", "(1) has half of these bits, 3 (2 or more) 90 %. Knowing"),
+    ({"where": WHERE}, "where", "saves 0.1 (0.05 to 0.2) bits per token. The first position has"),
+    ({"where": WHERE}, "where", "has half of these bits, the first 3 (2 or more) 90 %. Knowing"),
     ({"where": WHERE, "origin": 20}, "where", "bits per token. 9 of 12,480 documents are longer"),
     ({"where": WHERE._replace(start=None)}, "where", "from the end, in documents that were not"),
     ({"position": {"half_distance": Interval(5, 4, 9)}}, "where", "at offset 5 (4 to 9)"),
@@ -111,7 +111,7 @@ def test_every_topic_follows_the_numbers(overrides, topic, words):
 
 def test_without_structure_nothing_is_claimed():
     case = {"position": {"significant_rank": 0, "p_value": 0.4}}
-    assert nearness(analysis(**case)) == 0
+    assert not nearness(analysis(**case))
     assert cards(**case)[FITTED] == cards(**case)[FIXED] == "none; nothing to fit"
     assert cards(encodings=[])[FIXED] == "none; nothing to fit"
     assert cards(**NOBODY)["Position's share of the variance"].startswith("n/a;")
@@ -168,9 +168,9 @@ def test_scores_that_are_not_numbers_never_win():
 @pytest.mark.parametrize(
     ("interval", "verdict", "words"),
     [
-        (Interval(0.2, 0.1, 0.3), 1, "more similar"),
-        (Interval(0.2, -0.1, 0.5), 0, "not decided"),
-        (Interval(-0.2, -0.3, -0.1), -1, "less similar"),
+        (Interval(0.2, 0.1, 0.3), "more", "more similar"),
+        (Interval(0.2, -0.1, 0.5), "undecided", "not decided"),
+        (Interval(-0.2, -0.3, -0.1), "mixed", "not change steadily"),
     ],
 )
 def test_nearness(interval, verdict, words):

@@ -147,7 +147,7 @@ def test_full_layers_of_step_3_turn_half_of_what_the_file_says(path):
     """Its divisors are as many as the windowed layers need; the others take the first of them."""
     metadata = {
         **WINDOWED, "attention.sliding_window_pattern": [False, True] * 6, "rope.freq_base": 5e6,
-        "rope.dimension_count": 16,
+        "rope.dimension_count": 16, "short": [1],  # not every array is longer than what is shown
     }  # fmt: skip
     found = by_kind(path("step35", {"rope_freqs.weight": [2.0] * 8}, **metadata))
     np.testing.assert_allclose(found["full_attention"][0], inverse_frequencies(8, base=5e6) / 2)
@@ -164,6 +164,14 @@ def test_full_layers_of_cohere_2_do_not_turn(path):
     assert by_kind(path("cohere2", **WINDOWED))["full_attention"] is None
     kinds = [g.kind for g in read(path("exaone4", block_count=4)).groups]
     assert kinds == ["rotary"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "full"), [("cohere2moe", (0, 4, 8)), ("cohere2", (3, 7, 11))]
+)
+def test_the_first_or_the_last_layer_of_a_period_has_no_window(path, architecture, full):
+    layers = {group.name: group.layers for group in read(path(architecture, **WINDOWED)).groups}
+    assert layers["full_attention"] == full
 
 
 def test_llama_4_turns_three_of_four_layers(path):

@@ -96,6 +96,13 @@ def test_mistral_with_a_list_is_ministral(explain):
     assert all(one.problem is None for one in found.readers)
 
 
+def test_a_window_of_both_sides_is_half_on_each_and_the_query(explain):
+    """Gemma 3 in transformers: sliding_window // 2 + 1 under `use_bidirectional_attention`."""
+    fields = {**LLAMA, "model_type": "gemma3_text", "sliding_window": 512}
+    found = explain({**fields, "use_bidirectional_attention": True})
+    assert {(plan.window, plan.two_sided) for plan in found.groups if plan.window} == {(257, True)}
+
+
 def test_kinds_of_layers_with_a_bias(explain):
     plans = {plan.name: plan for plan in explain({"model_type": "inkling2_text"}).groups}
     assert plans["hybrid"].layers == tuple(range(5, 48, 6))

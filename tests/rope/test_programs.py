@@ -110,6 +110,15 @@ def test_deepseek_v2_has_no_factor_on_logits_in_transformers_4(explain, kind, sc
     assert factors[f"transformers {version}"] == pytest.approx(expected if scaled else 1.0)
 
 
+@pytest.mark.parametrize("name", [VLLM, OLD_VLLM, SGLANG])
+def test_the_class_of_deepseek_in_servers_multiplies_by_attn_factor(tmp_path, name):
+    """vllm's deepseek_scaling_rope.py, of which SGLang has a copy."""
+    yarn = {**YARN, "mscale": 1.0, "mscale_all_dim": 0.5, "attn_factor": 0.5}
+    given = written(tmp_path, model_type="deepseek_v3", rope_scaling=yarn)
+    ratio = (0.1 * math.log(4) + 1) / (0.05 * math.log(4) + 1)
+    assert computed(only(name, given), 64)[1] == pytest.approx(0.5 * ratio)
+
+
 def test_dynamic_is_three_things(llama):
     """Growing in transformers, nothing in vLLM, always for s times the length in SGLang."""
     given = llama(rope_scaling={"rope_type": "dynamic", "factor": 2.0})

@@ -130,6 +130,7 @@ def test_deposit_leaves_out_noise_and_keeps_nan():
     drop = np.array([[0.5, 0.02], [0.01, -0.3]])
     assert spectral.deposit(drop, noise=0.05).largest_share == 1
     assert spectral.deposit(drop).largest_share < 0.95
+    assert spectral.deposit(drop, noise=0.02).largest_share == 1  # a drop as large as the noise
     helped = spectral.deposit(np.array([[-0.2, -0.3], [-0.05, -0.1]]))
     assert (helped.layer, helped.head) == (1, 0)
     np.testing.assert_allclose([helped.largest_drop, helped.total_drop], [-0.05, 0])

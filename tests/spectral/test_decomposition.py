@@ -13,7 +13,6 @@ from jax.test_util import check_grads
 
 from jaxpe import (
     Encoding,
-    EncodingSizes,
     YarnScaling,
     alibi,
     attention_logits,
@@ -35,8 +34,8 @@ from jaxpe.spectral import (
     toeplitz_residual,
     toeplitz_shares,
 )
+from tests.encodings.kinds import ONE_OF_EACH_KIND, SIZES
 
-SIZES = EncodingSizes(dim=32, num_heads=4, head_dim=8, length=24)
 N, HEADS, DIM = 5, SIZES.num_heads, SIZES.head_dim
 PLACES = np.array([3, 4, 0, 9, 11])
 RESIDUAL = jax.jit(toeplitz_residual)
@@ -44,8 +43,8 @@ WHERE = {"q_positions": PLACES, "k_positions": PLACES}
 NARROW = ("rope_partial", "xpos", "mrope", "t5", "cope", "shaw")  # those tried in float32 too
 ENTRIES = {
     entry.name: entry
-    for entry in catalogue()
-    if not (entry.variant_of or entry.first_layer(SIZES).defines("context"))
+    for entry in catalogue(*dict.fromkeys([*ONE_OF_EACH_KIND, *NARROW]))
+    if not entry.first_layer(SIZES).defines("context")
 }
 
 

@@ -318,6 +318,14 @@ def test_evaluation_adds_tallies_and_compiles_once_a_shape():
     assert nothing["loss"] == 0.0
 
 
+def test_evaluation_draws_anew_for_each_batch():
+    def draw(params, batch, key):
+        return jax.random.uniform(key)
+
+    one, two = (evaluate(draw, (), [factory.rows(4)] * count)["loss"] for count in (1, 2))
+    assert one != two
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

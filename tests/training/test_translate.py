@@ -79,6 +79,8 @@ def test_held_out_inputs_are_not_trained_on():
     assert len(data.train.labels) == 108
     assert len(data.held_out.labels) > 0
     (longer,) = data.longer.values()
+    first = data.train.corpus.ids[: len(longer.labels), 0]  # the same keys would draw the same
+    assert np.mean(longer.corpus.ids[:, 0] == first) < 0.5
     assert (longer.corpus.mask.sum(axis=1) == 4).all()
     for part in (data.train, data.held_out, longer):
         for ids, labels in zip(part.corpus.ids, part.labels, strict=True):

@@ -1,5 +1,6 @@
 """The gallery: a page for every encoding of the catalogue, made from the catalogue alone."""
 
+import contextlib
 import functools
 import inspect
 import re
@@ -10,7 +11,6 @@ from typing import Any
 
 import jax
 from docutils import nodes
-from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective
 
 import jaxpe
@@ -24,6 +24,7 @@ from reference.trials import SIZES, trial
 FOLDER = "gallery"
 HERE = Path(__file__).parents[2]
 OVERVIEW = HERE / "encodings.md"  # has the table of computed properties, which a test compares
+DRAWN: set[Path] = set()  # pictures of this build
 HOOKS = {
     "embed": "changes the token embeddings",
     "context": "reads the hidden states of the layer",
@@ -103,6 +104,15 @@ def layers(pattern: LayerPattern) -> str:
     return f"by layer modulo {count}: {shown}. What follows is of the first."
 
 
+def picture(entry: CatalogueEntry, folder: Path) -> Path:
+    """Path of the picture of an encoding, drawn once a build, with its thumbnail."""
+    place = folder / "pictures" / f"{entry.name}.png"
+    if place not in DRAWN:
+        draw(trial(entry), place, folder / "thumbnails" / place.name)
+        DRAWN.add(place)
+    return place
+
+
 class EncodingPage(SphinxDirective):
     """Formula, hooks, parameters, picture, properties, peers, source and code of an encoding."""
 
@@ -163,9 +173,8 @@ class EncodingPage(SphinxDirective):
         return nodes_of.table(["", ""], cells, [20, 80])
 
     def _picture(self, entry: CatalogueEntry) -> nodes.Node:
-        place = Path(self.env.app.srcdir) / FOLDER / "pictures" / f"{entry.name}.png"
         try:
-            draw(trial(entry), place)
+            place = picture(entry, Path(self.env.app.srcdir) / FOLDER)
         except Exception as error:
             said = (
                 f"No picture: tried at width {SIZES.dim} and {SIZES.length} positions, it raises "
@@ -178,7 +187,7 @@ class EncodingPage(SphinxDirective):
             "and shown by its square root."
         )
         image = nodes.image(
-            uri=f"pictures/{entry.name}.png",
+            uri=f"pictures/{place.name}",
             alt=f"{entry.name}: vectors or bias, distances, "
             "attention, and logits to four times the training length",
         )
@@ -216,7 +225,7 @@ class EncodingPage(SphinxDirective):
 
 
 class Gallery(SphinxDirective):
-    """Every encoding, by family."""
+    """Every encoding, by family, with a thumbnail."""
 
     required_arguments = 1
 
@@ -226,7 +235,9 @@ class Gallery(SphinxDirective):
             nodes_of.paragraph(
                 "Every encoding of the catalogue, with its formula, its hooks, a picture of what "
                 "it does, computed properties, and its code. These pages are made from the "
-                "catalogue; `register` adds an encoding to it.",
+                "catalogue; `register` adds an encoding to it. Thumbnails show vectors of "
+                "positions by position, or else the bias of each head, or else its logits, by how "
+                "far back the key is.",
                 "jaxpe.encodings",
             )
         ]
@@ -234,17 +245,26 @@ class Gallery(SphinxDirective):
         for family in dict.fromkeys(entry.family for entry in entries):
             section = nodes.section(ids=[f"family-{family}"])
             section += nodes.title("", family)
-            listed = nodes.definition_list(classes=["api-fields"])
-            listed += [self._item(entry) for entry in entries if entry.family == family]
-            section += listed
+            items = [self._item(entry) for entry in entries if entry.family == family]
+            section += nodes.container("", *items, classes=["gallery-grid"])
             found.append(section)
         return found
 
-    def _item(self, entry: CatalogueEntry) -> nodes.definition_list_item:
-        page = {"reftype": "doc", "reftarget": f"/{FOLDER}/{entry.name}", "refexplicit": True}
-        link = pending_xref("", refdomain="std", refwarn=True, **page)
-        link += nodes.literal(entry.name, entry.name)
-        source = nodes.inline("", f"  {entry.source}", classes=["api-type"])
+    def _item(self, entry: CatalogueEntry) -> nodes.Node:
+        folder = Path(self.env.app.srcdir) / FOLDER
+        thumbnail = f"thumbnails/{entry.name}.png"
+        shown: list[nodes.Node] = [nodes.literal(entry.name, entry.name)]
+        with contextlib.suppress(Exception):  # its page says why it has no picture
+            if not (folder / thumbnail).exists():
+                picture(entry, folder)
+            shown.insert(0, nodes.image(uri=thumbnail, alt=""))
+        link = page_link(f"{entry.name}.html", *shown)
+        source = nodes.inline("", f" {entry.source}", classes=["api-type"])
         about = docstrings.parse(inspect.getdoc(registered_function(entry.name)) or "").summary
-        said = nodes.definition("", nodes_of.paragraph(about, "jaxpe.encodings"))
-        return nodes.definition_list_item("", nodes.term("", "", link, source), said)
+        said = nodes_of.paragraph(about, "jaxpe.encodings")
+        return nodes.container("", nodes.paragraph("", "", link, source), said)
+
+
+def page_link(address: str, *shown: nodes.Node) -> nodes.reference:
+    """Link to a page of the gallery; a reference of Sphinx would show text alone."""
+    return nodes.reference("", "", *shown, refuri=address, internal=True)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
@@ -68,7 +69,11 @@ def held_out_scores(
     numbers = jax.vmap(lambda tau, power: power_positions(np.arange(n), tau=tau, power=power))
     by_number = held_out_stress(numbers(taus, powers)[..., None], halves).samples
     least_number = int(np.argmin(np.asarray(by_number).mean(axis=(0, 1))))
-    gain = half_sample_interval(least[:, :, 0, widths.index(dim)] - fitted_samples)
+    at = widths.index(dim)
+    best_samples = least[:, :, 0, at]
+    gain = half_sample_interval(best_samples - fitted_samples)
+    equal = _equal_stress(halves)
+    over_equal = half_sample_interval(equal - best_samples)
     return HeldOutScores(
         splits=len(samples),
         dim=fitted_dim,
@@ -84,7 +89,21 @@ def held_out_scores(
         tau=float(taus[least_number]),
         power=float(powers[least_number]),
         gain=Interval(*_ends(gain)) if fitted_dim else None,
+        equal=Interval(*_ends(half_sample_interval(equal))),
+        over_equal=Interval(*_ends(over_equal)),
     )
+
+
+@jax.jit
+def _equal_stress(halves: SplitHalfGeometry) -> jax.Array:
+    """Scaled stress of distances that are all equal, on each half, `[splits, 2]`."""
+
+    def against(geometry: SplitHalfGeometry) -> jax.Array:
+        distances = geometry.distances
+        equal = distances._replace(values=1.0 - jnp.eye(len(distances.values)))
+        return jaxpe.scaled_stress(equal, distances).stress
+
+    return jax.lax.map(lambda split: jax.lax.map(against, split), halves)
 
 
 def _ends(statistic: HeldOut) -> list:

@@ -263,6 +263,9 @@ class HeldOutScores(NamedTuple):
         tau, power: parameters of lowest stress on all halves.
         gain: stress of the best fixed encoding, at the width of the report, less the stress of the
             fitted one; None without a significant dimension.
+        equal: stress of distances that are all equal, which know no position from another.
+        over_equal: stress of equal distances less that of the best fixed encoding, at the width of
+            the report.
     """
 
     splits: int
@@ -276,6 +279,8 @@ class HeldOutScores(NamedTuple):
     tau: float
     power: float
     gain: Interval | None
+    equal: Interval | None = None
+    over_equal: Interval | None = None
 
     __repr__ = short_repr
 

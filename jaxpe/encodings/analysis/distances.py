@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxpe._core.arrays import ArrayLike
+from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -53,7 +53,7 @@ def encoding_distances(
 
     Raises:
         ValueError: by logits, for an encoding that acts on embeddings, which have no logits yet, or
-            that depends on the hidden states.
+            that depends on the hidden states, or whose `products` are not bilinear.
 
     >>> kerple = jaxpe.kerple(num_heads=1)
     >>> params = {"log_r1": jnp.zeros(1), "log_r2": jnp.zeros(1)}
@@ -75,6 +75,13 @@ def encoding_distances(
     if not positions.ndim:
         raise ValueError("positions are a single number: pass positions [n]")
     heads = {"num_heads": num_heads, "head_dim": head_dim}
+    if encoding.defines("products"):
+        error = _bilinearity_error(params, positions[:2], encoding=encoding, **heads)
+        if not is_traced(error) and error > 1e-3:
+            raise ValueError(
+                "the encoding's `products` are not bilinear in queries and keys, so no expectation "
+                "over them is known: pass an encoding whose logits are q·M_ij k"
+            )
     return _logit_distances(params, positions, encoding=encoding, **heads)
 
 
@@ -86,6 +93,19 @@ def _logit_distances(
     change = _key_differences(probe) + _affine_differences(probe)
     symmetric = (change + change.T) / 2
     return Distances(safe_sqrt(jnp.maximum(symmetric, 0.0)), as_present(None, len(positions)))
+
+
+@partial(jax.jit, static_argnames=("encoding", "num_heads", "head_dim"))
+def _bilinearity_error(
+    params: Params, positions: Array, *, encoding: Encoding, num_heads: int, head_dim: int
+) -> Array:
+    """Change of products of twice the queries from twice the products, over their size."""
+    shape = (2, positions.shape[0], num_heads, head_dim)
+    q, k = jax.random.normal(jax.random.key(0), shape, jnp.result_type(float))
+    one, two = (
+        jnp.asarray(encoding.products(params, c * q, k, positions, positions)) for c in (1, 2)
+    )
+    return jnp.max(jnp.abs(two - 2 * one)) / jnp.max(jnp.abs(one))
 
 
 class _Probe(NamedTuple):

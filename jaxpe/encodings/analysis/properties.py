@@ -1,6 +1,9 @@
 """Computed properties of encodings: parameters, information, gradients, reach and cost."""
 
+import functools
+import tomllib
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import jax
@@ -51,6 +54,7 @@ class EncodingProperties(NamedTuple):
         flops, bytes: floating-point operations and bytes of all hooks, as in
             `encodings.cost.TokenCost`, at the training length.
         looped: whether the hooks have loops.
+        adopted: model folders of transformers that use it; None where the scan has no rule.
     """
 
     name: str
@@ -67,6 +71,7 @@ class EncodingProperties(NamedTuple):
     flops: float
     bytes: float
     looped: bool
+    adopted: int | None = None
 
 
 def encoding_properties(
@@ -108,7 +113,15 @@ def encoding_properties(
         flops=cost.flops,
         bytes=cost.bytes,
         looped=cost.loops > 0,
+        adopted=_adoption().get(entry.name),
     )
+
+
+@functools.cache
+def _adoption() -> dict[str, int]:
+    """Model folders of transformers by encoding, as counted by `tools/adoption.py`."""
+    text = files("jaxpe.encodings").joinpath("adoption.toml").read_text("utf-8")
+    return tomllib.loads(text)["counts"]
 
 
 class _Content(NamedTuple):
@@ -234,16 +247,14 @@ def _information(layer: _Layer, params: Any, content: _Content) -> tuple[bool, b
     # Traced, so that a table gives NaN; a table of vectors may end at the length.
     far = settings[-1] if layer.encoding.defines("embed") else layer.positions(0, n) + FAR * length
 
-    def tried(params, content, far):
+    def tried(params, content, places):
         traded = content._replace(**{name: getattr(content, name)[order] for name in "xqk"})
-        return (
-            [layer.logits(params, content, p) for p in (*settings, far)],
-            layer.logits(params, traded, near),
-            _position_logits(layer, params, content, near),
-        )
+        orders = jax.tree.map(lambda a, b: jnp.stack([a, a, a, b]), content, traded)
+        logits = jax.vmap(layer.logits, (None, 0, 0))(params, orders, places)
+        return logits, _position_logits(layer, params, content, near)
 
-    results = jax.tree.map(np.asarray, jax.jit(tried)(params, content, far))
-    (first, *shifted), traded, alone = results
+    places = np.stack([*settings, far, near])
+    (first, *shifted, traded), alone = jax.device_get(jax.jit(tried)(params, content, places))
     if layer.encoding.defines("context"):  # the first tokens have fewer preceding ones
         alone = alone[:, _WARM_UP:, _WARM_UP:]
     n = alone.shape[-1]

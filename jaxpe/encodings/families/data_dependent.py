@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array, lax
 
 from jaxpe._core.arrays import ArrayLike, Scalar
+from jaxpe.encodings.attention_terms import dot_products
 from jaxpe.encodings.base import (
     Encoding,
     Params,
@@ -16,6 +17,7 @@ from jaxpe.encodings.base import (
     check_head_dim,
     check_heads,
     check_hidden_states,
+    check_positive,
     check_sizes,
     compute_dtype,
     expand_rank,
@@ -395,14 +397,109 @@ def selective_rope(
         sums, last = running_sum(steps, rows.part(1), after=2)
         return sums, (window, last)
 
+    return _summed_rotation(init, context, head_dim, base ** (-2 * np.arange(half) / head_dim))
+
+
+@register("carope", source="Veisi et al. (2025)")
+def carope(*, dim: int, num_heads: int, head_dim: int, stddev: Scalar = 0.02) -> Encoding:
+    """CARoPE: RoPE whose base frequency each token chooses for each head (Veisi et al. 2025).
+
+    RoPE turns pair k at position i by Σ_{l ≤ i} θ^k, with θ = base^(−2/d). Here θ is f_l = 1/(1 +
+    softplus(W x_l)), one a head, in (0, 1), from the hidden state that enters attention: the angle
+    is Σ_{l ≤ i} f_l^k, k = 0, ..., d/2 − 1. A constant f is RoPE; pair 0 counts the tokens. Pairs
+    are (k, k + d/2). Logits depend on the difference of two running sums.
+
+    The paper starts at RoPE and does not say how; its f has no constant. With W near 0, as here, f
+    starts near 1/(1 + log 2), RoPE of base 0.59^(−d/2).
+
+    Parameters: `kernel` W `[dim, heads]`, N(0, stddev²).
+
+    Args:
+        dim: width of the hidden states.
+        num_heads: key heads; query heads that share a key turn alike.
+        head_dim: width of a head, d, even.
+        stddev: standard deviation of W at first.
+
+    >>> encoding, still = carope(dim=4, num_heads=1, head_dim=4), {"kernel": jnp.zeros((4, 1))}
+    >>> c, _ = encoding.context(still, jnp.ones((3, 4)), jnp.arange(3), jaxpe.encodings.Rows())
+    >>> c[:, 0].round(4).tolist()
+    [[1.0, 0.5906], [2.0, 1.1812], [3.0, 1.7718]]
+    """
+    check_sizes(dim=dim, num_heads=num_heads)
+    check_even(head_dim=head_dim)
+    half = head_dim // 2
+
+    def init(key):
+        return normal_params(key, kernel=(stddev, (dim, num_heads)))
+
+    def context(params, x, positions, rows):
+        x = jnp.asarray(x)
+        check_tables(params, kernel=(dim, num_heads))
+        check_hidden_states(x, dim)
+        dtype = compute_dtype(x)
+        z = jnp.einsum("...d,dh->...h", x.astype(dtype), params["kernel"].astype(dtype))
+        log_f = -jnp.log1p(jax.nn.softplus(z))
+        steps = jnp.exp(log_f[..., None] * expand_rank(np.arange(half), z.ndim + 1, dtype))
+        return running_sum(steps, rows, after=2)
+
+    return _summed_rotation(init, context, head_dim, np.ones(half))
+
+
+def _summed_rotation(init, context, head_dim: int, scale: ArrayLike) -> Encoding:
+    """The encoding that turns pairs by running sums `[..., n, heads, half]` times a scale."""
+
     def turn(params, x, positions, sums):
         check_head_dim(x.shape, head_dim)
         check_context(sums, x, after=2)
-        scale = jnp.asarray(base ** (-2 * np.arange(half) / head_dim), sums.dtype)
-        angles = repeat_heads(sums, x.shape[-2]) * expand_rank(scale, sums.ndim)
+        angles = repeat_heads(sums, x.shape[-2]) * expand_rank(scale, sums.ndim, sums.dtype)
         return rotate(x, jnp.cos(angles), jnp.sin(angles), interleaved=False)
 
     return Encoding(init=init, context=context, query=turn, key=turn)
+
+
+@register("tapa", source="Wang et al. (2025)")
+def tapa(*, head_dim: int, amplitude_share: float = 0.5, alpha: Scalar = 0.1) -> Encoding:
+    """Token-aware phase attention: cos of a phase that the tokens choose (Wang et al. 2025).
+
+    Each head is cut into q = (q_A, q_P), of θd and (1 − θ)d entries. The logit of keys at distance
+    D = |i − j| is q_A·k_A/√(θd) · cos(2π D^α q_P·k_P/√((1 − θ)d)), Eq. (12). So distance alone has
+    no effect: it turns with the product of the phases. The mean over random tokens decays, and
+    their variance does not (Theorems 3.2 and 3.3). It has no parameters, works in both directions,
+    and costs n²·head_dim for the two products.
+
+    Args:
+        head_dim: width of a head, d.
+        amplitude_share: θ; 0.5 in the paper.
+        alpha: α, positive; 0.1 in the paper.
+
+    Raises:
+        ValueError: a share that leaves a part empty, or an α that is not positive.
+
+    >>> x, i = jnp.ones((3, 1, 2)), jnp.arange(3)
+    >>> encoding = tapa(head_dim=2)
+    >>> where = {"q_positions": i, "k_positions": i}
+    >>> jaxpe.attention_logits(encoding, (), x, x / 4, **where)[0, 0].round(4).tolist()
+    [0.25, 0.0, -0.0281]
+    """
+    check_sizes(head_dim=head_dim)
+    check_positive(alpha=alpha)
+    width = round(amplitude_share * head_dim)
+    if not 1 <= width < head_dim:
+        raise ValueError(
+            f"amplitude_share={amplitude_share} of head_dim={head_dim} leaves a part empty: pass a "
+            "share between 0 and 1"
+        )
+
+    def products(params, q, k, q_positions, k_positions):
+        check_head_dim(q.shape, head_dim)
+        amplitude = dot_products(q[..., :width], k[..., :width]) * (head_dim / width) ** 0.5
+        phase = dot_products(q[..., width:], k[..., width:]) * (head_dim - width) ** -0.5
+        distance = jnp.abs(position_offsets(q, k, q_positions, k_positions)).astype(phase.dtype)
+        # The slope of D^α is infinite at 0, and NaN times the zero of where.
+        power = jnp.where(distance > 0, jnp.where(distance > 0, distance, 1) ** alpha, 0)
+        return amplitude * jnp.cos(2 * np.pi * expand_rank(power, phase.ndim) * phase)
+
+    return Encoding(products=products)
 
 
 def _affine_gates(params: Params, x: ArrayLike, dim: int, num_heads: int) -> Array:

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Float, Int, Integer, PyTree, Real
+from jaxtyping import Float, Int, PyTree, Real
 
-from jaxpe._core.arrays import ArrayLike, auto_mesh, dot, is_traced
+from jaxpe._core.arrays import ArrayLike, auto_mesh, dot
 from jaxpe.geometry.checks import check_size, host_floats
 from jaxpe.geometry.distances.matrices import (
     centre_rows,
@@ -116,42 +115,6 @@ def smallest_distance(cloud: Cloud, *, block: int | None = None) -> Float[Array,
     paired = nearest[i] != jnp.inf
     difference = jnp.where(paired, points[i] - points[j], 0.0)
     return jnp.where(paired, safe_sqrt(jnp.sum(difference**2)), jnp.inf)
-
-
-def distance_rows(points: Cloud, rows: Integer[ArrayLike, " rows"]) -> Float[Array, "rows n"]:
-    """Distances of chosen positions to all, `[rows, n]`: rows of `euclidean_distances`.
-
-    0 where a position is absent. Computed from inner products, as in `distances_from_gram`.
-
-    >>> distance_rows(np.array([[0.0, 3.0], [4.0, 0.0]]), np.array([1])).tolist()
-    [[5.0, 0.0]]
-    """
-    points = as_points(points)
-    return _distance_rows(points, checked_indices("rows", jnp.asarray(rows), len(points.present)))
-
-
-@jax.jit
-def _distance_rows(cloud: PointCloud, rows: Int[Array, " rows"]) -> Float[Array, "rows n"]:
-    points, present = cloud
-    n = len(present)
-    x = centre_rows(points, present)
-    norms = _squared_norms(x)
-    counted = present[rows][:, None] & present[None, :] & (rows[:, None] != jnp.arange(n)[None, :])
-    return distances_from_products(dot(x[rows], x.T), norms[rows], norms, counted)
-
-
-def checked_indices(name: str, at: Array, n: int) -> Int[Array, " m"]:
-    """Integers `[m]`; those outside [0, n) raise an error unless traced."""
-    if at.ndim != 1 or not jnp.issubdtype(at.dtype, jnp.integer):
-        raise ValueError(f"{name} are {at.dtype} of shape {at.shape}: pass positions, int [{name}]")
-    at = at.astype(int)
-    if at.size and not n:
-        raise ValueError(f"{name} are {at.size} of no positions: pass no {name}")
-    if not is_traced(at) and at.size:
-        numbers = np.asarray(at)
-        if numbers.min() < 0 or numbers.max() >= n:
-            raise ValueError(f"{name} lie in [{numbers.min()}, {numbers.max()}], not in [0, {n})")
-    return at
 
 
 def rows_by_differences(cloud: PointCloud, rows: Int[Array, " rows"]) -> Float[Array, "rows n"]:

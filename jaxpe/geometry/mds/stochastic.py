@@ -100,7 +100,8 @@ def stochastic_mds(
     rates = rate * (1.0 - jnp.arange(steps, dtype=start.dtype) / steps) ** 2
     end = centre_rows(_moved_points(start, D, jax.random.split(moving, steps), rates), D.present)
     judge = partial(sampled_stress, D=D, key=judging, pairs=pairs, confidence=confidence)
-    before, after = judge(start), judge(end)
+    both = jax.vmap(judge)(jnp.stack([start, end]))  # over the same pairs
+    before, after = (SampledStress(*(x[k] for x in both)) for k in (0, 1))
     pick = partial(jnp.where, after.stress < before.stress)
     return StochasticMDS(pick(end, start), jax.tree.map(pick, after, before), before)
 

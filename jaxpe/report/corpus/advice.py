@@ -3,14 +3,26 @@
 import shlex
 
 from jaxpe.analysis.corpus import CorpusAnalysis
-from jaxpe.report.corpus.text import beats_random, best_fixed, fitted_scores
+from jaxpe.report.corpus.predicates import (
+    beats_equal,
+    best_fixed,
+    fitted_scores,
+    only_position,
+)
 from jaxpe.report.text import Advice, plural
 
 
 def advice(analysis: CorpusAnalysis) -> list[Advice]:
     """Steps to take: a shorter length, more documents, or encodings to compare in training."""
+    if only_position(analysis):
+        text = "Documents have one token each. Read their letters instead."
+        return [Advice(text, f"jaxpe report {_source(analysis)} --tokenizer characters")]
     length = _length(analysis)
     return length if _judged(analysis) == 0 else [*length, *_training(analysis)]
+
+
+def _source(analysis: CorpusAnalysis) -> str:
+    return shlex.join(analysis.inputs or [analysis.source])
 
 
 def _judged(analysis: CorpusAnalysis) -> int:
@@ -20,24 +32,25 @@ def _judged(analysis: CorpusAnalysis) -> int:
 
 
 def _length(analysis: CorpusAnalysis) -> list[Advice]:
-    rare = len(analysis.rare_positions)
-    judged = _judged(analysis)
+    rare, judged = len(analysis.rare_positions), _judged(analysis)
     if not rare or analysis.edges is not None:
         return []
     if judged == 0:
-        return [Advice("No position has enough documents to judge. Add documents.", "")]
-    source = shlex.join(analysis.inputs or [analysis.source])
+        which = "documents that are not copies" if analysis.groups < 2 else "documents"
+        return [Advice(f"No position has enough documents to judge. Add {which}.", "")]
+    text = f"{plural(rare, 'position')} of {analysis.length:,} have too few documents to judge."
+    if analysis.origin or min(analysis.rare_positions) < judged:  # not the last positions
+        return [Advice(f"{text} Add documents.", "")]
     return [
         Advice(
-            f"{plural(rare, 'position')} of {analysis.length:,} have too few documents to judge. "
-            "Add documents, or leave far positions out.",
-            f"jaxpe report {source} --length {judged}",
+            f"{text} Add documents, or leave far positions out.",
+            f"jaxpe report {_source(analysis)} --length {judged}",
         )
     ]
 
 
 def _training(analysis: CorpusAnalysis) -> list[Advice]:
-    train = f"jaxpe train {shlex.join(analysis.inputs or [analysis.source])} --encoding"
+    train = f"jaxpe train {_source(analysis)} --encoding"
     if fitted_scores(analysis) is None:
         return [
             Advice(
@@ -55,7 +68,7 @@ def _training(analysis: CorpusAnalysis) -> list[Advice]:
                 f"jaxpe report background.fa --align {analysis.origin}",
             )
         ]
-    best = [score.name for score in best_fixed(analysis)[:1]] if beats_random(analysis) else []
+    best = [score.name for score in best_fixed(analysis)[:1]] if beats_equal(analysis) else []
     names = [*best, "none"] if best else ["sinusoidal", "none"]
     runs = [f"{train} {name} --out run-{name}" for name in names]
     return [

@@ -15,16 +15,19 @@ from jaxpe import plot
 from jaxpe.analysis.corpus.result import SHARES, CorpusAnalysis, EncodingScore, Interval
 from jaxpe.plot.axes import offset_quantiles
 from jaxpe.report import style
-from jaxpe.report.corpus.text import (
-    beats_random,
+from jaxpe.report.corpus.predicates import (
+    beats_equal,
     best_fixed,
+    clipped_share,
     distance_groups,
     families,
     fitted_scores,
     fitted_stress,
     fixed_stress,
     group_title,
+    letter_bits,
     nearness,
+    only_rare,
     share_values,
 )
 from jaxpe.report.style import (
@@ -37,7 +40,7 @@ from jaxpe.report.style import (
     legend_height,
     new_figure,
 )
-from jaxpe.report.text import number, plural
+from jaxpe.report.text import number, percent, plural
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -54,6 +57,12 @@ MOST_PAIRS = 2_000  # points of one scatter
 _LONGEST_NAME = 20
 _WEAK = 0.3  # correlation of distances below which no encoding is named
 _LOGO_ROW, _LOGO_ROWS = 40, 4  # positions of a row of a logo, and rows
+_OFFSET_TITLES = {
+    "few": "A few positions make these distances",
+    "more": "Distance grows with offset",
+    "rises and falls": "Distance grows with offset, then falls",
+    "less": "Distance falls with offset",
+}
 SEED = 0  # seed of the shown pairs, so that equal analyses give equal bytes
 
 
@@ -70,7 +79,9 @@ def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     first = max(0, min(analysis.origin - _LOGO_ROW // 2, len(positions) - _LOGO_ROWS * _LOGO_ROW))
     shown = np.arange(len(positions))[first:][: _LOGO_ROWS * _LOGO_ROW]
     rows = [shown[start : start + _LOGO_ROW] for start in range(0, len(shown), _LOGO_ROW)]
-    title = f"{np.nansum(np.maximum(letters.bits[0], 0)):.1f} bits in {len(positions)} positions"
+    title = f"{letter_bits(analysis):.1f} bits in {len(positions)} positions"
+    if not analysis.position.significant_rank:
+        title = "Letters by position"
     margins = Margins(left=0.6, right=0.1, down=0.4)
     figure, axes = new_figure(title, rows=len(rows), height=1 + 1.5 * len(rows), margins=margins)
     top = min(1.1 * np.nanmax(letters.bits[2], initial=0) or 1, math.log2(letters.size))
@@ -90,7 +101,9 @@ def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 
 def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Noise, composition and position as shares of the variance, and documents by position."""
-    position = share_values(analysis)[-1]
+    position, interval = share_values(analysis)[-1], analysis.intervals.get("position_share")
+    if interval is not None and interval.low <= 0:
+        position = f"at most {percent(clipped_share(interval.high))}"
     title = f"Position: {position} of the observed variance"
     margins = Margins(left=1.25, right=0.2, down=0.75)
     figure, axes = new_figure(
@@ -179,8 +192,8 @@ def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     best = best_fixed(analysis)
     titles = [short(group_title(group)) for group in distance_groups(best)]
     title = f"{len(titles)} fixed encodings fit best" if titles else "There is nothing to fit"
-    if best and not beats_random(analysis):
-        title = "No fixed encoding fits better than random vectors"
+    if best and not beats_equal(analysis):
+        title = "No fixed encoding fits much better than equal distances"
     elif len(titles) == 1:
         title = f"Of the fixed encodings, {titles[0]} fits best"
     rows: list[str | EncodingScore] = []
@@ -239,7 +252,8 @@ def _position_panel(axis, scored: dict[int, EncodingScore], analysis: CorpusAnal
 def dimension_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Stress on held-out halves and plug-in, and cumulative variance, by width."""
     dimensions, held_out = analysis.stress_by_dimension.dimensions, analysis.held_out
-    title = "How many dimensions an encoding needs"
+    needs = analysis.position.significant_rank > 0
+    title = "How many dimensions an encoding needs" if needs else "Stress by dimension"
     figure, axes = new_figure(title, height=6.6, rows=3, sharex=True, margins=Margins(0.55))
     _held_out_panel(axes[0], analysis)
     colours = _colours(analysis)
@@ -296,14 +310,16 @@ def scatter_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     r = {score.name: score.mantel_r for score in analysis.encodings}
     fixed = {score.name: round(score.mantel_r, 6) for score in analysis.encodings if score.fixed}
     closest = max(fixed, key=lambda name: np.nan_to_num(fixed[name], nan=-1), default="")
-    title = f"Highest Mantel r: {short(closest)}, {fixed.get(closest, math.nan):.2f}"
-    if fixed.get(closest, 1) < _WEAK:
-        title = "No fixed encoding follows these distances"
+    title = "Distances, encoding against corpus"
+    if analysis.position.significant_rank and closest and not only_rare(analysis):
+        title = f"Highest Mantel r: {short(closest)}, {fixed[closest]:.2f}"
+        if fixed[closest] < _WEAK:
+            title = "No fixed encoding follows these distances"
     groups = shown_groups(analysis.encodings, by=lambda score: -r[score.name])
     colours = _colours(analysis)
     rows = max((len(groups) + 1) // 2, 1)
     figure, axes = new_figure(
-        "Distances, encoding against corpus" if title.endswith("nan") else title,
+        title,
         rows=rows,
         columns=2,
         height=2.2 * rows + 0.4,
@@ -330,13 +346,8 @@ def sampled(pairs: int) -> np.ndarray:
 
 def offset_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Squared distance by offset; squares, because their noise cancels in the mean."""
-    titles = {1: "Distance grows with offset", -1: "Distance shrinks with offset"}
-    title = titles.get(nearness(analysis), "Distance and offset: no clear relation")
     mean, low, high = analysis.position.by_offset
-    if nearness(analysis) and np.isfinite(mean).any():
-        peak = int(np.nanargmax(mean))
-        if low[peak] > max(high[np.isfinite(high)][[0, -1]]):
-            title = f"Distance is largest at offset {peak + 1}"
+    title = _OFFSET_TITLES.get(nearness(analysis), "Distance and offset: no clear relation")
     groups = shown_groups(analysis.encodings, by=_position_fit)
     below = legend_height(1 + len(groups), columns=2)
     margins = Margins(left=0.8, bottom=0.5 + below)

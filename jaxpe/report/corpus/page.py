@@ -8,19 +8,12 @@ from jaxpe.analysis.corpus.result import CorpusAnalysis
 from jaxpe.encodings.families.vector_files import vectors_file
 from jaxpe.report.corpus.advice import advice
 from jaxpe.report.corpus.figures import render_figures
+from jaxpe.report.corpus.headlines import headlines, where_rows
+from jaxpe.report.corpus.predicates import families, fitted_scores, fixed_stress
 from jaxpe.report.corpus.tables import encoding_rows
-from jaxpe.report.corpus.text import (
-    families,
-    findings,
-    fitted_scores,
-    fixed_stress,
-    headlines,
-    summary,
-    where_rows,
-    with_interval,
-)
+from jaxpe.report.corpus.text import findings, summary
 from jaxpe.report.page import View, term_links
-from jaxpe.report.text import position_name, without_text
+from jaxpe.report.text import position_name, with_interval, without_text
 
 ENCODING = "encoding.npz"
 # Anchor of each term's definition.

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jaxpe.analysis.corpus.result import CorpusAnalysis
-from jaxpe.report.corpus.text import families, fixed_stress, headlines, where_rows
+from jaxpe.report.corpus.headlines import headlines, where_rows
+from jaxpe.report.corpus.predicates import families, fixed_stress
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, percent, visible, without_text
 

@@ -16,10 +16,9 @@ from jaxpe.analysis.inspect import (
     ProbeStage,
     TextReach,
 )
-from jaxpe.report.corpus.text import with_interval
 from jaxpe.report.inspect import text
 from jaxpe.report.inspect.text import at, between, percent_ends
-from jaxpe.report.text import number, percent, plural, visible
+from jaxpe.report.text import number, percent, plural, visible, with_interval
 
 
 class Table(NamedTuple):

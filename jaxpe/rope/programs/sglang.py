@@ -67,7 +67,6 @@ def _sglang_entry(model: Model, group: LayerGroup, entry: Entry) -> Entry:
     latent = model.family.latent and name not in facts["whole_latent"]
     if scaled and (latent or scaling_type(stated_entry(model, group)) == "deepseek_yarn"):
         result = latent_yarn(model, entry)
-        result["attention_factor"] *= float(entry.get("attn_factor") or 1.0)
         return {**result, "logit_factor": _logits(entry)} if latent else result
     return _RULES[entry["rope_type"]](model, entry)
 

@@ -150,10 +150,11 @@ def yarn(entry: Entry, attention_factor: float, **changed: Any) -> Entry:
 
 
 def latent_yarn(model: Model, entry: Entry) -> Entry:
-    """YaRN of DeepSeek: m(s, mscale)/m(s, mscale_all_dim), with defaults 1 and 0."""
+    """YaRN of DeepSeek: attn_factor·m(s, mscale)/m(s, mscale_all_dim), with defaults 1, 1 and 0."""
     factor = float(entry.get("factor") or 1.0)
     changed = {"factor": factor, ORIGINAL: entry.get(ORIGINAL) or model.context}
-    return yarn(entry, yarn_ratio(factor, entry), **changed, truncate=True)
+    size = yarn_ratio(factor, entry) * float(entry.get("attn_factor") or 1.0)
+    return yarn(entry, size, **changed, truncate=True)
 
 
 def yarn_ratio(factor: float, entry: Entry) -> float:

@@ -301,6 +301,11 @@ def test_noise_is_seldom_taken_for_a_loss_however_many_heads_there_are(draw):
         assert np.mean(found) <= 0.13
 
 
+def test_a_statistic_that_rounding_lifts_above_its_ties_is_a_tie():
+    found = head_ablation._exceedance(np.array([1 + 1e-12, 1.1]), np.ones(9))
+    np.testing.assert_allclose(found, [1.0, 0.1])
+
+
 def test_a_loss_is_found_among_many_heads():
     rng = np.random.default_rng(0)
     drop = rng.normal(size=(12, 12, 64))

@@ -52,7 +52,7 @@ def stored(corpus) -> StoredCounts:
         documents=400,
         settings=CountSettings("words", "", N, None, WORDS, (), FOLDS, 20, 4, 0),
         tokens=corpus.tokens,
-        shards=(CountedShard("all.txt", 1, "0" * 32, 400),),
+        shards=(CountedShard("all.txt", 1, "0" * 32, 400, null_texts=3),),
     )
 
 
@@ -72,6 +72,7 @@ def test_counts_tell_what_the_documents_tell(corpus, stored):
         ours, theirs = getattr(counted.plug_in, name), getattr(read.plug_in, name)
         np.testing.assert_allclose(ours, theirs, **close, err_msg=name)
     np.testing.assert_array_equal(counted.documents_per_position, read.documents_per_position)
+    assert (counted.null_texts, read.null_texts) == (3, 0)
     assert (counted.folds, counted.from_counts, read.from_counts) == (4, True, False)
     share, expected = (x.intervals["position_share"] for x in (counted, read))
     assert share.low < expected.estimate < share.high

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.corpus import CorpusOptions, analyse, job
@@ -51,6 +52,26 @@ def test_a_site_stands_out_and_shuffled_sequences_do_not():
     steps = [np.where(np.arange(12) < 6, 0, 2) + rng.integers(0, 2, (400, 12)) for _ in range(40)]
     assert sum(bool(positions_standing_out(tokens_from_ids(x), groups)) for x in steps) <= 4
     assert positions_standing_out(tokens_from_ids(ids[:, :2]), groups) == []
+    # Of two directions a position is the same, also the first and the last.
+    for columns in (ids, np.roll(ids, -5, axis=1), np.roll(ids, 5, axis=1)):
+        ahead, back = (
+            positions_standing_out(tokens_from_ids(x), groups) for x in (columns, columns[:, ::-1])
+        )
+        assert [(x.position, x.tokens) for x in ahead] == [
+            (11 - x.position, x.tokens) for x in reversed(back)
+        ]
+
+
+def test_p_values_are_of_mcnemar_times_all_tests():
+    """Of those that differ 30 of 40 documents have a token, and 20 of 20 at another position."""
+    ids = np.zeros((60, 8), int)
+    ids[:30, 2], ids[30:40, [1, 3]], ids[:20, 6] = 1, 1, 1
+    found = positions_standing_out(tokens_from_ids(ids), np.arange(60))
+    tests = 2 * 2 * 2  # positions, tokens and directions
+    for one, position, (k, n) in zip(found, (2, 6), ((30, 40), (20, 20)), strict=True):
+        p_value = stats.binomtest(k, n, alternative="greater").pvalue
+        assert one.position == position
+        assert [x.p_value for x in one.tokens] == pytest.approx([tests * p_value] * 2)
 
 
 def test_short_strings_may_be_equal_by_chance():

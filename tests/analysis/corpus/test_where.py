@@ -4,8 +4,18 @@ import jax
 import numpy as np
 import pytest
 
-from jaxpe.analysis.corpus.where import where_position_tells
-from jaxpe.geometry import count_tokens, mutual_information, permute_within_documents, token_lists
+from jaxpe.analysis.corpus.where import half_distance, where_position_tells
+from jaxpe.geometry import (
+    Estimate,
+    PositionGeometry,
+    PositionHalves,
+    SplitHalfGeometry,
+    count_tokens,
+    mutual_information,
+    permute_within_documents,
+    token_lists,
+)
+from jaxpe.geometry.distances.nearness import position_statistics
 
 N, WORDS, DOCUMENTS = 12, 30, 600
 KEYS = jax.random.split(jax.random.key(0), 4)
@@ -57,3 +67,24 @@ def test_the_bits_are_mutual_information_less_that_of_shuffled_documents():
 def test_without_tokens_there_is_nothing():
     counts = count_tokens(np.zeros((8, 1), int), vocab_size=1, mask=np.zeros((8, 1), bool), folds=4)
     assert where_position_tells(counts, [counts, counts], key=KEYS[0]).start is None
+
+
+def test_half_of_the_mean_distance_is_that_over_all_pairs():
+    """On a line of 7 positions half of the mean square is 14/3, between 2² and 3²."""
+    x, present = np.arange(8.0), np.arange(8) < 7
+    squared, centred = (x[:, None] - x) ** 2, np.where(present, x - 3, 0)
+    matrices = SplitHalfGeometry(np.outer(centred, centred), squared, present)
+    geometry = PositionGeometry(*matrices, matrices, squared[None], present)
+    statistics = position_statistics(squared, present)
+    matrices, documents, null = (
+        jax.tree.map(lambda x, shape=shape: np.broadcast_to(x, shape + np.shape(x)), tree)
+        for tree, shape in (
+            (matrices, (2, 2)),
+            (statistics, (2, 2)),
+            (jax.tree.map(np.zeros_like, statistics), (1, 2, 2)),
+        )
+    )
+    found = half_distance(
+        Estimate(*[statistics.by_offset] * 4), geometry, PositionHalves(matrices, documents, null)
+    )
+    assert found == (3, 3, 3)

@@ -66,6 +66,8 @@ def test_a_seed_has_its_own_rows_and_weights_and_always_the_same(data):
     assert (batches["ids"][0] != batches["ids"][1]).any()
     tests = data.tests(SEEDS, (6,))
     assert tests["ids"].shape == (1, 1, 2, 8, 10)
+    shorter, longer = data.tests(SEEDS, (3, 6))["ids"][:, 0, :, 0, :4]
+    assert (shorter != longer).any()
     keys, plain = data.weights(SEEDS)
     assert keys.shape == (2,)
     embeddings = plain["decoder"]["tokens"]["embedding"].get_value()

@@ -31,13 +31,16 @@ from jaxpe.analysis.inspect import (
     moved_positions,
     needle_retrieval,
     needles,
+    position_ablation,
+    position_probe,
     probe_layers,
     token_losses,
 )
 from jaxpe.analysis.inspect.flax_model import FlaxModel, encoding_names, unscaled_reason
-from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, text_windows
+from jaxpe.analysis.inspect.token_loss import FACTOR, OWN, _bin_means, text_windows
 from jaxpe.analysis.inspections import compare_inspections, measures, usual_range
 from jaxpe.data import open_tokenizer, tokens_from_ids
+from jaxpe.geometry import position_decodability
 from jaxpe.report.inspect.advice import advice
 from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.page import inspect_markdown
@@ -210,7 +213,8 @@ def test_inspections_are_compared_with_each_other_and_with_the_usual(llama, bert
         return of._replace(model=f"model {index}", values=value)
 
     apart, close = ([other(k, k * step) for k in range(3)] for step in (0.2, 0.08))
-    assert compare_inspections(apart).decided == {"position_share": True}
+    for order in (apart, apart[::-1]):
+        assert compare_inspections(order).decided == {"position_share": True}
     assert compare_inspections(close).decided == {"position_share": False}
     monkeypatch.setattr(measures, "inspected_models", lambda: apart)
     usual = usual_range(of, "position_share")
@@ -288,6 +292,12 @@ def test_losses_of_tokens_are_those_of_the_logits(rotary):
     expected = -np.take_along_axis(np.asarray(shifted), ids[:, 1:, None], axis=-1)[..., 0]
     apply, params = nn.functionalize(rotary, token_losses)
     np.testing.assert_allclose(jax.jit(apply)(params, ids), expected, atol=1e-5)
+
+
+def test_bins_hold_the_losses_of_their_tokens():
+    of_tokens, edges = np.arange(1.0, 10.0), np.array([1, 5, 10])
+    means = _bin_means(np.stack([of_tokens, -of_tokens]), edges)
+    np.testing.assert_array_equal(means, np.outer([1, -1], [2.5, 7]))
 
 
 def test_scalings_are_tried_beyond_the_context_alone(llama):
@@ -420,6 +430,22 @@ def test_the_interval_of_the_probe_allows_for_its_fit():
     found = probe_layers((noise + np.linspace(-1, 1, 12)[:, None]).astype(np.float32)).r2
     truth = found.mean.mean()
     assert np.mean((found.low <= truth) & (truth <= found.high)) >= 0.9
+
+
+def test_the_jackknife_of_the_probe_is_that_of_fits_without_each_group():
+    layer = np.random.default_rng(0).normal(size=(18, 6, 3)) + np.arange(6)[:, None]
+    pairs = (
+        np.arange(18) // 2
+    )  # of a fitted document and one judged; the last is in the first group
+    expected = [
+        position_decodability(layer[pairs % 8 != group], ridge=0.1).r2 for group in range(8)
+    ]
+    np.testing.assert_allclose(position_probe._jackknife(layer, 0.1), expected, rtol=1e-5)
+
+
+def test_a_mean_cosine_is_of_different_documents():
+    found = position_ablation._mean_cosine(np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]]))
+    assert found == pytest.approx((0 + 2 * 0.5**0.5) / 3)
 
 
 def test_a_table_of_equal_rows_has_no_directions():

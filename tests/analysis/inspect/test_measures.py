@@ -1,5 +1,7 @@
 """Measures of an inspection on arrays and models whose truth is known, nulls first."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -7,8 +9,10 @@ from flax import nnx
 
 import jaxpe
 from jaxpe import nn
+from jaxpe.analysis.attention.logit_sums import Rotation
 from jaxpe.analysis.attention.variance import MeanAndSpread
 from jaxpe.analysis.inspect import FlaxModel, Trace, context_reach, embedding_reach
+from jaxpe.analysis.inspect.attention_statistics import _statistics
 from jaxpe.analysis.inspect.offset_baseline import baseline_share, even_spread
 from jaxpe.analysis.inspect.rotary_bands import rotary_bands
 from jaxpe.analysis.inspect.sinks import SinkSums, attention_sinks, sink_sums
@@ -78,6 +82,16 @@ def test_sinks_are_found_where_they_are():
         weight, outside = (x[..., 1:].mean(axis=-1) for x in (sums.weight, sums.outside))
         return attention_sinks(sums._replace(weight=weight, outside=outside), ids, tokens)
 
+    for key, sinks in ((N - 1 - N // 4, 1), (N - N // 4, 0)):  # a quarter of the queries are later
+        late = np.zeros_like(weights)
+        late[..., key:, key] = 1.0
+        assert found(late).rate.min() == found(late).rate.max() == sinks
+    late[:, 1:, :, N // 2 :, 0] = 2.0  # of all documents but one
+    most = found(late)
+    for overall in (most.rate_overall, most.weight_overall):
+        assert 0 < overall.low < overall.estimate < overall.high <= 1
+    assert most.rate_overall.estimate == 1 - 1 / DOCUMENTS
+    assert most.norm.mean.tolist() == [1, 1]
     null = found(weights)
     assert null.rate.max() == 0
     assert null.tokens == []
@@ -91,6 +105,16 @@ def test_sinks_are_found_where_they_are():
     assert one.weight[0, 1] == pytest.approx((0.5 * (N - 4) + 1 / 4) / (N - 1))
     assert one.outside[0].tolist() == pytest.approx([0, 0.5 * (N - 4) / (N - 1)], abs=1e-6)
     assert one.norm.mean.tolist() == [1, 100]
+
+
+def test_attention_is_averaged_over_the_queries_of_the_text_but_its_first():
+    even = np.broadcast_to(np.tri(N) / np.arange(1, N + 1)[:, None], (1, 4, 1, N, N))
+    ids, text = np.zeros((4, N), np.int32), slice(2, N - 1)
+    statistics = jax.jit(partial(_statistics, text=text, special=(0,), causal=True))
+    found = statistics(Trace(even, even, np.ones((2, 4, N, 3))), ids, even[:, :1]).documents
+    first = np.mean(1 / np.arange(4, N))
+    for name, value in (("first", first), ("special", 1), ("dummy", 1), ("other", 1)):
+        np.testing.assert_allclose(found[name], value, rtol=1e-6)
 
 
 def test_bands_are_of_the_queries_and_keys_that_rotate(decoder):
@@ -107,9 +131,28 @@ def test_bands_are_of_the_queries_and_keys_that_rotate(decoder):
     assert found.share.tolist() == [[[0, 1, 0]] * 2]
 
 
+def test_bands_end_with_their_longest_wavelengths_and_heads_use_their_own_keys():
+    rotation = Rotation(2 * np.pi / np.array([32, 33, 1000, 1001]), 8, "interleaved")
+    pairs = np.eye(8).reshape(4, 2, 8).sum(axis=1)  # of entries of one wavelength
+    k = pairs[[0, 3]]
+    for head, band in enumerate((0, 0, 2, 2)):
+        q = np.zeros((4, 8))
+        q[head] = 1
+        found = rotary_bands(q[None, None, None], k[None, None, None], rotation, context=1000)
+        assert found.share[0, head].tolist() == np.eye(3)[band].tolist()
+    q, k = pairs[None, None, None], np.ones((1, 1, 1, 1, 8))
+    found = rotary_bands(q, k, rotation, context=1000)
+    assert found.share[0].argmax(axis=-1).tolist() == [0, 1, 1, 2]
+
+
 def test_context_beyond_a_window_never_counts(decoder):
     texts = np.random.default_rng(0).integers(0, 12, (4, 64)).astype(np.int32)
     assert context_reach(decoder, texts, parts=False).effective == 16
+
+    def rounding(rows):  # a longer context gains 5e-5 nats in every text
+        return np.full((len(rows), rows.shape[1] - 1), 1 - 2.5e-5 * np.log2(rows.shape[1]))
+
+    assert context_reach(_Known(decoder, rounding), texts, parts=False).effective == 16
 
     def noise(rows):  # means over texts exceed 0 by chance alone
         return rng.normal(size=(len(rows), rows.shape[1] - 1))
