@@ -1,5 +1,6 @@
 """Predicates on a `CorpusAnalysis` that choose what its page says."""
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,6 @@ from jaxpe.analysis.corpus.result import (
     HeldOutScores,
     Interval,
 )
-from jaxpe.report.text import percent
 
 # Scaled stresses closer than this are ties: the third digit should decide nothing.
 TIE = 0.01
@@ -173,12 +173,11 @@ def _same_shape(a: EncodingScore, b: EncodingScore) -> bool:
     return bool(np.linalg.norm(a.distances / sizes[0] - b.distances / sizes[1]) < SAME)
 
 
-def share_values(analysis: CorpusAnalysis) -> list[str]:
-    """Noise, composition and position as percentages of the observed variance, or "n/a"."""
-    shares = [analysis.intervals.get(f"{name}_share") for name in SHARES]
-    return ["n/a" if share is None else percent(clipped_share(share.estimate)) for share in shares]
+def variance_shares(analysis: CorpusAnalysis) -> list[Interval]:
+    """Shares of noise, composition and position in the observed variance; NaN where undefined.
 
-
-def clipped_share(share: float) -> float:
-    """A share within [0, 1]: noise may put an estimate slightly outside."""
-    return min(max(share, 0.0), 1.0)
+    Within [0, 1]: noise may put an estimate slightly outside.
+    """
+    undefined = Interval(math.nan, math.nan, math.nan)
+    shares = [analysis.intervals.get(f"{name}_share", undefined) for name in SHARES]
+    return [Interval(*(min(max(x, 0.0), 1.0) for x in share)) for share in shares]
