@@ -194,6 +194,15 @@ def test_nearness(interval, verdict, words):
     assert words in topics(intervals=intervals)["nearness"]
 
 
+def test_nearness_rests_on_offsets_with_enough_pairs():
+    curve = analysis().position.by_offset
+    last = np.flatnonzero(np.isfinite(curve[0]))[-1]
+    falls = np.where(np.arange(N - 1) > last - 1, 0, curve)
+    assert nearness(analysis(position={"by_offset": falls})) == "more"
+    falls = np.where(np.arange(N - 1) > last - 6, 0, curve)
+    assert nearness(analysis(position={"by_offset": falls})) == "rises and falls"
+
+
 def test_the_fixture_is_what_it_claims():
     position = factory.analysis().position
     assert np.sum(position.eigenvalues > position.null_eigenvalue) == position.significant_rank

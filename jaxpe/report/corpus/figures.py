@@ -460,7 +460,8 @@ _CAPTIONS: dict[style.Draw, str] = {
     ),
     offset_figure: (
         "Whether positions farther apart hold more different tokens. The curve of position may dip "
-        "below zero by chance. Below: encodings rescaled to it, so only the shape counts. "
+        "below zero by chance. The largest offsets have few pairs; the title is of the others. "
+        "Below: encodings rescaled to it, so only the shape counts. "
         f"{SELECTION} by stress against position."
     ),
 }

@@ -23,6 +23,7 @@ _MOST, _FEW_PART = 0.9, 1 / 5
 _DECAYS = ("more", "rises and falls")  # of `nearness`: similarity decays with offset
 # Rank correlation of distance and offset from which a curve has a trend.
 _TREND, _LEAST_OFFSETS = 0.5, 3
+_LEAST_PAIRS = 1 / 10  # pairs at an offset that is judged, as a part of the positions
 
 
 def fitted_scores(analysis: CorpusAnalysis) -> HeldOutScores | None:
@@ -109,6 +110,7 @@ def nearness(
     "undecided" if the interval contains 0. "few" if few positions have nearly all variance, so that
     nearness says where these are. "mixed" if the rank correlation of distance and offset disagrees.
     "rises and falls" if nearer positions are more alike, but the farthest are no farther apart.
+    Offsets with few pairs of positions are left out.
     """
     interval = analysis.intervals.get("nearness")
     if interval is None or analysis.position.significant_rank == 0:
@@ -118,7 +120,10 @@ def nearness(
     if len(main_positions(analysis)[0]):
         return "few"
     mean, low, high = analysis.position.by_offset
-    offsets = np.flatnonzero(np.isfinite(mean + low + high))
+    present = analysis.position.present.astype(int)
+    pairs = np.correlate(present, present, "full")[len(present) :]  # at offsets 1, 2, ...
+    enough = pairs >= _LEAST_PAIRS * analysis.position.positions
+    offsets = np.flatnonzero(np.isfinite(mean + low + high) & enough)
     if len(offsets) < _LEAST_OFFSETS:
         return "mixed"
     ranks = np.argsort(np.argsort(mean[offsets]))

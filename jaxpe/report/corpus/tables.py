@@ -28,8 +28,8 @@ def summary_table(analysis: CorpusAnalysis) -> "rich.table.Table":
     title = f"{visible(analysis.source)}: {size}"
     _, _, where = where_table(analysis) or ("", [], [])
     others = [
-        (label, value, ", ".join(filter(None, (ends, f"{documents} documents" * bool(documents)))))
-        for label, value, ends, documents in where
+        (label, value, ", ".join([ends] * bool(ends) + [f"of {count} documents"] * bool(count)))
+        for label, value, ends, count in where
         if label != "Bits per token"  # a headline
     ]
     rows = [*headlines(analysis), *others]
