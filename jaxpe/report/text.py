@@ -1,6 +1,5 @@
 """Formats of numbers, positions and text in pages, tables and findings."""
 
-import functools
 import importlib.metadata
 import math
 import unicodedata
@@ -107,7 +106,8 @@ def telling_ends_apart(
     """
     low, high = interval.low, interval.high
     differ = (n for n in range(_MORE_DIGITS) if write(low, n) != write(high, n))
-    return functools.partial(write, more=next(differ, 0))
+    more = next(differ, 0)
+    return lambda value: write(value, more)
 
 
 def interval_ends(interval: Any, write: Callable[[float, int], str] = number) -> str:
