@@ -235,7 +235,8 @@ def loss_tables(stage: LossStage) -> list[Table]:
         tables.append(Table(title, header, rows))
     if stage.scalings:
         header = [
-            "scaling", "distance, contexts", "text right before, nats", "text at the distance, nats",
+            "scaling", "distance, contexts",
+            "text right before, nats", "text at the distance, nats",
         ]  # fmt: skip
         rows = [
             (one.name, f"{one.multiple:g}", between(one.near), between(one.far))
