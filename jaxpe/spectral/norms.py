@@ -218,7 +218,7 @@ def largest_quotient(
         raise ValueError(f"x has shape {x.shape}, y {y.shape}: pass both [pairs, ...]")
 
     def quotient(x: Array, y: Array) -> Array:
-        over, under = (jnp.linalg.norm(d.ravel()) for d in (f(x) - f(y), x - y))
+        over, under = (safe_sqrt(jnp.sum(jnp.abs(d) ** 2)) for d in (f(x) - f(y), x - y))
         return jnp.where(under > 0, over / jnp.where(under > 0, under, 1), 0)
 
     return jnp.max(jax.vmap(quotient)(x, y), initial=0.0)

@@ -127,6 +127,16 @@ def test_few_or_empty_documents(documents):
     np.testing.assert_array_equal(near_copy_groups(ids, ids < 0), np.arange(documents))
 
 
+def test_two_copies_are_found_among_documents_too_short_to_judge():
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 300, (302, 60))
+    ids[301] = np.where(rng.random(60) < 0.1, ids[301], ids[300])
+    mask = np.arange(60) < np.where(np.arange(302) < 300, 3, 60)[:, None]
+    groups = near_copy_groups(ids, mask)
+    assert groups[300] == groups[301]
+    assert len(set(groups)) == 301
+
+
 def clustered(seed, *, share=0.3, each=30):
     """Documents of authors, who take a share of their words from ten of their own."""
     rng = np.random.default_rng(seed)

@@ -416,6 +416,7 @@ def test_every_case_is_drawn(name):
 
 def test_always_zero_is_what_labels_say():
     np.testing.assert_allclose(error_of_zero(cells_of("two suites")), SIZES)
+    np.testing.assert_allclose(error_of_zero(numbers(count=1)[:1]), SIZES)  # one model is enough
     assert np.isnan(error_of_zero(cells_of("nothing at all"))).all()
 
 

@@ -147,6 +147,9 @@ def test_each_recipe_gives_what_it_promises(name, explain):
             assert [one.base for one in program.readings] == pytest.approx(bases, nan_ok=True)
             widest = program.readings[before.groups.index(before.widest)]
             assert (widest.rope_type, widest.factor, widest.original) == goal
+            for plan, one in zip(before.groups, program.readings, strict=True):
+                if plan.window:  # which no longer text exceeds
+                    assert one.rope_type == plan.rope_type
 
 
 # Entries that turn, the slowest frequency, and the factor on cos and sin of the layers that reach

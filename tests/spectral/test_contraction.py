@@ -167,7 +167,8 @@ def test_hypotheses_that_fail_are_told():
     W, E = gram(1), turn(0.3).real
     assert not BOUNDS(symmetric_part(L), E).hypotheses  # indefinite
     assert not BOUNDS(W, symmetric_part(L)).hypotheses
-    assert not BOUNDS(W + np.triu(np.ones((N, N)), 1), E).hypotheses  # not symmetric
+    turning = np.triu(np.ones((N, N)), 1)
+    assert not BOUNDS(W + turning - turning.T, E).hypotheses  # not symmetric, of positive xᵀWx
     assert BOUNDS(W, E).hypotheses
     assert BOUNDS(W.astype(np.float32), E.astype(np.float32)).hypotheses
     # Without them the bound may fail: E = −W° makes the product negative.

@@ -171,6 +171,8 @@ def test_quotients_stay_below_the_norm_and_reach_it():
     x[0], y[0] = v, 0
     np.testing.assert_allclose(quotient(x, y), NORM(A), rtol=1e-12)
     assert quotient(x, x) == 0
+    slope = jax.grad(lambda x: quotient(x, y))
+    assert np.isfinite(slope(np.where(np.arange(len(x))[:, None] < 1, y, x))).all()  # equal ones
 
 
 def test_quotients_of_whole_numbers_and_other_shapes():

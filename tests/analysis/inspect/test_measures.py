@@ -86,6 +86,12 @@ def test_sinks_are_found_where_they_are():
         late = np.zeros_like(weights)
         late[..., key:, key] = 1.0
         assert found(late).rate.min() == found(late).rate.max() == sinks
+    late[:, 1:, :, N // 2 :, 0] = 2.0  # of all documents but one
+    most = found(late)
+    for overall in (most.rate_overall, most.weight_overall):
+        assert 0 < overall.low < overall.estimate < overall.high <= 1
+    assert most.rate_overall.estimate == 1 - 1 / DOCUMENTS
+    assert most.norm.mean.tolist() == [1, 1]
     null = found(weights)
     assert null.rate.max() == 0
     assert null.tokens == []
