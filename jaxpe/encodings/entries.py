@@ -84,8 +84,10 @@ def resolve(name: str | CatalogueEntry) -> CatalogueEntry:
     names = registrations()
     if name in names:
         return names[name].entry
-    near = nearest(name, names)
+    near = None if name == "all" else nearest(name, names)
     suggestion = f"did you mean {near!r}? The" if near else "the"
+    if name == "all":
+        suggestion = "pass each by its name; the"
     raise InputError(
         f"no encoding {name!r}; {suggestion} encodings are {', '.join(names)}, one of your "
         "own is my_module:my_encoding, and one in a file ends in .npz"
