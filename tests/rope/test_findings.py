@@ -91,6 +91,13 @@ def test_settings_reach_the_factor_of_the_file(explain):
     assert "1.2" in codes["attention_factor_reset"]
 
 
+def test_reported_faults_stand_only_where_programs_differ(explain):
+    found = [explain(fields) for fields in PUBLISHED.values()]
+    said = [any(one.code == "reported" for one in result.findings) for result in found]
+    assert any(said)
+    assert all(result.disagreements for result, one in zip(found, said, strict=True) if one)
+
+
 def test_every_finding_has_a_configuration_in_the_tests():
     elsewhere = {
         "attention_factor_differs", "attention_factor_reset", "base_nested", "base_of_gguf_missing",
