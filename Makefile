@@ -26,15 +26,14 @@ $(SUITES) docs notebooks distributed-test: export PYTHONDONTWRITEBYTECODE =
 
 # Compiling is most of the work of the tests: pieces of a program that threads would share, and
 # threads that fight over the processors, cost more than they gain. XLA's older code generator takes
-# half the time again; what it makes is slower, so notebooks, which train, have the newer one, as
-# users do, and tests have it with `make test XLA_FLAGS=`.
+# a sixth of the time for programs of tests, and four fifths for a notebook that trains; the newer
+# one, which users have, is had with `make test XLA_FLAGS=`.
 $(SUITES) notebooks: export NPROC ?= 1
 # Threads of OpenBLAS wait for each other by spinning: a decomposition of a matrix of 120 takes a
 # second of the processors beside another process, and 20 ms on one thread.
 $(SUITES) docs notebooks: export OPENBLAS_NUM_THREADS ?= 1
-$(SUITES): export XLA_FLAGS ?= \
+$(SUITES) docs notebooks: export XLA_FLAGS ?= \
   --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
-notebooks: export XLA_FLAGS ?= --xla_cpu_parallel_codegen_split_count=1
 
 report: $(VENV)/.installed-report
 	$(BIN)/jaxpe report '$(SOURCE)' --out '$(OUT)' $(ARGS)

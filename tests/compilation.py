@@ -1,6 +1,7 @@
 """Tests that mostly wait for the compiler look at what does not depend on its efforts."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,15 @@ def quick_compilation() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+def device_environment(number: int) -> dict[str, str]:
+    """Variables of a process with so many devices that compiles as quickly as the tests do."""
+    flags = (
+        f"--xla_force_host_platform_device_count={number} --xla_cpu_use_fusion_emitters=false "
+        "--xla_backend_optimization_level=0"
+    )
+    return os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
 
 
 def counted(f: Callable[..., Any]) -> tuple[Callable[..., Any], list[None]]:

@@ -38,6 +38,10 @@ COMMANDS = {
         "--batch 4 --out {out}",
         "extrapolation.json",
     ),
+    "bench": (
+        "alibi --against none --tasks copy --seeds 1 --steps 2 --length 2 --batch 4 --out {out}",
+        "bench.json",
+    ),
 }
 ELSEWHERE = {
     "batch", "encodings", "golden", "export", "count", "inspect", "merge", "train", "compare",

@@ -106,7 +106,13 @@ def test_the_commands_named_exist():
 
 def test_versions_agree():
     assert f'version = "{jaxpe.__version__}"' in (ROOT / "pyproject.toml").read_text()
-    assert f"version: {jaxpe.__version__}" in (ROOT / "CITATION.cff").read_text()
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"version: {jaxpe.__version__}" in citation
+    entry = (ROOT / "jaxpe/report/references.bib").read_text().splitlines()[0]
+    assert f"version={{{jaxpe.__version__}}}" in entry
+    (authors,) = re.findall(r"(?m)^authors:\n((?:  - .*\n)+)", citation)
+    names = re.findall(r"name: (.*)", authors)
+    assert f"author={{{' and '.join(f'{{{name}}}' for name in names)}}}" in entry
     assert f"## {jaxpe.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 

@@ -41,6 +41,8 @@ def unknown(kind: str, name: str, names: Collection[str]) -> str:
     >>> unknown("task", "cpoy", ("copy", "scan"))
     "unknown task 'cpoy': did you mean 'copy'? There are copy, scan"
     """
+    if name == "all":
+        return f"'all' names no {kind}: pass each by its name, of {', '.join(names)}"
     near = nearest(name, names)
     meant = f": did you mean {near!r}? There" if near else "; there"
     return f"unknown {kind} {name!r}{meant} are {', '.join(names)}"

@@ -19,7 +19,7 @@ _NAME = re.compile(rf"({_PART}/{_PART})(/(?:{_PART}/)*{_PART}\.gguf)?", re.ASCII
 _FILE = re.compile(r".*\.(gguf|json|safetensors)")  # of one folder: no name of a repository
 _SHARD = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # no code, and no path out of the folder
 _FOLDER = re.compile(r"models--.+?--(.+)")  # folder of a repository in the cache
-_CONFIG = "config.json"
+_CONFIG, _ADAPTER = "config.json", "adapter_config.json"
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _TOKENIZERS = ("tokenizer.json", "vocab.txt")
@@ -42,13 +42,20 @@ def model_folder(
             `generation_config.json`.
 
     Raises:
-        InputError: no such repository, revision or file, a repository that needs a token, no
-            network, or weights larger than the memory.
+        InputError: a folder of an adapter alone, no such repository, revision or file, a
+            repository that needs a token, no network, or weights larger than the memory.
         MissingExtraError: a name on the hub, if the extra `hub` is not installed.
 
     >>> model_folder("nowhere").as_posix()
     'nowhere'
     """
+    if os.path.isfile(os.path.join(name, _ADAPTER)) and not os.path.exists(
+        os.path.join(name, _CONFIG)
+    ):
+        raise InputError(
+            f"{name} is an adapter such as LoRA ({_ADAPTER}), without the weights of its model: "
+            "merge them by PEFT's `merge_and_unload().save_pretrained(...)`, and pass that folder"
+        )
     named = None if os.path.exists(name) else _NAME.fullmatch(os.fspath(name))
     if named is None or (named[2] is None and _FILE.fullmatch(named[1])):
         if revision is not None:
@@ -185,8 +192,14 @@ class _Source:
         at = "" if self.revision is None else f" at revision {self.revision}"
         return (
             f"{local}, is not in the hub's cache, and cannot be downloaded ({cause}): run "
-            f"`hf download {files}`{at} with a network, or pass a local folder"
+            f"`hf download {files}`{at} with a network, or pass {_local_folder(self.name)}"
         )
+
+
+def _local_folder(name: str) -> str:
+    """The folder of this name in JAXPE_MODELS_DIR, or what to pass instead."""
+    folder = Path(os.environ.get("JAXPE_MODELS_DIR", ""), name.rpartition("/")[2])
+    return str(folder) if folder.is_dir() else "a local folder"
 
 
 def _library(name: str) -> Any:

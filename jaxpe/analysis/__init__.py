@@ -1,9 +1,9 @@
 """The jobs: what each command computes, as a function of options that returns a result.
 
 Each is its own module, imported on first access, because some import Flax and Optax: `corpus`,
-`corpora`, `counts` (and `engines`, which make counts), `audit`, `attention`, `extrapolation`,
-`inspect`, `inspections` and `properties`. `training_run` and `comparison` are for runs of
-`jaxpe.training.train`.
+`corpora`, `counts` (and `engines`, which make counts), `audit`, `attention`, `bench`,
+`extrapolation`, `inspect`, `inspections` and `properties`. `training_run` and `comparison` are for
+runs of `jaxpe.training.train`.
 """
 
 from jaxpe._core.json_values import to_json
@@ -11,8 +11,9 @@ from jaxpe._core.lazy import lazy_names
 from jaxpe._core.results import load_result
 
 __all__ = [
-    "attention", "audit", "comparison", "corpora", "corpus", "counts", "engines", "extrapolation",
-    "inspect", "inspections", "load_result", "properties", "to_json", "training_run",
+    "attention", "audit", "bench", "comparison", "corpora", "corpus", "counts", "engines",
+    "extrapolation", "inspect", "inspections", "load_result", "properties", "to_json",
+    "training_run",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(__name__, __all__)

@@ -13,6 +13,7 @@ from jaxpe.encodings import CatalogueEntry, EncodingProperties, EncodingSizes, P
 from jaxpe.encodings.analysis.generalisation import BIAS_SCALES
 from jaxpe.encodings.analysis.length_extrapolation import Stretch
 from jaxpe.encodings.analysis.properties import TRIED
+from jaxpe.encodings.entries import own_encoding_errors
 
 About = Literal["names", "overview", "expressiveness", "generalisation", "extrapolation", "cost"]
 
@@ -131,7 +132,10 @@ def tabulate(options: PropertyOptions, *, progress: Progress = SILENT) -> Proper
     entries = encodings.catalogue(*options.names)
     _check_sizes(options)
     compute = _ROWS[options.about]
-    rows = [compute(entry, options.sizes) for entry in progress.track(entries, "encodings")]
+    rows = []
+    for index, entry in enumerate(progress.track(entries, "encodings")):
+        with own_encoding_errors(options.names[index] if options.names else entry.name):
+            rows.append(compute(entry, options.sizes))
     return PropertyTable(options.about, options.sizes, tuple(rows))
 
 

@@ -39,6 +39,7 @@ COMMANDS = {
     "audit": "evaluate every published statement on a corpus and a model",
     "spectral": "decompose a model's attention logits into position and content",
     "extrapolate": "train on short inputs, test on longer ones, and rank encodings",
+    "bench": "compare your encoding with others: cost beside accuracy, with verdicts",
     "train": "train a transformer with a positional encoding",
     "compare": "compare runs of `jaxpe train`, or counts of corpora",
 }
@@ -49,7 +50,7 @@ _WITHOUT_JAX = ("rope", "golden", "batch")  # NumPy alone, but for .gguf files
 _PAGES = {"report": ("matplotlib.figure", "jinja2")}
 _TRAINING = {"train": ("flax", "optax", "orbax.checkpoint", "grain", "safetensors"), **_PAGES}
 _EXTRAS = {"report": _PAGES, "count": {"data": ("grain", "orbax.checkpoint")}} | dict.fromkeys(
-    ("audit", "inspect", "spectral", "extrapolate", "train", "compare"), _TRAINING
+    ("audit", "inspect", "spectral", "extrapolate", "bench", "train", "compare"), _TRAINING
 )
 _MEMORY_MESSAGE = (
     "out of memory ({}); pass a smaller length, batch or model, or fewer documents at once"

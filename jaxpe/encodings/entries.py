@@ -1,15 +1,17 @@
 """The catalogue: encodings by name, in files of vectors, and of one's own modules."""
 
+import contextlib
 import importlib
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxpe._core.errors import InputError, nearest
+from jaxpe._core.errors import InputError, nearest, reason
 from jaxpe.encodings.analysis.hooks import hooks_program
 from jaxpe.encodings.families.vector_files import from_file, read_vectors
 from jaxpe.encodings.registry import (
@@ -82,8 +84,10 @@ def resolve(name: str | CatalogueEntry) -> CatalogueEntry:
     names = registrations()
     if name in names:
         return names[name].entry
-    near = nearest(name, names)
+    near = None if name == "all" else nearest(name, names)
     suggestion = f"did you mean {near!r}? The" if near else "the"
+    if name == "all":
+        suggestion = "pass each by its name; the"
     raise InputError(
         f"no encoding {name!r}; {suggestion} encodings are {', '.join(names)}, one of your "
         "own is my_module:my_encoding, and one in a file ends in .npz"
@@ -174,5 +178,30 @@ def _check_results(results: dict[str, Any], sizes: EncodingSizes) -> None:
             )
 
 
+@contextlib.contextmanager
+def own_encoding_errors(name: str) -> Iterator[None]:
+    """Context in which an error of `my_module:my_encoding` becomes one line with its place.
+
+    Errors of bad input, of files and of memory stay as they are, and all errors of encodings of the
+    catalogue.
+
+    Raises:
+        InputError: the encoding, the error, and the last line of the module that it passed.
+    """
+    try:
+        yield
+    except (InputError, OSError, MemoryError, jax.errors.JaxRuntimeError):
+        raise
+    except Exception as error:
+        if ":" not in name:
+            raise
+        file = getattr(sys.modules.get(name.partition(":")[0]), "__file__", None)
+        lines = [
+            at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == file
+        ]
+        place = f" ({file}, line {lines[-1]})" if lines else ""
+        raise InputError(f"encoding {name!r} fails: {_error_text(error)}{place}") from error
+
+
 def _error_text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {reason(error)}"

@@ -238,9 +238,10 @@ def _array(value: Any, *fields: str) -> np.ndarray:
         if (array := getattr(value, name, None)) is not None:
             return np.asarray(array)
     if hasattr(value, "_fields"):
-        raise InputError(
-            f"{type(value).__name__} has no `{fields[-1]}`: pass a part of it that has, or an array"
-        )
+        parts = {name: getattr(value, name) for name in value._fields}
+        having = [name for name, part in parts.items() if any(hasattr(part, f) for f in fields)]
+        instead = " or ".join([*(f"its `{name}`" for name in having), "an array"])
+        raise InputError(f"{type(value).__name__} has no `{fields[-1]}`: pass {instead}")
     return np.asarray(value)
 
 

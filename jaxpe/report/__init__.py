@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from jaxpe.report.attention.text import spectral_summary as spectral_summary
     from jaxpe.report.audit.page import audit_summary as audit_summary
     from jaxpe.report.audit.page import audit_table as audit_table
+    from jaxpe.report.bench.page import bench_summary as bench_summary
+    from jaxpe.report.bench.page import bench_tables as bench_tables
     from jaxpe.report.comparison import (
         comparison_summary as comparison_summary,
     )
@@ -60,6 +62,7 @@ _MODULES = {
     "attention.page": ("spectral_table",),
     "attention.text": ("spectral_summary",),
     "audit.page": ("audit_summary", "audit_table"),
+    "bench.page": ("bench_summary", "bench_tables"),
     "comparison": ("comparison_summary", "comparison_table"),
     "corpora": ("corpora_summary", "corpora_table"),
     "corpus.tables": ("encoding_table", "summary_table"),

@@ -91,10 +91,10 @@ def _overview_cells(row: EncodingProperties) -> tuple[str, ...]:
     parameters += [f"({row.fixed:,})"] if row.fixed else []
     return (
         " ".join(parameters),
-        _information(row),
+        information(row),
         row.beyond,
-        _scaled(row.flops),
-        _scaled(row.bytes),
+        scaled(row.flops),
+        scaled(row.bytes),
         _short(row.gradient),
     )
 
@@ -102,7 +102,7 @@ def _overview_cells(row: EncodingProperties) -> tuple[str, ...]:
 def _expressiveness_cells(row: properties.ExpressivenessRow) -> tuple[str, ...]:
     overview, expressiveness = row.properties, row.expressiveness
     return (
-        _information(overview),
+        information(overview),
         _yes(expressiveness.universal),
         _reach(expressiveness),
         _yes(expressiveness.causal_bos.apart),
@@ -136,7 +136,7 @@ def _cost_cells(row: properties.CostRow) -> tuple[str, ...]:
     flops, loops = row.flops, "yes" if row.looped else "–"
     if not flops.value:
         return "0", "–", "–", loops
-    return _scaled(flops.value), _exponent(flops.dim), _exponent(flops.length), loops
+    return scaled(flops.value), _exponent(flops.dim), _exponent(flops.length), loops
 
 
 def _short(gradient: tuple[str, ...]) -> str:
@@ -145,7 +145,8 @@ def _short(gradient: tuple[str, ...]) -> str:
     return " ".join(dict.fromkeys(letters.get(name, "θ") for name in gradient)) or "–"
 
 
-def _information(row: EncodingProperties) -> str:
+def information(row: EncodingProperties) -> str:
+    """Position information of logits: absolute, relative, both, or order alone."""
     kinds = [name for name in ("absolute", "relative") if getattr(row, name)]
     return "both" if len(kinds) == 2 else "".join(kinds) or ("order" if row.order else "–")
 
@@ -164,7 +165,7 @@ def _digits(value: float) -> str:
         return "–"
     if 0 < abs(value) < 0.005:
         return f"{value:.0e}"
-    return _scaled(value) if abs(value) >= 100 else f"{value:.2f}"
+    return scaled(value) if abs(value) >= 100 else f"{value:.2f}"
 
 
 def _grown(law: PowerLaw, *, integer: bool = False) -> str:
@@ -181,7 +182,7 @@ def _powers(**exponents: float) -> str:
     return " ".join(f"{name}^{e:g}" for name, e in shown.items() if e)
 
 
-def _scaled(value: float) -> str:
+def scaled(value: float) -> str:
     """Three digits: 950, 12.3k, 4.75M."""
     thousands = 0
     while value >= 999.5 and thousands < 4:

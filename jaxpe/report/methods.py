@@ -55,6 +55,13 @@ _METHODS = {
         "documents or texts, for each number alone [@jaxpe].",
         (),
     ),
+    "bench": (
+        "The encoding {r.options.encoding} was compared with others on {n_cells} "
+        "pairs of a task and an encoding, trained from equal weights on equal data with equal "
+        "budgets over {r.suite.seeds} seeds, by mean accuracy beyond the training length. The "
+        "intervals of {n_verdicts} comparisons hold jointly at 95 % [@jaxpe].",
+        (),
+    ),
     "extrapolation": (
         "{n_cells} pairs of a task and an encoding were trained from equal weights on equal data "
         "with equal budgets, and tested on longer inputs. Intervals (95 %) are over seeds; those "

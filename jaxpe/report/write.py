@@ -16,6 +16,7 @@ from jaxpe.report.text import Advice
 _VIEWS = {
     "attention": "attention.page",
     "audit": "audit.page",
+    "bench": "bench.page",
     "comparison": "comparison",
     "corpora": "corpora",
     "corpus": "corpus.page",
@@ -45,8 +46,8 @@ def write(
 
     Args:
         result: result of `jaxpe.rope`, or of a job of `jaxpe.analysis`: `corpus`, `corpora`,
-            `audit`, `attention`, `extrapolation`, `inspect`, `inspections`, `training_run` or
-            `comparison`.
+            `audit`, `attention`, `bench`, `extrapolation`, `inspect`, `inspections`,
+            `training_run` or `comparison`.
         directory: folder for the files.
         figures: format of the figures in files, besides the SVG of the page.
         style: "paper" for files in the width of one or two columns (3.25 and 6.75 inches), with

@@ -332,7 +332,7 @@ def model_codes(case: Case) -> Codes:
         yield "low_precision", {"name": dtype, **longest[dtype]._asdict()}
     if "float32" in longest and longest["float32"].largest >= _RADIANS:
         yield "float32_precision", longest["float32"]._asdict()
-    if thread_names(case.name):
+    if thread_names(case.name) and case.analysis.disagreements:
         yield "reported", {}
 
 

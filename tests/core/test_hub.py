@@ -154,6 +154,14 @@ def test_other_paths_come_back_as_they_are(online, name):
         model_folder(name, revision="v1")
 
 
+def test_a_folder_of_an_adapter_alone_is_named_for_what_it_is(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(InputError, match=r"adapter_config.json.*merge_and_unload"):
+        model_folder(tmp_path)
+    (tmp_path / "config.json").write_text("{}")  # merged
+    assert model_folder(tmp_path) == tmp_path
+
+
 def test_the_cache_comes_first(unreachable):
     folder = in_cache(unreachable, "Qwen/Qwen3-8B")
     older = in_cache(unreachable, "Qwen/Qwen3-8B", commit=OLDER, ref="v1")

@@ -74,7 +74,7 @@ def test_unreadable_npy(tmp_path):
 def test_synthetic_by_name():
     corpus = load_tokens("synthetic", length=10)
     np.testing.assert_array_equal(corpus.ids, three_regimes().ids[:, :10])
-    assert (corpus.name, corpus.tokenizer, corpus.longest) == ("three_regimes", "ids", 32)
+    assert (corpus.name, corpus.tokenizer, corpus.longest) == ("synthetic", "ids", 32)
 
 
 def test_options_that_ids_do_not_take():

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +30,7 @@ from jaxpe import (
 )
 from jaxpe.encodings import inverse_frequencies, random_fixed, random_vectors
 from jaxpe.geometry import low_rank_factors
+from tests.compilation import device_environment
 
 PARITY = Path(__file__).parents[1] / "parity" / "orthogonal.npz"
 LENGTH, DIM = 9, 6
@@ -189,10 +189,9 @@ for encoding in encodings:
 
 def test_a_batch_may_be_spread_over_explicit_devices():
     pytest.importorskip("pywt")
-    settings = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     run = subprocess.run(
         [sys.executable, "-c", SPREAD],
-        env=os.environ | settings,
+        env=device_environment(2),
         capture_output=True,
         text=True,
         timeout=120,

@@ -1,6 +1,5 @@
 """Attention of sequences divided over eight host devices, in a process of its own."""
 
-import os
 import subprocess
 import sys
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxpe
+from tests.compilation import device_environment
 
 DIVIDED = """
 import jax, jax.numpy as jnp, numpy as np
@@ -56,11 +56,9 @@ for name, kind, order in cases:
 
 def test_eight_devices_equal_one():
     """Values and gradients, in a zigzag order too, beside axes that divide batch and heads."""
-    settings = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
-    settings |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     run = subprocess.run(
         [sys.executable, "-c", DIVIDED],
-        env=os.environ | settings,
+        env=device_environment(8) | {"JAX_ENABLE_X64": "1"},
         capture_output=True,
         text=True,
         timeout=300,

@@ -1,6 +1,5 @@
 """Sums over pairs tile by tile: equal to sums over a matrix, in memory that grows as n."""
 
-import os
 import subprocess
 import sys
 from functools import partial
@@ -28,7 +27,7 @@ from jaxpe.geometry import (
     stress_per_position,
     sum_over_pairs,
 )
-from tests.compilation import compilations
+from tests.compilation import compilations, device_environment
 
 RNG = np.random.default_rng(0)
 P = RNG.standard_normal((13, 3))
@@ -304,12 +303,8 @@ for name in (*weighted, "mantel_correlation"):
 
 
 def test_devices_share_the_tiles():
-    environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "JAX_PLATFORMS": "cpu",
-    }
     done = subprocess.run(
-        [sys.executable, "-c", MESH], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", MESH], env=device_environment(4), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
 

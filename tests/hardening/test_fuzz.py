@@ -10,7 +10,7 @@ from tests.hardening import fuzz
 CASES_A_SEED = 40
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_hostile_arrays_are_answered(seed):
     outcomes = fuzz.fuzz(seed, CASES_A_SEED)
     assert [outcome for outcome in outcomes if outcome.answer == "wrong"] == []

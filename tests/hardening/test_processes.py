@@ -4,7 +4,6 @@
 """
 
 import json
-import os
 import re
 import socket
 import subprocess
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.compilation import device_environment
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from jaxpe.cli.main import main; main()", "count"]
@@ -24,16 +25,13 @@ def start(*words, out):
     options = (
         f"--{name}={value}" for name, value in {**OPTIONS, "save-every": 4, "out": out}.items()
     )
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-    environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
-    environment["JAXPE_CACHE_DIR"] = str(out.parent / "cache")
     return subprocess.Popen(
         [*COMMAND, *map(str, [*words, *options])],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env=environment,
+        env=device_environment(1) | {"JAXPE_CACHE_DIR": str(out.parent / "cache")},
     )
 
 
@@ -179,7 +177,6 @@ def test_processes_that_disagree_and_a_corrupt_shard_are_told_how(tmp_path):
     text = (tmp_path / "0.txt").read_text()
     (tmp_path / "again" / "0.txt").write_text("be" + text[2:] if text[0] != "b" else "t" + text[1:])
     words = [sys.executable, "-c", DISAGREE, free_address(), str(processes)]
-    flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
     started = [
         subprocess.Popen(
             [*words, str(process), str(tmp_path)],
@@ -187,7 +184,7 @@ def test_processes_that_disagree_and_a_corrupt_shard_are_told_how(tmp_path):
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env=os.environ | flags,
+            env=device_environment(1),
         )
         for process in range(processes)
     ]

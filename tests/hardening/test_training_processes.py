@@ -1,7 +1,6 @@
 """Training in two processes: the run of one, and none waits for the dead."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.compilation import device_environment
 from tests.hardening.test_processes import free_address
 
 ROOT = Path(__file__).parents[2]
-FLAGS = (
-    "--xla_force_host_platform_device_count={} --xla_cpu_use_fusion_emitters=false "
-    "--xla_backend_optimization_level=0"
-)
 TRAIN = (
     "-c", "from jaxpe.cli.main import main; main()", "train", "--length=4", "--model.dim=8",
     "--model.layers=1", "--model.heads=2", "--batch-size=8", "--steps=100000",
@@ -25,14 +21,13 @@ TRAIN = (
 
 
 def started(*words, devices=2):
-    flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS.format(devices)}
     return subprocess.Popen(
         [sys.executable, *map(str, words)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env=os.environ | flags,
+        env=device_environment(devices),
     )
 
 

@@ -1,7 +1,6 @@
 """Empirical kernels: equal to their definition in every block and transform."""
 
 import functools
-import os
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from jaxpe import nn
 from jaxpe.ntk import empirical_ntk, ntk_cost
 from jaxpe.ntk._structure import forward_flops
 from jaxpe.ntk.sensitivity import warn_of_dead_parameters
+from tests.compilation import device_environment
 from tests.nn import models
 from tests.ntk.networks import NAMES, QUICK, dense_kernel, network, reduced
 
@@ -333,12 +333,8 @@ for one, other in zip(ours, whole, strict=True):
 
 
 def test_rows_spread_over_devices():
-    environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "JAX_PLATFORMS": "cpu",
-    }
     done = subprocess.run(
-        [sys.executable, "-c", MESH], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", MESH], env=device_environment(4), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
 

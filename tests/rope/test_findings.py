@@ -77,6 +77,13 @@ def test_mscale_alone_is_told_where_it_is_used(explain):
     assert "mscale_alone" not in {one.code for one in found.findings}
 
 
+def test_reported_faults_stand_only_where_programs_differ(explain):
+    found = [explain(fields) for fields in PUBLISHED.values()]
+    said = [any(one.code == "reported" for one in result.findings) for result in found]
+    assert any(said)
+    assert all(result.disagreements for result, one in zip(found, said, strict=True) if one)
+
+
 def test_every_finding_has_a_configuration_in_the_tests():
     elsewhere = {
         "attention_factor_differs", "base_nested", "base_of_gguf_missing", "beyond_context",

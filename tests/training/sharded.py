@@ -17,14 +17,12 @@ from jaxpe import nn, training
 
 ROWS, N, VOCAB = 32, 8, 20
 MESHES = {
-    "data 8": ((8,), ("data",)),
     "fsdp 8": ((8,), ("fsdp",)),
-    "fsdp 2, model 4": ((2, 4), ("fsdp", "model")),
+    "data 2, model 4": ((2, 4), ("data", "model")),
 }
 EMBEDDING = {
-    "data 8": PartitionSpec(None, None),
     "fsdp 8": PartitionSpec(None, ("fsdp",)),
-    "fsdp 2, model 4": PartitionSpec(("model",), ("fsdp",)),
+    "data 2, model 4": PartitionSpec(("model",), None),
 }
 IDS = np.random.default_rng(0).integers(0, VOCAB, (ROWS, N)).astype(np.int32)
 ARRAYS = {"ids": IDS, "mask": np.ones_like(IDS, bool)}
@@ -93,12 +91,11 @@ def main(folder):
         mesh = jax.make_mesh(sizes, axes)  # of type Explicit
         state = checked(mesh, one, folder / name)
         share = device_bytes(state) / total
-        assert (share == 1) if name == "data 8" else share < 0.2, (name, share)
+        assert share < (0.4 if "data" in name else 0.2), (name, share)
         table = state.params["decoder"]["tokens"]["embedding"].get_value().sharding.spec
         assert table == EMBEDDING[name], table  # 20 words are not divisible by 8
         print(name, round(share, 3), flush=True)
-    resumed(folder / "fsdp 8", None, one)
-    resumed(folder / "fsdp 2, model 4", jax.make_mesh((2,), ("fsdp",)), one)
+    resumed(folder / "data 2, model 4", jax.make_mesh((2,), ("fsdp",)), one)
     half = trained(jax.make_mesh((4, 2), ("fsdp", "model")), steps=2, dtype=jnp.bfloat16)[1]
     np.testing.assert_allclose(half, one[:2], rtol=2e-2)
 

@@ -294,40 +294,38 @@ CONSTANT = {"decay": "constant", "warmup": 0.0, "evaluate_every": 2, "batch_size
 def extended(corpus, tmp_path_factory):
     """A run of 4 steps that was extended to 8, what it said, and one of 8 steps at once."""
     parts, whole = (tmp_path_factory.mktemp("runs") / name for name in ("parts", "whole"))
-    train(config(corpus, parts, steps=4, **CONSTANT))
+    train(config(corpus, parts, steps=4, **CONSTANT, average=0.5))
     lines = []
     longer = train(dataclasses.replace(load_config(parts), steps=8), progress=Told(lines))
-    return longer, lines, train(config(corpus, whole, steps=8, **CONSTANT))
+    profile = whole.with_name("profile")
+    asked, sent = config(corpus, whole, steps=8, **CONSTANT, average=0.5, trace=profile), []
+    at_once = train(asked, on_record=sent.append)
+    assert list(profile.glob("plugins/profile/*/*.xplane.pb"))
+    assert sent == at_once.history
+    return longer, lines, at_once
 
 
 def test_an_extended_run_of_a_constant_rate_is_that_of_as_many_steps_at_once(extended):
     longer, lines, whole = extended
     assert_equal(longer.params, whole.params)
     assert (longer.out / "log.jsonl").read_bytes() == (whole.out / "log.jsonl").read_bytes()
+    assert longer.history == whole.history
+    assert (longer.out / "config.json").read_bytes() == (whole.out / "config.json").read_bytes()
     assert load_config(longer.out).steps == 8
     assert (longer.summary.resumed_at, longer.summary.extended_after) == (4, 0)
     assert any("from 4 to 8 steps" in line for line in lines)
 
 
-def test_the_average_is_evaluated_saved_and_resumed(extended, corpus, tmp_path):
-    changes = CONSTANT | {"average": 0.5}
-    train(config(corpus, tmp_path / "parts", steps=4, **changes))
-    parts = train(dataclasses.replace(load_config(tmp_path / "parts"), steps=8))
-    sent, profile = [], tmp_path / "profile"
-    asked = config(corpus, tmp_path / "whole", steps=8, trace=profile, **changes)
-    whole = train(asked, on_record=sent.append)
-    assert_equal(parts.params, whole.params)
-    assert parts.history == whole.history == sent
-    assert (parts.out / "config.json").read_bytes() == (whole.out / "config.json").read_bytes()
-    assert list(profile.glob("plugins/profile/*/*.xplane.pb"))
-    loaded = load_run(whole.out)
+def test_the_average_is_evaluated_and_saved(extended, corpus, tmp_path):
+    *_, whole = extended
+    loaded, asked = load_run(whole.out), load_config(whole.out)
     assert_equal(loaded.params, whole.params)
     data = load_data(asked)
     loss = build_loss(asked, loaded.model, data.vocabulary, train=False)
     found = evaluate(loss, loaded.params, evaluation_batches(asked, data.held_out))
     assert found == whole.evaluation
     # Training itself is as without an average.
-    *_, plain = extended
+    plain = train(config(corpus, tmp_path / "plain", steps=8, **CONSTANT))
     losses = [[record["loss"] for record in run.history[1:]] for run in (plain, whole)]
     np.testing.assert_allclose(*losses, rtol=1e-5)
     assert whole.evaluation["loss"] > plain.evaluation["loss"]  # it lags behind

@@ -67,11 +67,14 @@ def audit(
         subject, examples=options.examples, seed=seed, temperature=options.temperature
     )
     geometry = geometry_of(subject)
+    progress.say("1 of 3: kernel of the positions")
     alpha, b = kernel_and_forcing(model, seed=seed)
+    progress.say("2 of 3: training, linearised and real")
     gap = train_both(model, steps=options.steps, seed=seed)
     inputs = audit_inputs(
         model, geometry, alpha=alpha, forcing=b, seed=seed, temperature=options.temperature
     )
+    progress.say("3 of 3: statements")
     audits = {
         statement.name: statement.evaluate(inputs)
         for statement in progress.track(theory.STATEMENTS, "statements")

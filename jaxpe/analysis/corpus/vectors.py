@@ -46,7 +46,9 @@ def scored_entries(
 
 
 def _is_scored(entry: jaxpe.encodings.CatalogueEntry) -> bool:
-    return bool(entry.vectors) and entry.coordinates == 1 and not entry.fitted
+    described = bool(entry.vectors) and entry.coordinates == 1 and not entry.fitted
+    # A module of one's own may describe vectors, as by "–", that its encoding lacks.
+    return described and entry.first_layer(sizes_of(8, 8)).defines("vectors")
 
 
 def widths_of(dim: int) -> tuple[int, ...]:

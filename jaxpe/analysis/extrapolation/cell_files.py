@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.errors import InputError
-from jaxpe._core.files import atomic_file, write_file
+from jaxpe._core.files import atomic_file, file_hash, write_file
 from jaxpe._core.json_values import from_json, read_json, to_json
 from jaxpe.analysis.extrapolation.models import ModelFactory, build
 from jaxpe.analysis.extrapolation.presets import Suite
@@ -50,8 +51,20 @@ class _StampedCell(NamedTuple):
 
 
 def cell_path(folder: Path, suite: Suite, task: str, name: str) -> Path:
-    """Path of the `.json` file of a cell, a task under an encoding; its models are beside it."""
-    return folder / f"{suite.name.replace(' ', '_')}-{task}-{name.replace(':', '.')}.json"
+    """Path of the `.json` file of a cell, a task under an encoding; its models are beside it.
+
+    The name of an encoding of one's own ends with a hash of its module: after a change of the code
+    its cells are made again.
+    """
+    named = f"{name.replace(':', '.')}{module_hash(name)}"
+    return folder / f"{suite.name.replace(' ', '_')}-{task}-{named}.json"
+
+
+def module_hash(name: str) -> str:
+    """Hash of the file of the module in `my_module:my_encoding`, after a hyphen; empty without."""
+    module = sys.modules.get(name.partition(":")[0]) if ":" in name else None
+    file = getattr(module, "__file__", None)
+    return f"-{file_hash(file)[:8]}" if file else ""
 
 
 def settings_hash(

@@ -43,17 +43,17 @@ def compared(cells: Sequence[ExtrapolationCell]) -> tuple[Comparison, ...]:
 
 def _learned_cells(cells: list[ExtrapolationCell]) -> list[ExtrapolationCell]:
     """Cells with finite scores beyond T and a task learned at T, in the order of mean scores."""
-    finite = [cell for cell in cells if cell.learned and np.isfinite(_worth(cell)).all()]
-    return sorted(finite, key=lambda cell: -_worth(cell).mean())
+    finite = [cell for cell in cells if cell.learned and np.isfinite(worth(cell)).all()]
+    return sorted(finite, key=lambda cell: -worth(cell).mean())
 
 
 def _task_comparisons(cells: list[ExtrapolationCell], level: float) -> Iterator[Comparison]:
     for cell in cells[1:]:
-        first, pair, trials = cells[0], (_worth(cells[0]), _worth(cell)), trials_beyond(cell)
+        first, pair, trials = cells[0], (worth(cells[0]), worth(cell)), trials_beyond(cell)
         lead = lead_interval(*pair, trials=trials, level=level)
         decided = bool(lead.low > 0)
         known = not decided and np.isfinite(lead.low)
-        seeds = _seeds_needed(*pair, trials, level) if known else 0
+        seeds = seeds_needed(*pair, trials, level) if known else 0
         yield Comparison(cell.suite, cell.task, first.encoding, cell.encoding, lead, decided, seeds)
 
 
@@ -86,12 +86,12 @@ def beyond(cell: ExtrapolationCell) -> np.ndarray:
     return values.mean(axis=1)
 
 
-def _worth(cell: ExtrapolationCell) -> np.ndarray:
+def worth(cell: ExtrapolationCell) -> np.ndarray:
     """Mean scores beyond T on a scale where larger is better and differences are comparable."""
     return -np.log(beyond(cell)) if cell.metric in LOWER_IS_BETTER else beyond(cell)
 
 
-def _seeds_needed(
+def seeds_needed(
     values: np.ndarray, other: np.ndarray, trials: int | float | None, level: float
 ) -> int:
     """The least number of seeds whose interval lies above 0; 0 if unknown.

@@ -5,13 +5,14 @@ import os
 import time
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import output_folder
 from jaxpe._core.progress import SILENT, Progress, duration
 from jaxpe.analysis.extrapolation.cells import run_cell
 from jaxpe.analysis.extrapolation.comparisons import compared
-from jaxpe.analysis.extrapolation.forecast import Forecast
+from jaxpe.analysis.extrapolation.forecast import Forecast, Pair
 from jaxpe.analysis.extrapolation.memory import check_memory
 from jaxpe.analysis.extrapolation.models import ModelFactory, build
 from jaxpe.analysis.extrapolation.presets import Suite, preset_suites
@@ -19,6 +20,7 @@ from jaxpe.analysis.extrapolation.ranks import mean_reciprocal_rank
 from jaxpe.analysis.extrapolation.result import ExtrapolationCell, ExtrapolationResult
 from jaxpe.analysis.extrapolation.streams import Streams, chance, streams
 from jaxpe.data import sequence_task
+from jaxpe.encodings.entries import own_encoding_errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,28 +134,51 @@ def extrapolate_suites(
     begun = time.perf_counter()
     pairs = [(suite, task, name) for suite in suites for task in suite.tasks
              for name in suite.encodings]  # fmt: skip
-    data: dict[tuple[str, str], Streams] = {}
-    chances: dict[tuple[str, str], float] = {}
-    cells: list[ExtrapolationCell] = []
     with output_folder(folder) as root:
         forecast = Forecast(pairs, root, progress)
-        for pair in progress.track(iter(pairs), "pairs of a task and an encoding"):
-            suite, task, name = pair
-            if (suite.name, task) not in data:
-                data[suite.name, task] = streams(suite, sequence_task(task), model_factory)
-                chances[suite.name, task] = chance(suite, data[suite.name, task])
-            started = time.perf_counter()
-            timed = partial(forecast.call, pair)
-            cell = run_cell(suite, data[suite.name, task], name, root, timed)
-            cells.append(cell._replace(chance=chances[suite.name, task]))
-            forecast.finish(pair, time.perf_counter() - started)
-            pending, left = len(pairs) - len(cells), forecast.left()
-            about = f", about {duration(left)}" if left > 0 else ""
-            progress.say(
-                f"{task}, {name}: {cell.seconds['training']:.0f} s, {pending} to go{about}"
-            )
+        cells = run_pairs(pairs, root, forecast, model_factory=model_factory, progress=progress)
     result = ExtrapolationResult(tuple(suites), tuple(cells), {})
     ranks = {suite.name: mean_reciprocal_rank(result.cells_of(suite)) for suite in suites}
     comparisons = tuple(one for suite in suites for one in compared(result.cells_of(suite)))
     seconds = {"whole": time.perf_counter() - begun}
     return result._replace(mean_reciprocal_rank=ranks, comparisons=comparisons, seconds=seconds)
+
+
+def run_pairs(
+    pairs: Sequence[Pair],
+    root: Path,
+    forecast: Forecast,
+    *,
+    model_factory: ModelFactory = build,
+    progress: Progress = SILENT,
+) -> list[ExtrapolationCell]:
+    """Cells of pairs of a task and an encoding, trained or read from a folder.
+
+    Args:
+        pairs: suite, task and encoding of each cell.
+        root: folder of results and models.
+        forecast: forecast of these pairs.
+        model_factory: argument of `extrapolate_suites`.
+        progress: receives a line on each cell, with the number of cells left.
+
+    Raises:
+        InputError: cells of other settings in the folder, or an encoding of one's own that fails.
+    """
+    data: dict[tuple[str, str], Streams] = {}
+    chances: dict[tuple[str, str], float] = {}
+    cells: list[ExtrapolationCell] = []
+    for pair in pairs:
+        suite, task, name = pair
+        started = time.perf_counter()
+        if (suite.name, task) not in data:
+            data[suite.name, task] = streams(suite, sequence_task(task), model_factory)
+            chances[suite.name, task] = chance(suite, data[suite.name, task])
+        timed = partial(forecast.call, pair)
+        with own_encoding_errors(name):
+            cell = run_cell(suite, data[suite.name, task], name, root, timed)
+        cells.append(cell._replace(chance=chances[suite.name, task]))
+        forecast.finish(pair, time.perf_counter() - started)
+        pending, left = len(pairs) - len(cells), forecast.left()
+        about = f", about {duration(left)}" if left > 0 else ""
+        progress.say(f"{task}, {name}: {cell.seconds['training']:.0f} s, {pending} to go{about}")
+    return cells

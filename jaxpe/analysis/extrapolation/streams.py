@@ -95,13 +95,13 @@ def streams(suite: Suite, task: SequenceTask, make: ModelFactory = build) -> Str
         test_rows = jax.device_get(padded_tests(seeds.astype(np.uint32)))
         return {name: x[indices, :, :, :, :width] for name, x in test_rows.items()}
 
-    @jax.jit
-    def weights_of(seeds: Array) -> tuple[Array, Params]:
-        keys = seed_keys(suite, task, seeds, _WEIGHTS)
-        return keys, jax.vmap(partial(plain_weights, suite, task, make=make))(keys)
+    weight_keys = jax.jit(lambda seeds: seed_keys(suite, task, seeds, _WEIGHTS))
+    # Apart from the keys, so that tasks of equal sizes share this program in the compilation cache.
+    plain = jax.jit(jax.vmap(partial(plain_weights, suite, task, make=make)))
 
     def weights(seeds: np.ndarray) -> tuple[Array, Params]:
-        return weights_of(seeds.astype(np.uint32))
+        keys = weight_keys(seeds.astype(np.uint32))
+        return keys, plain(keys)
 
     return Streams(task, training, tests, weights, make)
 

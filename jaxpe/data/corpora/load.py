@@ -191,8 +191,7 @@ def load_tokens(
 def _load_ids(path: str, length: int | None, progress: Progress) -> TokenCorpus:
     """Token ids of a matrix, of an exported corpus, or synthetic."""
     if path == "synthetic":
-        corpus = three_regimes()
-        return tokens_from_ids(corpus.ids, name=corpus.name, length=length)
+        return tokens_from_ids(three_regimes().ids, name=path, length=length)
     if holds_tokens(path):
         corpus = read_tokens(path, progress=progress)
         return corpus if length is None else resized(corpus, length)

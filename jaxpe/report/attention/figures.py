@@ -32,7 +32,6 @@ _MOST_PIXELS = 40_000  # pixels of the grid: more would make a large page
 _PALE = "#CFCFCF"
 _PART_COLOURS = (_PALE, ENCODING_COLOURS["smacof"], ENCODING_COLOURS["alibi"], POSITION, PLUG_IN)
 _MOST_HEADS = 12  # heads with an interval in the figure
-_LARGE = 0.4  # share from which an axis from 0 to 1 is readable
 
 
 def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
@@ -53,8 +52,7 @@ def variance_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
     _stack(figure, axis, shares)
     shuffled = positive(variance.shuffled.mean(axis=1))
     axis.plot(np.arange(len(shuffled)), shuffled, "k_", ms=12, mew=2)
-    top = max(float((offset + positions).max()), float(shuffled.max()))
-    axis.set(ylabel="share of the variance", ylim=(0, 1 if top > _LARGE else 1.25 * top or 1))
+    axis.set(ylabel="share of the variance", ylim=(0, 1))
     return figure
 
 

@@ -151,7 +151,14 @@ def _use_tables(stage: AttentionStage) -> list[Table]:
         for k, name in enumerate((f"to {low}", f"{low} to {high}", f"over {high}")):
             columns[f"wavelengths {name}, %"] = [*map(_hundreds, stage.bands.share.mean(1)[:, k])]
     rows = [*zip(*columns.values(), strict=True)]
-    return [Table("Sinks, offset and frequencies by layer", [*columns], rows)]
+    tables = [Table("Sinks, offset and frequencies by layer", [*columns], rows)]
+    if sinks is not None and len(sinks.positions):
+        places = zip(sinks.positions, sinks.position_share, strict=True)
+        rows = [(f"position {place}", percent(float(share))) for place, share in places]
+        words = zip(sinks.tokens, sinks.token_share, strict=True)
+        rows += [(f"token {visible(word)}", percent(float(share))) for word, share in words]
+        tables.append(Table("Most frequent sinks", ["of all sinks", "share"], rows))
+    return tables
 
 
 def reach_tables(reach: TextReach | None) -> list[Table]:
@@ -227,8 +234,14 @@ def loss_tables(stage: LossStage) -> list[Table]:
         title = f"Gain of {stage.passage} tokens of context at a distance"
         tables.append(Table(title, header, rows))
     if stage.scalings:
-        header = ["scaling", "context before, nats", "context at that many contexts, nats"]
-        rows = [(one.name, between(one.near), between(one.far)) for one in stage.scalings]
+        header = [
+            "scaling", "distance, contexts",
+            "text right before, nats", "text at the distance, nats",
+        ]  # fmt: skip
+        rows = [
+            (one.name, f"{one.multiple:g}", between(one.near), between(one.far))
+            for one in stage.scalings
+        ]
         tables.append(Table("Change of the loss under a scaling", header, rows))
     return tables + reach_tables(stage.reach)
 

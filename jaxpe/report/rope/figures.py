@@ -80,6 +80,7 @@ def programs_figure(result: RopeAnalysis) -> "matplotlib.figure.Figure":
         axis.plot(np.frombuffer(ratio, np.float32), label=label, color=colour, lw=2.6, alpha=0.85)
     axis.set(xlabel="frequency k", ylabel=f"divided by {programs[0].name}")
     axis.set_yscale("log", base=2)
+    axis.yaxis.set_major_formatter("{x:g}")
     add_legend(figure, axis, columns=1)
     return figure
 

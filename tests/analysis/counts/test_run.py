@@ -35,6 +35,7 @@ from jaxpe.data import Shard, find_shards, open_tokenizer
 from jaxpe.data.tokens import workers
 from jaxpe.data.tokens.workers import TokenizerPool
 from tests.analysis.counts.test_stored import equal
+from tests.compilation import device_environment
 from tests.progress import Told
 
 ROOT = Path(__file__).parents[3]
@@ -534,10 +535,9 @@ assert (table == documents).all() and (nulls == documents).all() and table.shape
 
 def test_devices_share_documents_and_vocabulary(shards, with_nulls, tmp_path):
     folders = [tmp_path / "2x4", tmp_path / "1x8"]
-    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
     subprocess.run(
         [sys.executable, "-c", ON_EIGHT, *[shard.path for shard in shards], *folders],
-        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        env=device_environment(8),
         cwd=ROOT,
         check=True,
     )

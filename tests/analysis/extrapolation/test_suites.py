@@ -21,6 +21,7 @@ from jaxpe.analysis.extrapolation import (
     variant,
     variant_names,
 )
+from jaxpe.analysis.extrapolation.cell_files import cell_path
 from jaxpe.analysis.extrapolation.forecast import Forecast
 from jaxpe.analysis.extrapolation.presets import preset_suites
 from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
@@ -101,7 +102,9 @@ def test_variants_are_those_of_the_catalogue_and_more():
 def test_an_encoding_of_ones_own_is_compared(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "import jaxpe\n\ndef halved(sizes):\n"
-        "    return jaxpe.alibi(num_heads=sizes.num_heads, slopes=0.5)\n"
+        "    return jaxpe.alibi(num_heads=sizes.num_heads, slopes=0.5)\n\n"
+        "def late(sizes):\n    def bias(params, q, *others):\n"
+        "        return None if q.shape[-3] == 8 else [][0]\n    return jaxpe.Encoding(bias=bias)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     suite = dataclasses.replace(
@@ -110,7 +113,13 @@ def test_an_encoding_of_ones_own_is_compared(tmp_path, monkeypatch):
     )  # fmt: skip
     found = extrapolate_suites([suite], tmp_path / "out")
     assert [cell.encoding for cell in found.cells] == ["mine:halved", "alibi"]
-    assert (tmp_path / "out" / "tiny-copy-mine.halved.json").exists()
+    (kept,) = (tmp_path / "out").glob("tiny-copy-mine.halved-*.json")
+    with (tmp_path / "mine.py").open("a") as module:  # after a change its cells are made again
+        module.write("# changed\n")
+    assert cell_path(kept.parent, suite, "copy", "mine:halved") != kept
+    assert cell_path(kept.parent, suite, "copy", "alibi").is_file()
+    with pytest.raises(InputError, match=r"'mine:late' fails: IndexError: .*mine\.py, line 8\)"):
+        extrapolate_suites([dataclasses.replace(suite, encodings=("mine:late",))], tmp_path / "b")
     with pytest.raises(InputError, match="nowhere"):
         dataclasses.replace(SUITE, encodings=("nowhere:halved",))
 
@@ -128,7 +137,7 @@ class Lines:
 
 @pytest.mark.parametrize("steps", [200, 20_000])
 def test_the_forecast_does_not_multiply_constants_by_steps(steps, tmp_path):
-    """Pairs that take 30 s to compile and 0.01 s a step, of which 10 and 10 steps are timed."""
+    """Pairs of 60 s, then 27 s for programs, and 0.01 s a step; 10 and 10 steps are timed."""
     suite = dataclasses.replace(SUITE, encodings=("none", "alibi", "t5"), steps=steps, tests=2)
     pairs, progress = [(suite, "copy", name) for name in suite.encodings], Lines()
     (tmp_path / "tiny-copy-t5.json").touch()  # has run
@@ -136,13 +145,12 @@ def test_the_forecast_does_not_multiply_constants_by_steps(steps, tmp_path):
     assert np.isnan(forecast.left())
     forecast.call(pairs[0], 3, 10, 15 + 0.1)
     forecast.call(pairs[0], 3, 10, 0.1)
-    whole = 30 + 0.01 * 1.25 * steps
-    expected = 2 * whole - 15.2
-    assert 0.95 < forecast.left() / (2 * whole) < 1.05
-    assert progress.lines == [f"tiny: about {duration(expected)} left in all"]
-    forecast.finish(pairs[0], whole)
-    assert 0.95 < forecast.left() / whole < 1.05
-    forecast.finish(pairs[1], whole)
+    training = 0.01 * 1.25 * steps
+    assert 0.93 < forecast.left() / (60 + 27 + 2 * training) < 1.07
+    assert progress.lines == [f"copy, none: about {duration(forecast.left() - 15.2)} left in all"]
+    forecast.finish(pairs[0], 60 + training)
+    assert 0.93 < forecast.left() / (27 + training) < 1.07
+    forecast.finish(pairs[1], 27 + training)
     assert forecast.left() == 0
 
 

@@ -1,0 +1,157 @@
+"""A benchmark: verdicts of known truth, parts and their merge, resuming, the page."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.progress import SILENT
+from jaxpe._core.results import result_files
+from jaxpe.analysis import load_result
+from jaxpe.analysis.bench import (
+    BenchOptions,
+    BenchResult,
+    bench,
+    bench_part,
+    job,
+    merge_parts,
+    verdicts,
+)
+from jaxpe.analysis.extrapolation import ExtrapolationCell, cells
+from jaxpe.analysis.extrapolation.forecast import Forecast, ProgramSeconds
+from jaxpe.analysis.extrapolation.intervals import seed_means
+from jaxpe.report import write
+
+SMALLEST = {
+    "length": 2, "steps": 2, "batch": 4, "seeds": 2, "dim": 8, "heads": 2, "hidden": 8, "layers": 1,
+    "rates": (1e-2,), "tests": 8,
+}  # fmt: skip
+OPTIONS = BenchOptions(encoding="alibi", against=("none",), tasks=("copy",))
+
+
+def cell(task, encoding, accuracies):
+    """A cell of accuracies `[seeds, lengths]`."""
+    scores = {"accuracy": np.asarray(accuracies)}
+    return ExtrapolationCell(
+        "bench", task, encoding, "accuracy", (4, 8, 16), scores, seed_means(scores, tests=100),
+        np.ones(3, bool), 1e-2, (1e-2,), np.ones(1), np.ones(len(accuracies)), {}, 100, 0.1,
+    )  # fmt: skip
+
+
+def drawn(rng, means, seeds=4):
+    """Cells of three tasks, of encodings whose seeds scatter around known means beyond T."""
+    return [
+        cell(task, name, rng.binomial(100, np.clip(rng.normal(
+            [0.9, mean, mean], 0.05, (seeds, 3)), 0, 1)) / 100)
+        for task in ("copy", "reverse", "sort") for name, mean in means.items()
+    ]  # fmt: skip
+
+
+def test_verdicts_on_equal_encodings_hold_jointly_and_find_what_differs():
+    rng, equal = np.random.default_rng(0), dict.fromkeys(("mine", "a", "b", "c"), 0.6)
+    families = [verdicts(drawn(rng, equal), "mine") for _ in range(80)]
+    wrong = sum(any(x.verdict in ("better", "worse") for x in found) for found in families)
+    assert wrong <= 8  # 5 % of 80 are 4; 8 and fewer have a probability of 98 %
+    assert {len(found) for found in families} == {9}
+    apart = verdicts(drawn(rng, equal | {"a": 0.1, "b": 0.95}), "mine")
+    said = {(x.rival, x.verdict) for x in apart}
+    assert {("a", "better"), ("b", "worse")} <= said
+    assert all(x.lead.low < x.lead.mean < x.lead.high for x in apart)
+
+
+def test_what_is_not_learned_or_not_defined_gets_no_verdict():
+    high, low = np.full((3, 3), 0.9), np.full((3, 3), 0.05)
+    ends = np.array([[0.9, np.nan, np.nan]] * 3)
+    mine = cell("copy", "mine", high)
+    for scores, verdict in ((low, "not learned"), (ends, "undefined"), (high, "not decided")):
+        (found,) = verdicts([mine, cell("copy", "a", scores)], "mine")
+        assert (found.verdict, np.isnan(found.lead.mean)) == (verdict, verdict != "not decided")
+    (one_seed,) = verdicts([cell("copy", "mine", high[:1]), cell("copy", "a", low[:1] + 0.1)], "a")
+    assert one_seed.verdict == "not decided"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The smallest budget, and the result in a folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(job.BUDGETS, "smoke", SMALLEST)
+        out = tmp_path_factory.mktemp("bench")
+        yield out, bench(OPTIONS, out)
+
+
+def without_times(result):
+    return result_files(result._replace(measures=()), "bench")
+
+
+def test_an_interrupted_run_trains_only_what_is_not_there(small, tmp_path, monkeypatch):
+    out, found = small
+    trained = []
+    for path in (path for path in out.iterdir() if path.is_file()):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    for path in tmp_path.glob("*-copy-alibi*"):
+        path.unlink()
+    trainer = cells.trainer
+    monkeypatch.setattr(cells, "trainer", lambda *args: trained.append(1) or trainer(*args))
+    again = bench(OPTIONS, tmp_path)
+    assert trained == [1]
+    assert again.measures == found.measures
+    assert without_times(again) == without_times(found)
+
+
+def test_merged_parts_are_the_whole(small, tmp_path, monkeypatch):
+    _, found = small
+    assert bench_part(OPTIONS, tmp_path / "a", part=(1, 2)) == 1
+    with pytest.raises(InputError, match=r"part 2/2 lacks 1 of 1 .*--part 2/2 --out part-2"):
+        merge_parts(OPTIONS, [tmp_path / "a"], tmp_path / "whole")
+    assert bench_part(OPTIONS, tmp_path / "b", part=(2, 2)) == 1
+    merge_parts(OPTIONS, [tmp_path / "b", tmp_path / "a"], tmp_path / "whole")
+    monkeypatch.setattr(cells, "trainer", None)  # from here on nothing is trained
+    whole = bench(OPTIONS, tmp_path / "whole")
+    assert without_times(whole) == without_times(found)
+    with pytest.raises(InputError, match="`part` is 3/2"):
+        bench_part(OPTIONS, tmp_path / "a", part=(3, 2))
+
+
+def test_the_page_and_the_tables_are_of_the_result(small, tmp_path):
+    _, found = small
+    page = write(found, tmp_path).read_text()
+    table = (tmp_path / "tables" / "accuracy-beyond-t-in-beside-cost.csv").read_text()
+    assert table.splitlines()[0] == "encoding,time,MiB,params,stress,copy"
+    assert [line.split(",")[0] for line in table.splitlines()[1:]] == ["alibi", "NoPE"]
+    assert page.count("data:image/svg+xml") == 1
+    assert "jaxpe bench alibi --against none --budget small --tasks copy" in page
+    assert load_result(BenchResult, tmp_path / "bench.json").verdicts[0].task == "copy"
+
+
+def test_tasks_of_numbers_are_refused():
+    with pytest.raises(InputError, match=r"`tasks`: running_sum have no accuracy"):
+        bench(dataclasses.replace(OPTIONS, tasks=("running_sum",)), "nowhere")
+
+
+def test_the_command_computes_parts_and_says_how_to_merge_them(small, command, tmp_path):
+    out, _ = small
+    words = ("bench", "alibi", "--against", "none", "--tasks", "copy")
+    code, printed, err = command(*words, "--out", out)
+    assert code == 0, err
+    assert "accuracy" in printed.lower()
+    assert json.loads((out / "bench.json").read_text())["options"]["budget"] == "smoke"
+    code, printed, err = command(*words, "--part", "3", "--out", tmp_path)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--part" in err
+
+
+@pytest.mark.parametrize("steps", [100, 100_000])
+def test_the_forecast_from_programs_adds_constants_and_steps(steps, tmp_path):
+    """Constants of three pairs do not grow with steps; the pace counts the steps."""
+    suite = dataclasses.replace(job.suite_of(OPTIONS), steps=steps, tests=1)
+    suite = dataclasses.replace(suite, tasks=("copy", "sort"))
+    pairs = [(suite, task, name) for task in suite.tasks for name in suite.encodings][:3]
+    programs = {name: ProgramSeconds(1.0, 2.0) for name in suite.encodings}
+    left = [
+        Forecast(pairs, tmp_path, SILENT, programs=programs, pace=pace).left()
+        for pace in (0.0, 1e-9, 2e-9)
+    ]
+    assert left[2] - left[1] == pytest.approx(left[1] - left[0])
+    assert 20 < left[0] < 60
