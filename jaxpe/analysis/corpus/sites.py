@@ -57,7 +57,7 @@ def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformati
         counts: counts `[n, tokens]`.
         tokens: text of each token.
     """
-    alphabet, letters, size = _alphabet(tokens, counts.any(axis=0)[: len(tokens)])
+    alphabet, letters, size = _alphabet(tokens, np.any(counts, axis=0)[: len(tokens)])
     if not 2 <= size <= MOST_LETTERS or not letters:
         return None
     total = counts[:, letters].sum(axis=1)
