@@ -53,14 +53,14 @@ def write_files(
 def table_files(tables: Iterable[Table]) -> dict[str, bytes]:
     """Names and contents of tables as CSV and as LaTeX with the rules of booktabs.
 
-    >>> files = table_files([("A, by head", ["layer", "share"], [("0", "36 %")])])
+    >>> files = table_files([("A, by head", ["layer", "share"], [("1e-6", "-36 %")])])
     >>> print(files["tables/a-by-head.tex"].decode())
     % A, by head
     \\begin{tabular}{lr}
     \\toprule
     layer & share \\\\
     \\midrule
-    0 & 36 \\% \\\\
+    1e-6 & $-$36 \\% \\\\
     \\bottomrule
     \\end{tabular}
     <BLANKLINE>
@@ -90,7 +90,8 @@ _LATEX = str.maketrans(
 
 
 def _latex(cell: str) -> str:
-    return cell.translate(_LATEX)
+    """Cell in LaTeX, with minus signs before numbers."""
+    return re.sub(r"(?<![\w-])-(?=\.?\d)", "−", cell).translate(_LATEX)
 
 
 def remove_other_figures(directory: Path, others: str, figures: Sequence[Rendered]) -> None:

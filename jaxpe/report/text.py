@@ -3,12 +3,13 @@
 import importlib.metadata
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 _MOST_NAMES = 3  # longer lists name only the first two
+_MORE_DIGITS = 16  # at most, to tell the ends of an interval apart
 
 
 class Headline(NamedTuple):
@@ -63,42 +64,66 @@ def site_page(name: str) -> str:
     return f"{sites.get('Documentation', 'docs')}/{name}.html"
 
 
-def number(value: float) -> str:
-    """Three significant digits; thousands with commas; values below rounding as a bound.
+def number(value: float, more: int = 0) -> str:
+    """Three significant digits and `more`; thousands with commas; values below rounding as a bound.
 
     >>> number(1127.5), number(999.7), number(0.03999), number(3e-13), number(float("nan"))
     ('1,128', '1,000', '0.04', '< 1e-6', 'n/a')
     """
     if not math.isfinite(value):
         return "n/a"
-    if 0 < abs(value) < 1e-6:
-        return "< 1e-6" if value > 0 else "> -1e-6"
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value + 0.0:.3g}"  # no −0
+    if 0 < abs(value) < 10.0 ** -(6 + more):
+        return f"< 1e-{6 + more}" if value > 0 else f"> -1e-{6 + more}"
+    if abs(value) >= 999.5:
+        return f"{value:,.{max(more - math.floor(math.log10(abs(value))) + 2, 0)}f}"
+    return f"{value + 0.0:.{3 + more}g}"  # no −0
 
 
-def percent(share: float) -> str:
+def percent(share: float, more: int = 0) -> str:
     """Percentage of a share in [0, 1], which rounds neither to none nor to all and never wraps.
 
-    >>> percent(0.224), percent(0.9991), percent(0.002)
-    ('22\\xa0%', 'over 99\\xa0%', 'under 1\\xa0%')
+    >>> percent(0.224), percent(0.9991), percent(0.002), percent(0.002, 1)
+    ('22\\xa0%', 'over 99\\xa0%', 'under 1\\xa0%', '0.2\\xa0%')
     """
     if not math.isfinite(share):
         return "n/a"
-    if 0 < share < 0.01:
-        return "under 1\N{NO-BREAK SPACE}%"
-    if 0.99 < share < 1:
-        return "over 99\N{NO-BREAK SPACE}%"
-    return f"{round(100 * share)}\N{NO-BREAK SPACE}%"
+    least, value = 10.0**-more, 100 * share
+    if 0 < value < least:
+        return f"under {least:g}\N{NO-BREAK SPACE}%"
+    if 100 - least < value < 100:
+        return f"over {100 - least:g}\N{NO-BREAK SPACE}%"
+    return f"{value + 0.0:.{more}f}\N{NO-BREAK SPACE}%"
 
 
-def interval_ends(interval: Any) -> str:
-    """Ends of an interval with fields `low` and `high`."""
-    return f"{number(interval.low)} to {number(interval.high)}"
+def telling_ends_apart(
+    interval: Any, write: Callable[[float, int], str] = number
+) -> Callable[[float], str]:
+    """Format with so many more digits that the ends of an interval differ, unless they are equal.
+
+    >>> class ends: low, high = 0.048, 0.053
+    >>> telling_ends_apart(ends, percent)(0.0512)
+    '5.1\\xa0%'
+    """
+    low, high = interval.low, interval.high
+    differ = (n for n in range(_MORE_DIGITS) if write(low, n) != write(high, n))
+    more = next(differ, 0)
+    return lambda value: write(value, more)
 
 
-def with_interval(interval: Any) -> str:
-    """Estimate of an interval, and its ends."""
-    return f"{number(interval.estimate)} ({interval_ends(interval)})"
+def interval_ends(interval: Any, write: Callable[[float, int], str] = number) -> str:
+    """Ends of an interval with fields `low` and `high`, or the value that both have."""
+    text = telling_ends_apart(interval, write)
+    low, high = text(interval.low), text(interval.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def with_interval(interval: Any, write: Callable[[float, int], str] = number) -> str:
+    """Estimate of an interval, and its ends in brackets unless both equal it."""
+    value, ends = (
+        telling_ends_apart(interval, write)(interval.estimate),
+        interval_ends(interval, write),
+    )
+    return value if value == ends else f"{value} ({ends})"
 
 
 def name_list(names: list[str]) -> str:

@@ -28,7 +28,7 @@ NONE, NAN = np.zeros(N, bool), np.full((N, N), math.nan)
 TIED = {"position_scaled_stress": score("cosine").position_scaled_stress}
 HALF = {"position_scaled_stress": math.nan}
 
-PEAK = np.exp(-((np.arange(1, N) - 37.0) ** 2) / 300) + np.array([[0], [-0.1], [0.1]])
+PEAK = np.exp(-((np.arange(1, N) - 30.0) ** 2) / 150) + np.array([[0], [-0.1], [0.1]])
 ALL = tuple(DRAW)
 UNDEFINED = {
     "position": {

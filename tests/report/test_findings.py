@@ -7,14 +7,14 @@ from jaxpe.analysis.corpus import Interval, Reach, Where
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import NeighbourSimilarity
 from jaxpe.report import findings, summary
-from jaxpe.report.corpus.headlines import headlines
+from jaxpe.report.corpus.headlines import headlines, where_table
 from jaxpe.report.corpus.predicates import (
     best_fixed,
     distance_groups,
     families,
     nearness,
 )
-from jaxpe.report.corpus.text import named_findings
+from jaxpe.report.corpus.text import keyed_sentences, named_findings
 from tests.report import factory
 from tests.report.factory import N, analysis, score
 
@@ -40,7 +40,7 @@ def test_the_usual_case_has_each_number_under_its_topic():
         "shares": ["90 % (87 % to 93 %)", "4 % (3 % to 5 %)", "6 % (5 % to 7 %)"],
         "dimensions": ["2 significant dimensions", "0.04", "44"],
         "letters": ["position 7. ", "1.40 bits (1.30 to 1.60) of 2.00", "19.0 bits"],
-        "standing out": ["1 position stands", "7", "At position 7, 80 % ", "neighbours, 20 %"],
+        "standing out": ["1 position stands", "7", "At position 7, 80 % ", "nearest two, 20 %"],
         "reach": ["position 45", "12,480", "cohort"],
         "fitted": ["2 coordinates", "0.05 (0.04 to 0.06)", "0.07 (0.03 to 0.11)"],
         "fixed": ["alibi", "0.12 (0.1 to 0.14)"],
@@ -89,7 +89,7 @@ TOPICS = [
     ({"position": {"half_distance": Interval(5, 4, 9)}}, "where", "at offset 5 (4 to 9)"),
     ({}, "where", None),
     ({"origin": 20}, "gaps", "(+20 to +25)"),
-    ({"origin": 20}, "standing out", "neighbours: −13. At position −13, 80 %"),
+    ({"origin": 20}, "standing out", "positions: −13. At position −13, 80 %"),
     ({"rare_positions": [3]}, "gaps", "1 position (3) has "),
     (FULL, "gaps", None),
     ({"from_counts": True, "group_field": "author"}, "dimensions", "'author'"),
@@ -114,7 +114,7 @@ def test_without_structure_nothing_is_claimed():
     assert not nearness(analysis(**case))
     assert cards(**case)[FITTED] == cards(**case)[FIXED] == "none; nothing to fit"
     assert cards(encodings=[])[FIXED] == "none; nothing to fit"
-    assert cards(**NOBODY)["Position's share of the variance"].startswith("n/a;")
+    assert cards(**NOBODY)["Position's share of the observed variance"].startswith("n/a;")
     for overrides in (case, NOBODY):
         assert "nothing to fit" in summary(analysis(**overrides))
 
@@ -124,10 +124,25 @@ def test_shares_are_within_bounds_and_equal_ends_are_said_once():
     shares = {"composition_share": below, "position_share": below}
     shares |= {"noise_share": Interval(1.02, 0.999, 1.05)}
     text = topics(intervals=shares)["shares"]
-    assert "100 % is sampling noise. Composition makes up 0 %" in text
+    assert "100 % (over 99 % to 100 %) is sampling noise. Composition makes up 0 %" in text
     shares = {f"{name}_share": Interval(0.004, 0.001, 0.02) for name in SHARES}
     assert "under 1 % (under 1 % to 2 %) is sampling" in topics(intervals=shares)["shares"]
     assert cards(intervals=shares)["Nearness (0: no order)"] == "n/a; no interval"
+    shares |= {"position_share": Interval(0.0512, 0.048, 0.0526)}
+    assert "position 5.1 % (4.8 % to 5.3 %)." in topics(intervals=shares)["shares"]
+    card = cards(intervals=shares, where=WHERE)["Position's share of the observed variance"]
+    assert card.startswith("5.1 %; 4.8 % to 5.3 %; noise")
+
+
+def test_bits_of_an_end_that_are_not_significant_have_their_documents():
+    end = REACH._replace(bits=Interval(0.06, -0.0007, 0.1), half=None, most=None)
+    case = analysis(where=Where(REACH, end, 9, 1204), letters=None)
+    _, _, rows = where_table(case)
+    assert rows[3][1:] == ("0.06", "-0.0007 to 0.1, not significant", "1,204")
+    assert [row[0] for row in rows].count("First positions with 90 % of the bits") == 1
+    assert next(iter(cards(where=WHERE))) == "Bits per token"
+    assert summary(case).startswith("Knowing the position saves 0.1 (0.05 to 0.2) bits per token.")
+    assert "no bits from the end" in keyed_sentences(case)
 
 
 def test_the_summary_advises_where_the_difference_is_significant():
@@ -177,6 +192,15 @@ def test_nearness(interval, verdict, words):
     intervals = analysis().intervals | {"nearness": interval}
     assert nearness(analysis(intervals=intervals)) == verdict
     assert words in topics(intervals=intervals)["nearness"]
+
+
+def test_nearness_rests_on_offsets_with_enough_pairs():
+    curve = analysis().position.by_offset
+    last = np.flatnonzero(np.isfinite(curve[0]))[-1]
+    falls = np.where(np.arange(N - 1) > last - 1, 0, curve)
+    assert nearness(analysis(position={"by_offset": falls})) == "more"
+    falls = np.where(np.arange(N - 1) > last - 6, 0, curve)
+    assert nearness(analysis(position={"by_offset": falls})) == "rises and falls"
 
 
 def test_the_fixture_is_what_it_claims():

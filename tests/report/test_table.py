@@ -25,7 +25,7 @@ def test_summary_at_80_columns():
         "6 positions",
         "90 %",
         "alibi",
-        "Documents cut 21 of 12,480, at 48 tokens",
+        "Documents cut at 48 tokens 21 of 12,480 documents",
     ):
         assert words in " ".join(text.split())
 

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from jaxpe.report.text import number, percent, ranges, visible
+from jaxpe.analysis.corpus import Interval
+from jaxpe.report.text import number, percent, ranges, visible, with_interval
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,15 @@ def test_number(value, text):
 )
 def test_percent(share, text):
     assert percent(share).replace("\N{NO-BREAK SPACE}", " ") == text
+
+
+@pytest.mark.parametrize("write", [number, percent])
+@pytest.mark.parametrize("low", [1e-9, 0.0512, 0.5, 0.99999, 1234.5])
+def test_an_interval_shows_both_ends_unless_they_are_equal(write, low):
+    for high in (low, low * (1 + 1e-4), low * 2):
+        text = with_interval(Interval(low, low, high), write)
+        _, _, ends = text.partition("(")
+        assert len(set(ends.removesuffix(")").split(" to "))) == (1 if high == low else 2), text
 
 
 def test_ranges_names_few_runs_and_counts_the_rest():

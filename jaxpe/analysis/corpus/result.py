@@ -64,7 +64,7 @@ class TokenShift(NamedTuple):
 
 
 class StandingOut(NamedTuple):
-    """A position that differs from both neighbours.
+    """A position that differs from the two nearest positions.
 
     Attributes:
         position: index of the position, from 0.
@@ -194,11 +194,13 @@ class Where(NamedTuple):
         end: information of positions counted from the end, over documents that were not cut; None
             without documents, and in a cohort.
         cut: number of documents that were cut at the length; None if unknown.
+        uncut: number of documents that `end` is of; None if unknown.
     """
 
     start: Reach | None
     end: Reach | None
     cut: int | None
+    uncut: int | None = None
 
 
 class EncodingScore(NamedTuple):
@@ -338,7 +340,7 @@ class CorpusAnalysis(NamedTuple):
         null_texts: rows that were left out because their text is null or missing.
         origin: index of position 0 of documents aligned at a site; 0 without `align`.
         letters: information of each position about its letter; None for more than 64 letters.
-        standing_out: positions that differ from both neighbours; empty for stored counts.
+        standing_out: positions that differ from the two nearest ones; empty for stored counts.
         where: bits per token that position explains, and the positions that carry them.
         choices: settings that were chosen automatically, with the reasons.
         inputs: sources as they were given, for commands to paste; empty for tokens of a script.

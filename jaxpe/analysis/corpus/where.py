@@ -48,12 +48,12 @@ def where_position_tells(
     ]
     folds, documents = fold_count(counts), corpora[0].documents
     orders = np.asarray(fold_orders(key, folds=folds, splits=min(_SPLITS, folds - 1)))
-    start, end = _reach([_cells(each) for each in corpora], orders), None
+    start, end, uncut = _reach([_cells(each) for each in corpora], orders), None, None
     if whole is not None and documents is not None:
         after = np.argmax(np.asarray(documents.counted)[:, ::-1], axis=1)  # positions after the end
         last = np.where(whole, documents.counted.shape[1] - 1 - after, -1)
-        end = _reach([_cells(each, last) for each in corpora], orders)
-    return Where(start, end, cut)
+        end, uncut = _reach([_cells(each, last) for each in corpora], orders), int(whole.sum())
+    return Where(start, end, cut, uncut)
 
 
 class _Cells(NamedTuple):

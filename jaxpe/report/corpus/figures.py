@@ -18,7 +18,6 @@ from jaxpe.report import style
 from jaxpe.report.corpus.predicates import (
     beats_equal,
     best_fixed,
-    clipped_share,
     distance_groups,
     families,
     fitted_scores,
@@ -28,7 +27,7 @@ from jaxpe.report.corpus.predicates import (
     letter_bits,
     nearness,
     only_rare,
-    share_values,
+    variance_shares,
 )
 from jaxpe.report.style import (
     CHANCE,
@@ -40,7 +39,7 @@ from jaxpe.report.style import (
     legend_height,
     new_figure,
 )
-from jaxpe.report.text import number, percent, plural
+from jaxpe.report.text import number, percent, plural, telling_ends_apart
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -101,9 +100,10 @@ def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 
 def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Noise, composition and position as shares of the variance, and documents by position."""
-    position, interval = share_values(analysis)[-1], analysis.intervals.get("position_share")
-    if interval is not None and interval.low <= 0:
-        position = f"at most {percent(clipped_share(interval.high))}"
+    share = variance_shares(analysis)[-1]
+    position = telling_ends_apart(share, percent)(share.estimate)
+    if share.low <= 0:
+        position = f"at most {percent(share.high)}"
     title = f"Position: {position} of the observed variance"
     margins = Margins(left=1.25, right=0.2, down=0.75)
     figure, axes = new_figure(
@@ -460,7 +460,8 @@ _CAPTIONS: dict[style.Draw, str] = {
     ),
     offset_figure: (
         "Whether positions farther apart hold more different tokens. The curve of position may dip "
-        "below zero by chance. Below: encodings rescaled to it, so only the shape counts. "
+        "below zero by chance. The largest offsets have few pairs; the title is of the others. "
+        "Below: encodings rescaled to it, so only the shape counts. "
         f"{SELECTION} by stress against position."
     ),
 }

@@ -2,7 +2,7 @@
 
 import math
 
-from jaxpe.analysis.corpus.result import CorpusAnalysis, Interval, Reach
+from jaxpe.analysis.corpus.result import CorpusAnalysis, Interval, Reach, Where
 from jaxpe.report.corpus.predicates import (
     beats_equal,
     best_fixed,
@@ -14,14 +14,25 @@ from jaxpe.report.corpus.predicates import (
     half_distance,
     nearness,
     only_rare,
-    share_values,
+    variance_shares,
 )
-from jaxpe.report.text import Headline, interval_ends, name_list, number, plural
+from jaxpe.report.tables import Table
+from jaxpe.report.text import (
+    Headline,
+    interval_ends,
+    name_list,
+    number,
+    percent,
+    plural,
+    telling_ends_apart,
+)
+
+INTERVAL = "95 % interval"
 
 
 def headlines(analysis: CorpusAnalysis) -> list[Headline]:
-    """The six numbers on top of the page and in the console table."""
-    noise, composition, share = share_values(analysis)
+    """Numbers on top of the page and in the console table: bits per token, and six others."""
+    noise, composition, share = variance_shares(analysis)
     position, reach = analysis.position, analysis.documents_per_position
     rank, p = position.significant_rank, f"p = {position.p_value:.2g}"
     noisy = f"{analysis.plug_in.rank} with noise"
@@ -39,8 +50,15 @@ def headlines(analysis: CorpusAnalysis) -> list[Headline]:
     ordered = _headline(near) if near else ("n/a", "no interval")
     if nearness(analysis) == "few":
         ordered = ordered[0], f"{ordered[1]}; few positions make it"
-    rows = {
-        "Position's share of the variance": (share, f"noise {noise}, composition {composition}"),
+    value = telling_ends_apart(share, percent)(share.estimate)
+    others = f"noise {percent(noise.estimate)}, composition {percent(composition.estimate)}"
+    start = reaches(analysis).get("beginning")
+    rows = {} if start is None else {"Bits per token": (number(start.bits.estimate), _ends(start))}
+    rows |= {
+        "Position's share of the observed variance": (
+            value,
+            f"{interval_ends(share, percent)}; {others}",
+        ),
         "Significant dimensions": (f"{rank}", f"{p}; {noisy}"),
         "Fitted encoding, held-out stress": fitted,
         "Best fixed encoding, held-out stress": fixed,
@@ -54,27 +72,37 @@ def headlines(analysis: CorpusAnalysis) -> list[Headline]:
     return [Headline(label, *row) for label, row in rows.items()]
 
 
-def where_rows(analysis: CorpusAnalysis) -> list[Headline]:
-    """Rows of bits per token, reach from both ends, half-distance, and documents that were cut."""
+def where_table(analysis: CorpusAnalysis) -> Table | None:
+    """Table of bits per token, reach from both ends, half-distance, and documents cut, if any."""
     where, distance, rows = analysis.where, half_distance(analysis), []
     for end, reach in reaches(analysis).items():
-        rows.append(Headline(f"Bits per token, from the {end}", *_headline(reach.bits)))
-        if reach.half and reach.most and not analysis.origin:
-            detail = f"{count_ends(reach.half)}; 90 % in {with_count_ends(reach.most)}"
-            label = f"Positions with half of the bits, from the {end}"
-            rows.append(Headline(label, f"{reach.half.estimate:,.0f}", detail))
+        first, uncut = end == "beginning", where.uncut if where else None
+        count = analysis.documents if first else uncut
+        documents = "" if count is None else f"{count:,}"
+        bits = number(reach.bits.estimate), _ends(reach), documents
+        rows.append((f"Bits per token{'' if first else ', from the end'}", *bits))
+        for share, size in (("half", reach.half), ("90 %", reach.most)):
+            if size and not analysis.origin:
+                label = f"{'First' if first else 'Last'} positions with {share} of the bits"
+                rows.append((label, f"{size.estimate:,.0f}", count_ends(size), documents))
+    every = f"{analysis.documents:,}"
     if distance is not None:
-        rows.append(Headline("Half-distance", f"{distance.estimate:,.0f}", count_ends(distance)))
+        rows.append(("Half-distance", f"{distance.estimate:,.0f}", count_ends(distance), every))
     if where and where.cut is not None:
-        of = f"of {analysis.documents:,}, at {plural(analysis.length, 'token')}"
-        rows.append(Headline("Documents cut", f"{where.cut:,}", of))
-    return rows
+        label = f"Documents cut at {plural(analysis.length, 'token')}"
+        rows.append((label, f"{where.cut:,}", "", every))
+    return ("Where", ["", "value", INTERVAL, "documents"], rows) if rows else None
+
+
+def _ends(reach: Reach) -> str:
+    """Ends of the interval of the bits, and whether it includes 0."""
+    return interval_ends(reach.bits) + ", not significant" * (reach.half is None)
 
 
 def reaches(analysis: CorpusAnalysis) -> dict[str, Reach]:
     """Information of positions by the end they are counted from; aligned documents have one."""
-    start, end, _ = analysis.where or (None, None, None)
-    ends = {"beginning": start, "end": None if analysis.origin else end}
+    where = analysis.where or Where(None, None, None)
+    ends = {"beginning": where.start, "end": None if analysis.origin else where.end}
     return {name: reach for name, reach in ends.items() if reach is not None}
 
 

@@ -8,7 +8,7 @@ from jaxpe.analysis.corpus.result import CorpusAnalysis
 from jaxpe.encodings.families.vector_files import vectors_file
 from jaxpe.report.corpus.advice import advice
 from jaxpe.report.corpus.figures import render_figures
-from jaxpe.report.corpus.headlines import headlines, where_rows
+from jaxpe.report.corpus.headlines import INTERVAL, headlines, where_table
 from jaxpe.report.corpus.predicates import families, fitted_scores, fixed_stress
 from jaxpe.report.corpus.tables import encoding_rows
 from jaxpe.report.corpus.text import findings, summary
@@ -48,7 +48,7 @@ def view(analysis: CorpusAnalysis) -> View:
 
     Corpus text is escaped, with hidden characters shown.
     """
-    held_out, where = fitted_scores(analysis), where_rows(analysis)
+    held_out, where = fitted_scores(analysis), where_table(analysis)
     shown = {
         "analysis": analysis,
         "families": families(analysis.encodings),
@@ -65,8 +65,8 @@ def view(analysis: CorpusAnalysis) -> View:
     }
     return View(
         "report", shown, render_figures(analysis),
-        [("Headlines", ["", "value", ""], headlines(analysis)),
-         *([("Where", ["", "value", ""], where)] if where else []),
+        [("Headlines", ["", "value", f"{INTERVAL}, details"], headlines(analysis)),
+         *([where] if where else []),
          ("Fit of the encodings", *encoding_rows(analysis))],
         advice(analysis), "reading-a-report",
         further={} if held_out is None else {ENCODING: vectors_file(held_out.vectors)},

@@ -1,5 +1,6 @@
 """Predicates on a `CorpusAnalysis` that choose what its page says."""
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,6 @@ from jaxpe.analysis.corpus.result import (
     HeldOutScores,
     Interval,
 )
-from jaxpe.report.text import percent
 
 # Scaled stresses closer than this are ties: the third digit should decide nothing.
 TIE = 0.01
@@ -23,6 +23,7 @@ _MOST, _FEW_PART = 0.9, 1 / 5
 _DECAYS = ("more", "rises and falls")  # of `nearness`: similarity decays with offset
 # Rank correlation of distance and offset from which a curve has a trend.
 _TREND, _LEAST_OFFSETS = 0.5, 3
+_LEAST_PAIRS = 1 / 10  # pairs at an offset that is judged, as a part of the positions
 
 
 def fitted_scores(analysis: CorpusAnalysis) -> HeldOutScores | None:
@@ -109,6 +110,7 @@ def nearness(
     "undecided" if the interval contains 0. "few" if few positions have nearly all variance, so that
     nearness says where these are. "mixed" if the rank correlation of distance and offset disagrees.
     "rises and falls" if nearer positions are more alike, but the farthest are no farther apart.
+    Offsets with few pairs of positions are left out.
     """
     interval = analysis.intervals.get("nearness")
     if interval is None or analysis.position.significant_rank == 0:
@@ -118,7 +120,10 @@ def nearness(
     if len(main_positions(analysis)[0]):
         return "few"
     mean, low, high = analysis.position.by_offset
-    offsets = np.flatnonzero(np.isfinite(mean + low + high))
+    present = analysis.position.present.astype(int)
+    pairs = np.correlate(present, present, "full")[len(present) :]  # at offsets 1, 2, ...
+    enough = pairs >= _LEAST_PAIRS * analysis.position.positions
+    offsets = np.flatnonzero(np.isfinite(mean + low + high) & enough)
     if len(offsets) < _LEAST_OFFSETS:
         return "mixed"
     ranks = np.argsort(np.argsort(mean[offsets]))
@@ -173,12 +178,11 @@ def _same_shape(a: EncodingScore, b: EncodingScore) -> bool:
     return bool(np.linalg.norm(a.distances / sizes[0] - b.distances / sizes[1]) < SAME)
 
 
-def share_values(analysis: CorpusAnalysis) -> list[str]:
-    """Noise, composition and position as percentages of the observed variance, or "n/a"."""
-    shares = [analysis.intervals.get(f"{name}_share") for name in SHARES]
-    return ["n/a" if share is None else percent(clipped_share(share.estimate)) for share in shares]
+def variance_shares(analysis: CorpusAnalysis) -> list[Interval]:
+    """Shares of noise, composition and position in the observed variance; NaN where undefined.
 
-
-def clipped_share(share: float) -> float:
-    """A share within [0, 1]: noise may put an estimate slightly outside."""
-    return min(max(share, 0.0), 1.0)
+    Within [0, 1]: noise may put an estimate slightly outside.
+    """
+    undefined = Interval(math.nan, math.nan, math.nan)
+    shares = [analysis.intervals.get(f"{name}_share", undefined) for name in SHARES]
+    return [Interval(*(min(max(x, 0.0), 1.0) for x in share)) for share in shares]

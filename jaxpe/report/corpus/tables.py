@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jaxpe.analysis.corpus.result import CorpusAnalysis
-from jaxpe.report.corpus.headlines import headlines, where_rows
+from jaxpe.report.corpus.headlines import INTERVAL, headlines, where_table
 from jaxpe.report.corpus.predicates import families, fixed_stress
 from jaxpe.report.tables import make_table
 from jaxpe.report.text import number, percent, visible, without_text
@@ -26,9 +26,14 @@ def summary_table(analysis: CorpusAnalysis) -> "rich.table.Table":
     left_out = without_text(analysis.null_texts)
     size = f"{analysis.documents:,} documents{left_out}, length {analysis.length}"
     title = f"{visible(analysis.source)}: {size}"
-    return make_table(
-        title, ["", "value", ""], [*headlines(analysis), *where_rows(analysis)], right=()
-    )
+    _, _, where = where_table(analysis) or ("", [], [])
+    others = [
+        (label, value, ", ".join([ends] * bool(ends) + [f"of {count} documents"] * bool(count)))
+        for label, value, ends, count in where
+        if label != "Bits per token"  # a headline
+    ]
+    rows = [*headlines(analysis), *others]
+    return make_table(title, ["", "value", f"{INTERVAL}, details"], rows, right=())
 
 
 def encoding_table(analysis: CorpusAnalysis) -> "rich.table.Table":

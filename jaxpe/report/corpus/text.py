@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from jaxpe.analysis.corpus.result import SHARES, CorpusAnalysis, HeldOutScores, Interval
+from jaxpe.analysis.corpus.result import CorpusAnalysis, HeldOutScores, Interval
 from jaxpe.report.corpus.headlines import count_ends, reaches, with_count_ends
 from jaxpe.report.corpus.predicates import (
     TIE,
     beats_equal,
     best_fixed,
-    clipped_share,
     distance_groups,
     fitted_scores,
     fitted_stress,
@@ -23,7 +22,7 @@ from jaxpe.report.corpus.predicates import (
     nearness,
     only_position,
     only_rare,
-    share_values,
+    variance_shares,
 )
 from jaxpe.report.text import (
     interval_ends,
@@ -47,8 +46,8 @@ _SUSPICION, _ALIKE = 0.01, 0.01
 _NOISY = 0.01
 # Sentences of the summary, in order; those that do not apply are left out.
 _SUMMARY = (
-    "shares", "composition", "one position", "no variance", "not judged", "no dimension",
-    "dimensions", "only rare", "main positions", "bits", "half of the bits", "standing out",
+    "bits", "no bits", "half of the bits", "shares", "composition", "one position", "no variance",
+    "not judged", "no dimension", "dimensions", "only rare", "main positions", "standing out",
     "nothing to fit", "scaled stress", "fitted", "fixed", "no better than equal", "model",
     "fitted better", "fitted worse", "fitted undecided", "stress",
 )  # fmt: skip
@@ -62,7 +61,7 @@ def findings(analysis: CorpusAnalysis) -> list[str]:
     Every sentence follows from the numbers in `analysis`; undecided questions are named as such.
 
     >>> findings(found)[0]  # doctest: +SKIP
-    'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise. ...'
+    'Of the variance observed between positions, which shrinks as documents are added, 90 % ...'
     """
     return list(named_findings(analysis).values())
 
@@ -83,7 +82,7 @@ def summary(analysis: CorpusAnalysis) -> str:
     """Summary of the result and the next steps, which can be read alone.
 
     >>> summary(found)  # doctest: +SKIP
-    'Of the variance observed between positions, 90 % (89 % to 91 %) is sampling noise. ...'
+    'Knowing the position saves 0.0637 (0.0601 to 0.0673) bits per token. ...'
     """
     sentences, keys = keyed_sentences(analysis), _SUMMARY
     if analysis.letters:  # what stands out is what readers of sequences look for
@@ -125,17 +124,14 @@ def _better(held_out: HeldOutScores) -> tuple[str, str]:
 
 
 def _shares(analysis: CorpusAnalysis) -> _Sentences:
-    values = share_values(analysis)
-    if "n/a" in values:
+    shares = variance_shares(analysis)
+    if np.isnan(shares).any():
         return
-    noise, composition, position = (
-        value + _spread(analysis.intervals[f"{name}_share"], value)
-        for value, name in zip(values, SHARES, strict=True)
-    )
+    noise, composition, position = (with_interval(share, percent) for share in shares)
     yield (
         "shares",
-        f"Of the variance observed between positions, {noise} is sampling noise. Composition makes "
-        f"up {composition}, and position {position}.",
+        "Of the variance observed between positions, which shrinks as documents are added, "
+        f"{noise} is sampling noise. Composition makes up {composition}, and position {position}.",
     )
     yield (
         "composition",
@@ -213,14 +209,17 @@ def _where(analysis: CorpusAnalysis) -> _Sentences:
 
 
 def _bits(analysis: CorpusAnalysis, end: str = "beginning") -> _Sentences:
-    """Bits per token that position explains; none if the interval includes 0."""
+    """Bits per token that position explains, and where they are if the interval excludes 0."""
     reach = reaches(analysis).get(end)
-    if reach is None or reach.half is None or reach.most is None:
+    if reach is None:
         return
-    first = end == "beginning"
+    first, saves = end == "beginning", f"saves {with_interval(reach.bits)} bits per token"
     counted = "" if first else " from the end, in documents that were not cut,"
     key = "bits" if first else "bits from the end"
-    yield key, f"Knowing the position{counted} saves {with_interval(reach.bits)} bits per token."
+    if reach.half is None or reach.most is None:
+        yield f"no {key}", f"Knowing the position{counted} {saves}, which is not significant."
+        return
+    yield key, f"Knowing the position{counted} {saves}."
     if analysis.origin:
         return
     which = "first" if first else "last"
@@ -254,7 +253,7 @@ def _letters(analysis: CorpusAnalysis) -> _Sentences:
 
 
 def _standing_out(analysis: CorpusAnalysis) -> _Sentences:
-    """Positions that differ from both neighbours, and what the largest difference is."""
+    """Positions that differ from the nearest two, and what the largest difference is."""
     found = analysis.standing_out
     if not found:
         return
@@ -265,10 +264,10 @@ def _standing_out(analysis: CorpusAnalysis) -> _Sentences:
     stands = "position stands" if len(found) == 1 else "positions stand"
     yield (
         "standing out",
-        f"{len(found)} {stands} out against both neighbours: "
+        f"{len(found)} {stands} out against the two nearest positions: "
         f"{ranges(are_found, limit=6, origin=analysis.origin)}. At position {name}, "
-        f"{percent(token.share)} of the documents have {visible(token.token)!r}; at its "
-        f"neighbours, {percent(token.neighbours)}.",
+        f"{percent(token.share)} of the documents have {visible(token.token)!r}; at the "
+        f"nearest two, {percent(token.neighbours)}.",
     )
 
 
@@ -494,13 +493,3 @@ _TOPICS: dict[str, Callable[[CorpusAnalysis], _Sentences]] = {
     "dependence": _dependence,
     "doubts": _doubts,
 }
-
-
-def _spread(interval: Interval, value: str) -> str:
-    """An interval of percentages in brackets; empty if it says as much as the value."""
-    if interval.high < 0.01 or interval.low > 0.99:
-        return ""
-    low, high = (percent(clipped_share(end)) for end in (interval.low, interval.high))
-    if low == high:
-        return "" if low == value else f" ({low})"
-    return f" ({low} to {high})"
