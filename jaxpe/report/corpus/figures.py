@@ -24,7 +24,8 @@ from jaxpe.report.corpus.predicates import (
     fitted_stress,
     fixed_stress,
     group_title,
-    letter_bits,
+    information_sum,
+    kmer_length,
     nearness,
     only_rare,
     variance_shares,
@@ -78,8 +79,8 @@ def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     first = max(0, min(analysis.origin - _LOGO_ROW // 2, len(positions) - _LOGO_ROWS * _LOGO_ROW))
     shown = np.arange(len(positions))[first:][: _LOGO_ROWS * _LOGO_ROW]
     rows = [shown[start : start + _LOGO_ROW] for start in range(0, len(shown), _LOGO_ROW)]
-    title = f"{letter_bits(analysis):.1f} bits in {len(positions)} positions"
-    if not analysis.position.significant_rank:
+    title = f"{information_sum(letters.bits):.1f} bits in {len(positions)} positions"
+    if not analysis.position.significant_rank or kmer_length(analysis):  # k-mers overlap
         title = "Letters by position"
     margins = Margins(left=0.6, right=0.1, down=0.4)
     figure, axes = new_figure(title, rows=len(rows), height=1 + 1.5 * len(rows), margins=margins)
@@ -466,3 +467,7 @@ _CAPTIONS: dict[style.Draw, str] = {
     ),
 }
 FIGURES = style.drawings(_CAPTIONS)
+FIT_FIGURES = [
+    style.figure_name(draw)
+    for draw in (encodings_figure, dimension_figure, scatter_figure, offset_figure)
+]
