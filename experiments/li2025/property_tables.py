@@ -13,7 +13,7 @@ import jaxpe
 from experiments.common import Run, main
 from jaxpe.analysis import to_json
 from jaxpe.analysis.properties import About, PropertyOptions, tabulate
-from jaxpe.report import property_markdown
+from jaxpe.report import property_text
 
 ABOUT: tuple[About, ...] = ("expressiveness", "generalisation", "extrapolation", "cost")
 QUICK = ("sinusoidal", "learned", "shaw", "alibi", "wavelet", "legendre", "rope")
@@ -26,7 +26,7 @@ def experiment(run: Run) -> dict[str, Any]:
     tables = {}
     for about in ABOUT:
         table = tabulate(PropertyOptions(names=QUICK if run.quick else (), about=about, **shape))
-        print(property_markdown(table), end="\n\n")
+        print(property_text(table), end="\n\n")
         tables[about] = {row.pop("name"): row for row in to_json(table)["encodings"]}
     vectors = {
         "sinusoidal": jaxpe.sinusoidal(dim=dim),

@@ -12,14 +12,14 @@ from jaxpe.analysis import to_json
 from jaxpe.analysis.properties import PropertyOptions, tabulate
 from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import command_docstring, parse
-from jaxpe.report import property_markdown, property_table
+from jaxpe.report import property_table, property_text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(PropertyOptions):
     __doc__ = command_docstring(PropertyOptions, form="how to print.")
     names: Positional[tuple[str, ...]] = ()
-    form: Literal["table", "markdown", "json"] = "table"
+    form: Literal["table", "markdown", "latex", "csv", "json"] = "table"
 
 
 def run(words: Sequence[str]) -> None:
@@ -28,8 +28,8 @@ def run(words: Sequence[str]) -> None:
     properties = tabulate(options, progress=Bars(Command))
     if options.form == "json":
         print(json.dumps(to_json(properties), indent=2))
-    elif options.form == "markdown":
-        print(property_markdown(properties))
+    elif options.form != "table":
+        print(property_text(properties, form=options.form).removesuffix("\n"))
     else:
         rich.print(property_table(properties))
         if options.about == "names":

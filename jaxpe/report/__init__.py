@@ -38,12 +38,8 @@ if TYPE_CHECKING:
     )
     from jaxpe.report.corpus.text import findings as findings
     from jaxpe.report.corpus.text import summary as summary
-    from jaxpe.report.encodings import (
-        property_markdown as property_markdown,
-    )
-    from jaxpe.report.encodings import (
-        property_table as property_table,
-    )
+    from jaxpe.report.encodings import property_table as property_table
+    from jaxpe.report.encodings import property_text as property_text
     from jaxpe.report.extrapolation.page import extrapolation_table as extrapolation_table
     from jaxpe.report.inspect.page import (
         inspect_markdown as inspect_markdown,
@@ -67,7 +63,7 @@ _MODULES = {
     "corpora": ("corpora_summary", "corpora_table"),
     "corpus.tables": ("encoding_table", "summary_table"),
     "corpus.text": ("findings", "summary"),
-    "encodings": ("property_markdown", "property_table"),
+    "encodings": ("property_table", "property_text"),
     "extrapolation.page": ("extrapolation_table",),
     "inspect.page": ("inspect_markdown", "inspect_table"),
     "inspect.summary": ("inspect_summary",),

@@ -1,13 +1,14 @@
-"""Tables of the catalogue and its computed properties, for a console or in Markdown."""
+"""Tables of the catalogue and its computed properties, for a console or as text."""
 
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jaxpe.analysis import properties
 from jaxpe.encodings import EncodingProperties, Expressiveness, PowerLaw
 from jaxpe.encodings.analysis.expressiveness import FARTHEST
+from jaxpe.report.files import table_files
 from jaxpe.report.tables import make_table
 
 if TYPE_CHECKING:
@@ -58,22 +59,28 @@ def property_table(result: properties.PropertyTable) -> "rich.table.Table":
     return table
 
 
-def property_markdown(result: properties.PropertyTable) -> str:
-    """Markdown table of properties; the overview adds families, adoption, vectors and sources.
+def property_text(
+    result: properties.PropertyTable, *, form: Literal["markdown", "latex", "csv"] = "markdown"
+) -> str:
+    """Table of properties as text; the overview adds families, adoption, vectors and sources.
 
     Args:
         result: result of the properties job.
+        form: Markdown, LaTeX with the rules of booktabs, or CSV.
 
     >>> from jaxpe.analysis.properties import PropertyOptions, tabulate
     >>> options = PropertyOptions(names=("none",), about="cost", dim=16, head_dim=8, length=32)
-    >>> print(property_markdown(tabulate(options)))
+    >>> table = tabulate(options)
+    >>> print(property_text(table))
     | encoding | FLOPs | in d | in n | loops |
     | --- | --- | --- | --- | --- |
     | `none` | 0 | – | – | – |
+    >>> property_text(table, form="csv").splitlines()[1]
+    'none,0,–,–,–'
     """
     columns = _COLUMNS[result.about]
     header, right = ["encoding", *columns.header], set()
-    cells = [[f"`{row.name}`", *columns.cells(row)] for row in result.encodings]
+    cells = [[row.name, *columns.cells(row)] for row in result.encodings]
     if result.about == "overview":
         header = ["encoding", "family", "adopted by", *columns.header, "vectors", "source"]
         right = {2, *(column + 2 for column in columns.right)}  # after family and adoption
@@ -82,8 +89,11 @@ def property_markdown(result: properties.PropertyTable) -> str:
             gradient = ", ".join(row.gradient) or "–"
             adopted = "" if row.adopted is None else f"{row.adopted:,}"
             line[1:] = row.family, adopted, *line[1:-1], gradient, row.vectors or "–", row.source
+    if form != "markdown":
+        files = table_files([(result.about, header, cells)])
+        return files[f"tables/{result.about}.{'tex' if form == 'latex' else 'csv'}"].decode()
     dashes = ("---:" if column in right else "---" for column in range(len(header)))
-    return "\n".join(map(_line, [header, dashes, *cells]))
+    return "\n".join(map(_line, [header, dashes, *([f"`{n}`", *rest] for n, *rest in cells)]))
 
 
 def _overview_cells(row: EncodingProperties) -> tuple[str, ...]:

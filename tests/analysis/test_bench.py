@@ -128,6 +128,8 @@ def test_the_page_and_the_tables_are_of_the_result(small, tmp_path):
 def test_tasks_of_numbers_are_refused():
     with pytest.raises(InputError, match=r"`tasks`: running_sum have no accuracy"):
         bench(dataclasses.replace(OPTIONS, tasks=("running_sum",)), "nowhere")
+    with pytest.raises(InputError, match="`against` names no other"):
+        bench(dataclasses.replace(OPTIONS, against=("alibi",)), "nowhere")
 
 
 def test_the_command_computes_parts_and_says_how_to_merge_them(small, command, tmp_path):

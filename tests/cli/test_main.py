@@ -266,6 +266,8 @@ def test_encodings_as_json_and_markdown(command):
     _, out, _ = command("encodings", "learned", *sizes, "--form", "markdown")
     expected = f"| `learned` | absolute | {row['adopted']} | 640 | absolute | no |"
     assert out.splitlines()[2].startswith(expected)
+    _, out, _ = command("encodings", "rope", "--form", "latex")
+    assert "\nrope & rotary & orbit of a vector with unit pairs & Su et al. (2021)" in out
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 import jaxpe
 from jaxpe import InputError
-from jaxpe.encodings import catalogue, registry, resolve
+from jaxpe.encodings import CatalogueEntry, catalogue, registry, resolve
 
 MODULE = '''
 """Encodings of a user."""
@@ -209,6 +209,9 @@ def test_a_new_encoding_is_scored(own):
     assert [entry.name for entry in scored_entries(names)][-2:] == ["halved", names[1]]
     with pytest.raises(InputError, match=r"`encodings`: t5 has no position vectors"):
         scored_entries(["t5"])
+    dash = CatalogueEntry("dash", "mine", lambda sizes: jaxpe.identity(), vectors="–")
+    with pytest.raises(InputError, match="dash"):
+        scored_entries([dash])
 
 
 def test_a_new_encoding_can_be_trained_with_and_compared(own, tmp_path):

@@ -15,7 +15,7 @@ from jaxpe.analysis.properties import (
 from jaxpe.encodings import EncodingProperties, Expressiveness, PowerLaw
 from jaxpe.encodings.analysis.expressiveness import Spread
 from jaxpe.encodings.analysis.length_extrapolation import Stretch
-from jaxpe.report import property_markdown, property_table
+from jaxpe.report import property_table, property_text
 from tests.report.test_table import printed
 
 NAN = float("nan")
@@ -70,7 +70,7 @@ def of_every_encoding(about):
 
 def only_row(about, row):
     """The last line of the Markdown table of one row."""
-    (_, _, line) = property_markdown(table(about, row)).splitlines()
+    (_, _, line) = property_text(table(about, row)).splitlines()
     return line
 
 
@@ -94,7 +94,7 @@ def test_families_are_set_apart():
 
 @pytest.mark.parametrize("about", CELLS)
 def test_markdown_has_the_same_cells(about):
-    header, dashes, row = property_markdown(table(about, WIDEST[about])).splitlines()
+    header, dashes, row = property_text(table(about, WIDEST[about])).splitlines()
     assert header.count("|") == dashes.count("|") == row.count("|")
     assert row.startswith("| `` " + CELLS[about])
 
@@ -106,9 +106,9 @@ def test_markdown_of_the_overview_names_everything():
     fixed = only_row("overview", row._replace(fixed=1024, vectors="a line", adopted=0))
     assert "| absolute | 0 | (1,024) |" in fixed
     assert "| a line | one |" in fixed
-    _, dashes, _ = property_markdown(table("overview", row)).splitlines()
+    _, dashes, _ = property_text(table("overview", row)).splitlines()
     right = [i for i, cell in enumerate(dashes.split("|")[1:-1]) if cell.strip() == "---:"]
-    header = property_markdown(table("overview", row)).splitlines()[0].split("|")[1:-1]
+    header = property_text(table("overview", row)).splitlines()[0].split("|")[1:-1]
     assert [header[i].strip() for i in right] == ["adopted by", "parameters", "FLOPs", "bytes"]
 
 

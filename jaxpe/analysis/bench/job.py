@@ -61,8 +61,9 @@ class BenchOptions:
         encoding: encoding to judge, such as my_module:my_encoding.
         against: encodings to compare it with.
         budget: sizes and number of seeds; CPU time for two encodings, and for five. smoke: T = 4,
-            300 steps, width 32, 3 seeds (one minute; two). small: T = 8, 1,000 steps, width 64, 5
-            seeds (10 minutes; 25). medium: T = 12, 3,000 steps, width 128, 8 seeds (3 hours; 8).
+            300 steps, width 32, 3 seeds (2 minutes; 3). small: T = 8, 1,000 steps, width 64, 5
+            seeds (6 minutes; 15). medium: T = 12, 3,000 steps, width 128, 8 seeds (about 2 hours;
+            4).
         tasks: tasks of tokens.
         seeds: number of models of each task and encoding; the budget's when absent.
         steps: number of updates of each model; the budget's when absent.
@@ -123,7 +124,9 @@ def suite_of(options: BenchOptions) -> Suite:
     names = ("seeds", "steps", "length", "batch", "seed")
     changes = {name: x for name in names if (x := getattr(options, name)) is not None}
     settings = BUDGETS[options.budget] | changes
-    encodings = (options.encoding, *options.against)
+    encodings = tuple(dict.fromkeys((options.encoding, *options.against)))
+    if len(encodings) < 2:
+        raise InputError("`against` names no other encoding: pass one, such as `against=rope`")
     suite = Suite(
         name=f"bench {options.budget}", tasks=options.tasks, encodings=encodings, factors=(1, 2, 4),
         **settings,
