@@ -51,7 +51,7 @@ def run(words: Sequence[str]) -> None:
     if options.json:
         print(json.dumps(to_json(analysis), indent=2))
     else:
-        _print_analysis(analysis, legend=options.explain)
+        _print_analysis(analysis, options)
         if page is not None:
             print(f"Page: {page}")
     if analysis.status != "judged":
@@ -64,9 +64,9 @@ def _finding_with_flags(finding: Finding) -> Finding:
     )
 
 
-def _print_analysis(analysis: RopeAnalysis, *, legend: bool) -> None:
+def _print_analysis(analysis: RopeAnalysis, options: Command) -> None:
     rich.print(report.rope_table(analysis))
-    if legend:
+    if options.explain:
         for name, meaning in ROPE_LEGEND:
             rich.print(Text(f"{name:>9}  {meaning}"))
         print()
@@ -76,6 +76,12 @@ def _print_analysis(analysis: RopeAnalysis, *, legend: bool) -> None:
             line.append(", " if index else " (")
             line.append(name, style=f"link {thread_address(name)}")
         rich.print(line.append(")") if one.references else line)
+    if options.readers:
+        versions = "; ".join(f"{one.name} holds for {one.versions}" for one in analysis.readers)
+        print(f"\nVersions: {versions}.")
+    if options.length and options.length <= analysis.context:
+        covered = f"The file covers {analysis.context:,} positions: no other settings are needed"
+        print(f"\n{covered} for {options.length:,}.")
     if analysis.recipes:
         print(f"\nWhat to do for {analysis.length:,} positions:")
     for recipe in analysis.recipes:

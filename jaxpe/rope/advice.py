@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from jaxpe.rope.checks import Case
 from jaxpe.rope.comparison import SAME
-from jaxpe.rope.evaluation import ModelGroup, program_result
 from jaxpe.rope.families import REMOTE_CODE, auto_class, part_types, vendor_value
-from jaxpe.rope.fields import ORIGINAL, Fields
+from jaxpe.rope.fields import ORIGINAL
 from jaxpe.rope.layers import UNSCALED, layer_groups
 from jaxpe.rope.programs.base import Reader
 from jaxpe.rope.programs.table import choose_readers
@@ -86,12 +85,7 @@ def _verified_recipe(
 
 def _agrees(goal: _Goal, reader: Reader, changed: Mapping[str, Any]) -> bool:
     """Whether a program computes the goal from the changed file."""
-    configuration, model = goal.case.configuration, goal.case.model
-    fields = Fields({**model.fields.stated, **changed}, model.family, source=model.fields.source)
-    models = *configuration.models[:-1], model._replace(fields=fields, context=goal.length)
-    turning = (one for one in models if one.family.kind != "axial")
-    groups = [ModelGroup(one, group) for one in turning for group in layer_groups(one)]
-    result = program_result(reader, configuration._replace(models=models), groups, goal.length)
+    result = goal.case.changed_result(reader, changed, goal.length)
     readings = zip(result.readings, goal.case.analysis.groups, strict=False)
     agrees = not result.problem and result.longest >= goal.length
     for one, plan in readings:

@@ -13,12 +13,23 @@ from importlib.resources import files
 from typing import Any
 
 from jaxpe._core.errors import nearest
-from jaxpe.rope.comparison import SAME, largest_ratio, same_frequencies
+from jaxpe.rope.comparison import SAME, largest_ratio, same_frequencies, shown_factor
 from jaxpe.rope.configuration import Configuration
+from jaxpe.rope.evaluation import ModelGroup, program_result
 from jaxpe.rope.families import REMOTE_CODE, thread_names
-from jaxpe.rope.fields import ORIGINAL, is_finite
-from jaxpe.rope.programs.base import FACTOR_BY_LENGTHS, ONE_LIST, VERSION_4, YARNS, scaling_type
+from jaxpe.rope.fields import ORIGINAL, Fields, is_finite
+from jaxpe.rope.layers import layer_groups
+from jaxpe.rope.programs.base import (
+    FACTOR_BY_LENGTHS,
+    ONE_LIST,
+    VERSION_4,
+    YARNS,
+    Reader,
+    scaling_type,
+    yarn_scale,
+)
 from jaxpe.rope.programs.facts import program_facts
+from jaxpe.rope.programs.table import choose_readers
 from jaxpe.rope.result import SEVERITIES, Finding, Program, Reading, RopeAnalysis
 from jaxpe.rope.scaling import ROPE_TYPES
 
@@ -80,6 +91,17 @@ class Case:
         if program is None or program.problem or self.widest is None:
             return None
         return program.readings[self.analysis.groups.index(self.widest)]
+
+    def changed_result(self, reader: Reader, changed: Mapping[str, Any], context: int) -> Program:
+        """Numbers of a program for the file with changed fields of the text model."""
+        fields = Fields(
+            {**self.stated, **changed}, self.model.family, source=self.model.fields.source
+        )
+        last = self.model._replace(fields=fields, context=context)
+        models = *self.configuration.models[:-1], last
+        turning = (one for one in models if one.family.kind != "axial")
+        groups = [ModelGroup(one, group) for one in turning for group in layer_groups(one)]
+        return program_result(reader, self.configuration._replace(models=models), groups, context)
 
     def differences(self, what: str) -> Iterator[tuple[str, str]]:
         """Disagreements about a quantity: group, and values by program."""
@@ -148,8 +170,8 @@ def key_codes(case: Case) -> Codes:
         share = case.number("partial_rotary_factor") or 1
         unshared = kind == "default" and not family.share and share != 1
         ignored += ["partial_rotary_factor"] * unshared
-        meant = ((key, nearest(key, taken - set(entry))) for key in ignored)
-        shown = [f"{key} (is it {near}?)" if near else key for key, near in meant]
+        meant = ((key, nearest(key, taken)) for key in ignored)
+        shown = [f"{k} (is it {near}?)" if near and near not in entry else k for k, near in meant]
         if ignored:
             yield "keys_ignored", {"kind": kind, "keys": ", ".join(shown)}
     share = case.stated.get("partial_rotary_factor")
@@ -222,10 +244,11 @@ def difference_codes(case: Case) -> Codes:
     yield from filter(None, (factor_code(case), _frequency_code(case)))
     reference, others = _others(case, "attention_factor")
     parts = (
-        f"{k} uses {v:.4g} ({(v / reference) ** 2:.3g} times the logits)" for k, v in others.items()
+        f"{k} uses {v:.4g} ({(v / reference) ** 2:.4g} times the logits)" for k, v in others.items()
     )
     if others:
-        yield "attention_factor_differs", {"reference": reference, "listed": "; ".join(parts)}
+        values = {"reference": reference, "listed": "; ".join(parts), "settings": _settings(case)}
+        yield "attention_factor_differs", values
     reference, others = _others(case, "logit_factor")
     listed = ", ".join(f"{name} uses {value:.4g}" for name, value in others.items())
     if listed or not _close(reference, 1.0):
@@ -239,6 +262,38 @@ def difference_codes(case: Case) -> Codes:
     if listed or not _close(reference, 1.0):
         numbers = {"reference": reference, "last": case.length - 1, "listed": listed}
         yield "query_scaling_differs" if listed else "query_scaling", numbers
+
+
+def _settings(case: Case) -> str:
+    """Values of attn_factor with which programs compute the reference's factor on cos and sin.
+
+    By each program's rules: a value counts only if it leaves all programs that agree as they are.
+    """
+    first, name = case.reading(case.first), "rope_scaling"
+    name = name if case.stated.get(name) else "rope_parameters"
+    if first is None or case.parts or case.kind not in YARNS:
+        return "Use"
+    readers = {one.name: one for one in choose_readers(None, case.configuration.form)}
+    readings = {one.name: case.reading(one) for one in case.analysis.readers}
+    index, target = first.group, shown_factor(first.attention_factor)
+
+    def reached(program: str, value: str) -> bool:
+        changed = {name: {**case.entry, "attn_factor": float(value)}}
+        result = case.changed_result(readers[program], changed, case.context)
+        factors = [one.attention_factor for one in result.readings if one.group == index]
+        return [shown_factor(one) for one in factors] == [target]
+
+    exact = {name: one.attention_factor for name, one in readings.items() if one and one.turns}
+    used = {name: shown_factor(factor) for name, factor in exact.items()}
+    before, programs = case.number("attn_factor") or 1.0, dict[str, list[str]]()
+    for program in (one for one in used if used[one] != target):
+        value = f"{before * first.attention_factor / exact[program]:.8g}"
+        if all(reached(one, value) for one in (program, *(n for n in used if used[n] == target))):
+            programs.setdefault(value, []).append(program)
+    listed = (f"with attn_factor = {v} in the scaling entry, {' and '.join(names)} compute"
+              f"{'s' * (len(names) == 1)} {target:g}" for v, names in programs.items())  # fmt: skip
+    text = "; ".join(listed)
+    return f"{text[:1].upper()}{text[1:]}. Otherwise use" if text else "Use"
 
 
 def _frequency_code(case: Case) -> Code | None:
@@ -308,6 +363,10 @@ def length_codes(case: Case) -> Codes:
         yield code, {"covered": covered, "unseen": unseen}
     elif case.length > context and {g.kind for g in case.analysis.groups} - {"linear", "axial"}:
         yield "beyond_context", {}
+    stated = case.number("attention_factor")  # the formula's value follows the new factor
+    usual = {1.0, shown_factor(yarn_scale(factor or 1.0))}
+    if case.analysis.recipes and stated and shown_factor(stated) not in usual:
+        yield "attention_factor_reset", {"stated": stated}
     if case.kind == "linear" and case.widest and not original:
         yield "linear_original", {}
     reading = case.reading(case.program_with_trait(ONE_LIST))
@@ -341,11 +400,11 @@ def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
     first = case.reading(case.first)
     if first is None:
         return 1.0, {}
-    reference = getattr(first, what)
+    reference = shown_factor(getattr(first, what))
     readings = {p.name: case.reading(p) for p in case.analysis.readers}
     alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == first.rope_type}
-    values = {name: getattr(reading, what) for name, reading in alike.items()}
-    return reference, {n: value for n, value in values.items() if not _close(value, reference)}
+    values = {name: shown_factor(getattr(reading, what)) for name, reading in alike.items()}
+    return reference, {name: value for name, value in values.items() if value != reference}
 
 
 def _close(one: float | int, other: float | int) -> bool:

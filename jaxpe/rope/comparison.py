@@ -12,6 +12,7 @@ _COMPARED = (
     "turns", "rope_type", "base", "turning", "factor", "original", "attention_factor",
     "logit_factor", "query_factor", "pairing",
 )  # fmt: skip
+_FACTORS = ("attention_factor", "logit_factor")
 
 
 def disagreements(programs: tuple[Program, ...]) -> tuple[Disagreement, ...]:
@@ -36,7 +37,9 @@ def _group_disagreements(index: int, readings: dict[str, Reading]) -> list[Disag
     turning = {name: one for name, one in readings.items() if one.turns}
     for what in _COMPARED:
         compared = readings if what in ("turns", "query_factor") else turning
-        values = {name: getattr(one, what) for name, one in compared.items()}
+        values: dict[str, Any] = {name: getattr(one, what) for name, one in compared.items()}
+        if what in _FACTORS:
+            values = {name: shown_factor(value) for name, value in values.items()}
         if what == "pairing":  # a converter that permutes the weights gives the same rotation
             values = {name: value.split(",")[0] for name, value in values.items()
                       if "permuted" not in value}  # fmt: skip
@@ -54,6 +57,11 @@ def _alike(values: list[Any]) -> bool:
     numbers = {float(value) for value in values if not math.isnan(value)}
     limit = SAME * max(map(abs, numbers), default=0.0)
     return len(numbers) < 2 or bool(np.ptp([*numbers]) <= limit < math.inf)
+
+
+def shown_factor(value: float) -> float:
+    """Factor to the four digits of the tables; a smaller difference is none."""
+    return float(f"{value:.4g}")
 
 
 def same_frequencies(one: np.ndarray, other: np.ndarray) -> bool:

@@ -129,8 +129,8 @@ def explain_rope(options: RopeOptions) -> RopeAnalysis:
         lengths = [2**k for k in range(8, length.bit_length()) if 2**k < length] + [length]
         errors = (phase_errors(np.asarray(analysis.widest.frequencies), one) for one in lengths)
         analysis = analysis._replace(precision=tuple(itertools.chain.from_iterable(errors)))
-    case = Case(configuration, analysis)
-    return analysis._replace(findings=findings(case), recipes=recipes(case))
+    analysis = analysis._replace(recipes=recipes(Case(configuration, analysis)))
+    return analysis._replace(findings=findings(Case(configuration, analysis)))
 
 
 def read_plans(options: RopeOptions) -> tuple[Configuration, RopeAnalysis]:

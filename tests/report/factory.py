@@ -104,13 +104,14 @@ def score(name: str, **overrides: Any) -> EncodingScore:
     return EncodingScore(**(fields | overrides))
 
 
-def _letters(letters: list[str], present: np.ndarray) -> LetterInformation:
+def _letters(letters: list[str], present: np.ndarray, alphabet: str = "") -> LetterInformation:
     """Four letters, the first at 70 %, and most information at position 7."""
     bits = np.where(present, 0.4 + (np.arange(N) == 7), math.nan)
     shares = np.tile([0.7, 0.1, 0.1, 0.1], (N, 1)) * present[:, None]
     return LetterInformation(
-        letters, 4, shares, np.stack([bits, bits - 0.1, bits + 0.2]), 90 * present
-    )
+        letters, 4, shares, np.stack([bits, bits - 0.1, bits + 0.2]), 90 * present, alphabet,
+        shares.max(axis=0), np.stack([bits, bits - 0.1, bits + 0.2]) / 2, np.array([6, 7]),
+    )  # fmt: skip
 
 
 def _held_out(fields: dict[str, Any]) -> HeldOutScores | None:

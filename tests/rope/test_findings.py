@@ -77,6 +77,20 @@ def test_mscale_alone_is_told_where_it_is_used(explain):
     assert "mscale_alone" not in {one.code for one in found.findings}
 
 
+def test_settings_reach_the_factor_of_the_file(explain):
+    """The key of the remedy, written into the file, leaves the converter of llama.cpp alone."""
+    yarn = {**CONFIGS["Qwen3 8B with YaRN"]["rope_scaling"], "attention_factor": 1.2}
+    fields = {**PUBLISHED["Qwen3 8B"], "max_position_embeddings": 131_072}
+    remedy = told(explain({**fields, "rope_scaling": yarn}), "attention_factor_differs").remedy
+    assert all(word in remedy for word in ("1.0538986", "vLLM 0.29", "SGLang"))
+    found = explain({**fields, "rope_scaling": {**yarn, "attn_factor": 1.0539}}, length=262_144)
+    codes = {one.code: one.text for one in found.findings}
+    assert "keys_ignored" not in codes
+    assert "vLLM" not in codes["attention_factor_differs"]
+    assert "llama.cpp" in codes["attention_factor_differs"]
+    assert "1.2" in codes["attention_factor_reset"]
+
+
 def test_reported_faults_stand_only_where_programs_differ(explain):
     found = [explain(fields) for fields in PUBLISHED.values()]
     said = [any(one.code == "reported" for one in result.findings) for result in found]
@@ -86,7 +100,8 @@ def test_reported_faults_stand_only_where_programs_differ(explain):
 
 def test_every_finding_has_a_configuration_in_the_tests():
     elsewhere = {
-        "attention_factor_differs", "base_nested", "base_of_gguf_missing", "beyond_context",
+        "attention_factor_differs", "attention_factor_reset", "base_nested", "base_of_gguf_missing",
+        "beyond_context",
         "beyond_own_scaling", "beyond_scaling", "flat_entry_lost", "length_multiplied",
         "longrope_lists", "own_code", "own_dynamic", "pairing_differs", "parts_lost", "refused",
         "reported", "second_base_lost", "share_ignored", "short_list_alone", "turning_differs",

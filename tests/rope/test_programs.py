@@ -414,6 +414,7 @@ def test_mimo_has_flat_fields_that_transformers_does_not_read(tmp_path):
     [
         (None, "gguf", ["llama.cpp"]),
         ("VLLM", "config.json", [VLLM, OLD_VLLM]),
+        ("vllm 0.31, transformers 4.40", "config.json", ["transformers 4.55", VLLM]),
         (" transformers 5 , llama.cpp", "config.json", [NEWEST, "transformers 5.12", LLAMA_CPP]),
         ("sglang 0.5.23", "options", [SGLANG]),
     ],
@@ -428,7 +429,8 @@ def test_the_newest_transformers_comes_first():
 
 
 @pytest.mark.parametrize(
-    ("names", "form"), [("keras", "config.json"), ("vllm", "gguf"), ("", "options")]
+    ("names", "form"),
+    [("keras", "config.json"), ("transformers 5.15", "options"), ("vllm", "gguf"), ("", "options")],
 )
 def test_names_of_no_program_are_refused(names, form):
     with pytest.raises(InputError, match=r"pass some of .*llama\.cpp"):

@@ -29,6 +29,7 @@ from jaxpe.analysis.corpus.options import (
     CorpusOptions,
     check_numbers,
     check_options,
+    given_options,
     refuse_single_words,
     refuse_too_long,
 )
@@ -41,6 +42,7 @@ from jaxpe.analysis.corpus.result import (
 )
 from jaxpe.analysis.corpus.scores import score_encodings, stress_by_dimension
 from jaxpe.analysis.corpus.sites import (
+    ambiguous_letters,
     document_groups,
     letter_information,
     positions_standing_out,
@@ -93,7 +95,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
     2
     """
     check_options(options)
-    clock, choices = Clock(), ()
+    clock, choices, given = Clock(), (), given_options(options)
     entries: tuple[jaxpe.encodings.CatalogueEntry, ...] = ()
     shared: dict[str, Any] = {
         "dim": options.dim,
@@ -129,7 +131,7 @@ def analyse(options: CorpusOptions, *, progress: Progress = SILENT) -> CorpusAna
         choices = (*choices, Choice("empty positions", DEFAULT_EMPTY, why, how))
     seconds = clock.laps | analysis.seconds | {"in all": clock.total()}
     inputs = () if options.counts is not None else tuple(as_sources(options.source))
-    return analysis._replace(choices=choices, inputs=inputs, seconds=seconds)
+    return analysis._replace(choices=choices, inputs=inputs, given=given, seconds=seconds)
 
 
 def _aligned(
@@ -263,7 +265,7 @@ def analyse_tokens(
         origin=origin,
         where=where,
         null_texts=corpus.null_texts,
-        choices=corpus.choices,
+        choices=compact.choices,
     )
 
 
@@ -338,6 +340,7 @@ def analyse_counts(
     check_numbers(length=settings.rows, dim=dim, splits=splits, seed=seed)
     clock, keys = Clock(progress), _keys(seed)
     used = np.any(stored.table, axis=(0, 1)).reshape(-1)
+    used &= ~ambiguous_letters(stored.tokens, used)
     folded = stored._replace(table=stored.table[..., used]).counts
     grouped = regroup_folds(folded, folds=settings.null_folds)
     nulls = [grouped._replace(tokens=jnp.asarray(null[..., used])) for null in stored.nulls]

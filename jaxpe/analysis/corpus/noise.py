@@ -8,7 +8,9 @@ import numpy as np
 
 import jaxpe
 from jaxpe._core.arrays import rounded_size
+from jaxpe._core.options import Choice
 from jaxpe.analysis.corpus.result import Interval, Position
+from jaxpe.analysis.corpus.sites import ambiguous_letters
 from jaxpe.analysis.corpus.where import half_distance
 from jaxpe.data import TokenCorpus
 from jaxpe.geometry import (
@@ -73,10 +75,20 @@ def composition_correlation(geometry: PositionGeometry) -> jax.Array:
 
 
 def compacted(corpus: TokenCorpus) -> tuple[TokenCorpus, np.ndarray]:
-    """The corpus over the counted words alone, and a mask of these words, bool `[vocab]`."""
+    """The corpus over the counted words alone, and a mask of these words, bool `[vocab]`.
+
+    Ambiguous letters of sequences, such as N, are not counted: they name no base or residue.
+    """
     counted = corpus.mask & ~np.isin(corpus.ids, corpus.exclude)
     used = np.zeros(corpus.vocab_size, bool)
     used[corpus.ids[counted]] = True
+    ambiguous, choices = ambiguous_letters(corpus.tokens, used), corpus.choices
+    if ambiguous.any():
+        left_out = int(np.count_nonzero(counted & ambiguous[corpus.ids]))
+        counted, used = counted & ~ambiguous[corpus.ids], used & ~ambiguous
+        why = f"{left_out:,} tokens hold letters such as N or X, which name no base or residue"
+        how = "write one sequence a line into a .txt, in lower case, to count them"
+        choices = (*choices, Choice("ambiguous letters", "left out", why, how))
     renumbered = np.cumsum(used, dtype=np.int32) - 1
     compact = corpus._replace(
         ids=np.where(counted, renumbered[corpus.ids], 0).astype(np.int32),
@@ -84,6 +96,7 @@ def compacted(corpus: TokenCorpus) -> tuple[TokenCorpus, np.ndarray]:
         vocab_size=rounded_size(int(used.sum())),  # words that never occur, few sizes of arrays
         exclude=(),
         tokens=[corpus.tokens[token] for token in np.flatnonzero(used)],
+        choices=choices,
     )
     return compact, used
 

@@ -105,6 +105,17 @@ def check_options(options: CorpusOptions) -> None:
             raise InputError(f"`counts` fixes what was read; leave `{field.name}` out")
 
 
+def given_options(options: CorpusOptions) -> dict[str, str]:
+    """Options besides source and counts that differ from their defaults, as text; True is empty."""
+    given = {}
+    for field in fields(CorpusOptions):
+        value = getattr(options, field.name)
+        if field.name not in ("source", "counts") and value != field.default:
+            text = " ".join(value) if isinstance(value, tuple) else str(value)
+            given[field.name] = "" if value is True else text
+    return given
+
+
 def check_numbers(*, length: int | None, dim: int, splits: int, seed: int) -> None:
     """Raise `InputError` for numbers out of range."""
     numbers = {"length": length, "dim": dim, "splits": splits, "seed": seed}

@@ -78,12 +78,20 @@ class StandingOut(NamedTuple):
 class LetterInformation(NamedTuple):
     """Information of each position about its letter: log₂ of the alphabet less the entropy.
 
+    The background is the composition of positions that do not differ from it. It is that of all
+    positions if over three quarters differ, since it is then unknown.
+
     Attributes:
         letters: letters that occur, without gaps and ambiguous ones.
         size: size of the alphabet: 4 nucleotides, 20 amino acids, or the number of letters.
         shares: float `[n, letters]`, frequencies at each position.
         bits: float `[3, n]`, estimate and ends of its 95 % interval; NaN without letters.
         documents: int `[n]`, documents with a letter at each position.
+        alphabet: "nucleotides" or "amino acids"; empty for other text.
+        background: float `[letters]`, frequencies of the background.
+        relative: float `[3, n]`, relative entropy of each position against the background in bits,
+            and its 95 % interval.
+        differing: int, positions whose letters differ from the background.
     """
 
     letters: list[str]
@@ -91,6 +99,10 @@ class LetterInformation(NamedTuple):
     shares: np.ndarray
     bits: np.ndarray
     documents: np.ndarray
+    alphabet: str
+    background: np.ndarray
+    relative: np.ndarray
+    differing: np.ndarray
 
 
 class PlugIn(NamedTuple):
@@ -318,7 +330,8 @@ class CorpusAnalysis(NamedTuple):
         folds: folds of the documents that halves are made of.
         empty_positions: positions without a token.
         documents_per_position: int `[n]`.
-        rare_positions: int, indices of positions with tokens, but with too few documents to judge.
+        rare_positions: int, indices of positions with tokens, whose noise hides a difference of
+            typical size.
         top_tokens: most frequent tokens of some positions.
         plug_in: geometry of the observed frequencies.
         split_half_trace: variance between positions without sampling noise: composition and
@@ -344,6 +357,7 @@ class CorpusAnalysis(NamedTuple):
         where: bits per token that position explains, and the positions that carry them.
         choices: settings that were chosen automatically, with the reasons.
         inputs: sources as they were given, for commands to paste; empty for tokens of a script.
+        given: further options that were given, with their values as text, for commands to paste.
         seconds: duration of each stage.
     """
 
@@ -381,6 +395,7 @@ class CorpusAnalysis(NamedTuple):
     where: Where | None = None
     choices: tuple[Choice, ...] = ()
     inputs: tuple[str, ...] = ()
+    given: dict[str, str] = {}  # noqa: RUF012 (nothing writes to it)
     seconds: Seconds = {}  # noqa: RUF012 (nothing writes to it)
 
     __repr__ = short_repr

@@ -1,5 +1,7 @@
 """Positions one by one: information of each, and the positions that differ from both neighbours."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from jaxpe.analysis.corpus.result import LetterInformation, StandingOut, TokenShift
@@ -10,9 +12,24 @@ MOST_LETTERS = 64  # largest alphabet whose letters a logo can show
 LEVEL = 0.05  # probability that any position is listed wrongly
 _MOST_TOKENS = 3  # tokens that are named for a position
 _FEWEST = 20  # documents that differ between two positions; fewer cannot be significant
-# Letters of sequences, ambiguous ones, and the size of the alphabet: nucleotides, amino acids.
-_ALPHABETS = (("ACGTU", "NRYSWKMBDHV", 4), ("ACDEFGHIKLMNPQRSTVWY", "XBZJUO", 20))
 _GAPS = "-.*~"
+_LEAST_BACKGROUND = 1 / 4  # of the positions, without which the background is unknown
+
+
+class _Alphabet(NamedTuple):
+    """Letters of sequences, those that name none of them (IUPAC), further ones, and its size."""
+
+    name: str
+    letters: str
+    ambiguous: str
+    further: str
+    size: int
+
+
+_ALPHABETS = (
+    _Alphabet("nucleotides", "ACGTU", "NRYSWKMBDHV", _GAPS, 4),
+    _Alphabet("amino acids", "ACDEFGHIKLMNPQRSTVWY", "XBZJ", f"UO{_GAPS}", 20),
+)
 
 
 def document_groups(corpus: TokenCorpus) -> np.ndarray:
@@ -33,13 +50,14 @@ def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformati
 
     H is the entropy with Miller's (1955) correction (K − 1)/2N for K letters seen among N, which is
     e(n) of Schneider et al. (1986) where all s letters are seen. Intervals are by the delta method,
-    with a half added to each count and the variance (s − 1)/2N² of the quadratic term.
+    with a half added to each count and the variance (s − 1)/2N² of the quadratic term. Relative
+    entropies, −H − Σ p log₂ q for a background q, have the same correction and interval.
 
     Args:
         counts: counts `[n, tokens]`.
         tokens: text of each token.
     """
-    letters, size = _alphabet(tokens, counts.sum(axis=0)[: len(tokens)])
+    alphabet, letters, size = _alphabet(tokens, np.any(counts, axis=0)[: len(tokens)])
     if not 2 <= size <= MOST_LETTERS or not letters:
         return None
     total = counts[:, letters].sum(axis=1)
@@ -49,30 +67,91 @@ def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformati
     first, second = (np.sum(smooth * np.log(smooth) ** k, axis=1) for k in (1, 2))
     n = documents[:, 0]
     half = 1.96 * np.sqrt((second - first**2) / n + (size - 1) / (2 * n**2))
-    bits = np.log(size) - np.asarray(entropy(seen, estimator="miller-madow"))
+    H = np.asarray(entropy(seen, estimator="miller-madow"))
+    bits = np.log(size) - H
     bits = np.stack([bits, *np.clip([bits - half, bits + half], 0, np.log(size))]) / np.log(2)
+    differing, background = _background(seen)
+    logs, smooth = np.log(background), smooth[:, : len(letters)]
+    first, second = (np.sum(smooth * (np.log(smooth) - logs) ** k, axis=1) for k in (1, 2))
+    half = 1.96 * np.sqrt((second - first**2) / n + (len(letters) - 1) / (2 * n**2))
+    relative = -H - seen @ logs / n
+    ends = np.clip([relative - half, relative + half], 0, -logs.min())
     return LetterInformation(
         letters=[tokens[letter] for letter in letters],
         size=size,
         shares=seen / documents,
         bits=np.where(total > 0, bits, np.nan),
         documents=total.astype(np.int64),
+        alphabet=alphabet,
+        background=background,
+        relative=np.where(total > 0, np.stack([relative, *ends]) / np.log(2), np.nan),
+        differing=differing,
     )
 
 
-def _alphabet(tokens: list[str], counts: np.ndarray) -> tuple[list[int], int]:
-    """Indices of the letters, and the size of their alphabet.
+def _background(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions whose letters differ from the composition of the others, and this composition.
+
+    Positions are taken out of the background while the likelihood-ratio test of any, with the
+    correction of Williams (1976) and Bonferroni's, rejects; those half as far as the farthest go
+    at once. Composition has a half added to each count.
+    """
+    from scipy.special import chdtri, rel_entr
+
+    total, k = counts.sum(axis=1), counts.shape[1]
+    present = total > 0
+    inside, level = present.copy(), float(chdtri(max(k - 1, 1), LEVEL / max(present.sum(), 1)))
+    shares = counts / np.maximum(total, 1)[:, None]
+    williams = 1 + (k + 1) / (6 * np.maximum(total, 1))
+    while True:
+        background = counts[inside].sum(axis=0) + 0.5
+        background /= background.sum()
+        statistic = 2 * total * rel_entr(shares, background).sum(axis=1) / williams * inside
+        if statistic.max() <= level:
+            break
+        inside &= statistic < max(level, statistic.max() / 2)
+    if inside.sum() < max(_LEAST_BACKGROUND * present.sum(), 1):
+        background = counts.sum(axis=0) + 0.5
+        return np.flatnonzero([]), background / background.sum()
+    return np.flatnonzero(present & ~inside), background
+
+
+def ambiguous_letters(tokens: list[str], used: np.ndarray) -> np.ndarray:
+    """Mask of the used tokens that hold an ambiguous letter of a sequence, such as N, `[tokens]`.
+
+    Args:
+        tokens: text of each token.
+        used: bool `[tokens]`, tokens that occur.
+    """
+    alphabet, found = _sequence_alphabet(tokens, used), np.zeros(len(used), bool)
+    if alphabet is not None:
+        found[: len(tokens)] = [not set(token).isdisjoint(alphabet.ambiguous) for token in tokens]
+        found &= used & ~found[used].all()  # where all are ambiguous, they are other text
+    return found
+
+
+def _sequence_alphabet(tokens: list[str], used: np.ndarray) -> _Alphabet | None:
+    """The first alphabet that the used tokens are written in."""
+    for alphabet in _ALPHABETS:
+        written = {*alphabet.letters, *alphabet.ambiguous, *alphabet.further}
+        if all(set(tokens[i]) <= written for i in np.flatnonzero(used)):
+            return alphabet
+    return None
+
+
+def _alphabet(tokens: list[str], used: np.ndarray) -> tuple[str, list[int], int]:
+    """Name of the alphabet, indices of its letters, and its size.
 
     Sequences have 4 nucleotides or 20 amino acids; gaps and ambiguous letters are left out. Other
     text has as many letters as occur.
     """
-    occurring = np.flatnonzero(counts).tolist()
-    for alphabet, ambiguous, size in _ALPHABETS:
-        if all(set(tokens[i]) <= {*alphabet, *ambiguous, *_GAPS} for i in occurring):
-            letters = [i for i in occurring if set(tokens[i]) <= set(alphabet)]
-            size **= max((len(tokens[i]) for i in letters), default=1)
-            return letters, max(size, len(letters))  # five where T and U are mixed
-    return occurring, len(occurring)
+    occurring = np.flatnonzero(used).tolist()
+    alphabet = _sequence_alphabet(tokens, used)
+    if alphabet is None:
+        return "", occurring, len(occurring)
+    letters = [i for i in occurring if set(tokens[i]) <= set(alphabet.letters)]
+    size = alphabet.size ** max((len(tokens[i]) for i in letters), default=1)
+    return alphabet.name, letters, max(size, len(letters))  # five where T and U are mixed
 
 
 def positions_standing_out(corpus: TokenCorpus, groups: np.ndarray) -> list[StandingOut]:

@@ -277,23 +277,22 @@ def layer_ranges(layers: tuple[int, ...] | None) -> str:
 
 
 def _program_table(result: RopeAnalysis, index: int) -> tuple[str, list[str], Rows]:
-    """Table with one column for programs that agree; ≠ marks a difference from the first."""
+    """Table with one column for programs that agree, by evidence; ≠ marks a difference."""
     columns: dict[tuple[str, ...], list[Program]] = {}
     first = result.accepted_by[0].readings[index]
     for program in result.readers:
-        columns.setdefault(_program_column(program, index, first), []).append(program)
+        column = *_program_column(program, index, first), program.evidence
+        columns.setdefault(column, []).append(program)
     names = [short_names([one.name for one in programs]) for programs in columns.values()]
-    evidence = [" and ".join(sorted({x.evidence for x in group})) for group in columns.values()]
     reference = _program_column(result.accepted_by[0], index, first)
     marked = [
         tuple(f"≠ {cell}" if cell != usual and not {cell, usual} & _NOT_COMPARED else cell
-              for cell, usual in zip(column, reference, strict=True))
+              for cell, usual in zip(column, (*reference, column[-1]), strict=True))
         if column[0] != "refused" else column
         for column in columns
     ]  # fmt: skip
     header = ["", *(["all programs"] if len(names) == 1 < len(result.readers) else names)]
-    cells: Rows = [(name, *row) for name, *row in zip(_ROWS, *marked, strict=True)]
-    cells.append(("evidence", *evidence))
+    cells: Rows = [(name, *row) for name, *row in zip((*_ROWS, "evidence"), *marked, strict=True)]
     several = len(result.turning) > 1
     group = result.groups[index]
     suffix = f" in {visible(group.name.replace('_', ' '))} layers" if several else ""

@@ -1,5 +1,6 @@
 """Programs that `jaxpe rope` compares, newest transformers first."""
 
+import re
 from functools import partial
 from typing import Any
 
@@ -52,7 +53,8 @@ def choose_readers(names: str | None, form: Form) -> tuple[Reader, ...]:
     A GGUF file has one program, llama.cpp.
 
     Args:
-        names: programs or their versions, separated by commas; case does not matter.
+        names: programs or their versions, separated by commas; case does not matter. A version
+            between two listed ones gets the rules that hold for it.
         form: kind of the file.
 
     Raises:
@@ -60,6 +62,8 @@ def choose_readers(names: str | None, form: Form) -> tuple[Reader, ...]:
 
     >>> [reader.name for reader in choose_readers("vllm, transformers 4", "config.json")]
     ['transformers 4.57', 'transformers 4.55', 'vLLM 0.33', 'vLLM 0.29']
+    >>> [reader.name for reader in choose_readers("vllm 0.31", "config.json")]
+    ['vLLM 0.33']
     """
     readers = [one for one in READERS if form != "gguf" or one.entries is llama_cpp.llama_cpp]
     if names is None:
@@ -67,12 +71,21 @@ def choose_readers(names: str | None, form: Form) -> tuple[Reader, ...]:
     wanted = [name.strip().lower() for name in names.split(",")]
     for name in wanted:
         if not name or not any(_fits(one, name) for one in readers):
-            listed = ", ".join(one.name for one in readers)
-            raise InputError(f"`readers`: unknown program {name!r}; pass some of {listed}")
+            listed = ", ".join(f"{one.name} ({one.versions})" for one in readers)
+            raise InputError(f"`readers`: no rules for {name!r}; pass some of {listed}")
     return tuple(one for one in readers if any(_fits(one, name) for name in wanted))
 
 
 def _fits(reader: Reader, name: str) -> bool:
-    """Whether a name is the reader's name, or a prefix that ends at a space or a period."""
+    """Whether a name is the reader's name, its prefix, or a version for which its rules hold."""
     full = reader.name.lower()
-    return full == name or full.startswith((f"{name} ", f"{name}."))
+    program, _, version = name.partition(" ")
+    if full == name or full.startswith((f"{name} ", f"{name}.")):
+        return True
+    numbers = re.compile(r"\d+(?:\.\d+)*")
+    held = numbers.findall(reader.versions) if reader.versions[0].isdigit() else []
+    if not held or program != full.partition(" ")[0] or not numbers.fullmatch(version):
+        return False
+    asked, low, high = (tuple(map(int, x.split("."))) for x in (version, held[0], held[-1]))
+    above = asked >= low or "earlier" in reader.versions
+    return above and (asked[: len(high)] <= high or "later" in reader.versions)

@@ -6,6 +6,7 @@ from scipy import stats
 
 from jaxpe._core.errors import InputError
 from jaxpe.analysis.corpus import CorpusOptions, analyse, job
+from jaxpe.analysis.corpus.noise import compacted
 from jaxpe.analysis.corpus.sites import (
     document_groups,
     letter_information,
@@ -28,6 +29,12 @@ def test_information_is_that_of_schneider_where_all_letters_occur():
     protein = letter_information(np.array([[3, 4]]), ["L", "K"])
     assert protein.size == 20
     assert letter_information(np.array([[3, 4]]), ["a", "k"]).size == 2
+    assert (found.alphabet, protein.alphabet) == ("nucleotides", "amino acids")
+    q = (counts[0, :4] + 0.5) / 52  # the only position that is not taken out
+    assert found.differing.tolist() == [1]
+    np.testing.assert_allclose(found.background, q)
+    relative = np.log2(1 / q[0]), np.sum(p * np.log2(p / q)) - 3 / (2 * np.log(2) * 50)
+    np.testing.assert_allclose(found.relative[0], [*relative[::-1], np.nan], rtol=1e-5, atol=1e-7)
     assert letter_information(np.ones((2, 65)), [f"w{k}" for k in range(65)]) is None
 
 
@@ -37,6 +44,27 @@ def test_intervals_of_information_cover_the_truth(law):
     low, high = letter_information(counts, LETTERS).bits[1:]
     truth = 2 + np.sum(np.log2(law) * law)
     assert np.mean((low <= truth + 1e-6) & (truth <= high + 1e-6)) > 0.92
+
+
+def test_positions_of_a_site_differ_from_unequal_background_at_the_level_of_the_test():
+    rng, law = np.random.default_rng(0), [0.3, 0.2, 0.22, 0.28]
+    corpora = rng.multinomial(200, law, size=(300, 20))
+    found = [letter_information(counts, LETTERS[:4]) for counts in corpora]
+    assert np.mean([len(x.differing) > 0 for x in found]) < 0.09
+    assert abs(np.mean([x.relative[0] for x in found])) < 5e-4 < np.mean([x.bits[0] for x in found])
+    corpora[0, 8:12] = rng.multinomial(200, [0.05, 0.05, 0.85, 0.05], size=4)
+    assert letter_information(corpora[0], LETTERS[:4]).differing.tolist() == [8, 9, 10, 11]
+
+
+def test_ambiguous_letters_are_not_counted():
+    ids = np.array([[0, 1, 2], [3, 1, 0]])
+    corpus = tokens_from_ids(ids)._replace(tokens=["A", "C", "N", "-"])
+    compact, used = compacted(corpus)
+    assert compact.mask.tolist() == [[True, True, False], [True] * 3]
+    assert used.tolist() == [True, True, False, True]
+    assert compact.choices[-1].setting == "ambiguous letters"
+    assert compacted(corpus._replace(tokens=["a", "c", "n", "-"]))[0].mask.all()
+    assert compacted(corpus._replace(tokens=["N"] * 4))[0].mask.all()
 
 
 def test_a_site_stands_out_and_shuffled_sequences_do_not():
