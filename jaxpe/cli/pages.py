@@ -18,7 +18,7 @@ from jaxpe.cli.console import Bars
 from jaxpe.cli.parsing import command_docstring, parse
 from jaxpe.data.corpora.sources import source_paths
 from jaxpe.data.formats.table import content_files
-from jaxpe.report.methods import methods, references
+from jaxpe.report.methods import methods, methods_latex, references
 from jaxpe.report.text import advice_text
 
 _LARGEST_HASHED = 1 << 30  # bytes
@@ -57,7 +57,7 @@ def run_to_page(
 
 
 def write_methods(result: Any, options: Any, words: Sequence[str]) -> None:
-    """Write methods.md, with command, date and hashes of the data, and references.bib."""
+    """Write methods.md and .tex, with command, date and hashes of the data, and references.bib."""
     name = type(options).__module__.rpartition(".")[2]
     sources = source_paths(options.source) if getattr(options, "source", None) else []
     files = [Path(file) for source in sources for file in content_files(source)]
@@ -67,7 +67,8 @@ def write_methods(result: Any, options: Any, words: Sequence[str]) -> None:
         date=datetime.date.today().isoformat(),
         inputs=[file_identity(file) for file in files if file.is_file()],
     )
-    for file, content in (("methods.md", f"{text}\n"), ("references.bib", references(result))):
+    written = {"methods.md": f"{text}\n", "methods.tex": f"{methods_latex(text)}\n"}
+    for file, content in (written | {"references.bib": references(result)}).items():
         with atomic_file(options.out / file) as part:
             part.write_text(content, "utf-8")
 

@@ -72,7 +72,7 @@ def table_files(tables: Iterable[Table]) -> dict[str, bytes]:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(clean)
         files[f"tables/{name}.csv"] = text.getvalue().encode()
-        first, *rest = (" & ".join(map(_latex, row)) + " \\\\" for row in clean)
+        first, *rest = (" & ".join(map(latex, row)) + " \\\\" for row in clean)
         lines = [
             f"% {title}", f"\\begin{{tabular}}{{l{'r' * (len(clean[0]) - 1)}}}", "\\toprule", first,
             "\\midrule", *rest, "\\bottomrule", "\\end{tabular}", "",
@@ -89,9 +89,13 @@ _LATEX = str.maketrans(
 )
 
 
-def _latex(cell: str) -> str:
-    """Cell in LaTeX, with minus signs before numbers."""
-    return re.sub(r"(?<![\w-])-(?=\.?\d)", "−", cell).translate(_LATEX)
+def latex(text: str) -> str:
+    r"""Text in LaTeX, with minus signs before numbers.
+
+    >>> print(latex("-3 %"))
+    $-$3 \\%
+    """
+    return re.sub(r"(?<![\w-])-(?=\.?\d)", "−", text).translate(_LATEX)
 
 
 def remove_other_figures(directory: Path, others: str, figures: Sequence[Rendered]) -> None:

@@ -7,10 +7,11 @@ from jaxpe._core.errors import MissingExtraError
 from jaxpe.analysis.corpus import TopTokens
 from jaxpe.data import Choice
 from jaxpe.report.corpus.page import FAMILIES, view
-from jaxpe.report.methods import methods, references
+from jaxpe.report.methods import methods, methods_latex, references
 from jaxpe.report.page import render_page as rendered
 from jaxpe.report.text import site_page
 from tests.report import factory
+from tests.report.test_findings import WHERE
 
 
 def render_page(analysis, figures):
@@ -35,9 +36,21 @@ def test_the_page_is_self_contained(page):
 
 
 def test_methods_of_a_report_have_its_numbers():
-    case = factory.analysis()
-    assert f"{case.documents:,} documents" in methods(case)
-    assert "cirrincione2026" in references(case)
+    case = factory.analysis(where=WHERE)
+    text = methods(case)
+    for words in ("12,480 documents in 12,480 groups", "the first 48 positions", "20 shuffled",
+                  "0.1 (95 % interval 0.05 to 0.2)"):  # fmt: skip
+        assert words in text
+    cited = re.findall(r"\\cite\{(.*?)\}", methods_latex(text))
+    entries = re.findall(r"^@\w+{(\w+),", references(case), re.M)
+    assert sorted(",".join(cited).split(",")) == sorted(entries)
+
+
+def test_every_paper_that_the_page_cites_is_among_the_references(page):
+    years = re.findall(r"([A-Z]\w+) (?:et al\. )?\(?((?:19|20)\d\d)\)", page.read_text("utf-8"))
+    keys = {f"{name.lower()}{year}" for name, year in years} - {"stephens1990"}
+    assert len(keys) >= 3
+    assert keys <= set(re.findall(r"{(\w+),", references(factory.analysis())))
 
 
 def test_the_page_says_how_it_was_computed(page):
