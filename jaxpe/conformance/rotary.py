@@ -192,8 +192,10 @@ def _hypotheses(
     yield Hypothesis("head axis", "heads rotate by the index of the head", by_head)
     yield Hypothesis("heads", "head 0 is rotated, the others are not", first_head)
     values = [one for one in trials if one.check == "values" and not one.problem]
+    values = [one for one in values if one.tolerance.max() < 1e-3]
     fitted = fitted_bases(plan, rotation, trials, lambda faulty: faulty)
-    fitted += [_observed(plan, rotation, one) for one in values if one.tolerance.max() < 1e-3]
+    fitted += [_observed(plan, rotation, one) for one in values]
+    fitted += [fault for one in values for fault in _other_factor(plan, rotation, one)]
     yield from (Hypothesis(name, f"heads {text}", faulty) for name, text, faulty in fitted)
 
 
@@ -213,3 +215,17 @@ def _observed(plan: LayerPlan, rotation: Rotation, trial: Trial) -> tuple[str, s
     text = f"have other frequencies in {differ} of {len(wanted)} pairs"
     text += f", such as {frequencies[k]:.6g} in pair {k}; wanted {wanted[k]:.6g}"
     return "frequencies", text, faulty
+
+
+def _other_factor(
+    plan: LayerPlan, rotation: Rotation, trial: Trial
+) -> list[tuple[str, str, Rotation]]:
+    """Known faults together with another factor on cos and sin, which norms of heads show."""
+    entries = np.unique(rotation.pairs)
+    got, x = (np.linalg.norm(one[..., entries], axis=-1) for one in (trial.got, trial.inputs.x))
+    factor = float(np.median(got / x))
+    if not np.ptp(got / x) < 1e-3 * factor < abs(factor - rotation.factor):
+        return []
+    also = f", and have cos and sin times {factor:.4g}; wanted {rotation.factor:.4g}"
+    faults = rotation_faults(plan, rotation._replace(factor=factor))
+    return [(name, text + also, one) for name, text, one in faults if name != "attention factor"]

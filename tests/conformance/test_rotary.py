@@ -119,6 +119,10 @@ FAULTS: dict[str, tuple[Callable, LayerPlan, str, str]] = {
         RIGHT["yarn"][1], "attention factor", "twice",
     ),
     "factor of its own": (lambda x, p: plain(x, p, factor=1.3), PLAN, "attention factor", "1.3"),
+    "pairing and factor": (
+        lambda x, p: plain(x, p, factor=1.3), simple_plan(head_dim=16, pairing="interleaved"),
+        "pairing", "cos and sin times 1.3; wanted 1",
+    ),
     "noise": (lambda x, p: plain(x, p) + 0.01, PLAN, "unexplained", "all rows, all tokens"),
 }  # fmt: skip
 

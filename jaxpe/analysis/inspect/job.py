@@ -165,13 +165,18 @@ def _run_stages(
 def _stage_line(
     stage: Stage, chosen: tuple[Stage, ...], results: dict[str, Any], laps: dict[str, float]
 ) -> str:
-    """Line on a stage that is done: its number and duration, and about how long the rest takes."""
+    """Line on a stage that is done: its number and duration, and about how long the rest takes.
+
+    The rest is estimated from stages that run the model, which `encoding` does not.
+    """
     number = chosen.index(stage) + 1
     line = f"{stage}: done in {duration(laps[stage])} (stage {number} of {len(chosen)}"
-    done = [name for name in results if name in laps]
+    done = [name for name in results if name in laps and name != "encoding"]
     left = sum(_COSTS[name] for name in chosen[number:] if name not in results)
+    if not left or not done:
+        return f"{line})"
     pace = sum(laps[name] for name in done) / sum(_COSTS[name] for name in done)
-    return f"{line}, about {duration(pace * left)} left)" if left else f"{line})"
+    return f"{line}, about {duration(pace * left)} left)"
 
 
 def absence_reason(subject: InspectSubject, stage: Stage) -> str:

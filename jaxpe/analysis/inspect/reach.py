@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.analysis.inspect.averages import document_means
@@ -98,6 +99,27 @@ def context_reach(
     effective = contexts[last]
     low, high = effective // 2 if last else 0, 2 * contexts[max(last, most)]
     return TextReach("loss", count, np.array(contexts), means, effective, low, high, **counted)
+
+
+def gain_bounds(reach: TextReach) -> Means:
+    """Gain with the ends that decide: `low` for `effective`, `high` for the largest length.
+
+    For a loss, `low` is the lower end of the one-sided 95 % interval, and `high` stays the upper
+    end of the two-sided one. For an embedding, both ends are as stored.
+
+    Args:
+        reach: result of `context_reach` or `embedding_reach`.
+
+    >>> ends = Means(*(np.array([np.nan, x]) for x in (0.16, -0.03, 0.35)))
+    >>> found = TextReach("loss", 4, np.array([32, 64]), ends, 64, 32, 128)
+    >>> round(gain_bounds(found).low[1].item(), 2)
+    0.02
+    """
+    mean, low, high = reach.gain
+    if reach.measure != "loss":
+        return reach.gain
+    both, one = stdtrit(reach.texts - 1, [(1 + _LEVEL) / 2, _LEVEL])
+    return Means(mean, mean - (mean - low) * one / both, high)
 
 
 def prefixed(rows: np.ndarray, prefix: Sequence[int]) -> np.ndarray:

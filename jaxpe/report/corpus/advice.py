@@ -3,6 +3,7 @@
 import shlex
 
 from jaxpe.analysis.corpus import CorpusAnalysis
+from jaxpe.data.corpora.load import MARKUP
 from jaxpe.report.corpus.predicates import (
     beats_equal,
     best_fixed,
@@ -18,10 +19,18 @@ def advice(analysis: CorpusAnalysis) -> list[Advice]:
     if only_position(analysis):
         text = "Documents have one token each. Read their letters instead."
         return [Advice(text, _command(analysis, tokenizer="characters"))]
-    length = _length(analysis)
+    steps = [*_markup(analysis), *_length(analysis)]
     if _judged(analysis) == 0:
-        return length
-    return [*length, *(_background(analysis) if is_sequences(analysis) else _training(analysis))]
+        return steps
+    return [*steps, *(_background(analysis) if is_sequences(analysis) else _training(analysis))]
+
+
+def _markup(analysis: CorpusAnalysis) -> list[Advice]:
+    return [
+        Advice(f"HTML tags are {c.value} and count as tokens: {c.how.replace('`', '')}.", "")
+        for c in analysis.choices
+        if c.setting == MARKUP
+    ]
 
 
 def _source(analysis: CorpusAnalysis) -> str:

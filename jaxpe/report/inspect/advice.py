@@ -81,11 +81,14 @@ def _sinks(result: InspectResult) -> Advice | None:
             f"attention[..., {sinks.positions[0]}] = 0; attention /= attention.sum(-1, "
             "keepdims=True)",
         )
+    first = sinks.positions[0] + 1
+    tokens = "the first token" if first == 1 else f"the first {first} tokens"
     return Advice(
-        f"{share}, {place}. Keep them in a cache that drops old tokens, and leave them out of "
-        "averages over tokens, such as the data of sparse autoencoders.",
-        f"cache = jaxpe.nn.evict_tokens(model.decoder, cache, start={sinks.positions[0] + 1}, "
-        "count=dropped)",
+        f"{share}, {place}. In any program: where a cache drops old tokens, keep {tokens} in it. "
+        "Leave sinks out of averages over tokens, such as the data of sparse autoencoders. "
+        "In JAX, for a model of jaxpe.nn.load_causal_lm and its cache:",
+        f"cache = jaxpe.nn.evict_tokens(model.decoder, cache, start={first}, count=dropped)  "
+        "# dropped: number of old tokens",
     )
 
 

@@ -93,8 +93,8 @@ def headlines(result: InspectResult) -> list[Headline]:
 def _headline(of: ModelMeasures, measure: Measure) -> Headline:
     value, usual = of.values[measure.name], usual_range(of, measure.name)
     detail = f"interval {ends_in_unit(value, measure.unit)}"
-    if usual is not None:
-        detail += f"; {_usual(of, usual, measure.unit)}"
+    few = f"too few other {_kinds(of)} for a range"
+    detail += f"; {few if usual is None else _usual(of, usual, measure.unit)}"
     label = measure.label[0].upper() + measure.label[1:]
     return Headline(label, in_unit(value.estimate, measure.unit), detail)
 

@@ -16,6 +16,7 @@ from jaxpe.analysis.inspect import (
     ProbeStage,
     TextReach,
 )
+from jaxpe.analysis.inspect.reach import gain_bounds
 from jaxpe.report.inspect import text
 from jaxpe.report.inspect.text import at, between, percent_ends
 from jaxpe.report.text import number, percent, plural, visible, with_interval
@@ -166,7 +167,8 @@ def reach_tables(reach: TextReach | None) -> list[Table]:
     if reach is None:
         return []
     name = "similarity to the whole" if reach.measure == "embedding" else "gain over half, nats"
-    rows = [(f"{int(n):,}", between(at(reach.gain, k))) for k, n in enumerate(reach.lengths)]
+    gain = gain_bounds(reach)
+    rows = [(f"{int(n):,}", between(at(gain, k))) for k, n in enumerate(reach.lengths)]
     tables = [Table(f"Reach, {plural(reach.texts, 'text')}", ["tokens", name], rows)]
     if reach.parts is not None:
         rows = [(x, between(at(reach.parts, k))) for k, x in enumerate(("start", "middle", "end"))]

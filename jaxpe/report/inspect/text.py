@@ -272,10 +272,11 @@ def reach_summary(reach: TextReach) -> str:
         return f"Its output is settled by the first {reach.effective:,} of {last:,} tokens."
     if reach.effective >= last:
         return f"Context lowers its loss up to {last:,} tokens, the longest tried."
-    open_end = f"the data allow more than {last:,}" if reach.high >= last else (
-        f"the data allow up to {reach.high:,}"
-    )  # fmt: skip
-    return f"Context measurably lowers its loss up to {reach.effective:,} tokens; {open_end}."
+    beyond = f"beyond {last:,}" if reach.high >= last else f"up to {reach.high:,}"
+    return (
+        f"Context measurably lowers its loss up to {reach.effective:,} tokens; an effect {beyond} "
+        "tokens is not excluded."
+    )
 
 
 def needles_sentences(stage: NeedleStage) -> list[str]:

@@ -14,6 +14,7 @@ from jaxpe.analysis.attention.variance import MeanAndSpread
 from jaxpe.analysis.inspect import FlaxModel, Trace, context_reach, embedding_reach
 from jaxpe.analysis.inspect.attention_statistics import _statistics
 from jaxpe.analysis.inspect.offset_baseline import baseline_share, even_spread
+from jaxpe.analysis.inspect.reach import gain_bounds
 from jaxpe.analysis.inspect.rotary_bands import rotary_bands
 from jaxpe.analysis.inspect.sinks import SinkSums, attention_sinks, sink_sums
 
@@ -159,7 +160,11 @@ def test_context_beyond_a_window_never_counts(decoder):
 
     rng = np.random.default_rng(0)
     model, texts = _Known(decoder, noise), np.zeros((6, 128), np.int32)
-    said = [context_reach(model, texts, parts=False).effective > 16 for _ in range(200)]
+    found = [context_reach(model, texts, parts=False) for _ in range(200)]
+    said = [one.effective > 16 for one in found]
+    decided = [gain_bounds(one).low[1] > 1e-4 for one in found]  # the table's interval
+    assert decided == said
+    assert [one.gain.low[1] > 1e-4 for one in found] != said
     assert np.mean(said) < 0.05 + 3 * (0.05 * 0.95 / 200) ** 0.5
 
 
