@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxpe.analysis.corpus import Interval, Reach, Where
+from jaxpe.analysis.corpus import Interval, Where
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import NeighbourSimilarity
 from jaxpe.report import findings, summary
@@ -16,7 +16,7 @@ from jaxpe.report.corpus.predicates import (
 )
 from jaxpe.report.corpus.text import keyed_sentences, named_findings
 from tests.report import factory
-from tests.report.factory import N, analysis, score
+from tests.report.factory import REACH, WHERE, N, analysis, score
 
 FITTED = "Fitted encoding, held-out stress"
 FIXED = "Best fixed encoding, held-out stress"
@@ -57,10 +57,6 @@ def test_the_usual_case_has_each_number_under_its_topic():
 OTHER_WIDTH = analysis().held_out._replace(best=[["alibi"]] * 3 + [["rope", "sinusoidal"]])
 AT_EQUAL = analysis().held_out._replace(over_equal=Interval(0.03, 0.01, 0.05))
 ALL_RARE = {"rare_positions": np.arange(N)}
-REACH = Reach(
-    Interval(0.1, 0.05, 0.2), np.zeros((3, N)), Interval(1, 1, 1), Interval(3, 2, math.inf)
-)
-WHERE = Where(REACH, REACH, 9)
 # Overrides of the usual case, a topic, and words of it; None where the topic is left out.
 TOPICS = [
     ({"position": {"significant_rank": 1}}, "dimensions", "1 significant dimension. 1 eigenvalue "),

@@ -3,6 +3,7 @@
 import shlex
 
 from jaxpe.analysis.corpus import CorpusAnalysis
+from jaxpe.data.corpora.load import MARKUP
 from jaxpe.report.corpus.predicates import (
     beats_equal,
     best_fixed,
@@ -17,8 +18,16 @@ def advice(analysis: CorpusAnalysis) -> list[Advice]:
     if only_position(analysis):
         text = "Documents have one token each. Read their letters instead."
         return [Advice(text, f"jaxpe report {_source(analysis)} --tokenizer characters")]
-    length = _length(analysis)
-    return length if _judged(analysis) == 0 else [*length, *_training(analysis)]
+    steps = [*_markup(analysis), *_length(analysis)]
+    return steps if _judged(analysis) == 0 else [*steps, *_training(analysis)]
+
+
+def _markup(analysis: CorpusAnalysis) -> list[Advice]:
+    return [
+        Advice(f"HTML tags are {c.value} and count as tokens: {c.how.replace('`', '')}.", "")
+        for c in analysis.choices
+        if c.setting == MARKUP
+    ]
 
 
 def _source(analysis: CorpusAnalysis) -> str:

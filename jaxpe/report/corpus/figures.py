@@ -15,6 +15,7 @@ from jaxpe import plot
 from jaxpe.analysis.corpus.result import SHARES, CorpusAnalysis, EncodingScore, Interval
 from jaxpe.plot.axes import offset_quantiles
 from jaxpe.report import style
+from jaxpe.report.corpus.headlines import reaches
 from jaxpe.report.corpus.predicates import (
     beats_equal,
     best_fixed,
@@ -67,8 +68,10 @@ SEED = 0  # seed of the shown pairs, so that equal analyses give equal bytes
 
 def render_figures(analysis: CorpusAnalysis) -> list[style.Rendered]:
     """Draw the figures that apply; the same analysis gives the same bytes."""
-    shown = [drawing for drawing in FIGURES if drawing[1] != logo_figure or analysis.letters]
-    return style.render(analysis, *shown)
+    absent = {logo_figure} if not analysis.letters else set()
+    if analysis.origin or not reaches(analysis):
+        absent.add(where_figure)
+    return style.render(analysis, *(drawing for drawing in FIGURES if drawing[1] not in absent))
 
 
 def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
@@ -123,6 +126,31 @@ def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     positions = np.arange(len(reach)) - analysis.origin
     axes[1].fill_between(positions, reach, step="mid", color=PLUG_IN, alpha=0.35, lw=0)
     axes[1].set(xlabel="position", ylabel="documents", ylim=(0, None))
+    return figure
+
+
+def where_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
+    """Bits per token of the first k positions, and of the last, with intervals."""
+    ends, title = reaches(analysis), "Position saves no bits significantly"
+    if (start := ends.get("beginning")) and start.half:
+        title = f"Half of the bits: first {plural(int(start.half.estimate), 'position')}"
+    margins = Margins(left=0.75, right=0.2)
+    figure, (axis,) = new_figure(title, height=3.2, margins=margins)
+    for (end, reach), colour, dash in zip(
+        ends.items(), (POSITION, style.VERMILION), "-:", strict=False
+    ):
+        bits, low, high = reach.curve
+        count = np.arange(1, len(bits) + 1)
+        axis.fill_between(count, low, high, color=colour, alpha=0.18, lw=0)
+        axis.plot(count, bits, dash, color=colour, label=f"from the {end}")
+    if not ends:
+        return style.say_why_empty(figure, axis, "no tokens")
+    axis.axhline(0, color="black", lw=0.8)
+    axis.set(xlabel="number of positions", ylabel="bits per token", xscale="log")
+    ticks = [1, *(2**k for k in range(1, 13) if 2**k <= analysis.length)]
+    axis.set_xticks(ticks, [str(tick) for tick in ticks])
+    axis.minorticks_off()
+    axis.legend()
     return figure
 
 
@@ -425,6 +453,11 @@ _CAPTIONS: dict[style.Draw, str] = {
         "documents would not repeat the noise. Composition remains when the words of each document "
         "are shuffled. Position is the rest, and figures of position show it alone. Bottom: the "
         "number of documents that reach each position."
+    ),
+    where_figure: (
+        "What knowing which of the first k positions a token is at saves, with 95 % intervals; and "
+        "of the last k, in documents that were not cut. All other positions count as one. The "
+        "right end is the bits per token of all positions."
     ),
     hellinger_figure: (
         "Distances between the token distributions of any two positions. Left: as counted. Right: "
