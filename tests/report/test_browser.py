@@ -37,7 +37,7 @@ def test_the_page_fits_and_loads_without_trouble(chromium, request, report, size
     assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
     assert page.evaluate(OVERFLOW) == []
     widths = page.evaluate(IMAGES)
-    assert len(widths) == 9
+    assert len(widths) == 10
     assert min(widths) > 300
     assert page.events(*TROUBLE) == []
     requests = page.events("Network.requestWillBeSent")
