@@ -95,12 +95,15 @@ class Audit(NamedTuple):
         conclusions: conclusions by name; for statements about all pairs or triples, the worst one.
         measured: further measured numbers.
         instead: true comparisons that replace a conclusion, or a step of its proof.
+        unchecked: names of hypotheses that numbers cannot decide, each with None. A statement with
+            one is never refuted.
     """
 
     hypotheses: dict[str, Comparison]
     conclusions: dict[str, Comparison]
     measured: dict[str, Array]
     instead: dict[str, Comparison] = {}  # noqa: RUF012  # never modified
+    unchecked: dict[str, None] = {}  # noqa: RUF012  # no leaves, so it passes through `jit`
 
     def add_hypotheses(self, hypotheses: dict[str, Comparison]) -> "Audit":
         """The audit with further hypotheses before its own."""
@@ -257,8 +260,8 @@ def _least_slack(lhs, rhs, where, tolerance, noise) -> Comparison:
 def verdict(audit: Audit) -> str:
     """Verdict of an audit in words (not under `jit`).
 
-    The statement is refuted if its hypotheses hold and a conclusion fails. Comparisons of `instead`
-    are named only if they fail.
+    The statement is refuted if its hypotheses hold and a conclusion fails; with an unchecked
+    hypothesis it is not decided. Comparisons of `instead` are named only if they fail.
 
     >>> no = less_equal(2.0, 1.0)
     >>> verdict(Audit({"A1": no}, {"(13)": no}, {}))
@@ -271,6 +274,9 @@ def verdict(audit: Audit) -> str:
     outcome = _fail(false) if false else "holds"
     if failed:
         outcome = f"not claimed: {_fail(failed)}; {outcome}"
+    elif audit.unchecked:
+        prefix = "not decided: " if false else ""
+        outcome = f"{prefix}{outcome}; not checked: {', '.join(audit.unchecked)}"
     elif false:
         outcome = f"refuted: {outcome}"
     return f"{outcome}; of what holds instead {_fail(beside)}" if beside else outcome

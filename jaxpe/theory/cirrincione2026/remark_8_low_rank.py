@@ -22,7 +22,7 @@ from jaxpe.geometry.distances.matrices import (
 from jaxpe.geometry.distances.stress import stress
 from jaxpe.geometry.mds.classical import classical_mds
 from jaxpe.geometry.mds.smacof import smacof
-from jaxpe.theory.audit import Audit, AuditInputs, Statement, less_equal, within
+from jaxpe.theory.audit import Audit, AuditInputs, Comparison, Statement, less_equal, within
 from jaxpe.theory.lipschitz import share
 
 REMARK_8 = Statement(
@@ -44,7 +44,7 @@ REMARK_8 = Statement(
         "the stress; on the strain it does."
     ),
     sentences={
-        "if r < d": "The rank plus 1 is {lhs}, and the width {rhs}.",
+        "if r < d": "The rank r is {lhs}, and the width d is {rhs}.",
         "then exact at r": "MDS of that rank has a stress of {lhs}; up to {rhs} is rounding.",
         "then fewer than n d": "Two factors of that rank have {lhs} numbers, and a table {rhs}.",
         "then minimal": (
@@ -144,7 +144,8 @@ def remark_8(
         "minimal": less_equal(rank * (n + d), rank * (n + d - rank)),
     }
     sharper = {"fewer by r²": less_equal(rank * (n + d - rank), n * d)}
-    return Audit({"r < d": less_equal(rank + 1.0, d)}, conclusions, measured, sharper)
+    smaller = Comparison(rank, jnp.full_like(rank, d), d - rank, rank < d)
+    return Audit({"r < d": smaller}, conclusions, measured, sharper)
 
 
 @partial(jax.jit, static_argnames=("criterion", "steps", "momentum"))

@@ -40,8 +40,7 @@ THEOREM_4 = Statement(
     sentences={
         "if attention reads E + p": READS,
         "if coercive": (
-            "The loss along a ray rises by {rhs}; to grow without bound it must rise by more than "
-            "{lhs}, 1.5 times its rise up to the geometric middle."
+            "Along a ray the loss changes by {rhs}; growth without bound needs more than {lhs}."
         ),
         "if H1": (
             "The two nearest mean embeddings are {rhs} apart; the hypothesis needs more than {lhs}."
