@@ -103,7 +103,7 @@ def test_an_interrupted_run_trains_only_what_is_not_there(small, tmp_path, monke
 def test_merged_parts_are_the_whole(small, tmp_path, monkeypatch):
     _, found = small
     assert bench_part(OPTIONS, tmp_path / "a", part=(1, 2)) == 1
-    with pytest.raises(InputError, match=r"part 2/2 lacks 1 cells: .*--part 2/2 --out part-2"):
+    with pytest.raises(InputError, match=r"part 2/2 lacks 1 cell: .*--part 2/2 --out part-2"):
         merge_parts(OPTIONS, [tmp_path / "a"], tmp_path / "whole")
     assert bench_part(OPTIONS, tmp_path / "b", part=(2, 2)) == 1
     merge_parts(OPTIONS, [tmp_path / "b", tmp_path / "a"], tmp_path / "whole")

@@ -253,9 +253,11 @@ def merge_parts(
 
 
 def _lack(names: Sequence[str], suite: Suite, folders: Sequence[Path]) -> str:
-    """What a part lacks, and whether it has cells of an earlier state of a module."""
+    """Text on files that a part lacks, and on a module that changed after it."""
     cells = [name for name in names if not name.startswith("measures-")]
-    parts = [f"{len(cells)} cells"] * bool(cells) + ["the costs"] * (len(cells) < len(names))
+    parts = [f"{len(cells)} cell{'s' * (len(cells) != 1)}"] * bool(cells) + ["the costs"] * (
+        len(cells) < len(names)
+    )
     own, stamp = suite.encodings[0], module_hash(suite.encodings[0])
     earlier = [name.replace(stamp, "-*") for name in cells if stamp]
     changed = any(any(folder.glob(name)) for name in earlier for folder in folders)
