@@ -25,7 +25,7 @@ _LARGEST_HASHED = 1 << 30  # bytes
 # Texts of the options of figures.
 FIGURE_OPTIONS = {
     "figures": "format of the figures in files, besides the SVG of the page.",
-    "style": "style of the figures in files; paper: 3.25 or 6.75 inches, without titles.",
+    "style": "style of the figures in files; paper: 3.25 or 6.75 inches, without a title.",
 }
 # The docstring of a command with the options `out`, `figures` and `style`.
 page_docstring = functools.partial(command_docstring, **FIGURE_OPTIONS)

@@ -8,6 +8,7 @@ from typing import Any
 
 import jaxpe
 from jaxpe.analysis.corpus.result import CorpusAnalysis
+from jaxpe.data.corpora.load import SAMPLE
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
 from jaxpe.geometry.noise.position import DEFAULT_NULLS
 from jaxpe.report.corpus.headlines import reaches
@@ -121,8 +122,10 @@ def _corpus(r: CorpusAnalysis) -> str:
         positions = f"{r.length:,} positions around a site"
     elif r.edges is not None:
         positions = f"the first {r.edges[-1]:,} positions, in {r.length:,} bins"
+    sample = [choice.value for choice in r.choices if choice.setting == SAMPLE]
+    documents = f"a random sample of {sample[0]}" if sample else f"{r.documents:,}"
     parts = [
-        f"Tokens of {r.documents:,} documents in {r.groups:,} groups of {groups} ({r.tokens:,} "
+        f"Tokens of {documents} documents in {r.groups:,} groups of {groups} ({r.tokens:,} "
         f"tokens, tokenizer {r.tokenizer}) were counted at {positions}."
     ]
     if start := reaches(r).get("beginning"):

@@ -87,7 +87,8 @@ _DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1,
 def for_paper(figure: "matplotlib.figure.Figure") -> "matplotlib.figure.Figure":
     """Figure in the width of a column, with text of 8 points, dashes beside colours, no title.
 
-    Figures with several panels take both columns. The caption says what the title said.
+    Figures with several panels take both columns; panels keep their names. The caption says what
+    the title said.
     """
     axes = [axis for axis in figure.axes if axis.get_label() != "<colorbar>"]
     width, height = figure.get_size_inches()
@@ -106,7 +107,8 @@ def for_paper(figure: "matplotlib.figure.Figure") -> "matplotlib.figure.Figure":
         line.set_linestyle(dashes[str(line.get_color())])
         line.set_linewidth(1.2)
     if figure.get_layout_engine() is None:
-        _fit(figure)
+        for _ in range(2):  # ticks may change with the size of a panel
+            _fit(figure)
     return figure
 
 

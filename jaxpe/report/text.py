@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _MOST_NAMES = 3  # longer lists name only the first two
+_UNPUBLISHED = "https://example.org/"
 _MORE_DIGITS = 16  # at most, to tell the ends of an interval apart
 
 
@@ -51,17 +52,18 @@ def advice_text(steps: Sequence[Advice]) -> str:
 
 
 def site_page(name: str) -> str:
-    """Address of a page of the documentation, as the installed package names it.
+    """Address of a page of the documentation, or its file in the source while no site is published.
 
-    >>> site_page("glossary").endswith("glossary.html")
-    True
+    >>> site_page("glossary")
+    'docs/glossary.md'
     """
     try:
         urls = importlib.metadata.metadata("jaxpe").get_all("Project-URL") or []
     except importlib.metadata.PackageNotFoundError:
         urls = []
     sites = dict(url.split(", ", 1) for url in urls)
-    return f"{sites.get('Documentation', 'docs')}/{name}.html"
+    site = sites.get("Documentation", _UNPUBLISHED)
+    return f"docs/{name}.md" if site.startswith(_UNPUBLISHED) else f"{site}/{name}.html"
 
 
 def number(value: float, more: int = 0) -> str:

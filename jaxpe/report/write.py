@@ -51,7 +51,8 @@ def write(
         directory: folder for the files.
         figures: format of the figures in files, besides the SVG of the page.
         style: "paper" for files in the width of one or two columns (3.25 and 6.75 inches), with
-            text of 8 points that stays text, dashes beside colours, and no titles.
+            text of 8 points that stays text, dashes beside colours, and no title; panels keep their
+            names.
         commands: command lines of next steps, by their description, for the page of a run or of
             several.
 

@@ -13,9 +13,11 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
 from jaxpe.theory.gradients import PositionGradients, Projection
 
+# Verdicts of the page "Results".
 Status = Literal[
-    "holds", "holds with sharper constant", "false as stated", "vacuous", "not decided"
-]
+    "reproduced", "reproduced under a stated reading", "not decided", "not reproduced",
+    "false as stated", "vacuous", "inference invalid",
+]  # fmt: skip
 
 
 # Comparison without pairs: 0 ≤ 0.
@@ -37,12 +39,13 @@ class Statement(NamedTuple):
         title: subject, in a few words.
         source: paper and section.
         claim: the statement.
-        status: whether it holds in general, for any model or corpus; "vacuous" if its hypotheses
-            exclude each other, "not decided" if its formulas are lost.
+        status: verdict on it in general, for any model or corpus, in the words of the page
+            "Results" of the documentation.
         finding: the reason, and what is true instead.
         sentences: sentence of each comparison of an audit, by "if", "then" or "instead" and the
             comparison's name.
         evaluate: audit of the statement on a model and a corpus.
+        results: identifiers of its claims on the page "Results"; the first has the same verdict.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Statement(NamedTuple):
     finding: str
     sentences: Mapping[str, Sentence] = {}  # never modified
     evaluate: "Callable[[AuditInputs], Audit]" = _evaluated_by_experiments
+    results: tuple[str, ...] = ()
 
     def sentence(self, claim: str, sides: Any, *, number: Callable[[float], str] = str) -> str:
         """The sentence of a comparison ("then (13)"), with both of its numbers."""
@@ -95,12 +99,15 @@ class Audit(NamedTuple):
         conclusions: conclusions by name; for statements about all pairs or triples, the worst one.
         measured: further measured numbers.
         instead: true comparisons that replace a conclusion, or a step of its proof.
+        unchecked: names of hypotheses that numbers cannot decide, each with None. A statement with
+            one is never refuted.
     """
 
     hypotheses: dict[str, Comparison]
     conclusions: dict[str, Comparison]
     measured: dict[str, Array]
     instead: dict[str, Comparison] = {}  # noqa: RUF012  # never modified
+    unchecked: dict[str, None] = {}  # noqa: RUF012  # no leaves, so it passes through `jit`
 
     def add_hypotheses(self, hypotheses: dict[str, Comparison]) -> "Audit":
         """The audit with further hypotheses before its own."""
@@ -257,8 +264,8 @@ def _least_slack(lhs, rhs, where, tolerance, noise) -> Comparison:
 def verdict(audit: Audit) -> str:
     """Verdict of an audit in words (not under `jit`).
 
-    The statement is refuted if its hypotheses hold and a conclusion fails. Comparisons of `instead`
-    are named only if they fail.
+    The statement is refuted if its hypotheses hold and a conclusion fails; with an unchecked
+    hypothesis it is not decided. Comparisons of `instead` are named only if they fail.
 
     >>> no = less_equal(2.0, 1.0)
     >>> verdict(Audit({"A1": no}, {"(13)": no}, {}))
@@ -271,6 +278,9 @@ def verdict(audit: Audit) -> str:
     outcome = _fail(false) if false else "holds"
     if failed:
         outcome = f"not claimed: {_fail(failed)}; {outcome}"
+    elif audit.unchecked:
+        prefix = "not decided: " if false else ""
+        outcome = f"{prefix}{outcome}; not checked: {', '.join(audit.unchecked)}"
     elif false:
         outcome = f"refuted: {outcome}"
     return f"{outcome}; of what holds instead {_fail(beside)}" if beside else outcome

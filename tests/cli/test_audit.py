@@ -32,6 +32,7 @@ def test_every_statement_is_audited(command, films, tmp_path):
     page = (tmp_path / "audit.html").read_text()
     assert "published statements were evaluated" in (tmp_path / "methods.md").read_text()
     assert page.count("<figure") == 4
+    assert all(f'#{name}">{name}</a>' in page for s in theory.STATEMENTS for name in s.results)
     assert not re.search(r"src=\"http", page)
     for name in ("kernel", "training", "bound", "spectrum"):
         assert (tmp_path / "figures" / f"{name}.svg").is_file()
@@ -39,8 +40,13 @@ def test_every_statement_is_audited(command, films, tmp_path):
     by_name = {entry["name"]: entry for entry in report["statements"]}
     assert by_name["Lemma 11"]["instead"]["rows sum to 0"]["holds"]
     assert not by_name["Lemma 18"]["hypotheses"]["A1 diagonal"]["holds"]
+    # No kernel is positive definite and an increasing function of d_H.
+    vacuous = [entry for entry in report["statements"] if entry["status"] == "vacuous"]
+    assert {entry["name"] for entry in vacuous} == {"Lemma 18", "Remark 20"}
+    assert all(entry["verdict"].startswith("not claimed: A1") for entry in vacuous)
     # A loss, a model, a read-out that statements are not about.
     assert by_name["Theorem 1"]["verdict"] == "holds"
+    assert by_name["Corollary 15"]["unchecked"] == ["positional frequencies"]
     assert not by_name["Lemma 11"]["hypotheses"]["τ < 1"]["holds"]
     assert not by_name["Lemma 12"]["hypotheses"]["Lemma 11: τ < 1"]["holds"]
     for name in ("Lemma 11", "Lemma 12"):

@@ -7,10 +7,12 @@ import io
 import json
 import lzma
 import os
+import re
 import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -18,6 +20,7 @@ import pytest
 from jaxpe._core import memory
 from jaxpe._core.errors import InputError, MissingExtraError
 from jaxpe.data import Corpus, find_shards, load_corpus, load_labelled, load_tokens
+from jaxpe.data.corpora.load import sample_rows
 from jaxpe.data.formats import files
 
 TEXTS = ["The fog comes", 'on "little", cat feet', "naïve — 猫"]
@@ -510,3 +513,24 @@ def test_sequences_are_joined_and_in_upper_case(tmp_path, name, content):
     assert sorted(codons.tokens) == ["ACG", "MKV", "TAC"]
     assert codons.longest == 2
     assert load_tokens(path, tokenizer="kmer:4").tokens[0] == "ACGT"
+
+
+def test_a_limit_draws_a_sample_and_tags_are_named(tmp_path):
+    path, texts = tmp_path / "a.txt", [f"film{'<br />' * (i % 2)} {i}" for i in range(40)]
+    path.write_text("\n".join(texts))
+    found = load_corpus(path, limit=10, seed=1)
+    at = [texts.index(text) for text in found.documents]
+    assert len(at) == 10
+    assert at == sorted(at)
+    assert max(at) > 20
+    assert load_corpus(path, limit=10).documents != found.documents
+    chosen = {choice.setting: choice.value for choice in found.choices}
+    assert chosen["documents"] == "10 of 40"
+    assert re.fullmatch(r"in \d0\xa0% of the documents", chosen["HTML tags"])
+    assert load_tokens(path, limit=10, seed=1).cut == 0
+    rows = sample_rows(5000, limit=10, seed=1)
+    ids = load_tokens("synthetic", limit=10, seed=1).ids
+    np.testing.assert_array_equal(ids, load_tokens("synthetic").ids[rows])
+    assert load_corpus(path, limit=40).documents == texts
+    with pytest.raises(InputError, match="`limit` is 1; pass at least 2"):
+        load_tokens("synthetic", limit=1)

@@ -14,11 +14,13 @@ from jaxpe.analysis.corpus import (
     LetterInformation,
     PlugIn,
     Position,
+    Reach,
     StandingOut,
     StressByDimension,
     TokenCount,
     TokenShift,
     TopTokens,
+    Where,
 )
 from jaxpe.data import Choice, NeighbourSimilarity
 from jaxpe.encodings import catalogue
@@ -31,6 +33,13 @@ FAMILIES = {"mds": "fitted", "smacof": "fitted"} | {
     for entry in catalogue()
     if entry.vectors and entry.coordinates == 1 and not (entry.fitted or entry.variant_of)
 }
+REACH = Reach(
+    Interval(0.1, 0.05, 0.2),
+    np.array([[0.1], [0.05], [0.2]]) * np.linspace(0.3, 1, N),
+    Interval(1, 1, 1),
+    Interval(3, 2, math.inf),
+)
+WHERE = Where(REACH, REACH, 9)
 HOSTILE_TOKENS = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',

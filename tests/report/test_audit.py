@@ -1,21 +1,26 @@
 """Sentences of an audit: one for every comparison, with both of its numbers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from jaxpe import theory
 from jaxpe.analysis.audit import Sides
+from jaxpe.analysis.audit.result import audited
+from jaxpe.report.audit.advice import advice
 from jaxpe.theory.audit import NOTHING_COMPARED
 
 # Hypotheses without numbers, and those that compare with the largest float.
 CONDITIONS = {"if no other order", "if masked loss", "if reads [CLS]"}
-WITHOUT_RHS = {"if (9)", "if A2", "then L_g finite"} | CONDITIONS
+WITHOUT_RHS = {"if (8)", "if (9)", "if A2", "then L_g finite"} | CONDITIONS
+UNCHECKED = {"if positional frequencies"}
 
 
 @pytest.mark.parametrize("statement", theory.STATEMENTS, ids=lambda statement: statement.name)
 @pytest.mark.parametrize("holds", [True, False])
 def test_a_claim_has_both_of_its_numbers(statement, holds):
-    for claim in statement.sentences:
+    for claim in statement.sentences.keys() - UNCHECKED:
         text = statement.sentence(claim, Sides(12.5, 77.7, 65.2, holds))
         assert text.endswith(".")
         assert "{" not in text
@@ -44,3 +49,25 @@ def test_every_family_of_losses_has_its_sentences(family):
     audit = theory.corollary_15(gradients, np.eye(2), family=family)
     statement = next(s for s in theory.STATEMENTS if s.name == "Corollary 15")
     assert {f"then {name}" for name in audit.conclusions} <= statement.sentences.keys()
+    assert {f"if {name}" for name in audit.unchecked} <= UNCHECKED & statement.sentences.keys()
+
+
+@pytest.mark.parametrize(
+    ("holds", "unchecked", "outcome"),
+    [
+        ((True, False), (), "refuted"),
+        ((False, False), (), "not claimed"),
+        ((True, False), ("a",), "not decided"),
+        ((True, True), ("a",), "holds"),
+    ],
+)
+def test_only_a_refuted_statement_is_advised_against(holds, unchecked, outcome):
+    """Every hypothesis is checked and holds, and a conclusion fails."""
+    hypothesis, conclusion = ({"a": theory.boolean(condition)} for condition in holds)
+    audit = theory.Audit(hypothesis, conclusion, {}, unchecked=dict.fromkeys(unchecked))
+    statement = audited(theory.STATEMENTS[0], audit)
+    assert statement.outcome == outcome
+    assert statement.verdict.split(":")[0].split(";")[0] == outcome
+    facts = SimpleNamespace(trained=True)
+    steps = advice(SimpleNamespace(statements=[statement], facts=facts))
+    assert [statement.name in step.text for step in steps] == [True] * (outcome == "refuted")

@@ -3,20 +3,22 @@ import math
 import numpy as np
 import pytest
 
-from jaxpe.analysis.corpus import Interval, Reach, Where
+from jaxpe.analysis.corpus import Interval, Where
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import NeighbourSimilarity
 from jaxpe.report import findings, summary
+from jaxpe.report.corpus.advice import advice
 from jaxpe.report.corpus.headlines import headlines, where_table
+from jaxpe.report.corpus.letters import letter_table
 from jaxpe.report.corpus.predicates import (
     best_fixed,
     distance_groups,
     families,
     nearness,
 )
-from jaxpe.report.corpus.text import keyed_sentences, named_findings
+from jaxpe.report.corpus.text import encoding_findings, keyed_sentences, named_findings
 from tests.report import factory
-from tests.report.factory import N, analysis, score
+from tests.report.factory import REACH, WHERE, N, analysis, score
 
 FITTED = "Fitted encoding, held-out stress"
 FIXED = "Best fixed encoding, held-out stress"
@@ -57,10 +59,8 @@ def test_the_usual_case_has_each_number_under_its_topic():
 OTHER_WIDTH = analysis().held_out._replace(best=[["alibi"]] * 3 + [["rope", "sinusoidal"]])
 AT_EQUAL = analysis().held_out._replace(over_equal=Interval(0.03, 0.01, 0.05))
 ALL_RARE = {"rare_positions": np.arange(N)}
-REACH = Reach(
-    Interval(0.1, 0.05, 0.2), np.zeros((3, N)), Interval(1, 1, 1), Interval(3, 2, math.inf)
-)
-WHERE = Where(REACH, REACH, 9)
+SEQUENCES = {"letters": analysis().letters._replace(alphabet="nucleotides")}
+KMERS = SEQUENCES | {"tokenizer": "kmer:3"}
 # Overrides of the usual case, a topic, and words of it; None where the topic is left out.
 TOPICS = [
     ({"position": {"significant_rank": 1}}, "dimensions", "1 significant dimension. 1 eigenvalue "),
@@ -78,7 +78,7 @@ TOPICS = [
     ({"documents_per_position": np.full(N, 12_480)}, "reach", "12,480 of 12,480"),
     ({"held_out": OTHER_WIDTH}, "fixed", "rope and sinusoidal at 128"),
     ({"held_out": AT_EQUAL}, "fixed", "No fixed encoding of width 64 or less fits much better"),
-    (ALL_RARE, "dimensions", "No single position has enough documents"),
+    (ALL_RARE, "dimensions", "No position can be judged alone"),
     ({"letters": None, "standing_out": []}, "letters", None),
     ({"letters": None, "standing_out": []}, "standing out", None),
     ({"origin": 20}, "reach", "position +25"),
@@ -90,8 +90,21 @@ TOPICS = [
     ({}, "where", None),
     ({"origin": 20}, "gaps", "(+20 to +25)"),
     ({"origin": 20}, "standing out", "positions: −13. At position −13, 80 %"),
-    ({"rare_positions": [3]}, "gaps", "1 position (3) has "),
+    ({"rare_positions": [3]}, "gaps", "1 position (3) cannot be judged alone"),
     (FULL, "gaps", None),
+    (SEQUENCES, "letters", "19.0 bits. That counts unequal"),
+    (
+        SEQUENCES,
+        "letters",
+        "43 positions that do not differ (A 70 %, C 10 %, G 10 %, T 10 %), it is 9.5",
+    ),
+    (
+        SEQUENCES,
+        "letters",
+        "2 positions differ from the composition of the others: 6–7. Of these, 6",
+    ),
+    (SEQUENCES | {"where": WHERE}, "letters", "The 0.1 bits per token are a mean"),
+    (KMERS, "letters", "A 3-mer at position p covers p to p + 2."),
     ({"from_counts": True, "group_field": "author"}, "dimensions", "'author'"),
     ({"from_counts": True, "group_field": "author"}, "doubts", "'author'"),
     ({"from_counts": True}, "doubts", "group_field"),
@@ -107,6 +120,25 @@ TOPICS = [
 def test_every_topic_follows_the_numbers(overrides, topic, words):
     text = topics(**overrides)
     assert topic not in text if words is None else words in text[topic]
+
+
+def test_pages_of_sequences_are_about_their_letters():
+    case = analysis(**SEQUENCES, origin=20, given={"align": "500", "tokenizer": "kmer:2"})
+    assert not {FITTED, FIXED, "Nearness (0: no order)"} & {h.label for h in headlines(case)}
+    assert "stress" not in summary(case) + " ".join(findings(case)[:-1])
+    assert len(encoding_findings(case)) == 2
+    assert not nearness(case)
+    _, header, rows = letter_table(case)
+    row = dict(zip(header, rows[7], strict=True))
+    assert (row["position"], row["bits"], row["consensus"], row["share"]) == (
+        "-13", "1.400", "A", "0.700"
+    )  # fmt: skip
+    assert (row["differs"], row["stands out"]) == ("yes", "yes")
+    assert letter_table(analysis()) is None
+    assert "19.0" not in " ".join(topics(**KMERS).values())
+    paste = "jaxpe report background.fa --align 500 --tokenizer kmer:2"
+    assert [step.paste for step in advice(case)][-1] == paste
+    assert "train" not in "".join(step.paste for step in advice(analysis(**SEQUENCES)))
 
 
 def test_without_structure_nothing_is_claimed():
@@ -125,6 +157,8 @@ def test_shares_are_within_bounds_and_equal_ends_are_said_once():
     shares |= {"noise_share": Interval(1.02, 0.999, 1.05)}
     text = topics(intervals=shares)["shares"]
     assert "100 % (over 99 % to 100 %) is sampling noise. Composition makes up 0 %" in text
+    assert "do not add up" in text
+    assert "do not add up" not in topics()["shares"]
     shares = {f"{name}_share": Interval(0.004, 0.001, 0.02) for name in SHARES}
     assert "under 1 % (under 1 % to 2 %) is sampling" in topics(intervals=shares)["shares"]
     assert cards(intervals=shares)["Nearness (0: no order)"] == "n/a; no interval"

@@ -11,7 +11,6 @@ from jaxpe.report.methods import methods, methods_latex, references
 from jaxpe.report.page import render_page as rendered
 from jaxpe.report.text import site_page
 from tests.report import factory
-from tests.report.test_findings import WHERE
 
 
 def render_page(analysis, figures):
@@ -28,15 +27,16 @@ def test_the_page_is_self_contained(page):
     sources = [source for source in sources if source not in contents]
     definitions = [source for source in sources if source.startswith("#")]
     assert all(html.count(f'<dt id="{place[1:]}"') == 1 for place in definitions)
-    site, *others = [s.split(",")[0] for s in sources if s not in definitions]
-    assert others[:9] == ["data:image/svg+xml;base64"] * 9
-    links = [site_page("reading-a-report"), "https://arxiv.org/abs/2604.05217"]
-    assert [site, *others[9:]] == links  # fetched by no one
+    others = [s.split(",")[0] for s in sources if s not in definitions]
+    assert others[:10] == ["data:image/svg+xml;base64"] * 10
+    assert others[10:] == ["https://arxiv.org/abs/2604.05217"]  # fetched by no one
+    assert "example.org" not in html
+    assert site_page("reading-a-report") in html
     assert "default-src 'none'" in html
 
 
 def test_methods_of_a_report_have_its_numbers():
-    case = factory.analysis(where=WHERE)
+    case = factory.analysis(where=factory.WHERE)
     text = methods(case)
     for words in ("12,480 documents in 12,480 groups", "the first 48 positions", "20 shuffled",
                   "0.1 (95 % interval 0.05 to 0.2)"):  # fmt: skip

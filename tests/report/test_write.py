@@ -39,10 +39,12 @@ def test_the_folder_is_complete(page):
         "scatter",
         "shares",
         "spectrum",
+        "where",
     )
     figures = [f"figures/{name}.{kind}" for name in plots for kind in ("png", "svg")]
     kinds = ("csv", "tex")
-    tables = [f"tables/{n}.{k}" for n in ("fit-of-the-encodings", "headlines") for k in kinds]
+    names_of_tables = ("fit-of-the-encodings", "headlines", "where")
+    tables = [f"tables/{name}.{kind}" for name in names_of_tables for kind in kinds]
     pages = ["report.html", "report.json", "report.npz"]
     assert names == [".lock", "encoding.npz", *figures, *pages, *tables]
     fit = (folder / "tables" / "fit-of-the-encodings.tex").read_text()

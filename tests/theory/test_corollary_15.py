@@ -85,9 +85,13 @@ def test_a_transformer():
     masked = quickly(lambda g, mu: corollary_15(g, mu, family="masked"))(gradients, mu)
     assert masked.conclusions["L_g ≤ 2√2"].holds
     assert not masked.conclusions["D_KL ≤ 2√2 d_H"].holds
+    # Words absent from a position: (i) is about distributions away from zero.
+    assert masked.hypotheses["away from zero"].rhs == 0
+    assert verdict(masked) == "not claimed: away from zero fails; D_KL ≤ 2√2 d_H fails"
     gradients, mu, *_ = flax_case("classifier")
     labels = quickly(lambda g, mu: corollary_15(g, mu, family="classification"))(gradients, mu)
     assert labels.conclusions["L_g finite"].holds
+    assert verdict(labels) == "holds; not checked: positional frequencies"
     slopes = labels.measured["slopes in i"]
     np.testing.assert_allclose(labels.conclusions["L_g finite"].lhs, slopes.max())
 

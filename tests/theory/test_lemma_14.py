@@ -85,6 +85,7 @@ def test_equal_distributions_need_equal_gradients():
     delta = jnp.asarray(RNG.normal(size=(1, N, N)))
     apart = audit_of(PositionGradients(delta, delta, b, b, b), D, b + 1.0, one, one)
     assert not apart.hypotheses["(9)"].holds
+    assert not apart.hypotheses["(8)"].holds
     equal = audit_of(PositionGradients(0 * delta, delta, b, b, b), D, b + 1.0, one, one)
     assert equal.hypotheses["(9)"].holds
     assert verdict(equal) == "holds"

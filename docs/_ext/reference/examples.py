@@ -7,6 +7,7 @@ the site are those of the present code.
 
 import functools
 import io
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from jaxpe.analysis.corpus import CorpusAnalysis
 from jaxpe.analysis.inspect import InspectResult
 from jaxpe.report.corpus.figures import FIGURES
 from jaxpe.report.style import render
-from jaxpe.report.text import site_page
 from jaxpe.rope import RopeOptions, explain_rope
 
 FOLDER = Path(__file__).parents[2] / "example"
@@ -69,7 +69,10 @@ def write(source: Path, site: Path) -> None:
     """Write the pages of the results into the site, and the figures of the front pages."""
     for name in ("rope", "inspect", "report"):
         page = report.write(result(name), site / FOLDER.name)
-        text = page.read_text("utf-8").replace(site_page("").removesuffix(".html"), "../")
+        link = r'<a href="../\1.html">\1</a>'
+        text = re.sub(
+            r"<code>docs/([a-z-]+)\.md</code> in the source of jaxpe", link, page.read_text("utf-8")
+        )
         page.write_text(text, "utf-8")
     for name, content in hero().items():
         place = source / "images" / name

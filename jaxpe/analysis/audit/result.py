@@ -8,9 +8,9 @@ from jaxpe._core.results import LargeArray, Seconds
 from jaxpe.theory import Audit, Comparison, Statement, verdict
 from jaxpe.theory.audit import Status
 
-# A statement is refuted where its hypotheses hold and a conclusion fails, and claims nothing of a
-# model where a hypothesis fails.
-Outcome = Literal["holds", "refuted", "not claimed"]
+# A statement is refuted where its hypotheses hold and a conclusion fails, is not decided where a
+# hypothesis is unchecked instead, and claims nothing of a model where a hypothesis fails.
+Outcome = Literal["holds", "refuted", "not decided", "not claimed"]
 
 
 class AuditFacts(NamedTuple):
@@ -62,6 +62,7 @@ class AuditedStatement(NamedTuple):
         name, title, source, claim, status, finding: fields of `jaxpe.theory.Statement`.
         verdict: verdict of the evaluation, in words.
         hypotheses, conclusions, instead, measured: fields of `jaxpe.theory.Audit`, as plain values.
+        unchecked: names of hypotheses that numbers cannot decide.
     """
 
     name: str
@@ -75,13 +76,16 @@ class AuditedStatement(NamedTuple):
     conclusions: dict[str, Sides]
     instead: dict[str, Sides]
     measured: dict[str, bool | int | float | np.ndarray]
+    unchecked: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
         """Verdict of the evaluation on this model and corpus."""
         if not all(sides.holds for sides in self.hypotheses.values()):
             return "not claimed"
-        return "holds" if all(sides.holds for sides in self.conclusions.values()) else "refuted"
+        if all(sides.holds for sides in self.conclusions.values()):
+            return "holds"
+        return "not decided" if self.unchecked else "refuted"
 
 
 class KernelPairs(NamedTuple):
@@ -157,6 +161,7 @@ def audited(statement: Statement, audit: Audit) -> AuditedStatement:
         conclusions=_sides(audit.conclusions),
         instead=_sides(audit.instead),
         measured={name: _plain(value) for name, value in audit.measured.items()},
+        unchecked=tuple(audit.unchecked),
     )
 
 

@@ -76,7 +76,10 @@ if TYPE_CHECKING:
     from jaxpe.analysis.counts import CountSettings, StoredCounts
 
 # Options that say how the documents are read.
-_READING = ("tokenizer", "length", "special", "text_field", "group_field", "skip_nulls", "data_dir")
+_READING = (
+    "tokenizer", "length", "special", "text_field", "group_field", "skip_nulls", "data_dir",
+    "limit", "seed",
+)  # fmt: skip
 LEAST_NULLS = 19  # least number of nulls that can show significance at 5 %
 MAX_CELLS = 2**31 - 1  # 8.6 GB of counts, and as much again during the analysis
 

@@ -63,6 +63,7 @@ class CorpusOptions:
         splits: number of halvings of the corpus, over which the geometry of position is averaged.
         cohort: leave out documents that end before the last position, so that all positions are of
             the same documents.
+        limit: largest number of documents; of more, a random sample by `seed` is read.
         seed: random seed.
         text_field: column or key with the text, in files with columns.
         group_field: column or key with the author, source or whatever documents share that are not
@@ -84,6 +85,7 @@ class CorpusOptions:
     special: bool = False
     splits: int = DEFAULT_SPLITS
     cohort: bool = False
+    limit: int | None = None
     seed: int = 0
     text_field: str | None = None
     group_field: str | None = None
@@ -94,6 +96,7 @@ class CorpusOptions:
 def check_options(options: CorpusOptions) -> None:
     """Raise for options that cannot work, before any computation."""
     check_numbers(**{name: getattr(options, name) for name in _BOUNDS})
+    check_range("limit", options.limit, least=2)
     scored_entries(options.encodings)
     if options.model is not None and options.tokenizer is not None:
         raise InputError("`model` has its own tokenizer; leave `tokenizer` out")

@@ -1,10 +1,14 @@
 """Loading of corpora by name or path."""
 
 import os
+import re
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
+
 from jaxpe._core.errors import InputError
-from jaxpe._core.options import Choice
+from jaxpe._core.options import Choice, check_range
 from jaxpe._core.progress import SILENT, Progress
 from jaxpe.data.corpora.corpus import (
     Corpus,
@@ -46,6 +50,12 @@ from jaxpe.data.tokens.tokenizers import id_corpus, tokenize, tokenizer_of_ids
 from jaxpe.data.tokens.vocabulary import DEFAULT_TOKENIZER
 
 _ROW_BYTES = 200  # bytes of a document without its ids
+# Settings of `choices`.
+SAMPLE, MARKUP = "documents", "HTML tags"
+_LOOKED_AT, _MUCH_MARKUP = 2_000, 0.05  # documents, and share of them with tags
+_TAG = re.compile(
+    r"</?(a|b|br|code|div|em|h[1-6]|i|img|li|ol|p|pre|span|strong|table|td|tr|ul)\b[^<>]*>", re.I
+)
 
 
 def load_corpus(
@@ -56,6 +66,8 @@ def load_corpus(
     group_field: str | None = None,
     skip_nulls: bool = False,
     data_dir: Source | None = None,
+    limit: int | None = None,
+    seed: int = 0,
     progress: Progress = SILENT,
 ) -> Corpus:
     """Read documents of text, by names, paths and patterns.
@@ -102,6 +114,8 @@ def load_corpus(
         skip_nulls: whether rows whose text is null or missing are left out and counted
             (`null_texts`); otherwise the first one raises.
         data_dir: directory with the named corpora.
+        limit: largest number of documents; of more, a random sample, in the order of the source.
+        seed: random seed of the sample.
         progress: receiver of progress.
 
     Raises:
@@ -123,9 +137,14 @@ def load_corpus(
         raise InputError(f"{paths[0]} holds token ids, not text; read it with load_tokens")
     fields = Fields(text_field, group_field, "group_field", skip_nulls)
     rows = read_documents(paths, fields, log, split=split, data_dir=data_dir, progress=progress)
-    groups = None if group_field is None else [group_name(row.label, row.location) for row in rows]
-    texts, name = [row.text for row in rows], source_name(source)
-    return check_two_documents(Corpus(name, texts, log.null_texts, log.choices, groups), source)
+    chosen = sample_rows(len(rows), limit=limit, seed=seed)
+    sampled, choices = [rows[i] for i in chosen], (*log.choices, *_sample_choice(chosen, len(rows)))
+    groups = None
+    if group_field is not None:
+        groups = [group_name(row.label, row.location) for row in sampled]
+    texts, name = [row.text for row in sampled], source_name(source)
+    choices = (*choices, *_markup_choice(texts))
+    return check_two_documents(Corpus(name, texts, log.null_texts, choices, groups), source)
 
 
 def load_tokens(
@@ -139,6 +158,8 @@ def load_tokens(
     group_field: str | None = None,
     skip_nulls: bool = False,
     data_dir: Source | None = None,
+    limit: int | None = None,
+    seed: int = 0,
     progress: Progress = SILENT,
 ) -> TokenCorpus:
     """Read a corpus of text or of token ids, as input of the geometry.
@@ -168,6 +189,7 @@ def load_tokens(
     if not hold_ids(paths, text_field):
         columns: Any = {"text_field": text_field, "group_field": group_field}
         reading = columns | {"split": split, "skip_nulls": skip_nulls, "data_dir": data_dir}
+        reading |= {"limit": limit, "seed": seed}
         corpus = load_corpus(source, **reading, progress=progress)
         if tokenizer is None and (tokenizer := usual_tokenizer(paths)) is not None:
             how = "pass kmer:3 (overlapping) or codons (every third) as `tokenizer`"
@@ -180,8 +202,8 @@ def load_tokens(
     if len(paths) > 1 or not (path == "synthetic" or holds_tokens(path) or is_npy_matrix(path)):
         fields = Fields(text_field, group_field, "group_field", skip_nulls)
         corpus = _load_id_documents(paths, fields, tokenizer, length, special)
-        return corpus._replace(name=source_name(source))
-    corpus = _load_ids(path, length, progress)
+        return _sampled(corpus._replace(name=source_name(source)), limit, seed)
+    corpus = _sampled(_load_ids(path, length, progress), limit, seed)
     ignored = (None, DEFAULT_TOKENIZER, corpus.tokenizer)
     if special or (tokenizer if tokenizer is None else os.fspath(tokenizer)) not in ignored:
         raise InputError(f"{path} holds token ids already; leave `tokenizer` and `special` out")
@@ -230,6 +252,49 @@ def _load_id_documents(
         opened = tokenizer_of_ids(vocab_size=1 + max(int(row.max()) for row in rows))
     about = {"null_texts": log.null_texts, "group_labels": group_labels(groups)}
     return id_corpus(name, rows, opened, length=length, **about)
+
+
+def sample_rows(count: int, *, limit: int | None, seed: int) -> Int[np.ndarray, " rows"]:
+    """Rows of a random sample without replacement, in order; all rows within the limit.
+
+    Raises:
+        InputError: a limit below 2.
+
+    >>> sample_rows(9, limit=3, seed=0).tolist(), sample_rows(2, limit=3, seed=0).tolist()
+    ([4, 5, 7], [0, 1])
+    """
+    check_range("limit", limit, least=2)
+    if limit is None or limit >= count:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))
+
+
+def _sampled(corpus: TokenCorpus, limit: int | None, seed: int) -> TokenCorpus:
+    rows = sample_rows(len(corpus.ids), limit=limit, seed=seed)
+    sampled, choices = corpus.chosen(rows), _sample_choice(rows, len(corpus.ids))
+    cut = corpus.cut if not choices or corpus.cut == 0 else None
+    return sampled._replace(choices=(*corpus.choices, *choices), cut=cut)
+
+
+def _sample_choice(rows: np.ndarray, count: int) -> list[Choice]:
+    if len(rows) == count:
+        return []
+    how = "pass another `seed`, or leave `limit` out"
+    return [Choice(SAMPLE, f"{len(rows):,} of {count:,}", "a random sample", how)]
+
+
+def _markup_choice(texts: list[str]) -> list[Choice]:
+    """Share of documents with HTML tags, of some of them, if it is large."""
+    some = texts[:: 1 + len(texts) // _LOOKED_AT]
+    share = sum(bool(_TAG.search(text)) for text in some) / max(len(some), 1)
+    if share < _MUCH_MARKUP:
+        return []
+    how = "remove them from the text, as `sed -E 's/<[^>]*>/ /g'` does"
+    return [
+        Choice(
+            MARKUP, f"in {100 * share:.0f}\N{NO-BREAK SPACE}% of the documents", "read as text", how
+        )
+    ]
 
 
 def check_fields(paths: list[str], text_field: str | None, group_field: str | None) -> None:

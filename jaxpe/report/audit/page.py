@@ -11,7 +11,7 @@ from jaxpe.report.audit.figures import FIGURES
 from jaxpe.report.page import View
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
-from jaxpe.report.text import number, plural, visible
+from jaxpe.report.text import number, plural, site_page, visible
 from jaxpe.theory.audit import NOTHING_COMPARED
 
 if TYPE_CHECKING:
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 # Display of each outcome.
-OUTCOMES = {"holds": "holds", "refuted": "refuted", "not claimed": "does not apply"}
+OUTCOMES = {
+    "holds": "holds", "refuted": "refuted", "not decided": "not decided",
+    "not claimed": "does not apply",
+}  # fmt: skip
 
 
 class Line(NamedTuple):
@@ -66,13 +69,16 @@ def audit_summary(result: "AuditResult") -> str:
         outcome: [statement.name for statement in result.statements if statement.outcome == outcome]
         for outcome in OUTCOMES
     }
-    hold, refuted, silent = map(len, names.values())
+    hold, refuted, undecided, silent = map(len, names.values())
     text = (
         f"Of {plural(len(result.statements), 'published statement')}, {hold} "
         f"{'holds' if hold == 1 else 'hold'} on this model and corpus, {refuted} "
-        f"{'is' if refuted == 1 else 'are'} refuted by them, and {silent} "
+        f"{'is' if refuted == 1 else 'are'} refuted by them, {undecided} "
+        f"{'is' if undecided == 1 else 'are'} not decided, and {silent} "
         f"{'does' if silent == 1 else 'do'} not apply. A statement is refuted where every "
-        "hypothesis holds and a conclusion fails; where a hypothesis fails, it does not apply."
+        "hypothesis holds and a conclusion fails; where a hypothesis fails, it does not apply. "
+        "Where a conclusion fails and a hypothesis is not checked, it is not decided. All numbers "
+        "are of sampled counts and examples, and are not judged against noise."
     )
     if refuted:
         text += f" Refuted: {', '.join(names['refuted'])}."
@@ -83,7 +89,7 @@ def audit_summary(result: "AuditResult") -> str:
         )
     general = Counter(statement.status for statement in result.statements)
     statuses = ", ".join(f"{count} {status}" for status, count in general.most_common())
-    return f"{text} In general, whatever the model: {statuses}."
+    return f"{text} In general, whatever the model, by the page Results: {statuses}."
 
 
 def lines(statement: "AuditedStatement") -> Iterator[Line]:
@@ -95,11 +101,29 @@ def lines(statement: "AuditedStatement") -> Iterator[Line]:
             text = published.sentence(f"{word} {name}", sides, number=_side)
             holds = "–" if text == NOTHING_COMPARED else "yes" if sides.holds else "no"
             yield Line(f"{word} {name}", text, holds)
+        for name in statement.unchecked if part == "hypotheses" else ():
+            yield Line(f"if {name}", str(published.sentences[f"if {name}"]), "not checked")
+
+
+def claim_links(statement: "AuditedStatement") -> list[tuple[str, str]]:
+    """Identifier and address of each claim on the page "Results" about a statement.
+
+    >>> claim_links(result.statements[0])[0]  # doctest: +SKIP
+    ('theorem-1', '.../results/cirrincione2026.html#theorem-1')
+    """
+    (published,) = (entry for entry in theory.STATEMENTS if entry.name == statement.name)
+    page = site_page("results/cirrincione2026")
+    return [(claim, f"{page}#{claim}") for claim in published.results]
 
 
 def view(result: "AuditResult") -> View:
     """Page of an audit."""
-    shown = {"summary": audit_summary(result), "lines": lines, "words": OUTCOMES}
+    shown = {
+        "summary": audit_summary(result),
+        "lines": lines,
+        "words": OUTCOMES,
+        "claims": claim_links,
+    }
     rows = [(one.name, *line) for one in result.statements for line in lines(one)]
     tables = [("Statements", ["statement", "claim", "found", "holds"], rows)]
     return View("audit", shown, render(result, *FIGURES), tables, advice(result), "theory")
@@ -108,4 +132,5 @@ def view(result: "AuditResult") -> View:
 def _side(value: float) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return f"{value:.2e}" if abs(value) >= 1e6 else number(value)
+    written_out = value == 0 or 1e-6 <= abs(value) < 1e6
+    return number(value) if written_out else f"{value:.2e}"

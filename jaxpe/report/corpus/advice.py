@@ -3,10 +3,12 @@
 import shlex
 
 from jaxpe.analysis.corpus import CorpusAnalysis
+from jaxpe.data.corpora.load import MARKUP
 from jaxpe.report.corpus.predicates import (
     beats_equal,
     best_fixed,
     fitted_scores,
+    is_sequences,
     only_position,
 )
 from jaxpe.report.text import Advice, plural
@@ -16,17 +18,36 @@ def advice(analysis: CorpusAnalysis) -> list[Advice]:
     """Steps to take: a shorter length, more documents, or encodings to compare in training."""
     if only_position(analysis):
         text = "Documents have one token each. Read their letters instead."
-        return [Advice(text, f"jaxpe report {_source(analysis)} --tokenizer characters")]
-    length = _length(analysis)
-    return length if _judged(analysis) == 0 else [*length, *_training(analysis)]
+        return [Advice(text, _command(analysis, tokenizer="characters"))]
+    steps = [*_markup(analysis), *_length(analysis)]
+    if _judged(analysis) == 0:
+        return steps
+    return [*steps, *(_background(analysis) if is_sequences(analysis) else _training(analysis))]
+
+
+def _markup(analysis: CorpusAnalysis) -> list[Advice]:
+    return [
+        Advice(f"HTML tags are {c.value} and count as tokens: {c.how.replace('`', '')}.", "")
+        for c in analysis.choices
+        if c.setting == MARKUP
+    ]
 
 
 def _source(analysis: CorpusAnalysis) -> str:
     return shlex.join(analysis.inputs or [analysis.source])
 
 
+def _command(analysis: CorpusAnalysis, *, source: str = "", **changes: str) -> str:
+    """Command of this report with the options that were given, and changes."""
+    words = []
+    for name, value in (analysis.given | changes).items():
+        values = value.split() if name == "encodings" else [value] * bool(value)
+        words += [f"--{name.replace('_', '-')}", *values]
+    return " ".join(["jaxpe report", source or _source(analysis), *map(shlex.quote, words)])
+
+
 def _judged(analysis: CorpusAnalysis) -> int:
-    """Number of positions with enough documents to judge."""
+    """Number of positions whose noise does not hide a difference of typical size."""
     empty = int((analysis.documents_per_position == 0).sum())
     return analysis.length - len(analysis.rare_positions) - empty
 
@@ -37,14 +58,29 @@ def _length(analysis: CorpusAnalysis) -> list[Advice]:
         return []
     if judged == 0:
         which = "documents that are not copies" if analysis.groups < 2 else "documents"
-        return [Advice(f"No position has enough documents to judge. Add {which}.", "")]
-    text = f"{plural(rare, 'position')} of {analysis.length:,} have too few documents to judge."
+        text = f"No position can be judged alone. Add {which}, which lessens the noise."
+        return [Advice(text, "")]
+    text = f"{plural(rare, 'position')} of {analysis.length:,} are too noisy to judge."
     if analysis.origin or min(analysis.rare_positions) < judged:  # not the last positions
         return [Advice(f"{text} Add documents.", "")]
     return [
         Advice(
             f"{text} Add documents, or leave far positions out.",
-            f"jaxpe report {_source(analysis)} --length {judged}",
+            _command(analysis, length=f"{judged}"),
+        )
+    ]
+
+
+def _background(analysis: CorpusAnalysis) -> list[Advice]:
+    """Comparison with sequences without the site, if any position stands out."""
+    if not analysis.origin or fitted_scores(analysis) is None:
+        return []
+    align = analysis.given.get("align", f"{analysis.origin}")
+    return [
+        Advice(
+            "Positions that stand out may belong to the site or to all such sequences. Compare "
+            "with sequences of the same origin without the site.",
+            _command(analysis, source="background.fa", align=align),
         )
     ]
 
@@ -58,14 +94,6 @@ def _training(analysis: CorpusAnalysis) -> list[Advice]:
                 "one only if it lowers the loss.",
                 f"{train} none --out run-none && {train} rope --out run-rope && "
                 "jaxpe compare run-none run-rope",
-            )
-        ]
-    if analysis.origin:
-        return [
-            Advice(
-                "Positions that stand out may belong to the site or to all such sequences. Compare "
-                "with sequences of the same origin without the site.",
-                f"jaxpe report background.fa --align {analysis.origin}",
             )
         ]
     best = [score.name for score in best_fixed(analysis)[:1]] if beats_equal(analysis) else []

@@ -15,6 +15,7 @@ from jaxpe import plot
 from jaxpe.analysis.corpus.result import SHARES, CorpusAnalysis, EncodingScore, Interval
 from jaxpe.plot.axes import offset_quantiles
 from jaxpe.report import style
+from jaxpe.report.corpus.headlines import reaches
 from jaxpe.report.corpus.predicates import (
     beats_equal,
     best_fixed,
@@ -24,7 +25,8 @@ from jaxpe.report.corpus.predicates import (
     fitted_stress,
     fixed_stress,
     group_title,
-    letter_bits,
+    information_sum,
+    kmer_length,
     nearness,
     only_rare,
     variance_shares,
@@ -67,8 +69,10 @@ SEED = 0  # seed of the shown pairs, so that equal analyses give equal bytes
 
 def render_figures(analysis: CorpusAnalysis) -> list[style.Rendered]:
     """Draw the figures that apply; the same analysis gives the same bytes."""
-    shown = [drawing for drawing in FIGURES if drawing[1] != logo_figure or analysis.letters]
-    return style.render(analysis, *shown)
+    absent = {logo_figure} if not analysis.letters else set()
+    if analysis.origin or not reaches(analysis):
+        absent.add(where_figure)
+    return style.render(analysis, *(drawing for drawing in FIGURES if drawing[1] not in absent))
 
 
 def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
@@ -78,8 +82,8 @@ def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     first = max(0, min(analysis.origin - _LOGO_ROW // 2, len(positions) - _LOGO_ROWS * _LOGO_ROW))
     shown = np.arange(len(positions))[first:][: _LOGO_ROWS * _LOGO_ROW]
     rows = [shown[start : start + _LOGO_ROW] for start in range(0, len(shown), _LOGO_ROW)]
-    title = f"{letter_bits(analysis):.1f} bits in {len(positions)} positions"
-    if not analysis.position.significant_rank:
+    title = f"{information_sum(letters.bits):.1f} bits in {len(positions)} positions"
+    if not analysis.position.significant_rank or kmer_length(analysis):  # k-mers overlap
         title = "Letters by position"
     margins = Margins(left=0.6, right=0.1, down=0.4)
     figure, axes = new_figure(title, rows=len(rows), height=1 + 1.5 * len(rows), margins=margins)
@@ -123,6 +127,31 @@ def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     positions = np.arange(len(reach)) - analysis.origin
     axes[1].fill_between(positions, reach, step="mid", color=PLUG_IN, alpha=0.35, lw=0)
     axes[1].set(xlabel="position", ylabel="documents", ylim=(0, None))
+    return figure
+
+
+def where_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
+    """Bits per token of the first k positions, and of the last, with intervals."""
+    ends, title = reaches(analysis), "Position saves no bits significantly"
+    if (start := ends.get("beginning")) and start.half:
+        title = f"Half of the bits: first {plural(int(start.half.estimate), 'position')}"
+    margins = Margins(left=0.75, right=0.2)
+    figure, (axis,) = new_figure(title, height=3.2, margins=margins)
+    for (end, reach), colour, dash in zip(
+        ends.items(), (POSITION, style.VERMILION), "-:", strict=False
+    ):
+        bits, low, high = reach.curve
+        count = np.arange(1, len(bits) + 1)
+        axis.fill_between(count, low, high, color=colour, alpha=0.18, lw=0)
+        axis.plot(count, bits, dash, color=colour, label=f"from the {end}")
+    if not ends:
+        return style.say_why_empty(figure, axis, "no tokens")
+    axis.axhline(0, color="black", lw=0.8)
+    axis.set(xlabel="number of positions", ylabel="bits per token", xscale="log")
+    ticks = [1, *(2**k for k in range(1, 13) if 2**k <= analysis.length)]
+    axis.set_xticks(ticks, [str(tick) for tick in ticks])
+    axis.minorticks_off()
+    axis.legend()
     return figure
 
 
@@ -426,6 +455,11 @@ _CAPTIONS: dict[style.Draw, str] = {
         "are shuffled. Position is the rest, and figures of position show it alone. Bottom: the "
         "number of documents that reach each position."
     ),
+    where_figure: (
+        "What knowing which of the first k positions a token is at saves, with 95 % intervals; and "
+        "of the last k, in documents that were not cut. All other positions count as one. The "
+        "right end is the bits per token of all positions."
+    ),
     hellinger_figure: (
         "Distances between the token distributions of any two positions. Left: as counted. Right: "
         "without sampling noise and composition. Each has its own scale, which leaves out the "
@@ -466,3 +500,7 @@ _CAPTIONS: dict[style.Draw, str] = {
     ),
 }
 FIGURES = style.drawings(_CAPTIONS)
+FIT_FIGURES = [
+    style.figure_name(draw)
+    for draw in (encodings_figure, dimension_figure, scatter_figure, offset_figure)
+]

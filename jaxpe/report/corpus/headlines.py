@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from jaxpe.analysis.corpus.result import CorpusAnalysis, Interval, Reach, Where
 from jaxpe.report.corpus.predicates import (
     beats_equal,
@@ -12,6 +14,9 @@ from jaxpe.report.corpus.predicates import (
     fixed_stress,
     group_title,
     half_distance,
+    information_sum,
+    is_sequences,
+    kmer_length,
     nearness,
     only_rare,
     variance_shares,
@@ -24,10 +29,13 @@ from jaxpe.report.text import (
     number,
     percent,
     plural,
+    ranges,
     telling_ends_apart,
 )
 
 INTERVAL = "95 % interval"
+_FIT = ("Fitted encoding, held-out stress", "Best fixed encoding, held-out stress")
+_NEARNESS = "Nearness (0: no order)"
 
 
 def headlines(analysis: CorpusAnalysis) -> list[Headline]:
@@ -60,16 +68,32 @@ def headlines(analysis: CorpusAnalysis) -> list[Headline]:
             f"{interval_ends(share, percent)}; {others}",
         ),
         "Significant dimensions": (f"{rank}", f"{p}; {noisy}"),
-        "Fitted encoding, held-out stress": fitted,
-        "Best fixed encoding, held-out stress": fixed,
-        "Nearness (0: no order)": ordered,
+        **dict(zip(_FIT, (fitted, fixed), strict=True)),
+        _NEARNESS: ordered,
         "Documents at the last position": (
             f"{next(iter(reach[reach > 0][::-1]), 0):,}",
             f"of {analysis.documents:,}"
-            + (f"; {plural(rare, 'position')} too rare" if rare else ""),
+            + (f"; {plural(rare, 'position')} too noisy" if rare else ""),
         ),
     }
-    return [Headline(label, *row) for label, row in rows.items()]
+    left_out = _FIT if is_sequences(analysis) else ()
+    left_out += (_NEARNESS,) * bool(analysis.origin)  # it says where the site is
+    rows = _letter_rows(analysis) | rows
+    return [Headline(label, *row) for label, row in rows.items() if label not in left_out]
+
+
+def _letter_rows(analysis: CorpusAnalysis) -> dict[str, tuple[str, str]]:
+    """Information of sequences, and the positions that carry it, with a significant dimension."""
+    letters, origin = analysis.letters, analysis.origin
+    if letters is None or not letters.alphabet or not analysis.position.significant_rank:
+        return {}
+    differing = np.isin(np.arange(analysis.length), letters.differing)
+    where = ranges(differing, origin=origin), f"{differing.sum()}"
+    rows = {"Positions that differ from the background": where[::-1]}
+    if kmer_length(analysis):
+        return rows
+    total, relative = (f"{information_sum(x):.1f} bits" for x in (letters.bits, letters.relative))
+    return {"Information, all positions": (total, f"{relative} against the background")} | rows
 
 
 def where_table(analysis: CorpusAnalysis) -> Table | None:

@@ -7,11 +7,12 @@ import jaxpe
 from jaxpe.analysis.corpus.result import CorpusAnalysis
 from jaxpe.encodings.families.vector_files import vectors_file
 from jaxpe.report.corpus.advice import advice
-from jaxpe.report.corpus.figures import render_figures
+from jaxpe.report.corpus.figures import FIT_FIGURES, render_figures
 from jaxpe.report.corpus.headlines import INTERVAL, headlines, where_table
-from jaxpe.report.corpus.predicates import families, fitted_scores, fixed_stress
+from jaxpe.report.corpus.letters import letter_table
+from jaxpe.report.corpus.predicates import families, fitted_scores, fixed_stress, is_sequences
 from jaxpe.report.corpus.tables import encoding_rows
-from jaxpe.report.corpus.text import findings, summary
+from jaxpe.report.corpus.text import encoding_findings, findings, summary
 from jaxpe.report.page import View, term_links
 from jaxpe.report.text import position_name, with_interval, without_text
 
@@ -49,6 +50,7 @@ def view(analysis: CorpusAnalysis) -> View:
     Corpus text is escaped, with hidden characters shown.
     """
     held_out, where = fitted_scores(analysis), where_table(analysis)
+    letters = letter_table(analysis)
     shown = {
         "analysis": analysis,
         "families": families(analysis.encodings),
@@ -57,6 +59,10 @@ def view(analysis: CorpusAnalysis) -> View:
         "where": where,
         "summary": summary(analysis),
         "findings": findings(analysis),
+        "encoding_findings": encoding_findings(analysis) if is_sequences(analysis) else [],
+        "fit_figures": FIT_FIGURES if is_sequences(analysis) else (),
+        "apart": is_sequences(analysis),
+        "letters": letters,
         "held_out": {name: with_interval(x) for name, x in fixed_stress(analysis).items()},
         "versions": {"jaxpe": jaxpe.__version__, "jax": version("jax"), "numpy": version("numpy")},
         "link": term_links(_TERMS),
@@ -66,7 +72,7 @@ def view(analysis: CorpusAnalysis) -> View:
     return View(
         "report", shown, render_figures(analysis),
         [("Headlines", ["", "value", f"{INTERVAL}, details"], headlines(analysis)),
-         *([where] if where else []),
+         *(table for table in (where, letters) if table),
          ("Fit of the encodings", *encoding_rows(analysis))],
         advice(analysis), "reading-a-report",
         further={} if held_out is None else {ENCODING: vectors_file(held_out.vectors)},

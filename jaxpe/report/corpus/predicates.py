@@ -110,10 +110,11 @@ def nearness(
     "undecided" if the interval contains 0. "few" if few positions have nearly all variance, so that
     nearness says where these are. "mixed" if the rank correlation of distance and offset disagrees.
     "rises and falls" if nearer positions are more alike, but the farthest are no farther apart.
-    Offsets with few pairs of positions are left out.
+    Offsets with few pairs of positions are left out. Empty for documents aligned at a site, where
+    nearness only says where the site is.
     """
     interval = analysis.intervals.get("nearness")
-    if interval is None or analysis.position.significant_rank == 0:
+    if interval is None or analysis.position.significant_rank == 0 or analysis.origin:
         return ""
     if interval.low <= 0 <= interval.high:
         return "undecided"
@@ -141,9 +142,21 @@ def half_distance(analysis: CorpusAnalysis) -> Interval | None:
     return analysis.position.half_distance if nearness(analysis) in _DECAYS else None
 
 
-def letter_bits(analysis: CorpusAnalysis) -> float:
-    """Information of all positions about their letters, in bits."""
-    return 0.0 if analysis.letters is None else max(float(np.nansum(analysis.letters.bits[0])), 0.0)
+def information_sum(bits: np.ndarray) -> float:
+    """Sum over positions of information `[3, n]`, at least 0."""
+    return max(float(np.nansum(bits[0])), 0.0)
+
+
+def is_sequences(analysis: CorpusAnalysis) -> bool:
+    """Whether the documents are nucleotides, amino acids, or aligned at a site."""
+    letters = analysis.letters
+    return bool(analysis.origin or (letters is not None and letters.alphabet))
+
+
+def kmer_length(analysis: CorpusAnalysis) -> int:
+    """Length of overlapping k-mers; 0 for other tokens."""
+    name, _, k = analysis.tokenizer.partition(":")
+    return int(k) if name == "kmer" and k.isdecimal() and int(k) > 1 else 0
 
 
 def distance_groups(scores: list[EncodingScore]) -> list[list[EncodingScore]]:

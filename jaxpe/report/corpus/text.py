@@ -1,12 +1,12 @@
 """Text of a `CorpusAnalysis`: summary and findings, each sentence chosen by a predicate."""
 
-import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from jaxpe.analysis.corpus.result import CorpusAnalysis, HeldOutScores, Interval
+from jaxpe.analysis.corpus.result import SHARES, CorpusAnalysis, HeldOutScores, Interval
 from jaxpe.report.corpus.headlines import count_ends, reaches, with_count_ends
+from jaxpe.report.corpus.letters import letter_sentences, standing_out
 from jaxpe.report.corpus.predicates import (
     TIE,
     beats_equal,
@@ -17,7 +17,7 @@ from jaxpe.report.corpus.predicates import (
     fixed_stress,
     group_title,
     half_distance,
-    letter_bits,
+    is_sequences,
     main_positions,
     nearness,
     only_position,
@@ -32,7 +32,6 @@ from jaxpe.report.text import (
     plural,
     position_name,
     ranges,
-    visible,
     with_interval,
 )
 
@@ -44,6 +43,8 @@ _LIKE_COMPOSITION = 0.3
 _SUSPICION, _ALIKE = 0.01, 0.01
 # Share of noise from which wider encodings can fit it.
 _NOISY = 0.01
+# Part of a share outside [0, 1] from which rounded percentages do not add up.
+_CLIPPED = 0.005
 # Sentences of the summary, in order; those that do not apply are left out.
 _SUMMARY = (
     "bits", "no bits", "half of the bits", "shares", "composition", "one position", "no variance",
@@ -51,6 +52,7 @@ _SUMMARY = (
     "nothing to fit", "scaled stress", "fitted", "fixed", "no better than equal", "model",
     "fitted better", "fitted worse", "fitted undecided", "stress",
 )  # fmt: skip
+FIT_TOPICS = ("fitted", "fixed", "model")
 # A sentence with its key.
 _Sentences = Iterator[tuple[str, str]]
 
@@ -63,13 +65,19 @@ def findings(analysis: CorpusAnalysis) -> list[str]:
     >>> findings(found)[0]  # doctest: +SKIP
     'Of the variance observed between positions, which shrinks as documents are added, 90 % ...'
     """
-    return list(named_findings(analysis).values())
+    apart = FIT_TOPICS if is_sequences(analysis) else ()
+    return [text for name, text in named_findings(analysis).items() if name not in apart]
 
 
 def named_findings(analysis: CorpusAnalysis) -> dict[str, str]:
     """Findings by topic, without topics that do not apply."""
     topics = {name: dict(topic(analysis)) for name, topic in _TOPICS.items()}
     return {name: " ".join(sentences.values()) for name, sentences in topics.items() if sentences}
+
+
+def encoding_findings(analysis: CorpusAnalysis) -> list[str]:
+    """Findings on encodings, which the page of sequences shows apart from the others."""
+    return [text for name, text in named_findings(analysis).items() if name in FIT_TOPICS]
 
 
 def keyed_sentences(analysis: CorpusAnalysis) -> dict[str, str]:
@@ -86,7 +94,9 @@ def summary(analysis: CorpusAnalysis) -> str:
     """
     sentences, keys = keyed_sentences(analysis), _SUMMARY
     if analysis.letters:  # what stands out is what readers of sequences look for
-        keys = tuple(dict.fromkeys(["standing out", *keys]))
+        keys = tuple(dict.fromkeys(["standing out", "differing", *keys]))
+    if is_sequences(analysis):
+        keys = keys[: keys.index("nothing to fit")]
     return " ".join(sentences[key] for key in keys if key in sentences)
 
 
@@ -138,6 +148,18 @@ def _shares(analysis: CorpusAnalysis) -> _Sentences:
         "Composition is what remains when the words of each document are shuffled: which documents "
         "reach a position, and thin counts.",
     )
+    outside = max(max(-x, x - 1) for x in _estimates(analysis))
+    if outside >= _CLIPPED:
+        yield (
+            "clipped shares",
+            "Noise puts an estimate outside 0 to 100 %. It is shown at the bound, so the three do "
+            "not add up to 100 %.",
+        )
+
+
+def _estimates(analysis: CorpusAnalysis) -> list[float]:
+    """Estimates of the shares as they are, which add up to 1."""
+    return [analysis.intervals[f"{name}_share"].estimate for name in SHARES]
 
 
 def _dimensions(analysis: CorpusAnalysis) -> _Sentences:
@@ -177,8 +199,8 @@ def _dimensions(analysis: CorpusAnalysis) -> _Sentences:
         if only_rare(analysis):
             yield (
                 "only rare",
-                "No single position has enough documents to be judged: use more documents before "
-                "you trust a map, a distance or the fit of an encoding.",
+                "No position can be judged alone: noise hides a difference of typical size. Do not "
+                "trust a map, a distance or the fit of an encoding.",
             )
         if analysis.from_counts:
             field = analysis.group_field
@@ -234,41 +256,6 @@ def _bits(analysis: CorpusAnalysis, end: str = "beginning") -> _Sentences:
         less = "" if one else f", the {which} {half.estimate - 1:,} less than half"
         text += f" 90 % of these bits{less}."
     yield f"half of the {key}", text
-
-
-def _letters(analysis: CorpusAnalysis) -> _Sentences:
-    """Information of the positions about their letters."""
-    if analysis.letters is None or not analysis.position.significant_rank:
-        return
-    bits, size = analysis.letters.bits, analysis.letters.size
-    most = int(np.nanargmax(bits[1]))
-    estimate, low, high = (f"{max(value, 0):.2f}" for value in bits[:, most])
-    yield (
-        "letters",
-        f"Information about the letter, against {size} equally frequent ones, reaches {estimate} "
-        f"bits ({low} to {high}) of {math.log2(size):.2f} at position "
-        f"{position_name(most, analysis.origin)}. All positions add up to "
-        f"{letter_bits(analysis):.1f} bits.",
-    )
-
-
-def _standing_out(analysis: CorpusAnalysis) -> _Sentences:
-    """Positions that differ from the nearest two, and what the largest difference is."""
-    found = analysis.standing_out
-    if not found:
-        return
-    are_found = np.isin(np.arange(analysis.length), [x.position for x in found])
-    tokens = [(x.position, token) for x in found for token in x.tokens]
-    at, token = max(tokens, key=lambda x: x[1].share - x[1].neighbours)
-    name = position_name(at, analysis.origin)
-    stands = "position stands" if len(found) == 1 else "positions stand"
-    yield (
-        "standing out",
-        f"{len(found)} {stands} out against the two nearest positions: "
-        f"{ranges(are_found, limit=6, origin=analysis.origin)}. At position {name}, "
-        f"{percent(token.share)} of the documents have {visible(token.token)!r}; at the "
-        f"nearest two, {percent(token.neighbours)}.",
-    )
 
 
 def _reach(analysis: CorpusAnalysis) -> _Sentences:
@@ -411,8 +398,8 @@ def _gaps(analysis: CorpusAnalysis) -> _Sentences:
         yield (
             "rare",
             f"{plural(rare, 'position')} ({ranges(are_rare, origin=analysis.origin)}) "
-            f"{'has' if rare == 1 else 'have'} too few documents to judge; distances to them are "
-            "mostly noise.",
+            f"cannot be judged alone: noise hides a difference of typical size, and distances to "
+            f"{'it' if rare == 1 else 'them'} are mostly noise.",
         )
     if empty:
         treated = {
@@ -481,8 +468,8 @@ _TOPICS: dict[str, Callable[[CorpusAnalysis], _Sentences]] = {
     "shares": _shares,
     "dimensions": _dimensions,
     "where": _where,
-    "letters": _letters,
-    "standing out": _standing_out,
+    "letters": letter_sentences,
+    "standing out": standing_out,
     "reach": _reach,
     "fitted": _fitted_fit,
     "fixed": _fixed_fit,

@@ -9,8 +9,18 @@ import jax.numpy as jnp
 from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import Audit, Statement, all_less_equal, less_equal
-from jaxpe.theory.cirrincione2026.sentences import DIVERGENCE, FINITE
+from jaxpe.theory.audit import (
+    Audit,
+    AuditInputs,
+    Comparison,
+    Statement,
+    all_less_equal,
+    boolean,
+    less_equal,
+)
+from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import premises
+from jaxpe.theory.cirrincione2026.lemma_12_masked_forcing import least_probability
+from jaxpe.theory.cirrincione2026.sentences import COLD, DIVERGENCE, FINITE, MASKED, SUFFICIENT
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import head_slopes, vector_slope
@@ -22,11 +32,12 @@ COROLLARY_15 = Statement(
     title="the condition of Lemma 14 for three families of losses",
     source="Cirrincione (2026), Appendix A.3",
     claim=(
-        "(i) For masked language models g = D_KL, with L_g = 2√2. (ii) For classification by "
-        "positional frequencies L_g is the Lipschitz constant of δ. (iii) For losses that ignore "
-        "order g is symmetric, L_g = 0 and b_i = b_j."
+        "(i) Under Lemma 11, for distributions away from zero, g = D_KL with L_g = 2√2. (ii) For "
+        "classification by positional frequencies L_g is the Lipschitz constant of δ. (iii) For "
+        "losses that ignore order g is symmetric, L_g = 0 and b_i = b_j."
     ),
     status="false as stated",
+    results=("corollary-15-masked", "corollary-15-agnostic"),
     finding=(
         "(i) g is not D_KL (Lemma 11), and D_KL has no Lipschitz constant in d_H: (0.98, 0.02) and "
         "its reverse have D_KL = 3.74, and 2√2 d_H = 3.39. (ii) only names what it bounds, a "
@@ -35,6 +46,15 @@ COROLLARY_15 = Statement(
         "positions leave the distribution of the corpus unchanged; cyclic shifts are enough."
     ),
     sentences={
+        "if masked loss": MASKED,
+        "if Lemma 11: τ < 1": COLD,
+        "if Lemma 11: ε_suff": SUFFICIENT,
+        "if away from zero": (
+            "The least probability of a word at a position is {rhs}; it must exceed {lhs}."
+        ),
+        "if positional frequencies": (
+            "Numbers do not show whether labels depend on positional frequencies alone."
+        ),
         "then D_KL ≤ 2√2 d_H": DIVERGENCE,
         "then L_g ≤ 2√2": "The slope of E δ in its first argument is {lhs}; 2√2 is {rhs}.",
         "then L_g finite": FINITE,
@@ -44,15 +64,29 @@ COROLLARY_15 = Statement(
         ),
         "then b_i = b_j": "The largest ‖b_i − b_j‖ is {lhs}; up to {rhs} is rounding.",
     },
-    evaluate=lambda inputs: corollary_15(inputs.gradients, inputs.mu, family=inputs.family),
+    evaluate=lambda inputs: _evaluate(inputs),
 )
+
+
+def _evaluate(inputs: AuditInputs) -> Audit:
+    gradients, mu = inputs.gradients, inputs.mu
+    audit = corollary_15(gradients, mu, family=inputs.family)
+    if inputs.family != "masked":
+        return audit
+    lemma_11 = premises(gradients, mu, temperature=inputs.temperature)
+    named = {f"Lemma 11: {name}": premise for name, premise in lemma_11.items()}
+    return audit.add_hypotheses({"masked loss": boolean(True)} | named)
 
 
 @partial(jax.jit, static_argnames="family")
 def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Family) -> Audit:
     """Evaluate Corollary 15 for one family of losses.
 
-    Cirrincione (2026), Appendix A.3; false as stated. Conclusions of "masked" are "L_g ≤ 2√2", for
+    Cirrincione (2026), Appendix A.3; false as stated. The family is given, not tested. The
+    hypothesis of "masked", "away from zero", asks for a positive least probability; (i) also has
+    those of Lemma 11. "positional frequencies" of "classification" is not checked.
+
+    Conclusions of "masked" are "L_g ≤ 2√2", for
     the measured slope of E δ in its first argument (worst head), and "D_KL ≤ 2√2 d_H", from which
     the paper derives it. The conclusion of "classification" is "L_g finite", which fails if
     positions with equal distributions have different δ. Conclusions of "agnostic" are "g
@@ -84,12 +118,16 @@ def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Fam
     in_i, in_j = head_slopes(delta, D), head_slopes(delta, D, columns=True)
     L_g = jnp.max(in_i)
     where = pair_mask(mu.present)
+    hypotheses, unchecked = {}, {}
     if family == "masked":
+        m = least_probability(mu)
+        hypotheses = {"away from zero": Comparison(jnp.zeros_like(m), m, m, m > 0)}
         conclusions = {
             "L_g ≤ 2√2": less_equal(L_g, 8.0**0.5),
             "D_KL ≤ 2√2 d_H": all_less_equal(kl_divergences(mu), 8.0**0.5 * D.values, where=where),
         }
     elif family == "classification":
+        unchecked = {"positional frequencies": None}
         conclusions = {"L_g finite": less_equal(L_g, float(jnp.finfo(delta.dtype).max))}
     elif family == "agnostic":
         eps = 1e3 * float(jnp.finfo(delta.dtype).eps)
@@ -103,4 +141,4 @@ def corollary_15(gradients: PositionGradients, mu: Distributions, *, family: Fam
     else:
         raise ValueError(f"family is {family!r}: pass 'masked', 'classification' or 'agnostic'")
     measured = {"slopes in i": in_i, "slopes in j": in_j, "C_b": vector_slope(b, D)}
-    return Audit({}, conclusions, measured)
+    return Audit(hypotheses, conclusions, measured, unchecked=unchecked)

@@ -41,6 +41,7 @@ LEMMA_12 = Statement(
         "into ‖ē‖∞)."
     ),
     status="false as stated",
+    results=("lemma-12",),
     finding=(
         "Near copies give equally distributed positions different forcings, at any τ and ε_suff. "
         "The proof rests on Lemma 11, and on two false steps: D_KL is unbounded, and |D_KL(i‖k) − "
@@ -134,7 +135,7 @@ def lemma_12(
     norms = jnp.sum(score_norms(query, key)).astype(b.dtype)
     published = 4.0 * 2.0**0.5 * largest_norm(means).astype(b.dtype) * norms / root
     C_b = vector_slope(b, D)
-    m = _least(mu)
+    m = least_probability(mu)
     tolerance = 64 * float(jnp.finfo(d.dtype).eps)
     noise = tolerance * float(jnp.finfo(d.dtype).eps)  # of the square of a distance
     difference = _largest_differences(kl)
@@ -164,7 +165,7 @@ def lemma_12(
     return Audit({}, conclusions, measured, instead)
 
 
-def _least(mu: PositionalDistributions) -> Array:
+def least_probability(mu: PositionalDistributions) -> Array:
     """The least probability, at any position, of a word that occurs at some position."""
     rows = jnp.asarray(mu.probabilities)
     occurs = jnp.any((rows > 0) & mu.present[:, None], axis=0)

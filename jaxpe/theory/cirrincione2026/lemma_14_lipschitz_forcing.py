@@ -28,6 +28,7 @@ LEMMA_14 = Statement(
         "d_H(μ_i, μ_j), C_b = 2 n L_g ‖ē‖∞ ‖M‖/√d_k, for any differentiable loss."
     ),
     status="false as stated",
+    results=("lemma-14",),
     finding=(
         "The proof also needs g to be Lipschitz in its second argument, which (9) does not give. "
         "It replaces E[δ_ij E(t_j)] by E[δ_ij] ē_j. It ignores that p_i acts through values and "
@@ -37,6 +38,10 @@ LEMMA_14 = Statement(
     ),
     sentences={
         "if attention reads E + p": READS,
+        "if (8)": (
+            "The slope of E δ in either argument is {lhs} at most; where it is finite, equal "
+            "distributions have equal E δ."
+        ),
         "if (9)": FINITE,
         "then (A2)": f"{FORCING}slopes of E δ in its first argument give {{rhs}} at most.",
         "then (A2) both arguments": f"{FORCING}slopes in both arguments give {{rhs}} at most.",
@@ -65,8 +70,9 @@ def lemma_14(
 ) -> Audit:
     """Predict C_b from the measured slopes of g = E δ, and decompose the forcing.
 
-    Cirrincione (2026), Appendix A.3; false as stated. Hypothesis "(9)": the slope of g in its first
-    argument is finite (it is not where equal distributions have different δ).
+    Cirrincione (2026), Appendix A.3; false as stated. Hypothesis "(8)": positions with equal
+    distributions have equal δ, so that g exists; it is empty where all distributions differ.
+    Hypothesis "(9)": the slope of g in its first argument is finite.
 
     Conclusions. "(A2)": the largest ‖b_i − b_j‖/d_H against C_b = Σ_h 2 n L_h ‖ē‖∞ ‖M_h‖/√d_k with
     L_h the slope in the first argument, as published. "(A2) both arguments": with the larger of
@@ -122,8 +128,12 @@ def lemma_14(
         "predicted": predicted,
         "predicted by i alone": published,
     } | _shares(gradients, D)
-    finite = less_equal(jnp.max(in_i), float(jnp.finfo(b.dtype).max))
-    return Audit({"(9)": finite}, conclusions, measured, instead)
+    largest = float(jnp.finfo(b.dtype).max)
+    hypotheses = {
+        "(8)": less_equal(jnp.max(jnp.maximum(in_i, in_j)), largest),
+        "(9)": less_equal(jnp.max(in_i), largest),
+    }
+    return Audit(hypotheses, conclusions, measured, instead)
 
 
 def _shares(gradients: PositionGradients, D: Distances) -> dict[str, Array]:

@@ -22,7 +22,7 @@ from jaxpe.geometry.distances.matrices import (
 from jaxpe.geometry.distances.stress import stress
 from jaxpe.geometry.mds.classical import classical_mds
 from jaxpe.geometry.mds.smacof import smacof
-from jaxpe.theory.audit import Audit, AuditInputs, Statement, less_equal, within
+from jaxpe.theory.audit import Audit, AuditInputs, Comparison, Statement, less_equal, within
 from jaxpe.theory.lipschitz import share
 
 REMARK_8 = Statement(
@@ -33,7 +33,8 @@ REMARK_8 = Statement(
         "P_MDS has rank r = rank(B) ≤ n − 1, so a full n × d matrix is over-parametrised whenever "
         "r < d; P = A Bᵀ with A [n, r], B [d, r] is minimal, with r(n + d) parameters."
     ),
-    status="holds with sharper constant",
+    status="reproduced under a stated reading",
+    results=("remark-8-count",),
     finding=(
         "Rank r suffices, and the full matrix is over-parametrised for every r < min(n, d), but by "
         "another count. Matrices of rank r have r(n + d − r) degrees of freedom (A, B and A G, B "
@@ -44,7 +45,7 @@ REMARK_8 = Statement(
         "the stress; on the strain it does."
     ),
     sentences={
-        "if r < d": "The rank plus 1 is {lhs}, and the width {rhs}.",
+        "if r < d": "The rank r is {lhs}, and the width d is {rhs}.",
         "then exact at r": "MDS of that rank has a stress of {lhs}; up to {rhs} is rounding.",
         "then fewer than n d": "Two factors of that rank have {lhs} numbers, and a table {rhs}.",
         "then minimal": (
@@ -89,7 +90,7 @@ def remark_8(
 ) -> Audit:
     """Stress and parameters by rank, and the parameter count of Remark 8.
 
-    Cirrincione (2026), Section 5.4; holds with a sharper constant. With r = rank(B) and n the
+    Cirrincione (2026), Section 5.4; reproduced with another count. With r = rank(B) and n the
     positions present. Hypothesis "r < d". Conclusions: "exact at r", the stress of P_MDS of rank r
     against n² eps, which holds for Euclidean distances; "fewer than n d", r(n + d) ≤ n d, which
     fails for r > nd/(n + d); "minimal", r(n + d) ≤ r(n + d − r), which always fails. What holds
@@ -144,7 +145,8 @@ def remark_8(
         "minimal": less_equal(rank * (n + d), rank * (n + d - rank)),
     }
     sharper = {"fewer by r²": less_equal(rank * (n + d - rank), n * d)}
-    return Audit({"r < d": less_equal(rank + 1.0, d)}, conclusions, measured, sharper)
+    smaller = Comparison(rank, jnp.full_like(rank, d), d - rank, rank < d)
+    return Audit({"r < d": smaller}, conclusions, measured, sharper)
 
 
 @partial(jax.jit, static_argnames=("criterion", "steps", "momentum"))

@@ -28,6 +28,7 @@ THEOREM_4 = Statement(
         "minimiser has p_i ≠ p_j."
     ),
     status="false as stated",
+    results=("theorem-4", "theorem-4-proof"),
     finding=(
         "If targets stand at positions (tagging, masked words) or a mask is causal, the model can "
         "tell tokens apart although p_i = p_j, and P* = 0 can be the minimiser under (H1) to (H3). "
@@ -40,8 +41,7 @@ THEOREM_4 = Statement(
     sentences={
         "if attention reads E + p": READS,
         "if coercive": (
-            "The loss along a ray rises by {rhs}; to grow without bound it must rise by more than "
-            "{lhs}, 1.5 times its rise up to the geometric middle."
+            "Along a ray the loss changes by {rhs}; growth without bound needs more than {lhs}."
         ),
         "if H1": (
             "The two nearest mean embeddings are {rhs} apart; the hypothesis needs more than {lhs}."

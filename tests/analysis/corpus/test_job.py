@@ -150,7 +150,7 @@ def test_of_a_source_and_of_its_tokens_the_same():
     by_source = analyse(options)
     by_tokens = analyse_tokens(load_tokens("synthetic"), dim=4, splits=2)
     assert by_source.inputs == ("synthetic",)
-    same = by_source._replace(inputs=())
+    same = by_source._replace(inputs=(), given={})
     assert result_files(same, "report") == result_files(by_tokens, "report")
     assert {"read", "position", "dimensions"} <= by_source.seconds.keys()
 

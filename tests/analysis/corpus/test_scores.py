@@ -101,7 +101,7 @@ def test_every_row_exists_at_every_even_width_and_length(length, dim):
         assert entry.name == "alibi" or shape[1] <= dim, entry.name
 
 
-@pytest.mark.parametrize(("words", "topic"), [(1, {"dependence"}), (9, set())])
+@pytest.mark.parametrize(("words", "topic"), [(1, {"dependence"}), (9, {"where"})])
 def test_of_positions_that_are_all_alike_nothing_is_claimed(words, topic):
     """Each document one word, over and over: all that differs between positions is rounding."""
     ids = np.random.default_rng(0).integers(0, words, (60, 1)).repeat(3, axis=1)
