@@ -152,7 +152,7 @@ def bench(
 
     >>> bench(BenchOptions(encoding="ropee"), "nowhere")
     Traceback (most recent call last):
-    jaxpe.InputError: unknown encoding 'ropee': did you mean 'rope'? `jaxpe extrapolate ...
+    jaxpe.InputError: unknown encoding 'ropee': did you mean 'rope'? `jaxpe encodings` lists them
     """
     began, suite = time.perf_counter(), suite_of(options)
     check_memory([suite])

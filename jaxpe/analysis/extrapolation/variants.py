@@ -155,9 +155,7 @@ def variant(name: str) -> Variant:
     if ":" not in name and name not in [entry.name for entry in jaxpe.catalogue()]:
         near = nearest(name, variant_names())
         meant = f"did you mean {near!r}? " if near else ""
-        raise InputError(
-            f"unknown encoding {name!r}: {meant}`jaxpe extrapolate --list` prints all names"
-        )
+        raise InputError(f"unknown encoding {name!r}: {meant}`jaxpe encodings` lists them")
     entry = jaxpe.encodings.resolve(name)
     if (why := _why_not(entry)) is not None:
         raise InputError(f"encoding {name!r} {why}: pass another")
