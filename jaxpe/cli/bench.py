@@ -27,7 +27,7 @@ from jaxpe.report.style import FigureFormat, FigureStyle
 class Command(BenchOptions):
     __doc__ = page_docstring(
         BenchOptions,
-        out="folder for bench.html, bench.json, tables, figures and trained models.",
+        out="folder for bench.html, bench.json, tables, figures, and models (.npz, left in parts).",
         part="compute part i of k parts, written i/k, on one of several machines.",
         merge="folders of all parts; with the options of the parts.",
     )

@@ -62,7 +62,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a character
             stream.reconfigure(errors="backslashreplace")
-    with prompt_exit():
+    resumes = sys.argv[1:2] in (["bench"], ["extrapolate"])
+    with prompt_exit(lambda: "Interrupted: the same command goes on." if resumes else ""):
         _run_with_errors(sys.argv[1:])
 
 

@@ -38,7 +38,7 @@ def write_files(
         f"figures/{one.name}.{kind}" for one in view.figures for kind in ("png", "pdf")
         if f"figures/{one.name}.{kind}" not in files
     ]  # fmt: skip
-    files |= table_files(view.tables) | dict(view.further)
+    files |= table_files(view.tables, view.setting) | dict(view.further)
     files |= {} if view.saved else result_files(result, view.name)
     files |= {f"{view.name}.html": render_page(result, view).encode()}
     with contextlib.ExitStack() as stack:
@@ -50,12 +50,13 @@ def write_files(
     return folder / f"{view.name}.html"
 
 
-def table_files(tables: Iterable[Table]) -> dict[str, bytes]:
+def table_files(tables: Iterable[Table], setting: str = "") -> dict[str, bytes]:
     """Names and contents of tables as CSV and as LaTeX with the rules of booktabs.
 
     >>> files = table_files([("A, by head", ["layer", "share"], [("1e-6", "-36 %")])])
     >>> print(files["tables/a-by-head.tex"].decode())
     % A, by head
+    % \\usepackage{booktabs}
     \\begin{tabular}{lr}
     \\toprule
     layer & share \\\\
@@ -74,8 +75,9 @@ def table_files(tables: Iterable[Table]) -> dict[str, bytes]:
         files[f"tables/{name}.csv"] = text.getvalue().encode()
         first, *rest = (" & ".join(map(latex, row)) + " \\\\" for row in clean)
         lines = [
-            f"% {title}", f"\\begin{{tabular}}{{l{'r' * (len(clean[0]) - 1)}}}", "\\toprule", first,
-            "\\midrule", *rest, "\\bottomrule", "\\end{tabular}", "",
+            f"% {title}", *([f"% {setting}"] if setting else []), "% \\usepackage{booktabs}",
+            f"\\begin{{tabular}}{{l{'r' * (len(clean[0]) - 1)}}}", "\\toprule", first, "\\midrule",
+            *rest, "\\bottomrule", "\\end{tabular}", "",
         ]  # fmt: skip
         files[f"tables/{name}.tex"] = "\n".join(lines).encode()
     return files
@@ -93,7 +95,7 @@ def latex(text: str) -> str:
     r"""Text in LaTeX, with minus signs before numbers.
 
     >>> print(latex("-3 %"))
-    $-$3 \\%
+    $-$3 \%
     """
     return re.sub(r"(?<![\w-])-(?=\.?\d)", "−", text).translate(_LATEX)
 

@@ -42,6 +42,7 @@ class View(NamedTuple):
         explained: name of the page of the site that explains.
         others: pattern of the names of figures that an earlier page may have left.
         further: names and contents of other files.
+        setting: setting of the numbers, a comment in tables for LaTeX.
         absent: names of files of an earlier page that do not belong to this one.
         saved: whether the numbers are in files already.
     """
@@ -54,6 +55,7 @@ class View(NamedTuple):
     explained: str
     others: str = ""
     further: Mapping[str, bytes] = {}
+    setting: str = ""
     absent: Sequence[str] = ()
     saved: bool = False
 

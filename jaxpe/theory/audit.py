@@ -13,9 +13,11 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry import Distances, PositionalDistributions, PositionCounts
 from jaxpe.theory.gradients import PositionGradients, Projection
 
+# Verdicts of the page "Results".
 Status = Literal[
-    "holds", "holds with sharper constant", "false as stated", "vacuous", "not decided"
-]
+    "reproduced", "reproduced under a stated reading", "not decided", "not reproduced",
+    "false as stated", "vacuous", "inference invalid",
+]  # fmt: skip
 
 
 # Comparison without pairs: 0 ≤ 0.
@@ -37,12 +39,13 @@ class Statement(NamedTuple):
         title: subject, in a few words.
         source: paper and section.
         claim: the statement.
-        status: whether it holds in general, for any model or corpus; "vacuous" if its hypotheses
-            exclude each other, "not decided" if its formulas are lost.
+        status: verdict on it in general, for any model or corpus, in the words of the page
+            "Results" of the documentation.
         finding: the reason, and what is true instead.
         sentences: sentence of each comparison of an audit, by "if", "then" or "instead" and the
             comparison's name.
         evaluate: audit of the statement on a model and a corpus.
+        results: identifiers of its claims on the page "Results"; the first has the same verdict.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Statement(NamedTuple):
     finding: str
     sentences: Mapping[str, Sentence] = {}  # never modified
     evaluate: "Callable[[AuditInputs], Audit]" = _evaluated_by_experiments
+    results: tuple[str, ...] = ()
 
     def sentence(self, claim: str, sides: Any, *, number: Callable[[float], str] = str) -> str:
         """The sentence of a comparison ("then (13)"), with both of its numbers."""

@@ -103,7 +103,7 @@ def test_an_interrupted_run_trains_only_what_is_not_there(small, tmp_path, monke
 def test_merged_parts_are_the_whole(small, tmp_path, monkeypatch):
     _, found = small
     assert bench_part(OPTIONS, tmp_path / "a", part=(1, 2)) == 1
-    with pytest.raises(InputError, match=r"part 2/2 lacks 1 of 1 .*--part 2/2 --out part-2"):
+    with pytest.raises(InputError, match=r"part 2/2 lacks 1 cell: .*--part 2/2 --out part-2"):
         merge_parts(OPTIONS, [tmp_path / "a"], tmp_path / "whole")
     assert bench_part(OPTIONS, tmp_path / "b", part=(2, 2)) == 1
     merge_parts(OPTIONS, [tmp_path / "b", tmp_path / "a"], tmp_path / "whole")
@@ -117,6 +117,10 @@ def test_merged_parts_are_the_whole(small, tmp_path, monkeypatch):
 def test_the_page_and_the_tables_are_of_the_result(small, tmp_path):
     _, found = small
     page = write(found, tmp_path).read_text()
+    rows = (tmp_path / "tables" / "scores.csv").read_text().splitlines()
+    assert rows[0] == "encoding,task,length,mean,low,high,seeds"
+    first = found.cells[0].scores["accuracy"][:, 0].mean()
+    assert [len(rows), float(rows[1].split(",")[3])] == [7, pytest.approx(first, abs=1e-6)]
     table = (tmp_path / "tables" / "accuracy-beyond-t-in-beside-cost.csv").read_text()
     assert table.splitlines()[0] == "encoding,time,MiB,params,stress,copy"
     assert [line.split(",")[0] for line in table.splitlines()[1:]] == ["alibi", "NoPE"]

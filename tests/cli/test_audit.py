@@ -32,6 +32,7 @@ def test_every_statement_is_audited(command, films, tmp_path):
     page = (tmp_path / "audit.html").read_text()
     assert "published statements were evaluated" in (tmp_path / "methods.md").read_text()
     assert page.count("<figure") == 4
+    assert all(f'#{name}">{name}</a>' in page for s in theory.STATEMENTS for name in s.results)
     assert not re.search(r"src=\"http", page)
     for name in ("kernel", "training", "bound", "spectrum"):
         assert (tmp_path / "figures" / f"{name}.svg").is_file()

@@ -152,7 +152,7 @@ def bench(
 
     >>> bench(BenchOptions(encoding="ropee"), "nowhere")
     Traceback (most recent call last):
-    jaxpe.InputError: unknown encoding 'ropee': did you mean 'rope'? ...
+    jaxpe.InputError: unknown encoding 'ropee': did you mean 'rope'? `jaxpe encodings` lists them
     """
     began, suite = time.perf_counter(), suite_of(options)
     check_memory([suite])
@@ -242,14 +242,26 @@ def merge_parts(
                 ]
                 if copies and not path.is_file():
                     write_file(path, copies[0].read_bytes())
-            if lacking := sum(not path.is_file() for path in wanted):
+            if lacking := [path.name for path in wanted if not path.is_file()]:
                 folder = by_number.get(number, Path(f"part-{number}"))
                 missing.append(
-                    f"part {number}/{count} lacks {lacking} of {len(wanted)} files: run "
+                    f"part {number}/{count} lacks {_lack(lacking, suite, sources)}: run "
                     f"{bench_command(options, part=f'{number}/{count}', out=folder)}"
                 )
     if missing:
         raise InputError("; ".join(missing))
+
+
+def _lack(names: Sequence[str], suite: Suite, folders: Sequence[Path]) -> str:
+    """Text on files that a part lacks, and on a module that changed after it."""
+    cells = [name for name in names if not name.startswith("measures-")]
+    parts = [f"{len(cells)} cell{'s' * (len(cells) != 1)}"] * bool(cells) + ["the costs"] * (
+        len(cells) < len(names)
+    )
+    own, stamp = suite.encodings[0], module_hash(suite.encodings[0])
+    earlier = [name.replace(stamp, "-*") for name in cells if stamp]
+    changed = any(any(folder.glob(name)) for name in earlier for folder in folders)
+    return " and ".join(parts) + f" (the module of {own} has changed since)" * changed
 
 
 def bench_command(options: BenchOptions, **more: Any) -> str:

@@ -86,7 +86,8 @@ def measure_encodings(
     sizes = encoding_sizes(longer, sequence_task(COST_TASK))
     updates, properties, stresses = {}, {}, {}
     everything = dict.fromkeys(("none", *names))
-    for name in progress.track(everything, "cost of encodings"):
+    baseline = "" if "none" in names else " and of none, the baseline"
+    for name in progress.track(everything, f"cost of encodings{baseline}"):
         with own_encoding_errors(name):
             updates[name] = update_program(suite, name)
             if name in names:

@@ -72,7 +72,7 @@ class Forecast:
         self._constants = [0.0, 0.0]  # of pairs that have run: seconds, and as forecast
         self._last_line = time.perf_counter()
         if programs and self._pending:
-            self._progress.say(f"about {duration(self.left())} for {len(self._pending)} pairs")
+            self._progress.say(f"about {duration(self.left())} for {len(self._pending)} cells")
 
     def call(self, pair: Pair, models: int, steps: int, seconds: float) -> None:
         """Record a call that trained so many models of a pair for so many steps."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from jaxpe._core.errors import InputError
 from jaxpe._core.files import output_folder
 from jaxpe._core.progress import SILENT, Progress, duration
+from jaxpe.analysis.extrapolation.cell_files import cell_path
 from jaxpe.analysis.extrapolation.cells import run_cell
 from jaxpe.analysis.extrapolation.comparisons import compared
 from jaxpe.analysis.extrapolation.forecast import Forecast, Pair
@@ -173,12 +174,13 @@ def run_pairs(
         if (suite.name, task) not in data:
             data[suite.name, task] = streams(suite, sequence_task(task), model_factory)
             chances[suite.name, task] = chance(suite, data[suite.name, task])
-        timed = partial(forecast.call, pair)
+        timed, done = partial(forecast.call, pair), cell_path(root, *pair).is_file()
         with own_encoding_errors(name):
             cell = run_cell(suite, data[suite.name, task], name, root, timed)
         cells.append(cell._replace(chance=chances[suite.name, task]))
         forecast.finish(pair, time.perf_counter() - started)
         pending, left = len(pairs) - len(cells), forecast.left()
         about = f", about {duration(left)}" if left > 0 else ""
-        progress.say(f"{task}, {name}: {cell.seconds['training']:.0f} s, {pending} to go{about}")
+        how = "kept from an earlier run" if done else f"{cell.seconds['training']:.0f} s"
+        progress.say(f"{task}, {name}: {how}, {pending} to go{about}")
     return cells

@@ -11,7 +11,7 @@ from jax import Array
 
 import jaxpe
 from jaxpe._core.arrays import ArrayLike
-from jaxpe._core.errors import InputError, unknown
+from jaxpe._core.errors import InputError, nearest
 from jaxpe.encodings import CatalogueEntry, Encoding, EncodingSizes, LayerPattern
 from jaxpe.encodings.base import centered_positions, encoding_at
 
@@ -153,7 +153,9 @@ def variant(name: str) -> Variant:
     if name in _VARIANTS:
         return _VARIANTS[name]
     if ":" not in name and name not in [entry.name for entry in jaxpe.catalogue()]:
-        raise InputError(unknown("encoding", name, variant_names()))
+        near = nearest(name, variant_names())
+        meant = f"did you mean {near!r}? " if near else ""
+        raise InputError(f"unknown encoding {name!r}: {meant}`jaxpe encodings` lists them")
     entry = jaxpe.encodings.resolve(name)
     if (why := _why_not(entry)) is not None:
         raise InputError(f"encoding {name!r} {why}: pass another")

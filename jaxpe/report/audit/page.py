@@ -11,7 +11,7 @@ from jaxpe.report.audit.figures import FIGURES
 from jaxpe.report.page import View
 from jaxpe.report.style import render
 from jaxpe.report.tables import make_table
-from jaxpe.report.text import number, plural, visible
+from jaxpe.report.text import number, plural, site_page, visible
 from jaxpe.theory.audit import NOTHING_COMPARED
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def audit_summary(result: "AuditResult") -> str:
         )
     general = Counter(statement.status for statement in result.statements)
     statuses = ", ".join(f"{count} {status}" for status, count in general.most_common())
-    return f"{text} In general, whatever the model: {statuses}."
+    return f"{text} In general, whatever the model, by the page Results: {statuses}."
 
 
 def lines(statement: "AuditedStatement") -> Iterator[Line]:
@@ -105,9 +105,25 @@ def lines(statement: "AuditedStatement") -> Iterator[Line]:
             yield Line(f"if {name}", str(published.sentences[f"if {name}"]), "not checked")
 
 
+def claim_links(statement: "AuditedStatement") -> list[tuple[str, str]]:
+    """Identifier and address of each claim on the page "Results" about a statement.
+
+    >>> claim_links(result.statements[0])[0]  # doctest: +SKIP
+    ('theorem-1', '.../results/cirrincione2026.html#theorem-1')
+    """
+    (published,) = (entry for entry in theory.STATEMENTS if entry.name == statement.name)
+    page = site_page("results/cirrincione2026")
+    return [(claim, f"{page}#{claim}") for claim in published.results]
+
+
 def view(result: "AuditResult") -> View:
     """Page of an audit."""
-    shown = {"summary": audit_summary(result), "lines": lines, "words": OUTCOMES}
+    shown = {
+        "summary": audit_summary(result),
+        "lines": lines,
+        "words": OUTCOMES,
+        "claims": claim_links,
+    }
     rows = [(one.name, *line) for one in result.statements for line in lines(one)]
     tables = [("Statements", ["statement", "claim", "found", "holds"], rows)]
     return View("audit", shown, render(result, *FIGURES), tables, advice(result), "theory")

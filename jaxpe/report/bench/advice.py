@@ -1,9 +1,11 @@
 """Step to take after a benchmark."""
 
 from jaxpe.analysis.bench import BenchResult, bench_command
+from jaxpe.analysis.extrapolation import MOST_SEEDS
 from jaxpe.report.text import Advice, plural
 
 _MANY = 20  # seeds for which the next budget is advised instead
+_UNDECIDABLE = f"The others may need over {MOST_SEEDS}. "
 _NEXT = {"smoke": "small", "small": "medium"}  # budgets
 
 
@@ -22,9 +24,13 @@ def advice(result: BenchResult) -> list[Advice]:
         why = f"{plural(counts['not learned'], 'comparison')} found a task not learned at T"
         return [_rerun(f"{why}: train longer.", result, budget=larger)]
     if seeds and not (larger and seeds > _MANY):
-        count = plural(sum(one.seeds > 0 for one in result.verdicts), "open comparison")
-        text = f"About {seeds} seeds would decide {count}, at the present mean and spread."
-        return [_rerun(text, result, seeds=seeds)]
+        few, open_ = sum(one.seeds > 0 for one in result.verdicts), counts["not decided"]
+        which = plural(few, "open comparison") if few == open_ else f"{few} of {open_} open ones"
+        text = (
+            f"About {seeds} seeds would decide {which}, at the present mean and spread. "
+            f"{_UNDECIDABLE if few < open_ else ''}Another seed draws all of them anew."
+        )
+        return [_rerun(text, result, seeds=seeds, seed=options.seed + 1)]
     if larger:
         return [
             _rerun("Small models may rank otherwise: try the next budget.", result, budget=larger)
@@ -35,5 +41,5 @@ def advice(result: BenchResult) -> list[Advice]:
 
 def _rerun(text: str, result: BenchResult, **changes: str | int) -> Advice:
     """The same comparison with a change, in a folder of its own."""
-    folder = "-".join(["bench", *map(str, changes.values())])
+    folder = "-".join(["bench", *(str(x) for name, x in changes.items() if name != "seed")])
     return Advice(text, bench_command(result.options, **changes, out=folder))

@@ -1,5 +1,6 @@
 """View of a benchmark: accuracy beside cost, verdicts, scores, properties, and a figure."""
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -7,10 +8,17 @@ import numpy as np
 
 from jaxpe.analysis.bench import BenchResult, EncodingMeasures, Verdict
 from jaxpe.analysis.bench.measures import COST_LENGTH, COST_ROWS, COST_TASK
-from jaxpe.analysis.extrapolation import ExtrapolationCell, SeedInterval, beyond, seed_interval
+from jaxpe.analysis.extrapolation import (
+    MOST_SEEDS,
+    ExtrapolationCell,
+    SeedInterval,
+    beyond,
+    seed_interval,
+)
 from jaxpe.analysis.extrapolation.comparisons import trials_beyond
 from jaxpe.report.bench.advice import advice, verdict_counts
 from jaxpe.report.encodings import information, scaled
+from jaxpe.report.extrapolation.figures import MARKERS
 from jaxpe.report.extrapolation.text import (
     joined,
     percent_ends,
@@ -32,8 +40,13 @@ def view(result: BenchResult) -> View:
     """Page of a benchmark."""
     figures = render(result, ("accuracy_cost", accuracy_cost_figure, _CAPTION))
     shown = {"summary": bench_summary(result), "notes": _notes(result)}
-    tables = _tables(result)
-    return View("bench", shown, figures, tables, advice(result), "own-encoding", "accuracy_cost")
+    tables, suite = _tables(result), result.suite
+    return View(
+        "bench", shown, figures, tables, advice(result), "own-encoding", "accuracy_cost",
+        further={"tables/scores.csv": _scores_file(result)},
+        setting=f"T = {suite.length}, {plural(suite.seeds, 'seed')}, intervals of "
+        f"{100 * result.level:.2f} %",
+    )  # fmt: skip
 
 
 def bench_summary(result: BenchResult) -> str:
@@ -55,8 +68,10 @@ def bench_summary(result: BenchResult) -> str:
     return (
         f"{own} was trained up to length T = {suite.length} and compared with its rivals by mean "
         f"accuracy at {joined([str(n) for n in suite.lengths[1:]])}, over "
-        f"{plural(suite.seeds, 'seed')}. {' '.join(parts)} The intervals of "
-        f"{plural(looks, 'comparison')} hold jointly at 95 %: each has {100 * result.level:.2f} %."
+        f"{plural(suite.seeds, 'seed')}. {' '.join(parts)} Two encodings are compared where both "
+        "have learned the task: at T they do better than the best answer that ignores the input. "
+        f"The intervals of {plural(looks, 'comparison')} hold jointly at 95 %: each has "
+        f"{100 * result.level:.2f} %."
     )
 
 
@@ -143,14 +158,28 @@ def _interval(values: np.ndarray, trials: int | float | None, level: float) -> S
 
 def _scores(cell: ExtrapolationCell, level: float) -> list[str]:
     """Row of a task's table: accuracy at each length, with intervals."""
-    values = cell.scores[cell.metric]
     cells = [
-        with_interval(_interval(values[:, i], cell.tests, level), metric=cell.metric)
-        if np.isfinite(values[:, i]).all()
-        else ("failed" if cell.defined[i] else "undefined")
-        for i in range(len(cell.lengths))
+        with_interval(interval, metric=cell.metric)
+        if np.isfinite(interval.mean)
+        else ("failed" if defined else "undefined")
+        for interval, defined in zip(_intervals(cell, level), cell.defined, strict=True)
     ]
     return [short_name(cell.encoding), *cells, f"{cell.rate:g}"]
+
+
+def _intervals(cell: ExtrapolationCell, level: float) -> list[SeedInterval]:
+    """Mean accuracy at each length with its interval; NaN where a seed has no finite score."""
+    return [_interval(values, cell.tests, level) for values in cell.scores[cell.metric].T]
+
+
+def _scores_file(result: BenchResult) -> bytes:
+    """Numbers of the tables of scores as CSV, shares in [0, 1], a row for each length."""
+    lines = ["encoding,task,length,mean,low,high,seeds"]
+    for cell in result.cells:
+        for n, interval in zip(cell.lengths, _intervals(cell, result.level), strict=True):
+            ends = ",".join(f"{float(end):.6g}" for end in interval)
+            lines.append(f"{cell.encoding},{cell.task},{n},{ends},{result.suite.seeds}")
+    return "\n".join([*lines, ""]).encode()
 
 
 _VERDICT_HEADER = ["task", "rival", "verdict", "lead in points", "seeds to decide"]
@@ -158,9 +187,13 @@ _VERDICT_HEADER = ["task", "rival", "verdict", "lead in points", "seeds to decid
 
 def _said(verdict: Verdict) -> list[str]:
     """Verdict, lead with its interval in percentage points, and seeds that would decide."""
-    lead, seeds = verdict.lead, f"{verdict.seeds}" if verdict.seeds else "–"
+    lead, seeds = verdict.lead, f"{verdict.seeds}"
     if math.isnan(lead.mean):
         return [verdict.verdict, "–", "–"]
+    if verdict.verdict != "not decided":
+        seeds = "decided"
+    elif not verdict.seeds:
+        seeds = f"over {MOST_SEEDS}" if np.isfinite(lead.low) else "unknown"
     ends = percent_ends(float(lead.low), float(lead.high)) if np.isfinite(lead.low) else ""
     points = f"{100 * lead.mean:+.1f} {ends.replace('–', ' to ')}".strip().replace("-", "−")
     return [verdict.verdict, points, seeds]
@@ -187,12 +220,13 @@ def accuracy_cost_figure(result: BenchResult) -> "matplotlib.figure.Figure":
     )
     times = {row.name: row.relative_time for row in result.measures}
     colours = encoding_colours(times)
+    markers = dict(zip(times, itertools.cycle(MARKERS), strict=False)) | {own: "*"}
     for axis, task in zip(axes, tasks, strict=True):
         for cell in (cell for cell in result.cells if cell.task == task):
             mean, low, high = _interval(beyond(cell), trials_beyond(cell), result.level)
             name, x = cell.encoding, times[cell.encoding]
             look: dict[str, Any] = {"color": colours[name], "label": short_name(name)}
-            look |= {"marker": "*", "ms": 11} if name == own else {"marker": "o", "ms": 6}
+            look |= {"marker": markers[name], "ms": 11 if name == own else 6}
             look |= {} if cell.learned else {"mfc": "white"}
             axis.vlines(x, 100 * low, 100 * high, color=colours[name], lw=1)
             axis.plot(x, 100 * mean, ls="none", **look)
@@ -212,7 +246,7 @@ def _figure_title(result: BenchResult) -> str:
 
 _CAPTION = (
     "Higher is better, farther left is cheaper. Means over seeds with intervals that hold jointly "
-    "at 95 %; the star is the judged encoding. Hollow: not learned at the training length."
+    "at 95 %; the star is the judged encoding. Hollow: no better at T than without the input."
 )
 
 
@@ -227,7 +261,8 @@ def _notes(result: BenchResult) -> list[tuple[str, str]]:
          "sizes, on one machine; processor time on CPUs. The shortest over rounds in which all "
          "encodings take turns."),
         ("MiB", "Largest temporary memory of this update, as the compiler plans it."),
-        ("params", "Parameters that the encoding adds to the model."),
+        ("params", "Parameters that the encoding adds to the model. Layers share them, unless an "
+         "encoding has a pattern of layers."),
         ("stress", "Scaled stress of its position vectors against the exact Hellinger distances of "
          "the built-in corpus of three regimes: 0 copies the distances, 1 ignores them. "
          f"`jaxpe report` measures it on your corpus.{without}"),
@@ -237,7 +272,16 @@ def _notes(result: BenchResult) -> list[tuple[str, str]]:
         ("better, worse, not decided", "Whether the interval of the difference, seed by seed on "
          "the same data, excludes 0; in percentage points. At the level of each interval, all "
          "comparisons hold jointly at 95 % (Bonferroni): an encoding that differs from no rival is "
-         "called better or worse at least once in at most 5 % of all benchmarks."),
+         "called better or worse at least once in at most 5 % of all benchmarks. T itself "
+         "is shown and not judged: the question is longer inputs, and more comparisons would widen "
+         "all intervals."),
+        ("seeds to decide", "Number of seeds whose interval would exclude 0, at the present mean "
+         f"and spread. decided: it does now. over {MOST_SEEDS}: even {MOST_SEEDS} seeds would not. "
+         "unknown: the present seeds give no interval. –: not compared. A run with more seeds and "
+         "the same `seed` draws the first ones again. You have seen these, so its level is only "
+         "nominal; another `seed` draws all anew."),
+        ("rate", "Learning rate: of several, the one of the lowest training loss on a separate "
+         "seed."),
         ("not learned", "One of the two does no better at T than the best answer that ignores the "
          "input. Its accuracy beyond T says nothing about length."),
         ("undefined, failed", "The encoding has no value at such positions, or a seed diverged."),

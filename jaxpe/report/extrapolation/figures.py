@@ -46,8 +46,8 @@ _FAMILY_COLOURS = {
     "relative": PINK,
 }
 _OWN = BLUE  # of encodings from elsewhere
-_MARKERS, _DASHES = "osD^vPX*", ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
-_MOST_SHOWN = len(_MARKERS)  # lines of a panel
+MARKERS, _DASHES = "osD^vPX*", ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+_MOST_SHOWN = len(MARKERS)  # lines of a panel
 _MOST_TICKS = 5  # labels below a panel that is half as wide as a phone
 
 # Accuracy of a model that ends the answer rightly and draws its one word at random.
@@ -157,7 +157,7 @@ def line_styles(names: list[str]) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "color": _FAMILY_COLOURS.get(family, _OWN),
-            "marker": _MARKERS[index % len(_MARKERS)],
+            "marker": MARKERS[index % len(MARKERS)],
             "ls": _DASHES[families[:index].count(family) % len(_DASHES)],
         }
         for index, (name, family) in enumerate(zip(names, families, strict=True))

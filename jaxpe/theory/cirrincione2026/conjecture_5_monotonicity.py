@@ -30,6 +30,7 @@ CONJECTURE_5 = Statement(
         "‖p*_i − p*_j‖ ≤ ‖p*_i − p*_k‖ under the same ordering."
     ),
     status="false as stated",
+    results=("conjecture-5",),
     finding=(
         "A task need not depend on the corpus. Three positions of independent words, √μ_i at equal "
         "angles, satisfy the hypothesis and (H1) to (H3); learning 0.5 x_0 + 0.1 x_1 + 0.4 x_2 by "

@@ -37,6 +37,7 @@ COROLLARY_15 = Statement(
         "losses that ignore order g is symmetric, L_g = 0 and b_i = b_j."
     ),
     status="false as stated",
+    results=("corollary-15-masked", "corollary-15-agnostic"),
     finding=(
         "(i) g is not D_KL (Lemma 11), and D_KL has no Lipschitz constant in d_H: (0.98, 0.02) and "
         "its reverse have D_KL = 3.74, and 2√2 d_H = 3.39. (ii) only names what it bounds, a "

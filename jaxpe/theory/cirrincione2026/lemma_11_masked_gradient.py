@@ -24,6 +24,7 @@ LEMMA_11 = Statement(
         "D_KL(μ_i‖μ_j) + O(τ² + ε_suff)."
     ),
     status="false as stated",
+    results=("lemma-11",),
     finding=(
         "Softmax ignores a shift of a row of logits, so Σ_j ∂loss/∂L_ij = 0 for every example, "
         "model and loss, while Σ_j D_KL(μ_i‖μ_j) > 0. So the error is at least the mean of a row "

@@ -41,6 +41,7 @@ LEMMA_12 = Statement(
         "into ‖ē‖∞)."
     ),
     status="false as stated",
+    results=("lemma-12",),
     finding=(
         "Near copies give equally distributed positions different forcings, at any τ and ε_suff. "
         "The proof rests on Lemma 11, and on two false steps: D_KL is unbounded, and |D_KL(i‖k) − "

@@ -28,6 +28,7 @@ LEMMA_14 = Statement(
         "d_H(μ_i, μ_j), C_b = 2 n L_g ‖ē‖∞ ‖M‖/√d_k, for any differentiable loss."
     ),
     status="false as stated",
+    results=("lemma-14",),
     finding=(
         "The proof also needs g to be Lipschitz in its second argument, which (9) does not give. "
         "It replaces E[δ_ij E(t_j)] by E[δ_ij] ē_j. It ignores that p_i acts through values and "

@@ -31,6 +31,7 @@ LEMMA_16 = Statement(
         "attention weights L_A = ‖M‖‖ē‖∞L_e/√d_k, and E[∂loss/∂L_ij] has L_g = ¼G‖W_V‖‖ē‖∞L_A."
     ),
     status="false as stated",
+    results=("lemma-16-11", "lemma-16-12", "lemma-16-10"),
     finding=(
         "(10) holds, and r√(4 − d_H²) ≤ 2r is enough for it, with r the radius of the embeddings: "
         "about √(|V|/2) times sharper. (11) holds, with a factor ½ to spare, for the weights of "

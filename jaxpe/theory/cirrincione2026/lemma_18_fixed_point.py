@@ -27,6 +27,7 @@ LEMMA_18 = Statement(
         "compatible and orbits bounded, then P* = α⁻¹b is monotone and satisfies the bound (13)."
     ),
     status="vacuous",
+    results=("lemma-18-bound", "lemma-18-order"),
     finding=(
         "No positive definite α has an increasing f: the minor f(0)² − f(d)² would be negative. "
         "With a decreasing f the bound (13) is either false (small f; constant forcing on three "

@@ -20,6 +20,7 @@ PROPOSITION_6 = Statement(
     source="Cirrincione (2026), Section 5.3",
     claim="P_MDS = U_d Λ_d^½ minimises the stress of Eq. (4) over all P in R^{n×d}.",
     status="false as stated",
+    results=("proposition-6",),
     finding=(
         "It minimises the strain ‖P Pᵀ − B‖² (Eckart and Young), which is another criterion: three "
         "one-hot distributions at d = 1 have stress 1/6 by classical scaling and 1/9 at the "

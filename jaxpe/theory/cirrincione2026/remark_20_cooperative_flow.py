@@ -22,6 +22,7 @@ REMARK_20 = Statement(
         "does not lower the rate of change of another p_j."
     ),
     status="vacuous",
+    results=("remark-20",),
     finding=(
         "No increasing f allows α ≻ 0 (Lemma 18), and the sign is wrong. The derivative of ṗ_i by "
         "p_j is −α_ij, so the flow is cooperative where all α_ij ≤ 0. Definition 10 has α_ij = "

@@ -38,6 +38,7 @@ REMARK_7 = Statement(
         "Vaswani's encoding approximates it, for corpora that vary smoothly with position."
     ),
     status="false as stated",
+    results=("remark-7-circulant", "remark-7-sinusoidal", "remark-7-vaswani"),
     finding=(
         "That P_MDS is approximately sinusoidal holds; that B is approximately circulant does not. "
         "Toeplitz is not circulant, and smooth is the wrong direction. For d² = 2(1 − exp(−|i − "

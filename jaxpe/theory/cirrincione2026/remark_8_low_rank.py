@@ -33,7 +33,8 @@ REMARK_8 = Statement(
         "P_MDS has rank r = rank(B) ≤ n − 1, so a full n × d matrix is over-parametrised whenever "
         "r < d; P = A Bᵀ with A [n, r], B [d, r] is minimal, with r(n + d) parameters."
     ),
-    status="holds with sharper constant",
+    status="reproduced under a stated reading",
+    results=("remark-8-count",),
     finding=(
         "Rank r suffices, and the full matrix is over-parametrised for every r < min(n, d), but by "
         "another count. Matrices of rank r have r(n + d − r) degrees of freedom (A, B and A G, B "
@@ -89,7 +90,7 @@ def remark_8(
 ) -> Audit:
     """Stress and parameters by rank, and the parameter count of Remark 8.
 
-    Cirrincione (2026), Section 5.4; holds with a sharper constant. With r = rank(B) and n the
+    Cirrincione (2026), Section 5.4; reproduced with another count. With r = rank(B) and n the
     positions present. Hypothesis "r < d". Conclusions: "exact at r", the stress of P_MDS of rank r
     against n² eps, which holds for Euclidean distances; "fewer than n d", r(n + d) ≤ n d, which
     fails for r > nd/(n + d); "minimal", r(n + d) ≤ r(n + d − r), which always fails. What holds

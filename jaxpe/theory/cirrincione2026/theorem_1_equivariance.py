@@ -16,15 +16,17 @@ THEOREM_1 = Statement(
     title="necessity of positional encoding",
     source="Cirrincione (2026), Section 3",
     claim=(
-        "A transformer without positional signal commutes with permutations of its tokens, and so "
-        "solves no task whose expected loss differs between a sequence and a permutation of it."
+        "A transformer without positional signal and without a mask commutes with permutations of "
+        "its tokens."
     ),
-    status="holds",
+    status="reproduced under a stated reading",
+    results=("theorem-1", "theorem-1-tasks"),
     finding=(
         "It holds with a corrected index: f(t_σ)_i = f(t)_σ(i). As printed, f(t_σ)_σ(i) = f(t)_i, "
-        "it holds only for σ = σ⁻¹. A causal mask breaks it without any encoding. The consequence "
-        "needs a readout that singles out no position: a task with the first token as label, read "
-        "at the first row, depends on order and is solved."
+        "it holds only for σ = σ⁻¹. A causal mask, which the paper does not exclude, breaks it "
+        "without any encoding. The paper infers that no task is solved whose expected loss differs "
+        "between a sequence and a permutation of it. That is false as stated: a task with the "
+        "first token as label, read at the first row, depends on order and is solved."
     ),
     sentences={
         "if no other order": either(
@@ -52,10 +54,10 @@ def theorem_1(
 ) -> Audit:
     """Compare f of permuted tokens with permuted f of tokens: "equivariant".
 
-    Cirrincione (2026), Section 3; holds. Its left side is the largest |f(t_σ)_i − f(t)_σ(i)| over
-    rows and permutations, t_σ = (t_σ(1), …), as a share of the largest |f(t)|; 0 where f is 0.
-    Measured: this `deviation` by permutation, the `deviation as printed` of f(t_σ)_σ(i) from
-    f(t)_i, and `size`, the largest |f(t)|.
+    Cirrincione (2026), Section 3; reproduced under a stated reading. Its left side is the
+    largest |f(t_σ)_i − f(t)_σ(i)| over rows and permutations, t_σ = (t_σ(1), …), as a share of the
+    largest |f(t)|; 0 where f is 0. Measured: this `deviation` by permutation, the `deviation as
+    printed` of f(t_σ)_σ(i) from f(t)_i, and `size`, the largest |f(t)|.
 
     Args:
         f: function from a row of tokens `[n]` to its outputs `[n, ...]`; compiled once for the same

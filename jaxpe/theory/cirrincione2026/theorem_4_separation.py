@@ -28,6 +28,7 @@ THEOREM_4 = Statement(
         "minimiser has p_i ≠ p_j."
     ),
     status="false as stated",
+    results=("theorem-4", "theorem-4-proof"),
     finding=(
         "If targets stand at positions (tagging, masked words) or a mask is causal, the model can "
         "tell tokens apart although p_i = p_j, and P* = 0 can be the minimiser under (H1) to (H3). "

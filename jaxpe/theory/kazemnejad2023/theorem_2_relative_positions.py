@@ -22,7 +22,7 @@ NOPE_THEOREM_2 = Statement(
         "later layer can have attention logits f_cnt(q_t, k_i) + f_rel(t − i), with f_rel(t − i) = "
         "−(t − i)."
     ),
-    status="holds",
+    status="reproduced",
     finding=(
         "It holds with W_Q of (28) and W_K of (29), which is printed as W_V. The construction uses "
         "two entries of a head; without the others the logits are ALiBi's with slope 1. The slope "

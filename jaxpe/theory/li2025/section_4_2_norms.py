@@ -16,7 +16,7 @@ SECTION_4_NORMS = Statement(
         "of the input. With ‖a_r‖ ≤ B_a the logits of Shaw et al. stay within ‖q‖B_a of the logits "
         "without a_r. (Reconstructed from the text.)"
     ),
-    status="holds with sharper constant",
+    status="reproduced",
     finding=(
         "Sinusoids of every position have the norm √(d/2) exactly: each pair has sin² + cos² = 1. "
         "The other two hold by Cauchy and Schwarz, with ‖q‖B_a/√d_k where logits are divided by "
