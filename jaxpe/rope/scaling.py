@@ -344,7 +344,7 @@ class DypeScaling(NamedTuple):
     traced. This is the authors' variant "ntk" with DyPE, whose λ_s and λ_t are 2.
 
     Attributes:
-        factor: s, positions along an axis over those of training.
+        factor: s, positions along an axis over positions in training.
         time: t, 1 for noise and 0 for the image.
         strength: λ_s.
         exponent: λ_t.

@@ -30,7 +30,7 @@ HERO = ("map", "shares")  # figures of the front pages
 
 @functools.cache
 def result(name: str) -> Any:
-    """A stored result, or that of the stored configuration."""
+    """A stored result, or the analysis of the stored configuration."""
     if name == "rope":
         return explain_rope(RopeOptions(config=str(FOLDER / "config.json")))
     kind = {"report": CorpusAnalysis, "inspect": InspectResult}[name]

@@ -127,7 +127,7 @@ class GeometryStage(NamedTuple):
             position has tokens in all quarters.
         sinusoidal: `held_out` of sinusoidal vectors of width 128.
         own: `held_out` of MDS coordinates fitted to the other half.
-        correlation: Mantel r of its distances with those of position alone.
+        correlation: Mantel r of its distances with distances of position alone.
         violation_rate: share of triples whose distances do not grow with the offset.
         shuffled: `corrected` of the table with its rows in random order: mean, and the interval of
             95 % of the orders.

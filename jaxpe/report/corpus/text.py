@@ -314,7 +314,7 @@ def _fitted_fit(analysis: CorpusAnalysis) -> _Sentences:
 
 
 def _gain(gain: Interval) -> tuple[str, str]:
-    """Stress of the best fixed encoding less that of the fitted one."""
+    """Stress of the best fixed encoding less the fitted one's."""
     if gain.low > 0:
         return "fixed scores worse", f"The best fixed encoding scores {with_interval(gain)} worse."
     if gain.high < 0:
