@@ -74,9 +74,7 @@ def write(
         return write_files(folder, result, view, figures=figures, style=style)
 
 
-def figures(
-    result: Any, *, style: FigureStyle = "screen"
-) -> dict[str, "matplotlib.figure.Figure"]:
+def figures(result: Any, *, style: FigureStyle = "screen") -> dict[str, "matplotlib.figure.Figure"]:
     """Figures of the page on a result, by name, to change and to save.
 
     Args:
