@@ -460,7 +460,7 @@ def _doubts(analysis: CorpusAnalysis) -> _Sentences:
     yield (
         "fold of copies",
         "Copies of a document share a fold, pieces of a longer one do not. Many pieces overstate "
-        "dimensions and understate noise; a count with `group_field` keeps them together.",
+        "dimensions and understate noise; a count by group_field keeps them together.",
     )
 
 
