@@ -71,7 +71,7 @@ def bench_summary(result: BenchResult) -> str:
         f"accuracy at {joined([str(n) for n in suite.lengths[1:]])}, over "
         f"{plural(suite.seeds, 'seed')}. {' '.join(parts)} Two encodings are compared where both "
         "have learned the task: at T they do better than the best answer that ignores the input. "
-        f"{each if looks > 1 else 'Its interval has 95 %.'}"
+        f"{each if looks > 1 else 'The interval holds at 95 %.'}"
     )
 
 
