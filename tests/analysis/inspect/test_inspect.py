@@ -146,6 +146,7 @@ def test_results_come_back_from_disk_and_are_shown(name, request, tmp_path):
 
 def test_the_view_of_attention_has_the_weights(llama):
     stage = llama[-1].attention
+    np.testing.assert_allclose(stage.first_by_chance, np.mean(1 / np.arange(2, LENGTH + 1)))
     data = json.loads(view_data(stage))
     codes = np.frombuffer(base64.b64decode(data["weights"]), "<u2").reshape(2, HEADS, -1)
     assert data["offsets"] == [1 - LENGTH, 0]  # a decoder has no later keys
