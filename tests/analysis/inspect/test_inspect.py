@@ -444,6 +444,13 @@ def test_the_jackknife_of_the_probe_is_that_of_fits_without_each_group():
     np.testing.assert_allclose(position_probe._jackknife(layer, 0.1), expected, rtol=1e-5)
 
 
+def test_the_ridge_of_the_probe_is_chosen_by_the_documents_that_it_is_fitted_to(monkeypatch):
+    monkeypatch.setattr(position_probe, "_jackknife", lambda layer, ridge: np.array(ridge))
+    layer = np.random.default_rng(0).normal(size=(16, 12, 4)).astype(np.float32)
+    layer[::2] += 10 * np.arange(12)[:, None]  # a clock, which needs little ridge; the rest is noise
+    assert position_probe._probe(layer)[1] < position_probe._probe(layer[::-1])[1]
+
+
 def test_a_mean_cosine_is_of_different_documents():
     found = position_ablation._mean_cosine(np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]]))
     assert found == pytest.approx((0 + 2 * 0.5**0.5) / 3)
