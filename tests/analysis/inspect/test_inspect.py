@@ -447,7 +447,9 @@ def test_the_jackknife_of_the_probe_is_that_of_fits_without_each_group():
 def test_the_ridge_of_the_probe_is_chosen_by_the_documents_that_it_is_fitted_to(monkeypatch):
     monkeypatch.setattr(position_probe, "_jackknife", lambda layer, ridge: np.array(ridge))
     layer = np.random.default_rng(0).normal(size=(16, 12, 4)).astype(np.float32)
-    layer[::2] += 10 * np.arange(12)[:, None]  # a clock, which needs little ridge; the rest is noise
+    layer[::2] += (
+        10 * np.arange(12)[:, None]
+    )  # a clock, which needs little ridge; the rest is noise
     assert position_probe._probe(layer)[1] < position_probe._probe(layer[::-1])[1]
 
 
