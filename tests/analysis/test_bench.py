@@ -68,6 +68,10 @@ def test_what_is_not_learned_or_not_defined_gets_no_verdict():
     for scores, verdict in ((low, "not learned"), (ends, "undefined"), (high, "not decided")):
         (found,) = verdicts([mine, cell("copy", "a", scores)], "mine")
         assert (found.verdict, np.isnan(found.lead.mean)) == (verdict, verdict != "not decided")
+    near = high - np.array([[0.1], [0.0], [0.05]])  # more seeds would decide, whoever is judged
+    ((one,), (other,)) = (verdicts([mine, cell("copy", "a", near)], x) for x in ("mine", "a"))
+    assert (one.verdict, one.lead.mean) == ("not decided", -other.lead.mean)
+    assert one.seeds == other.seeds > 3
     (one_seed,) = verdicts([cell("copy", "mine", high[:1]), cell("copy", "a", low[:1] + 0.1)], "a")
     assert one_seed.verdict == "not decided"
 
