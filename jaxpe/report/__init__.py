@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jaxpe._core.lazy import lazy_names
 from jaxpe.report.tables import counts_table
 from jaxpe.report.training_figures import pace, training_table
-from jaxpe.report.write import advice, write
+from jaxpe.report.write import advice, figures, write
 
 if TYPE_CHECKING:
     from jaxpe.report.attention.page import spectral_table as spectral_table
@@ -72,5 +72,5 @@ _MODULES = {
     "training_run": ("trained_summary",),
 }
 _WITHIN = {name: module for module, names in _MODULES.items() for name in names}
-__all__ = ["advice", "counts_table", "pace", "training_table", "write", *_WITHIN]
+__all__ = ["advice", "counts_table", "figures", "pace", "training_table", "write", *_WITHIN]
 __getattr__, __dir__ = lazy_names(__name__, __all__, within=_WITHIN)

@@ -143,9 +143,14 @@ class Rendered(NamedTuple):
 
     def file(self, format: "FigureFormat" = "png", style: "FigureStyle" = "screen") -> bytes:
         """Figure in a file of this format and style, drawn again; PNG has 200 dots an inch."""
+        with require("matplotlib", extra="report").rc_context(_PAPER):
+            return image(self.figure(style), format=format)
+
+    def figure(self, style: "FigureStyle") -> "matplotlib.figure.Figure":
+        """Figure in this style, drawn again."""
         figure = self.draw()
         with require("matplotlib", extra="report").rc_context(_PAPER):
-            return image(for_paper(figure) if style == "paper" else figure, format=format)
+            return for_paper(figure) if style == "paper" else figure
 
 
 def png(subject: Any, draw: Draw) -> bytes:

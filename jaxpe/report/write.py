@@ -4,12 +4,15 @@ import importlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxpe._core.files import output_folder
 from jaxpe.report.files import write_files
 from jaxpe.report.style import FigureFormat, FigureStyle
 from jaxpe.report.text import Advice
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 # Module of the view of each job, imported for a result of it: some bring Flax. It has
 # `view(result)` and `advice(result)`; some take the command lines of next steps as well.
@@ -69,6 +72,25 @@ def write(
     with output_folder(directory) as folder:
         view = module.view(result, **kept)
         return write_files(folder, result, view, figures=figures, style=style)
+
+
+def figures(result: Any, *, style: FigureStyle = "screen") -> dict[str, "matplotlib.figure.Figure"]:
+    """Figures of the page on a result, by name, to change and to save.
+
+    Args:
+        result: result that `write` has a page for.
+        style: "paper" for the width of one or two columns and no title, as in `write`.
+
+    Raises:
+        MissingExtraError: without the extra `report`.
+        TypeError: a result without a view.
+
+    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> drawn = figures(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048)))
+    >>> {name: figure.axes[0].get_ylabel() for name, figure in drawn.items()}
+    {'wavelengths': 'wavelength, positions', 'precision': 'error, radians'}
+    """
+    return {each.name: each.figure(style) for each in _module(result).view(result).figures}
 
 
 def advice(result: Any, *, commands: Mapping[str, str] = {}) -> list[Advice]:

@@ -64,6 +64,9 @@ def test_floor_covers_a_long_tail_of_rare_words_and_thin_positions(stationary):
     floor, plug_in = jax.jit(noise_floor)(counts).trace, plug_in_trace(counts)
     # The floor has the variance alone; E√μ̂ also differs between thin and thick positions.
     assert 0.8 * plug_in < floor < plug_in
+    half = jax.jit(noise_floor)(counted(stationary.ids, mask & (np.arange(LENGTH) < LENGTH // 2)))
+    centred = np.sum(half.per_position) * (1 - 1 / (LENGTH // 2))  # E‖x_i − x̄‖² over those present
+    np.testing.assert_allclose(half.trace, centred, rtol=1e-5)
 
 
 def test_error_of_the_halves_is_as_said(stationary):

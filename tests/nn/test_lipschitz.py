@@ -102,19 +102,26 @@ def test_attention_has_no_constant_of_weights_alone():
     sizes = config(dim=1, num_heads=1, num_layers=1, hidden_dim=1, norm="none", activation="relu")
     model = nn.Encoder(sizes, rngs=nnx.Rngs(0))
     graphdef, params = nnx.split(model, nnx.Param)
-    ones = jax.tree_util.tree_map_with_path(
-        lambda path, x: jnp.full_like(x, "kernel" in jax.tree_util.keystr(path)), params
-    )
-    model = nnx.merge(graphdef, ones)
-    attention, _ = nn.layer_maps(model, n=2)
+
+    def ones(b):
+        """The model with weights 1, biases 0 and the bias b of queries."""
+        weights = jax.tree_util.tree_map_with_path(
+            lambda path, x: jnp.full_like(x, "kernel" in jax.tree_util.keystr(path)), params
+        )
+        model = nnx.merge(graphdef, weights)
+        model.layers.attention.query.bias[...] = jnp.full((1, 1), b)
+        return model
+
+    attention, _ = nn.layer_maps(ones(0.0), n=2)
     jacobian = jax.jit(jax.jacobian(lambda x: attention(x[:, None])[:, 0] - x))
-    bounds = jax.jit(lambda radius: nn.lipschitz_bounds(model, n=2, radius=radius))
+    bounds = jax.jit(lambda radius, b: nn.lipschitz_bounds(ones(b), n=2, radius=radius))
     for R in (1.0, 10.0, 100.0):
         at = jacobian(jnp.array([0.0, R]))
         np.testing.assert_allclose(at[0, 0], 0.5 + R**2 / 4)
-        bound = bounds(R)
+        bound, biased = bounds(R, 0.0), bounds(R, 3.0)
         assert R**2 / 4 < np.linalg.norm(at, 2) <= bound.attention[0] - 1
         np.testing.assert_allclose(bound.attention[0], 1 + 2**0.5 * (1 + R**2) + R**2)
+        np.testing.assert_allclose(biased.attention[0], bound.attention[0] + 2**0.5 * 3 * R)
         assert bound.feed_forward[0] == 2
 
 

@@ -112,7 +112,7 @@ def test_the_same_analysis_gives_the_same_bytes(figures, page):
 def test_figures_for_a_paper_fit_their_columns(figures):
     for figure in figures:
         with matplotlib.rc_context(STYLE):
-            drawn = for_paper(figure.draw())
+            drawn = figure.figure("paper")
             width, height = drawn.get_size_inches()
             box = drawn.get_tightbbox()
         assert width == PAPER_WIDTHS[figure.name not in ("map", "where")]

@@ -146,6 +146,7 @@ def test_results_come_back_from_disk_and_are_shown(name, request, tmp_path):
 
 def test_the_view_of_attention_has_the_weights(llama):
     stage = llama[-1].attention
+    np.testing.assert_allclose(stage.first_by_chance, np.mean(1 / np.arange(2, LENGTH + 1)))
     data = json.loads(view_data(stage))
     codes = np.frombuffer(base64.b64decode(data["weights"]), "<u2").reshape(2, HEADS, -1)
     assert data["offsets"] == [1 - LENGTH, 0]  # a decoder has no later keys
@@ -441,6 +442,15 @@ def test_the_jackknife_of_the_probe_is_that_of_fits_without_each_group():
         position_decodability(layer[pairs % 8 != group], ridge=0.1).r2 for group in range(8)
     ]
     np.testing.assert_allclose(position_probe._jackknife(layer, 0.1), expected, rtol=1e-5)
+
+
+def test_the_ridge_of_the_probe_is_chosen_by_the_documents_that_it_is_fitted_to(monkeypatch):
+    monkeypatch.setattr(position_probe, "_jackknife", lambda layer, ridge: np.array(ridge))
+    layer = np.random.default_rng(0).normal(size=(16, 12, 4)).astype(np.float32)
+    layer[::2] += (
+        10 * np.arange(12)[:, None]
+    )  # a clock, which needs little ridge; the rest is noise
+    assert position_probe._probe(layer)[1] < position_probe._probe(layer[::-1])[1]
 
 
 def test_a_mean_cosine_is_of_different_documents():
