@@ -226,6 +226,7 @@ def test_lapack_has_a_share_of_the_processors_unless_told(monkeypatch):
     assert os.environ["OPENBLAS_NUM_THREADS"] == "4"
 
 
+@pytest.mark.usefixtures("quick")
 def test_export_and_report_on_the_export(command, poems, tmp_path):
     code, out, err = command("export", poems, tmp_path / "dataset")
     assert code == 0, err

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import jax
@@ -79,7 +80,8 @@ def config(corpus, out, **changes):
 def finished(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "classify"
     lines = []
-    asked = config(corpus, out, steps=80, learning_rate=0.05, evaluate_every=40, probe_at=(0, 3))
+    rates = {"learning_rate": 0.05, "decay": "linear", "warmup": 0.0}
+    asked = config(corpus, out, steps=80, **rates, evaluate_every=40, probe_at=(0, 3))
     return train(asked, progress=Told(lines)), asked, lines
 
 
@@ -316,7 +318,7 @@ def test_an_extended_run_of_a_constant_rate_is_that_of_as_many_steps_at_once(ext
     assert any("from 4 to 8 steps" in line for line in lines)
 
 
-def test_the_average_is_evaluated_and_saved(extended, corpus, tmp_path):
+def test_the_average_is_evaluated_and_saved(extended):
     *_, whole = extended
     loaded, asked = load_run(whole.out), load_config(whole.out)
     assert_equal(loaded.params, whole.params)
@@ -324,25 +326,19 @@ def test_the_average_is_evaluated_and_saved(extended, corpus, tmp_path):
     loss = build_loss(asked, loaded.model, data.vocabulary, train=False)
     found = evaluate(loss, loaded.params, evaluation_batches(asked, data.held_out))
     assert found == whole.evaluation
-    # Training itself is as without an average.
-    plain = train(config(corpus, tmp_path / "plain", steps=8, **CONSTANT))
-    losses = [[record["loss"] for record in run.history[1:]] for run in (plain, whole)]
-    np.testing.assert_allclose(*losses, rtol=1e-5)
-    assert whole.evaluation["loss"] > plain.evaluation["loss"]  # it lags behind
 
 
-def test_a_rate_that_depends_on_the_total_goes_on_as_that_of_the_new_one(corpus, tmp_path):
-    changes = CONSTANT | {"decay": "linear"}
-    train(config(corpus, tmp_path, steps=4, **changes))
+def test_a_rate_that_depends_on_the_total_goes_on_as_that_of_the_new_one(finished, tmp_path):
+    shutil.copytree(finished[1].out, tmp_path / "run")
     lines = []
-    longer = dataclasses.replace(load_config(tmp_path), steps=8)
+    longer = dataclasses.replace(load_config(tmp_path / "run"), steps=82)
     result = train(longer, progress=Told(lines))
     rates = [record["learning_rate"] for record in result.history if record["step"]]
-    old = 1e-3 * (1 - np.arange(4) / 4)
-    new = 1e-3 * (1 - np.arange(8) / 8)
-    np.testing.assert_allclose(rates, [*old, *new[4:]], rtol=1e-5)
-    assert result.summary.extended_after == 4
-    assert any(f"{new[4]:.2g} at step 5, after {old[-1]:.2g} at step 4" in line for line in lines)
+    old, new = (0.05 * (1 - np.arange(steps) / steps) for steps in (80, 82))
+    np.testing.assert_allclose(rates, [*old, *new[80:]], rtol=1e-5)
+    assert result.summary.extended_after == 80
+    said = f"{new[80]:.2g} at step 81, after {old[-1]:.2g} at step 80"
+    assert any(said in line for line in lines)
 
 
 def test_a_finished_run_says_so_and_keeps_its_times(extended):
