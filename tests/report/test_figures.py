@@ -30,6 +30,7 @@ HALF = {"position_scaled_stress": math.nan}
 
 PEAK = np.exp(-((np.arange(1, N) - 30.0) ** 2) / 150) + np.array([[0], [-0.1], [0.1]])
 ALL = tuple(DRAW)
+MOST = tuple(name for name in DRAW if name not in ("logo", "where"))  # of position and distances
 UNDEFINED = {
     "position": {
         "present": NONE,
@@ -64,7 +65,7 @@ CASES = {
         ("spectrum", "map", "encodings", "dimension", "offset"),
     ),
     "one dimension": ({"position": {"significant_rank": 1}}, ("spectrum", "map")),
-    "nothing judged": (UNDEFINED, ALL),
+    "nothing judged": (UNDEFINED, MOST),
     "one judged": (
         {"position": {"present": np.arange(N) == 7}},
         ("hellinger", "map", "scatter", "offset"),
@@ -74,7 +75,7 @@ CASES = {
         {"encodings": [], "stress_by_dimension": WIDTHS},
         ("encodings", "dimension", "scatter", "offset"),
     ),
-    "identical positions": (IDENTICAL, ALL),
+    "identical positions": (IDENTICAL, MOST),
     "negative distances": ({"position": NEGATIVE}, ("hellinger", "scatter", "offset")),
     "an unknown encoding": (
         {"encodings": [score("mine & <yours>")]},
