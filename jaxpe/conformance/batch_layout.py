@@ -99,7 +99,7 @@ def number_documents(
 
 
 def _constant_ends(ids: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Where two or more tokens at an end of a row have one id and one position, as padding has."""
+    """Runs of two or more tokens of one id and one position at an end of a row, as padding has."""
     result = np.zeros(ids.shape, bool)
     if ids.shape != positions.shape or ids.shape[1] < 2:  # positions of shards
         return result
