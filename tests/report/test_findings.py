@@ -236,6 +236,9 @@ def test_nearness_rests_on_offsets_with_enough_pairs():
     assert nearness(analysis(position={"by_offset": falls})) == "more"
     falls = np.where(np.arange(N - 1) > last - 6, 0, curve)
     assert nearness(analysis(position={"by_offset": falls})) == "rises and falls"
+    noisy = curve.copy()
+    noisy[0, last - 5 :] = curve[0, last - 6] - 0.001  # within the intervals
+    assert nearness(analysis(position={"by_offset": noisy})) == "more"
 
 
 def test_main_positions_have_their_share_of_squared_distances_to_the_centroid():
