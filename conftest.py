@@ -140,6 +140,9 @@ with contextlib.suppress(ImportError, AttributeError):
     _share_contexts()
     _share_lowerings()
 
+# Files of tests need not outlive a power failure; waiting for the disk is half of writing them.
+os.fsync = lambda descriptor: None
+
 # What imports and collection make stays: collections meanwhile are a sixth of their time.
 gc.disable()
 

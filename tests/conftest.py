@@ -10,6 +10,7 @@ import pytest
 import jaxpe
 from jaxpe.analysis.corpus import held_out, scores
 from jaxpe.cli import main as cli
+from jaxpe.encodings import resolve
 from jaxpe.report.corpus import page as corpus_page
 from tests.films import make_films
 
@@ -40,10 +41,12 @@ def quick(monkeypatch):
 
 
 def score_only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Have reports compare these encodings."""
+    """Have reports compare these encodings, and those that are passed."""
     few = jaxpe.catalogue(*names)
     for module in (scores, held_out):
-        monkeypatch.setattr(module, "scored_entries", lambda *others: few)
+        monkeypatch.setattr(
+            module, "scored_entries", lambda further=(): [*few, *map(resolve, further)]
+        )
 
 
 @contextlib.contextmanager

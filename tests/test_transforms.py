@@ -174,12 +174,18 @@ def test_no_key_is_used_twice_in_a_call(name):
         call() if name in WITHOUT_JIT else jax.make_jaxpr(jax.jit(call))()
 
 
+# Where roots, eigenvectors and singular vectors are differentiated twice.
+TWICE = ("mds", "stress", "procrustes", "principal", "low_rank", "hellinger", "rank", "gram")
+
+
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.reduce is not None])
-def test_gradients_equal_finite_differences_in_both_modes_and_in_a_batch(name):
+def test_derivatives_equal_finite_differences_in_both_modes_and_in_a_batch(name):
+    """First derivatives of values, and second ones of gradients."""
     case, rows = CASES[name], [arrays(name, seed) for seed in range(2)]
-    floating = [k for k, x in enumerate(rows[0]) if np.issubdtype(x.dtype, np.floating)]
+    floats = tuple(k for k, x in enumerate(rows[0]) if floating(x))
     rng = np.random.default_rng(9)
-    direction = {k: rng.standard_normal(rows[0][k].shape) for k in floating}
+    direction = {k: rng.standard_normal(rows[0][k].shape) for k in floats}
+    twice = name in GEOMETRY and any(word in name for word in TWICE)
 
     def value(*xs):
         return case.reduce(case.function(*xs))
@@ -187,50 +193,33 @@ def test_gradients_equal_finite_differences_in_both_modes_and_in_a_batch(name):
     @jax.jit
     @jax.vmap
     def derivatives(*xs):
-        """Values around a point, derivatives along the direction, and gradients."""
+        """Values around a point, and derivatives along the direction in both modes."""
 
-        def along(t):
-            return value(*(x + t * direction[k] if k in direction else x for k, x in enumerate(xs)))
+        def moved(t):
+            return [x + t * direction[k] if k in direction else x for k, x in enumerate(xs)]
+
+        def slope(t):
+            gradients = jax.grad(value, argnums=floats)(*moved(t))
+            pairs = zip(gradients, direction.values(), strict=True)
+            return sum(jnp.vdot(gradient, step) for gradient, step in pairs)
 
         steps = jnp.array([-STEP, 0.0, STEP])
-        values, forward = jax.vmap(lambda t: jax.jvp(along, (t,), (1.0,)))(steps)
-        return values, forward[1], jax.grad(value, argnums=tuple(floating))(*xs)
+        values, forward = jax.vmap(lambda t: jax.jvp(lambda s: value(*moved(s)), (t,), (1.0,)))(
+            steps
+        )
+        if not twice:
+            return values, forward[1], slope(0.0)
+        backward, second = jax.jvp(slope, (0.0,), (1.0,))
+        return values, forward[1], backward, second, jax.vmap(slope)(steps[::2])
 
-    values, forward, gradients = derivatives(*stacked(rows))
-    backward = sum(
-        (np.asarray(gradient) * direction[k]).reshape(len(rows), -1).sum(axis=1)
-        for gradient, k in zip(gradients, floating, strict=True)
-    )
-    np.testing.assert_allclose(
-        forward, (values[:, 2] - values[:, 0]) / (2 * STEP), rtol=1e-5, atol=1e-7
-    )
+    values, forward, backward, *others = derivatives(*stacked(rows))
+    differences = (values[:, 2] - values[:, 0]) / (2 * STEP)
+    np.testing.assert_allclose(forward, differences, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(backward, forward, rtol=1e-9, atol=1e-11)
-
-
-# Where roots, eigenvectors and singular vectors are differentiated twice.
-TWICE = ("mds", "stress", "procrustes", "principal", "low_rank", "hellinger", "rank", "gram")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [name for name, case in GEOMETRY.items() if case.reduce and any(w in name for w in TWICE)],
-)
-def test_second_derivatives_equal_differences_of_gradients(name):
-    case, row = CASES[name], arrays(name, 0)
-    direction = [np.random.default_rng(9).standard_normal(x.shape) for x in row]
-
-    def slope(t):
-        """Derivative along the direction, in reverse mode."""
-        along = [x + t * step if floating(x) else x for x, step in zip(row, direction, strict=True)]
-        floats = tuple(k for k, x in enumerate(row) if floating(x))
-        value = lambda *xs: case.reduce(case.function(*xs))  # noqa: E731
-        gradients = jax.grad(value, argnums=floats)(*along)
-        return sum(jnp.vdot(g, direction[k]) for g, k in zip(gradients, floats, strict=True))
-
-    (above, below), second = jax.jit(
-        lambda: (jax.vmap(slope)(jnp.array([STEP, -STEP])), jax.jvp(slope, (0.0,), (1.0,))[1])
-    )()
-    np.testing.assert_allclose(second, (above - below) / (2 * STEP), rtol=1e-5, atol=1e-5)
+    if twice:
+        second, slopes = others
+        differences = (slopes[:, 1] - slopes[:, 0]) / (2 * STEP)
+        np.testing.assert_allclose(second, differences, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMED_CALLS)

@@ -159,6 +159,11 @@ def _advice(run: TrainedRun, trend: Trend) -> str:
             "Too few evaluations show whether the loss was still falling: extend the run with more "
             "evaluations, or compare it with another run."
         )
+    if trend.direction == "rising" and trend.fall == 0:
+        return (
+            "The held-out loss was lowest before training. Next, try a lower learning rate or more "
+            "documents."
+        )
     if trend.direction == "rising":
         return (
             f"The held-out loss was lowest at step {trend.best.step:,} "

@@ -78,11 +78,17 @@ def test_what_is_not_learned_or_not_defined_gets_no_verdict():
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """The smallest budget, and the result in a folder."""
+    """The smallest budget, and the result in a folder into which two parts were merged."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(job.BUDGETS, "smoke", SMALLEST)
-        out = tmp_path_factory.mktemp("bench")
-        yield out, bench(OPTIONS, out)
+        folder = tmp_path_factory.mktemp("bench")
+        parts = [folder / "a", folder / "b"]
+        assert [bench_part(OPTIONS, out, part=(n, 2)) for n, out in enumerate(parts, 1)] == [1, 1]
+        merge_parts(OPTIONS, parts[::-1], folder / "whole")
+        with pytest.MonkeyPatch.context() as trained:
+            trained.setattr(cells, "trainer", None)  # from here on nothing is trained
+            found = bench(OPTIONS, folder / "whole")
+        yield folder / "whole", found
 
 
 def without_times(result):
@@ -90,6 +96,7 @@ def without_times(result):
 
 
 def test_an_interrupted_run_trains_only_what_is_not_there(small, tmp_path, monkeypatch):
+    """It is the whole that merged parts are, too."""
     out, found = small
     trained = []
     for path in (path for path in out.iterdir() if path.is_file()):
@@ -104,18 +111,12 @@ def test_an_interrupted_run_trains_only_what_is_not_there(small, tmp_path, monke
     assert without_times(again) == without_times(found)
 
 
-def test_merged_parts_are_the_whole(small, tmp_path, monkeypatch):
-    _, found = small
-    assert bench_part(OPTIONS, tmp_path / "a", part=(1, 2)) == 1
+def test_parts_that_are_missing_are_named(small, tmp_path):
+    first = small[0].with_name("a")
     with pytest.raises(InputError, match=r"part 2/2 lacks 1 cell: .*--part 2/2 --out part-2"):
-        merge_parts(OPTIONS, [tmp_path / "a"], tmp_path / "whole")
-    assert bench_part(OPTIONS, tmp_path / "b", part=(2, 2)) == 1
-    merge_parts(OPTIONS, [tmp_path / "b", tmp_path / "a"], tmp_path / "whole")
-    monkeypatch.setattr(cells, "trainer", None)  # from here on nothing is trained
-    whole = bench(OPTIONS, tmp_path / "whole")
-    assert without_times(whole) == without_times(found)
+        merge_parts(OPTIONS, [first], tmp_path / "whole")
     with pytest.raises(InputError, match="`part` is 3/2"):
-        bench_part(OPTIONS, tmp_path / "a", part=(3, 2))
+        bench_part(OPTIONS, first, part=(3, 2))
 
 
 def test_the_page_and_the_tables_are_of_the_result(small, tmp_path):

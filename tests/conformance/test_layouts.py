@@ -9,8 +9,8 @@ import pytest
 from jaxpe._core.errors import InputError
 from jaxpe.conformance.reference import plan_rotation
 from jaxpe.rope import read_config, simple_plan
-from tests.rope.agreement import classes
-from tests.rope.agreement import read as read_fields
+from jaxpe.rope.job import read_plans
+from tests.rope.agreement import classes, written
 from tests.rope.test_axial import CASES, groups_of, of_case
 
 PARITY = Path(__file__).parents[1] / "parity"
@@ -55,7 +55,7 @@ def test_rotates_the_entries_that_the_classes_rotate(tmp_path):
     for index, entry in enumerate(classes()["types"].values()):
         cases = [one for one in entry["cases"].values() if one.get("groups") and one.get("text")]
         for case in cases[index % len(cases) :][:1] if cases else ():
-            found = read_fields(case["input"], tmp_path)
+            _, found = read_plans(written(case["input"], tmp_path))
             for group in case["groups"]:
                 plans = [p for p in found.groups if p.turning == group.get("turning")]
                 plans = [p for p in plans if "indexer" not in p.place]

@@ -2,8 +2,6 @@
 
 import functools
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -30,7 +28,6 @@ from jaxpe import (
 )
 from jaxpe.encodings import inverse_frequencies, random_fixed, random_vectors
 from jaxpe.geometry import low_rank_factors
-from tests.compilation import device_environment
 
 PARITY = Path(__file__).parents[1] / "parity" / "orthogonal.npz"
 LENGTH, DIM = 9, 6
@@ -157,49 +154,6 @@ def test_embeddings_of_integers_are_refused(mode):
 # Spread over devices
 
 # In a process of its own: the number of devices is fixed when JAX starts.
-SPREAD = """
-import jax, jax.numpy as jnp, numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
-import jaxpe
-from jaxpe.encodings.attention import attend
-
-encodings = [
-    jaxpe.learned(length=5, dim=4, interpolate=True),
-    jaxpe.wavelet(dim=4, length=5), jaxpe.t5(num_heads=2), jaxpe.shaw(head_dim=4, max_distance=2),
-]
-mesh = jax.make_mesh((2,), ("batch",))
-for encoding in encodings:
-    params = encoding.init(jax.random.key(0))
-
-    def run(params, x, i):
-        if encoding.defines("embed"):
-            return encoding.embed(params, x[..., 0, :], i)
-        return attend(encoding, params, x, x, x, q_positions=i, k_positions=i)
-
-    x = jax.random.normal(jax.random.key(1), (4, 5, 2, 4))
-    i = jnp.broadcast_to(jnp.arange(5), (4, 5))
-    expected = jax.jit(run)(params, x, i)
-    with jax.set_mesh(mesh):
-        rows = NamedSharding(mesh, PartitionSpec("batch"))
-        out = jax.jit(run)(params, jax.device_put(x, rows), jax.device_put(i, rows))
-        assert jax.typeof(out).sharding.spec[0] == "batch"
-        np.testing.assert_allclose(out, expected, atol=1e-5)
-"""
-
-
-def test_a_batch_may_be_spread_over_explicit_devices():
-    pytest.importorskip("pywt")
-    run = subprocess.run(
-        [sys.executable, "-c", SPREAD],
-        env=device_environment(2),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-
-
 # Sinusoids
 
 sinusoids = jax.jit(sinusoidal_vectors, static_argnames=("dim", "layout"))

@@ -4,6 +4,7 @@ Options that decide a shape, a bucket or a window stay plain numbers.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -31,10 +32,10 @@ STEP = 1e-6  # of finite differences
 
 
 class Option(NamedTuple):
-    """An array as a function of an option, and a value of the option."""
+    """An array as a function of options by name, and a value of each option."""
 
-    function: Callable[[Any], jax.Array]
-    value: Any
+    function: Callable[..., jax.Array]
+    values: dict[str, Any]
 
 
 def attended(encoding, positions):
@@ -57,33 +58,25 @@ def layers(encoding, axes=1):
 
 def of_vectors(name, argument, value, **options):
     """An option of a function of positions, and its array."""
-    function = getattr(encodings, name)
-    return {f"{name} {argument}": Option(lambda v: function(POSITIONS, **options, **{argument: v}),
-                                         value)}  # fmt: skip
+    function = partial(getattr(encodings, name), POSITIONS, **options)
+    return {f"{name} {argument}": Option(function, {argument: value})}
 
 
 def of(name, values, *, axes=1, **options):
     """Options of a constructor, each with its value."""
     make = getattr(encodings, name)
-    return {
-        f"{name} {argument}": Option(
-            lambda v, argument=argument: layers(make(**options, **{argument: v}), axes), value
-        )
-        for argument, value in values.items()
-    }
+    outputs = lambda **changed: layers(make(**options, **changed), axes)  # noqa: E731
+    return {" ".join([name, *values]): Option(outputs, values)}
 
 
 def of_scaling(kind, values, **fixed):
     """Options of a scaling of RoPE, each with its value."""
     make = getattr(scaling, kind)
 
-    def outputs(changed):
-        return layers(jaxpe.rope(head_dim=HEAD_DIM, scaling=make(**fixed | values | changed)))
+    def outputs(**changed):
+        return layers(jaxpe.rope(head_dim=HEAD_DIM, scaling=make(**fixed | changed)))
 
-    return {
-        f"{kind} {name}": Option(lambda v, name=name: outputs({name: v}), value)
-        for name, value in values.items()
-    }
+    return {" ".join([kind, *values]): Option(outputs, values)}
 
 
 # A context that the positions exceed, and one that they do not.
@@ -101,17 +94,16 @@ OPTIONS: dict[str, Option] = {
     **of_vectors("alibi_line", "slope", 0.5),
     **of_vectors("rotary_orbit", "base", 100.0, dim=4),
     "random_vectors scale": Option(
-        lambda v: encodings.random_vectors(jax.random.key(0), N, dim=2, scale=v), 2.0
+        lambda scale: encodings.random_vectors(jax.random.key(0), N, dim=2, scale=scale),
+        {"scale": 2.0},
     ),
-    "inverse_frequencies base": Option(lambda v: encodings.inverse_frequencies(8, base=v), 100.0),
+    "inverse_frequencies base": Option(partial(encodings.inverse_frequencies, 8), {"base": 100.0}),
     "rope_frequencies base": Option(
-        lambda v: encodings.rope_frequencies(head_dim=8, base=v).inverse, 100.0
+        lambda base: encodings.rope_frequencies(head_dim=8, base=base).inverse, {"base": 100.0}
     ),
     "attend scale": Option(
-        lambda v: jaxpe.attend(
-            ROPE, (), *HEAD, q_positions=POSITIONS, k_positions=POSITIONS, scale=v
-        ),
-        0.3,
+        partial(jaxpe.attend, ROPE, (), *HEAD, q_positions=POSITIONS, k_positions=POSITIONS),
+        {"scale": 0.3},
     ),
     **of("from_matrix", {"scale": 2.0}, P=TABLE, trainable=True),
     **of("from_vectors", {"scale": 2.0}, function=lambda _, i: np.ones(DIM) * i[..., None]),
@@ -133,12 +125,8 @@ OPTIONS: dict[str, Option] = {
     **of("low_rank", {"stddev": 0.5}, dim=DIM, length=12, rank=2),
     **of("rope", {"base": 100.0}, head_dim=HEAD_DIM),
     **of("mrope", {"base": 100.0}, axes=3, head_dim=HEAD_DIM, sections=(2, 1, 1)),
-    **of(
-        "axial_rope",
-        {"base": 100.0, "frequencies": TWO},
-        axes=2,
-        head_dim=HEAD_DIM,
-    ),
+    **of("axial_rope", {"base": 100.0}, axes=2, head_dim=HEAD_DIM),
+    **of("axial_rope", {"frequencies": TWO}, axes=2, head_dim=HEAD_DIM),
     **of("mixed_rope", {"base": 100.0}, axes=2, head_dim=HEAD_DIM, num_heads=HEADS),
     **of("comrope", {"extent": 4.0}, axes=2, head_dim=HEAD_DIM, block=4),
     **of("liere", {"extent": 4.0}, axes=2, head_dim=HEAD_DIM, block=4),
@@ -200,29 +188,34 @@ FROZEN = ("random_fixed scale",)  # its parameters receive no gradient
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_a_traced_option_equals_a_concrete_one(name):
-    function, value = OPTIONS[name]
+def test_traced_options_equal_concrete_ones(name):
+    function, values = OPTIONS[name]
 
-    def at(t):
-        """The array where the option is 1 + t times its value."""
-        changed = np.asarray(value) * (1 + t)
-        if not isinstance(t, jax.core.Tracer):
-            changed = changed if np.ndim(value) else float(changed)
-        return function(changed)
+    def at(ts):
+        """The array where each option is 1 + t times its value."""
+        changed = {n: np.asarray(v) * (1 + t) for (n, v), t in zip(values.items(), ts, strict=True)}
+        if not isinstance(ts, jax.core.Tracer):
+            changed = {n: x if x.ndim else float(x) for n, x in changed.items()}
+        return function(**changed)
 
-    def total(t):
-        array = jnp.asarray(at(t))
+    def total(ts):
+        array = jnp.asarray(at(ts))
         return jnp.sum(jnp.sin(array)), array
+
+    steps = STEP * np.eye(len(values))
+    usual = np.full((1, len(values)), 0.2)
 
     @jax.jit
     def both(ts):
-        return jax.vmap(jax.value_and_grad(total, has_aux=True))(ts), at(0.2)
+        return jax.vmap(jax.value_and_grad(total, has_aux=True))(ts), at(usual[0])
 
-    ((totals, arrays), slopes), concrete = both(np.array([-STEP, 0.2, STEP, 0.0]))
-    np.testing.assert_allclose(arrays[1], concrete, rtol=1e-9, atol=1e-11)
-    difference = (totals[2] - totals[0]) / (2 * STEP)
-    assert difference != 0
-    np.testing.assert_allclose(slopes[3], 0 if name in FROZEN else difference, rtol=1e-6, atol=1e-8)
+    ((totals, arrays), slopes), concrete = both(np.concatenate([usual, 0 * usual, steps, -steps]))
+    np.testing.assert_allclose(arrays[0], concrete, rtol=1e-9, atol=1e-11)
+    above, below = np.split(np.asarray(totals[2:]), 2)
+    differences = (above - below) / (2 * STEP)
+    assert (differences != 0).all()
+    wanted = 0 if name in FROZEN else differences
+    np.testing.assert_allclose(slopes[1], wanted, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(

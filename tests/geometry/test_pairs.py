@@ -1,7 +1,5 @@
 """Sums over pairs tile by tile: equal to sums over a matrix, in memory that grows as n."""
 
-import subprocess
-import sys
 from functools import partial
 
 import jax
@@ -27,7 +25,7 @@ from jaxpe.geometry import (
     stress_per_position,
     sum_over_pairs,
 )
-from tests.compilation import compilations, device_environment
+from tests.compilation import compilations
 
 RNG = np.random.default_rng(0)
 P = RNG.standard_normal((13, 3))
@@ -271,42 +269,6 @@ def test_memory_grows_as_the_positions_do(name):
     # SMACOF keeps some forty configurations, for its steps and to look for saddles.
     most = 350e6 if name == "smacof" else 150e6
     assert compiled.memory_analysis().temp_size_in_bytes < most
-
-
-MESH = """
-import jax, jax.numpy as jnp, numpy as np
-import jaxpe
-from jaxpe.geometry import sum_over_pairs
-
-jax.config.update("jax_enable_x64", True)
-P, X = np.random.default_rng(0).standard_normal((2, 23, 3))
-mesh = jax.make_mesh((2, 2), ("x", "y"))
-
-def total(P, X, s, **options):
-    sums = sum_over_pairs(lambda delta, d: (s * delta - d) ** 2, P, X, block=4, **options)
-    return jnp.sum(sums ** 2)
-
-for f, per_position in ((jax.value_and_grad(total, argnums=(0, 1, 2)), False), (total, True)):
-    shared = jax.jit(lambda *x: f(*x, mesh=mesh, per_position=per_position))(P, X, 1.5)
-    alone = jax.jit(lambda *x: f(*x, per_position=per_position))(P, X, 1.5)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), shared, alone)
-
-cloud = jaxpe.geometry.as_points(X)
-weighted = ("stress", "scaled_stress", "kruskal_stress1", "stress_per_position")
-for name in (*weighted, "mantel_correlation"):
-    score = getattr(jaxpe.geometry, name)
-    options = {"weights": np.arange(23.0)} if name in weighted else {}
-    shared = jax.jit(lambda P: score(P, cloud, mesh=mesh, **options))(P)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10),
-                 shared, score(P, cloud, **options))
-"""
-
-
-def test_devices_share_the_tiles():
-    done = subprocess.run(
-        [sys.executable, "-c", MESH], env=device_environment(4), capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def scaled_error(delta, d, scale):

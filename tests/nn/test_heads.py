@@ -1,10 +1,5 @@
 """Classifier, language models, generation, masks."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import jaxtyping
@@ -339,25 +334,15 @@ def test_a_model_is_a_pytree_that_jit_makes():
 
 def test_models_need_no_graph_mode_of_flax():
     """Trees suffice: nothing is shared between modules, and nothing is updated in place."""
-    code = """
-import jax, jaxpe
-from flax import nnx
-config = jaxpe.nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2)
-encoding = jaxpe.chain(jaxpe.learned(length=6, dim=8), jaxpe.t5(num_heads=2))
-decoder = jaxpe.nn.Decoder(config, encoding=encoding, rngs=nnx.Rngs(0))
-graphdef, params = nnx.split(jaxpe.nn.CausalLM(decoder, rngs=nnx.Rngs(1)), nnx.Param)
-ids = jax.numpy.arange(4)[None]
-loss = lambda params: nnx.merge(graphdef, params)(ids).logits.var()
-assert jax.tree.structure(jax.jit(jax.grad(loss))(params)) == jax.tree.structure(params)
-assert jaxpe.nn.generate(nnx.merge(graphdef, params), ids, steps=2).shape == (1, 2)
-"""
-    settings = {"NNX_GRAPH_MODE": "false", "NNX_GRAPH_UPDATES": "false"}
-    root = str(Path(jaxpe.__file__).parent.parent)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **settings, "PYTHONPATH": root},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    sizes = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=2, num_heads=2)
+    encoding = jaxpe.chain(jaxpe.learned(length=6, dim=8), jaxpe.t5(num_heads=2))
+    ids = np.arange(4)[None]
+    with nnx.set_graph_mode(False), nnx.set_graph_updates(False):
+        decoder = nn.Decoder(sizes, encoding=encoding, rngs=nnx.Rngs(0))
+        graphdef, params = nnx.split(nn.CausalLM(decoder, rngs=nnx.Rngs(1)), nnx.Param)
+
+        def loss(params):
+            return nnx.merge(graphdef, params)(ids).logits.var()
+
+        assert jax.tree.structure(jax.jit(jax.grad(loss))(params)) == jax.tree.structure(params)
+        assert nn.generate(nnx.merge(graphdef, params), ids, steps=2).shape == (1, 2)

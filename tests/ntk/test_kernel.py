@@ -2,8 +2,6 @@
 
 import functools
 import re
-import subprocess
-import sys
 import warnings
 from functools import partial
 
@@ -19,7 +17,6 @@ from jaxpe import nn
 from jaxpe.ntk import empirical_ntk, ntk_cost
 from jaxpe.ntk._structure import forward_flops
 from jaxpe.ntk.sensitivity import warn_of_dead_parameters
-from tests.compilation import device_environment
 from tests.nn import models
 from tests.ntk.networks import NAMES, QUICK, dense_kernel, network, reduced
 
@@ -305,38 +302,6 @@ def test_flops_of_loops_and_branches():
 
     forward = forward_flops(jax.make_jaxpr(f)(jnp.ones((5, 5)), jnp.ones((1, 5))).jaxpr)
     assert 12 * 2 * 25 <= forward < 12 * 2 * 25 + 100
-
-
-MESH = """
-import jax, jax.numpy as jnp, numpy as np
-from jaxpe.ntk import empirical_ntk
-
-jax.config.update("jax_enable_x64", True)
-rng = np.random.default_rng(0)
-x1, x2, params = (rng.standard_normal(shape) for shape in ((6, 4), (5, 4), (4, 3)))
-f = lambda params, x: jnp.tanh(x @ params)
-mesh = jax.make_mesh((4,), ("data",))
-
-@jax.jit
-def run(x1, x2, params):
-    kernel = lambda *x, **options: empirical_ntk(f, *x, params, **options)
-    spread = kernel(x1, x2, mesh=mesh, block_size=2)
-    alone = kernel(x1, None, mesh=mesh), kernel(x1, None, mesh=mesh, diagonal_axes=(0,))
-    whole = kernel(x1, x2), kernel(x1, None), kernel(x1, None, diagonal_axes=(0,))
-    return (spread, *alone), whole
-
-ours, whole = run(x1, x2, params)
-for one, other in zip(ours, whole, strict=True):
-    assert len(one.sharding.device_set) == 4
-    np.testing.assert_allclose(one, other, rtol=1e-9)
-"""
-
-
-def test_rows_spread_over_devices():
-    done = subprocess.run(
-        [sys.executable, "-c", MESH], env=device_environment(4), capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
 
 
 X = jnp.asarray(np.random.default_rng(0).standard_normal((3, 4)))

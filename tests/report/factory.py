@@ -78,7 +78,7 @@ def hostile() -> CorpusAnalysis:
         tokenizer="<i>tok</i>",
         top_tokens=[TopTokens(0, tokens), TopTokens(20, []), TopTokens(47, others)],
         standing_out=[StandingOut(0, [TokenShift(x, 0.5, 0.1, 0.01) for x in HOSTILE_TOKENS])],
-        letters=_letters(HOSTILE_TOKENS[:4], np.ones(N, bool)),
+        letters=_letters(HOSTILE_TOKENS[:4], np.arange(N) == 7),  # long words draw slowly
         choices=tuple(Choice("column of text", *[token[:40]] * 3) for token in HOSTILE_TOKENS),
     )
 

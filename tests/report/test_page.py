@@ -6,6 +6,7 @@ import pytest
 from jaxpe._core.errors import MissingExtraError
 from jaxpe.analysis.corpus import TopTokens
 from jaxpe.data import Choice
+from jaxpe.report.corpus import page as page_module
 from jaxpe.report.corpus.page import FAMILIES, view
 from jaxpe.report.methods import methods, methods_latex, references
 from jaxpe.report.page import render_page as rendered
@@ -13,8 +14,11 @@ from jaxpe.report.text import site_page
 from tests.report import factory
 
 
-def render_page(analysis, figures):
-    return rendered(analysis, view(analysis)._replace(figures=figures))
+@pytest.fixture
+def render_page(monkeypatch):
+    """Page of an analysis, without figures."""
+    monkeypatch.setattr(page_module, "render_figures", lambda analysis: [])
+    return lambda analysis: rendered(analysis, view(analysis))
 
 
 def test_the_page_is_self_contained(page):
@@ -47,7 +51,8 @@ def test_methods_of_a_report_have_its_numbers():
 
 
 def test_every_paper_that_the_page_cites_is_among_the_references(page):
-    years = re.findall(r"([A-Z]\w+) (?:et al\. )?\(?((?:19|20)\d\d)\)", page.read_text("utf-8"))
+    text = re.sub(r'"data:[^"]*"', "", page.read_text("utf-8"))  # images are one long word
+    years = re.findall(r"([A-Z]\w+) (?:et al\. )?\(?((?:19|20)\d\d)\)", text)
     keys = {f"{name.lower()}{year}" for name, year in years} - {"stephens1990"}
     assert len(keys) >= 3
     assert keys <= set(re.findall(r"{(\w+),", references(factory.analysis())))
@@ -82,9 +87,9 @@ def test_text_from_the_corpus_is_escaped(hostile_page):
     assert "w" * 41 not in html
 
 
-def test_encodings_are_grouped_by_families_that_are_explained():
+def test_encodings_are_grouped_by_families_that_are_explained(render_page):
     case = factory.analysis(encodings=[factory.score("rope"), factory.score("x", family="new")])
-    html = render_page(case, [])
+    html = render_page(case)
     assert "<i>rotary</i>: rotations of queries and keys" in html
     assert "<i>new</i></span>" in html
     assert html.count('<tr class="family">') == 2
@@ -94,25 +99,25 @@ def test_every_family_of_the_report_is_explained():
     assert all(FAMILIES[family] for family in factory.FAMILIES.values())
 
 
-def test_the_page_says_what_was_chosen_and_what_was_left_out():
+def test_the_page_says_what_was_chosen_and_what_was_left_out(render_page):
     choice = Choice("length", "64", "5 % of the documents are as long", "pass `length`")
-    html = render_page(factory.analysis(choices=(choice,), null_texts=3), [])
+    html = render_page(factory.analysis(choices=(choice,), null_texts=3))
     assert "What was chosen for you" in html
     for cell in ("length</th>", "64</bdi>", "5 % of the documents", "pass <code>length</code>"):
         assert cell in html
     assert "12,480 documents, 3 rows without text left out" in html
-    html = render_page(factory.analysis(), [])
+    html = render_page(factory.analysis())
     assert "What was chosen for you" not in html
     assert "left out" not in html
 
 
-def test_empty_tables_say_so():
-    html = render_page(factory.analysis(encodings=[], top_tokens=[TopTokens(3, [])]), [])
+def test_empty_tables_say_so(render_page):
+    html = render_page(factory.analysis(encodings=[], top_tokens=[TopTokens(3, [])]))
     assert "no encoding was scored" in html
     assert '<span class="soft">none</span>' in html
 
 
-def test_without_jinja2_the_extra_is_named(monkeypatch):
+def test_without_jinja2_the_extra_is_named(monkeypatch, render_page):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'jaxpe\[report\]'"):
-        render_page(factory.analysis(), [])
+        render_page(factory.analysis())

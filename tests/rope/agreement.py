@@ -66,10 +66,14 @@ def _compared(group: Mapping[str, Any]) -> bool:
 
 def read(fields: Mapping[str, Any], folder: Path, length: int | None = None) -> RopeAnalysis:
     """The analysis of fields by the newest transformers."""
+    return explain_rope(written(fields, folder, length))
+
+
+def written(fields: Mapping[str, Any], folder: Path, length: int | None = None) -> RopeOptions:
+    """Options that read the fields, from a file, as the newest transformers does."""
     path = folder / "config.json"
     path.write_text(json.dumps(fields))
-    options = RopeOptions(config=str(path), readers="transformers 5.24", length=length)
-    return explain_rope(options)
+    return RopeOptions(config=str(path), readers="transformers 5.24", length=length)
 
 
 def _verdict(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.rope.agreement import classes, read, verdicts
+from jaxpe.rope.job import read_plans
+from tests.rope.agreement import classes, verdicts, written
 
 # Types without a modelling file of their own: their classes are those of Llama and of others.
 OF_OTHERS = {"exaone", "internlm3", "iquestcoder", "sarvam_mla", "sarvam_moe"}
@@ -30,8 +31,8 @@ def test_types_without_rotary_code_have_no_table(tmp_path):
     """A learned table, a bias or nothing: never a rotation."""
     wrong = []
     for model_type in set(classes()["no_rotary"]) - OF_OTHERS:
-        found = read({"model_type": model_type, "hidden_size": 64, "num_attention_heads": 2},
-                     tmp_path)  # fmt: skip
+        fields = {"model_type": model_type, "hidden_size": 64, "num_attention_heads": 2}
+        _, found = read_plans(written(fields, tmp_path))
         if any(plan.kind == "rotary" for plan in found.groups) and found.status == "judged":
             wrong.append(model_type)
     assert wrong == []

@@ -129,6 +129,7 @@ def test_the_average_weighs_the_steps_and_not_the_start(dtype, decay):
     for number in range(5):
         state, _ = step(state, {"g": jnp.asarray([number, 1.0], dtype)})
         seen.append(np.asarray(state.params, np.float64))
+    np.testing.assert_array_equal(state.params, start + jnp.asarray([10, 5], dtype))  # as without
     expected = np.average(seen, axis=0, weights=decay ** np.arange(4, -1, -1.0))
     average = averaged_params(state)
     assert average.dtype == dtype

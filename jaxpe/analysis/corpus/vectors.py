@@ -1,7 +1,7 @@
 """Vectors of the encodings in a report, which do not depend on the corpus."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TypeAlias
 
 import jax
@@ -45,6 +45,7 @@ def scored_entries(
     return entries
 
 
+@cache  # to build all encodings takes as long as the rest of a small report
 def _is_scored(entry: jaxpe.encodings.CatalogueEntry) -> bool:
     described = bool(entry.vectors) and entry.coordinates == 1 and not entry.fitted
     # A module of one's own may describe vectors, as by "–", that its encoding lacks.
@@ -72,7 +73,7 @@ def fixed_vectors(n: int, dim: int, entries: Entries) -> dict[str, list[np.ndarr
 
     Encodings of one number have one column: the slope of a head of ALiBi is a scale.
     """
-    fixed = tuple(e for e in entries if not _has_params(e.first_layer(sizes_of(dim, n))))
+    fixed = tuple(e for e in entries if not _has_params(e, sizes_of(dim, n)))
     vectors = jax.device_get(_fixed(entries=fixed, widths=widths_of(dim), n=n))
     return {entry.name: by_width for entry, by_width in zip(fixed, vectors, strict=True)}
 
@@ -89,9 +90,10 @@ def _fixed(*, entries: Entries, widths: tuple[int, ...], n: int) -> list[list[ja
     return [[vectors(entry, width) for width in widths] for entry in entries]
 
 
-def _has_params(encoding: jaxpe.Encoding) -> bool:
+@cache
+def _has_params(entry: jaxpe.encodings.CatalogueEntry, sizes: jaxpe.EncodingSizes) -> bool:
     key = jax.eval_shape(lambda: jax.random.key(0))
-    return bool(jax.tree.leaves(jax.eval_shape(encoding.init, key)))
+    return bool(jax.tree.leaves(jax.eval_shape(entry.first_layer(sizes).init, key)))
 
 
 @partial(jax.jit, static_argnames=("entries", "sizes"))
@@ -107,7 +109,7 @@ def random_vectors(
     return {
         entry.name: _draws(encoding, key, positions)
         for entry, encoding, key in zip(entries, encodings, keys, strict=True)
-        if _has_params(encoding)
+        if _has_params(entry, sizes)
     }
 
 

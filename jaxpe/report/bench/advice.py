@@ -22,7 +22,7 @@ def advice(result: BenchResult) -> list[Advice]:
     seeds = max((one.seeds for one in result.verdicts), default=0)
     if counts.get("not learned") and larger:
         why = f"{plural(counts['not learned'], 'comparison')} found a task not learned at T"
-        return [_rerun(f"{why}: train longer.", result, budget=larger)]
+        return [_rerun(f"{why}: train longer.", result, budget=larger, steps=None)]
     if seeds and not (larger and seeds > _MANY):
         few, open_ = sum(one.seeds > 0 for one in result.verdicts), counts["not decided"]
         which = plural(few, "open comparison") if few == open_ else f"{few} of {open_} open ones"
@@ -39,7 +39,7 @@ def advice(result: BenchResult) -> list[Advice]:
     return [Advice("These are small models: train on your own corpus to decide.", train)]
 
 
-def _rerun(text: str, result: BenchResult, **changes: str | int) -> Advice:
+def _rerun(text: str, result: BenchResult, **changes: str | int | None) -> Advice:
     """The same comparison with a change, in a folder of its own."""
-    folder = "-".join(["bench", *(str(x) for name, x in changes.items() if name != "seed")])
+    folder = "-".join(["bench", *(str(x) for name, x in changes.items() if x and name != "seed")])
     return Advice(text, bench_command(result.options, **changes, out=folder))

@@ -64,14 +64,14 @@ def bench_summary(result: BenchResult) -> str:
         on = [f"{task} ({joined(names)})" for task, names in rivals.items()]
         parts += [f"{said.capitalize()} on {joined(on)}."] if on else []
     suite, looks = result.suite, len(result.verdicts)
+    each = f"The {100 * result.level:.4g} % intervals of {looks} comparisons hold jointly at 95 %."
     own = quoted(result.options.encoding)
     return (
         f"{own} was trained up to length T = {suite.length} and compared with its rivals by mean "
         f"accuracy at {joined([str(n) for n in suite.lengths[1:]])}, over "
         f"{plural(suite.seeds, 'seed')}. {' '.join(parts)} Two encodings are compared where both "
         "have learned the task: at T they do better than the best answer that ignores the input. "
-        f"The intervals of {plural(looks, 'comparison')} hold jointly at 95 %: each has "
-        f"{100 * result.level:.2f} %."
+        f"{each if looks > 1 else 'The interval holds at 95 %.'}"
     )
 
 
@@ -265,7 +265,7 @@ def _notes(result: BenchResult) -> list[tuple[str, str]]:
          "encoding has a pattern of layers."),
         ("stress", "Scaled stress of its position vectors against the exact Hellinger distances of "
          "the built-in corpus of three regimes: 0 copies the distances, 1 ignores them. "
-         f"`jaxpe report` measures it on your corpus.{without}"),
+         f"The command jaxpe report measures it on your corpus.{without}"),
         ("accuracy", "Share of the answer's tokens that are right after the true tokens, the mean "
          "over 2T and 4T, over seeds. Ends of intervals are rounded outwards. copy reads at a "
          "constant offset, reverse at an offset that grows, sort by the tokens themselves."),
@@ -277,9 +277,9 @@ def _notes(result: BenchResult) -> list[tuple[str, str]]:
          "all intervals."),
         ("seeds to decide", "Number of seeds whose interval would exclude 0, at the present mean "
          f"and spread. decided: it does now. over {MOST_SEEDS}: even {MOST_SEEDS} seeds would not. "
-         "unknown: the present seeds give no interval. –: not compared. A run with more seeds and "
-         "the same `seed` draws the first ones again. You have seen these, so its level is only "
-         "nominal; another `seed` draws all anew."),
+         "unknown: the present seeds give no interval. –: not compared. With more seeds, a run "
+         "of the same random seed draws the first ones again. You have seen these, so its level is "
+         "only nominal; another random seed draws all anew."),
         ("rate", "Learning rate: of several, the one of the lowest training loss on a separate "
          "seed."),
         ("not learned", "One of the two does no better at T than the best answer that ignores the "

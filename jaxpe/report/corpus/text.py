@@ -50,7 +50,7 @@ _SUMMARY = (
     "bits", "no bits", "half of the bits", "shares", "composition", "one position", "no variance",
     "not judged", "no dimension", "dimensions", "only rare", "main positions", "standing out",
     "nothing to fit", "scaled stress", "fitted", "fixed", "no better than equal", "model",
-    "fitted better", "fitted worse", "fitted undecided", "stress",
+    "fitted better", "fitted worse", "fitted undecided",
 )  # fmt: skip
 FIT_TOPICS = ("fitted", "fixed", "model")
 # A sentence with its key.
@@ -128,8 +128,7 @@ def _better(held_out: HeldOutScores) -> tuple[str, str]:
         return "fitted worse", text
     return (
         "fitted better",
-        "The fitted encoding, in encoding.npz, scores better. That is no reason to train with it: "
-        "in our tests models learned no more from fitted vectors.",
+        "The fitted encoding, in encoding.npz, scores better, which says nothing of training.",
     )
 
 
@@ -460,7 +459,7 @@ def _doubts(analysis: CorpusAnalysis) -> _Sentences:
     yield (
         "fold of copies",
         "Copies of a document share a fold, pieces of a longer one do not. Many pieces overstate "
-        "dimensions and understate noise; a count with `group_field` keeps them together.",
+        "dimensions and understate noise; a count by group_field keeps them together.",
     )
 
 

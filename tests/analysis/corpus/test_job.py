@@ -18,8 +18,10 @@ from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
 from jaxpe.geometry import permute_within_documents
 from jaxpe.report.corpus.text import named_findings
+from tests.conftest import score_only
 
 SEED = 3
+LINES = [f"w{k % 7} w{k % 5} w{k % 3}" for k in range(40)]  # of equal sizes: compiled once
 THERE = Path("there")
 
 
@@ -35,6 +37,13 @@ class Recorder:
             yield item
 
     def say(self, line: str) -> None: ...
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_encodings():
+    with pytest.MonkeyPatch.context() as patch:
+        score_only(patch, "sinusoidal", "random")
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -120,12 +129,12 @@ def test_a_cohort_has_the_same_documents_everywhere(corpus):
 
 
 def test_documents_of_one_author_are_one_piece_of_evidence(tmp_path):
-    rows = [f"author{k // 10},w{k % 7} w{k % 5} w{k % 3}" for k in range(200)]
+    rows = [f"author{k // 10},{line}" for k, line in enumerate(LINES)]
     (tmp_path / "x.csv").write_text("by,text\n" + "\n".join(rows))
     options = CorpusOptions(source=str(tmp_path / "x.csv"), dim=2, splits=2, text_field="text")
     alone = analyse(options)
     together = analyse(dataclasses.replace(options, group_field="by"))
-    assert together.groups < 20 < alone.groups
+    assert together.groups == 4 < 20 < alone.groups
     assert (alone.group_field, together.group_field) == (None, "by")
     assert alone.neighbours is not None
     assert together.neighbours is None
@@ -145,11 +154,13 @@ def test_shuffled_documents_have_no_position(corpus):
     assert not {"fitted", "fixed", "nearness"} & named_findings(found).keys()
 
 
-def test_of_a_source_and_of_its_tokens_the_same():
-    options = CorpusOptions(source="synthetic", dim=4, splits=2)
+def test_of_a_source_and_of_its_tokens_the_same(tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("\n".join(LINES))
+    options = CorpusOptions(source=str(path), dim=2, splits=2)
     by_source = analyse(options)
-    by_tokens = analyse_tokens(load_tokens("synthetic"), dim=4, splits=2)
-    assert by_source.inputs == ("synthetic",)
+    by_tokens = analyse_tokens(load_tokens(path), dim=2, splits=2)
+    assert by_source.inputs == (str(path),)
     same = by_source._replace(inputs=(), given={})
     assert result_files(same, "report") == result_files(by_tokens, "report")
     assert {"read", "position", "dimensions"} <= by_source.seconds.keys()
@@ -174,15 +185,15 @@ def test_an_analysis_of_before_there_were_choices_is_read(found, tmp_path):
 
 def test_what_was_chosen_and_left_out_is_in_the_result(tmp_path):
     path, quick = tmp_path / "x.jsonl", {"dim": 2, "splits": 2}
-    texts = ["a b c d", None, *["b c d"] * 40]
+    texts = ["w0 w1 w2 w3", None, *LINES[1:]]
     path.write_text("".join(json.dumps({"n": 1, "body": text}) + "\n" for text in texts))
     options = CorpusOptions(source=str(path), skip_nulls=True, **quick)
     found = analyse(options)
     chosen = {choice.setting: choice.value for choice in found.choices}
     assert chosen == {
-        "column of text": "body", "tokenizer": "words", "length": "3", "vocabulary": "4 words",
+        "column of text": "body", "tokenizer": "words", "length": "3", "vocabulary": "7 words",
     }  # fmt: skip
-    assert (found.documents, found.null_texts) == (41, 1)
+    assert (found.documents, found.null_texts) == (40, 1)
     for name, content in result_files(found, "report").items():
         (tmp_path / name).write_bytes(content)
     assert load_result(CorpusAnalysis, tmp_path / "report.json").choices == found.choices
@@ -252,15 +263,15 @@ def test_further_encodings_are_scored(corpus, tmp_path, monkeypatch):
 
 def test_a_length_beyond_every_document_needs_a_policy(tmp_path):
     path = tmp_path / "lines.txt"
-    path.write_text("a b c\nb c\n" * 20)
-    with pytest.raises(InputError, match=r"`length=9`.* 3 tokens.*`length=3`.*`empty`"):
+    path.write_text("\n".join(line[:5] for line in LINES))
+    with pytest.raises(InputError, match=r"`length=9`.* 2 tokens.*`length=2`.*`empty`"):
         analyse(CorpusOptions(source=str(path), length=9))
-    options = CorpusOptions(source=str(path), length=4, empty="drop", dim=2, splits=2)
+    options = CorpusOptions(source=str(path), length=3, empty="drop", dim=2, splits=2)
     assert analyse(options).empty_positions == ("drop", 1)
 
 
 def test_a_policy_for_empty_positions_is_chosen_where_there_are_some(tmp_path):
-    np.save(tmp_path / "ids.npy", np.arange(60).reshape(20, 3) % 7)
+    np.save(tmp_path / "ids.npy", np.arange(120).reshape(40, 3) % 7)
     options = CorpusOptions(source=str(tmp_path / "ids.npy"), dim=2, splits=2)
     found = analyse(options)
     assert [choice[:2] for choice in found.choices] == [("length", "3")]

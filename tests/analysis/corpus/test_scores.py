@@ -89,8 +89,7 @@ def test_tiny_corpora_are_analysed_drawn_and_put_in_words(documents, length):
             draw(case).draw_without_rendering()
 
 
-@pytest.mark.parametrize("dim", [2, 6, 10])
-@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize(("length", "dim"), [(1, 2), (2, 10), (3, 6)])
 def test_every_row_exists_at_every_even_width_and_length(length, dim):
     sizes = EncodingSizes(dim=dim, num_heads=8, head_dim=dim, length=length)
     for entry in scores.scored_entries():
