@@ -441,9 +441,9 @@ def test_decoder_laws(name):
         outs.append(hidden)
     np.testing.assert_allclose(np.concatenate(outs, 1), whole, atol=3e-6)
 
-    segments = np.array([[0, 0, 0, 1, 1, 1, 1]])
+    segments, every = np.array([[0, 0, 0, 1, 1, 1, 1]]), np.ones((1, N), bool)
     positions = packed_positions(segments)
-    packed, _ = run(IDS, segments=segments, positions=positions)
+    packed, _ = run(IDS, segments=segments, positions=positions, mask=every)
     np.testing.assert_allclose(packed[:, :3], whole[:, :3], atol=3e-6)
     moved_ids = np.concatenate([IDS[:, 3:], IDS[:, :3]], 1)
     alone, _ = run(moved_ids)
@@ -451,7 +451,7 @@ def test_decoder_laws(name):
 
     mask = np.array([[True, False, True, True, True, False, True]])
     kept = np.flatnonzero(mask[0])
-    padded, _ = run(IDS, mask=mask, positions=padded_positions(mask))
+    padded, _ = run(IDS, segments=0 * segments, positions=padded_positions(mask), mask=mask)
     short = np.concatenate([IDS[:, kept], IDS[:, :2]], 1)  # of the same shape
     alone, _ = run(short)
     np.testing.assert_allclose(padded[:, kept], alone[:, :5], atol=3e-6)
