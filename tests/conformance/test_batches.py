@@ -301,10 +301,11 @@ def test_streams_add_and_may_be_endless():
 
 
 def test_positions_that_no_row_reaches():
-    short = [{"positions": [np.arange(n)]} for n in (3, 5, 4)]
+    short = [{"positions": [np.arange(n)] * rows} for n, rows in ((3, 1), (5, 2), (4, 1))]
     result = check_batches(short, trained=8)
     assert names(result) == {"never trained"}
     assert "3 of 8" in result.faults[0].text
+    assert f"{1 - 0.05 ** (1 / 4):.2g}" in result.faults[0].text  # four documents reach none
     assert result.faults[0].example == "position 5"
     assert_passed(check_batches(short, trained=5))
 
