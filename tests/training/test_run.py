@@ -1,12 +1,13 @@
 """From a configuration to a trained model and back; what is refused."""
 
+import contextlib
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 
 import jax
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 
@@ -21,6 +22,7 @@ from jaxpe.training import (
     TrainConfig,
     TrainSummary,
     evaluate,
+    init_state,
     load_config,
     load_run,
     train,
@@ -34,6 +36,7 @@ from jaxpe.training.documents import (
     load_data,
     train_batches,
 )
+from jaxpe.training.trace import traced_steps
 from tests.compilation import compilations
 from tests.encodings.kinds import ONE_OF_EACH_KIND
 from tests.progress import Told
@@ -79,10 +82,12 @@ def config(corpus, out, **changes):
 @pytest.fixture(scope="module")
 def finished(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "classify"
-    lines = []
-    rates = {"learning_rate": 0.05, "decay": "linear", "warmup": 0.0}
-    asked = config(corpus, out, steps=80, **rates, evaluate_every=40, probe_at=(0, 3))
-    return train(asked, progress=Told(lines)), asked, lines
+    lines, sent = [], []
+    rate = {"learning_rate": 0.05, "decay": "constant", "warmup": 0.0, "average": 0.5}
+    asked = config(corpus, out, steps=80, **rate, evaluate_every=40, probe_at=(0, 3, 40))
+    result = train(asked, progress=Told(lines), on_record=sent.append)
+    assert sent == result.history
+    return result, asked, lines
 
 
 def test_a_separable_task_is_learned(finished):
@@ -92,7 +97,7 @@ def test_a_separable_task_is_learned(finished):
     evaluated = [r["step"] for r in result.history if "eval/loss" in r]
     probed = [r["step"] for r in result.history if "probe/occupied/stress" in r]
     assert evaluated == [0, 40, 80]
-    assert probed == [0, 3, 80]
+    assert probed == [0, 3, 40, 80]
     assert "classify, 90 documents, 23 tokens" in lines[0]
     assert "learned" in lines[0]
     assert lines[-1].startswith("step     80   held out: loss 0.")
@@ -289,22 +294,47 @@ def test_a_run_is_not_overwritten_nor_resumed_as_another(finished, corpus):
     assert name == "`model.dim` (8)"
 
 
-CONSTANT = {"decay": "constant", "warmup": 0.0, "evaluate_every": 2, "batch_size": 10}
+def record_profiles(monkeypatch):
+    """Folders of profiles and their ends; the profiler takes seconds to start."""
+    profiled = []
+
+    @contextlib.contextmanager
+    def trace(folder):
+        profiled.append(folder)
+        yield
+        profiled.append("end")
+
+    monkeypatch.setattr(jax.profiler, "trace", trace)
+    return profiled
+
+
+def test_calls_5_to_8_are_profiled(monkeypatch, tmp_path):
+    profiled = record_profiles(monkeypatch)
+    state = init_state((), optax.sgd(1.0), key=jax.random.key(0))
+
+    def call(state, batch):
+        profiled.append(batch["number"])
+        return state, {}
+
+    with traced_steps(call, tmp_path) as step:
+        for number in range(1, 11):
+            step(state, {"number": number})
+    assert profiled == [1, 2, 3, 4, tmp_path, 5, 6, 7, 8, "end", 9, 10]
 
 
 @pytest.fixture(scope="module")
-def extended(corpus, tmp_path_factory):
-    """A run of 4 steps that was extended to 8, what it said, and one of 8 steps at once."""
-    parts, whole = (tmp_path_factory.mktemp("runs") / name for name in ("parts", "whole"))
-    train(config(corpus, parts, steps=4, **CONSTANT, average=0.5))
-    lines = []
-    longer = train(dataclasses.replace(load_config(parts), steps=8), progress=Told(lines))
-    profile = whole.with_name("profile")
-    asked, sent = config(corpus, whole, steps=8, **CONSTANT, average=0.5, trace=profile), []
-    at_once = train(asked, on_record=sent.append)
-    assert list(profile.glob("plugins/profile/*/*.xplane.pb"))
-    assert sent == at_once.history
-    return longer, lines, at_once
+def extended(corpus, finished, tmp_path_factory):
+    """A run of 40 steps that was extended to 80, what it said, and the one of 80 steps at once."""
+    whole, asked, _ = finished
+    out, lines = tmp_path_factory.mktemp("runs") / "parts", []
+    train(dataclasses.replace(asked, out=out, steps=40))
+    profile = out.with_name("profile")
+    asked = dataclasses.replace(load_config(out), steps=80, trace=profile)
+    with pytest.MonkeyPatch.context() as patch:
+        profiled = record_profiles(patch)
+        longer = train(asked, progress=Told(lines))
+    assert profiled == [profile, "end"]
+    return longer, lines, whole
 
 
 def test_an_extended_run_of_a_constant_rate_is_that_of_as_many_steps_at_once(extended):
@@ -313,9 +343,9 @@ def test_an_extended_run_of_a_constant_rate_is_that_of_as_many_steps_at_once(ext
     assert (longer.out / "log.jsonl").read_bytes() == (whole.out / "log.jsonl").read_bytes()
     assert longer.history == whole.history
     assert (longer.out / "config.json").read_bytes() == (whole.out / "config.json").read_bytes()
-    assert load_config(longer.out).steps == 8
-    assert (longer.summary.resumed_at, longer.summary.extended_after) == (4, 0)
-    assert any("from 4 to 8 steps" in line for line in lines)
+    assert load_config(longer.out).steps == 80
+    assert (longer.summary.resumed_at, longer.summary.extended_after) == (40, 0)
+    assert any("from 40 to 80 steps" in line for line in lines)
 
 
 def test_the_average_is_evaluated_and_saved(extended):
@@ -328,33 +358,48 @@ def test_the_average_is_evaluated_and_saved(extended):
     assert found == whole.evaluation
 
 
-def test_a_rate_that_depends_on_the_total_goes_on_as_that_of_the_new_one(finished, tmp_path):
-    shutil.copytree(finished[1].out, tmp_path / "run")
+@pytest.fixture(scope="module")
+def of_vectors(corpus, tmp_path_factory):
+    """A run of 2 steps, of a linear rate, with vectors of a file."""
+    folder = tmp_path_factory.mktemp("vectors")
+    path = folder / "encoding.npz"
+    path.write_bytes(vectors_file(np.linspace(-1, 1, 24).reshape(8, 3)))
+    rate = {"decay": "linear", "warmup": 0.0}
+    return train(config(corpus, folder / "run", encoding=str(path), steps=2, **rate))
+
+
+def test_vectors_in_a_file_are_trained_with(corpus, of_vectors, tmp_path):
+    assert np.isfinite(of_vectors.history[-1]["loss"])
+    path = load_config(of_vectors.out).encoding
+    with pytest.raises(InputError, match="width 3"):
+        train(config(corpus, tmp_path / "other", encoding=path, model=NARROW, steps=2))
+
+
+def test_a_rate_that_depends_on_the_total_goes_on_as_that_of_the_new_one(of_vectors):
     lines = []
-    longer = dataclasses.replace(load_config(tmp_path / "run"), steps=82)
+    longer = dataclasses.replace(load_config(of_vectors.out), steps=4)
     result = train(longer, progress=Told(lines))
     rates = [record["learning_rate"] for record in result.history if record["step"]]
-    old, new = (0.05 * (1 - np.arange(steps) / steps) for steps in (80, 82))
-    np.testing.assert_allclose(rates, [*old, *new[80:]], rtol=1e-5)
-    assert result.summary.extended_after == 80
-    said = f"{new[80]:.2g} at step 81, after {old[-1]:.2g} at step 80"
-    assert any(said in line for line in lines)
+    old, new = (1e-3 * (1 - np.arange(steps) / steps) for steps in (2, 4))
+    np.testing.assert_allclose(rates, [*old, *new[2:]], rtol=1e-5)
+    assert result.summary.extended_after == 2
+    assert any(f"{new[2]:.2g} at step 3, after {old[-1]:.2g} at step 2" in line for line in lines)
 
 
 def test_a_finished_run_says_so_and_keeps_its_times(extended):
     longer, _, _ = extended
     lines = []
     again = train(load_config(longer.out), progress=Told(lines))
-    assert "`steps=16`" in lines[0]
+    assert "`steps=160`" in lines[0]
     assert again.summary == longer.summary
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"steps": 7}, "has `steps=8`: pass more `steps`"),
-        ({"steps": None, "epochs": 9.0}, "has `steps=8`: pass more `steps`"),
-        ({"steps": 9, "seed": 1}, "`seed` (0)"),
+        ({"steps": 79}, "has `steps=80`: pass more `steps`"),
+        ({"steps": None, "epochs": 9.0}, "has `steps=80`: pass more `steps`"),
+        ({"steps": 81, "seed": 1}, "`seed` (0)"),
     ],
 )
 def test_a_run_is_extended_by_steps_alone(extended, changes, message):
@@ -419,16 +464,6 @@ def test_labels_decide_the_task(corpus, tmp_path):
     assert load_data(config(plain, tmp_path)).vocabulary.task == "causal"
     with pytest.raises(InputError, match="`label_field='label'`"):  # which was asked for
         load_data(config(plain, tmp_path, label_field="label"))
-
-
-def test_vectors_in_a_file_are_trained_with(corpus, tmp_path):
-    path = tmp_path / "encoding.npz"
-    path.write_bytes(vectors_file(np.linspace(-1, 1, 24).reshape(8, 3)))
-    run = config(corpus, tmp_path / "run", encoding=str(path), steps=2)
-    summary = train(run)
-    assert np.isfinite(summary.history[-1]["loss"])
-    with pytest.raises(InputError, match="width 3"):
-        train(config(corpus, tmp_path / "other", encoding=str(path), model=NARROW, steps=2))
 
 
 def test_an_encoding_in_place_of_its_name_is_refused():
