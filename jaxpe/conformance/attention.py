@@ -78,7 +78,8 @@ def check_attention(
             name; each takes what `attend` takes, for whole rows.
         convert: function that makes an array of the framework from a NumPy array.
         dtype: floating-point type of the computation; default: the type of the result.
-        only: names of checks, from `ATTENTION_CHECKS` and `paths`; default: all.
+        only: names of checks, from `ATTENTION_CHECKS` and `paths`, or one check of a path, such as
+            "cache, left padding"; default: all.
 
     Raises:
         InputError: heads that do not divide or fit the bias, a plan without attention, or an
@@ -95,7 +96,8 @@ def check_attention(
     'queries and keys are not rotated'
     """
     groups, paths = key_value_heads or heads, dict(paths or {})
-    chosen = asked(only, (*ATTENTION_CHECKS, *paths))
+    of_paths = [f"{path}, {check}" for path in paths for check in _OF_PATHS]
+    chosen = asked(only, (*ATTENTION_CHECKS, *paths, *of_paths))
     attention = layer_attention(
         plan, heads, groups, scale=scale, causal=causal, bias=bias, softcap=softcap, sinks=sinks
     )
@@ -110,16 +112,17 @@ def check_attention(
     ]
     skipped = {check: reason for check, reason in skipped.items() if check in chosen}
     for path, call in paths.items():
-        if path not in chosen:
+        asked_of_path = [x for x in _OF_PATHS if {path, f"{path}, {x}"} & chosen]
+        if not asked_of_path:
             continue
         whole_rows = _arguments(call) - {"key_positions"}
         calls, unchecked = _calls(plan, attention, sizes, whole_rows, path)
         trials += [
             _trial(check, call, attention, inputs, convert or np.asarray, dtype)._replace(path=path)
             for check, inputs in calls
-            if check in _OF_PATHS
+            if check in asked_of_path
         ]
-        skipped |= {f"{path}, {x}": unchecked[x] for x in _OF_PATHS if x in unchecked}
+        skipped |= {f"{path}, {x}": unchecked[x] for x in asked_of_path if x in unchecked}
     return conformance(
         f"attention, {plan.name}", trials,
         lambda own: attention_hypotheses(plan, attention, own), skipped,

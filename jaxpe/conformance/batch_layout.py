@@ -72,6 +72,7 @@ def number_documents(
     """
     ids, mask, segments = (given.get(name) for name in ("ids", "mask", "segments"))
     real, told, new = np.ones(shape, bool), "segments", np.zeros(shape, bool)
+    positions = given["positions"][0]
     if mask is not None and mask.ndim == 2:
         real = mask > 0
         segments = mask if segments is None and mask.max() > 1 else segments  # as 1 1 2 2 0
@@ -80,9 +81,11 @@ def number_documents(
     if segments is None:
         if ids is not None and (options.eos is not None or options.bos is not None):
             new = np.roll(ids == options.eos, 1, axis=1) | (ids == options.bos)
-            told = "ids"
+            told, guessed = "ids", _constant_ends(ids, positions)
+            if mask is None and options.pad is None and guessed.any():
+                real, told = ~guessed, "ids without padding"
         elif options.resets and options.shards is None:
-            new, told = given["positions"][0] == options.first, "positions"
+            new, told = positions == options.first, "positions"
         segments = 1 + np.cumsum(new, axis=1)
     else:  # numbers may be from 0 if a mask or -1 tells the padding
         flat = mask is not None and mask.ndim == 2
@@ -93,6 +96,18 @@ def number_documents(
     latest = np.pad(latest[:, :-1], ((0, 0), (1, 0)), constant_values=-1)  # token before, if any
     before = np.take_along_axis(segments, np.maximum(latest, 0), axis=1)
     return np.cumsum(real & ((latest < 0) | (before != segments)), axis=1) * real, told
+
+
+def _constant_ends(ids: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Runs of two or more tokens of one id and one position at an end of a row, as padding has."""
+    result = np.zeros(ids.shape, bool)
+    if ids.shape != positions.shape or ids.shape[1] < 2:  # positions of shards
+        return result
+    for way in (slice(None), slice(None, None, -1)):
+        i, p = ids[:, way], positions[:, way]
+        run = np.logical_and.accumulate((i == i[:, :1]) & (p == p[:, :1]), axis=1)
+        result[:, way] |= run & run[:, 1:2]
+    return result
 
 
 def true_positions(

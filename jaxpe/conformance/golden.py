@@ -37,8 +37,8 @@ class NotJudgedError(InputError):
 
 
 def golden_vectors(
-    plans: Sequence[LayerPlan], *, long_plans: Sequence[LayerPlan] = (), context: int = 0,
-    **about: Any,
+    plans: LayerPlan | Sequence[LayerPlan], *, long_plans: Sequence[LayerPlan] = (),
+    context: int = 0, **about: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Golden vectors of groups of layers: positions, inputs, cos, sin, rotated q and k, and logits.
 
@@ -46,18 +46,19 @@ def golden_vectors(
     vectors" of the documentation describes them. Groups without rotation have a `reason`.
 
     Args:
-        plans: plans from `jaxpe.rope`.
+        plans: plan, or plans, from `jaxpe.rope`.
         long_plans: plans for texts of 2^20 + 1 positions; groups that differ are written twice.
         context: length n that adds positions n − 1 and n, as the lengths in the plans do.
         **about: further entries of the result, such as `source="config.json"`.
 
     >>> from jaxpe.rope import simple_plan
-    >>> group = golden_vectors([simple_plan(head_dim=4, base=100.0)])["groups"][0]
+    >>> group = golden_vectors(simple_plan(head_dim=4, base=100.0))["groups"][0]
     >>> group["positions"].tolist()
     [0, 1, 2, 2047, 2048, 32768, 1048576]
     >>> group["float64"]["cos"][1].round(4).tolist()
     [0.5403, 0.995]
     """
+    plans = [plans] if isinstance(plans, LayerPlan) else plans
     lengths = {context, *(plan.trained for plan in plans if plan.kind == "rotary")} - {0}
     text_positions = sorted({*_POSITIONS, *lengths, *(length - 1 for length in lengths)})
     groups = dict[str, dict[str, Any]]()

@@ -45,11 +45,13 @@ class Conformance(NamedTuple):
         subject: name of the implementation or batch.
         checks: checks, in their order.
         faults: faults that explain the failed checks, the most certain first.
+        page: page of the documentation on the faults and how to mend them.
     """
 
     subject: str
     checks: tuple[Check, ...]
     faults: tuple[Fault, ...] = ()
+    page: str = ""
 
     @property
     def passed(self) -> bool:
@@ -64,13 +66,19 @@ class Conformance(NamedTuple):
         mine: passed
           passed       values: error 1e-7
         """
-        lines = [f"{self.subject}: {'passed' if self.passed else 'failed'}"]
+        lines = [f"{self.subject}: {self._outcome()}"]
         for fault in self.faults:
             said = f"{fault.name}: {fault.text}"
             lines += textwrap.wrap(said, 84, initial_indent="  ", subsequent_indent="    ")
             lines += [f"    {line}" for line in fault.example.splitlines()]
         lines += [f"  {check.status:<12} {check.name}: {check.text}" for check in self.checks]
         return "\n".join(lines)
+
+    def _outcome(self) -> str:
+        if not self.passed:
+            return f"failed; how to mend it: {self.page}" if self.faults and self.page else "failed"
+        skipped = sum(check.status == "not checked" for check in self.checks)
+        return f"passed; {skipped} not checked" if skipped else "passed"
 
     def json(self) -> str:
         """Result as JSON, with `passed`."""

@@ -9,6 +9,7 @@ from jaxpe._core.errors import InputError
 from jaxpe.analysis import load_result
 from jaxpe.analysis.corpora import CorporaComparison, compare_counts
 from jaxpe.analysis.counts import CountOptions, count, merge
+from jaxpe.report.corpora import corpora_rows
 
 OPTIONS = {"length": 6, "folds": 8, "nulls": 0, "batch_size": 64}
 CHOICES = {"dim": 2, "permutations": 39}
@@ -69,6 +70,8 @@ def test_position_alone_is_compared_where_both_have_null_corpora(folders, tmp_pa
     assert pair.of_position
     assert pair.folds == 4
     assert pair.p_value == pair.p_adjusted < 0.05
+    turned = found._replace(pairs=(pair._replace(angles=np.radians([10.0, 40.0])),))
+    assert "40°" in corpora_rows(turned)[1][2][0]  # the largest angle
     assert not any("null corpora" in text for text in found.warnings)
     # Vocabularies differ, and null corpora are aligned as counts are.
     same = compare_counts([tmp_path / "a", tmp_path / "a"], dim=2, permutations=199)

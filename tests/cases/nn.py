@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
@@ -17,8 +18,14 @@ ALIBI = encodings.alibi(num_heads=models.HEADS)
 
 @functools.cache
 def model(kind, **changes):
-    """Small models, built once."""
-    config = models.config(**changes)
+    """Small models, built once, without the programs of their initialisation."""
+    with jax.debug_key_reuse(False):  # all parameters have one key, since only shapes are asked
+        shapes = models.shapes_of(lambda: _initialised(kind, models.config(**changes)))
+    _, params = models.filled(shapes)
+    return nnx.merge(nnx.graphdef(shapes), params)
+
+
+def _initialised(kind, config):
     of = nn.Decoder if kind in ("decoder", "lm") else nn.Encoder
     encoding = encodings.sinusoidal(dim=models.DIM) if of is nn.Encoder else ROPE
     below = of(config, encoding=encoding, rngs=nnx.Rngs(0))

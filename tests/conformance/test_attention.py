@@ -227,6 +227,8 @@ def test_a_faulty_cache_is_found_beside_a_right_prefill(position, text):
     result = check_attention(run, PLAN, **HEADS, paths=paths)
     assert [check.name for check in result.checks if check.status == "failed"] == ["cache"]
     assert text in result.faults[0].text
+    alone = check_attention(run, PLAN, **HEADS, paths=paths, only=["cache, values"])
+    assert [(check.name, check.status) for check in alone.checks] == [("cache", "failed")]
 
 
 @pytest.mark.parametrize(("window", "passed"), [(20, True), (19, False), (None, False)])

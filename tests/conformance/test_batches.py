@@ -223,6 +223,21 @@ def test_what_was_not_handed_in_is_not_checked():
     assert all(check.text for check in result.checks)
 
 
+@pytest.mark.parametrize("side", [1, -1])
+@pytest.mark.parametrize("fill", [0, 1])
+def test_padding_that_nothing_tells_is_not_judged(side, fill):
+    ids = np.array([[11, 12, EOS, 21, 22, EOS]])
+    padding, filled = np.zeros((1, 3), int), np.full((1, 3), fill)
+    row = [ids, padding][::side], [np.array([[0, 1, 2, 0, 1, 2]]), filled][::side]
+    ids, positions = (np.concatenate(parts, axis=1) for parts in row)
+    result = check_batch(positions, ids=ids, eos=EOS)
+    assert_passed(result)
+    assert {c.name: c.status for c in result.checks}["ends of rows"] == "not checked"
+    running = np.where(ids == 0, fill, np.cumsum(ids > 0) - 1)
+    assert names(check_batch(running, ids=ids, eos=EOS)) == {"not reset"}
+    assert names(check_batch(positions * 0, ids=ids, eos=EOS)) == {"constant"}
+
+
 def test_labels_shifted_within_documents_may_equal_the_next_id():
     ids, segments = np.array([[5, 6, 7, 8, 9]]), [[1, 1, 2, 2, 2]]
     known = {"ids": ids, "segments": segments}
@@ -286,10 +301,11 @@ def test_streams_add_and_may_be_endless():
 
 
 def test_positions_that_no_row_reaches():
-    short = [{"positions": [np.arange(n)]} for n in (3, 5, 4)]
+    short = [{"positions": [np.arange(n)] * rows} for n, rows in ((3, 1), (5, 2), (4, 1))]
     result = check_batches(short, trained=8)
     assert names(result) == {"never trained"}
     assert "3 of 8" in result.faults[0].text
+    assert f"{1 - 0.05 ** (1 / 4):.2g}" in result.faults[0].text  # four documents reach none
     assert result.faults[0].example == "position 5"
     assert_passed(check_batches(short, trained=5))
 

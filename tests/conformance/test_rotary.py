@@ -223,7 +223,7 @@ def test_formats():
     ]
     assert suite.get("failures") == "1"
     assert suite.find("testcase/failure") is not None
-    assert result.text().splitlines()[0].endswith("failed")
+    assert ": failed; " in result.text().splitlines()[0]
 
 
 @pytest.mark.parametrize(("kind", "fields"), [

@@ -16,6 +16,7 @@ from jaxpe.data import (
     neighbour_similarity,
     tokens_from_ids,
 )
+from jaxpe.data.corpora.groups import _similar_pairs
 from jaxpe.geometry import significant_rank
 from tests.unchecked import unchecked
 
@@ -54,6 +55,15 @@ def test_independent_documents_are_no_near_copies(words, n):
     sizes = np.unique(near_copy_groups(ids), return_counts=True)[1]
     assert sizes.max() <= (2 if words >= 9 else 3)
     assert np.sum(sizes > 1) <= (1 if words >= 9 else 20)  # 0.3 are expected at most
+
+
+def test_what_two_documents_share_must_suffice_for_both_sizes():
+    """Sets of 4 and 8 that share 4 have a Jaccard similarity of 1/2."""
+    features = np.tile(np.arange(1, 9, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15), (2, 1))
+    for needed, found in (((0.4, 0.4), 1), ((0.6, 0.4), 0), ((0.4, 0.6), 0)):
+        least = np.full(9, 2.0)
+        least[[4, 8]] = needed
+        assert _similar_pairs(features, np.array([4, 8]), least).shape[1] == found
 
 
 def test_text_that_all_documents_begin_with_makes_no_copies():

@@ -124,15 +124,13 @@ def carope_loop(params, x):
 
 
 def tapa_loop(params, x):
-    """Eq. (12), with θ = 1/2 and α = 0.1."""
+    """Eq. (12), with θ = 1/4 and α = 0.1."""
     logits = np.zeros((HEADS, N, N))
     for h, i, j in np.ndindex(HEADS, N, N):
-        amplitude, phase = (Q[i, h, part] @ K[j, h, part] / 2**0.5 for part in HALVES)
+        amplitude = Q[i, h, 0] * K[j, h, 0]
+        phase = Q[i, h, 1:] @ K[j, h, 1:] / 3**0.5
         logits[h, i, j] = amplitude * np.cos(2 * np.pi * abs(i - j) ** 0.1 * phase)
     return logits
-
-
-HALVES = slice(0, 2), slice(2, 4)
 
 
 def grape_additive_loop(params, x):
@@ -196,7 +194,8 @@ LOOPS = {
 @pytest.mark.parametrize("name", LOOPS)
 def test_logits_are_those_of_the_published_formula(name):
     (entry,) = catalogue(name)
-    encoding = entry.make(SIZES)
+    uneven = {"tapa": encodings.tapa(head_dim=WIDTH, amplitude_share=0.25)}
+    encoding = uneven.get(name) or entry.make(SIZES)
     params = made(encoding)
     np.testing.assert_allclose(logits(encoding, params), LOOPS[name](params, X), atol=1e-10)
     narrow = jax.tree.map(np.float32, (params, X, Q, K))
@@ -442,9 +441,9 @@ def test_decoder_laws(name):
         outs.append(hidden)
     np.testing.assert_allclose(np.concatenate(outs, 1), whole, atol=3e-6)
 
-    segments = np.array([[0, 0, 0, 1, 1, 1, 1]])
+    segments, every = np.array([[0, 0, 0, 1, 1, 1, 1]]), np.ones((1, N), bool)
     positions = packed_positions(segments)
-    packed, _ = run(IDS, segments=segments, positions=positions)
+    packed, _ = run(IDS, segments=segments, positions=positions, mask=every)
     np.testing.assert_allclose(packed[:, :3], whole[:, :3], atol=3e-6)
     moved_ids = np.concatenate([IDS[:, 3:], IDS[:, :3]], 1)
     alone, _ = run(moved_ids)
@@ -452,7 +451,7 @@ def test_decoder_laws(name):
 
     mask = np.array([[True, False, True, True, True, False, True]])
     kept = np.flatnonzero(mask[0])
-    padded, _ = run(IDS, mask=mask, positions=padded_positions(mask))
+    padded, _ = run(IDS, segments=0 * segments, positions=padded_positions(mask), mask=mask)
     short = np.concatenate([IDS[:, kept], IDS[:, :2]], 1)  # of the same shape
     alone, _ = run(short)
     np.testing.assert_allclose(padded[:, kept], alone[:, :5], atol=3e-6)

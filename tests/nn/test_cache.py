@@ -125,6 +125,17 @@ def test_padding_does_not_move():
     np.testing.assert_array_equal(moved.layers["k"][:, 1, :2], cache.layers["k"][:, 1, :2])
 
 
+def test_padding_on_either_side_leaves_the_same_state():
+    _, read = model("hybrid")
+    ids, nexts = some_ids(2, N), []
+    for shift, mask in ((2, np.arange(N) >= 2), (0, np.arange(N) < N - 2)):
+        mask = np.broadcast_to(mask, ids.shape)
+        cache, _ = read(np.roll(ids, shift, axis=1), nn.padded_positions(mask), mask)
+        position = np.full((2, 1), N - 2, np.int32)
+        nexts.append(read(some_ids(2, 1, seed=4), position, None, cache)[1])
+    np.testing.assert_allclose(*nexts, atol=1e-10)
+
+
 def test_a_prefix_before_a_cached_text():
     """A text that was read alone moves behind a prefix: in one layer its keys are exact."""
     decoder, read = model("rope", num_layers=1)

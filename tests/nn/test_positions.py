@@ -37,6 +37,7 @@ def classifier(encoding=None, **choices):
     "choices",
     [
         {"norm_position": "pre"},
+        {"norm_position": "pre", "first_norm": False},
         {"norm_position": "post"},
         {"norm_position": "post", "embedding_norm": False},
     ],
@@ -54,7 +55,7 @@ def test_tokens_are_what_the_first_attention_reads(choices):
     seen, ours = both()
     # Biases of queries and keys start at 0.
     np.testing.assert_allclose(seen, ours, rtol=1e-5, atol=1e-9)
-    plain = choices.get("embedding_norm") is False
+    plain = False in choices.values()
     assert np.allclose(of.tokens, of.embeddings) == plain
 
 

@@ -14,6 +14,7 @@ from jaxpe.report.corpus.predicates import (
     best_fixed,
     distance_groups,
     families,
+    main_positions,
     nearness,
 )
 from jaxpe.report.corpus.text import encoding_findings, keyed_sentences, named_findings
@@ -235,6 +236,18 @@ def test_nearness_rests_on_offsets_with_enough_pairs():
     assert nearness(analysis(position={"by_offset": falls})) == "more"
     falls = np.where(np.arange(N - 1) > last - 6, 0, curve)
     assert nearness(analysis(position={"by_offset": falls})) == "rises and falls"
+    noisy = curve.copy()
+    noisy[0, last - 5 :] = curve[0, last - 6] - 0.001  # within the intervals
+    assert nearness(analysis(position={"by_offset": noisy})) == "more"
+
+
+def test_main_positions_have_their_share_of_squared_distances_to_the_centroid():
+    x = 0.1 * np.sin(np.arange(N))
+    x[[5, 30]] = 3, 2
+    case = analysis(position={"squared_distances": (x[:, None] - x) ** 2})
+    away = np.where(case.position.present, x - x[case.position.present].mean(), 0) ** 2
+    positions, share = main_positions(case)
+    assert (positions.tolist(), share) == ([5, 30], pytest.approx(away[[5, 30]].sum() / away.sum()))
 
 
 def test_the_fixture_is_what_it_claims():

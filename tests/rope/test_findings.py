@@ -191,6 +191,10 @@ def test_a_longer_text_reaches_phases_that_training_did_not_have(explain):
     thirds = {"rope_type": "linear", "factor": 3}  # of which rounding is no new phase
     scaled = explain(plain, length=3 * 40_960, scaling=json.dumps(thirds))
     assert scaled.groups[0].unseen == 0
+    scaled = explain(plain, length=4 * 40_960, scaling=json.dumps(thirds))
+    text = told(scaled, "beyond_own_scaling").text  # three times as much is not what the file says
+    assert "40,960" in text
+    assert "122,880" not in text
 
 
 def test_a_yarn_that_is_there_is_stretched_from_its_own_length(explain):

@@ -46,6 +46,8 @@ def test_equation_9_on_its_own_terms_and_with_more_keys(slope):
     longer = softmax(CONTENT - slope * AWAY)
     rho = longer[:, ~near].sum(axis=1)
     np.testing.assert_allclose(found.measured["share of new keys"], rho)
+    flatter = softmax(CONTENT - slope * T / N * AWAY)
+    np.testing.assert_allclose(found.measured["share with m = c/n'"], flatter[:, ~near].sum(axis=1))
     np.testing.assert_allclose(longer[:, near], trained * (1 - rho[:, None]))
     np.testing.assert_allclose(
         found.conclusions["(9) at Δ' = Δ"].lhs, np.abs(longer[:, near] - trained).max()

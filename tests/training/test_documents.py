@@ -8,9 +8,10 @@ import pyarrow.parquet
 import pytest
 
 from jaxpe._core.errors import InputError
+from jaxpe.data import LabelledTokens, tokens_from_ids
 from jaxpe.training import TrainConfig
 from jaxpe.training.config import check_config, differences, load_config, resolved, save_config
-from jaxpe.training.documents import has_labels, load_data
+from jaxpe.training.documents import _buckets, has_labels, load_data
 from tests.data.test_sources import KINDS, NAMES, ROWS, TEXTS, datasets, lines_folder
 
 __all__ = ["datasets"]  # a fixture
@@ -62,6 +63,12 @@ def test_ids_with_a_published_split_have_one_vocabulary(tmp_path):
     data = load_data(TrainConfig(source=str(tmp_path), length=4))
     assert len(data.vocabulary.tokens) == data.train.corpus.vocab_size == 10
     assert (len(data.train.labels), len(data.held_out.labels)) == (3, 3)
+
+
+def test_the_shorter_of_two_lengths_is_the_one_that_saves_most():
+    mask = np.arange(16) < np.array([4, 4, 9, 16])[:, None]
+    corpus = tokens_from_ids(np.zeros((4, 16), int))._replace(mask=mask)
+    assert _buckets(LabelledTokens(corpus, np.zeros(4, np.int32), (), "ids")) == [4, 16]
 
 
 def test_several_sources_have_labels_if_all_do(tmp_path):

@@ -14,6 +14,7 @@ from jaxpe.analysis.attention.documents import Sample
 from jaxpe.analysis.attention.result import HeadDrops, Kind
 from jaxpe.nn import functionalize, parameter_count, pooled, trunk
 from jaxpe.spectral import ablate_heads, deposit, sum_heads
+from jaxpe.training.losses import next_in_document
 from jaxpe.training.tasks import logits_at
 
 _RESAMPLES = 400
@@ -248,7 +249,7 @@ def masked_score(model: Any, documents: Any, **options: Any) -> Array:
 def _causal(model: Any, documents: Any, **gating: Any) -> Array:
     ids, mask = documents["ids"], documents["mask"]
     logits = model(ids, mask=mask, **gating).logits
-    return _mean_log_likelihood(logits[:, :-1], ids[:, 1:], mask[:, 1:] & mask[:, :-1])
+    return _mean_log_likelihood(logits[:, :-1], ids[:, 1:], next_in_document(mask))
 
 
 def _mean_log_likelihood(logits: Array, targets: Array, counted: Array) -> Array:

@@ -1,7 +1,7 @@
 """FLOPs and bytes of an encoding as the compiler counts them, with every pass of a loop."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import jax
 from jax.extend import core
@@ -66,10 +66,12 @@ def encoding_cost(entry: CatalogueEntry, *, sizes: EncodingSizes = EncodingSizes
 def token_cost(encoding: Encoding, coordinates: int, sizes: EncodingSizes) -> TokenCost:
     """The cost of an encoding's hooks in a sequence of the training length."""
     program, arrays = hooks_program(encoding, coordinates, sizes)
-    loops = list(_loops(jax.make_jaxpr(program)(*arrays).jaxpr))
-    flops, moved = _flops_and_bytes(program, arrays)
+    traced = jax.jit(program).trace(*arrays)
+    loops = list(_loops(traced.jaxpr.jaxpr))
+    flops, moved = _flops_and_bytes(traced)
     for body, times in loops:  # loops, of which the compiler's cost counts one round
-        per_round = _flops_and_bytes(core.jaxpr_as_fun(body), body.in_avals)
+        shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals]
+        per_round = _flops_and_bytes(jax.jit(core.jaxpr_as_fun(body)).trace(*shapes))
         flops, moved = (
             total + (times - 1) * each
             for total, each in zip((flops, moved), per_round, strict=True)
@@ -77,12 +79,11 @@ def token_cost(encoding: Encoding, coordinates: int, sizes: EncodingSizes) -> To
     return TokenCost(flops / sizes.length, moved / sizes.length, len(loops))
 
 
-def _flops_and_bytes(program: Callable[..., Any], arrays: Sequence[Any]) -> tuple[float, float]:
-    """FLOPs and bytes of a compiled program; NaN from a backend that does not report them."""
-    if not jax.eval_shape(program, *arrays):
+def _flops_and_bytes(traced: jax.stages.Traced) -> tuple[float, float]:
+    """FLOPs and bytes of a program that is traced; NaN from a backend that does not report them."""
+    if not traced.jaxpr.out_avals:
         return 0.0, 0.0
-    shapes = [jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), a) for a in arrays]
-    cost = jax.jit(program).lower(*shapes).compile().cost_analysis() or {}
+    cost = traced.lower().compile().cost_analysis() or {}
     missing = float("nan")
     return float(cost.get("flops", missing)), float(cost.get("bytes accessed", missing))
 

@@ -127,8 +127,8 @@ def nearness(
     offsets = np.flatnonzero(np.isfinite(mean + low + high) & enough)
     if len(offsets) < _LEAST_OFFSETS:
         return "mixed"
-    ranks = np.argsort(np.argsort(mean[offsets]))
-    r = np.corrcoef(ranks, offsets)[0, 1]
+    order = np.argsort(mean[offsets])  # its correlation is that of its inverse, the ranks
+    r = np.corrcoef(order, np.arange(len(order)))[0, 1]
     if np.sign(interval.low) * r < _TREND:
         return "mixed"
     peak = offsets[np.argmax(mean[offsets])]

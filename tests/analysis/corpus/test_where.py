@@ -4,11 +4,13 @@ import jax
 import numpy as np
 import pytest
 
+from jaxpe.analysis.corpus.noise import rare_positions
 from jaxpe.analysis.corpus.where import half_distance, where_position_tells
 from jaxpe.geometry import (
     Estimate,
     PositionGeometry,
     PositionHalves,
+    SignificantRank,
     SplitHalfGeometry,
     count_tokens,
     mutual_information,
@@ -69,13 +71,27 @@ def test_without_tokens_there_is_nothing():
     assert where_position_tells(counts, [counts, counts], key=KEYS[0]).start is None
 
 
-def test_half_of_the_mean_distance_is_that_over_all_pairs():
-    """On a line of 7 positions half of the mean square is 14/3, between 2² and 3²."""
+def line():
+    """Geometry of 7 positions on a line and an absent one."""
     x, present = np.arange(8.0), np.arange(8) < 7
     squared, centred = (x[:, None] - x) ** 2, np.where(present, x - 3, 0)
     matrices = SplitHalfGeometry(np.outer(centred, centred), squared, present)
-    geometry = PositionGeometry(*matrices, matrices, squared[None], present)
-    statistics = position_statistics(squared, present)
+    return PositionGeometry(*matrices, matrices, squared[None], present)
+
+
+def test_noise_hides_positions_from_half_of_their_mean_square_on():
+    """The mean squared distance to the centroid is 4."""
+    error = np.array([1.9, 2.1, *[0.0] * 6])
+    for rank, hidden in ((1, [1, 7]), (0, [7])):
+        significant = SignificantRank(np.array(rank), *np.zeros((4, 1)))
+        assert rare_positions(np.ones(8, int), line(), error, significant).tolist() == hidden
+
+
+def test_half_of_the_mean_distance_is_that_over_all_pairs():
+    """On a line of 7 positions half of the mean square is 14/3, between 2² and 3²."""
+    geometry = line()
+    matrices = geometry.split_half
+    statistics = position_statistics(geometry.squared_distances, geometry.present)
     matrices, documents, null = (
         jax.tree.map(lambda x, shape=shape: np.broadcast_to(x, shape + np.shape(x)), tree)
         for tree, shape in (

@@ -46,6 +46,7 @@ from jaxpe.report.inspect.attention_view import view_data
 from jaxpe.report.inspect.page import inspect_markdown
 from jaxpe.report.inspect.sections import absent_sections, inspect_figures, page_sections
 from jaxpe.report.inspect.summary import MOST_WORDS, headlines, inspect_summary
+from jaxpe.report.inspect.text import ablation_sentences
 from jaxpe.report.methods import methods
 from tests.analysis.inspect.folders import text, with_tokenizer
 
@@ -184,6 +185,10 @@ def test_advice_and_summary_depend_on_numbers(llama, bert):
         hardly = any("order hardly" in step.text for step in advice(changed))
         assert hardly == (ordered is False)
         assert ("positions adds 0.30 nats" in inspect_summary(changed)) == bool(ordered)
+    for change, small in (((0.0, -0.05, 0.05), True), ((-0.2, -0.5, 0.05), False)):
+        moved = [move._replace(change=Interval(*change)) for move in found.ablation.moved]
+        said = " ".join(ablation_sentences(found.ablation._replace(moved=moved)))
+        assert ("hardly" in said) == small
     reach = found.loss.reach or bert.ablation.reach
     reach = reach._replace(lengths=np.array([16, 32, 64]), effective=16, low=16, measure="loss")
     for high, cut in ((32, True), (64, False)):
@@ -223,9 +228,11 @@ def test_inspections_are_compared_with_each_other_and_with_the_usual(llama, bert
     assert usual_range(apart[0], "position_share") is None  # two others
     assert not usual_range(of._replace(positions=999), "position_share").alike
     assert usual_range(both.models[1], "position_share") is None  # no encoders
-    high = llama[-1].attention._replace(overall=Interval(0.9, 0.8, 1.0))
-    said = inspect_summary(llama[-1]._replace(attention=high))
-    assert "Above the 3 decoders inspected before: logits explained by positions." in said
+    for ends, above in (((0.9, 0.8, 1.0), True), ((0.6, 0.3, 0.9), False)):
+        attention = llama[-1].attention._replace(overall=Interval(*ends))
+        said = inspect_summary(llama[-1]._replace(attention=attention))
+        label = "Above the 3 decoders inspected before: logits explained by positions."
+        assert (label in said) == above
     with pytest.raises(InputError, match="pass two or more"):
         compare_inspections([bert])
 
