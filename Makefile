@@ -74,9 +74,9 @@ unit: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  --ignore=tests/hardening --ignore=tests/experiments $(TESTS)
 
-# Kills, signals, fuzzed arguments and damaged files.
+# Kills, signals, fuzzed arguments and damaged files. Some wait, so there is one worker more.
 test-hardening: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/hardening
+	$(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal tests/hardening
 
 # Functions of the experiments' scripts, at a size of seconds.
 test-experiments: $(VENV)/.installed-test

@@ -162,7 +162,7 @@ def pytest_collection(session):
 OPTIMISED = ("test_published",)
 # Programs stay in memory, several GB of them over the whole suite; what is shared between files is
 # in the persistent cache, too.
-MOST_RESIDENT = 3 * 2**30
+MOST_RESIDENT = 5 * 2**30
 
 
 @pytest.fixture(autouse=True, scope="module")
