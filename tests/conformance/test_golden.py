@@ -168,7 +168,7 @@ def test_every_judged_model_has_small_files_of_the_schema(write, tmp_path):
         json.loads(SCHEMA.read_text())
     )
     written, refused = 0, []
-    # Every second one, for time: `test_classes.py` has the plans of all.
+    # Every second one, for time: `hardening/test_rope_classes.py` has the plans of all.
     for index, fields in enumerate(itertools.islice(configurations(), 0, None, 2)):
         try:
             write(fields, readers="transformers")
