@@ -22,7 +22,7 @@ class Command(BatchOptions):
         "weights and vision; names of Grain and transformers are known.",
         json="print only the result, as JSON.",
         junit="file to write the result to, as JUnit XML.",
-    ).replace("Intended layout of a batch;", "Check of batches. Options say what is meant;")
+    )
     files: Positional[tuple[Path, ...]]
     json: bool = False
     junit: Path | None = None

@@ -15,7 +15,7 @@ Shards = tuple[Order, int, int | None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchOptions:
-    """Intended layout of a batch; the defaults are a causal decoder, each document by itself.
+    """Check of batches: the intended layout, by default a causal decoder, each document by itself.
 
     Attributes:
         first: position of the first token of a document, 0 or more; 2 for RoBERTa.
