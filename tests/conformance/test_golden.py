@@ -1,7 +1,6 @@
 """Golden vectors of models: right, small, the same bytes each time, and for every judged type."""
 
 import importlib.resources
-import itertools
 import json
 import time
 
@@ -168,8 +167,7 @@ def test_every_judged_model_has_small_files_of_the_schema(write, tmp_path):
         json.loads(SCHEMA.read_text())
     )
     written, refused = 0, []
-    # Every second one, for time: `hardening/test_rope_classes.py` has the plans of all.
-    for index, fields in enumerate(itertools.islice(configurations(), 0, None, 2)):
+    for index, fields in enumerate(configurations()):
         try:
             write(fields, readers="transformers")
         except NotJudgedError:
@@ -180,9 +178,9 @@ def test_every_judged_model_has_small_files_of_the_schema(write, tmp_path):
         written += 1
         for name in ("golden.json", "golden.npz"):
             assert (tmp_path / name).stat().st_size < MEGABYTE, fields
-        stored = json.loads((tmp_path / "golden.json").read_text()) if index % 5 == 0 else None
+        stored = json.loads((tmp_path / "golden.json").read_text()) if index % 10 == 0 else None
         if stored is not None:  # numbers are the slowest part
-            validator.validate(stored if index % 50 == 0 else shortened(stored))
-    assert written > 350
+            validator.validate(stored if index % 100 == 0 else shortened(stored))
+    assert written > 700
     assert all("has no head_dim" in one for one in refused), refused
-    assert len(refused) < 10
+    assert len(refused) < 20

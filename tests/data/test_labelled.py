@@ -353,15 +353,19 @@ def test_what_cannot_be_held_out():
 
 
 def test_sst2(data_dir):
-    train = load_labelled("sst2", tokenizer="bytes", length=8, data_dir=data_dir)
+    vocabulary = data_dir / "bert-base-uncased" / "vocab.txt"
+    train = load_labelled("sst2", tokenizer=vocabulary, special=True, length=66, data_dir=data_dir)
     dev = load_labelled("sst2", split="dev", like=train, data_dir=data_dir)
     assert train.names == dev.names == ("negative", "positive")
     assert (len(train.labels), int(train.labels.sum())) == (67_349, 37_569)
+    assert train.corpus.longest == 66
     assert len(dev.labels) == 872
+    assert dev.corpus.longest <= 66
     plain = load_corpus("sst2", data_dir=data_dir)
     assert len(plain.documents) == len(train.labels)
 
 
 def test_imdb_is_ordered_by_label(data_dir):
-    train = load_labelled("imdb", tokenizer="bytes", length=8, data_dir=data_dir)
+    train = load_labelled("imdb", length=8, max_vocab=1000, data_dir=data_dir)
     assert train.labels.tolist() == [1] * 12_500 + [0] * 12_500
+    assert train.corpus.vocab_size == 1000

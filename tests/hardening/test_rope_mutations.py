@@ -6,7 +6,7 @@ from jaxpe.rope.fields import is_positional
 from tests.hardening.rope_mutations import CONFIGURATIONS, judged
 
 PARTS = 8  # tests that the configurations are shared among
-SAMPLE = 3  # mutations of a configuration that the tests take
+SAMPLE = 5  # mutations of a configuration that the tests take
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -27,7 +27,8 @@ def chromium(tmp_path_factory):
         yield running
 
 
-@pytest.mark.parametrize(("size", "dark"), [("phone", False), ("desktop", True)])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("report", ["page", "hostile_page"])
 def test_the_page_fits_and_loads_without_trouble(chromium, request, report, size, dark):
     path = request.getfixturevalue(report)

@@ -330,10 +330,8 @@ def extended(corpus, finished, tmp_path_factory):
     train(dataclasses.replace(asked, out=out, steps=40))
     profile = out.with_name("profile")
     asked = dataclasses.replace(load_config(out), steps=80, trace=profile)
-    with pytest.MonkeyPatch.context() as patch:
-        profiled = record_profiles(patch)
-        longer = train(asked, progress=Told(lines))
-    assert profiled == [profile, "end"]
+    longer = train(asked, progress=Told(lines))
+    assert list(profile.glob("plugins/profile/*/*.xplane.pb"))
     return longer, lines, whole
 
 

@@ -127,7 +127,7 @@ def nearness(
     offsets = np.flatnonzero(np.isfinite(mean + low + high) & enough)
     if len(offsets) < _LEAST_OFFSETS:
         return "mixed"
-    order = np.argsort(mean[offsets])  # its correlation is that of its inverse, the ranks
+    order = np.argsort(mean[offsets])  # correlates as the ranks, its inverse
     r = np.corrcoef(order, np.arange(len(order)))[0, 1]
     if np.sign(interval.low) * r < _TREND:
         return "mixed"
