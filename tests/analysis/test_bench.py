@@ -111,6 +111,10 @@ def test_an_interrupted_run_trains_only_what_is_not_there(small, tmp_path, monke
     assert without_times(again) == without_times(found)
 
 
+def test_merged_parts_are_the_whole(small, tmp_path):
+    assert without_times(bench(OPTIONS, tmp_path)) == without_times(small[1])
+
+
 def test_parts_that_are_missing_are_named(small, tmp_path):
     first = small[0].with_name("a")
     with pytest.raises(InputError, match=r"part 2/2 lacks 1 cell: .*--part 2/2 --out part-2"):
