@@ -48,6 +48,15 @@ def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
     for number, handler in before.items():
         if handler not in (signal.SIG_IGN, None):
             signal.signal(number, interrupt)
+    unraisable = sys.unraisablehook
+
+    def end_if_lost(lost: "sys.UnraisableHookArgs") -> None:
+        """Exceptions of finalizers and of callbacks of the garbage collector go no further."""
+        if received and lost.exc_type is KeyboardInterrupt:
+            _end(received[0], message)
+        unraisable(lost)
+
+    sys.unraisablehook = end_if_lost
     descriptor = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(receiver, message), daemon=True).start()
     try:
@@ -58,6 +67,7 @@ def prompt_exit(message: Callable[[], str] = str) -> Iterator[None]:
         raise
     finally:
         signal.set_wakeup_fd(descriptor)
+        sys.unraisablehook = unraisable
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)  # None: not installed by Python
         sender.close()

@@ -14,8 +14,10 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM]
 LONG = "ready(); hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"
 # Drops every exception, as a callback of a weak reference does.
 DROPS = "exec('while True:\\n try: ready(), time.sleep(9)\\n except BaseException: pass')"
+# Python drops exceptions of such a callback itself, and prints them. JAX has one.
+COLLECTS = "gc.callbacks.append(lambda *_: (ready(), time.sleep(9))); gc.collect()"
 SCRIPT = """
-import hashlib, signal, sys, time
+import gc, hashlib, signal, sys, time
 from jaxpe._core.files import atomic_file
 from jaxpe.cli.interrupts import prompt_exit
 def ready():
@@ -41,6 +43,7 @@ def started(path, work: str, *, before: str = "", **options) -> subprocess.Popen
     [
         pytest.param(LONG, id="in C"),
         pytest.param(DROPS, id="dropped"),
+        pytest.param(COLLECTS, id="garbage collector"),
         pytest.param("ready(); time.sleep(600)", id="in Python"),
     ],
 )
