@@ -1,8 +1,10 @@
 """Attention in blocks, against dense attention and torch; long rows, windows and decoding.
 
-    python -m experiments.benchmarks.attention [--peer PYTHON] [--rounds N] [--quick] [--save]
+    python -m experiments.benchmarks.attention [--peer PYTHON] [--rounds N] [--dtype bfloat16]
+        [--quick] [--save]
 
-One row, causal, float32; parameters of encodings are moved off their first values. A loss is the
+One row, causal, float32 by default; on a GPU with `jax.nn`'s implementations, and a results file
+of its own. Parameters of encodings are moved off their first values. A loss is the
 product of the output with a fixed array, and its gradient is of queries, keys, values and
 parameters. Memory is what a compiled program allocates besides arguments and results.
 
@@ -28,7 +30,7 @@ from experiments.benchmarks import _contest as contest
 from experiments.benchmarks.scaling import exponent
 from jaxpe.encodings import AttentionMask, Encoding, EncodingSizes, catalogue
 from jaxpe.encodings.attention_mask import encoded_mask
-from jaxpe.encodings.implementations import default_block_size
+from jaxpe.encodings.implementations import default_block_size, lacking
 
 ENCODINGS = ("rope", "alibi", "t5", "fire", "kerple_log", "cope")
 PEERS = {
@@ -42,7 +44,7 @@ DIRECTIONS = {"forward": False, "forward and backward": True}
 
 
 class Sizes(NamedTuple):
-    """Tokens of each part, and heads."""
+    """Tokens of each part, heads, and the type of queries, keys and values."""
 
     n: int = 4096
     heads: int = 8
@@ -51,8 +53,11 @@ class Sizes(NamedTuple):
     windowed: int = 16384
     windows: tuple[int, ...] = (512, 2048)
     cache: int = 32768
+    dtype: str = "float32"
 
 
+BACKEND = jax.default_backend()
+WAYS = ("blocks", "dense", *(("xla", "cudnn") if BACKEND == "gpu" else ()))
 FULL = Sizes()
 QUICK = Sizes(512, 2, 16, long=(512, 1024, 2048), windowed=1024, windows=(128, 512), cache=2048)
 
@@ -75,7 +80,7 @@ def moved(params: Any) -> Any:
 def arrays(n: int, sizes: Sizes) -> list[Array]:
     """Queries, keys, values and the cotangent of the output, `[n, heads, width]`."""
     shape = (4, n, sizes.heads, sizes.width)
-    return [*jnp.asarray(np.random.default_rng(0).standard_normal(shape), jnp.float32)]
+    return [*jnp.asarray(np.random.default_rng(0).standard_normal(shape), sizes.dtype)]
 
 
 def loss(
@@ -89,7 +94,7 @@ def loss(
         encoding, params, q, k, v, q_positions=i, k_positions=i, mask=mask,
         implementation=implementation,
     )  # fmt: skip
-    return jnp.vdot(out, cotangent)
+    return jnp.vdot(out, cotangent, preferred_element_type=jnp.float32)
 
 
 def program(
@@ -110,9 +115,11 @@ def compare(name: str, sizes: Sizes, peer: str, rounds: int, *, backward: bool) 
     built = encoding_of(name, sizes)
     made = {
         way: program(*built, sizes.n, sizes, backward=backward, way=way)
-        for way in ("blocks", "dense")
+        for way in WAYS
+        if lacking(way, built[0]) is None and (way != "cudnn" or sizes.dtype != "float32")
     }
-    found: dict[str, Any] = {"error": contest.largest_error(*(run() for run, _ in made.values()))}
+    error = contest.largest_error(made["blocks"][0](), made["dense"][0]())
+    found: dict[str, Any] = {"error": error}
     runs = {way: partial(contest.seconds_of, run) for way, (run, _) in made.items()}
     workers = torch_workers(name, sizes, peer, backward=backward)
     able = {way: worker for way, worker in workers.items() if "error" not in worker.about}
@@ -137,7 +144,8 @@ def torch_workers(
     if peer == "none":
         return {}
     known = {"n": sizes.n, "heads": sizes.heads, "width": sizes.width, "backward": backward}
-    known["threads"] = contest.CORES
+    known |= {"threads": contest.CORES, "dtype": sizes.dtype}
+    known["device"] = "cuda" if BACKEND == "gpu" else "cpu"
     workers = {}
     for way in PEERS.get(name, ()):
         if "learned" in way and not backward:
@@ -253,9 +261,9 @@ def decode(name: str, sizes: Sizes, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    options = contest.options_of(__doc__, rounds=9, peer=sys.executable)
+    options = contest.options_of(__doc__, rounds=9, peer=sys.executable, dtype="float32")
     contest.keep_freed_memory()
-    sizes = QUICK if options.quick else FULL
+    sizes = (QUICK if options.quick else FULL)._replace(dtype=options.dtype)
     rounds, few = options.rounds, min(options.rounds, FEW_ROUNDS)
     result: dict[str, Any] = {"machine": contest.machine(), "rounds": rounds, "few_rounds": few}
     result |= {"block_size": default_block_size(sizes.n), "sizes": sizes._asdict()}
@@ -267,7 +275,8 @@ def main() -> None:
     result["long"] = {name: long_rows(name, sizes, few) for name in LONG}
     result["windows"] = windows(sizes, few)
     result["decode"] = {name: decode(name, sizes, rounds) for name in ("rope", "alibi", "fire")}
-    contest.finish("attention", options, result)
+    own = f"_{BACKEND}_{sizes.dtype}" if BACKEND != "cpu" else ""
+    contest.finish(f"attention{own}", options, result)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ Sizes, each with a results file of its own (`spectral_tasks_small.json`, ...) an
 `--settled` trains until the loss has stopped falling, or for the published updates; `--small` does
 so at half the length and the distances, for accuracies alone; `--twice` at twice the width, length
 and distances;
-`--published` is the published size (100 epochs of 512 rows, 16 heads, 6 layers: for a GPU).
-`--settled` and `--twice` grow: each seed is trained by itself until it settles, and is a row of
-the results file as soon as it is done; a run trains those that are not there, and leaves the
-others alone. There `--seed K`, again and again, takes some seeds alone, and `--minutes N` begins
+`--published` is the published size (100 epochs of 512 rows, 16 heads, 6 layers: for a GPU), which
+ends earlier only where the task is solved.
+`--settled`, `--twice` and `--published` grow: each seed is trained by itself, and is a row of the
+results file as soon as it is done; a run trains those that are not there, and leaves the others
+alone. There `--seed K`, again and again, takes some seeds alone, and `--minutes N` begins
 no model later than that. `--twice` chooses the rate for each variant on a seed of its own;
 `--rate R`, again and again, trains at these rates instead, in rows of their own.
 """
@@ -68,7 +69,7 @@ FAMILIES = ("mla", "rope", "alibi", "t5", "shaw", "nope")  # by name; the others
 
 
 SIZES = {"published": PUBLISHED, "settled": SETTLED, "small": SMALL, "twice": TWICE}
-GROW = ("settled", "twice")  # sizes whose models are trained one by one
+GROW = ("settled", "twice", "published")  # sizes whose models are trained one by one
 TUNING_SEED, TUNING_STEPS = 9, 500  # of no model that is tested; the rate falls over 200 steps
 OPTIONS = take_options(*SIZES, repeated=("only", "task", "seed", "rate"), minutes=True)
 
@@ -170,6 +171,7 @@ def grown_row(task: str, name: str, sizes: Sizes) -> dict[str, Any]:
         "loss": trained.losses[:, 0].reshape(len(trained.looks) - 1, -1).mean(axis=1),
         "drop": ablated_at_end(trained, held_out, sizes)["drop"][0],
         "cpu_seconds": trained.seconds,
+        "device": jax.devices()[0].device_kind,
     }
 
 

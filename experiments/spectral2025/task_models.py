@@ -301,11 +301,11 @@ def _train(apply, params, parts: tuple[Examples, Examples], sizes: Sizes) -> Tra
             kept[at + 1] = jax.device_get(states.params)
         return states
 
+    ends = ("solved", "settled") if sizes.settle else ("solved",) if sizes.published else ()
     reason, begun = "budget", time.process_time()
-    while len(losses) < blocks - tail:
+    while len(losses) < blocks - tail and reason == "budget":
         states = go_on(states)
-        if sizes.settle and (reason := settled(losses, curve)) != "budget":
-            break
+        reason = now if (now := settled(losses, curve)) in ends else "budget"
     falls_from = len(losses) * every
     for _ in range(tail):
         states = go_on(states, falls_from)

@@ -220,9 +220,7 @@ def dense_attention(encoding: Encoding, params: Params, call: Call) -> tuple[Arr
 
 def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) -> Array:
     """Attention of `jax.nn` or tokamax, with the encoding's bias and mask."""
-    causal = False
-    if implementation == "tokamax" and not encoding.defines("mask"):
-        causal = is_causality(call.mask)
+    causal = not encoding.defines("mask") and is_causality(call.mask)
     if causal:  # no array of pairs
         call = call._replace(mask=None)
     q, k, v = (x.astype(call.dtype) for x in (call.q, call.k, call.v))
@@ -243,7 +241,7 @@ def _fused(encoding: Encoding, params: Params, call: Call, implementation: str) 
             out = tokamax_attention(scaled(q, call.scale), k, v, bias, mask, **more)
         else:
             options: Any = {"scale": call.scale, "implementation": implementation}
-            out = jax.nn.dot_product_attention(q, k, v, bias, mask, **options)
+            out = jax.nn.dot_product_attention(q, k, v, bias, mask, is_causal=causal, **options)
     if mask is not None:  # a query whose keys are all masked would attend to all
         out = jnp.where(jnp.any(mask, axis=-1).swapaxes(-1, -2)[..., None], out, 0)
     return out[..., :width].reshape(*lead, *out.shape[-3:-1], width).astype(call.v.dtype)
