@@ -141,15 +141,18 @@ def test_norms_of_encodings():
 
 def test_capacity_says_something_only_where_it_is_small():
     loss = np.array([0.1, 0.2])
-    sizes = {"largest_loss": 1.0, "loss_lipschitz": 1.0, "trivial_loss": 0.5}
+    sizes = {"largest_loss": 2.0, "loss_lipschitz": 0.5, "trivial_loss": 0.5}
     capacity = jax.jit(partial(section_4_rademacher, samples=10_000, **sizes))
     for lipschitz, says in ((1.0, True), (1e6, False)):
-        found = capacity(loss, loss, np.full(2, lipschitz), np.ones(2), worst_loss=0.9)
+        found = capacity(loss, loss, np.full(2, lipschitz), np.full(2, 3.0), worst_loss=1.9)
         assert holds(found.hypotheses | found.conclusions) == {
             "loss ≤ M": True, "(8)": True, "says something": says,
         }  # fmt: skip
+        # 2 · 0.5 · R_S + 3 · 2 · √(ln(2/0.05)/(2m)), with R_S = C^L · 3/√m.
+        right = loss + 0.03 * lipschitz + 6 * (np.log(40) / 20_000) ** 0.5
+        np.testing.assert_allclose(found.measured["right side"], right)
     # Means within M, and a single loss that is not.
-    assert not holds(capacity(loss, loss, loss, loss, worst_loss=1.1).hypotheses)["loss ≤ M"]
+    assert not holds(capacity(loss, loss, loss, loss, worst_loss=2.1).hypotheses)["loss ≤ M"]
     off = capacity(loss, 50 * loss, np.ones(2), np.ones(2), worst_loss=10.0)
     assert not holds(off.conclusions)["(8)"]
     with pytest.raises(ValueError, match="pass at least 1, and 0 < delta < 1"):

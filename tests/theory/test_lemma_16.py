@@ -62,7 +62,9 @@ def test_the_published_slope_of_delta_vanishes_with_m_and_delta_does_not():
     assert not published.holds
     np.testing.assert_allclose(published.lhs, bound / 4 / 2**0.5)
     np.testing.assert_allclose(published.rhs, bound / 4 * 0.01 * 6**0.5)
-    assert audit.instead["(12) of one layer"].holds
+    other = audit.instead["(12) of one layer"]  # an equality here: 2r = 1 and the d_H is √2
+    assert other.holds
+    np.testing.assert_allclose([other.lhs, other.rhs], bound / 4 / 2**0.5)
 
 
 def test_classifiers_of_one_layer_keep_to_the_other_bound():
