@@ -10,10 +10,19 @@ from jax.scipy.stats import rankdata
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, boolean, less_equal
-from jaxpe.theory.cirrincione2026.sentences import COLD, MASKED, SUFFICIENT
+from jaxpe.theory.cirrincione2026.sentences import (
+    COLD,
+    EVERY_EXAMPLE,
+    MASKED,
+    SUFFICIENT,
+    THRESHOLD,
+)
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import rounding, share
+
+# Conditions (i) and (ii) that means over examples and a threshold without a number leave open.
+UNCHECKED_PREMISES = ("τ ≤ τ_0", "ε_suff of every example")
 
 LEMMA_11 = Statement(
     name="Lemma 11",
@@ -37,6 +46,8 @@ LEMMA_11 = Statement(
         "if masked loss": MASKED,
         "if τ < 1": COLD,
         "if ε_suff": SUFFICIENT,
+        "if τ ≤ τ_0": THRESHOLD,
+        "if ε_suff of every example": EVERY_EXAMPLE,
         "then (7)": "The worst |E δ_ij − D_KL(μ_i‖μ_j)| is {lhs}; τ² + ε_suff is {rhs}.",
         "then (7) up to a factor": (
             "The best multiple of D_KL leaves {lhs} of δ unexplained; up to {rhs} counts as none."
@@ -47,7 +58,9 @@ LEMMA_11 = Statement(
     },
     evaluate=lambda inputs: lemma_11(
         inputs.gradients, inputs.mu, temperature=inputs.temperature
-    ).add_hypotheses({"masked loss": boolean(inputs.family == "masked")}),
+    ).add_hypotheses(
+        {"masked loss": boolean(inputs.family == "masked")}, unchecked=UNCHECKED_PREMISES
+    ),
 )
 
 
@@ -64,7 +77,8 @@ def lemma_11(
 
     Hypotheses. "τ < 1": the threshold of (ii) is below 1 but not given, so this is the least
     requirement. "ε_suff": ε ≤ `tolerance`, with ε = max_ij |E A_ij − E μ_i(t_j)|, where E μ_i(t_j)
-    = Σ_v μ_i(v) μ_j(v): at most the paper's supremum over examples.
+    = Σ_v μ_i(v) μ_j(v): at most the paper's supremum over examples, so that it can hold where (i)
+    does not. An audit of a model names this, and the threshold of (ii), as unchecked.
 
     Conclusions. "(7)": |E δ_ij − D_KL| ≤ τ² + ε for the worst pair and head (with 1 for the
     constant that O hides); an infinite D_KL refutes it. "(7) up to a factor": the share of the norm
