@@ -56,7 +56,7 @@ def audit_inputs(
         alpha=alpha,
         forcing=forcing,
         reads_sum=less_equal(apart / jnp.where(size > 0, size, 1.0), 1e-5),
-        full_examples=boolean(np.all(model.examples["mask"])),
+        full_examples=boolean(bool(np.all(model.examples["mask"]))),
         hidden=hidden,
         loss=lambda P, example: model.loss(model.at_no_shift(P, example), example),
         examples=model.examples,
