@@ -304,7 +304,7 @@ def test_a_vocabulary_with_capitals_is_cased(tmp_path):
 
 
 def test_default_length_is_what_one_document_in_twenty_reaches():
-    documents = ["a b c d e f g h"] + ["a b c"] * 2 + ["a"] * 37
+    documents = ["a b c d e f g h", "a b c"] + ["a"] * 38
     assert tokenize(Corpus("x", documents)).ids.shape == (40, 3)
     assert tokenize(Corpus("x", ["a"] * 9)).ids.shape == (9, 2)
     assert tokenize(Corpus("x", ["a " * 500] * 2)).ids.shape == (2, 128)
