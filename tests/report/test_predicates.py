@@ -1,6 +1,7 @@
 """Sentences and advice at the number that decides them, and at the numbers next to it."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,18 +13,21 @@ from jaxpe.analysis.bench.job import suite_of
 from jaxpe.analysis.corpora import LEVEL, ComparedPair, CorporaComparison
 from jaxpe.analysis.corpus import Interval
 from jaxpe.analysis.extrapolation import SeedInterval
-from jaxpe.analysis.inspect import GeometryStage, PositionMove
+from jaxpe.analysis.extrapolation.ranks import Lead
+from jaxpe.analysis.inspect import GeometryStage, Means, PositionMove, TextReach
+from jaxpe.analysis.inspections import compare_inspections, inspected_models
 from jaxpe.data import NeighbourSimilarity
 from jaxpe.report.bench.advice import advice as bench_advice
 from jaxpe.report.corpora import corpora_summary
-from jaxpe.report.corpus.predicates import beats_equal
+from jaxpe.report.corpus.predicates import beats_equal, nearness
 from jaxpe.report.corpus.text import keyed_sentences
 from jaxpe.report.inspect.advice import _matters
-from jaxpe.report.inspect.text import _change, _is_small, geometry_sentences
+from jaxpe.report.inspect.text import _change, _is_small, geometry_sentences, reach_summary
 from jaxpe.report.text import number
 from tests.report.factory import N, analysis
 
 LEAST = math.ulp(0.0)
+REPORT = analysis()  # of two significant dimensions
 
 
 def above(x: float) -> float:
@@ -34,36 +38,39 @@ def below(x: float) -> float:
     return math.nextafter(x, -math.inf)
 
 
-def said(key: str, overrides: Callable[[Any], dict[str, Any]]) -> Callable[[Any], bool]:
+def changed(**fields: Any) -> Any:
+    """The usual report with other fields; of a nested one, some of its own as a dict."""
+    nested = {
+        name: getattr(REPORT, name)._replace(**value)
+        for name, value in fields.items()
+        if isinstance(value, dict) and name != "intervals"
+    }
+    return REPORT._replace(**fields | nested)
+
+
+def said(key: str, fields: Callable[[Any], dict[str, Any]]) -> Callable[[Any], bool]:
     """Whether the report on a corpus has a sentence, by the number in it."""
-    return lambda value: key in keyed_sentences(analysis(**overrides(value)))
+    return lambda value: key in keyed_sentences(changed(**fields(value)))
 
 
-def held_out(change: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
-    """Other held-out scores; the fitted dimension is the second, of stress 0.05 ± 0.01."""
-    two = {"position": {"significant_rank": 2}}
-    return lambda x: {"held_out": analysis(**two).held_out._replace(**change(x)), **two}
+def _own(second: float, width: float) -> dict[str, Any]:
+    """Stress of two dimensions, of which both are significant; the first is 0, up to an end."""
+    own = [Interval(0.0, 0.0, width), Interval(second, second, second)]
+    return {"held_out": {"own": own}}
 
 
-def _own(second: float, width: float) -> list[Interval]:
-    """Stress by dimension: the first is 0, with this upper end."""
-    return [Interval(0.0, 0.0, width), Interval(second, second, second)]
-
-
-def _over_equal(over_equal: Interval) -> Any:
-    return analysis(held_out=analysis().held_out._replace(over_equal=over_equal))
+def _over_equal(*ends: float) -> Any:
+    return changed(held_out={"over_equal": Interval(*ends)})
 
 
 def _gain_keys(ends: tuple[float, float]) -> set[str]:
-    gain = Interval(0.0, *ends)
-    keys = keyed_sentences(analysis(**held_out(lambda gain: {"gain": gain})(gain)))
-    return {key for key in keys if key.startswith("fitted ") or key.startswith("fixed scores")} | (
-        {*keys} & {"fixed ties"}
-    )
+    keys = keyed_sentences(changed(held_out={"gain": Interval(0.0, *ends)}))
+    verdicts = ("fitted ", "fixed scores", "fixed ties")
+    return {key for key in keys if key.startswith(verdicts)}
 
 
 def share(name: str, *ends: float) -> dict[str, Any]:
-    return {"intervals": analysis().intervals | {name: Interval(*ends)}}
+    return {"intervals": REPORT.intervals | {name: Interval(*ends)}}
 
 
 def bench(seeds: int) -> str:
@@ -92,6 +99,32 @@ def geometry(corrected: float) -> bool:
 def moved(change: float) -> bool:
     move = PositionMove("shuffled", *[Interval(change, change, change)] * 2, None)
     return _change(move, "it").startswith("changes")
+
+
+def nearness_of(ends: tuple[float, float]) -> str:
+    return nearness(changed(**share("nearness", 0.0, *ends)))
+
+
+def numbers_of_reach(lengths: tuple[int, int]) -> set[str]:
+    """Lengths that the summary of a reach has, of texts of up to 64 tokens."""
+    effective, high = lengths
+    gain = Means(*np.zeros((3, 3)))
+    reach = TextReach("loss", 6, np.array([16, 32, 64]), gain, effective, 16, high)
+    return set(re.findall(r"\d+", reach_summary(reach)))
+
+
+def apart(low: float) -> bool:
+    """Whether a comparison tells a model from one whose interval ends at 0.5."""
+    one, other = inspected_models()[:2]
+    ends = Interval(0.4, 0.3, 0.5), Interval(0.6, low, 0.7)
+    models = [x._replace(values={"probe": end}) for x, end in zip((one, other), ends, strict=True)]
+    return compare_inspections(models[::-1]).decided["probe"]
+
+
+def warned(length: int) -> bool:
+    """Whether models inspected at 100 tokens and at this length are said to differ."""
+    models = [inspected_models()[0]._replace(longest=x) for x in (100, length)]
+    return bool(compare_inspections(models).warnings)
 
 
 PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
@@ -147,11 +180,11 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     ),
     "groups": (said("groups", lambda count: {"groups": count}), {11_232: True, 11_233: False}),
     "another dimension, by a tie": (
-        said("another dimension", held_out(lambda x: {"own": _own(x, 0.0)})),
+        said("another dimension", lambda x: _own(x, 0.0)),
         {0.0: False, 0.01: False, above(0.01): True},
     ),
     "another dimension, by an interval": (
-        said("another dimension", held_out(lambda x: {"own": _own(x, 0.02)})),
+        said("another dimension", lambda x: _own(x, 0.02)),
         {0.01: False, 0.02: False, above(0.02): True},
     ),
     "noise that wide encodings fit": (
@@ -166,12 +199,31 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
             (-1.0, -LEAST): {"fixed scores better", "fitted worse"},
         },
     ),
+    "nearness": (
+        nearness_of,
+        {(LEAST, 1.0): "more", **dict.fromkeys(((0.0, 1.0), (-1.0, 0.0)), "undecided")},
+    ),
+    "a lead": (
+        lambda low: Lead(("rope",), SeedInterval(*map(np.array, (0.1, low, 0.2))), True).sure,
+        {-LEAST: False, 0.0: False, LEAST: True},
+    ),
+    "reach": (
+        numbers_of_reach,
+        {
+            (32, 63): {"32", "63"},
+            (32, 64): {"32", "64"},
+            (32, 128): {"32", "64"},
+            (64, 128): {"64"},
+        },
+    ),
+    "models apart": (apart, {0.5: False, above(0.5): True}),
+    "lengths within a quarter": (warned, {79: True, 80: False, 125: False, 126: True}),
     "over equal distances, by an interval": (
-        lambda low: beats_equal(_over_equal(Interval(0.2, low, 0.3))),
+        lambda low: beats_equal(_over_equal(0.2, low, 0.3)),
         {0.0: False, LEAST: True},
     ),
     "over equal distances, by a tenth": (  # of 0.48
-        lambda size: beats_equal(_over_equal(Interval(size, 0.01, 0.3))),
+        lambda size: beats_equal(_over_equal(size, 0.01, 0.3)),
         {0.047: False, 0.049: True},
     ),
 }
