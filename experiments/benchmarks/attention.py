@@ -1,12 +1,12 @@
 """Attention in blocks, against dense attention and torch; long rows, windows and decoding.
 
-    python -m experiments.benchmarks.attention [--peer PYTHON] [--rounds N] [--dtype bfloat16]
-        [--quick] [--save]
+    python -m experiments.benchmarks.attention [--peer PYTHON] [--rounds N] [--quick] [--save]
 
-One row, causal, float32 by default; on a GPU with `jax.nn`'s implementations, and a results file
-of its own. Parameters of encodings are moved off their first values. A loss is the
-product of the output with a fixed array, and its gradient is of queries, keys, values and
-parameters. Memory is what a compiled program allocates besides arguments and results.
+One row, causal, float32. On a GPU only the comparison with torch, in bfloat16 as well and with
+`jax.nn`'s implementations; its results file is its own. Parameters of encodings are moved off
+their first values. A loss is the product of the output with a fixed array, and its gradient is of
+queries, keys, values and parameters. Memory is what a compiled program allocates besides arguments
+and results.
 
 The peer runs under a Python that has torch (`--peer`; this one by default, "none" for none), in one
 process for each way of `_torch_attention`. Torch attends without RoPE, where ours includes the
@@ -261,12 +261,25 @@ def decode(name: str, sizes: Sizes, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    options = contest.options_of(__doc__, rounds=9, peer=sys.executable, dtype="float32")
+    options = contest.options_of(__doc__, rounds=9, peer=sys.executable)
     contest.keep_freed_memory()
-    sizes = (QUICK if options.quick else FULL)._replace(dtype=options.dtype)
+    sizes = QUICK if options.quick else FULL
     rounds, few = options.rounds, min(options.rounds, FEW_ROUNDS)
     result: dict[str, Any] = {"machine": contest.machine(), "rounds": rounds, "few_rounds": few}
     result |= {"block_size": default_block_size(sizes.n), "sizes": sizes._asdict()}
+    if BACKEND == "gpu":
+        result |= {
+            f"{dtype}, {title}": {
+                name: compare(
+                    name, sizes._replace(dtype=dtype), options.peer, rounds, backward=backward
+                )
+                for name in ("rope", "alibi")
+            }
+            for dtype in ("float32", "bfloat16")
+            for title, backward in DIRECTIONS.items()
+        }
+        contest.finish("attention_gpu", options, result)
+        return
     for title, backward in DIRECTIONS.items():
         result[title] = {
             name: compare(name, sizes, options.peer, rounds, backward=backward)
@@ -275,8 +288,7 @@ def main() -> None:
     result["long"] = {name: long_rows(name, sizes, few) for name in LONG}
     result["windows"] = windows(sizes, few)
     result["decode"] = {name: decode(name, sizes, rounds) for name in ("rope", "alibi", "fire")}
-    own = f"_{BACKEND}_{sizes.dtype}" if BACKEND != "cpu" else ""
-    contest.finish(f"attention{own}", options, result)
+    contest.finish("attention", options, result)
 
 
 if __name__ == "__main__":

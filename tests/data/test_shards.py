@@ -115,6 +115,11 @@ def test_a_change_in_the_middle_is_in_the_digest(tmp_path):
     (after,) = find_shards([path])
     assert after == before
     assert after.digest() != digest
+    for at, is_seen in ((2**16 - 1, True), (2**16, False), (-(2**16), True), (-(2**16) - 1, False)):
+        changed = bytearray(content)
+        changed[at] ^= 1
+        path.write_bytes(changed)
+        assert (find_shards([path]) != [before]) == is_seen, at
     path.unlink()
     with pytest.raises(InputError, match=r"x\.txt cannot be read"):
         after.digest()

@@ -22,6 +22,7 @@ from jaxpe.data import (
 )
 from jaxpe.data.tokens import pretrained
 from jaxpe.data.tokens import vocabulary as vocabularies
+from jaxpe.data.tokens.token_ids import resized
 from tests.progress import Told
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]
@@ -91,6 +92,10 @@ def test_truncation_keeps_a_prefix(options):
         assert texts_of(cut, row)[:shorter] == texts_of(whole, row)[:shorter]
     assert cut.longest == whole.longest
     assert cut.cut == np.sum(whole.mask.sum(axis=1) > 5) > whole.cut == 0
+    for length, of_whole in ((40, 0), (4, np.sum(whole.mask.sum(axis=1) > 4))):
+        assert resized(whole._replace(cut=None), length).cut == of_whole
+    assert resized(cut, 9).cut == cut.cut
+    assert resized(cut._replace(cut=None), 5).cut is None  # as after an export
 
 
 def test_a_fixed_vocabulary_gives_the_ids_of_the_corpus(options):
@@ -304,7 +309,7 @@ def test_a_vocabulary_with_capitals_is_cased(tmp_path):
 
 
 def test_default_length_is_what_one_document_in_twenty_reaches():
-    documents = ["a b c d e f g h"] + ["a b c"] * 2 + ["a"] * 37
+    documents = ["a b c d e f g h", "a b c"] + ["a"] * 38
     assert tokenize(Corpus("x", documents)).ids.shape == (40, 3)
     assert tokenize(Corpus("x", ["a"] * 9)).ids.shape == (9, 2)
     assert tokenize(Corpus("x", ["a " * 500] * 2)).ids.shape == (2, 128)

@@ -185,9 +185,10 @@ def test_states_beyond_the_length(name, state, reach):
 
 
 def test_steps_of_a_line_that_bends():
-    """Steps of 1 to 2T, of 1/4 to 4T, of 1/20 beyond."""
+    """Steps of 1 to 2T, of 1/4 to 4T, of 1/20 beyond; steps between stretches do not count."""
     length = 10
     steps = np.repeat([1.0, 0.25, 0.05], [2 * length, 2 * length, 4 * length])
+    steps[np.array([1, 2, 4]) * length - 1] = 3.0
     found = extrapolation(np.concatenate([[0.0], np.cumsum(steps)])[:-1, None], length=length)
     shares = [(stretch.smallest, stretch.mean) for stretch in found.stretches]
     np.testing.assert_allclose(shares, [(1, 1), (0.25, 0.25), (0.05, 0.05)], rtol=1e-9)

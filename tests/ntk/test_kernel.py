@@ -288,11 +288,16 @@ def test_costs_are_those_of_the_docstring():
 
     x1, x2, params = jnp.ones((N, s, i)), jnp.ones((M, s, i)), jnp.ones((i, k))
     outputs, P, forward = s * k, i * k, 2 * s * i * k
-    for axes, Q in [((-1,), outputs), ((), outputs**2)]:
+    for axes, Q, entries in [((-1,), outputs, 1), ((), outputs**2, outputs**2)]:
         jacobian = (N + M) * (1 + 2 * outputs) * forward + 2 * N * M * Q * P
         factored = (N + M) * (1 + outputs) * forward + 2 * N * M * s**2 * (i + Q * k)
         cost = ntk_cost(f, x1, x2, params, trace_axes=axes)
         assert cost.flops == min(factored, jacobian)
+        example, pair = outputs * P, entries  # numbers
+        if factored < jacobian:
+            example, pair = s * (i + outputs * k), s**2 * entries
+        assert cost.block_size == N
+        assert cost.bytes == params.dtype.itemsize * (2 * N * example + N**2 * pair)
 
 
 def test_flops_of_loops_and_branches():

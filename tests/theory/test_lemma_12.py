@@ -27,8 +27,12 @@ def of_distributions(mu):
 
 def test_divergences_have_no_triangle_inequality():
     """(1/2, 1/2), (1/4, 3/4), (1/16, 15/16): 0.546 ≤ 0.144, or 0.131 for j and i exchanged."""
-    worst = of_distributions([[1 / 2, 1 / 2], [1 / 4, 3 / 4], [1 / 16, 15 / 16]]).conclusions
+    audit = of_distributions([[1 / 2, 1 / 2], [1 / 4, 3 / 4], [1 / 16, 15 / 16]])
+    worst = audit.conclusions
     assert not worst[TRIANGLE].holds
+    # What holds instead, of m = 1/16: slopes of 2 log(1/m) and 2/√m.
+    sides = [audit.instead[name].rhs for name in VALID[1:]]
+    np.testing.assert_allclose(sides, [8 * np.log(2), 8])
     back = np.log(1 / 2) / 4 + 3 * np.log(3 / 2) / 4
     far = np.log(8) / 2 + np.log(8 / 15) / 2
     near = np.log(4) / 4 + 3 * np.log(4 / 5) / 4

@@ -121,6 +121,10 @@ def test_measured_constants_are_what_they_say():
     quotients = np.linalg.norm(b[i] - b[j], axis=1) / D[i, j]
     np.testing.assert_allclose(found["C_b"], quotients.max(), rtol=1e-6)
     np.testing.assert_allclose(found["condition"], np.linalg.cond(alpha), rtol=1e-8)
+    largest, least, each = alpha.max(), np.linalg.eigvalsh(alpha)[0], found["R"] * found["L_f"]
+    for name, terms in (("(13)", 2 * each * largest), ("(13) with n", 7 * each)):
+        constant = found[f"constant of {name}"]
+        np.testing.assert_allclose(constant, (found["C_b"] + terms) / least, rtol=1e-8)
     flow = gradient_flow(alpha, b, np.zeros_like(b))
     orbit = [np.linalg.norm(flow.at(t), axis=1).max() for t in np.linspace(0, 200, 400)]
     assert max(orbit) <= found["R"] * 1.001

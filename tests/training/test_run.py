@@ -36,6 +36,7 @@ from jaxpe.training.documents import (
     load_data,
     train_batches,
 )
+from jaxpe.training.run import _evaluations
 from jaxpe.training.trace import traced_steps
 from tests.compilation import compilations
 from tests.encodings.kinds import ONE_OF_EACH_KIND
@@ -440,6 +441,18 @@ def test_a_run_does_not_go_on_with_other_documents(finished, corpus):
             train(load_config(asked.out))
     finally:
         corpus.write_text(before)
+
+
+@pytest.mark.parametrize(("task", "best"), [("causal", 2), ("classify", 1)])
+def test_the_best_evaluation_has_the_greatest_accuracy_or_the_least_loss(task, best):
+    """Of equal accuracies, that of the least loss; a loss that is not finite is the worst."""
+    found = [(None, 0.5), (2.0, 0.5), (1.0, 0.25)]
+    history = [
+        {"step": step, "eval/loss": loss, "eval/accuracy": accuracy}
+        for step, (loss, accuracy) in enumerate(found)
+    ]
+    evaluations = _evaluations(history, TrainConfig(), task)
+    assert [record["step"] for record in evaluations] == [0, best, 2]
 
 
 def test_folders_may_be_strings():
