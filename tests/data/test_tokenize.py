@@ -22,6 +22,7 @@ from jaxpe.data import (
 )
 from jaxpe.data.tokens import pretrained
 from jaxpe.data.tokens import vocabulary as vocabularies
+from jaxpe.data.tokens.token_ids import resized
 from tests.progress import Told
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "!", "nai", "a"]
@@ -91,6 +92,10 @@ def test_truncation_keeps_a_prefix(options):
         assert texts_of(cut, row)[:shorter] == texts_of(whole, row)[:shorter]
     assert cut.longest == whole.longest
     assert cut.cut == np.sum(whole.mask.sum(axis=1) > 5) > whole.cut == 0
+    for length, of_whole in ((40, 0), (4, np.sum(whole.mask.sum(axis=1) > 4))):
+        assert resized(whole._replace(cut=None), length).cut == of_whole
+    assert resized(cut, 9).cut == cut.cut
+    assert resized(cut._replace(cut=None), 5).cut is None  # as after an export
 
 
 def test_a_fixed_vocabulary_gives_the_ids_of_the_corpus(options):

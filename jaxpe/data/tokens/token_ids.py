@@ -84,7 +84,9 @@ def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
     check_length(length)
     check_table(len(corpus.ids), length)
     extra = ((0, 0), (0, max(0, length - corpus.ids.shape[1])))
-    cut = max(corpus.cut or 0, int(corpus.mask[:, length:].any(axis=1).sum()))
+    cut, width = corpus.cut, corpus.ids.shape[1]
+    if length < width or corpus.longest <= width:  # else some were cut before
+        cut = int(corpus.mask[:, length:].any(axis=1).sum())
     ids, mask = (np.pad(x[:, :length], extra) for x in (corpus.ids, corpus.mask))
     return corpus._replace(ids=ids, mask=mask, cut=cut)
 
