@@ -164,7 +164,7 @@ def test_every_statement_of_the_audit_has_a_claim():
     theory = jaxpe.theory
     statements = {s.name for s in (*theory.STATEMENTS, *theory.STATEMENTS_ON_OWN_MODELS)}
     assert statements <= {claim["statement"] for claim in CLAIMS.values()}
-    for statement in theory.STATEMENTS:
+    for statement in (*theory.STATEMENTS, *theory.STATEMENTS_ON_OWN_MODELS):
         linked = [CLAIMS[name] for name in statement.results]
         assert statement.status == linked[0]["verdict"]
         assert {claim["statement"] for claim in linked} == {statement.name}

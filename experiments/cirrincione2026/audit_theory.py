@@ -179,9 +179,7 @@ def of_subjects(
 def brief(entry: dict[str, Any]) -> dict[str, Any]:
     """Without what a statement's docstring says, and without arrays of more than a head each."""
     measured = {k: v for k, v in entry["measured"].items() if np.size(v) <= 16}
-    return {k: entry[k] for k in ("verdict", "hypotheses", "conclusions", "instead")} | {
-        "measured": measured
-    }
+    return {k: entry[k] for k in ("hypotheses", "conclusions", "instead")} | {"measured": measured}
 
 
 def of_kernel(alpha: np.ndarray, *, D: Any, position: Any, quick: bool) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def from_json(kind: Any, value: Any, *, where: str, finite: bool = True) -> Any:
     if origin in (Union, types.UnionType):
         return _union(arguments, value, where, finite)
     if origin is Literal:
-        if value not in arguments or isinstance(value, bool):
+        if value not in arguments:
             raise _wrong(value, " or ".join(map(repr, arguments)), where)
         return value
     if origin in (tuple, list):

@@ -1,10 +1,11 @@
 """The style of all figures: palette, fonts, and rendering as SVG and PNG."""
 
+import dataclasses
 import io
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from jaxpe._core.errors import require
@@ -132,14 +133,28 @@ def _is_curve(line: "matplotlib.lines.Line2D") -> bool:
     return line.get_linestyle() == "-" and line.get_linewidth() > 1.0
 
 
-class Rendered(NamedTuple):
-    """A rendered figure, with the finding as title and a caption that explains it."""
+@dataclasses.dataclass(frozen=True)
+class Rendered:
+    """A figure with a caption that explains it, drawn when its title or its SVG is asked for."""
 
     name: str
-    title: str
     caption: str
-    svg: bytes
     draw: Callable[[], "matplotlib.figure.Figure"]
+
+    @cached_property
+    def _title_svg(self) -> tuple[str, bytes]:
+        figure = self.draw()
+        return figure.get_suptitle(), image(figure)
+
+    @property
+    def title(self) -> str:
+        """The finding, which stands above the figure."""
+        return self._title_svg[0]
+
+    @property
+    def svg(self) -> bytes:
+        """Figure for the page."""
+        return self._title_svg[1]
 
     def file(self, format: "FigureFormat" = "png", style: "FigureStyle" = "screen") -> bytes:
         """Figure in a file of this format and style, drawn again; PNG has 200 dots an inch."""
@@ -159,12 +174,12 @@ def png(subject: Any, draw: Draw) -> bytes:
 
 
 def render(subject: Any, *drawings: Drawing) -> list[Rendered]:
-    """Draw each drawing of the subject in the style of the reports."""
-    rendered = []
-    for name, draw, caption in drawings:
-        figure, again = styled_figure(draw, subject), partial(styled_figure, draw, subject)
-        rendered.append(Rendered(name, figure.get_suptitle(), caption, image(figure), again))
-    return rendered
+    """Figures of drawings of the subject, in the style of the reports."""
+    require("matplotlib", extra="report")
+    return [
+        Rendered(name, caption, partial(styled_figure, draw, subject))
+        for name, draw, caption in drawings
+    ]
 
 
 def styled_figure(draw: Draw, subject: Any) -> "matplotlib.figure.Figure":

@@ -55,7 +55,7 @@ def _alike(values: list[Any]) -> bool:
     if any(isinstance(value, str | bool) or value is None for value in values):
         return len(set(values)) == 1
     numbers = {float(value) for value in values if not math.isnan(value)}
-    limit = SAME * max(map(abs, numbers), default=0.0)
+    limit = SAME * max(numbers, default=0.0)  # quantities are positive, or exactly alike
     return len(numbers) < 2 or bool(np.ptp([*numbers]) <= limit < math.inf)
 
 

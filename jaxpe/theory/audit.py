@@ -109,9 +109,14 @@ class Audit(NamedTuple):
     instead: dict[str, Comparison] = {}  # noqa: RUF012  # never modified
     unchecked: dict[str, None] = {}  # noqa: RUF012  # no leaves, so it passes through `jit`
 
-    def add_hypotheses(self, hypotheses: dict[str, Comparison]) -> "Audit":
-        """The audit with further hypotheses before its own."""
-        return self._replace(hypotheses=hypotheses | self.hypotheses)
+    def add_hypotheses(
+        self, hypotheses: dict[str, Comparison], *, unchecked: tuple[str, ...] = ()
+    ) -> "Audit":
+        """The audit with further hypotheses before its own, and with unchecked ones."""
+        return self._replace(
+            hypotheses=hypotheses | self.hypotheses,
+            unchecked=self.unchecked | dict.fromkeys(unchecked),
+        )
 
 
 class AuditInputs(NamedTuple):
@@ -132,6 +137,7 @@ class AuditInputs(NamedTuple):
         gradient_bound: largest gradient with respect to the first attention's output.
         alpha, forcing: kernel α and forcing b.
         reads_sum: whether the first attention reads embedding plus position vector.
+        full_examples: whether every example has a token at every position, as in t ∈ Vⁿ.
         hidden: function of a row of tokens, the model without position vectors.
         loss: `(P, example) -> scalar`.
         examples: pytree of `[examples, ...]`.
@@ -161,6 +167,7 @@ class AuditInputs(NamedTuple):
     alpha: Array
     forcing: Array
     reads_sum: Comparison
+    full_examples: Comparison
     hidden: Callable[[Array], Array]
     loss: Callable[[Array, Any], Array]
     examples: Any

@@ -1,6 +1,7 @@
 """Runs held against each other: what is refused, what is warned of, and intervals over seeds."""
 
 import json
+import math
 import sys
 
 import numpy as np
@@ -11,8 +12,10 @@ from jaxpe._core.errors import InputError
 from jaxpe.analysis import load_result
 from jaxpe.analysis.comparison import RunComparison, compare_runs
 from jaxpe.analysis.training_run import choices, loss_trend, read_run
+from jaxpe.report import comparison as comparison_page
 from jaxpe.report import comparison_summary, comparison_table, write
 from jaxpe.report.comparison import comparison_rows, losses_figure
+from jaxpe.report.training_run import advice
 from jaxpe.training.config import load_config
 from tests.analysis.runs import WORDS, make_run
 
@@ -56,12 +59,18 @@ def test_one_seed_has_no_interval(tmp_path):
 def test_seeds_are_paired(tmp_path):
     ours, theirs = np.array([1.0, 1.3, 1.1]), np.array([1.2, 1.4, 1.35])
     runs = of_seeds(tmp_path, "a", ours), of_seeds(tmp_path, "b", theirs, encoding="rope")
-    first, second = compare_runs([*runs[0], *runs[1]]).groups
+    found = compare_runs([*runs[0], *runs[1]])
+    first, second = found.groups
     assert (first.name, second.name, second.paired) == ("a0", "b0", True)
     interval = stats.ttest_rel(theirs, ours).confidence_interval()
     assert second.behind.mean - second.behind.half == pytest.approx(interval.low)
     assert second.behind.mean + second.behind.half == pytest.approx(interval.high)
     assert first.loss.seeds == 3
+    for half, steps in ((0.1, ["", "go"]), (math.nextafter(0.1, 0), [""])):  # decided above 0
+        behind = second.behind._replace(mean=0.1, half=half)
+        changed = found._replace(groups=(first, second._replace(behind=behind)))
+        advised = comparison_page.advice(changed, commands={"seed": "go"})
+        assert [step.paste for step in advised] == steps
 
 
 def test_the_best_of_equal_configurations_is_not_significant(tmp_path):
@@ -233,7 +242,10 @@ def test_the_page_has_every_number_and_the_file_reads_back(tmp_path):
     ],
 )
 def test_where_a_loss_goes(tmp_path, losses, direction):
-    assert loss_trend(read_run(make_run(tmp_path / "a", losses))).direction == direction
+    run = read_run(make_run(tmp_path / "a", losses))
+    assert loss_trend(run).direction == direction
+    first, *_ = advice(run, commands={"extend": "more steps", "seed": "again"})
+    assert (first.paste == "more steps") == (direction in ("falling", "unknown"))
 
 
 def test_what_was_chosen_is_told_with_its_origin(tmp_path):

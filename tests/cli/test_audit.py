@@ -3,9 +3,12 @@
 import json
 import re
 
+import numpy as np
+
 from jaxpe import theory
 from jaxpe._core.results import load_result, result_files
 from jaxpe.analysis.audit import AuditResult
+from jaxpe.analysis.audit.evidence import _swaps
 
 
 def test_every_statement_is_audited(command, films, tmp_path):
@@ -74,3 +77,8 @@ def test_what_cannot_be_audited_is_said(command, films, tmp_path):
         assert code == 2
         assert err.startswith("jaxpe: ")
         assert said in err
+
+
+def test_swaps_are_of_different_positions_with_text():
+    swaps = _swaps(np.isin(np.arange(6), [1, 3, 5]), seed=0)
+    assert sorted(map(tuple, swaps.tolist())) == [(1, 3), (1, 5), (3, 5)]

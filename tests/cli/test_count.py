@@ -119,6 +119,8 @@ def test_counts_by_a_column_add_to_those_of_all(command, poems, tmp_path):
     code, printed, errors = command(*words, tmp_path / "by", "--by", "lang")
     assert code == 0, errors
     assert cells(printed)["de"].split()[0] == "38"
+    in_table = [name for name in cells(printed) if name in {"–", *values}]
+    assert in_table == ["de", "en/GB", "without", "–"]  # those without a value come last
     folders = sorted(path for path in (tmp_path / "by").iterdir() if path.is_dir())
     *names, apart = (folder.name for folder in folders)
     assert names == ["de", "en_GB", "without"]

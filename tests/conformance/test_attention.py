@@ -1,6 +1,7 @@
 """check_attention: our attention passes, in blocks and shards, too; faults are named."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 
 from jaxpe import InputError
 from jaxpe.conformance import ATTENTION_CHECKS, alibi_bias, check_attention, t5_bias
+from jaxpe.conformance.diagnosis import Hypothesis, Trial, diagnose
 from jaxpe.encodings import alibi, attend, identity, mrope, rope, t5
 from jaxpe.rope import LayerPlan, QueryScaling, simple_plan
 
@@ -290,6 +292,15 @@ def test_both_edges_of_a_window_are_seen_without_key_positions():
     result = check_attention(whole_rows, plan, **HEADS, causal=False, only=["window"])
     assert [fault.name for fault in result.faults] == ["window"]
     assert "earlier keys alone" in result.faults[0].text
+
+
+@pytest.mark.parametrize(("error", "name"), [(0.39, "cause"), (0.41, "unexplained")])
+def test_a_cause_explains_an_output_three_times_as_well_as_the_reference(error, name):
+    """The output is 1.2 tolerances from the reference."""
+    outputs, inputs = np.zeros((1, 1, 1, 4)), SimpleNamespace(positions=np.zeros((1, 1), int))
+    trial = Trial("values", inputs, outputs, outputs + 1.2, np.ones(()))
+    cause = Hypothesis("cause", "text", lambda inputs: outputs + 1.2 - error)
+    assert [fault.name for fault in diagnose([trial], [cause])] == [name]
 
 
 def test_errors():

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from grain.experimental import BestFitPackIterDataset, FirstFitPackIterDataset
+from scipy import special, stats
 
 from experiments.conformance.planted_batches import FAULTS, alone, packed, zigzag
 from jaxpe._core.errors import InputError
@@ -262,6 +263,17 @@ def test_intervals_of_offsets_hold_the_true_shares():
         shares = OffsetHistogram(*(drawn @ x for x in by_length)).shares()
         held += [one.low <= t <= one.high for one, t in zip(shares, truth, strict=True)]
     assert 0.93 < held.min() / 1000 < 0.97
+
+
+def test_intervals_of_equal_documents_are_students_of_the_logit():
+    """Half of the documents have a third of their pairs at distance 0, the others two thirds."""
+    few, enough = (
+        offset_histogram(np.resize([[1, 2], [2, 1]], (count, 2))).shares()[0] for count in (40, 42)
+    )
+    assert (few.low, few.high) == (0, 1)
+    half = stats.t.ppf(0.975, 41) * np.std(np.resize([1 / 3, 2 / 3], 42), ddof=1) / 42**0.5
+    ends = special.expit([-half / 0.25, half / 0.25])  # of a share of one half
+    np.testing.assert_allclose((enough.low, enough.high), ends, rtol=1e-5)
 
 
 def test_offsets_by_windows_masks_and_both_sides():

@@ -132,6 +132,13 @@ def test_no_alarm_without_a_sink(queries):
     assert [case for case, heads in found.items() if heads] == []
 
 
+@pytest.mark.parametrize(("n", "found"), [(26, None), (27, 1.0)])
+def test_a_key_needs_eight_queries_that_see_twenty_keys(n, found):
+    weights = np.tri(n) / 99  # of 27 queries, the last eight see 20 keys or more
+    weights[:, 0] = 1
+    assert numbers_of(weights=weights[None, None]).get("sinks/heads") == found
+
+
 @pytest.mark.parametrize("position", [0, 5, 100])
 @pytest.mark.parametrize("kind", ["random", "peaked", "local"])
 def test_a_planted_sink_is_found(position, kind):

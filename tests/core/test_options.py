@@ -117,3 +117,6 @@ def test_ranges_end_where_they_are_said_to():
     for value in (0, 3, float("nan")):
         with pytest.raises(InputError, match=rf"`a` is {value}; pass at (least 1|most 2)"):
             check_range("a", value, least=1, most=2)
+    for end in ({"least": 1}, {"most": 2}):
+        with pytest.raises(InputError, match="`a` is nan"):
+            check_range("a", float("nan"), **end)

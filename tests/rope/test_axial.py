@@ -178,6 +178,15 @@ def test_the_tower_of_a_composite_file(tmp_path):
     assert axial_plans(configuration.models[0], 64) == ()
 
 
+def test_windows_hold_whole_blocks_of_merged_patches(tmp_path):
+    """4 of the blocks of 28 pixels fit in 126, and 5 in 140; a block is 2 by 2 patches."""
+    for pixels, window in ((126, (2 * 4) ** 2), (140, (2 * 5) ** 2)):
+        config = {"model_type": "qwen2_5_vl", "hidden_size": 64, "num_attention_heads": 2}
+        config |= {"vision_config": QWEN | {"window_size": pixels}}
+        (tower,) = read(tmp_path, config).towers
+        assert axial_plans(tower, 64)[0].window == window
+
+
 def test_a_diffusion_model_names_its_class(tmp_path):
     config = {"_class_name": "FluxTransformer2DModel", "num_layers": 1, "num_single_layers": 2}
     (model,) = read(tmp_path, config).models

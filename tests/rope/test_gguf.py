@@ -96,6 +96,10 @@ def test_divisors_of_llama_3_are_a_tensor(path):
     inverse, factor = only(path(tensors=tensors, **{"rope.freq_base": 5e5}))
     np.testing.assert_allclose(inverse, scaled, rtol=1e-6)
     assert factor == 1.0
+    for kind, by in (("linear", 2.0), ("none", 1.0)):  # the factor counts under its type alone
+        scaling = {"rope.scaling.type": kind, "rope.scaling.factor": 2.0, "rope.freq_base": 5e5}
+        inverse, _ = only(path(tensors=tensors, **scaling))
+        np.testing.assert_allclose(inverse, scaled / by, rtol=1e-6)
     unread, _ = only(path("qwen3", tensors=tensors, **{"rope.freq_base": 5e5}))
     np.testing.assert_allclose(unread, inverse_frequencies(16, base=5e5))
 

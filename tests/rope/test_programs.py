@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxpe._core.errors import InputError
+from jaxpe.rope.comparison import largest_ratio
 from jaxpe.rope.programs.base import UnreadableError
 from jaxpe.rope.programs.table import READERS, choose_readers
 from jaxpe.rope.scaling import inverse_frequencies
@@ -306,6 +307,14 @@ def test_layers_that_turn_in_one_program_alone_are_told(explain):
     assert turning[NEWEST] == [0]
     (told,) = (one for one in found.disagreements if one.what == "turns")
     assert told.values[LLAMA_CPP] == "rotates"
+
+
+@pytest.mark.parametrize(
+    ("frequencies", "ratio"),
+    [([0.4, 1.7], 0.4), ([0.6, 1.7], 1.7), ([1.0, 1.0], 1.0), ([1.0], math.nan)],
+)
+def test_the_largest_ratio_is_the_factor_furthest_from_one(frequencies, ratio):
+    np.testing.assert_equal(largest_ratio(np.array(frequencies), np.ones(2)), ratio)
 
 
 def test_layers_that_are_fixed_in_the_code_are_told_from_those_of_the_file(tmp_path):

@@ -51,8 +51,14 @@ def test_a_loss_that_ignores_order_at_every_p_has_no_symmetric_g():
 
 
 def test_the_bound_of_masked_words_fails_away_from_zero():
-    """(0.98, 0.02) and its reverse: D_KL is 3.74, and 2√2 d_H is 3.39."""
+    """(0.98, 0.02) and its reverse: D_KL is 3.74, and 2√2 d_H is 3.39.
+
+    They are of two words in two orders, where μ_i(t_j) has rows that sum to 1, as attention has: by
+    Lemma 11's test A_ij = μ_i(t_j) is attained, so ε_suff is 0.
+    """
     mu = np.array([[0.98, 0.02], [0.02, 0.98]])
+    for words in ([0, 1], [1, 0]):
+        np.testing.assert_allclose(mu[:, words].sum(axis=1), 1)
     kl, d = kl_divergences(mu)[0, 1], hellinger_distances(mu).values[0, 1]
     np.testing.assert_allclose([kl, 8**0.5 * d], [3.736, 3.394], atol=5e-4)
 

@@ -11,6 +11,7 @@ import pytest
 from jaxpe import Distances, classical_mds, hellinger_distances, low_rank, smacof, stress
 from jaxpe.geometry import gram_matrix
 from jaxpe.geometry.mds.procrustes import procrustes
+from jaxpe.theory.audit import verdict
 from jaxpe.theory.cirrincione2026.proposition_6_strain import strain
 from jaxpe.theory.cirrincione2026.remark_8_low_rank import low_rank_descent, remark_8
 
@@ -56,15 +57,19 @@ def test_degrees_of_freedom_are_the_rank_of_the_parametrisation():
     assert measured["distance_degrees_of_freedom"] == n * r - r * (r - 1) // 2 - r == 7
 
 
-def test_the_published_count_fails_and_the_sharper_one_holds():
+def test_it_holds_by_degrees_of_freedom():
+    """Where r(n + d) exceeds n d, as on IMDB: 168 numbers for 128."""
     audit = audit_of(D, width=16, ranks=RANKS)
     assert audit.measured["rank"] == N - 1
-    assert audit.hypotheses["r < d"].holds
-    holds = {name: bool(comparison.holds) for name, comparison in audit.conclusions.items()}
-    assert holds == {"exact at r": True, "fewer than n d": False, "minimal": False}
-    assert audit.instead["fewer by r²"].holds
-    count = audit.conclusions["fewer than n d"]
-    assert (count.lhs, count.rhs) == (7 * 24, 8 * 16)
+    assert verdict(audit) == "holds"
+    count = audit.conclusions["over-parametrised"]
+    assert (count.lhs, count.rhs) == (7 * (24 - 7), 8 * 16)
+    assert 7 * 24 > 8 * 16
+    narrow = audit_of(D, width=7, ranks=RANKS)
+    assert verdict(narrow) == "not claimed: r < d fails; holds"
+    # One negative eigenvalue: no Euclidean distances, and no rank is exact.
+    bent = audit_of(np.where(D.max() == D, 3 * D, D), width=16, ranks=RANKS)
+    assert verdict(bent) == "refuted: exact at r fails"
 
 
 def test_the_table_is_that_of_each_rank():

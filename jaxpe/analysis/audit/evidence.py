@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from jaxpe.analysis.audit.functions import Geometry, PositionLoss
-from jaxpe.theory import less_equal
+from jaxpe.theory import boolean, less_equal
 from jaxpe.theory.audit import AuditInputs
 from jaxpe.theory.gradients import PositionGradients, mean_embeddings, position_gradients
 
@@ -56,6 +56,7 @@ def audit_inputs(
         alpha=alpha,
         forcing=forcing,
         reads_sum=less_equal(apart / jnp.where(size > 0, size, 1.0), 1e-5),
+        full_examples=boolean(bool(np.all(model.examples["mask"]))),
         hidden=hidden,
         loss=lambda P, example: model.loss(model.at_no_shift(P, example), example),
         examples=model.examples,

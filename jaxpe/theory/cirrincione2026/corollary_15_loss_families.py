@@ -18,9 +18,17 @@ from jaxpe.theory.audit import (
     boolean,
     less_equal,
 )
-from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import premises
+from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import UNCHECKED_PREMISES, premises
 from jaxpe.theory.cirrincione2026.lemma_12_masked_forcing import least_probability
-from jaxpe.theory.cirrincione2026.sentences import COLD, DIVERGENCE, FINITE, MASKED, SUFFICIENT
+from jaxpe.theory.cirrincione2026.sentences import (
+    COLD,
+    DIVERGENCE,
+    EVERY_EXAMPLE,
+    FINITE,
+    MASKED,
+    SUFFICIENT,
+    THRESHOLD,
+)
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import head_slopes, vector_slope
@@ -49,6 +57,8 @@ COROLLARY_15 = Statement(
         "if masked loss": MASKED,
         "if Lemma 11: τ < 1": COLD,
         "if Lemma 11: ε_suff": SUFFICIENT,
+        "if Lemma 11: τ ≤ τ_0": THRESHOLD,
+        "if Lemma 11: ε_suff of every example": EVERY_EXAMPLE,
         "if away from zero": (
             "The least probability of a word at a position is {rhs}; it must exceed {lhs}."
         ),
@@ -75,7 +85,8 @@ def _evaluate(inputs: AuditInputs) -> Audit:
         return audit
     lemma_11 = premises(gradients, mu, temperature=inputs.temperature)
     named = {f"Lemma 11: {name}": premise for name, premise in lemma_11.items()}
-    return audit.add_hypotheses({"masked loss": boolean(True)} | named)
+    unchecked = tuple(f"Lemma 11: {name}" for name in UNCHECKED_PREMISES)
+    return audit.add_hypotheses({"masked loss": boolean(True)} | named, unchecked=unchecked)
 
 
 @partial(jax.jit, static_argnames="family")

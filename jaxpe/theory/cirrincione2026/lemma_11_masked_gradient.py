@@ -9,11 +9,28 @@ from jax.scipy.stats import rankdata
 
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
-from jaxpe.theory.audit import Audit, Comparison, Statement, all_less_equal, boolean, less_equal
-from jaxpe.theory.cirrincione2026.sentences import COLD, MASKED, SUFFICIENT
+from jaxpe.theory.audit import (
+    Audit,
+    Comparison,
+    Statement,
+    all_less_equal,
+    boolean,
+    if_compared,
+    less_equal,
+)
+from jaxpe.theory.cirrincione2026.sentences import (
+    COLD,
+    EVERY_EXAMPLE,
+    MASKED,
+    SUFFICIENT,
+    THRESHOLD,
+)
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import rounding, share
+
+# Conditions (i) and (ii) that means over examples and a threshold without a number leave open.
+UNCHECKED_PREMISES = ("τ ≤ τ_0", "ε_suff of every example")
 
 LEMMA_11 = Statement(
     name="Lemma 11",
@@ -37,8 +54,10 @@ LEMMA_11 = Statement(
         "if masked loss": MASKED,
         "if τ < 1": COLD,
         "if ε_suff": SUFFICIENT,
+        "if τ ≤ τ_0": THRESHOLD,
+        "if ε_suff of every example": EVERY_EXAMPLE,
         "then (7)": "The worst |E δ_ij − D_KL(μ_i‖μ_j)| is {lhs}; τ² + ε_suff is {rhs}.",
-        "then (7) up to a factor": (
+        "then (7) up to a factor": if_compared(
             "The best multiple of D_KL leaves {lhs} of δ unexplained; up to {rhs} counts as none."
         ),
         "instead rows sum to 0": (
@@ -47,7 +66,9 @@ LEMMA_11 = Statement(
     },
     evaluate=lambda inputs: lemma_11(
         inputs.gradients, inputs.mu, temperature=inputs.temperature
-    ).add_hypotheses({"masked loss": boolean(inputs.family == "masked")}),
+    ).add_hypotheses(
+        {"masked loss": boolean(inputs.family == "masked")}, unchecked=UNCHECKED_PREMISES
+    ),
 )
 
 
@@ -64,11 +85,13 @@ def lemma_11(
 
     Hypotheses. "τ < 1": the threshold of (ii) is below 1 but not given, so this is the least
     requirement. "ε_suff": ε ≤ `tolerance`, with ε = max_ij |E A_ij − E μ_i(t_j)|, where E μ_i(t_j)
-    = Σ_v μ_i(v) μ_j(v): at most the paper's supremum over examples.
+    = Σ_v μ_i(v) μ_j(v): at most the paper's supremum over examples, so that it can hold where (i)
+    does not. An audit of a model names this, and the threshold of (ii), as unchecked.
 
     Conclusions. "(7)": |E δ_ij − D_KL| ≤ τ² + ε for the worst pair and head (with 1 for the
     constant that O hides); an infinite D_KL refutes it. "(7) up to a factor": the share of the norm
-    of δ that the best multiple of D_KL leaves, at most `tolerance` for every head.
+    of δ that the best multiple of D_KL leaves, at most `tolerance` for every head; 0 ≤ 0 where no
+    D_KL is finite.
 
     What holds instead, "rows sum to 0": |Σ_j E δ_ij| over all j against rounding, as a share of
     Σ_j |E δ_ij|.
@@ -107,9 +130,11 @@ def lemma_11(
     largest = jnp.max(jnp.sum(jnp.abs(delta), axis=-1))
     sums = share(jnp.max(jnp.abs(jnp.sum(delta, axis=-1))), largest)
     error = jnp.where(both[None], jnp.abs(delta - kl[None]), 0.0)
+    residual = near["residual"]
+    some = jnp.broadcast_to(jnp.any(finite), residual.shape)
     conclusions = {
         "(7)": all_less_equal(error, temperature**2 + epsilon),
-        "(7) up to a factor": less_equal(jnp.max(near["residual"]), tolerance),
+        "(7) up to a factor": all_less_equal(residual, tolerance, where=some),
     }
     measured = {
         "ε_suff": epsilon,

@@ -19,14 +19,16 @@ from jaxpe.theory.audit import (
     if_compared,
     less_equal,
 )
-from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import premises
+from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import UNCHECKED_PREMISES, premises
 from jaxpe.theory.cirrincione2026.sentences import (
     COLD,
     DIVERGENCE,
+    EVERY_EXAMPLE,
     FORCING,
     MASKED,
     READS,
     SUFFICIENT,
+    THRESHOLD,
 )
 from jaxpe.theory.divergences import Distributions, kl_divergences, kl_ratio
 from jaxpe.theory.gradients import PositionGradients, Projection, largest_norm, score_norms
@@ -54,6 +56,8 @@ LEMMA_12 = Statement(
         "if attention reads E + p": READS,
         "if Lemma 11: τ < 1": COLD,
         "if Lemma 11: ε_suff": SUFFICIENT,
+        "if Lemma 11: τ ≤ τ_0": THRESHOLD,
+        "if Lemma 11: ε_suff of every example": EVERY_EXAMPLE,
         "then (A2)": f"{FORCING}the published C_b is {{rhs}}.",
         "then (A2) with n": f"{FORCING}n times the published C_b is {{rhs}}.",
         "then D_KL ≤ 2√2 d_H": DIVERGENCE,
@@ -83,7 +87,8 @@ def _evaluate(inputs: AuditInputs) -> Audit:
             "masked loss": boolean(inputs.family == "masked"),
             "attention reads E + p": inputs.reads_sum,
             **{f"Lemma 11: {name}": premise for name, premise in lemma_11.items()},
-        }
+        },
+        unchecked=tuple(f"Lemma 11: {name}" for name in UNCHECKED_PREMISES),
     )
 
 

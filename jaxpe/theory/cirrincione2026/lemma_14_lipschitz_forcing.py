@@ -9,7 +9,7 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry import Distances, as_distances
 from jaxpe.geometry.distances.matrices import centre_rows
 from jaxpe.theory.audit import Audit, Statement, less_equal
-from jaxpe.theory.cirrincione2026.sentences import FINITE, FORCING, READS
+from jaxpe.theory.cirrincione2026.sentences import FINITE, FORCING, FULL, READS
 from jaxpe.theory.gradients import (
     PositionGradients,
     Projection,
@@ -38,6 +38,7 @@ LEMMA_14 = Statement(
     ),
     sentences={
         "if attention reads E + p": READS,
+        "if full examples": FULL,
         "if (8)": (
             "The slope of E δ in either argument is {lhs} at most; where it is finite, equal "
             "distributions have equal E δ."
@@ -56,7 +57,9 @@ LEMMA_14 = Statement(
     },
     evaluate=lambda inputs: lemma_14(
         inputs.gradients, inputs.D, inputs.means, inputs.query, inputs.key
-    ).add_hypotheses({"attention reads E + p": inputs.reads_sum}),
+    ).add_hypotheses(
+        {"attention reads E + p": inputs.reads_sum, "full examples": inputs.full_examples}
+    ),
 )
 
 
@@ -78,7 +81,8 @@ def lemma_14(
     L_h the slope in the first argument, as published. "(A2) both arguments": with the larger of
     both slopes, which the proof uses. "(A2) of logits": likewise for the part of b through the
     first layer's logits. What holds instead, "(A2) of the formula": the bound for −Σ_k (δ_ik ē_k Mᵀ
-    + δ_ki ē_k M)/√d_k, because |g_ik − g_jk| and |g_ki − g_kj| are at most L d_H each.
+    + δ_ki ē_k M)/√d_k, because |g_ik − g_jk| and |g_ki − g_kj| are at most L d_H each: for any δ
+    and any d_H, so that sampling noise does not break it.
 
     Measured. By head `slopes in i` and `slopes in j`; `C_b` and `C_b of logits`; `predicted` and
     `predicted by i alone`. Over pairs i < j: `share of logits`, Σ⟨Δb, Δb_logits⟩/Σ‖Δb‖², which adds

@@ -10,7 +10,7 @@ from jaxpe.geometry import euclidean_distances, hellinger_distances
 from jaxpe.geometry.counts.distributions import PositionalDistributions, as_distributions
 from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.theory.audit import Audit, AuditInputs, Statement, all_less_equal, boolean, either
-from jaxpe.theory.cirrincione2026.sentences import READS
+from jaxpe.theory.cirrincione2026.sentences import FULL, READS
 from jaxpe.theory.divergences import Distributions, total_variation_bound
 from jaxpe.theory.gradients import (
     PositionGradients,
@@ -46,6 +46,7 @@ LEMMA_16 = Statement(
             "The model is no classifier that reads its first row alone.",
         ),
         "if attention reads E + p": READS,
+        "if full examples": FULL,
         "then (10)": "The worst pair has mean embeddings {lhs} apart; L_e d_H is {rhs}.",
         "then (11) of mean logits": (
             "The slope of attention between mean embeddings is {lhs}; L_A is {rhs}."
@@ -85,6 +86,7 @@ def _evaluate(inputs: AuditInputs) -> Audit:
         {
             "reads [CLS]": boolean(inputs.reads_first),
             "attention reads E + p": inputs.reads_sum,
+            "full examples": inputs.full_examples,
         }
     )
 

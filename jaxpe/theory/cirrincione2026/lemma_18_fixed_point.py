@@ -38,7 +38,7 @@ LEMMA_18 = Statement(
     sentences={
         "if A1 increasing": (
             "The best increasing function of d_H explains {rhs} of the variance of α, its diagonal "
-            "included; {lhs} is asked."
+            "included; from {lhs} up counts as all."
         ),
         "if A1 diagonal": (
             "The largest α_ii is {lhs} and the smallest α_ij {rhs}; an increasing function of d_H "

@@ -28,8 +28,8 @@ PROPOSITION_6 = Statement(
     ),
     sentences={
         "then minimal stress": (
-            "Classical MDS has stress {lhs}, and SMACOF started from it {rhs}; the claim is that "
-            "none is lower."
+            "At the largest even width below n, 16 at most, classical MDS has stress {lhs}, and "
+            "SMACOF started from it {rhs}; the claim is that none is lower."
         ),
     },
     evaluate=lambda inputs: proposition_6(

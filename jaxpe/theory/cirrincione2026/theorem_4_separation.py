@@ -14,7 +14,7 @@ from jaxpe.geometry import euclidean_distances, min_separation
 from jaxpe.geometry.distances.matrices import as_present, pair_mask
 from jaxpe.ntk.examples import expectation
 from jaxpe.theory.audit import Audit, Comparison, Statement
-from jaxpe.theory.cirrincione2026.sentences import READS
+from jaxpe.theory.cirrincione2026.sentences import MINIMISER, READS
 from jaxpe.theory.gradients import Projection, product_norms
 from jaxpe.theory.lipschitz import rounding, share
 
@@ -54,6 +54,7 @@ THEOREM_4 = Statement(
             "The worst head maps a difference of mean embeddings to {rhs} of its size; the "
             "hypothesis needs more than {lhs}."
         ),
+        "if P minimises": MINIMISER,
         "then separated": (
             "The two nearest position vectors are {rhs} apart; the claim is more than {lhs}."
         ),
@@ -68,7 +69,7 @@ THEOREM_4 = Statement(
         swaps=inputs.swaps,
         swap=inputs.swap,
         present=inputs.D.present,
-    ).add_hypotheses({"attention reads E + p": inputs.reads_sum}),
+    ).add_hypotheses({"attention reads E + p": inputs.reads_sum}, unchecked=("P minimises",)),
 )
 
 

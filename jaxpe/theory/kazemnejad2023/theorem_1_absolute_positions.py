@@ -21,6 +21,7 @@ NOPE_THEOREM_1 = Statement(
         "the position t = 1 … T + 1."
     ),
     status="reproduced",
+    results=("nope-theorem-1",),
     finding=(
         "The construction works: a head of equal keys writes u = 1/t, and the feed-forward layer 3 "
         "relu(1 − u) + Σ_k 2k relu(1/k − u), k = 2 … n − 1, added to u, is exactly t, without "

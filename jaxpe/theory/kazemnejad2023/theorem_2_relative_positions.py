@@ -23,6 +23,7 @@ NOPE_THEOREM_2 = Statement(
         "−(t − i)."
     ),
     status="reproduced",
+    results=("nope-theorem-2",),
     finding=(
         "It holds with W_Q of (28) and W_K of (29), which is printed as W_V. The construction uses "
         "two entries of a head; without the others the logits are ALiBi's with slope 1. The slope "

@@ -21,9 +21,10 @@ EQUATION_9 = Statement(
         "n'. So attention on longer sequences approximates attention in training. (Reconstructed "
         "from the text.)"
     ),
-    status="not decided",
+    status="reproduced under a stated reading",
+    results=("li-equation-9", "li-alibi-patterns"),
     finding=(
-        "With all other logits fixed L_α = ¼ is right, since ∂α/∂b = α(1 − α). But α is no "
+        "We read: all other logits are fixed. Then L_α = ¼, since ∂α/∂b = α(1 − α). But α is no "
         "function of s and Δ: its normaliser sums over all keys, and a longer sequence has more of "
         "them. At Δ' = Δ the right side is 0, but every old weight becomes α(1 − ρ), with ρ the "
         "share of the new keys, which decides. ρ is small where m T is large; for bounded logits "
@@ -46,7 +47,7 @@ def equation_9(
 ) -> Audit:
     """Compare weights over the keys within the training length with weights over all keys.
 
-    Li (2025), Eq. (9); not decided, as its formula is lost. The rows belong to single queries in
+    Li (2025), Eq. (9); reproduced under a stated reading. The rows belong to single queries in
     sequences longer than in training. Their training counterpart has only the keys nearer than T.
     L_α = ¼ throughout. Conclusions:
 

@@ -16,6 +16,7 @@ SECTION_4_ALIBI = Statement(
         "(Reconstructed from the text.)"
     ),
     status="not decided",
+    results=("li-lipschitz-alibi",),
     finding=(
         "A bias that does not depend on the input adds nothing to the derivative of the logits, so "
         "no bound needs it: the bound of attention on tokens of norm R has √n and R² but no m, "

@@ -17,6 +17,7 @@ SECTION_4_LIPSCHITZ = Statement(
         "That C depends on B and sizes, and on no norm of inputs, is our reading.)"
     ),
     status="not decided",
+    results=("li-lipschitz",),
     finding=(
         "Attention by products is not Lipschitz on the whole space (Kim, Papamakarios & Mnih "
         "2021): one head of width 1 with all weights 1 (B = 1) on the two tokens 0 and R has a "

@@ -17,6 +17,7 @@ SECTION_4_NORMS = Statement(
         "without a_r. (Reconstructed from the text.)"
     ),
     status="reproduced",
+    results=("li-norms",),
     finding=(
         "Sinusoids of every position have the norm √(d/2) exactly: each pair has sin² + cos² = 1. "
         "The other two hold by Cauchy and Schwarz, with ‖q‖B_a/√d_k where logits are divided by "

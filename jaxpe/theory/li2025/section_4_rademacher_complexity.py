@@ -18,14 +18,15 @@ SECTION_4_RADEMACHER = Statement(
         "(sinusoids, normalised wavelets, Legendre) generalise stably. (Formulas are lost: "
         "Eq. (8) as in Bartlett & Mendelson 2002, for losses in [0, M].)"
     ),
-    status="not decided",
+    status="reproduced under a stated reading",
+    results=("li-rademacher",),
     finding=(
-        "Eq. (8) is a theorem; the bound of R_S is not. With norms of matrices alone a factor of "
-        "the root of the width, not a logarithm, cannot be avoided (Golowich, Rakhlin & Shamir "
-        "2018, Theorem 7), and C is no function of weights. With Lipschitz constants on the "
-        "inputs, the bound exceeds the loss of answering 0 by orders of magnitude for every model "
-        "of our experiments. So it does not distinguish encodings, whose measured gaps are within "
-        "noise."
+        "We read: C^L is a Lipschitz constant on the inputs. Eq. (8) is a theorem, and holds for "
+        "every model of our experiments; the bound of R_S is not proved. With norms of matrices "
+        "alone a factor of the root of the width, not a logarithm, cannot be avoided (Golowich, "
+        "Rakhlin & Shamir 2018, Theorem 7), and C is no function of weights. The bound exceeds the "
+        "loss of answering 0 by orders of magnitude for every model of our experiments. So it does "
+        "not distinguish encodings, whose measured gaps are within noise."
     ),
 )
 
@@ -45,7 +46,7 @@ def section_4_rademacher(
 ) -> Audit:
     """Evaluate both sides of Eq. (8) with R_S as claimed, and test whether it says anything.
 
-    Li (2025), Section 4; not decided, as its formula is lost. Hypothesis "loss ≤ M", for every
+    Li (2025), Section 4; reproduced under a stated reading. Hypothesis "loss ≤ M", for every
     observed loss; the theorem needs it for every possible loss. Conclusions: "(8)", test loss ≤
     training loss + 2 L_loss R_S + 3M√(ln(2/δ)/(2m)) with R_S = C^L(R_x + R_PE)/√m, for each model;
     "says something", the right side ≤ the loss of a constant answer.

@@ -18,6 +18,7 @@ SECTION_6_WAVELET = Statement(
         "close to PE(T). (Formulas are lost; reconstructed from the text.)"
     ),
     status="not decided",
+    results=("li-wavelets-decay",),
     finding=(
         "Rows have norm 1 where any support reaches, 0 beyond. Norms of unnormalised rows do not "
         "grow with T, because at each scale at most 2N − 1 supports hold a position. Fine "

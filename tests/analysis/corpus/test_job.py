@@ -70,6 +70,7 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
     keys = jax.random.split(jax.random.key(SEED), 3)
     groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
     assert found.groups == len(np.unique(groups)) < found.documents
+    assert {row.parameters for row in found.encodings if row.fitted} == {10 * 4}  # of full rank
     documents = {"vocab_size": 50, "mask": corpus.mask, "exclude": (0,), "groups": groups}
 
     geometry = jaxpe.position_geometry(corpus.ids, key=keys[0], **documents)

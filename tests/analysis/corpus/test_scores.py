@@ -49,6 +49,7 @@ def test_rows_say_what_they_are(drifting):
         assert row.distances.shape == (16, 16)
     assert rows["learned"].parameters == 16 * 8
     assert rows["low_rank"].parameters == 8 * (16 + 8)
+    assert rows["mds"].parameters == rows["smacof"].parameters == 2 * (16 + 8)  # of rank 2
     assert rows["random"].parameters == rows["fourier"].parameters == rows["rope"].parameters == 0
     drawn = [name for name, row in rows.items() if "8 draws" in row.note]
     assert drawn == ["learned", "random", "fourier", "low_rank"]

@@ -56,6 +56,18 @@ def test_positions_of_a_site_differ_from_unequal_background_at_the_level_of_the_
     assert letter_information(corpora[0], LETTERS[:4]).differing.tolist() == [8, 9, 10, 11]
 
 
+@pytest.mark.parametrize(("row", "differs"), [([8, 4, 0, 0], False), ([9, 3, 0, 0], True)])
+def test_positions_differ_by_the_g_test_with_the_correction_of_williams(row, differs):
+    """G/q with q = 1 + (k + 1)/6n of a position of n = 12 letters among 56 of even composition."""
+    counts = np.concatenate([[row], np.full((56, 4), 3)])
+    background = (counts.sum(axis=0) + 0.5) / (counts.sum() + 2)
+    G = stats.power_divergence(row, 12 * background, lambda_="log-likelihood").statistic
+    critical = stats.chi2.isf(0.05 / 57, 3)
+    assert critical * (1 + 3 / 72) < G
+    assert (critical * (1 + 5 / 72) < G) == differs
+    assert letter_information(counts, LETTERS[:4]).differing.tolist() == [0] * differs
+
+
 def test_ambiguous_letters_are_not_counted():
     ids = np.array([[0, 1, 2], [3, 1, 0]])
     corpus = tokens_from_ids(ids)._replace(tokens=["A", "C", "N", "-"])

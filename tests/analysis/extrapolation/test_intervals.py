@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from jaxpe.analysis.extrapolation import lead_interval, pair_level, seed_interval, seed_mean
+from jaxpe.analysis.extrapolation.intervals import seed_means
 
 DRAWS = 20_000
 
@@ -89,6 +90,14 @@ def test_the_best_of_equal_ones_is_decided_at_the_level():
         assert np.mean(found) < 0.05
     apart = lead_interval(np.array([0.9, 0.91, 0.92]), np.full(3, 0.2), trials=200, level=0.999)
     assert apart.low > 0
+
+
+@pytest.mark.parametrize(("metric", "size"), [("mse", 1e-9), ("mse", 1e9), ("accuracy", 0.5)])
+def test_scores_that_agree_to_rounding_have_no_interval(metric, size):
+    """Rounding is in proportion to an error, and absolute in a share."""
+    for spread, known in ((1e-8, False), (1e-4, True)):
+        found = seed_means({metric: size * (1 + spread * np.arange(3.0))[:, None]})[metric]
+        assert np.isfinite(found.low[0]) == known
 
 
 def test_a_lead_of_shares_is_newcombes_where_seeds_agree():

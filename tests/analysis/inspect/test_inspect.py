@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from scipy import stats
 
 import jaxpe
 from jaxpe import nn
@@ -398,6 +399,10 @@ def test_needles_are_where_they_should_be(llama, rotary, shift, accuracy):
     found = needle_retrieval(oracle, tokenizer, stream, lengths=(64, 80), texts=2)
     assert (found.accuracy.mean == accuracy).all()
     assert found.chance == 0.2
+    for ends, trials in ((found.by_length, 2 * needles.DEPTHS), (found.accuracy, 2)):  # 2 texts
+        right = int(accuracy) * trials
+        wilson = stats.binomtest(right, trials).proportion_ci(method="wilson")
+        np.testing.assert_allclose((ends.low.ravel()[0], ends.high.ravel()[0]), wilson, atol=1e-12)
     with pytest.raises(InputError, match="`longest=20`"):
         needle_retrieval(oracle, tokenizer, stream, lengths=(20,), texts=2)
 

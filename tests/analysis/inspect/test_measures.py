@@ -108,6 +108,16 @@ def test_sinks_are_found_where_they_are():
     assert one.norm.mean.tolist() == [1, 100]
 
 
+def test_a_sink_of_an_encoder_has_a_mean_over_the_other_queries():
+    """Key 0 gets just more, or less, than 0.3 of each later query, and all of its own."""
+    run = jax.jit(lambda weights, hidden: sink_sums(Trace(weights, weights, hidden), causal=False))
+    for weight, sinks in ((0.301, 1), (0.299, 0)):
+        weights = np.zeros((1, 1, 1, N, N), np.float32)
+        weights[..., 0], weights[..., 0, 0] = weight, 1
+        found = run(weights, np.ones((2, 1, N, 3), np.float32))
+        assert found.heads[0, 0].tolist() == [sinks] + [0] * (N - 1)
+
+
 def test_attention_is_averaged_over_the_queries_of_the_text_but_its_first():
     even = np.broadcast_to(np.tri(N) / np.arange(1, N + 1)[:, None], (1, 4, 1, N, N))
     ids, text = np.zeros((4, N), np.int32), slice(2, N - 1)
@@ -197,3 +207,18 @@ def test_an_embedding_of_the_first_tokens(decoder, seen, effective):
     assert found.effective == found.high == effective
     assert found.parts.mean[0] > 0.1
     assert (found.parts.mean[2] > 0.1) == (seen == 64)
+
+
+def test_the_ends_of_an_embedding_contain_its_length(decoder):
+    """Each second text is settled by its first half, so its interval begins there."""
+    table = np.random.default_rng(0).normal(size=(50, 16))
+    rows = np.random.default_rng(1).integers(2, 50, (6, 64))
+    rows[:, 0] = np.arange(6) % 2
+
+    def hidden(rows):
+        return np.where(
+            np.arange(rows.shape[1])[:, None] < 32 + 32 * rows[:, :1, None], table[rows], 0
+        )
+
+    found = embedding_reach(_Known(decoder, hidden), rows, text=slice(0, 64), parts=False)
+    assert (found.low, found.effective, found.high) == (32, 64, 64)

@@ -1,0 +1,235 @@
+"""Sentences and advice at the number that decides them, and at the numbers next to it."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxpe.analysis.bench import BenchOptions, BenchResult, Verdict
+from jaxpe.analysis.bench.job import suite_of
+from jaxpe.analysis.corpora import LEVEL, ComparedPair, CorporaComparison
+from jaxpe.analysis.corpus import Interval
+from jaxpe.analysis.extrapolation import SeedInterval
+from jaxpe.analysis.extrapolation.ranks import Lead
+from jaxpe.analysis.inspect import GeometryStage, Means, PositionMove, TextReach
+from jaxpe.analysis.inspections import compare_inspections, inspected_models
+from jaxpe.data import NeighbourSimilarity
+from jaxpe.report.bench.advice import advice as bench_advice
+from jaxpe.report.corpora import corpora_summary
+from jaxpe.report.corpus.predicates import beats_equal, nearness
+from jaxpe.report.corpus.text import keyed_sentences
+from jaxpe.report.inspect.advice import _matters
+from jaxpe.report.inspect.text import _change, _is_small, geometry_sentences, reach_summary
+from jaxpe.report.text import number
+from tests.report.factory import N, analysis
+
+LEAST = math.ulp(0.0)
+REPORT = analysis()  # of two significant dimensions
+
+
+def above(x: float) -> float:
+    return math.nextafter(x, math.inf)
+
+
+def below(x: float) -> float:
+    return math.nextafter(x, -math.inf)
+
+
+def changed(**fields: Any) -> Any:
+    """The usual report with other fields; of a nested one, some of its own as a dict."""
+    nested = {
+        name: getattr(REPORT, name)._replace(**value)
+        for name, value in fields.items()
+        if isinstance(value, dict) and name != "intervals"
+    }
+    return REPORT._replace(**fields | nested)
+
+
+def said(key: str, fields: Callable[[Any], dict[str, Any]]) -> Callable[[Any], bool]:
+    """Whether the report on a corpus has a sentence, by the number in it."""
+    return lambda value: key in keyed_sentences(changed(**fields(value)))
+
+
+def _own(second: float, width: float) -> dict[str, Any]:
+    """Stress of two dimensions, of which both are significant; the first is 0, up to an end."""
+    own = [Interval(0.0, 0.0, width), Interval(second, second, second)]
+    return {"held_out": {"own": own}}
+
+
+def _over_equal(*ends: float) -> Any:
+    return changed(held_out={"over_equal": Interval(*ends)})
+
+
+def _gain_keys(ends: tuple[float, float]) -> set[str]:
+    keys = keyed_sentences(changed(held_out={"gain": Interval(0.0, *ends)}))
+    verdicts = ("fitted ", "fixed scores", "fixed ties")
+    return {key for key in keys if key.startswith(verdicts)}
+
+
+def share(name: str, *ends: float) -> dict[str, Any]:
+    return {"intervals": REPORT.intervals | {name: Interval(*ends)}}
+
+
+def bench(seeds: int) -> str:
+    """Advice on the smallest budget, where one comparison needs seeds."""
+    options, lead = BenchOptions(encoding="alibi"), SeedInterval(*np.zeros(3))
+    verdict = Verdict("copy", "rope", "not decided", lead, seeds)
+    (step,) = bench_advice(BenchResult(options, suite_of(options), 0.95, (), (), (verdict,)))
+    return "seeds" if f"--seeds {seeds}" in step.paste else "budget"
+
+
+def corpora(p_adjusted: float) -> str:
+    """Summary of two pairs of corpora, one of them certain."""
+    pair = ComparedPair("a", "b", 1, 0.5, 0.0, 0.0, 0.1, np.zeros(1), 0.5, 4, 4, 100, True)
+    pairs = [pair, pair._replace(p_adjusted=p_adjusted)]
+    return corpora_summary(CorporaComparison("words", 4, 2, 99, 0, [], pairs, [])).split(
+        " differ "
+    )[0][-1]
+
+
+def geometry(corrected: float) -> bool:
+    fields = dict.fromkeys(GeometryStage._fields, None)
+    numbers = {"corrected": corrected, "shuffled": Interval(0.4, 0.3, 0.5), "significant": 1}
+    return "fits better" in " ".join(geometry_sentences(GeometryStage(**fields | numbers)))
+
+
+def moved(change: float) -> bool:
+    move = PositionMove("shuffled", *[Interval(change, change, change)] * 2, None)
+    return _change(move, "it").startswith("changes")
+
+
+def nearness_of(ends: tuple[float, float]) -> str:
+    return nearness(changed(**share("nearness", 0.0, *ends)))
+
+
+def numbers_of_reach(lengths: tuple[int, int]) -> set[str]:
+    """Lengths that the summary of a reach has, of texts of up to 64 tokens."""
+    effective, high = lengths
+    gain = Means(*np.zeros((3, 3)))
+    reach = TextReach("loss", 6, np.array([16, 32, 64]), gain, effective, 16, high)
+    return set(re.findall(r"\d+", reach_summary(reach)))
+
+
+def apart(low: float) -> bool:
+    """Whether a comparison tells a model from one whose interval ends at 0.5."""
+    one, other = inspected_models()[:2]
+    ends = Interval(0.4, 0.3, 0.5), Interval(0.6, low, 0.7)
+    models = [x._replace(values={"probe": end}) for x, end in zip((one, other), ends, strict=True)]
+    return compare_inspections(models[::-1]).decided["probe"]
+
+
+def warned(length: int) -> bool:
+    """Whether models inspected at 100 tokens and at this length are said to differ."""
+    models = [inspected_models()[0]._replace(longest=x) for x in (100, length)]
+    return bool(compare_inspections(models).warnings)
+
+
+PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
+    "number": (
+        number,
+        {
+            **{0.0: "0", LEAST: "< 1e-6", below(1e-6): "< 1e-6", 1e-6: "1e-06"},
+            **{-LEAST: "> -1e-6", -1e-6: "-1e-06", below(999.5): "999", 999.5: "1,000"},
+            **{-999.5: "-1,000", 9999.5: "10,000"},
+        },
+    ),
+    "advice on a benchmark": (bench, {1: "seeds", 20: "seeds", 21: "budget"}),
+    "pairs that differ": (corpora, {LEVEL: "2", above(LEVEL): "1"}),
+    "a table that fits": (geometry, {below(0.3): True, 0.3: False, 0.35: False, 0.4: False}),
+    "a loss that changes": (moved, {below(5e-4): False, 5e-4: True, -5e-4: True, 0.0: False}),
+    "a small change": (
+        lambda end: _is_small(Interval(0.0, -0.05, end)) | _is_small(Interval(0.0, -end, 0.05)),
+        {below(0.1): True, 0.1: False},
+    ),
+    "order matters to a loss": (
+        lambda ends: _matters(Interval(0.05, *ends), "causal"),
+        {
+            **{(above(0.05), 1.0): True, (0.05, 1.0): None, (-1.0, 0.05): None},
+            (-1.0, below(0.05)): False,
+        },
+    ),
+    "order matters to an output": (
+        lambda ends: _matters(Interval(-0.05, *ends), "embedding"),
+        {
+            **{(-1.0, -above(0.05)): True, (-1.0, -0.05): None, (-0.05, 1.0): None},
+            (-below(0.05), 1.0): False,
+        },
+    ),
+    "few reach": (
+        said("few reach", lambda last: {"documents_per_position": np.full(N, last)}),
+        {11_231: True, 11_232: False},  # of 12,480 documents
+    ),
+    "like composition": (
+        said("like composition", lambda r: {"position": {"composition_correlation": r}}),
+        {below(0.3): False, 0.3: True},
+    ),
+    "clipped shares": (
+        said("clipped shares", lambda x: share("noise_share", x, x, x)),
+        {1.004: False, 1.006: True, -0.004: False, -0.006: True},
+    ),
+    "neighbours' p-value": (
+        said("neighbours", lambda p: {"neighbours": NeighbourSimilarity(0.11, 0.001, p, 99)}),
+        {below(0.01): True, 0.01: False},
+    ),
+    "neighbours' similarity": (
+        said("neighbours", lambda x: {"neighbours": NeighbourSimilarity(x, 0.001, 0.001, 99)}),
+        {0.01: False, above(0.01): True},
+    ),
+    "groups": (said("groups", lambda count: {"groups": count}), {11_232: True, 11_233: False}),
+    "another dimension, by a tie": (
+        said("another dimension", lambda x: _own(x, 0.0)),
+        {0.0: False, 0.01: False, above(0.01): True},
+    ),
+    "another dimension, by an interval": (
+        said("another dimension", lambda x: _own(x, 0.02)),
+        {0.01: False, 0.02: False, above(0.02): True},
+    ),
+    "noise that wide encodings fit": (
+        said("wider fit noise", lambda x: share("noise_share", 0.5, x, 0.6)),
+        {0.01: False, above(0.01): True},
+    ),
+    "gain": (
+        _gain_keys,
+        {
+            **{(LEAST, 1.0): {"fixed scores worse", "fitted better"}},
+            **{ends: {"fixed ties", "fitted undecided"} for ends in ((0.0, 1.0), (-1.0, 0.0))},
+            (-1.0, -LEAST): {"fixed scores better", "fitted worse"},
+        },
+    ),
+    "nearness": (
+        nearness_of,
+        {(LEAST, 1.0): "more", **dict.fromkeys(((0.0, 1.0), (-1.0, 0.0)), "undecided")},
+    ),
+    "a lead": (
+        lambda low: Lead(("rope",), SeedInterval(*map(np.array, (0.1, low, 0.2))), True).sure,
+        {-LEAST: False, 0.0: False, LEAST: True},
+    ),
+    "reach": (
+        numbers_of_reach,
+        {
+            (32, 63): {"32", "63"},
+            (32, 64): {"32", "64"},
+            (32, 128): {"32", "64"},
+            (64, 128): {"64"},
+        },
+    ),
+    "models apart": (apart, {0.5: False, above(0.5): True}),
+    "lengths within a quarter": (warned, {79: True, 80: False, 125: False, 126: True}),
+    "over equal distances, by an interval": (
+        lambda low: beats_equal(_over_equal(0.2, low, 0.3)),
+        {0.0: False, LEAST: True},
+    ),
+    "over equal distances, by a tenth": (  # of 0.48
+        lambda size: beats_equal(_over_equal(size, 0.01, 0.3)),
+        {0.047: False, 0.049: True},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PREDICATES)
+def test_what_is_said_changes_at_its_number(name):
+    predicate, values = PREDICATES[name]
+    assert {value: predicate(value) for value in values} == values
