@@ -1,0 +1,520 @@
+"""Sentences on models at the number that decides them, and at the numbers next to it."""
+
+import math
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxpe.analysis.corpus import Interval
+from jaxpe.analysis.extrapolation import Comparison, SeedInterval
+from jaxpe.analysis.inspect import InspectResult, Means, TextReach
+from jaxpe.analysis.inspect.position_ablation import moved_positions
+from jaxpe.analysis.inspect.reach import _first_lasting
+from jaxpe.analysis.inspect.result import (
+    AttentionSinks,
+    AttentionStage,
+    InspectFacts,
+    LossStage,
+    ScalingChange,
+)
+from jaxpe.analysis.inspections import compare_inspections, inspected_models, usual_range
+from jaxpe.conformance.monitor import _shares_and_sinks
+from jaxpe.report import training_figures, training_run
+from jaxpe.report.attention import figures as attention_figures
+from jaxpe.report.attention import text as attention_text
+from jaxpe.report.attention.advice import advice as attention_advice
+from jaxpe.report.audit.page import _side, audit_summary
+from jaxpe.report.extrapolation import text as extrapolation_text
+from jaxpe.report.inspect import advice as inspect_advice
+from jaxpe.report.inspections import inspections_rows, inspections_summary
+from jaxpe.report.rope.text import layer_ranges, rope_summary
+from jaxpe.rope import Finding, RopeOptions
+from jaxpe.rope.checks import Case, length_codes, model_codes
+from jaxpe.rope.job import read_plans
+from jaxpe.rope.result import PhaseError
+from tests.report import test_extrapolation as extrapolation
+from tests.report import test_spectral as spectral
+from tests.report.test_predicates import LEAST, above, below
+
+ATTENTION = spectral.report(rotary=True, n=8)
+HEADS = 1, 1  # a mean of one number is this number
+
+
+def attention(position: float = 1.0, *, beyond: float = 0.0, shuffled: float = 0.5) -> Any:
+    """Logits of which positions explain a share, some of it beyond the offset."""
+    explained = spectral.variance(np.full(HEADS, position - beyond), np.full(HEADS, beyond))
+    return ATTENTION._replace(variance=explained._replace(shuffled=np.full(HEADS, shuffled)))
+
+
+def cause(result: Any) -> str:
+    """Which cause of logits that depend on position a summary names."""
+    names = {"not words": "encoding", "not the encoding": "words", "both causes": "both"}
+    return "".join(name for words, name in names.items() if words in attention_text._cause(result))
+
+
+def trained_with(result: Any) -> str:
+    return attention_advice(result)[0].paste.split(" ")[-1]
+
+
+def dropped(p_value: float) -> tuple[bool, str]:
+    """Whether a summary calls the largest drop noise, and the title of its figure."""
+    drops = ATTENTION.ablations[0]._replace(p_value=np.full((3, 4), p_value))
+    result = ATTENTION._replace(ablations=[drops])
+    title = attention_figures._ablation_title(drops)
+    return "noise" in attention_text._drop(result), title.split(" ")[0]
+
+
+def by_chance(share: float) -> bool:
+    drops = ATTENTION.ablations[0]._replace(share_by_chance=share)
+    return ", more than" in attention_text._heads(ATTENTION, drops)
+
+
+def slow_pairs(angle: float) -> str:
+    pairs = spectral.Pairs(np.array([angle, 0.01]), ATTENTION.pairs.share)
+    return re.findall(r"\d+", attention_text._pairs(ATTENTION, pairs))[1]
+
+
+def named_part(share: float) -> bool:
+    shares = ATTENTION.parts.share.copy()
+    shares[..., -1] = share
+    parts = ATTENTION.parts._replace(share=shares)
+    return "bias" in attention_text._parts(ATTENTION._replace(parts=parts))
+
+
+def offsets_near(n: int, causal: bool) -> tuple[int, int]:
+    """First and last offset that a peak is looked for at."""
+    offsets, _ = attention_text.near(spectral.report(n=n, causal=causal))
+    return int(offsets[0]), int(offsets[-1])
+
+
+NUMBERS, TOKENS = extrapolation.numbers(), extrapolation.tokens()
+INTERVAL = SeedInterval(*np.array([0.1, -0.1, 0.3]))
+
+
+def beats_zero(mean: float, high: float) -> bool:
+    errors = SeedInterval(*(np.full(4, x) for x in (mean, mean, high)))
+    one = NUMBERS[0]._replace(summary=NUMBERS[0].summary | {"relative_mse": errors})
+    return "none" not in extrapolation_text._zero_text([one])[0]
+
+
+def learned(metric: str, *ends: float) -> bool:
+    """Whether a cell with these ends at T, and chance 0.5, has learned."""
+    cell = NUMBERS[0] if metric == "relative_mse" else TOKENS[0]._replace(chance=0.5)
+    return cell._replace(summary={metric: SeedInterval(*(np.array([x]) for x in ends))}).learned
+
+
+def compared(lead: float, *, low: float = -0.1, decided: bool = False, seeds: int = 0) -> str:
+    """What is said of the second encoding of a task, by its lead."""
+    ends = INTERVAL._replace(mean=np.array(lead), low=np.array(low))
+    pair = Comparison("strings", "copy", "none", "rope", ends, decided, seeds)
+    said = extrapolation_text._best_text("copy", TOKENS[:2], [pair])
+    kinds = ("share", "not decided", "one seed", "agree", "even", "about 7", "decided")
+    return next(kind for kind in kinds[:1] + kinds[2:6] + kinds[1:2] + kinds[6:] if kind in said)
+
+
+def largest_rate(rates: tuple[float, ...], rate: float) -> bool:
+    cell = NUMBERS[0]._replace(rates=rates, rate=rate)
+    return bool(extrapolation_text._largest_rates([cell]))
+
+
+def extrapolation_advice(*decided: bool) -> tuple[bool, bool]:
+    """Whether encodings are recommended, and whether undecided comparisons are named."""
+    pairs = [Comparison("strings", "copy", "none", "rope", INTERVAL, x, 0) for x in decided]
+    result = extrapolation.report(TOKENS)._replace(comparisons=tuple(pairs))
+    said = extrapolation_text._advice(result)
+    return ", try" in said, "undecided" in said
+
+
+def audited(holds: int, refuted: int, trained: bool) -> list[str]:
+    """Verbs of a summary, and a last word on the model."""
+    outcomes = ["holds"] * holds + ["refuted"] * refuted
+    statements = [SimpleNamespace(outcome=x, name="A", status="proved") for x in outcomes]
+    facts = SimpleNamespace(trained=trained)
+    said = audit_summary(SimpleNamespace(statements=statements, facts=facts))
+    keys = ("1 holds", "2 hold ", "1 is refuted", "2 are refuted", "as initialised", "Refuted: A")
+    return [key for key in keys if key in said]
+
+
+ROPE = read_plans(RopeOptions(head_dim=64, base=1e4, context=2048))
+
+
+def rope_said(**fields: Any) -> list[str]:
+    """Key words of a summary of plain RoPE with other fields."""
+    keys = ("points to check", "No change", "exceed every", "FINDING", "Not judged")
+    said = rope_summary(ROPE[1]._replace(**fields))
+    return [key for key in keys if key in said]
+
+
+def rope_findings(*severities: Any) -> list[str]:
+    found = tuple(Finding("a", severity, "FINDING", "", ()) for severity in severities)
+    return rope_said(findings=found)
+
+
+def rope_codes(check: Any = length_codes, /, *, unseen: int = 0, **fields: Any) -> set[str]:
+    """Codes of plain RoPE with other quantities; the reference has been told of no scaling."""
+    configuration, found = ROPE
+    plan = found.groups[0]._replace(unseen=unseen)
+    case = Case(configuration, found._replace(groups=(plan,)))
+    vars(case).update(fields)
+    return {code for code, _ in check(case)}
+
+
+def rope_precision(largest: float) -> set[str]:
+    error = PhaseError(2048, "float32", "all", largest, 0)
+    return rope_codes(model_codes, analysis=ROPE[1]._replace(precision=(error,)))
+
+
+ABSENT = dict.fromkeys(InspectResult._fields)
+FACTS = InspectFacts(**dict.fromkeys(InspectFacts._fields))._replace(command="jaxpe inspect m")
+
+
+def inspected(rule: Any, /, *, stages: Any = (), **facts: Any) -> bool:
+    """Whether an inspection of these numbers is advised something by a rule."""
+    result = InspectResult(**ABSENT | {"facts": FACTS._replace(**facts)} | dict(stages))
+    return rule(result) is not None
+
+
+def loss_stage(**fields: Any) -> dict[str, Any]:
+    return {"loss": LossStage(**dict.fromkeys(LossStage._fields) | fields)}
+
+
+def reach_stage(high: int = 64, *, middle: float | None = None) -> dict[str, Any]:
+    ends = None if middle is None else Means(*np.array([[-1, -1], [-1, -1], [-1, middle]], float))
+    reach = TextReach("loss", 6, np.array([16, 32, 64]), Means(*np.zeros((3, 3))), 32, 16, high)
+    return loss_stage(reach=reach._replace(middle=ends))
+
+
+def scaled(high: float) -> bool:
+    ends = Interval(-0.1, -0.2, high)
+    change = ScalingChange("YaRN 2", 2.0, ends, ends)
+    stages = loss_stage(scalings=[change])
+    return inspected(inspect_advice._scaling, stages=stages, context=64)
+
+
+def sinks(low: float, positions: int = 1) -> bool:
+    found = AttentionSinks(**dict.fromkeys(AttentionSinks._fields))._replace(
+        weight_overall=Interval(0.5, low, 0.6), positions=np.arange(positions),
+        position_share=np.ones(positions),
+    )  # fmt: skip
+    stage = AttentionStage(**dict.fromkeys(AttentionStage._fields) | {"sinks": found})
+    return inspected(inspect_advice._sinks, stages={"attention": stage}, kind="causal")
+
+
+MODELS = inspected_models()
+
+
+def comparison(models: int, having: int) -> tuple[str, int, int]:
+    """How a comparison names its models, and its measures and tables, of models with a probe."""
+    ends = Interval(0.4, 0.3, 0.5)
+    values = [{"probe": ends} if k < having else {} for k in range(models)]
+    result = compare_inspections([MODELS[0]._replace(values=x) for x in values])
+    said = inspections_summary(result)
+    name = next(x for x in ("the models", "every two models") if x in said)
+    return name, len(result.decided), len(inspections_rows(result)[-1][2])
+
+
+def trend_text(**fields: Any) -> str:
+    """Kind of advice after a run whose held-out loss goes somewhere."""
+    trend = training_run.Trend("level", -0.01, 6, 1.0, SimpleNamespace(step=4, loss=2.0))
+    run = SimpleNamespace(config=SimpleNamespace(decay=fields.pop("decay", "constant")))
+    advised = getattr(training_run._advice, "__wrapped__", training_run._advice)
+    said = advised(run, trend._replace(**fields))
+    kinds = ("before training", "overfits", "still falling", "decays", "fell by only", "rose by")
+    return next(kind for kind in kinds if kind in said)
+
+
+def curve(*losses: float) -> str:
+    history = [{"step": k, "eval/loss": loss} for k, loss in enumerate(losses)]
+    return training_figures._curves_title(history).split(",")[0].removeprefix("Held-out loss ")
+
+
+def alarmed(weight: float, queries: int) -> bool:
+    """Whether a key is a sink to which so many of 40 queries give this weight."""
+    n = 41
+    weights = np.zeros((1, 1, n, n))
+    weights[..., 1 : queries + 1, 0] = weight
+    weights[..., range(n), range(n)] += 1e-9  # of the key at itself, which has no vote
+    visible, places = np.ones((1, n, n), bool), np.arange(n)[None]
+    return bool(_shares_and_sinks(weights, places, slice(None), visible)["sinks/heads"])
+
+
+def moves(n: int, most: int | None) -> set[str]:
+    """Ablations of which a model with so many positions is capable."""
+    return {"shifted", "doubled"} & moved_positions(n, text=slice(0, n), most=most).keys()
+
+
+PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
+    "positions matter to attention": (
+        lambda x: (cause(attention(x, shuffled=x)), trained_with(attention(x))),
+        {below(0.02): ("", "none"), 0.02: ("encoding", "rope")},
+    ),
+    "cause of attention": (
+        lambda x: cause(attention(shuffled=x)),
+        {above(0.8): "encoding", 0.8: "both", 0.2: "both", below(0.2): "words"},
+    ),
+    "encoding that can express it": (
+        lambda x: trained_with(attention(beyond=x)),
+        {below(0.2): "rope", 0.2: "learned"},
+    ),
+    "heads of positions": (
+        lambda x: "In no head" in attention_text._residual(attention(x)),
+        {below(0.02): True, 0.02: False},
+    ),
+    "a drop beyond noise": (
+        dropped,
+        {
+            **{0.05: (False, "The"), above(0.05): (True, "No")},
+            math.nan: (False, "The"),  # not tested
+        },
+    ),
+    "more than by chance": (by_chance, {below(0.8): True, 0.8: False}),
+    "pairs without a rotation": (slow_pairs, {below(math.pi / 4): "2", math.pi / 4: "1"}),
+    "parts of logits": (named_part, {0.0: False, LEAST: True}),
+    "offsets of a peak": (
+        lambda case: offsets_near(*case),
+        {(8, False): (-4, 4), (9, True): (-4, 0), (4, False): (-2, 2), (3, False): (-2, 2)},
+    ),
+    "signs": (attention_text._signed_number, {-1: "−1", 0: "0", 1: "+1"}),
+    "layers shown": (
+        lambda count: len(attention_figures.shown_layers(count)),
+        {12: 12, 13: 6},
+    ),
+    "positions a turn": (attention_figures._compact, {999.0: "999", 1000.0: "1k"}),
+    "percentages outwards": (
+        lambda ends: extrapolation_text.percent_ends(*ends),
+        {(0.29, 0.29): "[29–29]", (0.07, 0.07): "[7–7]", (0.068, 0.072): "[6–8]"},
+    ),
+    "better than saying 0": (
+        lambda ends: beats_zero(*ends),
+        {
+            **{(0.5, below(1.0)): True, (0.5, 1.0): False},
+            **{(below(1.0), math.nan): True, (1.0, math.nan): False},
+        },
+    ),
+    "a task learned": (
+        lambda ends: learned(*ends),
+        {
+            **{("accuracy", 0.9, 0.5, 1.0): False, ("accuracy", 0.9, above(0.5), 1.0): True},
+            **{("accuracy", above(0.5), math.nan, 1.0): True},
+            **{("accuracy", 0.5, math.nan, 1.0): False},
+            **{("relative_mse", 0.1, 0.0, 1.0): False},
+            **{("relative_mse", 0.1, 0.0, below(1.0)): True},
+        },
+    ),
+    "encodings that tie": (compared, {below(1e-6): "share", 1e-6: "even", -1e-6: "even"}),
+    "seeds that would decide": (
+        lambda case: compared(0.1, **dict(case)),
+        {
+            **{(("seeds", 7),): "about 7", (("seeds", 0),): "even"},
+            **{(("low", math.nan),): "agree", (("decided", True),): "decided"},
+        },
+    ),
+    "one seed": (
+        lambda count: (
+            "one seed"
+            in " ".join(
+                text
+                for find in (extrapolation_text._rank_text, extrapolation_text._zero_text)
+                for text in find(extrapolation.numbers(count))
+            )
+        ),
+        {1: True, 2: False},
+    ),
+    "larger rates": (
+        lambda case: largest_rate(*case),
+        {((1.0,), 1.0): False, ((1.0, 2.0), 2.0): True, ((1.0, 2.0), 1.0): False},
+    ),
+    "a comparison decided": (
+        lambda decided: extrapolation_advice(*decided),
+        {
+            **{(True,): (True, False), (False,): (False, True), (True, False): (True, True)},
+            (): (False, False),
+        },
+    ),
+    "few encodings by name": (
+        lambda case: extrapolation_text._names("abcdefgh"[: case[0]], case[1])[:4],
+        {(0, 1): "none", (1, 1): "“a”", (2, 2): "all", (4, 5): "“a”,", (5, 6): "5 of"},
+    ),
+    "sides of a comparison": (
+        _side,
+        {
+            **{0.0: "0", below(1e-6): "1.00e-06", 1e-6: "1e-06", 1e6: "1.00e+06"},
+            **{below(1e6): "1,000,000", -1e6: "-1.00e+06", math.inf: "∞", -math.inf: "−∞"},
+        },
+    ),
+    "verbs of an audit": (
+        lambda case: audited(*case),
+        {
+            (1, 1, True): ["1 holds", "1 is refuted", "Refuted: A"],
+            (2, 2, True): ["2 hold ", "2 are refuted", "Refuted: A"],
+            (1, 0, False): ["1 holds", "as initialised"],
+        },
+    ),
+    "layers by index": (
+        layer_ranges,
+        {
+            **{(): "none", (0, 2, 4): "0, 2, 4", (0, 2, 4, 6): "0, 2 +2 to 6"},
+            **{(0, 1, 2, 3): "0-3", (0, 1, 3, 4): "0-1, 3-4", (0, 2, 4, 7): "0, 2, 4, 7"},
+            (0, 2, 4, 7, 9): "5: 0, 2, 4 … 9",
+        },
+    ),
+    "findings of a file": (
+        lambda severities: rope_findings(*severities),
+        {
+            **{(): ["No change"], ("note",): ["No change"], ("risk",): ["FINDING"]},
+            ("wrong", "risk"): ["points to check", "FINDING"],
+        },
+    ),
+    "keys that no rule uses": (
+        lambda names: rope_said(unread=names),
+        {(): ["No change"], ("a",): []},
+    ),
+    "phases that exceed training": (
+        lambda count: rope_said(groups=(ROPE[1].groups[0]._replace(unseen=count),)),
+        {0: ["No change"], 1: ["No change", "exceed every"]},
+    ),
+    "a text beyond the context": (
+        lambda case: rope_codes(length=case[0], unseen=case[1]),
+        {
+            **{(2048, 1): set(), (2049, 0): {"beyond_context"}, (2049, 1): {"beyond_scaling"}},
+            (2048, 0): set(),
+        },
+    ),
+    "a text beyond its scaling": (
+        lambda length: rope_codes(
+            kind="llama3",
+            entry={"original_max_position_embeddings": 2048},
+            original=2048.0,
+            scaled=8192.0,
+            unseen=1,
+            length=length,
+        ),
+        {8192: {"beyond_context"}, 8193: {"beyond_own_scaling"}},
+    ),
+    "lengths that contradict": (
+        lambda case: rope_codes(
+            kind="yarn",
+            entry={"original_max_position_embeddings": 1},
+            original=case[0],
+            factor=case[1],
+            scaled=case[2],
+        ),
+        {
+            **{(2048.0, 4.0, 8192.0): set(), (512.0, 4.0, 2048.0): {"length_is_scaled"}},
+            **{(512.0, 2.0, 1024.0): {"lengths_contradict"}, (512.0, None, 512.0): set()},
+        },
+    ),
+    "dynamic scaling": (
+        lambda original: rope_codes(kind="dynamic", original=original),
+        {
+            **{original: {"dynamic_length"} for original in (None, 2048.0)},
+            1024.0: {"dynamic_original"},
+        },
+    ),
+    "linear scaling": (
+        lambda original: rope_codes(kind="linear", original=original),
+        {None: {"linear_original"}, 1024.0: set()},
+    ),
+    "phases in float32": (rope_precision, {below(0.01): set(), 0.01: {"float32_precision"}}),
+    "texts that a tokenizer cuts": (
+        lambda cut: inspected(inspect_advice._truncation, cut=cut, context=64),
+        {0: False, 1: True, 63: True, 64: False},
+    ),
+    "texts shorter than the context": (
+        lambda longest: inspected(
+            inspect_advice._longer_texts, stages=loss_stage(), longest=longest, context=64
+        ),
+        {63: True, 64: False},
+    ),
+    "an unknown context": (
+        lambda context: inspected(
+            inspect_advice._longer_texts, stages=loss_stage(), longest=-1, context=context
+        ),
+        {0: False, 1: True},
+    ),
+    "context that counts": (
+        lambda high: inspected(inspect_advice._reach, stages=reach_stage(high)),
+        {63: True, 64: False},
+    ),
+    "lost in the middle": (
+        lambda high: inspected(inspect_advice._middle, stages=reach_stage(middle=high)),
+        {None: False, 0.0: False, -LEAST: True},
+    ),
+    "a scaling that helps": (scaled, {0.0: False, -LEAST: True}),
+    "usual models": (  # two other encoders of the library's text, and one of sequences
+        lambda source: usual_range(MODELS[2]._replace(source=source), "probe") is not None,
+        {"sequences.txt": True, "stdlib": False},
+    ),
+    "sinks to leave out": (
+        lambda case: sinks(*case),
+        {(0.3, 1): True, (below(0.3), 1): False, (0.3, 0): False},
+    ),
+    "a comparison of models": (
+        lambda case: comparison(*case),
+        {
+            **{(2, 2): ("the models", 1, 1), (3, 3): ("every two models", 1, 1)},
+            **{(3, 1): ("every two models", 0, 1), (5, 5): ("every two models", 1, 5)},
+        },
+    ),
+    "advice after training": (
+        lambda case: trend_text(**dict(case)),
+        {
+            (("direction", "rising"), ("fall", 0.0)): "before training",
+            (("direction", "rising"), ("fall", LEAST)): "overfits",
+            (("direction", "falling"),): "still falling",
+            (("decay", "cosine"),): "decays",
+            (("change", -LEAST),): "fell by only",
+            (("change", 0.0),): "rose by",
+        },
+    ),
+    "curves of a loss": (
+        lambda losses: curve(*losses),
+        {
+            **{(2.0,): "Training", (2.0, below(2.0)): "falls", (2.0, 2.0): "does not fall"},
+            (2.0, 3.0, 1.0): "falls",
+        },
+    ),
+    "a smoothed curve": (
+        lambda count: training_figures.smoothed(np.arange(count) ** 2.0)[1],
+        {39: 1.0, 40: 5 / 3},
+    ),
+    "perplexity": (
+        lambda loss: math.isinf(training_figures.perplexity_of(loss)),
+        {below(700.0): False, 700.0: True},
+    ),
+    "durations": (
+        training_run.duration,
+        {
+            **{0.0: "1 second", 1.0: "1 second", below(120.0): "120 seconds"},
+            **{120.0: "2 minutes", below(7200.0): "120 minutes", 7200.0: "2 hours"},
+        },
+    ),
+    "an alarm of the monitor": (
+        lambda case: alarmed(*case),
+        {(above(10 / 41), 21): True, (above(10 / 41), 20): False, (10 / 41, 21): False},
+    ),
+    "shifted and doubled positions": (
+        lambda case: moves(*case),
+        {
+            **{(4, None): {"shifted", "doubled"}, (4, 7): {"shifted", "doubled"}},
+            **{(4, 6): {"shifted"}, (4, 5): {"shifted"}, (4, 4): set()},
+        },
+    ),
+    "first lasting": (
+        lambda reached: _first_lasting(np.array(reached)),
+        {
+            **{(True, True): 0, (False, True): 1, (True, False): 1, (False, False): 1},
+            (True, False, True): 2,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PREDICATES)
+def test_what_is_said_changes_at_its_number(name):
+    predicate, values = PREDICATES[name]
+    assert {value: predicate(value) for value in values} == values
