@@ -162,7 +162,7 @@ def test_analyses_draw_and_nothing_is_cut(case):
         ("encodings", {"position": {"significant_rank": 0}}, "nothing to fit"),
         ("encodings", {"encodings": [score("cosine", position_scaled_stress=0.47)]}, "No fixed"),
         ("offset", {"position": {"by_offset": PEAK}}, "grows with offset, then falls"),
-        ("logo", {"origin": 20}, "19.0 bits in 48"),
+        ("logo", {"origin": 20}, "19.0 bits in 45"),
         ("logo", {"tokenizer": "kmer:3"}, "Letters by position"),
         ("encodings", {"encodings": [score("rope"), score("sinusoidal")]}, "rope (= sinusoidal)"),
         (
