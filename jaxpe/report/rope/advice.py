@@ -1,14 +1,14 @@
 """Steps to take after a reading of a rotary configuration."""
 
-from jaxpe.report.rope.text import differing_programs
+from jaxpe.report.rope.text import differing_programs, serious_findings
 from jaxpe.report.text import Advice
 from jaxpe.rope import RopeAnalysis
 
 
 def advice(result: RopeAnalysis) -> list[Advice]:
     """Steps to take: remedies of faults and risks, and a check of what no rule knows."""
-    serious = [one for one in result.findings if one.severity != "note"]
-    steps = [Advice(f"{one.text} {one.remedy}".replace("`", ""), "") for one in serious]
+    texts = (f"{one.text} {one.remedy}" for one in serious_findings(result))
+    steps = [Advice(text.replace("`", ""), "") for text in texts]
     if result.status != "judged":
         steps.append(
             Advice(
