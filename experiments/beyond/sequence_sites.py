@@ -10,6 +10,7 @@ of a position is equal to it and the other is not.
 import importlib
 import importlib.metadata
 import importlib.util
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,11 @@ LAWS = {
     "one letter at 99 %": [0.99, 0.005, 0.003, 0.002],
 }
 SIZES = (49, 350, 4000)
+# The fewest sequences for which bits are given, under uneven and under equal letters.
+ALPHABETS = {
+    "amino acids": "ACDEFGHIKLMNPQRSTVWY",
+    "codons": [*map("".join, product("ACGT", repeat=3))],
+}
 
 
 def experiment(run: Run) -> dict[str, Any]:
@@ -119,11 +125,16 @@ def donors() -> dict[str, Any]:
 def coverage(draws: int) -> list[dict[str, Any]]:
     """Share of intervals that contain the information of a known law, and the bias of estimates."""
     rng, rows = np.random.default_rng(0), []
-    for name, law in LAWS.items():
-        truth = 2 + float(np.sum(np.array(law) * np.log2(law)))
-        for size in SIZES:
+    cases = [(name, law, [*"ACGT"], SIZES) for name, law in LAWS.items()]
+    for alphabet, tokens in ALPHABETS.items():
+        ranks, least = np.arange(1.0, len(tokens) + 1), 5 * len(tokens)
+        laws = {"equal": ranks**0, "1 / rank": 1 / ranks, "1 / rank²": ranks**-2}
+        cases += [(f"{alphabet}, {x}", p / p.sum(), [*tokens], (least,)) for x, p in laws.items()]
+    for name, law, tokens, sizes in cases:
+        truth = float(np.log2(len(tokens)) + np.sum(np.array(law) * np.log2(law)))
+        for size in sizes:
             counts = rng.multinomial(size, law, 4 * draws)
-            letters = letter_information(counts, list("ACGT"))
+            letters = letter_information(counts, tokens)
             assert letters is not None
             bits, low, high = letters.bits
             covers = (low <= truth + 1e-6) & (truth <= high + 1e-6)

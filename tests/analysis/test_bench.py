@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from jaxpe.analysis.bench import (
     merge_parts,
     verdicts,
 )
-from jaxpe.analysis.extrapolation import ExtrapolationCell, cells
+from jaxpe.analysis.extrapolation import ExtrapolationCell, SeedInterval, cells
 from jaxpe.analysis.extrapolation.forecast import Forecast, ProgramSeconds
 from jaxpe.analysis.extrapolation.intervals import seed_means
 from jaxpe.report import write
@@ -74,6 +75,23 @@ def test_what_is_not_learned_or_not_defined_gets_no_verdict():
     assert one.seeds == other.seeds > 3
     (one_seed,) = verdicts([cell("copy", "mine", high[:1]), cell("copy", "a", low[:1] + 0.1)], "a")
     assert one_seed.verdict == "not decided"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (5e-324, 0.2, "better"),
+        (0.0, 0.2, "not decided"),
+        (-0.2, 0.0, "not decided"),
+        (-0.2, -5e-324, "worse"),
+    ],
+)
+def test_an_interval_that_ends_at_0_decides_nothing(low, high, verdict, monkeypatch):
+    lead = SeedInterval(*map(np.array, (0.1, low, high)))
+    module = sys.modules["jaxpe.analysis.bench.verdicts"]  # its function hides it
+    monkeypatch.setattr(module, "lead_interval", lambda *_, **__: lead)
+    pair = [cell("copy", name, np.full((2, 3), 0.9)) for name in ("mine", "a")]
+    assert verdicts(pair, "mine")[0].verdict == verdict
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +174,10 @@ def test_the_command_computes_parts_and_says_how_to_merge_them(small, command, t
     assert code == 0, err
     assert "accuracy" in printed.lower()
     assert json.loads((out / "bench.json").read_text())["options"]["budget"] == "smoke"
+    part = out.with_name("a")  # is complete
+    code, printed, err = command(*words, "--part", "1/2", "--out", part)
+    assert code == 0, err
+    assert f"--merge {part} part-2 --out whole" in " ".join(printed.split())
     code, printed, err = command(*words, "--part", "3", "--out", tmp_path)
     assert (code, err.count("\n")) == (2, 1)
     assert "--part" in err

@@ -9,7 +9,7 @@ from jaxpe._core.errors import InputError
 from jaxpe.analysis import load_result
 from jaxpe.analysis.corpora import CorporaComparison, compare_counts
 from jaxpe.analysis.counts import CountOptions, count, merge
-from jaxpe.report.corpora import corpora_rows
+from jaxpe.report.corpora import configurations_figure, corpora_rows
 
 OPTIONS = {"length": 6, "folds": 8, "nulls": 0, "batch_size": 64}
 CHOICES = {"dim": 2, "permutations": 39}
@@ -54,6 +54,7 @@ def test_what_differs_is_told_and_what_does_not_is_not(folders):
         assert pair.distance > alike.distance
         assert pair.overlap < alike.overlap < 1
     assert [each.documents for each in found.corpora] == [321] * 3
+    assert configurations_figure(found).get_suptitle().endswith(" a and b and 1 more")
     np.testing.assert_allclose([pair.p_adjusted for pair in others], 3 / 40)  # Holm
     assert not any(pair.of_position for pair in found.pairs)
     without_nulls = found.warnings[:3]

@@ -8,7 +8,13 @@ import pytest
 from jaxpe import InputError
 from jaxpe._core.results import result_files
 from jaxpe.analysis import load_result
-from jaxpe.analysis.properties import PropertyOptions, PropertyTable, tabulate
+from jaxpe.analysis.properties import (
+    BIAS_SCALES,
+    PropertyOptions,
+    PropertyTable,
+    _needed_bytes,
+    tabulate,
+)
 from jaxpe.encodings import (
     encoding_cost,
     encoding_extrapolation,
@@ -33,6 +39,18 @@ def test_a_row_is_what_the_public_function_gives(about):
     found = OF_ROW[about](resolve("learned"), sizes=options.sizes)
     assert repr({name: getattr(row, name) for name in found._fields}) == repr(found._asdict())
     assert row.name == "learned"
+
+
+@pytest.mark.parametrize(
+    ("about", "numbers"),
+    [
+        ("cost", 24 * 32 * 16),  # a table and its two copies, in float64
+        ("overview", 24 * 32 * 16 + 12 * 6 * 16 * 16),
+        ("generalisation", 24 * 32 * 16 + 12 * BIAS_SCALES[-1] * 32 * 16),
+    ],
+)
+def test_needed_bytes_are_of_numbers_and_of_rounded_ones(about, numbers):
+    assert _needed_bytes(PropertyOptions(about=about, **SMALL)) == numbers
 
 
 @pytest.mark.parametrize("about", ["overview", "expressiveness", "extrapolation"])

@@ -10,7 +10,9 @@ import pytest
 
 from jaxpe import InputError
 from jaxpe.conformance import ATTENTION_CHECKS, alibi_bias, check_attention, t5_bias
+from jaxpe.conformance.attention_faults import _slope_faults
 from jaxpe.conformance.diagnosis import Hypothesis, Trial, diagnose
+from jaxpe.conformance.reference import Alibi, published_slopes
 from jaxpe.encodings import alibi, attend, identity, mrope, rope, t5
 from jaxpe.rope import LayerPlan, QueryScaling, simple_plan
 
@@ -218,6 +220,12 @@ def test_faults_are_named(fault):
     result = check_attention(case.attend, case.plan, **HEADS, **case.options)
     assert [one.name for one in result.faults] == [name], result.text()
     assert text in result.faults[0].text
+
+
+def test_faulty_slopes_of_six_heads_are_those_of_four_and_of_eight():
+    faults = [bias.slopes for *_, bias in _slope_faults(Alibi(published_slopes(6)))]
+    np.testing.assert_allclose(-np.log2(faults[2]), [1, 2, 3, 4, 5, 6])
+    np.testing.assert_allclose(-np.log2(faults[3]), [2, 4, 6, 8, 2, 4])
 
 
 @pytest.mark.parametrize(("position", "text"), [

@@ -71,6 +71,17 @@ def test_right_batches_raise_no_alarm(seed):
     assert_passed(check_batch(**batch, pad=0))
 
 
+@pytest.mark.parametrize(("other", "name"), [(9, "continued"), (5, "first position")])
+def test_rows_continue_other_ones_where_they_begin_at_different_positions(other, name):
+    result = check_batch([[5, 6, 7], [other, other + 1, other + 2]], segments=np.ones((2, 3), int))
+    assert names(result) == {name}
+
+
+@pytest.mark.parametrize("position", [-7, 99])
+def test_positions_of_padding_are_not_judged(position):
+    assert_passed(check_batch([[0, 1, position]], segments=[[1, 1, 0]], longest=2))
+
+
 # Packers of other libraries.
 
 

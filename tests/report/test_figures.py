@@ -12,6 +12,7 @@ from jaxpe._core.errors import MissingExtraError
 from jaxpe.analysis.corpus import Interval
 from jaxpe.report.corpus import figures as drawn
 from jaxpe.report.corpus.figures import FIGURES, FLOOR, MOST_PAIRS, render_figures, shown_groups
+from jaxpe.report.inspect.figures import bias_figure
 from jaxpe.report.style import (
     PAPER_WIDTHS,
     STYLE,
@@ -161,7 +162,7 @@ def test_analyses_draw_and_nothing_is_cut(case):
         ("encodings", {"position": {"significant_rank": 0}}, "nothing to fit"),
         ("encodings", {"encodings": [score("cosine", position_scaled_stress=0.47)]}, "No fixed"),
         ("offset", {"position": {"by_offset": PEAK}}, "grows with offset, then falls"),
-        ("logo", {"origin": 20}, "19.0 bits in 48"),
+        ("logo", {"origin": 20}, "19.0 bits in 45"),
         ("logo", {"tokenizer": "kmer:3"}, "Letters by position"),
         ("encodings", {"encodings": [score("rope"), score("sinusoidal")]}, "rope (= sinusoidal)"),
         (
@@ -269,3 +270,8 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'jaxpe\[report\]'"):
         render_figures(analysis())
+
+
+def test_a_bias_is_drawn_at_its_offsets():
+    line = bias_figure(np.zeros((3, 9))).axes[0].lines[0]
+    assert line.get_xdata().tolist() == [*range(-4, 5)]

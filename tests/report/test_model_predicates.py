@@ -12,6 +12,8 @@ import pytest
 from jaxpe.analysis.corpus import Interval
 from jaxpe.analysis.extrapolation import Comparison, SeedInterval
 from jaxpe.analysis.inspect import InspectResult, Means, TextReach
+from jaxpe.analysis.inspect.flax_model import scaling_reason
+from jaxpe.analysis.inspect.job import _stage_line
 from jaxpe.analysis.inspect.position_ablation import moved_positions
 from jaxpe.analysis.inspect.reach import _first_lasting
 from jaxpe.analysis.inspect.result import (
@@ -502,6 +504,28 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
         {
             **{(4, None): {"shifted", "doubled"}, (4, 7): {"shifted", "doubled"}},
             **{(4, 6): {"shifted"}, (4, 5): {"shifted"}, (4, 4): set()},
+        },
+    ),
+    "time that stages take": (  # of the stages that ran; attention came from a cache
+        lambda lap: _stage_line(
+            "probe",
+            ("encoding", "probe", "ablation"),
+            dict.fromkeys(("encoding", "attention", "probe")),
+            {"encoding": 99.0, "probe": lap},
+        ).rpartition("(")[2],
+        {2.0: "stage 2 of 3, about 12 seconds left)"},
+    ),
+    "models that a scaling fits": (  # of heads of 64 entries
+        lambda case: scaling_reason(
+            case[0], ROPE[1]._replace(groups=ROPE[1].groups * case[1]), case[2], others=case[3]
+        ).split(" ")[0],
+        {
+            **{(1, 1, 64, False): "", (0, 1, 64, False): "the", (1, 2, 64, False): "layers"},
+            **{
+                (1, 0, 64, False): "layers",
+                (1, 1, 65, False): "only",
+                (1, 1, 64, True): "positions",
+            },
         },
     ),
     "first lasting": (

@@ -101,8 +101,10 @@ def moved(change: float) -> bool:
     return _change(move, "it").startswith("changes")
 
 
-def nearness_of(ends: tuple[float, float]) -> str:
-    return nearness(changed(**share("nearness", 0.0, *ends)))
+def nearness_of(ends: tuple[float, float], *, sign: int = 1) -> str:
+    """Nearness by its interval, of distances that grow with the offset, or fall."""
+    curve = {"by_offset": np.sort(sign * REPORT.position.by_offset, axis=0)[[1, 0, 2]]}
+    return nearness(changed(position=curve, **share("nearness", 0.0, *ends)))
 
 
 def numbers_of_reach(lengths: tuple[int, int]) -> set[str]:
@@ -202,6 +204,13 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     "nearness": (
         nearness_of,
         {(LEAST, 1.0): "more", **dict.fromkeys(((0.0, 1.0), (-1.0, 0.0)), "undecided")},
+    ),
+    "nearness, by the trend of distances": (
+        lambda case: nearness_of(case[1:], sign=case[0]),
+        {
+            **{(1, 0.1, 0.3): "more", (-1, 0.1, 0.3): "mixed"},
+            **{(1, -0.3, -0.1): "mixed", (-1, -0.3, -0.1): "less"},
+        },
     ),
     "a lead": (
         lambda low: Lead(("rope",), SeedInterval(*map(np.array, (0.1, low, 0.2))), True).sure,

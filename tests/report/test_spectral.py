@@ -60,7 +60,7 @@ def report(*, layers=3, heads=4, n=10, causal=False, rotary=False, ablated=True,
         "variance": variance(offset, np.full(size, 0.05)),
         "parts": PartShares(*(np.full((*size, 5), 0.25) for _ in range(3)), np.full(size, -0.25)),
         "embedded": PartShares(*(np.full((1, heads, 5), 0.2),) * 3, np.zeros((1, heads))),
-        "pairs": Pairs(np.array([1.0, 0.01]), np.full((*size, 2), 0.3)) if rotary else None,
+        "pairs": Pairs(np.array([1.0, 0.01]), np.full((*size, 2), (0.2, 0.3))) if rotary else None,
         "ablations": [drops] if ablated else [],
         "seconds": {"logits": 1.0},
     }  # fmt: skip
@@ -131,6 +131,7 @@ def test_every_case_is_drawn(name):
     shown = drawn.shown_figures(case)
     titles = [draw(case).get_suptitle() for _, draw, *_ in shown]
     assert all(titles)
+    assert case.pairs is None or numbers(titles[-2])[:2] == [1, 2]  # of two pairs, the second
     assert ("ablation" in [figure[0] for figure in shown]) == bool(case.ablations)
     assert ("frequencies" in [figure[0] for figure in shown]) == (case.pairs is not None)
 
@@ -154,7 +155,7 @@ def test_findings_say_what_the_numbers_do():
     offset, _, _, _, parts, pairs, heads = text.spectral_findings(case)
     assert numbers(offset) == [2, 1, 60, -1]  # head and layer, its share, and where it looks
     assert numbers(parts)[-3:] == [-25, -25, -25]  # cross terms, and their range
-    assert numbers(pairs)[:4] == [2, 1, 10, 50]
+    assert numbers(pairs)[:4] == [2, 1, 10, 60]
     share_and_chance = [80, 70, 90, 20, 8]
     assert numbers(heads) == [1, 2, 0.5, 0.495, 0.505, *share_and_chance, 1, 12]
     assert "no more than" not in heads

@@ -85,13 +85,16 @@ class LetterInformation(NamedTuple):
         letters: letters that occur, without gaps and ambiguous ones.
         size: size of the alphabet: 4 nucleotides, 20 amino acids, or the number of letters.
         shares: float `[n, letters]`, frequencies at each position.
-        bits: float `[3, n]`, estimate and ends of its 95 % interval; NaN without letters.
+        bits: float `[3, n]`, estimate and ends of its 95 % interval; NaN where documents are fewer
+            than `least`.
         documents: int `[n]`, documents with a letter at each position.
         alphabet: "nucleotides" or "amino acids"; empty for other text.
         background: float `[letters]`, frequencies of the background.
         relative: float `[3, n]`, relative entropy of each position against the background in bits,
             and its 95 % interval.
         differing: int, positions whose letters differ from the background.
+        least: documents that a position needs for bits: 5 for each letter of the alphabet, 40 at
+            least.
     """
 
     letters: list[str]
@@ -103,6 +106,7 @@ class LetterInformation(NamedTuple):
     background: np.ndarray
     relative: np.ndarray
     differing: np.ndarray
+    least: int = 1
 
 
 class PlugIn(NamedTuple):

@@ -12,6 +12,8 @@ MOST_LETTERS = 64  # largest alphabet whose letters a logo can show
 LEVEL = 0.05  # probability that any position is listed wrongly
 _MOST_TOKENS = 3  # tokens that are named for a position
 _FEWEST = 20  # documents that differ between two positions; fewer cannot be significant
+# Sequences for each letter of the alphabet, and at all, below which intervals of bits do not cover.
+_PER_LETTER, _FEWEST_SEQUENCES = 5, 40
 _GAPS = "-.*~"
 _LEAST_BACKGROUND = 1 / 4  # of the positions, without which the background is unknown
 
@@ -51,7 +53,9 @@ def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformati
     H is the entropy with Miller's (1955) correction (K − 1)/2N for K letters seen among N, which is
     e(n) of Schneider et al. (1986) where all s letters are seen. Intervals are by the delta method,
     with a half added to each count and the variance (s − 1)/2N² of the quadratic term. Relative
-    entropies, −H − Σ p log₂ q for a background q, have the same correction and interval.
+    entropies, −H − Σ p log₂ q for a background q, have the same correction and interval. Positions
+    with fewer than `least` sequences, five for each letter of the alphabet and at least 40, have
+    none of these: there intervals cover the truth too rarely.
 
     Args:
         counts: counts `[n, tokens]`.
@@ -75,17 +79,19 @@ def letter_information(counts: np.ndarray, tokens: list[str]) -> LetterInformati
     first, second = (np.sum(smooth * (np.log(smooth) - logs) ** k, axis=1) for k in (1, 2))
     half = 1.96 * np.sqrt((second - first**2) / n + (len(letters) - 1) / (2 * n**2))
     relative = -H - seen @ logs / n
+    least = max(_PER_LETTER * size, _FEWEST_SEQUENCES)
     ends = np.clip([relative - half, relative + half], 0, -logs.min())
     return LetterInformation(
         letters=[tokens[letter] for letter in letters],
         size=size,
         shares=seen / documents,
-        bits=np.where(total > 0, bits, np.nan),
+        bits=np.where(total >= least, bits, np.nan),
         documents=total.astype(np.int64),
         alphabet=alphabet,
         background=background,
-        relative=np.where(total > 0, np.stack([relative, *ends]) / np.log(2), np.nan),
+        relative=np.where(total >= least, np.stack([relative, *ends]) / np.log(2), np.nan),
         differing=differing,
+        least=least,
     )
 
 
@@ -160,15 +166,16 @@ def positions_standing_out(corpus: TokenCorpus, groups: np.ndarray) -> list[Stan
     Two positions are compared in the documents that reach both, by the exact test of McNemar
     (1947): of the documents with the token at one of them alone, half have it at either. The larger
     p-value of both neighbours counts, times the number of all positions, tokens and directions
-    tested (Bonferroni). The first and last position are compared with the nearest two. One document
-    of each group takes part.
+    tested (Bonferroni). The first and last position are compared with the nearest two. The last is
+    left out if some documents end before it: of those that reach it, some end there, and ends have
+    tokens of their own. One document of each group takes part.
     """
     rows = longest_documents(corpus.ids, corpus.mask, groups)
     ids, mask, last = corpus.ids[rows], corpus.mask[rows], corpus.ids.shape[1] - 1
     if last < 2:
         return []
     tests, candidates = 0, []
-    for i in range(last + 1):
+    for i in range(last + mask[:, last].all()):
         neighbours = {0: (1, 2), last: (last - 1, last - 2)}.get(i, (i - 1, i + 1))
         changes = [_changes(ids, mask, i, j, corpus.vocab_size) for j in neighbours]
         tokens = np.flatnonzero(np.min([c.sum(axis=0) for c in changes], axis=0) >= _FEWEST)

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxpe._core.errors import require
 from jaxpe.report import style
-from jaxpe.report.attention.text import mean, near, positive
+from jaxpe.report.attention.text import is_noise, mean, near, positive
 from jaxpe.report.style import (
     ENCODING_COLOURS,
     PLUG_IN,
@@ -129,7 +129,7 @@ def ablation_figure(result: "AttentionAnalysis") -> "matplotlib.figure.Figure":
 
 
 def _ablation_title(drops: "HeadDrops") -> str:
-    if not drops.tested or drops.certain[drops.head]:
+    if not is_noise(drops):
         return f"The largest drop is {percent(drops.largest_share[0])} of them all"
     if drops.certain.any():
         return "The largest drop is within noise"

@@ -39,7 +39,7 @@ def spectral_headlines(result: "AttentionAnalysis") -> list[Headline]:
     ]
     for drops in result.ablations[:1]:
         drop, (layer, head) = drop_words(result, drops.drop[drops.head]), drops.head
-        noise = "; within noise" if _is_noise(drops) else ""
+        noise = "; within noise" if is_noise(drops) else ""
         cards.append(Headline("Largest drop without a head", drop, f"{_name(layer, head)}{noise}"))
     return cards
 
@@ -89,12 +89,12 @@ def _drop(result: "AttentionAnalysis") -> str:
     if not result.ablations:
         return ""
     drops = result.ablations[0]
-    noise = ", which is within the noise of the documents drawn" if _is_noise(drops) else ""
+    noise = ", which is within the noise of the documents drawn" if is_noise(drops) else ""
     cost = drop_words(result, drops.drop[drops.head]) + _SCORED[result.facts.score]
     return f"Ablating {_name(*drops.head)} costs most, {cost}{noise}."
 
 
-def _is_noise(drops: "HeadDrops") -> bool:
+def is_noise(drops: "HeadDrops") -> bool:
     """Whether the largest drop is within noise."""
     return bool(drops.tested and not drops.certain[drops.head])
 
@@ -184,7 +184,7 @@ def _heads(result: "AttentionAnalysis", drops: "HeadDrops") -> str:
             f"{replaced}, no drop exceeds the noise of {drops.documents} documents. The largest "
             f"belongs to {largest}."
         )
-    if _is_noise(drops):
+    if is_noise(drops):
         drop = np.where(drops.certain, drops.drop, -np.inf)
         other = np.unravel_index(drop.argmax(), drop.shape)
         return (

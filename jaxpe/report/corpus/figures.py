@@ -82,7 +82,8 @@ def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     first = max(0, min(analysis.origin - _LOGO_ROW // 2, len(positions) - _LOGO_ROWS * _LOGO_ROW))
     shown = np.arange(len(positions))[first:][: _LOGO_ROWS * _LOGO_ROW]
     rows = [shown[start : start + _LOGO_ROW] for start in range(0, len(shown), _LOGO_ROW)]
-    title = f"{information_sum(letters.bits):.1f} bits in {len(positions)} positions"
+    judged = np.isfinite(letters.bits[0]).sum()
+    title = f"{information_sum(letters.bits):.1f} bits in {judged} positions"
     if not analysis.position.significant_rank or kmer_length(analysis):  # k-mers overlap
         title = "Letters by position"
     margins = Margins(left=0.6, right=0.1, down=0.4)
@@ -90,7 +91,7 @@ def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     top = min(1.1 * np.nanmax(letters.bits[2], initial=0) or 1, math.log2(letters.size))
     for axis, row in zip(axes, rows, strict=True):
         bits, low, high = letters.bits[:, row]
-        stacks = (letters.shares[row] * bits[:, None]).tolist()
+        stacks = (letters.shares[row] * np.nan_to_num(bits)[:, None]).tolist()
         for x, heights in zip(positions[row].tolist(), stacks, strict=True):
             style.stack_letters(axis, x, dict(zip(letters.letters, heights, strict=True)))
         bars = np.clip([bits - low, high - bits], 0, None)

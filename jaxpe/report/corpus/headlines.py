@@ -90,7 +90,7 @@ def _letter_rows(analysis: CorpusAnalysis) -> dict[str, tuple[str, str]]:
     differing = np.isin(np.arange(analysis.length), letters.differing)
     where = ranges(differing, origin=origin), f"{differing.sum()}"
     rows = {"Positions that differ from the background": where[::-1]}
-    if kmer_length(analysis):
+    if kmer_length(analysis) or np.isnan(letters.bits[0]).all():
         return rows
     total, relative = (f"{information_sum(x):.1f} bits" for x in (letters.bits, letters.relative))
     return {"Information, all positions": (total, f"{relative} against the background")} | rows

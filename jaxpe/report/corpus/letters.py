@@ -19,6 +19,15 @@ def letter_sentences(analysis: CorpusAnalysis) -> Iterator[tuple[str, str]]:
     letters = analysis.letters
     if letters is None or not analysis.position.significant_rank:
         return
+    few = (letters.documents > 0) & np.isnan(letters.bits[0])
+    if few.any():
+        yield (
+            "few sequences",
+            f"Positions {ranges(few, limit=6, origin=analysis.origin)} have fewer than "
+            f"{letters.least} sequences, too few for bits about {letters.size} letters.",
+        )
+    if np.isnan(letters.bits[0]).all():
+        return
     most, k = int(np.nanargmax(letters.bits[1])), kmer_length(analysis)
     estimate, low, high = (f"{max(value, 0):.2f}" for value in letters.bits[:, most])
     unit = f"{k}-mer" if k else "letter"
@@ -35,7 +44,8 @@ def letter_sentences(analysis: CorpusAnalysis) -> Iterator[tuple[str, str]]:
             "not add up, and positions just before a site reach into it.",
         )
     else:
-        yield "sum of bits", f"All positions add up to {information_sum(letters.bits):.1f} bits."
+        which = "The others" if few.any() else "All positions"
+        yield "sum of bits", f"{which} add up to {information_sum(letters.bits):.1f} bits."
     if is_sequences(analysis):
         yield from _background(analysis, letters)
 
@@ -91,11 +101,16 @@ def standing_out(analysis: CorpusAnalysis) -> Iterator[tuple[str, str]]:
     at, token = max(tokens, key=lambda x: x[1].share - x[1].neighbours)
     name = position_name(at, analysis.origin)
     stands = "position stands" if len(found) == 1 else "positions stand"
+    which = (
+        "documents, one of each group of dependent ones,"
+        if analysis.groups < analysis.documents
+        else "documents"
+    )
     yield (
         "standing out",
         f"{len(found)} {stands} out against the two nearest positions: "
         f"{ranges(are_found, limit=6, origin=analysis.origin)}. At position {name}, "
-        f"{percent(token.share)} of the documents have {visible(token.token)!r}; at the "
+        f"{percent(token.share)} of the {which} have {visible(token.token)!r}; at the "
         f"nearest two, {percent(token.neighbours)}.",
     )
 
@@ -113,7 +128,10 @@ def letter_table(analysis: CorpusAnalysis) -> Table | None:
     found = {x.position for x in analysis.standing_out}
     rows = []
     for i, documents in enumerate(letters.documents.tolist()):
-        bits = [f"{round(x, 3) + 0.0:.3f}" for x in (*letters.bits[:, i], letters.relative[0, i])]
+        bits = [
+            "" if np.isnan(x) else f"{round(x, 3) + 0.0:.3f}"
+            for x in (*letters.bits[:, i], letters.relative[0, i])
+        ]
         name = letters.letters[consensus[i]] if documents else ""
         share = f"{letters.shares[i].max():.3f}" if documents else ""
         verdicts = ["yes" * (i in positions) for positions in (differing, found)]

@@ -16,11 +16,11 @@ from jaxpe.analysis.extrapolation import (
     beyond_interval,
     ranks,
 )
+from jaxpe.analysis.extrapolation.intervals import IN_0_1
 from jaxpe.report.text import Advice, number, percent, plural, visible
 
 Cells = list[ExtrapolationCell]
 
-IN_PERCENT = ("accuracy", "exact")
 _ROUNDING = 1e-9  # of a percentage that is whole but for its last bit
 _TIE = 1e-6  # lead that is rounding of float32
 METRIC_WORDS = {
@@ -92,7 +92,7 @@ def with_interval(interval: SeedInterval, *, metric: str = "") -> str:
     '70.4 [68–73]'
     """
     mean, low, high = map(float, interval)
-    if metric in IN_PERCENT:
+    if metric in IN_0_1:
         ends = "" if math.isnan(low) else f" {percent_ends(low, high)}"
         return f"{100 * mean:.1f}{ends}"
     if math.isnan(low):
@@ -162,14 +162,14 @@ def _at_t(task: str, cells: Cells, name: str) -> str:
         return ""
     lower = cells[0].metric in ranks.LOWER_IS_BETTER
     best = (min if lower else max)(finite, key=finite.__getitem__)
-    shown = percent if cells[0].metric in IN_PERCENT else number
+    shown = percent if cells[0].metric in IN_0_1 else number
     other = "" if best == name else f", the best {shown(means[best])} ({quoted(best)})"
     return f"“{task}” {shown(means[name]) if name in finite else 'nothing finite'}{other}"
 
 
 def _accuracy_text(cells: Cells) -> list[str]:
     """Best accuracies at the longest inputs, which ranks hide."""
-    if cells[0].metric not in IN_PERCENT:
+    if cells[0].metric not in IN_0_1:
         return []
     best = []
     for task, group in by_task(cells).items():
@@ -257,7 +257,7 @@ def _suite_text(result: ExtrapolationResult, suite: Suite, *, defined: bool) -> 
     cells = result.cells_of(suite)
     first, *longer = (f"{length:,}" for length in suite.lengths)
     score = "The mean squared error is averaged, geometrically,"
-    if cells[0].metric in IN_PERCENT:
+    if cells[0].metric in IN_0_1:
         score = "Accuracy, the share of the answer's tokens that are right, is averaged"
     parts = [
         f"{where(cells)}, models were trained on inputs {'of' if suite.exact else 'up to'} length "
@@ -316,7 +316,7 @@ def _best_text(task: str, cells: Cells, pairs: list[Comparison]) -> str:
 
 def _chance_text(cell: ExtrapolationCell) -> str:
     """Score at T of the best answer that ignores the input, in parentheses; empty if unknown."""
-    if cell.metric not in IN_PERCENT:
+    if cell.metric not in IN_0_1:
         return " (no better than always saying 0)"
     return f" ({percent(cell.chance)} needs no input)" if cell.chance else ""
 
@@ -324,7 +324,7 @@ def _chance_text(cell: ExtrapolationCell) -> str:
 def _level(cell: ExtrapolationCell, interval: SeedInterval | None = None) -> str:
     """The mean score beyond T as text, with its interval if one is passed."""
     mean = float(beyond(cell).mean())
-    if cell.metric not in IN_PERCENT:
+    if cell.metric not in IN_0_1:
         return with_interval(interval, metric=cell.metric) if interval else number(mean)
     if interval is None or math.isnan(float(interval.low)):
         return percent(mean)

@@ -1,14 +1,14 @@
 """Steps to take after a reading of a rotary configuration."""
 
-from jaxpe.report.rope.text import differing_programs, short_names
+from jaxpe.report.rope.text import differing_programs, serious_findings, short_names
 from jaxpe.report.text import Advice, plural
 from jaxpe.rope import RopeAnalysis
 
 
 def advice(result: RopeAnalysis) -> list[Advice]:
     """Steps to take: remedies of faults and risks, and a check of what no rule knows."""
-    serious = [one for one in result.findings if one.severity != "note"]
-    steps = [Advice(f"{one.text} {one.remedy}".replace("`", ""), "") for one in serious]
+    texts = (f"{one.text} {one.remedy}" for one in serious_findings(result))
+    steps = [Advice(text.replace("`", ""), "") for text in texts]
     if result.status != "judged":
         steps.append(
             Advice(
@@ -26,7 +26,7 @@ def advice(result: RopeAnalysis) -> list[Advice]:
                 f"jaxpe golden {result.source} --out vectors",
             )
         )
-    elif not serious and result.findings:
+    elif not steps and result.findings:
         notes = plural(len(result.findings), "note")
         steps.append(
             Advice(f"The file needs no change. For a program of your own, see the {notes}.", "")

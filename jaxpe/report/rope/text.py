@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import Headline, plural, visible
-from jaxpe.rope import LayerPlan, PhaseError, Program, Reading, RopeAnalysis
+from jaxpe.rope import Finding, LayerPlan, PhaseError, Program, Reading, RopeAnalysis
 from jaxpe.rope.comparison import SAME, same_frequencies, shown_error
 
 if TYPE_CHECKING:
@@ -175,9 +175,13 @@ def differing_programs(result: RopeAnalysis) -> list[str]:
     return list(odd)
 
 
+def serious_findings(result: RopeAnalysis) -> list[Finding]:
+    """Faults and risks, without notes."""
+    return [one for one in result.findings if one.severity != "note"]
+
+
 def _todo(result: RopeAnalysis) -> str:
-    serious = [one for one in result.findings if one.severity != "note"]
-    if serious:
+    if serious := serious_findings(result):
         several = f"{len(serious)} points to check. The first: " if len(serious) > 1 else ""
         return f"{several}{serious[0].text} {serious[0].remedy}"
     if result.status != "judged" or result.unread or differing_programs(result):

@@ -68,6 +68,20 @@ def test_positions_differ_by_the_g_test_with_the_correction_of_williams(row, dif
     assert letter_information(counts, LETTERS[:4]).differing.tolist() == [0] * differs
 
 
+@pytest.mark.parametrize(("tokens", "least"), [
+    ([*"ACGT"], 40),
+    ([*"ACDGHIKLMNPQRSTVWYEF"], 100),
+    ([x + y for x in "ACGT" for y in "ACGT"], 80),
+])  # fmt: skip
+def test_bits_need_five_sequences_a_letter_and_forty(tokens, least):
+    counts = np.zeros((3, len(tokens)), int)
+    counts[:, -1], counts[:2, -2] = least - 2, (1, 2)
+    found = letter_information(counts, tokens)
+    assert found.least == least
+    assert np.isnan(found.bits).all(axis=0).tolist() == [True, False, True]
+    assert np.isnan(found.relative).all(axis=0).tolist() == [True, False, True]
+
+
 def test_ambiguous_letters_are_not_counted():
     ids = np.array([[0, 1, 2], [3, 1, 0]])
     corpus = tokens_from_ids(ids)._replace(tokens=["A", "C", "N", "-"])
@@ -100,6 +114,20 @@ def test_a_site_stands_out_and_shuffled_sequences_do_not():
         assert [(x.position, x.tokens) for x in ahead] == [
             (11 - x.position, x.tokens) for x in reversed(back)
         ]
+
+
+def test_ends_of_documents_are_no_site():
+    """Each document ends with a token that it has nowhere else, or is cut."""
+    rng = np.random.default_rng(0)
+    ends = rng.integers(3, 13, 600)
+    ids = np.where(np.arange(12) == ends[:, None], 4, rng.integers(0, 4, (600, 12)))
+    ids[np.arange(12) > ends[:, None]] = 5
+    corpus = tokens_from_ids(ids)._replace(mask=np.arange(12) <= ends[:, None])
+    assert positions_standing_out(corpus, np.arange(600)) == []
+    alike = corpus._replace(ids=np.where(ids < 4, 4 * (np.arange(12) == 11), ids))
+    assert positions_standing_out(alike, np.arange(600)) == []
+    whole = corpus._replace(ids=alike.ids[ends > 10], mask=corpus.mask[ends > 10])
+    assert [x.position for x in positions_standing_out(whole, np.arange(len(whole.ids)))] == [11]
 
 
 def test_p_values_are_of_mcnemar_times_all_tests():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+import jaxpe
 from jaxpe._core.errors import InputError, unknown
 from jaxpe._core.progress import duration
 from jaxpe.analysis.extrapolation import (
@@ -24,7 +25,7 @@ from jaxpe.analysis.extrapolation import (
 from jaxpe.analysis.extrapolation.cell_files import cell_path
 from jaxpe.analysis.extrapolation.forecast import Forecast
 from jaxpe.analysis.extrapolation.presets import preset_suites
-from jaxpe.analysis.extrapolation.variants import defined_at, trained_as
+from jaxpe.analysis.extrapolation.variants import _self_extend, defined_at, trained_as
 from jaxpe.data import SEQUENCE_TASKS, sequence_task
 from jaxpe.encodings import EncodingSizes
 
@@ -222,6 +223,16 @@ def test_mapped_offsets_are_those_of_training(name):
     np.testing.assert_allclose(found[near], np.abs(i[:, None] - i)[near], atol=1e-5)
     assert 3.99 < found[23, 0] < 8.01  # the farthest; of RoPE, 23
     assert found[np.tril_indices(24)].max() < 8.01
+
+
+def test_the_smallest_groups_reach_the_tested_length(monkeypatch):
+    """A window w and groups g of 9 positions reach g (9 − w) + w."""
+    chosen = []
+    change = lambda rope, *, window, group: chosen.append((window, group)) or rope  # noqa: E731
+    monkeypatch.setattr("jaxpe.encodings.self_extend", change)
+    for length in (14, 15, 21, 22, 24, 25, 26):
+        _self_extend(jaxpe.identity(), 9, length)
+    assert chosen == [(4, 2), (3, 3), (3, 3), (4, 4), (4, 4), (5, 5), (5, 5)]
 
 
 def test_alibi_over_length_falls_by_one_over_the_training_length():
