@@ -128,12 +128,15 @@ def _corpus(r: CorpusAnalysis) -> str:
         f"Tokens of {documents} documents in {r.groups:,} groups of {groups} ({r.tokens:,} "
         f"tokens, tokenizer {r.tokenizer}) were counted at {positions}."
     ]
+    if r.unknown_tokens:
+        parts.append(f"Of these, {r.unknown_tokens:,} outside the vocabulary count as one word.")
     if start := reaches(r).get("beginning"):
         parts.append(
             "Bits per token are the mutual information of position and token, with Miller's "
             "correction of each entropy [@miller1955], less its mean over "
             f"{DEFAULT_HALF_NULLS} corpora in which the tokens of each document are shuffled. "
-            f"They are {number(start.bits.estimate)} (95 % interval {interval_ends(start.bits)})."
+            f"{_counted_words(r)}"
+            f"Bits are {number(start.bits.estimate)} (95 % interval {interval_ends(start.bits)})."
         )
     parts.append(
         "Squared Hellinger distances between positions are products of disjoint halves of the "
@@ -151,6 +154,18 @@ def _corpus(r: CorpusAnalysis) -> str:
     if r.letters:
         parts.append("Sequence logos follow [@schneider1990].")
     return " ".join([*parts, f"Seed {r.seed}."])
+
+
+def _counted_words(r: CorpusAnalysis) -> str:
+    """Words that the bits per token are of, and the tokens left out; empty if unknown."""
+    if r.where is None or r.where.words is None or r.where.tokens is None:
+        return ""
+    left_out = r.tokens - r.where.tokens
+    return (
+        f"They are of the {r.where.words:,} words in at least two of {r.folds} folds of the groups "
+        f"({r.where.tokens:,} tokens); words in a single fold ({left_out:,} tokens) are left out. "
+        "A group's fold is a hash of it. "
+    )
 
 
 def _is_list(result: Any, name: str) -> bool:

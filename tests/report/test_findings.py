@@ -5,7 +5,7 @@ import pytest
 
 from jaxpe.analysis.corpus import Interval, Where
 from jaxpe.analysis.corpus.result import SHARES
-from jaxpe.data import NeighbourSimilarity
+from jaxpe.data import Choice, NeighbourSimilarity
 from jaxpe.report import findings, summary
 from jaxpe.report.corpus.advice import advice
 from jaxpe.report.corpus.headlines import headlines, where_table
@@ -121,6 +121,15 @@ TOPICS = [
 def test_every_topic_follows_the_numbers(overrides, topic, words):
     text = topics(**overrides)
     assert topic not in text if words is None else words in text[topic]
+
+
+@pytest.mark.parametrize("rare", [np.arange(N), np.arange(N - 1, N)])
+def test_documents_that_the_limit_left_out_are_asked_for_first(rare):
+    assert not any("--limit" in step.paste for step in advice(analysis(rare_positions=rare)))
+    choices = (Choice("documents", "2,000 of 67,349", "a random sample", "leave `limit` out"),)
+    case = analysis(rare_positions=rare, choices=choices, given={"limit": "2000"})
+    assert advice(case)[0].paste.endswith("--limit 8000")
+    assert "Add" not in advice(case)[0].text
 
 
 def test_pages_of_sequences_are_about_their_letters():

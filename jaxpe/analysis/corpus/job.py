@@ -51,6 +51,7 @@ from jaxpe.analysis.corpus.where import where_position_tells
 from jaxpe.data import NeighbourSimilarity, TokenCorpus, load_tokens, neighbour_similarity
 from jaxpe.data.corpora.corpus import as_sources
 from jaxpe.data.tokens.token_ids import DEFAULT_LENGTH
+from jaxpe.data.tokens.vocabulary import UNKNOWNS
 from jaxpe.geometry import (
     EmptyPolicy,
     PositionCounts,
@@ -451,6 +452,7 @@ def _analysis(
         rare_positions=rare_positions(per_position, geometry, error, rank),
         top_tokens=_top_tokens(tokens, words, fields.get("origin", 0)),
         letters=letter_information(tokens, words),
+        unknown_tokens=int(tokens[:, np.flatnonzero([word in UNKNOWNS for word in words])].sum()),
         plug_in=plug_in,
         split_half_trace=float(geometry.split_half.trace) if judged else math.nan,
         position=stored_position(geometry, halves, rank, coordinates, intervals.by_offset),

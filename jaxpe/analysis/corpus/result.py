@@ -211,12 +211,16 @@ class Where(NamedTuple):
             without documents, and in a cohort.
         cut: number of documents that were cut at the length; None if unknown.
         uncut: number of documents that `end` is of; None if unknown.
+        words: number of words that the bits are of: those in at least two folds.
+        tokens: number of tokens of these words.
     """
 
     start: Reach | None
     end: Reach | None
     cut: int | None
     uncut: int | None = None
+    words: int | None = None
+    tokens: int | None = None
 
 
 class EncodingScore(NamedTuple):
@@ -355,6 +359,7 @@ class CorpusAnalysis(NamedTuple):
             None with a `group_field`, without documents, or for fewer than three.
         edges: first position of each bin, and the length, for counts in bins.
         null_texts: rows that were left out because their text is null or missing.
+        unknown_tokens: tokens outside the vocabulary, which count as one word.
         origin: index of position 0 of documents aligned at a site; 0 without `align`.
         letters: information of each position about its letter; None for more than 64 letters.
         standing_out: positions that differ from the two nearest ones; empty for stored counts.
@@ -393,6 +398,7 @@ class CorpusAnalysis(NamedTuple):
     neighbours: NeighbourSimilarity | None = None
     edges: tuple[int, ...] | None = None
     null_texts: int = 0
+    unknown_tokens: int = 0
     origin: int = 0
     letters: LetterInformation | None = None
     standing_out: list[StandingOut] = []  # noqa: RUF012

@@ -53,7 +53,14 @@ def where_position_tells(
         after = np.argmax(np.asarray(documents.counted)[:, ::-1], axis=1)  # positions after the end
         last = np.where(whole, documents.counted.shape[1] - 1 - after, -1)
         end, uncut = _reach([_cells(each, last) for each in corpora], orders), int(whole.sum())
-    return Where(start, end, cut, uncut)
+    words, tokens = _words_and_tokens(corpora[0])
+    return Where(start, end, cut, uncut, words, tokens)
+
+
+def _words_and_tokens(lists: TokenLists) -> tuple[int, int]:
+    cells = _cells(lists)
+    words = np.unique(cells.cell[cells.number > 0] % cells.shape[1])
+    return len(words), int(cells.number.sum())
 
 
 class _Cells(NamedTuple):

@@ -19,6 +19,7 @@ from jaxpe.data.formats.files import check_text, quoted
 from jaxpe.data.tokens.ragged import Ragged
 
 UNKNOWN = "[UNK]"
+UNKNOWNS = (UNKNOWN, "<unk>", "<UNK>")  # also in files of tokenizers
 DEFAULT_TOKENIZER = "words"
 VOCABULARY = "vocabulary"  # setting of a `Choice`
 

@@ -3,7 +3,7 @@
 import shlex
 
 from jaxpe.analysis.corpus import CorpusAnalysis
-from jaxpe.data.corpora.load import MARKUP
+from jaxpe.data.corpora.load import MARKUP, SAMPLE
 from jaxpe.report.corpus.predicates import (
     beats_equal,
     best_fixed,
@@ -12,6 +12,8 @@ from jaxpe.report.corpus.predicates import (
     only_position,
 )
 from jaxpe.report.text import Advice, plural
+
+_MORE = 4  # times as many documents halve the standard error
 
 
 def advice(analysis: CorpusAnalysis) -> list[Advice]:
@@ -56,19 +58,25 @@ def _length(analysis: CorpusAnalysis) -> list[Advice]:
     rare, judged = len(analysis.rare_positions), _judged(analysis)
     if not rare or analysis.edges is not None:
         return []
+    add, command = _more_documents(analysis)
     if judged == 0:
-        which = "documents that are not copies" if analysis.groups < 2 else "documents"
-        text = f"No position can be judged alone. Add {which}, which lessens the noise."
-        return [Advice(text, "")]
-    text = f"{plural(rare, 'position')} of {analysis.length:,} are too noisy to judge."
+        return [Advice(f"No position can be judged alone. {add}", command)]
+    text = f"{plural(rare, 'position')} of {analysis.length:,} are too noisy to judge. {add}"
+    steps = [Advice(text, command)]
     if analysis.origin or min(analysis.rare_positions) < judged:  # not the last positions
-        return [Advice(f"{text} Add documents.", "")]
-    return [
-        Advice(
-            f"{text} Add documents, or leave far positions out.",
-            _command(analysis, length=f"{judged}"),
-        )
-    ]
+        return steps
+    return [*steps, Advice("Or leave far positions out.", _command(analysis, length=f"{judged}"))]
+
+
+def _more_documents(analysis: CorpusAnalysis) -> tuple[str, str]:
+    """Sentence that asks for more documents, and its command if `limit` left some out."""
+    samples = [choice.value for choice in analysis.choices if choice.setting == SAMPLE]
+    if not samples:
+        which = "documents that are not copies" if analysis.groups < 2 else "documents"
+        return f"Add {which}, which lessens the noise.", ""
+    read, count = (int(number.replace(",", "")) for number in samples[0].split(" of "))
+    command = _command(analysis, limit=f"{min(count, _MORE * read)}")
+    return f"Raise --limit: {samples[0]} documents were read.", command
 
 
 def _background(analysis: CorpusAnalysis) -> list[Advice]:

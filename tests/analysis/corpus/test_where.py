@@ -37,10 +37,12 @@ def documents(planted, *, seed=0):
 @pytest.mark.parametrize("planted", [(), (0, 1, 2), (-1, -2)])
 def test_planted_effects_are_found_where_they_are(planted, seed):
     ids, mask = documents(planted, seed=seed)
-    tokens = token_lists(ids, vocab_size=WORDS, folds=16, mask=mask, groups=np.arange(len(ids)))
+    ids[0, 0] = WORDS  # a word of a single fold
+    tokens = token_lists(ids, vocab_size=WORDS + 1, folds=16, mask=mask, groups=np.arange(len(ids)))
     nulls = [tokens.shuffled(key) for key in KEYS]
     whole = ~mask[:, -1] | (np.arange(len(ids)) % 2 == 0)  # half of the longest were cut
     found = where_position_tells(tokens, nulls, key=KEYS[0], whole=whole)
+    assert (found.words, found.tokens) == (WORDS, mask.sum() - 1)
     if not planted:
         assert all(reach.bits.low < 0 < reach.bits.high for reach in found[:2])
         assert found.start.half is found.end.most is None
