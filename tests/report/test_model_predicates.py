@@ -150,7 +150,7 @@ ROPE = read_plans(RopeOptions(head_dim=64, base=1e4, context=2048))
 
 def rope_said(**fields: Any) -> list[str]:
     """Key words of a summary of plain RoPE with other fields."""
-    keys = ("points to check", "No change", "exceed every", "FINDING", "Not judged")
+    keys = ("points to check", "needs no change", "exceed every", "FINDING", "Not judged")
     said = rope_summary(ROPE[1]._replace(**fields))
     return [key for key in keys if key in said]
 
@@ -422,17 +422,17 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     "findings of a file": (
         lambda severities: rope_findings(*severities),
         {
-            **{(): ["No change"], ("note",): ["No change"], ("risk",): ["FINDING"]},
+            **{(): ["needs no change"], ("note",): ["needs no change"], ("risk",): ["FINDING"]},
             ("wrong", "risk"): ["points to check", "FINDING"],
         },
     ),
     "keys that no rule uses": (
         lambda names: rope_said(unread=names),
-        {(): ["No change"], ("a",): []},
+        {(): ["needs no change"], ("a",): []},
     ),
     "phases that exceed training": (
         lambda count: rope_said(groups=(ROPE[1].groups[0]._replace(unseen=count),)),
-        {0: ["No change"], 1: ["No change", "exceed every"]},
+        {0: ["needs no change"], 1: ["needs no change", "exceed every"]},
     ),
     "programs that differ": (
         lambda case: programs_said(*case),
