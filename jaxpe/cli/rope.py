@@ -15,7 +15,7 @@ from jaxpe._core.files import output_folder
 from jaxpe._core.json_values import to_json
 from jaxpe.cli.pages import FIGURE_OPTIONS, print_advice
 from jaxpe.cli.parsing import command_docstring, flag_message, parse, plain
-from jaxpe.report.rope.text import ROPE_LEGEND, thread_address
+from jaxpe.report.rope.text import ROPE_LEGEND, recipe_scope, thread_address
 from jaxpe.report.style import FigureFormat, FigureStyle
 from jaxpe.rope import Finding, RopeAnalysis, RopeOptions, explain_rope
 
@@ -83,8 +83,9 @@ def _print_analysis(analysis: RopeAnalysis, options: Command) -> None:
         covered = f"The file covers {analysis.context:,} positions: no other settings are needed"
         print(f"\n{covered} for {options.length:,}.")
     if analysis.recipes:
-        print(f"\nWhat to do for {analysis.length:,} positions:")
+        print(f"\nWhat to do for {analysis.length:,} positions:\n{recipe_scope(analysis)}")
     for recipe in analysis.recipes:
-        print(f"\n# {recipe.program}\n{recipe.text}")
+        note = f" ({recipe.note})" if recipe.note else ""
+        print(f"\n# {recipe.program}{note}\n{recipe.text}")
     rich.print(Text(f"\n{report.rope_summary(analysis)}"))
     print_advice(analysis)

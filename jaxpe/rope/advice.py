@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jaxpe.rope.checks import Case
-from jaxpe.rope.comparison import SAME
+from jaxpe.rope.comparison import SAME, largest_ratio
 from jaxpe.rope.families import REMOTE_CODE, auto_class, part_types, vendor_value
 from jaxpe.rope.fields import ORIGINAL
 from jaxpe.rope.layers import UNSCALED, layer_groups
 from jaxpe.rope.programs.base import Reader
+from jaxpe.rope.programs.facts import program_facts
 from jaxpe.rope.programs.table import choose_readers
 from jaxpe.rope.programs.transformers import group_label
 from jaxpe.rope.result import LayerPlan, Recipe
@@ -80,7 +81,28 @@ def _verified_recipe(
     readers = choose_readers(None, form)[:1] if file else choose_readers(program, form)
     right = [one.name for one in readers if text and _agrees(goal, one, changed)]
     name = program if len(right) == len(readers) else ", ".join(right)
-    return Recipe(name, text) if right else None
+    note = _version_note(goal, changed) if name == "transformers 4" else ""
+    return Recipe(name, text, note) if right else None
+
+
+def _version_note(goal: _Goal, changed: Mapping[str, Any]) -> str:
+    """First version 4 that reads L0 in the entry, and what those before it compute instead."""
+    reader, *_ = choose_readers("transformers 4", goal.case.configuration.form)
+    unread = {**changed, _OLD: {**changed[_OLD], ORIGINAL: None}}
+    index = goal.case.analysis.groups.index(goal.widest)
+    new, old = (
+        goal.case.changed_result(reader, one, goal.length).readings[index].frequencies
+        for one in (changed, unread)
+    )
+    differ = sum(not math.isclose(a, b, rel_tol=SAME) for a, b in zip(old, new, strict=True))
+    if not differ:
+        return ""
+    ratio = math.exp(abs(math.log(largest_ratio(old, new))))
+    facts = program_facts("transformers")["original_read"]
+    return (
+        f"{facts['since']} or later: {facts['before']} start YaRN from max_position_embeddings, "
+        f"which changes {differ} of {len(new)} frequencies by up to {ratio:.3g} times"
+    )
 
 
 def _agrees(goal: _Goal, reader: Reader, changed: Mapping[str, Any]) -> bool:

@@ -13,7 +13,13 @@ from importlib.resources import files
 from typing import Any
 
 from jaxpe._core.errors import nearest
-from jaxpe.rope.comparison import SAME, largest_ratio, same_frequencies, shown_factor
+from jaxpe.rope.comparison import (
+    SAME,
+    largest_ratio,
+    same_frequencies,
+    shown_error,
+    shown_factor,
+)
 from jaxpe.rope.configuration import Configuration
 from jaxpe.rope.evaluation import ModelGroup, program_result
 from jaxpe.rope.families import REMOTE_CODE, thread_names
@@ -243,9 +249,11 @@ def difference_codes(case: Case) -> Codes:
         yield "pairing_differs", {"group": name, "listed": listed}
     yield from filter(None, (factor_code(case), _frequency_code(case)))
     reference, others = _others(case, "attention_factor")
+    exact = case.reading(case.first)
     parts = (
-        f"{k} uses {v:.4g} ({(v / reference) ** 2:.4g} times the logits)" for k, v in others.items()
-    )
+        f"{k} uses {v:.4g} ({(v / exact.attention_factor) ** 2:.4g} times the logits)"
+        for k, v in others.items() if exact
+    )  # fmt: skip
     if others:
         values = {"reference": reference, "listed": "; ".join(parts), "settings": _settings(case)}
         yield "attention_factor_differs", values
@@ -254,6 +262,8 @@ def difference_codes(case: Case) -> Codes:
     if listed or not _close(reference, 1.0):
         code = "logit_factor_differs" if listed else "logit_factor"
         yield code, {"reference": reference, "listed": listed}
+        if case.name in texts()["own_logit_factor"]["types"] and case.original:
+            yield "own_logit_factor", {"reference": reference}
     readers = [one for one in case.analysis.readers if one.readings and case.first]
     values = {one.name: max(r.query_factor for r in one.readings) for one in readers}
     reference = next(iter(values.values()), 1.0)
@@ -340,7 +350,9 @@ def length_codes(case: Case) -> Codes:
         longer = [one for one in longer if not _close(one.longest, case.scaled)]
     if longer:  # the length after scaling, multiplied by the factor again
         listed = ", ".join(f"{one.name} allows {one.longest:,.0f}" for one in longer)
-        yield "length_multiplied", {"listed": listed}
+        options = {_length_option(one.name): one.name.split()[0] for one in longer}
+        named = " and ".join(f"{option} {context} for {name}" for option, name in options.items())
+        yield "length_multiplied", {"listed": listed, "options": named}
     if case.kind in YARNS and original and factor and original != context:
         yield "length_is_scaled" if _close(case.scaled, context) else "lengths_contradict", {}
     missing = not case.entry.get(ORIGINAL) and not case.stated.get(ORIGINAL)
@@ -374,6 +386,10 @@ def length_codes(case: Case) -> Codes:
         yield "longrope_lists", {"original": reading.original}
 
 
+def _length_option(program: str) -> str:
+    return program_facts("readers")[program]["length_option"]
+
+
 def model_codes(case: Case) -> Codes:
     """Properties that are easily overlooked: several tables, precision, reported faults."""
     turning = case.analysis.turning
@@ -388,23 +404,27 @@ def model_codes(case: Case) -> Codes:
     fields = {**case.configuration.outside, **case.stated}
     dtype = str(fields.get("dtype") or fields.get("torch_dtype") or "").removeprefix("torch.")
     if dtype in longest and dtype != "float32":
-        yield "low_precision", {"name": dtype, **longest[dtype]._asdict()}
+        error = longest[dtype]
+        yield "low_precision", {"name": dtype, "error": shown_error(error), "lost": error.lost}
     if "float32" in longest and longest["float32"].largest >= _RADIANS:
-        yield "float32_precision", longest["float32"]._asdict()
+        yield "float32_precision", {"error": shown_error(longest["float32"])}
     if thread_names(case.name) and case.analysis.disagreements:
         yield "reported", {}
 
 
 def _others(case: Case, what: str) -> tuple[float, dict[str, float]]:
-    """Value of the first program, and values that differ under the same scaling type."""
+    """Rounded value of the first program, and values that round to another one.
+
+    Only programs with the same scaling type are compared.
+    """
     first = case.reading(case.first)
     if first is None:
         return 1.0, {}
     reference = shown_factor(getattr(first, what))
     readings = {p.name: case.reading(p) for p in case.analysis.readers}
     alike = {n: r for n, r in readings.items() if r and r.turns and r.rope_type == first.rope_type}
-    values = {name: shown_factor(getattr(reading, what)) for name, reading in alike.items()}
-    return reference, {name: value for name, value in values.items() if value != reference}
+    values = {name: getattr(reading, what) for name, reading in alike.items()}
+    return reference, {n: value for n, value in values.items() if shown_factor(value) != reference}
 
 
 def _close(one: float | int, other: float | int) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxpe.rope.result import Disagreement, Program, Reading
+from jaxpe.rope.result import Disagreement, PhaseError, Program, Reading
 
 SAME = 1e-6  # relative; programs compute in float32
 _COMPARED = (
@@ -62,6 +62,12 @@ def _alike(values: list[Any]) -> bool:
 def shown_factor(value: float) -> float:
     """Factor to the four digits of the tables; a smaller difference is none."""
     return float(f"{value:.4g}")
+
+
+def shown_error(error: PhaseError) -> str:
+    """Largest phase error in radians, or "π (lost)" if it rounds to π, its upper bound."""
+    text = f"{error.largest:.2g}"
+    return "π (lost)" if text == f"{math.pi:.2g}" else text
 
 
 def same_frequencies(one: np.ndarray, other: np.ndarray) -> bool:

@@ -219,10 +219,12 @@ class Recipe(NamedTuple):
     Attributes:
         program: program that it is for.
         text: command, call or part of a file.
+        note: versions of the program that it holds for, and why; empty if any version listed does.
     """
 
     program: str
     text: str
+    note: str = ""
 
 
 class RopeAnalysis(NamedTuple):

@@ -1,5 +1,6 @@
 """Sentences on models at the number that decides them, and at the numbers next to it."""
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 
 from jaxpe.analysis.corpus import Interval
+from jaxpe.analysis.corpus.sites import _alphabet
+from jaxpe.analysis.corpus.where import first_reached
 from jaxpe.analysis.extrapolation import Comparison, SeedInterval
 from jaxpe.analysis.inspect import InspectResult, Means, TextReach
 from jaxpe.analysis.inspect.flax_model import scaling_reason
-from jaxpe.analysis.inspect.job import _stage_line
+from jaxpe.analysis.inspect.job import _stage_line, absence_reason
 from jaxpe.analysis.inspect.position_ablation import moved_positions
 from jaxpe.analysis.inspect.reach import _first_lasting
 from jaxpe.analysis.inspect.result import (
@@ -23,6 +26,7 @@ from jaxpe.analysis.inspect.result import (
     LossStage,
     ScalingChange,
 )
+from jaxpe.analysis.inspect.subject import InspectSubject
 from jaxpe.analysis.inspections import compare_inspections, inspected_models, usual_range
 from jaxpe.conformance.monitor import _shares_and_sinks
 from jaxpe.report import training_figures, training_run
@@ -33,11 +37,11 @@ from jaxpe.report.audit.page import _side, audit_summary
 from jaxpe.report.extrapolation import text as extrapolation_text
 from jaxpe.report.inspect import advice as inspect_advice
 from jaxpe.report.inspections import inspections_rows, inspections_summary
-from jaxpe.report.rope.text import layer_ranges, rope_summary
+from jaxpe.report.rope.text import _layer_sentence, _programs, layer_ranges, rope_summary
 from jaxpe.rope import Finding, RopeOptions
 from jaxpe.rope.checks import Case, length_codes, model_codes
 from jaxpe.rope.job import read_plans
-from jaxpe.rope.result import PhaseError
+from jaxpe.rope.result import Disagreement, PhaseError
 from tests.report import test_extrapolation as extrapolation
 from tests.report import test_spectral as spectral
 from tests.report.test_predicates import LEAST, above, below
@@ -146,7 +150,7 @@ ROPE = read_plans(RopeOptions(head_dim=64, base=1e4, context=2048))
 
 def rope_said(**fields: Any) -> list[str]:
     """Key words of a summary of plain RoPE with other fields."""
-    keys = ("points to check", "No change", "exceed every", "FINDING", "Not judged")
+    keys = ("points to check", "needs no change", "exceed every", "FINDING", "Not judged")
     said = rope_summary(ROPE[1]._replace(**fields))
     return [key for key in keys if key in said]
 
@@ -168,6 +172,24 @@ def rope_codes(check: Any = length_codes, /, *, unseen: int = 0, **fields: Any) 
 def rope_precision(largest: float) -> set[str]:
     error = PhaseError(2048, "float32", "all", largest, 0)
     return rope_codes(model_codes, analysis=ROPE[1]._replace(precision=(error,)))
+
+
+def programs_said(differences: tuple[tuple[int | None, str], ...], odd: int = 1) -> str:
+    """What a summary says of three programs, of which some differ from the first."""
+    names = ("one", "two", "three")
+    readers = tuple(ROPE[1].readers[0]._replace(name=name) for name in names)
+    values = {name: str(k) if k <= odd else "0" for k, name in enumerate(names)}
+    found = [Disagreement(*difference, values) for difference in differences]
+    said = _programs(ROPE[1]._replace(readers=readers, disagreements=tuple(found)))
+    return next(x for x in ("two differs", "two, three differ ", "All 3") if x in said)
+
+
+def layers_said(count: int, **fields: Any) -> str:
+    """Verb of a group of so many layers, and whether a scaling is told."""
+    plan = ROPE[1].groups[0]._replace(layers=tuple(range(count)), **fields)
+    said = _layer_sentence(plan, "Layers")
+    parts = re.search(r"Layers (rotates?) .*?(within 9 positions)?\.( \w+ keeps)?", said)
+    return " ".join(filter(None, parts.groups()))
 
 
 ABSENT = dict.fromkeys(InspectResult._fields)
@@ -204,6 +226,19 @@ def sinks(low: float, positions: int = 1) -> bool:
     )  # fmt: skip
     stage = AttentionStage(**dict.fromkeys(AttentionStage._fields) | {"sinks": found})
     return inspected(inspect_advice._sinks, stages={"attention": stage}, kind="causal")
+
+
+def absent(
+    stage: Any, kind: str = "causal", *, most: int = 64, longest: int = 64, stream: int = 128
+):
+    """First words of the reason why a stage does not apply to a model of 64 positions."""
+    model = SimpleNamespace(absent=dict, kind=kind, table_length=None)
+    parts = {"inspected": model, "kind": kind, "most": 64}
+    subject = type("Subject", (InspectSubject,), parts)(
+        **dict.fromkeys(InspectSubject._fields)
+        | {"longest": longest, "stream": np.zeros(stream, np.int32)}
+    )
+    return " ".join(absence_reason(subject, stage).split(" ")[:2])
 
 
 MODELS = inspected_models()
@@ -337,6 +372,26 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
             (): (False, False),
         },
     ),
+    "budgets": (
+        lambda case: re.findall(
+            "fresh|training rows|length 4|lengths up to 4|1 seed,|2 seeds",
+            extrapolation_text._budget(dataclasses.replace(extrapolation.TOKENS, **dict(case))),
+        ),
+        {
+            (("seeds", 1),): ["fresh", "training rows", "lengths up to 4", "1 seed,"],
+            (("rows", 64), ("exact", True), ("seeds", 2)): ["training rows", "length 4", "2 seeds"],
+        },
+    ),
+    "the best at T": (  # of relative errors 0.1 and 0.05
+        lambda name: "the best" in extrapolation_text._at_t("running_sum", NUMBERS, name),
+        {"sinusoidal": True, "learned": False},
+    ),
+    "the best at the end": (
+        lambda score: extrapolation_text._accuracy_text(
+            [TOKENS[0], extrapolation.scored(TOKENS[1], {"accuracy": np.full((3, 4), score)})]
+        )[0].count("“"),
+        {0.19: 2, 0.2: 3, 0.21: 2},  # quotation marks: of the suite, and of encodings that tie
+    ),
     "few encodings by name": (
         lambda case: extrapolation_text._names("abcdefgh"[: case[0]], case[1])[:4],
         {(0, 1): "none", (1, 1): "“a”", (2, 2): "all", (4, 5): "“a”,", (5, 6): "5 of"},
@@ -367,17 +422,32 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     "findings of a file": (
         lambda severities: rope_findings(*severities),
         {
-            **{(): ["No change"], ("note",): ["No change"], ("risk",): ["FINDING"]},
+            **{(): ["needs no change"], ("note",): ["needs no change"], ("risk",): ["FINDING"]},
             ("wrong", "risk"): ["points to check", "FINDING"],
         },
     ),
     "keys that no rule uses": (
         lambda names: rope_said(unread=names),
-        {(): ["No change"], ("a",): []},
+        {(): ["needs no change"], ("a",): []},
     ),
     "phases that exceed training": (
         lambda count: rope_said(groups=(ROPE[1].groups[0]._replace(unseen=count),)),
-        {0: ["No change"], 1: ["No change", "exceed every"]},
+        {0: ["needs no change"], 1: ["needs no change", "exceed every"]},
+    ),
+    "programs that differ": (
+        lambda case: programs_said(*case),
+        {
+            **{((),): "All 3", (((None, "longest"),),): "All 3", (((0, "rope_type"),),): "All 3"},
+            **{(((0, "base"),),): "two differs", (((0, "base"),), 2): "two, three differ "},
+        },
+    ),
+    "layers of one kind": (
+        lambda case: layers_said(case[0], **dict(case[1:])),
+        {
+            **{(1,): "rotates", (2,): "rotate", (2, ("window", 9)): "rotate within 9 positions"},
+            **{(2, ("rope_type", "yarn")): "rotate  yarn keeps"},
+            (2, ("rope_type", "proportional")): "rotate",
+        },
     ),
     "a text beyond the context": (
         lambda case: rope_codes(length=case[0], unseen=case[1]),
@@ -526,6 +596,27 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
                 (1, 1, 65, False): "only",
                 (1, 1, 64, True): "positions",
             },
+        },
+    ),
+    "where a curve reaches 0": (
+        lambda end: first_reached(np.array([[-1.0, 0.0, 1.0], [-1.0, -1.0, end], [1.0, 1.0, 1.0]])),
+        {0.0: Interval(1, 0, 2), -LEAST: Interval(1, 0, math.inf)},
+    ),
+    "sequences by their letters": (
+        lambda letters: _alphabet([*letters], np.ones(len(letters), bool))[::2],
+        {
+            **{"ACGT": ("nucleotides", 4), "ACGTU": ("nucleotides", 5)},
+            **{"ACGE": ("amino acids", 20), "ACGN-": ("nucleotides", 4), "ACG1": ("", 4)},
+        },
+    ),
+    "stages that do not apply": (
+        lambda case: absent(*case[:2], **dict(case[2:])),
+        {
+            **{("loss", "causal"): "", ("loss", "causal", ("longest", 65)): "The model"},
+            **{("loss", "causal", ("stream", 127)): "Two texts"},
+            **{("needles", "causal", ("stream", 127)): ""},
+            **{("needles", "causal", ("longest", 65)): "The model"},
+            **{("probe", "causal", ("longest", 65)): ""},
         },
     ),
     "first lasting": (

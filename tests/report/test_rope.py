@@ -7,7 +7,9 @@ from rich.console import Console
 
 from jaxpe._core.results import load_result
 from jaxpe.report import rope_summary, rope_table, write
+from jaxpe.report.rope.advice import advice
 from jaxpe.report.rope.figures import rope_figures
+from jaxpe.report.rope.text import recipe_scope, tables_of
 from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope
 from tests.rope.conftest import read
 
@@ -66,6 +68,26 @@ def test_every_configuration_has_a_summary_and_tables_of_80_columns(configured, 
     console = Console(width=80, record=True, file=None, quiet=True)
     console.print(rope_table(found))
     assert "…" not in console.export_text()
+
+
+def test_steps_name_the_programs_that_agree_or_the_notes(configured):
+    found = explained(configured("Gemma 3 4B"))  # SGLang computes other numbers
+    assert [step.text for step in advice(found) if "5.24, 5.12, 4.57" in step.text and step.paste]
+    assert not [step.text for step in advice(found) if "SGLang" in step.text and step.paste]
+    cells = {cell for *_, rows in tables_of(found) for row in rows for cell in row}
+    assert {"≠ × 8", "π (lost)"} <= cells
+    found = explained(configured("DeepSeek-V3"))
+    assert {one.severity for one in found.findings} == {"note"}
+    assert f"{len(found.findings)} notes" in advice(found)[0].text
+    assert advice(found._replace(findings=())) == []
+
+
+def test_agreement_is_told_of_the_file_and_not_of_longer_texts(configured):
+    path = configured("Qwen2 7B")
+    plain, longer = (explain_rope(RopeOptions(config=path, length=n)) for n in (None, 262_144))
+    assert "without scaling" not in rope_summary(plain)
+    assert "without scaling" in rope_summary(longer)
+    assert f"{plain.context:,}" in recipe_scope(longer)
 
 
 def test_the_command_tells_and_exits_with_0(command, configured):

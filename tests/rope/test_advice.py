@@ -190,6 +190,22 @@ def test_programs_that_cannot_do_it_have_no_recipe(explain):
     assert programs["Qwen3-Omni"] == {"config.json", "vLLM"}
 
 
+def test_the_first_version_4_that_reads_the_length_before_scaling_is_told(explain):
+    """4.45 to 4.50 take L0 = max_position_embeddings, as version 4 does for an entry without L0."""
+    fields = {"model_type": "qwen2", **_SIZES, "max_position_embeddings": 32_768, "rope_theta": 1e6}
+    notes = {one.program: one.note for one in explain(fields, length=131_072).recipes}
+    assert [name for name, note in notes.items() if note] == ["transformers 4"]
+    scaled = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
+    new, old = (
+        explain({**fields, "max_position_embeddings": 131_072, "rope_scaling": entry},
+                readers="transformers 4.57").readers[-1].readings[0].frequencies
+        for entry in (scaled, {"rope_type": "yarn", "factor": 4.0})
+    )  # fmt: skip
+    assert ((old / new - 1) > 1e-6).sum() == 23
+    assert (old / new).max() == pytest.approx(2.24, abs=0.005)
+    assert all(word in notes["transformers 4"] for word in ("4.51", "23 of 64", "2.24"))
+
+
 HUNYUAN = {"model_type": "hunyuan_v1_dense", **_SIZES, "max_position_embeddings": 262_144,
            "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}}  # fmt: skip
 COHERE2 = {"model_type": "cohere2", **_SIZES, "max_position_embeddings": 131_072}

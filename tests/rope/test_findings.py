@@ -11,6 +11,8 @@ from jaxpe._core.errors import InputError
 from jaxpe._core.results import load_result, result_files
 from jaxpe.rope import RopeAnalysis, RopeOptions, explain_rope, phase_errors, read_config
 from jaxpe.rope.checks import texts
+from jaxpe.rope.comparison import shown_error
+from jaxpe.rope.result import PhaseError
 from jaxpe.rope.scaling import inverse_frequencies
 from tests.rope.conftest import read
 
@@ -19,6 +21,11 @@ REPORTED = read("reported")
 CONFIGS = PUBLISHED | REPORTED
 CONFIGS["dynamic scaling of its own length"] = {
     **PUBLISHED["Llama 2 7B"], "rope_scaling": {"type": "dynamic", "factor": 2.0}
+}  # fmt: skip
+
+CONFIGS["YaRN beside its L0"] = {
+    **PUBLISHED["Qwen2 7B"], "max_position_embeddings": 32_768,
+    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
 }  # fmt: skip
 
 
@@ -53,6 +60,9 @@ FOUND = [
     ("query_scaling", "Llama 4 Scout", ("1.716",)),
     ("logit_factor_differs", "DeepSeek-V2-Lite", ("1.59", "transformers 4.57")),
     ("logit_factor", "DeepSeek-V3", ("1.874",)),
+    ("own_logit_factor", "DeepSeek-V3", ("1.874", "4,096")),
+    ("attention_factor_differs", "YaRN beside its L0", ("1.139", "0.7713")),  # 1/1.13863²
+    ("length_multiplied", "Gemma 3 4B", ("SGLang 0.5.23 allows 1,048,576", "--context-length")),
     ("kinds_of_layers", "Gemma 3 4B", ("1,000,000", "10,000")),
     ("linear_original", "Gemma 3 4B", ("131,072",)),
     ("scaling_with_sections", "YaRN beside sections (jundot/omlx#3347)", ("mrope_section",)),
@@ -100,14 +110,34 @@ def test_reported_faults_stand_only_where_programs_differ(explain):
 
 def test_every_finding_has_a_configuration_in_the_tests():
     elsewhere = {
-        "attention_factor_differs", "attention_factor_reset", "base_nested", "base_of_gguf_missing",
-        "beyond_context",
-        "beyond_own_scaling", "beyond_scaling", "flat_entry_lost", "length_multiplied",
-        "longrope_lists", "own_code", "own_dynamic", "pairing_differs", "parts_lost", "refused",
-        "reported", "second_base_lost", "share_ignored", "short_list_alone", "turning_differs",
-        "unlikely", "unread",
+        "attention_factor_reset", "base_nested", "base_of_gguf_missing", "beyond_context",
+        "beyond_own_scaling", "beyond_scaling", "flat_entry_lost", "longrope_lists", "own_code",
+        "own_dynamic", "pairing_differs", "parts_lost", "refused", "reported", "second_base_lost",
+        "share_ignored", "short_list_alone", "turning_differs", "unlikely", "unread",
     }  # fmt: skip
     assert {code for code, _, _ in FOUND} | elsewhere == set(texts())
+
+
+def test_a_length_is_set_by_the_option_of_the_program_that_multiplies_it(explain):
+    assert "--max-model-len" not in told(explain(CONFIGS["Gemma 3 4B"]), "length_multiplied").remedy
+    linear = {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    remedy = told(explain(PUBLISHED["Qwen2 7B"] | linear), "length_multiplied").remedy
+    assert "--max-model-len 131072 for vLLM and --context-length 131072 for SGLang" in remedy
+
+
+def test_the_code_of_deepseek_is_told_for_its_types_alone(explain):
+    fields = {**PUBLISHED["DeepSeek-V3"], "model_type": "kimi_k2"}
+    codes = {one.code for one in explain(fields).findings}
+    assert "logit_factor" in codes
+    assert "own_logit_factor" not in codes
+
+
+@pytest.mark.parametrize(
+    ("largest", "shown"),
+    [(math.pi, "π (lost)"), (3.06, "π (lost)"), (3.04, "3"), (0.0074, "0.0074")],
+)
+def test_an_error_that_rounds_to_half_a_rotation_is_lost(largest, shown):
+    assert shown_error(PhaseError(8, "bfloat16", "all", largest, 1)) == shown
 
 
 PLAIN = ("Llama 3.2 1B", "Qwen2 7B", "Qwen3 8B", "Pythia 160M")

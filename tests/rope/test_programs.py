@@ -423,7 +423,7 @@ def test_mimo_has_flat_fields_that_transformers_does_not_read(tmp_path):
     [
         (None, "gguf", ["llama.cpp"]),
         ("VLLM", "config.json", [VLLM, OLD_VLLM]),
-        ("vllm 0.31, transformers 4.40", "config.json", ["transformers 4.55", VLLM]),
+        ("vllm 0.31, transformers 4.55.4", "config.json", ["transformers 4.55", VLLM]),
         (" transformers 5 , llama.cpp", "config.json", [NEWEST, "transformers 5.12", LLAMA_CPP]),
         ("sglang 0.5.23", "options", [SGLANG]),
     ],

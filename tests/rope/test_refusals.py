@@ -168,7 +168,7 @@ def test_a_length_beyond_the_file_is_told_where_no_phase_is_new(explain, name):
     found = explain(fields, length=length)
     assert found.widest.unseen == 0 or name == "Llama 4 Scout"
     assert codes(found) & {"beyond_context", "beyond_scaling", "beyond_own_scaling"}
-    assert "No change is needed" not in rope_summary(found)
+    assert "The file needs no change" not in rope_summary(found)
 
 
 def test_layers_without_rotation_have_their_query_factor(explain):

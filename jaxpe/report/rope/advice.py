@@ -1,7 +1,7 @@
 """Steps to take after a reading of a rotary configuration."""
 
-from jaxpe.report.rope.text import differing_programs, serious_findings
-from jaxpe.report.text import Advice
+from jaxpe.report.rope.text import differing_programs, serious_findings, short_names
+from jaxpe.report.text import Advice, plural
 from jaxpe.rope import RopeAnalysis
 
 
@@ -18,10 +18,17 @@ def advice(result: RopeAnalysis) -> list[Advice]:
             )
         )
     elif odd := differing_programs(result):
+        alike = [one.name for one in result.accepted_by if one.name not in odd]
         steps.append(
             Advice(
-                f"Before you serve it with {odd[0]}, check that program against golden vectors.",
+                f"{short_names(alike)} compute{'s' * (len(alike) == 1)} the numbers shown first. "
+                "Before you serve the model with another program, check it against golden vectors.",
                 f"jaxpe golden {result.source} --out vectors",
             )
+        )
+    elif not steps and result.findings:
+        notes = plural(len(result.findings), "note")
+        steps.append(
+            Advice(f"The file needs no change. For a program of your own, see the {notes}.", "")
         )
     return steps

@@ -6,6 +6,7 @@ from jaxpe.report.rope.figures import FIGURES, rope_figures
 from jaxpe.report.rope.text import (
     ROPE_LEGEND,
     headlines,
+    recipe_scope,
     rope_summary,
     tables_of,
     thread_address,
@@ -16,7 +17,7 @@ from jaxpe.rope import RopeAnalysis
 def view(result: RopeAnalysis) -> View:
     """Page of a configuration."""
     shown = {"summary": rope_summary(result), "headlines": headlines(result)}
-    shown |= {"legend": ROPE_LEGEND, "threads": thread_address}
+    shown |= {"legend": ROPE_LEGEND, "threads": thread_address, "scope": recipe_scope(result)}
     names = "|".join(name for name, *_ in FIGURES)
     figures, tables = rope_figures(result), tables_of(result)
     return View("rope", shown, figures, tables, advice(result), "rope-configuration", names)

@@ -5,9 +5,9 @@ import math
 from typing import TYPE_CHECKING
 
 from jaxpe.report.tables import table_group
-from jaxpe.report.text import Headline, number, plural, visible
+from jaxpe.report.text import Headline, plural, visible
 from jaxpe.rope import Finding, LayerPlan, PhaseError, Program, Reading, RopeAnalysis
-from jaxpe.rope.comparison import SAME, same_frequencies
+from jaxpe.rope.comparison import SAME, same_frequencies, shown_error
 
 if TYPE_CHECKING:
     import rich.console
@@ -47,6 +47,7 @@ ROPE_LEGEND = (
     ("unseen", "slow frequencies whose phase within the reach exceeds every training phase"),
     ("kept", "frequencies that scaling does not change"),
     ("÷ s", "frequencies that scaling divides by its full factor"),
+    ("π (lost)", "error of half a rotation, the largest there is"),
     ("evidence", "run: compared with the program; read from source: rules read, not run"),
     ("≠", "value that differs from the first program"),
 )
@@ -158,7 +159,9 @@ def _programs(result: RopeAnalysis) -> str:
         return ""
     odd = differing_programs(result)
     if not odd:
-        return f"All {len(reading)} programs that read the file compute the same numbers."
+        scope = ", for the file as it stands" if result.length > result.context else ""
+        scope += ", without scaling" if scope and result.widest.rope_type == "default" else ""
+        return f"All {len(reading)} programs that read the file compute the same numbers{scope}."
     return f"{', '.join(odd)} differ{'s' if len(odd) == 1 else ''} from {reading[0].name}."
 
 
@@ -183,7 +186,20 @@ def _todo(result: RopeAnalysis) -> str:
         return f"{several}{serious[0].text} {serious[0].remedy}"
     if result.status != "judged" or result.unread or differing_programs(result):
         return ""
-    return "No change is needed."
+    return "The file needs no change."
+
+
+def recipe_scope(result: RopeAnalysis) -> str:
+    """Sentences on texts of which length the settings for a longer text are for.
+
+    >>> from jaxpe.rope import RopeOptions, explain_rope
+    >>> recipe_scope(explain_rope(RopeOptions(head_dim=64, base=1e4, context=2048, length=8192)))
+    'This YaRN is static: ... only where texts are longer than 2,048.'
+    """
+    return (
+        "This YaRN is static: it changes the numbers of every text, short ones too. Use these "
+        f"settings only where texts are longer than {result.context:,}."
+    )
 
 
 def longest_phase_errors(result: RopeAnalysis) -> list[PhaseError]:
@@ -204,7 +220,7 @@ def headlines(result: RopeAnalysis) -> list[Headline]:
         Headline("Base", f"{widest.base:,.0f}", f"{widest.turning} of {widest.head_dim} turn"),
         Headline("Never complete a rotation", slow, within),
         Headline("On cos and sin", f"{widest.attention_factor:.4g}", widest.rope_type),
-        Headline("Float32 phase error", f"{number(float32.largest)} rad", f"at {result.length:,}"),
+        Headline("Float32 phase error", f"{shown_error(float32)} rad", f"at {result.length:,}"),
         Headline("Programs that agree", agree, programs[0].name),
     ]
 
@@ -225,7 +241,7 @@ def tables_of(result: RopeAnalysis) -> list[tuple[str, list[str], Rows]]:
     header = ["layers", "trained", "reach", "never", "at reach", "unseen", "kept", "÷ s"]
     tables.append(("Frequencies", header, [_frequency_row(one) for one in result.turning]))
     rows: Rows = [
-        (one.dtype, _ROUNDED[one.rounded], f"{one.largest:.2g}", f"{one.lost}")
+        (one.dtype, _ROUNDED[one.rounded], shown_error(one), f"{one.lost}")
         for one in longest_phase_errors(result)
     ]
     title = f"Phases near position {result.length:,}"
@@ -327,7 +343,8 @@ def _program_column(program: Program, index: int, first: Reading) -> tuple[str, 
     else:
         ratios = one.frequencies / first.frequencies
         ratios = ratios[abs(ratios - 1) > SAME]
-        frequencies = f"× {ratios.min():.4g} to {ratios.max():.4g}"
+        ends = dict.fromkeys(f"{one:.4g}" for one in (ratios.min(), ratios.max()))
+        frequencies = f"× {' to '.join(ends)}"
     return (
         one.rope_type,
         f"{one.base:,.0f}",

@@ -87,5 +87,4 @@ def _fits(reader: Reader, name: str) -> bool:
     if not held or program != full.partition(" ")[0] or not numbers.fullmatch(version):
         return False
     asked, low, high = (tuple(map(int, x.split("."))) for x in (version, held[0], held[-1]))
-    above = asked >= low or "earlier" in reader.versions
-    return above and (asked[: len(high)] <= high or "later" in reader.versions)
+    return low <= asked and asked[: len(high)] <= high
