@@ -13,7 +13,7 @@ from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
 from jaxpe.geometry.noise.position import DEFAULT_NULLS
 from jaxpe.report.corpus.headlines import reaches
 from jaxpe.report.files import latex
-from jaxpe.report.text import interval_ends, number
+from jaxpe.report.text import interval_ends, interval_texts
 from jaxpe.report.write import job_name
 
 # Text with fields of the result `r`, which must exist for every result of the job, and keys of
@@ -136,7 +136,7 @@ def _corpus(r: CorpusAnalysis) -> str:
             "correction of each entropy [@miller1955], less its mean over "
             f"{DEFAULT_HALF_NULLS} corpora in which the tokens of each document are shuffled. "
             f"{_counted_words(r)}"
-            f"Bits are {number(start.bits.estimate)} (95 % interval {interval_ends(start.bits)})."
+            f"Bits are {interval_texts(start.bits)[0]} (95 % interval {interval_ends(start.bits)})."
         )
     parts.append(
         "Squared Hellinger distances between positions are products of disjoint halves of the "

@@ -1,6 +1,7 @@
 """Formats of numbers, positions and text in pages, tables and findings."""
 
 import importlib.metadata
+import itertools
 import math
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -11,6 +12,9 @@ import numpy as np
 _MOST_NAMES = 3  # longer lists name only the first two
 _UNPUBLISHED = "https://example.org/"
 _MORE_DIGITS = 16  # at most, to tell the ends of an interval apart
+_LEAST = 1e-6  # smaller values are bounds
+_ALIKE = 20  # parts of an interval's width in which values may look equal
+_NEAR_ZERO = 1000  # parts of the width in which an end may look like 0
 
 
 class Headline(NamedTuple):
@@ -66,19 +70,21 @@ def site_page(name: str) -> str:
     return f"docs/{name}.md" if site.startswith(_UNPUBLISHED) else f"{site}/{name}.html"
 
 
-def number(value: float, more: int = 0) -> str:
-    """Three significant digits and `more`; thousands with commas; values below rounding as a bound.
+def number(value: float, decimals: int | None = None) -> str:
+    """Three significant digits, or decimals; thousands with commas; values below 1e-6 as a bound.
 
     >>> number(1127.5), number(999.7), number(0.03999), number(3e-13), number(float("nan"))
     ('1,128', '1,000', '0.04', '< 1e-6', 'n/a')
+    >>> number(0.11, 3)
+    '0.110'
     """
     if not math.isfinite(value):
         return "n/a"
-    if 0 < abs(value) < 10.0 ** -(6 + more):
-        return f"< 1e-{6 + more}" if value > 0 else f"> -1e-{6 + more}"
-    if abs(value) >= 999.5:
-        return f"{value:,.{max(more - math.floor(math.log10(abs(value))) + 2, 0)}f}"
-    return f"{value + 0.0:.{3 + more}g}"  # no −0
+    if decimals is not None:
+        return f"{round(value, decimals) + 0.0:,.{decimals}f}"  # no −0
+    if 0 < abs(value) < _LEAST:
+        return "< 1e-6" if value > 0 else "> -1e-6"
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value + 0.0:.3g}"
 
 
 def percent(share: float, more: int = 0) -> str:
@@ -97,34 +103,55 @@ def percent(share: float, more: int = 0) -> str:
     return f"{value + 0.0:.{more}f}\N{NO-BREAK SPACE}%"
 
 
-def telling_ends_apart(
+def interval_texts(
     interval: Any, write: Callable[[float, int], str] = number
-) -> Callable[[float], str]:
-    """Format with so many more digits that the ends of an interval differ, unless they are equal.
+) -> tuple[str, str, str]:
+    """Estimate and ends of an interval, all with as many decimals, which tell them apart.
 
-    >>> class ends: low, high = 0.048, 0.053
-    >>> telling_ends_apart(ends, percent)(0.0512)
-    '5.1\\xa0%'
+    Numbers have three digits of the estimate or of the width, whichever is larger. Two values may
+    look equal that are closer than a twentieth of the width. An end keeps its sign, unless it is
+    within a thousandth of the width of 0.
+
+    Args:
+        interval: fields `estimate`, `low` and `high`.
+        write: text of a value with a number of decimals: `number` or `percent`.
+
+    >>> class bits: estimate, low, high = 0.103, 0.0951, 0.11
+    >>> interval_texts(bits)
+    ('0.103', '0.095', '0.110')
+    >>> class share: estimate, low, high = 0.0588, 0.0541, 0.0639
+    >>> interval_texts(share, percent)
+    ('5.9\\xa0%', '5.4\\xa0%', '6.4\\xa0%')
     """
-    low, high = interval.low, interval.high
-    differ = (n for n in range(_MORE_DIGITS) if write(low, n) != write(high, n))
-    more = next(differ, 0)
-    return lambda value: write(value, more)
+    values = tuple(map(float, (interval.estimate, interval.low, interval.high)))
+    width, first = values[2] - values[1], 0
+    if write is number:
+        scale = max((abs(x) for x in (*values, width) if math.isfinite(x)), default=0.0)
+        if scale < _LEAST:
+            return number(values[0]), number(values[1]), number(values[2])
+        finite = (abs(x) for x in (values[0], width) if math.isfinite(x))
+        first = max(2 - math.floor(math.log10(max(finite, default=0.0) or scale)), 0)
+    for decimals in range(first, first + _MORE_DIGITS):
+        texts = [write(value, decimals) for value in values]
+        pairs = itertools.combinations(zip(values, texts, strict=True), 2)
+        apart = all(s != t or not abs(x - y) > width / _ALIKE for (x, s), (y, t) in pairs)
+        zero, ends = write(0.0, decimals), zip(values[1:], texts[1:], strict=True)
+        if apart and not any(t == zero and abs(x) > width / _NEAR_ZERO for x, t in ends):
+            break
+    while all("." in text and text.endswith("0") for text in texts):
+        texts = [text[:-1].removesuffix(".") for text in texts]
+    return texts[0], texts[1], texts[2]
 
 
 def interval_ends(interval: Any, write: Callable[[float, int], str] = number) -> str:
-    """Ends of an interval with fields `low` and `high`, or the value that both have."""
-    text = telling_ends_apart(interval, write)
-    low, high = text(interval.low), text(interval.high)
+    """Ends of an interval, as `interval_texts` writes them, or the value that both have."""
+    _, low, high = interval_texts(interval, write)
     return low if low == high else f"{low} to {high}"
 
 
 def with_interval(interval: Any, write: Callable[[float, int], str] = number) -> str:
     """Estimate of an interval, and its ends in brackets unless both equal it."""
-    value, ends = (
-        telling_ends_apart(interval, write)(interval.estimate),
-        interval_ends(interval, write),
-    )
+    value, ends = interval_texts(interval, write)[0], interval_ends(interval, write)
     return value if value == ends else f"{value} ({ends})"
 
 

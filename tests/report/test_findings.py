@@ -46,7 +46,7 @@ def test_the_usual_case_has_each_number_under_its_topic():
         "standing out": ["1 position stands", "7", "At position 7, 80 % ", "nearest two, 20 %"],
         "reach": ["position 45", "12,480", "cohort"],
         "fitted": ["2 coordinates", "0.05 (0.04 to 0.06)", "0.07 (0.03 to 0.11)"],
-        "fixed": ["alibi", "0.12 (0.1 to 0.14)"],
+        "fixed": ["alibi", "0.12 (0.10 to 0.14)"],
         "nearness": ["more similar", "0.31 (0.25 to 0.37)"],
         "gaps": ["6 positions", "40–45", "3 positions", "0, 46–47"],
         "doubts": ["16 folds"],
@@ -83,7 +83,7 @@ TOPICS = [
     ({"letters": None, "standing_out": []}, "letters", None),
     ({"letters": None, "standing_out": []}, "standing out", None),
     ({"origin": 20}, "reach", "position +25"),
-    ({"where": WHERE}, "where", "saves 0.1 (0.05 to 0.2) bits per token. The first position has"),
+    ({"where": WHERE}, "where", "saves 0.10 (0.05 to 0.20) bits per token. The first position has"),
     ({"where": WHERE}, "where", "has half of these bits, the first 3 (2 or more) 90 %. Knowing"),
     ({"where": WHERE, "origin": 20}, "where", "bits per token. 9 of 12,480 documents are longer"),
     ({"where": WHERE._replace(start=None)}, "where", "from the end, in documents that were not"),
@@ -170,7 +170,7 @@ def test_shares_are_within_bounds_and_equal_ends_are_said_once():
     assert "do not add up" in text
     assert "do not add up" not in topics()["shares"]
     shares = {f"{name}_share": Interval(0.004, 0.001, 0.02) for name in SHARES}
-    assert "under 1 % (under 1 % to 2 %) is sampling" in topics(intervals=shares)["shares"]
+    assert "0.4 % (0.1 % to 2.0 %) is sampling" in topics(intervals=shares)["shares"]
     assert cards(intervals=shares)["Nearness (0: no order)"] == "n/a; no interval"
     shares |= {"position_share": Interval(0.0512, 0.048, 0.0526)}
     assert "position 5.1 % (4.8 % to 5.3 %)." in topics(intervals=shares)["shares"]
@@ -182,10 +182,12 @@ def test_bits_of_an_end_that_are_not_significant_have_their_documents():
     end = REACH._replace(bits=Interval(0.06, -0.0007, 0.1), half=None, most=None)
     case = analysis(where=Where(REACH, end, 9, 1204), letters=None)
     _, _, rows = where_table(case)
-    assert rows[3][1:] == ("0.06", "-0.0007 to 0.1, not significant", "1,204")
+    assert rows[3][1:] == ("0.060", "-0.001 to 0.100, not significant", "1,204")
     assert [row[0] for row in rows].count("First positions with 90 % of the bits") == 1
     assert next(iter(cards(where=WHERE))) == "Bits per token"
-    assert summary(case).startswith("Knowing the position saves 0.1 (0.05 to 0.2) bits per token.")
+    assert summary(case).startswith(
+        "Knowing the position saves 0.10 (0.05 to 0.20) bits per token."
+    )
     assert "no bits from the end" in keyed_sentences(case)
 
 
@@ -202,7 +204,7 @@ def test_encodings_that_tie_are_named_together():
     case = {"encodings": [score("alibi"), score("rope", **tied), score("sinusoidal", **tied)]}
     assert [s.name for s in best_fixed(analysis(**case))] == ["alibi", "rope", "sinusoidal"]
     assert "rope (= sinusoidal) is not significantly worse" in topics(**case)["fixed"]
-    assert "alibi and rope (= sinusoidal), 0.1 to 0.14" in cards(**case)[FIXED]
+    assert "alibi and rope (= sinusoidal), 0.10 to 0.14" in cards(**case)[FIXED]
 
 
 def test_groups_have_equal_distances_up_to_scale():
@@ -271,5 +273,5 @@ def test_one_number_for_each_position_has_its_stress_and_parameters(power, shown
     held_out = analysis().held_out._replace(power=power, tau=0.3)
     text = " ".join(findings(analysis()._replace(held_out=held_out)))
     sentence = text[text.index("One number for each position") :]
-    for number in (*shown, "τ = 0.3", "0.25 (0.2 to 0.3)"):
+    for number in (*shown, "τ = 0.3", "0.25 (0.20 to 0.30)"):
         assert number in sentence

@@ -44,7 +44,7 @@ def test_methods_of_a_report_have_its_numbers():
     case = factory.analysis(where=where, unknown_tokens=1_234)
     text = methods(case)
     for words in ("12,480 documents in 12,480 groups", "the first 48 positions", "20 shuffled",
-                  "0.1 (95 % interval 0.05 to 0.2)", "the 3,210 words", "(1,001 tokens)",
+                  "0.10 (95 % interval 0.05 to 0.20)", "the 3,210 words", "(1,001 tokens)",
                   "1,234 outside"):  # fmt: skip
         assert words in text
     cited = re.findall(r"\\cite\{(.*?)\}", methods_latex(text))

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -21,12 +23,30 @@ def test_percent(share, text):
 
 
 @pytest.mark.parametrize("write", [number, percent])
-@pytest.mark.parametrize("low", [1e-9, 0.0512, 0.5, 0.99999, 1234.5])
+@pytest.mark.parametrize("low", [1e-5, 0.0512, 0.5, 0.99999, 1234.5])
 def test_an_interval_shows_both_ends_unless_they_are_equal(write, low):
     for high in (low, low * (1 + 1e-4), low * 2):
         text = with_interval(Interval(low, low, high), write)
         _, _, ends = text.partition("(")
         assert len(set(ends.removesuffix(")").split(" to "))) == (1 if high == low else 2), text
+
+
+@pytest.mark.parametrize(
+    ("interval", "write", "text"),
+    [
+        ((0.103, 0.0951, 0.11), number, "0.103 (0.095 to 0.110)"),
+        ((0.06, 0.0003, 0.12), number, "0.0600 (0.0003 to 0.1200)"),
+        ((0.0636, -0.071, 0.198), number, "0.064 (-0.071 to 0.198)"),
+        ((1e-5, -0.05, 0.06), number, "0.00 (-0.05 to 0.06)"),
+        ((3e-13, 2e-13, 4e-13), number, "< 1e-6"),
+        ((math.inf, 1.0, math.nan), number, "n/a (1.00 to n/a)"),
+        ((5.0, 4.0, 6.0), number, "5 (4 to 6)"),
+        ((0.06, 0.05, 0.07), percent, "6 % (5 % to 7 %)"),
+        ((0.0588, 0.0541, 0.0639), percent, "5.9 % (5.4 % to 6.4 %)"),
+    ],
+)
+def test_the_ends_of_an_interval_have_the_decimals_of_its_estimate(interval, write, text):
+    assert with_interval(Interval(*interval), write).replace("\N{NO-BREAK SPACE}", " ") == text
 
 
 def test_ranges_names_few_runs_and_counts_the_rest():

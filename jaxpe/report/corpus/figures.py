@@ -41,7 +41,7 @@ from jaxpe.report.style import (
     legend_height,
     new_figure,
 )
-from jaxpe.report.text import number, percent, plural, telling_ends_apart
+from jaxpe.report.text import interval_texts, number, percent, plural
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -106,7 +106,7 @@ def logo_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Noise, composition and position as shares of the variance, and documents by position."""
     share = variance_shares(analysis)[-1]
-    position = telling_ends_apart(share, percent)(share.estimate)
+    position = interval_texts(share, percent)[0]
     if share.low <= 0:
         position = f"at most {percent(share.high)}"
     title = f"Position: {position} of the observed variance"

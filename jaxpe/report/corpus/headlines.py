@@ -25,12 +25,11 @@ from jaxpe.report.tables import Table
 from jaxpe.report.text import (
     Headline,
     interval_ends,
+    interval_texts,
     name_list,
-    number,
     percent,
     plural,
     ranges,
-    telling_ends_apart,
 )
 
 INTERVAL = "95 % interval"
@@ -58,10 +57,12 @@ def headlines(analysis: CorpusAnalysis) -> list[Headline]:
     ordered = _headline(near) if near else ("n/a", "no interval")
     if nearness(analysis) == "few":
         ordered = ordered[0], f"{ordered[1]}; few positions make it"
-    value = telling_ends_apart(share, percent)(share.estimate)
+    value = interval_texts(share, percent)[0]
     others = f"noise {percent(noise.estimate)}, composition {percent(composition.estimate)}"
     start = reaches(analysis).get("beginning")
-    rows = {} if start is None else {"Bits per token": (number(start.bits.estimate), _ends(start))}
+    rows = (
+        {} if start is None else {"Bits per token": (interval_texts(start.bits)[0], _ends(start))}
+    )
     rows |= {
         "Position's share of the observed variance": (
             value,
@@ -103,7 +104,7 @@ def where_table(analysis: CorpusAnalysis) -> Table | None:
         first, uncut = end == "beginning", where.uncut if where else None
         count = analysis.documents if first else uncut
         documents = "" if count is None else f"{count:,}"
-        bits = number(reach.bits.estimate), _ends(reach), documents
+        bits = interval_texts(reach.bits)[0], _ends(reach), documents
         rows.append((f"Bits per token{'' if first else ', from the end'}", *bits))
         for share, size in (("half", reach.half), ("90 %", reach.most)):
             if size and not analysis.origin:
@@ -146,4 +147,4 @@ def with_count_ends(interval: Interval) -> str:
 
 
 def _headline(interval: Interval, detail: str = "") -> tuple[str, str]:
-    return number(interval.estimate), f"{detail}{interval_ends(interval)}"
+    return interval_texts(interval)[0], f"{detail}{interval_ends(interval)}"
