@@ -16,7 +16,7 @@ from jaxpe.analysis.corpus.where import first_reached
 from jaxpe.analysis.extrapolation import Comparison, SeedInterval
 from jaxpe.analysis.inspect import InspectResult, Means, TextReach
 from jaxpe.analysis.inspect.flax_model import scaling_reason
-from jaxpe.analysis.inspect.job import _stage_line
+from jaxpe.analysis.inspect.job import _stage_line, absence_reason
 from jaxpe.analysis.inspect.position_ablation import moved_positions
 from jaxpe.analysis.inspect.reach import _first_lasting
 from jaxpe.analysis.inspect.result import (
@@ -26,6 +26,7 @@ from jaxpe.analysis.inspect.result import (
     LossStage,
     ScalingChange,
 )
+from jaxpe.analysis.inspect.subject import InspectSubject
 from jaxpe.analysis.inspections import compare_inspections, inspected_models, usual_range
 from jaxpe.conformance.monitor import _shares_and_sinks
 from jaxpe.report import training_figures, training_run
@@ -225,6 +226,19 @@ def sinks(low: float, positions: int = 1) -> bool:
     )  # fmt: skip
     stage = AttentionStage(**dict.fromkeys(AttentionStage._fields) | {"sinks": found})
     return inspected(inspect_advice._sinks, stages={"attention": stage}, kind="causal")
+
+
+def absent(
+    stage: Any, kind: str = "causal", *, most: int = 64, longest: int = 64, stream: int = 128
+):
+    """First words of the reason why a stage does not apply to a model of 64 positions."""
+    model = SimpleNamespace(absent=dict, kind=kind, table_length=None)
+    parts = {"inspected": model, "kind": kind, "most": 64}
+    subject = type("Subject", (InspectSubject,), parts)(
+        **dict.fromkeys(InspectSubject._fields)
+        | {"longest": longest, "stream": np.zeros(stream, np.int32)}
+    )
+    return " ".join(absence_reason(subject, stage).split(" ")[:2])
 
 
 MODELS = inspected_models()
@@ -593,6 +607,16 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
         {
             **{"ACGT": ("nucleotides", 4), "ACGTU": ("nucleotides", 5)},
             **{"ACGE": ("amino acids", 20), "ACGN-": ("nucleotides", 4), "ACG1": ("", 4)},
+        },
+    ),
+    "stages that do not apply": (
+        lambda case: absent(*case[:2], **dict(case[2:])),
+        {
+            **{("loss", "causal"): "", ("loss", "causal", ("longest", 65)): "The model"},
+            **{("loss", "causal", ("stream", 127)): "Two texts"},
+            **{("needles", "causal", ("stream", 127)): ""},
+            **{("needles", "causal", ("longest", 65)): "The model"},
+            **{("probe", "causal", ("longest", 65)): ""},
         },
     ),
     "first lasting": (
