@@ -96,7 +96,7 @@ CORPORA: dict[str, Callable[[], Texts]] = {
     "documentation (stdlib)": named("stdlib"),
     "reviews (IMDB)": named("imdb"),
     "reviews without their start": named("imdb"),
-    "sentences (SST-2)": named("sst2"),
+    "phrases (SST-2)": named("sst2"),
     "scripture (King James)": scripture,
     "spoken lines": spoken_lines,
     "source code (stdlib)": source_code,

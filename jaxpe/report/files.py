@@ -38,6 +38,8 @@ def write_files(
         f"figures/{one.name}.{kind}" for one in view.figures for kind in ("png", "pdf")
         if f"figures/{one.name}.{kind}" not in files
     ]  # fmt: skip
+    if view.figures:
+        files["figures/captions.tex"] = captions_latex(view.figures)
     files |= table_files(view.tables, view.setting) | dict(view.further)
     files |= {} if view.saved else result_files(result, view.name)
     files |= {f"{view.name}.html": render_page(result, view).encode()}
@@ -83,19 +85,30 @@ def table_files(tables: Iterable[Table], setting: str = "") -> dict[str, bytes]:
     return files
 
 
+def captions_latex(figures: Iterable[Rendered]) -> bytes:
+    """Captions of figures in LaTeX, each with its title, after a comment with the figure's name."""
+    lines = [
+        f"% {one.name}\n\\caption{{{latex(f'{one.title}. {one.caption}')}}}\n" for one in figures
+    ]
+    return "\n".join(lines).encode()
+
+
 _LATEX = str.maketrans(
     {char: f"\\{char}" for char in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"−": "$-$", "±": r"$\pm$", "×": r"$\times$", "≠": r"$\neq$", "\N{NO-BREAK SPACE}": "~"}
-    | {"–": "--", "θ": r"$\theta$", "²": "$^2$", "∞": r"$\infty$", "≤": r"$\leq$", "→": r"$\to$"}
+    | {"–": "--", "²": "$^2$", "₂": "$_2$", "∞": r"$\infty$", "≤": r"$\leq$", "→": r"$\to$"}
+    | {"…": r"\dots{}", "“": "``", "”": "''", "α": r"$\alpha$", "θ": r"$\theta$", "λ": r"$\lambda$"}
+    | {"π": r"$\pi$", "ω": r"$\omega$", "Σ": r"$\Sigma$"}
+    | {"<": "$<$", ">": "$>$", "√": r"$\surd$", "‖": r"$\|$"}  # OT1 has other signs at < and >
 )
 
 
 def latex(text: str) -> str:
     r"""Text in LaTeX, with minus signs before numbers.
 
-    >>> print(latex("-3 %"))
-    $-$3 \%
+    >>> print(latex("-3 %, < 1e-6"))
+    $-$3 \%, $<$ 1e-6
     """
     return re.sub(r"(?<![\w-])-(?=\.?\d)", "−", text).translate(_LATEX)
 

@@ -111,6 +111,12 @@ def test_the_same_analysis_gives_the_same_bytes(figures, page):
     assert png == figures[list(DRAW).index("shares")].file()
 
 
+@pytest.mark.parametrize(("origin", "label"), [(0, "first or last k"), (5, "first k")])
+def test_the_axis_of_where_names_the_ends_that_are_counted(origin, label):
+    figure = drawn.where_figure(analysis(where=WHERE, origin=origin))
+    assert figure.axes[0].get_xlabel() == f"{label} positions"
+
+
 def test_figures_for_a_paper_fit_their_columns(figures):
     for figure in figures:
         with matplotlib.rc_context(STYLE):

@@ -46,7 +46,8 @@ def test_the_folder_is_complete(page):
     names_of_tables = ("fit-of-the-encodings", "headlines", "where")
     tables = [f"tables/{name}.{kind}" for name in names_of_tables for kind in kinds]
     pages = ["report.html", "report.json", "report.npz"]
-    assert names == [".lock", "encoding.npz", *figures, *pages, *tables]
+    captions = "figures/captions.tex"
+    assert names == [".lock", "encoding.npz", captions, *figures, *pages, *tables]
     fit = (folder / "tables" / "fit-of-the-encodings.tex").read_text()
     assert "log\\_position" in fit
     assert fit.count("\\\\\n") == 1 + len(factory.FAMILIES)
@@ -60,9 +61,10 @@ def test_images_are_written_where_asked_for_and_old_ones_go(tmp_path, monkeypatc
     monkeypatch.setattr(corpus_figures, "FIGURES", map_alone)
     figures = tmp_path / "figures"
     write(factory.analysis(), tmp_path, figures="png")
-    assert sorted(path.name for path in figures.iterdir()) == ["map.png", "map.svg"]
+    assert sorted(path.name for path in figures.iterdir()) == ["captions.tex", "map.png", "map.svg"]
     write(factory.analysis(), tmp_path)
-    assert [path.name for path in figures.iterdir()] == ["map.svg"]
+    assert sorted(path.name for path in figures.iterdir()) == ["captions.tex", "map.svg"]
+    assert (figures / "captions.tex").read_text().startswith("% map\n\\caption{The map of pos")
 
 
 def test_folders_are_made_and_files_replaced(quick, tmp_path):

@@ -148,7 +148,8 @@ def where_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     if not ends:
         return style.say_why_empty(figure, axis, "no tokens")
     axis.axhline(0, color="black", lw=0.8)
-    axis.set(xlabel="number of positions", ylabel="bits per token", xscale="log")
+    which = "first or last" if len(ends) > 1 else "first"
+    axis.set(xlabel=f"{which} k positions", ylabel="bits per token", xscale="log")
     ticks = [1, *(2**k for k in range(1, 13) if 2**k <= analysis.length)]
     axis.set_xticks(ticks, [str(tick) for tick in ticks])
     axis.minorticks_off()
