@@ -77,8 +77,8 @@ def _print_analysis(analysis: RopeAnalysis, options: Command) -> None:
             line.append(name, style=f"link {thread_address(name)}")
         rich.print(line.append(")") if one.references else line)
     if options.readers:
-        versions = "; ".join(f"{one.name} holds for {one.versions}" for one in analysis.readers)
-        print(f"\nVersions: {versions}.")
+        versions = "; ".join(f"{one.name}: {one.versions}" for one in analysis.readers)
+        print(f"\nVersions with the same numbers: {versions}.")
     if options.length and options.length <= analysis.context:
         covered = f"The file covers {analysis.context:,} positions: no other settings are needed"
         print(f"\n{covered} for {options.length:,}.")
