@@ -60,6 +60,9 @@ _METHODS = {
     ),
 }
 
+# Corpora that are read by name, with their papers.
+_DATA = {"sst2": "SST-2 [@socher2013]", "imdb": "IMDB [@maas2011]"}
+
 
 def methods(result: Any, *, command: str = "", date: str = "", inputs: Sequence[str] = ()) -> str:
     """Paragraph of methods in Markdown, with citation keys of `references`.
@@ -82,6 +85,8 @@ def methods(result: Any, *, command: str = "", date: str = "", inputs: Sequence[
     template = _METHODS.get(job, "Results are of jaxpe [@jaxpe].")
     parts = [_corpus(result) if job == "corpus" else template.format(r=result, **lengths)]
     ran = f"jaxpe {jaxpe.__version__}, JAX {version('jax')}, NumPy {version('numpy')}"
+    if cited := [_DATA[name] for name in _sources(result) if name in _DATA]:
+        parts.append(f"Data sets: {', '.join(cited)}.")
     parts.append(f"Computed with {ran}{f' on {date}' * bool(date)}.")
     parts += [f"Command: `{command}`."] if command else []
     parts += [f"Data: {', '.join(inputs)}."] if inputs else []
@@ -154,6 +159,12 @@ def _corpus(r: CorpusAnalysis) -> str:
     if r.letters:
         parts.append("Sequence logos follow [@schneider1990].")
     return " ".join([*parts, f"Seed {r.seed}."])
+
+
+def _sources(result: Any) -> list[str]:
+    """Names of the corpora of a result."""
+    compared = [each.name for each in getattr(result, "corpora", ())]
+    return list(dict.fromkeys([*getattr(result, "inputs", ()), *compared]))
 
 
 def _counted_words(r: CorpusAnalysis) -> str:
