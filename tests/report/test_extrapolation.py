@@ -365,7 +365,7 @@ def test_a_report_is_a_page_numbers_and_figures(tmp_path):
     case = CASES["two suites"]
     html = write(case, tmp_path, figures="png").read_text()
     files = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert files == [
+    assert files == ["captions.tex"] + [
         f"{n}.{e}" for n in ("lengths_1", "lengths_2", "ranks") for e in ("png", "svg")
     ]
     for path in (tmp_path / "figures").glob("*.svg"):
