@@ -15,20 +15,11 @@ from jaxpe.theory.audit import (
     Comparison,
     Statement,
     all_less_equal,
-    boolean,
     less_equal,
 )
-from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import UNCHECKED_PREMISES, premises
+from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import PREMISE_SENTENCES, add_premises
 from jaxpe.theory.cirrincione2026.lemma_12_masked_forcing import least_probability
-from jaxpe.theory.cirrincione2026.sentences import (
-    COLD,
-    DIVERGENCE,
-    EVERY_EXAMPLE,
-    FINITE,
-    MASKED,
-    SUFFICIENT,
-    THRESHOLD,
-)
+from jaxpe.theory.cirrincione2026.sentences import DIVERGENCE, FINITE
 from jaxpe.theory.divergences import Distributions, kl_divergences
 from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import head_slopes, vector_slope
@@ -54,11 +45,7 @@ COROLLARY_15 = Statement(
         "positions leave the distribution of the corpus unchanged; cyclic shifts are enough."
     ),
     sentences={
-        "if masked loss": MASKED,
-        "if Lemma 11: τ < 1": COLD,
-        "if Lemma 11: ε_suff": SUFFICIENT,
-        "if Lemma 11: τ ≤ τ_0": THRESHOLD,
-        "if Lemma 11: ε_suff of every example": EVERY_EXAMPLE,
+        **PREMISE_SENTENCES,
         "if away from zero": (
             "The least probability of a word at a position is {rhs}; it must exceed {lhs}."
         ),
@@ -79,14 +66,8 @@ COROLLARY_15 = Statement(
 
 
 def _evaluate(inputs: AuditInputs) -> Audit:
-    gradients, mu = inputs.gradients, inputs.mu
-    audit = corollary_15(gradients, mu, family=inputs.family)
-    if inputs.family != "masked":
-        return audit
-    lemma_11 = premises(gradients, mu, temperature=inputs.temperature)
-    named = {f"Lemma 11: {name}": premise for name, premise in lemma_11.items()}
-    unchecked = tuple(f"Lemma 11: {name}" for name in UNCHECKED_PREMISES)
-    return audit.add_hypotheses({"masked loss": boolean(True)} | named, unchecked=unchecked)
+    audit = corollary_15(inputs.gradients, inputs.mu, family=inputs.family)
+    return add_premises(audit, inputs) if inputs.family == "masked" else audit
 
 
 @partial(jax.jit, static_argnames="family")

@@ -11,6 +11,7 @@ from jaxpe.geometry.counts.distributions import PositionalDistributions, as_dist
 from jaxpe.geometry.distances.matrices import pair_mask
 from jaxpe.theory.audit import (
     Audit,
+    AuditInputs,
     Comparison,
     Statement,
     all_less_equal,
@@ -30,7 +31,12 @@ from jaxpe.theory.gradients import PositionGradients
 from jaxpe.theory.lipschitz import rounding, share
 
 # Conditions (i) and (ii) that means over examples and a threshold without a number leave open.
-UNCHECKED_PREMISES = ("τ ≤ τ_0", "ε_suff of every example")
+_UNCHECKED = {"τ ≤ τ_0": THRESHOLD, "ε_suff of every example": EVERY_EXAMPLE}
+_PREMISES = {"τ < 1": COLD, "ε_suff": SUFFICIENT} | _UNCHECKED
+# Sentences of the hypotheses that `add_premises` adds.
+PREMISE_SENTENCES = {"if masked loss": MASKED} | {
+    f"if Lemma 11: {name}": sentence for name, sentence in _PREMISES.items()
+}
 
 LEMMA_11 = Statement(
     name="Lemma 11",
@@ -52,10 +58,7 @@ LEMMA_11 = Statement(
     ),
     sentences={
         "if masked loss": MASKED,
-        "if τ < 1": COLD,
-        "if ε_suff": SUFFICIENT,
-        "if τ ≤ τ_0": THRESHOLD,
-        "if ε_suff of every example": EVERY_EXAMPLE,
+        **{f"if {name}": sentence for name, sentence in _PREMISES.items()},
         "then (7)": "The worst |E δ_ij − D_KL(μ_i‖μ_j)| is {lhs}; τ² + ε_suff is {rhs}.",
         "then (7) up to a factor": if_compared(
             "The best multiple of D_KL leaves {lhs} of δ unexplained; up to {rhs} counts as none."
@@ -67,7 +70,7 @@ LEMMA_11 = Statement(
     evaluate=lambda inputs: lemma_11(
         inputs.gradients, inputs.mu, temperature=inputs.temperature
     ).add_hypotheses(
-        {"masked loss": boolean(inputs.family == "masked")}, unchecked=UNCHECKED_PREMISES
+        {"masked loss": boolean(inputs.family == "masked")}, unchecked=tuple(_UNCHECKED)
     ),
 )
 
@@ -170,6 +173,16 @@ def premises(
         "τ < 1": Comparison(tau, jnp.ones_like(tau), 1 - tau, tau < 1),
         "ε_suff": less_equal(jnp.max(apart), tolerance),
     }
+
+
+def add_premises(audit: Audit, inputs: AuditInputs) -> Audit:
+    """The audit with the hypotheses of Lemma 11 before its own."""
+    checked = premises(inputs.gradients, inputs.mu, temperature=inputs.temperature)
+    return audit.add_hypotheses(
+        {"masked loss": boolean(inputs.family == "masked")}
+        | {f"Lemma 11: {name}": premise for name, premise in checked.items()},
+        unchecked=tuple(f"Lemma 11: {name}" for name in _UNCHECKED),
+    )
 
 
 def _least_error(delta: Array, kl: Array, both: Array) -> Array:

@@ -15,21 +15,11 @@ from jaxpe.theory.audit import (
     Comparison,
     Statement,
     all_less_equal,
-    boolean,
     if_compared,
     less_equal,
 )
-from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import UNCHECKED_PREMISES, premises
-from jaxpe.theory.cirrincione2026.sentences import (
-    COLD,
-    DIVERGENCE,
-    EVERY_EXAMPLE,
-    FORCING,
-    MASKED,
-    READS,
-    SUFFICIENT,
-    THRESHOLD,
-)
+from jaxpe.theory.cirrincione2026.lemma_11_masked_gradient import PREMISE_SENTENCES, add_premises
+from jaxpe.theory.cirrincione2026.sentences import DIVERGENCE, FORCING, READS
 from jaxpe.theory.divergences import Distributions, kl_divergences, kl_ratio
 from jaxpe.theory.gradients import PositionGradients, Projection, largest_norm, score_norms
 from jaxpe.theory.lipschitz import entry_slope, vector_slope
@@ -52,12 +42,8 @@ LEMMA_12 = Statement(
         "argument and (2/√m) d_H in the second."
     ),
     sentences={
-        "if masked loss": MASKED,
+        **PREMISE_SENTENCES,
         "if attention reads E + p": READS,
-        "if Lemma 11: τ < 1": COLD,
-        "if Lemma 11: ε_suff": SUFFICIENT,
-        "if Lemma 11: τ ≤ τ_0": THRESHOLD,
-        "if Lemma 11: ε_suff of every example": EVERY_EXAMPLE,
         "then (A2)": f"{FORCING}the published C_b is {{rhs}}.",
         "then (A2) with n": f"{FORCING}n times the published C_b is {{rhs}}.",
         "then D_KL ≤ 2√2 d_H": DIVERGENCE,
@@ -79,17 +65,8 @@ LEMMA_12 = Statement(
 
 
 def _evaluate(inputs: AuditInputs) -> Audit:
-    gradients, mu = inputs.gradients, inputs.mu
-    lemma_11 = premises(gradients, mu, temperature=inputs.temperature)
-    audit = lemma_12(gradients, mu, inputs.means, inputs.query, inputs.key)
-    return audit.add_hypotheses(
-        {
-            "masked loss": boolean(inputs.family == "masked"),
-            "attention reads E + p": inputs.reads_sum,
-            **{f"Lemma 11: {name}": premise for name, premise in lemma_11.items()},
-        },
-        unchecked=tuple(f"Lemma 11: {name}" for name in UNCHECKED_PREMISES),
-    )
+    audit = lemma_12(inputs.gradients, inputs.mu, inputs.means, inputs.query, inputs.key)
+    return add_premises(audit.add_hypotheses({"attention reads E + p": inputs.reads_sum}), inputs)
 
 
 @jax.jit
