@@ -445,7 +445,7 @@ def test_a_run_does_not_go_on_with_other_documents(finished, corpus):
 
 @pytest.mark.parametrize(("task", "best"), [("causal", 2), ("classify", 1)])
 def test_the_best_evaluation_has_the_greatest_accuracy_or_the_least_loss(task, best):
-    """Of equal accuracies, that of the least loss; a loss that is not finite is the worst."""
+    """Of equal accuracies the one of lower loss is best; a loss that is not finite is worst."""
     found = [(None, 0.5), (2.0, 0.5), (1.0, 0.25)]
     history = [
         {"step": step, "eval/loss": loss, "eval/accuracy": accuracy}
