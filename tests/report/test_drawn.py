@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.report.corpus import figures as corpus
+from jaxpe.report.style import Margins, _power_of_ten, encoding_colours, legend_height
 from tests.report.factory import REACH, WHERE, N, analysis, score
 
 CORPUS = analysis(origin=5, where=WHERE)
@@ -64,7 +65,7 @@ PAIRS = analysis(  # three positions, of which one pair has a squared distance b
     encodings=[RANDOM],
 )
 OWN, (SINUSOIDAL, ALIBI) = CORPUS.held_out.own, map(score, ("sinusoidal", "alibi"))
-FEW = analysis(encodings=[score("mds"), SINUSOIDAL, ALIBI])
+FEW = analysis(encodings=[score("mds"), score("smacof"), SINUSOIDAL, ALIBI])
 VARIANCE = np.clip(CORPUS.plug_in.eigenvalues, 0, None)
 
 
@@ -137,20 +138,20 @@ CASES: dict[str, tuple[Callable[[], Figure], Callable[[list[Any]], Any], Any]] =
         lambda axes: (axes[0].collections[0].get_offsets(), axes[0].collections[0].get_array()),
         (CORPUS.position.coordinates[JUDGED, :2], JUDGED - 5),
     ),
-    "fit of encodings": (  # families, and in each the encodings by their stress
+    "fit of encodings": (  # families, and in each the encodings by their stress: smacof, mds, ...
         lambda: corpus.encodings_figure(FEW),
         lambda axes: (
             curve(axes[0], "raw, Eq. (4)"), curve(axes[0], "scaled"),
-            spans(axes[0])[:, :, 0], axes[0].get_xlim()[0],
-            [axes[1].lines[k].get_data() for k in (0, 1, 2)],
-            [spans(axes[1], k)[0, :, 0] for k in (0, 1, 2)],
-            bars(axes[1])[0][::2], axes[1].lines[3].get_xdata()[0], axes[1].get_xlim(),
+            spans(axes[0])[1:, :, 0], axes[0].get_xlim()[0],
+            [axes[1].lines[k].get_data() for k in range(4)],
+            [spans(axes[1], k)[0, :, 0] for k in range(4)],
+            bars(axes[1])[0][::2], axes[1].lines[4].get_xdata()[0], axes[1].get_xlim(),
         ),
         (
-            ([1e-4, 271.0, 0.498], [1, 3, 5]), ([1e-4, 0.081, 0.31], [1, 3, 5]),
+            ([1e-4, 1e-4, 271.0, 0.498], [1, 2, 4, 6]), ([1e-4, 1e-4, 0.081, 0.31], [1, 2, 4, 6]),
             [[1e-4, 1e-4], [0.081, 271], [0.31, 0.498]], 1e-4,
-            [([0.31], [1]), ([0.42], [3]), ([0.12], [5])],
-            [[0.31, 0.31], [0.40, 0.44], [0.10, 0.14]],
+            [([0.30], [1]), ([0.31], [2]), ([0.42], [4]), ([0.12], [6])],
+            [[0.30, 0.30], [0.31, 0.31], [0.40, 0.44], [0.10, 0.14]],
             (0.04, 0.02), 0.05, (0, 1.08 * 0.44),
         ),
     ),
@@ -215,3 +216,26 @@ def same(found: Any, expected: Any) -> None:
 def test_figures_draw_the_numbers_of_the_result(name):
     draw, read, expected = CASES[name]
     same(read(draw().axes), expected)
+
+
+def test_ticks_are_powers_of_ten():
+    texts = {0.0: "0", 0.01: "10⁻²", 1.0: "10⁰", -100.0: "−10²", 20.0: "", 0.5: ""}
+    assert {value: _power_of_ten(value) for value in texts} == texts
+
+
+def test_margins_are_inches():
+    figure = Figure((5.0, 4.0))
+    axes = figure.subplots(2, 2)
+    Margins(0.5, 0.25, 0.4, 0.6, 0.3, 0.2).fitted(figure, rows=2, columns=2)
+    first, last = (axes[k, k].get_position().extents * [5, 4, 5, 4] for k in (0, 1))
+    assert first[[0, 3]] == pytest.approx([0.5, 4 - 0.6])
+    assert last[[1, 2]] == pytest.approx([0.4, 5 - 0.25])
+    assert [last[0] - first[2], first[1] - last[3]] == pytest.approx([0.3, 0.2])
+
+
+def test_legends_have_rows_and_colours_repeat_after_the_last():
+    heights = [legend_height(entries, columns=2) for entries in (0, 1, 2, 3)]
+    assert heights == pytest.approx([0, 0.35, 0.35, 0.55])
+    colours = encoding_colours(["mds", *"abcde", "a"])
+    assert colours["a"] == colours["e"] != colours["b"]
+    assert len({colours[name] for name in ("mds", *"abcd")}) == 5
