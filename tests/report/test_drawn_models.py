@@ -1,5 +1,6 @@
 """What figures and tables of models show: numbers from those of the result."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def means(values: Any) -> Means:
 WEIGHTS = np.concatenate([GRID[..., None] * [0.01, 0.02, 0.04, 0.08], np.zeros((2, 3, 3))], axis=2)
 STAGE = AttentionStage(
     variance=VARIANCE, share=means([0.3, 0.5]), overall=interval(0.4), shuffled=0.2,
-    offsets=WEIGHTS, entropy=np.log(GRID + 1), evenness=GRID / 8, distance=2 * GRID,
+    offsets=WEIGHTS, entropy=np.log(GRID**2 + 1), evenness=GRID / 8, distance=2 * GRID,
     first=GRID / 7, first_by_chance=0.25, sink=interval(0.5), special=GRID / 50,
     special_overall=interval(0.05), dummy=GRID / 9, other=GRID / 12,
     dummy_overall=interval(0.3), other_overall=interval(0.2), dummies=["a"],
@@ -294,6 +295,23 @@ def test_figures_draw_the_numbers_of_the_result(name):
     same(read(draw().axes), expected)
 
 
+TITLES = {
+    "variance": [29, 1],  # largest share of a layer
+    "ablation": [30],
+    "frequencies": [1, 2, 49],  # 3/5 and 3/8 of the squares: 48.75 %
+    "symbols": [30],
+}
+
+
+def test_titles_have_the_largest_numbers():
+    said = {
+        name: [float(x) for x in re.findall(r"\d+", draw(ATTENTION).get_suptitle())]
+        for name, draw, _ in attention.FIGURES
+        if name in TITLES
+    }
+    assert said == TITLES
+
+
 def rows(found: list[tables.Table], *which: int) -> list[list[str]]:
     """Rows of some tables, with plain spaces and minus signs."""
     chosen = [found[k] for k in which or range(len(found))]
@@ -319,7 +337,7 @@ TABLES: dict[str, tuple[Any, list[list[str]]]] = {
     ),
     "layers": (
         lambda: rows(tables.offsets_tables(STAGE), 1),
-        [["4", "29", "8", "0.25", "3", "4"], ["7", "71", "20", "0.62", "6", "10"]],
+        [["4", "29", "8", "0.25", "6", "4"], ["7", "71", "20", "0.62", "27", "10"]],
     ),
     "sinks and bands": (  # norms of the layers 4 and 7 of all eight
         lambda: rows(tables.offsets_tables(STAGE), 2, 3),
