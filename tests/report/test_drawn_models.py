@@ -298,7 +298,7 @@ def test_figures_draw_the_numbers_of_the_result(name):
 TITLES = {
     "variance": [29, 1],  # largest share of a layer
     "ablation": [30],
-    "frequencies": [1, 2, 49],  # 3/5 and 3/8 of the squares: 48.75 %
+    "frequencies": [0, 2, 51],  # 2/5 and 5/8 of the squares of two layers
     "symbols": [30],
 }
 
