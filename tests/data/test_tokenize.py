@@ -228,7 +228,7 @@ def test_half_of_the_characters_decide_that_spaces_divide_no_words(words, refuse
     if not refused:
         vocabularies.refuse_undivided(counts, "x")
     else:
-        with pytest.raises(InputError, match="51 %.*characters"):
+        with pytest.raises(InputError, match=r"51 %.*characters"):
             vocabularies.refuse_undivided(counts, "x")
 
 
