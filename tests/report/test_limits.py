@@ -139,7 +139,7 @@ LIMITS: dict[str, tuple[Any, dict[Any, Any]]] = {
     ),
     "thousands": (
         encodings.scaled,
-        {below(999.5): "999", 999.5: "1k", 999_499.0: "999k", 999_500.0: "1M", 2e9: "2G", 2e12: "2T"},
+        {below(999.5): "999", 999.5: "1k", 999_499.0: "999k", 999_500.0: "1M", 2e9: "2G"},
     ),
     "shares that look equal": (  # an interval of 4 %, of which a twentieth is 0.2 %
         lambda x: with_interval(Interval(x, 0.051, 0.091), percent).replace("\xa0", ""),
