@@ -4,10 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from flax import nnx
 
 import jaxpe
-from jaxpe import nn
 from jaxpe.analysis.attention.documents import Sample
 from jaxpe.analysis.attention.logit_sums import Rotation, Spread
 from jaxpe.analysis.attention.variance import MeanAndSpread
@@ -316,18 +314,23 @@ def test_random_orders_have_a_mean_and_quantiles():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_tables_and_biases_of_a_model():
+def test_tables_and_biases_of_a_model(monkeypatch):
     rows = np.array([[3.0, 4, 0], [0, 1, 0], [3, 4, 0], [0, 1, 0], [3, 4, 0]])
-    described = weights.describe_table(rows)
-    assert described.norms.tolist() == [5, 1, 5, 1, 5]
-    np.testing.assert_allclose(described.cosine, [1, -1, 1, -1, 1])  # rows about their mean
-    config = nn.TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2)
-    encoding = jaxpe.chain(jaxpe.learned(length=5, dim=8), jaxpe.kerple(num_heads=2))
-    decoder = nn.Decoder(config, encoding=encoding, rngs=nnx.Rngs(0))
-    found = weights.describe_encoding(decoder, length=3, most=5)
-    tokens = np.linalg.norm(np.asarray(decoder.tokens.embedding.get_value()), axis=1)
-    assert found.table.token_norm == pytest.approx(tokens.mean())
-    assert np.isnan(found.bias).tolist() == [[False] * 3 + [True] * 2] * 2  # of later keys
+    below = SimpleNamespace(
+        tokens=SimpleNamespace(embedding=SimpleNamespace(get_value=lambda: rows[:2])),
+        encoding=jaxpe.alibi(num_heads=2),
+        encoding_params=SimpleNamespace(get_value=lambda: ()),
+        attention=SimpleNamespace(encoding=jaxpe.identity()),
+        pattern=SimpleNamespace(encodings=()),
+        config=SimpleNamespace(num_heads=2, head_width=4),
+        causal=True,
+    )
+    monkeypatch.setattr(weights, "trunk", lambda _: below)
+    monkeypatch.setattr(weights, "position_table", lambda _, *, length: rows[:length])
+    found = weights.describe_encoding(None, length=3, most=5)
+    assert (found.table.norms.tolist(), found.table.token_norm) == ([5, 1, 5, 1, 5], 3)
+    np.testing.assert_allclose(found.table.cosine, [1, -1, 1, -1, 1])  # rows about their mean
+    np.testing.assert_allclose(found.bias[0], [-0.125, -0.0625, 0, np.nan, np.nan])
 
 
 SMALL, LARGE = ModelSizes(1, 1, 8, 100, 100, 110_000), ModelSizes(1, 1, 8, 100, 100, 10**9)
