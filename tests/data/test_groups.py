@@ -16,6 +16,7 @@ from jaxpe.data import (
     neighbour_similarity,
     tokens_from_ids,
 )
+from jaxpe.data.corpora import groups as grouping
 from jaxpe.data.corpora.groups import _similar_pairs
 from jaxpe.geometry import significant_rank
 from tests.unchecked import unchecked
@@ -64,6 +65,73 @@ def test_what_two_documents_share_must_suffice_for_both_sizes():
         least = np.full(9, 2.0)
         least[[4, 8]] = needed
         assert _similar_pairs(features, np.array([4, 8]), least).shape[1] == found
+
+
+def test_similarity_of_sets_and_the_pairs_that_chance_is_estimated_from():
+    """{1, 2, 3} and {2, 3, 4, 5} share 2 of 5; rows may repeat an element."""
+    one, other = (np.array([x], np.uint32) for x in ([1, 1, 2, 3], [2, 3, 4, 5]))
+    assert [x[0] for x in grouping._set_sizes(one, other)] == [3, 4, 5]
+    assert grouping._similarity(one, other)[0] == pytest.approx(2 / 5)
+    sets = grouping._hash_sets(np.array([[5, 6, 7], [7, 8, 9]], np.uint64), np.array([2, 3]))
+    assert [len(np.unique(row)) for row in sets] == [2, 3]
+    assert len(np.unique(sets)) == 5  # the third feature of the first row is padding
+    assert (np.diff(sets.astype(np.int64), axis=1) >= 0).all()
+    for documents, n, most in ((500, 8, 2000), (5000, 8, 2**12), (5000, 2**13, 2**10)):
+        pairs = np.stack(grouping._random_pairs(documents, n))
+        assert 0.98 * most < pairs.shape[1] <= most
+        assert (pairs[0] != pairs[1]).all()
+
+
+def test_least_similarity_of_copies():
+    """Features 0 to 9, of which chance shares 2, 5 of 9 and all of the last; fewest is 7.
+
+    Copies with share s of their features unchanged have Jaccard similarity s/(2 - s).
+    """
+    chance = np.array([2.0] * 7 + [2.0, 8.0, 20.0])
+    least = grouping._least_similarity(chance, np.arange(1, 11), 0.5)
+    np.testing.assert_allclose(least, [np.inf, *[2.0] * 7, 7 / 9, 8 / 10, 2.0][:11])
+    # Where 7 of 99 features suffice against chance, half of the similarity of copies is needed.
+    assert grouping._least_similarity(np.array([0.0]), np.array([99]), 0.5)[1] == 1 / 6
+
+
+def test_aligned_words_of_independent_documents():
+    """Shared words of 0.0002 false copies a document, by the binomial tail as a beta integral."""
+    from scipy.special import betainc
+
+    same, both = np.zeros((4, 40), bool), np.ones((4, 40), bool)
+    same[:, :20:2], both[:2, 1::2] = [[True], [False], [True], [True]], False
+    least = grouping._least_aligned(same, both, 50)
+    for n, agree in ((20, 3 / 6), (40, 3 / 12)):
+        # 3 of 4 pairs agree at even places below 20; at odd ones 2 of 4 pairs have words.
+        shared = 2 * n * least[n] / (1 + least[n])
+        tail = betainc(n - shared + 1, shared, 1 - agree)
+        assert 1 - tail == pytest.approx(0.0002 / 50, rel=1e-6)
+    # Without agreement copies with 0.9² of their words unchanged decide.
+    few = grouping._least_aligned(np.zeros((4, 400), bool), both.repeat(10, axis=1), 50)
+    assert few[400] == pytest.approx(0.81 / 1.19 / 2)
+
+
+def test_matches_of_shingles_are_those_of_sets():
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, np.where(np.arange(40) % 2, 2, 9)[:, None], (40, 9))
+    mask = np.arange(9) < rng.integers(1, 10, 40)[:, None]
+    words, lengths = grouping._word_rows(ids, mask, ())
+    words[:2], lengths[:2] = np.arange(9, 18), 9  # the one pair that shares the most
+    one, other = np.append(rng.integers(2, 40, (2, 149)), [[0], [1]], axis=1)
+    rate, dispersion = grouping._shingle_matches(
+        *grouping._prefix_hashes(words), lengths, one, other, 2
+    )
+    runs = [
+        {tuple(x[k : k + 2]) for k in range(n - 1)} for x, n in zip(words, lengths, strict=True)
+    ]
+    pairs = [(a, b) for a, b in zip(one, other, strict=True) if min(lengths[a], lengths[b]) >= 2]
+    number = np.array([len(runs[a] & runs[b]) for a, b in pairs])
+    usual = number <= np.quantile(number, 0.99)
+    windows = np.array([(lengths[a] - 1) * (lengths[b] - 1) for a, b in pairs])
+    assert 0 < np.sum(~usual) < 4
+    assert rate == pytest.approx(number[usual].sum() / windows[usual].sum())
+    assert dispersion == pytest.approx(max(number[usual].var() / number[usual].mean(), 1))
+    assert dispersion > 1
 
 
 def test_text_that_all_documents_begin_with_makes_no_copies():
@@ -176,6 +244,33 @@ def test_neighbours_of_one_author_are_alike():
     assert np.sum(np.array(shuffled) <= 0.05) <= 3
     with pytest.raises(InputError, match="at least 3 documents"):
         neighbour_similarity(ids[:2])
+
+
+def test_vectors_of_documents_weight_words_by_their_frequency():
+    words = np.array([[1, 2, 2], [1, 3, 0], [4, 0, 0]], np.uint64)
+    vectors = grouping._document_vectors(words, np.random.default_rng(5))
+    rng = np.random.default_rng(5)
+    signs, cells = rng.choice([-1.0, 1.0], 5), rng.integers(0, 64, 5)
+    expected = np.zeros((3, 64))
+    for row, (document, count) in enumerate(zip(words.tolist(), (3, 2, 1), strict=True)):
+        for word in filter(None, document):  # words 1 and 2 occur twice, the others once
+            weight = {1: 2**-0.5, 2: 2**-0.5}.get(word, 1.0)
+            expected[row, cells[word]] += signs[word] * weight / count
+    expected -= expected.mean(axis=0)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+def test_similarity_of_random_orders_is_that_of_all_pairs():
+    """Unit vectors v of mean 0: the mean cosine of pairs is (‖Σv‖² - n)/(n(n - 1))."""
+    ids = clustered(0)[0][:300]
+    vectors = grouping._document_vectors(
+        grouping._word_rows(ids, None, ())[0], np.random.default_rng(0)
+    )
+    pairs = (np.sum(vectors.sum(axis=0) ** 2) - 300) / (300 * 299)
+    found = neighbour_similarity(ids, permutations=99)
+    assert found.at_random == pytest.approx(pairs, abs=1e-3)
+    assert found.neighbours == pytest.approx(np.sum(vectors[1:] * vectors[:-1]) / 299, abs=1e-6)
 
 
 def test_orders_with_neighbours_as_similar_count_against_a_similarity():

@@ -168,6 +168,49 @@ def check_draws(init, tables):
             assert abs(np.corrcoef(*ranks)[0, 1]) < 0.95
 
 
+# Root mean squares of the tables at first; uniform in ± b is b/√3. DIM, … are of SIZES.
+SMALL, THIRD = 0.02, 3**-0.5
+SPREADS = {
+    "learned": {"table": SMALL},
+    "random": {"table": 1.0},
+    "t5": {"table": SMALL},
+    "cope": {"table": 0.0},
+    "fire": {"weight_in": THIRD, "bias_in": THIRD, "weight_out": 32**-0.5 * THIRD},
+    "shaw": {"key_table": SMALL, "value_table": SMALL},
+    "transformer_xl": {"projection": SMALL, "content_bias": SMALL, "position_bias": SMALL},
+    "fox": {"kernel": SMALL, "bias": 0.0},
+    "grape_a": {"gate": SMALL, "rate": 0.0},
+    # Paths: fan-in of each product, with x of variance 1.
+    "path": {
+        **{"down": SIZES.dim**-0.5, "up": 32**-0.5, "conv": 3**-0.5},
+        **{"kernel": SMALL, "bias": 0.0},
+    },
+    "selective_rope": {"projection": 1.0, "conv": 0.5},
+    "carope": {"kernel": SMALL},
+    "pope": {"phase": 0.0},
+    "ssmax": {"scale": 0.43},
+    "liere": {"upper": 2 * np.pi * THIRD},  # uniform in [0, 2π)
+    "comrope": {"upper": 2**0.5},
+    "deberta": {"key_table": SMALL, "query_table": SMALL},
+    "tupe": {
+        **{"table": SMALL, "query_projection": SMALL, "key_projection": SMALL, "buckets": SMALL},
+        **{"norm_scale": 1.0, "norm_shift": 0.0},
+    },
+    "dape": {
+        "weight_in": 8**-0.5 * THIRD,
+        "bias_in": 8**-0.5 * THIRD,
+        "weight_out": 32**-0.5 * THIRD,
+    },
+    "inkling": {"projection": SIZES.dim**-0.5, "profiles": SMALL},
+}
+
+
+@pytest.mark.parametrize("name", SPREADS)
+def test_initial_tables_have_their_published_sizes(name):
+    found = {key: np.sqrt(np.mean(initial(name)[key] ** 2)) for key in SPREADS[name]}
+    assert found == pytest.approx(SPREADS[name], rel=0.3)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_dtypes(name):
     """Inputs keep theirs; what is sensitive is computed in float32 from the very same numbers."""

@@ -88,6 +88,12 @@ CASES = {
 }  # fmt: skip
 
 
+def test_longrope2_keeps_the_frequencies_of_short_texts():
+    found = longrope2(16, 1e4, 5, (4.5, 5.0, 8.0)).frequencies(16, 1e4, 512)
+    np.testing.assert_allclose(found.inverse, plain(16, 1e4), rtol=1e-12)
+    assert found.attention_factor == 1
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_frequencies_are_those_of_the_authors(case):
     make, loop, dim, base, *numbers = CASES[case]

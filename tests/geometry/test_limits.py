@@ -12,16 +12,31 @@ from jaxpe.geometry import (
     PositionStatistics,
     SplitHalfGeometry,
     classical_mds,
+    count_tokens,
+    disjoint_geometries,
     distances_from_gram,
     half_sample_interval,
     mantel_correlation,
+    permute_within_documents,
     position_intervals,
     positional_information,
+    sampled_stress,
     sampled_violation_rate,
     smacof,
+    split_half_geometry,
+    stochastic_mds,
+    variance_shares,
+)
+from jaxpe.geometry.checks import (
+    check_confidence,
+    check_distances,
+    check_distributions,
+    nan_unless_distances,
+    nan_unless_distributions,
 )
 from jaxpe.geometry.distances.random_pairs import draw_in_parts
 from jaxpe.geometry.noise.position import null_keys
+from jaxpe.geometry.noise.position_intervals import _calibrated_estimate
 
 KEY = jax.random.key(0)
 N = 8
@@ -110,6 +125,143 @@ def test_deviations_of_nulls_are_of_samples():
     assert both.any()
     difference = null.max() - null.min()
     np.testing.assert_allclose(deviation[both], difference / np.sqrt(2), rtol=1e-9)
+
+
+IDS = np.random.default_rng(1).integers(0, 9, (16, 6))
+EVEN, ODD = (count_tokens(IDS, vocab_size=9, folds=folds) for folds in (8, 6))
+DRAWS = {
+    "starts and moves": lambda key: stochastic_mds(
+        nearly_equal(0.1), dim=2, key=key, init="random", steps=3, pairs=9
+    ),
+    "pairs": lambda key: sampled_stress(np.ones((N, 2)), nearly_equal(0.1), key=key, pairs=9),
+    "triples": lambda key: sampled_violation_rate(nearly_equal(0.1), key=key, triples=9),
+    "starts": lambda key: smacof(nearly_equal(0.1), dim=2, starts=3, key=key),
+    "halves": lambda key: split_half_geometry(EVEN, key=key, splits=2),
+    "halves of halves": lambda key: disjoint_geometries(EVEN, key=key, splits=2, halvings=2),
+    "and orders": lambda key: disjoint_geometries(ODD, key=key, splits=2, halvings=2),
+    "permutations": lambda key: positional_information(IDS, permutations=2, key=key),
+    "documents": lambda key: permute_within_documents(key, IDS),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_no_key_is_used_twice(name):
+    with jax.debug_key_reuse(True):
+        jax.make_jaxpr(jax.jit(DRAWS[name]))(KEY)
+
+
+def changed(at, value, base):
+    values = base.copy()
+    for index in at:
+        values[index] = value
+    return values
+
+
+ONES = 1.0 - np.eye(3)
+
+
+# Of a largest distance of 1, and of distributions of two words.
+@pytest.mark.parametrize(
+    ("check", "repaired", "values", "allowed"),
+    [
+        (check_distances, nan_unless_distances, changed(at, value, ONES), allowed)
+        for at, value, allowed in (
+            ([(1, 1)], 0.049, True),
+            ([(1, 1)], 0.051, False),
+            ([(0, 1), (1, 0)], -0.9e-3, True),
+            ([(0, 1), (1, 0)], -1.1e-3, False),
+            ([(0, 1)], 1 - 0.9e-3, True),
+            ([(0, 1)], 1 - 1.1e-3, False),
+        )
+    ]
+    + [
+        (check_distributions, nan_unless_distributions, np.array([[0.5, 0.5], row]), allowed)
+        for row, allowed in (
+            ([0.0, 0.0], True),
+            ([0.5, 0.509], True),
+            ([0.5, 0.511], False),
+            ([0.5, 0.489], False),
+            ([1.0, -0.9e-6], True),
+            ([1.0, -1.1e-6], False),
+        )
+    ],
+)
+def test_deviations_that_are_rounding_and_that_are_not(check, repaired, values, allowed):
+    """Known values raise, and traced ones give NaN, at the same limits."""
+    assert np.isfinite(repaired(jnp.asarray(values))).all() == allowed
+    if allowed:
+        check(values)
+    else:
+        with pytest.raises(ValueError, match=r"[Pp]ass|set it to 0"):
+            check(values)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0])
+def test_confidence_is_strictly_between_0_and_1(confidence):
+    check_confidence(0.5)
+    with pytest.raises(ValueError, match="confidence"):
+        check_confidence(confidence)
+
+
+def half_samples(difference, shape=()):
+    """Samples of six splits whose halves differ: a variance of difference² / 4."""
+    return jnp.asarray(np.broadcast_to([0.0, difference], (*shape, 6, 2)))
+
+
+@pytest.mark.parametrize(
+    ("null", "halves", "shuffled", "signal", "error", "t"),
+    [
+        # The documents alone: six splits, each of one degree of freedom.
+        ([1.0, 1.0, 1.0], 2.0, [0.0, 0.0], 1.0, 1.0, 2.446912),
+        ([1.0, 1.0, 1.0], 2.0, [0.0, 0.0], 0.5, 0.5, 2.446912),
+        # The nulls alone: variance 1, and a third of it for their mean; two degrees of freedom.
+        ([1.0, 2.0, 3.0], 0.0, [0.0, 0.0], 1.0, (4 / 3) ** 0.5, 4.302653),
+        # Halves of nulls differ by −2 and 2: h0 = 2 and 1.5 of it exceed h = 1, of which a tenth
+        # is left; at least four degrees of freedom.
+        ([1.0, 1.0, 1.0], 2.0, [-2.0, 2.0], 1.0, 0.1**0.5, 2.776445),
+        # Both: the quantiles in proportion to the variances 1 and 4/3.
+        ([1.0, 2.0, 3.0], 2.0, [0.0, 0.0], 1.0, (7 / 3) ** 0.5, (3 * 2.446912 + 4 * 4.302653) / 7),
+    ],
+)
+def test_intervals_of_position_from_their_variances(null, halves, shuffled, signal, error, t):
+    found = _calibrated_estimate(
+        jnp.asarray(5.0),
+        jnp.asarray(null),
+        half_samples(halves),
+        jnp.stack([half_samples(x) for x in shuffled]),
+        part="position",
+        confidence=0.95,
+        signal=signal,
+    )
+    np.testing.assert_allclose(found.value, 5.0 - np.mean(null))
+    np.testing.assert_allclose(found.standard_error, error)
+    np.testing.assert_allclose((found.high - found.value) / error, t, rtol=1e-6)
+    np.testing.assert_allclose((found.value - found.low) / error, t, rtol=1e-6)
+
+
+def of_traces(position, nulls, halves):
+    """A geometry of two positions with these traces, and halves of it that differ by as much."""
+    present, matrix = jnp.ones(2, bool), jnp.asarray(1.0 - np.eye(2))  # its trace is 1/2
+    split_half = SplitHalfGeometry(matrix, 2 * position * matrix, present)
+    null = jnp.stack([2 * x * matrix for x in nulls])
+    geometry = PositionGeometry(*split_half, split_half, null, jnp.ones(2, jnp.int32))
+    one = PositionStatistics(half_samples(halves), *[half_samples(0.0)] * 2, jnp.zeros((6, 2, 1)))
+    none = jax.tree.map(lambda x: jnp.zeros((2, *x.shape)), one)
+    return geometry, PositionHalves(split_half, one, none)
+
+
+def test_shares_of_the_variance_and_their_errors():
+    """Of 10 observed, 4 are left in halves and 1 of these in nulls: 6, 1 and 3 tenths.
+
+    Halves have the variance 1: it counts as the square of what is no noise for the noise, and of
+    all but its own share for the others. Nulls have the variance 0.
+    """
+    found = variance_shares(*of_traces(4.0, [1.0, 1.0, 1.0], 2.0), 10.0)
+    np.testing.assert_allclose([x.value for x in found], [0.6, 0.1, 0.3])
+    errors = [0.6 / 10, 0.0, 0.7 / 10]
+    np.testing.assert_allclose([x.standard_error for x in found], errors, atol=1e-12)
+    half = [x.high - x.value for x in found]
+    np.testing.assert_allclose(half, 2.446912 * np.array(errors), rtol=1e-6, atol=1e-12)
 
 
 def test_the_variance_of_nulls_in_intervals_is_of_samples():

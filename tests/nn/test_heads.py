@@ -290,6 +290,7 @@ SAMPLED = {"temperature": 1.0, "key": jax.random.key(0)}
         ({"steps": 1, "top_k": 0, **SAMPLED}, "top_k is 0; pass 1 to 20"),
         ({"steps": 1, "top_k": 21, **SAMPLED}, "top_k is 21; pass 1 to 20"),
         ({"steps": 1, "top_p": 1.5, **SAMPLED}, "top_p is 1.5"),
+        ({"steps": 1, "top_p": 0.0, **SAMPLED}, "top_p is 0.0"),
     ],
 )
 def test_settings_of_generation_that_do_not_go_together(options, message):

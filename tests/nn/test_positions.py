@@ -170,5 +170,6 @@ def test_position_tables_that_are_not_there_are_refused():
     assert position_table(sinusoidal, length=5).shape == (5, 8)
     post = TransformerConfig(vocab_size=9, dim=8, num_layers=1, num_heads=2, norm_position="post")
     bert = BertEncoder(post, length=7, rngs=nnx.Rngs(0))
+    assert len(position_table(bert, length=7)) == 7
     with pytest.raises(InputError, match="7 positions"):
         position_table(bert, length=8)

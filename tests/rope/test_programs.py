@@ -154,9 +154,10 @@ def test_alpha_counts_for_every_class_of_the_servers(llama):
 
 def test_ntk_is_a_type_of_vllm_alone(llama):
     given = llama(rope_scaling={"rope_type": "ntk", "factor": 4.0})
-    inverse = computed(only(VLLM, given), 128)[0]
+    inverse, factor = computed(only(VLLM, given), 128)
     expected = inverse_frequencies(128, base=4e6) / 4 ** (2 / 128)
     np.testing.assert_allclose(inverse, expected)
+    assert factor == 1
     for name in (NEWEST, SGLANG, LLAMA_CPP):
         with pytest.raises(UnreadableError, match="ntk"):
             entries(name, given)

@@ -1,5 +1,6 @@
 """The folder of a run, damaged or crafted: one error that names the file, whatever it holds."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -241,6 +242,30 @@ def test_what_a_step_takes_grows_with_rows_and_length_and_less_with_parts():
     check_memory(TrainConfig(), vocab_size=4000, limit=10**9)
     with pytest.raises(InputError, match=r"4,000,000 words at `length=64`.*`probe_at"):
         check_memory(TrainConfig(), vocab_size=4_000_000, limit=10**10)
+
+
+def test_memory_of_each_need_to_the_byte():
+    """In float32; rows have 1/4 of the length, and a softmax of 256² weights and more is summed."""
+    config = TrainConfig(model=ModelConfig(dim=8, layers=2, heads=2), length=32, batch_size=6)
+    # Block: queries, keys, values and outputs 8 × 8, hidden layer 8 × 32 and back.
+    count = 100 * 8 + 2 * (4 * 64 + 2 * 8 * 32)
+    assert parameters(config, 100) == count
+    assert activations(config) == 6 * 2 * 8 * (8 + 2 * 8)
+    longer = [dataclasses.replace(config, length=n) for n in (1024, 1028)]
+    assert [activations(one) for one in longer] == [12 * 256 * (8 + 2 * 256), 12 * 257 * (8 + 2)]
+    geometry = 16 * 32 * 100 + 2 * 32**2
+    averaged = dataclasses.replace(config, average=0.9, probe_at=(), batch_size=1)
+    for asked, training, values in (
+        (config, True, geometry),
+        (dataclasses.replace(averaged, average=None), True, 4 * count),
+        (averaged, True, 5 * count),
+        (config, False, count),
+        (dataclasses.replace(averaged, batch_size=999), True, 999 * 2 * 8 * 24),
+    ):
+        needs = {"vocab_size": 100, "training": training}
+        check_memory(asked, limit=4 * values, **needs)
+        with pytest.raises(InputError):
+            check_memory(asked, limit=4 * values - 1, **needs)
 
 
 def test_a_folder_imports_nothing(tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ from jaxpe.training import (
     load_run,
     train,
 )
-from jaxpe.training.build import build_loss, build_model, build_probe
+from jaxpe.training.build import build_loss, build_model, build_probe, total_steps
 from jaxpe.training.config import as_json, check_config, differences, is_longer
 from jaxpe.training.documents import (
     Vocabulary,
@@ -36,7 +36,7 @@ from jaxpe.training.documents import (
     load_data,
     train_batches,
 )
-from jaxpe.training.run import _evaluations
+from jaxpe.training.run import _evaluations, _TimedStep
 from jaxpe.training.trace import traced_steps
 from tests.compilation import compilations
 from tests.encodings.kinds import ONE_OF_EACH_KIND
@@ -453,6 +453,20 @@ def test_the_best_evaluation_has_the_greatest_accuracy_or_the_least_loss(task, b
     ]
     evaluations = _evaluations(history, TrainConfig(), task)
     assert [record["step"] for record in evaluations] == [0, best, 2]
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [(None, 400), (2.0, 6), (0.5, 2), (0.1, 1)])
+def test_epochs_are_passes_over_whole_batches(epochs, steps):
+    assert total_steps(TrainConfig(epochs=epochs, batch_size=30), 119) == steps  # 3 batches
+
+
+def test_tokens_per_second_of_the_median_step():
+    """Times before each step: the tokens of a step are over the time until the next one."""
+    timed = _TimedStep(lambda state, batch: (state, {}))
+    timed.calls = [(0.0, 8), (8.0, 30)]
+    assert timed.tokens_per_second is None
+    timed.calls += [(10.0, 6), (13.0, 999)]
+    assert timed.tokens_per_second == 2  # of 8/8, 30/2 and 6/3
 
 
 def test_folders_may_be_strings():

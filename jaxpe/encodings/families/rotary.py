@@ -249,8 +249,8 @@ def mrope(
     dim = _rotary_dim(head_dim, fraction, scaling)
     if sum(sections) != dim // 2 or min(sections, default=0) < 0:
         raise ValueError(
-            f"sections {tuple(sections)} sum to {sum(sections)}, but head_dim {head_dim} has "
-            f"{dim // 2} frequencies that turn"
+            f"sections are {tuple(sections)}: pass sizes of at least 0 whose sum is {dim // 2}, "
+            f"the number of frequencies that turn with head_dim={head_dim}"
         )
     frequencies = _frequencies(dim, base, scaling, length)
     axis_of = _section_axes(sections, interleaved_sections)
