@@ -9,6 +9,7 @@ import jaxpe
 from jaxpe import InputError, plot
 from jaxpe._core.results import load_result, result_files
 from jaxpe.analysis.corpus.result import HeldOutScores, Interval, PlugIn, Position
+from tests.report.test_drawn import band
 
 
 @pytest.fixture
@@ -110,3 +111,51 @@ def test_parts_of_a_loaded_report_are_drawn_like_results_of_functions(tmp_path):
     assert len(plot.positions(own, ax=axes[3]).get_offsets()) == 4
     with pytest.raises(InputError, match="HeldOutScores has no `distances`"):
         plot.distances(own, ax=axes[0])
+
+
+LINE = np.abs(np.subtract.outer(np.arange(12.0), np.arange(12.0)))
+
+
+def test_a_profile_has_the_mean_and_the_middle_of_80_percent(ax):
+    D = LINE.copy()
+    D[np.arange(11), np.arange(11) + 1] = np.arange(11.0)  # at offset 1: 0 to 10
+    curve = plot.profile(D, squared=False, ax=ax)
+    assert curve.get_ydata()[:2].tolist() == [5, 2]
+    assert band(ax, 0)[:, 0].tolist() == [1, 1, 9]
+
+
+def test_colours_leave_out_2_percent_at_either_end(ax):
+    values = np.zeros((11, 11))
+    values[~np.eye(11, dtype=bool)] = np.arange(110.0)
+    image = plot.distances(values, origin=3, ax=ax)
+    np.testing.assert_allclose(image.get_clim(), [0.02 * 109, 0.98 * 109])
+    assert list(image.get_extent()) == [-3.5, 7.5, 7.5, -3.5]
+    same = plot.distances(np.ones((3, 3)), ax=ax)
+    assert same.get_clim() == (0.5, 1.5)
+    assert plot.distances(np.full((3, 3), np.nan), ax=ax).get_clim() == (0, 1)
+
+
+def test_ends_of_a_map_are_named_inside_of_the_axes(ax):
+    points = np.array([[0.0, 1.0], [9.0, 9.0], [4.0, 2.0], [10.0, 3.0]])
+    drawn = plot.positions(points, present=np.array([True, False, True, True]), origin=1, ax=ax)
+    assert drawn.get_array().tolist() == [-1, 1, 2]
+    assert [(text.get_text(), text.xy, text.get_ha()) for text in ax.texts] == [
+        ("position -1", (0, 1), "left"), ("position 2", (10, 3), "right"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "chance", "scale", "count"),
+    [
+        ([3.0, 1.0, 1e-12], None, "log", 2),
+        ([3.0, 1.1e-12], None, "log", 2),
+        ([3.0, -1.0], None, "linear", 2),
+        ([3.0, 1.0], 0.0, "log", 2),
+        ([3.0, 1.0], 0.5, "symlog", 2),
+        ([0.0], None, "linear", 0),
+    ],
+)
+def test_the_axis_of_a_spectrum_follows_its_values(ax, values, chance, scale, count):
+    line = plot.spectrum(np.array(values), chance=chance, ax=ax)
+    assert (ax.get_yscale(), ax.get_xscale()) == (scale, "log")
+    assert line.get_xdata().tolist() == list(range(1, count + 1))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,12 @@ from tyro.conf import Positional
 
 from jaxpe import report
 from jaxpe._core.errors import InputError
-from jaxpe._core.files import output_folder
 from jaxpe._core.results import load_result
 from jaxpe.analysis.comparison import RunComparison, compare_runs
-from jaxpe.analysis.corpora import DEFAULT_DIM, compare_counts
+from jaxpe.analysis.corpora import DEFAULT_DIM, CorporaComparison, compare_counts
 from jaxpe.analysis.counts import is_counted
 from jaxpe.analysis.inspect import InspectResult
-from jaxpe.analysis.inspections import compare_inspections
+from jaxpe.analysis.inspections import InspectionComparison, compare_inspections
 from jaxpe.cli.console import Bars
 from jaxpe.cli.pages import print_advice, write_methods
 from jaxpe.cli.parsing import command_line, flag_message, parse
@@ -70,7 +69,16 @@ def run(words: Sequence[str]) -> None:
             f"{options.runs[0]} holds {kinds[0]}, but {options.runs[other]} holds {kinds[other]}; "
             f"pass folders of one kind"
         )
-    page, comparison = _COMPARE[kinds[0]](options)
+    compare, table, summary = _COMPARE[kinds[0]]
+    comparison = compare(options)
+    commands = more_seeds(options, comparison) if isinstance(comparison, RunComparison) else {}
+    page = report.write(
+        comparison, options.out, figures=options.figures, style=options.style, commands=commands
+    )
+    rich.print(table(comparison))
+    for text in (*(f"Warning: {text}" for text in comparison.warnings), summary(comparison)):
+        rich.print(Text(f"{text}\n"))
+    print_advice(comparison, **({"commands": commands} if commands else {}))
     write_methods(comparison, options, words)
     print(f"\nComparison: {page}   ({time.perf_counter() - started:.0f} s)")
 
@@ -82,58 +90,33 @@ def _kind(folder: Path) -> str:
     return "an inspection" if (folder / _INSPECTION).is_file() else "a run"
 
 
-def _counts(options: Command) -> tuple[Path, Any]:
-    """Compare corpora, and write their page."""
-    comparison = compare_counts(
+def _counts(options: Command) -> CorporaComparison:
+    return compare_counts(
         options.runs,
         dim=options.mds_dim,
         permutations=options.permutations,
         seed=options.seed,
         progress=Bars(Command),
     )
-    with output_folder(options.out):
-        page = report.write(comparison, options.out, figures=options.figures, style=options.style)
-    rich.print(report.corpora_table(comparison))
-    _print_texts(comparison.warnings, report.corpora_summary(comparison))
-    print_advice(comparison)
-    return page, comparison
 
 
-def _runs(options: Command) -> tuple[Path, Any]:
-    """Compare runs, and write their page."""
+def _runs(options: Command) -> RunComparison:
     comparison = compare_runs(options.runs)
-    comparison = comparison._replace(
-        warnings=tuple(flag_message(text, Command) for text in comparison.warnings)
-    )
-    with output_folder(options.out):
-        commands = more_seeds(options, comparison)
-        page = report.write(
-            comparison, options.out, figures=options.figures, style=options.style, commands=commands
-        )
-    rich.print(report.comparison_table(comparison))
-    _print_texts(comparison.warnings, report.comparison_summary(comparison))
-    print_advice(comparison, commands=commands)
-    return page, comparison
+    warnings = tuple(flag_message(text, Command) for text in comparison.warnings)
+    return comparison._replace(warnings=warnings)
 
 
-def _inspections(options: Command) -> tuple[Path, Any]:
-    """Compare inspected models, and write their page."""
+def _inspections(options: Command) -> InspectionComparison:
     found = [load_result(InspectResult, folder / _INSPECTION) for folder in options.runs]
-    comparison = compare_inspections(found)
-    with output_folder(options.out):
-        page = report.write(comparison, options.out, figures=options.figures, style=options.style)
-    rich.print(report.inspections_table(comparison))
-    _print_texts(comparison.warnings, report.inspections_summary(comparison))
-    print_advice(comparison)
-    return page, comparison
+    return compare_inspections(found)
 
 
-_COMPARE = {"counts": _counts, "an inspection": _inspections, "a run": _runs}
-
-
-def _print_texts(warnings: Sequence[str], summary: str) -> None:
-    for text in (*(f"Warning: {text}" for text in warnings), summary):
-        rich.print(Text(f"{text}\n"))
+# What compares folders of a kind, and its table and summary.
+_COMPARE: dict[str, tuple[Callable[[Command], Any], Callable, Callable]] = {
+    "counts": (_counts, report.corpora_table, report.corpora_summary),
+    "an inspection": (_inspections, report.inspections_table, report.inspections_summary),
+    "a run": (_runs, report.comparison_table, report.comparison_summary),
+}
 
 
 def more_seeds(options: Command, comparison: RunComparison) -> dict[str, str]:

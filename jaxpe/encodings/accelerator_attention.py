@@ -11,6 +11,7 @@ from jax import Array
 
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings.attention_mask import AttentionMask, Mask
+from jaxpe.encodings.base import scaled
 
 LANES = 128  # numbers in a vector register of a TPU: splash attention has blocks of multiples
 # Below every logit and above splash attention's masked ones: as a sink, it gives 0 where no key is
@@ -40,11 +41,6 @@ def is_causality(mask: Mask | None) -> bool:
     if not isinstance(mask, AttentionMask) or causal_offset(mask) != 0:
         return False
     return mask.k_valid is None and mask.q_segments is None
-
-
-def scaled(q: Array, scale: float | ArrayLike) -> Array:
-    """Queries times the scale, for kernels whose scale is a constant of the program, or 1."""
-    return (q.astype(jnp.float32) * jnp.asarray(scale, jnp.float32)).astype(q.dtype)
 
 
 def tokamax_attention(*arrays: Array | None, **options: Any) -> Array:

@@ -12,7 +12,6 @@ from jax import Array, lax
 from jaxpe._core.arrays import ArrayLike, is_traced
 from jaxpe.encodings.accelerator_attention import (
     is_causality,
-    scaled,
     splash_attention,
     splash_lacks,
     tokamax_attention,
@@ -35,6 +34,7 @@ from jaxpe.encodings.base import (
     check_sizes,
     compute_dtype,
     expand_rank,
+    scaled,
 )
 from jaxpe.encodings.block_attention import Plan, Tokens, block_attention
 

@@ -96,14 +96,14 @@ def configurations_figure(result: CorporaComparison) -> "matplotlib.figure.Figur
 
 
 def _row(pair: ComparedPair) -> tuple[str, ...]:
-    largest = float(np.degrees(pair.angles[-1])) if len(pair.angles) else float("nan")
+    largest = f"{np.degrees(pair.angles[-1]):.0f}°" if len(pair.angles) else "–"
     return (
         f"{visible(pair.first)}, {visible(pair.second)}",
         number(pair.distance),
         number(pair.chance),
         number(pair.p_adjusted),
         number(pair.residual),
-        f"{largest:.0f}°",
+        largest,
         percent(pair.overlap),
     )
 

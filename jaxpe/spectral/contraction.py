@@ -43,7 +43,6 @@ from jaxpe.encodings.base import broadcast_mask
 from jaxpe.geometry.mds.entropy_rank import effective_number
 from jaxpe.spectral.toeplitz import (
     Kind,
-    alike,
     descending_values,
     diagonals_of,
     inexact,
@@ -273,13 +272,14 @@ def _resolution(values: Float[Array, "... n"]) -> float:
     return values.shape[-1] * float(jnp.finfo(values.dtype).eps)
 
 
-def _pair(W: ArrayLike, E: ArrayLike) -> tuple[Array, Array]:
+def _pair(W: ArrayLike, E: ArrayLike) -> tuple[Array, ...]:
     """Both matrices in one dtype and one shape."""
-    W, E = alike(inexact(square(W)), inexact(square(E)))
+    W, E = inexact(square(W)), inexact(square(E))
     if W.shape[-1] != E.shape[-1]:
         raise ValueError(f"W has shape {W.shape}, E {E.shape}: pass both of one size, [..., n, n]")
     shape = jnp.broadcast_shapes(W.shape, E.shape)
-    return jnp.broadcast_to(W, shape), jnp.broadcast_to(E, shape)
+    dtype = np.result_type(W.dtype, E.dtype)
+    return tuple(jnp.broadcast_to(A, shape).astype(dtype) for A in (W, E))
 
 
 def _positive(A: Array, values: Float[Array, "... n"], tolerance: float) -> Bool[Array, "..."]:

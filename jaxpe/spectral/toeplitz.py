@@ -209,12 +209,6 @@ def inexact(x: ArrayLike) -> Array:
     return x.astype(compute_dtype(x))
 
 
-def alike(*arrays: Array) -> tuple[Array, ...]:
-    """Arrays cast to their widest dtype; complex if one of them is."""
-    dtype = np.result_type(*(x.dtype for x in arrays))
-    return tuple(x.astype(dtype) for x in arrays)
-
-
 def diagonals_of(diagonals: ArrayLike) -> Array:
     """The diagonals as floating or complex numbers; raises for an even number of them."""
     t = inexact(diagonals)

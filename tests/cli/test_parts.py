@@ -93,7 +93,7 @@ def test_configurations_get_three_seeds(tmp_path):
     assert [line.partition("--init-seed ")[2][:1] for line in trained] == ["", "2"]  # 0: default
     folders = [*map(str, runs), *(str(tmp_path / f"a-init-{k}") for k in (0, 2))]
     assert shlex.split(last)[2 : 2 + len(folders)] == folders
-    assert compare.more_seeds(options, compare_runs(others)) == {}
+    assert compare.more_seeds(options, compare_runs(others[:2])) == {}
 
 
 CONFIG = TrainConfig(out=Path("x/run"))

@@ -6,6 +6,14 @@ import numpy as np
 import pytest
 
 from jaxpe.theory import Audit, all_less_equal, boolean, less_equal, verdict
+from jaxpe.theory.audit import (
+    NOTHING_COMPARED,
+    Statement,
+    either,
+    even_width,
+    if_compared,
+    within,
+)
 
 
 def test_a_comparison_has_both_sides():
@@ -75,3 +83,45 @@ def test_verdicts():
     assert verdict(Audit({}, {"B": no}, {}, {"D": yes})) == "refuted: B fails"
     said = verdict(Audit({}, {"B": yes}, {}, {"D": no}))
     assert said == "holds; of what holds instead D fails"
+
+
+def test_what_is_not_checked_leaves_a_failure_undecided():
+    yes, no, unchecked = boolean(True), boolean(False), {"U": None, "V": None}
+    assert verdict(Audit({}, {"B": yes}, {}, {}, unchecked)) == "holds; not checked: U, V"
+    said = verdict(Audit({"A": yes}, {"B": no}, {}, {}, unchecked))
+    assert said == "not decided: B fails; not checked: U, V"
+    assert verdict(Audit({"A": no}, {"B": yes}, {}, {}, unchecked)) == "not claimed: A fails; holds"
+    added = Audit({"A": yes}, {}, {}).add_hypotheses({"A": no, "C": no}, unchecked=("U",))
+    assert [bool(x.holds) for x in added.hypotheses.values()] == [
+        True,
+        False,
+    ]  # its own comes first
+    assert added.unchecked == {"U": None}
+
+
+def test_noise_comes_on_top_of_the_tolerance():
+    for excess, holds in ((0.29, True), (0.31, False)):
+        assert less_equal(1.0 + excess, 1.0, tolerance=0.1 / (1 + excess), noise=0.2).holds == holds
+
+
+def test_even_widths_are_below_the_number_of_positions_and_16_at_most():
+    assert [even_width(n) for n in (2, 3, 4, 5, 17, 18, 100)] == [0, 2, 2, 4, 16, 16, 16]
+
+
+def test_the_matrix_of_the_positions_present():
+    matrix = np.arange(9).reshape(3, 3)
+    np.testing.assert_array_equal(within(matrix, np.arange(3) != 1), [[0, 2], [6, 8]])
+
+
+def test_sentences_have_their_numbers_and_follow_what_holds():
+    made = {"plain": "{lhs} of {rhs}", "either": either("+ {lhs}", "− {rhs}")}
+    statement = Statement(*["" for _ in range(4)], "reproduced", "", made)
+    for claim, sides, text in (
+        ("plain", less_equal(1.0, 2.0), "1 of 2"),
+        ("either", less_equal(1.0, 2.0), "+ 1"),
+        ("either", less_equal(3.0, 2.0), "− 2"),
+    ):
+        assert statement.sentence(claim, sides, number=lambda x: f"{x:.0f}") == text
+    compared = if_compared("numbers")
+    assert compared(less_equal(0.0, 0.0)) == NOTHING_COMPARED
+    assert compared(less_equal(0.0, 1.0)) == compared(less_equal(1.0, 0.0)) == "numbers"

@@ -84,7 +84,7 @@ def class_means(
     return (one + sums / jnp.maximum(sizes, 1.0))[:classes]
 
 
-def unexplained_share(A: Real[ArrayLike, "n n"], projection: Float[Array, "n n"]) -> Array:
+def unexplained_share(A: Real[ArrayLike, "n m"], projection: Float[Array, "n m"]) -> Array:
     """Share ‖A − projection‖² / ‖A‖²; 0 for A = 0."""
     A = floating(A)
     missed, size = jnp.sum((A - projection) ** 2), jnp.sum(A**2)

@@ -25,6 +25,7 @@ from jaxpe.geometry.distances.matrices import (
     square_matrix,
 )
 from jaxpe.geometry.distances.stress import stress
+from jaxpe.geometry.distances.toeplitz import unexplained_share
 from jaxpe.geometry.mds.gauge import horizontal_operator, inverse_where, turning
 from jaxpe.geometry.mds.krylov import check_dim
 
@@ -201,8 +202,7 @@ def low_rank_factors(P: Float[ArrayLike, "n d"], *, rank: int) -> LowRankFactors
 def _factors(P: Array, rank: int) -> tuple[Array, Array, Array]:
     B = row_space(P, rank)
     A = dot(P, B)
-    missed, size = jnp.sum((P - dot(A, B.T)) ** 2), jnp.sum(P**2)
-    return A, B, safe_sqrt(missed / jnp.where(size == 0, 1.0, size))
+    return A, B, safe_sqrt(unexplained_share(P, dot(A, B.T)))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))

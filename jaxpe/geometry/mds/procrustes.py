@@ -12,6 +12,7 @@ from jaxpe._core.arrays import ArrayLike, dot
 from jaxpe.geometry.checks import check_numeric, host_floats
 from jaxpe.geometry.distances.matrices import as_present, centre_rows, floating
 from jaxpe.geometry.distances.stress import minimiser
+from jaxpe.geometry.distances.toeplitz import unexplained_share
 
 
 class Procrustes(NamedTuple):
@@ -77,9 +78,8 @@ def _procrustes(
     s = cosine / jnp.where(size == 0, 1.0, size) if scale else jnp.ones((), P.dtype)
     best = minimiser(s) * dot(moved, minimiser(R))
     moved = s * dot(moved, R)
-    missed, size = jnp.sum((best - target) ** 2), jnp.sum(target**2)
     aligned = jnp.where(present[:, None], moved + (Q - target), 0.0)
-    return Procrustes(aligned, R, s, missed / jnp.where(size == 0, 1.0, size))
+    return Procrustes(aligned, R, s, unexplained_share(target, best))
 
 
 @jax.custom_jvp

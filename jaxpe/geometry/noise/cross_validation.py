@@ -326,9 +326,14 @@ def half_sample_interval(
     if values.ndim < 2 or values.shape[1] != 2 or not len(values):
         raise ValueError(f"samples have shape {values.shape}: pass [splits, 2, ...]")
     mean = jnp.mean(values, axis=(0, 1))
-    error = 0.5 * safe_sqrt(jnp.mean((values[:, 0] - values[:, 1]) ** 2, axis=0))
+    error = safe_sqrt(half_sample_variance(values))
     t = students_t(len(values), confidence)
     return HeldOut(mean, error, mean - t * error, mean + t * error, values)
+
+
+def half_sample_variance(samples: Float[Array, "splits 2 ..."]) -> Float[Array, "..."]:
+    """Variance of a mean over documents, from its values on both halves of several splits."""
+    return 0.25 * jnp.mean((samples[:, 0] - samples[:, 1]) ** 2, axis=0)
 
 
 def students_t(splits: int, confidence: float) -> float:

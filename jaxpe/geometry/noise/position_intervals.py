@@ -14,7 +14,11 @@ from jaxpe._core.arrays import ArrayLike
 from jaxpe.geometry.checks import check_confidence, numbers, sized
 from jaxpe.geometry.distances.matrices import safe_sqrt
 from jaxpe.geometry.distances.nearness import PositionStatistics, position_statistics
-from jaxpe.geometry.noise.cross_validation import PositionHalves, students_t
+from jaxpe.geometry.noise.cross_validation import (
+    PositionHalves,
+    half_sample_variance,
+    students_t,
+)
 from jaxpe.geometry.noise.position import PositionGeometry, checked_position
 
 
@@ -239,16 +243,16 @@ def _calibrated_estimate(
     """
     mean, half_mean = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
     nulls, more = len(null), len(shuffled)
-    h0 = jnp.mean(jax.vmap(_half_sample_variance)(shuffled - half_mean[None]), axis=0)
+    h0 = jnp.mean(jax.vmap(half_sample_variance)(shuffled - half_mean[None]), axis=0)
     h0, v0 = h0 * more / (more - 1), jnp.var(null, axis=0, ddof=1)
     if part == "position":
-        value, h = all_documents - mean, _half_sample_variance(halves - half_mean)
+        value, h = all_documents - mean, half_sample_variance(halves - half_mean)
         s, v = h - h0 * (1 + 1 / more), v0 * (1 + 1 / nulls)
     elif part == "composition":
-        value, h = mean, _half_sample_variance(half_mean)
+        value, h = mean, half_sample_variance(half_mean)
         s, v = h - h0 / more, v0 / nulls
     else:
-        value, h = all_documents, _half_sample_variance(halves)
+        value, h = all_documents, half_sample_variance(halves)
         s, v = h - h0, v0
     s = jnp.maximum(s, 0.1 * h)
     t_s, t_v = _part_quantile(s, h, len(halves), confidence), students_t(nulls - 1, confidence)
@@ -266,9 +270,3 @@ def _part_quantile(
     all_documents = range(1, splits + 1)
     ts = [students_t(number, confidence) for number in all_documents]
     return jnp.interp(freedom, *(jnp.array(x, s.dtype) for x in (all_documents, ts)))
-
-
-def _half_sample_variance(samples: Float[Array, "splits 2 ..."]) -> Float[Array, "..."]:
-    if samples.shape[1] != 2:
-        raise ValueError(f"halves have shape {samples.shape}: pass two halves of each split")
-    return 0.25 * jnp.mean((samples[:, 0] - samples[:, 1]) ** 2, axis=0)

@@ -26,6 +26,7 @@ from jaxpe.encodings import (
     rope_from_hf,
     sliding_window,
 )
+from jaxpe.encodings.combine import moved_positions
 from jaxpe.encodings.families.rotary import rope_arguments
 from jaxpe.nn.checkpoints.architecture import Architecture, Fields
 from jaxpe.nn.config import TransformerConfig
@@ -245,15 +246,8 @@ def _roberta_table(
 
 
 def offset_positions(encoding: Encoding, offset: int) -> Encoding:
-    """Encoding of embeddings whose positions start at `offset`."""
-
-    def embed(params, x, positions):
-        return encoding.embed(params, x, positions + offset)
-
-    def vectors(params, positions):
-        return encoding.vectors(params, positions + offset)
-
-    return Encoding(init=encoding.init, embed=embed, vectors=vectors)
+    """Encoding whose positions start at `offset`."""
+    return moved_positions(encoding, lambda positions: positions + offset)
 
 
 def _deberta(architecture: Architecture, fields: Fields, config: TransformerConfig) -> Encoding:

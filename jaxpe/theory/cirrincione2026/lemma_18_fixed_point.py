@@ -230,13 +230,8 @@ def _energy(flow) -> tuple[Array, Array]:
     inverse = flow.inverse_eigenvalues()
     U = flow.eigenvectors
     basis = jnp.matmul(U.T, flow.forcing, precision="highest")
-    return _weighted_squares(U, inverse), jnp.sum(inverse[:, None] * basis**2)
 
+    def from_row(row: Array) -> Array:  # differences: in products large weights would cancel
+        return jnp.matmul((U - row[None, :]) ** 2, inverse, precision="highest")
 
-def _weighted_squares(rows: Array, weights: Array) -> Array:
-    """Σ_m w_m (x_im − x_jm)², from differences: from products large weights would cancel."""
-
-    def from_row(row: Array) -> Array:
-        return jnp.matmul((rows - row[None, :]) ** 2, weights, precision="highest")
-
-    return jax.lax.map(from_row, rows)
+    return jax.lax.map(from_row, U), jnp.sum(inverse[:, None] * basis**2)

@@ -8,8 +8,15 @@ from jax import Array
 from jaxtyping import Float, Real
 
 from jaxpe._core.arrays import ArrayLike
-from jaxpe.geometry.distances.matrices import Distances, as_distances, centre_rows, gram_matrix
+from jaxpe.geometry.distances.matrices import (
+    Distances,
+    as_distances,
+    centre_rows,
+    gram_matrix,
+    inner_products,
+)
 from jaxpe.geometry.distances.stress import scaled_stress
+from jaxpe.geometry.distances.toeplitz import unexplained_share
 from jaxpe.geometry.mds.classical import classical_mds
 from jaxpe.geometry.mds.smacof import smacof
 from jaxpe.theory.audit import Audit, Statement, even_width, less_equal, within
@@ -100,7 +107,4 @@ def strain(P: Float[ArrayLike, "n d"], B: Float[ArrayLike, "n n"]) -> Float[Arra
     >>> strain(np.array([[1.0], [-1.0]]), np.array([[1.0, -1.0], [-1.0, 1.0]])).item()
     0.0
     """
-    P, B = jnp.asarray(P), jnp.asarray(B)
-    missed = jnp.sum((jnp.matmul(P, P.T, precision="highest") - B) ** 2)
-    size = jnp.sum(B**2)
-    return missed / jnp.where(size == 0, 1.0, size)
+    return unexplained_share(B, inner_products(jnp.asarray(P)))

@@ -94,14 +94,11 @@ def test_half_of_the_mean_distance_is_that_over_all_pairs():
     geometry = line()
     matrices = geometry.split_half
     statistics = position_statistics(geometry.squared_distances, geometry.present)
-    matrices, documents, null = (
-        jax.tree.map(lambda x, shape=shape: np.broadcast_to(x, shape + np.shape(x)), tree)
-        for tree, shape in (
-            (matrices, (2, 2)),
-            (statistics, (2, 2)),
-            (jax.tree.map(np.zeros_like, statistics), (1, 2, 2)),
-        )
-    )
+    # Scales that shuffled documents share with the documents, split by split, widen nothing.
+    scales = np.array([[1.0, 2.0], [3.0, 1.5]])
+    documents = jax.tree.map(lambda x: np.multiply.outer(scales, x), statistics)
+    null = jax.tree.map(lambda x: np.stack([x, x]), documents)
+    matrices = jax.tree.map(lambda x: np.broadcast_to(x, (2, 2, *np.shape(x))), matrices)
     found = half_distance(
         Estimate(*[statistics.by_offset] * 4), geometry, PositionHalves(matrices, documents, null)
     )

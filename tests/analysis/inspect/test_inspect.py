@@ -103,6 +103,17 @@ def test_a_decoder_has_all_stages_but_the_geometry_of_a_table(llama):
     assert (found.facts.kind, found.facts.context, found.facts.longest) == ("causal", 64, 128)
     assert found.encoding.rope.context == 64
     assert found.encoding.table is None
+    stage = found.attention
+    for overall, each in (
+        (stage.sink, stage.first),
+        (stage.special_overall, stage.special),
+        (stage.dummy_overall, stage.dummy),
+        (stage.other_overall, stage.other),
+    ):
+        assert overall.estimate == pytest.approx(each.mean())
+    pairs = LENGTH - np.abs(np.arange(1 - LENGTH, LENGTH))
+    np.testing.assert_allclose((stage.offsets * pairs).sum(axis=-1), LENGTH, rtol=1e-5)
+    assert (stage.offsets[..., LENGTH:] == 0).all()
 
 
 def test_an_encoder_has_a_table_and_no_loss(bert):

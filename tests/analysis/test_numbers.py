@@ -1,0 +1,263 @@
+"""Numbers of the jobs, computed by hand: shares, bounds, means, and defaults."""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxpe._core.errors import InputError
+from jaxpe._core.progress import SILENT
+from jaxpe.analysis import bench, comparison
+from jaxpe.analysis.attention.head_ablation import (
+    _document_rows,
+    _mean_log_likelihood,
+    _padded_length,
+)
+from jaxpe.analysis.attention.logit_sums import batch_size
+from jaxpe.analysis.attention.result import HeadDrops
+from jaxpe.analysis.audit.evidence import _swaps
+from jaxpe.analysis.corpus import CorpusOptions
+from jaxpe.analysis.corpus.job import _top_tokens
+from jaxpe.analysis.corpus.options import given_options, refuse_single_words
+from jaxpe.analysis.corpus.result import Interval
+from jaxpe.analysis.corpus.sites import letter_information
+from jaxpe.analysis.corpus.vectors import columns, widths_of
+from jaxpe.analysis.counts import count_settings
+from jaxpe.analysis.counts import options as count_options
+from jaxpe.analysis.extrapolation import Suite, preset
+from jaxpe.analysis.extrapolation.comparisons import beyond, beyond_interval, trials_beyond, worth
+from jaxpe.analysis.extrapolation.forecast import Forecast, ProgramSeconds
+from jaxpe.analysis.extrapolation.ranks import best_first
+from jaxpe.analysis.inspect import InspectOptions, InspectResult, Means
+from jaxpe.analysis.inspect.result import (
+    AblationStage,
+    NeedleStage,
+    PositionMove,
+    ProbeStage,
+    TextReach,
+)
+from jaxpe.analysis.inspections import inspected_models
+from jaxpe.analysis.inspections.measures import _alike, key_measures
+from jaxpe.data import open_tokenizer, tokens_from_ids
+from tests.analysis.runs import make_run
+from tests.analysis.test_bench import cell
+
+
+def filled(kind, **fields):
+    """A result without its other fields."""
+    return kind(**dict.fromkeys(kind._fields) | fields)
+
+
+def test_options_have_bounds():
+    """The least allowed, and one less."""
+    InspectOptions(model="m", length=16, examples=8, longest=64, documents=16).check()
+    for name, few in (("length", 15), ("examples", 7), ("longest", 63), ("documents", 15)):
+        with pytest.raises(InputError, match=f"`{name}` is {few}; pass at least {few + 1}"):
+            InspectOptions(model="m", **{name: few}).check()
+
+
+def test_options_that_were_given_are_text():
+    options = CorpusOptions(source="x", cohort=True, dim=8, encodings=("a", "b"))
+    assert given_options(options) == {"dim": "8", "encodings": "a b", "cohort": ""}
+
+
+def test_single_words_are_refused_where_they_are_most():
+    ids = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    corpus = tokens_from_ids(ids)._replace(tokenizer="words")
+    for single, refused in ((2, False), (3, True)):
+        mask = np.array([[True, k >= single] for k in range(4)])
+        if not refused:
+            refuse_single_words(corpus._replace(mask=mask), CorpusOptions())
+            continue
+        with pytest.raises(InputError, match=f"{single} of 4"):
+            refuse_single_words(corpus._replace(mask=mask), CorpusOptions())
+
+
+@pytest.mark.parametrize(
+    ("origin", "positions"), [(0, [0, 1, 2, 3, 7, 12]), (5, [2, 3, 4, 5, 6, 7, 8, 12])]
+)
+def test_tokens_are_named_near_the_origin_and_at_wider_steps(origin, positions):
+    counts = np.zeros((14, 10), int)
+    counts[:13] = np.arange(10)  # position 13 is empty, word 0 never occurs
+    found = _top_tokens(counts, [f"w{k}" for k in range(10)], origin)
+    assert [top.position for top in found] == positions
+    assert [token.count for token in found[0].tokens] == [9, 8, 7, 6, 5, 4, 3, 2]
+    assert found[0].tokens[0].token == "w9"
+
+
+def test_two_letters_differ_by_one_degree_of_freedom():
+    """G/q of 21 and 4 of two letters is 12.0, between χ² quantiles of one and two degrees."""
+    counts = np.concatenate([[[21, 4]], np.full((56, 2), 12)])
+    assert stats.chi2.isf(0.05 / 57, 1) < 12.0 < stats.chi2.isf(0.05 / 57, 2)
+    assert letter_information(counts, ["a", "b"]).differing.tolist() == [0]
+
+
+def test_columns_are_cut_or_padded_and_widths_have_the_report_s():
+    assert columns(np.ones((2, 3)), 2).tolist() == [[1, 1]] * 2
+    assert columns(np.ones((2, 3)), 4).tolist() == [[1, 1, 1, 0]] * 2
+    assert (widths_of(64), widths_of(8)) == ((8, 32, 64, 128), (8, 32, 128))
+
+
+def test_scores_beyond_the_length_are_arithmetic_or_geometric_means():
+    """Of 1 and 4 it is 2, of 2 and 8 it is 4; scores at T do not count."""
+    scores = {"mse": np.array([[9.0, 1, 4], [9, 2, 8]])}
+    errors = cell("copy", "a", np.ones((2, 3)))._replace(metric="mse", scores=scores)
+    np.testing.assert_allclose(beyond(errors), [2, 4])
+    np.testing.assert_allclose(worth(errors), [-math.log(2), -math.log(4)])
+    assert trials_beyond(errors) is None
+    half = stats.t.ppf(0.975, 1) * np.sqrt(2) / np.sqrt(2)
+    np.testing.assert_allclose(beyond_interval(errors), [3, 3 - half, 3 + half])
+    shares = cell("copy", "a", [[0.1, 0.8, 1.0]] * 2)  # of 100 rows at two lengths
+    np.testing.assert_allclose(worth(shares), [0.9, 0.9])
+    assert trials_beyond(shares) == 200
+    wilson = stats.binomtest(360, 400).proportion_ci(method="wilson")
+    np.testing.assert_allclose(beyond_interval(shares), [0.9, *wilson])
+
+
+def test_the_best_cells_are_first_and_ties_follow_the_score_at_the_length():
+    cells = [cell("copy", name, [[at, end, end]] * 2) for name, at, end in
+             (("a", 0.8, 0.5), ("b", 0.9, 0.5), ("c", 0.1, 0.6))]  # fmt: skip
+    assert [one.encoding for one in best_first(cells)] == ["c", "b", "a"]
+
+
+def test_the_forecast_counts_training_tuning_and_tests(tmp_path):
+    """Without seconds of programs and with a second for each multiplication."""
+    suite = Suite(
+        name="tiny", tasks=("copy",), encodings=("none", "rope"), length=4, factors=(1, 2),
+        steps=10, batch=3, rates=(1e-3, 1e-2, 1e-1), seeds=2, tests=9,
+        dim=8, heads=1, layers=2, hidden=16,
+    )  # fmt: skip
+
+    def work(length):
+        tokens = 2 * length + 3  # copy: the input, its end, the output and its ends
+        return 3 * 2 * tokens * 8 * (4 * 8 + 2 * 16 + 2 * tokens)
+
+    for rates, tuned in (((1e-3, 1e-2, 1e-1), 2 * 3), ((1e-3,), 0)):  # a quarter of 10 steps
+        one = dataclasses.replace(suite, rates=rates)
+        programs = dict.fromkeys(suite.encodings, ProgramSeconds(0.0, 0.0))
+        left = Forecast(
+            [(one, "copy", "none")], tmp_path, SILENT, programs=programs, pace=1.0
+        ).left()
+        tested = 2 * 9 / (3 * 3) * (work(4) + work(8))
+        assert left == pytest.approx((2 * 10 + tuned) * work(4) + tested)
+
+
+def test_budgets_are_those_of_the_help():
+    said = " ".join(bench.BenchOptions.__doc__.split())
+    for sizes in bench.job.BUDGETS.values():
+        length, steps, dim, seeds = (sizes[x] for x in ("length", "steps", "dim", "seeds"))
+        assert f"T = {length}, {steps:,} steps, width {dim}, {seeds} seeds" in said
+    (quick,) = preset("quick")  # the smallest comparison whose intervals decide
+    assert (quick.seeds, quick.steps, quick.lengths) == (5, 300, (6, 12, 24))
+    for suite in preset("smoke"):
+        assert (suite.seeds, suite.steps, suite.tests, suite.tuning_steps) == (3, 200, 100, 50)
+    numbers, strings = preset("full")
+    assert (numbers.tuning_steps, strings.tuning_steps) == (numbers.steps, 5000)
+    assert (strings.lengths, strings.dim, strings.layers) == ((20, 40, 80, 160), 256, 6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "maps", "size"),
+    [(16, 64, 1024, 4), (48, 64, 1024, 4), (20, 64, 1024, 1), (16, 64, 1025, 2), (4, 10**5, 99, 1)],
+)
+def test_batches_divide_a_quarter_and_fit_in_memory(rows, n, maps, size):
+    """2²⁴ numbers are four rows of 1,024 maps of 64² pairs."""
+    assert batch_size((rows, n), maps) == size
+
+
+def test_padded_documents_keep_their_masked_tokens():
+    assert [_padded_length(n) for n in (1, 8, 9, 16, 17)] == [8, 8, 16, 16, 32]
+    documents = {
+        "ids": np.arange(12).reshape(2, 6),
+        "mask": np.ones((2, 6), bool),
+        "places": np.array([[0, 3], [4, 5]]),
+        "guessed": np.array([[False, True], [True, True]]),
+    }
+    chunk = _document_rows(documents, np.array([1, 0]), 4)
+    assert chunk["ids"].tolist() == [[6, 7, 8, 9], [0, 1, 2, 3]]
+    assert chunk["guessed"].tolist() == [[False, False], [False, True]]
+    assert chunk["places"].max() == 3
+
+
+def test_likelihoods_are_means_of_the_counted_tokens():
+    """Of a fair coin log ½, also of one of two tokens; 0 of none."""
+    logits = np.zeros((3, 2, 2), np.float32)
+    logits[1, 1] = 9, 0
+    counted = np.array([[True, True], [True, False], [False, False]])
+    found = jax.jit(_mean_log_likelihood)(logits, np.ones((3, 2), np.int32), counted)
+    np.testing.assert_allclose(found, [-math.log(2), -math.log(2), 0], rtol=1e-6)
+
+
+def test_heads_are_certain_at_five_percent():
+    drops = filled(HeadDrops, p_value=np.array([[0.05, 0.051]]))
+    assert drops.certain.tolist() == [[True, False]]
+    assert drops.tested
+    assert not drops._replace(p_value=np.array([[0.05, np.nan]])).tested
+
+
+def test_swaps_are_different_pairs_of_positions_with_text():
+    present = np.array([True, False, True, True])
+    assert sorted(_swaps(present, seed=0).tolist()) == [[0, 2], [0, 3], [2, 3]]
+    many = _swaps(np.ones(10, bool), seed=0)
+    assert len({*map(tuple, many.tolist())}) == len(many) == 24
+    assert (many[:, 0] < many[:, 1]).all()
+
+
+def test_all_documents_drawn_are_all_documents(tmp_path):
+    """Ten are held out: drawing ten of them, or more, is evaluating on all."""
+    losses = {0: 2.0, 4: 1.0}
+    runs = [make_run(tmp_path / str(k), losses, evaluate_rows=k) for k in (10, 11, 9)]
+    assert comparison.compare_runs(runs[:2]).warnings == ()
+    found = comparison.compare_runs(runs[::2])
+    assert len(found.warnings) == 1
+    assert [run.evaluated for run in found.runs] == [10, 9]
+
+
+def test_measures_are_of_the_best_layer_and_the_longest_text():
+    ends = [np.array([0.1, 0.9, 0.5]) + x for x in (0.0, -0.05, 0.05)]
+    change, value = Interval(1.0, 0.9, 1.1), Interval(0.3, 0.2, 0.4)
+    moved = [PositionMove(name, value, change, None) for name in ("own", "shuffled")]
+    reach = TextReach("loss", 6, np.array([16]), Means(*np.zeros((3, 1))), 64, 32, 128)
+    found = filled(
+        InspectResult,
+        facts=filled(InspectResult.__annotations__["facts"], model="m"),
+        probe=filled(ProbeStage, r2=Means(*ends)),
+        needles=filled(NeedleStage, by_length=Means(*ends)),
+        ablation=filled(AblationStage, measure="embedding", moved=moved, reach=reach),
+    )
+    values = key_measures(found).values
+    assert values["probe"] == pytest.approx((0.9, 0.85, 0.95))
+    assert values["retrieved"] == pytest.approx((0.5, 0.45, 0.55))
+    assert (values["reach"], values["output_shuffled"]) == ((64, 32, 128), value)
+    causal = found._replace(ablation=found.ablation._replace(measure="causal"))
+    assert key_measures(causal).values["loss_shuffled"] == change
+    assert {"loss_shuffled", "output_shuffled"} & (
+        values.keys() ^ key_measures(causal).values.keys()
+    )
+
+
+def test_lengths_within_a_quarter_are_alike():
+    one = inspected_models()[0]._replace(positions=100, longest=400)
+    for changes, alike in (
+        ({"positions": 125}, True), ({"positions": 126}, False), ({"longest": 319}, False),
+        ({"longest": 320}, True), ({"source": "other"}, False),
+    ):  # fmt: skip
+        assert _alike(one, one._replace(**changes)) == _alike(one._replace(**changes), one) == alike
+
+
+def test_large_corpora_are_tokenized_by_processes(monkeypatch):
+    """64 MiB and more, unless a number is asked for."""
+    monkeypatch.setattr(count_options, "cores", lambda: 3)
+    settings = count_settings(open_tokenizer("bytes"), length=8, edges=(0, 1, 4, 8), nulls=0)
+    assert (settings.rows, settings.widest) == (3, 4)
+    options = count_options.CountOptions(sources=())
+    shard = type("Shard", (), {"bytes": 2**25})()
+    workers = getattr(type(options).worker_processes, "__wrapped__", type(options).worker_processes)
+    for shards, more, expected in (
+        ([shard] * 2, {}, 3), ([shard], {}, 0), ([shard] * 2, {"workers": 0}, 0),
+        ([shard], {"workers": 5}, 5), ([shard] * 2, {"processes": 2}, 0),
+    ):  # fmt: skip
+        assert workers(dataclasses.replace(options, **more), shards) == expected
