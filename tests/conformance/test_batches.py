@@ -365,3 +365,9 @@ def test_ends_of_documents_tell_them_and_other_names_are_listed():
     found = check_batches([{"position_ids": [[0, 1, 2, 3, 4]], **ends}])
     assert [fault.name for fault in found.faults] == ["not reset"]
     assert next(one for one in found.checks if one.name == "other arrays").text == "max_length"
+
+
+@pytest.mark.parametrize(("start", "name"), [(5, "continued"), (1, "first position")])
+def test_a_document_that_begins_before_the_first_position_continues_none(start, name):
+    positions = [[start, start + 1, start + 2, 2, 3]]
+    assert names(check_batch(positions, segments=[[1, 1, 1, 2, 2]], first=2)) == {name}

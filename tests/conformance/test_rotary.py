@@ -14,8 +14,10 @@ import pytest
 import jaxpe.rope
 from jaxpe import InputError
 from jaxpe.conformance import ROTARY_CHECKS, check_rotary
+from jaxpe.conformance.diagnosis import Trial
 from jaxpe.conformance.faults import rotation_faults
 from jaxpe.conformance.reference import plan_rotation
+from jaxpe.conformance.rotary import RotaryInputs
 from jaxpe.encodings import rope, rope_from_hf
 from jaxpe.rope import LayerPlan, read_config, simple_plan
 
@@ -275,3 +277,14 @@ def test_faults_can_be_built_for_every_model_type(tmp_path):
             built += 1
     assert len(plans) > 80
     assert built > 30 * len(plans)
+
+
+def test_the_example_is_the_first_wrong_token_with_four_entries():
+    wanted, x = np.zeros((2, 3, 1, 8)), np.zeros((2, 3, 1, 8))
+    got = wanted.copy()
+    got[1, 1, 0, 6], got[0, 2, 0, 0] = 0.5, 0.25
+    inputs = RotaryInputs(x, np.array([[7, 8, 9], [4, 5, 6]]))
+    example = Trial("values", inputs, wanted, got, np.array(0.1)).example()
+    first, _, last = example.splitlines()
+    assert "row 1, token 1 (position 5), head 0, entries from 4" in first
+    assert np.fromstring(last.partition("[")[2].rstrip("]"), sep=" ").tolist() == [0, 0, 0.5, 0]
