@@ -1,5 +1,7 @@
 """Tolerances, keys and degrees of freedom: a test at each limit, which a careless edit fails."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,11 +17,16 @@ from jaxpe.geometry import (
     count_tokens,
     disjoint_geometries,
     distances_from_gram,
+    gaussian_information,
     half_sample_interval,
+    low_rank_factors,
     mantel_correlation,
     permute_within_documents,
+    position_bins,
+    position_decodability,
     position_intervals,
     positional_information,
+    rank_above_null,
     sampled_stress,
     sampled_violation_rate,
     smacof,
@@ -128,7 +135,13 @@ def test_deviations_of_nulls_are_of_samples():
 
 
 IDS = np.random.default_rng(1).integers(0, 9, (16, 6))
-EVEN, ODD = (count_tokens(IDS, vocab_size=9, folds=folds) for folds in (8, 6))
+
+
+def folded(folds):
+    return count_tokens(IDS, vocab_size=9, folds=folds)
+
+
+EVEN, ODD = folded(8), folded(6)
 DRAWS = {
     "starts and moves": lambda key: stochastic_mds(
         nearly_equal(0.1), dim=2, key=key, init="random", steps=3, pairs=9
@@ -273,3 +286,51 @@ def test_the_variance_of_nulls_in_intervals_is_of_samples():
     halves = PositionHalves(split_half, one, jax.tree.map(lambda x: jnp.stack([x, x]), one))
     error = position_intervals(geometry, halves).composition.standard_error
     np.testing.assert_allclose(error, 1.5)  # √(variance 4.5 / 2)
+
+
+GRAM, POINTS = np.eye(N), np.random.default_rng(2).normal(size=(30, 4))
+# What computes, options at the limit of what is allowed, and options just beyond.
+OPTIONS = [
+    (partial(stochastic_mds, nearly_equal(0.1), dim=1, key=KEY), {"rate": 1.0}, {"rate": 1.01}),
+    (partial(stochastic_mds, nearly_equal(0.1), dim=1, key=KEY), {"rate": 1e-9}, {"rate": 0.0}),
+    (partial(disjoint_geometries, key=KEY), {"counts": folded(4)}, {"counts": folded(3)}),
+    (partial(split_half_geometry, key=KEY), {"counts": folded(2)}, {"counts": folded(1)}),
+    # Significant at 0.95: one of 20 corpora, of which 19 are nulls.
+    (
+        partial(rank_above_null, GRAM),
+        {"null_grams": np.stack([GRAM] * 19)},
+        {"null_grams": np.stack([GRAM] * 18)},
+    ),
+    (
+        partial(rank_above_null, GRAM, np.stack([GRAM] * 19)),
+        {"level": 0.0},
+        {"level": -1e-9},
+    ),
+    (partial(rank_above_null, GRAM, np.stack([GRAM] * 9)), {"level": 0.9}, {"level": 1.0}),
+    (
+        partial(gaussian_information, Y=POINTS[:7, 2:]),
+        {"X": POINTS[:7, :3]},  # 3 + 2 + 2 samples
+        {"X": POINTS[:7]},
+    ),
+    (partial(position_bins, 5), {"bins": 5}, {"bins": 6}),
+    (partial(position_bins, 5), {"bins": 1}, {"bins": 0}),
+    (partial(low_rank_factors, POINTS), {"rank": 4}, {"rank": 5}),
+    (position_decodability, {"hidden": np.ones((2, 1, 1))}, {"hidden": np.ones((1, 1, 1))}),
+    (
+        partial(position_decodability, np.ones((2, 1, 1))),
+        {"ridge": np.finfo(float).eps / 100},
+        {"ridge": np.finfo(float).eps / 101},
+    ),
+    (
+        partial(positional_information, permutations=0),
+        {"ids": IDS[:2]},
+        {"ids": IDS[:1]},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("compute", "allowed", "refused"), OPTIONS)
+def test_options_at_and_beyond_their_limits(compute, allowed, refused):
+    jax.eval_shape(partial(compute, **allowed))
+    with pytest.raises(ValueError, match=r"pass|must|cannot|need"):
+        compute(**refused)
