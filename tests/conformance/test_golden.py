@@ -184,3 +184,14 @@ def test_every_judged_model_has_small_files_of_the_schema(write, tmp_path):
     assert written > 700
     assert all("has no head_dim" in one for one in refused), refused
     assert len(refused) < 20
+
+
+def test_inputs_are_those_of_the_format():
+    """q is ((7 i + 3) mod 17 - 8)/8 and k ((5 i + 11) mod 19 - 9)/8, as programs may hold them."""
+    group = golden_vectors(simple_plan(head_dim=4, base=100.0), context=5)["groups"][0]
+    assert group["q"].tolist() == [-0.625, 0.25, -1.0, -0.125]
+    assert group["k"].tolist() == [0.25, 0.875, -0.875, -0.25]
+    assert group["positions"].tolist()[:6] == [0, 1, 2, 4, 5, 2047]
+    assert group["float32_error"].shape == group["positions"].shape
+    # A float32 phase of 2^20 · 0.1 has an error of up to 2^-24 · 104858 from the frequency alone.
+    assert 0 == group["float32_error"][0] < group["float32_error"][-1] < 2 * 104_858 * 2.0**-23

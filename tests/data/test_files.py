@@ -507,7 +507,9 @@ def test_sequences_are_joined_and_in_upper_case(tmp_path, name, content):
     for path in (tmp_path / name, tmp_path / f"{name}.gz"):
         corpus = load_corpus(path)
         assert corpus.documents == ["ACGTACGT", "MKV"]
-        assert [choice.value for choice in corpus.choices] == ["upper case"]
+        (letters,) = corpus.choices
+        assert letters.value == "upper case"
+        assert letters.why.startswith(f"1 of {2 + (name == 'x.fa')} ")
     assert load_tokens(path).tokenizer == "characters"
     codons = load_tokens(path, tokenizer="codons")
     assert sorted(codons.tokens) == ["ACG", "MKV", "TAC"]

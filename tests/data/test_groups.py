@@ -67,6 +67,46 @@ def test_what_two_documents_share_must_suffice_for_both_sizes():
         assert _similar_pairs(features, np.array([4, 8]), least).shape[1] == found
 
 
+def test_pieces_join_a_longer_document_that_contains_them():
+    rng = np.random.default_rng(0)
+    ids, mask = rng.integers(0, 3, (60, 9)), rng.random((60, 9)) < rng.random((60, 1))
+    groups = containment_groups(ids, mask, exclude=(2,))
+    texts = ["".join(map(str, row[kept])) for row, kept in zip(ids, mask & (ids != 2), strict=True)]
+    for text, group in zip(texts, groups, strict=True):
+        holders = [k for k, other in enumerate(texts) if text in other and len(other) > len(text)]
+        assert group in (groups[holders] if holders else [texts.index(text)])
+
+
+@pytest.mark.parametrize(("length", "joins"), [(63, True), (64, True), (65, False)])
+def test_pieces_of_up_to_64_tokens_are_looked_for(length, joins):
+    ids = np.stack([np.arange(70), np.arange(3, 73)])
+    groups = containment_groups(ids, np.arange(70) < np.array([70, length])[:, None])
+    assert (groups[0] == groups[1]) == joins
+
+
+def test_shingles_are_as_long_as_chance_needs():
+    """The rate of matches makes long shared runs likely for 2 words, and not for 3.
+
+    The number of shared runs is exceeded with probability 0.0002/documents, by a gamma integral.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import gammaincc
+
+    words = (np.arange(50 * 40).reshape(50, 40) % 100 + 1).astype(np.uint64)  # each has 1/100
+    lengths, same = np.full(50, 40), np.zeros((9, 40), bool)
+    same[:3, 5:8] = True  # runs of 3 in a third of the pairs
+    rates = {2: 1e-2, 3: 1e-3, 4: 1e-30}
+    size, least = grouping._least_shingled(words, lengths, same, lambda k: (rates[k], 1.5))
+    pairs, n, longer = 50 / 0.0002, 38.0, 1e-3 / 1e-2
+    assert size == 3
+    mean, clump = 3 / 9 + n**2 * 1e-3, max(1.5, 1 / (1 - longer))
+    number = clump * brentq(lambda k: gammaincc(k + 1, mean / clump) - 1 + 1 / pairs, 0, 99)
+    chance = 1 + max(np.log(pairs * n**2 * 1e-3) / -np.log(longer), number)
+    share = 0.9**6
+    expected = max(chance / (2 * n - chance), share / (2 - share) / 2)
+    assert least[38] == pytest.approx(expected, rel=1e-6)
+
+
 def test_similarity_of_sets_and_the_pairs_that_chance_is_estimated_from():
     """{1, 2, 3} and {2, 3, 4, 5} share 2 of 5; rows may repeat an element."""
     one, other = (np.array([x], np.uint32) for x in ([1, 1, 2, 3], [2, 3, 4, 5]))

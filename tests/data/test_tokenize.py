@@ -221,6 +221,17 @@ def test_text_without_spaces_is_refused_unless_words_are_asked_for(name, tmp_pat
         load_labelled(tmp_path / "x.tsv")
 
 
+@pytest.mark.parametrize(("words", "refused"), [(40, False), (39, True)])
+def test_half_of_the_characters_decide_that_spaces_divide_no_words(words, refused):
+    """A run of 4 Chinese characters ten times, and words of one letter."""
+    counts = {"\u4e2d\u6587\u4e2d\u6587": 10, "a": words}
+    if not refused:
+        vocabularies.refuse_undivided(counts, "x")
+    else:
+        with pytest.raises(InputError, match=r"51 %.*characters"):
+            vocabularies.refuse_undivided(counts, "x")
+
+
 @pytest.mark.parametrize("name", DIVIDED)
 def test_text_with_spaces_is_read_as_words(name):
     corpus = tokenize(Corpus("x", [DIVIDED[name], "one"]))

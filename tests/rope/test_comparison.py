@@ -72,3 +72,9 @@ def test_phase_error_of_one_rounded_frequency(length, lost):
     found = errors["bfloat16", "frequencies"]
     expected = min((length - 1) * (171 / 512 - 1 / 3), math.pi)
     assert (found.largest, found.lost) == (pytest.approx(expected, rel=1e-3), lost)
+
+
+def test_phase_error_is_the_largest_near_the_end():
+    """From 256 to 512, bfloat16 has even numbers: 299 is 1 away, and 300, the last, is exact."""
+    errors = {(e.dtype, e.rounded): e for e in phase_errors(np.ones(1), 301)}
+    assert errors["bfloat16", "all"].largest == 1

@@ -206,6 +206,9 @@ def test_the_pattern_of_cohere_2_moe_begins_after_its_dense_layers(explain):
     fields = {"model_type": "cohere2_moe", "num_hidden_layers": 9, "first_k_dense_replace": 1}
     plans = {plan.name: plan.layers for plan in explain(fields).groups}
     assert plans == {"full_attention": (0, 4, 8), "sliding_attention": (1, 2, 3, 5, 6, 7)}
+    fields |= {"first_k_dense_replace": 3, "prefix_dense_sliding_window_pattern": 2}
+    plans = {plan.name: plan.layers for plan in explain(fields).groups}
+    assert plans == {"full_attention": (1, 6), "sliding_attention": (0, 2, 3, 4, 5, 7, 8)}
 
 
 def test_a_longer_text_reaches_phases_that_training_did_not_have(explain):

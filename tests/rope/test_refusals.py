@@ -171,6 +171,14 @@ def test_a_length_beyond_the_file_is_told_where_no_phase_is_new(explain, name):
     assert "The file needs no change" not in rope_summary(found)
 
 
+def test_a_model_without_rotation_has_no_phases_beyond_its_scaling(explain):
+    """A bias, at twice its length."""
+    fields = {"model_type": "mpt", "n_layers": 2, "n_heads": 4, "d_model": 64, "max_seq_len": 2048}
+    found = codes(explain(fields, length=4096))
+    assert "beyond_context" in found
+    assert not found & {"beyond_scaling", "beyond_own_scaling"}
+
+
 def test_layers_without_rotation_have_their_query_factor(explain):
     plans = {plan.kind: plan for plan in explain(PUBLISHED["Llama 4 Scout"]).groups}
     assert plans["none"].query_factor == pytest.approx(1.7155, rel=1e-4)
