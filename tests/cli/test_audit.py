@@ -62,6 +62,10 @@ def test_every_statement_is_audited(command, films, tmp_path):
         entry["verdict"] for entry in report["statements"]
     ]
     assert found.kernel.alpha.shape == found.kernel.bound.shape == (15,)
+    assert (np.diff(found.kernel.eigenvalues) <= 0).all()
+    order = np.argsort(found.kernel.distances)
+    for fit, sign in ((found.kernel.increasing, 1), (found.kernel.decreasing, -1)):
+        assert (sign * np.diff(fit[order]) >= 0).all()
     for name, content in result_files(found, "audit").items():
         assert (tmp_path / name).read_bytes() == content
 
@@ -82,3 +86,5 @@ def test_what_cannot_be_audited_is_said(command, films, tmp_path):
 def test_swaps_are_of_different_positions_with_text():
     swaps = _swaps(np.isin(np.arange(6), [1, 3, 5]), seed=0)
     assert sorted(map(tuple, swaps.tolist())) == [(1, 3), (1, 5), (3, 5)]
+    many = _swaps(np.ones(10, bool), seed=0)
+    assert len({*map(tuple, many.tolist())}) == len(many) == 24

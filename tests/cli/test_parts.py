@@ -12,11 +12,12 @@ from types import SimpleNamespace
 import pytest
 
 from jaxpe.analysis.comparison import compare_runs
-from jaxpe.cli import batch, compare, pages
+from jaxpe.cli import batch, compare, main, pages
 from jaxpe.cli import train as train_command
 from jaxpe.cli.console import Bars
 from jaxpe.cli.environment import set_environment
 from jaxpe.training import TrainConfig
+from jaxpe.training.config import read_config
 from tests.analysis.runs import make_run
 
 
@@ -139,3 +140,34 @@ def test_shares_of_offsets_have_intervals_where_documents_tell(
     monkeypatch.setattr(batch, "batch_offsets", lambda *_, **__: Result)
     batch.run([str(tmp_path / "a.npz")])
     assert capsys.readouterr().out.splitlines()[-1].strip() == said
+
+
+def test_a_signal_says_how_to_go_on(tmp_path):
+    folder = make_run(tmp_path / "run", {0: 2.0, 8: 1.0})
+    saved = dataclasses.replace(read_config(folder), resume=False)
+    longer, shorter = (dataclasses.replace(saved, steps=steps) for steps in (16, 4))
+    said = [
+        train_command._resume_message(config, ["x"])
+        for config in (None, saved, longer, shorter, dataclasses.replace(saved, resume=True))
+    ]
+    starts = ["To start again: jaxpe train x", *2 * ["No step is saved yet. To start again: "],
+              "Nothing is saved yet. To start again: jaxpe train x",
+              "No step is saved yet. To start again: jaxpe train x"]  # fmt: skip
+    assert [text.startswith(start) for text, start in zip(said, starts, strict=True)] == [True] * 5
+    assert "--resume" in said[1]
+    assert "--resume" not in said[4]
+
+
+@pytest.mark.parametrize(("length", "covered"), [(64, True), (65, False)])
+def test_a_text_as_long_as_the_context_needs_no_other_settings(command, length, covered):
+    words = ("--head-dim", 16, "--base", 10_000.0, "--context", 64, "--length", length)
+    code, out, err = command("rope", *words)
+    assert code == 0, err
+    assert ("covers 64 positions" in " ".join(out.split())) == covered
+
+
+def test_long_names_are_cut_in_a_line(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main._fail("a" * 300 + " " + "b" * 239, code=7)
+    assert stop.value.code == 7
+    assert capsys.readouterr().err == f"jaxpe: {'a' * 100}…{'a' * 40} {'b' * 239}\n"

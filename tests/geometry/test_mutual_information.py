@@ -235,3 +235,9 @@ def test_gaussian_information_and_linear_maps():
     assert gaussian_information(np.zeros((50, 1)), Y) == 0
     with pytest.raises(ValueError, match="at least one dimension"):
         gaussian_information(X[:, :0], Y)
+
+
+def test_of_each_group_the_longest_document_stays_and_the_first_of_equals():
+    ids, lengths = np.zeros((5, 3), int), np.array([1, 3, 2, 2, 3])
+    mask = np.arange(3) < lengths[:, None]
+    assert longest_documents(ids, mask, np.array([7, 7, 4, 4, 7])).tolist() == [1, 2]

@@ -62,3 +62,9 @@ def test_costs_up_to_the_noise_are_none():
     drop = np.array([[0.1, 0.3], [0.2, 0.0]])
     assert spectral.deposit(drop, noise=0.1).total_drop == pytest.approx(0.5)
     assert spectral.near_share(WEIGHTS, window=1)[0].tolist() == [0.5, 0.75, 0.75, 0.5]
+
+
+def test_an_amplitude_has_more_samples_than_diagonals():
+    """Of cos ω + cos 2ω, which is 2 at 0 and −9/8 where cos ω = −1/4: 80 angles come near that."""
+    found = spectral.amplitude(np.array([0.5, 0.5, 0.0, 0.5, 0.5]))
+    assert found == pytest.approx(2 + 9 / 8, abs=1e-3)

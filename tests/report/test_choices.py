@@ -39,10 +39,8 @@ from tests.report.test_predicates import above
 def test_contents_are_of_four_sections_and_the_longest_term_is_linked():
     pages = {n: with_contents("<!-- contents -->" + "<h2>A</h2>" * n) for n in (3, 4)}
     assert ["<nav" in page for page in pages.values()] == [False, True]
-    link = term_links({"stress": "short", "scaled stress": "long"})
-    assert str(link("scaled stress, stress")) == (
-        '<a href="#long">scaled stress</a>, <a href="#short">stress</a>'
-    )
+    link = term_links({"near": "short", "nearness": "long"})
+    assert str(link("nearness, near")) == '<a href="#long">nearness</a>, <a href="#short">near</a>'
 
 
 def test_files_for_a_paper_are_not_the_figures_of_the_page(tmp_path):
@@ -54,12 +52,18 @@ def test_files_for_a_paper_are_not_the_figures_of_the_page(tmp_path):
 
     found = compare_inspections(inspected_models()[:2])
     view = View("inspections", {"summary": ""}, [Rendered("x", "", draw)], [], [], "page")
+    (tmp_path / "figures").mkdir()
+    for other in ("x.png", "x.pdf"):
+        (tmp_path / "figures" / other).touch()
     widths = {}
     for form in ("screen", "paper"):
         write_files(tmp_path, found, view, figures="svg", style=form)
         svg = (tmp_path / "figures" / "x.svg").read_text()
         widths[form] = float(re.findall(r'width="([\d.]+)pt"', svg)[0]) / 72
     assert widths == {"screen": pytest.approx(5.0), "paper": pytest.approx(3.25)}
+    assert sorted(file.name for file in (tmp_path / "figures").iterdir()) == [
+        "captions.tex", "x.svg"
+    ]  # fmt: skip
     png = Rendered("x", "", draw).file()
     assert int.from_bytes(png[16:20], "big") == 5 * 200  # dots an inch
 

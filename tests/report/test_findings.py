@@ -248,7 +248,7 @@ def test_nearness_rests_on_offsets_with_enough_pairs():
     falls = np.where(np.arange(N - 1) > last - 6, 0, curve)
     assert nearness(analysis(position={"by_offset": falls})) == "rises and falls"
     noisy = curve.copy()
-    noisy[0, last - 5 :] = curve[0, last - 6] - 0.001  # within the intervals
+    noisy[:, last - 5 :] = curve[:, [last - 6]] - 0.015  # of intervals of ±0.01, which overlap
     assert nearness(analysis(position={"by_offset": noisy})) == "more"
 
 

@@ -164,6 +164,10 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
         said("few reach", lambda last: {"documents_per_position": np.full(N, last)}),
         {11_231: True, 11_232: False},  # of 12,480 documents
     ),
+    "few reach, of the last position with tokens": (
+        said("few reach", lambda last: {"documents_per_position": np.append([last] * (N - 1), 0)}),
+        {11_231: True, 11_232: False},
+    ),
     "like composition": (
         said("like composition", lambda r: {"position": {"composition_correlation": r}}),
         {below(0.3): False, 0.3: True},

@@ -33,12 +33,12 @@ def offset_baseline(weights: np.ndarray) -> np.ndarray:
 
     def row_scale(profile: np.ndarray) -> np.ndarray:
         total = _cumulative(profile)
-        return _quotient(rows, total[..., 2 * n - 1 - i] - total[..., n - 1 - i])
+        return ratio(rows, total[..., 2 * n - 1 - i] - total[..., n - 1 - i])
 
     profile = sums
     for _ in range(_STEPS):
         seen = _cumulative(row_scale(profile))
-        profile = _quotient(sums, seen[..., ends[0]] - seen[..., ends[1]])
+        profile = ratio(sums, seen[..., ends[0]] - seen[..., ends[1]])
     return row_scale(profile)[..., None] * profile[..., n - 1 - i[:, None] + i]
 
 
@@ -85,7 +85,3 @@ def even_spread(weights: Array | np.ndarray, *, causal: bool) -> Spread:
 def _cumulative(values: np.ndarray) -> np.ndarray:
     """Sums of the values before each index, `[..., length + 1]`."""
     return np.cumsum(np.insert(values, 0, 0, axis=-1), axis=-1)
-
-
-def _quotient(part: np.ndarray, total: np.ndarray) -> np.ndarray:
-    return np.divide(part, total, out=np.zeros_like(part), where=total > 0)

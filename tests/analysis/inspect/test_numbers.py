@@ -1,5 +1,6 @@
 """Numbers of the stages of an inspection, computed by hand."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ from jaxpe.analysis.inspect import (
     ablate_positions,
     context_reach,
     embedding_reach,
+    flax_model,
     job,
     loss_by_position,
     subject,
@@ -331,6 +333,31 @@ def test_tables_and_biases_of_a_model(monkeypatch):
     assert (found.table.norms.tolist(), found.table.token_norm) == ([5, 1, 5, 1, 5], 3)
     np.testing.assert_allclose(found.table.cosine, [1, -1, 1, -1, 1])  # rows about their mean
     np.testing.assert_allclose(found.bias[0], [-0.125, -0.0625, 0, np.nan, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("fields", "context"),
+    [
+        ({"model_type": "roberta", "max_position_embeddings": 514}, 512),  # two rows have no token
+        ({"model_type": "bert", "max_position_embeddings": 514}, 514),
+        ({"model_type": "gpt2", "n_positions": 77}, 77),
+        ({"model_type": "gpt2"}, 0),
+    ],
+)
+def test_the_context_of_a_table_is_its_rows_with_a_token(fields, context, tmp_path, monkeypatch):
+    encoding = SimpleNamespace(defines=lambda hook: hook == "embed")
+    monkeypatch.setattr(flax_model, "trunk", lambda _: SimpleNamespace(encoding=encoding))
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert FlaxModel(None).context(tmp_path) == context
+
+
+def test_positions_end_with_a_table_alone():
+    fields = {"context": 40, "tokenizer": SimpleNamespace(prefix=(7, 2), suffix=(2,))}
+    of = subject.InspectSubject(**dict.fromkeys(subject.InspectSubject._fields) | fields)
+    for bounded, most in ((True, 40), (False, None)):
+        one = of._replace(subject=SimpleNamespace(module=Fake(bounded=bounded)))
+        assert (one.most, one._replace(context=0).most) == (most, None)
+    assert of.special_ids == (2, 7)
 
 
 SMALL, LARGE = ModelSizes(1, 1, 8, 100, 100, 110_000), ModelSizes(1, 1, 8, 100, 100, 10**9)
