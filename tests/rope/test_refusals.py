@@ -183,3 +183,16 @@ def test_layers_without_rotation_have_their_query_factor(explain):
     plans = {plan.kind: plan for plan in explain(PUBLISHED["Llama 4 Scout"]).groups}
     assert plans["none"].query_factor == pytest.approx(1.7155, rel=1e-4)
     assert plans["rotary"].query_factor == 1.0
+
+
+@pytest.mark.parametrize("factor", [None, 4.0])
+def test_a_class_without_scalings_ignores_or_refuses_them(explain, factor):
+    """GPT-J's class reads no scaling, and RecurrentGemma's refuses one; both read none without."""
+    scaling = {"rope_scaling": {"type": "linear", "factor": factor}} if factor else {}
+    sizes = {"n_embd": 4096, "n_head": 16, "rotary_dim": 64}
+    found = explain({"model_type": "gptj", **sizes, **scaling})
+    (group,) = found.groups
+    np.testing.assert_allclose(group.frequencies[:32], 1e4 ** (-np.arange(32) / 32), rtol=1e-6)
+    sizes = {"hidden_size": 2560, "num_attention_heads": 10, "head_dim": 256}
+    found = explain({"model_type": "recurrent_gemma", **sizes, **scaling})
+    assert ("no scaling" in (found.readers[0].problem or "")) == bool(factor)

@@ -182,8 +182,7 @@ def positions_standing_out(corpus: TokenCorpus, groups: np.ndarray) -> list[Stan
         tests += 2 * len(tokens)
         here, *beside = (_shares(ids, mask, k, corpus.vocab_size)[tokens] for k in (i, *neighbours))
         p_values = np.max([_binomial_tails(c[:, tokens]) for c in changes], axis=0).min(axis=0)
-        shifts = here - np.mean(beside, axis=0)
-        candidates.append((tokens, here, here - shifts, p_values))
+        candidates.append((tokens, here, np.mean(beside, axis=0), p_values))
     result = []
     for i, (tokens, here, beside, p_values) in enumerate(candidates):
         p_values = np.minimum(p_values * tests, 1)

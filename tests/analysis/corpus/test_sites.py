@@ -136,10 +136,14 @@ def test_p_values_are_of_mcnemar_times_all_tests():
     ids[:30, 2], ids[30:40, [1, 3]], ids[:20, 6] = 1, 1, 1
     found = positions_standing_out(tokens_from_ids(ids), np.arange(60))
     tests = 2 * 2 * 2  # positions, tokens and directions
-    for one, position, (k, n) in zip(found, (2, 6), ((30, 40), (20, 20)), strict=True):
+    shares = ((1 / 2, 1 / 6), (1 / 3, 0))  # of the token, here and at both neighbours
+    rows = zip(found, (2, 6), ((30, 40), (20, 20)), shares, strict=True)
+    for one, position, (k, n), (share, neighbours) in rows:
         p_value = stats.binomtest(k, n, alternative="greater").pvalue
         assert one.position == position
         assert [x.p_value for x in one.tokens] == pytest.approx([tests * p_value] * 2)
+        (token,) = (x for x in one.tokens if x.token == "id 1")
+        assert (token.share, token.neighbours) == pytest.approx((share, neighbours))
 
 
 def test_short_strings_may_be_equal_by_chance():
