@@ -9,7 +9,7 @@ import jaxpe
 from jaxpe import InputError, plot
 from jaxpe._core.results import load_result, result_files
 from jaxpe.analysis.corpus.result import HeldOutScores, Interval, PlugIn, Position
-from tests.report.test_drawn import band
+from tests.report.test_figure_values import band
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def run(words: Sequence[str]) -> None:
     rich.print(table(comparison))
     for text in (*(f"Warning: {text}" for text in comparison.warnings), summary(comparison)):
         rich.print(Text(f"{text}\n"))
-    print_advice(comparison, **({"commands": commands} if commands else {}))
+    print_advice(comparison, commands=commands)
     write_methods(comparison, options, words)
     print(f"\nComparison: {page}   ({time.perf_counter() - started:.0f} s)")
 

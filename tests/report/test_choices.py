@@ -29,8 +29,8 @@ from jaxpe.report.page import View, term_links, with_contents
 from jaxpe.report.style import Rendered
 from tests.analysis.runs import make_run
 from tests.analysis.test_bench import cell
-from tests.report import test_drawn_jobs as jobs
-from tests.report import test_drawn_models as models
+from tests.report import test_figure_values_jobs as jobs
+from tests.report import test_figure_values_models as models
 from tests.report.factory import REACH, WHERE, N, analysis, score
 from tests.report.test_numbers import FACTS, RESULT, numbers
 from tests.report.test_predicates import above

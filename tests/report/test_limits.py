@@ -12,7 +12,7 @@ from jaxpe.report import encodings
 from jaxpe.report.corpus import figures as corpus
 from jaxpe.report.inspect import summary, text
 from jaxpe.report.text import number, percent, with_interval
-from tests.report import test_drawn_models as models
+from tests.report import test_figure_values_models as models
 from tests.report.factory import analysis, score
 from tests.report.test_numbers import RESULT, moved
 from tests.report.test_predicates import LEAST, above, below

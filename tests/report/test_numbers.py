@@ -22,9 +22,9 @@ from jaxpe.report.methods import methods
 from jaxpe.report.rope.text import headlines as rope_headlines
 from jaxpe.report.rope.text import tables_of
 from tests.analysis.runs import make_run
-from tests.report import test_drawn_models as models
+from tests.report import test_figure_values_models as models
 from tests.report.factory import REACH, WHERE, N, analysis
-from tests.report.test_drawn_jobs import SCALED
+from tests.report.test_figure_values_jobs import SCALED
 
 FACTS = InspectFacts(
     "m", "s", "causal", "rotary", 2, 3, 8, 24, 100, 7_000_000, 512, 62, 16, 1200, 256, 0, "0"

@@ -16,7 +16,7 @@ from jaxpe.report.extrapolation import text as extrapolation_text
 from jaxpe.report.rope import text as rope
 from jaxpe.report.tables import counts_table
 from tests.report import test_extrapolation as cells
-from tests.report.test_drawn_jobs import SCALED
+from tests.report.test_figure_values_jobs import SCALED
 
 PLAN, READING = SCALED.groups[0], SCALED.readers[0].readings[0]
 COLUMN = ["linear", "10,000", "16", "4", "–", "1", "2", "3", "half", "as the first"]

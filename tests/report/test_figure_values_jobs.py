@@ -26,7 +26,7 @@ from jaxpe.report.rope import figures as rope
 from jaxpe.rope import RopeOptions, explain_rope
 from tests.analysis.test_bench import cell
 from tests.report import test_extrapolation as cells
-from tests.report.test_drawn import band, bars, curve, same, spans
+from tests.report.test_figure_values import band, bars, curve, same, spans
 
 AUDIT: Any = SimpleNamespace(
     kernel=KernelPairs(

@@ -31,7 +31,7 @@ from jaxpe.report.attention import text as attention_text
 from jaxpe.report.inspect import figures as inspect
 from jaxpe.report.inspect import tables
 from tests.report import test_spectral as spectral
-from tests.report.test_drawn import band, bars, curve, image, same, spans
+from tests.report.test_figure_values import band, bars, curve, image, same, spans
 
 LAYERS, HEADS, LENGTH = 2, 3, 4
 GRID = np.arange(1.0, LAYERS * HEADS + 1).reshape(LAYERS, HEADS)  # 1 to 6
