@@ -92,7 +92,7 @@ def parts_of(documents: Documents, *, splits: int = 8, half_splits: int = 8) -> 
     keys = jax.random.split(jax.random.key(0), 3)  # as `analyse_tokens` at seed 0
     geometry = position_geometry(ids, key=keys[0], splits=splits, **sizes)
     tokens = token_lists(ids, **sizes)
-    nulls = [tokens.shuffled(key) for key in null_keys(keys[0])[1][:DEFAULT_HALF_NULLS]]
+    nulls = [tokens.rotated(key) for key in null_keys(keys[0])[1][:DEFAULT_HALF_NULLS]]
     halves = disjoint_position_geometries(
         tokens, nulls, key=keys[2], splits=half_splits, halvings=HALVINGS
     )

@@ -239,7 +239,7 @@ def counted(corpus: Corpus) -> tuple[Any, np.ndarray]:
     nulls = np.zeros((NULLS, NULL_FOLDS, LENGTH, WORDS), np.int32)
     for number, table in enumerate(nulls):
         key = jax.random.fold_in(jax.random.key(0), number)
-        moved = np.asarray(geometry.permute_within_documents(key, ids, mask, groups=groups))
+        moved = np.asarray(geometry.rotate_within_documents(key, ids, mask, groups=groups))
         np.add.at(table, (fold[document] % NULL_FOLDS, place, moved[document, place]), 1)
     return geometry.count_tokens(ids, **options), nulls
 

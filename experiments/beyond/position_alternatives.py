@@ -1,8 +1,8 @@
 """Ways to keep composition out of a geometry that were measured and not taken into the library.
 
-`position_geometry` takes composition away by shuffled documents. The masks choose tokens instead,
-so that positions have as many documents, or documents of the same lengths; contrasts take the mean
-of shuffles away before the products. `position_truth.py` compares them.
+`position_geometry` takes composition away by rotated documents; shuffles and blocks are other nulls.
+Masks choose tokens, so that positions have as many documents, or documents of the same lengths.
+Contrasts take the mean of rotations away before the products. `position_truth.py` compares them.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from jax import Array
 
 from jaxpe._core.arrays import dot
 from jaxpe.geometry import PositionCounts, SplitHalfGeometry
+from jaxpe.geometry.counts.position_counts import rotated_positions
 from jaxpe.geometry.distances.matrices import centre_rows
 from jaxpe.geometry.noise.split_half import (
     DEFAULT_SPLITS,
@@ -21,6 +22,24 @@ from jaxpe.geometry.noise.split_half import (
     geometry_from_products,
     random_halves,
 )
+
+
+def null_documents(key: Array, ids: Array, moves: Array, labels: Array, *, null: str) -> Array:
+    """Ids where `moves` is true in another order: "rotation", "shuffle", or "blocks" of 3 tokens.
+
+    Blocks of a document come in random order. Documents of one label are moved alike.
+    """
+    if null == "rotation":
+        return jnp.take_along_axis(ids, rotated_positions(key, moves, labels), axis=1)
+    size = {"shuffle": 1, "blocks": 3}[null]
+    n = moves.shape[1]
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, labels)
+    noise = jax.vmap(lambda k: jax.random.uniform(k, (n,), jnp.float32))(keys)
+    rank = jnp.cumsum(moves, axis=1, dtype=jnp.int32) - 1
+    block = jnp.take_along_axis(noise, jnp.maximum(rank, 0) // size, axis=1)
+    order = jnp.argsort(jnp.where(moves, block, 2.0), axis=1, stable=True)
+    source = jnp.take_along_axis(order, jnp.maximum(rank, 0), axis=1)
+    return jnp.where(moves, jnp.take_along_axis(ids, source, axis=1), ids)
 
 
 @jax.jit
@@ -57,10 +76,10 @@ def length_weighted_mask(key: Array, mask: Array, *, classes: int = 4) -> Array:
 def contrast_geometry(
     counts: PositionCounts, nulls: Sequence[PositionCounts], *, key: Array
 ) -> SplitHalfGeometry:
-    """Split-half geometry of contrasts δ within documents, √μ̂ less the mean √μ̂ of shuffles.
+    """Split-half geometry of contrasts δ within documents, √μ̂ less the mean √μ̂ of rotations.
 
     It has no cross terms of composition and position, and understates effects that change steadily
-    with position: late documents' shuffles hold them too.
+    with position: late documents' rotations hold them too.
     """
     tables = jnp.stack([each.tokens for each in (counts, *nulls)])
 

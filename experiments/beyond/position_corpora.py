@@ -2,7 +2,8 @@
 
 The population is the same for all positions, so who gets there is no part of the truth. A document
 has a class, drawn by weight, and a length that may depend on it; given both, its tokens are
-independent, of the law of the class at each position.
+independent, of the law of the class at each position. Other corpora break one part of this: a word
+ends documents, or tokens depend on their neighbours.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +18,12 @@ AUTHORS = 60
 
 
 class Documents(NamedTuple):
-    """Ids and mask `[documents, n]`, and groups that depend on each other, where they are known."""
+    """Ids and mask `[documents, n]`, and what is known of groups that depend, and of ends."""
 
     ids: Any
     mask: Any
     groups: Any = None
+    ended: Any = None
 
 
 class Corpus(NamedTuple):
@@ -143,7 +145,7 @@ def copied(
 
     def draw(rng: np.random.Generator) -> Documents:
         label = rng.integers(len(laws), size=originals)
-        ids, mask, _ = _sampled(rng, laws, label, lengths(rng, label))
+        ids, mask, *_ = _sampled(rng, laws, label, lengths(rng, label))
         ids, mask = np.repeat(ids, 4, axis=0), np.repeat(mask, 4, axis=0)
         anew = rng.random(ids.shape) < changed
         ids[anew] = rng.choice(VOCAB, anew.sum(), p=laws[0, 0])
@@ -195,6 +197,113 @@ def _sampled(
     return Documents(ids, mask)
 
 
+STOP, HAZARD, CHANGING = VOCAB - 1, 0.15, (0.02, 0.1, 0.2)
+
+
+def ended_by_word(
+    *hazard: float, planted: float = 0.0, apart: bool = False, documents: int = 1500
+) -> Corpus:
+    """I.i.d. words in documents that end at their first stop, drawn with a hazard at each position.
+
+    The stops are what ends documents, and no part of the truth, also where the hazard changes. With
+    `planted` first words are of a tilted law. With `apart` lengths are drawn apart from the words.
+    """
+    rate = np.array([*hazard, *[hazard[-1]] * (N - len(hazard))])
+    laws = np.tile(np.append(normalised(zipf()[:-1]), 0.0), (N, 1))
+    laws[0] = normalised(laws[0] * tilts(1, planted, seed=5)[0])
+
+    def draw(rng: np.random.Generator) -> Documents:
+        stops, cut = rng.random((2, documents, N)) < rate
+        ids = np.where(
+            stops,
+            STOP,
+            _sampled(rng, laws[None], np.zeros(documents, int), np.full(documents, N)).ids,
+        )
+        before = np.cumsum(cut if apart else stops, axis=1) - (cut if apart else stops)
+        mask = before == 0
+        return Documents(ids.astype(np.int32), mask, ended=~mask[:, -1] | stops[:, -1])
+
+    truth = laws * (1 - rate[-1])
+    truth[:, STOP] = rate[-1]
+    return Corpus(truth, draw)
+
+
+def neighbours(
+    step: Callable[..., np.ndarray],
+    lengths: Callable[..., np.ndarray] = unequal,
+    *,
+    documents: int = 1500,
+) -> Corpus:
+    """Documents cut from a stationary chain: position has no effect, and neighbours depend."""
+
+    def draw(rng: np.random.Generator) -> Documents:
+        place = np.arange(N)
+        mask = place < lengths(rng, np.zeros(documents, int))[:, None]
+        return Documents(step(rng, documents), mask)
+
+    return Corpus(np.tile(zipf(), (N, 1)), draw)
+
+
+def repeats(share: float) -> Callable[..., np.ndarray]:
+    """Tokens that repeat the one before with this probability."""
+
+    def draw(rng: np.random.Generator, documents: int) -> np.ndarray:
+        ids = rng.choice(VOCAB, (documents, N), p=zipf()).astype(np.int32)
+        same = rng.random(ids.shape) < share
+        for i in range(1, N):
+            ids[:, i] = np.where(same[:, i], ids[:, i - 1], ids[:, i])
+        return ids
+
+    return draw
+
+
+def bigrams(rng: np.random.Generator, documents: int) -> np.ndarray:
+    """A chain in which each word has a few likely successors, long after its start."""
+    successors = np.random.default_rng(6).choice(VOCAB, (VOCAB, 3), p=zipf())
+    ids = rng.choice(VOCAB, (documents, N + 30), p=zipf()).astype(np.int32)
+    likely, which = rng.random(ids.shape) < 0.8, rng.integers(0, 3, ids.shape)
+    for i in range(1, N + 30):
+        ids[:, i] = np.where(likely[:, i], successors[ids[:, i - 1], which[:, i]], ids[:, i])
+    return ids[:, 30:]
+
+
+def local_topics(rng: np.random.Generator, documents: int) -> np.ndarray:
+    """Four topics, of which one follows another with probability 0.2 at each token."""
+    laws = np.cumsum(normalised(zipf() * tilts(4, 1.0, seed=7)), axis=1)
+    topic = rng.integers(0, 4, (documents, N))
+    stays, u = rng.random((documents, N)) > 0.2, rng.random((documents, N))
+    for i in range(1, N):
+        topic[:, i] = np.where(stays[:, i], topic[:, i - 1], topic[:, i])
+    return (u[..., None] > laws[topic][..., :-1]).sum(axis=-1).astype(np.int32)
+
+
+def windows(*, every: int, documents: int = 1500) -> Corpus:
+    """Windows of one text of i.i.d. words; nothing tells which overlap."""
+
+    def draw(rng: np.random.Generator) -> Documents:
+        text = rng.choice(VOCAB, every * documents + N, p=zipf()).astype(np.int32)
+        ids = np.lib.stride_tricks.sliding_window_view(text, N)[: every * documents : every]
+        return Documents(ids.copy(), np.ones(ids.shape, bool))
+
+    return Corpus(np.tile(zipf(), (N, 1)), draw)
+
+
+def boilerplate(lengths: Callable[..., np.ndarray], *, documents: int = 1500) -> Corpus:
+    """I.i.d. words after 0 to 4 fixed words of boilerplate, as many in each of five parts."""
+    header, place = np.arange(100, 104), np.arange(N)
+    inside = np.clip(1 - (place + 1) / 5, 0, 1)  # share of the documents still in the boilerplate
+    truth = (1 - inside)[:, None] * zipf()
+    truth[np.arange(4), header] += inside[:4]
+
+    def draw(rng: np.random.Generator) -> Documents:
+        ids = rng.choice(VOCAB, (documents, N), p=zipf())
+        before = place < rng.integers(0, 5, documents)[:, None]
+        ids = np.where(before, np.resize(header, N), ids).astype(np.int32)
+        return Documents(ids, place < lengths(rng, np.zeros(documents, int))[:, None])
+
+    return Corpus(truth, draw)
+
+
 def small() -> dict[str, Corpus]:
     """Corpora of at most 2,000 documents of 12 positions over 256 words."""
     one, topics, odd = ONE_CLASS, TOPICS, alternating(0.25)
@@ -231,6 +340,18 @@ def small() -> dict[str, Corpus]:
         "steady drift, topic with length": corpus(laws_of(drift(0.5), topics), by_class),
         "thin positions": corpus(laws_of(drift(0.5), one), thin),
         "strong": corpus(laws_of(alternating(1.5), one), full),
+        "ended by a word": ended_by_word(HAZARD),
+        "lengths as if ended by a word": ended_by_word(HAZARD, apart=True),
+        "ended by a word, later more often": ended_by_word(*CHANGING),
+        "ended by a word, first word planted": ended_by_word(HAZARD, planted=1.0),
+        "repeats, 0.3": neighbours(repeats(0.3)),
+        "repeats, 0.5": neighbours(repeats(0.5)),
+        "repeats, 0.5, one length": neighbours(repeats(0.5), full),
+        "bigrams": neighbours(bigrams),
+        "local topics": neighbours(local_topics),
+        "overlapping windows": windows(every=N // 2),
+        "boilerplate": boilerplate(unequal),
+        "boilerplate, one length": boilerplate(full),
     }
 
 

@@ -1,8 +1,9 @@
 """Position on corpora of known truth: methods compared, and what intervals and tests get right.
 
 Corpora are drawn at many seeds from the generators of `position_corpora.py`. Each is measured as
-`jaxpe report` does: 16 folds, 8 halvings, 20 shuffled corpora, halves of 8 splits with 4 shuffled
-ones. Small corpora share one compiled program; large ones take the way of long texts.
+`jaxpe report` does: 16 folds, 8 halvings, 20 rotated corpora, halves of 8 splits with 4 rotated
+ones. Small corpora share one compiled program; large ones take the way of long texts. Of some
+corpora the rank is taken against other nulls, too.
 """
 
 import math
@@ -12,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import betaincinv
 
 import jaxpe
 from experiments.beyond import position_alternatives as alternatives
@@ -20,22 +22,34 @@ from experiments.common import Run, compacted, main, squared_from_gram
 from jaxpe import geometry
 from jaxpe.analysis.corpus.held_out import HALVINGS, SPLITS
 from jaxpe.analysis.corpus.noise import plug_in_trace
+from jaxpe.analysis.corpus.where import where_position_tells
+from jaxpe.data import neighbour_similarity
 from jaxpe.geometry import PositionGeometry, PositionHalves, SplitHalfGeometry
-from jaxpe.geometry.counts.position_counts import content_labels
+from jaxpe.geometry.counts.position_counts import content_labels, moving_tokens
 from jaxpe.geometry.distances.matrices import gram_from_squared
 from jaxpe.geometry.distances.nearness import position_statistics
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS
-from jaxpe.geometry.noise.position import null_keys
+from jaxpe.geometry.noise.position import null_keys, position_part
 from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
 
-SEEDS, QUICK_SEEDS = 300, 2
+SEEDS, QUICK_SEEDS = 200, 2
 QUICK = ("unequal lengths", "alternating, topic with length")
 ROWS = 1500  # documents of a small corpus; fewer are padded with empty ones
 CONTRAST_NULLS = 8
+# Nulls that were tried, and whether the last token of a document stays.
+NULLS = {
+    "rotation, last token stays": ("rotation", True),
+    "rotation": ("rotation", False),
+    "blocks of 3, last token stays": ("blocks", True),
+    "shuffle, last token stays": ("shuffle", True),
+    "shuffle": ("shuffle", False),
+}
+NULL_SEEDS = 60
+LEVEL = 0.05
 
 
 def experiment(run: Run) -> dict[str, Any]:
-    rows, methods = {}, {}
+    rows, methods, nulls = {}, {}, {}
     quick = {name: corpus for name, corpus in small().items() if name in QUICK}
     for name, corpus in (quick if run.quick else small() | large()).items():
         if corpus.seeds:
@@ -43,10 +57,16 @@ def experiment(run: Run) -> dict[str, Any]:
         else:
             found = [of_small(corpus, name, s) for s in range(QUICK_SEEDS if run.quick else SEEDS)]
             methods[name] = of_methods([each.pop("methods") for each in found], corpus.effect)
+            bits = [of_bits(corpus, name, seed) for seed in range(len(found))]
+            nulls[name] = of_nulls(corpus, name, min(len(found), NULL_SEEDS))
         rows[name] = summary(found, corpus)
+        if not corpus.seeds:
+            rows[name]["bits"] = of_interval(*np.moveaxis(np.array(bits), 1, 0))
+            rows[name]["similar"] = float(np.mean([similar(corpus, name, s) for s in range(40)]))
         print(name, rows[name]["rank"], rows[name]["trace"], flush=True)
     sizes = {"documents": ROWS, "n": N, "words": VOCAB}
-    return {"rows": rows, "methods": methods, "sizes": sizes}
+    known = {"failing": failing(rows), "methods": methods, "nulls": nulls, "sizes": sizes}
+    return {"rows": rows, **known}
 
 
 def of_small(corpus: Corpus, name: str, seed: int) -> dict[str, Any]:
@@ -55,12 +75,66 @@ def of_small(corpus: Corpus, name: str, seed: int) -> dict[str, Any]:
 
 
 def of_large(corpus: Corpus, name: str, seed: int) -> dict[str, Any]:
-    ids, mask, _ = corpus.draw(generator(name, seed))
+    ids, mask, *_ = corpus.draw(generator(name, seed))
     ids, vocab_size = compacted(np.where(mask, ids, ids[mask][0]))
-    drawn = Documents(ids, mask, np.arange(len(ids), dtype=np.uint32))
+    drawn = Documents(ids, mask, np.arange(len(ids), dtype=np.uint32), ~mask[:, -1])
     whole, halves, *_ = report_geometries(drawn, jax.random.key(seed), vocab_size)
     observed = _plug_in_trace(ids, mask, whole.present, vocab_size=vocab_size)
     return jax.device_get(_numbers(whole, halves, observed, true_squared(corpus)))
+
+
+def of_bits(corpus: Corpus, name: str, seed: int) -> tuple[float, ...]:
+    """Bits from the start, their interval and the truth, with the weights of the positions."""
+    drawn, key = padded(corpus.draw(generator(name, seed))), jax.random.key(seed)
+    known = {"mask": drawn.mask, "groups": drawn.groups, "ended": drawn.ended}
+    tokens = geometry.token_lists(drawn.ids, vocab_size=VOCAB, folds=DEFAULT_FOLDS, **known)
+    rotating = null_keys(key)[1][:DEFAULT_HALF_NULLS]
+    nulls = [tokens.rotated(each) for each in rotating]
+    start = where_position_tells(tokens, nulls, key=jax.random.fold_in(key, 1)).start
+    weights = drawn.mask.sum(axis=0) / drawn.mask.sum()
+    ratio = np.where(corpus.truth > 0, corpus.truth, 1) / np.maximum(weights @ corpus.truth, 1e-30)
+    return (
+        *(start.bits if start else (math.nan,) * 3),
+        weights @ (corpus.truth * np.log2(ratio)).sum(axis=1),
+    )
+
+
+def of_nulls(corpus: Corpus, name: str, seeds: int) -> dict[str, float]:
+    """Share of corpora with a rank above 0, against each null."""
+    drawn = [padded(corpus.draw(generator(name, seed))) for seed in range(seeds)]
+    return {
+        label: float(np.mean([
+            _rank_against(each, jax.random.key(seed), null=null, stays=stays) > 0
+            for seed, each in enumerate(drawn)
+        ]))
+        for label, (null, stays) in NULLS.items()
+    }  # fmt: skip
+
+
+@partial(jax.jit, static_argnames=("null", "stays"))
+def _rank_against(drawn: Documents, key: jax.Array, *, null: str, stays: bool) -> jax.Array:
+    ids, mask, groups, ended = drawn
+    known = {"vocab_size": VOCAB, "mask": mask, "folds": DEFAULT_FOLDS, "groups": groups}
+    halving, moving = null_keys(key)
+    moves = moving_tokens(mask, ended) if stays else mask
+    estimate = partial(geometry.split_half_geometry, key=halving, splits=DEFAULT_SPLITS)
+
+    def squared(key: jax.Array) -> jax.Array:
+        moved = alternatives.null_documents(key, ids, moves, groups, null=null)
+        return estimate(geometry.count_tokens(moved, **known)).squared_distances
+
+    counts = geometry.count_tokens(ids, **known)
+    per_position = jnp.sum(counts.per_position, axis=0)
+    squares = jax.lax.map(squared, moving)
+    return geometry.position_rank(
+        position_part(estimate(counts), squares, per_position=per_position)
+    ).rank
+
+
+def similar(corpus: Corpus, name: str, seed: int) -> bool:
+    """Whether a report warns that neighbouring documents are alike, so that intervals are short."""
+    ids, mask, *_ = corpus.draw(generator(name, seed))
+    return neighbour_similarity(ids, mask, permutations=199).p_value <= LEVEL
 
 
 def generator(name: str, seed: int) -> np.random.Generator:
@@ -77,9 +151,10 @@ def true_squared(corpus: Corpus) -> np.ndarray:
 def padded(documents: Documents) -> Documents:
     """Documents of one number, with empty ones behind, and labels."""
     ids, mask = more(documents.ids), more(documents.mask)
+    ended = more(~documents.mask[:, -1] if documents.ended is None else documents.ended)
     if documents.groups is None:
-        return Documents(ids, mask, np.asarray(_content_labels(ids, mask)))
-    return Documents(ids, mask, more(documents.groups.astype(np.uint32)))
+        return Documents(ids, mask, np.asarray(_content_labels(ids, mask)), ended)
+    return Documents(ids, mask, more(documents.groups.astype(np.uint32)), ended)
 
 
 def more(x: np.ndarray) -> np.ndarray:
@@ -91,22 +166,22 @@ _content_labels = jax.jit(content_labels)
 
 def report_geometries(drawn: Documents, key: jax.Array, vocab_size: int) -> tuple[Any, ...]:
     """Geometries of all documents and of halves, as a report has them; and what else is needed."""
-    halving, shuffling = null_keys(key)
+    halving, rotating = null_keys(key)
     sizes: dict[str, Any] = {"vocab_size": vocab_size, "folds": DEFAULT_FOLDS}
-    sizes |= {"mask": drawn.mask, "groups": drawn.groups}
+    sizes |= {"mask": drawn.mask, "groups": drawn.groups, "ended": drawn.ended}
     whole = geometry.position_geometry(drawn.ids, key=key, splits=DEFAULT_SPLITS, **sizes)
     tokens = geometry.token_lists(drawn.ids, **sizes)
-    nulls = [tokens.shuffled(key) for key in shuffling[:DEFAULT_HALF_NULLS]]
+    nulls = [tokens.rotated(key) for key in rotating[:DEFAULT_HALF_NULLS]]
     halves = geometry.disjoint_position_geometries(
         tokens, nulls, key=jax.random.fold_in(key, 1), splits=SPLITS, halvings=HALVINGS
     )
-    return whole, halves, halving, shuffling
+    return whole, halves, halving, rotating
 
 
 @jax.jit
 def _small(drawn: Documents, key: jax.Array, true: jax.Array) -> dict[str, Any]:
     """All numbers and all methods of one corpus, as one program."""
-    whole, halves, halving, shuffling = report_geometries(drawn, key, VOCAB)
+    whole, halves, halving, rotating = report_geometries(drawn, key, VOCAB)
     counts = geometry.count_tokens(drawn.ids, vocab_size=VOCAB, mask=drawn.mask)
     masks = {
         "cohort": drawn.mask & geometry.cohort_of(drawn.mask)[:, None],
@@ -114,13 +189,13 @@ def _small(drawn: Documents, key: jax.Array, true: jax.Array) -> dict[str, Any]:
         "length weights": alternatives.length_weighted_mask(key, drawn.mask),
     }
     found = {"plug-in": plug_in(counts), "split half": whole.split_half, "position": whole}
-    found["contrasts"] = contrasts(drawn, halving, shuffling[:CONTRAST_NULLS])
+    found["contrasts"] = contrasts(drawn, halving, rotating[:CONTRAST_NULLS])
     folded = {"vocab_size": VOCAB, "folds": DEFAULT_FOLDS, "groups": drawn.groups}
     for name, mask in masks.items():
         kept = geometry.count_tokens(drawn.ids, mask=mask, **folded)
         found[name] = geometry.split_half_geometry(kept, key=halving)
-    shuffled = whole.split_half.gram - whole.gram
-    methods = {name: compared(each, true, shuffled) for name, each in found.items()}
+    rotated = whole.split_half.gram - whole.gram
+    methods = {name: compared(each, true, rotated) for name, each in found.items()}
     observed = plug_in_trace(counts, whole.present)
     return {**numbers(whole, halves, observed, true), "methods": methods}
 
@@ -131,12 +206,12 @@ def plug_in(counts: jaxpe.PositionCounts) -> SplitHalfGeometry:
     return SplitHalfGeometry(gram_from_squared(squared, mu.present), squared, mu.present)
 
 
-def contrasts(drawn: Documents, halving: jax.Array, shuffling: jax.Array) -> SplitHalfGeometry:
-    ids, mask, groups = drawn
+def contrasts(drawn: Documents, halving: jax.Array, rotating: jax.Array) -> SplitHalfGeometry:
+    ids, mask, groups, ended = drawn
     known = {"vocab_size": VOCAB, "mask": mask, "folds": DEFAULT_FOLDS, "groups": groups}
     count = partial(geometry.count_tokens, **known)
-    shuffle = partial(geometry.permute_within_documents, mask=mask, groups=groups)
-    nulls = [count(shuffle(key, ids)) for key in shuffling]
+    rotate = partial(geometry.rotate_within_documents, mask=mask, groups=groups, ended=ended)
+    nulls = [count(rotate(key, ids)) for key in rotating]
     return alternatives.contrast_geometry(count(ids), nulls, key=halving)
 
 
@@ -145,7 +220,7 @@ def _plug_in_trace(ids, mask, present, *, vocab_size: int) -> jax.Array:
     return plug_in_trace(geometry.count_tokens(ids, vocab_size=vocab_size, mask=mask), present)
 
 
-def compared(found: Any, true: jax.Array, shuffled: jax.Array) -> dict[str, jax.Array]:
+def compared(found: Any, true: jax.Array, rotated: jax.Array) -> dict[str, jax.Array]:
     """Errors of one method, and |cos| of its first vector with others."""
     gram = gram_from_squared(among(true, found.present), found.present)
     own = first_vector(found.gram)
@@ -153,7 +228,7 @@ def compared(found: Any, true: jax.Array, shuffled: jax.Array) -> dict[str, jax.
         "bias": jnp.trace(found.gram) - jnp.trace(gram),
         "error": jnp.linalg.norm(found.gram - gram) / jnp.linalg.norm(gram),
         "with_truth": jnp.abs(own @ first_vector(gram)),
-        "with_shuffled": jnp.abs(own @ first_vector(shuffled)),
+        "with_rotated": jnp.abs(own @ first_vector(rotated)),
     }
 
 
@@ -197,6 +272,7 @@ def summary(found: list[dict[str, Any]], corpus: Corpus) -> dict[str, Any]:
         "effect": corpus.effect,
         "rank": {
             "above_0": float(np.mean(stacked["rank"] > 0)),
+            "low": monte_carlo(stacked["rank"] > 0)[0],
             "mean": float(np.mean(stacked["rank"])),
             "truth": corpus.rank,
         },
@@ -212,7 +288,8 @@ def of_interval(
     value: np.ndarray, low: np.ndarray, high: np.ndarray, truth: np.ndarray
 ) -> dict[str, float]:
     """How often an interval holds the truth and the mean of the estimates; `[seeds, ...]` each."""
-    judged = np.isfinite(value + low + high)
+    judged, excludes = np.isfinite(value + low + high), (low > 0) | (high < 0)
+    covers = (low <= truth) & (truth <= high)
     value = np.where(judged, value, np.nan)
     mean, known = np.nanmean(value, axis=0), np.isfinite(truth).all()
 
@@ -223,10 +300,34 @@ def of_interval(
         "mean": float(np.mean(mean)),
         "sd": float(np.mean(np.nanstd(value, axis=0, ddof=1))),
         "truth": float(np.mean(truth)) if known else math.nan,
-        "covers_truth": rate((low <= truth) & (truth <= high)) if known else math.nan,
+        "covers_truth": rate(covers) if known else math.nan,
+        "covers_high": monte_carlo(covers[judged])[1] if known else math.nan,
         "covers_mean": rate((low <= mean) & (mean <= high)),
-        "excludes_0": rate((low > 0) | (high < 0)),
+        "excludes_0": rate(excludes),
+        "excludes_low": monte_carlo(excludes[judged])[0],
     }
+
+
+def monte_carlo(holds: np.ndarray) -> tuple[float, float]:
+    """95 % interval of a probability by Clopper and Pearson (1934)."""
+    hits, number = int(np.sum(holds)), holds.size
+    low = betaincinv(hits, number - hits + 1, 0.025) if hits else 0.0
+    high = betaincinv(hits + 1, number - hits, 0.975) if hits < number else 1.0
+    return float(low), float(high)
+
+
+def failing(rows: dict[str, Any]) -> dict[str, list[str]]:
+    """Kinds of corpora whose Monte Carlo interval of a level or coverage excludes 5 or 95 %."""
+    numbers = ("trace", "nearness", "position share", "bits")
+    found: dict[str, list[str]] = {"rank": [], "level": [], "coverage": []}
+    for name, row in rows.items():
+        told = [row[number] for number in numbers if number in row]
+        if not row["effect"]:
+            found["rank"] += [name] * (row["rank"]["low"] > LEVEL)
+            found["level"] += [name] * any(x["excludes_low"] > LEVEL for x in told)
+        else:
+            found["coverage"] += [name] * any(x["covers_high"] < 1 - LEVEL for x in told)
+    return found
 
 
 def of_methods(found: list[dict[str, Any]], effect: bool) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def equality(shards: list[str], whole: Path) -> dict[str, Any]:
     equal = [np.array_equal(counts.tokens, stored.table), len(texts) == stored.documents]
     for number, null in enumerate(stored.nulls):
         key = jax.random.fold_in(jax.random.key(settings.seed), number)
-        moved = jaxpe.geometry.permute_within_documents(key, ids, mask)
+        moved = jaxpe.geometry.rotate_within_documents(key, ids, mask)
         equal.append(np.array_equal(count(moved).tokens, null.sum(axis=0)))
     return {"documents": len(texts), "to_the_bit": all(equal), "tables_compared": len(equal) - 1}
 

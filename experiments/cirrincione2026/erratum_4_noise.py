@@ -97,7 +97,7 @@ def judged(corpus: SyntheticCorpus, seed: int) -> dict[str, Any]:
 @partial(jax.jit, static_argnames="vocab_size")
 def permuted_gram(key: jax.Array, ids: jax.Array, *, vocab_size: int) -> jax.Array:
     """The plug-in Gram matrix of documents permuted within themselves."""
-    permuted = jaxpe.geometry.permute_within_documents(key, ids)
+    permuted = jaxpe.geometry.rotate_within_documents(key, ids)
     counts = jaxpe.count_tokens(permuted, vocab_size=vocab_size)
     return jaxpe.hellinger_gram(jaxpe.positional_distributions(counts))
 

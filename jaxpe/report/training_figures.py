@@ -106,7 +106,7 @@ _CAPTIONS: dict[style.Draw, str] = {
     probe_figure: (
         "Distances between position vectors against Hellinger distances between the token "
         "frequencies of the training documents, at the steps probed. Distances of position come "
-        "from disjoint halves, less the distances of shuffled documents."
+        "from disjoint halves, less the distances of rotated documents."
     ),
 }
 FIGURES = style.drawings(_CAPTIONS)

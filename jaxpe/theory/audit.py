@@ -128,7 +128,7 @@ class AuditInputs(NamedTuple):
         mu: positional distributions.
         D: their Hellinger distances, uncorrected for noise.
         position: squared distances of position alone, over the present positions.
-        counts, nulls: counts in folds, of the documents and of shuffled ones.
+        counts, nulls: counts in folds, of the documents and of rotated ones.
         vectors: position vectors P of the model.
         embeddings: token embeddings.
         means: mean embeddings ē.

@@ -29,8 +29,8 @@ from jaxpe.geometry import (
     PositionCounts,
     PositionGeometry,
     count_tokens,
-    permute_within_documents,
     position_geometry,
+    rotate_within_documents,
 )
 from jaxpe.training.batches import Batch, batches, in_order
 from jaxpe.training.config import (
@@ -164,12 +164,12 @@ def count_documents(labelled: LabelledTokens) -> PositionCounts:
     return count_tokens(labelled.corpus.ids, **_count_options(labelled.corpus))
 
 
-def count_shuffled(labelled: LabelledTokens, *, seed: int, number: int) -> list[PositionCounts]:
-    """Counts in folds, with the tokens of each document in random order, for `number` shuffles."""
+def count_rotated(labelled: LabelledTokens, *, seed: int, number: int) -> list[PositionCounts]:
+    """Counts in folds of the rotated documents, for `number` rotations."""
     ids, options = labelled.corpus.ids, _count_options(labelled.corpus)
-    shuffled = {name: options[name] for name in ("exclude", "groups")}
+    rotated = {name: options[name] for name in ("exclude", "groups")}
     keys = jax.random.split(jax.random.key(seed), number)
-    drawn = (permute_within_documents(k, ids, options["mask"], **shuffled) for k in keys)
+    drawn = (rotate_within_documents(k, ids, options["mask"], **rotated) for k in keys)
     return [count_tokens(each, **options) for each in drawn]
 
 

@@ -111,7 +111,7 @@ def _split_half(ids):
 
 
 def _listed(ids):
-    lists = geometry.token_lists(ids, vocab_size=VOCAB, folds=4).shuffled(jax.random.key(1))
+    lists = geometry.token_lists(ids, vocab_size=VOCAB, folds=4).rotated(jax.random.key(1))
     return geometry.split_half_geometry(lists, key=jax.random.key(0), splits=3)
 
 
@@ -122,7 +122,7 @@ def _halves(ids):
 
 def _nulls(ids):
     keys = jax.random.split(jax.random.key(1), 2)
-    shuffled = [geometry.permute_within_documents(key, ids) for key in keys]
+    shuffled = [geometry.rotate_within_documents(key, ids) for key in keys]
     groups = np.arange(24)
     return [_counts(each, folds=4, groups=groups) for each in (ids, *shuffled)]
 
@@ -201,8 +201,8 @@ GEOMETRY: dict[str, Case] = {
         lambda i: geometry.bin_positions(i, np.array([0, 10, 100])),
         lambda rng: (rng.integers(0, 99, N, dtype=np.int32),),
     ),
-    "permute_within_documents": Case(
-        lambda ids, mask: geometry.permute_within_documents(
+    "rotate_within_documents": Case(
+        lambda ids, mask: geometry.rotate_within_documents(
             jax.random.key(0), ids, mask, exclude=(1,)
         ),
         _masked_ids,

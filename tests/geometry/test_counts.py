@@ -16,7 +16,7 @@ from jaxpe.geometry import (
     fold_of_documents,
     pad_documents,
     pair_weights,
-    permute_within_documents,
+    rotate_within_documents,
 )
 from tests.unchecked import unchecked
 
@@ -151,21 +151,21 @@ def test_padding_keeps_empty_documents_and_cuts_long_ones():
 
 def test_permutation_keeps_multisets_and_everything_that_is_not_counted(corpus):
     ids, mask = corpus
-    moved = np.asarray(permute_within_documents(jax.random.key(0), ids, mask, exclude=(3,)))
+    moved = np.asarray(rotate_within_documents(jax.random.key(0), ids, mask, exclude=(3,)))
     stays = ~mask | (ids == 3)
     assert np.array_equal(moved[stays], ids[stays])
     for before, after, fixed in zip(ids, moved, stays, strict=True):
         assert sorted(before[~fixed]) == sorted(after[~fixed])
     assert not np.array_equal(moved, ids)
     assert np.array_equal(
-        moved, permute_within_documents(jax.random.key(0), ids, mask, exclude=(3,))
+        moved, rotate_within_documents(jax.random.key(0), ids, mask, exclude=(3,))
     )
 
 
 def test_permutation_is_uniform():
     ids = np.tile(np.arange(5, dtype=np.int32), (12_000, 1))
     mask = np.arange(5)[None, :] != np.full((12_000, 1), 2)
-    moved = permute_within_documents(jax.random.key(1), ids, mask, groups=np.arange(12_000))
+    moved = rotate_within_documents(jax.random.key(1), ids, mask, groups=np.arange(12_000))
     moved = np.asarray(moved)
     orders = np.unique(moved @ 5 ** np.arange(5), return_counts=True)[1]
     assert len(orders) == 24
@@ -223,12 +223,12 @@ def test_information_optimal_encoding_ignores_the_names_of_words(corpus):
 
 def test_copies_and_groups_are_shuffled_alike():
     key = jax.random.key(3)
-    copies = permute_within_documents(key, np.tile(np.arange(6), (4, 1)))
+    copies = rotate_within_documents(key, np.tile(np.arange(6), (4, 1)))
     assert (copies == copies[:1]).all()
     pair = np.array([[0, 1, 2, 3, 4, 5], [10, 11, 12, 13, 14, 15]])
-    together = permute_within_documents(key, pair, groups=np.array([1, 1]))
+    together = rotate_within_documents(key, pair, groups=np.array([1, 1]))
     assert (together[0] + 10 == together[1]).all()
-    apart = permute_within_documents(key, pair)
+    apart = rotate_within_documents(key, pair)
     assert not (apart[0] + 10 == apart[1]).all()
 
 

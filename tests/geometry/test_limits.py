@@ -21,7 +21,7 @@ from jaxpe.geometry import (
     half_sample_interval,
     low_rank_factors,
     mantel_correlation,
-    permute_within_documents,
+    rotate_within_documents,
     position_bins,
     position_decodability,
     position_intervals,
@@ -153,7 +153,7 @@ DRAWS = {
     "halves of halves": lambda key: disjoint_geometries(EVEN, key=key, splits=2, halvings=2),
     "and orders": lambda key: disjoint_geometries(ODD, key=key, splits=2, halvings=2),
     "permutations": lambda key: positional_information(IDS, permutations=2, key=key),
-    "documents": lambda key: permute_within_documents(key, IDS),
+    "documents": lambda key: rotate_within_documents(key, IDS),
 }
 
 

@@ -17,7 +17,7 @@ from jaxpe.geometry import (
     count_tokens,
     disjoint_position_geometries,
     nearness,
-    permute_within_documents,
+    rotate_within_documents,
     position_geometry,
     position_geometry_from_counts,
     position_intervals,
@@ -57,7 +57,7 @@ def documents(seed, *, effect=0.0, unequal=True):
 def in_folds(ids, mask):
     """Counts of documents and of their shuffles, as `position_geometry` draws these."""
     shuffling = null_keys(KEY, nulls=NULLS)[1]
-    shuffled = [permute_within_documents(key, ids, mask, groups=GROUPS) for key in shuffling]
+    shuffled = [rotate_within_documents(key, ids, mask, groups=GROUPS) for key in shuffling]
     sizes: dict[str, Any] = {"vocab_size": VOCAB, "folds": FOLDS, "groups": GROUPS}
     counts, *nulls = [count_tokens(each, mask=mask, **sizes) for each in (ids, *shuffled)]
     return counts, nulls
@@ -71,7 +71,7 @@ def of_documents(ids, mask, key=KEY, groups=GROUPS):
 def halves_of(ids, mask, key=KEY):
     """Disjoint halves, with three of the shuffles of `of_documents`."""
     tokens = token_lists(ids, mask=mask, groups=GROUPS, vocab_size=VOCAB, folds=FOLDS)
-    nulls = [tokens.shuffled(key) for key in null_keys(key, nulls=NULLS)[1][:3]]
+    nulls = [tokens.rotated(key) for key in null_keys(key, nulls=NULLS)[1][:3]]
     return disjoint_position_geometries(tokens, nulls, key=key, splits=7, halvings=2)
 
 

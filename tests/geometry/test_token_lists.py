@@ -9,7 +9,7 @@ import pytest
 
 from jaxpe.geometry import (
     count_tokens,
-    permute_within_documents,
+    rotate_within_documents,
     significant_rank,
     split_half_geometry,
     token_lists,
@@ -71,13 +71,13 @@ def test_halves_of_lists_and_counts_traced_or_not_are_equal(corpus, shuffled):
     estimate = partial(split_half_geometry, key=KEY, splits=3)
     own, shuffling = ids, jax.random.key(1)
     if shuffled:
-        own = permute_within_documents(shuffling, ids, options["mask"], groups=options["groups"])
+        own = rotate_within_documents(shuffling, ids, options["mask"], groups=options["groups"])
     counts = count_tokens(own, **options)
     expected = jax.jit(estimate)(counts)
 
     def listed(ids):
         lists = token_lists(ids, **options)
-        return estimate(lists.shuffled(shuffling) if shuffled else lists)
+        return estimate(lists.rotated(shuffling) if shuffled else lists)
 
     for geometry in (estimate(counts), listed(ids), jax.jit(listed)(ids)):
         jax.tree.map(close, geometry, expected)
@@ -86,7 +86,7 @@ def test_halves_of_lists_and_counts_traced_or_not_are_equal(corpus, shuffled):
 def test_no_documents_and_no_tokens():
     for shape in ((0, 3), (4, 3)):
         empty = np.zeros(shape, np.int32), {"vocab_size": 5, "mask": np.zeros(shape, bool)}
-        lists = token_lists(empty[0], **empty[1], folds=2).shuffled(KEY)
+        lists = token_lists(empty[0], **empty[1], folds=2).rotated(KEY)
         geometry = split_half_geometry(lists, key=KEY)
         assert not geometry.present.any()
         assert not geometry.gram.any()
@@ -112,4 +112,4 @@ def test_lists_of_counts_cannot_be_shuffled(corpus):
     ids, options = corpus
     lists = token_lists(ids, **options)._replace(documents=None)
     with pytest.raises(ValueError, match="no documents"):
-        lists.shuffled(KEY)
+        lists.rotated(KEY)

@@ -14,7 +14,7 @@ from jaxpe.geometry import (
     gram_matrix,
     hellinger_distances,
     holm_adjusted,
-    permute_within_documents,
+    rotate_within_documents,
     positional_distributions,
     principal_angles,
 )
@@ -133,7 +133,7 @@ def zipf_counts(rng, documents, *, mean=2.0, folds=8, shift=0.0):
     mask = np.arange(12) < lengths[:, None]
     nulls = [
         count_tokens(
-            permute_within_documents(jax.random.key(k), ids, mask), mask=mask, vocab_size=60,
+            rotate_within_documents(jax.random.key(k), ids, mask), mask=mask, vocab_size=60,
             folds=folds, groups=np.arange(documents),
         ).tokens
         for k in range(2)

@@ -19,7 +19,7 @@ from jaxpe import (
     monotonicity_violation_rate,
 )
 from jaxpe.data import zipf_drift, zipf_stationary
-from jaxpe.geometry import is_monotone, permute_within_documents
+from jaxpe.geometry import is_monotone, rotate_within_documents
 from jaxpe.theory.cirrincione2026.conjecture_5_monotonicity import (
     conjecture_5,
     monotonicity_test,
@@ -263,7 +263,7 @@ def test_words_of_long_documents_are_no_violation():
     own = {"vocab_size": 40, "folds": FOLDS, "mask": mask, "groups": np.arange(documents)}
     counts = count_tokens(ids, **own)
     keys = jax.random.split(jax.random.key(0), 4)
-    nulls = [count_tokens(permute_within_documents(k, ids, mask), **own) for k in keys]
+    nulls = [count_tokens(rotate_within_documents(k, ids, mask), **own) for k in keys]
     assert shares_of(counts).significant + shares_of(counts).upheld > 0.3
     corrected = shares_of(counts, nulls)
     assert corrected.significant < 0.1

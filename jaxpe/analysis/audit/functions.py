@@ -16,13 +16,13 @@ from jaxpe.theory.audit import within
 from jaxpe.training.documents import (
     Vocabulary,
     count_documents,
-    count_shuffled,
+    count_rotated,
     document_geometry,
 )
 from jaxpe.training.masking import masked_ids, random_position
 
 _LEAST = 3  # positions with text
-_NULLS = 4  # shuffled corpora of a test of triples
+_NULLS = 4  # rotated corpora of a test of triples
 
 
 class PositionLoss(NamedTuple):
@@ -59,7 +59,7 @@ class Geometry(NamedTuple):
         counts: counts in folds.
         mu: positional distributions.
         D: their Hellinger distances, uncorrected for noise.
-        nulls: counts of shuffled documents.
+        nulls: counts of rotated documents.
         position: squared distances of position alone, over the present positions.
     """
 
@@ -157,7 +157,7 @@ def geometry_of(subject: Subject) -> Geometry:
             f"{subject.source}: text of both halves of the documents reaches {reached} positions, "
             f"and {_LEAST} at least are needed: pass more or longer documents, or a larger `length`"
         )
-    nulls = count_shuffled(subject.documents, seed=1, number=_NULLS)
+    nulls = count_rotated(subject.documents, seed=1, number=_NULLS)
     return Geometry(counts, mu, D, nulls, within(position.squared_distances, position.present))
 
 

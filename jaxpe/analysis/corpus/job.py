@@ -212,7 +212,7 @@ def analyse_tokens(
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
         dim, empty, splits, cohort, seed, encodings: fields of `CorpusOptions`.
         origin: index of the position that the report calls 0, of documents aligned at a site.
-        progress: progress of halvings and of shuffled documents.
+        progress: progress of halvings and of rotated documents.
 
     Raises:
         InputError: options out of range, too many counts for memory, a cohort without a document
@@ -225,15 +225,19 @@ def analyse_tokens(
     """
     check_numbers(length=corpus.ids.shape[1], dim=dim, splits=splits, seed=seed)
     compact, used = compacted(corpus)
+    cut = corpus.mask[:, -1] if corpus.cut is None else corpus.cut
+    # Of documents of one length none ended with a token that other documents go on after.
+    ended = ~cut if np.ptp(corpus.mask.sum(axis=1)) else np.zeros(len(cut), bool)
     if cohort:
-        compact = _cohort(compact)
+        inside = _cohort(compact)
+        compact, ended = compact.chosen(inside), ended[inside]
     _check_size(compact)
     clock, keys = Clock(progress), _keys(seed)
     groups = document_groups(compact)
     clock.lap("grouping")
     documents: dict[str, Any] = {"vocab_size": compact.vocab_size, "mask": compact.mask}
     counts = jaxpe.count_tokens(compact.ids, **documents)
-    documents |= {"groups": groups, "folds": DEFAULT_FOLDS}
+    documents |= {"groups": groups, "folds": DEFAULT_FOLDS, "ended": ended}
     tokens = token_lists(compact.ids, **documents)
     clock.lap("counts")
     with clock.stage("position"):
@@ -241,13 +245,16 @@ def analyse_tokens(
             compact.ids, key=keys[0], splits=splits, progress=progress, **documents
         )
     with clock.stage("held-out halves"):
-        nulls = [tokens.shuffled(key) for key in null_keys(keys[0])[1][:DEFAULT_HALF_NULLS]]
+        null_keys_of_halves = null_keys(keys[0])[1][:DEFAULT_HALF_NULLS]
+        nulls = [tokens.rotated(key) for key in null_keys_of_halves]
         halves = disjoint_position_geometries(
             tokens, nulls, key=keys[2], splits=SPLITS, halvings=HALVINGS, progress=progress
         )
-    whole = None if cohort else ~corpus.mask[:, -1] | (corpus.longest <= corpus.ids.shape[1])
     with clock.stage("where"):
-        where = where_position_tells(tokens, nulls, key=keys[2], whole=whole, cut=corpus.cut)
+        end_nulls = [tokens.rotated(key, ends_move=True) for key in null_keys_of_halves]
+        where = where_position_tells(
+            tokens, nulls, end_nulls=end_nulls, key=keys[2], whole=None if cohort else ~cut
+        )
     return _analysis(
         counts,
         geometry,
@@ -300,15 +307,15 @@ def _neighbours(corpus: TokenCorpus, groups: np.ndarray) -> NeighbourSimilarity 
     return neighbour_similarity(corpus.ids, corpus.mask, groups=groups, permutations=199)
 
 
-def _cohort(corpus: TokenCorpus) -> TokenCorpus:
-    """The documents that have a token at every position where any document has one."""
-    inside = cohort_of(corpus.mask)
+def _cohort(corpus: TokenCorpus) -> np.ndarray:
+    """Mask of the documents that have a token at every position where any document has one."""
+    inside = np.asarray(cohort_of(corpus.mask))
     if not inside.any():
         raise InputError(
             f"no document has tokens at all {corpus.ids.shape[1]} positions: pass a smaller "
             "`length`, or leave `cohort` out"
         )
-    return corpus.chosen(np.asarray(inside))
+    return inside
 
 
 def analyse_counts(
@@ -325,7 +332,7 @@ def analyse_counts(
 
     It differs from `analyse_tokens` where documents are needed. A document counts as independent of
     all others but its copies, or its group with a `group_field`; pieces of longer documents are not
-    found. Halves consist of the folds of the shuffled documents, four by default, so intervals are
+    found. Halves consist of the folds of the rotated documents, four by default, so intervals are
     wider. With bins, a position is a bin.
 
     Args:
@@ -333,7 +340,7 @@ def analyse_counts(
         dim, empty, splits, seed, encodings, progress: arguments of `analyse_tokens`.
 
     Raises:
-        InputError: as `analyse_tokens`; counts with fewer than 19 shuffled corpora, or with fewer
+        InputError: as `analyse_tokens`; counts with fewer than 19 rotated corpora, or with fewer
             than four folds of them.
 
     >>> analyse_counts(read_counts("counts")).position.significant_rank  # doctest: +SKIP
@@ -387,7 +394,7 @@ def analyse_counts(
 
 
 def _check_counts(settings: "CountSettings") -> None:
-    """Counts of few enough positions, and of enough shuffled corpora."""
+    """Counts of few enough positions, and of enough rotated corpora."""
     if settings.rows > MAX_LENGTH:
         raise InputError(
             f"{settings.rows:,} positions are more than the {MAX_LENGTH:,} of a report: count "
@@ -395,14 +402,14 @@ def _check_counts(settings: "CountSettings") -> None:
         )
     if settings.nulls < LEAST_NULLS or settings.null_folds < 4:
         raise InputError(
-            f"the counts hold {settings.nulls} shuffled corpora in {settings.null_folds} folds; a "
+            f"the counts hold {settings.nulls} rotated corpora in {settings.null_folds} folds; a "
             f"report needs {LEAST_NULLS} in 4 to tell position from composition: count again, with "
             "20 nulls and 16 folds"
         )
 
 
 def _keys(seed: int) -> jax.Array:
-    """PRNG keys of halvings and shuffles, of random encodings, and of held-out halves."""
+    """PRNG keys of halvings and rotations, of random encodings, and of held-out halves."""
     return jax.random.split(jax.random.key(np.uint32(seed)), 3)
 
 

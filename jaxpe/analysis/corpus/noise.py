@@ -68,7 +68,7 @@ def stored_position(
 
 @jax.jit
 def composition_correlation(geometry: PositionGeometry) -> jax.Array:
-    """|r| of the first eigenvectors of position and of shuffled documents; both are centred."""
+    """|r| of the first eigenvectors of position and of rotated documents; both are centred."""
     position = jnp.linalg.eigh(geometry.gram)[1][:, -1]
     composition = jnp.linalg.eigh(geometry.split_half.gram - geometry.gram)[1][:, -1]
     return jnp.where(geometry.present.any(), jnp.abs(position @ composition), jnp.nan)

@@ -149,16 +149,16 @@ class Position(NamedTuple):
     Attributes:
         trace: trace of the Gram matrix; may be negative without an effect of position.
         eigenvalues: float `[n]`, descending.
-        significant_rank: number of dimensions above shuffled documents.
+        significant_rank: number of dimensions above rotated documents.
         p_value: p-value of the first dimension.
         rank_eigenvalues: float `[n]`, eigenvalues of the weighted Gram matrix, which are tested.
-        null_eigenvalue: the value that the largest eigenvalue of shuffled documents exceeds in 5 %
+        null_eigenvalue: the value that the largest eigenvalue of rotated documents exceeds in 5 %
             of cases.
         present: bool `[n]`, positions with a token in both halves of every split.
         squared_distances: float `[n, n]`; may be negative.
         coordinates: float `[n, 3]`, leading MDS coordinates.
         composition_correlation: absolute correlation, over positions, of the first eigenvectors of
-            documents and of shuffled documents; NaN without a position.
+            documents and of rotated documents; NaN without a position.
         by_offset: float `[3, n − 1]`, mean squared distance at each offset, and the ends of its
             interval; NaN where undefined.
         half_distance: offset at which the mean squared distance first reaches half of its mean over
@@ -188,7 +188,7 @@ class Reach(NamedTuple):
     """Information of position about the token, counted from one end of the documents.
 
     Attributes:
-        bits: I(position; token) in bits for each token, less its mean for shuffled documents.
+        bits: I(position; token) in bits for each token, less its mean for rotated documents.
         curve: float `[3, n]`, bits of the first k positions, k = 1, ..., n, with all others as one,
             and the ends of the interval.
         half: smallest number of positions with half of the bits; None if the interval of the bits

@@ -28,31 +28,33 @@ def where_position_tells(
     counts: FoldedCounts,
     nulls: Sequence[FoldedCounts],
     *,
+    end_nulls: Sequence[TokenLists] = (),
     key: jax.Array,
     whole: np.ndarray | None = None,
-    cut: int | None = None,
 ) -> Where:
     """Bits per token that position explains, and the positions that carry them.
 
-    The information of shuffled documents is subtracted, so it is 0 in the mean without an effect.
-    Words of a single fold are left out.
+    The information of rotated documents is subtracted, so it is 0 in the mean without an effect:
+    from the beginning, if documents are stationary given their length and last token; from the end,
+    if they are stationary given their length. Words of a single fold are left out.
 
     Args:
-        counts, nulls: counts in folds, of the documents and of shuffled documents.
+        counts, nulls: counts in folds, of the documents and of rotated documents.
+        end_nulls: documents whose last token is rotated, too; needed with `whole`.
         key: PRNG key of the splits into halves.
         whole: bool `[documents]`, documents that were not cut; None without documents.
-        cut: number of documents that were cut; None if unknown.
     """
     corpora = [
         each if isinstance(each, TokenLists) else listed_counts(each) for each in (counts, *nulls)
     ]
     folds, documents = fold_count(counts), corpora[0].documents
     orders = np.asarray(fold_orders(key, folds=folds, splits=min(_SPLITS, folds - 1)))
-    start, end, uncut = _reach([_cells(each) for each in corpora], orders), None, None
+    start, end, cut, uncut = _reach([_cells(each) for each in corpora], orders), None, None, None
     if whole is not None and documents is not None:
         after = np.argmax(np.asarray(documents.counted)[:, ::-1], axis=1)  # positions after the end
         last = np.where(whole, documents.counted.shape[1] - 1 - after, -1)
-        end, uncut = _reach([_cells(each, last) for each in corpora], orders), int(whole.sum())
+        from_end = [_cells(each, last) for each in (corpora[0], *end_nulls)]
+        end, cut, uncut = _reach(from_end, orders), int(np.sum(~whole)), int(whole.sum())
     words, tokens = _words_and_tokens(corpora[0])
     return Where(start, end, cut, uncut, words, tokens)
 
@@ -108,11 +110,9 @@ def _reach(corpora: Sequence[_Cells], orders: np.ndarray) -> Reach | None:
     in_halves = np.array([
         [_information(corpora[0], np.isin(fold, part)) for part in split] for split in parts
     ])  # fmt: skip
-    found, *shuffled = (_information(each) for each in corpora)
+    found, *rotated = (_information(each) for each in corpora)
     curve, *shares = (
-        _estimate(
-            *(x - share * x[..., -1:] for x in (found - np.mean(shuffled, axis=0), in_halves))
-        )
+        _estimate(*(x - share * x[..., -1:] for x in (found - np.mean(rotated, axis=0), in_halves)))
         for share in _SHARES
     )
     reached = [first_reached(x) if curve[1, -1] > 0 else None for x in shares]

@@ -42,7 +42,7 @@ class StoredCounts(NamedTuple):
 
     Attributes:
         table: `[folds, rows, vocab]`, int32, or int64 if so many documents may exceed it.
-        nulls: `[nulls, null_folds, rows, vocab]`, likewise, positions shuffled inside documents.
+        nulls: `[nulls, null_folds, rows, vocab]`, likewise, of rotated documents.
         documents: number of documents counted.
         settings: settings of the count.
         tokens: the text of each id.

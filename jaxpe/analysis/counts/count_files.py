@@ -22,7 +22,7 @@ from jaxpe.analysis.counts.settings import (
 from jaxpe.analysis.counts.tables import named_tables, read_tables, write_tables
 
 _TABLES, _HEADER = "counts.npz", "counts.json"
-_FORMAT = 4
+_FORMAT = 5
 # Memory while reading a table: the numbers of its file, twice, and their cells.
 _READING_BYTES = 32
 _REMEDY = "pass a folder that jaxpe count wrote, or count again"

@@ -7,7 +7,7 @@ from jaxpe.analysis.counts.settings import CELL_BYTES, CountSettings
 # were measured with counts of 0.5 GB.
 _COPIES = 3
 _RUNTIME = 2**29  # Python and JAX
-# Bytes of a position of a document, in queued batches and while it is counted and shuffled.
+# Bytes of a position of a document, in queued batches and while it is counted and rotated.
 _POSITION = 72
 
 

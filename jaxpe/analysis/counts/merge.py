@@ -157,7 +157,7 @@ def aligned_tables(
 def _is_aligned(settings: CountSettings) -> bool:
     """Whether tables are aligned by the text of their tokens.
 
-    Folds and shuffles of such counts come from the text too (`jaxpe.analysis.counts.state`).
+    Folds and rotations of such counts come from the text too (`jaxpe.analysis.counts.state`).
     """
     return vocabulary_occurs(settings.tokenizer) and not settings.exclude
 

@@ -45,8 +45,8 @@ class CountOptions:
         bins: number of bins of positions, for long contexts; when absent every position is counted.
         spacing: bins of equal widths, or of widths that grow with the position.
         folds: number of folds, in which a hash puts each document; for halves and intervals.
-        nulls: number of corpora with shuffled positions, for the test of dimensions; 0 for none.
-        seed: random seed of the shuffles.
+        nulls: number of corpora of rotated documents, for the test of dimensions; 0 for none.
+        seed: random seed of the rotations.
         batch_size: documents of a step, of each process.
         save_every: steps between saves.
         workers: number of processes that tokenize words, characters or bytes, and look for the

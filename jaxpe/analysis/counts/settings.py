@@ -24,8 +24,8 @@ class CountSettings(NamedTuple):
         edges: first position of each bin of positions, and the length; None counts every position.
         vocab_size, exclude: number of tokens of the tokenizer; ids that are never counted.
         folds: number of folds; a hash of its content assigns each document to one.
-        nulls, null_folds: corpora with positions shuffled inside documents, and their folds.
-        seed: random seed of the shuffles.
+        nulls, null_folds: corpora of rotated documents, and their folds.
+        seed: random seed of the rotations.
         group_field: column or key whose value decides the fold instead.
     """
 
@@ -77,10 +77,10 @@ def count_settings(
         edges: edges of bins of positions, from `jaxpe.geometry.position_bins`. Default: every
             position is counted.
         folds: an even number, at least 4; more folds give finer intervals and take more memory.
-        nulls: number of corpora with shuffled positions, the null of significant dimensions; at
+        nulls: number of corpora of rotated documents, the null of significant dimensions; at
             least 2, or 0 for none.
         null_folds: folds of each null corpus, an even number that divides `folds`. Default: 4 or 2.
-        seed: random seed of the shuffles.
+        seed: random seed of the rotations.
         group_field: column or key with the author or source. Documents of one value depend on each
             other and share a fold. Default: equal documents share a fold.
 

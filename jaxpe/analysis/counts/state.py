@@ -18,7 +18,7 @@ from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.geometry.counts.position_counts import (
     content_labels,
     fold_of_documents,
-    permute_within_documents,
+    rotate_within_documents,
     scatter_add,
 )
 
@@ -138,7 +138,7 @@ def _token_labels(
     """Hash of each token, for the hashes of documents; None where its id serves as one.
 
     Vocabularies of two corpora number the same words differently. Equal documents in both must
-    still share folds and shuffles.
+    still share folds and rotations.
     """
     if not vocabulary_occurs(settings.tokenizer):
         return None
@@ -168,8 +168,8 @@ def _add_local(
         return scatter_add(table, cell.T, token.T, jnp.ones((1, 1), jnp.int32))
 
     def add_null(number: Array, table: Array) -> Array:
-        shuffled = _null_documents(batch, copies, number, settings)
-        return scattered(table, shuffled, number * settings.null_folds + fold % settings.null_folds)
+        rotated = _null_documents(batch, copies, number, settings)
+        return scattered(table, rotated, number * settings.null_folds + fold % settings.null_folds)
 
     tokens = scattered(state.tokens[0], ids, fold)
     nulls = state.nulls
@@ -195,9 +195,9 @@ def _null_documents(
     number: Int[Array, ""],
     settings: CountSettings,
 ) -> Int[Array, "documents n"]:
-    """Documents of a null corpus, their positions shuffled."""
+    """Rotated documents of a null corpus."""
     key = jax.random.fold_in(jax.random.key(settings.seed), number)
-    return permute_within_documents(
+    return rotate_within_documents(
         key, batch.ids, batch.mask, exclude=settings.exclude, groups=copies
     )
 
@@ -225,11 +225,11 @@ def cells_of_batches(
         )
 
     def cells(batch: TokenBatch) -> tuple[np.ndarray, np.ndarray]:
-        fold, shuffled = jax.tree.map(np.asarray, folds_and_nulls(batch._replace(place={})))
+        fold, rotated = jax.tree.map(np.asarray, folds_and_nulls(batch._replace(place={})))
         counted = batch.mask & ~np.isin(batch.ids, settings.exclude)
         first = settings.folds + numbers * settings.null_folds
         blocks = np.concatenate([fold[None], first[:, None] + fold % settings.null_folds])
-        ids = np.concatenate([batch.ids[None], shuffled])
+        ids = np.concatenate([batch.ids[None], rotated])
         rows = blocks[:, :, None].astype(np.int64) * settings.rows + row
         return np.unique((rows * settings.vocab_size + ids)[:, counted], return_counts=True)
 

@@ -74,7 +74,7 @@ class TokenCorpus(NamedTuple):
         null_texts, choices: fields of `Corpus`; not exported.
         group_labels: label of the author or source of each document; None without a `group_field`.
             Not exported.
-        cut: number of documents that were cut at the length. Not exported.
+        cut: documents that were cut at the length; None if unknown. Not exported.
     """
 
     name: str
@@ -88,7 +88,7 @@ class TokenCorpus(NamedTuple):
     null_texts: int = 0
     choices: tuple[Choice, ...] = ()
     group_labels: Int32[np.ndarray, " documents"] | None = None
-    cut: int | None = None
+    cut: Bool[np.ndarray, " documents"] | None = None
 
     def groups(self) -> Int[np.ndarray, " documents"]:
         """`dependent_groups` of this corpus and its `group_labels`, int32.
@@ -111,8 +111,8 @@ class TokenCorpus(NamedTuple):
         >>> corpus.chosen(np.array([2, 0])).ids.tolist()
         [[2, 2], [3, 1]]
         """
-        names = ("ids", "mask", *(() if self.group_labels is None else ("group_labels",)))
-        return self._replace(**{name: getattr(self, name)[rows] for name in names})
+        arrays = {name: getattr(self, name) for name in ("ids", "mask", "group_labels", "cut")}
+        return self._replace(**{name: x[rows] for name, x in arrays.items() if x is not None})
 
     __repr__ = short_repr
 

@@ -272,8 +272,7 @@ def sample_rows(count: int, *, limit: int | None, seed: int) -> Int[np.ndarray, 
 def _sampled(corpus: TokenCorpus, limit: int | None, seed: int) -> TokenCorpus:
     rows = sample_rows(len(corpus.ids), limit=limit, seed=seed)
     sampled, choices = corpus.chosen(rows), _sample_choice(rows, len(corpus.ids))
-    cut = corpus.cut if not choices or corpus.cut == 0 else None
-    return sampled._replace(choices=(*corpus.choices, *choices), cut=cut)
+    return sampled._replace(choices=(*corpus.choices, *choices))
 
 
 def _sample_choice(rows: np.ndarray, count: int) -> list[Choice]:

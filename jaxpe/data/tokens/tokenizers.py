@@ -181,7 +181,7 @@ def _padded_corpus(
         choices = (*choices, choice)
     check_table(len(rows), length)
     ids, mask = _padded_ids(opened, rows, length)
-    longest, cut = int(lengths.max()), int(np.sum(lengths > length))
+    longest, cut = int(lengths.max()), lengths > length
     return TokenCorpus(
         name, opened.name, ids, mask, 0, opened.exclude, [], longest, choices=choices, cut=cut
     )

@@ -23,8 +23,10 @@ from jaxpe.geometry.counts.position_counts import (
     checked_ids,
     counted_tokens,
     document_labels,
+    ended_documents,
     fold_of_labels,
-    permute_by_label,
+    moving_tokens,
+    rotated_positions,
 )
 
 # Pairs grow as the square of the tokens; for more tokens columns are cheaper (measured on a CPU).
@@ -100,18 +102,20 @@ class RareWords(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """The documents of token lists, of which shuffles are made.
+    """The documents of token lists, which rotations need.
 
     Attributes:
         frequent, rare: int32, document of each token; as `position` of the lists.
-        labels: uint32 `[documents]`; documents of one label are shuffled alike.
+        labels: uint32 `[documents]`; documents of one label are rotated alike.
         counted: bool `[documents, n]`, where a token is counted.
+        ended: bool `[documents]`, documents whose last token stays.
     """
 
     frequent: Int[Array, " slots"]
     rare: Int[Array, "blocks slots words"] | None
     labels: UInt32[Array, " documents"]
     counted: Bool[Array, "documents n"]
+    ended: Bool[Array, " documents"]
 
 
 class TokenLists(NamedTuple):
@@ -124,7 +128,7 @@ class TokenLists(NamedTuple):
         frequent: tokens of frequent words.
         rare: tokens of rare words; None where there are none, and under `jit`.
         per_position: int32 `[folds, n]`, documents with a counted token at each position.
-        documents: documents to shuffle; None for lists made of counts.
+        documents: documents to rotate; None for lists made of counts.
     """
 
     frequent: FrequentWords
@@ -132,30 +136,35 @@ class TokenLists(NamedTuple):
     per_position: Int[Array, "folds n"]
     documents: Documents | None
 
-    def shuffled(self, key: Array) -> "TokenLists":
-        """Token lists of shuffled documents, as `permute_within_documents` shuffles them.
+    def rotated(self, key: Array, *, ends_move: bool = False) -> "TokenLists":
+        """Token lists of rotated documents, as `rotate_within_documents` rotates them.
+
+        Args:
+            key: PRNG key of the offsets.
+            ends_move: rotate the last token of each document, too: the null of positions counted
+                from the end, where the token that ends a document is an effect.
 
         >>> lists = token_lists(np.array([[0, 1], [1, 0]]), vocab_size=2, folds=2)
-        >>> lists.shuffled(jax.random.key(0)).per_position.sum().item()
+        >>> lists.rotated(jax.random.key(0)).per_position.sum().item()
         4
         """
         if self.documents is None:
             raise ValueError("lists of counts have no documents: pass token_lists(ids, ...)")
         if not self.documents.counted.size:
             return self
-        frequent, rare = _shuffled_lists(self.frequent, self.rare, self.documents, key)
+        documents = self.documents
+        if ends_move:
+            documents = documents._replace(ended=jnp.zeros_like(documents.ended))
+        frequent, rare = _rotated_lists(self.frequent, self.rare, documents, key)
         return self._replace(frequent=frequent, rare=rare)
 
 
 @jax.jit
-def _shuffled_lists(
+def _rotated_lists(
     frequent: FrequentWords, rare: RareWords | None, documents: Documents, key: Array
 ) -> tuple[FrequentWords, RareWords | None]:
-    counted = documents.counted
-    stay = jnp.broadcast_to(jnp.arange(counted.shape[1], dtype=jnp.int32), counted.shape)
-    source = permute_by_label(key, stay, counted, documents.labels)
-    row = jnp.arange(len(counted), dtype=jnp.int32)[:, None]
-    target = jnp.zeros_like(stay).at[row, source].set(stay)
+    moves = moving_tokens(documents.counted, documents.ended)
+    target = rotated_positions(key, moves, documents.labels, inverse=True)
     frequent = frequent._replace(position=target[documents.frequent, frequent.position])
     if rare is not None:
         rare = rare._replace(position=target[documents.rare, rare.position])
@@ -170,13 +179,15 @@ def token_lists(
     mask: Bool[ArrayLike, "documents n"] | None = None,
     exclude: Sequence[int] = (),
     groups: Integer[ArrayLike, " documents"] | None = None,
+    ended: Bool[ArrayLike, " documents"] | None = None,
 ) -> TokenLists:
-    """List the tokens of documents by word, for split halves of documents and of their shuffles.
+    """List the tokens of documents by word, for split halves of documents and their rotations.
 
     Under `jit`, where words cannot be read, all are in one block.
 
     Args:
         ids, vocab_size, mask, exclude, folds, groups: arguments of `count_tokens`.
+        ended: argument of `rotate_within_documents`.
 
     >>> lists = token_lists(np.array([[0, 1], [0, 2]] * 20), vocab_size=3, folds=4)
     >>> split_half_geometry(lists, key=jax.random.key(0)).gram.shape
@@ -187,8 +198,9 @@ def token_lists(
     fold = fold_of_labels(labels, folds)
     counted = counted_tokens(ids, mask, vocab_size, tuple(exclude))
     per_position = _sums_of_folds(counted, fold, folds)
+    ended = jnp.asarray(ended_documents(mask, ended))
     if is_traced(ids, counted, fold):
-        return _one_block(ids, counted, fold, labels, per_position, vocab_size)
+        return _one_block(ids, fold, (labels, counted, ended), per_position, vocab_size)
     position, document = np.nonzero(np.asarray(counted).T)
     cells = _Cells(
         np.asarray(fold)[document],
@@ -198,7 +210,7 @@ def token_lists(
         document,
     )
     lists, frequent_documents, rare_documents = _split_lists(cells, per_position, vocab_size)
-    documents = Documents(frequent_documents, rare_documents, labels, counted)  # pyrefly: ignore
+    documents = Documents(frequent_documents, rare_documents, labels, counted, ended)  # pyrefly: ignore
     return lists._replace(documents=documents)
 
 
@@ -209,10 +221,14 @@ def _sums_of_folds(counted: Array, fold: Array, folds: int) -> Array:
 
 
 def _one_block(
-    ids: ArrayLike, counted: Array, fold: Array, labels: Array, per_position: Array, vocab_size: int
+    ids: ArrayLike,
+    fold: Array,
+    documents: tuple[Array, Array, Array],
+    per_position: Array,
+    vocab_size: int,
 ) -> TokenLists:
-    """All words in one block, as they stand."""
-    folds, n = per_position.shape
+    """All words in one block, as they stand; labels, counted and ended are of the documents."""
+    (_, counted, _), (folds, n) = documents, per_position.shape
     if block_count(folds * n, vocab_size, vocab_size) > 1:
         raise ValueError(
             f"{folds} folds x {n} positions x {vocab_size} words are more than int32 counts: call "
@@ -226,8 +242,7 @@ def _one_block(
     bounds = jnp.array([0, ids.size], jnp.int32)
     columns = jnp.arange(vocab_size, dtype=jnp.int32)
     frequent = FrequentWords(*lists[:4], bounds, columns)  # pyrefly: ignore
-    documents = Documents(lists[4], None, labels, counted)
-    return TokenLists(frequent, None, per_position, documents)
+    return TokenLists(frequent, None, per_position, Documents(lists[4], None, *documents))
 
 
 def listed_counts(counts: PositionCounts) -> TokenLists:

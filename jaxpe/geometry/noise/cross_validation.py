@@ -57,9 +57,9 @@ class PositionHalves(NamedTuple):
     """Position geometries of disjoint halves, and the statistics behind intervals.
 
     Attributes:
-        position: geometries `[splits, 2, ...]`, less the shuffled documents of the same half.
+        position: geometries `[splits, 2, ...]`, less the rotated documents of the same half.
         documents: statistics of each half before subtraction, `[splits, 2]`.
-        null: statistics of the shuffled halves, `[nulls, splits, 2]`.
+        null: statistics of the rotated halves, `[nulls, splits, 2]`.
     """
 
     position: SplitHalfGeometry
@@ -129,11 +129,11 @@ def disjoint_position_geometries(
     halvings: int = DEFAULT_HALVINGS,
     progress: Progress = SILENT,
 ) -> PositionHalves:
-    """Position geometries of disjoint halves: each half less its own shuffled documents.
+    """Position geometries of disjoint halves: each half less its own rotated documents.
 
     Args:
         counts: counts in at least four folds, or token lists.
-        nulls: counts of at least two shuffled corpora, in the same folds.
+        nulls: counts of at least two rotated corpora, in the same folds.
         key: PRNG key that draws the halves.
         splits: random splits, of which no more than folds − 1 are used.
         halvings: halvings of each half.
@@ -141,24 +141,24 @@ def disjoint_position_geometries(
 
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
     >>> tokens = token_lists(ids, vocab_size=9, folds=4, groups=np.arange(400))
-    >>> nulls = [tokens.shuffled(jax.random.key(k)) for k in range(2)]
+    >>> nulls = [tokens.rotated(jax.random.key(k)) for k in range(2)]
     >>> disjoint_position_geometries(tokens, nulls, key=jax.random.key(0)).position.gram.shape
     (3, 2, 3, 3)
     """
     check_size("the number of nulls", len(nulls), least=2)
     sizes = {"splits": min(splits, fold_count(counts) - 1), "halvings": halvings}
     corpora = progress.track((counts, *nulls), "held-out halves", total=1 + len(nulls))
-    documents, *shuffles = [
+    documents, *rotations = [
         jax.block_until_ready(disjoint_geometries(each, key=key, **sizes)) for each in corpora
     ]
-    return _position_halves(documents, shuffles)
+    return _position_halves(documents, rotations)
 
 
 @jax.jit
 def _position_halves(
     halves: SplitHalfGeometry, nulls: Sequence[SplitHalfGeometry]
 ) -> PositionHalves:
-    """Geometries of halves less the mean of shuffled halves."""
+    """Geometries of halves less the mean of rotated halves."""
     mean = sum(null.squared_distances for null in nulls) / len(nulls)
     position = _map_halves(lambda half: without_composition(*half), (halves, mean))
     statistics = [

@@ -1,10 +1,11 @@
-"""Position geometry: split halves of the documents less shuffled documents.
+"""Position geometry: split halves of the documents less rotated documents.
 
 The variance observed between positions has three parts. *Sampling noise* cancels in products of
-disjoint halves. *Composition* is which documents reach a position, and how many: long documents
-have other words, and roots of thin counts are biased (E√X is below √λ). Shuffling words within each
-document keeps lengths, words and counts, and destroys every effect of position, so shuffled
-documents show composition alone. The rest is *position*.
+disjoint halves. *Composition* is which documents reach a position, how many, and what ends them:
+long documents have other words, and roots of thin counts are biased (E√X is below √λ). Rotating
+each document by a random offset, its last token in place, keeps lengths, words, ends and
+neighbours. It destroys every other effect of position, so rotated documents show composition alone.
+The rest is *position*.
 """
 
 from collections.abc import Sequence
@@ -40,14 +41,14 @@ DEFAULT_NULLS = 20
 
 
 class PositionGeometry(NamedTuple):
-    """Geometry of position: split halves of the documents less shuffled documents.
+    """Geometry of position: split halves of the documents less rotated documents.
 
     Attributes:
-        gram: float `[n, n]`, centred, B − mean of B over shuffles; not positive semidefinite.
+        gram: float `[n, n]`, centred, B − mean of B over rotations; not positive semidefinite.
         squared_distances: float `[n, n]`, likewise; negative where noise exceeds the signal.
         present: bool `[n]`, positions with a token in both halves of every split.
         split_half: geometry of position and composition together.
-        null: float `[nulls, n, n]`, split-half squared distances of each shuffled corpus.
+        null: float `[nulls, n, n]`, split-half squared distances of each rotated corpus.
         per_position: int `[n]`, documents with a token at each position.
     """
 
@@ -73,7 +74,7 @@ class PositionGeometry(NamedTuple):
 
     @property
     def composition(self) -> Float[Array, ""]:
-        """Variance between positions due to composition, which shuffled documents show as well."""
+        """Variance between positions due to composition, which rotated documents show as well."""
         return self.split_half.trace - self.trace
 
     @property
@@ -90,28 +91,31 @@ def position_geometry(
     mask: Bool[ArrayLike, "documents n"] | None = None,
     exclude: Sequence[int] = (),
     groups: Integer[ArrayLike, " documents"] | None = None,
+    ended: Bool[ArrayLike, " documents"] | None = None,
     folds: int = DEFAULT_FOLDS,
     splits: int = DEFAULT_SPLITS,
     nulls: int = DEFAULT_NULLS,
     progress: Progress = SILENT,
 ) -> PositionGeometry:
-    """Hellinger geometry of position: split halves less the mean over shuffled documents.
+    """Hellinger geometry of position: split halves less the mean over rotated documents.
 
-    B_position = B − E[B of shuffles]. Without an effect of position, documents and shuffles have
-    the same distribution, so B_position has mean 0 for any lengths, words and number of documents.
-    With one, it describes the documents that reach each position, at this number of documents (see
-    `split_half_geometry` on rare words). The shuffles of a document contain the words of its
-    positions too. So an effect that grows steadily with position is understated if most documents
-    are short.
+    B_position = B − E[B of rotations]. The null hypothesis is: given its length and its last token,
+    a document is stationary. Each position then has the same law in documents and rotations, so
+    B_position has mean 0 for any lengths, words and number of documents. With an effect, it
+    describes the documents that reach each position, at this number of documents (see
+    `split_half_geometry` on rare words). The rotations of a document contain the words of its
+    positions too. So an effect is understated if most documents are short. The tokens that end
+    documents are composition: their effect is seen in positions counted from the end.
 
     Args:
         ids, vocab_size, mask, exclude, folds: arguments of `count_tokens`.
-        key: PRNG key for halves and shuffles.
+        key: PRNG key for halves and rotations.
         groups: labels of documents that are not independent, as in `count_tokens`; by default
             equal documents are one group.
-        splits: halvings averaged over, for documents and shuffles alike.
-        nulls: shuffled corpora, at least 2; the variance of the result has a part 1/nulls.
-        progress: shown by shuffled corpus; ignored where arguments are traced.
+        ended: documents whose last token stays, as in `rotate_within_documents`.
+        splits: halvings averaged over, for documents and rotations alike.
+        nulls: rotated corpora, at least 2; the variance of the result has a part 1/nulls.
+        progress: shown by rotated corpus; ignored where arguments are traced.
 
     >>> rng = np.random.default_rng(0)
     >>> ids = rng.integers(0, 50, (4000, 6)); ids[:, 0] = rng.integers(0, 25, 4000)
@@ -124,21 +128,20 @@ def position_geometry(
     check_size("splits", splits)
     if not ids.shape[1]:
         raise ValueError(f"ids have shape {ids.shape}: pass documents of at least one position")
-    # Labels before the shuffle: copies stay in one fold, in the corpus and in the null.
+    # Labels before the rotation: copies stay in one fold, in the corpus and in the null.
     groups = content_labels(ids, mask) if groups is None else groups
-    tokens = token_lists(
-        ids, vocab_size=vocab_size, mask=mask, exclude=exclude, groups=groups, folds=folds
-    )
-    halving, shuffling = null_keys(key, nulls=nulls)
+    options = {"mask": mask, "exclude": exclude, "groups": groups, "folds": folds, "ended": ended}
+    tokens = token_lists(ids, vocab_size=vocab_size, **options)
+    halving, rotating = null_keys(key, nulls=nulls)
     estimate = partial(split_half_geometry, key=halving, splits=splits)
 
     def null(key: Array) -> Array:
-        return estimate(tokens.shuffled(key)).squared_distances
+        return estimate(tokens.rotated(key)).squared_distances
 
     if is_traced(ids, mask, groups, key):
-        squared = jax.lax.map(null, shuffling)
+        squared = jax.lax.map(null, rotating)
     else:
-        shown = progress.track(shuffling, "shuffled documents", total=nulls)
+        shown = progress.track(rotating, "rotated documents", total=nulls)
         squared = jnp.stack([jax.block_until_ready(null(key)) for key in shown])
     return position_part(estimate(tokens), squared, per_position=_per_position(tokens))
 
@@ -155,17 +158,17 @@ def position_geometry_from_counts(
 
     Args:
         counts: counts in at least two folds.
-        nulls: counts of at least two shuffled corpora in the same folds: of
-            `permute_within_documents`, or from `jaxpe count`.
+        nulls: counts of at least two rotated corpora in the same folds: of
+            `rotate_within_documents`, or from `jaxpe count`.
         key: PRNG key that draws the halves.
         splits: halvings averaged over.
-        progress: shown by shuffled corpus.
+        progress: shown by rotated corpus.
 
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
-    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(4)]
+    >>> rotations = [rotate_within_documents(jax.random.key(k), ids) for k in range(4)]
     >>> counts, *nulls = [
     ...     count_tokens(each, vocab_size=9, folds=4, groups=np.arange(400))
-    ...     for each in (ids, *shuffles)]
+    ...     for each in (ids, *rotations)]
     >>> geometry = position_geometry_from_counts(counts, nulls, key=jax.random.key(0))
     >>> bool(abs(geometry.trace) < 0.02)
     True
@@ -179,7 +182,7 @@ def position_geometry_from_counts(
                 "regroup_folds(counts, folds=...) of the same number"
             )
     estimate = partial(split_half_geometry, key=key, splits=splits)
-    shown = progress.track(nulls, "shuffled documents", total=len(nulls))
+    shown = progress.track(nulls, "rotated documents", total=len(nulls))
     squared = jnp.stack([estimate(null).squared_distances for null in shown])
     return position_part(estimate(counts), squared, per_position=_per_position(counts))
 
@@ -218,16 +221,16 @@ def checked_position(geometry: PositionGeometry) -> PositionGeometry:
 def position_part(
     split_half: SplitHalfGeometry, null: Float[Array, "nulls n n"], *, per_position: ArrayLike
 ) -> PositionGeometry:
-    """Split-half geometry less the mean of shuffled corpora, given their squared distances."""
+    """Split-half geometry less the mean of rotated corpora, given their squared distances."""
     position = without_composition(split_half, jnp.mean(null, axis=0))
     return PositionGeometry(*position, split_half, null, jnp.asarray(per_position))
 
 
 def without_composition(
-    split_half: SplitHalfGeometry, shuffled: Float[Array, "n n"]
+    split_half: SplitHalfGeometry, rotated: Float[Array, "n n"]
 ) -> SplitHalfGeometry:
-    """Split-half geometry less the mean squared distances of shuffled documents."""
-    squared = split_half.squared_distances - shuffled
+    """Split-half geometry less the mean squared distances of rotated documents."""
+    squared = split_half.squared_distances - rotated
     squared = jnp.where(pair_mask(split_half.present), squared, 0.0)
     gram = gram_from_squared(squared, split_half.present)
     return SplitHalfGeometry(gram, squared, split_half.present)
@@ -235,6 +238,6 @@ def without_composition(
 
 @partial(jax.jit, static_argnames="nulls")
 def null_keys(key: Array, *, nulls: int = DEFAULT_NULLS) -> tuple[Array, Array]:
-    """PRNG keys of the halvings, which all corpora share, and of the shuffled corpora."""
+    """PRNG keys of the halvings, which all corpora share, and of the rotated corpora."""
     keys = jax.random.split(key, nulls + 1)
     return keys[0], keys[1:]

@@ -42,7 +42,7 @@ class PositionIntervals(NamedTuple):
 
     Attributes:
         position: variance between positions due to position.
-        composition: variance due to composition, which shuffled documents show.
+        composition: variance due to composition, which rotated documents show.
         split_half: sum of both: the variance without sampling noise.
         nearness: `nearness` of the squared distances.
         by_offset: mean squared distance of position at each offset, `[n − 1]`.
@@ -59,14 +59,14 @@ class PositionIntervals(NamedTuple):
 def position_intervals(
     geometry: PositionGeometry, halves: PositionHalves, *, confidence: float = 0.95
 ) -> PositionIntervals:
-    """Half-sample intervals of the position geometry, calibrated on shuffled documents.
+    """Half-sample intervals of the position geometry, calibrated on rotated documents.
 
     The squared standard error is s + v₀, s = max(h − h₀, h/10). h is the variance of half-samples
     (`half_sample_interval`). Without an effect noise falls as 1/N², so half-samples overstate it:
-    h₀ is the half-sample variance of shuffled corpora, and v₀ their actual variance. Ends are at t
+    h₀ is the half-sample variance of rotated corpora, and v₀ their actual variance. Ends are at t
     errors with t = (s·t_s + v₀·t_v)/(s + v₀) (Cochran and Cox 1950), of Student's t. A difference
     has fewer degrees of freedom than its parts (Satterthwaite 1946): s has (s/h)² times the number
-    of splits, at least 4, and v₀ one less than shuffled corpora. The tenth of h and the 4 are
+    of splits, at least 4, and v₀ one less than rotated corpora. The tenth of h and the 4 are
     chosen by coverage on corpora of known truth (`experiments/beyond/position_truth.py`).
 
     Nearness is a ratio. Its interval holds every ratio r in [−1, 1] for which the mean of
@@ -79,10 +79,10 @@ def position_intervals(
         confidence: coverage of the intervals, in (0, 1).
 
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
-    >>> shuffles = [permute_within_documents(jax.random.key(k), ids) for k in range(4)]
+    >>> rotations = [rotate_within_documents(jax.random.key(k), ids) for k in range(4)]
     >>> counts, *nulls = [
     ...     count_tokens(each, vocab_size=9, folds=8, groups=np.arange(400))
-    ...     for each in (ids, *shuffles)]
+    ...     for each in (ids, *rotations)]
     >>> key = jax.random.key(0)
     >>> geometry = position_geometry_from_counts(counts, nulls, key=key)
     >>> halves = disjoint_position_geometries(counts, nulls, key=key)
@@ -110,7 +110,7 @@ class VarianceShares(NamedTuple):
 
     Attributes:
         noise: share of sampling noise.
-        composition: share that shuffled documents show.
+        composition: share that rotated documents show.
         position: share of position.
     """
 
@@ -140,7 +140,7 @@ def variance_shares(
 
     >>> ids = np.random.default_rng(0).integers(0, 9, (400, 3))
     >>> tokens = token_lists(ids, vocab_size=9, folds=8, groups=np.arange(400))
-    >>> nulls, key = [tokens.shuffled(jax.random.key(k)) for k in range(4)], jax.random.key(0)
+    >>> nulls, key = [tokens.rotated(jax.random.key(k)) for k in range(4)], jax.random.key(0)
     >>> geometry = position_geometry_from_counts(tokens, nulls, key=key)
     >>> halves = disjoint_position_geometries(tokens, nulls, key=key)
     >>> mu = positional_distributions(count_tokens(ids, vocab_size=9))
@@ -171,7 +171,7 @@ def variance_shares(
 
 
 def _statistics(geometry: PositionGeometry, halves: PositionHalves) -> list[PositionStatistics]:
-    """Statistics of the documents, of shuffles, and of halves of both, in floats."""
+    """Statistics of the documents, of rotations, and of halves of both, in floats."""
     geometry = checked_position(geometry)
     n = len(geometry.present)
     documents = _checked_statistics(halves.documents, "halves.documents", ("splits", 2), n)
@@ -226,7 +226,7 @@ def _calibrated_estimate(
     all_documents: Float[Array, "..."],
     null: Float[Array, "nulls ..."],
     halves: Float[Array, "splits 2 ..."],
-    shuffled: Float[Array, "more_nulls splits 2 ..."],
+    rotated: Float[Array, "more_nulls splits 2 ..."],
     *,
     part: str,
     confidence: float,
@@ -235,15 +235,15 @@ def _calibrated_estimate(
     """Calibrated interval of a linear statistic of one part of the variance.
 
     Args:
-        all_documents, null: the statistic of the documents and of each shuffled corpus.
-        halves, shuffled: the statistic of halves of the documents and of the shuffled corpora.
+        all_documents, null: the statistic of the documents and of each rotated corpus.
+        halves, rotated: the statistic of halves of the documents and of the rotated corpora.
         part: "position", "composition" or "split_half".
         confidence: coverage of the interval.
         signal: factor of the change that other documents make.
     """
-    mean, half_mean = jnp.mean(null, axis=0), jnp.mean(shuffled, axis=0)
-    nulls, more = len(null), len(shuffled)
-    h0 = jnp.mean(jax.vmap(half_sample_variance)(shuffled - half_mean[None]), axis=0)
+    mean, half_mean = jnp.mean(null, axis=0), jnp.mean(rotated, axis=0)
+    nulls, more = len(null), len(rotated)
+    h0 = jnp.mean(jax.vmap(half_sample_variance)(rotated - half_mean[None]), axis=0)
     h0, v0 = h0 * more / (more - 1), jnp.var(null, axis=0, ddof=1)
     if part == "position":
         value, h = all_documents - mean, half_sample_variance(halves - half_mean)

@@ -1,8 +1,8 @@
 """Parallel analysis: the number of dimensions of position that a second sample would repeat.
 
 Parallel analysis (Horn 1965) keeps the components with larger eigenvalues than data without
-structure. These data are the documents with their tokens permuted. The eigenvalues belong to the
-split-half Gram matrix, in which sampling noise cancels.
+structure. These data are the rotated documents. The eigenvalues belong to the split-half Gram
+matrix, in which sampling noise cancels.
 """
 
 import math
@@ -24,7 +24,7 @@ DEFAULT_LEVEL = 0.95
 
 
 class SignificantRank(NamedTuple):
-    """Result of parallel analysis: the rank, and eigenvalues of documents and of permuted ones.
+    """Result of parallel analysis: the rank, and eigenvalues of documents and of rotated ones.
 
     Attributes:
         rank: int, number of leading eigenvalues above the threshold by more than rounding; −1 for
@@ -51,19 +51,20 @@ def significant_rank(
     The rank of the plug-in geometry (`classical_mds`) counts dimensions of sampling noise as well.
     Its effective rank (`entropy_rank`) tells how evenly they are filled.
 
-    As in Horn (1965), eigenvalues are compared with data without structure: null corpora, with the
-    tokens of each document in random order. An eigenvalue of W^½ B_position W^½
-    (`position_geometry`) counts if p = (b + 1)/(nulls + 1) ≤ 1 − level. b is the number of null
-    corpora, each less the mean of the others, whose largest eigenvalue is as large. W is the number
-    of documents at each position over their mean. Noise goes as 1/N_i, so W gives every position
-    the same noise, and a few thin positions do not drown the rest. Weights do not change the true
-    rank.
+    As in Horn (1965), eigenvalues are compared with data without structure: null corpora of rotated
+    documents, in which neighbours stay together and the last token in place. An eigenvalue of
+    W^½ B_position W^½ (`position_geometry`) counts if p = (b + 1)/(nulls + 1) ≤ 1 − level. b is the
+    number of null corpora, each less the mean of the others, whose largest eigenvalue is as large. W
+    is the number of documents at each position over their mean. Noise goes as 1/N_i, so W gives
+    every position the same noise, and a few thin positions do not drown the rest. Weights do not
+    change the true rank.
 
     Args:
         ids: token ids.
-        level: 1 less the probability of a rank above 0 for a corpus without an effect of position.
+        level: 1 less the probability of a rank above 0 where position has no effect, that is, where
+            documents are stationary given their length and last token.
         options: arguments of `position_geometry`: `vocab_size`, `key` and, if wanted, `mask`,
-            `exclude`, `groups`, `folds`, `splits`, `nulls` and `progress`. At least
+            `exclude`, `groups`, `ended`, `folds`, `splits`, `nulls` and `progress`. At least
             level/(1 − level) nulls are needed, 19 at a level of 0.95. For a `TokenCorpus`,
             `corpus.groups()` finds near-copies and pieces of other documents.
 
@@ -105,7 +106,7 @@ def weighted_gram(geometry: SplitHalfGeometry, counts: PositionCounts) -> Float[
 
 @jax.jit
 def _weighted_grams(geometry: PositionGeometry) -> tuple[Array, Array]:
-    """Weighted Gram matrices of the documents and of each shuffled corpus."""
+    """Weighted Gram matrices of the documents and of each rotated corpus."""
     geometry = checked_position(geometry)
     weighted = partial(_weighted_gram, geometry.present, geometry.per_position)
     return weighted(geometry.split_half.squared_distances), jax.lax.map(weighted, geometry.null)
@@ -130,7 +131,7 @@ def rank_above_null(
     """Dimensions in which a Gram matrix exceeds its null, given the null's Gram matrices.
 
     An eigenvalue counts where at most (1 − level)(nulls + 1) − 1 null matrices, each less the mean
-    of the others, have one as large. It must be larger by more than rounding: where shuffling
+    of the others, have one as large. It must be larger by more than rounding: where rotating
     changes nothing, differences are rounding errors.
 
     >>> null = np.array([[[0.1, 0.0], [0.0, 0.0]], [[0.2, 0.0], [0.0, 0.0]]])

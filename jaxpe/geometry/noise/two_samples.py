@@ -118,15 +118,15 @@ def compare_geometries(
     copies and documents of one author in one fold (`count_tokens(groups=...)`).
 
     Corpora of the same words may have different geometries because different documents reach late
-    positions. With `nulls`, counts of shuffled documents, position alone is compared: products of
-    folds less the mean product of shuffled documents, which move with their folds.
+    positions. With `nulls`, counts of rotated documents, position alone is compared: products of
+    folds less the mean product of rotated documents, which move with their folds.
 
     Args:
         a, b: counts in folds, of one length and one vocabulary.
         key: PRNG key of the thinning and the permutations.
         dim: dimensions of the configurations that Procrustes and angles compare.
         permutations: deals at random, at least 1.
-        nulls: counts of shuffled documents of a and of b, `[nulls, null folds, n, vocab]`: fold f
+        nulls: counts of rotated documents of a and of b, `[nulls, null folds, n, vocab]`: fold f
             of the counts in null fold f modulo their number. They are used if both corpora have at
             least 4 null folds.
 
@@ -176,8 +176,8 @@ def compare_geometries(
 
     between, count = products(joined, 0), min(map(len, null_tables), default=0)
     for null in range(count):
-        shuffled = [_joined_folds(table[null], folds) for table in null_tables]
-        between = between - products(shuffled, 1 + null) / count
+        rotated = [_joined_folds(table[null], folds) for table in null_tables]
+        between = between - products(rotated, 1 + null) / count
     fields = _comparison(between, size > 0, deals, folds, dim=dim, permutations=permutations)
     return GeometryComparison(
         *fields, present=size > 0, folds=folds, tokens=int(size.sum()), of_position=count > 0

@@ -454,7 +454,7 @@ _CAPTIONS: dict[style.Draw, str] = {
     shares_figure: (
         "Top: parts of the variance observed between positions, with 95 % intervals. Other "
         "documents would not repeat the noise. Composition remains when the words of each document "
-        "are shuffled. Position is the rest, and figures of position show it alone. Bottom: the "
+        "are rotated. Position is the rest, and figures of position show it alone. Bottom: the "
         "number of documents that reach each position."
     ),
     where_figure: (
@@ -469,7 +469,7 @@ _CAPTIONS: dict[style.Draw, str] = {
     ),
     spectrum_figure: (
         "Each point is one dimension. Right: positions are weighted by their documents, so that "
-        "all have equal noise. Only points above the dashed line exceed the shuffled documents; "
+        "all have equal noise. Only points above the dashed line exceed the rotated documents; "
         "below it the axis is linear."
     ),
     map_figure: (

@@ -144,7 +144,7 @@ def _shares(analysis: CorpusAnalysis) -> _Sentences:
     )
     yield (
         "composition",
-        "Composition is what remains when the words of each document are shuffled: which documents "
+        "Composition is what remains when the words of each document are rotated: which documents "
         "reach a position, and thin counts.",
     )
     outside = max(max(-x, x - 1) for x in _estimates(analysis))
@@ -164,7 +164,7 @@ def _estimates(analysis: CorpusAnalysis) -> list[float]:
 def _dimensions(analysis: CorpusAnalysis) -> _Sentences:
     position = analysis.position
     rank, level = position.significant_rank, number(position.null_eigenvalue)
-    level = f"the level that shuffled documents exceed in 5 % of cases ({level})"
+    level = f"the level that rotated documents exceed in 5 % of cases ({level})"
     if only_position(analysis):
         yield (
             "one position",
@@ -270,7 +270,7 @@ def _reach(analysis: CorpusAnalysis) -> _Sentences:
         return
     yield (
         "few reach",
-        "Far positions belong to long documents, whose words may differ. Shuffled documents show "
+        "Far positions belong to long documents, whose words may differ. Rotated documents show "
         "this, so it is subtracted from every number of position.",
     )
     if position.significant_rank and position.composition_correlation >= _LIKE_COMPOSITION:
@@ -447,7 +447,7 @@ def _doubts(analysis: CorpusAnalysis) -> _Sentences:
     yield (
         "intervals",
         f"Intervals are 95 %, from half-samples of {analysis.folds} folds of the documents, "
-        "calibrated by shuffled documents. They do not include the bias of the estimate itself, "
+        "calibrated by rotated documents. They do not include the bias of the estimate itself, "
         "such as from rare words.",
     )
     yield "stress", "Stress measures faithfulness to the corpus, not how well a model will do."

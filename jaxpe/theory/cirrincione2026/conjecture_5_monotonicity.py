@@ -57,7 +57,7 @@ CONJECTURE_5 = Statement(
 def _evaluate(inputs: AuditInputs) -> Audit:
     """Conjecture 5, with shares of triples that violate or uphold its hypothesis beyond noise.
 
-    Composition, which shuffled documents show, does not count as a violation. Each triple is tested
+    Composition, which rotated documents show, does not count as a violation. Each triple is tested
     at 5 %. The shares are measured but not judged: triples are dependent, so more than 5 % of
     corpora have more than 5 % significant ties.
     """
@@ -177,12 +177,12 @@ def monotonicity_test(
     replaced by their expectation over the thinning, without random draws. As in
     `split_half_geometry`, contrasts in rare words are understated, at the size of one fold. Late
     positions come from long documents, which have other words; this is no noise. Pass nulls to
-    remove it: K_fg then has the mean K_fg of the shuffled documents subtracted.
+    remove it: K_fg then has the mean K_fg of the rotated documents subtracted.
 
     Args:
         counts: counts in at least four folds; 16 are a good number. Documents that are not
             independent must share a fold (`count_tokens(..., groups=...)`; copies always do).
-        nulls: counts of shuffled documents (`permute_within_documents`) in the same folds.
+        nulls: counts of rotated documents (`rotate_within_documents`) in the same folds.
         level: one-sided level of each triple's test, in (0, 0.5).
         least: positions with fewer tokens than this share of the fullest position take no part, in
             (0, 1].

@@ -11,7 +11,7 @@ from jaxpe.analysis.counts import CountedShard, CountSettings, StoredCounts
 from jaxpe.data import TokenCorpus, containment_groups
 from jaxpe.geometry import (
     disjoint_position_geometries,
-    permute_within_documents,
+    rotate_within_documents,
     position_geometry_from_counts,
     position_intervals,
     position_rank,
@@ -44,7 +44,7 @@ def table(ids, corpus, folds):
 def stored(corpus) -> StoredCounts:
     """The counts of these documents, and of twenty shuffles of them."""
     shuffled = [
-        permute_within_documents(jax.random.key(k), corpus.ids, corpus.mask) for k in range(20)
+        rotate_within_documents(jax.random.key(k), corpus.ids, corpus.mask) for k in range(20)
     ]
     return StoredCounts(
         table=table(corpus.ids, corpus, FOLDS),

@@ -16,7 +16,7 @@ from jaxpe._core.results import load_result, result_files
 from jaxpe.analysis.corpus import CorpusAnalysis, CorpusOptions, analyse, analyse_tokens
 from jaxpe.analysis.corpus.result import SHARES
 from jaxpe.data import TokenCorpus, containment_groups, load_tokens
-from jaxpe.geometry import permute_within_documents
+from jaxpe.geometry import rotate_within_documents
 from jaxpe.report.corpus.text import named_findings
 from tests.conftest import score_only
 
@@ -97,7 +97,7 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
 
     shuffled = {"mask": corpus.mask, "exclude": (0,), "groups": groups}
     shuffles = [
-        permute_within_documents(key, corpus.ids, **shuffled)
+        rotate_within_documents(key, corpus.ids, **shuffled)
         for key in jax.random.split(keys[0], 21)[1:5]
     ]
     nulls = [jaxpe.count_tokens(ids, folds=16, **documents) for ids in shuffles]
@@ -144,7 +144,7 @@ def test_documents_of_one_author_are_one_piece_of_evidence(tmp_path):
 def test_shuffled_documents_have_no_position(corpus):
     """Lengths and words of the documents stay: composition is there, and nothing is said of it."""
     groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
-    ids = permute_within_documents(
+    ids = rotate_within_documents(
         jax.random.key(7), corpus.ids, corpus.mask, exclude=(0,), groups=groups
     )
     found = analyse_tokens(corpus._replace(ids=np.asarray(ids)), dim=4)

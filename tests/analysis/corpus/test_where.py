@@ -14,7 +14,7 @@ from jaxpe.geometry import (
     SplitHalfGeometry,
     count_tokens,
     mutual_information,
-    permute_within_documents,
+    rotate_within_documents,
     token_lists,
 )
 from jaxpe.geometry.distances.nearness import position_statistics
@@ -39,7 +39,7 @@ def test_planted_effects_are_found_where_they_are(planted, seed):
     ids, mask = documents(planted, seed=seed)
     ids[0, 0] = WORDS  # a word of a single fold
     tokens = token_lists(ids, vocab_size=WORDS + 1, folds=16, mask=mask, groups=np.arange(len(ids)))
-    nulls = [tokens.shuffled(key) for key in KEYS]
+    nulls = [tokens.rotated(key) for key in KEYS]
     whole = ~mask[:, -1] | (np.arange(len(ids)) % 2 == 0)  # half of the longest were cut
     found = where_position_tells(tokens, nulls, key=KEYS[0], whole=whole)
     assert (found.words, found.tokens) == (WORDS, mask.sum() - 1)
@@ -57,7 +57,7 @@ def test_planted_effects_are_found_where_they_are(planted, seed):
 def test_the_bits_are_mutual_information_less_that_of_shuffled_documents():
     ids, mask = documents((0, 1, 2))
     counted = {"vocab_size": WORDS, "mask": mask, "folds": 4, "groups": np.arange(len(ids))}
-    shuffled = [permute_within_documents(key, ids, mask) for key in KEYS]
+    shuffled = [rotate_within_documents(key, ids, mask) for key in KEYS]
     counts, *nulls = [count_tokens(each, **counted) for each in (ids, *shuffled)]
     found = where_position_tells(counts, nulls, key=KEYS[0], cut=3)
     bits, *null = (

@@ -147,7 +147,7 @@ def test_null_counts_are_those_of_documents_shuffled_by_hand(with_nulls, whole):
     fold = np.asarray(jaxpe.geometry.fold_of_documents(ids, mask, folds=4)) % 2
     for number, null in enumerate(with_nulls.nulls):
         key = jax.random.fold_in(jax.random.key(3), number)
-        moved = jaxpe.geometry.permute_within_documents(key, ids, mask, exclude=(32,))
+        moved = jaxpe.geometry.rotate_within_documents(key, ids, mask, exclude=(32,))
         for half in (0, 1):
             expected = jaxpe.count_tokens(
                 moved, vocab_size=256, mask=mask & (fold == half)[:, None], exclude=(32,)
