@@ -33,6 +33,11 @@ from jaxpe.geometry.noise.position import null_keys, position_part
 from jaxpe.geometry.noise.split_half import DEFAULT_FOLDS, DEFAULT_SPLITS
 
 SEEDS, QUICK_SEEDS = 200, 2
+NULL_KINDS = (
+    "unequal lengths", "ended by a word", "ended by a word, later more often", "repeats, 0.5",
+    "repeats, 0.5, one length", "bigrams", "local topics", "ended by a word, first word planted",
+    "alternating", "steady drift",
+)  # fmt: skip
 QUICK = ("unequal lengths", "alternating, topic with length")
 ROWS = 1500  # documents of a small corpus; fewer are padded with empty ones
 CONTRAST_NULLS = 8
@@ -44,7 +49,7 @@ NULLS = {
     "shuffle, last token stays": ("shuffle", True),
     "shuffle": ("shuffle", False),
 }
-NULL_SEEDS = 60
+FEW_SEEDS = 60  # of what is not compiled
 LEVEL = 0.05
 
 
@@ -57,12 +62,14 @@ def experiment(run: Run) -> dict[str, Any]:
         else:
             found = [of_small(corpus, name, s) for s in range(QUICK_SEEDS if run.quick else SEEDS)]
             methods[name] = of_methods([each.pop("methods") for each in found], corpus.effect)
-            bits = [of_bits(corpus, name, seed) for seed in range(len(found))]
-            nulls[name] = of_nulls(corpus, name, min(len(found), NULL_SEEDS))
+            few = min(len(found), FEW_SEEDS)
+            bits = [of_bits(corpus, name, seed) for seed in range(few)]
+            similar = np.mean([of_neighbours(corpus, name, seed) for seed in range(few)])
+            nulls |= {name: of_nulls(corpus, name, few)} if name in NULL_KINDS else {}
         rows[name] = summary(found, corpus)
         if not corpus.seeds:
             rows[name]["bits"] = of_interval(*np.moveaxis(np.array(bits), 1, 0))
-            rows[name]["similar"] = float(np.mean([similar(corpus, name, s) for s in range(40)]))
+            rows[name]["similar"] = float(similar)
         print(name, rows[name]["rank"], rows[name]["trace"], flush=True)
     sizes = {"documents": ROWS, "n": N, "words": VOCAB}
     known = {"failing": failing(rows), "methods": methods, "nulls": nulls, "sizes": sizes}
@@ -131,7 +138,7 @@ def _rank_against(drawn: Documents, key: jax.Array, *, null: str, stays: bool) -
     ).rank
 
 
-def similar(corpus: Corpus, name: str, seed: int) -> bool:
+def of_neighbours(corpus: Corpus, name: str, seed: int) -> bool:
     """Whether a report warns that neighbouring documents are alike, so that intervals are short."""
     ids, mask, *_ = corpus.draw(generator(name, seed))
     return neighbour_similarity(ids, mask, permutations=199).p_value <= LEVEL

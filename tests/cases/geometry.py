@@ -122,9 +122,9 @@ def _halves(ids):
 
 def _nulls(ids):
     keys = jax.random.split(jax.random.key(1), 2)
-    shuffled = [geometry.rotate_within_documents(key, ids) for key in keys]
+    rotated = [geometry.rotate_within_documents(key, ids) for key in keys]
     groups = np.arange(24)
-    return [_counts(each, folds=4, groups=groups) for each in (ids, *shuffled)]
+    return [_counts(each, folds=4, groups=groups) for each in (ids, *rotated)]
 
 
 def _position(ids):

@@ -149,27 +149,40 @@ def test_padding_keeps_empty_documents_and_cuts_long_ones():
     assert mask.tolist() == [[True, True], [False, False], [True, False]]
 
 
-def test_permutation_keeps_multisets_and_everything_that_is_not_counted(corpus):
+def test_rotation_keeps_order_ends_and_everything_that_is_not_counted(corpus):
     ids, mask = corpus
     moved = np.asarray(rotate_within_documents(jax.random.key(0), ids, mask, exclude=(3,)))
-    stays = ~mask | (ids == 3)
-    assert np.array_equal(moved[stays], ids[stays])
-    for before, after, fixed in zip(ids, moved, stays, strict=True):
-        assert sorted(before[~fixed]) == sorted(after[~fixed])
+    counted = mask & (ids != 3)
+    assert np.array_equal(moved[~counted], ids[~counted])
     assert not np.array_equal(moved, ids)
-    assert np.array_equal(
-        moved, rotate_within_documents(jax.random.key(0), ids, mask, exclude=(3,))
-    )
+    for before, after, own, full in zip(ids, moved, counted, mask[:, -1], strict=True):
+        before, after = before[own].tolist(), after[own].tolist()
+        if not full and before:
+            assert after.pop() == before.pop()
+        assert after in [before[k:] + before[:k] for k in range(max(len(before), 1))]
 
 
-def test_permutation_is_uniform():
+@pytest.mark.parametrize(("ended", "orders"), [(None, 4), (True, 3)])
+def test_offsets_are_uniform(ended, orders):
     ids = np.tile(np.arange(5, dtype=np.int32), (12_000, 1))
     mask = np.arange(5)[None, :] != np.full((12_000, 1), 2)
-    moved = rotate_within_documents(jax.random.key(1), ids, mask, groups=np.arange(12_000))
-    moved = np.asarray(moved)
-    orders = np.unique(moved @ 5 ** np.arange(5), return_counts=True)[1]
-    assert len(orders) == 24
-    assert ((orders - 500) ** 2 / 500).sum() < 49.7  # chi-square, 23 degrees, 0.1 %
+    options = {"groups": np.arange(12_000), "ended": ended and np.ones(12_000, bool)}
+    moved = np.asarray(rotate_within_documents(jax.random.key(1), ids, mask, **options))
+    number = np.unique(moved @ 5 ** np.arange(5), return_counts=True)[1]
+    assert len(number) == orders
+    mean = 12_000 / orders
+    assert ((number - mean) ** 2 / mean).sum() < 16.3  # chi-square, 3 degrees, 0.1 %
+
+
+def test_offsets_of_a_group_are_one_share_of_their_lengths():
+    ids, mask = pad_documents([list(range(8)), list(range(4))], length=9)
+    first = [
+        np.argmax(rotate_within_documents(k, ids, mask, groups=np.array([1, 1])) == 0, axis=1)
+        for k in jax.random.split(jax.random.key(0), 30)
+    ]  # of 7 and 3 moving tokens
+    shares = np.stack(first) / np.array([7, 3])
+    assert np.ptp(shares) > 0.5
+    assert np.abs(shares[:, 0] - shares[:, 1]).max() <= 1 / 3 + 1e-9
 
 
 @pytest.mark.parametrize("empty", ["drop", "uniform", "zero"])
@@ -221,7 +234,7 @@ def test_information_optimal_encoding_ignores_the_names_of_words(corpus):
     np.testing.assert_allclose(one.mds.eigenvalues, other.mds.eigenvalues, atol=1e-12)
 
 
-def test_copies_and_groups_are_shuffled_alike():
+def test_copies_and_groups_are_rotated_alike():
     key = jax.random.key(3)
     copies = rotate_within_documents(key, np.tile(np.arange(6), (4, 1)))
     assert (copies == copies[:1]).all()

@@ -21,12 +21,12 @@ from jaxpe.geometry import (
     half_sample_interval,
     low_rank_factors,
     mantel_correlation,
-    rotate_within_documents,
     position_bins,
     position_decodability,
     position_intervals,
     positional_information,
     rank_above_null,
+    rotate_within_documents,
     sampled_stress,
     sampled_violation_rate,
     smacof,
@@ -87,9 +87,9 @@ def test_intervals_have_at_most_fifteen_degrees_of_freedom(splits, t):
     np.testing.assert_allclose(half, t, rtol=1e-6)
 
 
-def test_halvings_and_every_shuffle_have_keys_of_their_own():
-    halving, shuffling = null_keys(KEY, nulls=5)
-    data = np.concatenate([jax.random.key_data(halving)[None], jax.random.key_data(shuffling)])
+def test_halvings_and_every_rotation_have_keys_of_their_own():
+    halving, rotating = null_keys(KEY, nulls=5)
+    data = np.concatenate([jax.random.key_data(halving)[None], jax.random.key_data(rotating)])
     assert len(np.unique(data, axis=0)) == 6
 
 
@@ -122,7 +122,7 @@ def test_distances_may_be_asymmetric_by_a_thousandth_of_the_largest():
 
 
 def test_deviations_of_nulls_are_of_samples():
-    """Three documents of two words: a shuffle has one of two values, and two may have both."""
+    """Three documents of two words: a rotation has one of two values, and two may have both."""
     ids = np.repeat([[0], [0], [1]], 6, axis=1)
     drawn = {"key": KEY, "permutations": 2, "groups": np.arange(3), "estimator": "plug-in"}
     information = positional_information(ids, **drawn)
@@ -222,7 +222,7 @@ def half_samples(difference, shape=()):
 
 
 @pytest.mark.parametrize(
-    ("null", "halves", "shuffled", "signal", "error", "t"),
+    ("null", "halves", "rotated", "signal", "error", "t"),
     [
         # The documents alone: six splits, each of one degree of freedom.
         ([1.0, 1.0, 1.0], 2.0, [0.0, 0.0], 1.0, 1.0, 2.446912),
@@ -236,12 +236,12 @@ def half_samples(difference, shape=()):
         ([1.0, 2.0, 3.0], 2.0, [0.0, 0.0], 1.0, (7 / 3) ** 0.5, (3 * 2.446912 + 4 * 4.302653) / 7),
     ],
 )
-def test_intervals_of_position_from_their_variances(null, halves, shuffled, signal, error, t):
+def test_intervals_of_position_from_their_variances(null, halves, rotated, signal, error, t):
     found = _calibrated_estimate(
         jnp.asarray(5.0),
         jnp.asarray(null),
         half_samples(halves),
-        jnp.stack([half_samples(x) for x in shuffled]),
+        jnp.stack([half_samples(x) for x in rotated]),
         part="position",
         confidence=0.95,
         signal=signal,

@@ -17,12 +17,12 @@ from jaxpe.geometry import (
     count_tokens,
     disjoint_position_geometries,
     nearness,
-    rotate_within_documents,
     position_geometry,
     position_geometry_from_counts,
     position_intervals,
     position_rank,
     regroup_folds,
+    rotate_within_documents,
     stress,
     token_lists,
     variance_shares,
@@ -55,11 +55,11 @@ def documents(seed, *, effect=0.0, unequal=True):
 
 
 def in_folds(ids, mask):
-    """Counts of documents and of their shuffles, as `position_geometry` draws these."""
-    shuffling = null_keys(KEY, nulls=NULLS)[1]
-    shuffled = [rotate_within_documents(key, ids, mask, groups=GROUPS) for key in shuffling]
+    """Counts of documents and of their rotations, as `position_geometry` draws these."""
+    rotating = null_keys(KEY, nulls=NULLS)[1]
+    rotated = [rotate_within_documents(key, ids, mask, groups=GROUPS) for key in rotating]
     sizes: dict[str, Any] = {"vocab_size": VOCAB, "folds": FOLDS, "groups": GROUPS}
-    counts, *nulls = [count_tokens(each, mask=mask, **sizes) for each in (ids, *shuffled)]
+    counts, *nulls = [count_tokens(each, mask=mask, **sizes) for each in (ids, *rotated)]
     return counts, nulls
 
 
@@ -69,7 +69,7 @@ def of_documents(ids, mask, key=KEY, groups=GROUPS):
 
 
 def halves_of(ids, mask, key=KEY):
-    """Disjoint halves, with three of the shuffles of `of_documents`."""
+    """Disjoint halves, with three of the rotations of `of_documents`."""
     tokens = token_lists(ids, mask=mask, groups=GROUPS, vocab_size=VOCAB, folds=FOLDS)
     nulls = [tokens.rotated(key) for key in null_keys(key, nulls=NULLS)[1][:3]]
     return disjoint_position_geometries(tokens, nulls, key=key, splits=7, halvings=2)
@@ -198,7 +198,7 @@ def test_regrouped_folds_hold_the_same_documents():
             regroup_folds(counts, folds=folds)
 
 
-def test_few_or_other_shuffles_are_refused():
+def test_few_or_other_rotations_are_refused():
     counts, nulls = tables()
     with pytest.raises(ValueError, match="at least 2, not"):
         position_geometry_from_counts(counts, nulls[:1], key=KEY)
@@ -255,7 +255,7 @@ def test_geometries_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize("part", ["position", "composition", "split_half"])
 def test_standard_errors_are_those_of_the_estimates(part):
-    """Effects vary by 4 with the documents; shuffles by 1, and by 3 in halves of documents."""
+    """Effects vary by 4 with the documents; rotations by 1, and by 3 in halves of documents."""
     nulls, more, splits, draws = 5, 2, 15, 10_000
     rng = np.random.default_rng(0)
 
@@ -264,13 +264,13 @@ def test_standard_errors_are_those_of_the_estimates(part):
 
     effect, of_halves = noise(4), noise(8, splits, 2)
     all_documents, null = noise(1), noise(1, nulls)
-    halves, shuffled = noise(6, splits, 2), noise(6, more, splits, 2)
-    if part == "composition":  # which all shuffled corpora share
-        null, shuffled = null + effect, shuffled + of_halves
+    halves, rotated = noise(6, splits, 2), noise(6, more, splits, 2)
+    if part == "composition":  # which all rotated corpora share
+        null, rotated = null + effect, rotated + of_halves
     else:
         all_documents, halves = all_documents + effect, halves + of_halves
     estimate = jax.jit(partial(_calibrated_estimate, part=part, confidence=0.95))
-    found = estimate(all_documents, null, halves, shuffled)
+    found = estimate(all_documents, null, halves, rotated)
     np.testing.assert_allclose(np.mean(found.standard_error**2), np.var(found.value), rtol=0.05)
 
 

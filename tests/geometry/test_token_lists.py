@@ -1,4 +1,4 @@
-"""Token lists: counts and halves are those of the dense counts, of documents and of shuffles."""
+"""Token lists: counts and halves are those of the dense counts, of documents and of rotations."""
 
 from functools import partial
 
@@ -65,19 +65,19 @@ def test_lists_hold_the_counts_of_words_in_several_folds(corpus, narrowest, monk
     np.testing.assert_array_equal(lists.per_position, table.sum(axis=2))
 
 
-@pytest.mark.parametrize("shuffled", [False, True])
-def test_halves_of_lists_and_counts_traced_or_not_are_equal(corpus, shuffled):
+@pytest.mark.parametrize("rotated", [False, True])
+def test_halves_of_lists_and_counts_traced_or_not_are_equal(corpus, rotated):
     ids, options = corpus
     estimate = partial(split_half_geometry, key=KEY, splits=3)
-    own, shuffling = ids, jax.random.key(1)
-    if shuffled:
-        own = rotate_within_documents(shuffling, ids, options["mask"], groups=options["groups"])
+    own, rotating = ids, jax.random.key(1)
+    if rotated:
+        own = rotate_within_documents(rotating, ids, options["mask"], groups=options["groups"])
     counts = count_tokens(own, **options)
     expected = jax.jit(estimate)(counts)
 
     def listed(ids):
         lists = token_lists(ids, **options)
-        return estimate(lists.rotated(shuffling) if shuffled else lists)
+        return estimate(lists.rotated(rotating) if rotated else lists)
 
     for geometry in (estimate(counts), listed(ids), jax.jit(listed)(ids)):
         jax.tree.map(close, geometry, expected)
@@ -108,7 +108,7 @@ def test_a_traced_table_beyond_int32_is_refused():
         jax.eval_shape(partial(token_lists, vocab_size=50_000, folds=16), ids)
 
 
-def test_lists_of_counts_cannot_be_shuffled(corpus):
+def test_lists_of_counts_cannot_be_rotated(corpus):
     ids, options = corpus
     lists = token_lists(ids, **options)._replace(documents=None)
     with pytest.raises(ValueError, match="no documents"):

@@ -14,9 +14,9 @@ from jaxpe.geometry import (
     gram_matrix,
     hellinger_distances,
     holm_adjusted,
-    rotate_within_documents,
     positional_distributions,
     principal_angles,
+    rotate_within_documents,
 )
 from jaxpe.geometry.noise.two_samples import _common_folds, _pearson_tail, _sampled
 from tests.unchecked import unchecked

@@ -201,10 +201,10 @@ def analyse_tokens(
     """Analysis of a corpus of token ids.
 
     The numbers equal the results of the public functions. With `keys =
-    jax.random.split(jax.random.key( seed), 3)` and `groups = corpus.groups()` (for strings so short
-    that some are equal by chance, `groups = range(documents)`), the geometry of
-    position is `position_geometry(..., key=keys[0], groups=groups)`, and the rank its
-    `position_rank`. Encodings are fitted to halves and tested on the other halves, from
+    jax.random.split(jax.random.key(seed), 3)`, `groups = corpus.groups()` (for strings so short
+    that some are equal by chance, `groups = range(documents)`) and `ended = ~corpus.cut` (none, if
+    all documents have one length), the geometry of position is `position_geometry(...,
+    key=keys[0], groups=groups, ended=ended)`, and the rank its `position_rank`. Encodings are fitted to halves and tested on the other halves, from
     `disjoint_position_geometries(..., key=keys[2], splits=8, halvings=2)`, which also give the
     intervals of `position_intervals`.
 
@@ -225,9 +225,11 @@ def analyse_tokens(
     """
     check_numbers(length=corpus.ids.shape[1], dim=dim, splits=splits, seed=seed)
     compact, used = compacted(corpus)
-    cut = corpus.mask[:, -1] if corpus.cut is None else corpus.cut
-    # Of documents of one length none ended with a token that other documents go on after.
-    ended = ~cut if np.ptp(corpus.mask.sum(axis=1)) else np.zeros(len(cut), bool)
+    cut = corpus.cut
+    if cut is None:  # not stored with the ids
+        cut = corpus.mask[:, -1] & (corpus.longest > corpus.ids.shape[1])
+    # Documents of one length did not end because of their last token.
+    ended = ~cut & bool(np.ptp(corpus.mask.sum(axis=1)))
     if cohort:
         inside = _cohort(compact)
         compact, ended = compact.chosen(inside), ended[inside]
@@ -332,7 +334,7 @@ def analyse_counts(
 
     It differs from `analyse_tokens` where documents are needed. A document counts as independent of
     all others but its copies, or its group with a `group_field`; pieces of longer documents are not
-    found. Halves consist of the folds of the rotated documents, four by default, so intervals are
+    found. One that fills all positions counts as cut, so that its last token moves in the null. Halves consist of the folds of the rotated documents, four by default, so intervals are
     wider. With bins, a position is a bin.
 
     Args:

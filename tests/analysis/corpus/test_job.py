@@ -73,7 +73,8 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
     assert {row.parameters for row in found.encodings if row.fitted} == {10 * 4}  # of full rank
     documents = {"vocab_size": 50, "mask": corpus.mask, "exclude": (0,), "groups": groups}
 
-    geometry = jaxpe.position_geometry(corpus.ids, key=keys[0], **documents)
+    ended = np.ones(len(corpus.ids), bool)  # none was cut
+    geometry = jaxpe.position_geometry(corpus.ids, key=keys[0], ended=ended, **documents)
     close = {"rtol": 1e-4, "atol": 1e-6}
     position = found.position
     for name in ("squared_distances", "eigenvalues", "trace", "present"):
@@ -95,12 +96,12 @@ def test_the_numbers_are_those_of_the_public_functions_with_their_defaults(corpu
     np.testing.assert_allclose(found.plug_in.distances, D.values, **close)
     assert found.plug_in.rank == jaxpe.classical_mds(D, dim=4).rank
 
-    shuffled = {"mask": corpus.mask, "exclude": (0,), "groups": groups}
-    shuffles = [
-        rotate_within_documents(key, corpus.ids, **shuffled)
+    rotated = {"mask": corpus.mask, "exclude": (0,), "groups": groups, "ended": ended}
+    rotations = [
+        rotate_within_documents(key, corpus.ids, **rotated)
         for key in jax.random.split(keys[0], 21)[1:5]
     ]
-    nulls = [jaxpe.count_tokens(ids, folds=16, **documents) for ids in shuffles]
+    nulls = [jaxpe.count_tokens(ids, folds=16, **documents) for ids in rotations]
     drawn = {"key": keys[2], "splits": 8, "halvings": 2}
     halves = jaxpe.geometry.disjoint_position_geometries(counts, nulls, **drawn)
     intervals = jaxpe.geometry.position_intervals(geometry, halves)
@@ -141,12 +142,11 @@ def test_documents_of_one_author_are_one_piece_of_evidence(tmp_path):
     assert together.neighbours is None
 
 
-def test_shuffled_documents_have_no_position(corpus):
+def test_rotated_documents_have_no_position(corpus):
     """Lengths and words of the documents stay: composition is there, and nothing is said of it."""
     groups = containment_groups(corpus.ids, corpus.mask, exclude=corpus.exclude)
-    ids = rotate_within_documents(
-        jax.random.key(7), corpus.ids, corpus.mask, exclude=(0,), groups=groups
-    )
+    rotated = {"exclude": (0,), "groups": groups, "ended": np.ones(len(groups), bool)}
+    ids = rotate_within_documents(jax.random.key(7), corpus.ids, corpus.mask, **rotated)
     found = analyse_tokens(corpus._replace(ids=np.asarray(ids)), dim=4)
     share = found.intervals["position_share"]
     assert found.position.significant_rank == 0
@@ -207,8 +207,8 @@ def test_progress_is_shown_and_changes_nothing(corpus, found):
     again = analyse_tokens(corpus, dim=4, seed=SEED, progress=recorder)
     assert result_files(again, "report") == result_files(found, "report")
     stages = dict.fromkeys(("geometry", "encodings", "dimensions", "position", "where"), 1)
-    held_out = 5 + 2  # documents and four shuffles, and what is made of them
-    repeated = {"shuffled documents": 20, "held-out halves": held_out}
+    held_out = 5 + 2  # documents and four rotations, and what is made of them
+    repeated = {"rotated documents": 20, "held-out halves": held_out}
     assert recorder.shown == repeated | stages
 
 

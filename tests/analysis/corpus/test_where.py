@@ -39,9 +39,11 @@ def test_planted_effects_are_found_where_they_are(planted, seed):
     ids, mask = documents(planted, seed=seed)
     ids[0, 0] = WORDS  # a word of a single fold
     tokens = token_lists(ids, vocab_size=WORDS + 1, folds=16, mask=mask, groups=np.arange(len(ids)))
-    nulls = [tokens.rotated(key) for key in KEYS]
+    nulls, end_nulls = ([tokens.rotated(k, ends_move=x) for k in KEYS] for x in (False, True))
     whole = ~mask[:, -1] | (np.arange(len(ids)) % 2 == 0)  # half of the longest were cut
-    found = where_position_tells(tokens, nulls, key=KEYS[0], whole=whole)
+    options = {"end_nulls": end_nulls, "whole": whole}
+    found = where_position_tells(tokens, nulls, key=KEYS[0], **options)
+    assert found.cut + found.uncut == len(ids)
     assert (found.words, found.tokens) == (WORDS, mask.sum() - 1)
     if not planted:
         assert all(reach.bits.low < 0 < reach.bits.high for reach in found[:2])
@@ -54,18 +56,18 @@ def test_planted_effects_are_found_where_they_are(planted, seed):
     assert reach.curve[0, len(planted) - 1] > 0.8 * reach.bits.estimate
 
 
-def test_the_bits_are_mutual_information_less_that_of_shuffled_documents():
+def test_the_bits_are_mutual_information_less_that_of_rotated_documents():
     ids, mask = documents((0, 1, 2))
     counted = {"vocab_size": WORDS, "mask": mask, "folds": 4, "groups": np.arange(len(ids))}
-    shuffled = [rotate_within_documents(key, ids, mask) for key in KEYS]
-    counts, *nulls = [count_tokens(each, **counted) for each in (ids, *shuffled)]
-    found = where_position_tells(counts, nulls, key=KEYS[0], cut=3)
+    rotated = [rotate_within_documents(key, ids, mask) for key in KEYS]
+    counts, *nulls = [count_tokens(each, **counted) for each in (ids, *rotated)]
+    found = where_position_tells(counts, nulls, key=KEYS[0])
     bits, *null = (
         mutual_information(x.merged().tokens, estimator="miller-madow") / np.log(2)
         for x in (counts, *nulls)
     )
     np.testing.assert_allclose(found.start.bits.estimate, bits - np.mean(null), atol=1e-5)
-    assert (found.end, found.cut) == (None, 3)
+    assert (found.end, found.cut, found.uncut) == (None, None, None)
 
 
 def test_without_tokens_there_is_nothing():
@@ -94,7 +96,7 @@ def test_half_of_the_mean_distance_is_that_over_all_pairs():
     geometry = line()
     matrices = geometry.split_half
     statistics = position_statistics(geometry.squared_distances, geometry.present)
-    # Scales that shuffled documents share with the documents, split by split, widen nothing.
+    # Scales that rotated documents share with the documents, split by split, widen nothing.
     scales = np.array([[1.0, 2.0], [3.0, 1.5]])
     documents = jax.tree.map(lambda x: np.multiply.outer(scales, x), statistics)
     null = jax.tree.map(lambda x: np.stack([x, x]), documents)

@@ -49,7 +49,7 @@ def texts():
     rng = np.random.default_rng(0)
     words = ["to", "be", "or", "not", "naïve", "x" * 30]
     documents = [" ".join(rng.choice(words, rng.integers(1, 6))) for _ in range(60)]
-    return [*documents, *documents[:10]]  # copies share a fold and a shuffle
+    return [*documents, *documents[:10]]  # copies share a fold and an offset
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_counts_are_those_of_the_whole(with_nulls, whole):
     assert with_nulls.unreadable == []
 
 
-def test_null_counts_are_those_of_documents_shuffled_by_hand(with_nulls, whole):
+def test_null_counts_are_those_of_documents_rotated_by_hand(with_nulls, whole):
     ids, mask = whole
     fold = np.asarray(jaxpe.geometry.fold_of_documents(ids, mask, folds=4)) % 2
     for number, null in enumerate(with_nulls.nulls):
