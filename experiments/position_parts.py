@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
+from experiments.beyond.position_alternatives import null_documents
 from experiments.common import compacted
 from jaxpe.analysis.corpus.held_out import HALVINGS
 from jaxpe.analysis.corpus.noise import defined_intervals, plug_in_trace
@@ -39,12 +40,14 @@ class Documents(NamedTuple):
         ids: int `[documents, n]`, renumbered.
         counted: bool `[documents, n]`.
         groups: int `[documents]`, documents that are not independent.
+        ended: bool `[documents]`, documents that were not cut.
         vocab_size: rounded up, so that corpora share programs.
     """
 
     ids: np.ndarray
     counted: np.ndarray
     groups: np.ndarray
+    ended: np.ndarray
     vocab_size: int
 
     @property
@@ -74,21 +77,22 @@ def documents_of(corpus: TokenCorpus, *, grouped: bool = True) -> Documents:
         groups = corpus.groups()
     else:
         _, groups = np.unique(np.where(counted, ids, -1), axis=0, return_inverse=True)
-    return Documents(ids, counted, groups.reshape(-1).astype(np.int32), size)
+    assert corpus.cut is not None
+    return Documents(ids, counted, groups.reshape(-1).astype(np.int32), ~corpus.cut, size)
 
 
 def shuffled_within(documents: Documents, *, seed: int) -> Documents:
     """The same documents, the tokens of each in random order: no effect of position is left."""
-    ids = jaxpe.geometry.permute_within_documents(
-        jax.random.key(seed), documents.ids, documents.counted, groups=documents.groups
-    )
-    return documents._replace(ids=np.asarray(ids))
+    key, (ids, counted, groups) = jax.random.key(seed), documents[:3]
+    moved = null_documents(key, ids, counted, groups.astype(np.uint32), null="shuffle")
+    return documents._replace(ids=np.asarray(moved))
 
 
 def parts_of(documents: Documents, *, splits: int = 8, half_splits: int = 8) -> Parts:
     """The geometry of position and the halves its intervals come from, as the report has them."""
-    ids, counted, groups, vocab_size = documents
+    ids, counted, groups, ended, vocab_size = documents
     sizes = {"vocab_size": vocab_size, "mask": counted, "groups": groups, "folds": FOLDS}
+    sizes |= {"ended": ended}
     keys = jax.random.split(jax.random.key(0), 3)  # as `analyse_tokens` at seed 0
     geometry = position_geometry(ids, key=keys[0], splits=splits, **sizes)
     tokens = token_lists(ids, **sizes)

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.beyond import position_corpora
 from experiments.common import Run, main
 from jaxpe import geometry
 from jaxpe.data import (
@@ -194,6 +195,11 @@ def habits(known: bool) -> Draw:
     return lambda rng: authors(rng, known=known)
 
 
+def of_kind(corpus: position_corpora.Corpus) -> Draw:
+    return lambda rng: corpus.draw(rng)[:3]
+
+
+ENDED = position_corpora.ended_by_word
 # Each case draws two corpora from one generator; `True` says that their positions differ.
 CASES: dict[str, tuple[bool, Draw, Draw]] = {
     "600 and 9,000 documents": (False, words(600), words(9000)),
@@ -204,6 +210,11 @@ CASES: dict[str, tuple[bool, Draw, Draw]] = {
     "near-copies, not grouped": (False, copies(False), copies(False)),
     "authors, grouped": (False, habits(True), habits(True)),
     "authors, not grouped": (False, habits(False), habits(False)),
+    "ended by a word": (False, of_kind(ENDED(0.15)), of_kind(ENDED(0.15))),
+    "ended by a word, other hazard": (False, of_kind(ENDED(0.1)), of_kind(ENDED(0.2))),
+    "repeats and none": (
+        False, of_kind(position_corpora.neighbours(position_corpora.repeats(0.5))),
+        of_kind(position_corpora.neighbours(position_corpora.repeats(0.0)))),
     "a weak difference": (True, words(2000), words(2000, order=0.06)),
     "a difference, other sizes": (True, words(600), words(9000, order=0.15)),
     "a difference, topic with length": (
@@ -233,10 +244,11 @@ def comparisons(draws: int) -> list[dict[str, Any]]:
 def counted(corpus: Corpus) -> tuple[Any, np.ndarray]:
     """Counts in folds, and those of null corpora, as `jaxpe count` makes them."""
     ids, mask, groups = corpus
-    options: dict[str, Any] = {"mask": mask, "vocab_size": WORDS, "folds": FOLDS, "groups": groups}
+    words = WORDS if ids.max() < WORDS else position_corpora.VOCAB
+    options: dict[str, Any] = {"mask": mask, "vocab_size": words, "folds": FOLDS, "groups": groups}
     fold = np.asarray(geometry.fold_of_documents(ids, mask, folds=FOLDS, groups=groups))
     document, place = np.nonzero(mask)
-    nulls = np.zeros((NULLS, NULL_FOLDS, LENGTH, WORDS), np.int32)
+    nulls = np.zeros((NULLS, NULL_FOLDS, LENGTH, words), np.int32)
     for number, table in enumerate(nulls):
         key = jax.random.fold_in(jax.random.key(0), number)
         moved = np.asarray(geometry.rotate_within_documents(key, ids, mask, groups=groups))

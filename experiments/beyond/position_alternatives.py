@@ -1,6 +1,6 @@
 """Ways to keep composition out of a geometry that were measured and not taken into the library.
 
-`position_geometry` takes composition away by rotated documents; shuffles and blocks are other nulls.
+`position_geometry` takes composition away by rotated documents. Shuffles and blocks are other ways.
 Masks choose tokens, so that positions have as many documents, or documents of the same lengths.
 Contrasts take the mean of rotations away before the products. `position_truth.py` compares them.
 """
@@ -24,6 +24,7 @@ from jaxpe.geometry.noise.split_half import (
 )
 
 
+@partial(jax.jit, static_argnames="null")
 def null_documents(key: Array, ids: Array, moves: Array, labels: Array, *, null: str) -> Array:
     """Ids where `moves` is true in another order: "rotation", "shuffle", or "blocks" of 3 tokens.
 

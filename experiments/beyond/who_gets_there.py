@@ -40,19 +40,17 @@ def experiment(run: Run) -> dict[str, Any]:
 
 def of_cohort(options: dict[str, Any]) -> dict[str, Any]:
     """|Correlations| of first vectors: of documents that reach the last position, where nobody
-    gets lost, with those of all documents and of shuffled ones."""
+    gets lost, with those of all documents and of rotated ones."""
     documents = parts.documents_of(load_tokens(**options))
     inside = np.asarray(cohort_of(documents.counted))
-    ids, counted, groups, vocab_size = documents
     whole = parts.parts_of(documents, half_splits=1).geometry
-    cohort = parts.Documents(ids[inside], counted[inside], groups[inside], vocab_size)
+    cohort = parts.Documents(*(x[inside] for x in documents[:4]), documents.vocab_size)
     own = first_vector(parts.parts_of(cohort, half_splits=1).geometry.gram)
-    shuffled = first_vector(whole.split_half.gram - whole.gram)
+    rotated = first_vector(whole.split_half.gram - whole.gram)
     return {
         "documents": int(inside.sum()),
         "with_position": abs(own @ first_vector(whole.gram)),
-        "with_shuffled": abs(own @ shuffled),
-        "position_with_shuffled": abs(first_vector(whole.gram) @ shuffled),
+        "with_rotated": abs(own @ rotated),
     }
 
 

@@ -71,7 +71,7 @@ def judged(corpus: SyntheticCorpus, seed: int) -> dict[str, Any]:
     key = jax.random.key(seed)
     halving, *keys = jax.random.split(key, NULLS + 1)  # as `significant_rank` draws them
     plug_in, split, floor, plug_in_rank = measured(ids, halving, vocab_size=vocab_size)
-    null = [np.asarray(permuted_gram(k, ids, vocab_size=vocab_size)) for k in keys]
+    null = [np.asarray(rotated_gram(k, ids, vocab_size=vocab_size)) for k in keys]
     rank = jaxpe.significant_rank(
         ids, vocab_size=vocab_size, key=key, folds=FOLDS, splits=SPLITS, nulls=NULLS
     ).rank
@@ -95,10 +95,10 @@ def judged(corpus: SyntheticCorpus, seed: int) -> dict[str, Any]:
 
 
 @partial(jax.jit, static_argnames="vocab_size")
-def permuted_gram(key: jax.Array, ids: jax.Array, *, vocab_size: int) -> jax.Array:
-    """The plug-in Gram matrix of documents permuted within themselves."""
-    permuted = jaxpe.geometry.rotate_within_documents(key, ids)
-    counts = jaxpe.count_tokens(permuted, vocab_size=vocab_size)
+def rotated_gram(key: jax.Array, ids: jax.Array, *, vocab_size: int) -> jax.Array:
+    """The plug-in Gram matrix of rotated documents."""
+    rotated = jaxpe.geometry.rotate_within_documents(key, ids)
+    counts = jaxpe.count_tokens(rotated, vocab_size=vocab_size)
     return jaxpe.hellinger_gram(jaxpe.positional_distributions(counts))
 
 

@@ -139,13 +139,14 @@ def _corpus(r: CorpusAnalysis) -> str:
         parts.append(
             "Bits per token are the mutual information of position and token, with Miller's "
             "correction of each entropy [@miller1955], less its mean over "
-            f"{DEFAULT_HALF_NULLS} corpora in which the tokens of each document are rotated. "
+            f"{DEFAULT_HALF_NULLS} corpora of rotated documents. "
             f"{_counted_words(r)}"
             f"Bits are {interval_texts(start.bits)[0]} (95 % interval {interval_ends(start.bits)})."
         )
     parts.append(
         "Squared Hellinger distances between positions are products of disjoint halves of the "
-        f"documents, averaged over {r.splits} splits, less those of {nulls}rotated corpora "
+        f"documents, averaged over {r.splits} splits, less those of {nulls}rotated corpora, in "
+        "which each document is rotated by a random offset, its last token in place "
         "[@cirrincione2026; @jaxpe]. A dimension is significant if at most 5 % of rotated corpora "
         f"exceed its eigenvalue. Intervals (95 %) are of balanced half-samples of {r.folds} folds "
         "[@mccarthy1969]; those of the geometry are calibrated on rotated documents. Scaled "

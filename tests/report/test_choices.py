@@ -68,8 +68,8 @@ def test_files_for_a_paper_are_not_the_figures_of_the_page(tmp_path):
     assert int.from_bytes(png[16:20], "big") == 5 * 200  # dots an inch
 
 
-@pytest.mark.parametrize(("from_counts", "count"), [(False, "20 shuffled"), (True, " shuffled")])
-def test_shuffled_corpora_of_a_count_have_no_number(from_counts, count):
+@pytest.mark.parametrize(("from_counts", "count"), [(False, "20 rotated"), (True, " rotated")])
+def test_rotated_corpora_of_a_count_have_no_number(from_counts, count):
     said = methods(analysis(from_counts=from_counts))
     assert f"less those of{'' if from_counts else ' '}{count} corpora" in said
 

@@ -43,7 +43,7 @@ def test_methods_of_a_report_have_its_numbers():
     where = factory.WHERE._replace(words=3_210, tokens=factory.analysis().tokens - 1_001)
     case = factory.analysis(where=where, unknown_tokens=1_234, inputs=("sst2",))
     text = methods(case)
-    for words in ("12,480 documents in 12,480 groups", "the first 48 positions", "20 shuffled",
+    for words in ("12,480 documents in 12,480 groups", "the first 48 positions", "20 rotated",
                   "0.10 (95 % interval 0.05 to 0.20)", "the 3,210 words", "(1,001 tokens)",
                   "1,234 outside", "SST-2 [@socher2013]"):  # fmt: skip
         assert words in text

@@ -203,10 +203,10 @@ def analyse_tokens(
     The numbers equal the results of the public functions. With `keys =
     jax.random.split(jax.random.key(seed), 3)`, `groups = corpus.groups()` (for strings so short
     that some are equal by chance, `groups = range(documents)`) and `ended = ~corpus.cut` (none, if
-    all documents have one length), the geometry of position is `position_geometry(...,
-    key=keys[0], groups=groups, ended=ended)`, and the rank its `position_rank`. Encodings are fitted to halves and tested on the other halves, from
-    `disjoint_position_geometries(..., key=keys[2], splits=8, halvings=2)`, which also give the
-    intervals of `position_intervals`.
+    all documents have one length), the geometry of position is `position_geometry(..., key=keys[0],
+    groups=groups, ended=ended)`, and the rank its `position_rank`. Encodings are fitted to halves
+    and tested on the other halves, from `disjoint_position_geometries(..., key=keys[2], splits=8,
+    halvings=2)`, which also give the intervals of `position_intervals`.
 
     Args:
         corpus: ids and mask `[documents, n]`, from `jaxpe.data.load_tokens`.
@@ -334,8 +334,9 @@ def analyse_counts(
 
     It differs from `analyse_tokens` where documents are needed. A document counts as independent of
     all others but its copies, or its group with a `group_field`; pieces of longer documents are not
-    found. One that fills all positions counts as cut, so that its last token moves in the null. Halves consist of the folds of the rotated documents, four by default, so intervals are
-    wider. With bins, a position is a bin.
+    found. One that fills all positions counts as cut, so that its last token moves in the null.
+    Halves consist of the folds of the rotated documents, four by default, so intervals are wider.
+    With bins, a position is a bin.
 
     Args:
         stored: counts from `jaxpe.analysis.counts.read_counts`.

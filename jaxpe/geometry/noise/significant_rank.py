@@ -52,10 +52,10 @@ def significant_rank(
     Its effective rank (`entropy_rank`) tells how evenly they are filled.
 
     As in Horn (1965), eigenvalues are compared with data without structure: null corpora of rotated
-    documents, in which neighbours stay together and the last token in place. An eigenvalue of
-    W^½ B_position W^½ (`position_geometry`) counts if p = (b + 1)/(nulls + 1) ≤ 1 − level. b is the
-    number of null corpora, each less the mean of the others, whose largest eigenvalue is as large. W
-    is the number of documents at each position over their mean. Noise goes as 1/N_i, so W gives
+    documents, in which neighbours stay together and the last token in place. An eigenvalue of W^½
+    B_position W^½ (`position_geometry`) counts if p = (b + 1)/(nulls + 1) ≤ 1 − level. b is the
+    number of null corpora, each less the mean of the others, whose largest eigenvalue is as large.
+    W is the number of documents at each position over their mean. Noise goes as 1/N_i, so W gives
     every position the same noise, and a few thin positions do not drown the rest. Weights do not
     change the true rank.
 

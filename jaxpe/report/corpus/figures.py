@@ -453,9 +453,9 @@ _CAPTIONS: dict[style.Draw, str] = {
     ),
     shares_figure: (
         "Top: parts of the variance observed between positions, with 95 % intervals. Other "
-        "documents would not repeat the noise. Composition remains when the words of each document "
-        "are rotated. Position is the rest, and figures of position show it alone. Bottom: the "
-        "number of documents that reach each position."
+        "documents would not repeat the noise. Composition remains when each document is rotated "
+        "by a random offset. Position is the rest, and figures of position show it alone. Bottom: "
+        "the number of documents that reach each position."
     ),
     where_figure: (
         "What knowing which of the first k positions a token is at saves, with 95 % intervals; and "

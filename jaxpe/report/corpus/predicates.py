@@ -194,8 +194,19 @@ def _same_shape(a: EncodingScore, b: EncodingScore) -> bool:
 def variance_shares(analysis: CorpusAnalysis) -> list[Interval]:
     """Shares of noise, composition and position in the observed variance; NaN where undefined.
 
-    Within [0, 1]: noise may put an estimate slightly outside.
+    Within [0, 1], since noise may put an estimate slightly outside; unchanged where the null fails.
     """
     undefined = Interval(math.nan, math.nan, math.nan)
     shares = [analysis.intervals.get(f"{name}_share", undefined) for name in SHARES]
+    if below_null(analysis):
+        return shares
     return [Interval(*(min(max(x, 0.0), 1.0) for x in share)) for share in shares]
+
+
+def below_null(analysis: CorpusAnalysis) -> dict[str, Interval]:
+    """Statistics of position that are significantly below 0, which the null rules out."""
+    where = analysis.where
+    reaches = {"bits": where and where.start, "bits from the end": where and where.end}
+    found = {name: reach.bits for name, reach in reaches.items() if reach}
+    found["share of position"] = analysis.intervals.get("position_share")
+    return {name: x for name, x in found.items() if x is not None and x.high < 0}

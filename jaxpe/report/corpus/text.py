@@ -10,6 +10,7 @@ from jaxpe.report.corpus.letters import letter_sentences, standing_out
 from jaxpe.report.corpus.predicates import (
     TIE,
     beats_equal,
+    below_null,
     best_fixed,
     distance_groups,
     fitted_scores,
@@ -144,9 +145,18 @@ def _shares(analysis: CorpusAnalysis) -> _Sentences:
     )
     yield (
         "composition",
-        "Composition is what remains when the words of each document are rotated: which documents "
-        "reach a position, and thin counts.",
+        "Composition is what remains when each document is rotated by a random offset, with its "
+        "last token in place: which documents reach a position, what ends them, and thin counts.",
     )
+    if below := below_null(analysis):
+        values = name_list([f"{name} {with_interval(x)}" for name, x in below.items()])
+        yield (
+            "null fails",
+            f"The null does not hold here, since position cannot explain less than nothing: "
+            f"{values}. It assumes that documents are stationary, given their length and last "
+            "token. More than the last token may decide where they end.",
+        )
+        return
     outside = max(max(-x, x - 1) for x in _estimates(analysis))
     if outside >= _CLIPPED:
         yield (
@@ -237,6 +247,8 @@ def _bits(analysis: CorpusAnalysis, end: str = "beginning") -> _Sentences:
     first, saves = end == "beginning", f"saves {with_interval(reach.bits)} bits per token"
     counted = "" if first else " from the end, in documents that were not cut,"
     key = "bits" if first else "bits from the end"
+    if reach.bits.high < 0:
+        return  # the null does not hold
     if reach.half is None or reach.most is None:
         yield f"no {key}", f"Knowing the position{counted} {saves}, which is not significant."
         return
