@@ -50,6 +50,10 @@ class Documents(NamedTuple):
     ended: np.ndarray
     vocab_size: int
 
+    def chosen(self, rows: np.ndarray) -> "Documents":
+        chosen = (x[rows] for x in (self.ids, self.counted, self.groups, self.ended))
+        return Documents(*chosen, self.vocab_size)
+
     @property
     def counts(self) -> jaxpe.PositionCounts:
         return jaxpe.count_tokens(
@@ -91,8 +95,8 @@ def shuffled_within(documents: Documents, *, seed: int) -> Documents:
 def parts_of(documents: Documents, *, splits: int = 8, half_splits: int = 8) -> Parts:
     """The geometry of position and the halves its intervals come from, as the report has them."""
     ids, counted, groups, ended, vocab_size = documents
-    sizes = {"vocab_size": vocab_size, "mask": counted, "groups": groups, "folds": FOLDS}
-    sizes |= {"ended": ended}
+    sizes: dict[str, Any] = {"vocab_size": vocab_size, "mask": counted, "folds": FOLDS}
+    sizes |= {"groups": groups, "ended": ended}
     keys = jax.random.split(jax.random.key(0), 3)  # as `analyse_tokens` at seed 0
     geometry = position_geometry(ids, key=keys[0], splits=splits, **sizes)
     tokens = token_lists(ids, **sizes)

@@ -59,17 +59,16 @@ def experiment(run: Run) -> dict[str, Any]:
     for name, corpus in (quick if run.quick else small() | large()).items():
         if corpus.seeds:
             found = [of_large(corpus, name, seed) for seed in range(corpus.seeds)]
-        else:
-            found = [of_small(corpus, name, s) for s in range(QUICK_SEEDS if run.quick else SEEDS)]
-            methods[name] = of_methods([each.pop("methods") for each in found], corpus.effect)
-            few = min(len(found), FEW_SEEDS)
-            bits = [of_bits(corpus, name, seed) for seed in range(few)]
-            similar = np.mean([of_neighbours(corpus, name, seed) for seed in range(few)])
-            nulls |= {name: of_nulls(corpus, name, few)} if name in NULL_KINDS else {}
-        rows[name] = summary(found, corpus)
-        if not corpus.seeds:
-            rows[name]["bits"] = of_interval(*np.moveaxis(np.array(bits), 1, 0))
-            rows[name]["similar"] = float(similar)
+            rows[name] = summary(found, corpus)
+            continue
+        found = [of_small(corpus, name, s) for s in range(QUICK_SEEDS if run.quick else SEEDS)]
+        methods[name] = of_methods([each.pop("methods") for each in found], corpus.effect)
+        few = min(len(found), FEW_SEEDS)
+        bits = [of_bits(corpus, name, seed) for seed in range(few)]
+        similar = np.mean([of_neighbours(corpus, name, seed) for seed in range(few)])
+        nulls |= {name: of_nulls(corpus, name, few)} if name in NULL_KINDS else {}
+        rows[name] = summary(found, corpus) | {"similar": float(similar)}
+        rows[name]["bits"] = of_interval(*np.moveaxis(np.array(bits), 1, 0))
         print(name, rows[name]["rank"], rows[name]["trace"], flush=True)
     sizes = {"documents": ROWS, "n": N, "words": VOCAB}
     known = {"failing": failing(rows), "methods": methods, "nulls": nulls, "sizes": sizes}

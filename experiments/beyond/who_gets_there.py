@@ -44,7 +44,7 @@ def of_cohort(options: dict[str, Any]) -> dict[str, Any]:
     documents = parts.documents_of(load_tokens(**options))
     inside = np.asarray(cohort_of(documents.counted))
     whole = parts.parts_of(documents, half_splits=1).geometry
-    cohort = parts.Documents(*(x[inside] for x in documents[:4]), documents.vocab_size)
+    cohort = documents.chosen(inside)
     own = first_vector(parts.parts_of(cohort, half_splits=1).geometry.gram)
     rotated = first_vector(whole.split_half.gram - whole.gram)
     return {

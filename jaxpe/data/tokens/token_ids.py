@@ -86,7 +86,7 @@ def resized(corpus: TokenCorpus, length: int) -> TokenCorpus:
     extra = ((0, 0), (0, max(0, length - corpus.ids.shape[1])))
     cut, width = corpus.cut, corpus.ids.shape[1]
     if length < width or corpus.longest <= width:  # else some were cut before
-        cut = corpus.mask[:, length:].any(axis=1)
+        cut = np.any(corpus.mask[:, length:], axis=1)
     ids, mask = (np.pad(x[:, :length], extra) for x in (corpus.ids, corpus.mask))
     return corpus._replace(ids=ids, mask=mask, cut=cut)
 

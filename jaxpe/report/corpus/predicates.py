@@ -205,8 +205,10 @@ def variance_shares(analysis: CorpusAnalysis) -> list[Interval]:
 
 def below_null(analysis: CorpusAnalysis) -> dict[str, Interval]:
     """Statistics of position that are significantly below 0, which the null rules out."""
-    where = analysis.where
-    reaches = {"bits": where and where.start, "bits from the end": where and where.end}
-    found = {name: reach.bits for name, reach in reaches.items() if reach}
-    found["share of position"] = analysis.intervals.get("position_share")
+    start, end = analysis.where[:2] if analysis.where else (None, None)
+    found: dict[str, Interval | None] = {
+        "bits": start.bits if start else None,
+        "bits from the end": end.bits if end else None,
+        "share of position": analysis.intervals.get("position_share"),
+    }
     return {name: x for name, x in found.items() if x is not None and x.high < 0}
