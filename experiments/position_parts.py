@@ -51,8 +51,8 @@ class Documents(NamedTuple):
     vocab_size: int
 
     def chosen(self, rows: np.ndarray) -> "Documents":
-        chosen = (x[rows] for x in (self.ids, self.counted, self.groups, self.ended))
-        return Documents(*chosen, self.vocab_size)
+        names = ("ids", "counted", "groups", "ended")
+        return self._replace(**{name: getattr(self, name)[rows] for name in names})
 
     @property
     def counts(self) -> jaxpe.PositionCounts:
