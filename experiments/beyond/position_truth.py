@@ -70,7 +70,7 @@ def experiment(run: Run) -> dict[str, Any]:
         rows[name] = summary(found, corpus) | {"similar": float(similar)}
         rows[name]["bits"] = of_interval(*np.moveaxis(np.array(bits), 1, 0))
         print(name, rows[name]["rank"], rows[name]["trace"], flush=True)
-    sizes = {"documents": ROWS, "n": N, "words": VOCAB, "few": FEW_SEEDS}
+    sizes = {"documents": ROWS, "n": N, "words": VOCAB}
     known = {"failing": failing(rows), "methods": methods, "nulls": nulls, "sizes": sizes}
     return {"rows": rows, **known}
 
