@@ -9,6 +9,7 @@ from collections import defaultdict
 
 import jinja2
 import pytest
+from jinja2 import nodes
 
 import jaxpe.theory
 from experiments import claims
@@ -246,6 +247,21 @@ def test_a_predicate_sees_each_number_that_is_shown_or_compared(name):
             and not all(fails(holds, [place], MOVES) for place in places)
         ]
         assert unseen == [], predicate
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_results_are_compared_with_what_the_claim_states(name):
+    """Not with a number of ours that was copied: halves apart, constants stand in the text."""
+    claim = CLAIMS[name]
+    text = " ".join([claim["quote"], claim["published"], *every_text(claim)])
+    for predicate in filter(None, [claim["predicate"], *(p for _, p in claim["findings"])]):
+        tree = claims.environment().parse(f"{{{{ {predicate} }}}}")
+        calls = [x for x in tree.find_all(nodes.Call) if getattr(x.node, "name", "") == "near"]
+        equal = [x.expr for x in tree.find_all(nodes.Operand) if x.op == "eq"]
+        inside = [c for x in [*equal, *(x.args[1] for x in calls)] for c in (x, *x.find_all(nodes.Const))]
+        for value in {c.value for c in inside if isinstance(c, nodes.Const)}:
+            if isinstance(value, float) and not (2 * value).is_integer():
+                assert {f"{value:g}", f"{100 * value:g}"} & set(re.findall(r"[\d.]*\d", text))
 
 
 @pytest.mark.parametrize("name", CLAIMS)
