@@ -171,17 +171,15 @@ def to(value: Mapping[str, float], spec: str = "") -> str:
     return f"({f(value['low'], spec)} to {f(value['high'], spec)})"
 
 
-def made_by(name: str) -> str:
-    """The commit that made a file, as the page has it."""
-    by = json.loads((RESULTS / f"{name}.json").read_text()).get(provenance.KEY)
-    if by is None:
-        return "not recorded"
+def made_by(name: str) -> dict[str, Any]:
+    """What made a file, with its commit as the page has it."""
+    by = json.loads((RESULTS / f"{name}.json").read_text())[provenance.KEY]
     if by.get("from") == "history":
-        return f"{by['commit']} or older"
+        return by | {"text": f"{by['commit']} or older"}
     changed = ", ".join(f"`{path}`" for path in by["changed"])
     if len(by["changed"]) > 3:
         changed = f"{len(by['changed'])} files"
-    return by["commit"] + (f" and changes in {changed}" if changed else "")
+    return by | {"text": by["commit"] + (f" and changes in {changed}" if changed else "")}
 
 
 @cache
@@ -307,7 +305,8 @@ def pages() -> dict[Path, str]:
     results, papers = Results(), folders()
     everything = [claim for paper in papers.values() for claim in paper["claims"]]
     known = {"results": results, "papers": papers, "claims": everything, "verdicts": VERDICTS}
-    known |= {"made_by": made_by, "files": sorted(results.names() - {"costs"})}
+    files = {name: made_by(name) for name in sorted(results.names())}
+    known |= {"files": files, "untimed": [by for by in files.values() if "seconds" not in by]}
 
     def page(template: str, **more: Any) -> str:
         try:
@@ -330,7 +329,7 @@ def pages() -> dict[Path, str]:
 
 def main() -> None:
     """Write the pages."""
-    for name in sorted(Results().names() - {"costs"}):  # costs are of many runs
+    for name in sorted(Results().names()):
         provenance.complete(RESULTS / f"{name}.json")
     for path, text in pages().items():
         changed = not path.is_file() or path.read_text() != text
