@@ -31,8 +31,9 @@ import re
 import statistics
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,8 @@ def median(values: Iterable[float]) -> float:
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    return math.exp(mean(map(math.log, values)))
+    values = list(values)
+    return math.prod(values) ** (1 / len(values))
 
 
 def column_means(rows: Iterable[Iterable[float]]) -> list[float]:
@@ -169,17 +171,15 @@ def to(value: Mapping[str, float], spec: str = "") -> str:
     return f"({f(value['low'], spec)} to {f(value['high'], spec)})"
 
 
-def made_by(name: str) -> str:
-    """The commit that made a file, as the page has it."""
-    by = json.loads((RESULTS / f"{name}.json").read_text()).get(provenance.KEY)
-    if by is None:
-        return "not recorded"
+def made_by(name: str) -> dict[str, Any]:
+    """What made a file, with its commit as the page has it."""
+    by = json.loads((RESULTS / f"{name}.json").read_text())[provenance.KEY]
     if by.get("from") == "history":
-        return f"{by['commit']} or older"
+        return by | {"text": f"{by['commit']} or older"}
     changed = ", ".join(f"`{path}`" for path in by["changed"])
     if len(by["changed"]) > 3:
         changed = f"{len(by['changed'])} files"
-    return by["commit"] + (f" and changes in {changed}" if changed else "")
+    return by | {"text": by["commit"] + (f" and changes in {changed}" if changed else "")}
 
 
 @cache
@@ -194,10 +194,16 @@ def environment() -> jinja2.Environment:
     filters = (f, pm, share, each, span, to, zero, mean, geometric_mean, values)
     filters += (column_means, apart, median, escape_cell)
     made.filters |= {function.__name__: function for function in filters}
-    functions: tuple[Any, ...] = (near, overlap, each_below, min, max, abs, all, any, len, zip)
+    functions: tuple[Any, ...] = (near, overlap, below, each_below, min, max)
+    functions += (abs, all, any, len, zip)
     known: Any = {function.__name__: function for function in functions}
     made.globals.update(known | {"pi": math.pi, "inf": math.inf})
     return made
+
+
+@cache
+def expression(predicate: str) -> Callable[..., Any]:
+    return environment().compile_expression(predicate, undefined_to_none=False)
 
 
 def escape_cell(text: str) -> str:
@@ -214,29 +220,40 @@ def near(ours: Any, published: Any, tolerance: float, *, relative: bool = False)
     )
 
 
-def overlap(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Whether two intervals overlap, each with `low` and `high`, or `mean` and `half`."""
-    (a, b), (c, d) = (ends(interval) for interval in (one, other))
-    return a <= d and c <= b
+def overlap(one: float | Mapping[str, float], *others: float | Mapping[str, float]) -> bool:
+    """Whether an interval, or a number, overlaps each of the others, of which there are some."""
+    low, high = ends(one)
+    return bool(others) and all(a <= high and low <= b for a, b in map(ends, others))
 
 
-def each_below(rows: Iterable[Any], smaller: str, larger: str) -> bool:
-    """Whether in every row, of which there are some, one entry is below another: dotted names."""
+def each_below(rows: Iterable[Any], smaller: str | float, larger: str | float) -> bool:
+    """Whether in every row, of which there are some, one is below the other: names or numbers."""
     rows = list(rows)
 
-    def entry(row: Any, names: str) -> Any:
-        for name in names.split("."):
+    def entry(row: Any, names: str | float) -> Any:
+        for name in names.split(".") if isinstance(names, str) else ():
             row = row[name]
-        return row
+        return row if isinstance(names, str) else names
 
-    return bool(rows) and all(entry(row, smaller) < entry(row, larger) for row in rows)
+    return bool(rows) and all(below(entry(row, smaller), entry(row, larger)) for row in rows)
 
 
-def ends(interval: Mapping[str, float]) -> tuple[float, float]:
-    if "low" in interval:
-        return interval["low"], interval["high"]
-    half = next(interval[name] for name in ("half", "interval") if name in interval)
-    return interval["mean"] - half, interval["mean"] + half
+def below(*items: float | Mapping[str, float]) -> bool:
+    """Whether each number, or all of an interval, is below the next."""
+    bounds = [ends(item) for item in items]
+    return len(bounds) > 1 and all(one[1] < other[0] for one, other in pairwise(bounds))
+
+
+def ends(interval: float | Mapping[str, float]) -> tuple[float, float]:
+    """Ends of an interval, between which its estimate is; both are the number where it is one."""
+    if not isinstance(interval, Mapping):
+        return interval, interval
+    inside = [interval[x] for x in ("estimate", "mean", "rho", "median") if x in interval]
+    half = next((interval[x] for x in ("half", "interval") if x in interval), 0.0)
+    low, high = interval.get("low", inside[0] - half), interval.get("high", inside[0] + half)
+    if not all(low <= value <= high for value in inside):
+        raise ValueError(f"not an interval about its estimate: {interval}")
+    return low, high
 
 
 class Claim(dict):
@@ -256,12 +273,11 @@ class Claim(dict):
         """What its expressions may name."""
         known = {"results": results, "c": self, "tolerance": self["tolerance"]}
         name = self["result"] or self["script"].split(".")[-1]
-        return known | ({"r": results[name]} if name in results.names() else {})
+        return known | ({"r": results[name]} if (RESULTS / f"{name}.json").is_file() else {})
 
     def holds(self, predicate: str, results: Results) -> Any:
         """The value of a predicate of the stored results."""
-        expression = environment().compile_expression(predicate, undefined_to_none=False)
-        return expression(**self.scope(results))
+        return expression(predicate)(**self.scope(results))
 
     def render(self, text: str, results: Results) -> str:
         """A text of the claim, with its numbers."""
@@ -289,7 +305,8 @@ def pages() -> dict[Path, str]:
     results, papers = Results(), folders()
     everything = [claim for paper in papers.values() for claim in paper["claims"]]
     known = {"results": results, "papers": papers, "claims": everything, "verdicts": VERDICTS}
-    known |= {"made_by": made_by, "files": sorted(results.names() - {"costs"})}
+    files = {name: made_by(name) for name in sorted(results.names())}
+    known |= {"files": files, "untimed": [by for by in files.values() if "seconds" not in by]}
 
     def page(template: str, **more: Any) -> str:
         try:
@@ -312,7 +329,7 @@ def pages() -> dict[Path, str]:
 
 def main() -> None:
     """Write the pages."""
-    for name in sorted(Results().names() - {"costs"}):  # costs are of many runs
+    for name in sorted(Results().names()):
         provenance.complete(RESULTS / f"{name}.json")
     for path, text in pages().items():
         changed = not path.is_file() or path.read_text() != text

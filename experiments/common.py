@@ -2,11 +2,9 @@
 
 Every script runs as `python experiments/NAME.py [--out FOLDER] [--quick]`. `--quick` takes fewer
 seeds and smaller samples, to see that a script works; the numbers in RESULTS.md are without it.
-A whole run also notes what it took, in `costs.json`.
 """
 
 import argparse
-import json
 import math
 import os
 import sys
@@ -31,7 +29,6 @@ from jaxpe.report import style
 from jaxpe.report.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION
 
 RESULTS = Path(__file__).parent / "results"
-COSTS = "costs.json"
 LENGTHS = {"sst2": 128, "imdb": 256}
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, GREY)  # "C0" to "C6"
 TITLES = {"sst2": "SST-2", "imdb": "IMDB", "stdlib": "stdlib"}
@@ -66,7 +63,7 @@ class Truth(NamedTuple):
 def main(experiment: Callable[[Run], dict[str, Any]], name: str, *, grows: bool = False) -> None:
     """Run one experiment from the command line and write what it returns to `NAME.json`.
 
-    One that `grows` returns the rows of all runs, and what each of them took is in it.
+    One that `grows` returns the rows of all runs.
     """
     parser = argparse.ArgumentParser(description=(sys.modules["__main__"].__doc__ or "").strip())
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for results")
@@ -80,20 +77,8 @@ def main(experiment: Callable[[Run], dict[str, Any]], name: str, *, grows: bool 
         print(f"{name}: skipped, {error}")
         return
     path = options.out / f"{name}.json"
-    write_result(path, plain(result))
-    seconds = time.perf_counter() - start
-    if not options.quick and not grows:
-        _note_cost(options.out / COSTS, name, seconds)
-    print(f"{name}: {seconds:.0f} s, wrote {path.name}")
-
-
-def _note_cost(path: Path, name: str, seconds: float) -> None:
-    """Keep what a whole run took, in CPU seconds of all its processes and by the clock."""
-    known = json.loads(path.read_text()) if path.is_file() else {}
-    used = os.times()
-    cpu = used.user + used.system + used.children_user + used.children_system
-    known[name] = {"cpu_seconds": round(cpu), "seconds": round(seconds)}
-    path.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
+    write_result(path, plain(result), grows=grows)
+    print(f"{name}: {time.perf_counter() - start:.0f} s, wrote {path.name}")
 
 
 def real_corpus(name: str) -> TokenCorpus:

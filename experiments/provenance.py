@@ -1,4 +1,4 @@
-"""The commit and the sources that made the numbers of a results file.
+"""The commit, the sources and the time that made the numbers of a results file.
 
 `made_by` is the last entry of every file in `results/`:
 
@@ -6,7 +6,9 @@
 - `changed`: files of `jaxpe` and `experiments` that were not as in this commit, so that the numbers
   are not those of the commit alone. A script is often run before it is committed, and is then here;
 - `sources`: a digest of all Python files of `jaxpe` and `experiments` as they were, committed or
-  not. `python -m experiments.provenance` prints that of the present ones.
+  not. `python -m experiments.provenance` prints that of the present ones;
+- `cpu_seconds`, `seconds`: time of the run, of all its processes and by the clock. A file that
+  grows by rows has the sum of its runs, and none where one of them was not recorded.
 
 Files made before this was recorded have `commit`, the last that changed the file, and
 `"from": "history"`: the sources that made them are those of this commit or older.
@@ -14,7 +16,9 @@ Files made before this was recorded have `commit`, the last that changed the fil
 
 import hashlib
 import json
+import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +56,8 @@ def made_by() -> dict[str, Any]:
 
 # Scripts run for hours, and files are edited meanwhile: what counts is the state at the start.
 _AT_START = made_by()
+_BEGUN = time.perf_counter()
+_EARLIER: dict[Path, dict[str, int]] = {}  # time of the runs before, of files that grow
 
 
 def commit_at_start() -> str | None:
@@ -59,10 +65,22 @@ def commit_at_start() -> str | None:
     return _AT_START["commit"]
 
 
-def write_result(path: Path, result: dict[str, Any]) -> None:
-    """Write a results file with the commit and sources that made it."""
-    own = {name: value for name, value in result.items() if name != KEY}
-    path.write_text(json.dumps(own | {KEY: _AT_START}, indent=1) + "\n")
+def time_taken() -> dict[str, int]:
+    """Seconds of this run until now."""
+    cpu, seconds = sum(os.times()[:4]), time.perf_counter() - _BEGUN
+    return {"cpu_seconds": round(cpu), "seconds": round(seconds)}
+
+
+def write_result(path: Path, result: dict[str, Any], *, grows: bool = False) -> None:
+    """Write a results file with the commit, the sources and the time that made it."""
+    own, took = {name: value for name, value in result.items() if name != KEY}, time_taken()
+    if grows:
+        if path not in _EARLIER:
+            there = path.is_file()
+            _EARLIER[path] = json.loads(path.read_text())[KEY] if there else dict.fromkeys(took, 0)
+        earlier = _EARLIER[path]
+        took = {name: earlier[name] + took[name] for name in took if name in earlier}
+    path.write_text(json.dumps(own | {KEY: _AT_START | took}, indent=1) + "\n")
 
 
 def from_history(path: Path) -> dict[str, str]:

@@ -45,7 +45,7 @@ def add_row(path: Path, names: Sequence[str], row: Mapping[str, Any]) -> dict[st
     """Write a row, and the commit it is of, into the file as it is now; all rows there are."""
     rows = with_row(read_rows(path), names, {**row, "commit": commit_at_start()})
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_result(path, rows)
+    write_result(path, rows, grows=True)
     return rows
 
 

@@ -102,7 +102,21 @@ def test_a_row_is_added_and_the_others_stay(tmp_path):
     assert {seed: row["accuracy"] for seed, row in count.items()} == {"0": 0.8, "1": 0.7}
     assert rows.row_of(found, ("tasks", "distance", "rope", "seeds", "0"))["accuracy"] == 0.6
     assert rows.row_of(found, ("tasks", "distance", "nope", "seeds", "0")) is None
-    assert json.loads(path.read_text())["made_by"]
+    assert json.loads(path.read_text())["made_by"].keys() > {"commit", "cpu_seconds", "seconds"}
+
+
+def test_the_time_of_a_grown_file_is_that_of_all_runs_or_not_recorded(tmp_path):
+    for name, earlier, recorded in (
+        ("timed", {"cpu_seconds": 1000, "seconds": 2000}, True),
+        ("not", {}, False),
+    ):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"made_by": earlier}))
+        rows.add_row(path, ("a", "1"), {"x": 1})
+        rows.add_row(path, ("a", "2"), {"x": 1})
+        made_by = json.loads(path.read_text())["made_by"]
+        assert ("seconds" in made_by) == recorded
+        assert not recorded or 2000 <= made_by["seconds"] < 3000
 
 
 def test_rows_say_what_they_cost():
