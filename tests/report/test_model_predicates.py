@@ -62,8 +62,10 @@ def cause(result: Any) -> str:
     return "".join(name for words, name in names.items() if words in attention_text._cause(result))
 
 
-def trained_with(result: Any) -> str:
-    return attention_advice(result)[0].paste.split(" ")[-1]
+def expressed(result: Any) -> str:
+    """What advice says of the logits: hardly any position, or what can express it."""
+    said = attention_advice(result)[0].text
+    return next(x for x in ("hardly", "cannot express", "can express") if x in said)
 
 
 def dropped(p_value: float) -> tuple[bool, str]:
@@ -286,16 +288,16 @@ def moves(n: int, most: int | None) -> set[str]:
 
 PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     "positions matter to attention": (
-        lambda x: (cause(attention(x, shuffled=x)), trained_with(attention(x))),
-        {below(0.02): ("", "none"), 0.02: ("encoding", "rope")},
+        lambda x: (cause(attention(x, shuffled=x)), expressed(attention(x))),
+        {below(0.02): ("", "hardly"), 0.02: ("encoding", "can express")},
     ),
     "cause of attention": (
         lambda x: cause(attention(shuffled=x)),
         {above(0.8): "encoding", 0.8: "both", 0.2: "both", below(0.2): "words"},
     ),
     "encoding that can express it": (
-        lambda x: trained_with(attention(beyond=x)),
-        {below(0.2): "rope", 0.2: "learned"},
+        lambda x: expressed(attention(beyond=x)),
+        {below(0.2): "can express", 0.2: "cannot express"},
     ),
     "heads of positions": (
         lambda x: "In no head" in attention_text._residual(attention(x)),

@@ -4,9 +4,9 @@ import shlex
 from typing import TYPE_CHECKING
 
 from jaxpe.analysis.attention.result import JUDGED
-from jaxpe.report.advice import training_advice
 from jaxpe.report.attention.text import TELLING, positive
 from jaxpe.report.text import Advice, percent
+from jaxpe.report.training_advice import training_advice
 
 if TYPE_CHECKING:
     from jaxpe.analysis.attention import AttentionAnalysis

@@ -4,9 +4,9 @@ import shlex
 
 from jaxpe.analysis.corpus import CorpusAnalysis
 from jaxpe.data.corpora.load import MARKUP, SAMPLE
-from jaxpe.report.advice import training_advice
 from jaxpe.report.corpus.predicates import fitted_scores, is_sequences, only_position
 from jaxpe.report.text import Advice, plural
+from jaxpe.report.training_advice import training_advice
 
 _MORE = 4  # times as many documents halve the standard error
 
@@ -90,8 +90,8 @@ def _background(analysis: CorpusAnalysis) -> list[Advice]:
 
 def _training(analysis: CorpusAnalysis) -> list[Advice]:
     reason = (
-        "Stress does not say which encoding trains best: on three tasks of ours, the encoding of "
-        "lowest stress did worse than a random choice."
+        "Stress does not say which encoding trains best: in our tests, the encoding of lowest "
+        "stress did worse than a random choice."
     )
     if fitted_scores(analysis) is None:
         reason = (

@@ -139,7 +139,8 @@ def reaches(analysis: CorpusAnalysis) -> dict[str, Reach]:
 
 def bits_label(analysis: CorpusAnalysis, end: str) -> str:
     """Label of the bits per token, which names the end where there are two."""
-    return "Bits per token" + f", from the {end}" * (len(reaches(analysis)) > 1)
+    name = "start" if end == "beginning" else end
+    return "Bits per token" + f", from the {name}" * (len(reaches(analysis)) > 1)
 
 
 def count_ends(interval: Interval) -> str:

@@ -19,11 +19,11 @@ def training_advice(source: str, reason: str) -> Advice:
         reason: what the page found, which does not choose an encoding.
     """
     *best, (last, _) = RANKS.items()
-    named = ", ".join(f"{name} {sum(ranks) / len(ranks):.1f}" for name, ranks in best)
+    named = ", ".join(f"{name} ({sum(ranks) / len(ranks):.1f})" for name, ranks in best)
     runs = [f"jaxpe train {source} --encoding {name} --out run-{name}" for name in TRIED]
     return Advice(
-        f"{reason} Choose by training. In small models on three tasks of ours, these had the best "
-        f"mean ranks of 16 encodings: {named}. Without an encoding ({last}) models learned least "
-        f"on each. See {site_page('which-encoding')}.",
+        f"{reason} Choose by training. Of 16 encodings in small models, the best mean ranks on "
+        f"our {len(TASKS)} tasks were of {named}; without an encoding ({last}) the loss was "
+        f"highest on each. See {site_page('which-encoding')}.",
         " && ".join([*runs, f"jaxpe compare {' '.join(f'run-{name}' for name in TRIED)}"]),
     )
