@@ -1,4 +1,4 @@
-"""Every piece of advice of every report, and the stored results that advice on encodings rests on."""
+"""Every piece of advice of every report, and the stored results that some of it rests on."""
 
 import ast
 import copy
@@ -63,14 +63,16 @@ def check_table(learning: Any, times: Any) -> None:
     """The table of the package has the ranks of the stored results, and tries the best."""
     tasks = learning["tasks"]
     assert tuple(tasks) == TASKS
-    losses = [{k: np.mean(x["held_out"]) for k, x in t["encodings"].items()} for t in tasks.values()]
+    losses = [
+        {k: np.mean(x["held_out"]) for k, x in t["encodings"].items()} for t in tasks.values()
+    ]
     ranks = {k: tuple(sorted(x, key=x.__getitem__).index(k) + 1 for x in losses) for k in losses[0]}
     order = sorted(ranks, key=lambda name: sum(ranks[name]))
     assert [*order[:3], order[-1]] == list(RANKS)
     assert {name: ranks[name] for name in RANKS} == RANKS
     assert set(ranks["none"]) == {len(ranks)} == {16}
     relative = {"rope": 1.0} | {name: x["median"] for name, x in times.items()}
-    assert TRIED == (order[0], min(order[:3], key=relative.__getitem__))
+    assert (order[0], min(order[:3], key=relative.__getitem__)) == TRIED
     choices = [task["choice"] for task in tasks.values()]
     assert all(x["position"]["loss"] > x["at_random"] for x in choices)
 

@@ -27,7 +27,13 @@ from jaxpe.analysis.inspect.result import (
     ScalingChange,
 )
 from jaxpe.analysis.inspect.subject import InspectSubject
-from jaxpe.analysis.inspections import compare_inspections, inspected_models, usual_range
+from jaxpe.analysis.inspections import (
+    MEASURES,
+    compare_inspections,
+    inspected_models,
+    key_measures,
+    usual_range,
+)
 from jaxpe.conformance.monitor import _shares_and_sinks
 from jaxpe.report import training_figures, training_run
 from jaxpe.report.attention import figures as attention_figures
@@ -36,6 +42,7 @@ from jaxpe.report.attention.advice import advice as attention_advice
 from jaxpe.report.audit.page import _side, audit_summary
 from jaxpe.report.extrapolation import text as extrapolation_text
 from jaxpe.report.inspect import advice as inspect_advice
+from jaxpe.report.inspect.summary import measure_texts
 from jaxpe.report.inspections import inspections_rows, inspections_summary
 from jaxpe.report.rope.text import _layer_sentence, _programs, layer_ranges, rope_summary
 from jaxpe.rope import Finding, RopeOptions
@@ -212,6 +219,13 @@ def reach_stage(high: int = 64, *, middle: float | None = None) -> dict[str, Any
     ends = None if middle is None else Means(*np.array([[-1, -1], [-1, -1], [-1, middle]], float))
     reach = TextReach("loss", 6, np.array([16, 32, 64]), Means(*np.zeros((3, 3))), 32, 16, high)
     return loss_stage(reach=reach._replace(middle=ends))
+
+
+def effective(measure: Any, high: int) -> tuple[str, str]:
+    """Effective length and its interval on a card, of texts tried to 64 tokens."""
+    reach = reach_stage(high)["loss"].reach._replace(measure=measure)
+    of = key_measures(InspectResult(**ABSENT | {"facts": FACTS} | loss_stage(reach=reach)))
+    return measure_texts(of, next(x for x in MEASURES if x.name == "reach"))
 
 
 def scaled(high: float) -> bool:
@@ -513,6 +527,23 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     "context that counts": (
         lambda high: inspected(inspect_advice._reach, stages=reach_stage(high)),
         {63: True, 64: False},
+    ),
+    "a bound of the search": (
+        lambda case: effective(*case),
+        {
+            ("loss", 63): ("32 tokens", "16 to 63 tokens"),
+            ("loss", 64): ("≥ 32 tokens", "tried to 64"),
+            ("embedding", 64): ("≥ 16 tokens", "tried to 64"),
+        },
+    ),
+    "lengths of a bound and beyond": (  # a bound is told from nothing above it
+        lambda high: compare_inspections(
+            [
+                MODELS[0]._replace(values={"reach": x})
+                for x in (Interval(32.0, 16.0, high), Interval(512.0, 256.0, 600.0))
+            ]
+        ).decided["reach"],
+        {255.0: True, math.inf: False},
     ),
     "lost in the middle": (
         lambda high: inspected(inspect_advice._middle, stages=reach_stage(middle=high)),

@@ -62,7 +62,7 @@ def headlines(analysis: CorpusAnalysis) -> list[Headline]:
     others = f"noise {percent(noise.estimate)}, composition {percent(composition.estimate)}"
     rows = {}
     for end, bits in reaches(analysis).items():
-        uncut = end == "end" and analysis.where and analysis.where.uncut
+        uncut = analysis.where.uncut if analysis.where and end == "end" else None
         text = _ends(bits) + (f"; {plural(uncut, 'document')} not cut" if uncut else "")
         rows[bits_label(analysis, end)] = interval_texts(bits.bits)[0], text
     rows |= {
