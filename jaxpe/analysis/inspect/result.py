@@ -363,7 +363,7 @@ class TextReach(NamedTuple):
     @property
     def open(self) -> bool:
         """Whether more tokens than the last length agree with the data."""
-        return self.high >= self.lengths[-1]
+        return self.high >= int(self.lengths[-1])
 
     @property
     def lost_in_the_middle(self) -> bool:
