@@ -19,83 +19,59 @@ from tests.report.factory import analysis
 
 ROOT = Path(jaxpe.report.__file__).parent
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
-# Functions that advise, by what their advice rests on.
-NUMBERS_OF_THE_PAGE = {
-    "audit/advice.py": {"advice"},
-    "bench/advice.py": {"advice", "_rerun"},  # trains the encoding that the user judges
-    "comparison.py": {"advice"},
-    "corpora.py": {"advice"},
-    "corpus/advice.py": {"advice", "_markup", "_length", "_background"},
-    "extrapolation/text.py": {"advice"},
-    "inspect/advice.py": {
-        "comparison_advice", "_configuration", "_longer_texts", "_truncation", "_sinks", "_reach",
-        "_middle", "_scaling", "_padding", "_order",
-    },
-    "rope/advice.py": {"advice"},
-    "training_run.py": {"next_steps"},
-}  # fmt: skip
-STORED_RESULTS = {
-    "attention/advice.py": {"advice"},
-    "corpus/advice.py": {"_training"},
-    "training_advice.py": {"training_advice"},
-}
+# Functions that advise, by what their advice rests on. A benchmark trains the user's encoding.
+NUMBERS_OF_THE_PAGE = """
+    audit:advice bench:advice bench:_rerun comparison:advice corpora:advice corpus:advice
+    corpus:_markup corpus:_length corpus:_background extrapolation:advice inspect:comparison_advice
+    inspect:_configuration inspect:_longer_texts inspect:_truncation inspect:_sinks inspect:_reach
+    inspect:_middle inspect:_scaling inspect:_padding inspect:_order rope:advice
+    training_run:next_steps
+""".split()
+STORED_RESULTS = ["attention:advice", "corpus:_training", "training_advice:training_advice"]
 
 
 def test_every_piece_of_advice_rests_on_its_page_or_on_stored_results():
-    pieces = dict[str, set[str]]()
+    pieces, training = set[str](), set[str]()
     for file in ROOT.rglob("*.py"):
-        name, tree = file.relative_to(ROOT).as_posix(), ast.parse(file.read_text("utf-8"))
-        for node in ast.walk(tree):
+        page, text = file.relative_to(ROOT).with_suffix("").parts[0], file.read_text("utf-8")
+        training |= {page} if "--encoding " in text else set()
+        for node in ast.walk(ast.parse(text)):
             calls = {getattr(getattr(x, "func", None), "id", "") for x in ast.walk(node)}
             if isinstance(node, ast.FunctionDef) and calls & {"Advice", "training_advice"}:
-                pieces.setdefault(name, set()).add(node.name)
-        if "--encoding " in file.read_text("utf-8"):
-            assert name in {"training_advice.py", "bench/advice.py"}
-    known = NUMBERS_OF_THE_PAGE | STORED_RESULTS
-    assert pieces == {k: known[k] | NUMBERS_OF_THE_PAGE.get(k, set()) for k in known}
-
-
-def stored(name: str) -> Any:
-    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+                pieces.add(f"{page}:{node.name}")
+    assert pieces == {*NUMBERS_OF_THE_PAGE, *STORED_RESULTS}
+    assert training == {"training_advice", "bench"}
 
 
 def check_table(learning: Any, times: Any) -> None:
     """The table of the package has the ranks of the stored results, and tries the best."""
     tasks = learning["tasks"]
-    assert tuple(tasks) == TASKS
-    losses = [
-        {k: np.mean(x["held_out"]) for k, x in t["encodings"].items()} for t in tasks.values()
-    ]
+    cells = [task["encodings"].items() for task in tasks.values()]
+    losses = [{name: np.mean(cell["held_out"]) for name, cell in x} for x in cells]
     ranks = {k: tuple(sorted(x, key=x.__getitem__).index(k) + 1 for x in losses) for k in losses[0]}
     order = sorted(ranks, key=lambda name: sum(ranks[name]))
-    assert [*order[:3], order[-1]] == list(RANKS)
+    assert (tuple(tasks), [*order[:3], order[-1]]) == (TASKS, list(RANKS))
     assert {name: ranks[name] for name in RANKS} == RANKS
     assert set(ranks["none"]) == {len(ranks)} == {16}
-    relative = {"rope": 1.0} | {name: x["median"] for name, x in times.items()}
-    assert (order[0], min(order[:3], key=relative.__getitem__)) == TRIED
+    assert (order[0], min(order[:3], key=times.__getitem__)) == TRIED
     choices = [task["choice"] for task in tasks.values()]
     assert all(x["position"]["loss"] > x["at_random"] for x in choices)
 
 
 def test_advice_on_encodings_is_that_of_the_stored_results():
-    learning = stored("stress_and_learning")
-    times = stored("benchmark_layers")["forward and backward"]["over_rope"]
+    names = ("stress_and_learning", "benchmark_layers")
+    learning, layers = (json.loads((RESULTS / f"{x}.json").read_text("utf-8")) for x in names)
+    relative = layers["forward and backward"]["over_rope"].items()
+    times = {"rope": 1.0} | {name: x["median"] for name, x in relative}
     check_table(learning, times)
-    for path, value in {
-        ("tags", "encodings", "t5", "held_out"): [0.1],
-        ("tags", "encodings", "none", "held_out"): [0.4],
-        ("next word", "choice", "position", "loss"): 3.4,
-    }.items():
-        moved = copy.deepcopy(learning)
-        *parents, last = path
-        parent = moved["tasks"]
-        for name in parents:
-            parent = parent[name]
-        parent[last] = value
+    moved = [copy.deepcopy(learning) for _ in range(3)]
+    moved[0]["tasks"]["tags"]["encodings"]["t5"]["held_out"] = [0.1]
+    moved[1]["tasks"]["tags"]["encodings"]["none"]["held_out"] = [0.4]
+    moved[2]["tasks"]["next word"]["choice"]["position"]["loss"] = 3.4
+    others = [(x, times) for x in moved] + [(learning, times | {"transformer_xl": 0.9})]
+    for other in others:
         with pytest.raises(AssertionError):
-            check_table(moved, times)
-    with pytest.raises(AssertionError):
-        check_table(learning, times | {"transformer_xl": {"median": 0.9}})
+            check_table(*other)
 
 
 def test_only_encodings_of_the_table_are_advised():
@@ -103,5 +79,4 @@ def test_only_encodings_of_the_table_are_advised():
     shares = (spectral.variance(*x) for x in ((none, none), (most, none), (none, most)))
     steps = [attention_advice(spectral.report()._replace(variance=x))[-1] for x in shares]
     steps += [corpus_advice(analysis(position={"significant_rank": x}))[-1] for x in (0, 2)]
-    for step in steps:
-        assert tuple(re.findall(r"--encoding (\w+)", step.paste)) == TRIED
+    assert {tuple(re.findall(r"--encoding (\w+)", step.paste)) for step in steps} == {TRIED}

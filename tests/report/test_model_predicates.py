@@ -536,7 +536,7 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
             ("embedding", 64): ("≥ 16 tokens", "tried to 64"),
         },
     ),
-    "lengths of a bound and beyond": (  # a bound is told from nothing above it
+    "a bound and what is beyond": (
         lambda high: compare_inspections(
             [
                 MODELS[0]._replace(values={"reach": x})
