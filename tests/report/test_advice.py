@@ -26,7 +26,7 @@ NUMBERS_OF_THE_PAGE = """
     inspect:_configuration inspect:_longer_texts inspect:_truncation inspect:_sinks inspect:_reach
     inspect:_middle inspect:_scaling inspect:_padding inspect:_order rope:advice
     training_run:next_steps
-""".split()
+"""
 STORED_RESULTS = ["attention:advice", "corpus:_training", "training_advice:training_advice"]
 
 
@@ -39,7 +39,7 @@ def test_every_piece_of_advice_rests_on_its_page_or_on_stored_results():
             calls = {getattr(getattr(x, "func", None), "id", "") for x in ast.walk(node)}
             if isinstance(node, ast.FunctionDef) and calls & {"Advice", "training_advice"}:
                 pieces.add(f"{page}:{node.name}")
-    assert pieces == {*NUMBERS_OF_THE_PAGE, *STORED_RESULTS}
+    assert pieces == {*NUMBERS_OF_THE_PAGE.split(), *STORED_RESULTS}
     assert training == {"training_advice", "bench"}
 
 

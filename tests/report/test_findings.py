@@ -205,6 +205,8 @@ def test_encodings_that_tie_are_named_together():
     assert [s.name for s in best_fixed(analysis(**case))] == ["alibi", "rope", "sinusoidal"]
     assert "rope (= sinusoidal) is not significantly worse" in topics(**case)["fixed"]
     assert "alibi, 0.10 to 0.14; 1 not" in cards(**case)[FIXED]
+    wider = {"position": {"significant_rank": 3}, "held_out": analysis().held_out}  # fitted to 2
+    assert "dimension 2, the widest tried" in cards(**wider)[FITTED]
 
 
 def test_groups_have_equal_distances_up_to_scale():
