@@ -22,8 +22,8 @@ def training_advice(source: str, reason: str) -> Advice:
     named = ", ".join(f"{name} ({sum(ranks) / len(ranks):.1f})" for name, ranks in best)
     runs = [f"jaxpe train {source} --encoding {name} --out run-{name}" for name in TRIED]
     return Advice(
-        f"{reason} Choose by training. Of 16 encodings in small models, the best mean ranks on "
-        f"our {len(TASKS)} tasks were of {named}; without an encoding ({last}) the loss was "
-        f"highest on each. See {site_page('which-encoding')}.",
+        f"{reason} Choose by training. On our tasks ({', '.join(TASKS)}), small models had the "
+        f"lowest losses with these of 16 encodings, by mean rank: {named}. Without an encoding "
+        f"({last}) the loss was highest on each task. See {site_page('which-encoding')}.",
         " && ".join([*runs, f"jaxpe compare {' '.join(f'run-{name}' for name in TRIED)}"]),
     )
