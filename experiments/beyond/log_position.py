@@ -54,7 +54,7 @@ from experiments.position_parts import documents_of, parts_of
 from experiments.rows import add_row, read_rows, row_of
 from jaxpe import geometry
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.corpus.held_out import TAUS
+from jaxpe.analysis.corpus.result import TAUS
 from jaxpe.data import tokenize
 from jaxpe.encodings import legendre_vectors, power_positions, sinusoidal_vectors
 

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jaxpe.analysis.corpus.result import Interval
-from jaxpe.analysis.inspections import MEASURES, InspectionComparison, ModelMeasures
+from jaxpe.analysis.inspections import MEASURES, InspectionComparison, Measure, ModelMeasures
 from jaxpe.report.inspect.advice import comparison_advice as advice
-from jaxpe.report.inspect.summary import ends_in_unit, in_unit
+from jaxpe.report.inspect.summary import measure_texts
 from jaxpe.report.page import View
 from jaxpe.report.tables import table_group
 from jaxpe.report.text import plural, visible
@@ -43,7 +42,7 @@ def _measures(models: Sequence[ModelMeasures]) -> tuple[list[str], Rows]:
     """Header and rows of a table with one row a model."""
     shown = [m for m in MEASURES if any(m.name in one.values for one in models)]
     rows: Rows = [
-        (visible(one.model), *(_cell(one, m.name, m.unit) for m in shown)) for one in models
+        (visible(one.model), *(_cell(one, m) for m in shown)) for one in models
     ]  # fmt: skip
     return ["measure, interval", *(m.label for m in shown)], rows
 
@@ -53,11 +52,11 @@ def _transposed(header: list[str], rows: Rows) -> tuple[list[str], Rows]:
     return list(first), rest
 
 
-def _cell(one: ModelMeasures, name: str, unit: str) -> str:
-    if name not in one.values:
+def _cell(one: ModelMeasures, measure: Measure) -> str:
+    if measure.name not in one.values:
         return "–"
-    value: Interval = one.values[name]
-    return f"{in_unit(value.estimate, unit)} ({ends_in_unit(value, unit)})"
+    value, ends = measure_texts(one, measure)
+    return f"{value} ({ends})"
 
 
 def inspections_table(result: InspectionComparison) -> "rich.console.Group":

@@ -17,7 +17,6 @@ from jaxpe.analysis.training_run import read_run
 from jaxpe.report import comparison, corpora, inspections, style, training_run
 from jaxpe.report.bench.advice import advice as bench_advice
 from jaxpe.report.bench.page import _beyond
-from jaxpe.report.corpus import advice as corpus_advice
 from jaxpe.report.corpus import figures as corpus
 from jaxpe.report.corpus.tables import encoding_table
 from jaxpe.report.corpus.text import keyed_sentences
@@ -178,17 +177,6 @@ def test_the_view_of_attention_has_three_digits_of_its_maps():
     assert data["heads"] == 3
     assert data["maps"]["evenness"][0] == [0.125, 0.25, 0.375]
     assert data["maps"]["weight on the first token"][0][0] == 0.143
-
-
-def test_training_is_advised_with_the_best_encoding_and_without_one():
-    def named(**fields: Any) -> list[str]:
-        return re.findall(r"--encoding (\w+)", corpus_advice.advice(analysis(**fields))[-1].paste)
-
-    tied = [score("alibi"), score("rope", position_scaled_stress=0.13)]
-    assert named(encodings=tied) == ["alibi", "none"]
-    equal = analysis().held_out._replace(over_equal=Interval(0.03, 0.01, 0.05))
-    assert named(held_out=equal) == ["sinusoidal", "none"]
-    assert named(position={"significant_rank": 0}) == ["none", "rope"]
 
 
 def sentence(key: str, **fields: Any) -> str:

@@ -174,7 +174,7 @@ def test_analyses_draw_and_nothing_is_cut(case):
         (
             "encodings",
             {"encodings": [score("cosine"), score("wavelet", **TIED)]},
-            "2 fixed encodings fit",
+            "cosine fits best; 1 not",
         ),
         ("scatter", {}, "Mantel r: sinusoidal, 0.92"),
         ("scatter", {"encodings": []}, "Distances"),

@@ -77,7 +77,7 @@ TOPICS = [
     (NOBODY | {"groups": 1}, "dimensions", "copies or pieces"),
     ({"position": {"composition_correlation": 0.9}}, "reach", "(0.90)"),
     ({"documents_per_position": np.full(N, 12_480)}, "reach", "12,480 of 12,480"),
-    ({"held_out": OTHER_WIDTH}, "fixed", "rope and sinusoidal at 128"),
+    ({"held_out": OTHER_WIDTH}, "fixed", "rope at 128"),
     ({"held_out": AT_EQUAL}, "fixed", "No fixed encoding of width 64 or less fits much better"),
     (ALL_RARE, "dimensions", "No position can be judged alone"),
     ({"letters": None, "standing_out": []}, "letters", None),
@@ -184,7 +184,7 @@ def test_bits_of_an_end_that_are_not_significant_have_their_documents():
     _, _, rows = where_table(case)
     assert rows[3][1:] == ("0.060", "-0.001 to 0.100, not significant", "1,204")
     assert [row[0] for row in rows].count("First positions with 90 % of the bits") == 1
-    assert next(iter(cards(where=WHERE))) == "Bits per token"
+    assert next(iter(cards(where=WHERE))) == "Bits per token, from the start"
     assert summary(case).startswith(
         "Knowing the position saves 0.10 (0.05 to 0.20) bits per token."
     )
@@ -204,7 +204,9 @@ def test_encodings_that_tie_are_named_together():
     case = {"encodings": [score("alibi"), score("rope", **tied), score("sinusoidal", **tied)]}
     assert [s.name for s in best_fixed(analysis(**case))] == ["alibi", "rope", "sinusoidal"]
     assert "rope (= sinusoidal) is not significantly worse" in topics(**case)["fixed"]
-    assert "alibi and rope (= sinusoidal), 0.10 to 0.14" in cards(**case)[FIXED]
+    assert "alibi, 0.10 to 0.14; 1 not" in cards(**case)[FIXED]
+    wider = {"position": {"significant_rank": 3}, "held_out": analysis().held_out}  # fitted to 2
+    assert "dimension 2, the widest tried" in cards(**wider)[FITTED]
 
 
 def test_groups_have_equal_distances_up_to_scale():
@@ -267,11 +269,16 @@ def test_the_fixture_is_what_it_claims():
 
 
 @pytest.mark.parametrize(
-    ("power", "shown"), [(-0.5, ("(1 + i/τ)^a", "a = -0.5")), (0.0, ("log(1 + i/τ)",))]
+    ("power", "tau", "shown"),
+    [
+        (-0.5, 0.3, ("(1 + i/τ)^a", "τ = 0.3 and", "a = -0.5,")),
+        (0.0, 0.03, ("log(1 + i/τ)", "τ = 0.03 (the least tried)")),
+        (1.0, 30.0, ("τ = 30 (the largest tried)", "a = 1 (the largest tried)")),
+    ],
 )
-def test_one_number_for_each_position_has_its_stress_and_parameters(power, shown):
-    held_out = analysis().held_out._replace(power=power, tau=0.3)
+def test_one_number_for_each_position_has_its_stress_and_parameters(power, tau, shown):
+    held_out = analysis().held_out._replace(power=power, tau=tau)
     text = " ".join(findings(analysis()._replace(held_out=held_out)))
     sentence = text[text.index("One number for each position") :]
-    for number in (*shown, "τ = 0.3", "0.25 (0.20 to 0.30)"):
+    for number in (*shown, "0.25 (0.20 to 0.30)"):
         assert number in sentence

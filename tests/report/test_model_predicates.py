@@ -27,7 +27,13 @@ from jaxpe.analysis.inspect.result import (
     ScalingChange,
 )
 from jaxpe.analysis.inspect.subject import InspectSubject
-from jaxpe.analysis.inspections import compare_inspections, inspected_models, usual_range
+from jaxpe.analysis.inspections import (
+    MEASURES,
+    compare_inspections,
+    inspected_models,
+    key_measures,
+    usual_range,
+)
 from jaxpe.conformance.monitor import _shares_and_sinks
 from jaxpe.report import training_figures, training_run
 from jaxpe.report.attention import figures as attention_figures
@@ -36,6 +42,7 @@ from jaxpe.report.attention.advice import advice as attention_advice
 from jaxpe.report.audit.page import _side, audit_summary
 from jaxpe.report.extrapolation import text as extrapolation_text
 from jaxpe.report.inspect import advice as inspect_advice
+from jaxpe.report.inspect.summary import measure_texts
 from jaxpe.report.inspections import inspections_rows, inspections_summary
 from jaxpe.report.rope.text import _layer_sentence, _programs, layer_ranges, rope_summary
 from jaxpe.rope import Finding, RopeOptions
@@ -62,8 +69,10 @@ def cause(result: Any) -> str:
     return "".join(name for words, name in names.items() if words in attention_text._cause(result))
 
 
-def trained_with(result: Any) -> str:
-    return attention_advice(result)[0].paste.split(" ")[-1]
+def expressed(result: Any) -> str:
+    """What advice says of the logits: hardly any position, or what can express it."""
+    said = attention_advice(result)[0].text
+    return next(x for x in ("hardly", "cannot express", "can express") if x in said)
 
 
 def dropped(p_value: float) -> tuple[bool, str]:
@@ -212,6 +221,13 @@ def reach_stage(high: int = 64, *, middle: float | None = None) -> dict[str, Any
     return loss_stage(reach=reach._replace(middle=ends))
 
 
+def effective(measure: Any, high: int) -> tuple[str, str]:
+    """Effective length and its interval on a card, of texts tried to 64 tokens."""
+    reach = reach_stage(high)["loss"].reach._replace(measure=measure)
+    of = key_measures(InspectResult(**ABSENT | {"facts": FACTS} | loss_stage(reach=reach)))
+    return measure_texts(of, next(x for x in MEASURES if x.name == "reach"))
+
+
 def scaled(high: float) -> bool:
     ends = Interval(-0.1, -0.2, high)
     change = ScalingChange("YaRN 2", 2.0, ends, ends)
@@ -286,16 +302,16 @@ def moves(n: int, most: int | None) -> set[str]:
 
 PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     "positions matter to attention": (
-        lambda x: (cause(attention(x, shuffled=x)), trained_with(attention(x))),
-        {below(0.02): ("", "none"), 0.02: ("encoding", "rope")},
+        lambda x: (cause(attention(x, shuffled=x)), expressed(attention(x))),
+        {below(0.02): ("", "hardly"), 0.02: ("encoding", "can express")},
     ),
     "cause of attention": (
         lambda x: cause(attention(shuffled=x)),
         {above(0.8): "encoding", 0.8: "both", 0.2: "both", below(0.2): "words"},
     ),
     "encoding that can express it": (
-        lambda x: trained_with(attention(beyond=x)),
-        {below(0.2): "rope", 0.2: "learned"},
+        lambda x: expressed(attention(beyond=x)),
+        {below(0.2): "can express", 0.2: "cannot express"},
     ),
     "heads of positions": (
         lambda x: "In no head" in attention_text._residual(attention(x)),
@@ -511,6 +527,23 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], dict[Any, Any]]] = {
     "context that counts": (
         lambda high: inspected(inspect_advice._reach, stages=reach_stage(high)),
         {63: True, 64: False},
+    ),
+    "a bound of the search": (
+        lambda case: effective(*case),
+        {
+            ("loss", 63): ("32 tokens", "16 to 63 tokens"),
+            ("loss", 64): ("≥ 32 tokens", "tried to 64"),
+            ("embedding", 64): ("≥ 16 tokens", "tried to 64"),
+        },
+    ),
+    "a bound and what is beyond": (
+        lambda high: compare_inspections(
+            [
+                MODELS[0]._replace(values={"reach": x})
+                for x in (Interval(32.0, 16.0, high), Interval(512.0, 256.0, 600.0))
+            ]
+        ).decided["reach"],
+        {255.0: True, math.inf: False},
     ),
     "lost in the middle": (
         lambda high: inspected(inspect_advice._middle, stages=reach_stage(middle=high)),

@@ -88,7 +88,7 @@ SENTENCES: dict[str, tuple[Any, list[float]]] = {
         lambda: text.loss_sentences(models.LOSS._replace(reach=None)),
         [0.6, 0.5, 0.8, 48, 0.1, 0, 0.3, 0.4, 0.3, 0.6, 3, 2.9, 3.2, 16, 2, 1.9, 2.2, 16, 64],
     ),
-    "reach": (lambda: text.reach_sentences(models.REACH), [16, 0, 32]),
+    "reach": (lambda: text.reach_sentences(models.REACH), [16, 32]),
     "needles": (lambda: text.needles_sentences(models.NEEDLES), [2000, 25, 15, 45, 20]),
     "order": (
         lambda: summary._order_sentence(moved(0.3)),
@@ -119,10 +119,11 @@ def test_headlines_of_a_corpus():
     found = analysis(where=WHERE)
     last = int(found.documents_per_position[45])
     assert cells(headlines(found)) == [
-        ["Bits per token", "0.10", "0.05 to 0.20"],
+        ["Bits per token, from the start", "0.10", "0.05 to 0.20"],
+        ["Bits per token, from the end", "0.10", "0.05 to 0.20"],
         ["Position's share of the observed variance", "6 %",
          "5 % to 7 %; noise 90 %, composition 4 %"],
-        ["Significant dimensions", "2", "p = 0.048; 44 with noise"],
+        ["Significant dimensions", "2", "p ≤ 0.048; 44 with noise"],
         ["Fitted encoding, held-out stress", "0.05", "dimension 2, 0.04 to 0.06"],
         ["Best fixed encoding, held-out stress", "0.12", "alibi, 0.10 to 0.14"],
         ["Nearness (0: no order)", "0.31", "0.25 to 0.37"],
@@ -133,10 +134,15 @@ def test_headlines_of_a_corpus():
 def test_rows_on_where_the_bits_are():
     end = REACH._replace(bits=Interval(0.3, 0.2, 0.4), half=Interval(2, 1, 4))
     half = {"half_distance": Interval(5, 4, 9)}
-    _, _, rows = where_table(analysis(where=Where(REACH, end, 9, 1204), position=half))
+    case = analysis(where=Where(REACH, end, 9, 1204), position=half)
+    assert cells(headlines(case)[:2]) == [
+        ["Bits per token, from the end", "0.3", "0.2 to 0.4; 1,204 documents not cut"],
+        ["Bits per token, from the start", "0.10", "0.05 to 0.20"],
+    ]  # the larger first
+    _, _, rows = where_table(case)
     assert [row[1:] for row in rows] == [
-        ("0.10", "0.05 to 0.20", "12,480"), ("1", "1", "12,480"), ("3", "2 or more", "12,480"),
         ("0.3", "0.2 to 0.4", "1,204"), ("2", "1 to 4", "1,204"), ("3", "2 or more", "1,204"),
+        ("0.10", "0.05 to 0.20", "12,480"), ("1", "1", "12,480"), ("3", "2 or more", "12,480"),
         ("5", "4 to 9", "12,480"), ("9", "", "12,480"),
     ]  # fmt: skip
 

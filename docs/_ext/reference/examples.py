@@ -44,7 +44,7 @@ def output(name: str) -> tuple[str, str]:
         return "", report.inspect_summary(found)
     if name == "report":
         title, *rows = printed(report.summary_table(found), 100)
-        return "\n".join([title, "", *rows[3:10]]), ""
+        return "\n".join([title, "", *rows[3:11]]), ""
     lines = printed(report.rope_table(found), 80)
     head = next(k for k, line in enumerate(lines) if "programs" in line)
     first = found.findings[0]

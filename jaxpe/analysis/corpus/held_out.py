@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxpe
-from jaxpe.analysis.corpus.result import HeldOutScores, Interval
+from jaxpe.analysis.corpus.result import POWERS, TAUS, HeldOutScores, Interval
 from jaxpe.analysis.corpus.vectors import columns, fixed_vectors, scored_entries, widths_of
 from jaxpe.encodings import power_positions
 from jaxpe.geometry import (
@@ -20,9 +20,6 @@ from jaxpe.geometry import (
 )
 
 SPLITS, HALVINGS = 8, 2
-# Of one number for each position: τ, and the power, 0 for the logarithm.
-TAUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-POWERS = (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 WIDEST = 32  # largest width of encodings fitted to halves
 
 

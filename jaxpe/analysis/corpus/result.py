@@ -9,6 +9,9 @@ from jaxpe._core.results import LargeArray, Seconds, short_repr
 from jaxpe.data.corpora.groups import NeighbourSimilarity
 
 SHARES = ("noise", "composition", "position")  # of the observed variance
+# Of one number for each position: τ, and the power, 0 for the logarithm.
+TAUS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+POWERS = (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 
 
 class EmptyPositions(NamedTuple):
@@ -282,7 +285,7 @@ class HeldOutScores(NamedTuple):
             significantly worse.
         one_number: stress of one number for each position, `power_positions`, with its parameters
             fitted to the other half.
-        tau, power: parameters of lowest stress on all halves.
+        tau, power: parameters of lowest stress on all halves, of `TAUS` and `POWERS`.
         gain: stress of the best fixed encoding, at the width of the report, less the stress of the
             fitted one; None without a significant dimension.
         equal: stress of distances that are all equal, which know no position from another.

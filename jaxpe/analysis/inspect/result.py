@@ -361,6 +361,11 @@ class TextReach(NamedTuple):
     middle: Means | None = None
 
     @property
+    def open(self) -> bool:
+        """Whether more tokens than the last length agree with the data."""
+        return self.high >= int(self.lengths[-1])
+
+    @property
     def lost_in_the_middle(self) -> bool:
         """Whether the middle counts less than the start and less than the end, at level 97.5 %."""
         return self.middle is not None and bool((self.middle.high < 0).all())

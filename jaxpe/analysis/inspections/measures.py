@@ -1,6 +1,7 @@
 """Key measures of inspections: comparison of models, and the usual range of each measure."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
@@ -45,7 +46,8 @@ class ModelMeasures(NamedTuple):
         source: corpus.
         positions: text positions of a row in attention, probe and ablation.
         longest: tokens of the longest text in loss and needles.
-        values: measures by name.
+        tried: largest effective length that was tried; 0 without one.
+        values: measures by name; the interval of a bound is infinite.
     """
 
     model: str
@@ -56,6 +58,7 @@ class ModelMeasures(NamedTuple):
     source: str
     positions: int
     longest: int
+    tried: int
     values: dict[str, Interval]
 
 
@@ -64,7 +67,7 @@ class UsualRange(NamedTuple):
 
     Attributes:
         low: least estimate.
-        high: largest estimate.
+        high: largest estimate; infinite if one of them is a bound.
         models: number of models.
         alike: whether they were inspected on the same text at the same sizes.
     """
@@ -114,7 +117,10 @@ def text_reach(found: InspectResult) -> TextReach | None:
 def _reach(found: InspectResult) -> Interval | None:
     if (reach := text_reach(found)) is None:
         return None
-    return Interval(float(reach.effective), float(reach.low), float(reach.high))
+    if not reach.open:
+        return Interval(float(reach.effective), float(reach.low), float(reach.high))
+    least = reach.effective if reach.measure == "loss" else reach.low
+    return Interval(float(least), float(reach.low), math.inf)
 
 
 def _probe(found: InspectResult) -> Interval | None:
@@ -149,12 +155,12 @@ MEASURES = (
             _field("attention", "sinks", "weight_overall")),
     Measure("baseline", "attention explained by the offset alone", "share",
             _field("attention", "baseline", "overall")),
-    Measure("probe", "linear probe of position, R²", "number", _probe),
+    Measure("probe", "linear probe of position, R² of the best layer", "number", _probe),
     Measure("loss_shuffled", "loss added by shuffled positions", "nats",
             _shuffled("causal", "masked")),
     Measure("output_shuffled", "output under shuffled positions", "cosine",
             _shuffled("embedding")),
-    Measure("retrieved", "facts retrieved", "share", _retrieved),
+    Measure("retrieved", "facts retrieved from the longest text", "share", _retrieved),
 )  # fmt: skip
 
 
@@ -164,11 +170,11 @@ def key_measures(found: InspectResult) -> ModelMeasures:
     >>> key_measures(inspect_model(options)).values["position_share"]  # doctest: +SKIP
     Interval(estimate=0.36, low=0.35, high=0.38)
     """
-    facts = found.facts
+    facts, reach = found.facts, text_reach(found)
     values = {one.name: value for one in MEASURES if (value := one.value(found)) is not None}
     return ModelMeasures(
         facts.model, facts.kind, facts.encoding, facts.parameters, facts.context, facts.source,
-        facts.positions, facts.longest, values,
+        facts.positions, facts.longest, int(reach.lengths[-1]) if reach else 0, values,
     )  # fmt: skip
 
 
@@ -180,7 +186,7 @@ def inspected_models() -> list[ModelMeasures]:
     """
     text = files("jaxpe.analysis.inspections").joinpath("inspected.json").read_bytes()
     stored = parse_json(text, where="inspected.json", remedy="install jaxpe again")
-    return from_json(list[ModelMeasures], stored, where="inspected.json")
+    return from_json(list[ModelMeasures], stored, where="inspected.json", finite=False)
 
 
 def usual_range(of: ModelMeasures, name: str) -> UsualRange | None:
@@ -207,8 +213,10 @@ def usual_range(of: ModelMeasures, name: str) -> UsualRange | None:
     chosen = alike if len(alike) >= _FEWEST else others
     if len(chosen) < _FEWEST:
         return None
-    values = [one.values[name].estimate for one in chosen]
-    return UsualRange(min(values), max(values), len(chosen), chosen is alike)
+    values = [one.values[name] for one in chosen]
+    high = max(x.estimate if math.isfinite(x.high) else math.inf for x in values)
+    low = min(x.estimate for x in values)
+    return UsualRange(low, high, len(chosen), chosen is alike)
 
 
 def compare_inspections(found: Sequence[InspectResult | ModelMeasures]) -> InspectionComparison:

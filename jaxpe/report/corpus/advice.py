@@ -4,14 +4,9 @@ import shlex
 
 from jaxpe.analysis.corpus import CorpusAnalysis
 from jaxpe.data.corpora.load import MARKUP, SAMPLE
-from jaxpe.report.corpus.predicates import (
-    beats_equal,
-    best_fixed,
-    fitted_scores,
-    is_sequences,
-    only_position,
-)
+from jaxpe.report.corpus.predicates import fitted_scores, is_sequences, only_position
 from jaxpe.report.text import Advice, plural
+from jaxpe.report.training_advice import training_advice
 
 _MORE = 4  # times as many documents halve the standard error
 
@@ -94,23 +89,13 @@ def _background(analysis: CorpusAnalysis) -> list[Advice]:
 
 
 def _training(analysis: CorpusAnalysis) -> list[Advice]:
-    train = f"jaxpe train {_source(analysis)} --encoding"
+    reason = (
+        "Stress does not say which encoding trains best: in our tests, the encoding of lowest "
+        "stress did worse than a random choice."
+    )
     if fitted_scores(analysis) is None:
-        return [
-            Advice(
-                "No effect of position was found here. Train without an encoding first, and keep "
-                "one only if it lowers the loss.",
-                f"{train} none --out run-none && {train} rope --out run-rope && "
-                "jaxpe compare run-none run-rope",
-            )
-        ]
-    best = [score.name for score in best_fixed(analysis)[:1]] if beats_equal(analysis) else []
-    names = [*best, "none"] if best else ["sinusoidal", "none"]
-    runs = [f"{train} {name} --out run-{name}" for name in names]
-    return [
-        Advice(
-            "Fit says which geometry an encoding has, not whether a model learns more with it: in "
-            "our tests fitted vectors did not. Train, and compare.",
-            " && ".join([*runs, f"jaxpe compare {' '.join(f'run-{name}' for name in names)}"]),
+        reason = (
+            "No effect of position was found here, which says nothing of word order: texts that "
+            "need it can have the same words at every position."
         )
-    ]
+    return [training_advice(_source(analysis), reason)]

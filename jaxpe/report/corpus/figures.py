@@ -134,13 +134,14 @@ def shares_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
 def where_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
     """Bits per token of the first k positions, and of the last, with intervals."""
     ends, title = reaches(analysis), "Position saves no bits significantly"
-    if (start := ends.get("beginning")) and start.half:
-        title = f"Half of the bits: first {plural(int(start.half.estimate), 'position')}"
+    for end, reach in [*ends.items()][:1]:
+        if reach.half:
+            which = "first" if end == "beginning" else "last"
+            title = f"Half of the bits: {which} {plural(int(reach.half.estimate), 'position')}"
     margins = Margins(left=0.75, right=0.2)
     figure, (axis,) = new_figure(title, height=3.2, margins=margins)
-    for (end, reach), colour, dash in zip(
-        ends.items(), (POSITION, style.VERMILION), "-:", strict=False
-    ):
+    for end, reach in ends.items():
+        colour, dash = (POSITION, "-") if end == "beginning" else (style.VERMILION, ":")
         bits, low, high = reach.curve
         count = np.arange(1, len(bits) + 1)
         axis.fill_between(count, low, high, color=colour, alpha=0.18, lw=0)
@@ -222,11 +223,13 @@ def encodings_figure(analysis: CorpusAnalysis) -> "matplotlib.figure.Figure":
         return style.say_why_empty(figure, axis, "no encoding was scored")
     best = best_fixed(analysis)
     titles = [short(group_title(group)) for group in distance_groups(best)]
-    title = f"{len(titles)} fixed encodings fit best" if titles else "There is nothing to fit"
+    title = "There is nothing to fit"
     if best and not beats_equal(analysis):
         title = "No fixed encoding fits much better than equal distances"
-    elif len(titles) == 1:
+    elif best:
         title = f"Of the fixed encodings, {titles[0]} fits best"
+        if len(titles) > 1:
+            title = f"{titles[0]} fits best; {len(titles) - 1} not significantly worse"
     rows: list[str | EncodingScore] = []
     for family, members in families(analysis.encodings).items():
         rows += [family, *sorted(members, key=_position_fit)]

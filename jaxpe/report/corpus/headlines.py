@@ -26,7 +26,6 @@ from jaxpe.report.text import (
     Headline,
     interval_ends,
     interval_texts,
-    name_list,
     percent,
     plural,
     ranges,
@@ -38,31 +37,34 @@ _NEARNESS = "Nearness (0: no order)"
 
 
 def headlines(analysis: CorpusAnalysis) -> list[Headline]:
-    """Numbers on top of the page and in the console table: bits per token, and six others."""
+    """Numbers on top of the page and in the console table; of two ends, the largest bits first."""
     noise, composition, share = variance_shares(analysis)
     position, reach = analysis.position, analysis.documents_per_position
-    rank, p = position.significant_rank, f"p = {position.p_value:.2g}"
+    rank = position.significant_rank
+    p = f"p {'≤' if rank else '='} {position.p_value:.2g}"  # a bound: few documents are shuffled
     noisy = f"{analysis.plug_in.rank} with noise"
     noisy = "no position can be judged alone" if only_rare(analysis) else noisy
     near, rare = analysis.intervals.get("nearness"), len(analysis.rare_positions)
     held_out, fitted, fixed = fitted_scores(analysis), *2 * (("none", "nothing to fit"),)
     if held_out is not None:
         best = best_fixed(analysis)
-        fitted = _headline(fitted_stress(held_out), f"dimension {held_out.dim}, ")
-        names = name_list([group_title(group) for group in distance_groups(best)])
-        named = beats_equal(analysis)
-        fixed = _headline(fixed_stress(analysis)[best[0].name], f"{names}, " if named else "")
-        if not named:
-            fixed = fixed[0], f"{fixed[1]}; not much better than equal distances"
+        widest = ", the widest tried," if held_out.dim < rank else ","
+        fitted = _headline(fitted_stress(held_out), f"dimension {held_out.dim}{widest} ")
+        first, *tied = distance_groups(best)
+        named = f"{group_title(first)}, " if beats_equal(analysis) else ""
+        value, detail = _headline(fixed_stress(analysis)[best[0].name], named)
+        remark = f"; {len(tied)} not significantly worse" * bool(tied)
+        fixed = value, detail + (remark if named else "; not much better than equal distances")
     ordered = _headline(near) if near else ("n/a", "no interval")
     if nearness(analysis) == "few":
         ordered = ordered[0], f"{ordered[1]}; few positions make it"
     value = interval_texts(share, percent)[0]
     others = f"noise {percent(noise.estimate)}, composition {percent(composition.estimate)}"
-    start = reaches(analysis).get("beginning")
-    rows = (
-        {} if start is None else {"Bits per token": (interval_texts(start.bits)[0], _ends(start))}
-    )
+    rows = {}
+    for end, bits in reaches(analysis).items():
+        uncut = analysis.where.uncut if analysis.where and end == "end" else None
+        text = _ends(bits) + (f"; {plural(uncut, 'document')} not cut" if uncut else "")
+        rows[bits_label(analysis, end)] = interval_texts(bits.bits)[0], text
     rows |= {
         "Position's share of the observed variance": (
             value,
@@ -105,7 +107,7 @@ def where_table(analysis: CorpusAnalysis) -> Table | None:
         count = analysis.documents if first else uncut
         documents = "" if count is None else f"{count:,}"
         bits = interval_texts(reach.bits)[0], _ends(reach), documents
-        rows.append((f"Bits per token{'' if first else ', from the end'}", *bits))
+        rows.append((bits_label(analysis, end), *bits))
         for share, size in (("half", reach.half), ("90 %", reach.most)):
             if size and not analysis.origin:
                 label = f"{'First' if first else 'Last'} positions with {share} of the bits"
@@ -125,10 +127,20 @@ def _ends(reach: Reach) -> str:
 
 
 def reaches(analysis: CorpusAnalysis) -> dict[str, Reach]:
-    """Information of positions by the end they are counted from; aligned documents have one."""
+    """Information of positions by the end they are counted from, the largest significant first.
+
+    Aligned documents have one end.
+    """
     where = analysis.where or Where(None, None, None)
     ends = {"beginning": where.start, "end": None if analysis.origin else where.end}
-    return {name: reach for name, reach in ends.items() if reach is not None}
+    found = [(name, reach) for name, reach in ends.items() if reach is not None]
+    return dict(sorted(found, key=lambda end: (end[1].half is None, -end[1].bits.estimate)))
+
+
+def bits_label(analysis: CorpusAnalysis, end: str) -> str:
+    """Label of the bits per token, which names the end where there are two."""
+    name = "start" if end == "beginning" else end
+    return "Bits per token" + f", from the {name}" * (len(reaches(analysis)) > 1)
 
 
 def count_ends(interval: Interval) -> str:

@@ -27,12 +27,13 @@ def summary_table(analysis: CorpusAnalysis) -> "rich.table.Table":
     size = f"{analysis.documents:,} documents{left_out}, length {analysis.length}"
     title = f"{visible(analysis.source)}: {size}"
     _, _, where = where_table(analysis) or ("", [], [])
+    cards = headlines(analysis)
     others = [
         (label, value, ", ".join([ends] * bool(ends) + [f"of {count} documents"] * bool(count)))
         for label, value, ends, count in where
-        if label != "Bits per token"  # a headline
+        if label not in {card.label for card in cards}
     ]
-    rows = [*headlines(analysis), *others]
+    rows = [*cards, *others]
     return make_table(title, ["", "value", f"{INTERVAL}, details"], rows, right=())
 
 

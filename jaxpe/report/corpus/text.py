@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from jaxpe.analysis.corpus.result import SHARES, CorpusAnalysis, HeldOutScores, Interval
+from jaxpe.analysis.corpus.result import (
+    POWERS,
+    SHARES,
+    TAUS,
+    CorpusAnalysis,
+    HeldOutScores,
+    Interval,
+    Reach,
+)
 from jaxpe.report.corpus.headlines import count_ends, reaches, with_count_ends
 from jaxpe.report.corpus.letters import letter_sentences, standing_out
 from jaxpe.report.corpus.predicates import (
@@ -48,7 +56,7 @@ _NOISY = 0.01
 _CLIPPED = 0.005
 # Sentences of the summary, in order; those that do not apply are left out.
 _SUMMARY = (
-    "bits", "no bits", "half of the bits", "shares", "composition", "one position", "no variance",
+    "shares", "composition", "one position", "no variance",
     "not judged", "no dimension", "dimensions", "only rare", "main positions", "standing out",
     "nothing to fit", "scaled stress", "fitted", "fixed", "no better than equal", "model",
     "fitted better", "fitted worse", "fitted undecided",
@@ -93,7 +101,10 @@ def summary(analysis: CorpusAnalysis) -> str:
     >>> summary(found)  # doctest: +SKIP
     'Knowing the position saves 0.0637 (0.0601 to 0.0673) bits per token. ...'
     """
-    sentences, keys = keyed_sentences(analysis), _SUMMARY
+    ends = ["" if end == "beginning" else " from the end" for end in reaches(analysis)]
+    bits = [f"{key}{end}" for end in ends[:1] for key in ("bits", "no bits", "half of the bits")]
+    keys = (*bits, *(f"bits{end}" for end in ends[1:]), *_SUMMARY)
+    sentences = keyed_sentences(analysis)
     if analysis.letters:  # what stands out is what readers of sequences look for
         keys = tuple(dict.fromkeys(["standing out", "differing", *keys]))
     if is_sequences(analysis):
@@ -224,8 +235,8 @@ def _where(analysis: CorpusAnalysis) -> _Sentences:
         at = ranges(np.isin(np.arange(analysis.length), positions), origin=analysis.origin)
         text = f"Position {at} has" if len(positions) == 1 else f"Positions {at} have"
         yield "main positions", f"{text} {percent(share)} of the variance of position."
-    yield from _bits(analysis)
-    yield from _bits(analysis, "end")
+    for end, reach in reaches(analysis).items():
+        yield from _bits(analysis, end, reach)
     if (distance := half_distance(analysis)) is not None:
         yield (
             "half-distance",
@@ -239,11 +250,8 @@ def _where(analysis: CorpusAnalysis) -> _Sentences:
         yield "cut", text
 
 
-def _bits(analysis: CorpusAnalysis, end: str = "beginning") -> _Sentences:
+def _bits(analysis: CorpusAnalysis, end: str, reach: Reach) -> _Sentences:
     """Bits per token that position explains, and where they are if the interval excludes 0."""
-    reach = reaches(analysis).get(end)
-    if reach is None:
-        return
     first, saves = end == "beginning", f"saves {with_interval(reach.bits)} bits per token"
     counted = "" if first else " from the end, in documents that were not cut,"
     key = "bits" if first else "bits from the end"
@@ -310,7 +318,8 @@ def _fitted_fit(analysis: CorpusAnalysis) -> _Sentences:
     least, noise = int(np.argmin(means)), analysis.intervals.get("noise_share")
     lowest = max(held_out.own[least].high, means[least] + TIE)  # what lies above is no tie
     if means[held_out.dim - 1] > lowest:
-        yield "another dimension", f"Dimension {least + 1} scores lowest, {number(means[least])}."
+        name = f"Dimension {least + 1}{', the widest tried,' * (least + 1 == len(means))}"
+        yield "another dimension", f"{name} scores lowest, {number(means[least])}."
     noisy = noise is not None and noise.low > _NOISY
     if noisy and len(means) > held_out.dim and means[-1] > lowest:
         text = f"Wider encodings fit noise: {number(means[-1])} at dimension {len(means)}."
@@ -337,10 +346,17 @@ def _gain(gain: Interval) -> tuple[str, str]:
 
 
 def _one_number(held_out: HeldOutScores) -> str:
+    tau = f"τ = {held_out.tau:g}{_at_edge(held_out.tau, TAUS)}"
     if held_out.power == 0:
-        return f"log(1 + i/τ) with τ = {held_out.tau:g}"
-    power = number(held_out.power)
-    return f"(1 + i/τ)^a with τ = {held_out.tau:g} and a = {power}"
+        return f"log(1 + i/τ) with {tau}"
+    power = f"a = {number(held_out.power)}{_at_edge(held_out.power, POWERS)}"
+    return f"(1 + i/τ)^a with {tau} and {power}"
+
+
+def _at_edge(value: float, grid: tuple[float, ...]) -> str:
+    """Remark on a value at an end of its grid, beyond which others may fit better."""
+    which = {min(grid): "least", max(grid): "largest"}.get(value, "")
+    return f" (the {which} tried)" * bool(which)
 
 
 def _fixed_fit(analysis: CorpusAnalysis) -> _Sentences:
@@ -368,12 +384,10 @@ def _fixed_fit(analysis: CorpusAnalysis) -> _Sentences:
         yield "equal distances", "Encodings joined by = have equal distances up to scale."
     best = dict(zip(held_out.widths.tolist(), held_out.best, strict=True))
     others = [
-        f"{name_list(names)} at {width}"
-        for width, names in best.items()
-        if set(names) != set(best[analysis.dim])
+        f"{name} at {width}" for width, (name, *_) in best.items() if name != best[analysis.dim][0]
     ]
     if others:
-        yield "other widths", f"At other widths the best are {', '.join(others)}."
+        yield "other widths", f"At other widths the lowest stress is of {', '.join(others)}."
 
 
 def _model_fit(analysis: CorpusAnalysis) -> _Sentences:

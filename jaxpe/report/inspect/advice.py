@@ -94,7 +94,7 @@ def _sinks(result: InspectResult) -> Advice | None:
 
 def _reach(result: InspectResult) -> Advice | None:
     reach = text_reach(result)
-    if reach is None or reach.high >= reach.lengths[-1]:
+    if reach is None or reach.open:
         return None
     if reach.measure == "embedding":
         return Advice(

@@ -1,5 +1,6 @@
 """Top of the page on a model: a paragraph, three numbers beside usual ones, and what to do."""
 
+import math
 from collections.abc import Iterator
 
 from jaxpe.analysis.corpus.result import Interval
@@ -91,12 +92,20 @@ def headlines(result: InspectResult) -> list[Headline]:
 
 
 def _headline(of: ModelMeasures, measure: Measure) -> Headline:
-    value, usual = of.values[measure.name], usual_range(of, measure.name)
-    detail = f"interval {ends_in_unit(value, measure.unit)}"
+    (value, detail), usual = measure_texts(of, measure), usual_range(of, measure.name)
+    detail = detail if value.startswith("≥") else f"interval {detail}"
     few = f"too few other {_kinds(of)} for a range"
     detail += f"; {few if usual is None else _usual(of, usual, measure.unit)}"
     label = measure.label[0].upper() + measure.label[1:]
-    return Headline(label, in_unit(value.estimate, measure.unit), detail)
+    return Headline(label, value, detail)
+
+
+def measure_texts(of: ModelMeasures, measure: Measure) -> tuple[str, str]:
+    """Value and interval of a measure; of a bound, how far was tried."""
+    value = of.values[measure.name]
+    if math.isinf(value.high):
+        return f"≥ {in_unit(value.estimate, measure.unit)}", f"tried to {of.tried:,}"
+    return in_unit(value.estimate, measure.unit), ends_in_unit(value, measure.unit)
 
 
 def _usual(of: ModelMeasures, usual: UsualRange, unit: str) -> str:
@@ -123,6 +132,8 @@ def ends_in_unit(between: Interval | UsualRange, unit: str) -> str:
     >>> ends_in_unit(Interval(0.36, 0.352, 0.38), "share")
     '35 to 38\\xa0%'
     """
+    if math.isinf(between.high):
+        return f"{in_unit(between.low, unit)} or more"
     low, high = (in_unit(end, unit) for end in (between.low, between.high))
     if low == high:
         return high

@@ -247,16 +247,15 @@ def reach_sentences(reach: TextReach | None) -> list[str]:
         return []
     most, longest = f"{reach.effective:,}", int(reach.lengths[-1])
     if reach.measure == "embedding":
-        first = f"The first {most} of {longest:,} tokens are" if reach.effective < longest else (
-            f"No part of the {longest:,} tokens is"
-        )  # fmt: skip
-        parts = [f"{first} enough for a similar embedding."]
+        first = f"the first {reach.low:,} or more" if reach.low < longest else "all"
+        said = f"A similar embedding takes {first} of {longest:,} tokens."
+        if not reach.open:
+            said = f"The first {most} of {longest:,} tokens are enough for a similar embedding."
     else:
-        limit = "more" if reach.high >= longest else f"{reach.high:,}"
-        parts = [
-            f"Context lowers the loss up to an effective length of {most} tokens ({reach.low:,} to "
-            f"{limit}); {longest:,} were tried."
-        ]
+        length = "or more" if reach.open else f"({reach.low:,} to {reach.high:,})"
+        said = f"Context lowers the loss up to an effective length of {most} tokens {length}; "
+        said += f"{longest:,} were tried."
+    parts = [said]
     if reach.parts is not None:
         counts = "counts less" if reach.lost_in_the_middle else "does not count less"
         parts.append(f"The middle of a text {counts} than both ends.")
@@ -267,12 +266,13 @@ def reach_summary(reach: TextReach) -> str:
     """Sentence on the length of the text that matters."""
     last = int(reach.lengths[-1])
     if reach.measure == "embedding":
-        if reach.effective >= last:
-            return f"Its output depends on all of a text of {last:,} tokens."
+        if reach.open:
+            which = f"at least the first {reach.low:,}" if reach.low < last else "all"
+            return f"Its output depends on {which} of a text of {last:,} tokens."
         return f"Its output is settled by the first {reach.effective:,} of {last:,} tokens."
     if reach.effective >= last:
         return f"Context lowers its loss up to {last:,} tokens, the longest tried."
-    beyond = f"beyond {last:,}" if reach.high >= last else f"up to {reach.high:,}"
+    beyond = f"beyond {last:,}" if reach.open else f"up to {reach.high:,}"
     return (
         f"Context measurably lowers its loss up to {reach.effective:,} tokens; an effect {beyond} "
         "tokens is not excluded."

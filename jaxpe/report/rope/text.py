@@ -216,12 +216,14 @@ def headlines(result: RopeAnalysis) -> list[Headline]:
     programs, slow = result.accepted_by, f"{widest.never_round} of {len(widest.frequencies)}"
     agree = f"{len(programs) - len(differing_programs(result))} of {len(programs)}"
     within = f"frequencies, in {widest.trained:,} positions"
+    which = f", {_kind_name(widest)} layers" * (len(result.turning) > 1)
+    turn, factor = f"{widest.turning} of {widest.head_dim} turn", f"{widest.attention_factor:.4g}"
     return [
-        Headline("Base", f"{widest.base:,.0f}", f"{widest.turning} of {widest.head_dim} turn"),
-        Headline("Never complete a rotation", slow, within),
-        Headline("On cos and sin", f"{widest.attention_factor:.4g}", widest.rope_type),
+        Headline(f"Base{which}", f"{widest.base:,.0f}", turn),
+        Headline(f"Never complete a rotation{which}", slow, within),
+        Headline(f"On cos and sin{which}", factor, widest.rope_type),
         Headline("Float32 phase error", f"{shown_error(float32)} rad", f"at {result.length:,}"),
-        Headline("Programs that agree", agree, programs[0].name),
+        Headline("Programs that agree", agree, f"with {programs[0].name}"),
     ]
 
 

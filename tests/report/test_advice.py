@@ -1,0 +1,82 @@
+"""Every piece of advice of every report, and the stored results that some of it rests on."""
+
+import ast
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jaxpe.report
+from jaxpe.report.attention.advice import advice as attention_advice
+from jaxpe.report.corpus.advice import advice as corpus_advice
+from jaxpe.report.training_advice import RANKS, TASKS, TRIED
+from tests.report import test_spectral as spectral
+from tests.report.factory import analysis
+
+ROOT = Path(jaxpe.report.__file__).parent
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
+# Functions that advise, by what their advice rests on. A benchmark trains the user's encoding.
+NUMBERS_OF_THE_PAGE = """
+    audit:advice bench:advice bench:_rerun comparison:advice corpora:advice corpus:advice
+    corpus:_markup corpus:_length corpus:_background extrapolation:advice inspect:comparison_advice
+    inspect:_configuration inspect:_longer_texts inspect:_truncation inspect:_sinks inspect:_reach
+    inspect:_middle inspect:_scaling inspect:_padding inspect:_order rope:advice
+    training_run:next_steps
+"""
+STORED_RESULTS = ["attention:advice", "corpus:_training", "training_advice:training_advice"]
+
+
+def test_every_piece_of_advice_rests_on_its_page_or_on_stored_results():
+    pieces, training = set[str](), set[str]()
+    for file in ROOT.rglob("*.py"):
+        page, text = file.relative_to(ROOT).with_suffix("").parts[0], file.read_text("utf-8")
+        training |= {page} if "--encoding " in text else set()
+        for node in ast.walk(ast.parse(text)):
+            calls = {getattr(getattr(x, "func", None), "id", "") for x in ast.walk(node)}
+            if isinstance(node, ast.FunctionDef) and calls & {"Advice", "training_advice"}:
+                pieces.add(f"{page}:{node.name}")
+    assert pieces == {*NUMBERS_OF_THE_PAGE.split(), *STORED_RESULTS}
+    assert training == {"training_advice", "bench"}
+
+
+def check_table(learning: Any, times: Any) -> None:
+    """The table of the package has the ranks of the stored results, and tries the best."""
+    tasks = learning["tasks"]
+    cells = [task["encodings"].items() for task in tasks.values()]
+    losses = [{name: np.mean(cell["held_out"]) for name, cell in x} for x in cells]
+    ranks = {k: tuple(sorted(x, key=x.__getitem__).index(k) + 1 for x in losses) for k in losses[0]}
+    order = sorted(ranks, key=lambda name: sum(ranks[name]))
+    assert (tuple(tasks), [*order[:3], order[-1]]) == (TASKS, list(RANKS))
+    assert {name: ranks[name] for name in RANKS} == RANKS
+    assert set(ranks["none"]) == {len(ranks)} == {16}
+    assert (order[0], min(order[:3], key=times.__getitem__)) == TRIED
+    choices = [task["choice"] for task in tasks.values()]
+    assert all(x["position"]["loss"] > x["at_random"] for x in choices)
+
+
+def test_advice_on_encodings_is_that_of_the_stored_results():
+    names = ("stress_and_learning", "benchmark_layers")
+    learning, layers = (json.loads((RESULTS / f"{x}.json").read_text("utf-8")) for x in names)
+    relative = layers["forward and backward"]["over_rope"].items()
+    times = {"rope": 1.0} | {name: x["median"] for name, x in relative}
+    check_table(learning, times)
+    moved = [copy.deepcopy(learning) for _ in range(3)]
+    moved[0]["tasks"]["tags"]["encodings"]["t5"]["held_out"] = [0.1]
+    moved[1]["tasks"]["tags"]["encodings"]["none"]["held_out"] = [0.4]
+    moved[2]["tasks"]["next word"]["choice"]["position"]["loss"] = 3.4
+    others = [(x, times) for x in moved] + [(learning, times | {"transformer_xl": 0.9})]
+    for other in others:
+        with pytest.raises(AssertionError):
+            check_table(*other)
+
+
+def test_only_encodings_of_the_table_are_advised():
+    none, most = np.zeros((3, 4)), np.full((3, 4), 0.3)
+    shares = (spectral.variance(*x) for x in ((none, none), (most, none), (none, most)))
+    steps = [attention_advice(spectral.report()._replace(variance=x))[-1] for x in shares]
+    steps += [corpus_advice(analysis(position={"significant_rank": x}))[-1] for x in (0, 2)]
+    assert {tuple(re.findall(r"--encoding (\w+)", step.paste)) for step in steps} == {TRIED}
