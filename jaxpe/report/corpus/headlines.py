@@ -122,7 +122,9 @@ def where_table(analysis: CorpusAnalysis) -> Table | None:
 
 
 def _ends(reach: Reach) -> str:
-    """Ends of the interval of the bits, and whether it includes 0."""
+    """Ends of the interval of the bits, and whether it includes 0 or is below it."""
+    if reach.bits.high < 0:
+        return interval_ends(reach.bits) + "; the null does not hold"
     return interval_ends(reach.bits) + ", not significant" * (reach.half is None)
 
 

@@ -56,6 +56,7 @@ _NOISY = 0.01
 _CLIPPED = 0.005
 # Sentences of the summary, in order; those that do not apply are left out.
 _SUMMARY = (
+    "null fails",
     "shares", "composition", "one position", "no variance",
     "not judged", "no dimension", "dimensions", "only rare", "main positions", "standing out",
     "nothing to fit", "scaled stress", "fitted", "fixed", "no better than equal", "model",
