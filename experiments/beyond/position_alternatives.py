@@ -14,7 +14,7 @@ from jax import Array
 
 from jaxpe._core.arrays import dot
 from jaxpe.geometry import PositionCounts, SplitHalfGeometry
-from jaxpe.geometry.counts.position_counts import rotated_positions
+from jaxpe.geometry.counts.rotations import rotated_positions
 from jaxpe.geometry.distances.matrices import centre_rows
 from jaxpe.geometry.noise.split_half import (
     DEFAULT_SPLITS,

@@ -25,7 +25,8 @@ from jaxpe.analysis.corpus.noise import plug_in_trace
 from jaxpe.analysis.corpus.where import where_position_tells
 from jaxpe.data import neighbour_similarity
 from jaxpe.geometry import PositionGeometry, PositionHalves, SplitHalfGeometry
-from jaxpe.geometry.counts.position_counts import content_labels, moving_tokens
+from jaxpe.geometry.counts.position_counts import content_labels
+from jaxpe.geometry.counts.rotations import moving_tokens
 from jaxpe.geometry.distances.matrices import gram_from_squared
 from jaxpe.geometry.distances.nearness import position_statistics
 from jaxpe.geometry.noise.cross_validation import DEFAULT_HALF_NULLS

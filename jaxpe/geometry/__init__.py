@@ -22,9 +22,9 @@ from jaxpe.geometry.counts.position_counts import (
     fold_of_documents,
     pad_documents,
     regroup_folds,
-    rotate_within_documents,
     stack_corpora,
 )
+from jaxpe.geometry.counts.rotations import rotate_within_documents
 from jaxpe.geometry.counts.token_lists import TokenLists, token_lists
 from jaxpe.geometry.distances.matrices import (
     Distances,

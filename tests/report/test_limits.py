@@ -1,5 +1,6 @@
 """Numbers at which an inspection, a figure or a table says something else."""
 
+import math
 import re
 from typing import Any
 
@@ -120,9 +121,9 @@ LIMITS: dict[str, tuple[Any, dict[Any, Any]]] = {
         ),
         {0.0: "not", LEAST: ""},
     ),
-    "reach of an output": (  # of 32 tokens
+    "reach of an output": (  # of 32 tokens, all of them tried
         lambda n: word(text.reach_summary(
-            models.REACH._replace(measure="embedding", effective=n)), "all of", "first"),
+            models.REACH._replace(measure="embedding", low=n, high=math.inf)), "all of", "first"),
         {31: "first", 32: "all of"},
     ),
     "share of position": (

@@ -225,14 +225,10 @@ def analyse_tokens(
     """
     check_numbers(length=corpus.ids.shape[1], dim=dim, splits=splits, seed=seed)
     compact, used = compacted(corpus)
-    cut = corpus.cut
-    if cut is None:  # not stored with the ids
-        cut = corpus.mask[:, -1] & (corpus.longest > corpus.ids.shape[1])
-    # Documents of one length did not end because of their last token.
-    ended = ~cut & bool(np.ptp(corpus.mask.sum(axis=1)))
+    cut, ended = _cut_and_ended(corpus)
     if cohort:
         inside = _cohort(compact)
-        compact, ended = compact.chosen(inside), ended[inside]
+        compact, ended, cut = compact.chosen(inside), ended[inside], None
     _check_size(compact)
     clock, keys = Clock(progress), _keys(seed)
     groups = document_groups(compact)
@@ -242,21 +238,18 @@ def analyse_tokens(
     documents |= {"groups": groups, "folds": DEFAULT_FOLDS, "ended": ended}
     tokens = token_lists(compact.ids, **documents)
     clock.lap("counts")
+    measured: dict[str, Any] = {"splits": splits, "progress": progress}
     with clock.stage("position"):
-        geometry = position_geometry(
-            compact.ids, key=keys[0], splits=splits, progress=progress, **documents
-        )
+        geometry = position_geometry(compact.ids, key=keys[0], **measured, **documents)
     with clock.stage("held-out halves"):
-        null_keys_of_halves = null_keys(keys[0])[1][:DEFAULT_HALF_NULLS]
-        nulls = [tokens.rotated(key) for key in null_keys_of_halves]
+        rotating = null_keys(keys[0])[1][:DEFAULT_HALF_NULLS]
+        nulls = [tokens.rotated(key) for key in rotating]
         halves = disjoint_position_geometries(
             tokens, nulls, key=keys[2], splits=SPLITS, halvings=HALVINGS, progress=progress
         )
     with clock.stage("where"):
-        end_nulls = [tokens.rotated(key, ends_move=True) for key in null_keys_of_halves]
-        where = where_position_tells(
-            tokens, nulls, end_nulls=end_nulls, key=keys[2], whole=None if cohort else ~cut
-        )
+        end_nulls = [tokens.rotated(key, ends_move=True) for key in rotating]
+        where = where_position_tells(tokens, nulls, end_nulls=end_nulls, key=keys[2], cut=cut)
     return _analysis(
         counts,
         geometry,
@@ -280,6 +273,15 @@ def analyse_tokens(
         null_texts=corpus.null_texts,
         choices=compact.choices,
     )
+
+
+def _cut_and_ended(corpus: TokenCorpus) -> tuple[np.ndarray, np.ndarray]:
+    """Documents that were cut, and those whose last token ended them, bool `[documents]`."""
+    cut = corpus.cut
+    if cut is None:  # not stored with the ids
+        cut = corpus.mask[:, -1] & (corpus.longest > corpus.ids.shape[1])
+    # Documents of one length did not end because of their last token.
+    return cut, ~cut & bool(np.ptp(corpus.mask.sum(axis=1)))
 
 
 def _check_size(corpus: TokenCorpus) -> None:

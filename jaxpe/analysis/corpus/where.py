@@ -30,7 +30,7 @@ def where_position_tells(
     *,
     end_nulls: Sequence[TokenLists] = (),
     key: jax.Array,
-    whole: np.ndarray | None = None,
+    cut: np.ndarray | None = None,
 ) -> Where:
     """Bits per token that position explains, and the positions that carry them.
 
@@ -40,23 +40,23 @@ def where_position_tells(
 
     Args:
         counts, nulls: counts in folds, of the documents and of rotated documents.
-        end_nulls: documents whose last token is rotated, too; needed with `whole`.
+        end_nulls: documents whose last token is rotated, too; needed with `cut`.
         key: PRNG key of the splits into halves.
-        whole: bool `[documents]`, documents that were not cut; None without documents.
+        cut: bool `[documents]`, documents that were cut; None leaves out positions from the end.
     """
     corpora = [
         each if isinstance(each, TokenLists) else listed_counts(each) for each in (counts, *nulls)
     ]
     folds, documents = fold_count(counts), corpora[0].documents
     orders = np.asarray(fold_orders(key, folds=folds, splits=min(_SPLITS, folds - 1)))
-    start, end, cut, uncut = _reach([_cells(each) for each in corpora], orders), None, None, None
-    if whole is not None and documents is not None:
+    start, end, numbers = _reach([_cells(each) for each in corpora], orders), None, (None, None)
+    if cut is not None and documents is not None:
         after = np.argmax(np.asarray(documents.counted)[:, ::-1], axis=1)  # positions after the end
-        last = np.where(whole, documents.counted.shape[1] - 1 - after, -1)
+        last = np.where(cut, -1, documents.counted.shape[1] - 1 - after)
         from_end = [_cells(each, last) for each in (corpora[0], *end_nulls)]
-        end, cut, uncut = _reach(from_end, orders), int(np.sum(~whole)), int(whole.sum())
+        end, numbers = _reach(from_end, orders), (int(np.sum(cut)), int(np.sum(~cut)))
     words, tokens = _words_and_tokens(corpora[0])
-    return Where(start, end, cut, uncut, words, tokens)
+    return Where(start, end, *numbers, words, tokens)
 
 
 def _words_and_tokens(lists: TokenLists) -> tuple[int, int]:

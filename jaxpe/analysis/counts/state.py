@@ -18,9 +18,9 @@ from jaxpe.data.tokens.vocabulary import vocabulary_occurs
 from jaxpe.geometry.counts.position_counts import (
     content_labels,
     fold_of_documents,
-    rotate_within_documents,
     scatter_add,
 )
+from jaxpe.geometry.counts.rotations import rotate_within_documents
 
 DOCUMENTS, VOCABULARY = "documents", "vocabulary"
 _SPLIT = PartitionSpec(DOCUMENTS)

@@ -200,7 +200,7 @@ def counted_tokens(
 ) -> Bool[Array, "documents n"]:
     """Mask of the counted tokens: of the vocabulary, and neither masked nor excluded."""
     ids = jnp.asarray(ids)
-    return jnp.asarray(mask) & (ids >= 0) & (ids < vocab_size) & ~_is_excluded(ids, exclude)
+    return jnp.asarray(mask) & (ids >= 0) & (ids < vocab_size) & ~is_excluded(ids, exclude)
 
 
 def _weights(counted: Array, documents: int, repeats) -> Int[Array, " documents"]:
@@ -288,7 +288,7 @@ def content_labels(
     >>> bool(labels[0] == labels[1]), bool(labels[0] == labels[2])
     (True, False)
     """
-    return _content_labels(*_ids_and_mask(ids, mask))
+    return _content_labels(*ids_and_mask(ids, mask))
 
 
 @partial(jax.jit, inline=True)
@@ -417,92 +417,6 @@ def regroup_folds(counts: PositionCounts, *, folds: int) -> PositionCounts:
     return counts._replace(tokens=sum_counts(parts, 0, "tokens of a cell"))
 
 
-def rotate_within_documents(
-    key: Array,
-    ids: Integer[ArrayLike, "documents n"],
-    mask: Bool[ArrayLike, "documents n"] | None = None,
-    *,
-    exclude: Sequence[int] = (),
-    groups: Integer[ArrayLike, " documents"] | None = None,
-    ended: Bool[ArrayLike, " documents"] | None = None,
-) -> Integer[Array, "documents n"]:
-    """Rotate each document's counted tokens by a random offset; its last token stays.
-
-    This draws from the null hypothesis "given its length and its last token, a document is
-    stationary": position tells nothing about the other tokens. The last token stays because it may
-    be what ended the document, as a full stop ends a sentence. Tokens keep their neighbours, so a
-    null corpus varies as much as the documents do. A shuffle has the same mean, but of tokens that
-    repeat the one before with probability 0.5 it finds dimensions of position in 25 % of corpora
-    without any, a rotation in 3 % (`experiments/beyond/position_truth.py`). Masked and excluded
-    tokens stay. Copies of a document, and documents of a group, have one offset, as a share of
-    their length: ten copies are one piece of evidence before and after.
-
-    Args:
-        key: PRNG key of the offsets.
-        ids, mask, exclude, groups: arguments of `count_tokens`.
-        ended: documents that end with their last token. Default: those with no token in the last
-            column; a row that fills all columns counts as cut, and its last token moves.
-
-    >>> key = jax.random.key(1)
-    >>> rotate_within_documents(key, np.array([[3, 1, 2]])).tolist()
-    [[2, 3, 1]]
-    >>> rotate_within_documents(key, np.array([[3, 1, 2, 9]]), ended=np.array([True])).tolist()
-    [[2, 3, 1, 9]]
-    """
-    ids, mask = _ids_and_mask(ids, mask)
-    counted = jnp.asarray(mask) & ~_is_excluded(ids, exclude)
-    moves = moving_tokens(counted, ended_documents(mask, ended))
-    source = rotated_positions(key, moves, document_labels(ids, mask, groups))
-    return jnp.take_along_axis(jnp.asarray(ids), source, axis=1)
-
-
-def ended_documents(
-    mask: Bool[ArrayLike, "documents n"], ended: Bool[ArrayLike, " documents"] | None = None
-) -> Bool[ArrayLike, " documents"]:
-    """Documents that end with their last token: by default, those that do not fill their row."""
-    if ended is None:
-        return ~mask[:, -1] if mask.shape[1] else np.ones(len(mask), bool)
-    if ended.shape != (len(mask),) or not jnp.issubdtype(ended.dtype, jnp.bool_):
-        raise ValueError(
-            f"ended is {ended.dtype} of shape {ended.shape}: pass one bool for each of {len(mask)} "
-            "documents"
-        )
-    return ended
-
-
-@jax.jit
-def moving_tokens(
-    counted: Bool[Array, "documents n"], ended: Bool[ArrayLike, " documents"]
-) -> Bool[Array, "documents n"]:
-    """Counted tokens without the last one of each document that ended."""
-    later = jnp.cumsum(counted[:, ::-1], axis=1, dtype=jnp.int32)[:, ::-1]
-    return counted & ((later > 1) | ~jnp.asarray(ended)[:, None])
-
-
-@partial(jax.jit, static_argnames="inverse")
-def rotated_positions(
-    key: Array,
-    moves: Bool[Array, "documents n"],
-    labels: UInt32[Array, " documents"],
-    *,
-    inverse: bool = False,
-) -> Int[Array, "documents n"]:
-    """Position that each token of a rotated document comes from; `inverse`: that it goes to."""
-    n = moves.shape[1]
-    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, labels)
-    share = jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float32))(keys)
-    number = jnp.sum(moves, axis=1, dtype=jnp.int32)
-    offset = jnp.floor(share * number.astype(jnp.float32)).astype(jnp.int32)
-    column = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), moves.shape)
-    rank = jnp.cumsum(moves, axis=1, dtype=jnp.int32) - 1
-    row = jnp.arange(len(moves), dtype=jnp.int32)[:, None]
-    place = jnp.where(moves, rank, n)  # n lies outside, and is dropped
-    of_rank = jnp.zeros(moves.shape, jnp.int32).at[row, place].set(column, mode="drop")
-    turned = jnp.where(inverse, rank + offset[:, None], rank - offset[:, None])
-    turned = turned % jnp.maximum(number, 1)[:, None]
-    return jnp.where(moves, jnp.take_along_axis(of_rank, turned, axis=1), column)
-
-
 def checked_ids(
     ids, mask, vocab_size: int, exclude: Sequence[int] = ()
 ) -> tuple[ArrayLike, ArrayLike]:
@@ -514,14 +428,14 @@ def checked_ids(
             f"`exclude` holds {beyond[0]}, outside [0, {vocab_size}): pass ids of the vocabulary, "
             "or none"
         )
-    ids, mask = _ids_and_mask(ids, mask)
+    ids, mask = ids_and_mask(ids, mask)
     if not is_traced(ids, mask):
         _refuse_outside(ids, mask, vocab_size)
     # Host arrays stay on the host: the jitted functions that follow transfer them.
     return _wide_ids(ids), mask
 
 
-def _ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
+def ids_and_mask(ids, mask) -> tuple[ArrayLike, ArrayLike]:
     """Integers `[documents, n]` and booleans of that shape, all True for None."""
     if isinstance(ids, list | tuple):
         try:
@@ -591,7 +505,7 @@ def _wide_ids(ids: ArrayLike) -> ArrayLike:
     return ids.astype(jnp.int32) if jnp.iinfo(ids.dtype).bits < 32 else ids
 
 
-def _is_excluded(ids: ArrayLike, exclude: Sequence[int]) -> Array:
+def is_excluded(ids: ArrayLike, exclude: Sequence[int]) -> Array:
     """Mask of the ids that are among a few excluded ones."""
     ids, excluded = jnp.asarray(_wide_ids(ids)), jnp.zeros(ids.shape, bool)
     limits = jnp.iinfo(ids.dtype)

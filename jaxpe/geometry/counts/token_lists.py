@@ -23,11 +23,9 @@ from jaxpe.geometry.counts.position_counts import (
     checked_ids,
     counted_tokens,
     document_labels,
-    ended_documents,
     fold_of_labels,
-    moving_tokens,
-    rotated_positions,
 )
+from jaxpe.geometry.counts.rotations import ended_documents, moving_tokens, rotated_positions
 
 # Pairs grow as the square of the tokens; for more tokens columns are cheaper (measured on a CPU).
 MOST_RARE = 12

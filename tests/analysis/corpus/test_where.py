@@ -40,8 +40,8 @@ def test_planted_effects_are_found_where_they_are(planted, seed):
     ids[0, 0] = WORDS  # a word of a single fold
     tokens = token_lists(ids, vocab_size=WORDS + 1, folds=16, mask=mask, groups=np.arange(len(ids)))
     nulls, end_nulls = ([tokens.rotated(k, ends_move=x) for k in KEYS] for x in (False, True))
-    whole = ~mask[:, -1] | (np.arange(len(ids)) % 2 == 0)  # half of the longest were cut
-    options = {"end_nulls": end_nulls, "whole": whole}
+    cut = mask[:, -1] & (np.arange(len(ids)) % 2 == 1)  # half of the longest
+    options = {"end_nulls": end_nulls, "cut": cut}
     found = where_position_tells(tokens, nulls, key=KEYS[0], **options)
     assert found.cut + found.uncut == len(ids)
     assert (found.words, found.tokens) == (WORDS, mask.sum() - 1)
