@@ -244,9 +244,8 @@ def analyse_tokens(
     with clock.stage("held-out halves"):
         rotating = null_keys(keys[0])[1][:DEFAULT_HALF_NULLS]
         nulls = [tokens.rotated(key) for key in rotating]
-        halves = disjoint_position_geometries(
-            tokens, nulls, key=keys[2], splits=SPLITS, halvings=HALVINGS, progress=progress
-        )
+        halving: dict[str, Any] = {"splits": SPLITS, "halvings": HALVINGS, "progress": progress}
+        halves = disjoint_position_geometries(tokens, nulls, key=keys[2], **halving)
     with clock.stage("where"):
         end_nulls = [tokens.rotated(key, ends_move=True) for key in rotating]
         where = where_position_tells(tokens, nulls, end_nulls=end_nulls, key=keys[2], cut=cut)
