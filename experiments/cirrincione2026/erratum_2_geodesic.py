@@ -42,10 +42,12 @@ def distributions(run: common.Run) -> dict[str, jaxpe.PositionalDistributions]:
 
 
 def compared(mu: jaxpe.PositionalDistributions) -> dict[str, Any]:
+    geodesic = jaxpe.fisher_rao_distances(mu)
+    largest = {"largest_distance": float(geodesic.values.max())}
     return {
         "positions": int(mu.present.sum()),
         "hellinger": described(jaxpe.hellinger_distances(mu)),
-        "fisher_rao": described(jaxpe.fisher_rao_distances(mu)),
+        "fisher_rao": described(geodesic) | largest,
     }
 
 

@@ -156,6 +156,7 @@ def error_by_place(suite: Suite, task: str, folder: Path) -> dict[str, Any]:
         found[name] = {
             "up_to_T": seed_mean(inside.mean(axis=1))._asdict(),
             "beyond_T": seed_mean(outside.mean(axis=1))._asdict(),
+            "by_place": by_place.mean(axis=0),
         }
     return {"length": length, "encodings": found}
 

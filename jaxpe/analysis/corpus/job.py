@@ -230,8 +230,7 @@ def analyse_tokens(
         inside = _cohort(compact)
         compact, ended, cut = compact.chosen(inside), ended[inside], None
     _check_size(compact)
-    clock, keys = Clock(progress), _keys(seed)
-    groups = document_groups(compact)
+    clock, keys, groups = Clock(progress), _keys(seed), document_groups(compact)
     clock.lap("grouping")
     documents: dict[str, Any] = {"vocab_size": compact.vocab_size, "mask": compact.mask}
     counts = jaxpe.count_tokens(compact.ids, **documents)
@@ -246,8 +245,8 @@ def analyse_tokens(
         nulls = [tokens.rotated(key) for key in rotating]
         halving: dict[str, Any] = {"splits": SPLITS, "halvings": HALVINGS, "progress": progress}
         halves = disjoint_position_geometries(tokens, nulls, key=keys[2], **halving)
-    with clock.stage("where"):
         end_nulls = [tokens.rotated(key, ends_move=True) for key in rotating]
+    with clock.stage("where"):
         where = where_position_tells(tokens, nulls, end_nulls=end_nulls, key=keys[2], cut=cut)
     return _analysis(
         counts,
