@@ -6,6 +6,7 @@ standard library's documentation, decoders of `nope_constructions` (4 layers, 64
 400 steps on rows of T = 64 and read at 2T and 4T. Rows of results that are there are kept.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -56,6 +57,17 @@ def like_tokens(make: Any, **sizes: int) -> jaxpe.Encoding:
     return make(dim=DIM, **sizes, scale=nn.TransformerConfig.embedding_scale * DIM**0.5 / norm)
 
 
+def table(step: float = 1.0, start: float = 0.0) -> jaxpe.Encoding:
+    """A learned table of T rows; position i reads row step·i + start, between two or the last."""
+    learned = jaxpe.learned(length=LENGTH, dim=DIM, interpolate=True)
+
+    def embed(params, x, positions):
+        return learned.embed(params, x, jnp.minimum(step * positions + start, LENGTH - 1))
+
+    return learned._replace(embed=embed)
+
+
+SLOTS = {"first": (1, 1), "moved": (1, LENGTH // 2), "spread": (2, 1)}  # step and start
 ENCODINGS = {
     "none": jaxpe.identity(),
     "wavelet": like_tokens(jaxpe.wavelet, length=LENGTH),
@@ -63,6 +75,16 @@ ENCODINGS = {
     "sinusoidal": like_tokens(jaxpe.sinusoidal),
     "alibi": alibi(),
     "convolution": convolution(),
+    "rope": jaxpe.rope(head_dim=DIM // HEADS),
+    "learned": table(),
+}
+# How trained models are read at a multiple of T, where it is not as they were trained.
+READ: dict[str, dict[str, Callable[[int], jaxpe.Encoding]]] = {
+    "alibi": {"alibi": lambda factor: alibi(), "alibi, slopes c/n": alibi},
+    "learned": {
+        "learned, last row": lambda factor: table(),
+        "learned, stretched": lambda factor: table((LENGTH - 1) / (factor * LENGTH - 1)),
+    },
 }
 
 
@@ -71,14 +93,26 @@ def experiment(run: Run) -> dict[str, Any]:
     path = run.out / "text_beyond_training.json"
     train, judged = text_rows(LENGTH)[0], text_rows(LENGTH * FACTORS[-1])[1][:ROWS]
     for name, encoding in list(ENCODINGS.items())[: 2 if run.quick else None]:
-        if name in read_rows(path):
+        read = READ.get(name, {name: lambda factor, e=encoding: e})
+        if read.keys() <= read_rows(path).keys():
             continue
         params = trained(encoding, train, seeds=seeds, steps=steps)[1][-1]
-        add_row(path, (name,), plain(beyond(lambda factor, e=encoding: e, params, judged)))
-        if name == "alibi":
-            add_row(path, ("alibi, slopes c/n",), plain(beyond(alibi, params, judged)))
-        print(name, read_rows(path)[name], flush=True)
+        if name == "learned":
+            add_row(path, ("learned, slots",), plain(by_slots(params, judged)))
+        for reading, encoding_at in read.items():
+            add_row(path, (reading,), plain(beyond(encoding_at, params, judged)))
+            print(reading, read_rows(path)[reading], flush=True)
     return read_rows(path)
+
+
+def by_slots(params: Any, judged: np.ndarray) -> dict[str, Any]:
+    """Nats a byte of rows of T/2 without <bos>, by the rows of the table they are given."""
+    rows = judged[:, 1 : LENGTH // 2 + 1]
+    by_slot = {
+        name: [losses_at(table(*place), one, rows).mean() for one in each(params)]
+        for name, place in SLOTS.items()
+    }
+    return {name: summary(losses) | {"seeds": losses} for name, losses in by_slot.items()}
 
 
 def beyond(encoding_at: Any, params: Any, judged: np.ndarray) -> dict[str, Any]:
