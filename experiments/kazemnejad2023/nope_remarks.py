@@ -65,17 +65,19 @@ def layer_norm(length: int, large: float) -> dict[str, float]:
     for layer, name in WRITTEN:
         kernel = layers[layer][name]["kernel"]
         layers[layer][name]["kernel"] = jnp.pad(kernel, ((0, 0), (0, 0), (0, 3)))
-    more = jnp.broadcast_to(jnp.array([large, -large, 0.0]), (len(tokens["embedding"]), 3))
+    more = jnp.broadcast_to(
+        np.array([large, -large, 0.0], np.float32), (len(tokens["embedding"]), 3)
+    )
     tokens["embedding"] = jnp.concatenate([tokens["embedding"], more], axis=1)
     gain = large * (2 / config.dim) ** 0.5 or 1.0  # the standard deviation of an entry
     for name in ("attention_norm", "mlp_norm"):
-        layers[name] = {"scale": jnp.full((config.num_layers, config.dim), gain)}
+        layers[name] = {"scale": np.full((config.num_layers, config.dim), gain, np.float32)}
     decoder = nn.Decoder(config, rngs=nnx.Rngs(0))
     nnx.update(decoder, values)
     ids = random_rows(1, length)
     (hidden, logits, _), (_, true, _) = (inside(model, ids) for model in (decoder, plain))
-    errors = jnp.abs(hidden[1][0, :, 2] - jnp.arange(1, length + 1))
-    of_logits = jnp.where(jnp.tri(length, dtype=bool), jnp.abs(logits[-1] - true[-1]), 0.0)
+    errors = np.abs(np.asarray(hidden[1][0, :, 2]) - np.arange(1, length + 1))
+    of_logits = np.tril(np.abs(np.asarray(logits[-1] - true[-1])))
     return {"positions": float(errors.max()), "logits": float(of_logits.max())}
 
 

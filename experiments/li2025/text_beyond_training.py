@@ -1,9 +1,11 @@
 """Running text beyond the training length: encodings that Li (2025) names for later work.
 
 Theirs: "Benchmark wavelet and Legendre encodings on real-world tasks", slopes of ALiBi adapted to
-the length, convolutions "to encode local positional information". Ours: the next byte of the
-standard library's documentation, decoders of `nope_constructions` (4 layers, 64 wide) trained for
-400 steps on rows of T = 64 and read at 2T and 4T. Rows of results that are there are kept.
+the length, convolutions "to encode local positional information"; a learned table that is read
+beyond its end. Bisset (2026): extrapolation of four encodings, and what a decoder cares about.
+Ours: the next byte of the standard library's documentation, decoders of `nope_constructions` (4
+layers, 64 wide) trained for 400 steps on rows of T = 64 and read at 2T and 4T. Rows of results that
+are there are kept.
 """
 
 from collections.abc import Callable
