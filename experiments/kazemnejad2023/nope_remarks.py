@@ -17,6 +17,7 @@ from flax import nnx
 
 from experiments.common import Run, main
 from experiments.kazemnejad2023.nope_constructions import (
+    VOCABULARY,
     WIDTH,
     constructed,
     inside,
@@ -65,9 +66,7 @@ def layer_norm(length: int, large: float) -> dict[str, float]:
     for layer, name in WRITTEN:
         kernel = layers[layer][name]["kernel"]
         layers[layer][name]["kernel"] = jnp.pad(kernel, ((0, 0), (0, 0), (0, 3)))
-    more = jnp.broadcast_to(
-        np.array([large, -large, 0.0], np.float32), (len(tokens["embedding"]), 3)
-    )
+    more = np.tile(np.float32([large, -large, 0.0]), (VOCABULARY, 1))
     tokens["embedding"] = jnp.concatenate([tokens["embedding"], more], axis=1)
     gain = large * (2 / config.dim) ** 0.5 or 1.0  # the standard deviation of an entry
     for name in ("attention_norm", "mlp_norm"):
