@@ -66,7 +66,7 @@ def layer_norm(length: int, large: float) -> dict[str, float]:
     for layer, name in WRITTEN:
         kernel = layers[layer][name]["kernel"]
         layers[layer][name]["kernel"] = jnp.pad(kernel, ((0, 0), (0, 0), (0, 3)))
-    more = np.tile(np.float32([large, -large, 0.0]), (VOCABULARY, 1))
+    more = np.tile(np.array([large, -large, 0], np.float32), (VOCABULARY, 1))
     tokens["embedding"] = jnp.concatenate([tokens["embedding"], more], axis=1)
     gain = large * (2 / config.dim) ** 0.5 or 1.0  # the standard deviation of an entry
     for name in ("attention_norm", "mlp_norm"):
