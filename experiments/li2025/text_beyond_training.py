@@ -98,14 +98,12 @@ def experiment(run: Run) -> dict[str, Any]:
             read = READ.get(name, {name: lambda factor, e=encoding: e})
             if read.keys() <= (row_of(read_rows(path), group) or {}).keys():
                 continue
-            steps = 4 if run.quick else steps
-            params = trained(encoding, train, seeds=seeds, steps=steps)[1][-1]
+            params = trained(encoding, train, seeds=seeds, steps=4 if run.quick else steps)[1][-1]
             if name == "learned":
                 add_row(path, (*group, "slots"), plain(by_slots(params, judged)))
             for reading, encoding_at in read.items():
-                row = plain(beyond(encoding_at, params, judged))
-                add_row(path, (*group, reading), row)
-                print(reading, row, flush=True)
+                add_row(path, (*group, reading), plain(beyond(encoding_at, params, judged)))
+            print(*group, name, flush=True)
     return read_rows(path)
 
 
