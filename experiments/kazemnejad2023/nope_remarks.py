@@ -102,10 +102,9 @@ def left_by_offsets(logits: np.ndarray) -> float:
 def reviews_with(limit: int | None) -> dict[str, float]:
     """Share of reviews that hold each word of the instruction."""
     corpus = load_tokens("imdb", length=256, limit=limit)
-    ids = {word: list(corpus.tokens).index(word) for word in INSTRUCTION}
-    return {
-        w: float(np.any((corpus.ids == k) & corpus.mask, axis=1).mean()) for w, k in ids.items()
-    }
+    ids = np.where(corpus.mask, corpus.ids, -2)
+    numbers = {word: k for k, word in enumerate(corpus.tokens)}
+    return {w: float(np.any(ids == numbers.get(w, -1), axis=1).mean()) for w in INSTRUCTION}
 
 
 if __name__ == "__main__":
