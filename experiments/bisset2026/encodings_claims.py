@@ -36,7 +36,7 @@ def experiment(run: Run) -> dict[str, Any]:
         for part in (
             shift_is_a_rotation, layout_of_the_code, backward_of_the_code, permuted_attention,
             added_and_appended, bias_gradients, t5_encoder, legendre_beyond, wavelet_rows,
-            legendre_columns,
+            legendre_columns, rope_identity, fourier_basis, moved_logits, functions_of_the_offset,
         ):  # fmt: skip
             result[part.__name__] = part()
     for name, value in result.items():
@@ -136,6 +136,84 @@ def permuted_attention() -> dict[str, float]:
         "from_the_output_shuffled": relative_error(shuffled, straight[order]),
         "from_the_output": relative_error(shuffled, straight),
     }
+
+
+def rope_identity() -> dict[str, float]:
+    """Bisset, Sec. 5.3: relative changes of products of rotated pairs where m and n grow by 5.
+
+    The sum as printed has the first entries of the pairs alone, the second ones are its "+ ...".
+    """
+    q, k = (x[:, 0::2] + 1j * x[:, 1::2] for x in np.random.default_rng(0).normal(size=(2, 32, 64)))
+    angles = np.arange(64)[:, None] / 10000 ** (np.arange(0, 64, 2) / 64)
+    found = []
+    for at in (angles[:32], angles[5:37]):
+        m, n = (x * np.exp(1j * at) for x in (q, k))
+        found.append((m.real @ n.real.T, m.real @ n.real.T + m.imag @ n.imag.T))
+    (first, both), (first_moved, both_moved) = found
+    return {
+        "first_entries": relative_error(first_moved, first),
+        "both": relative_error(both_moved, both),
+    }
+
+
+def fourier_basis() -> dict[str, dict[str, float]]:
+    """Bisset, Sec. 2.2: the d columns of sinusoids over d positions, in float64.
+
+    Rank; the largest product of two columns of unit length; their condition number, at most 10^16
+    or so.
+    """
+    found = {}
+    for d in (4, 8, 64, 512):
+        columns = np.asarray(jaxpe.sinusoidal_vectors(np.arange(d), dim=d))
+        unit = columns / np.linalg.norm(columns, axis=0)
+        found[str(d)] = {
+            "rank": int(np.linalg.matrix_rank(columns)),
+            "largest_product": float(np.max(np.abs(unit.T @ unit - np.eye(d)))),
+            "condition": float(np.linalg.cond(unit)),
+        }
+    return found
+
+
+def moved_logits() -> dict[str, float]:
+    """Bisset, Sec. 7: relative changes of one head's logits where all positions grow by 7.
+
+    For absolute encodings also what the best linear map of p_i leaves of p_(i+7), over 256 rows.
+    """
+    rng, i = np.random.default_rng(0), np.arange(64)
+    x, weights = rng.standard_normal((64, 64)), rng.standard_normal((2, 64, 64)) / 8
+    found = {}
+    table = jaxpe.learned(length=263, dim=64, stddev=1.0)
+    absolute = {"sinusoidal": jaxpe.sinusoidal(dim=64), "learned": table}
+    relative = {"rope": jaxpe.rope(head_dim=64), "alibi": jaxpe.alibi(num_heads=1)}
+    for name, e in (absolute | relative).items():
+        params, logits = e.init(jax.random.key(0)), []
+        for at in (i, i + 7):
+            q, k = ((e.embed(params, x, at) @ w)[:, None] for w in weights)
+            both = {"q_positions": at, "k_positions": at}
+            logits.append(jaxpe.attention_logits(e, params, q, k, **both))
+        found[name] = relative_error(logits[1], logits[0])
+        if name in absolute:
+            rows = np.asarray(e.vectors(params, np.arange(263)))
+            best = np.linalg.lstsq(rows[:-7], rows[7:])[0]
+            found[f"{name}_map"] = relative_error(rows[:-7] @ best, rows[7:])
+    return found
+
+
+def functions_of_the_offset() -> dict[str, float]:
+    """Bisset, Sec. 6.6: what offsets of 0 to 511 add to the logit of a query and a key, width 64.
+
+    The rank of these functions over 128 queries and keys, and the largest error of the least
+    squares that gives ALiBi's line of slope ½ by functions of RoPE, singular values above 1e-6.
+    """
+    q, k = np.random.default_rng(0).standard_normal((2, 128, 1, 1, 64))
+    q, offsets, functions = np.broadcast_to(q, (128, 512, 1, 64)), np.arange(512), {}
+    for name, e in {"rope": jaxpe.rope(head_dim=64), "alibi": jaxpe.alibi(num_heads=1)}.items():
+        logits = jaxpe.attention_logits(e, (), q, k, q_positions=offsets, k_positions=offsets[:1])
+        functions[name] = np.asarray(logits[:, 0, :, 0] - logits[:, 0, :1, 0])
+    rope = functions["rope"]
+    best = np.linalg.lstsq(rope.T, -0.5 * offsets, rcond=1e-6)[0]
+    ranks = {name: int(np.linalg.matrix_rank(rows)) for name, rows in functions.items()}
+    return ranks | {"line": float(np.max(np.abs(best @ rope + 0.5 * offsets)))}
 
 
 def added_and_appended() -> dict[str, float]:

@@ -4,6 +4,9 @@ MiniLM and MPNet (BERT-base where `--bert FOLDER` or JAXPE_MODELS_DIR has it) an
 N(0, 0.02²) of both widths, over all 128 positions (empty ones uniform, as published), the occupied
 ones, and against position alone.
 
+`antisymmetric`: the share of M_a = (M − Mᵀ)/2 in ‖M‖², by layer, and in the centred logits P M Pᵀ
+of the model's own position vectors, or of sinusoids.
+
 With ρ² = Σδ²/Σd² the size of the projected distances and s the scaled stress, Eq. (4) is exactly
 ρ² − 2ρ√(1 − s) + 1: the raw curve is a curve of sizes, and only s is about shape.
 """
@@ -31,15 +34,18 @@ def experiment(run: common.Run) -> dict[str, Any]:
     for name in ("minilm",) if run.quick else ("minilm", "mpnet", "bert"):
         folder = learning.model_folder(name, given=OPTIONS.bert if name == "bert" else None)
         if folder is not None:
-            attention = learning.pretrained(folder, name).encoder.layers.attention
+            encoder = learning.pretrained(folder, name).encoder
+            attention = encoder.layers.attention
             kernels = (attention.query.kernel.get_value(), attention.key.kernel.get_value())
-            models[name] = scored(*kernels, targets)
+            vectors = learning.position_vectors(encoder)
+            models[name] = scored(*kernels, targets) | antisymmetric(*kernels, vectors)
     for name, (dim, layers) in list(SCRATCH.items())[: 1 if run.quick else 2]:
         draws = [
             0.02 * jax.random.normal(jax.random.key(seed), (2, layers, dim, dim))
             for seed in range(1 if run.quick else 5)
         ]
-        found = [scored(W_Q, W_K, targets) for W_Q, W_K in draws]
+        P = jaxpe.sinusoidal_vectors(jnp.arange(learning.LENGTH), dim=dim)
+        found = [scored(Q, K, targets) | antisymmetric(Q, K, P) for Q, K in draws]
         models[name] = jax.tree.map(lambda *x: np.mean(x, axis=0), *found)
     for of in models.values():
         size, raw = (np.asarray(of["sinusoidal"][x]["all"]) for x in ("size", "raw"))
@@ -53,6 +59,17 @@ def scored(W_Q: jax.Array, W_K: jax.Array, targets: jaxpe.Distances) -> dict[str
     P = jaxpe.sinusoidal_vectors(jnp.arange(learning.LENGTH), dim=W_Q.shape[1])
     layers = jax.lax.map(lambda W: scores(P @ W[0] @ W[1].T, targets), (W_Q, W_K))
     return {"sinusoidal": named(layers), "identity": named(scores(P, targets))}
+
+
+@jax.jit
+def antisymmetric(W_Q: jax.Array, W_K: jax.Array, P: jax.Array) -> dict[str, Any]:
+    """Shares of M_a = (M − Mᵀ)/2 in M = W_Q W_Kᵀ and in P M Pᵀ, by layer."""
+
+    def share(x: jax.Array) -> jax.Array:
+        return jnp.sum(((x - x.mT) / 2) ** 2, axis=(1, 2)) / jnp.sum(x**2, axis=(1, 2))
+
+    M, centred = W_Q @ W_K.mT, P - jnp.mean(P, axis=0)
+    return {"antisymmetric": {"M": share(M), "positions": share(centred @ M @ centred.T)}}
 
 
 @jax.jit

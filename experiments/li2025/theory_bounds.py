@@ -68,7 +68,7 @@ def data(rows: int, *, seed: int, n: int = T) -> tuple[np.ndarray, np.ndarray]:
     return values, np.cumsum(values, axis=1)
 
 
-def build(name: str, causal: bool, key: jax.Array) -> nn.Regressor:
+def build(make: Callable[[], jaxpe.Encoding], causal: bool, key: jax.Array) -> nn.Regressor:
     config = nn.TransformerConfig(
         vocab_size=1,
         dim=DIM,
@@ -82,32 +82,38 @@ def build(name: str, causal: bool, key: jax.Array) -> nn.Regressor:
     below, ends = jax.random.split(key)
     transformer = nn.Decoder if causal else nn.Encoder
     return nn.Regressor(
-        transformer(config, encoding=ENCODINGS[name](), rngs=nnx.Rngs(below)),
+        transformer(config, encoding=make(), rngs=nnx.Rngs(below)),
         inputs=1,
         outputs=1,
         rngs=nnx.Rngs(ends),
     )
 
 
-def train(name: str, causal: bool, *, steps: int) -> Trained:
-    """Train all seeds at once."""
-    model = build(name, causal, jax.random.key(0))
+def train(
+    make: Callable, causal: bool, *, steps: int, seeds: int = SEEDS, rows: Any = None,
+    transform: optax.GradientTransformation | None = None,
+) -> Trained:  # fmt: skip
+    """Train all seeds at once, on running sums or other `rows`; `transform` follows Adam."""
+    model = build(make, causal, jax.random.key(0))
     apply, _ = nn.functionalize(model)
-    keys = jax.random.split(jax.random.key(1), SEEDS)
-    start = jax.vmap(lambda key: nnx.split(build(name, causal, key), nnx.Param)[1])
-    params = _train(apply, jax.jit(start)(keys), keys, steps)
+    keys = jax.random.split(jax.random.key(1), seeds)
+    start = jax.vmap(lambda key: nnx.split(build(make, causal, key), nnx.Param)[1])
+    rate = optax.scale_by_learning_rate(optax.cosine_decay_schedule(RATE, steps))
+    optimizer = optax.chain(optax.scale_by_adam(), transform or optax.identity(), rate)
+    rows = data(ROWS, seed=0) if rows is None else rows
+    params = _train(apply, jax.jit(start)(keys), keys, steps, rows, optimizer)
     return Trained(apply, nnx.split(model, nnx.Param)[0], params)
 
 
-def _train(apply: Callable, params: Any, keys: jax.Array, steps: int) -> Any:
+def _train(
+    apply: Callable, params: Any, keys: jax.Array, steps: int, rows: Any, optimizer: Any
+) -> Any:
     def loss(params, batch, key):
         return mean_squared_error(apply(params, batch["x"]).logits, batch["y"]), {}
 
-    optimizer = optax.adam(optax.cosine_decay_schedule(RATE, steps))
     step = jax.vmap(training.step_function(loss, optimizer))
     states = jax.vmap(lambda p, key: training.init_state(p, optimizer, key=key))(params, keys)
-    x, y = data(ROWS, seed=0)
-    chosen = np.random.default_rng(2).integers(0, ROWS, (steps, SEEDS, BATCH))
+    chosen = np.random.default_rng(2).integers(0, len(rows[0]), (steps, len(keys), BATCH))
 
     @jax.jit
     def run(states, x, y, chosen):
@@ -117,7 +123,7 @@ def _train(apply: Callable, params: Any, keys: jax.Array, steps: int) -> Any:
 
         return jax.lax.scan(one, states, chosen)
 
-    states, _ = run(states, x, y, chosen)
+    states, _ = run(states, *rows, chosen)
     return states.params
 
 
@@ -142,7 +148,7 @@ def experiment(run: Run) -> dict[str, Any]:
     for name in names:
         for causal in (True,) if run.quick else (False, True):
             label = f"{name}, {'causal' if causal else 'bidirectional'}"
-            trained = train(name, causal, steps=steps)
+            trained = train(ENCODINGS[name], causal, steps=steps)
             models[label], sides = of_model(name, trained, sequences=2 if run.quick else 4)
             capacity.append(sides)
             kept[name, causal] = trained

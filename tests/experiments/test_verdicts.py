@@ -12,6 +12,7 @@ import jaxpe
 from experiments import rows
 from experiments.bisset2026 import encodings_claims
 from experiments.cirrincione2026 import table_2_generators
+from experiments.kazemnejad2023 import nope_remarks
 from experiments.spectral2025 import deposits, spectral_claims, task_models
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -62,6 +63,21 @@ def test_legendre_polynomials_of_tanh_are_not_orthonormal_over_positions():
     assert all(of["largest"] > 0.9 for of in columns.values())
     assert columns["4"]["rms"] > 0.4
     assert columns["4"]["last_x"] > 0.999
+
+
+def test_logits_of_the_construction_depend_on_the_offset_for_affine_positions_alone():
+    functions = nope_remarks.FUNCTIONS.items()
+    left = {
+        name: nope_remarks.left_by_offsets(nope_remarks.written(p, 32)) for name, p in functions
+    }
+    assert [name for name, share in left.items() if share < 1e-9] == ["t", "2t - 1"]
+    assert all(share < 1e-9 or share > 0.05 for share in left.values())
+
+
+def test_two_large_entries_bypass_layer_norm():
+    bypassed, plain = (nope_remarks.layer_norm(16, large) for large in (1e6, 0.0))
+    assert max(bypassed.values()) < 1e-4
+    assert min(plain.values()) > 1
 
 
 def test_paths_of_one_head_add_content_to_rotary_logits():
