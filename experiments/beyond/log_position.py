@@ -1,20 +1,21 @@
 """Position in text as one number: logarithm, power, exponential or line?
 
 Held-out scaled stress of one number for each position, over 15 balanced splits of the documents
-into halves, against the geometry of position alone (what shuffled documents show is taken away).
-Families, each fitted to the other half on a coarse grid, as classical MDS is fitted:
+into halves, against the geometry of position alone. Families, each fitted to the other half, the
+first three on a coarse grid:
 
     logarithm     log(1 + i/τ)
     power         ((1 + i/τ)^a − 1)/a, with a from −2 to 1
     exponential   1 − exp(−i/τ): one boundary whose effect fades
     line          i
+    free          any numbers, of least stress: the best of ten local minima
 
 Vectors of several columns, at every width from 2 to 64, the width chosen on the other half:
 sinusoids and Legendre polynomials, of the position and of its logarithm. Last, how much of the
 squared distances in one half the other half's means at each distance explain, with distances
 in position and in log(1 + i/τ).
 
-Twelve corpora at up to six lengths, words for text and characters for strings, and at 128
+Twelve corpora at up to three lengths, words for text and characters for strings, and at 128
 positions characters and WordPiece too. A row needs 300 documents that reach its end, and 100
 groups of documents that are independent.
 Rows are written as they come: a run goes on where the last one stopped.
@@ -54,17 +55,17 @@ from experiments.position_parts import documents_of, parts_of
 from experiments.rows import add_row, read_rows, row_of
 from jaxpe import geometry
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.corpus.held_out import TAUS
 from jaxpe.data import tokenize
 from jaxpe.encodings import legendre_vectors, power_positions, sinusoidal_vectors
 
-LENGTHS = (32, 64, 128, 256, 512, 1024)
+LENGTHS = (32, 128, 512)
+TAUS = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 POWERS = (-2.0, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 RANGES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # of the exponential
 WIDTHS = (2, 4, 8, 16, 32, 64)
 ENDS = ("estimate", "low", "high")
 COLOURS = {"line": GREY, "logarithm": BLUE, "exponential": GREEN, "power": VERMILION}
-SPLITS, DIM, REACH, GROUPS, BINS = 15, 8, 300, 100, 40
+SPLITS, DIM, REACH, GROUPS, BINS, RANDOM_ORDERS = 15, 8, 300, 100, 40, 8
 
 
 def experiment(run: Run) -> dict[str, Any]:
@@ -155,6 +156,7 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
     }
     numbers = np.concatenate([np.stack(family) for family in grids.values()])
     samples = held_out(numbers[..., None], halves)
+    free = free_numbers(numbers, samples, halves)
     parts = np.split(samples, np.cumsum([len(family) for family in grids.values()])[:-1], axis=2)
     chosen = {
         family: geometry.cross_validated_choice(part)
@@ -164,7 +166,7 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
     tau, logs = TAUS[best[0]], np.log1p(i / TAUS[best[0]])
     fitted = jax.device_get(geometry.cross_validated_mds(halves, dim=DIM))
     others = {family: chosen[family].samples for family in ("logarithm", "exponential", "line")}
-    others["one dimension of MDS"] = fitted.samples[..., 0]
+    others["free"] = free.samples
     found: dict[str, Any] = {family: ends(stress) for family, stress in chosen.items()}
     return found | {
         "documents": len(documents.ids),
@@ -180,6 +182,7 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
             name: ends(geometry.half_sample_interval(samples - chosen["power"].samples))
             for name, samples in others.items()
         },
+        "free": ends(free),
         "mds": [ends(fitted, k) for k in range(DIM)],
         "vectors": vectors(n, tau, halves),
         "explained": {
@@ -192,6 +195,45 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
 def held_out(P: Any, halves: geometry.SplitHalfGeometry) -> np.ndarray:
     """Stress on every half, `[splits, 2, encodings]`."""
     return np.asarray(geometry.held_out_stress(jnp.asarray(P), halves).samples)
+
+
+def free_numbers(
+    numbers: np.ndarray, samples: np.ndarray, halves: geometry.SplitHalfGeometry
+) -> geometry.HeldOut:
+    """Held-out stress of the numbers of least stress on the other half.
+
+    Starts are the best of `numbers` on the half that is fitted, MDS and random orders.
+    """
+    rng, splits = np.random.default_rng(0), range(SPLITS)
+    gram, squared, present = (np.asarray(x, float) for x in halves)
+    fitted = np.zeros((SPLITS, 2, numbers.shape[1], 1))
+    for at in np.ndindex(SPLITS, 2):
+        d = np.sqrt(np.maximum(squared[at], 0)) * np.outer(present[at], present[at])
+        starts = [numbers[samples[at].argmin()], np.linalg.eigh(gram[at])[1][:, -1]]
+        starts += [rng.random(len(d)) for _ in range(RANDOM_ORDERS)]
+        fitted[at] = least_stress(d, starts)[:, None]
+    stress = held_out(fitted, halves)  # [splits, 2, splits, 2], of each fit on each half
+    own = stress[splits, 0, splits, 1], stress[splits, 1, splits, 0]
+    return geometry.half_sample_interval(np.stack(own, axis=1))
+
+
+def least_stress(d: np.ndarray, starts: list[np.ndarray]) -> np.ndarray:
+    """Numbers of least stress: SMACOF in one dimension, the best of all starts.
+
+    Guttman's transform of x_i is there the sum of distances to lesser numbers, minus that to larger
+    ones. It depends on the order of x alone. At a fixed point the scaled stress of m numbers is
+    1 − |x|²/(m Σ_{i<j} d²), so that the longest x is best.
+    """
+    found = []
+    for x in starts:
+        order, before = np.argsort(x), None
+        while before is None or np.any(order != before):
+            sorted_d = d[np.ix_(order, order)]
+            x = np.zeros(len(d))
+            x[order] = 2 * np.tril(sorted_d).sum(axis=1) - sorted_d.sum(axis=1)
+            order, before = np.argsort(x, kind="stable"), order
+        found.append(x)
+    return max(found, key=np.linalg.norm)
 
 
 def vectors(n: int, tau: float, halves: geometry.SplitHalfGeometry) -> dict[str, Any]:
