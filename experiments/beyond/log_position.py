@@ -15,8 +15,8 @@ sinusoids and Legendre polynomials, of the position and of its logarithm. Last, 
 squared distances in one half the other half's means at each distance explain, with distances
 in position and in log(1 + i/τ).
 
-Twelve corpora at up to three lengths, words for text and characters for strings, and at 128
-positions characters and WordPiece too. A row needs 300 documents that reach its end, and 100
+Ten corpora at up to three lengths (two without a start), words for text and characters for strings,
+and at 128 positions characters and WordPiece too. A row needs 300 documents that reach its end, and 100
 groups of documents that are independent.
 Rows are written as they come: a run goes on where the last one stopped.
 """
@@ -128,7 +128,8 @@ def cases(quick: bool) -> Iterator[tuple[str, str, int]]:
         return
     for length in LENGTHS:
         for name in CORPORA:
-            yield name, "characters" if name.startswith(STRINGS) else "words", length
+            if length <= 128 or not name.startswith(STARTLESS):
+                yield name, "characters" if name.startswith(STRINGS) else "words", length
     for tokenizer in ("characters", "wordpiece"):
         yield from ((name, tokenizer, 128) for name in CORPORA if not name.startswith(STRINGS))
 
