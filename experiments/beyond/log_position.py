@@ -16,8 +16,8 @@ squared distances in one half the other half's means at each distance explain, w
 in position and in log(1 + i/τ).
 
 Ten corpora at up to three lengths (two without a start), words for text and characters for strings,
-and at 128 positions characters and WordPiece too. A row needs 300 documents that reach its end, and 100
-groups of documents that are independent.
+and at 128 positions characters and WordPiece too. A row needs 300 documents that reach its end, and
+100 groups of documents that are independent.
 Rows are written as they come: a run goes on where the last one stopped.
 """
 
