@@ -59,7 +59,7 @@ from jaxpe.data import tokenize
 from jaxpe.encodings import legendre_vectors, power_positions, sinusoidal_vectors
 
 LENGTHS = (32, 128, 512)
-TAUS = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+TAUS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 POWERS = (-2.0, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 RANGES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # of the exponential
 WIDTHS = (2, 4, 8, 16, 32, 64)
@@ -84,7 +84,7 @@ def experiment(run: Run) -> dict[str, Any]:
     rows = [*flat(corpora)]
     draw(run, rows)
     kinds = {row["kind"]: [r for r in rows if r["kind"] == row["kind"]] for row in rows}
-    return {"corpora": corpora, "splits": SPLITS} | kinds
+    return {"corpora": corpora, "splits": SPLITS, "taus": TAUS} | kinds
 
 
 def flat(corpora: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -225,14 +225,12 @@ def least_stress(d: np.ndarray, starts: list[np.ndarray]) -> np.ndarray:
     ones. It depends on the order of x alone. At a fixed point the scaled stress of m numbers is
     1 − |x|²/(m Σ_{i<j} d²), so that the longest x is best.
     """
-    found = []
+    total, found = d.sum(axis=1), []
     for x in starts:
-        order, before = np.argsort(x), None
-        while before is None or np.any(order != before):
-            sorted_d = d[np.ix_(order, order)]
-            x = np.zeros(len(d))
-            x[order] = 2 * np.tril(sorted_d).sum(axis=1) - sorted_d.sum(axis=1)
-            order, before = np.argsort(x, kind="stable"), order
+        before = None
+        while not np.array_equal(x, before):
+            before, below = x, (x[:, None] > x).astype(d.dtype)
+            x = 2 * np.einsum("ij,ij->i", d, below) - total
         found.append(x)
     return max(found, key=np.linalg.norm)
 
