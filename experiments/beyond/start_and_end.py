@@ -56,7 +56,8 @@ def of_pieces(seed: int) -> tuple[Any, Any, np.ndarray]:
     has = np.arange(MOST_PIECES) < rng.integers(1, 1 + MOST_PIECES, (WORDS, 1))
     drawn = rng.choice(WORDS, (DOCUMENTS, LENGTH), p=words)
     ids = np.stack([spelt[row][has[row]][:LENGTH] for row in drawn])
-    return *map(float, _rank_and_share(ids, jax.random.key(seed))), (ids < PIECES).mean(axis=0)
+    rank, share = _rank_and_share(ids, jax.random.key(seed))
+    return rank, share, (ids < PIECES).mean(axis=0)
 
 
 @jax.jit
