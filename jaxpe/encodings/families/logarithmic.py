@@ -1,6 +1,6 @@
 """Positions on a logarithmic scale: one number for each position, and encodings of that number.
 
-In text one number for each position, a power of 1 + i/τ, has nearly the Hellinger distances of the
+In text one number for each position, a power of 1 + i/τ, has most of the Hellinger geometry of the
 corpus: see the page "One number for each position" of the documentation.
 """
 
@@ -16,7 +16,7 @@ from jaxpe.encodings.combine import moved_positions
 from jaxpe.encodings.families.absolute import Mode, Positions, from_vectors, sinusoidal
 from jaxpe.encodings.registry import register
 
-TAU = 0.1  # positions; for the logarithm 0.03 to 1 fits the text that we measured
+TAU = 0.1  # positions; for the logarithm 0.003 to 1 fits up to 128 words of text best
 
 
 def power_positions(
