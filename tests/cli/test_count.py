@@ -383,7 +383,7 @@ def test_report_on_counts(command, stored, poems, tmp_path):
     assert_no_nonsense(text)
 
 
-def test_a_report_needs_shuffled_corpora(command, stored, tmp_path):
+def test_a_report_needs_rotated_corpora(command, stored, tmp_path):
     shape = (0, *stored.nulls.shape[1:])
     without = stored._replace(
         nulls=np.zeros(shape, np.int32), settings=stored.settings._replace(nulls=0)
@@ -391,7 +391,7 @@ def test_a_report_needs_shuffled_corpora(command, stored, tmp_path):
     counting.write_counts(without, tmp_path / "counts")
     code, _, errors = command("report", "--counts", tmp_path / "counts", "--out", tmp_path / "out")
     assert code == 2
-    assert "0 shuffled corpora" in errors
+    assert "0 rotated corpora" in errors
     assert "20 nulls" in errors
 
 

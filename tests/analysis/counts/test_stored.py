@@ -150,7 +150,7 @@ DAMAGE = {
         r"counts\.json .*No such file",
     ),
     "a list": (lambda folder: (folder / "counts.json").write_text("[]"), "a list"),
-    "other version": (edited(format=1), "format 1, not 4"),
+    "other version": (edited(format=1), "format 1, not 5"),
     "no settings": (edited(settings={}), "settings lacks"),
     "unknown": (edited(x=1), "unknown fields 'x'"),
     "documents of text": (edited(documents="9"), "documents is '9', not an integer"),
