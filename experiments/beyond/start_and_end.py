@@ -70,10 +70,11 @@ def _rank_and_share(ids: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Arra
 
 def of_ends(documents: Documents) -> dict[str, Any]:
     """Share of the variance of order that goes where the last token keeps its place."""
-    ids, counted, groups, vocab_size = documents
+    ids, counted, groups, _, vocab_size = documents
     length = counted.sum(axis=1, keepdims=True)
     last = counted & (np.cumsum(counted, axis=1) == length) & (length < LENGTH)
-    sizes = {"vocab_size": vocab_size, "mask": counted, "groups": groups, "folds": FOLDS}
+    sizes: dict[str, Any] = {"vocab_size": vocab_size, "mask": counted, "folds": FOLDS}
+    sizes |= {"groups": groups}
 
     def traces(ids: np.ndarray) -> np.ndarray:
         tokens = geometry.token_lists(ids, **sizes)
