@@ -98,7 +98,8 @@ def without_start(corpus: TokenCorpus, length: int) -> TokenCorpus:
     first = np.random.default_rng(0).integers(20, LONGEST_CUT, len(corpus.ids))
     at = first[:, None] + np.arange(length)
     ids, mask = (np.take_along_axis(x, at, axis=1) for x in (corpus.ids, corpus.mask))
-    return corpus._replace(ids=ids, mask=mask).chosen(np.flatnonzero(mask.any(axis=1)))
+    cut = mask[:, -1]  # at the end of the window, if not before
+    return corpus._replace(ids=ids, mask=mask, cut=cut).chosen(np.flatnonzero(mask.any(axis=1)))
 
 
 def corpus_of(name: str) -> Corpus:
