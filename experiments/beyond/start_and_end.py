@@ -16,6 +16,7 @@ import numpy as np
 
 from experiments.beyond.log_position import SPLITS, ends
 from experiments.beyond.log_position_corpora import CORPORA, STARTLESS, STRINGS, corpus_of
+from experiments.beyond.position_alternatives import null_documents
 from experiments.common import DataMissingError, Run, main
 from experiments.position_parts import FOLDS, Documents, documents_of
 from jaxpe import geometry
@@ -81,21 +82,17 @@ def of_ends(documents: Documents) -> dict[str, Any]:
         halves = geometry.disjoint_geometries(tokens, key=jax.random.key(0), splits=SPLITS)
         return np.trace(halves.gram, axis1=2, axis2=3)  # [splits, 2]
 
-    rng, own = np.random.default_rng(0), traces(ids)
-    every, others = (
-        own - np.mean([traces(shuffled(rng, ids, moves)) for _ in range(SHUFFLES)], axis=0)
-        for moves in (counted, counted & ~last)
-    )
+    own, labels = traces(ids), np.arange(len(ids), dtype=np.uint32)
+    keys = jax.random.split(jax.random.key(1), SHUFFLES)
+
+    def shuffles(moves: np.ndarray) -> list[np.ndarray]:
+        moved = (null_documents(key, ids, moves, labels, null="shuffle") for key in keys)
+        return [traces(np.asarray(each)) for each in moved]
+
+    moving = (counted, counted & ~last)
+    every, others = (own - np.mean(shuffles(moves), axis=0) for moves in moving)
     share = geometry.half_sample_interval(1 - others / every)
     return {"ended": last.any(axis=1).mean(), "trace": every.mean(), "share": ends(share)}
-
-
-def shuffled(rng: np.random.Generator, ids: np.ndarray, moves: np.ndarray) -> np.ndarray:
-    """Ids in random order within each document, where `moves` is true."""
-    order = np.argsort(np.where(moves, rng.random(ids.shape), 2), axis=1)
-    rank = np.maximum(np.cumsum(moves, axis=1) - 1, 0)
-    moved = np.take_along_axis(ids, np.take_along_axis(order, rank, axis=1), axis=1)
-    return np.where(moves, moved, ids)
 
 
 if __name__ == "__main__":
