@@ -93,9 +93,13 @@ class Plain:
         )  # fmt: skip
 
     def null_positions(self) -> np.ndarray:
-        """Positions of the tokens of a null corpus: in each document in random order."""
-        noise = self.rng.random(len(self.document)) + self.document
-        return self.position[np.argsort(noise, kind="stable")]
+        """Positions of the tokens of rotated documents; the last token stays, unless it was cut."""
+        size = np.bincount(self.document)
+        moving = size - (size < self.n)
+        offset = (self.rng.random(len(size)) * moving).astype(int)[self.document]
+        moving = moving[self.document]
+        turned = (self.position + offset) % np.maximum(moving, 1)
+        return np.where(self.position < moving, turned, self.position)
 
     def report(self) -> dict[str, Any]:
         table = self.counts(self.position)
