@@ -47,9 +47,9 @@ def rotate_within_documents(
         ended: documents that end with their last token. Default: those with no token in the last
             column; a row that fills all columns counts as cut, and its last token moves.
 
-    >>> key = jax.random.key(1)
+    >>> key = jax.random.key(0)
     >>> rotate_within_documents(key, np.array([[3, 1, 2]])).tolist()
-    [[2, 3, 1]]
+    [[1, 2, 3]]
     >>> rotate_within_documents(key, np.array([[3, 1, 2, 9]]), ended=np.array([True])).tolist()
     [[2, 3, 1, 9]]
     """
