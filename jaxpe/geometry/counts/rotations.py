@@ -36,7 +36,7 @@ def rotate_within_documents(
     stationary": position tells nothing about the other tokens. The last token stays because it may
     be what ended the document, as a full stop ends a sentence. Tokens keep their neighbours, so a
     null corpus varies as much as the documents do. A shuffle has the same mean, but of tokens that
-    repeat the one before with probability 0.5 it finds dimensions of position in 25 % of corpora
+    repeat the one before with probability 0.5 it finds dimensions of position in 15 % of corpora
     without any, a rotation in 3 % (`experiments/beyond/position_truth.py`). Masked and excluded
     tokens stay. Copies of a document, and documents of a group, have one offset, as a share of
     their length: ten copies are one piece of evidence before and after.

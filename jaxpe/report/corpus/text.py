@@ -164,9 +164,9 @@ def _shares(analysis: CorpusAnalysis) -> _Sentences:
         values = name_list([f"{name} {with_interval(x)}" for name, x in below.items()])
         yield (
             "null fails",
-            f"The null does not hold here, since position cannot explain less than nothing: "
-            f"{values}. It assumes that documents are stationary, given their length and last "
-            "token. More than the last token may decide where they end.",
+            f"The null does not hold here: significantly below 0 are {values}. It assumes that "
+            "documents are stationary, given their length and last token. More than the last token "
+            "may decide where they end.",
         )
         return
     outside = max(max(-x, x - 1) for x in _estimates(analysis))
