@@ -224,7 +224,7 @@ def test_measures_are_of_the_best_layer_and_the_longest_text():
     values = key_measures(found).values
     assert values["probe"] == pytest.approx((0.9, 0.85, 0.95))
     assert values["retrieved"] == pytest.approx((0.5, 0.45, 0.55))
-    assert (values["reach"], values["output_shuffled"]) == ((64, 32, 128), value)
+    assert (values["reach"], values["output_shuffled"]) == ((64, 32, np.inf), value)
     causal = found._replace(ablation=found.ablation._replace(measure="causal"))
     assert key_measures(causal).values["loss_shuffled"] == change
     assert {"loss_shuffled", "output_shuffled"} & (

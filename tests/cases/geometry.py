@@ -351,7 +351,7 @@ GEOMETRY: dict[str, Case] = {
     ),
     "variance_shares": Case(
         lambda *leaves: geometry.variance_shares(
-            _as_position(leaves), _as_halves(leaves[8:]), jnp.sum(leaves[0]) + 9.0
+            _as_position(leaves), _as_halves(leaves[8:]), 9 * jnp.linalg.norm(leaves[0])
         ),
         _made_of(lambda ids: (_position(ids), _position_halves(ids))),
     ),
